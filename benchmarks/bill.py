@@ -57,9 +57,9 @@ def price_of(claims: Iterable[Object], types: Iterable[InstanceType]) -> float:
         for offering in kind.offerings
     }
     return sum(
-        prices[found[labels.INSTANCE_TYPE], found[labels.ZONE], found[labels.CAPACITY_TYPE]]
-        for found in (claim["metadata"]["labels"] for claim in claims)
-        if labels.INSTANCE_TYPE in found
+        prices[label[labels.INSTANCE_TYPE], label[labels.ZONE], label[labels.CAPACITY_TYPE]]
+        for label in (claim["metadata"]["labels"] for claim in claims)
+        if labels.INSTANCE_TYPE in label
     )
 
 
@@ -86,8 +86,8 @@ async def pool_of(sandbox: Sandbox, kube: Kube, name: str = "default") -> Pool:
     """Return a NodePool of the sandbox as the engine sees it, with none of its limits used."""
     body = await kube.get(NODEPOOLS, name)
     pool = NodePool.model_validate(body)
-    found = await kube.get(EC2NODECLASSES, pool.spec.template.spec.node_class_ref.name)
-    node_class = EC2NodeClass.model_validate(found)
+    result = await kube.get(EC2NODECLASSES, pool.spec.template.spec.node_class_ref.name)
+    node_class = EC2NodeClass.model_validate(result)
     types = await asyncio.to_thread(_types, sandbox.worker_env(), node_class)
     return scheduling_pool(pool, types, {})
 

@@ -81,7 +81,7 @@ async def measure(sandbox: Sandbox, worker: Worker, count: int, logs: Path | Non
     kube = await Kube.connect(str(sandbox.kubeconfig), qps=1000, burst=1000)
     await prepare(sandbox, kube, node_pool(most_cpus=MAX_CPUS))
     async with load_run(sandbox, kube, worker_and_sandbox(sandbox, worker), count) as run:
-        made = await plans(await connect(sandbox), sandbox.cluster_name)
+        output = await plans(await connect(sandbox), sandbox.cluster_name)
         alive = await kube.list(NODECLAIMS)
         pool = await pool_of(sandbox, kube)
         cost = await asyncio.to_thread(bill, alive, list(run.pods.objects.values()), pool)
@@ -97,9 +97,9 @@ async def measure(sandbox: Sandbox, worker: Worker, count: int, logs: Path | Non
             *stages("NodeClaims", run.claims, CLAIM_STAGES, run.began),
         ],
         plans=[
-            Planned(one.result.pods, len(one.result.claims), one.result.solve_seconds, one.seconds)
-            for one in made
-            if one.result.pods
+            Planned(item.result.pods, len(item.result.claims), item.result.solve_seconds, item.seconds)
+            for item in output
+            if item.result.pods
         ],
         bill=cost,
         refused=len(await asyncio.to_thread(sandbox.ec2().rejections)),
@@ -113,45 +113,45 @@ def _keep(logs: Path, requests: bytes) -> None:
     (logs / "kube-apiserver.metrics").write_bytes(requests)
 
 
-def stages(what: str, seen: Milestones, names: tuple[str, ...], began: float) -> list[Stage]:
+def stages(subject: str, milestones: Milestones, names: tuple[str, ...], began: float) -> list[Stage]:
     """Return the stages that at least one object reached."""
-    found = [(name, seen.spread(name, began)) for name in names]
-    return [Stage(f"{what} {name}", seen.count(name), *spread) for name, spread in found if spread]
+    result = [(name, milestones.spread(name, began)) for name in names]
+    return [Stage(f"{subject} {name}", milestones.count(name), *spread) for name, spread in result if spread]
 
 
-def as_tables(seen: Figures) -> list[Table]:
+def as_tables(figures: Figures) -> list[Table]:
     """Format the run as tables."""
-    cost = seen.bill
-    colour = "green" if seen.seconds < FAST else "yellow" if seen.seconds <= SLOWEST else "red"
-    total = Table(title=f"{seen.pods} pods at once, {seen.cores} cores")
+    cost = figures.bill
+    colour = "green" if figures.seconds < FAST else "yellow" if figures.seconds <= SLOWEST else "red"
+    total = Table(title=f"{figures.pods} pods at once, {figures.cores} cores")
     for column in ("seconds (goal)", "nodes", "$/h", "repack: nodes", "$/h", "ratio (goal)", "bound $/h", "refused"):
         total.add_column(column, justify="right")
     total.add_row(
-        f"[{colour}]{seen.seconds:.1f}[/] ({FAST:g})",
+        f"[{colour}]{figures.seconds:.1f}[/] ({FAST:g})",
         f"{cost.nodes}",
         f"{cost.price:.3f}",
         f"{cost.repacked_nodes}",
         f"{cost.repacked_price:.3f}",
         f"[{'green' if cost.ratio <= DEAREST else 'red'}]{cost.ratio:.3f}[/] ({DEAREST:g})",
         f"{cost.bound:.3f}",
-        f"[{'red' if seen.refused else 'green'}]{seen.refused}[/]",
+        f"[{'red' if figures.refused else 'green'}]{figures.refused}[/]",
     )
     times = Table(title="seconds since the creation")
     for column in ("", "count", "first", "middle", "last"):
         times.add_column(column, justify="left" if not column else "right")
-    for stage in seen.stages:
+    for stage in figures.stages:
         times.add_row(
             stage.what, f"{stage.count}", *(f"{value:.1f}" for value in (stage.first, stage.middle, stage.last))
         )
-    made = Table("pods", "nodes", "solve s", "plan s", title="plans")
-    for plan in seen.plans:
-        made.add_row(f"{plan.pods}", f"{plan.nodes}", f"{plan.solve_seconds:.2f}", f"{plan.seconds:.2f}")
-    return [total, times, made, usage_table(seen.used, seen.seconds, seen.cores)]
+    table = Table("pods", "nodes", "solve s", "plan s", title="plans")
+    for plan in figures.plans:
+        table.add_row(f"{plan.pods}", f"{plan.nodes}", f"{plan.solve_seconds:.2f}", f"{plan.seconds:.2f}")
+    return [total, times, table, usage_table(figures.used, figures.seconds, figures.cores)]
 
 
-def as_document(seen: Figures) -> dict[str, Any]:
+def as_document(figures: Figures) -> dict[str, Any]:
     """Format the run as JSON."""
-    return {**asdict(seen), "ratio": seen.bill.ratio}
+    return {**asdict(figures), "ratio": figures.bill.ratio}
 
 
 def main() -> None:
@@ -166,22 +166,22 @@ def main() -> None:
     arguments.add_argument("--readers", type=int, default=0, help="how many processes list all pods without end")
     arguments.add_argument("--logs", type=Path, help="a folder to keep the logs in")
     arguments.add_argument("-o", "--output", choices=("table", "json"), default="table")
-    given = arguments.parse_args()
-    if given.beside:
-        load = Load(given.pods, round(given.pods * KEPT) if given.scale_in else None)
-        alternation.main(load, given.runs, given.logs, given.output)
+    names = arguments.parse_args()
+    if names.beside:
+        load = Load(names.pods, round(names.pods * KEPT) if names.scale_in else None)
+        alternation.main(load, names.runs, names.logs, names.output)
         return
     with (
-        sandboxed(Console(stderr=True), keep_logs=given.logs) as sandbox,
-        strained(sandbox, given.late_watches, given.readers) as settings,
+        sandboxed(Console(stderr=True), keep_logs=names.logs) as sandbox,
+        strained(sandbox, names.late_watches, names.readers) as settings,
     ):
         worker = Worker(sandbox, **settings)
         with started(worker):
-            seen = asyncio.run(measure(sandbox, worker, given.pods, given.logs))
-    if given.output == "json":
-        print(json.dumps(as_document(seen), indent=2))
+            figures = asyncio.run(measure(sandbox, worker, names.pods, names.logs))
+    if names.output == "json":
+        print(json.dumps(as_document(figures), indent=2))
         return
-    for table in as_tables(seen):
+    for table in as_tables(figures):
         Console().print(table)
 
 

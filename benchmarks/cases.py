@@ -62,8 +62,8 @@ def chosen(mixes: list[str], pods: int | None) -> list[Case]:
 
     ``pods`` keeps only the cases of that size. If there are none, it creates one for each mix.
     """
-    some = [case for case in CASES if not mixes or case.mix in mixes]
+    cases = [case for case in CASES if not mixes or case.mix in mixes]
     if pods is None:
-        return some
-    sized = [case for case in some if case.pods == pods]
-    return sized or [Case(mix, pods) for mix in dict.fromkeys(case.mix for case in some)]
+        return cases
+    sized = [case for case in cases if case.pods == pods]
+    return sized or [Case(mix, pods) for mix in dict.fromkeys(case.mix for case in cases)]

@@ -38,8 +38,8 @@ def ec2_pool(catalogue: Path | None = None) -> Pool:
     """Return a NodePool of amd64 on-demand types from a catalogue file, or from the built-in EC2 catalogue."""
     document = json.loads(catalogue.read_text()) if catalogue else builtin.load()
     types: list[InstanceType] = parse_catalog(document)
-    asked = ((labels.ARCH, "amd64"), (labels.OS, "linux"), (labels.CAPACITY_TYPE, labels.ON_DEMAND))
-    return Pool("default", Requirements.of(*(Requirement.new(key, IN, (value,)) for key, value in asked)), types)
+    arches = ((labels.ARCH, "amd64"), (labels.OS, "linux"), (labels.CAPACITY_TYPE, labels.ON_DEMAND))
+    return Pool("default", Requirements.of(*(Requirement.new(key, IN, (value,)) for key, value in arches)), types)
 
 
 def _entry(cpu: int) -> dict[str, Any]:

@@ -78,7 +78,7 @@ async def create_pending(kube: Kube, bodies: Iterable[Object]) -> None:
 def node_pool(*, least_cpus: int = 0, most_cpus: int) -> Object:
     """Return an on-demand NodePool of common amd64 families with this range of vCPUs. It never disrupts its nodes."""
     cpu = "karpenter.k8s.aws/instance-cpu"
-    asked: list[Object] = [
+    manifests: list[Object] = [
         {"key": labels.ARCH, "operator": "In", "values": ["amd64"]},
         {"key": labels.CAPACITY_TYPE, "operator": "In", "values": [labels.ON_DEMAND]},
         {"key": "karpenter.k8s.aws/instance-category", "operator": "In", "values": ["c", "m", "r"]},
@@ -91,7 +91,7 @@ def node_pool(*, least_cpus: int = 0, most_cpus: int) -> Object:
         "kind": "NodePool",
         "metadata": {"name": "default"},
         "spec": {
-            "template": {"spec": {"nodeClassRef": reference, "requirements": asked, "expireAfter": "Never"}},
+            "template": {"spec": {"nodeClassRef": reference, "requirements": manifests, "expireAfter": "Never"}},
             "disruption": {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never"},
         },
     }
@@ -130,6 +130,6 @@ async def until_ready(kube: Kube, resource: Resource, name: str) -> None:
 
 
 async def _ready(kube: Kube, resource: Resource, name: str) -> bool:
-    found = await kube.get(resource, name)
-    conditions = ((found or {}).get("status") or {}).get("conditions", [])
+    result = await kube.get(resource, name)
+    conditions = ((result or {}).get("status") or {}).get("conditions", [])
     return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)

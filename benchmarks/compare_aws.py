@@ -54,14 +54,14 @@ class Comparison:
         """The comparison for a person to read."""
         total = sum(map(len, self.differences.values()))
         yield f"{self.what}: {self.compared} compared, {total} different"
-        for kind, found in sorted(self.differences.items()):
-            more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
-            yield f"  {kind} ({len(found)}): {'; '.join(found[:SHOWN])}{more}"
+        for kind, result in sorted(self.differences.items()):
+            more = f" and {len(result) - SHOWN} more" if len(result) > SHOWN else ""
+            yield f"  {kind} ({len(result)}): {'; '.join(result[:SHOWN])}{more}"
 
 
 def compare_rights(clone: Path) -> Comparison:
     """Compare the statements of the worker's policy with those of Karpenter's stack, action by action."""
-    found = Comparison("IAM policy, by action")
+    comparison = Comparison("IAM policy, by action")
     stack = yaml.load(_text(clone, STACK), _Stack)
     theirs: Counter[tuple[str, str]] = Counter()
     for resource in stack["Resources"].values():
@@ -76,61 +76,61 @@ def compare_rights(clone: Path) -> Comparison:
     ours = Counter(_grants(json.loads(text)))
     for name, grants in (("only Karpenter", theirs - ours), ("only Tenon", ours - theirs)):
         for action, scope in sorted(grants):
-            found.differences[f"{action}, {name}"].append(scope)
-    found.compared = len({action for action, _ in theirs | ours})
-    return found
+            comparison.differences[f"{action}, {name}"].append(scope)
+    comparison.compared = len({action for action, _ in theirs | ours})
+    return comparison
 
 
 def compare_instance_types(clone: Path) -> Comparison:
     """Compare labels and allocatable resources of every type on Karpenter's page that the sandbox's EC2 knows."""
-    found = Comparison("instance types")
-    for name, (stated, resources) in _page(_text(clone, TYPES)).items():
+    comparison = Comparison("instance types")
+    for name, (declaration, resources) in _page(_text(clone, TYPES)).items():
         if name not in INSTANCE_TYPES:
-            found.differences["type that the sandbox's EC2 does not know"].append(name)
+            comparison.differences["type that the sandbox's EC2 does not know"].append(name)
             continue
         settings = NodeSettings(family=FAMILIES["AL2023"])
         zones = {"us-west-2a": "usw2-az1"}
         built = build(INSTANCE_TYPES[name], "us-west-2", settings, zones, Prices(on_demand={name: 1.0}))
         if built is None:
-            found.differences["type that Tenon does not use"].append(name)
+            comparison.differences["type that Tenon does not use"].append(name)
             continue
-        found.compared += 1
-        for key, value in stated.items():
+        comparison.compared += 1
+        for key, value in declaration.items():
             rule = built.requirements.get(key)
             own = ",".join(sorted(rule.values)) if rule is not None else ""
             if own != value:
-                found.differences[key].append(f"{name} {value} (Tenon {own or 'none'})")
+                comparison.differences[key].append(f"{name} {value} (Tenon {own or 'none'})")
         for key, text in resources.items():
             unit = to_units(key, re.sub(r"[\d.]+", "1", text))
             mine = built.allocatable.get(key, 0)
             if abs(mine - to_units(key, text)) >= unit:
-                found.differences[key].append(f"{name} {text} (Tenon {mine / unit:g})")
-    return found
+                comparison.differences[key].append(f"{name} {text} (Tenon {mine / unit:g})")
+    return comparison
 
 
 def compare_prices(clone: Path) -> Comparison:
     """Compare the built-in tables with those that Karpenter is built with."""
-    found = Comparison("built-in prices")
+    comparison = Comparison("built-in prices")
     files = sorted(_folder(clone, PRICES).glob("zz_generated.pricing_*.go"))
     for region, body in re.findall(
         r'\n\t"([a-z0-9-]+)": \{(.*?)\n\t\},', "".join(map(Path.read_text, files)), re.DOTALL
     ):
         table = built_in_table(region)
         for name, price in re.findall(r'"([\w.-]+)":\s*([\d.]+)', body):
-            found.compared += 1
+            comparison.compared += 1
             own = table.on_demand.get(name)
             if own is None:
-                found.differences[f"{region}, not in Tenon's table (as of {table.as_of})"].append(name)
+                comparison.differences[f"{region}, not in Tenon's table (as of {table.as_of})"].append(name)
             elif abs(own - float(price)) > 1e-4:
-                found.differences[f"{region}, another price (as of {table.as_of})"].append(
+                comparison.differences[f"{region}, another price (as of {table.as_of})"].append(
                     f"{name} {price} (Tenon {own:g})"
                 )
-    return found
+    return comparison
 
 
 def compare_fields(clone: Path) -> Comparison:
     """Compare the fields of each CRD that both have, in the versions that both serve."""
-    found = Comparison("fields of CRDs")
+    comparison = Comparison("fields of CRDs")
     for name, ours in custom_resource_definitions().items():
         path = _folder(clone, CRDS) / name
         if not path.is_file():
@@ -138,16 +138,16 @@ def compare_fields(clone: Path) -> Comparison:
         theirs = _versions(yaml.safe_load(path.read_text()))
         for version, own in _versions(ours).items():
             for place, schema in theirs.get(version, {}).items():
-                found.compared += 1
+                comparison.compared += 1
                 if place not in own:
-                    found.differences[f"{name} {version}, not in Tenon"].append(place)
+                    comparison.differences[f"{name} {version}, not in Tenon"].append(place)
                     continue
                 for key in _COMPARED:
-                    stated, ours_states = _sorted(schema.get(key)), _sorted(own[place].get(key))
-                    if stated != ours_states:
-                        said = f"{place} {stated} (Tenon {ours_states})"
-                        found.differences[f"{name} {version}, {key}"].append(said)
-    return found
+                    declaration, ours_states = _sorted(schema.get(key)), _sorted(own[place].get(key))
+                    if declaration != ours_states:
+                        text = f"{place} {declaration} (Tenon {ours_states})"
+                        comparison.differences[f"{name} {version}, {key}"].append(text)
+    return comparison
 
 
 COMPARISONS: tuple[Callable[[Path], Comparison], ...] = (
@@ -198,8 +198,8 @@ def _page(text: str) -> dict[str, tuple[dict[str, str], dict[str, str]]]:
     types: dict[str, tuple[dict[str, str], dict[str, str]]] = {}
     for part in re.split(r"^### `", text, flags=re.MULTILINE)[1:]:
         name, _, rest = part.partition("`")
-        stated, _, resources = rest.partition("#### Resources")
-        types[name] = (_rows(stated), _rows(resources))
+        declaration, _, resources = rest.partition("#### Resources")
+        types[name] = (_rows(declaration), _rows(resources))
     return types
 
 

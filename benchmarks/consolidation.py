@@ -70,9 +70,9 @@ class Round:
 def measure(cluster: Wasteful, limit: float = inf) -> dict[str, object]:
     """Play a round, and another one on what this leaves, and return the figures. Each look ends after ``limit``."""
     before = _megabytes()
-    first, left = _round(cluster, limit)
+    first, remainder = _round(cluster, limit)
     peak = _megabytes()
-    second, _ = _round(left, limit)
+    second, _ = _round(remainder, limit)
     afresh = _afresh(cluster)
     price = sum(detail.price for detail in cluster.model.details.values())
     return {
@@ -93,22 +93,22 @@ def measure(cluster: Wasteful, limit: float = inf) -> dict[str, object]:
 
 def _round(cluster: Wasteful, limit: float) -> tuple[Round, Wasteful]:
     """Look until every node was looked at. Return what was found, and the cluster that it leaves."""
-    found = Round()
+    result = Round()
     cursor = LookCursor()
-    while not found.seconds or cursor.more:
+    while not result.seconds or cursor.more:
         decision, first, seconds, cpu = _look(cluster.at(cursor), limit)
-        found.seconds.append(seconds)
-        found.cpu_seconds.append(cpu)
-        found.first_move = found.first_move or first
-        if decision.commands and not found.commands:
-            found.first_commands = sum(found.seconds)
-        found.commands += decision.commands
-        found.saved += _saved(cluster, decision)
-        found.moved += _moved(decision)
+        result.seconds.append(seconds)
+        result.cpu_seconds.append(cpu)
+        result.first_move = result.first_move or first
+        if decision.commands and not result.commands:
+            result.first_commands = sum(result.seconds)
+        result.commands += decision.commands
+        result.saved += _saved(cluster, decision)
+        result.moved += _moved(decision)
         cluster = cluster.after(decision.commands)
         assert decision.cursor is not None
         cursor = decision.cursor
-    return found, cluster.rested()
+    return result, cluster.rested()
 
 
 def _look(cluster: Wasteful, limit: float) -> tuple[Decision, float, float, float]:
@@ -131,8 +131,8 @@ def _look(cluster: Wasteful, limit: float) -> tuple[Decision, float, float, floa
         decision = decide(cluster.situation, [Consolidation(deadline=lambda: expired)])
     for error in decision.failed.values():
         raise error
-    taken, computed = time.perf_counter() - began, time.process_time() - began_cpu
-    return decision, first[0] if first else 0.0, taken, computed
+    perf_counter, computed = time.perf_counter() - began, time.process_time() - began_cpu
+    return decision, first[0] if first else 0.0, perf_counter, computed
 
 
 def _afresh(cluster: Wasteful) -> Problem:
@@ -173,9 +173,9 @@ def main() -> None:
     arguments.add_argument("--budget", default="100%", help="of each NodePool")
     arguments.add_argument("--node-pools", type=int, default=1)
     arguments.add_argument("--limit", type=float, default=inf, help="seconds of a look; 60 in the worker")
-    given = arguments.parse_args()
-    cluster = wasteful_cluster(given.nodes, given.pods or 10 * given.nodes, given.seed, given.budget, given.node_pools)
-    figures = measure(cluster, given.limit)
+    names = arguments.parse_args()
+    cluster = wasteful_cluster(names.nodes, names.pods or 10 * names.nodes, names.seed, names.budget, names.node_pools)
+    figures = measure(cluster, names.limit)
     json.dump(figures, sys.stdout, indent=2)
     print()
 

@@ -29,21 +29,21 @@ OTHER = "other"
 def why(case: Case, plan: dict[str, Any], verdict: Verdict) -> Counter[str]:
     """Count a plan's violations by the reading that explains them. Single readings are tried before combinations."""
     inputs = read_inputs(case.manifests, catalogue_of(case))
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     wrong = Counter(rule for rule, _ in verdict)
     for name, reading in KUBE_SCHEDULER.otherwise():
         broken = {finding.rule for finding in between_pods(inputs, plan, reading)} if wrong else set()
         for rule in broken & wrong.keys():
-            found[name] += wrong.pop(rule)
-    found[OTHER] += wrong.total()
-    return +found
+            counts[name] += wrong.pop(rule)
+    counts[OTHER] += wrong.total()
+    return +counts
 
 
 def in_words(cases: Iterable[Counter[str]]) -> str:
     """Summarize all refused plans in one line."""
     listed = list(cases)
-    unexplained = sum(1 for found in listed if found[OTHER])
-    by_reading = Counter(name for found in listed for name in found if name != OTHER)
+    unexplained = sum(1 for result in listed if result[OTHER])
+    by_reading = Counter(name for result in listed for name in result if name != OTHER)
     parts = ", ".join(f"{by_reading[name]} where {SAYS[name]}" for name in SAYS if by_reading[name])
     return (
         f"{len(listed)} plans convicted, {len(listed) - unexplained} of them by readings that differ from "

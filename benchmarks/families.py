@@ -71,8 +71,8 @@ class Family:
 def measured(call: Callable[[], Found]) -> tuple[Found, float]:
     """Return the answer of a call, and its CPU milliseconds."""
     began = time.process_time()
-    found = call()
-    return found, 1000 * (time.process_time() - began)
+    result = call()
+    return result, 1000 * (time.process_time() - began)
 
 
 def problem_for(manifests: Sequence[Object], types: Sequence[InstanceType]) -> Problem:
@@ -105,13 +105,13 @@ def _plan(result: Family, number: int, problem: Problem) -> None:
     tables = TypeTables()
     _, first = measured(lambda: solve_with_buffers(problem, tables=TypeTables()))
     solve_with_buffers(problem, tables=tables)
-    plan, kept = measured(lambda: solve_with_buffers(problem, tables=tables))
+    plan, survivors = measured(lambda: solve_with_buffers(problem, tables=tables))
     plain, first_fit = measured(lambda: solve_by_first_fit(problem, Order.OLDEST, tables))
     _count(result, problem, plan, plain)
     result.first.append(first)
-    result.kept.append(kept)
+    result.kept.append(survivors)
     result.first_fit.append(first_fit)
-    times = kept / max(first_fit, LEAST_MS)
+    times = survivors / max(first_fit, LEAST_MS)
     if times > result.worst:
         result.worst, result.worst_case = times, number
 
@@ -129,7 +129,7 @@ def _count(result: Family, problem: Problem, plan: Plan, plain: Plan) -> None:
 
 def as_document(results: dict[str, Family]) -> dict[str, Any]:
     """Format the results as JSON."""
-    return {name: asdict(found) for name, found in results.items()}
+    return {name: asdict(result) for name, result in results.items()}
 
 
 def as_table(results: dict[str, Family]) -> Table:
@@ -150,20 +150,20 @@ def as_table(results: dict[str, Family]) -> Table:
         "first-fit",
     ):
         table.add_column(heading, justify="left" if heading == "family" else "right")
-    for name, found in results.items():
+    for name, result in results.items():
         table.add_row(
             name,
-            str(found.cases),
-            f"{found.pods:,}",
-            f"{statistics.median(found.first):.1f}",
-            f"{statistics.median(found.kept):.1f}",
-            f"{max(found.kept):.1f}",
-            f"{statistics.median(found.first_fit):.1f}",
-            f"{found.worst:.1f} (case {found.worst_case})",
-            _ratio(found.price, found.first_fit_price),
-            _ratio(found.price, found.bound),
-            f"{found.left:,}",
-            f"{found.first_fit_left:,}",
+            str(result.cases),
+            f"{result.pods:,}",
+            f"{statistics.median(result.first):.1f}",
+            f"{statistics.median(result.kept):.1f}",
+            f"{max(result.kept):.1f}",
+            f"{statistics.median(result.first_fit):.1f}",
+            f"{result.worst:.1f} (case {result.worst_case})",
+            _ratio(result.price, result.first_fit_price),
+            _ratio(result.price, result.bound),
+            f"{result.left:,}",
+            f"{result.first_fit_left:,}",
         )
     return table
 
@@ -178,21 +178,21 @@ def main() -> int:
     parser.add_argument("--cases", type=int, default=CASES, help="cases of each family")
     parser.add_argument("--family", choices=sorted(FAMILIES), action="append", help="only these")
     parser.add_argument("-o", "--output", choices=["table", "json"], default="table")
-    chosen = parser.parse_args()
+    names = parser.parse_args()
     console = Console(stderr=True)
     types, faults = read_catalogue_file(None)
     assert not faults
     results: dict[str, Family] = {}
-    for name in chosen.family or FAMILIES:
-        with console.status(f"planning {chosen.cases} cases of {name}"):
-            results[name] = run(name, chosen.cases, types)
-    if chosen.output == "json":
+    for name in names.family or FAMILIES:
+        with console.status(f"planning {names.cases} cases of {name}"):
+            results[name] = run(name, names.cases, types)
+    if names.output == "json":
         print(json.dumps(as_document(results)))
     else:
         Console(width=None if sys.stdout.isatty() else 200).print(as_table(results))
-    slow = {name: found for name, found in results.items() if found.worst > most_times(name)}
-    for name, found in slow.items():
-        print(f"{name}, case {found.worst_case}: {found.worst:.1f} times as long as first-fit", file=sys.stderr)
+    slow = {name: result for name, result in results.items() if result.worst > most_times(name)}
+    for name, outcome in slow.items():
+        print(f"{name}, case {outcome.worst_case}: {outcome.worst:.1f} times as long as first-fit", file=sys.stderr)
     return 1 if slow else 0
 
 

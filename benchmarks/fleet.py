@@ -117,10 +117,10 @@ class Measured:
         return float(times.user + times.system)
 
 
-def order(port: int, what: str, **query: object) -> Any:
+def order(port: int, subject: str, **query: object) -> Any:
     """Send a command to the fake API server and return its answer."""
     text = "&".join(f"{name}={value}" for name, value in query.items())
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/fleet/{what}?{text}", timeout=60) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/fleet/{subject}?{text}", timeout=60) as answer:
         return json.load(answer)["answer"]
 
 
@@ -191,8 +191,8 @@ def probe(log: Path, api: int) -> float:
     for number in range(PROBES):
         end, appeared = log.stat().st_size, time.time()
         order(api, "refuse", name=f"probe-{number}")
-        seen, end = said(log, "waits to batch", end, 60.0)
-        late.append(seen.timestamp() - appeared)
+        observations, end = said(log, "waits to batch", end, 60.0)
+        late.append(observations.timestamp() - appeared)
         said(log, "could not schedule a pod", end, 120.0)
         order(api, "remove", name=f"probe-{number}")
         time.sleep(PROBE_SECONDS)
@@ -245,9 +245,9 @@ def measure(options: argparse.Namespace, folder: Path, address: str) -> list[Pha
             phases = [measured.during("rest", options.seconds)]
             print(f"{order(api, 'writes') - before} writes at rest", flush=True)
             before = order(api, "writes")
-            gone = order(api, "empty", count=options.empty)
+            removal = order(api, "empty", count=options.empty)
             phases.append(measured.during(f"{options.empty} empty nodes", options.seconds))
-            print(f"{gone} pods went; {order(api, 'writes') - before} writes since", flush=True)
+            print(f"{removal} pods went; {order(api, 'writes') - before} writes since", flush=True)
             time.sleep(min(60.0, options.settle))
             with ThreadPoolExecutor(1) as beside:
                 probing = beside.submit(probe, log, api)

@@ -65,8 +65,8 @@ class PlayedApi:
             CLASSES: {"default": class_body()},
             NAMESPACES: {"default": {"metadata": {"name": "default", "uid": "uid-default"}}},
         }
-        for found in self._objects.values():
-            for body in found.values():
+        for result in self._objects.values():
+            for body in result.values():
                 body["metadata"]["resourceVersion"] = str(self.version)
         self._watchers: dict[str, list[asyncio.Queue[bytes]]] = {}
         self._chance = random.Random(1)
@@ -92,13 +92,13 @@ class PlayedApi:
 
     async def live(self) -> None:
         """Generate events until cancelled."""
-        began, sent = time.monotonic(), [0, 0]
+        began, requests = time.monotonic(), [0, 0]
         while True:
             await asyncio.sleep(TICK)
             passed = time.monotonic() - began
             for kind, step in enumerate((self._heartbeat, self._pod_event)):
-                while sent[kind] < passed * self._rates[kind]:
-                    sent[kind] += 1
+                while requests[kind] < passed * self._rates[kind]:
+                    requests[kind] += 1
                     step()
 
     def _heartbeat(self) -> None:
@@ -141,11 +141,11 @@ class PlayedApi:
     def empty(self, count: int) -> int:
         """Delete all pods of this many nodes at once, and return the number of pods."""
         empty = {node_name(number) for number in range(count)}
-        gone = [pod for pod in self._running if pod.node in empty]
+        pods = [pod for pod in self._running if pod.node in empty]
         self._running = [pod for pod in self._running if pod.node not in empty]
-        for pod in gone:
+        for pod in pods:
             self._delete(pod)
-        return len(gone)
+        return len(pods)
 
     def refuse(self, name: str) -> None:
         """Add a pod that kube-scheduler cannot schedule and that fits no instance type."""
@@ -206,8 +206,8 @@ class PlayedApi:
             body = head[:-1] + b',"items":[' + b",".join(items) + b"]}"
             return web.Response(body=body, content_type="application/json")
         collection, _, name = path.rpartition("/")
-        found = self._objects.get(collection, {}).get(name)
-        return web.json_response(found) if found is not None else _missing(path)
+        result = self._objects.get(collection, {}).get(name)
+        return web.json_response(result) if result is not None else _missing(path)
 
     @staticmethod
     def _is_object(path: str) -> bool:
@@ -231,21 +231,21 @@ class PlayedApi:
             if "conditions" in status:
                 conditions = json.dumps(status["conditions"])
             self._noted[number] = self._new_version(), status.get("lastPodEventTime") or stamp, conditions
-            made = claim_json(number, *self._noted[number])
-            self._tell(CLAIMS, "MODIFIED", made)
-            return web.Response(body=made, content_type="application/json")
-        there = self._objects.setdefault(collection, {})
+            output = claim_json(number, *self._noted[number])
+            self._tell(CLAIMS, "MODIFIED", output)
+            return web.Response(body=output, content_type="application/json")
+        present_items = self._objects.setdefault(collection, {})
         if method == "DELETE":
-            there.pop(name, None)
+            present_items.pop(name, None)
             return web.json_response({"kind": "Status"})
-        known = there.get(name)
-        if known is None and method == "PATCH":
+        entries = present_items.get(name)
+        if entries is None and method == "PATCH":
             return _missing(path)
-        merged = _merged(known or {}, body) if method == "PATCH" else body
+        merged = _merged(entries or {}, body) if method == "PATCH" else body
         merged["metadata"] = {"uid": f"uid-{name}", **merged.get("metadata", {}), "name": name}
         merged["metadata"]["resourceVersion"] = str(self._new_version())
-        there[name] = merged
-        self._tell(collection, "MODIFIED" if known else "ADDED", json.dumps(merged).encode())
+        present_items[name] = merged
+        self._tell(collection, "MODIFIED" if entries else "ADDED", json.dumps(merged).encode())
         return web.json_response(merged)
 
     async def _watch(self, request: web.Request, path: str) -> web.StreamResponse:
@@ -284,9 +284,9 @@ def _missing(path: str) -> web.Response:
     return web.json_response(status, status=404)
 
 
-def _merged(known: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
+def _merged(entries: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
     """Apply a merge patch."""
-    merged = dict(known)
+    merged = dict(entries)
     for key, value in patch.items():
         if value is None:
             merged.pop(key, None)

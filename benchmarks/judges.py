@@ -24,7 +24,9 @@ Judge = Callable[[Case, Path, Path, dict[str, Any]], Verdict]
 
 def oracle(case: Case, _manifests: Path, _catalogue: Path, plan: dict[str, Any]) -> Verdict:
     """Judge a plan with this repository's oracle."""
-    return [(found.rule, f"{found.where}: {found.what}") for found in judge(case.manifests, catalogue_of(case), plan)]
+    return [
+        (result.rule, f"{result.where}: {result.what}") for result in judge(case.manifests, catalogue_of(case), plan)
+    ]
 
 
 def catalogue_of(case: Case) -> Any:
@@ -49,8 +51,8 @@ def outside(command: str) -> Judge:
         library = _imported(path)
         if hasattr(library, "check") and hasattr(library, "read_scenario"):
             return lambda _, manifests, catalogue, plan: [
-                (str(found.rule), f"{found.where}: {found.pod} {found.detail}")
-                for found in library.check(library.read_scenario([manifests], catalogue), plan)
+                (str(result.rule), f"{result.where}: {result.pod} {result.detail}")
+                for result in library.check(library.read_scenario([manifests], catalogue), plan)
             ]
         command = f"{shlex.quote(sys.executable)} {shlex.quote(command)}"
     return lambda _, manifests, catalogue, plan: _run(shlex.split(command), manifests, catalogue, plan)
@@ -82,8 +84,8 @@ def _run(command: list[str], manifests: Path, catalogue: Path, plan: dict[str, A
 
 def _line(text: str) -> tuple[str, str]:
     try:
-        found = json.loads(text)
+        document = json.loads(text)
     except ValueError:
-        found = None
-    rule = found.get("rule") if isinstance(found, dict) else None
+        document = None
+    rule = document.get("rule") if isinstance(document, dict) else None
     return str(rule or "violation"), text

@@ -52,11 +52,11 @@ def claim(name: str) -> dict[str, Any]:
 
 async def reached(kube: Kube, stage: str) -> int:
     """Count the NodeClaims whose condition for this stage is True."""
-    found: Counter[str] = Counter()
-    for one in await kube.list(NODECLAIMS):
-        for condition in (one.get("status") or {}).get("conditions", []):
-            found[condition["type"]] += condition["status"] == "True"
-    return found[stage]
+    counts: Counter[str] = Counter()
+    for nodeclaim in await kube.list(NODECLAIMS):
+        for condition in (nodeclaim.get("status") or {}).get("conditions", []):
+            counts[condition["type"]] += condition["status"] == "True"
+    return counts[stage]
 
 
 async def live(kube: Kube, names: Sequence[str]) -> dict[str, float]:
@@ -94,8 +94,8 @@ async def measure(sandbox: Sandbox, count: int, console: Console) -> None:
     together = await live(kube, [f"bench-{number:04d}" for number in range(count)])
     await kube.close()
     table = Table("NodeClaims", "one alone: seconds", f"{count} at once: seconds", "lives a second")
-    for what, seconds in together.items():
-        table.add_row(what, f"{median(each[what] for each in alone):.2f}", f"{seconds:.1f}", f"{count / seconds:.1f}")
+    for key, seconds in together.items():
+        table.add_row(key, f"{median(item[key] for item in alone):.2f}", f"{seconds:.1f}", f"{count / seconds:.1f}")
     console.print(table)
 
 
@@ -103,10 +103,10 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--claims", type=int, default=200)
     arguments.add_argument("--temporal", type=TemporalKind, choices=list(TemporalKind), default=TemporalKind.DEV)
-    given = arguments.parse_args()
+    names = arguments.parse_args()
     console = Console()
-    with running(console, boot_delay=0.5, temporal=given.temporal) as (sandbox, _):
-        asyncio.run(measure(sandbox, given.claims, console))
+    with running(console, boot_delay=0.5, temporal=names.temporal) as (sandbox, _):
+        asyncio.run(measure(sandbox, names.claims, console))
 
 
 if __name__ == "__main__":

@@ -51,13 +51,13 @@ class Milestones:
 
     def note(self, event: Object) -> None:
         """Record one watch event."""
-        seen = event["object"]
-        uid = seen["metadata"]["uid"]
+        observations = event["object"]
+        uid = observations["metadata"]["uid"]
         if event["type"] == "DELETED":
             self.objects.pop(uid, None)
         else:
-            self.objects[uid] = seen
-        for stage in self.stages(seen):
+            self.objects[uid] = observations
+        for stage in self.stages(observations):
             self.reached.setdefault(stage, {}).setdefault(uid, self.clock())
         self.changed.set()
 

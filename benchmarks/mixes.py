@@ -78,7 +78,7 @@ MIXES: Mapping[str, Mix] = {"diverse": diverse, "plain": plain, "preference": pr
 
 def scheduling_pods(objects: list[Object]) -> list[Pod]:
     """Decode the pods for the engine."""
-    return [decode_pod(json.dumps(one).encode()).pod for one in objects]
+    return [decode_pod(json.dumps(item).encode()).pod for item in objects]
 
 
 def _plain(random: GoRandom) -> Object:

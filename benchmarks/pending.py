@@ -93,20 +93,20 @@ def judge(pods: Iterable[str], claims: Iterable[Object], instances: Iterable[Obj
     A NodeClaim names its instance by its provider ID. The tag that names the NodeClaim comes later if its instance was
     launched with others.
     """
-    wanted = set(pods)
+    expectation = set(pods)
     own: list[str] = []
     bought: Counter[str] = Counter()
     for claim in claims:
         own.append(instance_id_of((claim.get("status") or {}).get("providerID") or ""))
         text = (claim["metadata"].get("annotations") or {}).get(labels.PLANNED_PODS) or ""
         bought.update(entry.uid for entry in parse_planned(text))
-    alive = {one["id"] for one in instances if one["state"] not in ("shutting-down", "terminated")}
+    alive = {instance["id"] for instance in instances if instance["state"] not in ("shutting-down", "terminated")}
     return Verdict(
-        pods=len(wanted),
-        unserved=len(wanted - bought.keys()),
-        twice=sum(1 for uid in wanted if bought[uid] > 1),
+        pods=len(expectation),
+        unserved=len(expectation - bought.keys()),
+        twice=sum(1 for uid in expectation if bought[uid] > 1),
         claims=len(own),
-        without_instance=sum(1 for each in own if each not in alive),
+        without_instance=sum(1 for item in own if item not in alive),
         extra_instances=len(alive - set(own)),
     )
 
@@ -134,14 +134,14 @@ async def measure(sandbox: Sandbox, worker: Worker, count: int, kill: str, conso
         await _settled(pods, claims, count)
     verdict = judge(pods.objects, claims.objects.values(), sandbox.ec2().instances())
     repacked = await asyncio.to_thread(solve, Problem(pending(pods.objects.values()), [pool]))
-    made = await plans(await connect(sandbox), sandbox.cluster_name)
+    output = await plans(await connect(sandbox), sandbox.cluster_name)
     for task in watching:
         task.cancel()
     await asyncio.gather(*watching, return_exceptions=True)
     await kube.close()
 
-    def last(seen: Milestones, stage: str) -> float:
-        spread = seen.spread(stage, began)
+    def last(milestones: Milestones, stage: str) -> float:
+        spread = milestones.spread(stage, began)
         return round(spread[2], 1) if spread else 0.0
 
     return Figures(
@@ -149,7 +149,7 @@ async def measure(sandbox: Sandbox, worker: Worker, count: int, kill: str, conso
         starts=worker.starts,
         planned_seconds=last(claims, "created"),
         launched_seconds=last(claims, "Launched"),
-        plans=[one.result.pods for one in made if one.result.pods],
+        plans=[item.result.pods for item in output if item.result.pods],
         price_nodes=len(repacked.claims),
         verdict=verdict,
         used={name: used(tally) for name, tally in usage.tallies.items()},
@@ -174,29 +174,29 @@ async def _settled(pods: Milestones, claims: Milestones, count: int) -> None:
             return
 
 
-def as_tables(seen: Figures) -> list[Table]:
+def as_tables(figures: Figures) -> list[Table]:
     """Format the run as tables."""
-    verdict = seen.verdict
-    title = f"{verdict.pods:,} pods at once" + (f", {seen.killed} killed" if seen.killed else "")
+    verdict = figures.verdict
+    title = f"{verdict.pods:,} pods at once" + (f", {figures.killed} killed" if figures.killed else "")
     total = Table("", "", title=title, show_header=False)
     rows: list[tuple[str, str]] = [
-        ("seconds from the worker's start until the last NodeClaim was written", f"{seen.planned_seconds:.0f}"),
-        ("... the last was launched", f"{seen.launched_seconds:.0f}"),
-        ("starts of the worker", f"{seen.starts}"),
-        ("plans, by pods", ", ".join(f"{pods:,}" for pods in seen.plans)),
-        ("NodeClaims (a repack of all)", f"{verdict.claims} ({seen.price_nodes})"),
+        ("seconds from the worker's start until the last NodeClaim was written", f"{figures.planned_seconds:.0f}"),
+        ("... the last was launched", f"{figures.launched_seconds:.0f}"),
+        ("starts of the worker", f"{figures.starts}"),
+        ("plans, by pods", ", ".join(f"{pods:,}" for pods in figures.plans)),
+        ("NodeClaims (a repack of all)", f"{verdict.claims} ({figures.price_nodes})"),
         ("pods without a NodeClaim", _bad(verdict.unserved)),
         ("pods with more than one", _bad(verdict.twice)),
         ("NodeClaims without an instance", _bad(verdict.without_instance)),
         ("instances too many", _bad(verdict.extra_instances)),
     ]
-    peak = seen.used["worker"].peak_megabytes
+    peak = figures.used["worker"].peak_megabytes
     colour = "green" if peak < LIMIT else "red"
     rows.append(("peak memory of the worker, MiB (limit)", f"[{colour}]{peak:.0f}[/] ({LIMIT:g})"))
-    for what, value in rows:
-        total.add_row(what, value)
-    longest = max(seen.launched_seconds, 1.0)
-    return [total, usage_table(seen.used, longest, os.cpu_count() or 1)]
+    for subject, value in rows:
+        total.add_row(subject, value)
+    longest = max(figures.launched_seconds, 1.0)
+    return [total, usage_table(figures.used, longest, os.cpu_count() or 1)]
 
 
 def _bad(count: int) -> str:
@@ -209,14 +209,14 @@ def main() -> None:
     arguments.add_argument("--kill", choices=("", "cluster", "io", "worker"), default="", help="what to kill -9")
     arguments.add_argument("--logs", type=Path, help="a folder to keep the logs in")
     arguments.add_argument("-o", "--output", choices=("table", "json"), default="table")
-    given = arguments.parse_args()
+    names = arguments.parse_args()
     console = Console(stderr=True)
-    with running(console, keep_logs=given.logs) as (sandbox, worker):
-        seen = asyncio.run(measure(sandbox, worker, given.pods, given.kill, console))
-    if given.output == "json":
-        print(json.dumps(asdict(seen) | {"sound": seen.verdict.sound}, indent=2))
+    with running(console, keep_logs=names.logs) as (sandbox, worker):
+        figures = asyncio.run(measure(sandbox, worker, names.pods, names.kill, console))
+    if names.output == "json":
+        print(json.dumps(asdict(figures) | {"sound": figures.verdict.sound}, indent=2))
         return
-    for table in as_tables(seen):
+    for table in as_tables(figures):
         Console().print(table)
 
 

@@ -43,19 +43,19 @@ async def plans(client: Client, cluster: str) -> list[PlanMade]:
 
 def planned(events: Iterable[Any]) -> list[PlanMade]:
     """Return the plans among the events of a history."""
-    asked: set[int] = set()
+    numbers: set[int] = set()
     started: dict[int, datetime] = {}
-    made: list[PlanMade] = []
+    plan_mades: list[PlanMade] = []
     for event in events:
         at = event.event_time.ToDatetime()
         if event.HasField("activity_task_scheduled_event_attributes"):
             if event.activity_task_scheduled_event_attributes.activity_type.name == ActivityName.PLAN.value:
-                asked.add(event.event_id)
+                numbers.add(event.event_id)
         elif event.HasField("activity_task_started_event_attributes"):
             started[event.activity_task_started_event_attributes.scheduled_event_id] = at
         elif event.HasField("activity_task_completed_event_attributes"):
             done = event.activity_task_completed_event_attributes
-            if done.scheduled_event_id in asked:
+            if done.scheduled_event_id in numbers:
                 result = PlanResult.model_validate_json(done.result.payloads[0].data)
-                made.append(PlanMade(started[done.scheduled_event_id], at, result))
-    return made
+                plan_mades.append(PlanMade(started[done.scheduled_event_id], at, result))
+    return plan_mades

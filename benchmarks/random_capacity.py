@@ -118,17 +118,17 @@ def pool(draw: Random, name: str, *, only: bool) -> Object:
 
 def nodes(draw: Random, among: list[Object], running: list[Object]) -> list[Object]:
     """Draw up to four nodes, some of which belong to a NodePool. Pods bound to them are added to ``running``."""
-    found = []
+    result = []
     for number in range(draw.choice((0, 0, 1, 2, 3, 4))):
         name, cores = f"node-{number}", draw.choice((2, 4, 8))
-        known = {HOST: name, ZONE: draw.choice(ZONES), ARCH: draw.choice(("amd64", "amd64", "arm64"))}
-        known |= {"kubernetes.io/os": "linux", CAPACITY_TYPE: draw.choice(("spot", "on-demand")), CORES: str(cores)}
+        entries = {HOST: name, ZONE: draw.choice(ZONES), ARCH: draw.choice(("amd64", "amd64", "arm64"))}
+        entries |= {"kubernetes.io/os": "linux", CAPACITY_TYPE: draw.choice(("spot", "on-demand")), CORES: str(cores)}
         if draw.random() < 0.4:
-            known[TEAM] = draw.choice(TEAMS)
+            entries[TEAM] = draw.choice(TEAMS)
         if draw.random() < 0.1:
-            del known[ZONE]
+            del entries[ZONE]
         if draw.random() < 0.5:
-            known["karpenter.sh/nodepool"] = draw.choice(among)["metadata"]["name"]
+            entries["karpenter.sh/nodepool"] = draw.choice(among)["metadata"]["name"]
         spec: Object = {}
         if draw.random() < 0.2:
             effect = draw.choice(("NoSchedule", "PreferNoSchedule"))
@@ -137,19 +137,19 @@ def nodes(draw: Random, among: list[Object], running: list[Object]) -> list[Obje
             spec["unschedulable"] = True
         room = {"cpu": str(cores), "memory": f"{cores * 4}Gi", "pods": str(draw.choice((4, 20, 20)))}
         status = {"allocatable": room, "capacity": room, "conditions": [{"type": "Ready", "status": "True"}]}
-        metadata = {"name": name, "labels": known}
-        found.append({"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec, "status": status})
+        metadata = {"name": name, "labels": entries}
+        result.append({"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec, "status": status})
         running += [_bound(draw, name, turn) for turn in range(draw.choice((0, 1, 1, 3)))]
         if draw.random() < 0.2:
             drivers = [{"name": DRIVER, "nodeID": name, "allocatable": {"count": draw.choice((0, 1, 2))}}]
             driven: Object = {"metadata": {"name": name}, "spec": {"drivers": drivers}}
-            found.append({"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", **driven})
-    return found
+            result.append({"apiVersion": "storage.k8s.io/v1", "kind": "CSINode", **driven})
+    return result
 
 
 def _bound(draw: Random, node: str, turn: int) -> Object:
-    asked = {"cpu": draw.choice(("100m", "500m", "1")), "memory": draw.choice(("128Mi", "1Gi"))}
-    spec: Object = {"nodeName": node, "containers": [{"name": "main", "resources": {"requests": asked}}]}
+    requests = {"cpu": draw.choice(("100m", "500m", "1")), "memory": draw.choice(("128Mi", "1Gi"))}
+    spec: Object = {"nodeName": node, "containers": [{"name": "main", "resources": {"requests": requests}}]}
     app = f"app-{draw.randint(0, 3)}"
     if draw.random() < 0.15:
         term = {"topologyKey": draw.choice((ZONE, HOST)), "labelSelector": {"matchLabels": {"app": app}}}
@@ -168,10 +168,10 @@ def _bound(draw: Random, node: str, turn: int) -> Object:
 
 def daemons(draw: Random) -> list[Object]:
     """Draw up to two DaemonSets."""
-    found = []
+    result = []
     for number in range(draw.choice((0, 0, 1, 1, 2))):
-        asked = {"cpu": draw.choice(("50m", "200m", "1")), "memory": draw.choice(("64Mi", "512Mi"))}
-        spec: Object = {"containers": [{"name": "main", "resources": {"requests": asked}}]}
+        requests = {"cpu": draw.choice(("50m", "200m", "1")), "memory": draw.choice(("64Mi", "512Mi"))}
+        spec: Object = {"containers": [{"name": "main", "resources": {"requests": requests}}]}
         if draw.random() < 0.5:
             spec["tolerations"] = [{"operator": "Exists"}]
         if draw.random() < 0.3:
@@ -186,25 +186,27 @@ def daemons(draw: Random) -> list[Object]:
         metadata = {"name": f"agent-{number}"}
         template = {"metadata": {"labels": {"agent": str(number)}}, "spec": spec}
         body = {"selector": {"matchLabels": {"agent": str(number)}}, "template": template}
-        found.append({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": metadata, "spec": body})
-    return found
+        result.append({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": metadata, "spec": body})
+    return result
 
 
 def storage() -> list[Object]:
     """Return classes, volumes and claims: bound in a zone, bound anywhere, or bound when the pod is scheduled."""
     late = {"provisioner": DRIVER, "volumeBindingMode": "WaitForFirstConsumer"}
     only = [{"matchLabelExpressions": [{"key": "topology.ebs.csi.aws.com/zone", "values": list(ZONES[1:])}]}]
-    found = [_storage_class("late", late), _storage_class("late-there", {**late, "allowedTopologies": only})]
+    manifests = [_storage_class("late", late), _storage_class("late-there", {**late, "allowedTopologies": only})]
     for number, zone in enumerate((*ZONES, "")):
         spec: Object = {"csi": {"driver": DRIVER, "volumeHandle": f"v{number}"}}
         if zone:
             terms = [{"matchExpressions": [_in(ZONE, [zone])]}]
             spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": terms}}
-        found.append({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": f"v{number}"}, "spec": spec})
-        found += [_claim(f"bound-{number}-{space}", space, {"volumeName": f"v{number}"}) for space in ("default",)]
+        manifests.append(
+            {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": f"v{number}"}, "spec": spec}
+        )
+        manifests += [_claim(f"bound-{number}-{space}", space, {"volumeName": f"v{number}"}) for space in ("default",)]
     for space in ("default", "other"):
-        found += [_claim(f"{name}-{space}", space, {"storageClassName": name}) for name in ("late", "late-there")]
-    return found
+        manifests += [_claim(f"{name}-{space}", space, {"storageClassName": name}) for name in ("late", "late-there")]
+    return manifests
 
 
 def _storage_class(name: str, fields: Object) -> Object:

@@ -30,12 +30,12 @@ def drawn_case(number: int, draw: Random) -> Case:
     pools = random_capacity.pools(draw)
     running: list[Object] = []
     nodes = random_capacity.nodes(draw, pools, running)
-    asked = random_workloads.workloads(draw)
+    workloads = random_workloads.workloads(draw)
     daemons = random_capacity.daemons(draw)
     spaces = [_namespace("default", {}), _namespace("other", {"kind": "shared"})]
-    needs_storage = any("volumes" in workload["spec"]["template"]["spec"] for workload in asked)
+    needs_storage = any("volumes" in workload["spec"]["template"]["spec"] for workload in workloads)
     storage = random_capacity.storage() if needs_storage else []
-    manifests = [*pools, *spaces, *nodes, *running, *daemons, *storage, *asked]
+    manifests = [*pools, *spaces, *nodes, *running, *daemons, *storage, *workloads]
     return Case(number, manifests, random_capacity.catalogue(draw))
 
 
@@ -44,5 +44,5 @@ def load_case(number: int, pods: int = random_loads.PODS) -> Case:
     return Case(number, random_loads.load(Random(f"load {number}"), pods), None)
 
 
-def _namespace(name: str, known: dict[str, str]) -> Object:
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": known}}
+def _namespace(name: str, entries: dict[str, str]) -> Object:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": entries}}

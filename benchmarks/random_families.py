@@ -37,20 +37,20 @@ def _sizes(draw: Random) -> list[int]:
     pods = draw.randint(SMALLEST, LARGEST)
     sizes = [1] * draw.randint(3, 15)
     shares = [draw.expovariate(1) for _ in sizes]
-    for chosen in draw.choices(range(len(sizes)), weights=shares, k=pods - len(sizes)):
-        sizes[chosen] += 1
+    for domain_candidate in draw.choices(range(len(sizes)), weights=shares, k=pods - len(sizes)):
+        sizes[domain_candidate] += 1
     return sizes
 
 
 def _deployment(draw: Random, number: int, size: int) -> Object:
     cores = draw.choices([cores for cores, _ in CORES], weights=[often for _, often in CORES])[0]
     memory = max(64, round(cores * 1.024 * draw.choice(GIB_PER_CORE)))
-    known = {"app": f"app-{number}"}
+    entries = {"app": f"app-{number}"}
     requests = {"cpu": f"{cores}m", "memory": f"{memory}Mi"}
     spec: Object = {"containers": [{"name": "main", "resources": {"requests": requests}}]}
-    template = {"metadata": {"labels": known}, "spec": spec}
-    body = {"replicas": size, "selector": {"matchLabels": known}, "template": template}
-    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": known["app"]}, "spec": body}
+    template = {"metadata": {"labels": entries}, "spec": spec}
+    body = {"replicas": size, "selector": {"matchLabels": entries}, "template": template}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": entries["app"]}, "spec": body}
 
 
 def plain(draw: Random, apps: list[Object]) -> list[Object]:  # noqa: ARG001 - every family has this signature
@@ -94,12 +94,12 @@ def affinity(draw: Random, apps: list[Object]) -> list[Object]:
 def spread(draw: Random, apps: list[Object]) -> list[Object]:
     """Pods spread over zones and nodes."""
     for app in apps:
-        known = _labels(app)
+        labels = _labels(app)
         rules = []
         if draw.random() < 0.7:
-            rules.append(_spread(ZONE, known, draw.choice((1, 1, 2))))
+            rules.append(_spread(ZONE, labels, draw.choice((1, 1, 2))))
         if draw.random() < 0.3:
-            rules.append(_spread(HOST, known, max(2, app["spec"]["replicas"] // 4)))
+            rules.append(_spread(HOST, labels, max(2, app["spec"]["replicas"] // 4)))
         if rules:
             _spec(app)["topologySpreadConstraints"] = rules
     return [_pool(draw)]
@@ -123,7 +123,7 @@ def taints(draw: Random, apps: list[Object]) -> list[Object]:
 def preferences(draw: Random, apps: list[Object]) -> list[Object]:
     """Pods prefer nodes, zones and neighbours."""
     for app in apps:
-        known, kind = _labels(app), draw.random()
+        labels, kind = _labels(app), draw.random()
         if kind < 0.4:
             wish = {
                 "weight": draw.randint(1, 100),
@@ -131,10 +131,10 @@ def preferences(draw: Random, apps: list[Object]) -> list[Object]:
             }
             _spec(app)["affinity"] = {"nodeAffinity": {PREFERRED: [wish]}}
         elif kind < 0.7:
-            rule = _spread(draw.choice((ZONE, HOST)), known, 1)
+            rule = _spread(draw.choice((ZONE, HOST)), labels, 1)
             _spec(app)["topologySpreadConstraints"] = [rule | {"whenUnsatisfiable": "ScheduleAnyway"}]
         elif kind < 0.9:
-            wish = {"weight": draw.randint(1, 100), "podAffinityTerm": _term(HOST, known)}
+            wish = {"weight": draw.randint(1, 100), "podAffinityTerm": _term(HOST, labels)}
             _spec(app)["affinity"] = {"podAntiAffinity": {PREFERRED: [wish]}}
     return [_pool(draw)]
 
@@ -150,9 +150,9 @@ def devices(draw: Random, apps: list[Object]) -> list[Object]:
 
 def limits(draw: Random, apps: list[Object]) -> list[Object]:
     """The NodePools' limits hold less than all pods."""
-    asked = sum(_cores(app) * app["spec"]["replicas"] for app in apps)
+    requests = sum(_cores(app) * app["spec"]["replicas"] for app in apps)
     share = draw.uniform(0.4, 0.9)
-    first = max(2, round(asked * share / 1000))
+    first = max(2, round(requests * share / 1000))
     pools = [_pool(draw, "default", limits={"cpu": str(first)}, weight=10)]
     if draw.random() < 0.5:
         pools.append(_pool(draw, "second", limits=draw.choice(({"memory": "64Gi"}, {"nodes": "2"}, {"cpu": "8"}))))
@@ -161,21 +161,21 @@ def limits(draw: Random, apps: list[Object]) -> list[Object]:
 
 def existing(draw: Random, apps: list[Object]) -> list[Object]:  # noqa: ARG001 - every family has this signature
     """Nodes with free room exist."""
-    found: list[Object] = [_pool(draw)]
+    manifests: list[Object] = [_pool(draw)]
     for number in range(draw.randint(5, 40)):
         name, cores = f"node-{number}", draw.choice((4, 8, 16))
-        known = {HOST: name, ZONE: draw.choice(ZONES), ARCH: "amd64", "kubernetes.io/os": "linux"}
+        entries = {HOST: name, ZONE: draw.choice(ZONES), ARCH: "amd64", "kubernetes.io/os": "linux"}
         room = {"cpu": str(cores), "memory": f"{4 * cores}Gi", "pods": "110"}
         status = {"allocatable": room, "capacity": room, "conditions": [{"type": "Ready", "status": "True"}]}
-        found.append(
-            {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": known}, "status": status}
+        manifests.append(
+            {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": entries}, "status": status}
         )
-        asked = {"cpu": f"{round(cores * draw.uniform(0.2, 0.9), 1)}", "memory": f"{cores}Gi"}
-        spec = {"nodeName": name, "containers": [{"name": "main", "resources": {"requests": asked}}]}
+        requests = {"cpu": f"{round(cores * draw.uniform(0.2, 0.9), 1)}", "memory": f"{cores}Gi"}
+        spec = {"nodeName": name, "containers": [{"name": "main", "resources": {"requests": requests}}]}
         metadata = {"name": f"there-{number}", "namespace": "default"}
         running = {"phase": "Running"}
-        found.append({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": running})
-    return found
+        manifests.append({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": running})
+    return manifests
 
 
 def mixed(draw: Random, apps: list[Object]) -> list[Object]:
@@ -212,8 +212,8 @@ def _pool(
     limits: dict[str, str] | None = None,
     weight: int = 0,
 ) -> Object:
-    wanted = capacity or draw.choice((["on-demand"], ["on-demand"], ["spot", "on-demand"]))
-    needs = [_in(CAPACITY_TYPE, wanted), _in(ARCH, architectures or ["amd64"])]
+    choice = capacity or draw.choice((["on-demand"], ["on-demand"], ["spot", "on-demand"]))
+    needs = [_in(CAPACITY_TYPE, choice), _in(ARCH, architectures or ["amd64"])]
     node_class = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
     template: Object = {"spec": {"requirements": needs, "nodeClassRef": node_class}}
     if labels:
@@ -229,13 +229,13 @@ def _pool(
 
 
 def _spec(app: Object) -> Object:
-    found: Object = app["spec"]["template"]["spec"]
-    return found
+    manifest: Object = app["spec"]["template"]["spec"]
+    return manifest
 
 
 def _labels(app: Object) -> dict[str, str]:
-    found: dict[str, str] = app["spec"]["selector"]["matchLabels"]
-    return found
+    match_labels: dict[str, str] = app["spec"]["selector"]["matchLabels"]
+    return match_labels
 
 
 def _cores(app: Object) -> int:
@@ -246,10 +246,10 @@ def _in(key: str, values: list[str]) -> Object:
     return {"key": key, "operator": "In", "values": values}
 
 
-def _term(key: str, known: dict[str, str]) -> Object:
-    return {"topologyKey": key, "labelSelector": {"matchLabels": known}}
+def _term(key: str, entries: dict[str, str]) -> Object:
+    return {"topologyKey": key, "labelSelector": {"matchLabels": entries}}
 
 
-def _spread(key: str, known: dict[str, str], skew: int) -> Object:
-    selector = {"matchLabels": known}
+def _spread(key: str, entries: dict[str, str], skew: int) -> Object:
+    selector = {"matchLabels": entries}
     return {"maxSkew": skew, "topologyKey": key, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": selector}

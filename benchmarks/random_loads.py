@@ -20,8 +20,8 @@ def load(draw: Random, pods: int = PODS) -> list[Object]:
     kinds = draw.randint(5, min(40, pods))
     sizes = [1] * kinds
     shares = [draw.expovariate(1) for _ in range(kinds)]
-    for chosen in draw.choices(range(kinds), weights=shares, k=pods - kinds):
-        sizes[chosen] += 1
+    for domain_candidate in draw.choices(range(kinds), weights=shares, k=pods - kinds):
+        sizes[domain_candidate] += 1
     capacity = draw.choice((["on-demand"], ["on-demand"], ["spot"], ["spot", "on-demand"]))
     needs = [_in(CAPACITY_TYPE, capacity), _in(ARCH, draw.choice((["amd64"], ["amd64", "arm64"])))]
     agents = [_daemonset(draw, number) for number in range(draw.choice((0, 1, 2)))]
@@ -35,39 +35,39 @@ def _pool(needs: list[Object]) -> Object:
 
 
 def _daemonset(draw: Random, number: int) -> Object:
-    asked = {"cpu": draw.choice(("25m", "50m", "100m")), "memory": draw.choice(("64Mi", "128Mi", "256Mi"))}
-    known = {"agent": str(number)}
-    spec = {"tolerations": [{"operator": "Exists"}], "containers": [_container(asked)]}
-    body = {"selector": {"matchLabels": known}, "template": {"metadata": {"labels": known}, "spec": spec}}
+    requests = {"cpu": draw.choice(("25m", "50m", "100m")), "memory": draw.choice(("64Mi", "128Mi", "256Mi"))}
+    entries = {"agent": str(number)}
+    spec = {"tolerations": [{"operator": "Exists"}], "containers": [_container(requests)]}
+    body = {"selector": {"matchLabels": entries}, "template": {"metadata": {"labels": entries}, "spec": spec}}
     return {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": f"agent-{number}"}, "spec": body}
 
 
 def _deployment(draw: Random, number: int, size: int) -> Object:
     cores = draw.choices([cores for cores, _ in CORES], weights=[often for _, often in CORES])[0]
     memory = max(64, round(cores * 1.024 * draw.choice(GIB_PER_CORE)))
-    known = {"app": f"app-{number}"}
+    entries = {"app": f"app-{number}"}
     spec: Object = {"containers": [_container({"cpu": f"{cores}m", "memory": f"{memory}Mi"})]}
     chance = draw.random()
     if chance < 0.15:
-        spec["topologySpreadConstraints"] = [_spread(ZONE, known)]
+        spec["topologySpreadConstraints"] = [_spread(ZONE, entries)]
     elif chance < 0.2:
-        spec["topologySpreadConstraints"] = [_spread(HOST, known) | {"maxSkew": max(2, size // 4)}]
+        spec["topologySpreadConstraints"] = [_spread(HOST, entries) | {"maxSkew": max(2, size // 4)}]
     elif chance < 0.25 and size <= 12:
-        term = {"topologyKey": HOST, "labelSelector": {"matchLabels": known}}
+        term = {"topologyKey": HOST, "labelSelector": {"matchLabels": entries}}
         spec["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
     elif chance < 0.3:
         spec["nodeSelector"] = {ARCH: "amd64"}
-    body = {"replicas": size, "selector": {"matchLabels": known}}
-    body["template"] = {"metadata": {"labels": known}, "spec": spec}
-    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": known["app"]}, "spec": body}
+    body = {"replicas": size, "selector": {"matchLabels": entries}}
+    body["template"] = {"metadata": {"labels": entries}, "spec": spec}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": entries["app"]}, "spec": body}
 
 
-def _container(asked: Object) -> Object:
-    return {"name": "main", "resources": {"requests": asked}}
+def _container(manifest: Object) -> Object:
+    return {"name": "main", "resources": {"requests": manifest}}
 
 
-def _spread(key: str, known: Object) -> Object:
-    selector = {"matchLabels": known}
+def _spread(key: str, manifest: Object) -> Object:
+    selector = {"matchLabels": manifest}
     return {"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": selector}
 
 

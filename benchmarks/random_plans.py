@@ -103,8 +103,8 @@ def _convict(result: Result, judge: str, case: Case, verdict: list[tuple[str, st
         result.wrong_cases.setdefault(judge, []).append(case.number)
         counts.update(rule for rule, _ in verdict)
         if len(result.lines) < SHOWN:
-            rule, what = verdict[0]
-            result.lines.append(f"case {case.number}, {judge}: {len(verdict)} violations, the first: {rule}: {what}")
+            rule, subject = verdict[0]
+            result.lines.append(f"case {case.number}, {judge}: {len(verdict)} violations, the first: {rule}: {subject}")
 
 
 def as_document(result: Result) -> dict[str, Any]:
@@ -116,7 +116,7 @@ def as_document(result: Result) -> dict[str, Any]:
         "nodes": result.nodes,
         "violations": {judge: dict(sorted(counts.items())) for judge, counts in result.wrong.items()},
         "wrongCases": result.wrong_cases,
-        "why": {str(case): dict(sorted(found.items())) for case, found in result.why.items()},
+        "why": {str(case): dict(sorted(why.items())) for case, why in result.why.items()},
         "priceOverBound": spread_of(result.ratios),
         "cpuSeconds": {"planning": round(result.planning, 1), "judging": round(result.judging, 1)},
     }
@@ -178,20 +178,20 @@ def main() -> int:
     arguments.add_argument("--kind", choices=sorted(MAKERS), default="rules", help="what the inputs are like")
     arguments.add_argument("--judge", help="another judge: a command, or a Python file with read_scenario and check")
     arguments.add_argument("-o", "--output", choices=("table", "json"), default="table")
-    given = arguments.parse_args()
+    names = arguments.parse_args()
     judges: dict[str, Judge] = {ORACLE: oracle}
-    if given.judge:
-        judges["judge"] = outside(given.judge)
-    cases = (MAKERS[given.kind](number) for number in range(given.first, given.first + given.cases))
+    if names.judge:
+        judges["judge"] = outside(names.judge)
+    cases = (MAKERS[names.kind](number) for number in range(names.first, names.first + names.cases))
     with tempfile.TemporaryDirectory() as folder:
         result = run(cases, judges, Path(folder))
     for line in result.lines:
         print(line, file=sys.stderr)
-    if given.output == "json":
+    if names.output == "json":
         print(json.dumps(as_document(result), indent=2))
     else:
         console = Console(width=None if sys.stdout.isatty() else 140)
-        for table in as_tables(result, given.kind):
+        for table in as_tables(result, names.kind):
             console.print(table)
         if result.why:
             console.print(in_words(result.why.values()), highlight=False)

@@ -29,13 +29,13 @@ def workloads(draw: Random) -> list[Object]:
 def workload(draw: Random, number: int) -> Object:
     """Draw a Deployment, StatefulSet or Job."""
     app = f"app-{min(number, 3) if draw.random() < 0.3 else number}"
-    known = {"app": app, "tier": draw.choice(("front", "back"))}
-    spec = pod_spec(draw, known)
+    entries = {"app": app, "tier": draw.choice(("front", "back"))}
+    spec = pod_spec(draw, entries)
     namespace = draw.choice(("default", "default", "default", "other"))
     if "volumes" in spec:
         spec["volumes"] = [_in_namespace(volume, namespace) for volume in spec["volumes"]]
     name, count = f"w{number}", draw.choice((1, 1, 2, 3, 4, 6, 10, 16))
-    template = {"metadata": {"labels": known}, "spec": spec}
+    template = {"metadata": {"labels": entries}, "spec": spec}
     body: Object = {"replicas": count, "selector": {"matchLabels": {"app": app}}, "template": template}
     metadata = {"name": name, "namespace": namespace}
     kind = draw.choice(("Deployment", "Deployment", "Deployment", "StatefulSet", "Job"))
@@ -44,17 +44,17 @@ def workload(draw: Random, number: int) -> Object:
     return {"apiVersion": "batch/v1" if kind == "Job" else "apps/v1", "kind": kind, "metadata": metadata, "spec": body}
 
 
-def pod_spec(draw: Random, known: dict[str, str]) -> Object:
+def pod_spec(draw: Random, entries: dict[str, str]) -> Object:
     """Draw a pod's spec. ``known`` contains its labels."""
-    asked = {"cpu": draw.choice(("100m", "250m", "500m", "1", "2", "3500m", "7")), "memory": _memory(draw)}
+    requests = {"cpu": draw.choice(("100m", "250m", "500m", "1", "2", "3500m", "7")), "memory": _memory(draw)}
     devices = {GPU: draw.choice(("1", "2"))} if draw.random() < 0.05 else {}
-    main: Object = {"name": "main", "resources": {"requests": asked | devices, "limits": devices}}
+    main: Object = {"name": "main", "resources": {"requests": requests | devices, "limits": devices}}
     spec: Object = {"containers": [main]}
     if draw.random() < 0.1:
         first = {"name": "first", "resources": {"requests": {"cpu": draw.choice(("500m", "4"))}}}
         spec["initContainers"] = [first if draw.random() < 0.5 else {**first, "restartPolicy": "Always"}]
     if draw.random() < 0.05:
-        main["resources"] = {"limits": asked | devices}
+        main["resources"] = {"limits": requests | devices}
     if draw.random() < 0.08:
         main["ports"] = [{"containerPort": 80, "hostPort": draw.choice((8080, 9090))}]
     if draw.random() < 0.2:
@@ -63,11 +63,11 @@ def pod_spec(draw: Random, known: dict[str, str]) -> Object:
     if draw.random() < 0.2:
         affinity["nodeAffinity"] = _node_affinity(draw)
     if draw.random() < 0.18:
-        affinity["podAffinity"] = {REQUIRED: [_term(draw, known) for _ in range(draw.choice((1, 1, 1, 2)))]}
+        affinity["podAffinity"] = {REQUIRED: [_term(draw, entries) for _ in range(draw.choice((1, 1, 1, 2)))]}
     if draw.random() < 0.18:
-        affinity["podAntiAffinity"] = {REQUIRED: [_term(draw, known) for _ in range(draw.choice((1, 1, 2)))]}
+        affinity["podAntiAffinity"] = {REQUIRED: [_term(draw, entries) for _ in range(draw.choice((1, 1, 2)))]}
     if draw.random() < 0.08:
-        preferred = {"weight": draw.randint(1, 100), "podAffinityTerm": _term(draw, known)}
+        preferred = {"weight": draw.randint(1, 100), "podAffinityTerm": _term(draw, entries)}
         affinity.setdefault(draw.choice(("podAffinity", "podAntiAffinity")), {})[PREFERRED] = [preferred]
     if affinity:
         spec["affinity"] = affinity
@@ -76,7 +76,7 @@ def pod_spec(draw: Random, known: dict[str, str]) -> Object:
     if draw.random() < 0.4:
         spread = {}
         for _ in range(draw.choice((1, 1, 2, 3))):
-            rule = _spread(draw, known)
+            rule = _spread(draw, entries)
             spread[rule["topologyKey"], rule["whenUnsatisfiable"]] = rule
         spec["topologySpreadConstraints"] = list(spread.values())
     if draw.random() < 0.12:
@@ -103,31 +103,31 @@ def _node_affinity(draw: Random) -> Object:
         {"matchExpressions": [_expression(draw) for _ in range(draw.choice((1, 1, 2)))]}
         for _ in range(draw.choice((1, 1, 2, 3)))
     ]
-    found: Object = {REQUIRED: {"nodeSelectorTerms": terms}} if draw.random() < 0.75 else {}
-    if not found or draw.random() < 0.2:
-        found[PREFERRED] = [{"weight": draw.randint(1, 100), "preference": terms[0]}]
-    return found
+    manifest: Object = {REQUIRED: {"nodeSelectorTerms": terms}} if draw.random() < 0.75 else {}
+    if not manifest or draw.random() < 0.2:
+        manifest[PREFERRED] = [{"weight": draw.randint(1, 100), "preference": terms[0]}]
+    return manifest
 
 
-def _selector(draw: Random, known: dict[str, str]) -> Object:
+def _selector(draw: Random, entries: dict[str, str]) -> Object:
     if draw.random() < 0.7:
-        return {"matchLabels": {"app": known["app"]}}
-    other = {"key": "app", "operator": "NotIn", "values": [known["app"]]}
+        return {"matchLabels": {"app": entries["app"]}}
+    other = {"key": "app", "operator": "NotIn", "values": [entries["app"]]}
     return draw.choice(
         (
-            {"matchLabels": {"tier": known["tier"]}},
+            {"matchLabels": {"tier": entries["tier"]}},
             {"matchLabels": {"tier": draw.choice(("front", "back"))}},
             {"matchLabels": {"app": f"app-{draw.randint(0, 4)}"}},
             {"matchExpressions": [other, {"key": "tier", "operator": "Exists"}]},
-            {"matchExpressions": [{"key": "app", "operator": "In", "values": [known["app"], "app-0"]}]},
+            {"matchExpressions": [{"key": "app", "operator": "In", "values": [entries["app"], "app-0"]}]},
             {},
         )
     )
 
 
-def _term(draw: Random, known: dict[str, str]) -> Object:
+def _term(draw: Random, entries: dict[str, str]) -> Object:
     term: Object = {"topologyKey": draw.choice((ZONE, HOST, HOST, CAPACITY_TYPE, TEAM)), "labelSelector": {}}
-    term["labelSelector"] = _selector(draw, known)
+    term["labelSelector"] = _selector(draw, entries)
     choice = draw.random()
     if choice < 0.08:
         term["namespaces"] = ["default", "other"]
@@ -136,12 +136,12 @@ def _term(draw: Random, known: dict[str, str]) -> Object:
     return term
 
 
-def _spread(draw: Random, known: dict[str, str]) -> Object:
+def _spread(draw: Random, entries: dict[str, str]) -> Object:
     rule: Object = {
         "maxSkew": draw.choice((1, 1, 1, 2, 3)),
         "topologyKey": draw.choice((ZONE, ZONE, ZONE, HOST, HOST, CAPACITY_TYPE, ARCH, TEAM, TEAM)),
         "whenUnsatisfiable": draw.choice(("DoNotSchedule", "DoNotSchedule", "DoNotSchedule", "ScheduleAnyway")),
-        "labelSelector": _selector(draw, known),
+        "labelSelector": _selector(draw, entries),
     }
     if rule["whenUnsatisfiable"] == "DoNotSchedule" and draw.random() < 0.15:
         rule["minDomains"] = draw.choice((2, 3, 4))

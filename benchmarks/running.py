@@ -97,7 +97,7 @@ class Autoscaler:
 
     def _cpu_seconds(self) -> float:
         times = (process.cpu_times() for process in self.processes())
-        return sum(one.user + one.system for one in times)
+        return sum(time.user + time.system for time in times)
 
     def processes(self) -> list[psutil.Process]:
         """Return the parent process and its children, or an empty list while the autoscaler is down."""
@@ -113,10 +113,12 @@ class Autoscaler:
         Raises:
             LookupError: no such process runs.
         """
-        found = [one for one in self.processes() if not name or f"worker.runtime.{name}_process" in one.cmdline()]
-        if not found:
+        processes = [
+            process for process in self.processes() if not name or f"worker.runtime.{name}_process" in process.cmdline()
+        ]
+        if not processes:
             raise LookupError(f"{self._name} has no process {name}")
-        for process in found:
+        for process in processes:
             process.send_signal(signal.SIGKILL)
 
     def stop(self) -> None:

@@ -83,14 +83,14 @@ async def measure(sandbox: Sandbox, worker: Worker, before: int, after: int, wit
     pods, _, watching = await followed(kube, LABEL)
     await asyncio.to_thread(sandbox.apply, [load.deployment() for load in loads(before)])
     await pods.until("Running", before, STARTS_WITHIN)
-    found = await scale_in(
+    figures = await scale_in(
         kube, await pool_of(sandbox, kube), worker_and_sandbox(sandbox, worker), before, after, within
     )
     for task in watching:
         task.cancel()
     await asyncio.gather(*watching, return_exceptions=True)
     await kube.close()
-    return found
+    return figures
 
 
 async def scale_in(kube: Kube, bought: Pool, groups: Groups, before: int, after: int, within: float) -> Figures:
@@ -117,15 +117,15 @@ async def scale_in(kube: Kube, bought: Pool, groups: Groups, before: int, after:
         still = time.monotonic() - changed >= STILL_SECONDS
     alive = await kube.list(NODECLAIMS)
     everything = await kube.list(PODS, label_selector=LABEL)  # a watch that broke may have missed deletions
-    there = [pod for pod in everything if not pod["metadata"].get("deletionTimestamp")]
-    cost = await asyncio.to_thread(bill, alive, there, bought)
+    pods = [pod for pod in everything if not pod["metadata"].get("deletionTimestamp")]
+    cost = await asyncio.to_thread(bill, alive, pods, bought)
     return Figures(
         before=before,
         after=after,
         looks=looks,
         seconds_to_goal=_reached(looks, GOAL_RATIO * cost.repacked_price),
         still_after=round(changed - began, 1) if still else None,
-        drained=len(staying - _living(there)),
+        drained=len(staying - _living(pods)),
         bill=cost,
         used={name: used(tally) for name, tally in usage.tallies.items()},
         cores=os.cpu_count() or 1,
@@ -154,10 +154,10 @@ def _reached(looks: list[Look], most: float) -> float | None:
     return since
 
 
-def as_tables(seen: Figures) -> list[Table]:
+def as_tables(figures: Figures) -> list[Table]:
     """Format the run as tables."""
-    cost = seen.bill
-    total = Table(title=f"{seen.before} pods to {seen.after}, {seen.cores} cores")
+    cost = figures.bill
+    total = Table(title=f"{figures.before} pods to {figures.after}, {figures.cores} cores")
     columns = ("nodes", "$/h", "repack: nodes", "$/h", "ratio (goal)", "s to the goal", "still after s", "pods drained")
     for column in columns:
         total.add_column(column, justify="right")
@@ -167,16 +167,16 @@ def as_tables(seen: Figures) -> list[Table]:
         f"{cost.repacked_nodes}",
         f"{cost.repacked_price:.3f}",
         f"{cost.ratio:.3f} ({GOAL_RATIO:g})",
-        f"{'never' if seen.seconds_to_goal is None else f'{seen.seconds_to_goal:.0f}'} ({GOAL_SECONDS:g})",
-        "moves on" if seen.still_after is None else f"{seen.still_after:.0f}",
-        f"{seen.drained} ({GOAL_DRAINED})",
+        f"{'never' if figures.seconds_to_goal is None else f'{figures.seconds_to_goal:.0f}'} ({GOAL_SECONDS:g})",
+        "moves on" if figures.still_after is None else f"{figures.still_after:.0f}",
+        f"{figures.drained} ({GOAL_DRAINED})",
     )
     course = Table("seconds", "nodes", "leaving", "$/h", title="course")
-    step = max(1, len(seen.looks) // 20)
-    for look in seen.looks[::step]:
+    step = max(1, len(figures.looks) // 20)
+    for look in figures.looks[::step]:
         course.add_row(f"{look.seconds:.0f}", f"{look.nodes}", f"{look.leaving}", f"{look.price:.3f}")
-    last = seen.looks[-1].seconds if seen.looks else 0.0
-    return [total, course, usage_table(seen.used, last, seen.cores)]
+    last = figures.looks[-1].seconds if figures.looks else 0.0
+    return [total, course, usage_table(figures.used, last, figures.cores)]
 
 
 def main() -> None:
@@ -186,13 +186,13 @@ def main() -> None:
     arguments.add_argument("--within", type=float, default=WITHIN, help="seconds after which the run ends anyway")
     arguments.add_argument("--logs", type=Path, help="a folder to keep the logs in")
     arguments.add_argument("-o", "--output", choices=("table", "json"), default="table")
-    given = arguments.parse_args()
-    with running(Console(stderr=True), keep_logs=given.logs) as (sandbox, worker):
-        seen = asyncio.run(measure(sandbox, worker, given.pods, given.to, given.within))
-    if given.output == "json":
-        print(json.dumps({**asdict(seen), "ratio": seen.bill.ratio}, indent=2))
+    names = arguments.parse_args()
+    with running(Console(stderr=True), keep_logs=names.logs) as (sandbox, worker):
+        figures = asyncio.run(measure(sandbox, worker, names.pods, names.to, names.within))
+    if names.output == "json":
+        print(json.dumps({**asdict(figures), "ratio": figures.bill.ratio}, indent=2))
         return
-    for table in as_tables(seen):
+    for table in as_tables(figures):
         Console().print(table)
 
 

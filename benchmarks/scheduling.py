@@ -111,22 +111,41 @@ def as_table(rows: list[tuple[Case, Figures]], seed: int) -> Table:
         table.add_column(column, justify="left" if column == "mix" else "right")
     table.add_column("upstream", justify="right")
     table.add_column("peak MB", justify="right")
-    for case, seen in rows:
-        speed = case.pods / seen.seconds
-        complete = seen.placed == case.pods
+    for case, observations in rows:
+        speed = case.pods / observations.seconds
+        complete = observations.placed == case.pods
         table.add_row(
             case.name,
             f"{case.pods:,}",
-            f"{seen.placed:,}" if complete else f"[yellow]{seen.placed:,}[/] ({seen.refused:,} refused)",
-            _judged(f"{seen.nodes:,}", case.nodes, f"{case.nodes}", seen.nodes <= case.nodes and complete),
-            _judged(f"{seen.price:,.3f}", case.price, f"{case.price:g}", seen.price <= case.price + 1e-9 and complete),
-            f"{seen.bound:,.3f}",
-            _judged(f"{seen.ratio:.3f}", case.ratio, f"{case.ratio:.3f}", seen.ratio <= case.ratio and complete),
+            f"{observations.placed:,}"
+            if complete
+            else f"[yellow]{observations.placed:,}[/] ({observations.refused:,} refused)",
+            _judged(
+                f"{observations.nodes:,}", case.nodes, f"{case.nodes}", observations.nodes <= case.nodes and complete
+            ),
+            _judged(
+                f"{observations.price:,.3f}",
+                case.price,
+                f"{case.price:g}",
+                observations.price <= case.price + 1e-9 and complete,
+            ),
+            f"{observations.bound:,.3f}",
+            _judged(
+                f"{observations.ratio:.3f}",
+                case.ratio,
+                f"{case.ratio:.3f}",
+                observations.ratio <= case.ratio and complete,
+            ),
             f"{case.upstream_ratio:.3f}" if case.upstream_ratio else "-",
-            f"{seen.seconds:.3f}",
+            f"{observations.seconds:.3f}",
             _judged(f"{speed:,.0f}", case.speed, f"{case.speed:,}", speed >= case.speed and complete),
             f"{case.upstream_speed:,}" if case.upstream_speed else "-",
-            _judged(f"{seen.megabytes:.0f}", case.megabytes, f"{case.megabytes:g}", seen.megabytes < case.megabytes),
+            _judged(
+                f"{observations.megabytes:.0f}",
+                case.megabytes,
+                f"{case.megabytes:g}",
+                observations.megabytes < case.megabytes,
+            ),
         )
     return table
 
@@ -147,24 +166,24 @@ def main() -> None:
     )
     arguments.add_argument("-o", "--output", choices=("table", "json"), default="table")
     arguments.add_argument("--one", help=argparse.SUPPRESS)
-    given = arguments.parse_args()
-    if given.one:
-        print(json.dumps(asdict(measure(Case(**json.loads(given.one)), given.seed, given.catalog))))
+    names = arguments.parse_args()
+    if names.one:
+        print(json.dumps(asdict(measure(Case(**json.loads(names.one)), names.seed, names.catalog))))
         return
     console = Console(stderr=True)
-    cases = chosen(given.mix, given.pods)
+    cases = chosen(names.mix, names.pods)
     rows: list[tuple[Case, Figures]] = []
     for case in cases:
         with console.status(f"{case.name}, {case.pods:,} pods"):
-            rows.append((case, apart(case, given.seed, given.catalog)))
-    if given.output == "json":
+            rows.append((case, apart(case, names.seed, names.catalog)))
+    if names.output == "json":
         print(json.dumps([as_document(case, figures) for case, figures in rows], indent=2))
         return
     out = Console(width=None if sys.stdout.isatty() else 160)
-    out.print(as_table(rows, given.seed))
+    out.print(as_table(rows, names.seed))
     for case, figures in rows:
-        if left := case.pods - figures.placed:
-            out.print(f"{case.name}, {case.pods:,}: {left:,} without a place; the first: {figures.reason}")
+        if pods := case.pods - figures.placed:
+            out.print(f"{case.name}, {case.pods:,}: {pods:,} without a place; the first: {figures.reason}")
 
 
 if __name__ == "__main__":

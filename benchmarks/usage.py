@@ -37,12 +37,12 @@ class Tally:
         """CPU seconds since the first measurement, including the whole time of processes that started later."""
         return sum(self.last.values()) - sum(self.first.values())
 
-    def note(self, seen: Mapping[Identity, tuple[float, int]], *, begins: bool = False) -> None:
+    def note(self, observations: Mapping[Identity, tuple[float, int]], *, begins: bool = False) -> None:
         """Record (CPU seconds so far, bytes of memory) of each process. ``begins`` marks the first measurement."""
         if begins:
-            self.first = {identity: cpu for identity, (cpu, _) in seen.items()}
-        self.last |= {identity: cpu for identity, (cpu, _) in seen.items()}
-        self.peak_bytes = max(self.peak_bytes, sum(memory for _, memory in seen.values()))
+            self.first = {identity: cpu for identity, (cpu, _) in observations.items()}
+        self.last |= {identity: cpu for identity, (cpu, _) in observations.items()}
+        self.peak_bytes = max(self.peak_bytes, sum(memory for _, memory in observations.values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +85,10 @@ class Usage:
 
     def _look(self, *, begins: bool = False) -> None:
         for group, processes in self._groups().items():
-            known = list(processes)
-            shares = len(known) > 1
-            seen = dict(one for process in known if (one := _read(process, shares=shares)) is not None)
-            self.tallies.setdefault(group, Tally()).note(seen, begins=begins)
+            entries = list(processes)
+            shares = len(entries) > 1
+            observations = dict(item for process in entries if (item := _read(process, shares=shares)) is not None)
+            self.tallies.setdefault(group, Tally()).note(observations, begins=begins)
 
 
 def _read(process: psutil.Process, *, shares: bool) -> tuple[Identity, tuple[float, int]] | None:
@@ -107,14 +107,14 @@ def _read(process: psutil.Process, *, shares: bool) -> tuple[Identity, tuple[flo
         return None
 
 
-def usage_table(found: dict[str, Used], seconds: float, cores: int) -> Table:
+def usage_table(useds: dict[str, Used], seconds: float, cores: int) -> Table:
     """Format the usage of each group of processes as a table."""
     table = Table(title="processes")
     for column in ("", "CPU-seconds", "share of the machine", "peak MB"):
         table.add_column(column, justify="left" if not column else "right")
-    for name, one in found.items():
-        share = one.cpu_seconds / (seconds * cores) if seconds else 0.0
-        table.add_row(name, f"{one.cpu_seconds:.1f}", f"{share:.0%}", f"{one.peak_megabytes:.0f}")
+    for name, usage in useds.items():
+        share = usage.cpu_seconds / (seconds * cores) if seconds else 0.0
+        table.add_row(name, f"{usage.cpu_seconds:.1f}", f"{share:.0%}", f"{usage.peak_megabytes:.0f}")
     return table
 
 
@@ -122,12 +122,12 @@ def of_worker(worker: Worker) -> Groups:
     """Return groups for the whole worker, and for two of its processes."""
 
     def groups() -> dict[str, list[psutil.Process]]:
-        found = {"worker": worker.processes()}
-        for process in found["worker"]:
+        result = {"worker": worker.processes()}
+        for process in result["worker"]:
             for name in ("io", "cluster"):
                 if _runs(process, f"worker.runtime.{name}_process"):
-                    found.setdefault(f"worker: {name}", []).append(process)
-        return found
+                    result.setdefault(f"worker: {name}", []).append(process)
+        return result
 
     return groups
 

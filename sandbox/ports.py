@@ -47,11 +47,11 @@ def free_ports(count: int) -> list[int]:
     Raises:
         OSError: the range has too few.
     """
-    found: list[int] = []
+    numbers: list[int] = []
     among = port_range()
     for port in random.SystemRandom().sample(among, len(among)):
         if is_free(port):
-            found.append(port)
-        if len(found) == count:
-            return found
-    raise OSError(f"only {len(found)} of {count} ports are free on 127.0.0.1 in {among.start}-{among.stop - 1}")
+            numbers.append(port)
+        if len(numbers) == count:
+            return numbers
+    raise OSError(f"only {len(numbers)} of {count} ports are free on 127.0.0.1 in {among.start}-{among.stop - 1}")

@@ -108,8 +108,8 @@ class Status(BaseModel):
         if self.state is not State.READY:
             return {}
         states = {name: part.state for name, part in self.components.items()}
-        gone = {name for name, part in self.components.items() if part.process and not part.process.alive()}
-        ended = {name: State.STOPPED if name in gone else state for name, state in states.items()}
+        names = {name for name, part in self.components.items() if part.process and not part.process.alive()}
+        ended = {name: State.STOPPED if name in names else state for name, state in states.items()}
         return {name: state for name, state in ended.items() if state is not State.READY}
 
     def leftovers(self) -> list[Process]:

@@ -221,9 +221,9 @@ class Supervisor:
         self._write()
 
     def _running(self, name: str) -> asyncio.subprocess.Process:
-        known = [part.name for part in self.parts]
-        if name not in known:
-            raise ValueError(f"there is no component {name}: give one of {', '.join(sorted(known))}")
+        names = [part.name for part in self.parts]
+        if name not in names:
+            raise ValueError(f"there is no component {name}: give one of {', '.join(sorted(names))}")
         if self.status.state is not State.READY:
             raise ValueError(f"the sandbox is {self.status.state}, not ready")
         process = self.processes.get(name)
@@ -278,12 +278,12 @@ class Supervisor:
 
     async def _stop_all(self) -> None:
         """Stop components in reverse order of their dependencies, until none runs."""
-        left = [part for part in self.parts if part.name in self.processes]
-        while left:
-            needed = {name for part in left for name in part.after}
-            wave = [part for part in left if part.name not in needed]
+        parts = [part for part in self.parts if part.name in self.processes]
+        while parts:
+            needed = {name for part in parts for name in part.after}
+            wave = [part for part in parts if part.name not in needed]
             await asyncio.gather(*(self._stop(part.name) for part in wave))
-            left = [part for part in left if part not in wave]
+            parts = [part for part in parts if part not in wave]
 
     async def _stop(self, name: str) -> None:
         process = self.processes[name]
@@ -367,8 +367,8 @@ def main() -> int:
     parser.add_argument("--temporal", type=TemporalKind, default=TemporalKind.DEV, choices=list(TemporalKind))
     parser.add_argument("--cluster", default=CLUSTER_NAME)
     parser.add_argument("--end-with-parent", action="store_true", help="stop when standard input closes")
-    given = parser.parse_args()
-    layout = Layout.at(given.state)
+    names = parser.parse_args()
+    layout = Layout.at(names.state)
     layout.root.mkdir(parents=True, exist_ok=True)
     with layout.lock.open("w") as handle:
         try:
@@ -377,16 +377,16 @@ def main() -> int:
             print(f"a sandbox runs in {layout.root} already", file=sys.stderr)
             return 2
         options = Options(
-            given.boot_delay,
-            given.nodeadm,
-            given.keep_history,
-            given.audit,
-            given.kubelet,
-            given.temporal,
-            given.cluster,
+            names.boot_delay,
+            names.nodeadm,
+            names.keep_history,
+            names.audit,
+            names.kubelet,
+            names.temporal,
+            names.cluster,
         )
         try:
-            return asyncio.run(supervise(layout, given.binaries, options, end_with_parent=given.end_with_parent))
+            return asyncio.run(supervise(layout, names.binaries, options, end_with_parent=names.end_with_parent))
         except (MissingToolError, OSError) as error:
             print(error, file=sys.stderr)
             return 2

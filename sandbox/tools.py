@@ -23,8 +23,8 @@ def in_virtualenv(name: str) -> Path | None:
 
 def on_path(name: str) -> Path | None:
     """The program that a shell would run. None if there is none."""
-    found = shutil.which(name)
-    return Path(found) if found else None
+    result = shutil.which(name)
+    return Path(result) if result else None
 
 
 def tool(name: str) -> Path:
@@ -33,9 +33,9 @@ def tool(name: str) -> Path:
     Raises:
         MissingToolError: it is not installed.
     """
-    found = in_virtualenv(name) or on_path(name)
-    if found is None:
+    path = in_virtualenv(name) or on_path(name)
+    if path is None:
         raise MissingToolError(
             f"`{name}` is missing: install the package {PACKAGES[name]} (`uv sync --extra sandbox`)."
         )
-    return found
+    return path

@@ -11,21 +11,21 @@ HISTOGRAM_PARTS = ("_bucket", "_sum", "_count")
 
 def declared() -> dict[str, tuple[str, tuple[str, ...]]]:
     """The type and the labels of each metric, by its name."""
-    found = {}
+    result = {}
     for metric in vars(metrics).values():
         if isinstance(metric, metrics.TextGauge):
-            found[metric.name] = ("gauge", metric.labels)
+            result[metric.name] = ("gauge", metric.labels)
         if isinstance(metric, MetricWrapperBase):
             (described,) = metric.describe()
             name = f"{described.name}_total" if described.type == "counter" else described.name
-            found[name] = (described.type, metric._labelnames)
-    return found
+            result[name] = (described.type, metric._labelnames)
+    return result
 
 
 def series() -> dict[str, frozenset[str]]:
     """The labels of each series that a query may name."""
-    found: dict[str, frozenset[str]] = {}
+    result: dict[str, frozenset[str]] = {}
     for name, (kind, labels) in declared().items():
         names = [f"{name}{part}" for part in HISTOGRAM_PARTS] if kind == "histogram" else [name]
-        found |= {each: frozenset(labels) | ({"le"} if each.endswith("_bucket") else set()) for each in names}
-    return found
+        result |= {name: frozenset(labels) | ({"le"} if name.endswith("_bucket") else set()) for name in names}
+    return result

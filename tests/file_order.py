@@ -48,8 +48,8 @@ def measured(records: Path) -> dict[str, float]:
     for run in read(records):
         for test in run.tests:
             seconds[test.test.partition("::")[0].removeprefix("tests/")] += test.ended - test.began
-    slowest = sorted(seconds.items(), key=lambda taken: -taken[1])
-    return {file: round(taken) for file, taken in slowest if taken >= SLOW_SECONDS}
+    slowest = sorted(seconds.items(), key=lambda second: -second[1])
+    return {file: round(occupancy) for file, occupancy in slowest if occupancy >= SLOW_SECONDS}
 
 
 def _name(file: Path) -> str:

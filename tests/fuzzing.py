@@ -55,8 +55,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = drawn
 
 
-def _examples(asked: int, times: int | None) -> int:
-    return asked * times if times else min(asked, max(LEAST, round(asked * SHARE)))
+def _examples(requests: int, times: int | None) -> int:
+    return requests * times if times else min(requests, max(LEAST, round(requests * SHARE)))
 
 
 def _function(item: Any) -> Any:

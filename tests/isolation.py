@@ -32,10 +32,10 @@ def is_integration(file: Path) -> bool:
     return _ALL_TESTS.search(file.read_text(encoding="utf-8")) is not None
 
 
-def _refuses(method: Callable[..., Any], what: str) -> Callable[..., Any]:
+def _refuses(method: Callable[..., Any], subject: str) -> Callable[..., Any]:
     def guarded(*arguments: Any, **options: Any) -> Any:
         if _running is not None:
-            raise RuntimeError(f"{_running} {what}: mark it with {MARK}")
+            raise RuntimeError(f"{_running} {subject}: mark it with {MARK}")
         return method(*arguments, **options)
 
     return guarded

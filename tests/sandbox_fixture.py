@@ -53,9 +53,9 @@ def pytest_configure(config: pytest.Config) -> None:
     process = os.environ.get("PYTEST_XDIST_WORKER", "").removeprefix("gw")
     if process:
         whole = port_range()
-        each = len(whole) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
-        first = whole.start + int(process) * each
-        os.environ[OWN_RANGE] = f"{first}-{first + each - 1}"
+        item = len(whole) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+        first = whole.start + int(process) * item
+        os.environ[OWN_RANGE] = f"{first}-{first + item - 1}"
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

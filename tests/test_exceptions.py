@@ -12,9 +12,9 @@ PACKAGES = ("tenon", "workflows", "activities", "worker", "cli", "sandbox", "too
 
 
 def _subclasses(cls: type[BaseException]) -> Iterator[type[BaseException]]:
-    for found in type.__subclasses__(cls):
-        yield found
-        yield from _subclasses(found)
+    for subclass in type.__subclasses__(cls):
+        yield subclass
+        yield from _subclasses(subclass)
 
 
 def test_every_exception_class_has_the_root_and_the_suffix() -> None:

@@ -21,8 +21,8 @@ ALSO_OFF = "kube/test_b.py"
 
 
 def item(file: str, name: str, *, alone: bool = False) -> Any:
-    def marker(wanted: str) -> str | None:
-        return wanted if alone and wanted == "alone" else None
+    def marker(expectation: str) -> str | None:
+        return expectation if alone and expectation == "alone" else None
 
     return SimpleNamespace(path=TESTS / file, name=name, get_closest_marker=marker)
 

@@ -53,6 +53,6 @@ def test_no_test_by_hypothesis_here_measures_time(request: pytest.FixtureRequest
     default = settings.default
     assert default is not None
     assert default.deadline is None
-    found = [getattr(item, "obj", None) for item in request.session.items]
-    own = [getattr(test, "_hypothesis_internal_use_settings", default) for test in found]
-    assert all(each.deadline is None for each in own)
+    session = [getattr(item, "obj", None) for item in request.session.items]
+    own = [getattr(test, "_hypothesis_internal_use_settings", default) for test in session]
+    assert all(item.deadline is None for item in own)

@@ -47,18 +47,18 @@ def log_calls() -> Iterator[tuple[str, ast.Call, list[ast.expr]]]:
 
 
 def test_loggers_come_from_one_module() -> None:
-    made = {
+    partitions = {
         place.partition(":")[0]
         for place, node in nodes()
         if isinstance(node, ast.alias) or (isinstance(node, ast.Call) and called(node) in MAKERS)
     }
-    assert made == {"activities/loggers.py"}
+    assert partitions == {"activities/loggers.py"}
 
 
 def test_a_message_is_a_sentence_without_values() -> None:
-    found = list(log_calls())
-    assert len(found) > 100, "the search has lost the project's log lines"
-    for place, _, (message, *values) in found:
+    result = list(log_calls())
+    assert len(result) > 100, "the search has lost the project's log lines"
+    for place, _, (message, *values) in result:
         assert not values, f"{place}: values are fields"
         if not isinstance(message, ast.Name):  # a sentence that is used elsewhere too
             assert isinstance(message, ast.Constant), f"{place}: the message is no constant"

@@ -21,12 +21,12 @@ def is_locked(path: Path) -> bool:
 
 
 async def test_a_test_that_must_be_alone_waits_for_running_tests_and_goes_before_new_ones(tmp_path: Path) -> None:
-    seen: list[str] = []
+    names: list[str] = []
 
     def hold(name: str, alone: bool) -> None:
         with machine(tmp_path, alone=alone):
-            seen.append(f"{name} starts")
-            seen.append(f"{name} ends")
+            names.append(f"{name} starts")
+            names.append(f"{name} ends")
 
     async def waits_alone() -> bool:
         return is_locked(tmp_path / "gate")
@@ -36,5 +36,5 @@ async def test_a_test_that_must_be_alone_waits_for_running_tests_and_goes_before
         threads.submit(hold, "alone", True)
         await until(waits_alone)
         threads.submit(hold, "new", False)
-        assert seen == []
-    assert seen == ["alone starts", "alone ends", "new starts", "new ends"]
+        assert names == []
+    assert names == ["alone starts", "alone ends", "new starts", "new ends"]

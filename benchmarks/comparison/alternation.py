@@ -19,21 +19,21 @@ CONTENDERS: Mapping[str, Measure] = {"floor": measure_floor, "upstream": measure
 
 def compare(console: Console, load: Load, runs: int, logs: Path | None) -> dict[str, list[Sample]]:
     """Measure each contender ``runs`` times, in turn. ``logs`` gets a folder for each run."""
-    found: dict[str, list[Sample]] = {name: [] for name in CONTENDERS}
+    samples: dict[str, list[Sample]] = {name: [] for name in CONTENDERS}
     for number in range(1, runs + 1):
         for name, measure in CONTENDERS.items():
             console.print(f"run {number} of {runs}: {name}", highlight=False)
             sample = measure(console, load, logs / f"{name}-{number}" if logs else None)
-            found[name].append(sample)
+            samples[name].append(sample)
             console.print(f"{name}: {sample.seconds:.1f} s, {sample.running} of {load.pods} pods run", highlight=False)
-    return found
+    return samples
 
 
 def main(load: Load, runs: int, logs: Path | None, output: str) -> None:
     """Compare and print."""
     machine = this_machine()
-    found = {name: medians(samples) for name, samples in compare(Console(stderr=True), load, runs, logs).items()}
+    result = {name: medians(samples) for name, samples in compare(Console(stderr=True), load, runs, logs).items()}
     if output == "json":
-        print(json.dumps(report.as_document(load.pods, machine, found), indent=2))
+        print(json.dumps(report.as_document(load.pods, machine, result), indent=2))
     else:
-        Console().print(report.as_table(load.pods, machine, found))
+        Console().print(report.as_table(load.pods, machine, result))

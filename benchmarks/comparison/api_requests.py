@@ -48,14 +48,14 @@ def count_requests(lines: Iterable[str], between: tuple[float, float]) -> Counte
         between: begin and end, in seconds since 1970.
     """
     first, last = between
-    found: Counter[Request] = Counter()
+    counts: Counter[Request] = Counter()
     for line in lines:
         event = json.loads(line)
         at = datetime.fromisoformat(event["requestReceivedTimestamp"]).timestamp()
         if event["stage"] != _stage(event["verb"]) or not first <= at <= last:
             continue
-        found[Request(_client(event["user"]["username"]), event["verb"], _resource(event))] += 1
-    return found
+        counts[Request(_client(event["user"]["username"]), event["verb"], _resource(event))] += 1
+    return counts
 
 
 def _stage(verb: str) -> str:

@@ -48,30 +48,30 @@ async def per_node(client: Client, cluster: str) -> PerNode:
         async with gate:
             return count((await client.get_workflow_handle(workflow, run_id=run).fetch_history()).events)
 
-    found: Counter[str] = Counter()
-    for one in await asyncio.gather(*(read(*run) for run in runs)):
-        found.update(one)
-    return means(found, len({workflow for workflow, _ in runs}))
+    counts: Counter[str] = Counter()
+    for item in await asyncio.gather(*(read(*run) for run in runs)):
+        counts.update(item)
+    return means(counts, len({workflow for workflow, _ in runs}))
 
 
 def count(events: Iterable[Any]) -> Counter[str]:
     """Count the events of a history by kind, and their bytes."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for event in events:
-        found["events"] += 1
-        found["bytes"] += event.ByteSize()
+        counts["events"] += 1
+        counts["bytes"] += event.ByteSize()
         if event.event_type in KINDS:
-            found[KINDS[event.event_type]] += 1
+            counts[KINDS[event.event_type]] += 1
         elif event.event_type == EventType.EVENT_TYPE_MARKER_RECORDED:
-            found["local_activities"] += event.marker_recorded_event_attributes.marker_name == LOCAL_ACTIVITY
-    return found
+            counts["local_activities"] += event.marker_recorded_event_attributes.marker_name == LOCAL_ACTIVITY
+    return counts
 
 
-def means(found: Counter[str], nodes: int) -> PerNode:
+def means(counts: Counter[str], nodes: int) -> PerNode:
     """Divide the counts by the number of nodes."""
 
-    def mean(what: str) -> float:
-        return round(found[what] / nodes, 2) if nodes else 0.0
+    def mean(subject: str) -> float:
+        return round(counts[subject] / nodes, 2) if nodes else 0.0
 
     return PerNode(
         runs=mean("runs"),

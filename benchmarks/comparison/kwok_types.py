@@ -49,9 +49,9 @@ def _entry(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _offering(offering: Mapping[str, Any]) -> dict[str, Any]:
-    stated = {term["key"]: term["values"][0] for term in offering["Requirements"]}
+    values = {term["key"]: term["values"][0] for term in offering["Requirements"]}
     return {
-        "zone": stated[labels.ZONE],
-        "capacityType": stated[labels.CAPACITY_TYPE],
+        "zone": values[labels.ZONE],
+        "capacityType": values[labels.CAPACITY_TYPE],
         "price": offering["Price"],
     }

@@ -64,15 +64,15 @@ class Medians:
 
     def requests_by_client(self) -> dict[str, float]:
         """Return the number of requests of each client, the largest first."""
-        found: dict[str, float] = {}
+        result: dict[str, float] = {}
         for request, count in self.requests.items():
-            found[request.client] = found.get(request.client, 0) + count
-        return dict(sorted(found.items(), key=lambda item: -item[1]))
+            result[request.client] = result.get(request.client, 0) + count
+        return dict(sorted(result.items(), key=lambda item: -item[1]))
 
 
 def all_cpu_seconds(used: Mapping[str, Used]) -> float:
     """Add up the CPU-seconds of all processes."""
-    return round(sum(one.cpu_seconds for name, one in used.items() if is_whole(name)), 2)
+    return round(sum(usage.cpu_seconds for name, usage in used.items() if is_whole(name)), 2)
 
 
 def is_whole(group: str) -> bool:
@@ -91,16 +91,16 @@ def medians(samples: Sequence[Sample]) -> Medians:
         refused=statistics.median(sample.refused for sample in samples),
         used=_used([sample.used for sample in samples]),
         requests=_each([sample.requests for sample in samples]),
-        price=round(statistics.median(one.price for one in bills), 3) if bills else None,
-        price_ratio=round(statistics.median(one.ratio for one in bills), 4) if bills else None,
+        price=round(statistics.median(bill.price for bill in bills), 3) if bills else None,
+        price_ratio=round(statistics.median(bill.ratio for bill in bills), 4) if bills else None,
         per_node=_per_node([sample.per_node for sample in samples if sample.per_node is not None]),
         scale_in=_scale_in([sample.scale_in for sample in samples if sample.scale_in is not None]),
     )
 
 
 def _used(runs: Sequence[Mapping[str, Used]]) -> dict[str, Used]:
-    cpu = _each([{name: one.cpu_seconds for name, one in run.items()} for run in runs])
-    memory = _each([{name: one.peak_megabytes for name, one in run.items()} for run in runs])
+    cpu = _each([{name: item.cpu_seconds for name, item in run.items()} for run in runs])
+    memory = _each([{name: item.peak_megabytes for name, item in run.items()} for run in runs])
     return {name: Used(round(cpu[name], 2), round(memory[name], 1)) for name in cpu}
 
 
@@ -110,10 +110,10 @@ def _each(runs: Sequence[Mapping[Key, float]]) -> dict[Key, float]:
 
 
 def _per_node(runs: Iterable[PerNode]) -> PerNode | None:
-    found = [asdict(run) for run in runs]
-    if not found:
+    result = [asdict(run) for run in runs]
+    if not result:
         return None
-    return PerNode(**{one.name: statistics.median(run[one.name] for run in found) for one in fields(PerNode)})
+    return PerNode(**{path.name: statistics.median(run[path.name] for run in result) for path in fields(PerNode)})
 
 
 def _scale_in(runs: Sequence[Figures]) -> ScaleIn | None:
@@ -135,42 +135,43 @@ def median_if_all(seconds: Sequence[float], runs: int) -> float | None:
     return round(statistics.median(seconds), 1) if seconds and len(seconds) == runs else None
 
 
-def as_document(seen: Medians) -> dict[str, Any]:
+def as_document(medians: Medians) -> dict[str, Any]:
     """Format the medians as JSON."""
     return {
-        "seconds": seen.seconds,
-        "cpuSeconds": seen.cpu_seconds,
-        "nodes": seen.nodes,
-        "workerMegabytes": seen.worker.peak_megabytes,
-        "workerCpuSeconds": seen.worker.cpu_seconds,
-        "runs": seen.runs,
-        "running": seen.running,
-        "refused": seen.refused,
-        "price": seen.price,
-        "priceRatio": seen.price_ratio,
+        "seconds": medians.seconds,
+        "cpuSeconds": medians.cpu_seconds,
+        "nodes": medians.nodes,
+        "workerMegabytes": medians.worker.peak_megabytes,
+        "workerCpuSeconds": medians.worker.cpu_seconds,
+        "runs": medians.runs,
+        "running": medians.running,
+        "refused": medians.refused,
+        "price": medians.price,
+        "priceRatio": medians.price_ratio,
         "components": {
-            name: {"cpuSeconds": one.cpu_seconds, "megabytes": one.peak_megabytes} for name, one in seen.used.items()
+            name: {"cpuSeconds": usage.cpu_seconds, "megabytes": usage.peak_megabytes}
+            for name, usage in medians.used.items()
         },
         "requests": {
-            "all": sum(seen.requests.values()),
-            "byClient": seen.requests_by_client(),
+            "all": sum(medians.requests.values()),
+            "byClient": medians.requests_by_client(),
             "counts": [
                 {**request._asdict(), "count": count}
-                for request, count in sorted(seen.requests.items(), key=lambda item: (-item[1], item[0]))
+                for request, count in sorted(medians.requests.items(), key=lambda item: (-item[1], item[0]))
             ],
         },
-        "perNode": None if seen.per_node is None else asdict(seen.per_node),
-        "scaleIn": None if seen.scale_in is None else _scale_in_document(seen.scale_in),
+        "perNode": None if medians.per_node is None else asdict(medians.per_node),
+        "scaleIn": None if medians.scale_in is None else _scale_in_document(medians.scale_in),
     }
 
 
-def _scale_in_document(seen: ScaleIn) -> dict[str, Any]:
+def _scale_in_document(scale_in: ScaleIn) -> dict[str, Any]:
     return {
-        "seconds": median_if_all(seen.to_goal, seen.runs),
-        "stillAfter": median_if_all(seen.still_after, seen.runs),
-        "nodes": seen.nodes,
-        "priceRatio": seen.price_ratio,
-        "drained": seen.drained,
-        "cpuSeconds": all_cpu_seconds(seen.used),
-        "workerCpuSeconds": seen.used.get(AUTOSCALER, Used(0.0, 0.0)).cpu_seconds,
+        "seconds": median_if_all(scale_in.to_goal, scale_in.runs),
+        "stillAfter": median_if_all(scale_in.still_after, scale_in.runs),
+        "nodes": scale_in.nodes,
+        "priceRatio": scale_in.price_ratio,
+        "drained": scale_in.drained,
+        "cpuSeconds": all_cpu_seconds(scale_in.used),
+        "workerCpuSeconds": scale_in.used.get(AUTOSCALER, Used(0.0, 0.0)).cpu_seconds,
     }

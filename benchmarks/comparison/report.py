@@ -30,22 +30,22 @@ PER_NODE: Mapping[str, Callable[[PerNode], float]] = {
 }
 
 
-def as_document(pods: int, machine: Machine, found: Mapping[str, Medians]) -> dict[str, Any]:
+def as_document(pods: int, machine: Machine, result: Mapping[str, Medians]) -> dict[str, Any]:
     """Format the comparison as JSON, with a key for each contender."""
     return {
         "pods": pods,
         "machine": asdict(machine),
-        **{contender: medians.as_document(seen) for contender, seen in found.items()},
+        **{contender: medians.as_document(observations) for contender, observations in result.items()},
     }
 
 
-def as_table(pods: int, machine: Machine, found: Mapping[str, Medians]) -> Table:
+def as_table(pods: int, machine: Machine, medians: Mapping[str, Medians]) -> Table:
     """Format the comparison as a table with a column for each contender."""
-    columns = list(found.values())
-    runs = max(len(seen.runs) for seen in columns)
+    columns = list(medians.values())
+    runs = max(len(column.runs) for column in columns)
     table = Table(title=f"{pods} pods at once, medians of {runs} runs\n{machine}")
     table.add_column("")
-    for contender in found:
+    for contender in medians:
         table.add_column(contender, justify="right")
     for row in _results(pods, columns):
         table.add_row(*row)
@@ -59,48 +59,48 @@ def as_table(pods: int, machine: Machine, found: Mapping[str, Medians]) -> Table
 def _results(pods: int, columns: Sequence[Medians]) -> Iterator[Row]:
     yield (
         "seconds until all pods run",
-        *(f"{seen.seconds:.1f}" if seen.running >= pods else "never" for seen in columns),
+        *(f"{column.seconds:.1f}" if column.running >= pods else "never" for column in columns),
     )
-    yield "seconds of each run", *(", ".join(f"{one:.1f}" for one in seen.runs) for seen in columns)
-    yield "pods that run", *(f"{seen.running}" for seen in columns)
-    yield "nodes", *(f"{seen.nodes:g}" for seen in columns)
+    yield "seconds of each run", *(", ".join(f"{item:.1f}" for item in column.runs) for column in columns)
+    yield "pods that run", *(f"{column.running}" for column in columns)
+    yield "nodes", *(f"{column.nodes:g}" for column in columns)
     yield (
         "price over a repack",
-        *(ABSENT if seen.price_ratio is None else f"{seen.price_ratio:.3f}" for seen in columns),
+        *(ABSENT if column.price_ratio is None else f"{column.price_ratio:.3f}" for column in columns),
     )
-    yield "pods that a kubelet refused", *(f"{seen.refused:g}" for seen in columns)
+    yield "pods that a kubelet refused", *(f"{column.refused:g}" for column in columns)
 
 
 def _processes(columns: Sequence[Medians]) -> Iterator[Row]:
     yield "CPU-seconds / peak MB", *("" for _ in columns)
-    yield "all", *(f"{seen.cpu_seconds:.1f}" for seen in columns)
-    for group in dict.fromkeys(name for seen in columns for name in seen.used):
-        yield f"{'' if is_whole(group) else '  '}{group}", *(_used(seen, group) for seen in columns)
+    yield "all", *(f"{column.cpu_seconds:.1f}" for column in columns)
+    for group in dict.fromkeys(name for column in columns for name in column.used):
+        yield f"{'' if is_whole(group) else '  '}{group}", *(_used(column, group) for column in columns)
 
 
 def _requests(columns: Sequence[Medians]) -> Iterator[Row]:
-    yield "requests to the API server", *(f"{sum(seen.requests.values()):.0f}" for seen in columns)
-    by_client = [seen.requests_by_client() for seen in columns]
-    most = {name: max(seen.get(name, 0) for seen in by_client) for seen in by_client for name in seen}
+    yield "requests to the API server", *(f"{sum(column.requests.values()):.0f}" for column in columns)
+    by_client = [column.requests_by_client() for column in columns]
+    most = {name: max(observations.get(name, 0) for observations in by_client) for seen in by_client for name in seen}
     for client in sorted((name for name in most if most[name] >= FEWEST_REQUESTS), key=lambda name: -most[name]):
-        yield client, *(_number(seen.get(client, 0)) for seen in by_client)
+        yield client, *(_number(observations.get(client, 0)) for observations in by_client)
         for request in _often(columns, client):
             name = f"  {request.verb} {request.resource}"
-            yield name, *(_number(seen.requests.get(request, 0)) for seen in columns)
+            yield name, *(_number(column.requests.get(request, 0)) for column in columns)
 
 
 def _workflows(columns: Sequence[Medians]) -> Iterator[Row]:
     yield "Temporal, for each node", *("" for _ in columns)
     for name, cell in PER_NODE.items():
-        yield name, *(ABSENT if seen.per_node is None else f"{cell(seen.per_node):g}" for seen in columns)
+        yield name, *(ABSENT if column.per_node is None else f"{cell(column.per_node):g}" for column in columns)
 
 
 def _scale_in(columns: Sequence[Medians]) -> Iterator[Row]:
-    if all(seen.scale_in is None for seen in columns):
+    if all(column.scale_in is None for column in columns):
         return
     yield "scale-in", *("" for _ in columns)
     for name, cell in SCALE_IN.items():
-        yield name, *(ABSENT if seen.scale_in is None else cell(seen.scale_in) for seen in columns)
+        yield name, *(ABSENT if column.scale_in is None else cell(column.scale_in) for column in columns)
 
 
 def _reached(seconds: Sequence[float], runs: int) -> str:
@@ -109,18 +109,20 @@ def _reached(seconds: Sequence[float], runs: int) -> str:
 
 
 SCALE_IN: Mapping[str, Callable[[ScaleIn], str]] = {
-    f"seconds until at most {GOAL_RATIO:g} of a repack": lambda seen: _reached(seen.to_goal, seen.runs),
-    "seconds until nothing changes": lambda seen: _reached(seen.still_after, seen.runs),
-    "nodes left": lambda seen: f"{seen.nodes:g}",
-    "price over a repack at the end": lambda seen: f"{seen.price_ratio:.3f}",
-    "pods moved": lambda seen: f"{seen.drained:g}",
-    "CPU-seconds in all": lambda seen: f"{all_cpu_seconds(seen.used):.1f}",
+    f"seconds until at most {GOAL_RATIO:g} of a repack": lambda observations: _reached(
+        observations.to_goal, observations.runs
+    ),
+    "seconds until nothing changes": lambda observations: _reached(observations.still_after, observations.runs),
+    "nodes left": lambda observations: f"{observations.nodes:g}",
+    "price over a repack at the end": lambda observations: f"{observations.price_ratio:.3f}",
+    "pods moved": lambda observations: f"{observations.drained:g}",
+    "CPU-seconds in all": lambda observations: f"{all_cpu_seconds(observations.used):.1f}",
 }
 
 
-def _used(seen: Medians, group: str) -> str:
-    one = seen.used.get(group)
-    return ABSENT if one is None else f"{one.cpu_seconds:.1f} / {one.peak_megabytes:.0f}"
+def _used(medians: Medians, group: str) -> str:
+    item = medians.used.get(group)
+    return ABSENT if item is None else f"{item.cpu_seconds:.1f} / {item.peak_megabytes:.0f}"
 
 
 def _number(count: float) -> str:
@@ -130,8 +132,8 @@ def _number(count: float) -> str:
 def _often(columns: Sequence[Medians], client: str) -> list[Request]:
     """Return the client's frequent requests, the most frequent first."""
     most: dict[Request, float] = {}
-    for seen in columns:
-        for request, count in seen.requests.items():
+    for column in columns:
+        for request, count in column.requests.items():
             if request.client == client:
                 most[request] = max(most.get(request, 0), count)
-    return sorted((one for one in most if most[one] >= FEWEST_REQUESTS), key=lambda one: (-most[one], one))
+    return sorted((item for item in most if most[item] >= FEWEST_REQUESTS), key=lambda one: (-most[one], one))

@@ -67,13 +67,13 @@ def measure_floor(console: Console, load: Load, logs: Path | None) -> Sample:
         async def measure() -> Sample:
             kube = await _connect(sandbox)
 
-            async def create_nodes(seen: Any) -> None:
-                await floor.create_nodes_when_refused(kube, seen, load.pods)
+            async def create_nodes(observations: Any) -> None:
+                await floor.create_nodes_when_refused(kube, observations, load.pods)
 
             async with load_run(sandbox, kube, with_sandbox(sandbox, dict), load.pods, create_nodes) as run:
-                found = await _sample(sandbox, run, len(list(floor.nodes(load.pods))))
+                sample = await _sample(sandbox, run, len(list(floor.nodes(load.pods))))
             await kube.close()
-            return found
+            return sample
 
         return asyncio.run(measure())
 
@@ -97,10 +97,10 @@ def measure_upstream(console: Console, load: Load, logs: Path | None) -> Sample:
                 claims = await kube.list(NODECLAIMS)
                 types = kwok_types.pool_of(pool, module)
                 cost = await asyncio.to_thread(bill.bill, claims, list(run.pods.objects.values()), types)
-                found = await _sample(sandbox, run, len(claims), cost)
-                found = replace(found, scale_in=await _scale_in(kube, types, groups, load))
+                sample = await _sample(sandbox, run, len(claims), cost)
+                sample = replace(sample, scale_in=await _scale_in(kube, types, groups, load))
             await kube.close()
-            return found
+            return sample
 
         with started(autoscaler):
             return asyncio.run(measure())
@@ -122,10 +122,10 @@ def measure_tenon(console: Console, load: Load, logs: Path | None) -> Sample:
                 workflows = await per_node(await connect(sandbox), sandbox.cluster_name)
                 types = await bill.pool_of(sandbox, kube)
                 cost = await asyncio.to_thread(bill.bill, claims, list(run.pods.objects.values()), types)
-                found = await _sample(sandbox, run, len(claims), cost, workflows)
-                found = replace(found, scale_in=await _scale_in(kube, types, groups, load))
+                sample = await _sample(sandbox, run, len(claims), cost, workflows)
+                sample = replace(sample, scale_in=await _scale_in(kube, types, groups, load))
             await kube.close()
-            return found
+            return sample
 
         with started(worker):
             return asyncio.run(measure())

@@ -63,7 +63,7 @@ def node_class() -> Object:
 
 def node_pool(*, most_cpus: int) -> Object:
     """Return upstream's counterpart of `benchmarks.cluster.node_pool`, which also consolidates."""
-    asked: list[Object] = [
+    manifests: list[Object] = [
         {"key": labels.ARCH, "operator": "In", "values": ["amd64"]},
         {"key": labels.OS, "operator": "In", "values": ["linux"]},
         {"key": labels.CAPACITY_TYPE, "operator": "In", "values": [labels.ON_DEMAND]},
@@ -77,7 +77,7 @@ def node_pool(*, most_cpus: int) -> Object:
         "spec": {
             "template": {
                 "metadata": {"annotations": {KUBELET_ANNOTATION: "ready"}},  # nodes get it from their NodeClaim
-                "spec": {"nodeClassRef": reference, "requirements": asked, "expireAfter": "Never"},
+                "spec": {"nodeClassRef": reference, "requirements": manifests, "expireAfter": "Never"},
             },
             "disruption": CONSOLIDATES,
         },

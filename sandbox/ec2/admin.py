@@ -131,7 +131,7 @@ class AdminApi:
                         )
                     )
                 case "GET boot":
-                    rules = [asdict(one) for one in self._boot.rules()]
+                    rules = [asdict(rule) for rule in self._boot.rules()]
                     return json_answer(200, {"default_delay": self._boot.default_delay, "rules": rules})
                 case "DELETE boot":
                     self._boot.clear()

@@ -53,14 +53,14 @@ def _requests(holder: Object) -> Resources:
 
 def tolerates(tolerations: Iterable[Object], taint: Object) -> bool:
     """Whether any toleration covers a taint."""
-    for one in tolerations:
-        if one.get("effect") and one["effect"] != taint["effect"]:
+    for toleration in tolerations:
+        if toleration.get("effect") and toleration["effect"] != taint["effect"]:
             continue
-        if one.get("key") and one["key"] != taint["key"]:
+        if toleration.get("key") and toleration["key"] != taint["key"]:
             continue
-        if one.get("operator") == "Exists":
+        if toleration.get("operator") == "Exists":
             return True
-        if one.get("key") and (one.get("value") or "") == (taint.get("value") or ""):
+        if toleration.get("key") and (toleration.get("value") or "") == (taint.get("value") or ""):
             return True
     return False
 
@@ -69,8 +69,8 @@ def untolerated(pod: Object, node: Object, effects: Iterable[str]) -> list[Objec
     """The node's taints of these effects that the pod does not tolerate."""
     tolerations = (pod.get("spec") or {}).get("tolerations") or []
     taints = (node.get("spec") or {}).get("taints") or []
-    wanted = set(effects)
-    return [taint for taint in taints if taint["effect"] in wanted and not tolerates(tolerations, taint)]
+    expectation = set(effects)
+    return [taint for taint in taints if taint["effect"] in expectation and not tolerates(tolerations, taint)]
 
 
 def selects(pod: Object, node: Object) -> bool:
@@ -89,7 +89,7 @@ def selects(pod: Object, node: Object) -> bool:
         by_label, by_field = term.get("matchExpressions") or [], term.get("matchFields") or []
         if not by_label and not by_field:
             continue  # an empty term accepts nothing
-        if all(_matches(one, labels) for one in by_label) and all(_matches(one, fields) for one in by_field):
+        if all(_matches(item, labels) for item in by_label) and all(_matches(one, fields) for one in by_field):
             return True
     return False
 
@@ -125,7 +125,11 @@ def host_ports(pod: Object) -> set[HostPort]:
     containers.
     """
     spec = pod.get("spec") or {}
-    sidecars = [one for one in spec.get("initContainers") or [] if one.get("restartPolicy") == "Always"]
+    sidecars = [
+        init_container
+        for init_container in spec.get("initContainers") or []
+        if init_container.get("restartPolicy") == "Always"
+    ]
     return {
         (port.get("hostIP") or ANY_ADDRESS, port.get("protocol") or "TCP", port["hostPort"])
         for container in [*(spec.get("containers") or []), *sidecars]
@@ -134,12 +138,12 @@ def host_ports(pod: Object) -> set[HostPort]:
     }
 
 
-def ports_clash(wanted: Iterable[HostPort], taken: Iterable[HostPort]) -> bool:
+def ports_clash(expectation: Iterable[HostPort], host_ports: Iterable[HostPort]) -> bool:
     """Whether a wanted port is taken: on the same address, or if one of the two occupies all addresses."""
-    occupied = list(taken)
+    occupied = list(host_ports)
     return any(
         (protocol, port) == (other_protocol, other_port) and (address == other or ANY_ADDRESS in (address, other))
-        for address, protocol, port in wanted
+        for address, protocol, port in expectation
         for other, other_protocol, other_port in occupied
     )
 
@@ -155,19 +159,19 @@ def admit(pod: Object, node: Object, running: Iterable[Object]) -> Rejection | N
         taint = blocked[0]
         return Rejection("TaintToleration", f"Predicate TaintToleration failed: taint {taint['key']}:NoExecute")
     others = list(running)
-    taken = {port for other in others for port in host_ports(other)}
-    if ports_clash(host_ports(pod), taken):
+    ports = {port for other in others for port in host_ports(other)}
+    if ports_clash(host_ports(pod), ports):
         return Rejection(
             "NodePorts", "Predicate NodePorts failed: node(s) didn't have free ports for the requested ports"
         )
-    has = parse_resources((node.get("status") or {}).get("allocatable"))
+    resources = parse_resources((node.get("status") or {}).get("allocatable"))
     used = add(*(requests(other) for other in others))
-    for name, wanted in sorted(requests(pod).items()):
-        if wanted > 0 and used.get(name, 0) + wanted > has.get(name, 0):
+    for name, expectation in sorted(requests(pod).items()):
+        if expectation > 0 and used.get(name, 0) + expectation > resources.get(name, 0):
             return Rejection(
                 f"OutOf{name}",
-                f"Node didn't have enough resource: {name}, requested: {wanted}, used: {used.get(name, 0)}, "
-                f"capacity: {has.get(name, 0)}",
+                f"Node didn't have enough resource: {name}, requested: {expectation}, used: {used.get(name, 0)}, "
+                f"capacity: {resources.get(name, 0)}",
             )
     return None
 
@@ -180,5 +184,5 @@ def misplaced(pod: Object, node: Object) -> list[str]:
     """NoSchedule taints that were ignored when the pod was bound. A kubelet runs such a pod, but it is still a
     mistake.
     """
-    found = untolerated(pod, node, ["NoSchedule"])
-    return [f"{taint['key']}:NoSchedule" for taint in found if not str(taint["key"]).startswith(PASSING)]
+    manifests = untolerated(pod, node, ["NoSchedule"])
+    return [f"{taint['key']}:NoSchedule" for taint in manifests if not str(taint["key"]).startswith(PASSING)]

@@ -63,21 +63,21 @@ class Buckets:
             return ""
         with self._lock:
             now = self._clock()
-            wanted = [
+            names = [
                 (name, size, tokens, self._level(name, size, now)) for name, size, tokens in costs(action, parameters)
             ]
-            for name, _, tokens, level in wanted:
+            for name, _, tokens, level in names:
                 if level < tokens:
                     self._refused[name] += 1
                     return name
-            for name, _, tokens, level in wanted:
+            for name, _, tokens, level in names:
                 self._levels[name] = level - tokens, now
         return ""
 
-    def enforce(self, wanted: bool) -> None:
+    def enforce(self, expectation: bool) -> None:
         """Turn the limits on, with full buckets, or off."""
         self.fill()
-        self.enforced = wanted
+        self.enforced = expectation
 
     def fill(self) -> None:
         """Fill every bucket and clear the counts of refused calls."""

@@ -68,9 +68,9 @@ class CapacityReservations:
 
     def create(self, **fields: Any) -> Reservation:
         """Create a reservation, which is active at once."""
-        made = Reservation(id=f"cr-{next(self._numbers):017x}", **fields)
-        self._all[made.id] = made
-        return made
+        reservation = Reservation(id=f"cr-{next(self._numbers):017x}", **fields)
+        self._all[reservation.id] = reservation
+        return reservation
 
     def end(self, reservation_id: str, state: str = "cancelled") -> None:
         """End a reservation.
@@ -78,16 +78,16 @@ class CapacityReservations:
         Raises:
             ValueError: it does not exist.
         """
-        found = self._all.get(reservation_id)
-        if found is None:
+        result = self._all.get(reservation_id)
+        if result is None:
             raise ValueError(f"there is no capacity reservation {reservation_id}")
-        for machine in self._users(found):
-            if found.type == BLOCK:
+        for machine in self._users(result):
+            if result.type == BLOCK:
                 self._book.lose(machine.id, *BLOCK_ENDED)
             else:
                 machine.capacity_reservation_id = ""
                 machine.fixed.clear()
-        found.state = state
+        result.state = state
 
     def schedule_end(self, reservation_id: str, at: datetime) -> None:
         """Set the time at which a reservation ends.
@@ -105,57 +105,57 @@ class CapacityReservations:
 
     def lifecycle(self, reservation_id: str) -> str:
         """InstanceLifecycle of the instances in a reservation."""
-        found = self._all.get(reservation_id)
-        return found.lifecycle if found is not None else ""
+        result = self._all.get(reservation_id)
+        return result.lifecycle if result is not None else ""
 
     def advance(self) -> None:
         """End the reservations whose time has come."""
         now = datetime.fromtimestamp(self._book.clock(), UTC)
-        for one in list(self._all.values()):
-            if one.state == "active" and one.end is not None and one.end <= now:
-                self.end(one.id, "expired")
+        for item in list(self._all.values()):
+            if item.state == "active" and item.end is not None and item.end <= now:
+                self.end(item.id, "expired")
 
     def chosen(self, spec: LaunchSpec, zone: str, target: str) -> Reservation | LaunchRefusedError | None:
         """The reservation of a launch, EC2's error, or None for a launch outside of all reservations."""
-        wanted = spec.data.get("CapacityReservationSpecification") or {}
-        named = spec.reservation_target
-        preference = wanted.get("CapacityReservationPreference") or ("" if named else "open")
+        reservation_spec = spec.data.get("CapacityReservationSpecification") or {}
+        reservation_target = spec.reservation_target
+        preference = reservation_spec.get("CapacityReservationPreference") or ("" if reservation_target else "open")
         market = (spec.data.get("InstanceMarketOptions") or {}).get("MarketType") or ""
-        if named:
-            return self._named(named, spec.instance_type, zone, target, market)
+        if reservation_target:
+            return self._named(reservation_target, spec.instance_type, zone, target, market)
         if target in (BLOCK, "reserved-capacity"):
             return LaunchRefusedError(
                 "InvalidParameterCombination", f"A target capacity type of {target} needs a capacity reservation."
             )
         if preference == "none" or target == "spot":
             return None
-        for one in self._all.values():
-            matches = (one.instance_type, one.zone) == (spec.instance_type, zone) and one.criteria == "open"
-            if matches and one.state == "active" and one.target == target and self.left(one) > 0:
-                return one
+        for item in self._all.values():
+            matches = (item.instance_type, item.zone) == (spec.instance_type, zone) and item.criteria == "open"
+            if matches and item.state == "active" and item.target == target and self.left(item) > 0:
+                return item
         return full() if preference == "capacity-reservations-only" else None
 
     def _named(
         self, name: str, instance_type: str, zone: str, target: str, market: str
     ) -> Reservation | LaunchRefusedError:
-        found = self._all.get(name)
-        if found is None or found.state != "active":
+        result = self._all.get(name)
+        if result is None or result.state != "active":
             return LaunchRefusedError(
                 "InvalidCapacityReservationId.NotFound", f"The capacity reservation ID '{name}' does not exist"
             )
-        if (found.instance_type, found.zone) != (instance_type, zone):
+        if (result.instance_type, result.zone) != (instance_type, zone):
             return LaunchRefusedError(
                 "InvalidParameterValue",
-                f"The attributes of {name} ({found.instance_type} in {found.zone}) do not match the instance "
+                f"The attributes of {name} ({result.instance_type} in {result.zone}) do not match the instance "
                 f"({instance_type} in {zone}).",
             )
-        if target != found.target or market != found.lifecycle:
+        if target != result.target or market != result.lifecycle:
             return LaunchRefusedError(
                 "InvalidParameterCombination",
-                f"{name} takes launches with target capacity type {found.target} and market type "
-                f"'{found.lifecycle}', not {target} and '{market}'.",
+                f"{name} takes launches with target capacity type {result.target} and market type "
+                f"'{result.lifecycle}', not {target} and '{market}'.",
             )
-        return found if self.left(found) > 0 else full()
+        return result if self.left(result) > 0 else full()
 
     def left(self, reservation: Reservation) -> int:
         """How many more instances fit in a reservation."""
@@ -168,67 +168,68 @@ class CapacityReservations:
             EC2ClientError: an ID does not exist, or EC2 does not have the filter.
         """
         self.advance()
-        wanted = list(ids)
-        for missing in (one for one in wanted if one not in self._all):
+        expectation = list(ids)
+        for missing in (item for item in expectation if item not in self._all):
             raise EC2ClientError(
                 "InvalidCapacityReservationId.NotFound", f"The capacity reservation ID '{missing}' does not exist"
             )
-        found = [one for one in self._all.values() if not wanted or one.id in wanted]
+        result = [item for item in self._all.values() if not expectation or item.id in expectation]
         for name, values in filters.items():
             patterns = [pattern(str(value)) for value in values]
-            found = [one for one in found if any(p.fullmatch(v) for p in patterns for v in _values(one, name))]
-        return [self._description(one) for one in found]
+            result = [item for item in result if any(p.fullmatch(v) for p in patterns for v in _values(item, name))]
+        return [self._description(item) for item in result]
 
-    def _description(self, one: Reservation) -> dict[str, Any]:
+    def _description(self, reservation: Reservation) -> dict[str, Any]:
+        place = f"{reservation.zone[:-1]}:{reservation.owner}"
         answer = {
-            "CapacityReservationId": one.id,
-            "OwnerId": one.owner,
-            "CapacityReservationArn": f"arn:{PARTITION}:ec2:{one.zone[:-1]}:{one.owner}:capacity-reservation/{one.id}",
-            "InstanceType": one.instance_type,
+            "CapacityReservationId": reservation.id,
+            "OwnerId": reservation.owner,
+            "CapacityReservationArn": f"arn:{PARTITION}:ec2:{place}:capacity-reservation/{reservation.id}",
+            "InstanceType": reservation.instance_type,
             "InstancePlatform": "Linux/UNIX",
-            "AvailabilityZone": one.zone,
+            "AvailabilityZone": reservation.zone,
             "Tenancy": "default",
-            "TotalInstanceCount": one.total,
-            "AvailableInstanceCount": self.left(one) if one.state == "active" else 0,
-            "State": one.state,
-            "StartDate": one.created,
-            "CreateDate": one.created,
-            "EndDateType": "limited" if one.end else "unlimited",
-            "InstanceMatchCriteria": one.criteria,
-            "ReservationType": one.type,
-            "Interruptible": one.interruptible,
-            "Tags": [{"Key": key, "Value": value} for key, value in one.tags.items()],
+            "TotalInstanceCount": reservation.total,
+            "AvailableInstanceCount": self.left(reservation) if reservation.state == "active" else 0,
+            "State": reservation.state,
+            "StartDate": reservation.created,
+            "CreateDate": reservation.created,
+            "EndDateType": "limited" if reservation.end else "unlimited",
+            "InstanceMatchCriteria": reservation.criteria,
+            "ReservationType": reservation.type,
+            "Interruptible": reservation.interruptible,
+            "Tags": [{"Key": key, "Value": value} for key, value in reservation.tags.items()],
         }
-        return answer | ({"EndDate": one.end} if one.end else {})
+        return answer | ({"EndDate": reservation.end} if reservation.end else {})
 
-    def _users(self, one: Reservation) -> list[Machine]:
+    def _users(self, reservation: Reservation) -> list[Machine]:
         return [
             machine
             for machine in self._book.all()
-            if machine.capacity_reservation_id == one.id and machine.state not in ENDED
+            if machine.capacity_reservation_id == reservation.id and machine.state not in ENDED
         ]
 
 
 def full(reservation: Reservation | None = None) -> LaunchRefusedError:
     """EC2's error for a launch into reservations without a free place."""
-    what = reservation.id if reservation is not None else "The requested reservation"
+    subject = reservation.id if reservation is not None else "The requested reservation"
     return LaunchRefusedError(
         "ReservationCapacityExceeded",
-        f"{what} does not have sufficient compatible and available capacity for this request.",
+        f"{subject} does not have sufficient compatible and available capacity for this request.",
     )
 
 
-def _values(one: Reservation, name: str) -> list[str]:
+def _values(reservation: Reservation, name: str) -> list[str]:
     if name.startswith("tag:"):
-        return [one.tags[name[4:]]] if name[4:] in one.tags else []
+        return [reservation.tags[name[4:]]] if name[4:] in reservation.tags else []
     readers = {
-        "capacity-reservation-id": [one.id],
-        "owner-id": [one.owner],
-        "state": [one.state],
-        "instance-match-criteria": [one.criteria],
-        "instance-type": [one.instance_type],
-        "availability-zone": [one.zone],
-        "tag-key": list(one.tags),
+        "capacity-reservation-id": [reservation.id],
+        "owner-id": [reservation.owner],
+        "state": [reservation.state],
+        "instance-match-criteria": [reservation.criteria],
+        "instance-type": [reservation.instance_type],
+        "availability-zone": [reservation.zone],
+        "tag-key": list(reservation.tags),
     }
     if name not in readers:
         raise EC2ClientError("InvalidParameterValue", f"The filter '{name}' is invalid")

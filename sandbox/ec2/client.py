@@ -154,8 +154,8 @@ class Ec2Admin:
             The emptied pools, cheapest first: type, zone, capacity_type, price.
         """
         body = {"count": count, "capacity_type": capacity_type, "types": list(types)}
-        found: list[dict[str, Any]] = self._call("POST", "exhaust-cheapest", body)["pools"]
-        return found
+        pools: list[dict[str, Any]] = self._call("POST", "exhaust-cheapest", body)["pools"]
+        return pools
 
     def spot_role(self, exists: bool) -> None:
         """Delete EC2's service-linked role for spot from the account, or create it."""
@@ -281,8 +281,8 @@ class Ec2Admin:
 
     def calls(self, action: str = "") -> list[dict[str, Any]]:
         """The calls received, oldest first: service, action, parameters, status, error, time."""
-        found: list[dict[str, Any]] = self._call("GET", "calls", action=action)["calls"]
-        return found
+        calls: list[dict[str, Any]] = self._call("GET", "calls", action=action)["calls"]
+        return calls
 
     def clear_calls(self) -> None:
         """Clear the record of calls."""
@@ -290,13 +290,13 @@ class Ec2Admin:
 
     def rejections(self) -> list[dict[str, Any]]:
         """Pods that a node refused to run: namespace, name, uid, node, reason, message."""
-        found: list[dict[str, Any]] = self._call("GET", "rejections")["rejections"]
-        return found
+        rejections: list[dict[str, Any]] = self._call("GET", "rejections")["rejections"]
+        return rejections
 
     def misplaced(self) -> list[dict[str, Any]]:
         """Pods that were bound despite a NoSchedule taint: as `rejections`, with ``taints``."""
-        found: list[dict[str, Any]] = self._call("GET", "rejections")["misplaced"]
-        return found
+        misplaced: list[dict[str, Any]] = self._call("GET", "rejections")["misplaced"]
+        return misplaced
 
     def clear_rejections(self) -> None:
         """Clear the rejected and the misplaced pods."""
@@ -304,8 +304,8 @@ class Ec2Admin:
 
     def instances(self) -> list[dict[str, Any]]:
         """All instances: id, type, zone, capacity_type, state, private_dns_name, fleet_id, launched, price, tags."""
-        found: list[dict[str, Any]] = self._call("GET", "instances")["instances"]
-        return found
+        instances: list[dict[str, Any]] = self._call("GET", "instances")["instances"]
+        return instances
 
     def reset(self) -> None:
         """Empty the account and seed it again."""
@@ -326,7 +326,7 @@ class Ec2Admin:
 def _reason(answer: str) -> str:
     """The message in the body of a refusal; the whole body if it has none."""
     try:
-        said = json.loads(answer)["message"]
+        message = json.loads(answer)["message"]
     except (ValueError, KeyError, TypeError):
-        said = answer
-    return f"The sandbox's EC2 refused the call: {said}"
+        message = answer
+    return f"The sandbox's EC2 refused the call: {message}"

@@ -17,8 +17,8 @@ Filters = Mapping[str, Iterable[str]]
 
 
 def _tags(machine: Machine) -> dict[str, str]:
-    found: dict[str, str] = machine.instance.ec2_backend.tags.get(machine.id) or {}
-    return found if machine.tags_shown else {}
+    tag: dict[str, str] = machine.instance.ec2_backend.tags.get(machine.id) or {}
+    return tag if machine.tags_shown else {}
 
 
 def _profile_arn(machine: Machine) -> str:
@@ -67,15 +67,15 @@ def pattern(text: str) -> re.Pattern[str]:
     return re.compile("".join(parts), re.DOTALL)
 
 
-def _fitting(wanted: list[str]) -> Callable[[list[str]], bool]:
+def _fitting(names: list[str]) -> Callable[[list[str]], bool]:
     """A test whether one of an instance's values is wanted. Plain values, of which there may be hundreds, use a set
     lookup.
     """
-    plain = {want for want in wanted if not set(want) & set("*?\\")}
-    patterns = [pattern(want) for want in wanted if want not in plain]
+    plain = {want for want in names if not set(want) & set("*?\\")}
+    patterns = [pattern(want) for want in names if want not in plain]
 
     def fits(values: list[str]) -> bool:
-        return any(value in plain or any(one.fullmatch(value) for one in patterns) for value in values)
+        return any(value in plain or any(pattern.fullmatch(value) for pattern in patterns) for value in values)
 
     return fits
 
@@ -86,18 +86,18 @@ def select(machines: Iterable[Machine], filters: Filters) -> list[Machine]:
     Raises:
         EC2ClientError: InvalidParameterValue for a filter that EC2 (or this sandbox) does not have.
     """
-    found = list(machines)
+    ms = list(machines)
     for name, values in filters.items():
         fits = _fitting([str(value) for value in values])
         if name.startswith("tag:"):
             key = name[4:]
-            found = [m for m in found if key in _tags(m) and fits([_tags(m)[key]])]
+            ms = [m for m in ms if key in _tags(m) and fits([_tags(m)[key]])]
         elif name in FILTERS:
             read = FILTERS[name]
-            found = [m for m in found if fits([str(value) for value in read(m)])]
+            ms = [m for m in ms if fits([str(value) for value in read(m)])]
         else:
             raise EC2ClientError("InvalidParameterValue", f"The filter '{name}' is invalid")
-    return found
+    return ms
 
 
 def reservations(machines: list[Machine]) -> list[dict[str, Any]]:
@@ -117,18 +117,18 @@ def instance(machine: Machine) -> dict[str, Any]:
     """One instance in the format of DescribeInstances."""
     if not machine.fixed:
         machine.fixed = _fixed(machine)
-    one = machine.instance
+    instance = machine.instance
     answer = {
         **machine.fixed,
-        "State": {"Code": one._state.code, "Name": one._state.name},
+        "State": {"Code": instance._state.code, "Name": instance._state.name},
         "Tags": [{"Key": key, "Value": value} for key, value in _tags(machine).items()],
-        "StateTransitionReason": one._reason,
+        "StateTransitionReason": instance._reason,
     }
     if machine.state == "terminated":
         for name in ("PrivateIpAddress", "SubnetId", "VpcId"):
             answer.pop(name, None)
         answer |= {"PrivateDnsName": "", "NetworkInterfaces": [], "SecurityGroups": [], "BlockDeviceMappings": []}
-        answer["StateReason"] = {"Code": one.state_reason.code, "Message": one.state_reason.message}
+        answer["StateReason"] = {"Code": instance.state_reason.code, "Message": instance.state_reason.message}
     if machine.reason is not None:
         code, message = machine.reason
         answer["StateReason"] = {"Code": code, "Message": f"{code}: {message}"}
@@ -136,16 +136,16 @@ def instance(machine: Machine) -> dict[str, Any]:
 
 
 def _fixed(machine: Machine) -> dict[str, Any]:
-    one = machine.instance
-    kind = catalogue.describe_type(one.instance_type) or {}
-    groups = [{"GroupId": group.id, "GroupName": group.name} for group in one.security_groups]
+    instance = machine.instance
+    kind = catalogue.describe_type(instance.instance_type) or {}
+    groups = [{"GroupId": group.id, "GroupName": group.name} for group in instance.security_groups]
     cpu = kind.get("VCpuInfo", {})
     answer = {
-        "InstanceId": one.id,
-        "ImageId": one.image_id,
-        "InstanceType": one.instance_type,
-        "LaunchTime": one.launch_time,
-        "AmiLaunchIndex": one.ami_launch_index,
+        "InstanceId": instance.id,
+        "ImageId": instance.image_id,
+        "InstanceType": instance.instance_type,
+        "LaunchTime": instance.launch_time,
+        "AmiLaunchIndex": instance.ami_launch_index,
         "Placement": {
             "AvailabilityZone": machine.pool[1],
             "GroupName": machine.placement_group_name,
@@ -153,40 +153,43 @@ def _fixed(machine: Machine) -> dict[str, Any]:
             **({"GroupId": machine.placement_group_id} if machine.placement_group_id else {}),
             **({"PartitionNumber": machine.partition} if machine.partition else {}),
         },
-        "PrivateDnsName": one.private_dns_name,
-        "PrivateIpAddress": one.private_ip,
-        "PublicDnsName": one.public_dns_name or "",
-        "PublicIpAddress": one.public_ip,
-        "SubnetId": one.subnet_id,
-        "VpcId": one.vpc_id,
-        "Architecture": one.architecture,
-        "BlockDeviceMappings": [_volume(name, device) for name, device in one.get_block_device_mapping],
-        "ClientToken": one.client_token or "",
-        "EbsOptimized": bool(one.ebs_optimized),
+        "PrivateDnsName": instance.private_dns_name,
+        "PrivateIpAddress": instance.private_ip,
+        "PublicDnsName": instance.public_dns_name or "",
+        "PublicIpAddress": instance.public_ip,
+        "SubnetId": instance.subnet_id,
+        "VpcId": instance.vpc_id,
+        "Architecture": instance.architecture,
+        "BlockDeviceMappings": [_volume(name, device) for name, device in instance.get_block_device_mapping],
+        "ClientToken": instance.client_token or "",
+        "EbsOptimized": bool(instance.ebs_optimized),
         "EnaSupport": True,
         "Hypervisor": "xen",  # EC2 reports xen for Nitro too
-        "KeyName": one.key_name,
-        "Monitoring": {"State": one.monitoring_state},
-        "NetworkInterfaces": [_interface(nic, groups) for nic in one.nics.values()],
-        "RootDeviceName": one.root_device_name,
+        "KeyName": instance.key_name,
+        "Monitoring": {"State": instance.monitoring_state},
+        "NetworkInterfaces": [_interface(nic, groups) for nic in instance.nics.values()],
+        "RootDeviceName": instance.root_device_name,
         "RootDeviceType": "ebs",
         "SecurityGroups": groups,
         "SourceDestCheck": True,
         "VirtualizationType": "hvm",
         "CpuOptions": {"CoreCount": cpu.get("DefaultCores"), "ThreadsPerCore": cpu.get("DefaultThreadsPerCore")},
-        "MetadataOptions": _metadata(one.metadata_options),
+        "MetadataOptions": _metadata(instance.metadata_options),
         "PlatformDetails": "Linux/UNIX",
         "UsageOperation": "RunInstances",
     }
-    if one.iam_instance_profile is not None:
-        answer["IamInstanceProfile"] = {"Arn": one.iam_instance_profile.arn, "Id": one.iam_instance_profile.id}
+    if instance.iam_instance_profile is not None:
+        answer["IamInstanceProfile"] = {
+            "Arn": instance.iam_instance_profile.arn,
+            "Id": instance.iam_instance_profile.id,
+        }
     answer["CapacityReservationSpecification"] = dict(machine.reservation_specification)
     if machine.capacity_reservation_id:
         answer["CapacityReservationId"] = machine.capacity_reservation_id
     if machine.lifecycle:
         answer["InstanceLifecycle"] = machine.lifecycle
-    if one.lifecycle:
-        answer |= {"InstanceLifecycle": one.lifecycle, "SpotInstanceRequestId": machine.spot_request_id}
+    if instance.lifecycle:
+        answer |= {"InstanceLifecycle": instance.lifecycle, "SpotInstanceRequestId": machine.spot_request_id}
     return answer
 
 
@@ -234,8 +237,8 @@ def page(machines: list[Machine], start: int, size: int) -> tuple[list[Machine],
     others.
     """
     rest = sorted((m for m in machines if m.sequence > start), key=lambda m: m.sequence)
-    chosen = rest[:size]
-    return chosen, chosen[-1].sequence if len(rest) > size else None
+    selection = rest[:size]
+    return selection, selection[-1].sequence if len(rest) > size else None
 
 
 def describe(book: InstanceBook, ids: list[str], filters: Filters) -> list[Machine]:

@@ -114,7 +114,7 @@ class ExternalFaults:
 
     def _reserve(self, body: bytes) -> dict[str, Any]:
         request = read(ReserveBody, body)
-        made = self._world.reservations.create(
+        output = self._world.reservations.create(
             instance_type=request.type,
             zone=request.zone,
             total=request.count,
@@ -125,7 +125,7 @@ class ExternalFaults:
             end=request.end,
             tags=request.tags,
         )
-        return {"id": made.id}
+        return {"id": output.id}
 
     def _end_reservation(self, body: bytes) -> dict[str, Any]:
         request = read(EndReservationBody, body)
@@ -162,7 +162,7 @@ class ExternalFaults:
 
     def _subnet(self, backend: Any, zone: str) -> str:
         """The cluster's subnet in a zone."""
-        for subnet in (subnet for found in backend.subnets.values() for subnet in found.values()):
+        for subnet in (subnet for result in backend.subnets.values() for subnet in result.values()):
             tags = backend.tags.get(subnet.id) or {}
             if subnet.availability_zone == zone and tags.get("karpenter.sh/discovery") == self._world.cluster.name:
                 return str(subnet.id)
@@ -187,11 +187,11 @@ class ExternalFaults:
         """Empty the cheapest pools that have capacity left. Pools with the same price are sorted by name."""
         request = read(ExhaustBody, body)
         market = self._world.market
-        wanted = [request.capacity_type] if request.capacity_type else ["on-demand", "spot"]
+        capacity_types = [request.capacity_type] if request.capacity_type else ["on-demand", "spot"]
         priced = sorted(
             (price, kind, zone, capacity_type)
             for kind, zone in catalogue.zonal_offerings(REGION)
-            for capacity_type in wanted
+            for capacity_type in capacity_types
             if (not request.types or kind in request.types)
             and (price := market.prices.price(capacity_type, kind)) is not None
         )

@@ -71,14 +71,14 @@ class Fleets:
         """
         request = FleetRequest(params)
         print_of_call = fingerprint(params)
-        known = self.by_token.get(request.token) if request.token else None
-        if known is not None:
-            if known.fingerprint != print_of_call:
+        entries = self.by_token.get(request.token) if request.token else None
+        if entries is not None:
+            if entries.fingerprint != print_of_call:
                 raise EC2ClientError(
                     "IdempotentParameterMismatch",
                     f"The client token {request.token} was used before with other parameters: use a new token",
                 )
-            return known.answer
+            return entries.answer
         fleet_id = str(random_fleet_id())
         answer = self._allocate(backend, request, fleet_id, judge)
         tags = request.tags.get("fleet", {})
@@ -116,24 +116,24 @@ class Fleets:
             if missing <= 0:
                 break
             spec, zone = specs[offer.index], offer.pool[1]
-            held = offer.reservation
+            reservation = offer.reservation
             running = [(machine.pool[0], machine.pool[2]) for machine in self.book.all() if machine.state in RUNNING]
             refused = self.quotas.refusal(spec.instance_type, request.capacity_type, running, missing)
             if refused is not None:
                 errors.append(_error(refused, spec, zone, request.capacity_type))
                 continue
-            got = self._take(offer, missing)
+            take = self._take(offer, missing)
             machines: list[Machine] = []
-            if got:
+            if take:
                 try:
-                    machines = self._launch(backend, request, spec, offer, got, fleet_id)
+                    machines = self._launch(backend, request, spec, offer, take, fleet_id)
                 except LaunchRefusedError as error:
-                    if held is None:
-                        self.market.give_back(offer.pool, got)
+                    if reservation is None:
+                        self.market.give_back(offer.pool, take)
                     refused = error
-            if refused is None and got < missing:
+            if refused is None and take < missing:
                 full_group = offer.group is not None and not self.groups.room(offer.group, zone, 1)
-                refused = out_of_capacity(offer) if held is None else full(held)
+                refused = out_of_capacity(offer) if reservation is None else full(reservation)
                 refused = limit_reached(offer.group, zone) if full_group else refused
             if machines:
                 missing -= len(machines)
@@ -156,7 +156,7 @@ class Fleets:
         if judge is None:
             return None
         ebs = [device["Ebs"] for device in spec.block_devices]
-        wanted = Launch(
+        launch = Launch(
             region=str(backend.region_name),
             image=spec.image_id,
             subnet=spec.subnet_id,
@@ -168,9 +168,9 @@ class Fleets:
             spot=request.capacity_type == "spot",
             reservation=str(spec.reservation_target),
             placement_group=str((spec.data.get("Placement") or {}).get("GroupId") or ""),
-            snapshots=tuple(str(one["SnapshotId"]) for one in ebs if one.get("SnapshotId")),
+            snapshots=tuple(str(eb["SnapshotId"]) for eb in ebs if eb.get("SnapshotId")),
         )
-        refusal = judge(launching(wanted))
+        refusal = judge(launching(launch))
         return None if refusal is None else LaunchRefusedError("UnauthorizedOperation", refusal.ec2_message)
 
     def _offer(
@@ -214,13 +214,13 @@ class Fleets:
         pool = (kind, zone, request.capacity_type)
         return Offer(index, pool, price, None if priority is None else float(priority), reservation, group)
 
-    def _take(self, offer: Offer, wanted: int) -> int:
+    def _take(self, offer: Offer, room: int) -> int:
         """Take instances out of the offer's reservation or pool. Returns how many there were."""
         if offer.group is not None:
-            wanted = self.groups.room(offer.group, offer.pool[1], wanted)
+            room = self.groups.room(offer.group, offer.pool[1], room)
         if offer.reservation is None:
-            return self.market.take(offer.pool, wanted)
-        return min(wanted, self.reservations.left(offer.reservation))
+            return self.market.take(offer.pool, room)
+        return min(room, self.reservations.left(offer.reservation))
 
     def _launch(
         self, backend: Any, request: FleetRequest, spec: LaunchSpec, offer: Offer, count: int, fleet_id: str

@@ -57,14 +57,14 @@ class HoldTable:
                     return hold
         return None
 
-    def wait(self, gone: Callable[[], bool]) -> bool:
+    def wait(self, function: Callable[[], bool]) -> bool:
         """Block the calling thread until the next release. Returns False if the client is ``gone`` before that."""
         with self._lock:
             released = self._released
             self._waiting += 1
         try:
             while not released.wait(CLIENT_POLL_SECONDS):
-                if gone():
+                if function():
                     return False
             return True
         finally:

@@ -65,30 +65,30 @@ class Image:
 
 def images(kubernetes: str = KUBERNETES) -> list[Image]:
     """All images. The newest release of each variant comes last."""
-    found = []
+    result = []
     for number, (release, created) in enumerate(AL2023_RELEASES, start=1):
         for architecture, variant in AL2023_VARIANTS:
             name = f"amazon-eks-node-al2023-{architecture}-{variant}-{kubernetes}-{release}"
             base = f"/aws/service/eks/optimized-ami/{kubernetes}/amazon-linux-2023/{architecture}/{variant}"
             newest = (f"{base}/recommended/image_id",) if number == len(AL2023_RELEASES) else ()
-            found.append(Image(name, architecture, EKS_OWNER, created, (f"{base}/{name}/image_id", *newest)))
+            result.append(Image(name, architecture, EKS_OWNER, created, (f"{base}/{name}/image_id", *newest)))
     for number, (release, created) in enumerate(BOTTLEROCKET_RELEASES, start=1):
         for architecture, variant in BOTTLEROCKET_VARIANTS:
             machine = "aarch64" if architecture == "arm64" else architecture
             name = f"bottlerocket-aws-k8s-{kubernetes}{variant}-{machine}-v{release}"
             base = f"/aws/service/bottlerocket/aws-k8s-{kubernetes}{variant}/{architecture}"
             newest = (f"{base}/latest/image_id",) if number == len(BOTTLEROCKET_RELEASES) else ()
-            found.append(
+            result.append(
                 Image(name, architecture, BOTTLEROCKET_OWNER, created, (f"{base}/{release}/image_id", *newest))
             )
-    return found + _al2_images()
+    return result + _al2_images()
 
 
 def _al2_images() -> list[Image]:
-    found = []
+    result = []
     for architecture, variant in AL2_VARIANTS:
         name = f"amazon-eks{variant}-node-{AL2_KUBERNETES}-{AL2_RELEASE}"
         base = f"/aws/service/eks/optimized-ami/{AL2_KUBERNETES}/amazon-linux-2{variant}"
         parameters = (f"{base}/{name}/image_id", f"{base}/recommended/image_id")
-        found.append(Image(name, architecture, EKS_OWNER, AL2_CREATED, parameters))
-    return found
+        result.append(Image(name, architecture, EKS_OWNER, AL2_CREATED, parameters))
+    return result

@@ -57,17 +57,19 @@ def instance_facts(machine: Machine) -> nodes.InstanceFacts:
     """The facts that the node is built from. Pods use the second volume of a Bottlerocket image, or else the root
     volume.
     """
-    one = machine.instance
-    sizes = {name: one.ec2_backend.volumes[device.volume_id].size for name, device in one.get_block_device_mapping}
-    disk = sizes.get("/dev/xvdb") or sizes.get(one.root_device_name) or next(iter(sizes.values()), 20)
+    instance = machine.instance
+    sizes = {
+        name: instance.ec2_backend.volumes[device.volume_id].size for name, device in instance.get_block_device_mapping
+    }
+    disk = sizes.get("/dev/xvdb") or sizes.get(instance.root_device_name) or next(iter(sizes.values()), 20)
     return nodes.InstanceFacts(
         instance_id=machine.id,
         instance_type=machine.pool[0],
         zone=machine.pool[1],
-        region=one.region_name,
-        architecture=one.architecture,
-        private_ip=one.private_ip,
-        private_dns_name=one.private_dns_name,
+        region=instance.region_name,
+        architecture=instance.architecture,
+        private_ip=instance.private_ip,
+        private_dns_name=instance.private_dns_name,
         disk_gib=int(disk),
         kernel=KERNELS[family_of(image_name(machine))],
     )

@@ -30,7 +30,7 @@ def statuses(
     return [
         _status(machine)
         for machine in book.shown(instance_ids)
-        if machine.state == "running" and all(wanted.intersection(read(machine)) for read, wanted in readers.items())
+        if machine.state == "running" and all(reader.intersection(read(machine)) for read, reader in readers.items())
     ]
 
 

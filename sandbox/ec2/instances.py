@@ -142,9 +142,9 @@ class InstanceBook:
         Raises:
             EC2ClientError: InvalidInstanceID.NotFound, naming every ID that cannot.
         """
-        wanted = list(instance_ids)
+        expectation = list(instance_ids)
         visible = {name: machine for name, machine in list(self._machines.items()) if machine.shown}
-        return self._found(wanted, visible) if wanted else list(visible.values())
+        return self._found(expectation, visible) if expectation else list(visible.values())
 
     def find(self, instance_ids: Iterable[str]) -> list[Machine]:
         """The instances with these IDs, in the order requested.
@@ -154,13 +154,13 @@ class InstanceBook:
         """
         return self._found(list(instance_ids), self._machines)
 
-    def _found(self, wanted: list[str], known: Mapping[str, Machine]) -> list[Machine]:
-        unknown = [instance_id for instance_id in wanted if instance_id not in known]
+    def _found(self, names: list[str], machines: Mapping[str, Machine]) -> list[Machine]:
+        unknown = [instance_id for instance_id in names if instance_id not in machines]
         if unknown:
             ids, verb = ("IDs", "do") if len(unknown) > 1 else ("ID", "does")
             quoted = ", ".join(unknown)
             raise EC2ClientError("InvalidInstanceID.NotFound", f"The instance {ids} '{quoted}' {verb} not exist")
-        return [known[instance_id] for instance_id in wanted]
+        return [machines[instance_id] for instance_id in names]
 
     def terminate(self, instance_ids: list[str]) -> list[tuple[Machine, str]]:
         """Start the termination of instances. Returns each with its previous state. Repeated calls change nothing."""
@@ -215,8 +215,8 @@ class InstanceBook:
         """
         machine = self._machines.get(instance_id)
         if machine is None or machine.state in ("shutting-down", "terminated"):
-            what = "has no instance" if machine is None else "has ended the instance"
-            raise ValueError(f"EC2 {what} {instance_id}")
+            subject = "has no instance" if machine is None else "has ended the instance"
+            raise ValueError(f"EC2 {subject} {instance_id}")
         return machine
 
     def _enter(self, machine: Machine, state: str) -> None:
@@ -300,6 +300,6 @@ class InstanceBook:
             backend.tags.pop(resource, None)
         reservation = backend.reservations.get(machine.reservation_id)
         if reservation is not None:
-            reservation.instances = [one for one in reservation.instances if one.id != machine.id]
+            reservation.instances = [instance for instance in reservation.instances if instance.id != machine.id]
             if not reservation.instances:
                 del backend.reservations[machine.reservation_id]

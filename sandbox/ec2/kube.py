@@ -39,7 +39,11 @@ class KubeClient:
         client = config.new_client_from_config(config_file=str(path))
         settings = client.configuration
         client.rest_client.pool_manager.connection_pool_kw["maxsize"] = CONNECTIONS
-        headers = {str(one["key"]): str(one["value"]) for one in settings.auth_settings().values() if one.get("value")}
+        headers = {
+            str(auth_setting["key"]): str(auth_setting["value"])
+            for auth_setting in settings.auth_settings().values()
+            if auth_setting.get("value")
+        }
         return cls(settings.host, client.rest_client.pool_manager, headers)
 
     def call(

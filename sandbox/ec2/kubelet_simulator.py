@@ -104,17 +104,17 @@ class KubeletSimulator:
                 continue
             try:
                 self._world.book.advance()
-                known = self._nodes.objects()
-                self._join(known)
-                self._leave(known)
+                objects = self._nodes.objects()
+                self._join(objects)
+                self._leave(objects)
                 self._admission.admit()
             except Exception:
                 # One bad object must not stop the other nodes. The next check retries.
                 log.exception("The simulator failed to check the cluster")
                 self._stop.wait(1)
 
-    def _join(self, known: list[dict[str, Any]]) -> None:
-        by_instance = {nodes.instance_of(node): node for node in known}
+    def _join(self, entries: list[dict[str, Any]]) -> None:
+        by_instance = {nodes.instance_of(node): node for node in entries}
         now = self._clock()
         for machine in self._world.book.all():
             if machine.state != "running" or not machine.joins:
@@ -182,7 +182,7 @@ class KubeletSimulator:
             return
         status = {"status": {"conditions": nodes.conditions(True, datetime.now(UTC))}}
         fresh = self._client.call("PATCH", f"{path}/status", status, patch="strategic")
-        taints = [one for one in fresh["spec"].get("taints") or [] if one["key"] not in nodes.BOOT_TAINTS]
+        taints = [taint for taint in fresh["spec"].get("taints") or [] if taint["key"] not in nodes.BOOT_TAINTS]
         change = {
             "metadata": {
                 "resourceVersion": fresh["metadata"]["resourceVersion"],  # keep a taint set since
@@ -193,9 +193,9 @@ class KubeletSimulator:
         self._client.call("PATCH", path, change, patch="merge")
         log.info("A Node is ready", extra={"node": node["metadata"]["name"]})
 
-    def _leave(self, known: list[dict[str, Any]]) -> None:
+    def _leave(self, entries: list[dict[str, Any]]) -> None:
         """Stop the heartbeats of instances that shut down, and delete the Nodes of instances that are gone."""
-        for node in known:
+        for node in entries:
             instance_id = nodes.instance_of(node)
             if not instance_id:
                 continue

@@ -117,22 +117,22 @@ def _security_group(backend: Any, group_id: str, vpc_id: str) -> Any:
     return group
 
 
-def _profile(backend: Any, wanted: dict[str, str]) -> Any:
-    if not wanted:
+def _profile(backend: Any, expectation: dict[str, str]) -> Any:
+    if not expectation:
         return None
     try:
         return filter_iam_instance_profiles(
-            backend.account_id, backend.partition, wanted.get("Arn"), wanted.get("Name")
+            backend.account_id, backend.partition, expectation.get("Arn"), expectation.get("Name")
         )
     except ServiceException as error:
         # The mock returns IAM's "not found" here, but EC2 has its own error.
-        raise unknown_profile(wanted.get("Name") or wanted.get("Arn") or "") from error
+        raise unknown_profile(expectation.get("Name") or expectation.get("Arn") or "") from error
 
 
-def knows_profile(backend: Any, wanted: dict[str, str]) -> bool:
+def knows_profile(backend: Any, expectation: dict[str, str]) -> bool:
     """Whether the account has the instance profile that a call names."""
     try:
-        _profile(backend, wanted)
+        _profile(backend, expectation)
     except LaunchRefusedError:
         return False
     return True

@@ -28,8 +28,8 @@ class CapacityRule:
 
     def covers(self, pool: Pool) -> bool:
         """Whether the rule matches a pool."""
-        wanted = (self.instance_type, self.zone, self.capacity_type)
-        return all(want is None or want == have for want, have in zip(wanted, pool, strict=True))
+        instance_types = (self.instance_type, self.zone, self.capacity_type)
+        return all(want is None or want == have for want, have in zip(instance_types, pool, strict=True))
 
 
 @dataclass(frozen=True)
@@ -71,16 +71,16 @@ class Market:
         with self._lock:
             return list(self._rules)
 
-    def take(self, pool: Pool, wanted: int) -> int:
+    def take(self, pool: Pool, expectation: int) -> int:
         """Take up to ``wanted`` instances out of a pool. Returns how many there were."""
         with self._lock:
             number = self._rule_number(pool)
             if number is None:
-                return wanted
-            taken = self._taken.get((number, pool), 0)
-            got = max(0, min(wanted, (self._rules[number].available or 0) - taken))
-            self._taken[number, pool] = taken + got
-            return got
+                return expectation
+            occupancy = self._taken.get((number, pool), 0)
+            result = max(0, min(expectation, (self._rules[number].available or 0) - occupancy))
+            self._taken[number, pool] = occupancy + result
+            return result
 
     def give_back(self, pool: Pool, count: int = 1) -> None:
         """Return terminated instances to a limited pool."""
@@ -103,7 +103,7 @@ class Market:
                 return None if self._rules[number].available is None else number
         return None
 
-    def order(self, offers: list[Offer], strategy: str, wanted: int) -> list[Offer]:
+    def order(self, offers: list[Offer], strategy: str, expectation: int) -> list[Offer]:
         """The order in which a fleet tries offers.
 
         ``prioritized`` follows Priority (lowest number first). Strategies that consider capacity put pools that can
@@ -111,8 +111,8 @@ class Market:
         """
 
         def short(offer: Offer) -> bool:
-            left = self.left(offer.pool)
-            return left is not None and left < wanted
+            remainder = self.left(offer.pool)
+            return remainder is not None and remainder < expectation
 
         def priority(offer: Offer) -> float:
             return float("inf") if offer.priority is None else offer.priority

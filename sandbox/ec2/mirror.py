@@ -60,18 +60,18 @@ class Mirror:
                 self._stop.wait(1)
 
     def _list(self) -> str:
-        found: dict[str, dict[str, Any]] = {}
+        result: dict[str, dict[str, Any]] = {}
         token, version = "", ""
         while True:
             query = {**self._query, "limit": PAGE, **({"continue": token} if token else {})}
             page = self._client.call("GET", self._path, query=query)
-            found |= {item["metadata"]["uid"]: item for item in page.get("items") or []}
+            result |= {item["metadata"]["uid"]: item for item in page.get("items") or []}
             version = str(page["metadata"]["resourceVersion"])
             token = page["metadata"].get("continue") or ""
             if not token:
                 break
         with self._lock:
-            self._objects = found
+            self._objects = result
         self._changed()
         return version
 

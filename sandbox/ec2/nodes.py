@@ -72,45 +72,45 @@ def capacity(kind: Mapping[str, Any], facts: InstanceFacts, settings: KubeletSet
     }
 
 
-def memory(stated: int, facts: InstanceFacts) -> int:
+def memory(declaration: int, facts: InstanceFacts) -> int:
     """The bytes that the kernel reports out of those that EC2 states. Firmware, hypervisor and kernel use a part that
     cannot be computed beforehand. It is random for each type and kernel, and the same on every machine.
     """
     draw = random.Random(f"{facts.instance_type}/{facts.kernel}")
-    taken = stated * draw.uniform(*TAKEN) + (ARM_FIRMWARE if facts.architecture == "arm64" else 0)
-    return int(stated - taken) // KI * KI
+    occupancy = declaration * draw.uniform(*TAKEN) + (ARM_FIRMWARE if facts.architecture == "arm64" else 0)
+    return int(declaration - occupancy) // KI * KI
 
 
 def _accelerators(kind: Mapping[str, Any]) -> Resources:
-    found: Resources = {}
+    resources: Resources = {}
     for gpu in (kind.get("GpuInfo") or {}).get("Gpus") or []:
         name = ACCELERATORS.get(str(gpu.get("Manufacturer")))
         if name:
-            found[name] = found.get(name, 0) + int(gpu.get("Count") or 0)
+            resources[name] = resources.get(name, 0) + int(gpu.get("Count") or 0)
     for device in (kind.get("NeuronInfo") or {}).get("NeuronDevices") or []:
         count = int(device.get("Count") or 0)
-        found["aws.amazon.com/neuron"] = found.get("aws.amazon.com/neuron", 0) + count
+        resources["aws.amazon.com/neuron"] = resources.get("aws.amazon.com/neuron", 0) + count
         cores = count * int((device.get("CoreInfo") or {}).get("Count") or 0)
-        found["aws.amazon.com/neuroncore"] = found.get("aws.amazon.com/neuroncore", 0) + cores
-    return found
+        resources["aws.amazon.com/neuroncore"] = resources.get("aws.amazon.com/neuroncore", 0) + cores
+    return resources
 
 
-def allocatable(kind: Mapping[str, Any], has: Resources, settings: KubeletSettings) -> Resources:
+def allocatable(kind: Mapping[str, Any], resources: Resources, settings: KubeletSettings) -> Resources:
     """Capacity minus what the kubelet reserves for itself, for the system, and for its eviction thresholds."""
-    cores = has["cpu"] // 1000
-    kept: Resources = {
+    cores = resources["cpu"] // 1000
+    survivors: Resources = {
         "cpu": int(sum(_core_share(core) for core in range(cores))),
         "memory": (255 + 11 * eni_pods(kind)) * MI,
         "ephemeral-storage": GI,
     }
     for name, quantity in settings.kube_reserved.items():
-        kept[name] = to_units(name, quantity)
+        survivors[name] = to_units(name, quantity)
     for name, quantity in settings.system_reserved.items():
-        kept[name] = kept.get(name, 0) + to_units(name, quantity)
+        survivors[name] = survivors.get(name, 0) + to_units(name, quantity)
     thresholds = {"memory.available": "100Mi", "nodefs.available": "10%", **settings.eviction_hard}
     for signal, name in (("memory.available", "memory"), ("nodefs.available", "ephemeral-storage")):
-        kept[name] = kept.get(name, 0) + _threshold(thresholds[signal], name, has[name])
-    return {name: max(0, amount - kept.get(name, 0)) for name, amount in has.items()}
+        survivors[name] = survivors.get(name, 0) + _threshold(thresholds[signal], name, resources[name])
+    return {name: max(0, amount - survivors.get(name, 0)) for name, amount in resources.items()}
 
 
 def _core_share(core: int) -> float:
@@ -118,10 +118,10 @@ def _core_share(core: int) -> float:
     return 60.0 if core == 0 else 10.0 if core == 1 else 5.0 if core < 4 else 2.5
 
 
-def _threshold(text: str, name: str, has: int) -> int:
+def _threshold(text: str, name: str, actual_value: int) -> int:
     if text.endswith("%"):
         share = float(text[:-1])
-        return 0 if share >= 100 else math.ceil(has * share / 100)
+        return 0 if share >= 100 else math.ceil(actual_value * share / 100)
     return to_units(name, text)
 
 
@@ -130,7 +130,7 @@ def node(
 ) -> dict[str, Any]:
     """The Node as first registered: not ready, and not yet initialized by the cloud controller."""
     architecture = "arm64" if facts.architecture == "arm64" else "amd64"
-    has = capacity(kind, facts, settings)
+    resources = capacity(kind, facts, settings)
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -155,8 +155,8 @@ def node(
             "taints": [*settings.taints, UNINITIALIZED, NOT_READY],
         },
         "status": {
-            "capacity": format_resources(has),
-            "allocatable": format_resources(allocatable(kind, has, settings)),
+            "capacity": format_resources(resources),
+            "allocatable": format_resources(allocatable(kind, resources, settings)),
             "conditions": conditions(False, now),
             "addresses": [
                 {"type": "InternalIP", "address": facts.private_ip},
@@ -222,5 +222,5 @@ def provider_id(zone: str, instance_id: str) -> str:
 
 def instance_of(node_object: Mapping[str, Any]) -> str:
     """The instance ID in a Node's provider ID. Empty if the node is not an EC2 instance."""
-    named = str((node_object.get("spec") or {}).get("providerID") or "")
-    return named.rpartition("/")[2] if named.startswith("aws:///") else ""
+    names = str((node_object.get("spec") or {}).get("providerID") or "")
+    return names.rpartition("/")[2] if names.startswith("aws:///") else ""

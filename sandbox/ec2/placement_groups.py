@@ -48,9 +48,9 @@ class PlacementGroups:
 
     def create(self, name: str, strategy: str, partitions: int = 0) -> PlacementGroup:
         """Create a group."""
-        made = PlacementGroup(f"pg-{next(self._numbers):017x}", name, strategy, partitions)
-        self._all[made.id] = made
-        return made
+        placement_group = PlacementGroup(f"pg-{next(self._numbers):017x}", name, strategy, partitions)
+        self._all[placement_group.id] = placement_group
+        return placement_group
 
     def delete(self, group_id: str) -> None:
         """Delete a group."""
@@ -62,45 +62,46 @@ class PlacementGroups:
 
     def of(self, spec: LaunchSpec, zone: str) -> PlacementGroup | LaunchRefusedError | None:
         """The group of a launch, EC2's error, or None if the launch names none."""
-        wanted = spec.data.get("Placement") or {}
-        if not (wanted.get("GroupId") or wanted.get("GroupName")):
+        placement = spec.data.get("Placement") or {}
+        if not (placement.get("GroupId") or placement.get("GroupName")):
             return None
-        found = next(
-            (g for g in self._all.values() if wanted.get("GroupId") == g.id or wanted.get("GroupName") == g.name), None
+        gs = next(
+            (g for g in self._all.values() if placement.get("GroupId") == g.id or placement.get("GroupName") == g.name),
+            None,
         )
-        if found is None:
-            name = wanted.get("GroupId") or wanted.get("GroupName")
+        if gs is None:
+            name = placement.get("GroupId") or placement.get("GroupName")
             return LaunchRefusedError("InvalidPlacementGroup.Unknown", f"The Placement Group '{name}' is unknown.")
         kind = catalogue.describe_type(spec.instance_type) or {}
-        if found.strategy not in kind.get("PlacementGroupInfo", {}).get("SupportedStrategies", ()):
+        if gs.strategy not in kind.get("PlacementGroupInfo", {}).get("SupportedStrategies", ()):
             return LaunchRefusedError(
                 "InvalidParameterCombination",
-                f"{found.strategy.title()} placement groups are not supported by the '{spec.instance_type}' instance "
+                f"{gs.strategy.title()} placement groups are not supported by the '{spec.instance_type}' instance "
                 "type. Specify a supported instance type or change the placement group strategy, and try again.",
             )
-        number = int(wanted.get("PartitionNumber") or 0)
-        if number and not (found.strategy == "partition" and number <= found.partitions):
+        number = int(placement.get("PartitionNumber") or 0)
+        if number and not (gs.strategy == "partition" and number <= gs.partitions):
             return LaunchRefusedError(
-                "InvalidParameterValue", f"The partition number {number} is not valid for placement group {found.id}."
+                "InvalidParameterValue", f"The partition number {number} is not valid for placement group {gs.id}."
             )
-        if found.strategy == "cluster" and any(machine.pool[1] != zone for machine in self._members(found)):
+        if gs.strategy == "cluster" and any(machine.pool[1] != zone for machine in self._members(gs)):
             return LaunchRefusedError(
                 "InsufficientInstanceCapacity",
-                f"Placement group {found.id} is in use in another Availability Zone.",
+                f"Placement group {gs.id} is in use in another Availability Zone.",
             )
-        return found
+        return gs
 
-    def room(self, group: PlacementGroup, zone: str, wanted: int) -> int:
+    def room(self, group: PlacementGroup, zone: str, expectation: int) -> int:
         """How many of ``wanted`` instances fit in the group in a zone."""
         if group.strategy != "spread":
-            return wanted
-        return min(wanted, max(0, SPREAD_LIMIT - sum(machine.pool[1] == zone for machine in self._members(group))))
+            return expectation
+        return min(expectation, max(0, SPREAD_LIMIT - sum(machine.pool[1] == zone for machine in self._members(group))))
 
     def place(self, machine: Machine, group: PlacementGroup, spec: LaunchSpec) -> None:
         """Record the group of a new instance. Without a wish it gets the emptiest partition."""
         machine.placement_group_id, machine.placement_group_name = group.id, group.name
         if group.strategy == "partition":
-            used = [one.partition for one in self._members(group)]
+            used = [machine.partition for machine in self._members(group)]
             emptiest = min(range(1, group.partitions + 1), key=lambda number: (used.count(number), number))
             machine.partition = int((spec.data.get("Placement") or {}).get("PartitionNumber") or emptiest)
 
@@ -110,16 +111,16 @@ class PlacementGroups:
         Raises:
             EC2ClientError: an ID does not exist, or EC2 does not have the filter.
         """
-        wanted = list(ids)
-        for missing in (one for one in wanted if one not in self._all):
+        expectation = list(ids)
+        for missing in (item for item in expectation if item not in self._all):
             raise EC2ClientError("InvalidPlacementGroup.Unknown", f"The Placement Group '{missing}' is unknown.")
-        found = [one for one in self._all.values() if not wanted or one.id in wanted]
+        result = [item for item in self._all.values() if not expectation or item.id in expectation]
         for name, values in filters.items():
             if name not in FILTERS:
                 raise EC2ClientError("InvalidParameterValue", f"The filter '{name}' is invalid")
             patterns = [pattern(str(value)) for value in values]
-            found = [one for one in found if any(p.fullmatch(FILTERS[name](one)) for p in patterns)]
-        return [_description(one) for one in found]
+            result = [item for item in result if any(p.fullmatch(FILTERS[name](item)) for p in patterns)]
+        return [_description(item) for item in result]
 
     def _members(self, group: PlacementGroup) -> list[Machine]:
         return [
@@ -137,12 +138,12 @@ def limit_reached(group: PlacementGroup, zone: str) -> LaunchRefusedError:
     )
 
 
-def _description(one: PlacementGroup) -> dict[str, Any]:
+def _description(placement_group: PlacementGroup) -> dict[str, Any]:
     return {
-        "GroupName": one.name,
-        "GroupId": one.id,
-        "GroupArn": f"arn:{PARTITION}:ec2:{REGION}:{ACCOUNT}:placement-group/{one.name}",
+        "GroupName": placement_group.name,
+        "GroupId": placement_group.id,
+        "GroupArn": f"arn:{PARTITION}:ec2:{REGION}:{ACCOUNT}:placement-group/{placement_group.name}",
         "State": "available",
-        "Strategy": one.strategy,
-        **({"PartitionCount": one.partitions} if one.partitions else {}),
+        "Strategy": placement_group.strategy,
+        **({"PartitionCount": placement_group.partitions} if placement_group.partitions else {}),
     }

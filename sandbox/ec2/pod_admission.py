@@ -54,8 +54,8 @@ class PodAdmission:
         bound = [pod for pod in pods if pod["spec"]["nodeName"] in managed]
         with self._lock:
             alive = {pod["metadata"]["uid"] for pod in bound}
-            for gone in self._decided.keys() - alive:
-                del self._decided[gone]
+            for removal in self._decided.keys() - alive:
+                del self._decided[removal]
             waiting = [pod for pod in bound if self._undecided(pod)]
         if not waiting:
             return
@@ -63,7 +63,7 @@ class PodAdmission:
         for pod in bound:
             if self._runs(pod):
                 running.setdefault(pod["spec"]["nodeName"], []).append(pod)
-        for pod in sorted(waiting, key=lambda one: str(one["metadata"]["creationTimestamp"])):
+        for pod in sorted(waiting, key=lambda item: str(item["metadata"]["creationTimestamp"])):
             name = pod["spec"]["nodeName"]
             refused = admission.admit(pod, managed[name], running.get(name, []))
             if refused is not None or admission.misplaced(pod, managed[name]):
@@ -88,12 +88,12 @@ class PodAdmission:
         on a busy machine the pods' events may arrive long before those of the taints that were removed before them.
         """
         try:
-            found = self._client.call("GET", f"/api/v1/nodes/{node['metadata']['name']}")
+            call = self._client.call("GET", f"/api/v1/nodes/{node['metadata']['name']}")
         except KubeError as error:
             if error.status != 404:
                 raise
             return None
-        return found if found["metadata"]["uid"] == node["metadata"]["uid"] else None
+        return call if call["metadata"]["uid"] == node["metadata"]["uid"] else None
 
     def _undecided(self, pod: dict[str, Any]) -> bool:
         if object_json.is_deleting(pod) or finished(pod):
@@ -146,5 +146,5 @@ def finished(pod: dict[str, Any]) -> bool:
 
 def _record(pod: dict[str, Any], **more: Any) -> dict[str, Any]:
     meta = pod["metadata"]
-    named = {"namespace": meta["namespace"], "name": meta["name"], "uid": meta["uid"], "node": pod["spec"]["nodeName"]}
-    return {**named, "time": time.time(), **more}
+    names = {"namespace": meta["namespace"], "name": meta["name"], "uid": meta["uid"], "node": pod["spec"]["nodeName"]}
+    return {**names, "time": time.time(), **more}

@@ -52,9 +52,9 @@ def read_prices(region: str = REGION, tables: Path = TABLES) -> PriceBook:
         ValueError: a file is not a price file.
         OSError: a file cannot be read.
     """
-    known = {path.stem: _read(path, "regions", "onDemand") for path in tables.glob("*.json")}
+    glob = {path.stem: _read(path, "regions", "onDemand") for path in tables.glob("*.json")}
     stand_in = {"aws-cn": "cn-north-1", "aws-us-gov": "us-gov-west-1"}.get(PARTITION, "us-east-1")
-    table = next((one for one in known.values() if region in one["regions"]), None) or known[stand_in]
+    table = next((item for item in glob.values() if region in item["regions"]), None) or glob[stand_in]
     on_demand = {
         f"{family}.{size}": float(price) for family, sizes in table["onDemand"].items() for size, price in sizes.items()
     }

@@ -25,31 +25,31 @@ def answer(prices: PriceBook, action: str, body: bytes) -> Answer:
         return aws_error("pricing", 400, "InvalidParameterException", f"This sandbox has no pricing action {action}")
     try:
         request = json.loads(body or b"{}")
-        wanted = {str(one["Field"]): str(one["Value"]) for one in request.get("Filters") or []}
+        filters = {str(item["Field"]): str(item["Value"]) for item in request.get("Filters") or []}
         start = tokens.decode(request.get("NextToken"))
         size = tokens.page_size(request.get("MaxResults"), 1, PAGE)
     except EC2ClientError as error:
         return aws_error("pricing", 400, "InvalidNextTokenException", str(error.message))
     except (ValueError, KeyError, AttributeError, TypeError):
         return aws_error("pricing", 400, "InvalidParameterException", "The request is no GetProducts request")
-    found = [
+    names = [
         (name, tenancy)
         for name in sorted(prices.on_demand)
         for tenancy in (("Dedicated",) if is_metal(name) else ("Dedicated", "Shared"))
-        if request.get("ServiceCode") == "AmazonEC2" and _fits(_fields(name, tenancy), wanted)
+        if request.get("ServiceCode") == "AmazonEC2" and _fits(_fields(name, tenancy), filters)
     ]
-    page = found[start : start + size]
+    page = names[start : start + size]
     content: dict[str, Any] = {
         "FormatVersion": "aws_v1",
-        "PriceList": [json.dumps(_product(prices, *each)) for each in page],
+        "PriceList": [json.dumps(_product(prices, *item)) for item in page],
     }
-    if start + size < len(found):
+    if start + size < len(names):
         content["NextToken"] = tokens.encode(start + size)
     return json_answer(200, content, CONTENT_TYPE)
 
 
-def _fits(attributes: dict[str, str], wanted: dict[str, str]) -> bool:
-    return all(attributes.get(name) == value for name, value in wanted.items())
+def _fits(attributes: dict[str, str], expectation: dict[str, str]) -> bool:
+    return all(attributes.get(name) == value for name, value in expectation.items())
 
 
 def _family(name: str) -> str:

@@ -63,7 +63,7 @@ class Quotas:
         limit = self._limits.get(code)
         if limit is None:
             return None
-        used = sum(_vcpus(kind) for kind, sold in running if quota_code(kind, sold) == code)
+        used = sum(_vcpus(kind) for kind, offers in running if quota_code(kind, offers) == code)
         if used + count * _vcpus(instance_type) <= limit:
             return None
         if capacity_type == "spot":

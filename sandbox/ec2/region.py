@@ -34,8 +34,8 @@ def check_region(region: str) -> None:
     import botocore.session
 
     session = botocore.session.get_session()
-    known = (session.get_available_regions("ec2", name) for name in ("aws", "aws-cn", "aws-us-gov"))
-    if not any(region in regions for regions in known):
+    available_regions = (session.get_available_regions("ec2", name) for name in ("aws", "aws-cn", "aws-us-gov"))
+    if not any(region in regions for regions in available_regions):
         raise UnknownRegionError(
             f"{VARIABLE} is {region}, which is not a region of AWS, AWS China or AWS GovCloud: set one such "
             "as us-west-2, or leave it out"

@@ -58,9 +58,9 @@ class SandboxEC2(EC2Response):  # type: ignore[misc]
         return render("CreateFleet", answer)
 
     def describe_fleets(self) -> Any:
-        wanted = self._get_param("FleetIds", [])
+        parameter = self._get_param("FleetIds", [])
         records = self.world.fleets.records
-        missing = [fleet_id for fleet_id in wanted if fleet_id not in records]
+        missing = [fleet_id for fleet_id in parameter if fleet_id not in records]
         if missing:
             raise EC2ClientError("InvalidFleetId.NotFound", f"The fleet ID '{missing[0]}' does not exist")
         fleets = [
@@ -74,14 +74,14 @@ class SandboxEC2(EC2Response):  # type: ignore[misc]
                 "Errors": record.answer["Errors"],
                 "Tags": [{"Key": key, "Value": value} for key, value in record.tags.items()],
             }
-            for record in (list(records.values()) if not wanted else [records[fleet_id] for fleet_id in wanted])
+            for record in (list(records.values()) if not parameter else [records[fleet_id] for fleet_id in parameter])
         ]
         return render("DescribeFleets", {"Fleets": fleets})
 
     def run_instances(self) -> Any:
         # The mock judges the profile only in a real launch.
-        if (wanted := self._get_param("IamInstanceProfile")) and not knows_profile(self.ec2_backend, wanted):
-            refusal = unknown_profile(wanted.get("Name") or wanted.get("Arn") or "")
+        if (parameter := self._get_param("IamInstanceProfile")) and not knows_profile(self.ec2_backend, parameter):
+            refusal = unknown_profile(parameter.get("Name") or parameter.get("Arn") or "")
             raise EC2ClientError(refusal.code, refusal.message)
         result = super().run_instances()
         reservation = result.result
@@ -101,10 +101,10 @@ class SandboxEC2(EC2Response):  # type: ignore[misc]
             raise EC2ClientError(
                 "InvalidParameterCombination", "The parameter instancesSet cannot be used with the parameter maxResults"
             )
-        found = describe.describe(self.world.book, ids, self._filters_from_querystring())
+        result = describe.describe(self.world.book, ids, self._filters_from_querystring())
         start = tokens.decode(self._get_param("NextToken"))
-        chosen, rest = describe.page(found, start, tokens.page_size(size, 5, 1000))
-        answer: dict[str, Any] = {"Reservations": describe.reservations(chosen)}
+        selection, rest = describe.page(result, start, tokens.page_size(size, 5, 1000))
+        answer: dict[str, Any] = {"Reservations": describe.reservations(selection)}
         if rest is not None:
             answer["NextToken"] = tokens.encode(rest)
         return render("DescribeInstances", answer)
@@ -131,10 +131,10 @@ class SandboxEC2(EC2Response):  # type: ignore[misc]
         self.error_on_dryrun()
         filters = self._filters_from_querystring()
         try:
-            found = instance_status.statuses(self.world.book, self._get_param("InstanceIds", []), filters)
+            statuses = instance_status.statuses(self.world.book, self._get_param("InstanceIds", []), filters)
         except KeyError as error:
             raise EC2ClientError("InvalidParameterValue", f"The filter '{error.args[0]}' is invalid") from error
-        page, token = self._page(found, 1000)
+        page, token = self._page(statuses, 1000)
         return render("DescribeInstanceStatus", {"InstanceStatuses": page, "NextToken": token})
 
     def terminate_instances(self) -> Any:
@@ -185,14 +185,14 @@ class SandboxEC2(EC2Response):  # type: ignore[misc]
     def describe_launch_templates(self) -> Any:
         self.error_on_dryrun()
         ids, names = self._get_param("LaunchTemplateIds", []), self._get_param("LaunchTemplateNames", [])
-        for missing in (one for one in ids if one not in self.ec2_backend.launch_templates):
+        for missing in (item for item in ids if item not in self.ec2_backend.launch_templates):
             raise EC2ClientError(
                 "InvalidLaunchTemplateId.NotFound", f"The launch template ID '{missing}' does not exist"
             )
-        found = self.ec2_backend.describe_launch_templates(
+        describe_launch_templates = self.ec2_backend.describe_launch_templates(
             template_ids=ids, template_names=names, filters=self._filters_from_querystring()
         )
-        page, token = self._page(found, 200)
+        page, token = self._page(describe_launch_templates, 200)
         rows = [
             {
                 "CreateTime": template.create_time,
@@ -219,16 +219,16 @@ class SandboxEC2(EC2Response):  # type: ignore[misc]
     # --- offerings ---
 
     def describe_instance_types(self) -> Any:
-        sold = catalogue.regional_types(self.region)
-        wanted = self._get_param("InstanceTypes", [])
-        unknown = sorted(set(wanted) - set(sold))
+        regional_types = catalogue.regional_types(self.region)
+        parameter = self._get_param("InstanceTypes", [])
+        unknown = sorted(set(parameter) - set(regional_types))
         if unknown:
             raise InvalidInstanceTypeError(unknown, error_type="InvalidInstanceType")
-        found = [kind for name, kind in sold.items() if not wanted or name in wanted]
+        kinds = [kind for name, kind in regional_types.items() if not parameter or name in parameter]
         for name, values in self._filters_from_querystring().items():
             patterns = [pattern(str(value)) for value in values]
-            found = [kind for kind in found if _has(kind.get_filter_value(name), patterns)]
-        page, token = self._page(found, 100)
+            kinds = [kind for kind in kinds if _has(kind.get_filter_value(name), patterns)]
+        page, token = self._page(kinds, 100)
         inner = "".join(catalogue.type_xml(kind["InstanceType"]) for kind in page)
         more = f"<nextToken>{token}</nextToken>" if token else ""
         return document("DescribeInstanceTypes", f"<instanceTypeSet>{inner}</instanceTypeSet>{more}")
@@ -240,12 +240,12 @@ class SandboxEC2(EC2Response):  # type: ignore[misc]
             raise EC2ClientError("InvalidParameterValue", f"The filter '{min(unknown)}' is invalid")
         rows = self.ec2_backend.describe_instance_type_offerings(self._get_param("LocationType"), {})
         keys = {"location": "Location", "instance-type": "InstanceType"}
-        found = [
+        result = [
             row
             for row in rows
             if all(any(p.fullmatch(row[keys[name]]) for p in patterns) for name, patterns in filters.items())
         ]
-        page, token = self._page(found, 1000)
+        page, token = self._page(result, 1000)
         answer = {"InstanceTypeOfferings": page, "NextToken": token}
         return render("DescribeInstanceTypeOfferings", answer)
 
@@ -269,16 +269,16 @@ class SandboxEC2(EC2Response):  # type: ignore[misc]
 
     def describe_capacity_reservations(self) -> Any:
         self.error_on_dryrun()
-        found = self.world.reservations.describe(
+        description = self.world.reservations.describe(
             self._get_param("CapacityReservationIds", []), self._filters_from_querystring()
         )
-        page, token = self._page(found, 1000)
+        page, token = self._page(description, 1000)
         return render("DescribeCapacityReservations", {"CapacityReservations": page, "NextToken": token or ""})
 
     def describe_placement_groups(self) -> Any:
         self.error_on_dryrun()
-        found = self.world.groups.describe(self._get_param("GroupIds", []), self._filters_from_querystring())
-        return render("DescribePlacementGroups", {"PlacementGroups": found})
+        description = self.world.groups.describe(self._get_param("GroupIds", []), self._filters_from_querystring())
+        return render("DescribePlacementGroups", {"PlacementGroups": description})
 
     def _page(self, rows: list[Any], limit: int) -> tuple[list[Any], str | None]:
         """A page of a listing, and the token of the next page."""
@@ -298,7 +298,7 @@ def _plain(value: Any) -> Any:
 
 def _has(value: Any, patterns: list[Any]) -> bool:
     values = value if isinstance(value, list) else [value]
-    return any(p.fullmatch(str(one)) for p in patterns for one in values)
+    return any(p.fullmatch(str(value)) for p in patterns for value in values)
 
 
 def _moment(value: Any) -> datetime | None:

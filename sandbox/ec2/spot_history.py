@@ -69,5 +69,6 @@ READERS = {
 def matches(row: dict[str, Any], filters: dict[str, list[str]]) -> bool:
     """Whether a row matches the filters, whose names must all be in `READERS`."""
     return all(
-        any(pattern(str(want)).fullmatch(row[READERS[name]]) for want in wanted) for name, wanted in filters.items()
+        any(pattern(str(want)).fullmatch(row[READERS[name]]) for want in expectation)
+        for name, expectation in filters.items()
     )

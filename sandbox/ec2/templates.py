@@ -68,8 +68,8 @@ class LaunchSpec:
     @property
     def reservation_target(self) -> str:
         """The ID of the capacity reservation to launch into. Empty if the launch names none."""
-        wanted = self.data.get("CapacityReservationSpecification") or {}
-        return str((wanted.get("CapacityReservationTarget") or {}).get("CapacityReservationId") or "")
+        reservation_spec = self.data.get("CapacityReservationSpecification") or {}
+        return str((reservation_spec.get("CapacityReservationTarget") or {}).get("CapacityReservationId") or "")
 
     @property
     def block_devices(self) -> list[dict[str, Any]]:
@@ -155,16 +155,18 @@ class FleetRequest:
         Raises:
             EC2ClientError: a template or version does not exist.
         """
-        found = []
+        result = []
         for config in self.params["LaunchTemplateConfigs"]:
-            wanted = config.get("LaunchTemplateSpecification") or {}
-            if wanted.get("LaunchTemplateId"):
-                template = backend.get_launch_template(wanted["LaunchTemplateId"])
+            launch_template_specification = config.get("LaunchTemplateSpecification") or {}
+            if launch_template_specification.get("LaunchTemplateId"):
+                template = backend.get_launch_template(launch_template_specification["LaunchTemplateId"])
             else:
-                template = backend.get_launch_template_by_name(wanted.get("LaunchTemplateName") or "")
-            version = template.get_version(wanted.get("Version") or "$Default")
+                template = backend.get_launch_template_by_name(
+                    launch_template_specification.get("LaunchTemplateName") or ""
+                )
+            version = template.get_version(launch_template_specification.get("Version") or "$Default")
             for override in config.get("Overrides") or [{}]:
-                found.append(
+                result.append(
                     LaunchSpec(template.id, template.name, str(version.number), dict(version.data), dict(override))
                 )
-        return found
+        return result

@@ -30,17 +30,17 @@ def decode(token: str | None) -> int:
     raise EC2ClientError("InvalidParameterValue", "Unable to parse pagination token")
 
 
-def page_size(asked: int | None, lowest: int, highest: int) -> int:
+def page_size(page: int | None, lowest: int, highest: int) -> int:
     """The number of entries in a page: ``highest`` unless the caller requested fewer.
 
     Raises:
         EC2ClientError: InvalidParameterValue if the request is out of bounds.
     """
-    if asked is None:
+    if page is None:
         return highest
-    if not lowest <= int(asked) <= highest:
+    if not lowest <= int(page) <= highest:
         raise EC2ClientError(
             "InvalidParameterValue",
-            f"Value ( {asked} ) for parameter maxResults is invalid. Expecting a value between {lowest} and {highest}.",
+            f"Value ( {page} ) for parameter maxResults is invalid. Expecting a value between {lowest} and {highest}.",
         )
-    return int(asked)
+    return int(page)

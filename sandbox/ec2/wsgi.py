@@ -235,8 +235,8 @@ def _json_parameters(body: bytes) -> dict[str, str]:
 
 def error_code(answer: Answer) -> str:
     """The AWS error code in a response. Empty if it has none."""
-    found = re.search(rb"<Code>([^<]*)</Code>|\"__type\": ?\"([^\"]*)\"", answer.body)
-    return (found[1] or found[2] or b"").decode() if found else ""
+    search = re.search(rb"<Code>([^<]*)</Code>|\"__type\": ?\"([^\"]*)\"", answer.body)
+    return (search[1] or search[2] or b"").decode() if search else ""
 
 
 def _injected(call: Call, fault: Fault) -> Answer:

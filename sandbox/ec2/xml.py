@@ -33,19 +33,19 @@ def _scalar(value: Any) -> str:
     return escape(str(value))
 
 
-def _encoder(shape: Any, known: dict[str, Encoder]) -> Encoder:
+def _encoder(shape: Any, encoders: dict[str, Encoder]) -> Encoder:
     """The encoder for values of ``shape``. ``known`` holds the shapes seen so far, for recursive ones."""
-    if shape.name in known:
+    if shape.name in encoders:
 
         def later(value: Any) -> str:
             """Look up the encoder when it is called, because a recursive shape is not complete yet."""
-            return known[shape.name](value)
+            return encoders[shape.name](value)
 
         return later
-    known[shape.name] = str
+    encoders[shape.name] = str
     if shape.type_name == "structure":
         members = {
-            name: (member.serialization.get("name", name), _encoder(member, known))
+            name: (member.serialization.get("name", name), _encoder(member, encoders))
             for name, member in shape.members.items()
         }
 
@@ -57,13 +57,13 @@ def _encoder(shape: Any, known: dict[str, Encoder]) -> Encoder:
                     parts.append(f"<{tag}>{encode(item)}</{tag}>")
             return "".join(parts)
 
-        known[shape.name] = structure
+        encoders[shape.name] = structure
     elif shape.type_name == "list":
-        tag, encode_item = shape.member.serialization.get("name", "item"), _encoder(shape.member, known)
-        known[shape.name] = lambda value: "".join(f"<{tag}>{encode_item(item)}</{tag}>" for item in value)
+        tag, encode_item = shape.member.serialization.get("name", "item"), _encoder(shape.member, encoders)
+        encoders[shape.name] = lambda value: "".join(f"<{tag}>{encode_item(item)}</{tag}>" for item in value)
     else:
-        known[shape.name] = _scalar
-    return known[shape.name]
+        encoders[shape.name] = _scalar
+    return encoders[shape.name]
 
 
 @cache

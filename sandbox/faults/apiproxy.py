@@ -125,8 +125,8 @@ class ApiProxy:
 
     def calls(self, method: str = "", path: str = "") -> list[dict[str, Any]]:
         """The requests received, oldest first: method, path, query, status (None: no answer yet), user_agent."""
-        found: list[dict[str, Any]] = self._call("GET", "calls", query={"method": method, "path": path})["calls"]
-        return found
+        calls: list[dict[str, Any]] = self._call("GET", "calls", query={"method": method, "path": path})["calls"]
+        return calls
 
     def clear_calls(self) -> None:
         """Clear the record of requests."""
@@ -189,8 +189,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m sandbox.faults.apiproxy", description="Serve one proxy.")
     parser.add_argument("--server", required=True)
     parser.add_argument("--pki", required=True, type=Path)
-    given = parser.parse_args()
-    asyncio.run(serve(given.server, given.pki))
+    names = parser.parse_args()
+    asyncio.run(serve(names.server, names.pki))
     return 0
 
 

@@ -46,5 +46,5 @@ def cheapest_exhausted(
     types: Annotated[str, "Only among these types, separated by commas."] = "",
 ) -> Done:
     """EC2 has nothing left in the cheapest pools; each time it is applied, the next cheapest."""
-    wanted = [one.strip() for one in types.split(",") if one.strip()]
-    return sandbox.ec2().exhaust_cheapest(count, capacity_type=capacity_type or None, types=wanted)
+    expectation = [item.strip() for item in types.split(",") if item.strip()]
+    return sandbox.ec2().exhaust_cheapest(count, capacity_type=capacity_type or None, types=expectation)

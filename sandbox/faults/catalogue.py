@@ -10,7 +10,7 @@ from sandbox.faults.registry import FAULTS, Done, Heal, NamedFault
 
 ORDER = [module.__name__ for module in (outages, ec2_calls, capacity, instances, orphans, workflows)]
 """Faults are healed in this order, because EC2's faults can be healed only while EC2 runs."""
-ALL: list[NamedFault] = sorted(FAULTS.values(), key=lambda one: ORDER.index(one.apply.__module__))
+ALL: list[NamedFault] = sorted(FAULTS.values(), key=lambda fault: ORDER.index(fault.apply.__module__))
 
 
 def named(name: str) -> NamedFault:
@@ -30,9 +30,9 @@ def apply(sandbox: Sandbox, name: str, **options: Any) -> Done:
     Raises:
         SandboxError: the fault cannot be applied.
     """
-    chosen = named(name)
+    selection = named(name)
     try:
-        return chosen.apply(sandbox, **options)
+        return selection.apply(sandbox, **options)
     except (ValueError, TypeError, OSError) as error:
         raise SandboxError(f"The fault {name} could not be made: {error}.") from error
 
@@ -43,11 +43,11 @@ def clear(sandbox: Sandbox, name: str = "") -> list[str]:
     Returns:
         The names of the healed faults.
     """
-    chosen = [named(name)] if name else ALL
+    selection = [named(name)] if name else ALL
     healed: dict[Heal, None] = {}  # several faults may share one heal function
-    for one in chosen:
-        if one.heal is not None:
-            healed[one.heal] = None
+    for item in selection:
+        if item.heal is not None:
+            healed[item.heal] = None
         elif name:
             raise SandboxError(f"The fault {name} cannot be undone.")
     try:
@@ -55,4 +55,4 @@ def clear(sandbox: Sandbox, name: str = "") -> list[str]:
             heal(sandbox)
     except (ValueError, OSError) as error:
         raise SandboxError(f"Not all could be healed: {error}.") from error
-    return [one.name for one in chosen if one.heal is not None]
+    return [first.name for first in selection if first.heal is not None]

@@ -100,12 +100,12 @@ def _global(folder: Path, access: Access) -> dict[str, Any]:
     server: dict[str, Any] = {"certFile": str(certificate), "keyFile": str(key)}
     if access.client_certificates:
         server |= {"requireClientAuth": True, "clientCaFiles": [str(authority)]}
-    found: dict[str, Any] = {"tls": {FRONTEND: {"server": server, "client": {"rootCaFiles": [str(authority)]}}}}
+    result: dict[str, Any] = {"tls": {FRONTEND: {"server": server, "client": {"rootCaFiles": [str(authority)]}}}}
     if access.token_keys is not None:
-        found["authorization"] = {
+        result["authorization"] = {
             "jwtKeyProvider": {"keySourceURIs": [f"file://{access.token_keys}"]},
             "permissionsClaimName": "permissions",
             "authorizer": "default",
             "claimMapper": "default",
         }
-    return found
+    return result

@@ -68,25 +68,25 @@ def never_ready(sandbox: Sandbox, type: Type = "", chance: Chance = 1.0, seed: S
 @fault("instance-killed", heal=None)
 def killed(sandbox: Sandbox, instance: Instance = "", seed: Seed = 0) -> Done:
     """Somebody terminates a running instance; its Node stays behind, not ready."""
-    chosen = _choose(sandbox, instance, seed)
-    sandbox.ec2().kill_instance(chosen["instance"])
-    return [chosen]
+    choose = _choose(sandbox, instance, seed)
+    sandbox.ec2().kill_instance(choose["instance"])
+    return [choose]
 
 
 @fault("instance-stopped", heal=None)
 def stopped(sandbox: Sandbox, instance: Instance = "", seed: Seed = 0) -> Done:
     """Somebody stops a running instance; its Node stays behind, not ready."""
-    chosen = _choose(sandbox, instance, seed)
-    sandbox.ec2().stop_instance(chosen["instance"])
-    return [chosen]
+    choose = _choose(sandbox, instance, seed)
+    sandbox.ec2().stop_instance(choose["instance"])
+    return [choose]
 
 
 @fault("instance-vanished", heal=None)
 def vanished(sandbox: Sandbox, instance: Instance = "", seed: Seed = 0) -> Done:
     """EC2 does not know a running instance any more; its Node stays behind, not ready."""
-    chosen = _choose(sandbox, instance, seed)
-    sandbox.ec2().vanish_instance(chosen["instance"])
-    return [chosen]
+    choose = _choose(sandbox, instance, seed)
+    sandbox.ec2().vanish_instance(choose["instance"])
+    return [choose]
 
 
 @fault("instance-impaired", heal=None)
@@ -98,9 +98,9 @@ def impaired(
     seconds: Annotated[float, "How many seconds ago it began to fail."] = 0.0,
 ) -> Done:
     """EC2's status check of a running instance fails from now on; its Node stays as it is."""
-    chosen = _choose(sandbox, instance, seed)
-    sandbox.ec2().impair_instance(chosen["instance"], check, seconds=seconds)
-    return [chosen]
+    choose = _choose(sandbox, instance, seed)
+    sandbox.ec2().impair_instance(choose["instance"], check, seconds=seconds)
+    return [choose]
 
 
 @fault("spot-interrupted", heal=None)
@@ -111,38 +111,44 @@ def spot_interrupted(
     seed: Seed = 0,
 ) -> Done:
     """EC2 takes a spot instance back: the notice goes to the interruption queue."""
-    chosen = _choose(sandbox, instance, seed, capacity_type=labels.SPOT)
-    sandbox.ec2().interrupt_instance(chosen["instance"], notice_seconds=notice)
-    return [chosen]
+    choose = _choose(sandbox, instance, seed, capacity_type=labels.SPOT)
+    sandbox.ec2().interrupt_instance(choose["instance"], notice_seconds=notice)
+    return [choose]
 
 
 @fault("rebalance-recommended", heal=None)
 def rebalance_recommended(sandbox: Sandbox, instance: Instance = "", seed: Seed = 0) -> Done:
     """EC2 recommends to replace a spot instance, with a message in the interruption queue."""
-    chosen = _choose(sandbox, instance, seed, capacity_type=labels.SPOT)
-    sandbox.ec2().recommend_rebalance(chosen["instance"])
-    return [chosen]
+    choose = _choose(sandbox, instance, seed, capacity_type=labels.SPOT)
+    sandbox.ec2().recommend_rebalance(choose["instance"])
+    return [choose]
 
 
 @fault("retirement-scheduled", heal=None)
 def retirement_scheduled(sandbox: Sandbox, instance: Instance = "", seed: Seed = 0) -> Done:
     """AWS Health announces the retirement of a running instance, with a message in the interruption queue."""
-    chosen = _choose(sandbox, instance, seed)
-    sandbox.ec2().schedule_retirement(chosen["instance"])
-    return [chosen]
+    choose = _choose(sandbox, instance, seed)
+    sandbox.ec2().schedule_retirement(choose["instance"])
+    return [choose]
 
 
 def _choose(sandbox: Sandbox, instance: str, seed: int, capacity_type: str = "") -> dict[str, Any]:
     """The instance of this ID, or a running one of the cluster and the capacity type, chosen by the seed from the
     instances in launch order.
     """
-    own = [one for one in sandbox.ec2().instances() if one["tags"].get(labels.TAG_CLUSTER) == sandbox.cluster_name]
-    running = [
-        one for one in own if one["state"] == "running" and capacity_type in ("", one["capacity_type"]) and not instance
+    own = [
+        instance
+        for instance in sandbox.ec2().instances()
+        if instance["tags"].get(labels.TAG_CLUSTER) == sandbox.cluster_name
     ]
-    found = [one for one in own if one["id"] == instance] or running
-    if not found:
-        what = f"no instance {instance}" if instance else f"no running {capacity_type} instance".replace("  ", " ")
-        raise SandboxError(f"The cluster {sandbox.cluster_name} has {what}.")
-    chosen = random.Random(seed).choice(found)
-    return {"instance": chosen["id"], "claim": chosen["tags"].get(labels.TAG_NODECLAIM, "")}
+    running = [
+        item
+        for item in own
+        if item["state"] == "running" and capacity_type in ("", item["capacity_type"]) and not instance
+    ]
+    result = [item for item in own if item["id"] == instance] or running
+    if not result:
+        text = f"no instance {instance}" if instance else f"no running {capacity_type} instance".replace("  ", " ")
+        raise SandboxError(f"The cluster {sandbox.cluster_name} has {text}.")
+    choice = random.Random(seed).choice(result)
+    return {"instance": choice["id"], "claim": choice["tags"].get(labels.TAG_NODECLAIM, "")}

@@ -21,9 +21,9 @@ TYPES = ("m7g.large", "c7g.large", "m7i.large", "c7i.xlarge")
 def _remove(sandbox: Sandbox) -> None:
     """Remove what remains of the orphans."""
     admin = sandbox.ec2()
-    for one in admin.instances():
-        if MARK in one["tags"] and one["state"] not in ("shutting-down", "terminated"):
-            admin.vanish_instance(one["id"])
+    for instance in admin.instances():
+        if MARK in instance["tags"] and instance["state"] not in ("shutting-down", "terminated"):
+            admin.vanish_instance(instance["id"])
     ec2 = sandbox.aws("ec2")
     pages = ec2.get_paginator("describe_launch_templates").paginate(Filters=[{"Name": "tag-key", "Values": [MARK]}])
     for name in [template["LaunchTemplateName"] for page in pages for template in page["LaunchTemplates"]]:
@@ -42,12 +42,12 @@ def orphans(
 
     A claim without instance is made by instance-vanished, a claim without workflow by workflow-terminated.
     """
-    wanted = [kind.strip() for kind in kinds.split(",") if kind.strip()] or list(KINDS)
-    unknown = sorted(set(wanted) - set(KINDS))
+    expectation = [kind.strip() for kind in kinds.split(",") if kind.strip()] or list(KINDS)
+    unknown = sorted(set(expectation) - set(KINDS))
     if unknown:
         raise ValueError(f"unknown kind {unknown[0]}: give one or more of {', '.join(KINDS)}")
     draw = random.Random(seed)
-    mix = [wanted[number % len(wanted)] for number in range(count)]
+    mix = [expectation[number % len(expectation)] for number in range(count)]
     draw.shuffle(mix)
     admin, cluster = sandbox.ec2(), sandbox.cluster_name
     return [_plant(admin, cluster, draw, f"orphan-{seed}-{number}", kind, age) for number, kind in enumerate(mix)]

@@ -129,8 +129,8 @@ class ApiServerProxy:
                 return {"held": self.rules.held}
             case "GET calls":
                 method, path = query.get("method", ""), query.get("path", "")
-                wanted = Hold(method.upper(), path)
-                return {"calls": [one for one in self.rules.calls if wanted.fits(one["method"], one["path"])]}
+                hold = Hold(method.upper(), path)
+                return {"calls": [call for call in self.rules.calls if hold.fits(call["method"], call["path"])]}
             case "DELETE calls":
                 self.rules.calls.clear()
             case "POST stall":

@@ -39,12 +39,12 @@ class NamedFault:
     def options(self) -> list[Option]:
         """The options of the fault, in order. An option without a default is required."""
         hints = get_type_hints(self.apply, include_extras=True)
-        found = []
+        result = []
         for parameter in list(inspect.signature(self.apply).parameters.values())[1:]:
             hint = hints[parameter.name]
             kind, about = get_args(hint)[:2] if get_origin(hint) is Annotated else (hint, "")
-            found.append(Option(parameter.name, kind, parameter.default, str(about)))
-        return found
+            result.append(Option(parameter.name, kind, parameter.default, str(about)))
+        return result
 
 
 FAULTS: dict[str, NamedFault] = {}

@@ -48,7 +48,7 @@ def reset(
         done = EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
         tasks = [event.event_id for event in history.events if event.event_type == done]
         try:
-            chosen = tasks[task]
+            selection = tasks[task]
         except IndexError as error:
             raise SandboxError(
                 f"The run of {handle.id} has {len(tasks)} workflow tasks: there is no {task}."
@@ -58,7 +58,7 @@ def reset(
                 namespace=client.namespace,
                 workflow_execution=WorkflowExecution(workflow_id=handle.id, run_id=run_id),
                 reason=REASON,
-                workflow_task_finish_event_id=chosen,
+                workflow_task_finish_event_id=selection,
                 request_id=str(uuid.uuid4()),
             )
         )

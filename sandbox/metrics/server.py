@@ -57,7 +57,7 @@ def listed(kind: str, items: Sequence[Document]) -> Document:
     return {"kind": f"{kind}List", "apiVersion": GROUP_VERSION, "metadata": {}, "items": list(items)}
 
 
-def not_found(what: str) -> Document:
+def not_found(subject: str) -> Document:
     """The Status for an object without metrics."""
     return {
         "kind": "Status",
@@ -65,7 +65,7 @@ def not_found(what: str) -> Document:
         "status": "Failure",
         "reason": "NotFound",
         "code": 404,
-        "message": f"{what} has no metrics: only running objects have them",
+        "message": f"{subject} has no metrics: only running objects have them",
     }
 
 
@@ -97,11 +97,11 @@ def registration(port: int, authority: bytes) -> list[Document]:
 
 def _metrics(kind: str, measured: Object, now: str) -> Document:
     metadata: Mapping[str, Any] = measured["metadata"]
-    kept = {key: metadata[key] for key in ("name", "namespace", "labels") if metadata.get(key)}
+    metadatas = {key: metadata[key] for key in ("name", "namespace", "labels") if metadata.get(key)}
     return {
         "kind": kind,
         "apiVersion": GROUP_VERSION,
-        "metadata": {**kept, "creationTimestamp": now},
+        "metadata": {**metadatas, "creationTimestamp": now},
         "timestamp": now,
         "window": WINDOW,
     }
@@ -151,9 +151,9 @@ class Metrics:
         """The metrics of the pods that match."""
         namespace = request.match_info.get("namespace", "")
         selector = request.query.get("labelSelector", "")
-        wanted = await self._kube.list(PODS, namespace=namespace, label_selector=selector)
+        pods = await self._kube.list(PODS, namespace=namespace, label_selector=selector)
         uses, now = await self._uses(namespace), _now()
-        keys = {f"{pod['metadata']['namespace']}/{pod['metadata']['name']}": pod for pod in wanted}
+        keys = {f"{pod['metadata']['namespace']}/{pod['metadata']['name']}": pod for pod in pods}
         return web.json_response(
             listed("PodMetrics", [pod_metrics(pod, uses[key], now) for key, pod in keys.items() if key in uses])
         )
@@ -169,9 +169,9 @@ class Metrics:
 
     async def nodes(self, request: web.Request) -> web.Response:
         """The metrics of the nodes that match."""
-        found = await self._kube.list(NODES, label_selector=request.query.get("labelSelector", ""))
+        nodes = await self._kube.list(NODES, label_selector=request.query.get("labelSelector", ""))
         uses, now = await self._uses_by_node(), _now()
-        items = [node_metrics(node, uses.get(node["metadata"]["name"], []), now) for node in found]
+        items = [node_metrics(node, uses.get(node["metadata"]["name"], []), now) for node in nodes]
         return web.json_response(listed("NodeMetrics", items))
 
     async def node(self, request: web.Request) -> web.Response:
@@ -233,8 +233,8 @@ def main() -> None:
     parser.add_argument("--port", required=True, type=int)
     parser.add_argument("--kubeconfig", required=True, type=Path)
     parser.add_argument("--pki", required=True, type=Path)
-    given = parser.parse_args()
-    asyncio.run(serve(given.port, given.kubeconfig, given.pki))
+    names = parser.parse_args()
+    asyncio.run(serve(names.port, names.kubeconfig, names.pki))
 
 
 if __name__ == "__main__":

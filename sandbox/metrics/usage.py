@@ -43,15 +43,15 @@ def parse_load(text: str) -> Load:
     Raises:
         ValueError: the text is not a load.
     """
-    found = _LOAD.fullmatch(text.strip())
-    if found is None:
+    fullmatch = _LOAD.fullmatch(text.strip())
+    if fullmatch is None:
         raise ValueError(
             f"{text!r} is not a load: write 90% for a part of what each pod requests, or 1500m or 1.5 for the CPUs "
             "that all pods use together"
         )
-    if found["percent"]:
-        return Load(percent=float(found["percent"]))
-    return Load(millicores=to_units(CPU, found["cpu"]))
+    if fullmatch["percent"]:
+        return Load(percent=float(fullmatch["percent"]))
+    return Load(millicores=to_units(CPU, fullmatch["cpu"]))
 
 
 def usage(
@@ -64,11 +64,11 @@ def usage(
         replica_sets: the ReplicaSets between pods and Deployments.
         deployments: Deployments that may have a load. A load that cannot be read counts as none.
     """
-    loads = {uid(one): _load_of(one) for one in deployments}
-    owners = {uid(one): owner for one in replica_sets if (owner := _controller(one)) in loads}
+    loads = {uid(deployment): _load_of(deployment) for deployment in deployments}
+    owners = {uid(replica_set): owner for replica_set in replica_sets if (owner := _controller(replica_set)) in loads}
     running = [pod for pod in pods if (pod.get("status") or {}).get("phase") == "Running"]
     of = {_key(pod): owners.get(_controller(pod), "") for pod in running}
-    sharing = {owner: sum(1 for found in of.values() if found == owner) for owner in set(of.values())}
+    sharing = {owner: sum(1 for result in of.values() if result == owner) for owner in set(of.values())}
     return {
         _key(pod): _uses(pod, loads.get(of[_key(pod)], Load()), sharing[of[_key(pod)]])
         for pod in sorted(running, key=_key)
@@ -84,11 +84,11 @@ def _load_of(deployment: Object) -> Load:
 
 def _uses(pod: Object, load: Load, sharing: int) -> list[Use]:
     containers = pod["spec"]["containers"]
-    asked = [parse_resources((one.get("resources") or {}).get("requests")) for one in containers]
-    limits = [parse_resources((one.get("resources") or {}).get("limits")) for one in containers]
-    requested = sum(each.get(CPU, 0) for each in asked)
+    resources = [parse_resources((container.get("resources") or {}).get("requests")) for container in containers]
+    limits = [parse_resources((container.get("resources") or {}).get("limits")) for container in containers]
+    requested = sum(resource.get(CPU, 0) for resource in resources)
     uses = []
-    for container, own, limit in zip(containers, asked, limits, strict=True):
+    for container, own, limit in zip(containers, resources, limits, strict=True):
         if load.millicores is None:
             cpu = round(own.get(CPU, 0) * load.percent / 100)
         else:
@@ -98,16 +98,16 @@ def _uses(pod: Object, load: Load, sharing: int) -> list[Use]:
     return uses
 
 
-def uid(found: Object) -> str:
+def uid(manifest: Object) -> str:
     """The UID of an object."""
-    return str(found["metadata"]["uid"])
+    return str(manifest["metadata"]["uid"])
 
 
 def _key(pod: Object) -> str:
     return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
 
 
-def _controller(found: Object) -> str:
+def _controller(manifest: Object) -> str:
     """The UID of the object's controller. Empty if it has none."""
-    owner = controller(owners(found))
+    owner = controller(owners(manifest))
     return owner.uid if owner is not None else ""

@@ -67,8 +67,8 @@ def configuration(listeners: Mapping[str, Listener], postgresql: int, password: 
 
 def dynamic_config() -> str:
     """The file with the settings that the dev server gets on its command line. Nothing asks for newer versions."""
-    known = dict(value.split("=", 1) for value in DYNAMIC_CONFIG)
-    values = {key: yaml.safe_load(value) for key, value in known.items()}
+    entries = dict(value.split("=", 1) for value in DYNAMIC_CONFIG)
+    values = {key: yaml.safe_load(value) for key, value in entries.items()}
     values |= {"frontend.enableServerVersionCheck": False}
     return yaml.safe_dump({key: [{"value": value}] for key, value in values.items()})
 

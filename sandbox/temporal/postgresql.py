@@ -48,10 +48,10 @@ class Database:
         Raises:
             PostgreSQLError: this machine has no PostgreSQL.
         """
-        found = programs.postgresql()
-        if found is None or programs.unable():
+        path = programs.postgresql()
+        if path is None or programs.unable():
             raise PostgreSQLError(programs.unable())
-        self._programs = found
+        self._programs = path
         self._owner = programs.user() if os.geteuid() == 0 else None
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._folder = folder
@@ -92,19 +92,19 @@ class Database:
         await asyncio.to_thread(self._forget_killed)
         settings = [f"listen_addresses={LOOPBACK}", "unix_socket_directories=", "max_connections=200"]
         settings += [] if keep else LOST_WITH_THE_MACHINE
-        given = [word for setting in settings for word in ("-c", setting)]
+        words = [word for setting in settings for word in ("-c", setting)]
         data = self._path(self._folder / DATA)
         return await asyncio.create_subprocess_exec(
-            str(self._programs / "postgres"), "-D", data, "-p", str(port), *given, **self._as_owner()
+            str(self._programs / "postgres"), "-D", data, "-p", str(port), *words, **self._as_owner()
         )
 
     async def until_it_answers(self, port: int) -> None:
         """Wait until PostgreSQL accepts connections."""
         while True:
-            asked = await asyncio.create_subprocess_exec(
+            subprocess_exec = await asyncio.create_subprocess_exec(
                 *(str(self._programs / "pg_isready"), "--quiet", f"--host={LOOPBACK}", f"--port={port}")
             )
-            if await asked.wait() == 0:
+            if await subprocess_exec.wait() == 0:
                 return
             await asyncio.sleep(POLL_SECONDS)
 
@@ -129,11 +129,11 @@ class Database:
             os.chown(path, self._owner.pw_uid, self._owner.pw_gid)
 
     def _as_owner(self) -> dict[str, Any]:
-        found: dict[str, Any] = {"cwd": "/", "preexec_fn": partial(die_with, os.getpid())}
+        result: dict[str, Any] = {"cwd": "/", "preexec_fn": partial(die_with, os.getpid())}
         if self._owner is not None:
             owner = {"user": self._owner.pw_uid, "group": self._owner.pw_gid, "extra_groups": []}
-            found |= {**owner, "pass_fds": [self._descriptor]}
-        return found
+            result |= {**owner, "pass_fds": [self._descriptor]}
+        return result
 
 
 def _works_in(process: psutil.Process, folder: Path) -> bool:
@@ -159,9 +159,9 @@ def main() -> int:
     parser.add_argument("--port", required=True, type=int)
     parser.add_argument("--ready", required=True, type=int)
     parser.add_argument("--keep", action="store_true", help="the data must survive a crash of the machine")
-    given = parser.parse_args()
+    names = parser.parse_args()
     try:
-        return asyncio.run(run(given.folder, given.port, given.ready, keep=given.keep))
+        return asyncio.run(run(names.folder, names.port, names.ready, keep=names.keep))
     except (OSError, PostgreSQLError) as error:
         print(error, file=sys.stderr)
         return 2

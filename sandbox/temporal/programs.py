@@ -73,11 +73,11 @@ def postgresql() -> Path | None:
     versions = [folder.parent for folder in DEBIAN.glob("*/bin/initdb") if folder.parent.parent.name.isdecimal()]
     if versions:
         return max(versions, key=lambda folder: int(folder.parent.name))
-    found = shutil.which("initdb")
-    return Path(found).resolve().parent if found else None
+    result = shutil.which("initdb")
+    return Path(result).resolve().parent if result else None
 
 
 def user() -> pwd.struct_passwd | None:
     """The user that runs PostgreSQL for root. None if there is none."""
-    known = {entry.pw_name: entry for entry in pwd.getpwall()}
-    return next((known[name] for name in USERS if name in known), None)
+    entries = {entry.pw_name: entry for entry in pwd.getpwall()}
+    return next((entries[name] for name in USERS if name in entries), None)

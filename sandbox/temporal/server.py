@@ -60,8 +60,8 @@ def create_databases(folder: Path, port: int, password: str) -> None:
                 command, env=os.environ | {"SQL_PASSWORD": password}, capture_output=True, text=True, check=False
             )
             if answer.returncode != 0:
-                said = (answer.stderr or answer.stdout).strip()[-500:]
-                raise SchemaError(f"Temporal's database {database} could not be created: {said}.")
+                stderr = (answer.stderr or answer.stdout).strip()[-500:]
+                raise SchemaError(f"Temporal's database {database} could not be created: {stderr}.")
     marker.touch()
 
 
@@ -92,9 +92,9 @@ def main() -> int:
     parser.add_argument("--postgresql", required=True, type=int, help="the port of PostgreSQL")
     parser.add_argument("--ready", required=True, type=int)
     parser.add_argument("--ports", required=True, nargs=2 * len(SERVICES), type=int)
-    given = parser.parse_args()
+    names = parser.parse_args()
     try:
-        return asyncio.run(run(given.folder, given.postgresql, given.ready, iter(given.ports)))
+        return asyncio.run(run(names.folder, names.postgresql, names.ready, iter(names.ports)))
     except (OSError, BuildError, MissingToolError, SchemaError) as error:
         print(error, file=sys.stderr)
         return 2

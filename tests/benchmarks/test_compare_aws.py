@@ -61,8 +61,8 @@ def test_equal_policies_have_no_differences_and_each_other_scope_is_named(clone:
     stack(clone)
     assert not compare_rights(clone).differences
     stack(clone, {"Condition": {"StringEquals": {"aws:RequestedRegion": "x"}}}, "pricing:GetProducts")
-    found = compare_rights(clone).differences
-    assert found == {
+    differences = compare_rights(clone).differences
+    assert differences == {
         "pricing:GetProducts, only Karpenter": ["* if StringEquals aws:RequestedRegion=x"],
         "pricing:GetProducts, only Tenon": ["*"],
     }
@@ -70,9 +70,9 @@ def test_equal_policies_have_no_differences_and_each_other_scope_is_named(clone:
 
 def test_labels_and_resources_of_types_are_compared(clone: Path) -> None:
     (clone / compare_aws.TYPES).write_text(PAGE)
-    found = compare_instance_types(clone)
-    assert found.compared == 1
-    assert found.differences == {
+    comparison = compare_instance_types(clone)
+    assert comparison.compared == 1
+    assert comparison.differences == {
         "karpenter.k8s.aws/instance-memory": ["m5.large 9999 (Tenon 8192)"],
         "pods": ["m5.large 30 (Tenon 29)"],
         "type that the sandbox's EC2 does not know": ["z99.large"],
@@ -82,9 +82,9 @@ def test_labels_and_resources_of_types_are_compared(clone: Path) -> None:
 def test_prices_are_compared(clone: Path) -> None:
     text = 'var x = {\n\t"us-east-1": {\n\t\t"m5.large": 0.096, "m5.xlarge": 0.999,\n\t\t"z99.large": 1.0,\n\t},\n}\n'
     (clone / compare_aws.PRICES / "zz_generated.pricing_aws.go").write_text(text)
-    found = compare_prices(clone)
-    assert found.compared == 3
-    (other, prices), (missing, types) = sorted(found.differences.items())
+    comparison = compare_prices(clone)
+    assert comparison.compared == 3
+    (other, prices), (missing, types) = sorted(comparison.differences.items())
     assert (other.split(" (")[0], prices) == ("us-east-1, another price", ["m5.xlarge 0.999 (Tenon 0.192)"])
     assert (missing.split(" (")[0], types) == ("us-east-1, not in Tenon's table", ["z99.large"])
 

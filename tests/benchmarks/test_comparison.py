@@ -123,9 +123,9 @@ def test_events_of_a_history_count_by_kind_and_local_activities_by_their_marker(
         marker("core_local_activity"),
         marker("core_patch"),
     ]
-    found = histories.count(events)
-    assert found.pop("bytes") > 0
-    assert +found == {
+    count = histories.count(events)
+    assert count.pop("bytes") > 0
+    assert +count == {
         "events": 8,
         "runs": 1,
         "workflow_tasks": 1,
@@ -142,29 +142,29 @@ def test_every_figure_is_its_median_over_the_runs() -> None:
         {"worker": Used(cpu, memory), "worker: io": Used(cpu / 2, memory / 2), "etcd": Used(1.0, 50.0)}
         for cpu, memory in ((10.0, 300.0), (30.0, 200.0), (20.0, 100.0))
     ]
-    seen = medians(
+    observations = medians(
         [
             sample(60.0, used=parts[0], requests={GET_NODE: 5}, price=1.2, per_node=NODE),
             sample(50.0, nodes=5, used=parts[1], requests={GET_NODE: 7}, price=1.0, per_node=NODE),
             sample(90.0, running=9, used=parts[2], price=1.1, per_node=NODE),
         ]
     )
-    assert seen.runs == [60.0, 50.0, 90.0]
-    assert (seen.seconds, seen.nodes, seen.running) == (60.0, 3, 9)
-    assert seen.worker == Used(20.0, 200.0)
-    assert seen.cpu_seconds == 21.0, "a part of the worker counts once"
-    assert seen.requests == {GET_NODE: 5}, "no request in the third run"
-    assert (seen.price, seen.price_ratio) == (1.1, 1.1)
-    assert seen.per_node == NODE
+    assert observations.runs == [60.0, 50.0, 90.0]
+    assert (observations.seconds, observations.nodes, observations.running) == (60.0, 3, 9)
+    assert observations.worker == Used(20.0, 200.0)
+    assert observations.cpu_seconds == 21.0, "a part of the worker counts once"
+    assert observations.requests == {GET_NODE: 5}, "no request in the third run"
+    assert (observations.price, observations.price_ratio) == (1.1, 1.1)
+    assert observations.per_node == NODE
 
 
 def test_the_document_has_each_contender_with_its_medians() -> None:
-    found = {
+    result = {
         "floor": medians([sample(36.0, used={"etcd": Used(4.0, 50.0)})]),
         "upstream": medians([sample(64.0, used={"worker": Used(23.0, 189.0)}, price=1.1)]),
         "tenon": medians([sample(80.0, used={"worker": Used(60.0, 676.0)}, price=1.0, per_node=NODE)]),
     }
-    document = json.loads(json.dumps(report.as_document(10, MACHINE, found)))
+    document = json.loads(json.dumps(report.as_document(10, MACHINE, result)))
     keys = ("seconds", "cpuSeconds", "nodes", "workerMegabytes")
     assert [document["floor"][key] for key in keys] == [36.0, 4.0, 3, 0.0]
     assert [document["upstream"][key] for key in keys] == [64.0, 23.0, 3, 189.0]
@@ -179,12 +179,12 @@ def test_requests_are_listed_with_the_most_frequent_first() -> None:
     document = as_document(medians([sample(1.0, requests={GET_NODE: 5, other: 9})]))
     assert document["requests"]["all"] == 14
     assert document["requests"]["byClient"] == {"kwok": 9, "autoscaler": 5}
-    assert [one["count"] for one in document["requests"]["counts"]] == [9, 5]
+    assert [count["count"] for count in document["requests"]["counts"]] == [9, 5]
 
 
-def rows(found: Mapping[str, Medians]) -> dict[str, list[str]]:
+def rows(medians: Mapping[str, Medians]) -> dict[str, list[str]]:
     output = io.StringIO()
-    table = report.as_table(10, MACHINE, found)
+    table = report.as_table(10, MACHINE, medians)
     Console(file=output, width=200).print(table)
     lines = (line.strip("┃│").split("│") for line in output.getvalue().splitlines() if "│" in line)
     return {name.strip(): [cell.strip() for cell in cells] for name, *cells in lines}
@@ -192,7 +192,7 @@ def rows(found: Mapping[str, Medians]) -> dict[str, list[str]]:
 
 def test_the_table_has_a_row_for_each_part_and_each_frequent_request() -> None:
     rare = Request("autoscaler", "list", "pods")
-    seen = rows(
+    names = rows(
         {
             "floor": medians([sample(36.0, used={"etcd": Used(4.0, 50.0)})]),
             "tenon": medians(
@@ -208,20 +208,20 @@ def test_the_table_has_a_row_for_each_part_and_each_frequent_request() -> None:
             ),
         }
     )
-    assert seen["seconds until all pods run"] == ["36.0", "80.0"]
-    assert seen["price over a repack"] == ["-", "1.012"]
-    assert seen["etcd"] == ["4.0 / 50", "5.0 / 60"]
-    assert seen["worker"] == ["-", "60.0 / 676"]
-    assert seen["autoscaler"] == ["-", "549"]
-    assert seen["get nodes"] == ["-", "450"]
-    assert "list pods" not in seen
-    assert seen["history events"] == ["-", "54"]
+    assert names["seconds until all pods run"] == ["36.0", "80.0"]
+    assert names["price over a repack"] == ["-", "1.012"]
+    assert names["etcd"] == ["4.0 / 50", "5.0 / 60"]
+    assert names["worker"] == ["-", "60.0 / 676"]
+    assert names["autoscaler"] == ["-", "549"]
+    assert names["get nodes"] == ["-", "450"]
+    assert "list pods" not in names
+    assert names["history events"] == ["-", "54"]
 
 
 def test_a_run_that_did_not_finish_has_no_time() -> None:
-    seen = rows({"tenon": medians([sample(80.0), sample(300.0, running=9)])})
-    assert seen["seconds until all pods run"] == ["never"]
-    assert seen["pods that run"] == ["9"]
+    names = rows({"tenon": medians([sample(80.0), sample(300.0, running=9)])})
+    assert names["seconds until all pods run"] == ["never"]
+    assert names["pods that run"] == ["9"]
 
 
 def scaled_in(to_goal: float | None, still: float | None, drained: int) -> Figures:
@@ -230,17 +230,17 @@ def scaled_in(to_goal: float | None, still: float | None, drained: int) -> Figur
 
 
 def test_a_scale_in_has_medians_and_says_how_many_runs_came_to_its_goal() -> None:
-    seen = {
+    observations = {
         "floor": medians([sample(1.0)]),
         "upstream": medians([sample(1.0, then=scaled_in(None, 200.0, 9)), sample(1.0, then=scaled_in(90.0, 100.0, 5))]),
         "tenon": medians([sample(1.0, then=scaled_in(80.0, 200.0, 3)), sample(1.0, then=scaled_in(90.0, 100.0, 5))]),
     }
-    found = rows(seen)
-    assert found["seconds until at most 1.03 of a repack"] == ["-", "in 1 of 2 runs", "85"]
-    assert found["seconds until nothing changes"] == ["-", "150", "150"]
-    assert found["pods moved"] == ["-", "7", "4"]
-    assert found["CPU-seconds in all"] == ["-", "5.0", "5.0"]
-    documents = {name: as_document(one)["scaleIn"] for name, one in seen.items()}
+    names = rows(observations)
+    assert names["seconds until at most 1.03 of a repack"] == ["-", "in 1 of 2 runs", "85"]
+    assert names["seconds until nothing changes"] == ["-", "150", "150"]
+    assert names["pods moved"] == ["-", "7", "4"]
+    assert names["CPU-seconds in all"] == ["-", "5.0", "5.0"]
+    documents = {name: as_document(item)["scaleIn"] for name, item in observations.items()}
     assert documents["floor"] is None
     assert documents["upstream"]["seconds"] is None
     assert documents["tenon"]["seconds"] == 85.0
@@ -254,8 +254,8 @@ def test_the_processor_is_named() -> None:
 
 def kwok_type(name: str, cpu: str, memory: str, **more: Any) -> dict[str, Any]:
     def offering(kind: str, price: float) -> dict[str, Any]:
-        stated = {labels.CAPACITY_TYPE: kind, labels.ZONE: "test-zone-a"}
-        terms = [{"key": key, "operator": "In", "values": [value]} for key, value in stated.items()]
+        declaration = {labels.CAPACITY_TYPE: kind, labels.ZONE: "test-zone-a"}
+        terms = [{"key": key, "operator": "In", "values": [value]} for key, value in declaration.items()]
         return {"Price": price, "Available": True, "Requirements": terms}
 
     return {
@@ -282,7 +282,7 @@ def test_upstreams_types_are_what_its_provider_makes_of_them(tmp_path: Path) -> 
     [kind] = pool.instance_types
     assert kind.name == "fits"
     assert kind.allocatable == parse_resources({"cpu": "15900m", "memory": "32758Mi", "pods": "110"})
-    assert [(one.zone, one.capacity_type, one.price) for one in kind.offerings] == [
+    assert [(offering.zone, offering.capacity_type, offering.price) for offering in kind.offerings] == [
         ("test-zone-a", "spot", 0.5),
         ("test-zone-a", "on-demand", 1.0),
     ]
@@ -294,17 +294,21 @@ def test_upstreams_nodes_carry_the_annotation_that_makes_them_ready() -> None:
 
 
 def test_the_floor_has_room_for_every_pod_on_ready_nodes() -> None:
-    made = list(floor.nodes(1000))
-    assert len(made) == 150
+    nodes = list(floor.nodes(1000))
+    assert len(nodes) == 150
     assert len(list(floor.nodes(1))) == 1
     assert all(
-        node["metadata"]["annotations"] == {NODE_ANNOTATION: "fake", KUBELET_ANNOTATION: "ready"} for node in made
+        node["metadata"]["annotations"] == {NODE_ANNOTATION: "fake", KUBELET_ANNOTATION: "ready"} for node in nodes
     )
-    has = parse_resources(floor.RESOURCES)
-    for resource, asked in (("cpu", "cpu"), ("memory", "memory")):
-        wanted = sum(load.pods * parse_resources({resource: getattr(load, asked)})[resource] for load in loads(1000))
-        largest = max(parse_resources({resource: getattr(load, asked)})[resource] for load in loads(1000))
-        assert 150 * (has[resource] - largest) > wanted, "a pod finds room even if every node is as full as it can be"
+    resources = parse_resources(floor.RESOURCES)
+    for resource, requests in (("cpu", "cpu"), ("memory", "memory")):
+        expectation = sum(
+            load.pods * parse_resources({resource: getattr(load, requests)})[resource] for load in loads(1000)
+        )
+        largest = max(parse_resources({resource: getattr(load, requests)})[resource] for load in loads(1000))
+        assert 150 * (resources[resource] - largest) > expectation, (
+            "a pod finds room even if every node is as full as it can be"
+        )
 
 
 @pytest.mark.parametrize("other", ["aggregate.yaml", "readme.md"])

@@ -18,35 +18,35 @@ def pod(uid: str, *, node: str = "", phase: str = "Pending", refused: bool = Fal
 
 def seen(*events: tuple[float, str, Object]) -> Milestones:
     now = 0.0
-    found = Milestones(pod_stages, clock=lambda: now)
+    milestones = Milestones(pod_stages, clock=lambda: now)
     for at, kind, body in events:
         now = at
-        found.note({"type": kind, "object": body})
-    return found
+        milestones.note({"type": kind, "object": body})
+    return milestones
 
 
 def test_a_stage_is_reached_once_and_stays_reached() -> None:
-    found = seen(
+    milestones = seen(
         (1.0, "ADDED", pod("a")),
         (2.0, "MODIFIED", pod("a", refused=True)),
         (3.0, "MODIFIED", pod("a", node="n", phase="Running")),
         (9.0, "MODIFIED", pod("a", node="n", phase="Running")),
         (9.5, "DELETED", pod("a", node="n", phase="Running")),
     )
-    assert {stage: at["a"] for stage, at in found.reached.items()} == {
+    assert {stage: at["a"] for stage, at in milestones.reached.items()} == {
         "created": 1.0,
         "refused by kube-scheduler": 2.0,
         "bound": 3.0,
         "Running": 3.0,
     }
-    assert found.objects == {}
-    assert found.count("Running") == 1
+    assert milestones.objects == {}
+    assert milestones.count("Running") == 1
 
 
 def test_the_spread_is_first_middle_and_last() -> None:
-    found = seen(*((float(at), "ADDED", pod(str(at))) for at in (3, 5, 4)))
-    assert found.spread("created", 1.0) == (2.0, 3.0, 4.0)
-    assert found.spread("Running", 1.0) is None
+    milestones = seen(*((float(at), "ADDED", pod(str(at))) for at in (3, 5, 4)))
+    assert milestones.spread("created", 1.0) == (2.0, 3.0, 4.0)
+    assert milestones.spread("Running", 1.0) is None
 
 
 def test_only_true_conditions_of_a_nodeclaim_are_stages() -> None:
@@ -58,7 +58,7 @@ def test_only_true_conditions_of_a_nodeclaim_are_stages() -> None:
 
 
 async def test_what_is_not_reached_in_time_is_an_error() -> None:
-    found = seen((1.0, "ADDED", pod("a")))
-    await found.until("created", 1, 1.0)
+    milestones = seen((1.0, "ADDED", pod("a")))
+    await milestones.until("created", 1, 1.0)
     with pytest.raises(TimeoutError):
-        await found.until("Running", 1, 0.0)
+        await milestones.until("Running", 1, 0.0)

@@ -38,9 +38,9 @@ def test_the_peak_is_that_of_the_sum() -> None:
 
 @pytest.mark.integration
 def test_groups_of_living_processes_are_looked_at_and_vanished_ones_passed_over() -> None:
-    gone = psutil.Popen(["true"])
-    gone.wait()
-    with Usage(lambda: {"own": [psutil.Process(os.getpid()), gone]}) as usage:
+    popen = psutil.Popen(["true"])
+    popen.wait()
+    with Usage(lambda: {"own": [psutil.Process(os.getpid()), popen]}) as usage:
         sum(range(10_000))
     assert usage.tallies["own"].peak_bytes > 2**20
     assert usage.tallies["own"].cpu_seconds >= 0
@@ -54,12 +54,12 @@ def test_memory_that_processes_share_counts_once() -> None:
         psutil.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as first,
         psutil.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as second,
     ):
-        for one in (first, second):
-            one.stdout.readline()
+        for item in (first, second):
+            item.stdout.readline()
         with Usage(lambda: {"first": [first], "second": [second], "both": [first, second]}) as usage:
             pass
-        for one in (first, second):
-            one.stdin.write(b"\n")
+        for item in (first, second):
+            item.stdin.write(b"\n")
     peaks = {name: tally.peak_bytes for name, tally in usage.tallies.items()}
     assert 0 < peaks["both"] < peaks["first"] + peaks["second"]
 

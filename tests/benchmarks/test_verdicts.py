@@ -34,8 +34,8 @@ def instance(name: str, state: str = "running") -> Object:
 
 def test_a_load_that_is_served_once_is_sound() -> None:
     claims = [claim("one", "a", "b"), claim("two", "c")]
-    gone = instance("earlier", "terminated")
-    assert judge("abc", claims, [instance("one"), instance("two"), gone]).sound
+    manifest = instance("earlier", "terminated")
+    assert judge("abc", claims, [instance("one"), instance("two"), manifest]).sound
 
 
 @pytest.mark.parametrize(
@@ -76,10 +76,10 @@ def test_the_bill_compares_what_was_launched_with_a_repack() -> None:
     }
     waiting: dict[str, Any] = {"metadata": {"labels": {}}}
     assert price_of([bought, waiting, bought], pool.instance_types) == pytest.approx(2 * offering.price)
-    found = bill([bought], [pod("a"), pod("b")], pool)
-    assert found.repacked_nodes == 1
-    assert found.bound <= found.repacked_price <= offering.price
-    assert found.ratio == pytest.approx(offering.price / found.repacked_price)
+    result = bill([bought], [pod("a"), pod("b")], pool)
+    assert result.repacked_nodes == 1
+    assert result.bound <= result.repacked_price <= offering.price
+    assert result.ratio == pytest.approx(offering.price / result.repacked_price)
 
 
 def test_placed_pods_are_repacked_as_if_they_waited() -> None:
@@ -99,5 +99,5 @@ def test_plans_are_read_from_the_provisioners_history() -> None:
         done = events[number + 2].activity_task_completed_event_attributes
         done.scheduled_event_id = number + 1
         done.result.payloads.add(data=PlanResult(batch=7, pods=3).model_dump_json().encode())
-    (made,) = planned(events)
-    assert (made.result.batch, made.result.pods, made.seconds) == (7, 3, 1.0)
+    (output,) = planned(events)
+    assert (output.result.batch, output.result.pods, output.seconds) == (7, 3, 1.0)

@@ -33,12 +33,12 @@ def codec(tmp_path: Path) -> EncryptionCodec:
 
 @pytest_asyncio.fixture
 async def server(codec: EncryptionCodec) -> AsyncIterator[TestClient[Any, Any]]:
-    async with TestClient(TestServer(application(codec, f"{UI}/"))) as found:
-        yield found
+    async with TestClient(TestServer(application(codec, f"{UI}/"))) as test_client:
+        yield test_client
 
 
 def body(*payloads: Payload) -> dict[str, Any]:
-    return {"payloads": [MessageToDict(each) for each in payloads]}
+    return {"payloads": [MessageToDict(payload) for payload in payloads]}
 
 
 async def test_a_page_of_the_ui_reads_what_is_encrypted_and_what_never_was(
@@ -54,8 +54,8 @@ async def test_a_page_of_the_ui_reads_what_is_encrypted_and_what_never_was(
 
 async def test_what_the_ui_sends_is_encrypted(server: TestClient[Any, Any], codec: EncryptionCodec) -> None:
     answer = await server.post("/encode", json=body(PLAIN), headers={"Origin": UI})
-    (found,) = (await answer.json())["payloads"]
-    assert base64.b64decode(found["metadata"]["encoding"]) == b"binary/encrypted"
+    (payload,) = (await answer.json())["payloads"]
+    assert base64.b64decode(payload["metadata"]["encoding"]) == b"binary/encrypted"
 
 
 async def test_the_ui_passes_the_browsers_preflight_request(server: TestClient[Any, Any]) -> None:

@@ -16,6 +16,6 @@ def test_a_table_in_a_pipe_is_not_wrapped_and_ends_no_line_with_spaces(command: 
     rows = json.loads(CliRunner().invoke(app, [*command, "-o", "json"], env={"KUBECONFIG": "/missing"}).stdout)
     for row in rows["settings"] if isinstance(rows, dict) else rows:
         name, meaning = (row["name"], row["meaning"]) if "name" in row else (row["fault"], row["about"])
-        (line,) = [each for each in lines if each.split()[:1] == [name]]
+        (line,) = [line for line in lines if line.split()[:1] == [name]]
         assert meaning in line
     assert [line for line in lines if line != line.rstrip()] == []

@@ -35,13 +35,17 @@ pytestmark = pytest.mark.integration
 NOW = datetime(2026, 11, 23, 12, 0, tzinfo=UTC)
 
 
-def states(found: list[Finding]) -> dict[str, State]:
-    return {each.check: each.state for each in found}
+def states(findings: list[Finding]) -> dict[str, State]:
+    return {finding.check: finding.state for finding in findings}
 
 
 def test_the_rights_are_those_of_the_cluster_role() -> None:
     documents = yaml.safe_load_all(Path("deploy/rbac.yaml").read_text())
-    (role,) = [each for each in documents if each["kind"] == "ClusterRole" and each["metadata"]["name"] == "tenon"]
+    (role,) = [
+        document
+        for document in documents
+        if document["kind"] == "ClusterRole" and document["metadata"]["name"] == "tenon"
+    ]
     granted = {
         Right(group, resource, verb, name)
         for rule in role["rules"]
@@ -58,11 +62,11 @@ DEFINITIONS = custom_resource_definitions()
 
 @pytest.fixture
 def kube() -> FakeKube:
-    made = FakeKube(Clock())
+    fake_kube = FakeKube(Clock())
     for definition in DEFINITIONS.values():
         if definition["metadata"]["name"] in kubernetes.MAIN_CRDS:
-            made.add(CRDS, copy.deepcopy(definition))
-    return made
+            fake_kube.add(CRDS, copy.deepcopy(definition))
+    return fake_kube
 
 
 async def test_crds_of_this_version_have_no_fault(kube: FakeKube) -> None:
@@ -72,17 +76,17 @@ async def test_crds_of_this_version_have_no_fault(kube: FakeKube) -> None:
 async def test_a_crd_that_lacks_a_field_is_named_with_the_field(kube: FakeKube) -> None:
     for (plural, _, name), body in kube.objects.items():
         if plural == "customresourcedefinitions" and name == "nodepools.karpenter.sh":
-            (v1,) = [each for each in body["spec"]["versions"] if each["name"] == "v1"]
+            (v1,) = [version for version in body["spec"]["versions"] if version["name"] == "v1"]
             del v1["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["replicas"]
-    (found,) = await kubernetes._definitions(kube)  # type: ignore[arg-type]
-    assert found.state is State.WARNING
-    assert found.sentence == "nodepools.karpenter.sh is older than this Tenon: it lacks v1 spec.replicas."
-    assert "kubectl apply --server-side -f deploy/crds" in found.mend
+    (finding,) = await kubernetes._definitions(kube)  # type: ignore[arg-type]
+    assert finding.state is State.WARNING
+    assert finding.sentence == "nodepools.karpenter.sh is older than this Tenon: it lacks v1 spec.replicas."
+    assert "kubectl apply --server-side -f deploy/crds" in finding.mend
 
 
 async def test_a_missing_crd_is_a_fault() -> None:
-    found = await kubernetes._definitions(FakeKube(Clock()))  # type: ignore[arg-type]
-    assert [each.state for each in found] == [State.FAULT] * 3
+    findings = await kubernetes._definitions(FakeKube(Clock()))  # type: ignore[arg-type]
+    assert [finding.state for finding in findings] == [State.FAULT] * 3
 
 
 def nodeclaim(name: str, *conditions: tuple[str, str, datetime, str]) -> dict[str, Any]:
@@ -108,11 +112,11 @@ async def test_a_node_that_never_joins_points_to_the_access_entry(kube: FakeKube
     kube.add(NODECLAIMS, nodeclaim("fresh", ("Launched", "True", NOW - timedelta(minutes=1), "")))
     assert states(await kubernetes._claims(kube, NOW)) == {"NodeClaims": State.OK}  # type: ignore[arg-type]
     kube.add(NODECLAIMS, nodeclaim("stuck", ("Launched", "True", NOW - timedelta(minutes=6), "")))
-    (found,) = await kubernetes._claims(kube, NOW)  # type: ignore[arg-type]
-    assert (found.check, found.state) == ("registration", State.FAULT)
-    assert "stuck" in found.sentence
-    assert "fresh" not in found.sentence
-    assert "access entry" in found.mend
+    (claim,) = await kubernetes._claims(kube, NOW)  # type: ignore[arg-type]
+    assert (claim.check, claim.state) == ("registration", State.FAULT)
+    assert "stuck" in claim.sentence
+    assert "fresh" not in claim.sentence
+    assert "access entry" in claim.mend
     kube.add(
         NODECLAIMS,
         nodeclaim(
@@ -122,16 +126,16 @@ async def test_a_node_that_never_joins_points_to_the_access_entry(kube: FakeKube
         ),
     )
     kube.objects[("nodeclaims", "", "read")]["status"]["conditions"][1]["reason"] = NOT_JOINED
-    (found,) = await kubernetes._claims(kube, NOW)  # type: ignore[arg-type]
-    assert "read, stuck" in found.sentence
-    assert "read: no Node has joined for i-1: its console output says that a disk is full." in found.sentence
+    (claim,) = await kubernetes._claims(kube, NOW)  # type: ignore[arg-type]
+    assert "read, stuck" in claim.sentence
+    assert "read: no Node has joined for i-1: its console output says that a disk is full." in claim.sentence
 
 
 async def test_a_refused_launch_is_shown_with_its_reason(kube: FakeKube) -> None:
     kube.add(NODECLAIMS, nodeclaim("refused", ("Launched", "Unknown", NOW, "AWS refused ec2:CreateFleet")))
-    (found,) = await kubernetes._claims(kube, NOW)  # type: ignore[arg-type]
-    assert found.state is State.FAULT
-    assert "AWS refused ec2:CreateFleet" in found.sentence
+    (claim,) = await kubernetes._claims(kube, NOW)  # type: ignore[arg-type]
+    assert claim.state is State.FAULT
+    assert "AWS refused ec2:CreateFleet" in claim.sentence
 
 
 async def test_a_class_that_is_not_ready_says_why(kube: FakeKube) -> None:
@@ -140,11 +144,11 @@ async def test_a_class_that_is_not_ready_says_why(kube: FakeKube) -> None:
         {"type": "Ready", "status": "False", "reason": "UnhealthyDependents", "message": "SubnetsReady=False"},
     ]
     kube.add(EC2NODECLASSES, {"metadata": {"name": "default"}, "status": {"conditions": conditions}})
-    found = await kubernetes._objects(kube)  # type: ignore[arg-type]
-    (wrong,) = [each for each in found if each.check == "EC2NodeClass"]
+    objects = await kubernetes._objects(kube)  # type: ignore[arg-type]
+    (wrong,) = [item for item in objects if item.check == "EC2NodeClass"]
     assert wrong.state is State.FAULT
     assert wrong.sentence == "EC2NodeClass default is not Ready. SubnetsReady: no subnet has the tags."
-    assert states(found)["NodePool"] is State.WARNING, "there is none"
+    assert states(objects)["NodePool"] is State.WARNING, "there is none"
 
 
 @pytest.mark.parametrize(
@@ -152,10 +156,10 @@ async def test_a_class_that_is_not_ready_says_why(kube: FakeKube) -> None:
     [(5, State.OK), (-5, State.OK), (60, State.WARNING), (-60, State.WARNING), (400, State.FAULT), (-400, State.FAULT)],
 )
 def test_the_clock_is_compared_with_aws(ahead: int, state: State) -> None:
-    stated = format_datetime(NOW - timedelta(seconds=ahead), usegmt=True)
-    (found,) = aws._clock({"ResponseMetadata": {"HTTPHeaders": {"date": stated}}}, NOW)
-    assert found.state is state
-    assert f"{abs(ahead)} s {'ahead of' if ahead > 0 else 'behind'}" in found.sentence
+    datetime = format_datetime(NOW - timedelta(seconds=ahead), usegmt=True)
+    (result,) = aws._clock({"ResponseMetadata": {"HTTPHeaders": {"date": datetime}}}, NOW)
+    assert result.state is state
+    assert f"{abs(ahead)} s {'ahead of' if ahead > 0 else 'behind'}" in result.sentence
 
 
 @pytest.fixture(scope="module")
@@ -177,19 +181,19 @@ def clients(server: Server, access_key: str) -> Ec2:
 
 
 def checked(server: Server, access_key: str = "", **settings: Any) -> list[Finding]:
-    made = Settings(cluster_name="sandbox", **settings)
-    return check_aws(clients(server, access_key or worker_key("sandbox")), made, [], lambda: datetime.now(UTC))
+    output = Settings(cluster_name="sandbox", **settings)
+    return check_aws(clients(server, access_key or worker_key("sandbox")), output, [], lambda: datetime.now(UTC))
 
 
 def test_with_the_policy_of_deploy_nothing_is_wrong(server: Server) -> None:
-    found = checked(server, interruption_queue="sandbox")
-    assert states(found) == {
+    findings = checked(server, interruption_queue="sandbox")
+    assert states(findings) == {
         "AWS": State.OK,
         "clock": State.OK,
         "rights in AWS": State.OK,
         "prices": State.OK,
         "interruption queue": State.OK,
-    }, found
+    }, findings
 
 
 @pytest.fixture
@@ -208,49 +212,51 @@ def without(server: Server) -> Iterator[Callable[[str], None]]:
 @pytest.mark.parametrize("action", ["ec2:DescribeImages", "ssm:GetParameter", "pricing:GetProducts"])
 def test_a_missing_right_is_named(server: Server, without: Callable[[str], None], action: str) -> None:
     without(action)
-    wrong, *more = [each for each in checked(server, interruption_queue="sandbox") if each.state is not State.OK]
+    wrong, *more = [
+        finding for finding in checked(server, interruption_queue="sandbox") if finding.state is not State.OK
+    ]
     assert (wrong.check, wrong.state) == ("rights in AWS", State.FAULT)
     assert f"allow {action}" in wrong.sentence
-    assert [each.check for each in more] == (["prices"] if action == "pricing:GetProducts" else [])
+    assert [item.check for item in more] == (["prices"] if action == "pricing:GetProducts" else [])
 
 
 def test_aws016_a_missing_right_to_zonal_shifts_is_named(server: Server, without: Callable[[str], None]) -> None:
     """Only with the setting: without it Tenon does not ask ARC."""
     assert states(checked(server, enable_zonal_shift=True))["rights in AWS"] is State.OK
     without("arc-zonal-shift:GetManagedResource")
-    (wrong,) = [each for each in checked(server, enable_zonal_shift=True) if each.state is State.FAULT]
+    (wrong,) = [finding for finding in checked(server, enable_zonal_shift=True) if finding.state is State.FAULT]
     assert "allow arc-zonal-shift:GetManagedResource" in wrong.sentence
     assert states(checked(server))["rights in AWS"] is State.OK
 
 
 def prices(server: Server, **settings: Any) -> Finding:
-    (found,) = [each for each in checked(server, **settings) if each.check == "prices"]
-    return found
+    (result,) = [finding for finding in checked(server, **settings) if finding.check == "prices"]
+    return result
 
 
 def test_aws130_aws132_the_source_of_the_prices_is_named(server: Server) -> None:
-    found = prices(server)
-    assert "from the price list of us-west-2, spot prices from EC2 for 4 zones" in found.sentence
+    finding = prices(server)
+    assert "from the price list of us-west-2, spot prices from EC2 for 4 zones" in finding.sentence
     assert "from the built-in table of us-east-1" in prices(server, isolated_vpc=True).sentence
 
 
 def test_aws130_prices_that_are_not_known_are_a_warning(server: Server, without: Callable[[str], None]) -> None:
     without("ec2:DescribeSpotPriceHistory")
-    found = prices(server)
-    assert found.state is State.WARNING
-    assert found.sentence.startswith("The spot prices of us-west-2 are unknown (")
-    assert found.sentence.endswith("Tenon uses on-demand prices for spot.")
-    assert "NodeOverlay" in found.mend
+    finding = prices(server)
+    assert finding.state is State.WARNING
+    assert finding.sentence.startswith("The spot prices of us-west-2 are unknown (")
+    assert finding.sentence.endswith("Tenon uses on-demand prices for spot.")
+    assert "NodeOverlay" in finding.mend
 
 
 def test_aws130_types_that_the_built_in_table_lacks_are_named(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tenon buys none of them on demand, so a user who waits for such a node finds the reason here."""
     lacking(monkeypatch, "m5.large", "m5.xlarge", "c5.large", "c5.xlarge")
-    found = prices(server, isolated_vpc=True)
-    assert found.state is State.WARNING
-    assert "4 instance types have no on-demand price, such as c5.large, c5.xlarge, m5.large, ...: " in found.sentence
-    assert "they are not in the built-in table of us-east-1" in found.sentence
-    assert "NodeOverlay" in found.mend
+    finding = prices(server, isolated_vpc=True)
+    assert finding.state is State.WARNING
+    assert "4 instance types have no on-demand price, such as c5.large, c5.xlarge, m5.large, ...: " in finding.sentence
+    assert "they are not in the built-in table of us-east-1" in finding.sentence
+    assert "NodeOverlay" in finding.mend
 
 
 def test_aws130_the_age_of_a_table_and_a_file_that_cannot_be_used_are_findings(
@@ -260,24 +266,24 @@ def test_aws130_the_age_of_a_table_and_a_file_that_cannot_be_used_are_findings(
     table = price_tables.built_in_table("us-west-2")
     old = replace(table, region="us-west-2", as_of="2025-01-01", regions=frozenset(["us-west-2"]))
     file.write_text(price_tables.table_text(old))
-    found = prices(server, isolated_vpc=True, price_table=str(file))
-    assert found.state is State.WARNING
-    assert f"the table of us-west-2 in {file} (as of 2025-01-01), which is more than 180 days old" in found.sentence
-    assert "`tenon prices us-west-2`" in found.sentence
+    finding = prices(server, isolated_vpc=True, price_table=str(file))
+    assert finding.state is State.WARNING
+    assert f"the table of us-west-2 in {file} (as of 2025-01-01), which is more than 180 days old" in finding.sentence
+    assert "`tenon prices us-west-2`" in finding.sentence
     file.write_text(price_tables.table_text(replace(old, as_of=datetime.now(UTC).date().isoformat())))
     assert prices(server, isolated_vpc=True, price_table=str(file)).state is State.OK
     file.write_text("{}")
-    found = prices(server, isolated_vpc=True, price_table=str(file))
-    assert found.state is State.FAULT
-    assert found.sentence.startswith(f"PRICE_TABLE cannot be used: The file {file} is no table of list prices")
+    finding = prices(server, isolated_vpc=True, price_table=str(file))
+    assert finding.state is State.FAULT
+    assert finding.sentence.startswith(f"PRICE_TABLE cannot be used: The file {file} is no table of list prices")
 
 
 def test_aws131_types_that_the_price_list_lacks_are_named(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is complete, so AWS does not sell them on demand, and nothing is wrong."""
     monkeypatch.delitem(server.world.prices.on_demand, "m5.large")
-    found = prices(server)
-    assert found.state is State.OK
-    assert "1 instance type has no on-demand price: m5.large is not in the price list of us-west-2" in found.sentence
+    finding = prices(server)
+    assert finding.state is State.OK
+    assert "1 instance type has no on-demand price: m5.large is not in the price list of us-west-2" in finding.sentence
 
 
 def test_prices_are_checked_without_the_right_to_read_types(server: Server, without: Callable[[str], None]) -> None:
@@ -288,10 +294,10 @@ def test_prices_are_checked_without_the_right_to_read_types(server: Server, with
 
 def lacking(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     """Take these types out of the built-in tables."""
-    known = price_tables.built_in_table
+    built_in_table = price_tables.built_in_table
 
     def fewer(region: str) -> price_tables.PriceTable:
-        table = known(region)
+        table = built_in_table(region)
         return replace(table, on_demand={key: price for key, price in table.on_demand.items() if key not in names})
 
     monkeypatch.setattr(pricing, "built_in_table", fewer)
@@ -299,7 +305,7 @@ def lacking(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
 
 def test_a_missing_right_to_the_queue_is_named(server: Server, without: Callable[[str], None]) -> None:
     without("sqs:GetQueueUrl")
-    (wrong,) = [each for each in checked(server, interruption_queue="sandbox") if each.state is not State.OK]
+    (wrong,) = [finding for finding in checked(server, interruption_queue="sandbox") if finding.state is not State.OK]
     assert (wrong.check, wrong.state) == ("interruption queue", State.FAULT)
     assert "allow sqs:getqueueurl" in wrong.sentence.lower()
 
@@ -314,27 +320,27 @@ def test_a_queue_that_does_not_exist_is_a_fault_and_no_queue_a_warning(server: S
 
 
 def test_wrong_credentials_end_the_checks_of_aws(server: Server) -> None:
-    (found,) = checked(server, "nobody")
-    assert found.state is State.FAULT
-    assert "check the AWS credentials" in found.sentence
+    (finding,) = checked(server, "nobody")
+    assert finding.state is State.FAULT
+    assert "check the AWS credentials" in finding.sentence
 
 
 def test_another_cluster_name_is_a_warning(server: Server) -> None:
     """The EKS cluster is not needed if endpoint and CA are set."""
-    made = Settings(cluster_name="elsewhere")
-    found = check_aws(clients(server, ADMINISTRATOR_KEY), made, [], lambda: datetime.now(UTC))
-    assert states(found)["EKS cluster"] is State.WARNING
+    settings = Settings(cluster_name="elsewhere")
+    findings = check_aws(clients(server, ADMINISTRATOR_KEY), settings, [], lambda: datetime.now(UTC))
+    assert states(findings)["EKS cluster"] is State.WARNING
 
 
 @pytest.mark.refuses("iam:GetRole")
 def test_who_may_not_read_access_entries_gets_the_command(server: Server) -> None:
     """The worker's policy has no right to read roles, as Karpenter's has none."""
-    found = aws._access(clients(server, worker_key("sandbox")), "sandbox", "KarpenterNodeRole-sandbox")
-    assert found.state is State.UNKNOWN
-    assert "aws eks describe-access-entry --cluster-name sandbox" in found.mend
+    finding = aws._access(clients(server, worker_key("sandbox")), "sandbox", "KarpenterNodeRole-sandbox")
+    assert finding.state is State.UNKNOWN
+    assert "aws eks describe-access-entry --cluster-name sandbox" in finding.mend
 
 
 def test_a_role_that_does_not_exist_is_a_fault(server: Server) -> None:
-    found = aws._access(clients(server, ADMINISTRATOR_KEY), "sandbox", "KarpenterNodeRole-lost")
-    assert found.state is State.FAULT
-    assert "KarpenterNodeRole-lost" in found.sentence
+    finding = aws._access(clients(server, ADMINISTRATOR_KEY), "sandbox", "KarpenterNodeRole-lost")
+    assert finding.state is State.FAULT
+    assert "KarpenterNodeRole-lost" in finding.sentence

@@ -16,9 +16,9 @@ def test_without_a_cluster_doctor_says_what_is_missing(tmp_path: Path) -> None:
     nothing["TENON_SANDBOX_DIR"] = str(tmp_path)
     answer = CliRunner().invoke(app, ["-o", "json"], env=nothing)
     assert answer.exit_code == 1, answer.output
-    found = {each["check"]: each for each in json.loads(answer.stdout)}
-    assert {check: each["state"] for check, each in found.items()} == dict.fromkeys(
+    document = {load["check"]: load for load in json.loads(answer.stdout)}
+    assert {check: load["state"] for check, load in document.items()} == dict.fromkeys(
         ("API server", "settings", "Temporal"), "fault"
     )
-    assert str(missing) in found["API server"]["sentence"]
-    assert "CLUSTER_NAME" in found["settings"]["sentence"]
+    assert str(missing) in document["API server"]["sentence"]
+    assert "CLUSTER_NAME" in document["settings"]["sentence"]

@@ -27,8 +27,8 @@ def explain(folder: Path, *arguments: str) -> Any:
 def test_a_node_of_a_file_is_explained(tmp_path: Path) -> None:
     file = tmp_path / "input.yaml"
     file.write_text(SHARED)
-    found = explain(tmp_path, "n2", "-f", str(file), "--now", NOW)
-    assert (found.exit_code, found.stdout.splitlines()[:2]) == (
+    result = explain(tmp_path, "n2", "-f", str(file), "--now", NOW)
+    assert (result.exit_code, result.stdout.splitlines()[:2]) == (
         0,
         ["n2:", "  Pod default/b: annotation karpenter.sh/do-not-disrupt protects it"],
     )
@@ -39,9 +39,9 @@ def test_a_node_of_a_file_is_explained(tmp_path: Path) -> None:
 def test_an_unknown_node_ends_with_one_sentence(tmp_path: Path) -> None:
     file = tmp_path / "input.yaml"
     file.write_text(SHARED)
-    found = explain(tmp_path, "n9", "-f", str(file), "--now", NOW)
-    assert (found.exit_code, found.stdout) == (2, "")
-    assert found.stderr == "n9: is no Node or NodeClaim of a NodePool in the input\n"
+    result = explain(tmp_path, "n9", "-f", str(file), "--now", NOW)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == "n9: is no Node or NodeClaim of a NodePool in the input\n"
 
 
 @pytest.mark.integration
@@ -62,17 +62,17 @@ def test_without_files_the_cluster_is_read_at_the_current_time(server: type[ApiS
             ],
         },
     }
-    (node,) = [one for one in objects if one["metadata"]["name"] == "n2"]
+    (node,) = [item for item in objects if item["metadata"]["name"] == "n2"]
     node["spec"] = {"providerID": "aws:///us-west-2a/i-2"}
     server.objects = {
-        "nodepools": [one for one in objects if one["kind"] == "NodePool"],
+        "nodepools": [item for item in objects if item["kind"] == "NodePool"],
         "nodes": [node],
         "nodeclaims": [claim],
-        "pods": [one for one in objects if one["kind"] == "Pod"],
+        "pods": [item for item in objects if item["kind"] == "Pod"],
     }
     for name in ("n2", "c2"):
-        found = explain(tmp_path, name)
-        assert found.exit_code == 0, found.stderr
-        lines = found.stdout.splitlines()
+        result = explain(tmp_path, name)
+        assert result.exit_code == 0, result.stderr
+        lines = result.stdout.splitlines()
         assert lines[:2] == [f"{name}:", "  Pod default/b: annotation karpenter.sh/do-not-disrupt protects it"]
     assert set(server.methods) == {"GET"}

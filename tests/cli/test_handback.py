@@ -32,9 +32,9 @@ async def test_every_workflow_of_the_cluster_ends_and_none_of_another(
         await ensure_schedule(client, name)
     assert await end_workflows(client, cluster) == 3
     assert await end_workflows(client, cluster) == 0, "to hand back twice is harmless"
-    left = {each.id async for each in client.list_workflows("ExecutionStatus = 'Running'")}
-    assert not {workflow_id for workflow_id in left if cluster in workflow_id and other not in workflow_id}
-    assert names.nodeclaim_id(other, "default-x1") in left
+    workflows = {workflow.id async for workflow in client.list_workflows("ExecutionStatus = 'Running'")}
+    assert not {workflow_id for workflow_id in workflows if cluster in workflow_id and other not in workflow_id}
+    assert names.nodeclaim_id(other, "default-x1") in workflows
     with pytest.raises(RPCError, match="not found"):
         await client.get_schedule_handle(schedule_id(cluster)).describe()
     ended = await client.get_workflow_handle(names.command_id(cluster, "7")).describe()

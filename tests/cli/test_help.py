@@ -29,18 +29,18 @@ ALL = dict(commands(get_command(app)))
 
 @pytest.mark.parametrize("path", ALL, ids=" ".join)
 def test_help_names_every_flag_and_cuts_nothing(path: tuple[str, ...]) -> None:
-    found = CliRunner().invoke(app, [*path, "-h"], env=NARROW)
-    assert found.exit_code == 0
-    assert "…" not in found.stdout
-    assert "..." not in found.stdout.replace("[ARGS]...", "")
-    flags = {flag for each in ALL[path].params for flag in each.opts if flag.startswith("--")}
-    assert [flag for flag in flags if flag not in found.stdout] == []
-    assert max(map(len, found.stdout.splitlines())) <= 80
+    result = CliRunner().invoke(app, [*path, "-h"], env=NARROW)
+    assert result.exit_code == 0
+    assert "…" not in result.stdout
+    assert "..." not in result.stdout.replace("[ARGS]...", "")
+    flags = {flag for parameter in ALL[path].params for flag in parameter.opts if flag.startswith("--")}
+    assert [flag for flag in flags if flag not in result.stdout] == []
+    assert max(map(len, result.stdout.splitlines())) <= 80
 
 
 def test_a_flag_states_the_variable_that_sets_its_default() -> None:
-    found = CliRunner().invoke(app, ["sandbox", "up", "--help"], env=NARROW)
-    assert "[default: $TENON_SANDBOX_DIR or" in found.stdout
+    result = CliRunner().invoke(app, ["sandbox", "up", "--help"], env=NARROW)
+    assert "[default: $TENON_SANDBOX_DIR or" in result.stdout
 
 
 def test_the_version_is_that_of_the_package() -> None:

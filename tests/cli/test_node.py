@@ -76,8 +76,8 @@ async def world(temporal: WorkflowEnvironment, cluster: str) -> AsyncIterator[Gu
 async def blocked(client: Client, cluster: str) -> bool:
     """Whether the node is blocked, and Temporal's list knows."""
     query = f'{names.CLUSTER.name} = "{cluster}" AND {names.BLOCKED.name} = true'
-    found = [run.id async for run in client.list_workflows(query)]
-    return bool((await state_of(newest(client, cluster))).blocked) and names.nodeclaim_id(cluster, NAME) in found
+    workflows = [run.id async for run in client.list_workflows(query)]
+    return bool((await state_of(newest(client, cluster))).blocked) and names.nodeclaim_id(cluster, NAME) in workflows
 
 
 @pytest.mark.usefixtures("world")
@@ -112,8 +112,8 @@ async def test_the_blocked_nodes_are_listed_with_their_reasons(
     forced = await asyncio.to_thread(tenon, "force-drain", NAME, "--cluster", cluster)
     assert forced.exit_code == 0, forced.output
     life = await newest(temporal.client, cluster).result()
-    who = f"{getpass.getuser()}@{socket.gethostname()}, by tenon node"
-    assert any(f"force drain requested ({who})" in entry.text for entry in life.timeline)
+    actor = f"{getpass.getuser()}@{socket.gethostname()}, by tenon node"
+    assert any(f"force drain requested ({actor})" in entry.text for entry in life.timeline)
 
     async def gone() -> bool:
         listed = await asyncio.to_thread(tenon, "list", "--cluster", cluster, "--blocked", "-o", "json")
@@ -187,17 +187,17 @@ async def test_sch018_pods_for_which_no_nodes_are_bought_are_listed_with_the_blo
         await until(known)
         table = await asyncio.to_thread(tenon, "list", "--cluster", cluster, "--blocked")
         assert table.exit_code == 0, table.output
-        said = (
+        text = (
             "Tenon bought 2 nodes for pods shop/db-0, shop/db-1, shop/db-2 and 4 more, and kube-scheduler placed none "
             'of them there: "0/3 nodes are available: 3 Insufficient ephemeral-storage". Tenon buys no more nodes for '
             f"them until {until_then:%Y-%m-%dT%H:%M:%SZ}, unless they, a NodePool or an EC2NodeClass change"
         )
-        assert f"Pods: {said}" in " ".join(table.output.split())
+        assert f"Pods: {text}" in " ".join(table.output.split())
         assert "shop/old-0" not in table.output
         assert "shop/new-0" not in table.output
         answer = await asyncio.to_thread(tenon, "list", "--cluster", cluster, "--blocked", "-o", "json")
         (row,) = json.loads(answer.stdout)
-        assert (row["nodeClaim"], row["nodePool"], row["why"], row["waitingPods"]) == ("", "web", said, 7)
+        assert (row["nodeClaim"], row["nodePool"], row["why"], row["waitingPods"]) == ("", "web", text, 7)
         plain = await asyncio.to_thread(tenon, "list", "--cluster", cluster, "-o", "json")
         assert json.loads(plain.stdout) == []
 
@@ -221,7 +221,7 @@ async def test_pods_that_wait_in_a_shortage_are_listed_until_what_they_wait_for_
         planning.pods.set()
 
         async def reported() -> bool:
-            return [one.pool for one in (await handle.query(ProvisionerWorkflow.launches)).waits] == ["web"]
+            return [item.pool for item in (await handle.query(ProvisionerWorkflow.launches)).waits] == ["web"]
 
         await until(reported)
         table = await asyncio.to_thread(tenon, "list", "--cluster", cluster, "--blocked")

@@ -29,9 +29,9 @@ def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def shown(*arguments: str) -> dict[str, Any]:
-    found = runner.invoke(app, ["settings", "-o", "json", *arguments])
-    assert found.exit_code == 0, found.stderr
-    document: dict[str, Any] = json.loads(found.stdout)
+    result = runner.invoke(app, ["settings", "-o", "json", *arguments])
+    assert result.exit_code == 0, result.stderr
+    document: dict[str, Any] = json.loads(result.stdout)
     return document
 
 
@@ -39,16 +39,16 @@ def test_every_setting_is_shown_with_its_value_and_where_it_comes_from(monkeypat
     """SET-01 to SET-30."""
     monkeypatch.setenv("CLUSTER_NAME", "prod")
     document = shown("--batch-max-duration", "30s", "--isolated-vpc", "--disable-leader-election=false")
-    found = {row["name"]: row for row in document["settings"]}
-    assert found.keys() == {name.upper() for name in Settings.model_fields}
-    assert (found["CLUSTER_NAME"]["value"], found["CLUSTER_NAME"]["source"]) == ("prod", "environment")
-    assert (found["BATCH_MAX_DURATION"]["value"], found["BATCH_MAX_DURATION"]["source"]) == ("30s", "flag")
-    assert (found["ISOLATED_VPC"]["value"], found["ISOLATED_VPC"]["source"]) == ("true", "flag")
-    assert (found["DISABLE_LEADER_ELECTION"]["value"], found["DISABLE_LEADER_ELECTION"]["source"]) == ("false", "flag")
-    assert (found["BATCH_IDLE_DURATION"]["value"], found["BATCH_IDLE_DURATION"]["source"]) == ("1s", "default")
+    rows = {row["name"]: row for row in document["settings"]}
+    assert rows.keys() == {name.upper() for name in Settings.model_fields}
+    assert (rows["CLUSTER_NAME"]["value"], rows["CLUSTER_NAME"]["source"]) == ("prod", "environment")
+    assert (rows["BATCH_MAX_DURATION"]["value"], rows["BATCH_MAX_DURATION"]["source"]) == ("30s", "flag")
+    assert (rows["ISOLATED_VPC"]["value"], rows["ISOLATED_VPC"]["source"]) == ("true", "flag")
+    assert (rows["DISABLE_LEADER_ELECTION"]["value"], rows["DISABLE_LEADER_ELECTION"]["source"]) == ("false", "flag")
+    assert (rows["BATCH_IDLE_DURATION"]["value"], rows["BATCH_IDLE_DURATION"]["source"]) == ("1s", "default")
     assert all(row["meaning"] for row in document["settings"])
-    assert "always left out" in found["IGNORE_DRA_REQUESTS"]["withoutEffect"]
-    assert not found["INTERRUPTION_QUEUE"].get("withoutEffect")
+    assert "always left out" in rows["IGNORE_DRA_REQUESTS"]["withoutEffect"]
+    assert not rows["INTERRUPTION_QUEUE"].get("withoutEffect")
 
 
 def test_leg52_the_tags_of_old_node_templates_are_shown_as_they_are_written() -> None:
@@ -76,19 +76,19 @@ def test_without_a_cluster_the_old_config_maps_are_said_to_be_unread() -> None:
 
 
 def test_a_table_for_people_has_no_colour_in_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = runner.invoke(app, ["settings", "--cluster-name", "c", "--ignore-dra-requests=false"])
-    assert found.exit_code == 0
-    assert "\x1b" not in found.stdout
-    assert "CLUSTER_NAME" in found.stdout
-    assert "SpotToSpotConsolidation" in found.stdout
-    assert "IGNORE_DRA_REQUESTS=false has no effect in this version: " in found.stdout
+    result = runner.invoke(app, ["settings", "--cluster-name", "c", "--ignore-dra-requests=false"])
+    assert result.exit_code == 0
+    assert "\x1b" not in result.stdout
+    assert "CLUSTER_NAME" in result.stdout
+    assert "SpotToSpotConsolidation" in result.stdout
+    assert "IGNORE_DRA_REQUESTS=false has no effect in this version: " in result.stdout
 
 
 def test_without_a_name_of_the_cluster_the_rest_is_shown_and_the_status_is_2() -> None:
-    found = runner.invoke(app, ["settings"])
-    assert found.exit_code == 2
-    assert "BATCH_MAX_DURATION" in found.stdout
-    assert found.stderr.splitlines() == ["CLUSTER_NAME is required: set it in the environment or with --cluster-name."]
+    result = runner.invoke(app, ["settings"])
+    assert result.exit_code == 2
+    assert "BATCH_MAX_DURATION" in result.stdout
+    assert result.stderr.splitlines() == ["CLUSTER_NAME is required: set it in the environment or with --cluster-name."]
 
 
 @pytest.mark.parametrize("command", ["settings", "worker"])
@@ -98,9 +98,9 @@ def test_every_unusable_setting_is_reported_at_once_in_one_sentence_each(
     monkeypatch.setenv("LOG_LEVEL", "loud")
     monkeypatch.setenv("BATCH_MAX_DURATON", "3s")
     arguments = ["--cluster-name", "c", "--metrics-prt", "1", "--aims=x", "stray", "--reserved-enis=-1", "--log-level"]
-    found = runner.invoke(app, [command, *arguments])
-    assert found.exit_code == 2
-    lines = found.stderr.splitlines()
+    result = runner.invoke(app, [command, *arguments])
+    assert result.exit_code == 2
+    lines = result.stderr.splitlines()
     assert [line.split(":")[0] for line in lines] == [
         "Unknown flag --metrics-prt",
         "Unknown flag --aims",
@@ -114,16 +114,16 @@ def test_every_unusable_setting_is_reported_at_once_in_one_sentence_each(
 
 
 def test_switches_stand_alone_as_karpenter_has_them() -> None:
-    given, faults = split(
+    value, faults = split(
         ["--isolated-vpc", "--metrics-port", "1", "--enable-profiling=false", "-o", "json"], {"-o": False}
     )
-    assert given == ["--isolated-vpc=true", "--metrics-port=1", "--enable-profiling=false", "-o", "json"]
+    assert value == ["--isolated-vpc=true", "--metrics-port=1", "--enable-profiling=false", "-o", "json"]
     assert faults == []
     assert split(["-ojson"], {"-o": False}) == (["-ojson"], [])
 
 
 def test_every_setting_has_a_flag_with_help() -> None:
-    found = runner.invoke(app, ["worker", "--help"], env={"COLUMNS": "200"})
-    assert found.exit_code == 0
-    missing = [name for name in Settings.model_fields if f"--{name.replace('_', '-')}" not in found.stdout]
+    result = runner.invoke(app, ["worker", "--help"], env={"COLUMNS": "200"})
+    assert result.exit_code == 0
+    missing = [name for name in Settings.model_fields if f"--{name.replace('_', '-')}" not in result.stdout]
     assert missing == []

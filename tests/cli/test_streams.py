@@ -21,7 +21,7 @@ def tenon(redirected: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    ("redirected", "status", "said"),
+    ("redirected", "status", "text"),
     [
         ("convert -f - <&-", 2, "standard input: cannot be read: it is closed\n"),
         ("convert -f web.yaml >&-", 0, ""),
@@ -29,6 +29,6 @@ def tenon(redirected: str, folder: Path) -> subprocess.CompletedProcess[str]:
         ("convert -f web.yaml | true", 1, ""),
     ],
 )
-def test_streams_that_do_not_work(tmp_path: Path, redirected: str, status: int, said: str) -> None:
-    found = tenon(redirected, tmp_path)
-    assert (found.returncode, found.stderr) == (status, said)
+def test_streams_that_do_not_work(tmp_path: Path, redirected: str, status: int, text: str) -> None:
+    result = tenon(redirected, tmp_path)
+    assert (result.returncode, result.stderr) == (status, text)

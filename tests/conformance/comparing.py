@@ -30,9 +30,9 @@ def differences(expected: Expected, plan: Plan, manifests: str) -> Iterator[str]
         yield from _unmatched(expected.claims, claims)
     if expected.existing is not None:
         existing = {node["name"]: sorted(node["pods"]) for node in plan["existingNodes"]}
-        wanted = {name: sorted(pods) for name, pods in expected.existing.items() if pods}
-        if existing != wanted:
-            yield f"existing: expected {wanted}, got {existing}"
+        target = {name: sorted(pods) for name, pods in expected.existing.items() if pods}
+        if existing != target:
+            yield f"existing: expected {target}, got {existing}"
     yield from _unschedulable(expected.unschedulable, plan["unschedulable"])
     price = plan["totals"]["pricePerHour"]
     if expected.price_per_hour is not None and abs(price - expected.price_per_hour) > _NEARLY:
@@ -40,16 +40,16 @@ def differences(expected: Expected, plan: Plan, manifests: str) -> Iterator[str]
     bound = plan["totals"]["lowerBoundPricePerHour"]
     if expected.price_per_bound is not None and not 0 < price <= expected.price_per_bound * (bound or 0):
         yield f"pricePerBound: expected at most {expected.price_per_bound}, got {price} at a bound of {bound}"
-    given = _input(manifests)
-    yield from _answers(plan, given)
-    yield from _places(expected, plan, given)
+    value = _input(manifests)
+    yield from _answers(plan, value)
+    yield from _places(expected, plan, value)
 
 
-def _answers(plan: Plan, given: _Input) -> Iterator[str]:
+def _answers(plan: Plan, value: _Input) -> Iterator[str]:
     """Each pod that waits has exactly one answer."""
     answers = Counter(pod for node in (*plan["nodeClaims"], *plan["existingNodes"]) for pod in node["pods"])
     answers.update(entry["pod"] for entry in plan["unschedulable"])
-    for pod in sorted(given.waiting - answers.keys()):
+    for pod in sorted(value.waiting - answers.keys()):
         yield f"{pod} is nowhere in the plan"
     for pod in sorted(pod for pod, count in answers.items() if count > 1):
         yield f"{pod} is in the plan {answers[pod]} times"
@@ -72,64 +72,67 @@ def _unmatched(expected: Sequence[ExpectedClaim], claims: Sequence[Entry]) -> It
     if len(expected) != len(claims):
         yield f"claims: expected {len(expected)}, got {len(claims)}"
         return
-    faults = [[list(_claim_faults(wanted, claim)) for claim in claims] for wanted in expected]
+    faults = [[list(_claim_faults(expectation, claim)) for claim in claims] for expectation in expected]
     holder: dict[int, int] = {}
 
-    def place(number: int, seen: set[int]) -> bool:
-        for other, found in enumerate(faults[number]):
-            if found or other in seen:
+    def place(number: int, numbers: set[int]) -> bool:
+        for other, result in enumerate(faults[number]):
+            if result or other in numbers:
                 continue
-            seen.add(other)
-            if other not in holder or place(holder[other], seen):
+            numbers.add(other)
+            if other not in holder or place(holder[other], numbers):
                 holder[other] = number
                 return True
         return False
 
     alone = [number for number in range(len(expected)) if not place(number, set())]
     for number in alone:
-        stated = expected[number].model_dump(by_alias=True, exclude_unset=True)
-        yield f"claims: no claim is left for {stated}"
+        declaration = expected[number].model_dump(by_alias=True, exclude_unset=True)
+        yield f"claims: no claim is left for {declaration}"
         for other, claim in enumerate(claims):
             if other not in holder:
                 yield f"  {claim['name']}: {'; '.join(faults[number][other])}"
 
 
-def _claim_faults(wanted: ExpectedClaim, claim: Entry) -> Iterator[str]:
+def _claim_faults(expected_claim: ExpectedClaim, claim: Entry) -> Iterator[str]:
     offering = claim["offering"]
-    named = {
-        "pods": (None if wanted.pods is None else sorted(wanted.pods), sorted(claim["pods"])),
-        "podCount": (wanted.pod_count, len(claim["pods"])),
-        "pool": (wanted.pool, claim["nodePool"]),
-        "type": (wanted.type, offering["instanceType"]),
-        "zone": (wanted.zone, offering["zone"]),
-        "capacityType": (wanted.capacity_type, offering["capacityType"]),
-        "typesInOrder": (wanted.types_in_order, list(claim["instanceTypes"])),
-        "typeCount": (wanted.type_count, len(claim["instanceTypes"])),
-        "types": (None if wanted.types is None else sorted(wanted.types), sorted(claim["instanceTypes"])),
+    names = {
+        "pods": (None if expected_claim.pods is None else sorted(expected_claim.pods), sorted(claim["pods"])),
+        "podCount": (expected_claim.pod_count, len(claim["pods"])),
+        "pool": (expected_claim.pool, claim["nodePool"]),
+        "type": (expected_claim.type, offering["instanceType"]),
+        "zone": (expected_claim.zone, offering["zone"]),
+        "capacityType": (expected_claim.capacity_type, offering["capacityType"]),
+        "typesInOrder": (expected_claim.types_in_order, list(claim["instanceTypes"])),
+        "typeCount": (expected_claim.type_count, len(claim["instanceTypes"])),
+        "types": (
+            None if expected_claim.types is None else sorted(expected_claim.types),
+            sorted(claim["instanceTypes"]),
+        ),
     }
-    for name, (asked, got) in named.items():
-        if asked is not None and asked != got:
-            yield f"{name} is {got}"
-    if wanted.price is not None and abs(wanted.price - claim["price"]) > _NEARLY:
+    for name, (requests, result) in names.items():
+        if requests is not None and requests != result:
+            yield f"{name} is {result}"
+    if expected_claim.price is not None and abs(expected_claim.price - claim["price"]) > _NEARLY:
         yield f"price is {claim['price']}"
-    if missing := sorted(set(wanted.types_include) - set(claim["instanceTypes"])):
+    if missing := sorted(set(expected_claim.types_include) - set(claim["instanceTypes"])):
         yield f"types lack {missing}"
-    if extra := sorted(set(wanted.types_exclude) & set(claim["instanceTypes"])):
+    if extra := sorted(set(expected_claim.types_exclude) & set(claim["instanceTypes"])):
         yield f"types have {extra}"
     entries = [_entry(requirement) for requirement in claim["requirements"]]
-    for text in wanted.requires:
+    for text in expected_claim.requires:
         key, operator, values, least = _stated(text)
         if not any((key, operator, values) == entry[:3] and least in (None, entry[3]) for entry in entries):
             yield f"requirements lack {text!r}"
-    for key in wanted.lacks:
+    for key in expected_claim.lacks:
         if any(key == entry[0] for entry in entries):
             yield f"requirements name {key}"
-    for fragment in wanted.why:
+    for fragment in expected_claim.why:
         if fragment not in claim["why"]:
             yield f"why lacks {fragment!r}: {claim['why']}"
-    if wanted.requests is not None:
-        stated, have = parse_resources(wanted.requests), parse_resources(claim["requests"])
-        if different := sorted(name for name, amount in stated.items() if have.get(name, 0) != amount):
+    if expected_claim.requests is not None:
+        resources, have = parse_resources(expected_claim.requests), parse_resources(claim["requests"])
+        if different := sorted(name for name, amount in resources.items() if have.get(name, 0) != amount):
             yield f"requests differ in {different}: {claim['requests']}"
 
 
@@ -144,27 +147,27 @@ def _stated(text: str) -> tuple[str, str, frozenset[str], int | None]:
     return key, operator, frozenset(values), int(least) if least else None
 
 
-def _places(expected: Expected, plan: Plan, given: _Input) -> Iterator[str]:
+def _places(expected: Expected, plan: Plan, value: _Input) -> Iterator[str]:
     if not (expected.together or expected.apart or expected.per_domain):
         return
-    place = given.running | {
+    place = value.running | {
         pod: node["name"] for node in (*plan["nodeClaims"], *plan["existingNodes"]) for pod in node["pods"]
     }
     for group in expected.together:
         if len({place.get(pod, f"{pod} nowhere") for pod in group}) > 1:
             yield f"together: {_shown(group, place)}"
     for group in expected.apart:
-        for one, other in combinations(group, 2):
-            if one not in place or other not in place or place[one] == place[other]:
-                yield f"apart: {_shown((one, other), place)}"
-    domains = given.nodes | {claim["name"]: _settled(claim) for claim in plan["nodeClaims"]}
-    for key, wanted in expected.per_domain.items():
-        pods = [pod for pod in place if fnmatchcase(pod, wanted.pods)]
-        found = [domains.get(place[pod], {}).get(key) for pod in pods]
-        counts = sorted(Counter(domain for domain in found if domain is not None).values())
-        if counts != wanted.counts:
-            seen = dict(zip(pods, found, strict=True))
-            yield f"perDomain: {key}: expected {wanted.counts}, got {counts}: {seen}"
+        for item, other in combinations(group, 2):
+            if item not in place or other not in place or place[item] == place[other]:
+                yield f"apart: {_shown((item, other), place)}"
+    domains = value.nodes | {claim["name"]: _settled(claim) for claim in plan["nodeClaims"]}
+    for key, per_domain in expected.per_domain.items():
+        pods = [pod for pod in place if fnmatchcase(pod, per_domain.pods)]
+        result = [domains.get(place[pod], {}).get(key) for pod in pods]
+        counts = sorted(Counter(domain for domain in result if domain is not None).values())
+        if counts != per_domain.counts:
+            observations = dict(zip(pods, result, strict=True))
+            yield f"perDomain: {key}: expected {per_domain.counts}, got {counts}: {observations}"
 
 
 def _shown(pods: Iterable[str], place: Mapping[str, str]) -> str:
@@ -193,21 +196,21 @@ class _Input:
 
 
 def _input(manifests: str) -> _Input:
-    found = _Input({}, {}, set())
+    result = _Input({}, {}, set())
     for body in yaml.load_all(manifests, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
         for item in _items(body or {}):
             metadata, kind = item.get("metadata") or {}, item.get("kind")
             key = f"{metadata.get('namespace') or 'default'}/{metadata.get('name')}"
             if kind == "Node":
-                found.nodes[metadata["name"]] = {labels.HOSTNAME: metadata["name"], **(metadata.get("labels") or {})}
+                result.nodes[metadata["name"]] = {labels.HOSTNAME: metadata["name"], **(metadata.get("labels") or {})}
             elif kind == "Pod" and (node := item["spec"].get("nodeName")):
-                found.running[key] = node
+                result.running[key] = node
             elif kind == "Pod":
-                found.waiting.add(key)
+                result.waiting.add(key)
             elif kind in ("Deployment", "ReplicaSet", "StatefulSet", "Job"):
                 count = item["spec"].get("parallelism" if kind == "Job" else "replicas")
-                found.waiting.update(f"{key}-{number}" for number in range(1 if count is None else count))
-    return found
+                result.waiting.update(f"{key}-{number}" for number in range(1 if count is None else count))
+    return result
 
 
 def _items(body: Entry) -> Iterator[Entry]:

@@ -74,11 +74,11 @@ class ClusterScenario(DescribedScenario):
 
     @model_validator(mode="after")
     def _says_why(self) -> ClusterScenario:
-        named = {*self.stays, *(name for command in self.expect for name in command.removes)}
-        if unknown := named - self.cluster.nodes.keys():
+        stays = {*self.stays, *(name for command in self.expect for name in command.removes)}
+        if unknown := stays - self.cluster.nodes.keys():
             raise ValueError(f"expect and stays name nodes that the cluster does not have: {sorted(unknown)}")
-        told = any(command.explanation for command in self.expect)
-        if not (told or self.stays or self.blocked or self.unconsolidatable or self.allowed):
+        events = any(command.explanation for command in self.expect)
+        if not (events or self.stays or self.blocked or self.unconsolidatable or self.allowed):
             raise ValueError("nothing says why: add stays, blocked, unconsolidatable or allowed")
         if self.then and len(self.expect) != 1:
             raise ValueError("then needs exactly one command to validate")
@@ -88,86 +88,92 @@ class ClusterScenario(DescribedScenario):
 
     def failures(self) -> list[str]:
         """What is wrong with the decision, with all of it for a person to read."""
-        given = situation(self.cluster)
-        decision = decide(given, self._methods())
-        found = [
+        value = situation(self.cluster)
+        decision = decide(value, self._methods())
+        result = [
             *map(repr, decision.failed.values()),
             *_wrong(self, decision),
-            *self._wrong_reasons(given, decision),
-            *self._wrong_budgets(given),
-            *(str(each) for each in findings(self.cluster, decision.commands)),
-            *(self._wrong_later(given, decision) if len(decision.commands) == 1 else ()),
+            *self._wrong_reasons(value, decision),
+            *self._wrong_budgets(value),
+            *(str(finding) for finding in findings(self.cluster, decision.commands)),
+            *(self._wrong_later(value, decision) if len(decision.commands) == 1 else ()),
         ]
-        return [*found, "--- commands", *_told(decision)] if found else []
+        return [*result, "--- commands", *_told(decision)] if result else []
 
     def _methods(self) -> list[Method]:
         every: list[Method] = [
             *METHODS,
-            *(one for one in moving_methods(never) if not isinstance(one, Consolidation)),
+            *(moving_method for moving_method in moving_methods(never) if not isinstance(moving_method, Consolidation)),
             Consolidation(spot_to_spot=self.spot_to_spot, least_saving=self.least_saving),
         ]
         return [method for method in every if method.name in self.methods]
 
-    def _wrong_reasons(self, given: Situation, decision: Decision) -> Iterator[str]:
+    def _wrong_reasons(self, situation: Situation, decision: Decision) -> Iterator[str]:
         if self.stays:
             why = WhyStays(
-                _after(given, decision.commands),
+                _after(situation, decision.commands),
                 blocked=decision.blocked,
                 spot_to_spot=self.spot_to_spot,
             )
-            known = {node.claim: node for node in given.nodes}
+            nodes = {node.claim: node for node in situation.nodes}
             for name, fragments in self.stays.items():
-                told = "\n".join(why.sentences(known[name]))
-                yield from (f"{name}: {each!r} is not in:\n{told}" for each in fragments if each not in told)
-        for event, wanted, got in (
+                text = "\n".join(why.sentences(nodes[name]))
+                yield from (
+                    f"{name}: {fragment!r} is not in:\n{text}" for fragment in fragments if fragment not in text
+                )
+        for event, expectation, result in (
             ("blocked", self.blocked, decision.blocked),
             ("unconsolidatable", self.unconsolidatable, decision.unconsolidatable),
         ):
-            if wanted is not None:
-                fits = wanted.keys() == got.keys() and all(each in got[name] for name, each in wanted.items())
+            if expectation is not None:
+                fits = expectation.keys() == result.keys() and all(
+                    item in result[name] for name, item in expectation.items()
+                )
                 if not fits:
-                    yield f"expected {event} {wanted}, got {dict(got)}"
+                    yield f"expected {event} {expectation}, got {dict(result)}"
 
-    def _wrong_budgets(self, given: Situation) -> Iterator[str]:
+    def _wrong_budgets(self, situation: Situation) -> Iterator[str]:
         for pool, reasons in self.allowed.items():
-            for reason, wanted in reasons.items():
-                left = PoolBudgets(given, reason).left(pool)
-                if left != (UNLIMITED if wanted == "unlimited" else wanted):
-                    yield f"expected NodePool {pool} to allow {wanted} nodes for {reason}, got {left}"
-        states = budget_states(given)
+            for reason, expectation in reasons.items():
+                remainder = PoolBudgets(situation, reason).left(pool)
+                if remainder != (UNLIMITED if expectation == "unlimited" else expectation):
+                    yield f"expected NodePool {pool} to allow {expectation} nodes for {reason}, got {remainder}"
+        states = budget_states(situation)
         for pool, closed in self.closed.items():
-            got = {state.reason for state in states if state.pool == pool and state.blocks}
-            if got != set(closed):
-                yield f"expected NodePool {pool} to be closed for {closed}, got {sorted(got)}"
+            result = {state.reason for state in states if state.pool == pool and state.blocks}
+            if result != set(closed):
+                yield f"expected NodePool {pool} to be closed for {closed}, got {sorted(result)}"
 
-    def _wrong_later(self, given: Situation, decision: Decision) -> Iterator[str]:
-        assert given.model is not None
+    def _wrong_later(self, value: Situation, decision: Decision) -> Iterator[str]:
+        assert value.model is not None
         (command,) = decision.commands
-        pods = {one.node.claim: given.model.details[one.node.claim].pods for one in command.candidates}
+        pods = {
+            candidate.node.claim: value.model.details[candidate.node.claim].pods for candidate in command.candidates
+        }
         message: DisruptionCommand = to_message(
             command, ident="validated", replacements=[_replacement(claim) for claim in command.replacements], pods=pods
         )
         for number, later in enumerate(self.then):
-            stated = _merged(self.cluster.model_dump(by_alias=True, exclude_unset=True), later.changes)
+            declaration = _merged(self.cluster.model_dump(by_alias=True, exclude_unset=True), later.changes)
             for name in later.gone:
-                del stated["nodes"][name]
-            got = why_invalid(message, situation(Cluster.model_validate(stated)))
-            if got != later.ends:
-                yield f"then[{number}]: expected {later.ends!r}, got {got!r}"
+                del declaration["nodes"][name]
+            result = why_invalid(message, situation(Cluster.model_validate(declaration)))
+            if result != later.ends:
+                yield f"then[{number}]: expected {later.ends!r}, got {result!r}"
 
 
 def _wrong(scenario: ClusterScenario, decision: Decision) -> Iterator[str]:
-    chosen = {tuple(sorted(_removed(command))): command for command in decision.commands}
-    wanted = {tuple(sorted(command.removes)): command for command in scenario.expect}
-    if chosen.keys() != wanted.keys():
-        yield f"expected commands for {sorted(wanted)}, got {sorted(chosen)}"
+    commands = {tuple(sorted(_removed(command))): command for command in decision.commands}
+    expect = {tuple(sorted(command.removes)): command for command in scenario.expect}
+    if commands.keys() != expect.keys():
+        yield f"expected commands for {sorted(expect)}, got {sorted(commands)}"
         return
     if scenario.in_order:
         order = [_removed(command) for command in decision.commands]
         if order != [command.removes for command in scenario.expect]:
             yield f"expected the order of expect, got {order}"
-    for removed, command in wanted.items():
-        for difference in differences(command, chosen[removed]):
+    for removed, command in expect.items():
+        for difference in differences(command, commands[removed]):
             yield f"{', '.join(removed)}: {difference}"
     eligible = sum(decision.eligible.values())
     if scenario.eligible is not None and eligible != scenario.eligible:
@@ -182,34 +188,36 @@ def _removed(command: Command) -> list[str]:
     return [candidate.node.claim for candidate in command.candidates]
 
 
-def _after(given: Situation, commands: Sequence[Command]) -> Situation:
+def _after(situation: Situation, commands: Sequence[Command]) -> Situation:
     """The situation once the commands have begun, as `tenon simulate --disruption` explains it."""
-    assert given.model is not None
-    sold = {pool.name for pool in given.model.problem.pools}
+    assert situation.model is not None
+    names = {pool.name for pool in situation.model.problem.pools}
     moves = [
-        (_removed(command), Plan(tuple(c for c in command.replacements if c.pool in sold), dict(command.destinations)))
+        (_removed(command), Plan(tuple(c for c in command.replacements if c.pool in names), dict(command.destinations)))
         for command in commands
     ]
-    gone = frozenset(name for command in commands for name in _removed(command))
-    later = carried_out(given.model, moves).model
+    removal = frozenset(name for command in commands for name in _removed(command))
+    later = carried_out(situation.model, moves).model
     destinations = frozenset(name for command in commands for name in command.destinations)
-    return replace(given, under_command=given.under_command | gone, destinations=destinations, model=later)
+    return replace(situation, under_command=situation.under_command | removal, destinations=destinations, model=later)
 
 
 def _replacement(claim: PlannedClaim) -> Replacement:
     only = instance_type_requirement(claim.instance_types)
     requirements = [
-        each for each in claim.requirements.with_(only).to_selectors() if each["key"] == labels.INSTANCE_TYPE
+        selector
+        for selector in claim.requirements.with_(only).to_selectors()
+        if selector["key"] == labels.INSTANCE_TYPE
     ]
     return Replacement(name="new", pool=claim.pool, body={"spec": {"requirements": requirements}})
 
 
-def _merged(stated: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    found = dict(stated)
+def _merged(declaration: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    result = dict(declaration)
     for key, value in changes.items():
-        before = found.get(key)
-        found[key] = _merged(before, value) if isinstance(before, dict) and isinstance(value, dict) else value
-    return found
+        before = result.get(key)
+        result[key] = _merged(before, value) if isinstance(before, dict) and isinstance(value, dict) else value
+    return result
 
 
 def _overfull(cluster: Cluster) -> list[str]:

@@ -92,17 +92,17 @@ class DriftScenario(DescribedScenario):
             current = drifting.node_class(edits, **now.found, **conditions)
         at = drifting.CREATED + duration(now.age)
         verdict = DesiredNode(pool, current, self._types()).check(claim, at)
-        got = (
+        result = (
             str(verdict.drift.reason) if verdict.drift else "",
             sorted(verdict.unknown),
             verdict.check_again,
         )
         again = None if self.expect.check_again is None else at + duration(self.expect.check_again)
-        found = []
-        if got != (self.expect.reason, sorted(self.expect.unknown), again):
-            found.append(f"expected {self.expect}, got {got}")
-        told = verdict.drift.message if verdict.drift else ""
-        return found + [f"{each!r} is not in {told!r}" for each in self.expect.message if each not in told]
+        outcome = []
+        if result != (self.expect.reason, sorted(self.expect.unknown), again):
+            outcome.append(f"expected {self.expect}, got {result}")
+        message = verdict.drift.message if verdict.drift else ""
+        return outcome + [f"{item!r} is not in {message!r}" for item in self.expect.message if item not in message]
 
     def _types(self) -> list[InstanceType]:
         now = self.drift.now
@@ -115,5 +115,5 @@ class DriftScenario(DescribedScenario):
         ]
 
 
-def _edits(stated: Mapping[str, Any]) -> dict[str, Any]:
-    return {path: REMOVED if value is None else value for path, value in stated.items()}
+def _edits(declaration: Mapping[str, Any]) -> dict[str, Any]:
+    return {path: REMOVED if value is None else value for path, value in declaration.items()}

@@ -51,43 +51,49 @@ class ExpectedCommand(Spec):
         return self
 
 
-def differences(wanted: ExpectedCommand, got: Command) -> Iterator[str]:
-    if wanted.reason != got.reason:
-        yield f"expected the reason {wanted.reason}, got {got.reason}"
-    if wanted.launches is not None:
-        if len(wanted.launches) != len(got.replacements):
-            yield f"expected {len(wanted.launches)} new nodes, got {len(got.replacements)}"
-        for node, claim in zip(wanted.launches, got.replacements, strict=False):
+def differences(expected_command: ExpectedCommand, command: Command) -> Iterator[str]:
+    if expected_command.reason != command.reason:
+        yield f"expected the reason {expected_command.reason}, got {command.reason}"
+    if expected_command.launches is not None:
+        if len(expected_command.launches) != len(command.replacements):
+            yield f"expected {len(expected_command.launches)} new nodes, got {len(command.replacements)}"
+        for node, claim in zip(expected_command.launches, command.replacements, strict=False):
             yield from _node_differences(node, claim)
-    onto = {node: len(pods) for node, pods in got.destinations.items()}
-    if wanted.onto is not None and wanted.onto != onto:
-        yield f"expected pods onto {wanted.onto}, got {onto}"
-    if wanted.saving is not None and abs(wanted.saving - got.saving) > 1e-6:
-        yield f"expected a saving of {wanted.saving}, got {got.saving}"
-    if wanted.type is not None and wanted.type != got.consolidation_type:
-        yield f"expected the consolidation type {wanted.type}, got {got.consolidation_type}"
-    if wanted.graceful is not None and wanted.graceful != got.graceful:
-        yield f"expected graceful {wanted.graceful}, got {got.graceful}"
-    told = "\n".join(got.explanation)
-    yield from (f"the explanation does not say {fragment!r}" for fragment in wanted.explanation if fragment not in told)
+    onto = {node: len(pods) for node, pods in command.destinations.items()}
+    if expected_command.onto is not None and expected_command.onto != onto:
+        yield f"expected pods onto {expected_command.onto}, got {onto}"
+    if expected_command.saving is not None and abs(expected_command.saving - command.saving) > 1e-6:
+        yield f"expected a saving of {expected_command.saving}, got {command.saving}"
+    if expected_command.type is not None and expected_command.type != command.consolidation_type:
+        yield f"expected the consolidation type {expected_command.type}, got {command.consolidation_type}"
+    if expected_command.graceful is not None and expected_command.graceful != command.graceful:
+        yield f"expected graceful {expected_command.graceful}, got {command.graceful}"
+    text = "\n".join(command.explanation)
+    yield from (
+        f"the explanation does not say {fragment!r}"
+        for fragment in expected_command.explanation
+        if fragment not in text
+    )
 
 
-def _node_differences(wanted: ExpectedNode, got: PlannedClaim) -> Iterator[str]:
-    allowed = got.requirements.get("karpenter.sh/capacity-type")
-    seen: dict[str, object] = {
-        "pool": got.pool,
-        "type": got.offering.instance_type,
-        "types": list(got.instance_types),
-        "type_count": len(got.instance_types),
-        "capacity_type": got.offering.capacity_type,
+def _node_differences(expected_node: ExpectedNode, planned_claim: PlannedClaim) -> Iterator[str]:
+    allowed = planned_claim.requirements.get("karpenter.sh/capacity-type")
+    observations: dict[str, object] = {
+        "pool": planned_claim.pool,
+        "type": planned_claim.offering.instance_type,
+        "types": list(planned_claim.instance_types),
+        "type_count": len(planned_claim.instance_types),
+        "capacity_type": planned_claim.offering.capacity_type,
         "requires_capacity_type": list(allowed.values),
-        "zone": got.offering.zone,
-        "pods": len(got.pods),
+        "zone": planned_claim.offering.zone,
+        "pods": len(planned_claim.pods),
     }
-    for name, value in seen.items():
-        expected = getattr(wanted, name)
+    for name, value in observations.items():
+        expected = getattr(expected_node, name)
         if expected is not None and expected != value:
             yield f"expected a new node with {name} {expected}, got {value}"
-    if wanted.price is not None and abs(wanted.price - got.price) > 1e-6:
-        yield f"expected a new node for ${wanted.price}, got ${got.price}"
-    yield from (f"a new node lists {name}" for name in wanted.types_exclude if name in got.instance_types)
+    if expected_node.price is not None and abs(expected_node.price - planned_claim.price) > 1e-6:
+        yield f"expected a new node for ${expected_node.price}, got ${planned_claim.price}"
+    yield from (
+        f"a new node lists {name}" for name in expected_node.types_exclude if name in planned_claim.instance_types
+    )

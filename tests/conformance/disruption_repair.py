@@ -57,7 +57,7 @@ class RepairScenario(DescribedScenario):
         nodes += [(pool, False) for pool, number in self.repair.healthy.items() for _ in range(number)]
         breaker = Breaker(nodes)
         blocked = sorted(pool for pool in {pool for pool, _ in nodes} if breaker.why_blocked(pool))
-        got = ExpectedRepair(
+        expected_repair = ExpectedRepair(
             repaired={
                 name: f"{fault.condition.type} is {fault.condition.status}"
                 for name, fault in faults.items()
@@ -71,7 +71,7 @@ class RepairScenario(DescribedScenario):
             healthy=sorted(self.repair.nodes.keys() - faults.keys()),
             blocked=blocked,
         )
-        return [] if got == self.expect else [f"expected {self.expect}", f"got      {got}"]
+        return [] if expected_repair == self.expect else [f"expected {self.expect}", f"got      {expected_repair}"]
 
 
 def _conditions(node: SickNode) -> Iterator[NodeCondition]:

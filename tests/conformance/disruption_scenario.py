@@ -36,16 +36,16 @@ def read(path: Path) -> Scenario:
     Raises:
         ValueError: it is of no kind or of several, or has a key that its kind does not know.
     """
-    stated: Any = yaml.load(path.read_text(), Loader=yaml.CSafeLoader)
-    kinds = KINDS.keys() & stated.keys()
+    declaration: Any = yaml.load(path.read_text(), Loader=yaml.CSafeLoader)
+    kinds = KINDS.keys() & declaration.keys()
     if len(kinds) != 1:
         raise ValueError(f"{path.name} must have exactly one of {', '.join(KINDS)}")
-    return KINDS[kinds.pop()].model_validate(stated)
+    return KINDS[kinds.pop()].model_validate(declaration)
 
 
 def failure(scenario: Scenario) -> str:
     """What is wrong; empty if the scenario holds."""
-    found = scenario.failures()
-    if not found:
+    failures = scenario.failures()
+    if not failures:
         return ""
-    return "\n".join([", ".join(scenario.rows), scenario.scenario, scenario.derivation, *found])
+    return "\n".join([", ".join(scenario.rows), scenario.scenario, scenario.derivation, *failures])

@@ -29,11 +29,11 @@ def run(scenario: Scenario, folder: Path) -> Answer:
 
 def failure(scenario: Scenario, answer: Answer) -> str:
     """What is wrong with the answer, with all of it for a person to read; empty when the scenario holds."""
-    found = list(_wrong(scenario, answer))
-    if not found:
+    names = list(_wrong(scenario, answer))
+    if not names:
         return ""
-    told = [f"{', '.join(scenario.description.rows)}: {scenario.description.scenario}", *found]
-    return "\n".join([*told, "--- stderr", answer.err, "--- stdout", answer.out])
+    texts = [f"{', '.join(scenario.description.rows)}: {scenario.description.scenario}", *names]
+    return "\n".join([*texts, "--- stderr", answer.err, "--- stdout", answer.out])
 
 
 def _wrong(scenario: Scenario, answer: Answer) -> Iterator[str]:

@@ -174,8 +174,8 @@ def read(path: Path) -> Scenario:
     parts = _END_OF_DOCUMENT.split(path.read_text(), maxsplit=1)
     if len(parts) < 2:
         raise ValueError("no manifests follow the description")
-    stated: Any = yaml.load(parts[0], Loader=yaml.CSafeLoader)
-    description = Description.model_validate(stated)
+    declaration: Any = yaml.load(parts[0], Loader=yaml.CSafeLoader)
+    description = Description.model_validate(declaration)
     return Scenario(path, description, completed(parts[1], description))
 
 
@@ -201,4 +201,4 @@ def _with_node_class(document: str) -> str:
     is_nodepool = _IS_NODEPOOL.search(document) is not None and "apiVersion: karpenter.sh/v1\n" in document
     if not is_nodepool or "nodeClassRef" in document:
         return document
-    return _NODE_SPEC.sub(lambda found: found[0] + _NODE_CLASS_REF, document, count=1)
+    return _NODE_SPEC.sub(lambda result: result[0] + _NODE_CLASS_REF, document, count=1)

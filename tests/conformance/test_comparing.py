@@ -108,12 +108,12 @@ def test_unmet_expectations_are_reported(expected: dict[str, Any], fault: str) -
 
 def test_each_pod_of_the_input_has_one_answer() -> None:
     expected = Expected.model_validate({"unschedulable": HUGE})
-    named = [
+    names = [
         "{kind: Pod, metadata: {name: lost}, spec: {}}",
         "{kind: Deployment, metadata: {name: web}, spec: {replicas: 5}}",
         "{kind: List, items: [{kind: Pod, metadata: {name: listed, namespace: team}, spec: {}}]}",
     ]
-    faults = list(differences(expected, PLAN, "\n---\n".join(named)))
+    faults = list(differences(expected, PLAN, "\n---\n".join(names)))
     assert faults == [f"{pod} is nowhere in the plan" for pod in ("default/lost", "default/web-4", "team/listed")]
     twice = {**PLAN, "existingNodes": [{"name": "n1", "pods": ["default/web-0"]}]}
     assert list(differences(expected, twice, "")) == ["default/web-0 is in the plan 2 times"]

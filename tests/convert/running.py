@@ -24,8 +24,8 @@ class Answer:
     @property
     def document(self) -> dict[str, Any]:
         """The answer of ``-o json``."""
-        found: dict[str, Any] = json.loads(self.out)
-        return found
+        document: dict[str, Any] = json.loads(self.out)
+        return document
 
     @property
     def lines(self) -> list[str]:

@@ -114,10 +114,10 @@ def test_files_are_written_into_a_folder_under_their_names(tmp_path: Path) -> No
 
 
 def test_no_file_overwrites_the_input_of_another(tmp_path: Path) -> None:
-    one, other = written(tmp_path / "a", pool=PROVISIONER), written(tmp_path / "b", pool=OTHERS)
-    answer = convert("-f", str(one / "pool.yaml"), "-f", str(other / "pool.yaml"), "-w", str(other))
+    path, other = written(tmp_path / "a", pool=PROVISIONER), written(tmp_path / "b", pool=OTHERS)
+    answer = convert("-f", str(path / "pool.yaml"), "-f", str(other / "pool.yaml"), "-w", str(other))
     assert answer.status == 2
-    assert f"{one}/pool.yaml: would replace {other}/pool.yaml and is not written" in answer.lines[0]
+    assert f"{path}/pool.yaml: would replace {other}/pool.yaml and is not written" in answer.lines[0]
     assert (other / "pool.yaml").read_text() == OTHERS
 
 
@@ -132,10 +132,10 @@ def test_no_input_is_written_over(tmp_path: Path) -> None:
 
 
 def test_two_files_of_one_name_are_not_written_over_each_other(tmp_path: Path) -> None:
-    one, two = written(tmp_path / "one", pool=PROVISIONER), written(tmp_path / "two", pool=TEMPLATE)
-    answer = convert("-f", str(one), "-f", str(two), "-w", str(tmp_path / "out"))
+    path, two = written(tmp_path / "one", pool=PROVISIONER), written(tmp_path / "two", pool=TEMPLATE)
+    answer = convert("-f", str(path), "-f", str(two), "-w", str(tmp_path / "out"))
     assert answer.status == 2
-    assert answer.lines == [f"{two}/pool.yaml: has the name of {one}/pool.yaml: convert them into different folders"]
+    assert answer.lines == [f"{two}/pool.yaml: has the name of {path}/pool.yaml: convert them into different folders"]
 
 
 def test_a_folder_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
@@ -177,10 +177,10 @@ def test_all_faults_are_reported_at_once() -> None:
     )
     answer = convert("-f", "-", stdin=text)
     assert (answer.status, answer.out) == (2, "")
-    told = {line.split(": ")[1] for line in answer.lines}
+    lines = {line.split(": ")[1] for line in answer.lines}
     checked = validate("-f", "-", "-o", "json", stdin=text).document["faults"]
-    assert told == {one["path"] for one in checked}
-    assert {"spec.ttlSecondsAfterEmpty", "spec.weight", "spec.taints[0].effect", "spec.colour"} <= told
+    assert lines == {item["path"] for item in checked}
+    assert {"spec.ttlSecondsAfterEmpty", "spec.weight", "spec.taints[0].effect", "spec.colour"} <= lines
     assert len(answer.lines) == len(checked)
 
 
@@ -203,7 +203,7 @@ def test_values_that_v1_refuses_are_reported_by_the_old_field_with_a_fixed_line(
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (
             "apiVersion: karpenter.sh/v1alpha4\nkind: Provisioner\n",
@@ -214,11 +214,11 @@ def test_values_that_v1_refuses_are_reported_by_the_old_field_with_a_fixed_line(
         ("a: b\na: c\n", "2: key 'a' is given twice"),
     ],
 )
-def test_what_is_no_manifest_of_karpenters(text: str, said: str) -> None:
+def test_what_is_no_manifest_of_karpenters(text: str, message: str) -> None:
     answer = convert("-f", "-", stdin=text)
     assert (answer.status, answer.out) == (2, "")
     (line,) = answer.lines
-    assert line.startswith(f"standard input:{said}")
+    assert line.startswith(f"standard input:{message}")
 
 
 def test_no_files_and_files_that_are_not_there() -> None:

@@ -32,20 +32,20 @@ def converted(text: str) -> str:
 @pytest.mark.parametrize("name", PAIRS)
 def test_what_is_printed(name: str) -> None:
     written = GOLDEN / f"{name}.out.yaml"
-    found = converted((GOLDEN / f"{name}.in.yaml").read_text())
+    result = converted((GOLDEN / f"{name}.in.yaml").read_text())
     if not written.exists():
-        written.write_text(found)
+        written.write_text(result)
         pytest.fail(f"{written} was missing: it is recorded now and wants to be read")
-    assert found == written.read_text()
+    assert result == written.read_text()
 
 
 @pytest.mark.parametrize("name", PAIRS)
 def test_what_is_printed_is_sound_and_of_today(name: str) -> None:
     """Nothing in it is refused or of an older version, and converting it again changes nothing."""
     text = (GOLDEN / f"{name}.out.yaml").read_text()
-    found = check([("out.yaml", text)])
-    assert [str(finding) for finding in found.faults] == []
-    assert not [finding for finding in found.warnings if "`tenon convert`" in finding.sentence]
+    result = check([("out.yaml", text)])
+    assert [str(finding) for finding in result.faults] == []
+    assert not [finding for finding in result.warnings if "`tenon convert`" in finding.sentence]
     assert converted(text) == text
 
 

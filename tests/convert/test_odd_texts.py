@@ -28,18 +28,18 @@ spec:
 
 
 def as_json(text: str) -> list[object]:
-    found: list[object] = convert("-f", "-", "-o", "json", stdin=text).document["items"]
-    return found
+    items: list[object] = convert("-f", "-", "-o", "json", stdin=text).document["items"]
+    return items
 
 
 def settled(text: str) -> str:
     """What a text is converted to; converted again it stays, and both forms of the output say the same."""
-    made = convert("-f", "-", stdin=text)
-    assert made.status == 0, made.err
-    again = convert("-f", "-", stdin=made.out)
-    assert (again.status, again.out) == (0, made.out)
-    assert as_json(made.out) == as_json(text)
-    return made.out
+    output = convert("-f", "-", stdin=text)
+    assert output.status == 0, output.err
+    again = convert("-f", "-", stdin=output.out)
+    assert (again.status, again.out) == (0, output.out)
+    assert as_json(output.out) == as_json(text)
+    return output.out
 
 
 def template(name: str = "default", **spec: object) -> str:
@@ -77,9 +77,9 @@ def test_an_authors_comment_is_one_line_for_yaml_too() -> None:
 
 
 def test_what_stands_behind_the_end_of_the_last_document_is_not_printed_with_it() -> None:
-    made = convert("-f", "-", stdin="kind: Service\napiVersion: v1\n...\n\n{a: 1}\nb: [\n")
-    assert made.status == 2
-    assert made.out == "kind: Service\napiVersion: v1\n...\n"
+    output = convert("-f", "-", stdin="kind: Service\napiVersion: v1\n...\n\n{a: 1}\nb: [\n")
+    assert output.status == 2
+    assert output.out == "kind: Service\napiVersion: v1\n...\n"
 
 
 def test_a_note_on_an_object_of_a_list_is_reported_at_once() -> None:

@@ -44,8 +44,8 @@ def create(
         ],
         Capabilities=["CAPABILITY_NAMED_IAM"],
     )
-    (made,) = cloudformation.describe_stacks(StackName="tenon")["Stacks"]
-    return {each["OutputKey"]: each["OutputValue"] for each in made["Outputs"]}
+    (stack,) = cloudformation.describe_stacks(StackName="tenon")["Stacks"]
+    return {output["OutputKey"]: output["OutputValue"] for output in stack["Outputs"]}
 
 
 def worker_policy(iam: Any, cluster: str) -> dict[str, Any]:

@@ -97,8 +97,8 @@ def stack(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
 def test_cfn_lint_finds_nothing_in_the_template() -> None:
     """It knows every resource's schema, which moto does not check."""
     command = [str(Path(sys.executable).with_name("cfn-lint")), str(TEMPLATE)]
-    found = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (found.returncode, found.stdout) == (0, "")
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout) == (0, "")
 
 
 def test_aws164_the_worker_gets_the_policy_of_the_policy_file(stack: Stack) -> None:
@@ -124,7 +124,7 @@ def test_only_the_workers_service_account_may_take_its_role(stack: Stack) -> Non
 
 def test_the_node_role_is_the_one_that_the_policy_lets_the_worker_pass(stack: Stack) -> None:
     statements = filled(POLICY.read_text(), stack.region)["Statement"]
-    (passing,) = [each for each in statements if each["Action"] == "iam:PassRole"]
+    (passing,) = [statement for statement in statements if statement["Action"] == "iam:PassRole"]
     role = stack.client("iam").get_role(RoleName=stack.outputs["NodeRoleName"])["Role"]
     plain, with_path, _ = passing["Resource"]
     assert role["Arn"] == plain
@@ -147,23 +147,23 @@ def test_windows_nodes_get_a_role_whose_access_entry_lets_them_join(
         outputs = stacks.create(boto3.client("cloudformation", "eu-central-1"), CLUSTER, "eu-central-1", windows=True)
         role = boto3.client("iam", "eu-central-1").get_role(RoleName=outputs["WindowsNodeRoleName"])["Role"]
     statements = filled(POLICY.read_text(), "eu-central-1")["Statement"]
-    (passing,) = [each for each in statements if each["Action"] == "iam:PassRole"]
+    (passing,) = [statement for statement in statements if statement["Action"] == "iam:PassRole"]
     assert role["Arn"] in passing["Resource"]
     resources = template["Resources"]
     linux, windows = resources["NodeRole"]["Properties"], resources["WindowsNodeRole"]["Properties"]
     assert {**windows, "RoleName": linux["RoleName"]} == linux, "the same policies"
     entries = {
-        each["Properties"]["PrincipalArn"]["Fn::GetAtt"][0]: each["Properties"]["Type"]
-        for each in resources.values()
-        if each["Type"] == "AWS::EKS::AccessEntry"
+        resource["Properties"]["PrincipalArn"]["Fn::GetAtt"][0]: resource["Properties"]["Type"]
+        for resource in resources.values()
+        if resource["Type"] == "AWS::EKS::AccessEntry"
     }
     assert entries == {"NodeRole": "EC2_LINUX", "WindowsNodeRole": "EC2_WINDOWS"}
     assert {
-        each["type"]
+        item["type"]
         for block in terraform()["resource"]
-        for kind, named in block.items()
+        for kind, names in block.items()
         if "access" in kind
-        for each in named.values()
+        for item in names.values()
     } == set(entries.values())
 
 
@@ -177,7 +177,7 @@ def test_aws166_the_node_role_has_the_policies_that_a_node_needs(template: dict[
     Read from the template, because moto attaches no policies of AWS.
     """
     attached = template["Resources"]["NodeRole"]["Properties"]["ManagedPolicyArns"]
-    assert {each["Fn::Sub"].rpartition("/")[2] for each in attached} == {
+    assert {item["Fn::Sub"].rpartition("/")[2] for item in attached} == {
         "AmazonEKS_CNI_Policy",
         "AmazonEKSWorkerNodePolicy",
         "AmazonEC2ContainerRegistryPullOnly",
@@ -192,8 +192,8 @@ def test_every_arn_is_one_of_the_partition(stack: Stack) -> None:
     for name in (f"TenonController-{CLUSTER}", stack.outputs["NodeRoleName"]):
         role = iam.get_role(RoleName=name)["Role"]
         documents += [role["Arn"], role["AssumeRolePolicyDocument"]]
-    found = re.findall(r"\barn:([\w-]+):", json.dumps([*documents, stack.outputs]))
-    assert set(found) == {stack.partition}
+    findall = re.findall(r"\barn:([\w-]+):", json.dumps([*documents, stack.outputs]))
+    assert set(findall) == {stack.partition}
     assert "arn:aws:" not in TEMPLATE.read_text()
     assert not any("arn:aws:" in path.read_text() for path in TERRAFORM.glob("*.tf"))
 
@@ -207,8 +207,8 @@ def test_aws165_interruptions_reach_the_queue(stack: Stack) -> None:
     rules = events.list_rules()["Rules"]
     assert len(rules) == 5
     patterns = [json.loads(rule["EventPattern"]) for rule in rules]
-    wanted = [rule["pattern"] for rule in json.loads(RULES.read_text()).values()]
-    assert sorted(map(json.dumps, patterns)) == sorted(map(json.dumps, wanted))
+    document = [rule["pattern"] for rule in json.loads(RULES.read_text()).values()]
+    assert sorted(map(json.dumps, patterns)) == sorted(map(json.dumps, document))
     for rule in rules:
         (target,) = events.list_targets_by_rule(Rule=rule["Name"])["Targets"]
         assert target["Arn"] == attributes["QueueArn"]
@@ -218,8 +218,8 @@ def test_aws165_interruptions_reach_the_queue(stack: Stack) -> None:
 def test_aws165_each_kind_of_notice_that_tenon_reads_has_a_rule() -> None:
     """And a rule lets nothing through that Tenon would only delete, so that the queue stays short."""
     patterns = [rule["pattern"] for rule in json.loads(RULES.read_text()).values()]
-    stated = [state(name) for name in ("stopping", "stopped", "shutting-down", "terminated")]
-    for notice in (SPOT, REBALANCE, RESERVATION, INTERRUPTIBLE, HEALTH, *stated):
+    states = [state(name) for name in ("stopping", "stopped", "shutting-down", "terminated")]
+    for notice in (SPOT, REBALANCE, RESERVATION, INTERRUPTIBLE, HEALTH, *states):
         assert read_notice(json.dumps(notice)).kind is not Kind.NO_OP
         assert sum(matches(pattern, notice) for pattern in patterns) == 1
     issue = {**HEALTH, "detail": {**HEALTH["detail"], "eventTypeCategory": "issue"}}
@@ -230,8 +230,8 @@ def test_aws165_each_kind_of_notice_that_tenon_reads_has_a_rule() -> None:
 def matches(pattern: dict[str, Any], event: dict[str, Any]) -> bool:
     """Whether EventBridge's rule with this pattern takes the event. These patterns only list values."""
     return all(
-        matches(wanted, event.get(key) or {}) if isinstance(wanted, dict) else event.get(key) in wanted
-        for key, wanted in pattern.items()
+        matches(pattern, event.get(key) or {}) if isinstance(pattern, dict) else event.get(key) in pattern
+        for key, pattern in pattern.items()
     )
 
 
@@ -266,8 +266,8 @@ def terraform() -> dict[str, Any]:
     """Return the module's blocks by kind, as python-hcl2 reads them."""
     blocks: dict[str, Any] = {}
     for path in sorted(TERRAFORM.glob("*.tf")):
-        for kind, found in loads(path.read_text()).items():
-            blocks.setdefault(kind, []).extend(found)
+        for kind, load in loads(path.read_text()).items():
+            blocks.setdefault(kind, []).extend(load)
     return blocks
 
 
@@ -281,22 +281,22 @@ def test_terraform_makes_the_same_kinds_of_resources(template: dict[str, Any]) -
         "AWS::SQS::QueuePolicy": "aws_sqs_queue_policy",
         "AWS::Events::Rule": "aws_cloudwatch_event_rule",
     }
-    made = {kind for block in terraform()["resource"] for kind in block}
+    output = {kind for block in terraform()["resource"] for kind in block}
     attachments = {"aws_iam_role_policy_attachment", "aws_cloudwatch_event_target"}
-    assert made - attachments == {kinds[resource["Type"]] for resource in template["Resources"].values()}
+    assert output - attachments == {kinds[resource["Type"]] for resource in template["Resources"].values()}
 
 
 def test_terraform_has_the_parameters_of_the_template(template: dict[str, Any]) -> None:
     def snake(name: str) -> str:
         return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
 
-    variables = {name: block for each in terraform()["variable"] for name, block in each.items()}
+    variables = {name: block for item in terraform()["variable"] for name, block in item.items()}
     assert variables.keys() == {snake(name) for name in template["Parameters"]}
     for name, parameter in template["Parameters"].items():
         mine = variables[snake(name)]
         assert mine["description"] == parameter["Description"]
         assert str(mine.get("default", "unset")).lower() == parameter.get("Default", "unset")
-    outputs = {name: block for each in terraform()["output"] for name, block in each.items()}
+    outputs = {name: block for item in terraform()["output"] for name, block in item.items()}
     assert {name: block["description"] for name, block in outputs.items()} == {
         snake(name): output["Description"] for name, output in template["Outputs"].items()
     }
@@ -305,9 +305,9 @@ def test_terraform_has_the_parameters_of_the_template(template: dict[str, Any]) 
 def test_terraform_reads_the_policy_and_the_rules_of_the_template() -> None:
     (local,) = terraform()["locals"]
     for name, source in (("policy", POLICY), ("rules", RULES)):
-        found = re.search(r"\$\{path\.module\}/([^\"\\]+)", local[name])
-        assert found is not None
-        assert (TERRAFORM / found[1]).resolve() == source.resolve()
+        search = re.search(r"\$\{path\.module\}/([^\"\\]+)", local[name])
+        assert search is not None
+        assert (TERRAFORM / search[1]).resolve() == source.resolve()
     assert sorted(re.findall(r"Amazon\w+", local["node_policies"])) == sorted(NODE_POLICIES)
     placeholders = {placeholder.strip("${}") for placeholder in PSEUDO_PARAMETERS}
     assert set(re.findall(r"\"([A-Z_]{4,})\":", local["policy"])) == placeholders

@@ -33,7 +33,7 @@ Body = dict[str, Any]
 
 def rendered(*arguments: str, values: Path | None = None) -> list[Body]:
     text = helm.template(CHART, *arguments, values=[values] if values else [])
-    return [each for each in yaml.safe_load_all(text) if each]
+    return [item for item in yaml.safe_load_all(text) if item]
 
 
 def notes(sandbox: Sandbox, *arguments: str) -> str:
@@ -45,13 +45,13 @@ def notes(sandbox: Sandbox, *arguments: str) -> str:
         "--skip-crds",
         "--take-ownership",
     )
-    said = helm.run("install", "tenon", str(CHART), *where, *arguments)
-    return said.partition("\nNOTES:\n")[2]
+    text = helm.run("install", "tenon", str(CHART), *where, *arguments)
+    return text.partition("\nNOTES:\n")[2]
 
 
 def the(documents: list[Body], kind: str) -> Body:
-    (found,) = [each for each in documents if each["kind"] == kind]
-    return found
+    (result,) = [document for document in documents if document["kind"] == kind]
+    return result
 
 
 def pod(documents: list[Body]) -> Body:
@@ -62,20 +62,21 @@ def pod(documents: list[Body]) -> Body:
 def environment(documents: list[Body]) -> dict[str, str]:
     """What the worker's container finds; values that the kubelet fills in are empty."""
     container = pod(documents)["containers"][0]
-    given: dict[str, str] = dict(the(documents, "ConfigMap")["data"])
-    return given | {each["name"]: each.get("value", "") for each in container["env"]}
+    value: dict[str, str] = dict(the(documents, "ConfigMap")["data"])
+    return value | {item["name"]: item.get("value", "") for item in container["env"]}
 
 
 def plain(value: Any) -> Any:
     """A document without what only a release of a chart has."""
     if isinstance(value, dict):
-        kept = {
-            key: plain(each)
-            for key, each in value.items()
-            if key not in ("helm.sh/chart", "checksum/settings", *(f"app.kubernetes.io/{one}" for one in OF_A_RELEASE))
+        plains = {
+            key: plain(value)
+            for key, value in value.items()
+            if key
+            not in ("helm.sh/chart", "checksum/settings", *(f"app.kubernetes.io/{item}" for item in OF_A_RELEASE))
         }
-        return {key: each for key, each in kept.items() if key != "annotations" or each}
-    return [plain(each) for each in value] if isinstance(value, list) else value
+        return {key: plain for key, plain in plains.items() if key != "annotations" or plain}
+    return [plain(item) for item in value] if isinstance(value, list) else value
 
 
 def test_ops06_the_plain_manifests_are_what_the_chart_renders_by_default() -> None:
@@ -89,15 +90,15 @@ def test_ops06_the_plain_manifests_are_what_the_chart_renders_by_default() -> No
 
 def test_ops08_ops09_the_rights_are_those_of_the_plain_manifests() -> None:
     written = list(yaml.safe_load_all((ROOT / "deploy" / "rbac.yaml").read_text()))
-    for one in written:
-        if one["kind"] == "Namespace":
+    for item in written:
+        if item["kind"] == "Namespace":
             continue
-        name, kind = one["metadata"]["name"], one["kind"]
-        (same,) = [each for each in rendered(*NAMED) if (each["kind"], each["metadata"]["name"]) == (kind, name)]
+        name, kind = item["metadata"]["name"], item["kind"]
+        (same,) = [body for body in rendered(*NAMED) if (body["kind"], body["metadata"]["name"]) == (kind, name)]
         for part in ("rules", "roleRef", "subjects"):
-            assert same.get(part) == one.get(part), f"{kind} {name}"
-        assert same["metadata"].get("namespace") == one["metadata"].get("namespace")
-        aggregated = {key: value for key, value in one["metadata"]["labels"].items() if "aggregate" in key}
+            assert same.get(part) == item.get(part), f"{kind} {name}"
+        assert same["metadata"].get("namespace") == item["metadata"].get("namespace")
+        aggregated = {key: value for key, value in item["metadata"]["labels"].items() if "aggregate" in key}
         assert aggregated.items() <= same["metadata"]["labels"].items()
 
 
@@ -108,8 +109,8 @@ def test_ops05_ops08_the_webhook_secret_and_its_right_exist_only_with_the_webhoo
     assert secret.keys() == plainly.keys() == {"apiVersion", "kind", "metadata"}
     assert secret["metadata"]["name"] == plainly["metadata"]["name"]
     assert secret["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
-    assert not [each for each in without if each["kind"] == "Secret"]
-    rules = [rule for each in without for rule in each.get("rules", ())]
+    assert not [item for item in without if item["kind"] == "Secret"]
+    rules = [rule for item in without for rule in item.get("rules", ())]
     assert not [rule for rule in rules if "secrets" in rule["resources"]]
     assert len(without) == len(with_it) - 1
 
@@ -119,9 +120,9 @@ def test_set09_large_numbers_of_a_values_file_reach_the_worker_as_numbers(number
     """Helm takes the numbers of a file for floats; `--set` does not."""
     values = tmp_path / "values.yaml"
     values.write_text(f"settings: {{clusterName: c, kubeClientBurst: {number}, vmMemoryOverheadPercent: 0.05}}")
-    found = load_all({}, environment(rendered(values=values))).settings
-    assert found.kube_client_burst == int(float(number))
-    assert found.vm_memory_overhead_percent == 0.05
+    settings = load_all({}, environment(rendered(values=values))).settings
+    assert settings.kube_client_burst == int(float(number))
+    assert settings.vm_memory_overhead_percent == 0.05
 
 
 def test_ops07_values_of_karpenter_before_1_0_work_and_removed_ones_are_reported(tmp_path: Path) -> None:
@@ -130,9 +131,9 @@ def test_ops07_values_of_karpenter_before_1_0_work_and_removed_ones_are_reported
         "settings: {clusterName: c, assumeRoleARN: 'arn:aws:iam::1:role/x', assumeRoleDuration: 15m,"
         " featureGates: {drift: true, spotToSpotConsolidation: false}}"
     )
-    found = load_all({}, environment(rendered(values=values)))
-    assert found.settings.cluster_name == "c"
-    assert [warning for warning in found.warnings if warning.startswith("ASSUME_ROLE_ARN is no longer a setting")]
+    document = load_all({}, environment(rendered(values=values)))
+    assert document.settings.cluster_name == "c"
+    assert [warning for warning in document.warnings if warning.startswith("ASSUME_ROLE_ARN is no longer a setting")]
 
 
 def test_n15_641_the_settings_of_the_chart_of_karpenter_1_15_work_unchanged(tmp_path: Path) -> None:
@@ -145,9 +146,9 @@ def test_n15_641_the_settings_of_the_chart_of_karpenter_1_15_work_unchanged(tmp_
         " terminateFirstDrift: false, terminateFirstRepair: false, podDeletionCostManagement: false},"
         " awsFeatureGates: {nodeClassCEL: false, draNVIDIAGPU: true, draEFA: null, rebootForRepair: false}}"
     )
-    found = load_all({}, environment(rendered(values=values)))
-    assert found.settings.aws_feature_gates == AwsFeatureGates(dra_nvidia_gpu=True)
-    assert found.warnings == [
+    document = load_all({}, environment(rendered(values=values)))
+    assert document.settings.aws_feature_gates == AwsFeatureGates(dra_nvidia_gpu=True)
+    assert document.warnings == [
         "The feature gate DRANVIDIAGPU=true has no effect in this version: "
         "pods with dynamic resource claims are always left out."
     ]
@@ -160,8 +161,8 @@ def test_the_values_of_the_eks_page_reach_the_worker(way: int, tmp_path: Path) -
     file = tmp_path / "tenon-values.yaml"
     file.write_text(yaml.safe_dump(values))
     documents = rendered("--set", "settings.clusterName=orders", values=file)
-    found = environment(documents)
-    assert (found["TEMPORAL_ADDRESS"], found["TEMPORAL_NAMESPACE"]) == tuple(values["temporal"].values())
+    result = environment(documents)
+    assert (result["TEMPORAL_ADDRESS"], result["TEMPORAL_NAMESPACE"]) == tuple(values["temporal"].values())
     own = {"configMapRef": {"name": "tenon-settings"}}
     assert pod(documents)["containers"][0]["envFrom"] == [own, *values.get("controller", {}).get("envFrom", [])]
 
@@ -174,59 +175,59 @@ def test_ops07_every_setting_can_be_set() -> None:
         for field in Settings.model_fields
         if field not in OTHER_VALUE_NAMES
     }
-    found = environment(rendered("--set-json", f"settings={json.dumps(under)}"))
-    assert found.keys() >= usual.keys()
+    result = environment(rendered("--set-json", f"settings={json.dumps(under)}"))
+    assert result.keys() >= usual.keys()
 
 
 @pytest.mark.parametrize("values", [None, AS_FOR_KARPENTER], ids=["default", "as for Karpenter"])
 def test_the_worker_takes_what_the_chart_gives_it(values: Path | None) -> None:
     """No variable is unknown, malformed, or other than its default unless the values say so."""
-    found = load_all({}, environment(rendered(*(() if values else NAMED), values=values)))
+    document = load_all({}, environment(rendered(*(() if values else NAMED), values=values)))
     if values is None:
-        assert found.warnings == []
-        assert found.settings == Settings(cluster_name="sandbox", karpenter_service="tenon")
+        assert document.warnings == []
+        assert document.settings == Settings(cluster_name="sandbox", karpenter_service="tenon")
     else:
-        assert found.settings.batch_max_duration.seconds == 30
-        assert found.settings.feature_gates.static_capacity
-        assert (found.settings.reserved_enis, found.settings.isolated_vpc, found.settings.metrics_port) == (
+        assert document.settings.batch_max_duration.seconds == 30
+        assert document.settings.feature_gates.static_capacity
+        assert (document.settings.reserved_enis, document.settings.isolated_vpc, document.settings.metrics_port) == (
             1,
             True,
             8000,
         )
-        assert found.settings.interruption_queue == "prod"
-        assert not any("INTERRUPTION_QUEUE" in warning for warning in found.warnings)
+        assert document.settings.interruption_queue == "prod"
+        assert not any("INTERRUPTION_QUEUE" in warning for warning in document.warnings)
 
 
 def test_ops07_a_values_file_for_karpenter_means_the_same_here() -> None:
     documents = rendered(values=AS_FOR_KARPENTER)
-    found = pod(documents)
+    body = pod(documents)
     account = the(documents, "ServiceAccount")["metadata"]
     assert account["annotations"]["eks.amazonaws.com/role-arn"].endswith("role/KarpenterControllerRole-prod")
     assert the(documents, "Deployment")["spec"]["replicas"] == 3
-    assert found["serviceAccountName"] == account["name"]
-    assert (found["priorityClassName"], found["dnsPolicy"]) == ("system-node-critical", "Default")
-    container, sidecar = found["containers"]
+    assert body["serviceAccountName"] == account["name"]
+    assert (body["priorityClassName"], body["dnsPolicy"]) == ("system-node-critical", "Default")
+    container, sidecar = body["containers"]
     assert container["image"].startswith("public.ecr.aws/example/tenon:1.2.3@sha256:1111")
     assert {"name": "AWS_REGION", "value": "eu-central-1"} in container["env"]
-    assert [each["containerPort"] for each in container["ports"]] == [8000, 8001, 8443]
-    (apart,) = found["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert [port["containerPort"] for port in container["ports"]] == [8000, 8001, 8443]
+    (apart,) = body["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     labels = the(documents, "Deployment")["spec"]["template"]["metadata"]["labels"]
     assert apart["labelSelector"]["matchLabels"].items() <= labels.items()
     assert "appArmorProfile" not in container["securityContext"], "the API server refuses an empty one"
     token, more = {"name": "token", "mountPath": "/token"}, {"name": "token", "mountPath": "/more"}
     assert token in container["volumeMounts"]
     assert sidecar["volumeMounts"] == [token, more]
-    assert [each["name"] for each in found["initContainers"]] == ["wait"]
-    assert found["imagePullSecrets"] == [{"name": "registry"}]
+    assert [init_container["name"] for init_container in body["initContainers"]] == ["wait"]
+    assert body["imagePullSecrets"] == [{"name": "registry"}]
     monitor = the(documents, "ServiceMonitor")
     assert monitor["metadata"]["labels"]["release"] == "prometheus"
     (endpoint,) = monitor["spec"]["endpoints"]
     assert (monitor["spec"]["sampleLimit"], endpoint["interval"]) == (1000000, "15s")
     assert endpoint["relabelings"][0]["targetLabel"] == "cluster"
     assert endpoint["metricRelabelings"][0]["action"] == "labeldrop"
-    for each in documents:
-        assert each["metadata"]["annotations"]["owner"] == "platform", each["kind"]
-        assert each["metadata"]["labels"]["team"] == "platform", each["kind"]
+    for document in documents:
+        assert document["metadata"]["annotations"]["owner"] == "platform", document["kind"]
+        assert document["metadata"]["labels"]["team"] == "platform", document["kind"]
     assert the(documents, "PodDisruptionBudget")["metadata"]["name"] == "karpenter"
 
 
@@ -273,18 +274,18 @@ OWN_POOL = {"key": MANAGED, "operator": "In", "values": ["system"]}
 def test_ops11_no_affinity_puts_the_worker_on_a_node_that_it_manages(
     affinity: Body | None, expressions: list[list[Body]]
 ) -> None:
-    found = pod(rendered(*NAMED, "--set-json", f"affinity={json.dumps(affinity)}"))
-    terms = found["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"]
+    body = pod(rendered(*NAMED, "--set-json", f"affinity={json.dumps(affinity)}"))
+    terms = body["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"]
     assert [term["matchExpressions"] for term in terms] == expressions
 
 
 def test_the_notes_name_the_values_that_are_ignored(sandbox: Sandbox) -> None:
     ignored = yaml.safe_load((CHART / "files" / "ignored.yaml").read_text())
-    given = [*NAMED, *(word for path in ignored for word in ("--set", f"{path}=x"))]
-    said, usual = notes(sandbox, *given), notes(sandbox, *NAMED)
+    options = [*NAMED, *(word for path in ignored for word in ("--set", f"{path}=x"))]
+    text, usual = notes(sandbox, *options), notes(sandbox, *NAMED)
     guide = (ROOT / "docs" / "migrate.md").read_text()
     for path, instead in ignored.items():
-        assert f"{path}: {instead}" in said
+        assert f"{path}: {instead}" in text
         assert path not in usual
         assert f"`{path}`" in guide
 
@@ -294,11 +295,11 @@ def test_ops06_the_requests_and_limits_are_those_that_the_documents_derive() -> 
     (container,) = pod(rendered(*NAMED))["containers"]
     text = (ROOT / "docs" / "real-pods.md").read_text()
     derived = dict(re.findall(r"^\| `((?:requests|limits)\.\w+)` \| (\w+) \|", text, re.MULTILINE))
-    given = {f"{kind}.{name}": value for kind, of in container["resources"].items() for name, value in of.items()}
-    assert derived == given | {"limits.cpu": "none"}
+    values = {f"{kind}.{name}": value for kind, of in container["resources"].items() for name, value in of.items()}
+    assert derived == values | {"limits.cpu": "none"}
     measured = re.findall(r"^\|.*\| (\d+) \| (\d+) \| [\d.]+", text, re.MULTILINE)
     assert len(measured) == 4, "at the start, at rest, in the demo, in a burst"
-    assert max(int(figure) for row in measured for figure in row) * 2**20 < parse_quantity(given["requests.memory"])
+    assert max(int(figure) for row in measured for figure in row) * 2**20 < parse_quantity(values["requests.memory"])
 
 
 def test_charts_have_no_faults_that_helm_finds() -> None:
@@ -310,35 +311,37 @@ def test_charts_have_no_faults_that_helm_finds() -> None:
 def test_a_release_of_another_name_in_another_namespace_keeps_together() -> None:
     documents = rendered(*NAMED, "--set", "fullnameOverride=nodes", "--namespace", "karpenter")
     assert environment(documents)["KARPENTER_SERVICE"] == the(documents, "Service")["metadata"]["name"] == "nodes"
-    for each in documents:
-        for subject in each.get("subjects", ()):
+    for document in documents:
+        for subject in document.get("subjects", ()):
             assert (subject["name"], subject["namespace"]) == ("nodes", "karpenter")
-        if each["kind"].endswith("RoleBinding"):
-            roles = [one["metadata"]["name"] for one in documents if one["kind"] == each["roleRef"]["kind"]]
-            assert each["roleRef"]["name"] in roles
+        if document["kind"].endswith("RoleBinding"):
+            roles = [item["metadata"]["name"] for item in documents if item["kind"] == document["roleRef"]["kind"]]
+            assert document["roleRef"]["name"] in roles
 
 
 def test_the_api_server_serves_tenon_before_other_workloads() -> None:
     """As Karpenter in kube-system, whose own schemas give it these levels."""
-    schemas = [each for each in rendered(*NAMED, "--namespace", "tenon") if each["kind"] == "FlowSchema"]
-    assert {each["spec"]["priorityLevelConfiguration"]["name"] for each in schemas} == {
+    schemas = [body for body in rendered(*NAMED, "--namespace", "tenon") if body["kind"] == "FlowSchema"]
+    assert {schema["spec"]["priorityLevelConfiguration"]["name"] for schema in schemas} == {
         "leader-election",
         "workload-high",
     }
-    for each in schemas:
-        (rule,) = each["spec"]["rules"]
+    for item in schemas:
+        (rule,) = item["spec"]["rules"]
         account = {"name": "tenon", "namespace": "tenon"}
         assert rule["subjects"] == [{"kind": "ServiceAccount", "serviceAccount": account}]
-    leases, rest = sorted(schemas, key=lambda each: int(each["spec"]["matchingPrecedence"]))
+    leases, rest = sorted(schemas, key=lambda schema: int(schema["spec"]["matchingPrecedence"]))
     assert leases["spec"]["rules"][0]["resourceRules"][0]["resources"] == ["leases"]
     assert rest["spec"]["rules"][0]["resourceRules"][0]["resources"] == ["*"]
     documents = rendered(*NAMED, "--namespace", "kube-system")
-    assert "FlowSchema" not in {each["kind"] for each in documents}
+    assert "FlowSchema" not in {document["kind"] for document in documents}
 
 
 def test_a_lease_of_another_name_may_be_held_and_that_of_a_karpenter_seen() -> None:
     documents = rendered(*NAMED, "--set", "settings.leaderElectionName=ours")
-    rules = [rule for each in documents for rule in each.get("rules", ()) if rule.get("resources") == ["leases"]]
+    rules = [
+        rule for document in documents for rule in document.get("rules", ()) if rule.get("resources") == ["leases"]
+    ]
     assert sorted(rule.get("resourceNames", []) for rule in rules) == [
         [],
         ["karpenter-leader-election", "ours"],
@@ -347,7 +350,7 @@ def test_a_lease_of_another_name_may_be_held_and_that_of_a_karpenter_seen() -> N
 
 
 def test_a_network_policy_lets_only_monitoring_read_metrics() -> None:
-    assert "NetworkPolicy" not in {each["kind"] for each in rendered(*NAMED)}
+    assert "NetworkPolicy" not in {body["kind"] for body in rendered(*NAMED)}
     documents = rendered(*NAMED, "--set", "networkPolicy.enabled=true")
     policy = the(documents, "NetworkPolicy")["spec"]
     assert policy["podSelector"] == the(documents, "Deployment")["spec"]["selector"]
@@ -357,27 +360,27 @@ def test_a_network_policy_lets_only_monitoring_read_metrics() -> None:
         {"from": [monitoring], "ports": [{"port": "http-metrics"}]},
         {"ports": [{"port": "https-webhook"}]},
     ]
-    ports = {each["name"] for container in pod(documents)["containers"] for each in container["ports"]}
+    ports = {port["name"] for container in pod(documents)["containers"] for port in container["ports"]}
     assert ports >= {"http-metrics", "https-webhook"}
 
 
 def test_a_network_policy_without_monitoring_and_webhook_allows_no_traffic() -> None:
     closed = ("networkPolicy.enabled=true", "networkPolicy.metricsFrom=null", "webhook.enabled=false")
-    documents = rendered(*NAMED, *(word for each in closed for word in ("--set", each)))
+    documents = rendered(*NAMED, *(word for item in closed for word in ("--set", item)))
     assert the(documents, "NetworkPolicy")["spec"]["ingress"] == []
 
 
 def test_the_chart_brings_every_crd() -> None:
-    brought = {each["metadata"]["name"] for each in rendered(*NAMED, "--include-crds") if "Definition" in each["kind"]}
+    brought = {body["metadata"]["name"] for body in rendered(*NAMED, "--include-crds") if "Definition" in body["kind"]}
     written = [yaml.safe_load(path.read_text()) for path in (ROOT / "deploy" / "crds").glob("*.yaml")]
-    assert brought == {each["metadata"]["name"] for each in written}
+    assert brought == {item["metadata"]["name"] for item in written}
 
 
 @pytest.mark.parametrize("values", [None, AS_FOR_KARPENTER], ids=["default", "as for Karpenter"])
 def test_an_api_server_takes_what_the_chart_renders(sandbox: Sandbox, values: Path | None) -> None:
     """Every field is known and valid, though nothing is made. No sandbox has the ServiceMonitor kind."""
     arguments = () if values else (*NAMED, "--set", "networkPolicy.enabled=true")
-    documents = [each for each in rendered(*arguments, values=values) if each["kind"] != "ServiceMonitor"]
+    documents = [body for body in rendered(*arguments, values=values) if body["kind"] != "ServiceMonitor"]
     sandbox.kubectl(
         "apply",
         "--server-side",
@@ -396,16 +399,16 @@ def test_an_uninstalled_release_leaves_what_it_says(sandbox: Sandbox) -> None:
     pool = yaml.safe_load((ROOT / "examples" / "nodepool.yaml").read_text())
     pool["metadata"]["name"] = "left"
     sandbox.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(pool))
-    given = ("--set=fullnameOverride=nodes", "--set=replicas=0", *NAMED)
+    value = ("--set=fullnameOverride=nodes", "--set=replicas=0", *NAMED)
     try:
-        said = helm.run("install", *where[:1], str(CHART), *where[1:], *given)
-        assert "`helm uninstall nodes` stops Tenon and leaves everything that runs" in said
+        text = helm.run("install", *where[:1], str(CHART), *where[1:], *value)
+        assert "`helm uninstall nodes` stops Tenon and leaves everything that runs" in text
         before = sandbox.kubectl("get", "deployments,secrets", "--namespace=default", "--output=name").split()
-        left = helm.run("uninstall", *where)
+        remainder = helm.run("uninstall", *where)
         after = sandbox.kubectl("get", "deployments,secrets", "--namespace=default", "--output=name").split()
         assert set(before) - set(after) == {"deployment.apps/nodes", "secret/sh.helm.release.v1.nodes.v1"}
         assert "secret/tenon-webhook-cert" in after
-        assert "[Secret] tenon-webhook-cert" in left
+        assert "[Secret] tenon-webhook-cert" in remainder
         assert not sandbox.kubectl("get", "clusterroles", "nodes", "--ignore-not-found")
         assert "left" in sandbox.kubectl("get", "nodepools", "--output=name")
     finally:

@@ -23,12 +23,12 @@ Body = dict[str, Any]
 
 def rendered(*arguments: str, chart: Path = CHART) -> dict[str, Body]:
     documents = yaml.safe_load_all(helm.template(chart, *arguments))
-    return {each["metadata"]["name"]: each for each in documents if each}
+    return {document["metadata"]["name"]: document for document in documents if document}
 
 
 def written() -> dict[str, Body]:
     documents = [yaml.safe_load(path.read_text()) for path in (ROOT / "deploy" / "crds").glob("*.yaml")]
-    return {each["metadata"]["name"]: each for each in documents}
+    return {document["metadata"]["name"]: document for document in documents}
 
 
 def client_config(definition: Body) -> Body:
@@ -45,8 +45,8 @@ def test_ops06_it_has_the_same_crds_as_the_manifests() -> None:
 
 def test_both_charts_have_one_version() -> None:
     """Both are upgraded together, so their versions must not differ."""
-    one, other = (yaml.safe_load((folder / "Chart.yaml").read_text()) for folder in (ROOT / "deploy" / "chart", CHART))
-    assert (one["version"], one["appVersion"]) == (other["version"], other["appVersion"])
+    item, other = (yaml.safe_load((folder / "Chart.yaml").read_text()) for folder in (ROOT / "deploy" / "chart", CHART))
+    assert (item["version"], item["appVersion"]) == (other["version"], other["appVersion"])
 
 
 def test_a_package_of_it_has_them_too(tmp_path: Path) -> None:
@@ -58,23 +58,23 @@ def test_a_package_of_it_has_them_too(tmp_path: Path) -> None:
 
 def test_the_webhook_is_the_service_of_the_other_release() -> None:
     values = ("webhook.serviceName=nodes", "webhook.serviceNamespace=karpenter", "additionalAnnotations.team=platform")
-    found = rendered(*(word for each in values for word in ("--set", each)))
+    bodies = rendered(*(word for value in values for word in ("--set", value)))
     for name in WEBHOOK:
-        assert client_config(found[name])["service"] == {
+        assert client_config(bodies[name])["service"] == {
             "name": "nodes",
             "namespace": "karpenter",
             "path": "/convert",
             "port": 8443,
         }
-    for definition in found.values():
+    for definition in bodies.values():
         assert definition["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep", "team": "platform"}
     elsewhere = rendered("--namespace", "karpenter")
     assert client_config(elsewhere[WEBHOOK[0]])["service"]["namespace"] == "karpenter"
 
 
 def test_an_address_of_the_webhook_takes_the_place_of_the_service() -> None:
-    found = rendered("--set", "webhook.url=https://10.0.0.1:9443/convert")
-    assert [client_config(found[name]) for name in WEBHOOK] == [{"url": "https://10.0.0.1:9443/convert"}] * 3
+    bodies = rendered("--set", "webhook.url=https://10.0.0.1:9443/convert")
+    assert [client_config(bodies[name]) for name in WEBHOOK] == [{"url": "https://10.0.0.1:9443/convert"}] * 3
 
 
 @pytest.mark.parametrize("wrong", ["webhook.enabled=false", "webhook.servicename=x", "crds.keep=false"])
@@ -99,8 +99,8 @@ def release(sandbox: Sandbox) -> Iterator[tuple[str, ...]]:
 
 
 def live(sandbox: Sandbox, name: str) -> Body:
-    found: Body = json.loads(sandbox.kubectl("get", "crd", name, "--output=json"))
-    return found
+    body: Body = json.loads(sandbox.kubectl("get", "crd", name, "--output=json"))
+    return body
 
 
 def test_a_release_takes_over_and_upgrades_crds_and_leaves_them_behind(
@@ -117,12 +117,12 @@ def test_a_release_takes_over_and_upgrades_crds_and_leaves_them_behind(
     sandbox.kubectl("patch", "crd", pools, "--type=merge", f"--patch={json.dumps(trust)}")
     upgraded = ("--set=webhook.serviceName=nodes", "--set=additionalAnnotations.team=platform")
     helm.run("upgrade", name, str(CHART), *where, *upgraded)
-    found = live(sandbox, pools)
-    assert found["metadata"]["annotations"]["team"] == "platform"
-    assert client_config(found)["service"]["name"] == "nodes"
-    assert client_config(found)["caBundle"] == authority
-    said = helm.run("uninstall", *release)
-    assert "kept due to the resource policy" in said
+    body = live(sandbox, pools)
+    assert body["metadata"]["annotations"]["team"] == "platform"
+    assert client_config(body)["service"]["name"] == "nodes"
+    assert client_config(body)["caBundle"] == authority
+    text = helm.run("uninstall", *release)
+    assert "kept due to the resource policy" in text
     for definition in written():
-        assert f"[CustomResourceDefinition] {definition}" in said
+        assert f"[CustomResourceDefinition] {definition}" in text
     assert live(sandbox, pools)["metadata"]["uid"] == uid

@@ -44,35 +44,35 @@ def parsed(expression: str) -> promql.Expr:
 
 
 def parts(node: promql.Expr) -> Iterator[promql.Expr]:
-    found: list[promql.Expr] = []
-    promql.walk(node, found.append)
-    yield from found
+    exprs: list[promql.Expr] = []
+    promql.walk(node, exprs.append)
+    yield from exprs
 
 
 def documents(*arguments: str) -> dict[str, dict[str, Any]]:
-    found = [each for each in yaml.safe_load_all(helm.template(CHART, *arguments)) if each]
-    return {f"{each['kind']}/{each['metadata']['name']}": each for each in found}
+    safe_load_all = [item for item in yaml.safe_load_all(helm.template(CHART, *arguments)) if item]
+    return {f"{item['kind']}/{item['metadata']['name']}": item for item in safe_load_all}
 
 
 @pytest.mark.parametrize(("name", "expression"), EXPRESSIONS, ids=[name for name, _ in EXPRESSIONS])
 def test_each_expression_asks_for_series_that_the_worker_exports(name: str, expression: str) -> None:
-    known = series()
+    names = series()
     selectors = [part for part in parts(parsed(expression)) if isinstance(part, promql.VectorSelector)]
     assert selectors
     for selector in selectors:
-        assert selector.name in known
-        asked = {matcher.name for matcher in selector.matchers.matchers}
-        assert asked <= known[selector.name] | OF_PROMETHEUS, selector.name
+        assert selector.name in names
+        matchers = {matcher.name for matcher in selector.matchers.matchers}
+        assert matchers <= names[selector.name] | OF_PROMETHEUS, selector.name
 
 
 @pytest.mark.parametrize(("name", "expression"), EXPRESSIONS, ids=[name for name, _ in EXPRESSIONS])
 def test_each_expression_groups_by_labels_that_its_series_have(name: str, expression: str) -> None:
-    known = series()
+    names = series()
     for part in parts(parsed(expression)):
         if not isinstance(part, promql.AggregateExpr) or part.modifier is None:
             continue
-        inside = [each for each in parts(part.expr) if isinstance(each, promql.VectorSelector)]
-        possible = frozenset[str]().union(*(known[str(each.name)] for each in inside))
+        inside = [part for part in parts(part.expr) if isinstance(part, promql.VectorSelector)]
+        possible = frozenset[str]().union(*(names[str(item.name)] for item in inside))
         assert set(part.modifier.labels) <= possible
 
 
@@ -81,15 +81,15 @@ def test_each_label_in_a_text_is_one_that_the_expression_keeps() -> None:
     texts += [(target["expr"], target["legendFormat"]) for panel in PANELS for target in panel["targets"]]
     used = 0
     for expression, text in texts:
-        named = {label for label in LABEL.findall(text) if label != "value"}
-        kept = {
+        labels = {label for label in LABEL.findall(text) if label != "value"}
+        expr = {
             label
             for part in parts(parsed(expression))
             if isinstance(part, promql.AggregateExpr) and part.modifier is not None
             for label in part.modifier.labels
         }
-        assert named <= kept, text
-        used += len(named)
+        assert labels <= expr, text
+        used += len(labels)
     assert used
 
 
@@ -111,26 +111,26 @@ def test_monitoring_is_off_by_default() -> None:
 
 
 def test_the_prometheus_rule_has_the_alerts_of_the_file() -> None:
-    found = documents(*ON, "--set", "prometheusRule.additionalLabels.release=prometheus")["PrometheusRule/tenon"]
-    assert found["metadata"]["labels"]["release"] == "prometheus"
-    assert found["spec"] == yaml.safe_load((CHART / "files" / "alerts.yaml").read_text())
+    document = documents(*ON, "--set", "prometheusRule.additionalLabels.release=prometheus")["PrometheusRule/tenon"]
+    assert document["metadata"]["labels"]["release"] == "prometheus"
+    assert document["spec"] == yaml.safe_load((CHART / "files" / "alerts.yaml").read_text())
 
 
 def test_grafanas_sidecar_finds_the_dashboards() -> None:
-    found = documents(*ON, "--set", "dashboards.annotations.grafana_folder=Nodes")["ConfigMap/tenon-dashboards"]
-    assert found["metadata"]["labels"]["grafana_dashboard"] == "1"
-    assert found["metadata"]["annotations"] == {"grafana_folder": "Nodes"}
-    assert {name: json.loads(text) for name, text in found["data"].items()} == {
+    document = documents(*ON, "--set", "dashboards.annotations.grafana_folder=Nodes")["ConfigMap/tenon-dashboards"]
+    assert document["metadata"]["labels"]["grafana_dashboard"] == "1"
+    assert document["metadata"]["annotations"] == {"grafana_folder": "Nodes"}
+    assert {name: json.loads(text) for name, text in document["data"].items()} == {
         path.name: json.loads(path.read_text()) for path in (CHART / "files" / "dashboards").glob("*.json")
     }
 
 
 def test_panels_have_ids_of_their_own_and_do_not_overlap() -> None:
     assert len({panel["id"] for panel in PANELS}) == len(PANELS)
-    taken: set[tuple[int, int]] = set()
+    occupancy: set[tuple[int, int]] = set()
     for panel in PANELS:
         place = panel["gridPos"]
         cells = {(place["x"] + x, place["y"] + y) for x in range(place["w"]) for y in range(place["h"])}
-        assert not cells & taken, panel["title"]
+        assert not cells & occupancy, panel["title"]
         assert place["x"] + place["w"] <= 24
-        taken |= cells
+        occupancy |= cells

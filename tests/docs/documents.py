@@ -33,12 +33,12 @@ def text_of(path: Path) -> str:
 
 def anchors(document: Path) -> set[str]:
     """The anchors that GitHub gives to the headings of a document."""
-    seen: Counter[str] = Counter()
-    found = set()
+    counts: Counter[str] = Counter()
+    result = set()
     for heading in re.findall(r"^#{1,6} (.+)$", FENCED.sub("", text_of(document)), re.MULTILINE):
         plain = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).replace("`", "").strip().lower()
-        kept = "".join(c for c in plain if c in "-_ " or unicodedata.category(c)[0] in "LN")
-        slug = kept.replace(" ", "-")
-        found.add(f"{slug}-{seen[slug]}" if seen[slug] else slug)
-        seen[slug] += 1
-    return found
+        text = "".join(c for c in plain if c in "-_ " or unicodedata.category(c)[0] in "LN")
+        slug = text.replace(" ", "-")
+        result.add(f"{slug}-{counts[slug]}" if counts[slug] else slug)
+        counts[slug] += 1
+    return result

@@ -44,20 +44,20 @@ def blocks(text: str, mark: str = ANYWHERE) -> Iterator[tuple[int, list[str]]]:
             end = start
             while end < len(lines) and (lines[end].startswith(INDENT) or not lines[end].strip()):
                 end += 1
-            yield start + 1, [each.removeprefix(INDENT) for each in lines[start:end]]
+            yield start + 1, [line.removeprefix(INDENT) for line in lines[start:end]]
 
 
 def commands(place: str, text: str, mark: str = ANYWHERE) -> list[Command]:
-    found = []
+    result = []
     for number, lines in blocks(text, mark):
         if not any(line.startswith(PROMPT) for line in lines):
             joined = "\n".join(lines).replace("\\\n", " ").splitlines()
-            found += [Command(f"{place}:{number}", line.strip()) for line in joined if line.strip()]
+            result += [Command(f"{place}:{number}", line.strip()) for line in joined if line.strip()]
             continue
         for part in "\n".join(lines).removeprefix(PROMPT).split(f"\n{PROMPT}"):
             command, *prints = part.rstrip().splitlines()
-            found.append(Command(f"{place}:{number}", command, tuple(prints) or None))
-    return found
+            result.append(Command(f"{place}:{number}", command, tuple(prints) or None))
+    return result
 
 
 def folder_of_a_reader(folder: Path) -> str:

@@ -36,11 +36,11 @@ def wrapped_twice(text: str) -> list[str]:
 @pytest.mark.parametrize("package", PACKAGES)
 def test_no_docstring_has_a_short_line_in_a_sentence(package: str) -> None:
     files = sorted((ROOT / package).rglob("*.py"))
-    found = {
+    names = {
         f"{file.relative_to(ROOT)}": [line for text in texts(file.read_text()) for line in wrapped_twice(text)]
         for file in files
     }
-    assert {name: lines for name, lines in found.items() if lines} == {}
+    assert {name: lines for name, lines in names.items() if lines} == {}
     assert files
 
 

@@ -40,15 +40,15 @@ def broken_link(document: Path, link: str) -> bool:
 def missing_path(document: Path, text: str) -> bool:
     """Whether a text between backticks is meant as a path of this repository and leads nowhere."""
     path, _, test = text.partition("::")
-    named = path.endswith(".py") or (path.split("/")[0] in FOLDERS and "/" in path) or bool(test)
-    if not PATH.fullmatch(text) or not named or path in BUILT:
+    endswith = path.endswith(".py") or (path.split("/")[0] in FOLDERS and "/" in path) or bool(test)
+    if not PATH.fullmatch(text) or not endswith or path in BUILT:
         return False
     # docs/parity.md names tests from tests/ on. A bare file name belongs to the folder that its sentence is about.
     roots = [ROOT, ROOT / "tests", document.parent]
-    found = [root / path for root in roots if (root / path).exists()]
-    if not found:
+    result = [root / path for root in roots if (root / path).exists()]
+    if not result:
         return "/" in path or path not in file_names()
-    return bool(test) and not any(re.search(rf"^(async )?def {test}\(", text_of(file), re.MULTILINE) for file in found)
+    return bool(test) and not any(re.search(rf"^(async )?def {test}\(", text_of(file), re.MULTILINE) for file in result)
 
 
 def missing_module(text: str) -> bool:
@@ -80,9 +80,9 @@ def test_every_file_test_and_module_exists(document: Path) -> None:
 def test_every_document_that_the_code_names_exists() -> None:
     paths = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*")]
     files = [path for path in paths if path.suffix in CODE and path.is_file()]
-    named = {(name_of(path), name) for path in files for name in re.findall(r"\bdocs/[\w-]+\.md", text_of(path))}
-    assert [(path, name) for path, name in named if not (ROOT / name).exists()] == []
-    assert named
+    name_ofs = {(name_of(path), name) for path in files for name in re.findall(r"\bdocs/[\w-]+\.md", text_of(path))}
+    assert [(path, name) for path, name in name_ofs if not (ROOT / name).exists()] == []
+    assert name_ofs
 
 
 def test_rules_of_the_design_are_numbered_without_gap_or_repeat() -> None:

@@ -100,16 +100,16 @@ def _lines() -> list[tuple[str, str]]:
 def _citations(rows: Iterable[str]) -> Mapping[str, set[str]]:
     """Each cited row with the files that cite it."""
     families = {family: len(number) for family, kind, number in map(_parts, rows) if family and not kind}
-    found: dict[str, set[str]] = defaultdict(set)
+    names: dict[str, set[str]] = defaultdict(set)
     for path in _files():
         file = str(path.relative_to(REPOSITORY))
         text = path.read_text()
         for row in _in_text(f"{file}\n{text}"):
-            found[row].add(file)
+            names[row].add(file)
         for name in TEST_NAME.findall(text):
             for row in _in_test_name(name, families):
-                found[row].add(file)
-    return found
+                names[row].add(file)
+    return names
 
 
 def _files() -> Iterator[Path]:
@@ -143,9 +143,9 @@ def _in_test_name(name: str, families: Mapping[str, int]) -> Iterator[str]:
 
 def _as_row(word: str, family: str, families: Mapping[str, int]) -> str | None:
     """The row that a word names: `sch071`, or `096` after another row of its family."""
-    for each, digits in families.items():
-        if match := re.fullmatch(rf"{each.lower()}([sv]\d{{1,2}}|\d{{{digits}}})", word):
-            return f"{each}-{match[1].upper()}"
+    for key, digits in families.items():
+        if match := re.fullmatch(rf"{key.lower()}([sv]\d{{1,2}}|\d{{{digits}}})", word):
+            return f"{key}-{match[1].upper()}"
     return f"{family}-{word}" if family and re.fullmatch(rf"\d{{{families[family]}}}", word) else None
 
 
@@ -153,8 +153,8 @@ def _range(first: str, last: str) -> Iterator[str]:
     """All rows from `first` to `last`, which may lack the family; `first` alone if `last` is empty."""
     family, kind, number = _parts(first)
     end = _parts(last)[2] if last else number
-    for each in range(int(number), int(end) + 1):
-        row = f"{family}-{kind}{each:0{len(number)}}"
+    for item in range(int(number), int(end) + 1):
+        row = f"{family}-{kind}{item:0{len(number)}}"
         if row not in UNUSED:
             yield row
 

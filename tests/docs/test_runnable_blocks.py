@@ -18,11 +18,11 @@ SECONDS = 60
 LEAST = 10
 """Marked commands. Fewer mean that the search no longer finds them."""
 
-COMMANDS = [each for document in DOCUMENTS for each in commands(name_of(document), text_of(document))]
+COMMANDS = [command for document in DOCUMENTS for command in commands(name_of(document), text_of(document))]
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("command", COMMANDS, ids=[f"{each.place} {each.text[:60]}" for each in COMMANDS])
+@pytest.mark.parametrize("command", COMMANDS, ids=[f"{command.place} {command.text[:60]}" for command in COMMANDS])
 def test_each_command_of_a_runnable_block_works(command: Command, tmp_path: Path) -> None:
     path = folder_of_a_reader(tmp_path)
     answer = subprocess.run(
@@ -46,13 +46,13 @@ def test_marked_blocks_are_found() -> None:
     for document in DOCUMENTS:
         for mark in (ANYWHERE, ON_SANDBOX):
             marks = sum(line.strip() == mark for line in text_of(document).splitlines())
-            found = [lines for _, lines in blocks(text_of(document), mark) if any(line.strip() for line in lines)]
-            assert len(found) == marks, f"{name_of(document)}: a mark has no block of commands below it"
+            result = [lines for _, lines in blocks(text_of(document), mark) if any(line.strip() for line in lines)]
+            assert len(result) == marks, f"{name_of(document)}: a mark has no block of commands below it"
 
 
 def test_commands_of_a_block() -> None:
     text = f"Do it:\n\n{ANYWHERE}\n\n    one \\\n      two\n    three\n\nText.\n\n{ANYWHERE}\n```sh\nfour\n```\n"
-    assert [each.text for each in commands("page", text)] == ["one    two", "three", "four"]
+    assert [command.text for command in commands("page", text)] == ["one    two", "three", "four"]
 
 
 def test_output_that_a_block_shows() -> None:

@@ -96,7 +96,7 @@ def test_links_point_to_places_in_the_site() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("value", "expected"),
     [
         ("Text:\n- one\n- two", "Text:\n\n- one\n- two"),
         ("1. one\n\n       code\n\n   more\n2. two", "1. one\n\n        code\n\n    more\n\n2. two"),
@@ -106,5 +106,5 @@ def test_links_point_to_places_in_the_site() -> None:
         ("- one\ncontinued\n\nText", "- one\n    continued\n\nText"),
     ],
 )
-def test_lists_are_indented_for_the_site(given: str, expected: str) -> None:
-    assert lists(given) == expected
+def test_lists_are_indented_for_the_site(value: str, expected: str) -> None:
+    assert lists(value) == expected

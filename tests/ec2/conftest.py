@@ -72,7 +72,7 @@ def until_shown(server: Server, *instance_ids: str) -> None:
     async def shown() -> bool:
         book = server.world.book
         book.advance()
-        return all(each.shown and each.tags_shown for each in book.find(instance_ids))
+        return all(item.shown and item.tags_shown for item in book.find(instance_ids))
 
     asyncio.run(until(shown))
 

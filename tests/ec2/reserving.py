@@ -29,4 +29,4 @@ def selecting(provider: Ec2Provider, *terms: dict[str, Any]) -> EC2NodeClass:
 
 def offered(types: list[InstanceType]) -> dict[str, Offering]:
     """The offerings of reservations, by reservation."""
-    return {o.reservation_id: o for each in types for o in each.offerings if o.reservation_id}
+    return {o.reservation_id: o for item in types for o in item.offerings if o.reservation_id}

@@ -102,8 +102,8 @@ def test_variants_fit_their_types() -> None:
     amis = [{"id": f"ami-{number}", "requirements": list(query.requirements)} for number, query in enumerate(queries)]
     resolved = node_class({"amis": amis}).status.amis
     names = ("m5.large", "t4g.small", "g4dn.xlarge", "g5g.xlarge", "inf2.xlarge")
-    chosen = images_by_type([instance_type(name) for name in names], resolved)
-    assert [chosen[name] for name in names] == ["ami-0", "ami-1", "ami-2", "ami-3", "ami-4"]
+    selection = images_by_type([instance_type(name) for name in names], resolved)
+    assert [selection[name] for name in names] == ["ami-0", "ami-1", "ami-2", "ami-3", "ami-4"]
 
 
 def test_a_type_without_an_image_is_left_out() -> None:
@@ -153,13 +153,13 @@ def test_aws107_only_a_name_without_an_owner_looks_at_self_and_amazon(
     term: dict[str, Any], owners: list[str] | None
 ) -> None:
     """An image that another account shares has an owner that is neither, and is selected by its tags."""
-    asked: list[dict[str, Any]] = []
+    requests: list[dict[str, Any]] = []
 
     def paginate(**parameters: Any) -> list[dict[str, Any]]:
-        asked.append(parameters)
+        requests.append(parameters)
         return []
 
     ec2 = SimpleNamespace(get_paginator=lambda _: SimpleNamespace(paginate=paginate))
-    chosen = node_class(amiFamily="AL2023", amiSelectorTerms=[term])
-    assert Images(cast("Any", SimpleNamespace(ec2=ec2))).resolve(chosen, "1.34") == []
-    assert [each.get("Owners") for each in asked] == [owners]
+    selection = node_class(amiFamily="AL2023", amiSelectorTerms=[term])
+    assert Images(cast("Any", SimpleNamespace(ec2=ec2))).resolve(selection, "1.34") == []
+    assert [item.get("Owners") for item in requests] == [owners]

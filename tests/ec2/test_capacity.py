@@ -31,9 +31,9 @@ ACCELERATORS = (
 def test_catalogue_figures_are_reproduced(name: str) -> None:
     """AWS-060..074: capacity and overhead of known types."""
     row = rows()[name]
-    found = capacity.capacity(row["item"], NodeSettings())
-    found.pop(POD_ENI, None)  # which EC2 does not describe
-    assert found == parse_resources(row["capacity"])
+    result = capacity.capacity(row["item"], NodeSettings())
+    result.pop(POD_ENI, None)  # which EC2 does not describe
+    assert result == parse_resources(row["capacity"])
     assert capacity.overhead(row["item"], NodeSettings()) == parse_resources(row["overhead"])
 
 
@@ -89,11 +89,11 @@ def test_aws068_the_kubelet_keeps_a_gibibyte_of_disk(family: AMIFamily) -> None:
 
 def test_aws072_pods_get_what_reserves_and_eviction_leave() -> None:
     kubelet = {"systemReserved": {"cpu": "30m", "memory": "26Mi"}}
-    left = instance_type("m5.large", settings=NodeSettings(kubelet=kubelet)).allocatable
-    assert left["cpu"] == 2000 - 70 - 30
-    assert left["memory"] == (7577 - 574 - 26 - 100) * MIB
-    assert left["ephemeral-storage"] == 20 * GIB - GIB - 2 * GIB
-    assert left["pods"] == 29
+    allocatable = instance_type("m5.large", settings=NodeSettings(kubelet=kubelet)).allocatable
+    assert allocatable["cpu"] == 2000 - 70 - 30
+    assert allocatable["memory"] == (7577 - 574 - 26 - 100) * MIB
+    assert allocatable["ephemeral-storage"] == 20 * GIB - GIB - 2 * GIB
+    assert allocatable["pods"] == 29
 
 
 @pytest.mark.parametrize(
@@ -111,8 +111,8 @@ def test_aws072_pods_get_what_reserves_and_eviction_leave() -> None:
 )
 def test_aws073_accelerators_are_resources(described: dict[str, Any], devices: dict[str, int]) -> None:
     """As EC2 describes them: the manufacturer names the resource, and Neuron counts devices and their cores."""
-    found = capacity.capacity(described, NodeSettings())
-    assert {key: count for key, count in found.items() if key in ACCELERATORS} == devices
+    result = capacity.capacity(described, NodeSettings())
+    assert {key: count for key, count in result.items() if key in ACCELERATORS} == devices
 
 
 @pytest.mark.parametrize(
@@ -177,10 +177,10 @@ def test_aws069_neither_reserved_interfaces_nor_max_pods_change_the_memory_of_th
 def test_reserved_maps_win_key_by_key() -> None:
     """AWS-070: only the keys given replace the computed ones; process ids are no resource of pods."""
     kubelet = {"kubeReserved": {"cpu": "200m", "pid": "1000"}, "systemReserved": {"memory": "100Mi"}}
-    plain, given = (capacity.overhead(M5, NodeSettings(kubelet=k)) for k in ({}, kubelet))
-    assert given["cpu"] == 200
-    assert given["memory"] == plain["memory"] + 100 * MIB
-    assert "pid" not in given
+    plain, value = (capacity.overhead(M5, NodeSettings(kubelet=k)) for k in ({}, kubelet))
+    assert value["cpu"] == 200
+    assert value["memory"] == plain["memory"] + 100 * MIB
+    assert "pid" not in value
 
 
 @pytest.mark.parametrize(
@@ -201,8 +201,8 @@ def test_disk_eviction_threshold(threshold: str | None, expected: int) -> None:
     """AWS-071: of the 33 GiB of pods' storage, a tenth by default, rounded up to a whole byte."""
     kubelet = {"evictionHard": {"nodefs.available": threshold}} if threshold else {}
     settings = NodeSettings(kubelet=kubelet, volumes=(EbsVolume("/dev/xvda", 33 * GIB),))
-    found = capacity.eviction_threshold(capacity.capacity(M5, settings), settings)
-    assert found["ephemeral-storage"] == expected
+    resources = capacity.eviction_threshold(capacity.capacity(M5, settings), settings)
+    assert resources["ephemeral-storage"] == expected
 
 
 def test_soft_thresholds_take_nothing_away() -> None:

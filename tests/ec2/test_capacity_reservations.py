@@ -46,8 +46,8 @@ def _no_reservations(server: Server, provider: Ec2Provider) -> Iterator[None]:
     server.world.reservations.clear()
 
 
-def launch(provider: Ec2Provider, chosen: EC2NodeClass, name: str, *terms: Any, **more: Any) -> LaunchResult:
-    return provider.launch(provider.prepare_launch(node_claim(RESERVED, *terms, name=name), chosen, 1, **more))
+def launch(provider: Ec2Provider, node_class: EC2NodeClass, name: str, *terms: Any, **more: Any) -> LaunchResult:
+    return provider.launch(provider.prepare_launch(node_claim(RESERVED, *terms, name=name), node_class, 1, **more))
 
 
 def bought(result: LaunchResult) -> Instance:
@@ -56,7 +56,7 @@ def bought(result: LaunchResult) -> Instance:
 
 
 @pytest.mark.parametrize(
-    ("term", "found"),
+    ("term", "names"),
     [
         ({"tags": {"team": "a"}}, ["a"]),
         ({"tags": {"team": "*"}}, ["a", "b"]),
@@ -67,16 +67,16 @@ def bought(result: LaunchResult) -> Instance:
     ids=str,
 )
 def test_ec03_terms_select_reservations(
-    provider: Ec2Provider, server: Server, term: dict[str, Any], found: list[str]
+    provider: Ec2Provider, server: Server, term: dict[str, Any], names: list[str]
 ) -> None:
-    made = {
+    output = {
         "a": reserve(server, tags={"team": "a"}),
         "b": reserve(server, tags={"team": "b"}, criteria="open"),
         "c": reserve(server, owner="999999999999"),
     }
     reserve(server, tags={"team": "a"}, state="cancelled")
     listed = selecting(provider, term).status.capacity_reservations
-    assert [each.id for each in listed] == [made[name].id for name in found]
+    assert [item.id for item in listed] == [output[name].id for name in names]
 
 
 def test_ecs4_the_status_says_what_a_reservation_is(provider: Ec2Provider, server: Server) -> None:
@@ -100,7 +100,7 @@ def test_ecs4_the_status_says_what_a_reservation_is(provider: Ec2Provider, serve
     ("minutes", "type_", "leaves"), [(39, "capacity-block", True), (41, "capacity-block", False), (5, "default", False)]
 )
 def test_aws124_a_capacity_block_is_drained_40_minutes_before_its_end(minutes: int, type_: Any, leaves: bool) -> None:
-    found = CapacityReservation(
+    capacity_reservation = CapacityReservation(
         id="cr-1",
         availability_zone=ZONE,
         instance_type="m5.large",
@@ -109,18 +109,18 @@ def test_aws124_a_capacity_block_is_drained_40_minutes_before_its_end(minutes: i
         end_time=NOW + timedelta(minutes=minutes),
         reservation_type=type_,
     )
-    assert drains(found, NOW) is leaves
+    assert drains(capacity_reservation, NOW) is leaves
 
 
 def test_aws079_alb19_a_reservation_is_an_offering_with_its_places(provider: Ec2Provider, server: Server) -> None:
     """The labels of reservations depend on the offering, so the type neither has nor excludes them."""
-    made = reserve(server, count=3)
-    types = provider.instance_types(selecting(provider, {"id": made.id}))
-    assert reservation_ids(types) == {made.id}
-    found = offered(types)[made.id]
-    assert (found.zone, found.capacity_type, found.reservation_capacity) == (ZONE, "reserved", 3)
-    assert found.price == pytest.approx(0.096 / 10_000_000)
-    by_name = {each.name: each for each in types}
+    output = reserve(server, count=3)
+    types = provider.instance_types(selecting(provider, {"id": output.id}))
+    assert reservation_ids(types) == {output.id}
+    result = offered(types)[output.id]
+    assert (result.zone, result.capacity_type, result.reservation_capacity) == (ZONE, "reserved", 3)
+    assert result.price == pytest.approx(0.096 / 10_000_000)
+    by_name = {item.name: item for item in types}
     assert labels.RESERVATION_ID not in by_name["m5.large"].requirements
     assert by_name["m5a.large"].requirements[labels.RESERVATION_ID].is_empty()
 
@@ -129,53 +129,53 @@ def test_aws033_places_are_counted_once_a_minute(
     provider: Ec2Provider, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And a plan between two counts gets the same objects, for which the engine remembers its answers."""
-    made = reserve(server, count=3)
-    chosen = selecting(provider, {"id": made.id})
-    first = provider.instance_types(chosen)
-    made.total = 5
-    assert provider.instance_types(chosen) is first
+    output = reserve(server, count=3)
+    selection = selecting(provider, {"id": output.id})
+    first = provider.instance_types(selection)
+    output.total = 5
+    assert provider.instance_types(selection) is first
     provider.count_places()
-    assert offered(provider.instance_types(chosen))[made.id].reservation_capacity == 5
+    assert offered(provider.instance_types(selection))[output.id].reservation_capacity == 5
 
 
 def test_no_plan_waits_for_a_count_while_the_last_one_is_known(
     provider: Ec2Provider, clients: Ec2, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One slow answer of EC2 must not stop all launches and plans."""
-    made, other = reserve(server, count=3), reserve(server, count=1)
+    output, other = reserve(server, count=3), reserve(server, count=1)
     counting = CapacityReservations(clients)
-    assert counting.places([made.id])[made.id].remaining == 3
-    made.total = 5
+    assert counting.places([output.id])[output.id].remaining == 3
+    output.total = 5
     counting.forget()
-    asked, answers, count = Event(), Event(), counting.count
+    event, answers, count = Event(), Event(), counting.count
 
     def slow(ids: Collection[str]) -> dict[str, Places]:
-        asked.set()
+        event.set()
         assert answers.wait(30)
         return count(ids)
 
     monkeypatch.setattr(counting, "count", slow)
     with ThreadPoolExecutor(3) as threads:
-        counts = threads.submit(counting.places, [made.id])
-        assert asked.wait(30)
+        counts = threads.submit(counting.places, [output.id])
+        assert event.wait(30)
         try:
-            assert threads.submit(counting.places, [made.id]).result(30)[made.id].remaining == 3
+            assert threads.submit(counting.places, [output.id]).result(30)[output.id].remaining == 3
             unknown = threads.submit(counting.places, [other.id])
         finally:
             answers.set()
-        assert counts.result(30)[made.id].remaining == 5
+        assert counts.result(30)[output.id].remaining == 5
         assert unknown.result(30)[other.id].remaining == 1
 
 
 def test_counts_stay_while_ec2_refuses(provider: Ec2Provider, server: Server) -> None:
     from sandbox.ec2.faults import Fault
 
-    made = reserve(server, count=3)
-    chosen = selecting(provider, {"id": made.id})
-    provider.instance_types(chosen)
+    output = reserve(server, count=3)
+    selection = selecting(provider, {"id": output.id})
+    provider.instance_types(selection)
     provider.count_places()
     server.world.faults.add(Fault(action="DescribeCapacityReservations", code="InternalError", status=500, count=None))
-    assert offered(provider.instance_types(chosen))[made.id].reservation_capacity == 3
+    assert offered(provider.instance_types(selection))[output.id].reservation_capacity == 3
     server.world.faults.clear()
 
 
@@ -183,10 +183,10 @@ def test_counts_of_other_classes_stay_while_ec2_refuses(provider: Ec2Provider, s
     """Each class asks for its own reservations, one after the other."""
     from sandbox.ec2.faults import Fault
 
-    one, other = reserve(server, count=3), reserve(server, count=2)
-    classes = [selecting(provider, {"id": each.id}) for each in (one, other)]
-    for chosen in classes:
-        provider.instance_types(chosen)
+    item, other = reserve(server, count=3), reserve(server, count=2)
+    classes = [selecting(provider, {"id": entry.id}) for entry in (item, other)]
+    for reserving_class in classes:
+        provider.instance_types(reserving_class)
     provider.count_places()
     provider.instance_types(classes[0])
     server.world.faults.add(Fault(action="DescribeCapacityReservations", code="InternalError", status=500, count=None))
@@ -207,19 +207,19 @@ def claim(name: str, reservation: str, launched: datetime | None = None, *, leav
 
 def test_aws123_a_claim_takes_its_place_until_ec2_counts_it(provider: Ec2Provider, server: Server) -> None:
     """The count of EC2 holds what was launched a while before it, and nothing else."""
-    made, other = reserve(server, count=4), reserve(server, type="m5a.large", count=1)
-    types = provider.instance_types(selecting(provider, {"id": made.id}, {"id": other.id}))
-    counted = datetime.fromtimestamp(offered(types)[made.id].counted_at, UTC)
+    output, other = reserve(server, count=4), reserve(server, type="m5a.large", count=1)
+    types = provider.instance_types(selecting(provider, {"id": output.id}, {"id": other.id}))
+    counted = datetime.fromtimestamp(offered(types)[output.id].counted_at, UTC)
     claims = [
-        claim("waits", made.id),
-        claim("just-launched", made.id, counted - timedelta(seconds=2)),
-        claim("counted", made.id, counted - timedelta(minutes=5)),
-        claim("never-launched", made.id, leaving=True),
+        claim("waits", output.id),
+        claim("just-launched", output.id, counted - timedelta(seconds=2)),
+        claim("counted", output.id, counted - timedelta(minutes=5)),
+        claim("never-launched", output.id, leaving=True),
         claim("elsewhere", other.id),
     ]
-    left = offered(without_taken(types, claims))
-    assert (left[made.id].reservation_capacity, left[made.id].available) == (2, True)
-    assert (left[other.id].reservation_capacity, left[other.id].available) == (0, False)
+    remainder = offered(without_taken(types, claims))
+    assert (remainder[output.id].reservation_capacity, remainder[output.id].available) == (2, True)
+    assert (remainder[other.id].reservation_capacity, remainder[other.id].available) == (0, False)
 
 
 def test_aws111_a_launch_goes_into_its_reservation_and_no_other(
@@ -227,67 +227,69 @@ def test_aws111_a_launch_goes_into_its_reservation_and_no_other(
 ) -> None:
     """AWS-002, AWS-091, LBL-02: the instance, and the labels of its claim, say so."""
     reserve(server, criteria="open")
-    made = reserve(server, count=1)
-    chosen = selecting(provider, {"id": made.id})
-    instance = bought(launch(provider, chosen, "reserved-1"))
+    output = reserve(server, count=1)
+    selection = selecting(provider, {"id": output.id})
+    instance = bought(launch(provider, selection, "reserved-1"))
     until_shown(server, instance.id)
     raw = clients.ec2.describe_instances(InstanceIds=[instance.id])["Reservations"][0]["Instances"][0]
-    assert (raw["CapacityReservationId"], raw["InstanceType"]) == (made.id, "m5.large")
+    assert (raw["CapacityReservationId"], raw["InstanceType"]) == (output.id, "m5.large")
     assert raw["Placement"]["AvailabilityZone"] == ZONE
     assert instance.capacity_type == "reserved"
-    found = launched_labels({}, instance, None)
-    assert found[labels.CAPACITY_TYPE] == "reserved"
-    assert found[labels.RESERVATION_ID] == made.id
-    assert found[labels.RESERVATION_TYPE] == "default"
-    assert found[labels.RESERVATION_INTERRUPTIBLE] == "false"
-    assert server.world.reservations.left(made) == 0
+    result = launched_labels({}, instance, None)
+    assert result[labels.CAPACITY_TYPE] == "reserved"
+    assert result[labels.RESERVATION_ID] == output.id
+    assert result[labels.RESERVATION_TYPE] == "default"
+    assert result[labels.RESERVATION_INTERRUPTIBLE] == "false"
+    assert server.world.reservations.left(output) == 0
 
 
 def test_aws002_reserved_comes_before_spot_and_spot_before_on_demand(provider: Ec2Provider, server: Server) -> None:
     """Of what the claim allows and what can be bought now."""
-    made = reserve(server, count=1)
-    chosen = selecting(provider, {"id": made.id})
+    output = reserve(server, count=1)
+    selection = selecting(provider, {"id": output.id})
     anywhere = node_claim(("node.kubernetes.io/instance-type", "In", ["m5.large"]), name="prefers")
     bought_as: list[str] = []
     avoided: set[OfferingKey] = set()
     for _ in range(3):
-        bought_as.append(provider.prepare_launch(anywhere, chosen, 1, avoided).capacity_type)
+        bought_as.append(provider.prepare_launch(anywhere, selection, 1, avoided).capacity_type)
         avoided |= (
-            {OfferingKey("reserved", "", ZONE, "reservation", made.id)}
+            {OfferingKey("reserved", "", ZONE, "reservation", output.id)}
             if len(avoided) == 0
-            else spot_of_m5(provider, chosen)
+            else spot_of_m5(provider, selection)
         )
     assert bought_as == ["reserved", "spot", "on-demand"]
 
 
-def spot_of_m5(provider: Ec2Provider, chosen: EC2NodeClass) -> set[OfferingKey]:
-    (kind,) = [each for each in provider.instance_types(chosen) if each.name == "m5.large"]
+def spot_of_m5(provider: Ec2Provider, node_class: EC2NodeClass) -> set[OfferingKey]:
+    (kind,) = [
+        instance_type for instance_type in provider.instance_types(node_class) if instance_type.name == "m5.large"
+    ]
     return {OfferingKey("spot", "m5.large", o.zone) for o in kind.offerings if o.capacity_type == "spot"}
 
 
 def test_aws045_a_full_reservation_is_avoided_and_no_other(provider: Ec2Provider, server: Server) -> None:
     """The refused one alone: another reservation of the same type and zone is used meanwhile."""
     first, second = reserve(server, count=1), reserve(server, count=1)
-    chosen = selecting(provider, {"id": first.id}, {"id": second.id})
-    one = (labels.RESERVATION_ID, "In", [first.id])
-    bought(launch(provider, chosen, "full-1", one))
-    refused = launch(provider, chosen, "full-2", one)
+    selection = selecting(provider, {"id": first.id}, {"id": second.id})
+    reservation_ids = (labels.RESERVATION_ID, "In", [first.id])
+    bought(launch(provider, selection, "full-1", reservation_ids))
+    refused = launch(provider, selection, "full-2", reservation_ids)
     assert refused.instance is None
     assert refused.waits is None, "the claim is deleted, and its pods are planned again"
-    avoided = {each.key for each in refused.unavailable}
+    avoided = {item.key for item in refused.unavailable}
     assert avoided == {OfferingKey("reserved", "", ZONE, "reservation", first.id)}
     with pytest.raises(InsufficientCapacityError):
-        launch(provider, chosen, "full-3", one, unavailable=avoided)
-    assert bought(launch(provider, chosen, "full-4", unavailable=avoided)).reservation_id == second.id
+        launch(provider, selection, "full-3", reservation_ids, unavailable=avoided)
+    assert bought(launch(provider, selection, "full-4", unavailable=avoided)).reservation_id == second.id
 
 
 def test_a_reservation_that_ended_since_the_plan_is_avoided(provider: Ec2Provider, server: Server) -> None:
-    made = reserve(server)
-    chosen = selecting(provider, {"id": made.id})
-    server.world.reservations.end(made.id)
-    refused = launch(provider, chosen, "ended-1")
+    output = reserve(server)
+    selection = selecting(provider, {"id": output.id})
+    server.world.reservations.end(output.id)
+    refused = launch(provider, selection, "ended-1")
     assert refused.waits is None
-    assert [each.key for each in refused.unavailable] == [OfferingKey("reserved", "", ZONE, "reservation", made.id)]
+    assert [item.key for item in refused.unavailable] == [OfferingKey("reserved", "", ZONE, "reservation", output.id)]
 
 
 @pytest.mark.parametrize(
@@ -303,13 +305,13 @@ def test_aws004_aws111_each_kind_of_reservation_has_its_request(
     provider: Ec2Provider, server: Server, fields: dict[str, Any], target: str, kinds: tuple[str, str]
 ) -> None:
     """EC2 refuses a request of another kind."""
-    made = server.world.reservations.create(instance_type="m5.large", zone=ZONE, total=1, **fields)
-    instance = bought(launch(provider, selecting(provider, {"id": made.id}), f"kind-{target}"))
-    assert instance.reservation_id == made.id
-    found = launched_labels({}, instance, None)
-    assert (found[labels.RESERVATION_TYPE], found[labels.RESERVATION_INTERRUPTIBLE]) == kinds
-    sent = server.world.calls.listing("CreateFleet")[-1]["parameters"]
-    assert sent["TargetCapacitySpecification.DefaultTargetCapacityType"] == target
+    output = server.world.reservations.create(instance_type="m5.large", zone=ZONE, total=1, **fields)
+    instance = bought(launch(provider, selecting(provider, {"id": output.id}), f"kind-{target}"))
+    assert instance.reservation_id == output.id
+    result = launched_labels({}, instance, None)
+    assert (result[labels.RESERVATION_TYPE], result[labels.RESERVATION_INTERRUPTIBLE]) == kinds
+    parameters = server.world.calls.listing("CreateFleet")[-1]["parameters"]
+    assert parameters["TargetCapacitySpecification.DefaultTargetCapacityType"] == target
 
 
 def test_aws021_aws023_one_request_is_for_one_kind_and_the_roomiest_of_a_zone(
@@ -318,10 +320,10 @@ def test_aws021_aws023_one_request_is_for_one_kind_and_the_roomiest_of_a_zone(
     reserve(server, interruptible=True, count=9)
     small, roomy = reserve(server, count=1), reserve(server, count=5)
     elsewhere = reserve(server, count=1, zone="us-west-2b")
-    chosen = selecting(provider, {"ownerID": small.owner})
-    request = provider.prepare_launch(node_claim(RESERVED, name="kinds"), chosen, 1)
-    named = {row.reservation_id for template in request.templates for row in template.overrides}
-    assert named == {roomy.id, elsewhere.id}
+    selection = selecting(provider, {"ownerID": small.owner})
+    request = provider.prepare_launch(node_claim(RESERVED, name="kinds"), selection, 1)
+    reservation_ids = {row.reservation_id for template in request.templates for row in template.overrides}
+    assert reservation_ids == {roomy.id, elsewhere.id}
     assert len(request.templates) == 2
     assert (request.reservation_type, request.reservation_interruptible) == ("default", False)
 
@@ -329,8 +331,8 @@ def test_aws021_aws023_one_request_is_for_one_kind_and_the_roomiest_of_a_zone(
 def test_aws022_of_capacity_blocks_one_is_asked_for(provider: Ec2Provider, server: Server) -> None:
     for type_ in ("m5.large", "m5a.large"):
         server.world.reservations.create(instance_type=type_, zone=ZONE, total=1, type="capacity-block")
-    chosen = selecting(provider, {"instanceMatchCriteria": "targeted"})
-    request = provider.prepare_launch(node_claim(RESERVED, name="blocks"), chosen, 1)
+    selection = selecting(provider, {"instanceMatchCriteria": "targeted"})
+    request = provider.prepare_launch(node_claim(RESERVED, name="blocks"), selection, 1)
     assert len([row for template in request.templates for row in template.overrides]) == 1
 
 
@@ -338,23 +340,23 @@ def test_aws123_without_the_gate_reservations_are_left_to_ec2(
     provider: Ec2Provider, clients: Ec2, server: Server
 ) -> None:
     """No offering, no condition, and EC2's own default: an open reservation that matches."""
-    made = reserve(server, criteria="open", count=1)
+    output = reserve(server, criteria="open", count=1)
     off = Ec2Provider(clients, provider.cluster, reserved_capacity=False)
-    chosen = selecting(off, {"id": made.id})
-    assert chosen.status.capacity_reservations == []
-    assert reservation_ids(off.instance_types(chosen)) == frozenset()
+    selection = selecting(off, {"id": output.id})
+    assert selection.status.capacity_reservations == []
+    assert reservation_ids(off.instance_types(selection)) == frozenset()
     terms = [
         ("karpenter.sh/capacity-type", "In", ["on-demand"]),
         ("node.kubernetes.io/instance-type", "In", ["m5.large"]),
         ("topology.kubernetes.io/zone", "In", [ZONE]),
     ]
-    request = provider.prepare_launch(node_claim(*terms, name="gate-on"), chosen, 1)
+    request = provider.prepare_launch(node_claim(*terms, name="gate-on"), selection, 1)
     assert bought(provider.launch(request)).capacity_type == "on-demand"
-    assert server.world.reservations.left(made) == 1, "with the gate, what nobody selected is not used"
-    request = off.prepare_launch(node_claim(*terms, name="gate-off"), chosen, 1)
+    assert server.world.reservations.left(output) == 1, "with the gate, what nobody selected is not used"
+    request = off.prepare_launch(node_claim(*terms, name="gate-off"), selection, 1)
     by_chance = bought(off.launch(request))
     assert by_chance.capacity_type == "on-demand"
-    assert server.world.reservations.left(made) == 0
+    assert server.world.reservations.left(output) == 0
     until_shown(server, by_chance.id)
     adopted = provider.describe_instance(by_chance.id)
     assert adopted is not None
@@ -382,15 +384,15 @@ def test_aws123_an_instance_is_reserved_only_if_its_launch_asked_for_it(asked_fo
 
 
 def test_aws126_an_instance_leaves_a_reservation_that_is_cancelled(provider: Ec2Provider, server: Server) -> None:
-    made = reserve(server)
-    instance = bought(launch(provider, selecting(provider, {"id": made.id}), "leaves-1"))
+    output = reserve(server)
+    instance = bought(launch(provider, selecting(provider, {"id": output.id}), "leaves-1"))
     until_shown(server, instance.id)
-    assert provider.reservations([instance.id, "i-0123456789abcdef0"]) == {instance.id: made.id}
-    server.world.reservations.end(made.id)
+    assert provider.reservations([instance.id, "i-0123456789abcdef0"]) == {instance.id: output.id}
+    server.world.reservations.end(output.id)
     assert provider.reservations([instance.id]) == {instance.id: ""}
-    found = provider.describe_instance(instance.id)
-    assert found is not None
-    assert found.capacity_type == "on-demand"
+    describe_instance = provider.describe_instance(instance.id)
+    assert describe_instance is not None
+    assert describe_instance.capacity_type == "on-demand"
 
 
 def test_act01_a_class_that_selects_reservations_is_resolved_every_minute(
@@ -405,6 +407,6 @@ def test_ecs7_a_refused_call_is_a_finding_of_the_class(provider: Ec2Provider, se
     from sandbox.ec2.faults import Fault
 
     server.world.faults.add(Fault(action="DescribeCapacityReservations", code="UnauthorizedOperation", status=403))
-    found = {each.type: each for each in selecting(provider, {"id": "cr-1"}).status.conditions}
-    assert found["CapacityReservationsReady"].reason == "Unauthorized"
-    assert "ec2:DescribeCapacityReservations" in found["CapacityReservationsReady"].message
+    conditions = {condition.type: condition for condition in selecting(provider, {"id": "cr-1"}).status.conditions}
+    assert conditions["CapacityReservationsReady"].reason == "Unauthorized"
+    assert "ec2:DescribeCapacityReservations" in conditions["CapacityReservationsReady"].message

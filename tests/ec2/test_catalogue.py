@@ -27,9 +27,9 @@ def test_the_catalogue_is_read_once(provider: Ec2Provider, server: Server, ready
     before = len(server.world.calls.listing())
     assert provider.instance_types(ready_class) is first
     assert len(server.world.calls.listing()) == before
-    found = {each.name: each for each in first}
-    assert found.keys() >= rows().keys()
-    m5 = found["m5.large"]
+    result = {item.name: item for item in first}
+    assert result.keys() >= rows().keys()
+    m5 = result["m5.large"]
     assert {offering.capacity_type for offering in m5.offerings} == {"spot", "on-demand"}
     assert {offering.price for offering in m5.offerings if offering.capacity_type == "on-demand"} == {0.096}
     assert all(0 < o.price < 0.096 for o in m5.offerings if o.capacity_type == "spot")
@@ -40,15 +40,15 @@ def test_classes_whose_types_cannot_differ_share_them(provider: Ec2Provider, rea
     other = changed(ready_class, "other", tags={"team": "other"}, userData="#!/bin/bash\n")
     assert provider.instance_types(other) is provider.instance_types(ready_class)
     smaller = provider.instance_types(changed(ready_class, "smaller", kubelet={"maxPods": 8}))
-    assert {each.capacity["pods"] for each in smaller} == {8}
-    assert {each.capacity["pods"] for each in provider.instance_types(ready_class)} > {8}
+    assert {item.capacity["pods"] for item in smaller} == {8}
+    assert {instance_type.capacity["pods"] for instance_type in provider.instance_types(ready_class)} > {8}
 
 
 def test_types_share_their_labels(provider: Ec2Provider, ready_class: EC2NodeClass) -> None:
     """Without it, the types of each class would take four times the memory."""
     types = provider.instance_types(ready_class)
-    total = sum(len(each.requirements) for each in types)
-    distinct = {id(each.requirements[key]) for each in types for key in each.requirements}
+    total = sum(len(item.requirements) for item in types)
+    distinct = {id(item.requirements[key]) for item in types for key in item.requirements}
     assert len(distinct) < total / 10
 
 

@@ -44,15 +44,15 @@ OF_THE_KUBELET = (
 
 def classes() -> dict[str, EC2NodeClass]:
     """Each class of the articles as ``tenon convert`` makes it, by file and name."""
-    found = {}
+    result = {}
     for file in sorted(SEEDS.glob("*.yaml")):
         for body in yaml.safe_load_all(convert("-f", str(file)).out):
             if body and body["kind"] == "EC2NodeClass":
                 name = body["metadata"]["name"]
                 # without a status: what the article's own cluster had found says nothing about this account
                 written = {"metadata": {**body["metadata"], "uid": "uid"}, "spec": body["spec"]}
-                found[f"{file.stem}/{name}"] = EC2NodeClass.model_validate(written)
-    return found
+                result[f"{file.stem}/{name}"] = EC2NodeClass.model_validate(written)
+    return result
 
 
 CLASSES = classes()
@@ -65,44 +65,47 @@ def test_all_articles_that_have_classes_are_here() -> None:
 @pytest.fixture(scope="module")
 def own_image(admin: Administrator) -> str:
     """An image of the account, which an article selects by its name."""
-    (found,) = admin.ec2.describe_images(Filters=[{"Name": "name", "Values": [COPIED]}])["Images"]
-    copy = admin.ec2.copy_image(Name=IMAGE, SourceImageId=found["ImageId"], SourceRegion="us-west-2")
+    (image,) = admin.ec2.describe_images(Filters=[{"Name": "name", "Values": [COPIED]}])["Images"]
+    copy = admin.ec2.copy_image(Name=IMAGE, SourceImageId=image["ImageId"], SourceRegion="us-west-2")
     return str(copy["ImageId"])
 
 
-def prepare(admin: Administrator, chosen: EC2NodeClass) -> EC2NodeClass:
+def prepare(admin: Administrator, node_class: EC2NodeClass) -> EC2NodeClass:
     """Make what the class names: tags of subnets and security groups, and its instance profile."""
-    subnets = [one["SubnetId"] for one in admin.ec2.describe_subnets()["Subnets"]]
+    subnets = [subnet["SubnetId"] for subnet in admin.ec2.describe_subnets()["Subnets"]]
     groups = [
-        one["GroupId"]
-        for one in admin.ec2.describe_security_groups()["SecurityGroups"]
-        if one["GroupName"] == "sandbox-nodes"
+        security_group["GroupId"]
+        for security_group in admin.ec2.describe_security_groups()["SecurityGroups"]
+        if security_group["GroupName"] == "sandbox-nodes"
     ]
     for resources, terms in (
-        (subnets, chosen.spec.subnet_selector_terms),
-        (groups, chosen.spec.security_group_selector_terms),
+        (subnets, node_class.spec.subnet_selector_terms),
+        (groups, node_class.spec.security_group_selector_terms),
     ):
         for term in terms:
             for key, value in term.tags.items():
                 admin.ec2.create_tags(Resources=resources, Tags=[{"Key": key, "Value": value}])
-    if chosen.spec.role:
-        return chosen.model_copy(update={"spec": chosen.spec.model_copy(update={"role": ROLE})})
-    name = chosen.spec.instance_profile
+    if node_class.spec.role:
+        return node_class.model_copy(update={"spec": node_class.spec.model_copy(update={"role": ROLE})})
+    name = node_class.spec.instance_profile
     assert name
-    if name not in {one["InstanceProfileName"] for one in admin.iam.list_instance_profiles()["InstanceProfiles"]}:
+    if name not in {
+        instance_profile["InstanceProfileName"]
+        for instance_profile in admin.iam.list_instance_profiles()["InstanceProfiles"]
+    }:
         admin.iam.create_instance_profile(InstanceProfileName=name)
         admin.iam.add_role_to_instance_profile(InstanceProfileName=name, RoleName=ROLE)
-    return chosen
+    return node_class
 
 
 @pytest.mark.parametrize("name", CLASSES)
 def test_a_class_of_an_article_launches_and_its_instance_shows_every_setting(
     name: str, provider: Ec2Provider, server: Server, admin: Administrator, own_image: str
 ) -> None:
-    chosen = prepare(admin, CLASSES[name])
-    status = provider.resolve_node_class(chosen, AL2_KUBERNETES)
-    assert [one.message for one in status.conditions if one.status != "True"] == []
-    ready = chosen.model_copy(update={"status": status})
+    node_class = prepare(admin, CLASSES[name])
+    status = provider.resolve_node_class(node_class, AL2_KUBERNETES)
+    assert [condition.message for condition in status.conditions if condition.status != "True"] == []
+    ready = node_class.model_copy(update={"status": status})
     claim = node_claim(
         ("kubernetes.io/arch", "In", ["amd64"]),
         ("node.kubernetes.io/instance-type", "In", ["m5.xlarge"]),
@@ -114,8 +117,10 @@ def test_a_class_of_an_article_launches_and_its_instance_shows_every_setting(
     raw = admin.ec2.describe_instances(InstanceIds=[instance.id])["Reservations"][0]["Instances"][0]
 
     spec = ready.spec
-    assert raw["SubnetId"] in {one.id for one in status.subnets}
-    assert {one["GroupId"] for one in raw["SecurityGroups"]} == {one.id for one in status.security_groups}
+    assert raw["SubnetId"] in {subnet.id for subnet in status.subnets}
+    assert {security_group["GroupId"] for security_group in raw["SecurityGroups"]} == {
+        security_group.id for security_group in status.security_groups
+    }
     assert raw["IamInstanceProfile"]["Arn"].rpartition("/")[2] == status.instance_profile
     if spec.instance_profile:
         assert status.instance_profile == spec.instance_profile
@@ -123,7 +128,7 @@ def test_a_class_of_an_article_launches_and_its_instance_shows_every_setting(
         assert raw["ImageId"] == own_image
     assert raw["Monitoring"]["State"] == ("enabled" if spec.detailed_monitoring else "disabled")
     assert _metadata(raw) == _asked_metadata(ready)
-    tags = {one["Key"]: one["Value"] for one in raw["Tags"]}
+    tags = {tag["Key"]: tag["Value"] for tag in raw["Tags"]}
     assert spec.tags.items() <= tags.items()
     assert _volumes(admin, raw) == _asked_volumes(ready)
     data = _user_data(admin, instance.id)
@@ -139,22 +144,22 @@ def _metadata(raw: Any) -> dict[str, Any]:
 
 
 def _asked_metadata(ready: EC2NodeClass) -> dict[str, Any]:
-    wanted = ready.spec.metadata_options
+    metadata_options = ready.spec.metadata_options
     return {
-        "HttpEndpoint": wanted.http_endpoint,
-        "HttpTokens": wanted.http_tokens,
-        "HttpPutResponseHopLimit": wanted.http_put_response_hop_limit,
-        "HttpProtocolIpv6": wanted.http_protocol_ipv6,
+        "HttpEndpoint": metadata_options.http_endpoint,
+        "HttpTokens": metadata_options.http_tokens,
+        "HttpPutResponseHopLimit": metadata_options.http_put_response_hop_limit,
+        "HttpProtocolIpv6": metadata_options.http_protocol_ipv6,
     }
 
 
 def _volumes(admin: Administrator, raw: Any) -> dict[str, tuple[int, str, bool]]:
     """Size in GiB, type and encryption, by device."""
-    found: dict[str, tuple[int, str, bool]] = {}
+    result: dict[str, tuple[int, str, bool]] = {}
     for mapping in raw["BlockDeviceMappings"]:
         (volume,) = admin.ec2.describe_volumes(VolumeIds=[mapping["Ebs"]["VolumeId"]])["Volumes"]
-        found[mapping["DeviceName"]] = (volume["Size"], volume["VolumeType"], volume["Encrypted"])
-    return found
+        result[mapping["DeviceName"]] = (volume["Size"], volume["VolumeType"], volume["Encrypted"])
+    return result
 
 
 def _asked_volumes(ready: EC2NodeClass) -> dict[str, tuple[int, str, bool]]:

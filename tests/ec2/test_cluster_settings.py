@@ -40,9 +40,9 @@ def asked(server: Server, action: str) -> int:
 
 
 def test_set21_the_operator_knows_better_than_eks_how_nodes_reach_the_cluster(clients: Ec2) -> None:
-    found = describe_cluster(clients, "sandbox", endpoint="https://10.0.0.1", ca_bundle="YWJj")
-    assert (found.endpoint, found.ca_bundle) == ("https://10.0.0.1", "YWJj")
-    assert found.service_cidr
+    cluster = describe_cluster(clients, "sandbox", endpoint="https://10.0.0.1", ca_bundle="YWJj")
+    assert (cluster.endpoint, cluster.ca_bundle) == ("https://10.0.0.1", "YWJj")
+    assert cluster.service_cidr
     asked_of_eks = describe_cluster(clients, "sandbox")
     assert asked_of_eks.endpoint not in ("", "https://10.0.0.1")
     assert asked_of_eks.ca_bundle != "YWJj"
@@ -55,8 +55,8 @@ def test_set23_the_version_is_the_api_servers_unless_eks_is_to_be_asked(clients:
 
 @pytest.mark.refuses("eks:DescribeCluster")  # of another cluster
 def test_set21_set23_a_cluster_that_is_not_eks_needs_endpoint_and_authority(clients: Ec2) -> None:
-    found = describe_cluster(clients, "kops", endpoint="https://10.0.0.1", ca_bundle="YWJj", server_version="1.36")
-    assert (found.name, found.endpoint, found.service_cidr, found.kubernetes_version) == (
+    cluster = describe_cluster(clients, "kops", endpoint="https://10.0.0.1", ca_bundle="YWJj", server_version="1.36")
+    assert (cluster.name, cluster.endpoint, cluster.service_cidr, cluster.kubernetes_version) == (
         "kops",
         "https://10.0.0.1",
         "",
@@ -86,11 +86,11 @@ def test_set21_set22_where_eks_cannot_be_asked_the_settings_are_enough(
         raise fault
 
     monkeypatch.setattr(clients.eks, "describe_cluster", refused)
-    found = describe_cluster(clients, "own", endpoint="https://10.0.0.1", ca_bundle="YWJj", server_version="1.36")
-    assert (found.endpoint, found.kubernetes_version, found.service_cidr) == ("https://10.0.0.1", "1.36", "")
-    (told,) = caplog.records
-    assert "failed to describe the EKS cluster" in told.message
-    assert "DescribeCluster" in str(vars(told)["error"])
+    cluster = describe_cluster(clients, "own", endpoint="https://10.0.0.1", ca_bundle="YWJj", server_version="1.36")
+    assert (cluster.endpoint, cluster.kubernetes_version, cluster.service_cidr) == ("https://10.0.0.1", "1.36", "")
+    (record,) = caplog.records
+    assert "failed to describe the EKS cluster" in record.message
+    assert "DescribeCluster" in str(vars(record)["error"])
     with pytest.raises(EC2Error):
         describe_cluster(clients, "own", endpoint="https://10.0.0.1", server_version="1.36")
 
@@ -115,8 +115,11 @@ def test_ecs7_the_service_range_is_requested_again_until_eks_returns_it(
         assert cluster.service_cidr == ""
         provider = Ec2Provider(clients, cluster)
         written = node_class({}, role="KarpenterNodeRole-sandbox")
-        found = {each.type: (each.status, each.reason) for each in provider.resolve_node_class(written).conditions}
-        assert found["ValidationSucceeded"] == ("False", reason)
+        statuses = {
+            condition.type: (condition.status, condition.reason)
+            for condition in provider.resolve_node_class(written).conditions
+        }
+        assert statuses["ValidationSucceeded"] == ("False", reason)
         other = node_class({}, role="KarpenterNodeRole-sandbox", amiSelectorTerms=[{"alias": "bottlerocket@latest"}])
         assert is_true(provider.resolve_node_class(other).conditions, "ValidationSucceeded"), "it needs no range"
     status = provider.resolve_node_class(written)
@@ -151,12 +154,12 @@ async def test_set23_an_upgrade_of_the_control_plane_is_noticed_without_a_restar
         return answer
 
     version = ClusterVersion("1.35", ask, clock)
-    seen = []
+    observations = []
     for _ in range(4):
-        seen.append(await version.current())
-        assert await version.current() == seen[-1], "an answer is used for a while"
+        observations.append(await version.current())
+        assert await version.current() == observations[-1], "an answer is used for a while"
         clock.now += KEPT
-    assert seen == ["1.35", "1.36", "1.36", "1.37"]
+    assert observations == ["1.35", "1.36", "1.36", "1.37"]
     assert version_by_eks(clients, "sandbox").startswith("1.")
 
 
@@ -206,14 +209,14 @@ def test_set29_by_default_every_look_at_a_class_asks_for_all(clients: Ec2, serve
 def test_an_answer_is_used_until_its_time_is_over_and_an_empty_one_never() -> None:
     clock = Clock()
     answers: list[list[int]] = [[], [1], [2]]
-    known: TtlCache[int] = TtlCache(60, clock)
+    ttl_cache: TtlCache[int] = TtlCache(60, clock)
 
     def ask() -> list[int]:
         return answers.pop(0)
 
-    assert known.get("terms", ask) == []
-    assert known.get("terms", ask) == [1]
+    assert ttl_cache.get("terms", ask) == []
+    assert ttl_cache.get("terms", ask) == [1]
     clock.now = 59.0
-    assert known.get("terms", ask) == [1]
+    assert ttl_cache.get("terms", ask) == [1]
     clock.now = 60.0
-    assert known.get("terms", ask) == [2]
+    assert ttl_cache.get("terms", ask) == [2]

@@ -58,7 +58,11 @@ def test_aws014_an_instance_is_listed_until_it_has_ended(
     assert instance is not None
 
     def listed() -> list[str]:
-        return [seen.state for seen in provider.owned_instances() if seen.id == instance.id]
+        return [
+            observed_instance.state
+            for observed_instance in provider.owned_instances()
+            if observed_instance.id == instance.id
+        ]
 
     assert listed() == ["pending"]
     clock.pass_(10.0)

@@ -64,10 +64,10 @@ def kubelet(error: str) -> str:
 )
 def test_a_known_fault_is_named_with_what_to_do_and_its_line(line: str, advice: str) -> None:
     console = f"[    0.0] Linux version 6.12\r\n{line}\r\nAmazon Linux 2023\r\nip-10-0-0-7 login: "
-    said = explain_console(console)
-    assert said.startswith("its console output says that ")
-    assert advice in said
-    assert said.endswith(")") is not line.startswith("cloud-init"), "scripts of user data write through cloud-init"
+    text = explain_console(console)
+    assert text.startswith("its console output says that ")
+    assert advice in text
+    assert text.endswith(")") is not line.startswith("cloud-init"), "scripts of user data write through cloud-init"
 
 
 @pytest.mark.parametrize(
@@ -92,10 +92,10 @@ def test_a_cause_comes_before_what_follows_from_it() -> None:
 def test_a_line_that_is_repeated_is_quoted_once_and_the_last_two_are_quoted() -> None:
     """A kubelet writes the same line every few seconds, with other times."""
     lines = [kubelet("Unauthorized").replace("12:00:00", f"12:00:{second:02}") for second in range(30)]
-    said = explain_console("\n".join(["systemd[1]: first Unauthorized", "systemd[2]: second Unauthorized", *lines]))
-    assert said.count("Unauthorized") == 2
-    assert "second Unauthorized | kubelet" in said
-    assert "12:00:29" in said
+    text = explain_console("\n".join(["systemd[1]: first Unauthorized", "systemd[2]: second Unauthorized", *lines]))
+    assert text.count("Unauthorized") == 2
+    assert "second Unauthorized | kubelet" in text
+    assert "12:00:29" in text
 
 
 @pytest.mark.parametrize(
@@ -114,9 +114,9 @@ def test_a_line_that_is_repeated_is_quoted_once_and_the_last_two_are_quoted() ->
     ],
 )
 def test_what_looks_like_a_secret_is_not_quoted(text: str) -> None:
-    said = explain_console(f"kubelet.service: Failed with {text}")
-    assert "kubelet.service: Failed with " in said
-    assert "hunter2" not in said.lower()
+    message = explain_console(f"kubelet.service: Failed with {text}")
+    assert "kubelet.service: Failed with " in message
+    assert "hunter2" not in message.lower()
 
 
 @pytest.mark.parametrize(
@@ -130,9 +130,9 @@ def test_what_looks_like_a_secret_is_not_quoted(text: str) -> None:
 )
 def test_what_a_script_may_have_printed_is_not_quoted(line: str) -> None:
     """The fault is named all the same."""
-    said = explain_console(line)
-    assert said.startswith("its console output says that ")
-    assert "hunter2" not in said
+    text = explain_console(line)
+    assert text.startswith("its console output says that ")
+    assert "hunter2" not in text
 
 
 def test_an_empty_console_says_so() -> None:
@@ -141,14 +141,14 @@ def test_an_empty_console_says_so() -> None:
 
 @given(st.text(max_size=400), st.sampled_from(["Unauthorized", "no such host", "failed to start x", ""]))
 def test_what_is_said_of_a_console_is_short_and_has_no_control_characters(text: str, fault: str) -> None:
-    said = explain_console(f"{text}{fault}\x1b[31m\x07{text}" * 3)
-    assert len(said) < 3 * QUOTED_CHARACTERS + 300
-    assert not any(ord(each) < 32 or 127 <= ord(each) < 160 for each in said)
+    message = explain_console(f"{text}{fault}\x1b[31m\x07{text}" * 3)
+    assert len(message) < 3 * QUOTED_CHARACTERS + 300
+    assert not any(ord(item) < 32 or 127 <= ord(item) < 160 for item in message)
 
 
 def test_escapes_in_a_record_of_nodeadm_bring_no_control_characters_back() -> None:
-    said = explain_console('nodeadm[1]: {"level":"error","msg":"a\\u001b[2J\\ud800\\nb"}')
-    assert said.endswith("(nodeadm[1]: error: a[2J? b)")
+    text = explain_console('nodeadm[1]: {"level":"error","msg":"a\\u001b[2J\\ud800\\nb"}')
+    assert text.endswith("(nodeadm[1]: error: a[2J? b)")
 
 
 @pytest.mark.parametrize("part", ["{", "\x1b]", "password=", '{"', "-----BEGIN X-----", "nodeadm error "])

@@ -51,24 +51,24 @@ def test_aws003_unknown_dedicated_prices_are_said_and_asked_for_again(clients: E
     fail(server, "GetProducts")
     _, stand_in = pricing.current(dedicated=True)
     assert stand_in.on_demand == shared.on_demand
-    (said,) = pricing.warnings()
-    assert said.startswith("the prices of dedicated instances of us-west-2 are unknown (")
-    assert "allow pricing:GetProducts in the IAM policy" in said
-    assert said.endswith("Tenon uses those of shared tenancy")
+    (warning,) = pricing.warnings()
+    assert warning.startswith("the prices of dedicated instances of us-west-2 are unknown (")
+    assert "allow pricing:GetProducts in the IAM policy" in warning
+    assert warning.endswith("Tenon uses those of shared tenancy")
     server.world.faults.clear()
     clock.now = RETRY_SECONDS
-    _, known = pricing.current(dedicated=True)
-    assert known.on_demand["m5.large"] == 0.10176
+    _, entries = pricing.current(dedicated=True)
+    assert entries.on_demand["m5.large"] == 0.10176
     assert pricing.warnings() == []
 
 
 def test_aws003_known_dedicated_prices_stay_while_the_list_is_away(clients: Ec2, server: Server) -> None:
     clock = Clock()
     pricing = Pricing(clients, clock)
-    known = pricing.current(dedicated=True)
+    current = pricing.current(dedicated=True)
     fail(server, "GetProducts")
     clock.now = 13 * 3600
-    assert pricing.current(dedicated=True) == known
+    assert pricing.current(dedicated=True) == current
     assert pricing.warnings() == []
 
 
@@ -77,8 +77,8 @@ def test_aws003_without_a_price_list_dedicated_prices_are_not_known() -> None:
     pricing = prices_of(Region("us-gov-west-1", "USD", 9.9, 0.04))
     assert pricing.warnings() == []
     assert pricing.current(dedicated=True)[1].on_demand["m5.large"] == 0.121
-    (said,) = pricing.warnings()
-    assert "dedicated instances of us-gov-west-1 are unknown (the price list service does not serve" in said
+    (warning,) = pricing.warnings()
+    assert "dedicated instances of us-gov-west-1 are unknown (the price list service does not serve" in warning
 
 
 def test_aws003_a_dedicated_claim_is_launched_at_its_price(
@@ -92,12 +92,12 @@ def test_aws003_a_dedicated_claim_is_launched_at_its_price(
     instance = provider.launch(request).instance
     assert instance is not None
     assert instance.price == prices[instance.instance_type]
-    (machine,) = [each for each in server.world.book.all() if each.id == instance.id]
+    (machine,) = [item for item in server.world.book.all() if item.id == instance.id]
     assert machine.tenancy == "dedicated"
     until_shown(server, instance.id)
-    found = provider.describe_instance(instance.id)
-    assert found is not None
-    assert found.price == instance.price
+    describe_instance = provider.describe_instance(instance.id)
+    assert describe_instance is not None
+    assert describe_instance.price == instance.price
 
 
 @pytest.mark.parametrize(("dedicated", "price"), [(False, 0.096), (True, 0.10176)])
@@ -105,6 +105,6 @@ def test_aws003_types_are_priced_by_tenancy(
     dedicated: bool, price: float, provider: Ec2Provider, ready_class: EC2NodeClass
 ) -> None:
     types = provider.instance_types(ready_class, dedicated=dedicated)
-    (large,) = [each for each in types if each.name == "m5.large"]
-    assert {each.price for each in large.offerings if each.capacity_type == "on-demand"} == {price}
-    assert all(each.price < 0.096 for each in large.offerings if each.capacity_type == "spot")
+    (large,) = [item for item in types if item.name == "m5.large"]
+    assert {offering.price for offering in large.offerings if offering.capacity_type == "on-demand"} == {price}
+    assert all(offering.price < 0.096 for offering in large.offerings if offering.capacity_type == "spot")

@@ -65,9 +65,9 @@ def resolved(status: EC2NodeClassStatus, **spec: Any) -> EC2NodeClass:
 
 
 def validation(status: EC2NodeClassStatus) -> Condition:
-    found = get_condition(status.conditions, "ValidationSucceeded")
-    assert found is not None
-    return found
+    condition = get_condition(status.conditions, "ValidationSucceeded")
+    assert condition is not None
+    return condition
 
 
 def asked(server: Server) -> list[str]:
@@ -81,7 +81,9 @@ def test_aws167_a_class_is_tried_out_when_it_or_its_answers_change(fresh: Ec2Pro
     assert validation(status).status == "True"
     assert asked(server) == list(CALLS)
     assert not server.world.book.all(), "nothing is launched"
-    assert not [each for each in fresh.launch_templates() if each.node_class == "default"], "nothing is made"
+    assert not [
+        launch_template for launch_template in fresh.launch_templates() if launch_template.node_class == "default"
+    ], "nothing is made"
     fresh.resolve_node_class(resolved(status))
     assert asked(server) == list(CALLS), "what passed is not asked for again"
     fresh.resolve_node_class(resolved(status, tags={"team": "blue"}))
@@ -114,10 +116,10 @@ def test_ecs7_the_condition_names_the_refused_call_and_the_right(
 ) -> None:
     without(right)
     status = fresh.resolve_node_class(written())
-    found = validation(status)
-    assert (found.status, found.reason) == ("False", reason)
-    assert f"AWS refused ec2:{call} " in found.message
-    assert f"denies {right} on arn:aws:" in found.message
+    condition = validation(status)
+    assert (condition.status, condition.reason) == ("False", reason)
+    assert f"AWS refused ec2:{call} " in condition.message
+    assert f"denies {right} on arn:aws:" in condition.message
     without("")
     again = fresh.resolve_node_class(resolved(status))
     assert validation(again).status == "True", "a refusal is not remembered"
@@ -126,19 +128,19 @@ def test_ecs7_the_condition_names_the_refused_call_and_the_right(
 def test_ecs7_what_to_add_is_said_and_every_refused_call_is_named(fresh: Ec2Provider, server: Server) -> None:
     try:
         server.world.judge.replace("sandbox", json.dumps(_only_reading()))
-        found = validation(fresh.resolve_node_class(written()))
+        condition = validation(fresh.resolve_node_class(written()))
     finally:
         server.world.judge.replace("sandbox", None)
-    assert found.reason == "CreateLaunchTemplateAuthCheckFailed"
+    assert condition.reason == "CreateLaunchTemplateAuthCheckFailed"
     for call in CALLS:
-        assert f"AWS refused ec2:{call} (UnauthorizedOperation): allow ec2:{call} on arn:aws:ec2:" in found.message
-    assert found.message.count("in the IAM policy of Tenon's role") == len(CALLS)
+        assert f"AWS refused ec2:{call} (UnauthorizedOperation): allow ec2:{call} on arn:aws:ec2:" in condition.message
+    assert condition.message.count("in the IAM policy of Tenon's role") == len(CALLS)
 
 
 def _only_reading() -> dict[str, Any]:
     document: dict[str, Any] = json.loads(POLICY.read_text())
     launching = {"LaunchFrom", "LaunchByOwnTemplate", "CreateWithClusterTags", "TagAtCreation"}
-    document["Statement"] = [each for each in document["Statement"] if each["Sid"] not in launching]
+    document["Statement"] = [item for item in document["Statement"] if item["Sid"] not in launching]
     return document
 
 
@@ -162,9 +164,9 @@ def test_an_outage_makes_a_new_class_unknown_and_no_other(fresh: Ec2Provider, se
 
 
 def test_ecs7_a_class_without_its_parts_is_not_tried_out(fresh: Ec2Provider, server: Server) -> None:
-    found = validation(fresh.resolve_node_class(written(subnetSelectorTerms=[{"tags": {"no": "such"}}])))
-    assert (found.status, found.reason) == ("Unknown", "DependenciesNotReady")
-    assert "SubnetsReady" in found.message
+    condition = validation(fresh.resolve_node_class(written(subnetSelectorTerms=[{"tags": {"no": "such"}}])))
+    assert (condition.status, condition.reason) == ("Unknown", "DependenciesNotReady")
+    assert "SubnetsReady" in condition.message
     assert asked(server) == []
 
 
@@ -175,10 +177,10 @@ def test_aws167_the_placement_group_of_a_class_is_tried_out(
     allowed = fresh.resolve_node_class(written(placementGroupSelector={"name": "rack"}))
     assert validation(allowed).status == "True"
     without("ec2:RunInstances", "arn:aws:ec2:us-west-2:*:placement-group/*")
-    found = validation(fresh.resolve_node_class(written(placementGroupSelector={"name": "rack"}, tags={"a": "b"})))
-    assert (found.status, found.reason) == ("False", "RunInstancesAuthCheckFailed")
-    assert "denies ec2:RunInstances on arn:aws:" in found.message
-    assert ":placement-group/" in found.message
+    condition = validation(fresh.resolve_node_class(written(placementGroupSelector={"name": "rack"}, tags={"a": "b"})))
+    assert (condition.status, condition.reason) == ("False", "RunInstancesAuthCheckFailed")
+    assert "denies ec2:RunInstances on arn:aws:" in condition.message
+    assert ":placement-group/" in condition.message
     assert validation(fresh.resolve_node_class(written(tags={"a": "b"}))).status == "True", "it names no group"
 
 
@@ -186,7 +188,7 @@ def test_aws167_each_capacity_reservation_of_a_class_is_tried_out(
     fresh: Ec2Provider, server: Server, without: Callable[..., None]
 ) -> None:
     """Also a full one. What it does not need is not asked for again: three calls, and one for each reservation."""
-    made = [
+    output = [
         server.world.reservations.create(instance_type="m5.large", zone="us-west-2a", total=total, tags={"team": "a"})
         for total in (2, 0)
     ]
@@ -196,13 +198,13 @@ def test_aws167_each_capacity_reservation_of_a_class_is_tried_out(
     assert asked(server) == [*CALLS, "RunInstances", "RunInstances"]
     fresh.resolve_node_class(resolved(status, **selecting))
     assert len(asked(server)) == 5, "what passed is not asked for again"
-    for each in made:
+    for item in output:
         fresh.count_places()
-        without("ec2:RunInstances", f"arn:aws:ec2:us-west-2:*:capacity-reservation/{each.id}")
-        again = fresh.resolve_node_class(resolved(status, **selecting, tags={"for": each.id}))
-        found = validation(again)
-        assert (found.status, found.reason) == ("False", "RunInstancesAuthCheckFailed")
-        assert f":capacity-reservation/{each.id}" in found.message
+        without("ec2:RunInstances", f"arn:aws:ec2:us-west-2:*:capacity-reservation/{item.id}")
+        again = fresh.resolve_node_class(resolved(status, **selecting, tags={"for": item.id}))
+        condition = validation(again)
+        assert (condition.status, condition.reason) == ("False", "RunInstancesAuthCheckFailed")
+        assert f":capacity-reservation/{item.id}" in condition.message
         assert validation(fresh.resolve_node_class(written())).status == "True", "it selects no reservation"
 
 
@@ -215,6 +217,6 @@ def test_aws167_of_many_reservations_only_the_first_are_tried_out(fresh: Ec2Prov
 
 def test_set27_dry_runs_can_be_turned_off(clients: Ec2, server: Server) -> None:
     provider = Ec2Provider(clients, describe_cluster(clients, "sandbox"), dry_runs=False)
-    found = validation(provider.resolve_node_class(written()))
-    assert (found.status, found.reason) == ("True", "DryRunDisabled")
+    condition = validation(provider.resolve_node_class(written()))
+    assert (condition.status, condition.reason) == ("True", "DryRunDisabled")
     assert asked(server) == []

@@ -23,8 +23,8 @@ def refused(code: str, **override: str) -> dict[str, Any]:
 
 
 def keys(*failures: dict[str, Any]) -> list[OfferingKey]:
-    found = unavailable_offerings(failures, "spot", TRIED)
-    return [offering.key for offering in found]
+    result = unavailable_offerings(failures, "spot", TRIED)
+    return [offering.key for offering in result]
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_capacity_codes_rule_out_their_offering(code: str) -> None:
 @pytest.mark.parametrize(
     ("strategy", "message", "ruled_out"),
     [
-        ("spread", "the limit of 7 instances for placement group pg-1", {(sold, "") for sold in SOLD}),
+        ("spread", "the limit of 7 instances for placement group pg-1", {(offers, "") for offers in SOLD}),
         ("spread", "no capacity for this type", {("spot", "m5.large")}),
         ("cluster", "Placement group pg-1 is in use in another zone", {("spot", "m5.large")}),
     ],
@@ -49,8 +49,8 @@ def test_aws041_aws044_a_refusal_in_a_placement_group_is_about_the_group(
     strategy: str, message: str, ruled_out: set[tuple[str, str]]
 ) -> None:
     failure = refused("InsufficientInstanceCapacity", InstanceType="m5.large", AvailabilityZone="us-west-2a")
-    found = unavailable_offerings([failure | {"ErrorMessage": message}], "spot", TRIED, None, "pg-1", strategy)
-    assert {each.key for each in found} == {
+    result = unavailable_offerings([failure | {"ErrorMessage": message}], "spot", TRIED, None, "pg-1", strategy)
+    assert {item.key for item in result} == {
         OfferingKey(*key, "us-west-2a", "placement-group", "pg-1") for key in ruled_out
     }
 
@@ -159,7 +159,7 @@ def test_aws048_no_error_has_encoded_text_and_the_log_has_it_for_debugging(caplo
     error = caught.value
     assert str(error) == ("UnauthorizedOperation: TerminateInstances: You are not authorized to perform this operation")
     assert "kJ9" not in error.message + error.explained
-    (line,) = [each for each in caplog.records if "decode-authorization-message" in each.message]
+    (line,) = [record for record in caplog.records if "decode-authorization-message" in record.message]
     assert line.levelname == "DEBUG"
     assert (line.__dict__["call"], line.__dict__["encoded-message"]) == ("TerminateInstances", "kJ9_x-2")
 
@@ -243,8 +243,8 @@ def test_a_defect_is_not_taken_for_missing_credentials() -> None:
 def granted() -> set[str]:
     """The actions of the shipped policy."""
     statements = json.loads(Path("deploy/iam/controller-policy.json").read_text())["Statement"]
-    actions = [each["Action"] for each in statements]
-    return {action for each in actions for action in ([each] if isinstance(each, str) else each)}
+    actions = [statement["Action"] for statement in statements]
+    return {action for item in actions for action in ([item] if isinstance(item, str) else item)}
 
 
 @pytest.mark.parametrize("action", sorted((granted() | {"iam:GetRole"}) - {"iam:PassRole"}))

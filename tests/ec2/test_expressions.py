@@ -42,13 +42,13 @@ def test_ec15_pods_follow_the_type(name: str, pods: int) -> None:
 
 def test_ec15_amounts_are_rounded_up_in_the_unit_of_their_resource() -> None:
     """To 10m of CPU and 16Mi of memory; what is a quantity stays as it is written."""
-    found = kubelet_of(
+    result = kubelet_of(
         "m5.large",
         kubeReserved={"cpu": "vcpus * 33", "memory": "memory_mib / 100", "ephemeral-storage": "1 + 2", "pid": "10*10"},
         systemReserved={"cpu": "100m", "memory": "max(16, vcpus)"},
     )
-    assert found["kubeReserved"] == {"cpu": "70m", "memory": "96Mi", "ephemeral-storage": "3Gi", "pid": "100"}
-    assert found["systemReserved"] == {"cpu": "100m", "memory": "16Mi"}
+    assert result["kubeReserved"] == {"cpu": "70m", "memory": "96Mi", "ephemeral-storage": "3Gi", "pid": "100"}
+    assert result["systemReserved"] == {"cpu": "100m", "memory": "16Mi"}
 
 
 def test_ec15_amounts_see_the_pods_that_came_of_the_settings() -> None:
@@ -56,8 +56,8 @@ def test_ec15_amounts_see_the_pods_that_came_of_the_settings() -> None:
     reserved = {"memory": "max_pods * 16"}
     assert kubelet_of("m5.large", kubeReserved=reserved)["kubeReserved"] == {"memory": f"{29 * 16}Mi"}
     assert kubelet_of("m5.large", maxPods=12, kubeReserved=reserved)["kubeReserved"] == {"memory": f"{12 * 16}Mi"}
-    found = kubelet_of("m5.large", maxPods="max_pods - 9", podsPerCore=9, kubeReserved=reserved)
-    assert (found["maxPods"], found["kubeReserved"]) == (9, {"memory": f"{9 * 16}Mi"})
+    result = kubelet_of("m5.large", maxPods="max_pods - 9", podsPerCore=9, kubeReserved=reserved)
+    assert (result["maxPods"], result["kubeReserved"]) == (9, {"memory": f"{9 * 16}Mi"})
 
 
 def test_ec15_plans_count_what_nodes_will_keep() -> None:
@@ -65,8 +65,8 @@ def test_ec15_plans_count_what_nodes_will_keep() -> None:
     computed = NodeSettings(
         kubelet={"maxPods": ENI_LIMITED, "kubeReserved": {"cpu": "vcpus * 38", "memory": "11 * max_pods + 255"}}
     )
-    one, other = (instance_type("m5.large", settings=each) for each in (by_hand, computed))
-    assert (one.capacity, one.overhead) == (other.capacity, other.overhead)
+    item, other = (instance_type("m5.large", settings=by_hand) for by_hand in (by_hand, computed))
+    assert (item.capacity, item.overhead) == (other.capacity, other.overhead)
 
 
 def test_ec15_a_type_without_a_value_is_named_with_the_expression() -> None:
@@ -88,9 +88,9 @@ def written(**kubelet: Any) -> EC2NodeClass:
 
 
 def validation(status: EC2NodeClassStatus) -> tuple[str, str]:
-    found = get_condition(status.conditions, "ValidationSucceeded")
-    assert found is not None
-    return found.reason, found.message
+    condition = get_condition(status.conditions, "ValidationSucceeded")
+    assert condition is not None
+    return condition.reason, condition.message
 
 
 @pytest.mark.integration
@@ -118,20 +118,20 @@ def test_gat07_without_the_gate_a_class_with_expressions_is_not_ready(provider: 
 def test_ecs7_an_expression_is_tried_on_every_type_before_a_node_is_bought(
     gated: Ec2Provider, kubelet: dict[str, Any], reason: str, words: str
 ) -> None:
-    found, message = validation(gated.resolve_node_class(written(**kubelet)))
-    assert found == reason
+    result, message = validation(gated.resolve_node_class(written(**kubelet)))
+    assert result == reason
     assert words in message
 
 
 def configs(server: Server, admin: Administrator, names: list[str]) -> list[dict[str, Any]]:
     """The kubelet settings in the user data of launch templates."""
-    found = []
+    result = []
     for name in names:
         versions = admin.ec2.describe_launch_template_versions(LaunchTemplateName=name, Versions=["$Latest"])
         data = versions["LaunchTemplateVersions"][0]["LaunchTemplateData"]["UserData"]
         ((_, text),) = mime.parts_of(base64.b64decode(data).decode())
-        found.append(yaml.safe_load(text)["spec"]["kubelet"]["config"])
-    return found
+        result.append(yaml.safe_load(text)["spec"]["kubelet"]["config"])
+    return result
 
 
 @pytest.mark.integration
@@ -139,15 +139,15 @@ def test_ec15_user_data_has_the_numbers_and_equal_results_share_a_template(
     gated: Ec2Provider, admin: Administrator, server: Server
 ) -> None:
     unresolved = written(maxPods="min(50, max_pods)", systemReserved={"cpu": "vcpus * 10", "memory": "100Mi"})
-    chosen = unresolved.model_copy(update={"status": gated.resolve_node_class(unresolved)})
+    changed_unresolved = unresolved.model_copy(update={"status": gated.resolve_node_class(unresolved)})
     types = ["m5.xlarge", "m5a.xlarge", "m5.2xlarge"]
     claim = node_claim(("node.kubernetes.io/instance-type", "In", types), name="computed-1")
-    request = gated.prepare_launch(claim, chosen, 1)
+    request = gated.prepare_launch(claim, changed_unresolved, 1)
     by_types = {frozenset(row.instance_type for row in t.overrides): t.name for t in request.templates}
     assert by_types.keys() == {frozenset(types[:2]), frozenset(types[2:])}
-    told = configs(server, admin, [by_types[frozenset(types[:2])], by_types[frozenset(types[2:])]])
-    assert [config["maxPods"] for config in told] == [50, 50]
-    assert [config["systemReserved"] for config in told] == [
+    events = configs(server, admin, [by_types[frozenset(types[:2])], by_types[frozenset(types[2:])]])
+    assert [config["maxPods"] for config in events] == [50, 50]
+    assert [config["systemReserved"] for config in events] == [
         {"cpu": "40m", "memory": "100Mi"},
         {"cpu": "80m", "memory": "100Mi"},
     ]
@@ -155,7 +155,7 @@ def test_ec15_user_data_has_the_numbers_and_equal_results_share_a_template(
 
 def test_ec15_settings_of_an_older_pool_hold_no_expressions() -> None:
     annotations = {labels.V1BETA1_KUBELET: '{"maxPods": "min(50, max_pods)"}'}
-    given = node_class(kubelet={"maxPods": 7})
-    assert with_own_kubelet(given, annotations) is given
-    (fault,) = own_kubelet_errors(given, annotations)
+    value = node_class(kubelet={"maxPods": 7})
+    assert with_own_kubelet(value, annotations) is value
+    (fault,) = own_kubelet_errors(value, annotations)
     assert "or expressions, which an EC2NodeClass takes" in fault

@@ -32,9 +32,9 @@ ROWS = [
 ]
 
 
-def launcher(clients: SimpleNamespace, found: SimpleNamespace) -> Launcher:
+def launcher(clients: SimpleNamespace, stub: SimpleNamespace) -> Launcher:
     ec2 = cast("Any", clients)
-    return Launcher(ec2, cast("Any", found), LaunchTemplates(ec2, "sandbox"))
+    return Launcher(ec2, cast("Any", stub), LaunchTemplates(ec2, "sandbox"))
 
 
 def overrides(row: FleetOverride) -> dict[str, str]:
@@ -57,11 +57,11 @@ def launched(
         }
         for code, row in zip(errors, ROWS, strict=False)
     ]
-    answer = {"Errors": failures, "Instances": [{"InstanceIds": [each]} for each in instances]}
+    answer = {"Errors": failures, "Instances": [{"InstanceIds": [instance]} for instance in instances]}
     clients = SimpleNamespace(ec2=SimpleNamespace(create_fleet=lambda **_: answer))
     purchase = Purchase(by_token, decided=by_token is not None)
-    found = SimpleNamespace(describe=lambda _: BOUGHT, by_token=lambda _: purchase)
-    return launcher(clients, found).create_fleet(request_of(capacity_type))
+    stub = SimpleNamespace(describe=lambda _: BOUGHT, by_token=lambda _: purchase)
+    return launcher(clients, stub).create_fleet(request_of(capacity_type))
 
 
 def request_of(capacity_type: str) -> LaunchRequest:
@@ -88,7 +88,7 @@ def test_throttling_inside_an_answer_is_no_refusal(code: str, reason: str) -> No
     result = launched("InsufficientInstanceCapacity", code)
     assert result.waits is not None
     assert (result.waits.reason, result.waits.answered, result.waits.unsettled) == (reason, False, False)
-    assert [each.instance_type for each in result.unavailable] == ["m5.large"]
+    assert [item.instance_type for item in result.unavailable] == ["m5.large"]
 
 
 def test_what_was_bought_is_taken_although_ec2_was_busy() -> None:
@@ -134,7 +134,7 @@ def test_aws040_a_used_up_quota_rules_out_the_types_that_share_it(code: str, cap
     result = refused_call(code, capacity_type) if whole else launched(code, code, capacity_type=capacity_type)
     assert result.waits is None
     assert code in result.message
-    avoided = UnavailableOfferings(each.key for each in result.unavailable)
+    avoided = UnavailableOfferings(item.key for item in result.unavailable)
     assert OfferingKey(capacity_type, "r7g.never-asked", "us-west-2c") in avoided
     assert OfferingKey(capacity_type, "g5.xlarge", "us-west-2a") not in avoided
     other = "spot" if capacity_type == "on-demand" else "on-demand"
@@ -146,13 +146,13 @@ def test_a_quota_in_a_mixed_answer_is_avoided_too() -> None:
     result = launched("InsufficientInstanceCapacity", "VcpuLimitExceeded", capacity_type="on-demand")
     assert result.waits is None
     assert "VcpuLimitExceeded" in result.message
-    assert OfferingKey.of_quota("on-demand", "Standard") in {each.key for each in result.unavailable}
+    assert OfferingKey.of_quota("on-demand", "Standard") in {item.key for item in result.unavailable}
 
 
 def test_aws040_the_quota_of_fleets_rules_out_the_refused_pairs() -> None:
     result = launched("MaxFleetCountExceeded", "MaxFleetCountExceeded", capacity_type="on-demand")
     assert result.waits is None
-    assert [(each.instance_type, each.zone) for each in result.unavailable] == [
+    assert [(item.instance_type, item.zone) for item in result.unavailable] == [
         ("c5.large", "us-west-2a"),
         ("m5.large", "us-west-2a"),
     ]
@@ -163,15 +163,15 @@ def test_a_refused_type_rules_out_only_itself(code: str) -> None:
     """An organization's policy denies one type, or an account has not opted in to it."""
     result = launched("InsufficientInstanceCapacity", code)
     assert result.waits is None
-    avoided = UnavailableOfferings(each.key for each in result.unavailable)
+    avoided = UnavailableOfferings(item.key for item in result.unavailable)
     assert OfferingKey("spot", "c5.large", "us-west-2c") in avoided
     assert OfferingKey("spot", "m5.large", "us-west-2c") not in avoided
     assert OfferingKey("on-demand", "c5.large", "us-west-2c") not in avoided
 
 
-@pytest.mark.parametrize("what", ["ec2:RunInstances on resource: arn:aws:ec2:x::image/ami-1", "ec2:CreateFleet"])
-def test_a_missing_right_to_something_else_is_no_refusal_of_a_type(what: str) -> None:
-    message = f"You are not authorized to perform this operation. User: me is not authorized to perform: {what}"
+@pytest.mark.parametrize("subject", ["ec2:RunInstances on resource: arn:aws:ec2:x::image/ami-1", "ec2:CreateFleet"])
+def test_a_missing_right_to_something_else_is_no_refusal_of_a_type(subject: str) -> None:
+    message = f"You are not authorized to perform this operation. User: me is not authorized to perform: {subject}"
     assert launched("UnauthorizedOperation", message=message).waits is not None
 
 
@@ -205,7 +205,7 @@ def test_aws126_a_new_instance_that_is_described_before_its_reservation_is_reser
     bought = {"InstanceIds": ["i-1"], "LaunchTemplateAndOverrides": {"Overrides": overrides(rows[0])}}
     clients = SimpleNamespace(ec2=SimpleNamespace(create_fleet=lambda **_: {"Instances": [bought]}))
     described = BOUGHT.model_copy(update={"capacity_type": "on-demand"})
-    found = SimpleNamespace(describe=lambda _: described)
+    stub = SimpleNamespace(describe=lambda _: described)
     request = LaunchRequest(
         client_token="token",
         capacity_type="reserved",
@@ -213,7 +213,7 @@ def test_aws126_a_new_instance_that_is_described_before_its_reservation_is_reser
         tags={},
         reservation_type="default",
     )
-    instance = launcher(clients, found).create_fleet(request).instance
+    instance = launcher(clients, stub).create_fleet(request).instance
     assert instance is not None
     assert (instance.capacity_type, instance.reservation_id, instance.reservation_type) == (
         "reserved",

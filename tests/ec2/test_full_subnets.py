@@ -27,11 +27,11 @@ TYPE = "node.kubernetes.io/instance-type"
 @pytest.fixture(scope="module")
 def subnets(admin: Administrator) -> list[str]:
     """Two subnets of one zone with eleven addresses each, in place of the large one."""
-    wanted: Any = [
+    expectation: Any = [
         {"Name": "availability-zone", "Values": [ZONE]},
         {"Name": "tag:karpenter.sh/discovery", "Values": ["sandbox"]},
     ]
-    (large,) = admin.ec2.describe_subnets(Filters=wanted)["Subnets"]
+    (large,) = admin.ec2.describe_subnets(Filters=expectation)["Subnets"]
     admin.ec2.delete_subnet(SubnetId=large["SubnetId"])
     return [
         admin.ec2.create_subnet(VpcId=large["VpcId"], CidrBlock=block, AvailabilityZone=ZONE)["Subnet"]["SubnetId"]
@@ -41,10 +41,10 @@ def subnets(admin: Administrator) -> list[str]:
 
 def fill(admin: Administrator, request: LaunchRequest) -> None:
     """Somebody else takes all addresses of the subnet of the request."""
-    (found,) = admin.ec2.describe_subnets(SubnetIds=sorted(used(request)))["Subnets"]
+    (subnet,) = admin.ec2.describe_subnets(SubnetIds=sorted(used(request)))["Subnets"]
     parameters = fleet_parameters(request)
-    parameters["ClientToken"] = f"fill-{found['SubnetId']}"
-    parameters["TargetCapacitySpecification"]["TotalTargetCapacity"] = found["AvailableIpAddressCount"]
+    parameters["ClientToken"] = f"fill-{subnet['SubnetId']}"
+    parameters["TargetCapacitySpecification"]["TotalTargetCapacity"] = subnet["AvailableIpAddressCount"]
     assert admin.ec2.create_fleet(**parameters)["Instances"]
 
 
@@ -68,17 +68,17 @@ def test_aws120_a_burst_of_launches_is_spread_over_the_subnets_of_a_zone(clients
     """
     now = [0.0]
     network = Network(clients, clock=lambda: now[0])
-    one, other = subnets
+    item, other = subnets
     free = network.free_addresses(subnets)
-    assert free[one] == free[other]
-    network.expect("a", {one: 4})
-    assert network.free_addresses(subnets) == {one: free[one] - 4, other: free[other]}
-    network.expect("b", {one: 4, other: 3})
+    assert free[item] == free[other]
+    network.expect("a", {item: 4})
+    assert network.free_addresses(subnets) == {item: free[item] - 4, other: free[other]}
+    network.expect("b", {item: 4, other: 3})
     network.expect("c", {other: 1000})
-    assert network.free_addresses(subnets) == {one: free[one] - 8, other: 1}
-    network.settle("b", one)
+    assert network.free_addresses(subnets) == {item: free[item] - 8, other: 1}
+    network.settle("b", item)
     network.settle("c", "")
-    assert network.free_addresses(subnets) == {one: free[one] - 9, other: free[other]}
+    assert network.free_addresses(subnets) == {item: free[item] - 9, other: free[other]}
     network.settle("launched by another replica", other)
     assert network.free_addresses(subnets)[other] == free[other] - 1
     now[0] = EXPECTED_SECONDS
@@ -115,18 +115,20 @@ def test_aws043_only_the_full_subnet_is_avoided_and_the_zone_once_all_are_full(
     assert {full, other} == set(subnets)
     fill(admin, second)
     assert provider.launch(second).instance is None
-    with pytest.raises(InsufficientCapacityError, match=f"no subnet of the class in {ZONE} has a free address") as gone:
+    with pytest.raises(
+        InsufficientCapacityError, match=f"no subnet of the class in {ZONE} has a free address"
+    ) as raises:
         provider.prepare_launch(claim, ready, 3)
-    assert [each.key for each in gone.value.unavailable] == [OfferingKey("on-demand", "m5.large", ZONE)]
+    assert [item.key for item in raises.value.unavailable] == [OfferingKey("on-demand", "m5.large", ZONE)]
 
 
 def test_aws043_a_claim_that_lacks_something_else_rules_out_no_zone(
     provider: Ec2Provider, ready_class: EC2NodeClass
 ) -> None:
     none = node_claim((TYPE, "In", ["no.such"]), name="impossible-1")
-    with pytest.raises(InsufficientCapacityError) as gone:
+    with pytest.raises(InsufficientCapacityError) as raises:
         provider.prepare_launch(none, ready_class, 1)
-    assert gone.value.unavailable == []
+    assert raises.value.unavailable == []
 
 
 def test_aws043_a_subnet_that_ec2_called_full_stays_so_for_three_minutes(clients: Ec2) -> None:

@@ -86,9 +86,9 @@ def test_ops04_no_call_that_waits_in_the_limiter_is_sent_in_a_stand_by(
             assert turns.waiting.acquire(timeout=60)
         gate.close(RIVAL)
         turns.release()
-        for each in calls:
+        for item in calls:
             with pytest.raises(StandingByError, match=r"was not sent: Karpenter .* leads") as stopped:
-                each.result()
+                item.result()
             assert isinstance(stopped.value, EC2Error)
             assert stopped.value.retryable
     assert len(sent(server, *actions)) == before

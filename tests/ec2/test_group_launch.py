@@ -26,10 +26,10 @@ ON_DEMAND = ("karpenter.sh/capacity-type", "In", ["on-demand"])
 ONE_TYPE = ("node.kubernetes.io/instance-type", "In", ["m5.large"])
 
 
-def group(provider: Ec2Provider, chosen: EC2NodeClass, batch: str, size: int = SIZE) -> list[LaunchRequest]:
+def group(provider: Ec2Provider, node_class: EC2NodeClass, batch: str, size: int = SIZE) -> list[LaunchRequest]:
     """The recorded requests of a group's members."""
     return [
-        provider.prepare_launch(node_claim(ON_DEMAND, ONE_TYPE, name=f"{batch}-{place}"), chosen, 1).model_copy(
+        provider.prepare_launch(node_claim(ON_DEMAND, ONE_TYPE, name=f"{batch}-{place}"), node_class, 1).model_copy(
             update={"group": LaunchGroup(id=batch, ordinal=place, size=size)}
         )
         for place in range(size)
@@ -59,9 +59,9 @@ def fleets(server: Server) -> int:
 
 
 def test_aws030_a_group_is_bought_by_one_call(provider: Ec2Provider, server: Server, ready_class: EC2NodeClass) -> None:
-    found = ids(launched(provider, group(provider, ready_class, "one-call")))
-    assert found == sorted(bought(server, "one-call"))
-    assert len(set(found)) == SIZE
+    names = ids(launched(provider, group(provider, ready_class, "one-call")))
+    assert names == sorted(bought(server, "one-call"))
+    assert len(set(names)) == SIZE
     assert fleets(server) == 1
 
 
@@ -77,9 +77,9 @@ def test_another_process_gives_each_member_the_same_instance(
     with pytest.raises(Exception, match="InternalError"):
         first.launch(requests[3])
     second = Ec2Provider(clients, provider.cluster)
-    found = ids(launched(second, requests))
-    assert found == sorted(bought(server, "two-processes"))
-    assert len(set(found)) == SIZE
+    names = ids(launched(second, requests))
+    assert names == sorted(bought(server, "two-processes"))
+    assert len(set(names)) == SIZE
 
 
 def test_members_that_were_prepared_differently_find_what_the_first_one_bought(
@@ -87,43 +87,43 @@ def test_members_that_were_prepared_differently_find_what_the_first_one_bought(
 ) -> None:
     """EC2 refuses a token that comes back with other parameters."""
     requests = group(provider, ready_class, "differ")
-    changed = [each.model_copy(update={"tags": {**each.tags, "later": "tag"}}) for each in requests]
+    changed = [request.model_copy(update={"tags": {**request.tags, "later": "tag"}}) for request in requests]
     assert provider.launch(requests[0]).instance is not None
     until_shown(server, *bought(server, "differ"))
-    found = ids(launched(Ec2Provider(clients, provider.cluster), changed))
-    assert found == sorted(bought(server, "differ"))
-    assert len(set(found)) == SIZE
+    names = ids(launched(Ec2Provider(clients, provider.cluster), changed))
+    assert names == sorted(bought(server, "differ"))
+    assert len(set(names)) == SIZE
 
 
 def test_a_place_stays_the_same_when_other_members_have_ended(
     provider: Ec2Provider, clients: Ec2, server: Server, ready_class: EC2NodeClass
 ) -> None:
     requests = group(provider, ready_class, "ended")
-    found = ids(launched(provider, requests))
-    until_shown(server, *found)
-    provider.terminate(found[1])
-    server.world.book.vanish(found[0])  # as EC2 forgets what ended long ago
+    names = ids(launched(provider, requests))
+    until_shown(server, *names)
+    provider.terminate(names[1])
+    server.world.book.vanish(names[0])  # as EC2 forgets what ended long ago
     other = Ec2Provider(clients, provider.cluster)
     assert [
-        instance.id if (instance := other.group_instance(each.group, f"ended-{place}")) else ""
-        for place, each in enumerate(requests)
-        if each.group is not None
-    ] == ["", "", *found[2:]]
+        instance.id if (instance := other.group_instance(request.group, f"ended-{place}")) else ""
+        for place, request in enumerate(requests)
+        if request.group is not None
+    ] == ["", "", *names[2:]]
 
 
 def test_an_instance_that_names_another_claim_is_not_taken(
     provider: Ec2Provider, server: Server, ready_class: EC2NodeClass
 ) -> None:
     requests = group(provider, ready_class, "named")
-    found = ids(launched(provider, requests))
-    until_shown(server, *found)
-    provider.name_instance(found[0], "named-0", "ip-10-0-0-1")
+    names = ids(launched(provider, requests))
+    until_shown(server, *names)
+    provider.name_instance(names[0], "named-0", "ip-10-0-0-1")
     place = requests[0].group
     assert place is not None
     assert provider.group_instance(place, "another") is None
     mine = provider.group_instance(place, "named-0")
     assert mine is not None
-    assert mine.id == found[0]
+    assert mine.id == names[0]
 
 
 def test_group_members_without_an_instance_get_what_ec2_refused(
@@ -133,10 +133,10 @@ def test_group_members_without_an_instance_get_what_ec2_refused(
     from sandbox.ec2.market import CapacityRule
 
     requests = group(provider, ready_class, "scarce")
-    for letter, left in zip("abcd", (2, 1, 0, 0), strict=True):
-        server.world.market.set_capacity(CapacityRule("m5.large", f"us-west-2{letter}", None, left))
+    for letter, remainder in zip("abcd", (2, 1, 0, 0), strict=True):
+        server.world.market.set_capacity(CapacityRule("m5.large", f"us-west-2{letter}", None, remainder))
     results = launched(provider, requests)
-    assert [bool(each) for each in ids(results)] == [True, True, True, False, False]
+    assert [bool(name) for name in ids(results)] == [True, True, True, False, False]
     assert all(result.unavailable and result.waits is None for result in results[3:])
     assert fleets(server) == 1
 
@@ -148,15 +148,15 @@ def test_a_member_prepared_differently_learns_that_its_group_got_nothing_for_it(
     from sandbox.ec2.market import CapacityRule
 
     requests = group(provider, ready_class, "mismatch")
-    for letter, left in zip("abcd", (2, 1, 0, 0), strict=True):
-        server.world.market.set_capacity(CapacityRule("m5.large", f"us-west-2{letter}", None, left))
+    for letter, remainder in zip("abcd", (2, 1, 0, 0), strict=True):
+        server.world.market.set_capacity(CapacityRule("m5.large", f"us-west-2{letter}", None, remainder))
     assert all(ids(launched(provider, requests[:3])))
     until_shown(server, *bought(server, "mismatch"))
     (template,) = requests[4].templates
     differs = template.model_copy(update={"overrides": template.overrides[::-1]})
     other = Ec2Provider(clients, provider.cluster)
-    late = [other.launch(each.model_copy(update={"templates": [differs]})) for each in requests]
-    assert [bool(each) for each in ids(late)] == [True, True, True, False, False]
+    late = [other.launch(request.model_copy(update={"templates": [differs]})) for request in requests]
+    assert [bool(name) for name in ids(late)] == [True, True, True, False, False]
     (hidden,) = server.world.book.find([ids(late)[2]])
     hidden.shown = False
     waits = other.launch(requests[2].model_copy(update={"templates": [differs]})).waits
@@ -187,9 +187,9 @@ def test_a_token_that_ec2_knows_with_other_parameters_is_waited_for_until_ec2_sh
     assert again is not None
     assert again.id == instance.id
     provider.terminate(instance.id)
-    gone = provider.launch(other).waits
-    assert gone is not None
-    assert (gone.unsettled, gone.new_token) == (False, True)
+    removal = provider.launch(other).waits
+    assert removal is not None
+    assert (removal.unsettled, removal.new_token) == (False, True)
 
 
 def test_an_older_worker_launches_the_member_alone(
@@ -201,21 +201,23 @@ def test_an_older_worker_launches_the_member_alone(
     assert instance is not None
     assert not bought(server, "older")
     until_shown(server, instance.id)
-    found = provider.find_instance("older-2")
-    assert found is not None
-    assert found.id == instance.id
+    result = provider.find_instance("older-2")
+    assert result is not None
+    assert result.id == instance.id
 
 
 def test_instances_of_a_group_carry_what_all_members_share(
     provider: Ec2Provider, clients: Ec2, server: Server, ready_class: EC2NodeClass
 ) -> None:
-    found = ids(launched(provider, group(provider, ready_class, "tagged", 2)))
-    until_shown(server, *found)
-    pages = clients.ec2.describe_instances(Filters=[{"Name": "instance-id", "Values": found}])
+    names = ids(launched(provider, group(provider, ready_class, "tagged", 2)))
+    until_shown(server, *names)
+    pages = clients.ec2.describe_instances(Filters=[{"Name": "instance-id", "Values": names}])
     for reservation in pages["Reservations"]:
         for raw in reservation["Instances"]:
             tags = {tag["Key"]: tag["Value"] for tag in raw["Tags"]}
             assert tags[labels.TAG_GROUP] == "tagged"
             assert labels.TAG_NODECLAIM not in tags
             assert "Name" not in tags
-    assert {seen.group for seen in provider.owned_instances() if seen.id in found} == {"tagged"}
+    assert {
+        observed_instance.group for observed_instance in provider.owned_instances() if observed_instance.id in names
+    } == {"tagged"}

@@ -50,12 +50,12 @@ def test_aws146_only_instances_that_fail_or_have_an_event_are_read(clients: Ec2,
     ec2.schedule_event(stops, "instance-stop", "degraded hardware")
     ec2.impair_instance(ended, "system", seconds=200)
     ec2.kill_instance(ended)
-    found = {status.instance_id: status for status in failing(clients)}
-    assert set(found) == {system, instance, stops}
-    assert healthy not in found
-    assert found[stops].events == ("degraded hardware",)
+    statuses = {status.instance_id: status for status in failing(clients)}
+    assert set(statuses) == {system, instance, stops}
+    assert healthy not in statuses
+    assert statuses[stops].events == ("degraded hardware",)
     now = datetime.now(UTC)
-    assert unhealthy(found.values(), now) == {system: Kind.SYSTEM_STATUS, stops: Kind.EVENT_STATUS}
-    assert unhealthy(found.values(), now + timedelta(seconds=100))[instance] is Kind.INSTANCE_STATUS
+    assert unhealthy(statuses.values(), now) == {system: Kind.SYSTEM_STATUS, stops: Kind.EVENT_STATUS}
+    assert unhealthy(statuses.values(), now + timedelta(seconds=100))[instance] is Kind.INSTANCE_STATUS
     ec2.impair_instance(system, "system", seconds=None)
     assert {status.instance_id for status in failing(clients)} == {instance, stops}

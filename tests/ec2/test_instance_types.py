@@ -42,7 +42,7 @@ def test_alb14_the_bandwidth_is_that_of_all_cards_together(
     performance: str, cards: list[float], bandwidth: list[str]
 ) -> None:
     """EC2 states the whole for each card of some types, so their sum would be up to four times too much."""
-    network = {"NetworkPerformance": performance, "NetworkCards": [{"BaselineBandwidthInGbps": each} for each in cards]}
+    network = {"NetworkPerformance": performance, "NetworkCards": [{"BaselineBandwidthInGbps": card} for card in cards]}
     described = {**item("m5.large"), "NetworkInfo": {**item("m5.large")["NetworkInfo"], **network}}
     values = label_values(described, "us-west-2", FAMILIES["AL2023"])
     assert values["karpenter.k8s.aws/instance-network-bandwidth"] == bandwidth
@@ -90,13 +90,13 @@ def test_windows_build_only_on_windows() -> None:
 
 def test_offerings_cover_zones_where_a_price_is_known() -> None:
     """AWS-078: on-demand everywhere, spot only in the zone that has a spot price."""
-    each = instance_type("m5.large", 0.096, spot={"us-west-2b": 0.04})
-    assert [(o.zone, o.capacity_type, o.price, o.zone_id) for o in each.offerings] == [
+    item = instance_type("m5.large", 0.096, spot={"us-west-2b": 0.04})
+    assert [(o.zone, o.capacity_type, o.price, o.zone_id) for o in item.offerings] == [
         ("us-west-2a", "on-demand", 0.096, "usw2-az2"),
         ("us-west-2b", "on-demand", 0.096, "usw2-az1"),
         ("us-west-2b", "spot", 0.04, "usw2-az1"),
     ]
-    assert each.requirements[labels.CAPACITY_TYPE].values == ("on-demand", "spot")
+    assert item.requirements[labels.CAPACITY_TYPE].values == ("on-demand", "spot")
 
 
 def test_a_type_without_a_price_is_not_offered() -> None:
@@ -111,10 +111,10 @@ def test_no10_a_type_without_a_price_may_be_shown_for_an_overlay_to_price() -> N
     assert {offering.price for offering in unknown.offerings} == {float("inf")}
     assert {offering.capacity_type for offering in unknown.offerings} == {"on-demand", "spot"}
     prices = Prices(on_demand={"m5.large": 0.1}, spot={("m5.large", "us-west-2b"): 0.04})
-    known = [
+    entries = [
         build(item("m5.large"), "us-west-2", NodeSettings(), ZONES, prices, unpriced=flag) for flag in (False, True)
     ]
-    assert known[0] == known[1]
+    assert entries[0] == entries[1]
 
 
 def test_spot_costs_on_demand_until_its_price_is_known() -> None:

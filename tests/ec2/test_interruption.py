@@ -122,7 +122,7 @@ def readable(body: str) -> None:
     except MalformedNoticeError:
         return
     assert isinstance(notice.kind, Kind)
-    assert all(len(one) <= 19 and one.startswith("i-") for one in notice.instance_ids)
+    assert all(len(instance_id) <= 19 and instance_id.startswith("i-") for instance_id in notice.instance_ids)
 
 
 @given(st.text())

@@ -85,9 +85,9 @@ def during_the_wait(clients: Ec2, happens: Callable[[], None]) -> Iterator[None]
 class Members:
     """The NodeClaims of a group, and a process that launches one of them."""
 
-    def __init__(self, provider: Ec2Provider, chosen: EC2NodeClass, batch: str, size: int = SIZE) -> None:
+    def __init__(self, provider: Ec2Provider, node_class: EC2NodeClass, batch: str, size: int = SIZE) -> None:
         self.world = World()
-        self.requests = group(provider, chosen, batch, size)
+        self.requests = group(provider, node_class, batch, size)
         self.names = [f"{batch}-{place}" for place in range(size)]
         for place, name in enumerate(self.names):
             metadata = {

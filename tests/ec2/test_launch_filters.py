@@ -54,24 +54,24 @@ def test_spot_is_preferred_and_on_demand_is_the_fallback() -> None:
 def test_aws012_a_spot_claim_on_demand_of_few_types_is_warned_of(
     allowed: list[str], capacity_type: str, types: int, warns: bool
 ) -> None:
-    wanted = terms((CAPACITY_TYPE, "In", allowed))
-    assert bool(few_types(wanted, capacity_type, [f"t{number}" for number in range(types)])) is warns
+    requirements = terms((CAPACITY_TYPE, "In", allowed))
+    assert bool(few_types(requirements, capacity_type, [f"t{number}" for number in range(types)])) is warns
 
 
 @pytest.mark.parametrize(
-    ("term", "left"),
+    ("term", "names"),
     [
         ((TYPE, "In", ["m5.large", "c5.large"]), ["m5.large"]),
         ((TYPE, "NotIn", ["m5.large"]), ["r5.large"]),
         ((CAPACITY_TYPE, "In", ["spot"]), ["m5.large", "r5.large"]),
     ],
 )
-def test_types_that_the_claim_does_not_name_are_left_out_first(term: tuple[Any, ...], left: list[str]) -> None:
+def test_types_that_the_claim_does_not_name_are_left_out_first(term: tuple[Any, ...], names: list[str]) -> None:
     """The launch is the same without this filter, because `choose` asks each type for its name too."""
     types = [instance_type("m5.large", 1.0, spot=ANY), instance_type("r5.large", 2.0, spot=ANY)]
-    wanted = terms(term)
-    assert [each.name for each in named_types(wanted, types)] == left
-    assert chosen(wanted, *types) == chosen(wanted, *named_types(wanted, types))
+    requirements = terms(term)
+    assert [instance_type.name for instance_type in named_types(requirements, types)] == names
+    assert chosen(requirements, *types) == chosen(requirements, *named_types(requirements, types))
 
 
 def test_only_compatible_types_that_fit_are_left() -> None:
@@ -112,9 +112,9 @@ def test_exotic_types_only_when_there_is_nothing_else(exotic: str) -> None:
 def test_min_values_keep_exotic_types_and_expensive_spot() -> None:
     """AWS-024, AWS-025: with minValues both filters stand aside."""
     plain, metal = instance_type("m5.large", 1.0, spot={"us-west-2a": 2.0}), instance_type("m5.metal", 0.1, spot=ANY)
-    capacity_type, found = chosen(terms((TYPE, "Exists", [], 2)), plain, metal)
+    capacity_type, result = chosen(terms((TYPE, "Exists", [], 2)), plain, metal)
     assert capacity_type == "spot"
-    assert found.keys() == {"m5.large", "m5.metal"}
+    assert result.keys() == {"m5.large", "m5.metal"}
 
 
 def test_spot_costlier_than_on_demand_is_dropped() -> None:

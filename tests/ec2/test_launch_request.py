@@ -23,8 +23,8 @@ TYPES = [
 ]
 
 
-def planned(claim: NodeClaim | None = None, chosen: EC2NodeClass | None = None, attempt: int = 1) -> LaunchPlan:
-    return plan_launch(claim or node_claim(), chosen or node_class(), CLUSTER, TYPES, FREE, attempt)
+def planned(claim: NodeClaim | None = None, selection: EC2NodeClass | None = None, attempt: int = 1) -> LaunchPlan:
+    return plan_launch(claim or node_claim(), selection or node_class(), CLUSTER, TYPES, FREE, attempt)
 
 
 def user_data(plan: LaunchPlan, number: int = 0) -> str:
@@ -59,8 +59,8 @@ def test_gpu_claims_boot_the_gpu_image() -> None:
 )
 def test_ec20_isolated_regions_get_no_ipv6_option_of_the_metadata_service(region: str, knows_it: bool) -> None:
     """EC2 there refuses it, whatever its value, so no launch would succeed. The dry runs use the template's options."""
-    chosen = node_class(metadataOptions={"httpProtocolIPv6": "disabled"})
-    (*_, template) = plan_launch(node_claim(), chosen, replace(CLUSTER, region=region), TYPES, FREE, 1).templates
+    selection = node_class(metadataOptions={"httpProtocolIPv6": "disabled"})
+    (*_, template) = plan_launch(node_claim(), selection, replace(CLUSTER, region=region), TYPES, FREE, 1).templates
     assert ("HttpProtocolIpv6" in template.data["MetadataOptions"]) == knows_it
     assert template.data["MetadataOptions"]["HttpTokens"] == "required"
 
@@ -73,7 +73,7 @@ def test_aws091_aws110_only_pods_that_ask_for_efa_get_its_interfaces() -> None:
         claim = node_claim(on_demand, requests={"nvidia.com/gpu": "8", **requests})
         plan = plan_launch(claim, node_class(), CLUSTER, [instance_type("p4d.24xlarge")], FREE, 1)
         (template,) = plan.templates
-        return [each["InterfaceType"] for each in template.data.get("NetworkInterfaces", [])]
+        return [network_interface["InterfaceType"] for network_interface in template.data.get("NetworkInterfaces", [])]
 
     assert interfaces({}) == []
     assert interfaces({"vpc.amazonaws.com/efa": "1"}) == ["efa"] * 4
@@ -96,8 +96,8 @@ def test_aws098_the_version_of_bottlerocket_is_that_of_the_image_that_is_launche
     for version, bound in (("1.45.0", True), ("1.50.0", False)):
         image = {"id": AMD, "name": f"bottlerocket-aws-k8s-1.36-x86_64-v{version}-1a2b3c4d", "requirements": terms}
         alias = [{"alias": "bottlerocket@latest"}]
-        chosen = node_class({"amis": [image]}, amiSelectorTerms=alias, instanceStorePolicy="RAID0")
-        assert ("--dirs" in user_data(planned(claim, chosen))) is bound
+        selection = node_class({"amis": [image]}, amiSelectorTerms=alias, instanceStorePolicy="RAID0")
+        assert ("--dirs" in user_data(planned(claim, selection))) is bound
 
 
 def test_custom_user_data_needs_no_template_for_each_number_of_pods() -> None:
@@ -118,8 +118,8 @@ def test_custom_user_data_needs_no_template_for_each_number_of_pods() -> None:
 )
 def test_no10_with_a_price_overlay_ec2_uses_the_overlaid_prices(capacity_type: str, options: tuple[str, str]) -> None:
     """The types come with the overlay on them; without its trace on the claim nothing has a priority."""
-    wanted = ("karpenter.sh/capacity-type", "In", [capacity_type])
-    claim = node_claim(wanted, requests={"cpu": "1", "memory": "3Gi"})
+    expectation = ("karpenter.sh/capacity-type", "In", [capacity_type])
+    claim = node_claim(expectation, requests={"cpu": "1", "memory": "3Gi"})
     plain = planned(claim).request
     assert {row.priority for template in plain.templates for row in template.overrides} == {None}
     claim.metadata.annotations["karpenter.sh/price-overlay-applied"] = "true"
@@ -143,12 +143,12 @@ def test_aws003_dedicated_instances_are_asked_for_by_the_template() -> None:
 def test_aws009_no_context_where_min_values_were_relaxed() -> None:
     """ANN-05."""
     claim = node_claim()
-    chosen = node_class(context="group-1")
-    assert planned(claim, chosen).request.context == "group-1"
+    selection = node_class(context="group-1")
+    assert planned(claim, selection).request.context == "group-1"
     claim.metadata.annotations["karpenter.sh/nodeclaim-min-values-relaxed"] = "false"
-    assert planned(claim, chosen).request.context == "group-1"
+    assert planned(claim, selection).request.context == "group-1"
     claim.metadata.annotations["karpenter.sh/nodeclaim-min-values-relaxed"] = "true"
-    assert planned(claim, chosen).request.context == ""
+    assert planned(claim, selection).request.context == ""
 
 
 def test_the_token_belongs_to_claim_and_attempt() -> None:
@@ -162,7 +162,7 @@ def test_the_token_belongs_to_claim_and_attempt() -> None:
 
 def test_tags_say_whose_the_instance_is() -> None:
     """AWS-122: and name the claim from the start."""
-    request = planned(chosen=node_class(tags={"team": "blue", "Name": "mine"})).request
+    request = planned(selection=node_class(tags={"team": "blue", "Name": "mine"})).request
     assert request.tags == {
         "Name": "mine",
         "team": "blue",
@@ -181,20 +181,20 @@ def test_ars01_pods_with_nitro_enclaves_get_instances_that_may_have_them() -> No
     overlaid = [
         replace(instance_type(name), capacity={"cpu": 8000, "pods": 9, **place}) for name in ("m5.large", "m6i.2xlarge")
     ]
-    said = [each.requirements.get("karpenter.k8s.aws/nitro-sandbox") for each in overlaid]
-    assert [each.has("true") for each in said] == [False, True]
-    asked = node_claim(requests={"cpu": "100m", "eks.amazonaws.com/nitro-sandbox": "1"})
-    plan = plan_launch(asked, node_class(), CLUSTER, overlaid, FREE, 1)
-    assert {row.instance_type for each in plan.request.templates for row in each.overrides} == {"m6i.2xlarge"}
-    assert [each.data["EnclaveOptions"] for each in plan.templates] == [{"Enabled": True}]
+    requirements = [item.requirements.get("karpenter.k8s.aws/nitro-sandbox") for item in overlaid]
+    assert [requirement.has("true") for requirement in requirements] == [False, True]
+    requests = node_claim(requests={"cpu": "100m", "eks.amazonaws.com/nitro-sandbox": "1"})
+    plan = plan_launch(requests, node_class(), CLUSTER, overlaid, FREE, 1)
+    assert {row.instance_type for template in plan.request.templates for row in template.overrides} == {"m6i.2xlarge"}
+    assert [template.data["EnclaveOptions"] for template in plan.templates] == [{"Enabled": True}]
     assert "EnclaveOptions" not in planned().templates[0].data
 
 
 def test_claims_of_one_pool_share_templates() -> None:
     """AWS-090: nothing of a single claim or batch may reach the template."""
-    one, two = planned(node_claim(name="default-1")), planned(node_claim(name="default-2"))
-    assert one.templates == two.templates
-    assert one.request.client_token != two.request.client_token
+    launch_plan, two = planned(node_claim(name="default-1")), planned(node_claim(name="default-2"))
+    assert launch_plan.templates == two.templates
+    assert launch_plan.request.client_token != two.request.client_token
 
 
 def test_node_labels_and_taints_are_in_the_user_data() -> None:
@@ -220,8 +220,8 @@ def test_node_labels_and_taints_are_in_the_user_data() -> None:
 )
 def test_subnet_choice(free: dict[str, int], expected: dict[str, str]) -> None:
     """AWS-120, AWS-043: the most free addresses, ties by id, full or vanished subnets never."""
-    chosen = best_subnets(node_class().status.subnets, free)
-    assert {zone: subnet.id for zone, subnet in chosen.items()} == expected
+    subnets = best_subnets(node_class().status.subnets, free)
+    assert {zone: subnet.id for zone, subnet in subnets.items()} == expected
 
 
 def test_aws120_a_launch_uses_the_addresses_of_the_fewest_pods_in_each_subnet() -> None:
@@ -252,7 +252,11 @@ def test_fleet_parameters(capacity_type: str, options: dict[str, Any]) -> None:
         "DefaultTargetCapacityType": capacity_type,
     }
     assert {key: value for key, value in parameters.items() if key.endswith("Options")} == options
-    assert [each["ResourceType"] for each in parameters["TagSpecifications"]] == ["instance", "volume", "fleet"]
+    assert [tag_specification["ResourceType"] for tag_specification in parameters["TagSpecifications"]] == [
+        "instance",
+        "volume",
+        "fleet",
+    ]
     first = parameters["LaunchTemplateConfigs"][0]
     assert first["LaunchTemplateSpecification"] == {
         "LaunchTemplateName": request.templates[0].name,

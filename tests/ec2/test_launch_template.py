@@ -64,7 +64,7 @@ def test_plain_template() -> None:
 
 def test_aws092_only_a_spot_launch_tags_a_spot_request() -> None:
     def tagged(built: LaunchTemplate) -> list[str]:
-        return [each["ResourceType"] for each in built.data["TagSpecifications"]]
+        return [tag_specification["ResourceType"] for tag_specification in built.data["TagSpecifications"]]
 
     assert tagged(template(capacity_type="spot")) == ["network-interface", "spot-instances-request"]
     assert tagged(template(capacity_type="on-demand")) == ["network-interface"]
@@ -84,7 +84,7 @@ def test_the_name_follows_everything_that_matters() -> None:
         template(status={"securityGroups": [{"id": "sg-9"}]}),
         template(status={"instanceProfile": "other"}),
     ]
-    assert len({each.name for each in variants}) == len(variants)
+    assert len({variant.name for variant in variants}) == len(variants)
     assert template().name == template().name
 
 
@@ -99,9 +99,9 @@ def test_the_name_follows_everything_that_matters() -> None:
 def test_aws093_to_aws095_default_volumes_are_encrypted_gp3(alias: str, devices: list[tuple[str, int]]) -> None:
     """N15-385: pods use the second one of Bottlerocket, and the only one of the others."""
     mappings = launch_template.block_devices(node_class(amiSelectorTerms=[{"alias": alias}]))
-    assert [(each["DeviceName"], each["Ebs"]["VolumeSize"]) for each in mappings] == devices
-    assert all(each["Ebs"]["VolumeType"] == "gp3" for each in mappings)
-    assert all(each["Ebs"]["Encrypted"] and each["Ebs"]["DeleteOnTermination"] for each in mappings)
+    assert [(mapping["DeviceName"], mapping["Ebs"]["VolumeSize"]) for mapping in mappings] == devices
+    assert all(mapping["Ebs"]["VolumeType"] == "gp3" for mapping in mappings)
+    assert all(mapping["Ebs"]["Encrypted"] and mapping["Ebs"]["DeleteOnTermination"] for mapping in mappings)
 
 
 def test_custom_has_no_default_volume() -> None:
@@ -166,7 +166,7 @@ def test_ec05_ec06_ec21_every_interface_with_an_address_gets_what_the_class_says
     ]
 
     def which(built: LaunchTemplate) -> list[bool]:
-        return [own.items() <= each.items() for each in built.data["NetworkInterfaces"]]
+        return [own.items() <= network_interface.items() for network_interface in built.data["NetworkInterfaces"]]
 
     assert which(template(networkInterfaces=listed, **spec)) == [True, True, False]
     assert which(template(efa=2, **spec)) == [True, True]
@@ -181,10 +181,12 @@ def test_ec06_the_prefixes_of_an_ipv6_cluster_are_ipv6() -> None:
 
 def test_aws102_nodes_of_an_ipv6_cluster_have_an_ipv6_address() -> None:
     """Whatever the subnet says: without it no node joins. An efa-only interface has no address."""
-    wanted = {"Ipv6AddressCount": 1, "PrimaryIpv6": True}
+    expectation = {"Ipv6AddressCount": 1, "PrimaryIpv6": True}
 
     def addressed(built: LaunchTemplate) -> list[bool]:
-        return [wanted.items() <= each.items() for each in built.data["NetworkInterfaces"]]
+        return [
+            expectation.items() <= network_interface.items() for network_interface in built.data["NetworkInterfaces"]
+        ]
 
     assert addressed(template(ipv6=True)) == [True]
     assert addressed(template(ipv6=True, efa=2)) == [True, True]
@@ -214,8 +216,12 @@ def test_efa_interfaces() -> None:
 
     def places(built: LaunchTemplate) -> list[tuple[int, int, str]]:
         return [
-            (each["NetworkCardIndex"], each["DeviceIndex"], each["InterfaceType"])
-            for each in built.data["NetworkInterfaces"]
+            (
+                network_interface["NetworkCardIndex"],
+                network_interface["DeviceIndex"],
+                network_interface["InterfaceType"],
+            )
+            for network_interface in built.data["NetworkInterfaces"]
         ]
 
     assert places(template(efa=3)) == [(0, 0, "efa"), (1, 1, "efa"), (2, 1, "efa")]

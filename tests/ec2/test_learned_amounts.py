@@ -27,8 +27,8 @@ def annotated(text: str | None) -> dict[str, str]:
     return {labels.LEARNED_AMOUNTS: text}
 
 
-def with_learned(found: EC2NodeClass, annotations: dict[str, str]) -> EC2NodeClass:
-    return evolve(found, metadata=evolve(found.metadata, annotations=annotations))
+def with_learned(node_class: EC2NodeClass, annotations: dict[str, str]) -> EC2NodeClass:
+    return evolve(node_class, metadata=evolve(node_class.metadata, annotations=annotations))
 
 
 def allocatable(figures: dict[str, Figure] | None = None, **kubelet: object) -> Resources:
@@ -88,23 +88,23 @@ def test_aws061_huge_pages_that_nodes_report_are_planned_with_and_taken_off_the_
     assert allocatable(figures) == {**PLANNED, HUGE: GIB, MEMORY: PLANNED[MEMORY] - GIB}
     assert taught({HUGE: GIB}, planned=allocatable(figures), before=first) is None
     assert taught({HUGE: 2 * GIB}, planned=allocatable(figures), before=first) is None, "more teaches nothing"
-    gone = annotated(taught({HUGE: 0}, planned=allocatable(figures), before=first))
-    assert allocatable(read_amounts(gone)[AMD][TYPE]) == PLANNED
+    removal = annotated(taught({HUGE: 0}, planned=allocatable(figures), before=first))
+    assert allocatable(read_amounts(removal)[AMD][TYPE]) == PLANNED
 
 
 def test_aws061_huge_pages_take_half_of_the_memory_at_most() -> None:
     figures = {HUGE: Figure(0, 64 * GIB), "hugepages-1Gi": Figure(0, GIB)}
-    found = allocatable(figures)
+    resources = allocatable(figures)
     capacity = instance_type(TYPE).capacity[MEMORY]
-    assert found["hugepages-1Gi"] + found[HUGE] == capacity // 2
-    assert found[MEMORY] == PLANNED[MEMORY] - capacity // 2
+    assert resources["hugepages-1Gi"] + resources[HUGE] == capacity // 2
+    assert resources[MEMORY] == PLANNED[MEMORY] - capacity // 2
 
 
 def test_aws061_only_current_images_of_a_class_count_and_the_least_of_them() -> None:
     text = json.dumps({of: {TYPE: {PODS: [29, pods]}} for of, pods in ((AMD, 20), (ARM, 19), ("ami-old", 1))})
-    found = with_learned(node_class(), annotated(text))
-    images = {image.id for image in found.status.amis}
-    assert learned_amounts(found) == {TYPE: {PODS: Figure(29, 19 if ARM in images else 20)}}
+    learned = with_learned(node_class(), annotated(text))
+    images = {image.id for image in learned.status.amis}
+    assert learned_amounts(learned) == {TYPE: {PODS: Figure(29, 19 if ARM in images else 20)}}
     assert with_amounts(annotated(text), [AMD], ARM, TYPE, {PODS: 29}, {PODS: 2}) is None
     changed = annotated(with_amounts(annotated(text), [AMD], AMD, "c5.large", {PODS: 29}, {PODS: 2}))
     assert read_amounts(changed) == {AMD: {TYPE: {PODS: Figure(29, 20)}, "c5.large": {PODS: Figure(29, 2)}}}
@@ -114,9 +114,9 @@ def test_aws061_the_annotation_is_bounded_and_keeps_the_newest() -> None:
     annotations: dict[str, str] = {}
     for number in range(MOST + 5):
         annotations = annotated(with_amounts(annotations, [AMD], AMD, f"t{number}.large", {PODS: 29}, {PODS: 9}))
-    kept = read_amounts(annotations)[AMD]
-    assert len(kept) == MOST
-    assert "t4.large" not in kept
+    figure = read_amounts(annotations)[AMD]
+    assert len(figure) == MOST
+    assert "t4.large" not in figure
     assert len(annotations[labels.LEARNED_AMOUNTS]) < 16_000
 
 
@@ -130,9 +130,9 @@ def test_aws061_whatever_the_annotation_holds_it_can_be_read(value: object) -> N
     figures = read_amounts({labels.LEARNED_AMOUNTS: json.dumps(value)})
     for types in figures.values():
         for amounts in types.values():
-            left = allocatable(amounts)
-            assert all(units >= 0 for units in left.values())
-            assert left[PODS] >= PLANNED[PODS] // 4
+            resources = allocatable(amounts)
+            assert all(units >= 0 for units in resources.values())
+            assert resources[PODS] >= PLANNED[PODS] // 4
     assert read_amounts({labels.LEARNED_AMOUNTS: "{"}) == {}
 
 
@@ -140,10 +140,13 @@ def test_aws061_whatever_the_annotation_holds_it_can_be_read(value: object) -> N
 def test_aws061_plans_get_the_learned_types_and_the_others_stay_the_same_objects(
     provider: Ec2Provider, ready_class: EC2NodeClass
 ) -> None:
-    first = {each.name: each for each in provider.instance_types(ready_class)}
+    first = {instance_type.name: instance_type for instance_type in provider.instance_types(ready_class)}
     image, pods = ready_class.status.amis[0].id, first[TYPE].allocatable[PODS]
     figures = json.dumps({image: {TYPE: {PODS: [pods, pods - 3]}}})
-    second = {each.name: each for each in provider.instance_types(with_learned(ready_class, annotated(figures)))}
+    second = {
+        instance_type.name: instance_type
+        for instance_type in provider.instance_types(with_learned(ready_class, annotated(figures)))
+    }
     assert second[TYPE].allocatable[PODS] == pods - 3
     assert [name for name in first if first[name] is not second[name]] == [TYPE]
     assert provider.instance_types(ready_class) == list(first.values())

@@ -20,9 +20,9 @@ KIB = 1024
 REPORTED = 7_900_000 * KIB
 
 
-def with_learned(found: EC2NodeClass, figures: object) -> EC2NodeClass:
+def with_learned(node_class: EC2NodeClass, figures: object) -> EC2NodeClass:
     text = figures if isinstance(figures, str) else json.dumps(figures)
-    return evolve(found, metadata=evolve(found.metadata, annotations={labels.LEARNED_MEMORY: text}))
+    return evolve(node_class, metadata=evolve(node_class.metadata, annotations={labels.LEARNED_MEMORY: text}))
 
 
 def annotated(text: str | None) -> dict[str, str]:
@@ -56,14 +56,14 @@ def test_figures_of_images_that_the_class_left_are_forgotten() -> None:
 
 
 def test_the_annotation_is_bounded_and_keeps_the_newest() -> None:
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     for number in range(MOST + 5):
-        found = annotated(with_figure(found, [AMD], AMD, f"t{number}.large", REPORTED))
-    kept = read_figures(found)[AMD]
-    assert len(kept) == MOST
-    assert "t4.large" not in kept
-    assert f"t{MOST + 4}.large" in kept
-    assert len(found[labels.LEARNED_MEMORY]) < 16_000
+        result = annotated(with_figure(result, [AMD], AMD, f"t{number}.large", REPORTED))
+    figure = read_figures(result)[AMD]
+    assert len(figure) == MOST
+    assert "t4.large" not in figure
+    assert f"t{MOST + 4}.large" in figure
+    assert len(result[labels.LEARNED_MEMORY]) < 16_000
 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda v: st.dictionaries(st.text(), v)))
@@ -76,26 +76,26 @@ def test_whatever_the_annotation_holds_it_can_be_read(value: object) -> None:
 def test_aws061_a_reported_figure_replaces_the_computed_one() -> None:
     """The eviction threshold, where it is a percentage, follows."""
     kubelet = {"evictionHard": {"memory.available": "10%"}}
-    stated = instance_type("m5.large", settings=NodeSettings(kubelet=kubelet))
+    declaration = instance_type("m5.large", settings=NodeSettings(kubelet=kubelet))
     learned = instance_type("m5.large", settings=NodeSettings(kubelet=kubelet, learned_memory={"m5.large": REPORTED}))
-    assert learned.capacity["memory"] == REPORTED != stated.capacity["memory"]
-    more = learned.overhead["memory"] - stated.overhead["memory"]
-    assert abs(more - (REPORTED - stated.capacity["memory"]) / 10) <= 1
+    assert learned.capacity["memory"] == REPORTED != declaration.capacity["memory"]
+    more = learned.overhead["memory"] - declaration.overhead["memory"]
+    assert abs(more - (REPORTED - declaration.capacity["memory"]) / 10) <= 1
 
 
 @pytest.mark.integration
 def test_aws061_plans_get_the_learned_types_and_the_others_stay_the_same_objects(
     provider: Ec2Provider, ready_class: EC2NodeClass
 ) -> None:
-    first = {each.name: each for each in provider.instance_types(ready_class)}
+    first = {instance_type.name: instance_type for instance_type in provider.instance_types(ready_class)}
     image = ready_class.status.amis[0].id
     taught = with_learned(ready_class, {image: {"m5.large": REPORTED // KIB}})
-    second = {each.name: each for each in provider.instance_types(taught)}
+    second = {instance_type.name: instance_type for instance_type in provider.instance_types(taught)}
     assert second["m5.large"].capacity["memory"] == REPORTED
     assert [name for name in first if first[name] is not second[name]] == ["m5.large"]
     assert provider.instance_types(taught) is provider.instance_types(taught)
     less = with_learned(ready_class, {image: {"m5.large": REPORTED // KIB - 1}})
-    third = {each.name: each for each in provider.instance_types(less)}
+    third = {instance_type.name: instance_type for instance_type in provider.instance_types(less)}
     assert third["m5.large"].capacity["memory"] == REPORTED - KIB
     assert provider.instance_types(ready_class) == list(first.values())
 

@@ -21,8 +21,8 @@ def annotated(text: str | None) -> dict[str, str]:
     return {labels.LEARNED_STORAGE: text}
 
 
-def with_learned(found: EC2NodeClass, annotations: dict[str, str]) -> EC2NodeClass:
-    return evolve(found, metadata=evolve(found.metadata, annotations=annotations))
+def with_learned(node_class: EC2NodeClass, annotations: dict[str, str]) -> EC2NodeClass:
+    return evolve(node_class, metadata=evolve(node_class.metadata, annotations=annotations))
 
 
 def left(of: EC2NodeClass) -> int:
@@ -65,9 +65,9 @@ def test_aws061_other_images_and_enough_storage_teach_nothing(image: str, report
 
 def test_aws061_the_least_of_the_images_of_a_class_counts_and_others_are_dropped() -> None:
     text = json.dumps({AMD: {"1000": 900}, ARM: {"1000": 800}, "ami-old": {"1000": 1}})
-    found = with_learned(node_class(), {labels.LEARNED_STORAGE: text})
-    images = {image.id for image in found.status.amis}
-    assert learned_storage(found) == {1000: 800 if ARM in images else 900}
+    learned = with_learned(node_class(), {labels.LEARNED_STORAGE: text})
+    images = {image.id for image in learned.status.amis}
+    assert learned_storage(learned) == {1000: 800 if ARM in images else 900}
     assert read_storage(annotated(with_storage({labels.LEARNED_STORAGE: text}, [AMD], AMD, 50, 40))) == {
         AMD: {1000: 900, 50: 40}
     }

@@ -35,9 +35,9 @@ def few_types() -> Iterator[None]:
             "zonal_offerings",
             lambda region: frozenset(pair for pair in zonal(region) if pair[0] in SOLD) | {("t3.medium", LOCAL.name)},
         )
-        sold = INSTANCE_TYPE_OFFERINGS["availability-zone"]
+        instance_type_offering = INSTANCE_TYPE_OFFERINGS["availability-zone"]
         row = {"InstanceType": "t3.medium", "LocationType": "availability-zone", "Location": LOCAL.name}
-        patch.setitem(sold, "us-west-2", [*sold["us-west-2"], row])
+        patch.setitem(instance_type_offering, "us-west-2", [*instance_type_offering["us-west-2"], row])
         zones = RegionsAndZonesBackend.zones
         patch.setitem(zones, "us-west-2", [*zones["us-west-2"], LOCAL])
         yield
@@ -46,14 +46,16 @@ def few_types() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def local_class(provider: Ec2Provider, admin: Administrator) -> EC2NodeClass:
     """A class with a subnet in the local zone, and one in a zone of the region."""
-    wanted: Any = [{"Name": "tag:karpenter.sh/discovery", "Values": ["sandbox"]}]
-    found = {each["AvailabilityZone"]: each for each in admin.ec2.describe_subnets(Filters=wanted)["Subnets"]}
-    replaced = found["us-west-2d"]
+    expectation: Any = [{"Name": "tag:karpenter.sh/discovery", "Values": ["sandbox"]}]
+    subnets = {
+        subnet["AvailabilityZone"]: subnet for subnet in admin.ec2.describe_subnets(Filters=expectation)["Subnets"]
+    }
+    replaced = subnets["us-west-2d"]
     admin.ec2.delete_subnet(SubnetId=replaced["SubnetId"])
-    made = admin.ec2.create_subnet(
+    output = admin.ec2.create_subnet(
         VpcId=replaced["VpcId"], CidrBlock=replaced["CidrBlock"], AvailabilityZone=LOCAL.name
     )["Subnet"]
-    terms = [{"id": made["SubnetId"]}, {"id": found["us-west-2a"]["SubnetId"]}]
+    terms = [{"id": output["SubnetId"]}, {"id": subnets["us-west-2a"]["SubnetId"]}]
     empty: dict[str, object] = {"subnets": [], "securityGroups": [], "amis": [], "instanceProfile": None}
     written = node_class(empty, role="KarpenterNodeRole-sandbox", subnetSelectorTerms=terms)
     return written.model_copy(update={"status": provider.resolve_node_class(written)})
@@ -61,11 +63,11 @@ def local_class(provider: Ec2Provider, admin: Administrator) -> EC2NodeClass:
 
 def test_aws080_a_type_is_sold_in_a_local_zone_with_a_subnet(provider: Ec2Provider, local_class: EC2NodeClass) -> None:
     """At the price of the region; a type that the local zone does not sell is not offered there."""
-    assert {each.zone: each.zone_id for each in local_class.status.subnets}[LOCAL.name] == LOCAL.zone_id
-    types = {each.name: each for each in provider.instance_types(local_class)}
+    assert {subnet.zone: subnet.zone_id for subnet in local_class.status.subnets}[LOCAL.name] == LOCAL.zone_id
+    types = {instance_type.name: instance_type for instance_type in provider.instance_types(local_class)}
     on_demand = {
-        name: {one.zone: one.price for one in each.offerings if one.capacity_type == "on-demand"}
-        for name, each in types.items()
+        name: {offering.zone: offering.price for offering in item.offerings if offering.capacity_type == "on-demand"}
+        for name, item in types.items()
     }
     assert on_demand["t3.medium"].keys() == {LOCAL.name, "us-west-2a"}
     assert len(set(on_demand["t3.medium"].values())) == 1
@@ -73,10 +75,10 @@ def test_aws080_a_type_is_sold_in_a_local_zone_with_a_subnet(provider: Ec2Provid
 
 
 def test_aws080_a_claim_for_a_local_zone_is_launched_there(provider: Ec2Provider, local_class: EC2NodeClass) -> None:
-    here = ("topology.kubernetes.io/zone", "In", [LOCAL.name])
+    place = ("topology.kubernetes.io/zone", "In", [LOCAL.name])
     on_demand = ("karpenter.sh/capacity-type", "In", ["on-demand"])
     instance = provider.launch(
-        provider.prepare_launch(node_claim(here, on_demand, name="lax-1"), local_class, 1)
+        provider.prepare_launch(node_claim(place, on_demand, name="lax-1"), local_class, 1)
     ).instance
     assert instance is not None
     assert (instance.zone, instance.instance_type) == (LOCAL.name, "t3.medium")

@@ -44,9 +44,10 @@ class World:
         return await self._activities.resolve(NodeClassInput(cluster="sandbox", name=self.name))
 
     async def conditions(self) -> dict[str, tuple[str, str, str]]:
-        found = await self.kube.get(EC2NODECLASSES, self.name) or {}
+        node_class = await self.kube.get(EC2NODECLASSES, self.name) or {}
         return {
-            each["type"]: (each["status"], each["reason"], each["message"]) for each in found["status"]["conditions"]
+            condition["type"]: (condition["status"], condition["reason"], condition["message"])
+            for condition in node_class["status"]["conditions"]
         }
 
 
@@ -55,9 +56,9 @@ async def test_ecs7_a_refusal_is_on_the_class_with_an_event(provider: Ec2Provide
     server.world.faults.add(Fault(action="DescribeSubnets", code="UnauthorizedOperation", status=403, count=None))
     result = await world.resolve()
     assert (result.exists, result.ready) == (True, False), "the workflow looks again in a minute"
-    found = await world.conditions()
-    status, reason, message = found["SubnetsReady"]
-    assert (status, reason, found["Ready"][0]) == ("False", "Unauthorized", "False")
+    conditions = await world.conditions()
+    status, reason, message = conditions["SubnetsReady"]
+    assert (status, reason, conditions["Ready"][0]) == ("False", "Unauthorized", "False")
     assert ("EC2NodeClass", "refused", "Unauthorized", message) in world.recorder.events
     server.world.faults.clear()
     assert (await world.resolve()).ready
@@ -68,8 +69,8 @@ async def test_ecs7_an_outage_is_on_a_new_class_and_resolved_again_soon(provider
     server.world.faults.add(Fault(action="DescribeSubnets", code="InternalError", status=500, count=None))
     with pytest.raises(UnansweredError):
         await world.resolve()
-    found = await world.conditions()
-    assert (found["SubnetsReady"][0], found["Ready"][0]) == ("Unknown", "Unknown")
+    conditions = await world.conditions()
+    assert (conditions["SubnetsReady"][0], conditions["Ready"][0]) == ("Unknown", "Unknown")
     server.world.faults.clear()
     assert (await world.resolve()).ready
     server.world.faults.add(Fault(action="DescribeSubnets", code="InternalError", status=500, count=None))
@@ -89,8 +90,8 @@ async def test_ec04_a_placement_group_that_is_no_longer_selected_leaves_the_stat
     async def group(selector: dict[str, str] | None) -> dict[str, Any] | None:
         await world.kube.patch(EC2NODECLASSES, "moves", {"spec": {"placementGroupSelector": selector}})
         assert (await world.resolve()).ready
-        found = await world.kube.get(EC2NODECLASSES, "moves") or {}
-        status: dict[str, Any] = found["status"]
+        node_class = await world.kube.get(EC2NODECLASSES, "moves") or {}
+        status: dict[str, Any] = node_class["status"]
         return status.get("placementGroup")
 
     first = await group({"name": "parts"})
@@ -113,7 +114,7 @@ async def test_ecs11_a_class_that_cannot_be_cleaned_up_says_why(provider: Ec2Pro
     server.world.faults.add(Fault(action="DeleteInstanceProfile", code="AccessDenied", status=403, count=None))
     result = await world.resolve()
     assert (result.exists, result.deleting) == (True, True)
-    (event,) = [each for each in world.recorder.events if each[2] == "FailedTermination"]
+    (event,) = [event for event in world.recorder.events if event[2] == "FailedTermination"]
     assert "allow iam:DeleteInstanceProfile in the IAM policy" in event[3]
     server.world.faults.clear()
     assert not (await world.resolve()).exists
@@ -126,20 +127,20 @@ async def test_ecs7_a_class_that_cannot_be_parsed_says_so_itself(provider: Ec2Pr
     await world.kube.patch(EC2NODECLASSES, "unparsable", {"spec": {"subnetSelectorTerms": "none"}})
     result = await world.resolve()
     assert not result.ready
-    found = await world.conditions()
-    status, reason, message = found["ValidationSucceeded"]
+    conditions = await world.conditions()
+    status, reason, message = conditions["ValidationSucceeded"]
     assert (status, reason) == ("False", "ValidationFailed")
     assert message == result.message
     assert message.startswith("spec.subnetSelectorTerms")
-    assert found["Ready"][:2] == ("False", "UnhealthyDependents")
-    assert found["SubnetsReady"][0] == "True"
+    assert conditions["Ready"][:2] == ("False", "UnhealthyDependents")
+    assert conditions["SubnetsReady"][0] == "True"
     written = len(world.kube.calls)
     await world.resolve()
     assert len(world.kube.calls) == written, "what is written already is not written again"
 
 
 @pytest.mark.parametrize(
-    ("kubelet", "said"),
+    ("kubelet", "text"),
     [
         ({"maxPods": -1}, "spec.kubelet.maxPods"),
         ({"evictionHard": {"memory.available": "150%"}}, "spec.kubelet.evictionHard"),
@@ -149,7 +150,7 @@ async def test_ecs7_a_class_that_cannot_be_parsed_says_so_itself(provider: Ec2Pr
     ],
 )
 async def test_ec13_faulty_kubelet_settings_are_told_in_a_condition(
-    provider: Ec2Provider, kubelet: dict[str, Any], said: str
+    provider: Ec2Provider, kubelet: dict[str, Any], text: str
 ) -> None:
     """The API server stores them, as with Karpenter. Nothing is launched with them."""
     world = World(provider, "faulty")
@@ -158,7 +159,7 @@ async def test_ec13_faulty_kubelet_settings_are_told_in_a_condition(
     assert not (await world.resolve()).ready
     status, reason, message = (await world.conditions())["ValidationSucceeded"]
     assert (status, reason) == ("False", "InvalidKubeletConfiguration")
-    assert said in message
+    assert text in message
     assert "InvalidKubeletConfiguration" in [event[2] for event in world.recorder.events]
     await world.kube.patch(EC2NODECLASSES, "faulty", {"spec": {"kubelet": None}})
     assert (await world.resolve()).ready
@@ -170,10 +171,10 @@ async def test_act05_the_profile_of_an_earlier_role_goes_with_its_last_node(
     """Within half an hour, and not while a NodeClaim names it. A refusal does not make the class unready."""
     other, world = World(provider, "given"), World(provider, "moved")
     profiles = []
-    for each in (other, world):
-        assert (await each.resolve()).ready
-        profiles.append((await each.kube.get(EC2NODECLASSES, each.name) or {})["status"]["instanceProfile"])
-    given, earlier = profiles
+    for item in (other, world):
+        assert (await item.resolve()).ready
+        profiles.append((await item.kube.get(EC2NODECLASSES, item.name) or {})["status"]["instanceProfile"])
+    value, earlier = profiles
     reference = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "moved"}
     node = {
         "metadata": {"name": "node", "uid": "node", "annotations": {labels.INSTANCE_PROFILE: earlier}},
@@ -185,17 +186,18 @@ async def test_act05_the_profile_of_an_earlier_role_goes_with_its_last_node(
         world.clock.instant += timedelta(minutes=30)
         assert (await world.resolve()).ready
         return any(
-            one["InstanceProfileName"] == earlier for one in clients.iam.list_instance_profiles()["InstanceProfiles"]
+            instance_profile["InstanceProfileName"] == earlier
+            for instance_profile in clients.iam.list_instance_profiles()["InstanceProfiles"]
         )
 
-    await world.kube.patch(EC2NODECLASSES, "moved", {"spec": {"role": None, "instanceProfile": given}})
+    await world.kube.patch(EC2NODECLASSES, "moved", {"spec": {"role": None, "instanceProfile": value}})
     assert await exists_later()
     await world.kube.delete(NODECLAIMS, "node")
     server.world.faults.add(Fault(action="DeleteInstanceProfile", code="AccessDenied", status=403, count=None))
     assert await exists_later()
     server.world.faults.clear()
     assert not await exists_later()
-    assert clients.iam.get_instance_profile(InstanceProfileName=given)
+    assert clients.iam.get_instance_profile(InstanceProfileName=value)
 
 
 async def test_ec10_user_data_of_nearly_the_most_that_ec2_takes_is_warned_of(provider: Ec2Provider) -> None:
@@ -217,8 +219,8 @@ async def test_act17_each_change_of_a_condition_is_counted_and_an_event(provider
 
     def counted(status: str, reason: str) -> float:
         name = "operator_ec2nodeclass_status_condition_transitions_total"
-        wanted = {"type": "SubnetsReady", "status": status, "reason": reason}
-        return REGISTRY.get_sample_value(name, wanted) or 0.0
+        expectation = {"type": "SubnetsReady", "status": status, "reason": reason}
+        return REGISTRY.get_sample_value(name, expectation) or 0.0
 
     world = World(provider, "changing")
     new = counted("True", "SubnetsReady")
@@ -231,6 +233,6 @@ async def test_act17_each_change_of_a_condition_is_counted_and_an_event(provider
     for _ in range(2):
         assert not (await world.resolve()).ready
     assert counted("False", "Unauthorized") == refused + 1
-    (event,) = [each for each in world.recorder.events if each[2] == "SubnetsReady"]
+    (event,) = [event for event in world.recorder.events if event[2] == "SubnetsReady"]
     assert event[3].startswith("SubnetsReady changed from True to False: Unauthorized: ")
     server.world.faults.clear()

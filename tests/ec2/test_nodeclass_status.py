@@ -24,13 +24,13 @@ ALL = Resolved(
 
 
 def reasons(status: EC2NodeClassStatus) -> dict[str, str]:
-    return {each.type: each.reason for each in status.conditions if each.status == "False"}
+    return {condition.type: condition.reason for condition in status.conditions if condition.status == "False"}
 
 
 def resolved(status: EC2NodeClassStatus, **metadata: Any) -> EC2NodeClass:
-    found = node_class()
-    return found.model_copy(
-        update={"status": status, "metadata": found.metadata.model_copy(update=metadata)}, deep=True
+    result = node_class()
+    return result.model_copy(
+        update={"status": status, "metadata": result.metadata.model_copy(update=metadata)}, deep=True
     )
 
 
@@ -84,11 +84,11 @@ def test_ecs7_kubelet_settings_that_only_al2023_takes_make_other_families_unread
     """EC-13: each setting is named; those that every family takes are not."""
     kubelet = {"maxPods": 20, "topologyManagerPolicy": "restricted"}
     status = new_status(node_class(amiSelectorTerms=[{"alias": family}], kubelet=kubelet), ALL, CLUSTER, NOW)
-    found = get_condition(status.conditions, "ValidationSucceeded")
-    assert found is not None
-    assert (found.status, found.reason) == ("False", "UnsupportedKubeletConfiguration")
-    assert found.message.startswith("spec.kubelet.topologyManagerPolicy: is passed on to AL2023 nodes only")
-    assert "maxPods" not in found.message
+    condition = get_condition(status.conditions, "ValidationSucceeded")
+    assert condition is not None
+    assert (condition.status, condition.reason) == ("False", "UnsupportedKubeletConfiguration")
+    assert condition.message.startswith("spec.kubelet.topologyManagerPolicy: is passed on to AL2023 nodes only")
+    assert "maxPods" not in condition.message
     on_al2023 = node_class(amiSelectorTerms=[{"alias": "al2023@latest"}], kubelet=kubelet)
     assert reasons(new_status(on_al2023, ALL, CLUSTER, NOW)) == {}
 
@@ -116,21 +116,21 @@ def test_ecs7_a_broken_rule_has_the_reason_of_its_part(spec: dict[str, Any], rea
 
 @pytest.mark.parametrize(("length", "status"), [(63, "True"), (64, "False")])
 def test_a_class_whose_name_no_node_can_carry_as_a_label_says_so(length: int, status: str) -> None:
-    named = node_class()
-    named = named.model_copy(update={"metadata": named.metadata.model_copy(update={"name": "a" * length})})
-    found = get_condition(new_status(named, ALL, CLUSTER, NOW).conditions, "ValidationSucceeded")
-    assert found is not None
-    assert found.status == status
-    assert ("metadata.name: has 64 characters" in found.message) is (status == "False")
+    names = node_class()
+    names = names.model_copy(update={"metadata": names.metadata.model_copy(update={"name": "a" * length})})
+    condition = get_condition(new_status(names, ALL, CLUSTER, NOW).conditions, "ValidationSucceeded")
+    assert condition is not None
+    assert condition.status == status
+    assert ("metadata.name: has 64 characters" in condition.message) is (status == "False")
 
 
 def test_ecs6_the_condition_about_reservations_comes_and_goes_with_the_gate() -> None:
     """A class whose terms find nothing is Ready (EC-03)."""
     selecting = node_class(capacityReservationSelectorTerms=[{"id": "cr-1"}])
     on = new_status(selecting, ALL, CLUSTER, NOW)
-    found = get_condition(on.conditions, "CapacityReservationsReady")
-    assert found is not None
-    assert (found.status, reasons(on)) == ("True", {})
+    condition = get_condition(on.conditions, "CapacityReservationsReady")
+    assert condition is not None
+    assert (condition.status, reasons(on)) == ("True", {})
     off = new_status(resolved(on), replace(ALL, reservations_result=None), CLUSTER, NOW)
     assert get_condition(off.conditions, "CapacityReservationsReady") is None
     assert reasons(off) == {}
@@ -139,7 +139,7 @@ def test_ecs6_the_condition_about_reservations_comes_and_goes_with_the_gate() ->
 def test_transition_times_stay_while_nothing_changes() -> None:
     first = resolved(new_status(node_class(), ALL, CLUSTER, NOW))
     again = new_status(first, ALL, CLUSTER, NOW + timedelta(hours=1))
-    assert {each.last_transition_time for each in again.conditions} == {NOW}
+    assert {condition.last_transition_time for condition in again.conditions} == {NOW}
 
 
 def test_why_a_class_is_not_ready() -> None:

@@ -22,17 +22,17 @@ def annotated(text: str) -> dict[str, str]:
 
 
 def test_v1b04_the_annotation_stands_for_all_settings_of_the_class() -> None:
-    given = node_class({}, role="r", kubelet={"maxPods": 7, "podsPerCore": 2})
-    found = with_own_kubelet(given, annotated('{"maxPods":9,"containerRuntime":"containerd"}'))
-    assert kubelet_map(found) == {"maxPods": 9}
-    assert kubelet_map(given) == {"maxPods": 7, "podsPerCore": 2}
+    value = node_class({}, role="r", kubelet={"maxPods": 7, "podsPerCore": 2})
+    own_kubelet = with_own_kubelet(value, annotated('{"maxPods":9,"containerRuntime":"containerd"}'))
+    assert kubelet_map(own_kubelet) == {"maxPods": 9}
+    assert kubelet_map(value) == {"maxPods": 7, "podsPerCore": 2}
 
 
 @pytest.mark.parametrize("text", ["", "[", "5", "[]", '{"maxPods": "many"}', "[" * 100_000])
 def test_v1b04_what_holds_no_settings_counts_for_nothing(text: str) -> None:
-    given = node_class({}, role="r", kubelet={"maxPods": 7})
-    assert with_own_kubelet(given, annotated(text)) is given
-    (fault,) = own_kubelet_errors(given, annotated(text))
+    value = node_class({}, role="r", kubelet={"maxPods": 7})
+    assert with_own_kubelet(value, annotated(text)) is value
+    (fault,) = own_kubelet_errors(value, annotated(text))
     assert "holds no kubelet settings" in fault
 
 
@@ -67,7 +67,7 @@ def test_v1b04_pools_of_one_class_have_types_of_their_own(provider: Ec2Provider,
     """Neither spoils what the other, or a plan in between, has worked out already."""
     plain = provider.instance_types(ready_class)
     own = with_own_kubelet(ready_class, annotated('{"maxPods": 9}'))
-    assert {each.capacity["pods"] for each in provider.instance_types(own)} == {9}
+    assert {instance_type.capacity["pods"] for instance_type in provider.instance_types(own)} == {9}
     assert provider.instance_types(own) is provider.instance_types(own)
     assert provider.instance_types(ready_class) is plain
 
@@ -78,7 +78,7 @@ def test_v1b16_nothing_launches_from_a_class_of_ubuntu_that_names_no_images(prov
     old = {"apiVersion": "karpenter.k8s.aws/v1beta1", "kind": "EC2NodeClass", "metadata": {"name": "u"}}
     selected = [{"tags": {"karpenter.sh/discovery": "sandbox"}}]
     spec = {"amiFamily": "Ubuntu", "role": "r", "subnetSelectorTerms": selected, "securityGroupSelectorTerms": selected}
-    found = EC2NodeClass.model_validate(converted({**old, "spec": spec}, "karpenter.k8s.aws/v1"))
-    status = provider.resolve_node_class(found)
+    ec2_node_class = EC2NodeClass.model_validate(converted({**old, "spec": spec}, "karpenter.k8s.aws/v1"))
+    status = provider.resolve_node_class(ec2_node_class)
     assert is_false(status.conditions, AMIS_READY)
     assert is_false(status.conditions, READY)

@@ -65,8 +65,8 @@ def test_a_class_is_ready_and_its_node_is_launched_and_ended_with_the_shipped_po
     region: str, endpoint: str, clients: Ec2, provider: Ec2Provider, ready_class: EC2NodeClass
 ) -> None:
     """AWS-160..163: nothing is refused, and what was made is in the partition."""
-    found = {each.type: (each.status, each.message) for each in ready_class.status.conditions}
-    assert found["Ready"][0] == "True", found
+    statuses = {condition.type: (condition.status, condition.message) for condition in ready_class.status.conditions}
+    assert statuses["Ready"][0] == "True", statuses
     claim = node_claim(("karpenter.sh/capacity-type", "In", ["spot"]), name="abroad")
     instance = provider.launch(provider.prepare_launch(claim, ready_class, 1)).instance
     assert instance is not None
@@ -85,14 +85,16 @@ def test_aws130_prices_are_those_of_the_region_and_in_its_currency(
     region: str, provider: Ec2Provider, ready_class: EC2NodeClass
 ) -> None:
     """GovCloud has no price list: its built-in table is used, and its age and what it lacks are said."""
-    (large,) = [each for each in provider.instance_types(ready_class) if each.name == "m5.large"]
-    prices = {each.capacity_type: each.price for each in large.offerings}
+    (large,) = [
+        instance_type for instance_type in provider.instance_types(ready_class) if instance_type.name == "m5.large"
+    ]
+    prices = {offering.capacity_type: offering.price for offering in large.offerings}
     assert prices["on-demand"] == LARGE[region]
     assert 0 < prices["spot"] < prices["on-demand"]
-    said = provider.price_warnings()
-    assert any("have no on-demand price" in each for each in said) == ("gov" in region), said
-    assert any("the built-in table of us-gov" in each and "days old" in each for each in said) == ("gov" in region)
-    assert len(said) == 2 * ("gov" in region)
+    names = provider.price_warnings()
+    assert any("have no on-demand price" in name for name in names) == ("gov" in region), names
+    assert any("the built-in table of us-gov" in name and "days old" in name for name in names) == ("gov" in region)
+    assert len(names) == 2 * ("gov" in region)
 
 
 @pytest.mark.parametrize(
@@ -106,8 +108,8 @@ def test_aws130_prices_are_those_of_the_region_and_in_its_currency(
 def test_each_service_is_asked_in_its_partition(region: str, host: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in environment(worker_key("sandbox")).items():
         monkeypatch.setenv(name, value)
-    here = Ec2(region)
-    asked = {each.meta.endpoint_url for each in (here.ec2, here.eks, here.ssm, here.sqs, here.zonal_shift)}
-    assert asked == {f"https://{each}.{host}" for each in ("ec2", "eks", "ssm", "sqs", "arc-zonal-shift")}
+    ec2 = Ec2(region)
+    endpoint_urls = {ec2.meta.endpoint_url for ec2 in (ec2.ec2, ec2.eks, ec2.ssm, ec2.sqs, ec2.zonal_shift)}
+    assert endpoint_urls == {f"https://{item}.{host}" for item in ("ec2", "eks", "ssm", "sqs", "arc-zonal-shift")}
     iam = {"cn-north-1": f"iam.{host}", "us-gov-west-1": "iam.us-gov.amazonaws.com"}.get(region, "iam.amazonaws.com")
-    assert here.iam.meta.endpoint_url == f"https://{iam}"
+    assert ec2.iam.meta.endpoint_url == f"https://{iam}"

@@ -45,15 +45,15 @@ def in_group(provider: Ec2Provider, **selector: str) -> EC2NodeClass:
     return written.model_copy(update={"status": provider.resolve_node_class(written)})
 
 
-def ready(chosen: EC2NodeClass) -> Condition:
-    found = get_condition(chosen.status.conditions, "PlacementGroupReady")
-    assert found is not None
-    return found
+def ready(node_class: EC2NodeClass) -> Condition:
+    condition = get_condition(node_class.status.conditions, "PlacementGroupReady")
+    assert condition is not None
+    return condition
 
 
-def launch(provider: Ec2Provider, chosen: EC2NodeClass, name: str, *terms: Any) -> Instance:
+def launch(provider: Ec2Provider, node_class: EC2NodeClass, name: str, *terms: Any) -> Instance:
     claim = node_claim(ON_DEMAND, *terms, name=name)
-    result = provider.launch(provider.prepare_launch(claim, chosen, 1))
+    result = provider.launch(provider.prepare_launch(claim, node_class, 1))
     assert result.instance is not None, result.message
     return result.instance
 
@@ -70,9 +70,9 @@ def spread(server: Server) -> PlacementGroup:
 
 def test_ec04_a_group_is_found_by_name_or_id(provider: Ec2Provider, spread: PlacementGroup) -> None:
     for selector in ({"name": "rack"}, {"id": spread.id}):
-        chosen = in_group(provider, **selector)
-        assert ready(chosen).status == "True"
-        assert chosen.status.to_dict()["placementGroup"] == {"id": spread.id, "name": "rack", "strategy": "spread"}
+        node_class = in_group(provider, **selector)
+        assert ready(node_class).status == "True"
+        assert node_class.status.to_dict()["placementGroup"] == {"id": spread.id, "name": "rack", "strategy": "spread"}
 
 
 @pytest.mark.parametrize("selector", [{"name": "other"}, {"id": "pg-0123456789abcdef0"}], ids=str)
@@ -80,19 +80,19 @@ def test_ecs7_a_group_that_does_not_exist_is_a_finding(
     provider: Ec2Provider, spread: PlacementGroup, selector: dict[str, str]
 ) -> None:
     """Nothing is launched outside of it."""
-    chosen = in_group(provider, **selector)
-    assert (ready(chosen).status, ready(chosen).reason) == ("False", "PlacementGroupNotFound")
-    assert next(iter(selector.values())) in ready(chosen).message
-    assert not_ready(chosen)
+    node_class = in_group(provider, **selector)
+    assert (ready(node_class).status, ready(node_class).reason) == ("False", "PlacementGroupNotFound")
+    assert next(iter(selector.values())) in ready(node_class).message
+    assert not_ready(node_class)
 
 
 def test_ecs7_a_refused_call_is_a_finding(provider: Ec2Provider, server: Server) -> None:
     from sandbox.ec2.faults import Fault
 
     server.world.faults.add(Fault(action="DescribePlacementGroups", code="UnauthorizedOperation", status=403))
-    found = ready(in_group(provider, name="rack"))
-    assert found.reason == "Unauthorized"
-    assert "ec2:DescribePlacementGroups" in found.message
+    condition = ready(in_group(provider, name="rack"))
+    assert condition.reason == "Unauthorized"
+    assert "ec2:DescribePlacementGroups" in condition.message
     server.world.faults.add(Fault(action="DescribePlacementGroups", code="InvalidParameterValue", status=400))
     assert ready(in_group(provider, name="rack")).reason == "PlacementGroupResolutionFailed"
 
@@ -100,14 +100,16 @@ def test_ecs7_a_refused_call_is_a_finding(provider: Ec2Provider, server: Server)
 def test_aws112_alb20_an_instance_is_launched_into_the_group(
     provider: Ec2Provider, clients: Ec2, server: Server, spread: PlacementGroup
 ) -> None:
-    chosen = in_group(provider, name="rack")
-    instance = launch(provider, chosen, "spread-1", M5)
+    node_class = in_group(provider, name="rack")
+    instance = launch(provider, node_class, "spread-1", M5)
     until_shown(server, instance.id)
     assert placement(clients, instance)["GroupId"] == spread.id
-    kind = next(each for each in provider.instance_types(chosen) if each.name == "m5.large")
-    found = launched_labels({}, instance, kind)
-    assert found[labels.PLACEMENT_GROUP_ID] == spread.id
-    assert labels.PLACEMENT_GROUP_PARTITION not in found
+    kind = next(
+        instance_type for instance_type in provider.instance_types(node_class) if instance_type.name == "m5.large"
+    )
+    result = launched_labels({}, instance, kind)
+    assert result[labels.PLACEMENT_GROUP_ID] == spread.id
+    assert labels.PLACEMENT_GROUP_PARTITION not in result
 
 
 def test_aws112_the_labels_are_those_of_the_instances_own_group(
@@ -117,10 +119,12 @@ def test_aws112_the_labels_are_those_of_the_instances_own_group(
     instance = launch(provider, in_group(provider, name="rack"), "moved-1", M5)
     server.world.groups.create("parts", "partition", 1)
     for later in (ready_class, in_group(provider, name="parts")):
-        kind = next(each for each in provider.instance_types(later) if each.name == "m5.large")
-        found = launched_labels({}, instance, kind)
-        assert found[labels.PLACEMENT_GROUP_ID] == spread.id
-        assert labels.PLACEMENT_GROUP_PARTITION not in found
+        kind = next(
+            instance_type for instance_type in provider.instance_types(later) if instance_type.name == "m5.large"
+        )
+        result = launched_labels({}, instance, kind)
+        assert result[labels.PLACEMENT_GROUP_ID] == spread.id
+        assert labels.PLACEMENT_GROUP_PARTITION not in result
     outside = launch(provider, ready_class, "moved-2", M5)
     assert labels.PLACEMENT_GROUP_ID not in launched_labels({}, outside, kind)
 
@@ -129,39 +133,41 @@ def test_aws112_an_instance_that_is_shown_late_has_its_group_and_partition(
     provider: Ec2Provider, server: Server
 ) -> None:
     """The request says both, where a partition was asked for."""
-    made = server.world.groups.create("parts", "partition", 3)
-    chosen = in_group(provider, name="parts")
+    output = server.world.groups.create("parts", "partition", 3)
+    node_class = in_group(provider, name="parts")
     server.world.consistency.delays = Delays(instance=600.0, chance=1.0)
     second = (labels.PLACEMENT_GROUP_PARTITION, "In", ["2"])
-    instance = launch(provider, chosen, "late-1", M5, second)
+    instance = launch(provider, node_class, "late-1", M5, second)
     server.world.consistency.restore()
     assert instance.private_dns_name == "", "EC2 does not show it"
-    assert (instance.placement_group_id, instance.partition) == (made.id, 2)
+    assert (instance.placement_group_id, instance.partition) == (output.id, 2)
 
 
 def test_aws112_alb20_a_partition_is_asked_for_or_read_back(
     provider: Ec2Provider, clients: Ec2, server: Server
 ) -> None:
     server.world.groups.create("parts", "partition", 3)
-    chosen = in_group(provider, name="parts")
-    kind = next(each for each in provider.instance_types(chosen) if each.name == "m5.large")
+    node_class = in_group(provider, name="parts")
+    kind = next(
+        instance_type for instance_type in provider.instance_types(node_class) if instance_type.name == "m5.large"
+    )
     assert kind.requirements[labels.PLACEMENT_GROUP_PARTITION].values == ("1", "2", "3")
     second = (labels.PLACEMENT_GROUP_PARTITION, "In", ["2"])
-    asked = launch(provider, chosen, "partition-1", M5, second)
-    until_shown(server, asked.id)
-    assert placement(clients, asked)["PartitionNumber"] == 2
-    free = launch(provider, chosen, "partition-2", M5)
+    instance = launch(provider, node_class, "partition-1", M5, second)
+    until_shown(server, instance.id)
+    assert placement(clients, instance)["PartitionNumber"] == 2
+    free = launch(provider, node_class, "partition-2", M5)
     until_shown(server, free.id)
     number = placement(clients, free)["PartitionNumber"]
     assert number in (1, 3)
-    known = provider.describe_instance(free.id)
-    assert known is not None
-    assert launched_labels({}, known, kind)[labels.PLACEMENT_GROUP_PARTITION] == str(number)
+    describe_instance = provider.describe_instance(free.id)
+    assert describe_instance is not None
+    assert launched_labels({}, describe_instance, kind)[labels.PLACEMENT_GROUP_PARTITION] == str(number)
 
 
 def test_aws077_a_cluster_takes_no_burstable_types(provider: Ec2Provider, server: Server) -> None:
     server.world.groups.create("near", "cluster")
-    names = {each.name for each in provider.instance_types(in_group(provider, name="near"))}
+    names = {instance_type.name for instance_type in provider.instance_types(in_group(provider, name="near"))}
     assert "m5.large" in names
     assert not any(name.startswith("t3.") for name in names)
 
@@ -173,23 +179,25 @@ def test_aws044_a_full_spread_group_has_no_capacity_in_its_zone(
 
     No class of this group buys anything there for a while, and the others buy as before.
     """
-    chosen = in_group(provider, name="rack")
-    here = ("topology.kubernetes.io/zone", "In", ["us-west-2a"])
+    node_class = in_group(provider, name="rack")
+    place = ("topology.kubernetes.io/zone", "In", ["us-west-2a"])
     for number in range(7):
-        launch(provider, chosen, f"full-{number}", M5, here)
-    claim = node_claim(ON_DEMAND, M5, here, name="full-7")
-    refused = provider.launch(provider.prepare_launch(claim, chosen, 1))
+        launch(provider, node_class, f"full-{number}", M5, place)
+    claim = node_claim(ON_DEMAND, M5, place, name="full-7")
+    refused = provider.launch(provider.prepare_launch(claim, node_class, 1))
     assert refused.instance is None
     assert refused.waits is None
-    avoided = {each.key for each in refused.unavailable}
+    avoided = {item.key for item in refused.unavailable}
 
     def sold_in_the_zone(of: EC2NodeClass) -> set[str]:
         types = provider.instance_types(of, avoided)
-        return {each.name for each in types for o in each.offerings if o.available and o.zone == "us-west-2a"}
+        return {item.name for item in types for o in item.offerings if o.available and o.zone == "us-west-2a"}
 
-    assert sold_in_the_zone(chosen) == set()
-    assert sold_in_the_zone(ready_class) == {each.name for each in provider.instance_types(ready_class)}
+    assert sold_in_the_zone(node_class) == set()
+    assert sold_in_the_zone(ready_class) == {
+        instance_type.name for instance_type in provider.instance_types(ready_class)
+    }
     with pytest.raises(InsufficientCapacityError):
-        provider.prepare_launch(claim, chosen, 2, avoided)
-    assert launch(provider, chosen, "full-8", M5).zone != "us-west-2a"
-    assert launch(provider, ready_class, "outside", M5, here).zone == "us-west-2a"
+        provider.prepare_launch(claim, node_class, 2, avoided)
+    assert launch(provider, node_class, "full-8", M5).zone != "us-west-2a"
+    assert launch(provider, ready_class, "outside", M5, place).zone == "us-west-2a"

@@ -160,8 +160,8 @@ def test_irsa_exchanges_the_token_of_the_service_account(pod: pytest.MonkeyPatch
         assert describe(clients) > 0
         token.write_text("second")
         assert describe(clients) > 0
-    assert [each["WebIdentityToken"] for each in sts.asked] == ["first", "second"]
-    assert {(each["Action"], each["RoleArn"]) for each in sts.asked} == {("AssumeRoleWithWebIdentity", ROLE)}
+    assert [item["WebIdentityToken"] for item in sts.asked] == ["first", "second"]
+    assert {(item["Action"], item["RoleArn"]) for item in sts.asked} == {("AssumeRoleWithWebIdentity", ROLE)}
 
 
 def test_pod_identity_sends_the_token_to_the_agent(pod: pytest.MonkeyPatch, token: Path, server: Server) -> None:
@@ -176,7 +176,7 @@ def test_pod_identity_sends_the_token_to_the_agent(pod: pytest.MonkeyPatch, toke
 
 
 @pytest.mark.parametrize(
-    ("status", "code", "said"),
+    ("status", "code", "text"),
     [
         (403, "AccessDenied", "let the trust policy of Tenon's role name the ServiceAccount of its Pods"),
         (400, "InvalidIdentityToken", "check the AWS credentials of Tenon's Pods"),
@@ -184,7 +184,7 @@ def test_pod_identity_sends_the_token_to_the_agent(pod: pytest.MonkeyPatch, toke
     ],
 )
 def test_what_sts_refuses_is_named_with_its_mend(
-    pod: pytest.MonkeyPatch, token: Path, server: Server, status: int, code: str, said: str
+    pod: pytest.MonkeyPatch, token: Path, server: Server, status: int, code: str, text: str
 ) -> None:
     sts = Sts()
     sts.refusal = (status, code)
@@ -192,7 +192,7 @@ def test_what_sts_refuses_is_named_with_its_mend(
         as_irsa(pod, token, address)
         with pytest.raises(EC2Error) as refused:
             describe(Ec2("us-west-2", server.endpoint))
-    assert refused.value.explained == f"AWS refused sts:AssumeRoleWithWebIdentity ({code}): {said}"
+    assert refused.value.explained == f"AWS refused sts:AssumeRoleWithWebIdentity ({code}): {text}"
     assert not refused.value.retryable
 
 
@@ -255,10 +255,10 @@ def test_irsa_asks_sts_in_the_partition_of_the_region(
     pod: pytest.MonkeyPatch, token: Path, region: str, host: str
 ) -> None:
     """Also if no variable names the region, because the worker read it from instance metadata."""
-    asked: list[str] = []
+    names: list[str] = []
 
     def send(_session: URLLib3Session, request: AWSPreparedRequest) -> None:
-        asked.append(str(request.url))
+        names.append(str(request.url))
         raise EndpointConnectionError(endpoint_url=request.url)
 
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
@@ -267,7 +267,7 @@ def test_irsa_asks_sts_in_the_partition_of_the_region(
     as_irsa(pod, token)
     with pytest.raises(EC2Error, match="ConnectionError"):
         describe(Ec2(region))
-    assert set(asked) == {f"https://{host}/"}
+    assert set(names) == {f"https://{host}/"}
 
 
 def test_doctor_names_an_agent_without_an_association(pod: pytest.MonkeyPatch, token: Path) -> None:
@@ -276,7 +276,7 @@ def test_doctor_names_an_agent_without_an_association(pod: pytest.MonkeyPatch, t
     pod.setenv("AWS_REGION", "us-west-2")
     with serving(agent) as address:
         as_pod_identity(pod, token, address)
-        (found,) = asyncio.run(doctor._check_aws(Settings(cluster_name="sandbox"), []))
-    assert found.state is State.FAULT
-    assert "no association for this ServiceAccount" in found.sentence
-    assert "check the Pod Identity association" in found.mend
+        (finding,) = asyncio.run(doctor._check_aws(Settings(cluster_name="sandbox"), []))
+    assert finding.state is State.FAULT
+    assert "no association for this ServiceAccount" in finding.sentence
+    assert "check the Pod Identity association" in finding.mend

@@ -50,19 +50,21 @@ def test_prices_come_from_the_services(clients: Ec2, server: Server) -> None:
     """AWS-131, AWS-132: spot prices are by zone."""
     _, prices = Pricing(clients).current()
     assert prices.on_demand["m5.large"] == 0.096
-    assert {zone for name, zone in prices.spot if name == "m5.large"} == {f"us-west-2{each}" for each in "abcd"}
+    assert {zone for name, zone in prices.spot if name == "m5.large"} == {f"us-west-2{item}" for item in "abcd"}
 
 
 @pytest.mark.integration
 def test_aws131_the_price_list_is_asked_for_linux_on_demand_in_both_tenancies(server: Server) -> None:
     """Without one of the filters, AWS adds prices of Windows, of reservations, or of paid software."""
     fresh = clients_of(worker_key("sandbox"), server)
-    sent: list[dict[str, Any]] = []
+    requests: list[dict[str, Any]] = []
     fresh.pricing.meta.events.register(
-        "provide-client-params.pricing.GetProducts", lambda params, **_: sent.append(params)
+        "provide-client-params.pricing.GetProducts", lambda params, **_: requests.append(params)
     )
     Pricing(fresh).current()
-    asked = [{each["Field"]: each["Value"] for each in one["Filters"]} for one in sent if "NextToken" not in one]
+    values = [
+        {item["Field"]: item["Value"] for item in first["Filters"]} for first in requests if "NextToken" not in first
+    ]
     common = {
         "regionCode": "us-west-2",
         "preInstalledSw": "NA",
@@ -71,8 +73,8 @@ def test_aws131_the_price_list_is_asked_for_linux_on_demand_in_both_tenancies(se
         "marketoption": "OnDemand",
     }
     metal = {"tenancy": "Dedicated", "productFamily": "Compute Instance (bare metal)"}
-    assert asked == [common | {"tenancy": "Shared"}, common | metal]
-    assert {one["ServiceCode"] for one in sent} == {"AmazonEC2"}
+    assert values == [common | {"tenancy": "Shared"}, common | metal]
+    assert {item["ServiceCode"] for item in requests} == {"AmazonEC2"}
 
 
 @pytest.mark.integration
@@ -82,10 +84,10 @@ def test_aws132_only_the_spot_prices_of_linux_that_hold_now_are_asked_for(client
     Pricing(clients).current()
     calls = [call["parameters"] for call in server.world.calls.listing("DescribeSpotPriceHistory")[before:]]
     assert calls
-    for sent in calls:
-        products = {value for name, value in sent.items() if name.startswith("ProductDescription")}
+    for requests in calls:
+        products = {value for name, value in requests.items() if name.startswith("ProductDescription")}
         assert products == {"Linux/UNIX", "Linux/UNIX (Amazon VPC)"}
-        assert datetime.fromisoformat(sent["StartTime"]) >= earliest.replace(microsecond=0)
+        assert datetime.fromisoformat(requests["StartTime"]) >= earliest.replace(microsecond=0)
 
 
 @pytest.mark.integration
@@ -207,9 +209,9 @@ def test_aws130_a_region_without_a_table_uses_one_of_its_partition_and_says_so()
     for region, stands_in, price in (("cn-northwest-1", "cn-north-1", 1.013), ("eu-central-1", "us-east-1", 0.096)):
         pricing = prices_of(Region(region, "EUR", 1.2, 0.5), isolated=True)
         assert pricing.current()[1].of("m5.large", "anywhere", "on-demand") == price
-        (said,) = pricing.warnings()
-        assert f"the on-demand prices of {region} are unknown" in said
-        assert f"Tenon uses those of {stands_in}, from" in said
+        (warning,) = pricing.warnings()
+        assert f"the on-demand prices of {region} are unknown" in warning
+        assert f"Tenon uses those of {stands_in}, from" in warning
 
 
 def test_aws133_govcloud_has_no_price_list_and_uses_its_own_table() -> None:
@@ -228,9 +230,9 @@ def test_aws130_a_table_is_said_to_be_old_after_180_days(now: str, is_said: bool
     """GovCloud never gets newer prices by itself, and lacks the families that AWS added since."""
     pricing = prices_of(Region("us-gov-west-1", "USD", 9.9, 0.04), now)
     assert [
-        "from the built-in table of us-gov-west-1 (as of 2025-01-20), which is more than 180 days old" in each
-        and "`tenon prices us-gov-west-1` writes a table for the setting PRICE_TABLE" in each
-        for each in pricing.warnings()
+        "from the built-in table of us-gov-west-1 (as of 2025-01-20), which is more than 180 days old" in warning
+        and "`tenon prices us-gov-west-1` writes a table for the setting PRICE_TABLE" in warning
+        for warning in pricing.warnings()
     ] == [True] * is_said
 
 
@@ -245,7 +247,7 @@ def test_aws130_a_metric_and_the_log_say_how_old_the_prices_are(caplog: pytest.L
         REGISTRY.get_sample_value("tenon_list_prices_timestamp_seconds")
         == datetime(2025, 1, 20, tzinfo=UTC).timestamp()
     )
-    (line,) = [each for each in caplog.records if "prices that may be wrong" in each.message]
+    (line,) = [record for record in caplog.records if "prices that may be wrong" in record.message]
     assert line.__dict__["region"] == "us-gov-west-1"
     assert "more than 180 days old" in line.__dict__["error"]
     prices_of(Region("cn-north-1", "CNY", 1.2, 0.5), "2026-11-26")
@@ -292,10 +294,10 @@ def test_aws130_a_type_that_a_table_lacks_is_not_bought_at_another_regions_price
     region = Region("us-gov-west-1", "USD", 9.9, 0.04)
     pricing = prices_of(region)
     assert pricing.current()[1].of("m8g.large", "us-gov-west-1a", "on-demand") is None
-    said = pricing.unpriced([sold("m5.large"), sold("m8g.xlarge"), sold("m8g.large"), sold("mac2.metal", "arm64_mac")])
-    assert "2 instance types have no on-demand price" in said
-    assert "such as m8g.large, m8g.xlarge" in said
-    assert "the built-in table of us-gov-west-1 (as of 2025-01-20)" in said
+    text = pricing.unpriced([sold("m5.large"), sold("m8g.xlarge"), sold("m8g.large"), sold("mac2.metal", "arm64_mac")])
+    assert "2 instance types have no on-demand price" in text
+    assert "such as m8g.large, m8g.xlarge" in text
+    assert "the built-in table of us-gov-west-1 (as of 2025-01-20)" in text
 
 
 def sold(name: str, architecture: str = "arm64") -> dict[str, Any]:
@@ -354,10 +356,10 @@ def test_the_last_known_prices_stay(clients: Ec2, server: Server) -> None:
     """AWS-133."""
     clock = Clock()
     pricing = Pricing(clients, clock)
-    known = pricing.current()
+    current = pricing.current()
     fail(server, "GetProducts", "DescribeSpotPriceHistory")
     clock.now = TTL_SECONDS
-    assert pricing.current() == known
+    assert pricing.current() == current
 
 
 @pytest.mark.integration
@@ -368,7 +370,7 @@ def test_the_last_known_types_stay(clients: Ec2, server: Server, ready_class: EC
     with pytest.raises(EC2Error, match="DescribeInstanceTypes"):
         catalogue.instance_types(ready_class)
     server.world.faults.clear()
-    known = catalogue.instance_types(ready_class)
+    instance_types = catalogue.instance_types(ready_class)
     catalogue.forget()
     fail(server, "DescribeInstanceTypes")
-    assert catalogue.instance_types(ready_class) is known
+    assert catalogue.instance_types(ready_class) is instance_types

@@ -37,9 +37,9 @@ TYPE = "node.kubernetes.io/instance-type"
 
 
 def request_for(
-    provider: Ec2Provider, chosen: EC2NodeClass, name: str, *terms: tuple[str, str, list[str]]
+    provider: Ec2Provider, node_class: EC2NodeClass, name: str, *terms: tuple[str, str, list[str]]
 ) -> LaunchRequest:
-    return provider.prepare_launch(node_claim(*terms, name=name), chosen, 1)
+    return provider.prepare_launch(node_claim(*terms, name=name), node_class, 1)
 
 
 def calls(server: Server, action: str) -> int:
@@ -55,16 +55,20 @@ def empty_pools(server: Server, **rule: Any) -> None:
 def test_refused_offerings_are_marked(provider: Ec2Provider, ready_class: EC2NodeClass) -> None:
     """AWS-041: without spoiling what other callers get."""
     refused = {OfferingKey("spot", "m5.large", "us-west-2a")}
-    marked = {each.name: each for each in provider.instance_types(ready_class, refused)}["m5.large"]
-    kept = {each.name: each for each in provider.instance_types(ready_class)}["m5.large"]
+    marked = {instance_type.name: instance_type for instance_type in provider.instance_types(ready_class, refused)}[
+        "m5.large"
+    ]
+    survivors = {instance_type.name: instance_type for instance_type in provider.instance_types(ready_class)}[
+        "m5.large"
+    ]
     assert [o.zone for o in marked.offerings if not o.available] == ["us-west-2a"]
-    assert all(offering.available for offering in kept.offerings)
+    assert all(offering.available for offering in survivors.offerings)
 
 
 def test_a_changed_class_gets_its_own_types(provider: Ec2Provider, ready_class: EC2NodeClass) -> None:
     """AWS-063: the same name with other kubelet settings is planned with other figures."""
     changed = node_class(ready_class.status.to_dict(), role="KarpenterNodeRole-sandbox", kubelet={"maxPods": 7})
-    assert {each.capacity["pods"] for each in provider.instance_types(changed)} == {7}
+    assert {instance_type.capacity["pods"] for instance_type in provider.instance_types(changed)} == {7}
 
 
 def test_launch_find_and_end(provider: Ec2Provider, server: Server, clients: Ec2, ready_class: EC2NodeClass) -> None:
@@ -81,7 +85,7 @@ def test_launch_find_and_end(provider: Ec2Provider, server: Server, clients: Ec2
     offered = {(row.instance_type, row.zone): row.price for t in request.templates for row in t.overrides}
     assert instance.price == offered[instance.instance_type, instance.zone] > 0
     assert provider.find_instance("life-1") is not None
-    owned = {seen.id: seen.claim for seen in provider.owned_instances()}
+    owned = {observed_instance.id: observed_instance.claim for observed_instance in provider.owned_instances()}
     assert owned[instance.id] == "life-1"
     raw = clients.ec2.describe_instances(InstanceIds=[instance.id])["Reservations"][0]["Instances"][0]
     assert raw["IamInstanceProfile"]["Arn"].endswith(str(ready_class.status.instance_profile))
@@ -122,20 +126,20 @@ def test_aws008_aws092_all_that_a_launch_creates_has_tags(
     raw = admin.ec2.describe_instances(InstanceIds=[instance.id])["Reservations"][0]["Instances"][0]
     own = {tag["Key"]: tag["Value"] for tag in raw["Tags"]}
     volume = raw["BlockDeviceMappings"][0]["Ebs"]["VolumeId"]
-    named = tags_of(admin, own["aws:ec2:fleet-id"], instance.id, volume)
-    assert [found["karpenter.sh/nodeclaim"] for found in named] == ["tagged-1"] * 3
+    names = tags_of(admin, own["aws:ec2:fleet-id"], instance.id, volume)
+    assert [result["karpenter.sh/nodeclaim"] for result in names] == ["tagged-1"] * 3
     shared = tags_of(admin, raw["NetworkInterfaces"][0]["NetworkInterfaceId"], own["aws:ec2launchtemplate:id"])
-    assert ["karpenter.sh/nodeclaim" in found for found in shared] == [False] * 2
-    for found in (*named, *shared):
-        assert found["karpenter.sh/nodepool"] == "default"
-        assert found["kubernetes.io/cluster/sandbox"] == "owned"
+    assert ["karpenter.sh/nodeclaim" in result for result in shared] == [False] * 2
+    for outcome in (*names, *shared):
+        assert outcome["karpenter.sh/nodepool"] == "default"
+        assert outcome["kubernetes.io/cluster/sandbox"] == "owned"
     assert raw["MetadataOptions"]["InstanceMetadataTags"] == "disabled", "no pod reads them from the instance"
 
 
 def tags_of(admin: Administrator, *resources: str) -> list[dict[str, str]]:
     """The tags of each of these resources."""
     listed = admin.ec2.describe_tags(Filters=[{"Name": "resource-id", "Values": list(resources)}])["Tags"]
-    return [{tag["Key"]: tag["Value"] for tag in listed if tag["ResourceId"] == each} for each in resources]
+    return [{tag["Key"]: tag["Value"] for tag in listed if tag["ResourceId"] == resource} for resource in resources]
 
 
 def test_aws013_the_provider_id_names_zone_and_instance(
@@ -146,12 +150,12 @@ def test_aws013_the_provider_id_names_zone_and_instance(
     assert instance is not None
     until_shown(server, instance.id)
     raw = admin.ec2.describe_instances(InstanceIds=[instance.id])["Reservations"][0]["Instances"][0]
-    wanted = f"aws:///{raw['Placement']['AvailabilityZone']}/{instance.id}"
-    assert instance.provider_id == wanted
-    found = provider.find_instance("named-1")
-    assert found is not None
-    assert found.provider_id == wanted
-    assert instance_id_of(wanted) == instance.id
+    text = f"aws:///{raw['Placement']['AvailabilityZone']}/{instance.id}"
+    assert instance.provider_id == text
+    result = provider.find_instance("named-1")
+    assert result is not None
+    assert result.provider_id == text
+    assert instance_id_of(text) == instance.id
 
 
 def test_aws102_a_launch_for_an_ipv6_cluster(clients: Ec2, admin: Administrator, ready_class: EC2NodeClass) -> None:
@@ -173,9 +177,9 @@ def test_aws012_few_types_on_demand_are_logged(
 ) -> None:
     anywhere = ("karpenter.sh/capacity-type", "In", ["spot", "on-demand"])
     refused = {
-        OfferingKey("spot", each.name, offering.zone)
-        for each in provider.instance_types(ready_class)
-        for offering in each.offerings
+        OfferingKey("spot", instance_type.name, offering.zone)
+        for instance_type in provider.instance_types(ready_class)
+        for offering in instance_type.offerings
         if offering.capacity_type == "spot"
     }
     for names, warnings in ((["m5.large"], 1), ([], 0)):
@@ -206,7 +210,9 @@ def test_a_repeated_request_buys_once(provider: Ec2Provider, server: Server, rea
     assert first.instance is not None
     assert second.instance is not None
     assert first.instance.id == second.instance.id
-    assert [seen.id for seen in provider.owned_instances() if seen.name == "twice-1"] == [first.instance.id]
+    assert [
+        observed_instance.id for observed_instance in provider.owned_instances() if observed_instance.name == "twice-1"
+    ] == [first.instance.id]
 
 
 def test_a_token_with_another_request_finds_what_it_bought(
@@ -233,7 +239,7 @@ def test_no_capacity_anywhere_names_every_offering(
     result = provider.launch(request)
     assert result.instance is None
     assert result.message
-    refused = {each.key for each in result.unavailable}
+    refused = {item.key for item in result.unavailable}
     assert refused == {OfferingKey("on-demand", "m5.large", f"us-west-2{letter}") for letter in "abcd"}
     with pytest.raises(InsufficientCapacityError):
         provider.prepare_launch(node_claim(term, on_demand, name="ice-1"), ready_class, 2, refused)
@@ -265,10 +271,12 @@ def test_s7_launches_at_the_same_time_make_each_template_once(
         while not server.world.holds.waiting():
             pass
         server.world.holds.release()
-        requests = [each.result() for each in prepared]
-    made = [call["parameters"]["LaunchTemplateName"] for call in server.world.calls.listing("CreateLaunchTemplate")]
-    assert len(made) == len(set(made))
-    assert {template.name for request in requests for template in request.templates} == set(made)
+        requests = [item.result() for item in prepared]
+    launch_template_names = [
+        call["parameters"]["LaunchTemplateName"] for call in server.world.calls.listing("CreateLaunchTemplate")
+    ]
+    assert len(launch_template_names) == len(set(launch_template_names))
+    assert {template.name for request in requests for template in request.templates} == set(launch_template_names)
 
 
 def test_templates_are_made_once(provider: Ec2Provider, server: Server, ready_class: EC2NodeClass) -> None:
@@ -337,14 +345,14 @@ def test_an_instance_that_ec2_does_not_show_yet(provider: Ec2Provider, clients: 
     templates = LaunchTemplates(clients, "sandbox")
     waits: list[float] = []
     late = Late(clients, provider, 2)
-    seen = Launcher(clients, late, templates, sleep=waits.append).create_fleet(request).instance
+    instance = Launcher(clients, late, templates, sleep=waits.append).create_fleet(request).instance
     assert len(waits) == 2
     late = Late(clients, provider, 99)
     unseen = Launcher(clients, late, templates, sleep=waits.append).create_fleet(request).instance
-    assert seen is not None
+    assert instance is not None
     assert unseen is not None
     unknown = {"private_dns_name": "", "launched_at": None, "security_group_ids": ()}
-    assert seen.model_copy(update=unknown) == unseen
+    assert instance.model_copy(update=unknown) == unseen
 
 
 def test_aws001_a_class_that_is_not_ready_is_not_launched_from(
@@ -353,9 +361,9 @@ def test_aws001_a_class_that_is_not_ready_is_not_launched_from(
     """This is checked first, so a refused launch leaves nothing behind."""
     with pytest.raises(NodeClassReadinessUnknownError, match="not been resolved"):
         provider.prepare_launch(node_claim(), node_class(), 1)
-    found = node_class(ready_class.status.to_dict(), role="KarpenterNodeRole-sandbox", tags={"team": "new"})
-    found.spec.security_group_selector_terms[0].tags = {"no": "such"}
-    unready = found.model_copy(update={"status": provider.resolve_node_class(found)})
+    result = node_class(ready_class.status.to_dict(), role="KarpenterNodeRole-sandbox", tags={"team": "new"})
+    result.spec.security_group_selector_terms[0].tags = {"no": "such"}
+    unready = result.model_copy(update={"status": provider.resolve_node_class(result)})
     server.world.calls.clear()
     with pytest.raises(NodeClassNotReadyError, match="SecurityGroupsReady"):
         provider.prepare_launch(node_claim(), unready, 1)

@@ -67,9 +67,9 @@ def test_h7_a_refusal_makes_an_action_pause_longer_each_time() -> None:
     pacer = Pacer(clock, clock.sleep)
     pauses = []
     for _ in range(8):
-        sent = pacer.wait("CreateFleet")
+        requests = pacer.wait("CreateFleet")
         clock.now += 0.1
-        pacer.answered("CreateFleet", "RequestLimitExceeded", sent)
+        pacer.answered("CreateFleet", "RequestLimitExceeded", requests)
         before = clock.now
         pacer.wait("CreateFleet")
         pauses.append(round(clock.now - before, 3))
@@ -105,8 +105,8 @@ def test_aws048_a_pacer_says_what_ec2_throttles_since_when_and_until_when() -> N
     pacer = Pacer(clock, clock.sleep)
     assert pacer.throttling(["CreateFleet"]) is None
     for _ in range(3):
-        sent = pacer.wait("CreateFleet")
-        pacer.answered("CreateFleet", "RequestLimitExceeded", sent)
+        requests = pacer.wait("CreateFleet")
+        pacer.answered("CreateFleet", "RequestLimitExceeded", requests)
     assert pacer.throttling(["CreateFleet", "DescribeSubnets"]) == Throttling("CreateFleet", lasted=3.0, next_try=4.0)
     assert pacer.throttling(["DescribeSubnets"]) is None
     for _ in range(3):

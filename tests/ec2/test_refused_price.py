@@ -49,8 +49,8 @@ def refused(*names: str, zone: str = "us-west-2a", capacity_type: str = labels.O
 
 
 def cheapest(name: str, *refusals: OfferingRef, capacity_type: str = labels.ON_DEMAND) -> str | None:
-    found = cheapest_refused(request(capacity_type), refusals, bought(name, capacity_type))
-    return None if found is None else found.instance_type
+    fleet_override = cheapest_refused(request(capacity_type), refusals, bought(name, capacity_type))
+    return None if fleet_override is None else fleet_override.instance_type
 
 
 def test_the_cheapest_of_the_refused_offerings_counts() -> None:
@@ -91,12 +91,16 @@ def test_what_a_request_left_out_counts_if_it_is_cheaper() -> None:
 
 def test_the_cheapest_offering_that_a_request_leaves_out_would_hold_what_the_claim_asks_for() -> None:
     """Of the capacity type that it buys, in a zone with a subnet."""
-    keys = {OfferingKey(kind, each.name, zone) for each in CATALOG for kind in ("spot", "on-demand") for zone in ZONES}
+    keys = {OfferingKey(kind, item.name, zone) for item in CATALOG for kind in ("spot", "on-demand") for zone in ZONES}
 
     def left_out(refused: Container[OfferingKey], cpu: str = "1", zones: Sequence[str] = ZONES) -> str | None:
         requests = parse_resources({"cpu": cpu})
-        found = cheapest_left_out(Requirements.of(AMD64), requests, CATALOG, zones, refused, labels.ON_DEMAND)
-        return None if found is None else f"{found.instance_type} {found.zone} {found.price}"
+        fleet_override = cheapest_left_out(Requirements.of(AMD64), requests, CATALOG, zones, refused, labels.ON_DEMAND)
+        return (
+            None
+            if fleet_override is None
+            else f"{fleet_override.instance_type} {fleet_override.zone} {fleet_override.price}"
+        )
 
     assert left_out(keys) == "c5.large us-west-2a 0.085"
     assert left_out(keys, cpu="10") == "c5.4xlarge us-west-2a 0.68"

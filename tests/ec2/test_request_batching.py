@@ -56,24 +56,24 @@ def asked_together(names: list[str], most: int, fails: bool = False) -> tuple[li
         waiting = [threads.submit(get, name) for name in names]
         for _ in names:
             arrived.acquire()
-        while sum(len(one.items) for one in [batcher._open] if one) < len(set(names)) and most > len(names):
+        while sum(len(item.items) for item in [batcher._open] if item) < len(set(names)) and most > len(names):
             pass
         everyone.set()
-        return calls, [each.result() for each in waiting]
+        return calls, [item.result() for item in waiting]
 
 
 def test_aws031_descriptions_are_asked_for_together() -> None:
-    calls, got = asked_together(["a", "b", "unknown", "c"], most=100)
+    calls, result = asked_together(["a", "b", "unknown", "c"], most=100)
     assert calls == [["a", "b", "c", "unknown"]]
-    assert got == ["A", "B", None, "C"]
+    assert result == ["A", "B", None, "C"]
 
 
 def test_a_call_takes_no_more_than_it_may() -> None:
     names = [f"i-{number}" for number in range(10)]
-    calls, got = asked_together(names, most=4)
+    calls, result = asked_together(names, most=4)
     assert max(map(len, calls)) <= 4
     assert sorted(item for call in calls for item in call) == names
-    assert got == [name.upper() for name in names]
+    assert result == [name.upper() for name in names]
 
 
 def test_an_error_reaches_all_who_asked() -> None:
@@ -177,7 +177,7 @@ def test_h7_requests_that_arrive_during_a_call_become_one_next_call() -> None:
 
         def all_arrive() -> None:
             server.meanwhile = lambda: None
-            waiting.extend(threads.submit(batcher.get, each) for each in later)
+            waiting.extend(threads.submit(batcher.get, item) for item in later)
             while (batch := batcher._open) is None or len(batch.items) < len(later):
                 pass
 
@@ -230,14 +230,14 @@ def test_aws031_what_nodes_ask_of_their_instances_is_one_call(
     instances = Instances(clients, provider.cluster.name, provider.catalogue.price, sleep=Window(everyone))
     server.world.calls.clear()
     with ThreadPoolExecutor(len(living)) as threads:
-        states = [threads.submit(instances.state, each) for each in living[:2]]
-        found = [threads.submit(instances.describe, each) for each in living[2:]]
+        states = [threads.submit(instances.state, item) for item in living[:2]]
+        submits = [threads.submit(instances.describe, item) for item in living[2:]]
         while (batch := instances._described._open) is None or len(batch.items) < len(living):
-            assert not any(each.done() for each in states), "it was asked without the others"
-            assert not any(each.done() for each in found), "it was asked without the others"
+            assert not any(state.done() for state in states), "it was asked without the others"
+            assert not any(submit.done() for submit in submits), "it was asked without the others"
         everyone.set()
-        assert None not in [each.result() for each in states]
-        assert [one.id for each in found if (one := each.result()) is not None] == living[2:]
+        assert None not in [state.result() for state in states]
+        assert [first.id for submit in submits if (first := submit.result()) is not None] == living[2:]
     assert len(server.world.calls.listing("DescribeInstances")) == 1
 
 
@@ -254,10 +254,10 @@ def test_aws031_a_search_by_tag_is_one_call_for_many_nodes(
     with ThreadPoolExecutor(8) as threads:
         claims = [threads.submit(instances.by_claim, f"searched-{number}") for number in range(4)]
         groups = [threads.submit(instances.of_group, group, "searched-4") for group in unknown]
-        for batcher, asking in ((instances._of_claims, claims), (instances._of_groups, groups)):
-            while (batch := batcher._open) is None or len(batch.items) < len(asking):
-                assert not any(each.done() for each in asking), "it was searched without the others"
+        for batcher, pods in ((instances._of_claims, claims), (instances._of_groups, groups)):
+            while (batch := batcher._open) is None or len(batch.items) < len(pods):
+                assert not any(item.done() for item in pods), "it was searched without the others"
         everyone.set()
-        assert [one.id if (one := each.result()) else None for each in claims] == [*living, None]
-        assert [each.result() for each in groups] == [Purchase(None, decided=False)] * 4
+        assert [first.id if (first := claim.result()) else None for claim in claims] == [*living, None]
+        assert [group.result() for group in groups] == [Purchase(None, decided=False)] * 4
     assert len(server.world.calls.listing("DescribeInstances")) == 2

@@ -37,7 +37,11 @@ def renamed(written: EC2NodeClass, name: str) -> EC2NodeClass:
 
 
 def failed(status: EC2NodeClassStatus) -> dict[str, str]:
-    return {each.type: each.reason for each in status.conditions if each.status == "False" and each.type != "Ready"}
+    return {
+        condition.type: condition.reason
+        for condition in status.conditions
+        if condition.status == "False" and condition.type != "Ready"
+    }
 
 
 def test_a_plain_class_is_ready(ready_class: EC2NodeClass) -> None:
@@ -83,7 +87,7 @@ def test_ec_s7_a_managed_profile_with_another_role_is_not_ready(
     status = provider.resolve_node_class(other)
     assert failed(status) == {"InstanceProfileReady": "InstanceProfileLimitExceeded"}
     assert status.instance_profile is None
-    (message,) = [each.message for each in status.conditions if each.type == "InstanceProfileReady"]
+    (message,) = [condition.message for condition in status.conditions if condition.type == "InstanceProfileReady"]
     assert name in message
     assert "intruder" in message
     admin.iam.remove_role_from_instance_profile(InstanceProfileName=name, RoleName="intruder")
@@ -132,15 +136,15 @@ def test_set22_an_isolated_vpc_needs_no_iam(clients: Ec2, server: Server) -> Non
     for action in IAM_CALLS:
         server.world.faults.add(Fault(action=action, code="ServiceUnavailable", status=503, count=None))
     before = len([call for action in IAM_CALLS for call in server.world.calls.listing(action)])
-    named = renamed(node_class({}, role=None, instanceProfile="KarpenterNodeRole-sandbox"), "named")
-    status = isolated.resolve_node_class(named)
+    names = renamed(node_class({}, role=None, instanceProfile="KarpenterNodeRole-sandbox"), "named")
+    status = isolated.resolve_node_class(names)
     assert failed(status) == {}
     assert status.instance_profile == "KarpenterNodeRole-sandbox"
-    isolated.delete_instance_profile(named)
-    assert isolated.earlier_profiles(named) == {}
+    isolated.delete_instance_profile(names)
+    assert isolated.earlier_profiles(names) == {}
     by_role = isolated.resolve_node_class(renamed(node_class({}, role="KarpenterNodeRole-sandbox"), "by-role"))
     assert failed(by_role) == {"InstanceProfileReady": "RoleInIsolatedVPC"}
-    (message,) = [each.message for each in by_role.conditions if each.type == "InstanceProfileReady"]
+    (message,) = [condition.message for condition in by_role.conditions if condition.type == "InstanceProfileReady"]
     assert "spec.instanceProfile" in message
     missing = isolated.resolve_node_class(renamed(node_class({}, role=None, instanceProfile="none"), "missing"))
     assert failed(missing) == {"ValidationSucceeded": "InstanceProfileNotFound"}
@@ -173,19 +177,21 @@ def test_ecs11_act05_profiles_of_earlier_roles_are_deleted_with_the_class(provid
     """Also if the class names a profile of its own by then. Those of other classes stay, whatever their names."""
     first = renamed(node_class(role="KarpenterNodeRole-sandbox"), "moved")
     other = renamed(node_class(role="KarpenterNodeRole-sandbox"), "stays")
-    for chosen, uid in ((first, "moved-uid"), (other, "moved-uid-2")):
-        chosen.metadata.uid = uid
-    kept = provider.resolve_node_class(other).instance_profile or ""
+    for selection, uid in ((first, "moved-uid"), (other, "moved-uid-2")):
+        selection.metadata.uid = uid
+    instance_profile = provider.resolve_node_class(other).instance_profile or ""
     earlier = provider.resolve_node_class(first).instance_profile or ""
     for now in (
         first.model_copy(update={"spec": first.spec.model_copy(update={"role": "another"})}),
-        first.model_copy(update={"spec": first.spec.model_copy(update={"role": None, "instance_profile": kept})}),
+        first.model_copy(
+            update={"spec": first.spec.model_copy(update={"role": None, "instance_profile": instance_profile})}
+        ),
     ):
         provider.delete_instance_profile(now)
         with pytest.raises(clients.iam.exceptions.NoSuchEntityException):
             clients.iam.get_instance_profile(InstanceProfileName=earlier)
         provider.resolve_node_class(first)
-    assert clients.iam.get_instance_profile(InstanceProfileName=kept)["InstanceProfile"]
+    assert clients.iam.get_instance_profile(InstanceProfileName=instance_profile)["InstanceProfile"]
     provider.delete_instance_profile(first)
     provider.delete_instance_profile(other)
 
@@ -230,21 +236,21 @@ def test_ec07_images_are_selected_by_tags(
 ) -> None:
     image = ready_class.status.amis[0].id
     admin.ec2.create_tags(Resources=[image], Tags=[{"Key": "team", "Value": "ml"}])
-    for value, found in (("ml", [image]), ("*", [image]), ("web", [])):
-        chosen = node_class(
+    for value, result in (("ml", [image]), ("*", [image]), ("web", [])):
+        selection = node_class(
             role="KarpenterNodeRole-sandbox",
             amiFamily="AL2023",
             amiSelectorTerms=[{"tags": {"team": value}, "owner": "amazon"}],
         )
-        assert [each.id for each in provider.resolve_node_class(chosen).amis] == found
+        assert [item.id for item in provider.resolve_node_class(selection).amis] == result
     admin.ec2.delete_tags(Resources=[image], Tags=[{"Key": "team"}])
 
 
 def test_images_by_id_and_name_boot_their_architecture(provider: Ec2Provider, ready_class: EC2NodeClass) -> None:
     """AWS-108: of the many images with the name, the newest for each architecture."""
-    chosen = ready_class.status.amis[0]
-    by_id = status_of(provider, amiFamily="AL2023", amiSelectorTerms=[{"id": chosen.id}])
-    assert [ami.id for ami in by_id.amis] == [chosen.id]
+    amis = ready_class.status.amis[0]
+    by_id = status_of(provider, amiFamily="AL2023", amiSelectorTerms=[{"id": amis.id}])
+    assert [ami.id for ami in by_id.amis] == [amis.id]
     term = {"name": "amazon-eks-node-al2023-*-standard-*", "owner": "602401143452"}
     by_name = status_of(provider, amiFamily="AL2023", amiSelectorTerms=[term])
     assert sorted(ami.requirements[0].values[0] for ami in by_name.amis) == ["amd64", "arm64"]
@@ -256,24 +262,24 @@ def test_aws108_deprecated_images_are_asked_for_too(
 ) -> None:
     """EC2 leaves them out otherwise, so a class that names or pins one would have no image from one day to the next."""
     before = len(server.world.calls.listing("DescribeImages"))
-    chosen = ready_class.status.amis[0].id
-    for term in ({"id": chosen}, {"name": "amazon-eks-node-al2023-*"}, {"alias": "al2023@v20261001"}):
+    selection = ready_class.status.amis[0].id
+    for term in ({"id": selection}, {"name": "amazon-eks-node-al2023-*"}, {"alias": "al2023@v20261001"}):
         status_of(provider, amiFamily="AL2023", amiSelectorTerms=[term])
     calls = server.world.calls.listing("DescribeImages")[before:]
     assert [call["parameters"].get("IncludeDeprecated") for call in calls] == ["true"] * 3
 
 
-@pytest.mark.parametrize(("owner", "asked"), [(None, ["self", "amazon"]), ("602401143452", ["602401143452"])])
+@pytest.mark.parametrize(("owner", "names"), [(None, ["self", "amazon"]), ("602401143452", ["602401143452"])])
 def test_aws107_an_image_of_a_name_is_the_accounts_own_or_amazons(
-    owner: str | None, asked: list[str], provider: Ec2Provider, server: Server
+    owner: str | None, names: list[str], provider: Ec2Provider, server: Server
 ) -> None:
     """Anybody may publish an image of the same name."""
     term = {"name": "amazon-eks-node-al2023-x86_64-*", **({"owner": owner} if owner else {})}
     before = len(server.world.calls.listing("DescribeImages"))
     status_of(provider, amiFamily="AL2023", amiSelectorTerms=[term])
     (call,) = server.world.calls.listing("DescribeImages")[before:]
-    given = call["parameters"]
-    assert [value for name, value in sorted(given.items()) if name.startswith("Owner")] == asked
+    parameters = call["parameters"]
+    assert [value for name, value in sorted(parameters.items()) if name.startswith("Owner")] == names
 
 
 RECOMMENDED = "/aws/service/eks/optimized-ami/1.36/amazon-linux-2023/x86_64/standard/recommended/image_id"
@@ -299,12 +305,12 @@ def test_ec07_an_ssm_parameter_may_have_a_version_or_a_label_or_be_an_arn(
 ) -> None:
     """SSM answers with the plain name, whatever was asked for."""
     fresh = Ec2Provider(clients, describe_cluster(clients, "sandbox"))
-    chosen = ready_class.status.amis[0].id
-    admin.ssm.put_parameter(Name="/team/image", Value=chosen, Type="String", Overwrite=True)
+    selection = ready_class.status.amis[0].id
+    admin.ssm.put_parameter(Name="/team/image", Value=selection, Type="String", Overwrite=True)
     admin.ssm.label_parameter_version(Name="/team/image", ParameterVersion=1, Labels=["stable"])
     status = status_of(fresh, amiFamily="AL2023", amiSelectorTerms=[{"ssmParameter": form}])
     assert failed(status) == {}
-    assert [ami.id for ami in status.amis] == [chosen]
+    assert [ami.id for ami in status.amis] == [selection]
 
 
 @pytest.mark.usefixtures("own_parameters")
@@ -346,9 +352,9 @@ def test_ecs7_a_refused_call_makes_the_class_unready_and_names_the_right(
     refuse(server, action, code)
     status = fresh.resolve_node_class(written)
     assert failed(status) == {condition: "Unauthorized"}
-    found = get_condition(status.conditions, condition)
-    assert found is not None
-    assert f"allow {right} in the IAM policy" in found.message
+    result = get_condition(status.conditions, condition)
+    assert result is not None
+    assert f"allow {right} in the IAM policy" in result.message
     assert not is_true(status.conditions, "Ready")
     again = fresh.resolve_node_class(written.model_copy(update={"status": status}))
     assert again.conditions == status.conditions, "the same refusal changes nothing on the class"
@@ -402,7 +408,7 @@ def test_ecs7_throttling_is_no_refusal(
     assert caught.value.status.subnets == ready_class.status.subnets
     with pytest.raises(UnansweredError) as caught:
         fresh.resolve_node_class(node_class({}, role="KarpenterNodeRole-sandbox"))
-    states = {each.type: (each.status, each.reason) for each in caught.value.status.conditions}
+    states = {condition.type: (condition.status, condition.reason) for condition in caught.value.status.conditions}
     assert states["SubnetsReady"] == ("Unknown", "SubnetResolutionFailed")
     assert states["Ready"][0] == "Unknown"
     assert states["SecurityGroupsReady"][0] == "True"
@@ -411,16 +417,16 @@ def test_ecs7_throttling_is_no_refusal(
 def test_ecs7_without_a_connection_a_new_class_says_so_soon(clients: Ec2) -> None:
     """Each part takes a while to fail, and the activity must write the status within its minute."""
     away = Ec2("us-west-2", "http://127.0.0.1:9")
-    asked: list[str] = []
+    names: list[str] = []
     for client in (away.ec2, away.ssm, away.iam):
-        client.meta.events.register("before-call", lambda model, **_: asked.append(model.name))
+        client.meta.events.register("before-call", lambda model, **_: names.append(model.name))
     fresh = Ec2Provider(away, describe_cluster(clients, "sandbox"))
     with pytest.raises(UnansweredError) as caught:
         fresh.resolve_node_class(node_class({}, role="KarpenterNodeRole-sandbox"))
-    states = {each.type: each.status for each in caught.value.status.conditions}
+    states = {condition.type: condition.status for condition in caught.value.status.conditions}
     parts = ("AMIsReady", "SubnetsReady", "SecurityGroupsReady", "InstanceProfileReady", "ValidationSucceeded", "Ready")
     assert {states[part] for part in parts} == {"Unknown"}
-    assert asked == ["GetParameter", "DescribeSubnets"]
+    assert names == ["GetParameter", "DescribeSubnets"]
 
 
 def test_ecs7_a_profile_that_iam_does_not_show_yet_is_not_a_missing_role(provider: Ec2Provider, server: Server) -> None:

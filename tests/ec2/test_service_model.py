@@ -16,28 +16,28 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.integration
 
 
-def shapes_of(shape: Any, found: dict[str, tuple[str, list[str]]]) -> dict[str, tuple[str, list[str]]]:
+def shapes_of(shape: Any, result: dict[str, tuple[str, list[str]]]) -> dict[str, tuple[str, list[str]]]:
     """Every shape that this one refers to: its type and the names of its members."""
-    if shape is None or shape.name in found:
-        return found
+    if shape is None or shape.name in result:
+        return result
     members = getattr(shape, "members", {})
-    found[shape.name] = (shape.type_name, sorted(members))
+    result[shape.name] = (shape.type_name, sorted(members))
     for part in (*members.values(), *(getattr(shape, name, None) for name in ("member", "key", "value"))):
-        shapes_of(part, found)
-    return found
+        shapes_of(part, result)
+    return result
 
 
 @pytest.mark.parametrize("service", OPERATIONS)
 def test_a_client_keeps_only_the_operations_that_tenon_calls(clients: Ec2, server: Server, service: str) -> None:
     """The rest would take memory in each process. What is kept is complete."""
     every = make_client(server.endpoint, service, "us-west-2").meta.service_model
-    kept = getattr(clients, service).meta.service_model
-    assert set(kept.operation_names) == OPERATIONS[service]
-    assert len(kept.shape_names) < len(every.shape_names) / 3
+    service_model = getattr(clients, service).meta.service_model
+    assert set(service_model.operation_names) == OPERATIONS[service]
+    assert len(service_model.shape_names) < len(every.shape_names) / 3
     for name in OPERATIONS[service]:
         for part in ("input_shape", "output_shape"):
-            own, full = (getattr(model.operation_model(name), part) for model in (kept, every))
+            own, full = (getattr(model.operation_model(name), part) for model in (service_model, every))
             assert shapes_of(own, {}) == shapes_of(full, {}), (name, part)
-        assert [each.name for each in kept.operation_model(name).error_shapes] == [
-            each.name for each in every.operation_model(name).error_shapes
+        assert [error_shape.name for error_shape in service_model.operation_model(name).error_shapes] == [
+            error_shape.name for error_shape in every.operation_model(name).error_shapes
         ]

@@ -214,12 +214,17 @@ def catalogue(provider: Ec2Provider, ready_class: EC2NodeClass, tmp_path_factory
 def _entry(kind: InstanceType) -> Object:
     return {
         "name": kind.name,
-        "requirements": {key: _values(one) for key, one in kind.requirements.items()},
+        "requirements": {key: _values(requirement) for key, requirement in kind.requirements.items()},
         "capacity": {name: _amount(name, units) for name, units in kind.capacity.items()},
         "overhead": {name: _amount(name, units) for name, units in kind.overhead.items()},
         "offerings": [
-            {"zone": one.zone, "zoneId": one.zone_id, "capacityType": one.capacity_type, "price": one.price}
-            for one in kind.offerings
+            {
+                "zone": offering.zone,
+                "zoneId": offering.zone_id,
+                "capacityType": offering.capacity_type,
+                "price": offering.price,
+            }
+            for offering in kind.offerings
         ],
     }
 
@@ -269,8 +274,8 @@ def planned_by_worker(case: Case, provider: Ec2Provider, ready_class: EC2NodeCla
     view = PlanningView(cache)
     pools = usable_pools(view.node_pools(), view.node_class)
     assert pools
-    sold = asyncio.run(instance_types_by_pool(view, provider, pools)).pools_with_types
-    problem = problem_of(view.snapshot(), view.pending_pods(), sold, PlanPolicy())
+    pools_with_types = asyncio.run(instance_types_by_pool(view, provider, pools)).pools_with_types
+    problem = problem_of(view.snapshot(), view.pending_pods(), pools_with_types, PlanPolicy())
     plan = solve_with_buffers(problem)
     return plan_document(
         plan, problem=problem, refused={}, nominated_pods={}, disruption=[], lower_bounds=(0.0, 0.0), solve_seconds=0.0

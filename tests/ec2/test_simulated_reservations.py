@@ -34,17 +34,17 @@ class World:
         self.made = reserve(ec2, count=2, tags={"team": "ml"})
         self.api = api
         self.options = ["--live", "-o", "json", "--catalog", str(catalogue(folder))]
-        chosen = selecting(provider, {"tags": {"team": "ml"}})
+        selection = selecting(provider, {"tags": {"team": "ml"}})
         pool = yaml.safe_load(POOL)
         template = pool["spec"]["template"]["spec"]
         template["requirements"] = [
             {"key": labels.CAPACITY_TYPE, "operator": "In", "values": ["reserved", "on-demand"]},
             {"key": labels.INSTANCE_TYPE, "operator": "In", "values": ["m5.large"]},
         ]
-        found = chosen.to_dict()
-        found["metadata"]["name"] = "default"
+        result = selection.to_dict()
+        result["metadata"]["name"] = "default"
         self.pool = pool
-        api.objects = {"nodepools": [pool], "ec2nodeclasses": [found], "pods": [self.pod(n) for n in range(3)]}
+        api.objects = {"nodepools": [pool], "ec2nodeclasses": [result], "pods": [self.pod(n) for n in range(3)]}
 
     @staticmethod
     def pod(number: int) -> dict[str, Any]:
@@ -93,14 +93,14 @@ def test_without_an_answer_of_ec2_no_place_is_free_and_a_note_says_why(world: Wo
 
 
 def test_aws079_the_simulated_offering_is_the_workers(provider: Ec2Provider, server: Server, clients: Ec2) -> None:
-    made = reserve(server, count=3)
-    chosen = selecting(provider, {"id": made.id})
-    worker = provider.instance_types(chosen)
-    places = CapacityReservations(clients).count([made.id])
-    simulated = list(with_reservations(without_reservations(worker), chosen, places, ()))
-    theirs, ours = offered(worker)[made.id], offered(simulated)[made.id]
+    output = reserve(server, count=3)
+    selection = selecting(provider, {"id": output.id})
+    worker = provider.instance_types(selection)
+    places = CapacityReservations(clients).count([output.id])
+    simulated = list(with_reservations(without_reservations(worker), selection, places, ()))
+    theirs, ours = offered(worker)[output.id], offered(simulated)[output.id]
     assert replace(ours, counted_at=theirs.counted_at) == theirs
-    assert with_reservations(worker, chosen, {}, ()) is worker, "what a catalogue says of a reservation stays"
+    assert with_reservations(worker, selection, {}, ()) is worker, "what a catalogue says of a reservation stays"
     server.world.reservations.clear()
 
 

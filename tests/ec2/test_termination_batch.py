@@ -32,14 +32,17 @@ class Machines:
 
     def terminate_instances(self, instance_ids: Sequence[str]) -> Mapping[str, str | EC2Error | None]:
         self.asked.append(list(instance_ids))
-        return {each: self.refusal(each) for each in instance_ids}
+        return {instance_id: self.refusal(instance_id) for instance_id in instance_ids}
 
     def states(self, instance_ids: Sequence[str]) -> Mapping[str, str]:
         self.looked.append(list(instance_ids))
         if self.blind:
             raise self.blind.pop()
-        seen = {each: sum(each in look for look in self.looked) for each in instance_ids}
-        return {each: "terminated" if seen[each] >= self.looks else "shutting-down" for each in instance_ids}
+        observations = {instance_id: sum(instance_id in look for look in self.looked) for instance_id in instance_ids}
+        return {
+            instance_id: "terminated" if observations[instance_id] >= self.looks else "shutting-down"
+            for instance_id in instance_ids
+        }
 
 
 async def at_once(_: float) -> None:
@@ -83,8 +86,8 @@ async def test_h7_a_throttled_termination_is_sent_again() -> None:
 async def test_one_refused_instance_does_not_fail_the_others() -> None:
     machines = Machines()
     denied = EC2Error("OperationNotPermitted", "it is protected")
-    known: dict[str, str | EC2Error | None] = {"i-1": "shutting-down", "i-2": denied, "i-3": None}
-    machines.refusal = known.__getitem__
+    ec2_errors: dict[str, str | EC2Error | None] = {"i-1": "shutting-down", "i-2": denied, "i-3": None}
+    machines.refusal = ec2_errors.__getitem__
     assert await ended(machines, ["i-1", "i-2", "i-3"]) == ["terminated", denied, None]
 
 
@@ -145,11 +148,11 @@ def test_aws032_an_unknown_instance_does_not_save_the_others(
 ) -> None:
     """EC2 refuses a whole call for one id that it does not know: as unauthorized, because it has no tags."""
     living = [bought(provider, ready_class, f"ends-{number}") for number in range(3)]
-    gone = ["i-0123456789abcdef0", "i-0123456789abcdef1"]
+    removal = ["i-0123456789abcdef0", "i-0123456789abcdef1"]
     server.world.calls.clear()
-    outcomes = provider.terminate_instances([gone[0], *living, gone[1]])
-    assert {each: outcomes[each] for each in gone} == dict.fromkeys(gone)
-    assert {outcomes[each] for each in living} == {"shutting-down"}
+    outcomes = provider.terminate_instances([removal[0], *living, removal[1]])
+    assert {item: outcomes[item] for item in removal} == dict.fromkeys(removal)
+    assert {outcomes[item] for item in living} == {"shutting-down"}
     assert len(server.world.calls.listing("TerminateInstances")) == 2
 
 

@@ -99,10 +99,10 @@ def test_al2023_own_documents_come_first() -> None:
         (script, ["text/x-shellscript"]),
         (mime, ["text/x-shellscript", "application/node.eks.aws"]),
     ):
-        found = parts(FAMILIES["AL2023"].user_data(bootstrap(user_data=text)))
-        assert [kind for kind, _ in found] == [*kinds, "application/node.eks.aws"]
-        assert yaml.safe_load(found[-1][1])["spec"]["kubelet"]["config"]["maxPods"] == 29
-    assert "echo hello" in found[0][1]
+        result = parts(FAMILIES["AL2023"].user_data(bootstrap(user_data=text)))
+        assert [kind for kind, _ in result] == [*kinds, "application/node.eks.aws"]
+        assert yaml.safe_load(result[-1][1])["spec"]["kubelet"]["config"]["maxPods"] == 29
+    assert "echo hello" in result[0][1]
 
 
 @pytest.mark.parametrize(
@@ -163,9 +163,9 @@ def test_al2023_passes_kubelet_settings_on() -> None:
 def test_al2_script() -> None:
     """AWS-096: the user's script first, then bootstrap.sh with kubelet flags."""
     kubelet = {"systemReserved": {"memory": "1Gi", "cpu": "100m"}, "evictionHard": {"memory.available": "5%"}}
-    found = parts(FAMILIES["AL2"].user_data(bootstrap(user_data="echo first", kubelet=kubelet, raid0=True)))
-    assert [kind for kind, _ in found] == ["text/x-shellscript"] * 2
-    script = found[1][1]
+    result = parts(FAMILIES["AL2"].user_data(bootstrap(user_data="echo first", kubelet=kubelet, raid0=True)))
+    assert [kind for kind, _ in result] == ["text/x-shellscript"] * 2
+    script = result[1][1]
     assert script.startswith("#!/bin/bash -xe\n/etc/eks/bootstrap.sh test --apiserver-endpoint https://api.test")
     for argument in (
         "--b64-cluster-ca Q0E=",
@@ -183,8 +183,8 @@ def test_an_archive_without_its_closing_boundary_gets_no_empty_part() -> None:
     """AWS-097: cloud-init would try to run the empty script."""
     head = 'MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary="X"\n\n'
     own = f"{head}--X\nContent-Type: text/x-shellscript\n\necho\n--X\n"
-    found = parts(FAMILIES["AL2023"].user_data(bootstrap(user_data=own)))
-    assert [kind for kind, _ in found] == ["text/x-shellscript", "application/node.eks.aws"]
+    result = parts(FAMILIES["AL2023"].user_data(bootstrap(user_data=own)))
+    assert [kind for kind, _ in result] == ["text/x-shellscript", "application/node.eks.aws"]
 
 
 def test_aws096_al2_joins_an_ipv6_cluster() -> None:

@@ -39,7 +39,9 @@ def zone_id(node_class: EC2NodeClass) -> str:
 
 
 def sold_in(provider: Ec2Provider, node_class: EC2NodeClass) -> set[str]:
-    return {o.zone for each in provider.instance_types(node_class) for o in each.offerings if o.available}
+    return {
+        o.zone for instance_type in provider.instance_types(node_class) for o in instance_type.offerings if o.available
+    }
 
 
 @pytest.mark.parametrize("auto", [False, True], ids=["by hand", "autoshift"])
@@ -132,20 +134,20 @@ def test_types_stay_the_same_objects_while_a_shift_lasts(
     shifting.ask_zones()
     first = shifting.instance_types(ready_class)
     again = shifting.instance_types(ready_class, frozenset({OfferingKey("on-demand", "m5.large", "us-west-2b")}))
-    changed = [each.name for each, other in zip(first, again, strict=True) if each is not other]
+    changed = [item.name for item, other in zip(first, again, strict=True) if item is not other]
     assert changed == ["m5.large"]
     shifting.prepare_launch(node_claim(name="same-1"), ready_class, 1, types=first)
-    assert all(each is other for each, other in zip(first, shifting.instance_types(ready_class), strict=True))
+    assert all(item is other for item, other in zip(first, shifting.instance_types(ready_class), strict=True))
 
 
 def test_no_plan_waits_for_arc_while_its_last_answer_is_known() -> None:
     """One slow answer must not stop all launches and plans."""
-    asked, answers = Event(), Event()
+    event, answers = Event(), Event()
     shifts = [{"awayFrom": "usw2-az1", "appliedStatus": "APPLIED"}]
 
     def slow(**_: object) -> dict[str, Any]:
         if not shifts:
-            asked.set()
+            event.set()
             assert answers.wait(30)
         return {"zonalShifts": shifts}
 
@@ -160,7 +162,7 @@ def test_no_plan_waits_for_arc_while_its_last_answer_is_known() -> None:
     zonal.forget()
     with ThreadPoolExecutor(2) as threads:
         asks = threads.submit(zonal.away)
-        assert asked.wait(30)
+        assert event.wait(30)
         try:
             assert threads.submit(zonal.away).result(30) == {"usw2-az1"}
         finally:

@@ -82,7 +82,7 @@ def hardened(config: Body, command: list[str]) -> Body:
         "options": ["nosuid", "nodev", "mode=1777", "size=64m"],
     }
     examples = {"destination": SHARED, "type": "bind", "source": str(ROOT / "examples"), "options": ["rbind", "ro"]}
-    mounts = [each for each in config["mounts"] if each["destination"] not in ("/tmp", "/etc/resolv.conf")]
+    mounts = [mount for mount in config["mounts"] if mount["destination"] not in ("/tmp", "/etc/resolv.conf")]
     # Without limits of its own and a namespace for them, the container runs on machines with any version of cgroups.
     linux = {key: value for key, value in config["linux"].items() if key != "resources"}
     linux["namespaces"] = [{"type": kind} for kind in ("pid", "network", "ipc", "uts", "mount")]

@@ -92,8 +92,8 @@ def test_a_plan_is_the_one_that_this_machine_makes(container: Container, files: 
     def arguments(folder: str) -> list[str]:
         return ["simulate", *(word for file in files for word in ("-f", f"{folder}/{file}")), "-o", "json"]
 
-    here = [sys.executable, "-m", "cli", *arguments("examples")]
-    done = subprocess.run(here, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    executables = [sys.executable, "-m", "cli", *arguments("examples")]
+    done = subprocess.run(executables, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     expected = plan(done)
     assert expected["nodeClaims"]
     in_image = container.tenon(*arguments(SHARED))
@@ -104,9 +104,9 @@ def test_a_plan_is_the_one_that_this_machine_makes(container: Container, files: 
 def test_ops12_it_is_an_ordinary_user_with_a_read_only_root(container: Container) -> None:
     done = container.run("python3", "-c", LOOK_AROUND)
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    authorities = found.pop("authorities")
-    assert found == {
+    document = json.loads(done.stdout)
+    authorities = document.pop("authorities")
+    assert document == {
         "user": [65532, 65532],
         "folder": "/tmp",
         "capabilities": "0" * 16,
@@ -144,8 +144,10 @@ def test_every_module_has_byte_code_that_names_no_time(container: Container) -> 
 def test_the_list_of_components_has_every_package(container: Container) -> None:
     document = json.loads(ARCHIVE.with_name("sbom.cdx.json").read_text())
     components = [*document["components"], document["metadata"]["component"]]
-    listed = {(each["name"], each["version"]) for each in components}
-    installed = {(each.name, each.version) for each in distributions(path=[str(container.files / SITE)])}
+    listed = {(component["name"], component["version"]) for component in components}
+    installed = {
+        (distribution.name, distribution.version) for distribution in distributions(path=[str(container.files / SITE)])
+    }
     assert installed <= listed
     records = sorted(container.files.joinpath("var/lib/dpkg/status.d").iterdir())
     debian = {(record.name, version_in(record)) for record in records}

@@ -48,9 +48,9 @@ def layers_for(layout: Path, architecture: str) -> list[Path]:
 
     (index,) = json.loads((layout / "index.json").read_text())["manifests"]
     (manifest,) = [
-        each["digest"]
-        for each in read(index["digest"])["manifests"]
-        if each["platform"] == {"architecture": architecture, "os": "linux"}
+        manifest["digest"]
+        for manifest in read(index["digest"])["manifests"]
+        if manifest["platform"] == {"architecture": architecture, "os": "linux"}
     ]
     return [layout / "blobs" / layer["digest"].replace(":", "/") for layer in read(manifest)["layers"]]
 
@@ -102,11 +102,11 @@ def test_a_plan_is_the_one_that_this_machine_makes(root: Path) -> None:
         files = ("nodepool.yaml", "small-400.yaml")
         return ["simulate", *(word for file in files for word in ("-f", f"{folder}/simulate/{file}")), "-o", "json"]
 
-    here = [sys.executable, "-m", "cli", *arguments("examples")]
-    done = subprocess.run(here, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    executables = [sys.executable, "-m", "cli", *arguments("examples")]
+    done = subprocess.run(executables, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     expected = json.loads(done.stdout)
     plan = json.loads(emulated(root, "/usr/local/bin/tenon", *arguments("/tmp/examples")))
-    for each in (expected, plan):
-        del each["totals"]["solveSeconds"]
+    for item in (expected, plan):
+        del item["totals"]["solveSeconds"]
     assert plan["nodeClaims"]
     assert plan == expected

@@ -73,10 +73,10 @@ def filled(folder: Path, umask: int, names: list[str]) -> Path:
 
 
 def test_a_layer_does_not_depend_on_the_machine(tmp_path: Path) -> None:
-    one = filled(tmp_path / "one", 0o022, ["program", "text", "tmp/a"])
+    path = filled(tmp_path / "one", 0o022, ["program", "text", "tmp/a"])
     two = filled(tmp_path / "two", 0o077, ["tmp/a", "text", "program"])
     os.utime(two / "text", (1, 1))
-    assert oci.pack(one, tmp_path / "one.tar") == len("program" + "text" + "tmp/a")
+    assert oci.pack(path, tmp_path / "one.tar") == len("program" + "text" + "tmp/a")
     oci.pack(two, tmp_path / "two.tar")
     assert (tmp_path / "one.tar").read_bytes() == (tmp_path / "two.tar").read_bytes()
     with tarfile.open(tmp_path / "one.tar") as layer:
@@ -91,7 +91,7 @@ def test_the_list_of_components_names_debian_packages_as_scanners_do(tmp_path: P
     python = {"type": "library", "bom-ref": "numpy==2", "name": "numpy", "version": "2"}
     document = {"bomFormat": "CycloneDX", "specVersion": "1.6", "components": [python]}
     merged = sbom.with_debian(document, [libc])
-    assert [each.get("purl") for each in merged["components"]] == [
+    assert [component.get("purl") for component in merged["components"]] == [
         None,
         "pkg:deb/debian/libc6@2.36-9%2Bdeb12u14?arch=amd64&distro=debian-12&upstream=glibc",
     ]
@@ -116,7 +116,7 @@ def test_cyclonedx_lists_the_packages_of_the_image_and_imports_its_own(tmp_path:
     project.parent.mkdir()
     project.write_text('[project]\nname = "project"\nversion = "0.1.0"\ndependencies = ["attrs"]\n')
     first, second = (sbom.python_packages(sites, project, created) for created in (1, 2))
-    assert [(each["name"], each["version"]) for each in first["components"]] == [("attrs", "0.0.1")]
+    assert [(component["name"], component["version"]) for component in first["components"]] == [("attrs", "0.0.1")]
     assert first["metadata"]["component"]["name"] == "project"
     assert first["metadata"]["timestamp"] == "1970-01-01T00:00:01+00:00"
     assert {"ref": "root-component", "dependsOn": ["attrs==0.0.1"]} in first["dependencies"]

@@ -46,8 +46,8 @@ def check_pod(inputs: Inputs, place: Place, pod: Pod) -> Iterator[Finding]:
 
 def _room_of_claim(inputs: Inputs, place: Coming) -> Iterator[Finding]:
     pods = plus(pod.asked for pod in place.planned)
-    for kind, taken in taken_in(inputs, place):
-        if short := lacking(plus((pods, taken)), kind.room):
+    for kind, occupancy in taken_in(inputs, place):
+        if short := lacking(plus((pods, occupancy)), kind.room):
             yield Finding("resources", place.name, f"{kind.name} has not enough {', '.join(short)}")
         elif any(units < 0 for units in kind.room.values()):
             yield Finding("resources", place.name, f"{kind.name} has less than nothing of a resource")
@@ -64,29 +64,29 @@ def _room_of_node(inputs: Inputs, node: Standing) -> Iterator[Finding]:
 
 
 def _ports(inputs: Inputs, place: Place) -> Iterator[Finding]:
-    held = [(port, pod.key) for pod in place.running for port in pod.ports]
+    ports = [(port, pod.key) for pod in place.running for port in pod.ports]
     if isinstance(place, Coming) and any(pod.ports for pod in place.planned):
         for daemon in coming_to(inputs, place):
             if daemon.ports and any(runs_in(daemon, place, way) for way in place.ways):
-                held += [(port, daemon.key) for port in daemon.ports]
+                ports += [(port, daemon.key) for port in daemon.ports]
     for pod in place.planned:
         for port in pod.ports:
-            for other, whose in held:
+            for other, whose in ports:
                 if _clash(port, other):
                     yield Finding("host-ports", place.name, f"{pod.key}: port {port[2]} belongs to {whose}")
-        held += [(port, pod.key) for port in pod.ports]
+        ports += [(port, pod.key) for port in pod.ports]
 
 
 def ports_clash(pod: Pod, others: Iterable[Pod]) -> bool:
     """Whether a pod's host ports are taken by one of the others."""
-    return any(_clash(port, taken) for port in pod.ports for other in others for taken in other.ports)
+    return any(_clash(port, occupancy) for port in pod.ports for other in others for occupancy in other.ports)
 
 
-def _clash(left: tuple[str, str, int], right: tuple[str, str, int]) -> bool:
+def _clash(first: tuple[str, str, int], second: tuple[str, str, int]) -> bool:
     everywhere = {"0.0.0.0", "::"}
-    if left[1:] != right[1:]:
+    if first[1:] != second[1:]:
         return False
-    return left[0] == right[0] or bool(everywhere & {left[0], right[0]})
+    return first[0] == second[0] or bool(everywhere & {first[0], second[0]})
 
 
 def claims_of(inputs: Inputs, pod: Pod) -> Iterator[tuple[str, Mapping[str, Any] | None]]:
@@ -97,8 +97,8 @@ def claims_of(inputs: Inputs, pod: Pod) -> Iterator[tuple[str, Mapping[str, Any]
             yield f"{pod.namespace}/{name}", inputs.stored.get(("PersistentVolumeClaim", pod.namespace, name))
         elif volume.get("ephemeral"):
             name = f"{pod.key.partition('/')[2]}-{volume['name']}"
-            there = inputs.stored.get(("PersistentVolumeClaim", pod.namespace, name))
-            yield f"{pod.namespace}/{name}", there or volume["ephemeral"]["volumeClaimTemplate"]
+            present_items = inputs.stored.get(("PersistentVolumeClaim", pod.namespace, name))
+            yield f"{pod.namespace}/{name}", present_items or volume["ephemeral"]["volumeClaimTemplate"]
 
 
 def reachable(inputs: Inputs, claim: Mapping[str, Any] | None) -> NodeWish | str:
@@ -111,10 +111,10 @@ def reachable(inputs: Inputs, claim: Mapping[str, Any] | None) -> NodeWish | str
         if volume is None:
             return "is bound to a volume that is not there"
         labeled = tuple(_labeled(volume["metadata"].get("labels") or {}))
-        stated = (volume["spec"].get("nodeAffinity") or {}).get("required")
-        if stated is None:
+        required = (volume["spec"].get("nodeAffinity") or {}).get("required")
+        if required is None:
             return NodeWish(either=(labeled,)) if labeled else NodeWish()
-        terms = alternatives(stated)
+        terms = alternatives(required)
         if "local" in volume["spec"] or "hostPath" in volume["spec"]:
             terms = tuple(tuple(c for c in term if c.key != HOST) for term in terms)
         return NodeWish(either=tuple((*term, *labeled) for term in terms))
@@ -136,9 +136,9 @@ def reachable(inputs: Inputs, claim: Mapping[str, Any] | None) -> NodeWish | str
 
 def _class_of(inputs: Inputs, spec: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The class of a claim: the newest default one if it names none; an empty name means none."""
-    named = spec.get("storageClassName")
-    if named is not None:
-        return inputs.stored.get(("StorageClass", "", named))
+    storage_class_name = spec.get("storageClassName")
+    if storage_class_name is not None:
+        return inputs.stored.get(("StorageClass", "", storage_class_name))
     default = [
         document
         for (kind, _, _), document in inputs.stored.items()

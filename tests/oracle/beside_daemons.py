@@ -25,9 +25,9 @@ _ALWAYS = tuple(
 
 def tolerates(tolerations: Iterable[tuple[str, str, str, str]], taints: Iterable[Mapping[str, Any]]) -> bool:
     """Whether pods may go to a node with these taints; a taint that only prefers keeps nobody away."""
-    held = tuple(tolerations)
+    hold = tuple(tolerations)
     return all(
-        any(_covers(toleration, taint) for toleration in held)
+        any(_covers(toleration, taint) for toleration in hold)
         for taint in taints
         if taint["effect"] != "PreferNoSchedule"
     )
@@ -49,8 +49,8 @@ def coming_to(inputs: Inputs, place: Coming) -> list[Pod]:
 
 def runs_in(daemon: Pod, place: Coming, way: tuple[Kind, Offer]) -> bool:
     """Whether a DaemonSet may have a pod there, if the node is bought in this way."""
-    one = Coming(place.name, place.taints, conditions=place.conditions, ways=[way], cloud_keys=place.cloud_keys)
-    return any(daemon.wish.met(labels, open_counts=True) for labels in one.futures(daemon.wish.keys))
+    item = Coming(place.name, place.taints, conditions=place.conditions, ways=[way], cloud_keys=place.cloud_keys)
+    return any(daemon.wish.met(labels, open_counts=True) for labels in item.futures(daemon.wish.keys))
 
 
 def taken_in(inputs: Inputs, place: Coming) -> list[tuple[Kind, Amounts]]:
@@ -58,21 +58,21 @@ def taken_in(inputs: Inputs, place: Coming) -> list[tuple[Kind, Amounts]]:
     daemons = coming_to(inputs, place)
     if not daemons:
         return [(kind, {}) for kind in dict.fromkeys(kind for kind, _ in place.ways)]
-    found: dict[tuple[str, tuple[int, ...]], tuple[Kind, Amounts]] = {}
+    result: dict[tuple[str, tuple[int, ...]], tuple[Kind, Amounts]] = {}
     for way in place.ways:
-        here = tuple(number for number, daemon in enumerate(daemons) if runs_in(daemon, place, way))
-        if (way[0].name, here) not in found:
-            found[way[0].name, here] = way[0], plus(daemons[number].asked for number in here)
-    return list(found.values())
+        numbers = tuple(number for number, daemon in enumerate(daemons) if runs_in(daemon, place, way))
+        if (way[0].name, numbers) not in result:
+            result[way[0].name, numbers] = way[0], plus(daemons[number].asked for number in numbers)
+    return list(result.values())
 
 
 def still_to_come(inputs: Inputs, node: Standing) -> Amounts:
     """What the DaemonSets will take of a node on which they do not run yet."""
-    there = {(pod.namespace, pod.owner[1]) for pod in node.running if pod.owner[0] == "DaemonSet"}
+    namespaces = {(pod.namespace, pod.owner[1]) for pod in node.running if pod.owner[0] == "DaemonSet"}
     return plus(
         daemon.asked
         for daemon in inputs.daemons
-        if (daemon.namespace, daemon.key.partition("/")[2]) not in there
+        if (daemon.namespace, daemon.key.partition("/")[2]) not in namespaces
         and tolerates((*daemon.tolerations, *_ALWAYS), node.taints)
         and daemon.wish.met(node.labels)
     )

@@ -55,29 +55,29 @@ class Between:
 
     def offered(self, spread: Spread) -> frozenset[str]:
         """The domains in which a node could be launched that holds a pod that the constraint counts."""
-        asked = (spread.wish, spread.tolerations, spread.key, spread.keys)
-        if asked not in self._offered:
-            found: set[Value] = set()
+        wishes = (spread.wish, spread.tolerations, spread.key, spread.keys)
+        if wishes not in self._offered:
+            values: set[Value] = set()
             for pool in self._pools:
                 if tolerates(spread.tolerations, pool.taints):
-                    found |= self._launched(spread, pool) & self._holding(spread, pool)
-            self._offered[asked] = frozenset(value for value in found if isinstance(value, str))
-        return self._offered[asked]
+                    values |= self._launched(spread, pool) & self._holding(spread, pool)
+            self._offered[wishes] = frozenset(value for value in values if isinstance(value, str))
+        return self._offered[wishes]
 
     def _launched(self, spread: Spread, pool: Coming) -> set[Value]:
         needed = self._keys(spread)
-        asked = (*spread.wish.keys, *needed)
+        keys = (*spread.wish.keys, *needed)
 
         def met(labels: Mapping[str, Value]) -> bool:
             return None not in map(labels.get, needed) and spread.wish.met(labels, open_counts=True)
 
         if self._reading.own_values:
-            return {labels[spread.key] for labels in pool.futures(asked) if met(labels)}
-        return {labels[spread.key] for alike in pool.rows(asked) if any(map(met, alike)) for labels in alike}
+            return {labels[spread.key] for labels in pool.futures(keys) if met(labels)}
+        return {labels[spread.key] for row in pool.rows(keys) if any(map(met, row)) for labels in row}
 
     def _holding(self, spread: Spread, pool: Coming) -> set[Value]:
         """The domains in which the pool has a node for one of the pending pods that the constraint is about."""
-        found: set[Value] = set()
+        values: set[Value] = set()
         about = (
             pod
             for pod in self._inputs.pending.values()
@@ -95,8 +95,8 @@ class Between:
             roomy = Coming(pool.name, pool.taints, conditions=pool.conditions, ways=ways, cloud_keys=pool.cloud_keys)
             for labels in roomy.futures(keys):
                 if all(wish.met(labels, open_counts=True) for wish in wishes):
-                    found.add(labels[spread.key])
-        return found
+                    values.add(labels[spread.key])
+        return values
 
     def _has_room(self, pod: Pod, pool: Coming, way: tuple[Kind, Offer]) -> bool:
         if lacking(pod.asked, way[0].room):
@@ -116,28 +116,28 @@ class Between:
         yield from findings
 
     def _all_at_once(self, spread: Spread, owners: Sequence[tuple[Pod, Place]]) -> Iterator[Finding]:
-        there: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         if spread.key != HOST:
-            there.update(dict.fromkeys(self.offered(spread), 0))
-        there, later = self._counted(spread, owners, self._places, there)
-        yield from self._let_owners_in(spread, owners, there, later)
+            counts.update(dict.fromkeys(self.offered(spread), 0))
+        counts, later = self._counted(spread, owners, self._places, counts)
+        yield from self._let_owners_in(spread, owners, counts, later)
 
     def _running_nodes_first(self, spread: Spread, owners: Sequence[tuple[Pod, Place]]) -> Iterator[Finding]:
         new = [place for place in self._places if isinstance(place, Coming)]
         running = [place for place in self._places if not isinstance(place, Coming)]
-        there, later = self._counted(spread, owners, running, Counter())
+        present_items, later = self._counted(spread, owners, running, Counter())
         yield from self._let_owners_in(
-            spread, [owner for owner in owners if not isinstance(owner[1], Coming)], there, later
+            spread, [owner for owner in owners if not isinstance(owner[1], Coming)], present_items, later
         )
-        there.update(dict.fromkeys(self.offered(spread) - there.keys(), 0))
-        there, later_on_new = self._counted(spread, owners, new, there)
+        present_items.update(dict.fromkeys(self.offered(spread) - present_items.keys(), 0))
+        present_items, later_on_new = self._counted(spread, owners, new, present_items)
         later.update(later_on_new)
         yield from self._let_owners_in(
-            spread, [owner for owner in owners if isinstance(owner[1], Coming)], there, later
+            spread, [owner for owner in owners if isinstance(owner[1], Coming)], present_items, later
         )
 
     def _counted(
-        self, spread: Spread, owners: Sequence[tuple[Pod, Place]], places: Sequence[Place], there: Counter[str]
+        self, spread: Spread, owners: Sequence[tuple[Pod, Place]], places: Sequence[Place], counts: Counter[str]
     ) -> tuple[Counter[str], Counter[str]]:
         """By domain, the pods that run on these nodes, added to ``there``, and those planned that are no owners."""
         own = {pod.key for pod, _ in owners}
@@ -145,14 +145,14 @@ class Between:
         for place in places:
             domain = place.domain(spread.key) if self.counts(spread, place) else None
             if domain is not None:
-                there[domain] += sum(spread.chosen.has(pod.namespace, pod.labels) for pod in place.running)
+                counts[domain] += sum(spread.chosen.has(pod.namespace, pod.labels) for pod in place.running)
                 later[domain] += sum(
                     pod.key not in own and spread.chosen.has(pod.namespace, pod.labels) for pod in place.planned
                 )
-        return there, later
+        return counts, later
 
     def _let_owners_in(
-        self, spread: Spread, owners: Sequence[tuple[Pod, Place]], there: Counter[str], later: Counter[str]
+        self, spread: Spread, owners: Sequence[tuple[Pod, Place]], counts: Counter[str], later: Counter[str]
     ) -> Iterator[Finding]:
         waiting: dict[str, list[list[Pod]]] = defaultdict(lambda: [[], []])
         for pod, place in owners:
@@ -161,36 +161,40 @@ class Between:
                 yield Finding("spread", place.name, f"{pod.key}: {spread.key} is absent or left open")
             else:
                 waiting[domain][spread.chosen.has(pod.namespace, pod.labels)].append(pod)
-        yield from self._let_in(spread, there, later, waiting)
+        yield from self._let_in(spread, counts, later, waiting)
 
     @staticmethod
     def _let_in(
-        spread: Spread, there: Counter[str], later: Counter[str], waiting: dict[str, list[list[Pod]]]
+        spread: Spread, present_items: Counter[str], later: Counter[str], waiting: dict[str, list[list[Pod]]]
     ) -> Iterator[Finding]:
         """``waiting`` are the pods of each domain: those that the constraint does not count, and those it does."""
         while any(map(any, waiting.values())):
-            lowest = 0 if spread.key == HOST or len(there) < spread.least_domains else min(there.values(), default=0)
+            lowest = (
+                0
+                if spread.key == HOST or len(present_items) < spread.least_domains
+                else min(present_items.values(), default=0)
+            )
             moved = False
             for domain, (outside, counted) in waiting.items():
-                if there[domain] - lowest <= spread.most_skew:
+                if present_items[domain] - lowest <= spread.most_skew:
                     moved = moved or bool(outside)
                     outside.clear()
-                if counted and there[domain] + 1 - lowest <= spread.most_skew:
+                if counted and present_items[domain] + 1 - lowest <= spread.most_skew:
                     counted.pop()
-                    there[domain] += 1
+                    present_items[domain] += 1
                     moved = True
                     break
             if not moved:
-                helped = next((d for d, count in there.items() if count == lowest and later[d]), None)
+                helped = next((d for d, count in present_items.items() if count == lowest and later[d]), None)
                 if helped is None:
                     break
                 later[helped] -= 1
-                there[helped] += 1
+                present_items[helped] += 1
         for domain, groups in waiting.items():
             for pod in (*groups[0], *groups[1]):
-                counts = dict(sorted(there.items())[:12])
-                what = f"{pod.key}: {spread.key} {domain} would be above maxSkew {spread.most_skew}, of {counts}"
-                yield Finding("spread", domain, what)
+                counts = dict(sorted(present_items.items())[:12])
+                text = f"{pod.key}: {spread.key} {domain} would be above maxSkew {spread.most_skew}, of {counts}"
+                yield Finding("spread", domain, text)
 
     def _daemons_on(self, place: Place, *, certain: bool) -> list[Pod]:
         """The DaemonSets whose pods come to a new node however it is bought, or in some way of buying it."""
@@ -209,12 +213,12 @@ class Between:
             return (pod.near,) if self._reading.joint_terms else tuple((term,) for term in pod.near)
 
         planned = [pod for place in self._places for pod in place.planned if pod.near]
-        asking = list(dict.fromkeys(near for pod in planned for near in together(pod)))
-        present: dict[tuple[Term, ...], dict[str, set[Value]]] = {near: defaultdict(set) for near in asking}
-        hosts: dict[tuple[Term, ...], set[str]] = {near: set() for near in asking}
+        fromkeys = list(dict.fromkeys(near for pod in planned for near in together(pod)))
+        present: dict[tuple[Term, ...], dict[str, set[Value]]] = {near: defaultdict(set) for near in fromkeys}
+        hosts: dict[tuple[Term, ...], set[str]] = {near: set() for near in fromkeys}
 
         def arrived(pod: Pod, place: Place) -> None:
-            for near in asking:
+            for near in fromkeys:
                 if _all_about(near, pod):
                     hosts[near].add(place.name)
                     for term in near:
@@ -233,7 +237,7 @@ class Between:
         for place in self._places:
             for pod in place.running:
                 arrived(pod, place)
-        begun = {near for near in asking if any(map(bool, present[near].values()))}
+        begun = {near for near in fromkeys if any(map(bool, present[near].values()))}
 
         for place in self._places:
             for daemon in self._daemons_on(place, certain=True):
@@ -266,8 +270,8 @@ class Between:
                 begun.update(together(ready[0][0]))
             for pod, place in ready:
                 arrived(pod, place)
-            gone = {pod.key for pod, _ in ready}
-            waiting = [(pod, place) for pod, place in waiting if pod.key not in gone]
+            keys = {pod.key for pod, _ in ready}
+            waiting = [(pod, place) for pod, place in waiting if pod.key not in keys]
         for pod, place in waiting:
             yield Finding("pod-affinity", place.name, f"{pod.key} is next to no pod that it asks for")
 
@@ -282,21 +286,21 @@ class Between:
         for term, holding in holders.items():
             about: dict[Value, list[Pod]] = defaultdict(list)
             for place in self._places:
-                chosen = [p for p in (*place.running, *place.planned) if term.chosen.has(p.namespace, p.labels)]
-                for domain in place.domains(term.key) - {None} if chosen else ():
-                    about[domain] += chosen
+                ps = [p for p in (*place.running, *place.planned) if term.chosen.has(p.namespace, p.labels)]
+                for domain in place.domains(term.key) - {None} if ps else ():
+                    about[domain] += ps
             for pod, place in holding:
                 for domain in place.domains(term.key) - {None}:
                     other = next((p for p in about[domain] if p is not pod and {p.key, pod.key} & planned), None)
                     if other is not None:
-                        what = f"{pod.key} and {other.key} may both be in {term.key} {domain}"
-                        yield Finding("pod-anti-affinity", place.name, what)
+                        text = f"{pod.key} and {other.key} may both be in {term.key} {domain}"
+                        yield Finding("pod-anti-affinity", place.name, text)
         for place in self._places:
             for daemon in self._daemons_on(place, certain=False) if place.planned else ():
                 for pod in place.planned:
                     if _apart(pod, daemon) or _apart(daemon, pod):
-                        what = f"{pod.key} and the pod of DaemonSet {daemon.key} may not be on one node"
-                        yield Finding("pod-anti-affinity", place.name, what)
+                        text = f"{pod.key} and the pod of DaemonSet {daemon.key} may not be on one node"
+                        yield Finding("pod-anti-affinity", place.name, text)
 
 
 def _apart(pod: Pod, other: Pod) -> bool:

@@ -53,12 +53,12 @@ class Market:
         for kind, offer in place.ways:
             if any(pod.asked.get(name, 0) > kind.room.get(name, 0) for name in pod.asked):
                 continue
-            one = Coming(place.name, place.taints, conditions=place.conditions, ways=[(kind, offer)])
-            one.cloud_keys = place.cloud_keys
-            for labels in one.futures({*own, *kind.labels, *_OFFERED, *LATER}):
-                known = {key: _text(value) for key, value in labels.items() if value is not None}
-                known[HOST] = name = f"bought-{self._sold}"
-                yield Standing(name, place.taints, labels=known, room=kind.room), kind.capacity
+            item = Coming(place.name, place.taints, conditions=place.conditions, ways=[(kind, offer)])
+            item.cloud_keys = place.cloud_keys
+            for labels in item.futures({*own, *kind.labels, *_OFFERED, *LATER}):
+                texts = {key: _text(value) for key, value in labels.items() if value is not None}
+                texts[HOST] = name = f"bought-{self._sold}"
+                yield Standing(name, place.taints, labels=texts, room=kind.room), kind.capacity
 
     def _within(self, pool: Pool, capacity: Amounts) -> bool:
         whole = plus((self._used[pool.name], capacity, {"nodes": amount(1)}))
@@ -78,12 +78,12 @@ def _text(value: object) -> str:
 def settled(claim: Place, inputs: Inputs) -> Standing:
     """A claim as the node that its offering makes of it."""
     assert isinstance(claim, Coming)
-    named = claim.plan["offering"]
-    wanted = (named["instanceType"], named["zone"], named["capacityType"])
-    way = next(way for way in claim.ways if (way[0].name, way[1].zone, way[1].capacity_type) == wanted)
-    one = Coming(claim.name, claim.taints, conditions=claim.conditions, ways=[way], cloud_keys=claim.cloud_keys)
+    offering = claim.plan["offering"]
+    instance_types = (offering["instanceType"], offering["zone"], offering["capacityType"])
+    way = next(way for way in claim.ways if (way[0].name, way[1].zone, way[1].capacity_type) == instance_types)
+    item = Coming(claim.name, claim.taints, conditions=claim.conditions, ways=[way], cloud_keys=claim.cloud_keys)
     keys = {c.key for c in claim.conditions} | set(way[0].labels) | {*_OFFERED, *LATER}
-    labels = one.futures(keys)[0]
-    known = {key: _text(value) for key, value in labels.items() if value is not None}
-    known[HOST] = f"host of {claim.name}"
-    return Standing(claim.name, claim.taints, planned=list(claim.planned), labels=known, room=way[0].room)
+    labels = item.futures(keys)[0]
+    texts = {key: _text(value) for key, value in labels.items() if value is not None}
+    texts[HOST] = f"host of {claim.name}"
+    return Standing(claim.name, claim.taints, planned=list(claim.planned), labels=texts, room=way[0].room)

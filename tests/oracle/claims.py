@@ -65,12 +65,13 @@ def _price(claim: Coming) -> Iterator[Finding]:
     prices = [cheapest[name] for name in claim.plan["instanceTypes"] if name in cheapest]
     if any(later < earlier - NEARLY for earlier, later in pairwise(prices)):
         yield Finding("claim-price", claim.name, "its types are not cheapest first")
-    stated, named = claim.plan["price"], claim.plan["offering"]
-    if abs(stated - min(cheapest.values())) > NEARLY:
-        yield Finding("claim-price", claim.name, f"{stated} is not the cheapest price, {min(cheapest.values())}")
+    price, offering = claim.plan["price"], claim.plan["offering"]
+    if abs(price - min(cheapest.values())) > NEARLY:
+        yield Finding("claim-price", claim.name, f"{price} is not the cheapest price, {min(cheapest.values())}")
     if not any(
-        (kind.name, offer.zone, offer.capacity_type) == (named["instanceType"], named["zone"], named["capacityType"])
-        and abs(offer.price - stated) <= NEARLY
+        (kind.name, offer.zone, offer.capacity_type)
+        == (offering["instanceType"], offering["zone"], offering["capacityType"])
+        and abs(offer.price - price) <= NEARLY
         for kind, offer in claim.ways
     ):
         yield Finding("claim-price", claim.name, "its offering cannot be bought, or not at its price")
@@ -78,9 +79,9 @@ def _price(claim: Coming) -> Iterator[Finding]:
 
 def _requests(inputs: Inputs, claim: Coming) -> Iterator[Finding]:
     pods = plus(pod.asked for pod in claim.planned)
-    right = plus((pods, largest(taken for _, taken in taken_in(inputs, claim))))
-    stated = amounts(claim.plan["requests"])
-    wrong = sorted(name for name in {*right, *stated} if right.get(name, 0) != stated.get(name, 0))
+    right = plus((pods, largest(occupancy for _, occupancy in taken_in(inputs, claim))))
+    declaration = amounts(claim.plan["requests"])
+    wrong = sorted(name for name in {*right, *declaration} if right.get(name, 0) != declaration.get(name, 0))
     if wrong:
         yield Finding("claim-requests", claim.name, f"{', '.join(wrong)} are not those of its pods and DaemonSets")
 
@@ -95,16 +96,16 @@ def _values(claim: Coming) -> Iterator[Finding]:
 
 def check_limits(inputs: Inputs, claims: Iterable[Coming], nodes: Iterable[Standing]) -> Iterator[Finding]:
     """Every pool's limits, whichever types are launched; a pool that was above them before may get nothing more."""
-    coming, there = list(claims), list(nodes)
+    expected, present_items = list(claims), list(nodes)
     for pool in inputs.pools.values():
-        mine = [claim for claim in coming if claim.pool is pool and claim.ways]
+        mine = [claim for claim in expected if claim.pool is pool and claim.ways]
         if not mine:
             continue
-        each = [largest(kind.capacity for kind, _ in claim.ways) for claim in mine]
-        for node in there:
+        largests = [largest(kind.capacity for kind, _ in claim.ways) for claim in mine]
+        for node in present_items:
             if node.labels.get(POOL) == pool.name:
-                each.append(amounts((inputs.nodes[node.name].get("status") or {}).get("capacity")))
-        whole = {**plus(each), "nodes": amount(len(each))}
+                largests.append(amounts((inputs.nodes[node.name].get("status") or {}).get("capacity")))
+        whole = {**plus(largests), "nodes": amount(len(largests))}
         for name, most in pool.limits.items():
             if whole.get(name, 0) > most:
                 yield Finding("limits", pool.name, f"more {name} than its limit allows")
@@ -115,11 +116,11 @@ def check_reservations(claims: Iterable[Coming]) -> Iterator[Finding]:
     places: dict[str, int] = {}
     used: Counter[str] = Counter()
     for claim in claims:
-        named = claim.plan["offering"]
+        offering = claim.plan["offering"]
         for kind, offer in claim.ways:
             places.setdefault(offer.reservation, offer.places)
             bought = (kind.name, offer.zone, offer.capacity_type)
-            if offer.reservation and bought == (named["instanceType"], named["zone"], named["capacityType"]):
+            if offer.reservation and bought == (offering["instanceType"], offering["zone"], offering["capacityType"]):
                 used[offer.reservation] += 1
                 break
     for reservation, count in used.items():
@@ -129,7 +130,7 @@ def check_reservations(claims: Iterable[Coming]) -> Iterator[Finding]:
 
 def check_totals(inputs: Inputs, plan: Mapping[str, Any]) -> Iterator[Finding]:
     """The sums of a plan, and that each pending pod is in it once."""
-    stated = plan["totals"]
+    totals = plan["totals"]
     price = sum(claim["price"] for claim in plan["nodeClaims"])
     right = {
         "pods": len(inputs.pending),
@@ -138,24 +139,24 @@ def check_totals(inputs: Inputs, plan: Mapping[str, Any]) -> Iterator[Finding]:
         "pricePerHour": price,
     }
     for name, value in right.items():
-        if abs(stated[name] - value) > NEARLY * max(1, len(plan["nodeClaims"])):
-            yield Finding("totals", name, f"{stated[name]} is stated, it is {value}")
-    cost = price + stated.get("nodeCharge", 0) * len(plan["nodeClaims"])
+        if abs(totals[name] - value) > NEARLY * max(1, len(plan["nodeClaims"])):
+            yield Finding("totals", name, f"{totals[name]} is stated, it is {value}")
+    cost = price + totals.get("nodeCharge", 0) * len(plan["nodeClaims"])
     for name, reached in (("lowerBoundPricePerHour", price), ("lowerBoundCostPerHour", cost)):
-        bound = stated.get(name)
+        bound = totals.get(name)
         if bound is not None and bound > reached + NEARLY * max(1, len(plan["nodeClaims"])):
             yield Finding("totals", name, f"{bound} is above what the plan costs, {reached}")
     for name, count in Counter(claim["name"] for claim in plan["nodeClaims"]).items():
         if count > 1:
             yield Finding("totals", name, f"{count} claims have this name")
-    seen: Counter[str] = Counter(entry["pod"] for entry in plan["unschedulable"])
+    counts: Counter[str] = Counter(entry["pod"] for entry in plan["unschedulable"])
     for entry in (*plan["nodeClaims"], *plan["existingNodes"]):
-        seen.update(entry["pods"])
-    for key in sorted({*seen, *inputs.pending}):
+        counts.update(entry["pods"])
+    for key in sorted({*counts, *inputs.pending}):
         if key not in inputs.pending:
             yield Finding("pods", key, "is no pod that waits for a node")
-        elif seen[key] != 1:
-            yield Finding("pods", key, f"is in the plan {seen[key]} times")
+        elif counts[key] != 1:
+            yield Finding("pods", key, f"is in the plan {counts[key]} times")
     for entry in plan["unschedulable"]:
         if not str(entry.get("reason") or "").strip():
             yield Finding("pods", entry["pod"], "has no place, and no reason is given")

@@ -38,15 +38,15 @@ def placed_by_first_fit(manifests: Iterable[Mapping[str, Any]], catalogue: Mappi
     waiting = sorted(inputs.pending.values(), key=lambda pod: (-pod.asked.get("cpu", 0), -pod.asked.get("memory", 0)))
     placed, progress = 0, True
     while progress:
-        progress, left = False, []
+        progress, remainder = False, []
         for pod in waiting:
             node = _place(pod, scheduler, market)
             if node:
                 placed += 1
                 progress = True
             else:
-                left.append(pod)
-        waiting = left
+                remainder.append(pod)
+        waiting = remainder
     return placed
 
 

@@ -178,5 +178,5 @@ def label_conditions(selector: Mapping[str, Any] | None) -> tuple[Condition, ...
     if selector is None:
         return None
     exact = [Condition(key, "In", (str(value),)) for key, value in (selector.get("matchLabels") or {}).items()]
-    stated = [read(expression, of_nodes=False) for expression in selector.get("matchExpressions") or ()]
-    return tuple(sorted((*exact, *stated), key=lambda c: (c.key, c.operator, c.values)))
+    conditions = [read(expression, of_nodes=False) for expression in selector.get("matchExpressions") or ()]
+    return tuple(sorted((*exact, *conditions), key=lambda c: (c.key, c.operator, c.values)))

@@ -135,19 +135,19 @@ class Inputs:
 
 def read_inputs(manifests: Iterable[Object], catalogue: Object) -> Inputs:
     """Read everything; rules between pods are worked out last, when all namespaces are known."""
-    found = Inputs()
+    inputs = Inputs()
     for entry in catalogue["instanceTypes"]:
-        found.kinds[entry["name"]] = _kind(entry)
-        found.cloud_keys.update(map(current, entry.get("requirements") or {}))
+        inputs.kinds[entry["name"]] = _kind(entry)
+        inputs.cloud_keys.update(map(current, entry.get("requirements") or {}))
     for document in _opened(manifests):
-        _take(found, document)
-    for pod in (*found.pods, *found.daemons):
-        found.namespaces.setdefault(pod.namespace, {})
-    for name, known in found.namespaces.items():
-        known["kubernetes.io/metadata.name"] = name
-    for pod in (*found.pods, *found.daemons):
-        _rules(found, pod)
-    return found
+        _take(inputs, document)
+    for pod in (*inputs.pods, *inputs.daemons):
+        inputs.namespaces.setdefault(pod.namespace, {})
+    for name, namespace in inputs.namespaces.items():
+        namespace["kubernetes.io/metadata.name"] = name
+    for pod in (*inputs.pods, *inputs.daemons):
+        _rules(inputs, pod)
+    return inputs
 
 
 def _opened(manifests: Iterable[Object]) -> Iterator[Object]:
@@ -164,7 +164,7 @@ def _kind(entry: Object) -> Kind:
     huge = sum(units for name, units in capacity.items() if name.startswith("hugepages-"))
     if huge:
         room["memory"] = max(0, room.get("memory", 0) - huge)
-    stated = {**(entry.get("requirements") or {}), TYPE: [entry["name"]]}
+    requirements = {**(entry.get("requirements") or {}), TYPE: [entry["name"]]}
     offers = [
         Offer(
             o["zone"],
@@ -177,35 +177,35 @@ def _kind(entry: Object) -> Kind:
         for o in entry["offerings"]
         if o.get("available", True)
     ]
-    labels = {current(key): tuple(map(str, values)) for key, values in stated.items() if values}
+    labels = {current(key): tuple(map(str, values)) for key, values in requirements.items() if values}
     return Kind(entry["name"], labels, capacity, room, offers)
 
 
-def _take(found: Inputs, document: Object) -> None:
+def _take(inputs: Inputs, document: Object) -> None:
     kind, metadata, spec = document["kind"], document["metadata"], document.get("spec") or {}
     name, namespace = metadata["name"], metadata.get("namespace") or "default"
     if kind == "Pod":
         status = document.get("status") or {}
         over = status.get("phase") in ("Succeeded", "Failed") or metadata.get("deletionTimestamp")
         if not (over and spec.get("nodeName")):
-            found.pods.append(_pod(name, namespace, metadata, spec))
+            inputs.pods.append(_pod(name, namespace, metadata, spec))
     elif kind in _WORKLOADS:
         template = spec["template"]
         count = spec.get(_WORKLOADS[kind])
         for turn in range(1 if count is None else count):
             pod = _pod(f"{name}-{turn}", namespace, template.get("metadata") or {}, template["spec"])
-            found.pods.append(pod)
+            inputs.pods.append(pod)
     elif kind == "DaemonSet":
         template = spec["template"]
-        found.daemons.append(_pod(name, namespace, template.get("metadata") or {}, template["spec"]))
+        inputs.daemons.append(_pod(name, namespace, template.get("metadata") or {}, template["spec"]))
     elif kind == "Node":
-        found.nodes[name] = document
+        inputs.nodes[name] = document
     elif kind == "NodePool":
-        found.pools[name] = _pool(name, spec)
+        inputs.pools[name] = _pool(name, spec)
     elif kind == "Namespace":
-        found.namespaces[name] = dict(metadata.get("labels") or {})
+        inputs.namespaces[name] = dict(metadata.get("labels") or {})
     elif kind in ("PersistentVolumeClaim", "PersistentVolume", "StorageClass", "CSINode"):
-        found.stored[kind, namespace if kind == "PersistentVolumeClaim" else "", name] = document
+        inputs.stored[kind, namespace if kind == "PersistentVolumeClaim" else "", name] = document
 
 
 def _pod(name: str, namespace: str, metadata: Object, spec: Object) -> Pod:
@@ -238,7 +238,7 @@ def _ports(spec: Object) -> Iterator[tuple[str, str, int]]:
 
 def _pool(name: str, spec: Object) -> Pool:
     template = spec["template"]
-    own, stated = template["spec"], template["spec"].get("requirements") or ()
+    own, requirements = template["spec"], template["spec"].get("requirements") or ()
     reference = own.get("nodeClassRef") or {}
     labels = {**((template.get("metadata") or {}).get("labels") or {}), POOL: name}
     if reference.get("group") and reference.get("kind"):
@@ -246,16 +246,16 @@ def _pool(name: str, spec: Object) -> Pool:
     fixed = [Condition(current(key), "In", (str(value),)) for key, value in labels.items()]
     return Pool(
         name=name,
-        conditions=(*map(read, stated), *fixed),
+        conditions=(*map(read, requirements), *fixed),
         taints=tuple(own.get("taints") or ()),
         limits=amounts(spec.get("limits")),
-        least_values={current(r["key"]): r["minValues"] for r in stated if r.get("minValues")},
+        least_values={current(r["key"]): r["minValues"] for r in requirements if r.get("minValues")},
         weight=spec.get("weight") or 0,
         static=spec.get("replicas") is not None,
     )
 
 
-def _rules(found: Inputs, pod: Pod) -> None:
+def _rules(inputs: Inputs, pod: Pod) -> None:
     hard = [
         constraint
         for constraint in pod.spec.get("topologySpreadConstraints") or ()
@@ -264,9 +264,9 @@ def _rules(found: Inputs, pod: Pod) -> None:
     keys = tuple(sorted({current(constraint["topologyKey"]) for constraint in hard}))
     pod.spreads = tuple(_spread(pod, constraint, keys) for constraint in hard)
     affinity = pod.spec.get("affinity") or {}
-    for field_name, wanted in (("podAffinity", "near"), ("podAntiAffinity", "away")):
-        stated = (affinity.get(field_name) or {}).get(REQUIRED) or ()
-        setattr(pod, wanted, tuple(_term(found, pod, term) for term in stated))
+    for field_name, expectation in (("podAffinity", "near"), ("podAntiAffinity", "away")):
+        required = (affinity.get(field_name) or {}).get(REQUIRED) or ()
+        setattr(pod, expectation, tuple(_term(inputs, pod, term) for term in required))
 
 
 def _spread(pod: Pod, constraint: Object, keys: tuple[str, ...]) -> Spread:
@@ -286,21 +286,21 @@ def _spread(pod: Pod, constraint: Object, keys: tuple[str, ...]) -> Spread:
     )
 
 
-def _term(found: Inputs, pod: Pod, term: Object) -> Term:
+def _term(inputs: Inputs, pod: Pod, term: Object) -> Term:
     conditions = label_conditions(term.get("labelSelector"))
     if conditions is not None:
         conditions += _same(pod, term.get("matchLabelKeys"), "In")
         conditions += _same(pod, term.get("mismatchLabelKeys"), "NotIn")
     by_label = label_conditions(term.get("namespaceSelector"))
-    named = frozenset(term.get("namespaces") or ())
+    namespaces = frozenset(term.get("namespaces") or ())
     spaces: frozenset[str] | None
     if by_label is None:
-        spaces = named or frozenset((pod.namespace,))
+        spaces = namespaces or frozenset((pod.namespace,))
     elif not by_label:
         spaces = None
     else:
         everywhere = Chosen(None, by_label)
-        spaces = named | {name for name, known in found.namespaces.items() if everywhere.has(name, known)}
+        spaces = namespaces | {name for name, namespace in inputs.namespaces.items() if everywhere.has(name, namespace)}
     return Term(current(term["topologyKey"]), Chosen(spaces, conditions))
 
 

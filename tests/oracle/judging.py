@@ -24,15 +24,15 @@ def judge(
 def judge_inputs(inputs: Inputs, plan: Mapping[str, Any]) -> list[Finding]:
     """The same for inputs that are read already."""
     claims, nodes = places_of(inputs, plan)
-    found = list(check_totals(inputs, plan))
+    finding = list(check_totals(inputs, plan))
     for claim in claims:
-        found += check_claim(inputs, claim)
+        finding += check_claim(inputs, claim)
     for place in (*nodes.values(), *claims):
-        found += check_place(inputs, place)
-    found += check_limits(inputs, claims, nodes.values())
-    found += check_reservations(claims)
-    found += Between(inputs, [*nodes.values(), *claims]).findings()
-    return found
+        finding += check_place(inputs, place)
+    finding += check_limits(inputs, claims, nodes.values())
+    finding += check_reservations(claims)
+    finding += Between(inputs, [*nodes.values(), *claims]).findings()
+    return finding
 
 
 def between_pods(inputs: Inputs, plan: Mapping[str, Any], reading: Reading) -> list[Finding]:

@@ -59,16 +59,16 @@ def spread(key: str = ZONE, **more: Any) -> Object:
 
 def affinity(kind: str, *terms: tuple[str, str]) -> Object:
     """Required terms (key, app) of podAffinity or podAntiAffinity, as a part of a pod's spec."""
-    stated = [{"topologyKey": key, "labelSelector": {"matchLabels": {"app": app}}} for key, app in terms]
-    return {"affinity": {kind: {REQUIRED: stated}}}
+    declaration = [{"topologyKey": key, "labelSelector": {"matchLabels": {"app": app}}} for key, app in terms]
+    return {"affinity": {kind: {REQUIRED: declaration}}}
 
 
 def node(name: str = "n", cpu: str = "4", zone: str | None = "a", spec: Object | None = None, **labels: Any) -> Object:
     """A node."""
-    known = {HOST: name, "kubernetes.io/arch": "amd64", **labels, **({ZONE: zone} if zone else {})}
+    entries = {HOST: name, "kubernetes.io/arch": "amd64", **labels, **({ZONE: zone} if zone else {})}
     room = {"cpu": cpu, "memory": "16Gi", "pods": "20"}
     status = {"allocatable": room, "capacity": room}
-    return {"kind": "Node", "metadata": {"name": name, "labels": known}, "spec": spec or {}, "status": status}
+    return {"kind": "Node", "metadata": {"name": name, "labels": entries}, "spec": spec or {}, "status": status}
 
 
 def daemon(cpu: str = "500m", **spec: Any) -> Object:
@@ -101,16 +101,18 @@ def claim(*pods: str, cpu: str | None = None, zone: str = "a", **more: Any) -> O
     }
 
 
-def plan(*claims: Object, on: dict[str, list[str]] | None = None, left: tuple[str, ...] = (), **totals: Any) -> Object:
+def plan(
+    *claims: Object, on: dict[str, list[str]] | None = None, unplaced: tuple[str, ...] = (), **totals: Any
+) -> Object:
     """A plan with the totals of its parts; ``on`` are pods by node."""
     placed = {name: [f"default/{pod}" for pod in pods] for name, pods in (on or {}).items()}
-    count = Counter(len(each["pods"]) for each in claims)
-    everyone = sum(size * often for size, often in count.items()) + sum(map(len, placed.values())) + len(left)
-    price = sum(each["price"] for each in claims)
-    right = {"pods": everyone, "unschedulable": len(left), "nodes": len(claims), "pricePerHour": price}
+    count = Counter(len(claim["pods"]) for claim in claims)
+    everyone = sum(size * often for size, often in count.items()) + sum(map(len, placed.values())) + len(unplaced)
+    price = sum(claim["price"] for claim in claims)
+    right = {"pods": everyone, "unschedulable": len(unplaced), "nodes": len(claims), "pricePerHour": price}
     return {
         "nodeClaims": list(claims),
         "existingNodes": [{"name": name, "pods": pods} for name, pods in placed.items()],
-        "unschedulable": [{"pod": f"default/{name}", "reason": "it is too large"} for name in left],
+        "unschedulable": [{"pod": f"default/{name}", "reason": "it is too large"} for name in unplaced],
         "totals": {**right, "lowerBoundPricePerHour": 0.0, **totals},
     }

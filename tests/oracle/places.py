@@ -30,17 +30,17 @@ class Place(ABC):
 
     def futures(self, keys: Iterable[str]) -> list[dict[str, Value]]:
         """The different nodes that it may become, as far as these labels tell them apart."""
-        asked = tuple(sorted(set(keys)))
-        if asked not in self._seen:
-            different = dict.fromkeys(values for row in self._rows(asked) for values in product(*row))
-            self._seen[asked] = [dict(zip(asked, values, strict=True)) for values in different]
-        return self._seen[asked]
+        requests = tuple(sorted(set(keys)))
+        if requests not in self._seen:
+            different = dict.fromkeys(values for row in self._rows(requests) for values in product(*row))
+            self._seen[requests] = [dict(zip(requests, values, strict=True)) for values in different]
+        return self._seen[requests]
 
     def rows(self, keys: Iterable[str]) -> Iterator[list[dict[str, Value]]]:
         """The same, together what only labels of its own tell apart: of one type and one offering."""
-        asked = tuple(sorted(set(keys)))
-        for row in self._rows(asked):
-            yield [dict(zip(asked, values, strict=True)) for values in product(*row)]
+        requests = tuple(sorted(set(keys)))
+        for row in self._rows(requests):
+            yield [dict(zip(requests, values, strict=True)) for values in product(*row)]
 
     def domains(self, key: str) -> set[Value]:
         """What its label may be."""
@@ -48,8 +48,8 @@ class Place(ABC):
 
     def domain(self, key: str) -> str | None:
         """The label's value where it is settled."""
-        found = self.domains(key)
-        only = next(iter(found)) if len(found) == 1 else None
+        values = self.domains(key)
+        only = next(iter(values)) if len(values) == 1 else None
         return only if isinstance(only, str) else None
 
     def suits(self, wish: NodeWish) -> bool:
@@ -96,22 +96,22 @@ class Coming(Place):
         return self._own(key)
 
     def _own(self, key: str) -> tuple[Value, ...]:
-        known = tuple(condition for condition in self.conditions if condition.key == key)
-        if not known:
+        conditions = tuple(condition for condition in self.conditions if condition.key == key)
+        if not conditions:
             return (None,)
-        listed = [condition.values for condition in known if condition.operator == "In"]
+        listed = [condition.values for condition in conditions if condition.operator == "In"]
         if listed:
-            return tuple(text for text in listed[0] if all(c.holds(text) for c in known)) or (None,)
-        if any(condition.operator == "DoesNotExist" for condition in known):
+            return tuple(text for text in listed[0] if all(c.holds(text) for c in conditions)) or (None,)
+        if any(condition.operator == "DoesNotExist" for condition in conditions):
             return (None,)
-        may_lack = all(condition.operator == "NotIn" for condition in known)
-        return (None, Open(known)) if may_lack else (Open(known),)
+        may_lack = all(condition.operator == "NotIn" for condition in conditions)
+        return (None, Open(conditions)) if may_lack else (Open(conditions),)
 
     def _allowed(self, key: str, values: tuple[str, ...]) -> tuple[Value, ...]:
         if not values:
             return (None,)
-        known = [condition for condition in self.conditions if condition.key == key]
-        return tuple(value for value in values if all(condition.holds(value) for condition in known))
+        conditions = [condition for condition in self.conditions if condition.key == key]
+        return tuple(value for value in values if all(condition.holds(value) for condition in conditions))
 
     def _rows(self, keys: Sequence[str]) -> Iterable[list[tuple[Value, ...]]]:
         for way in self.ways:
@@ -126,10 +126,10 @@ def cloud_values(key: str, kind: Kind, offer: Offer) -> tuple[str, ...]:
 
 def ways_left(inputs: Inputs, kinds: Iterable[Kind], conditions: Iterable[Condition]) -> list[tuple[Kind, Offer]]:
     """The types and offerings that conditions leave."""
-    asked = [condition for condition in conditions if condition.key in inputs.cloud_keys]
+    requests = [condition for condition in conditions if condition.key in inputs.cloud_keys]
 
     def left(kind: Kind, offer: Offer) -> bool:
-        for condition in asked:
+        for condition in requests:
             values = cloud_values(condition.key, kind, offer)
             if not any(maybe(condition, value) for value in values or (None,)):
                 return False
@@ -148,14 +148,14 @@ def launchable(inputs: Inputs, pool: Pool) -> Coming:
 
 def standing_nodes(inputs: Inputs) -> dict[str, Standing]:
     """The nodes that are there, with the pods that run on them."""
-    found = {}
+    result = {}
     for name, document in inputs.nodes.items():
         metadata, spec, status = document["metadata"], document.get("spec") or {}, document.get("status") or {}
         taints = tuple(spec.get("taints") or ())
         if spec.get("unschedulable"):
             taints += ({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"},)
         labels = {HOST: name, **{current(key): str(value) for key, value in (metadata.get("labels") or {}).items()}}
-        found[name] = Standing(
+        result[name] = Standing(
             name,
             taints,
             labels=labels,
@@ -163,9 +163,9 @@ def standing_nodes(inputs: Inputs) -> dict[str, Standing]:
             leaving=bool(metadata.get("deletionTimestamp")),
         )
     for pod in inputs.pods:
-        if pod.node in found:
-            found[pod.node].running.append(pod)
-    return found
+        if pod.node in result:
+            result[pod.node].running.append(pod)
+    return result
 
 
 def claimed(inputs: Inputs, entry: Mapping[str, Any]) -> Coming:

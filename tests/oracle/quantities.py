@@ -26,16 +26,16 @@ def amount(quantity: Any) -> int:
         return int(number.scaleb(9).to_integral_value(ROUND_CEILING))
 
 
-def amounts(stated: Mapping[str, Any] | None) -> Amounts:
+def amounts(declaration: Mapping[str, Any] | None) -> Amounts:
     """A resource list."""
-    return {name: amount(quantity) for name, quantity in (stated or {}).items()}
+    return {name: amount(quantity) for name, quantity in (declaration or {}).items()}
 
 
 def plus(lists: Iterable[Mapping[str, int]]) -> Amounts:
     """All lists together."""
     total: Amounts = {}
-    for one in lists:
-        for name, units in one.items():
+    for item in lists:
+        for name, units in item.items():
             total[name] = total.get(name, 0) + units
     return total
 
@@ -43,15 +43,15 @@ def plus(lists: Iterable[Mapping[str, int]]) -> Amounts:
 def largest(lists: Iterable[Mapping[str, int]]) -> Amounts:
     """The largest amount of each resource."""
     total: Amounts = {}
-    for one in lists:
-        for name, units in one.items():
+    for item in lists:
+        for name, units in item.items():
             total[name] = max(total.get(name, 0), units)
     return total
 
 
-def lacking(needed: Mapping[str, int], there: Mapping[str, int]) -> list[str]:
+def lacking(needed: Mapping[str, int], present_items: Mapping[str, int]) -> list[str]:
     """The resources of which there is less than needed."""
-    return sorted(name for name, units in needed.items() if units > there.get(name, 0) and units > 0)
+    return sorted(name for name, units in needed.items() if units > present_items.get(name, 0) and units > 0)
 
 
 def asked_by(spec: Mapping[str, Any]) -> Amounts:
@@ -72,5 +72,5 @@ def asked_by(spec: Mapping[str, Any]) -> Amounts:
 
 
 def _container(container: Mapping[str, Any]) -> Amounts:
-    stated = container.get("resources") or {}
-    return {**amounts(stated.get("limits")), **amounts(stated.get("requests"))}
+    resources = container.get("resources") or {}
+    return {**amounts(resources.get("limits")), **amounts(resources.get("requests"))}

@@ -26,8 +26,8 @@ class Reading:
 
     def otherwise(self) -> Iterator[tuple[str, Reading]]:
         """Each rule by its name put the other way, alone; then the two of spread together."""
-        for each in fields(self):
-            yield each.name, Reading(**{each.name: False})
+        for path in fields(self):
+            yield path.name, Reading(**{path.name: False})
         yield "own_values and all_keys", Reading(own_values=False, all_keys=False)
 
 

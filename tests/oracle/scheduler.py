@@ -37,8 +37,8 @@ class Scheduler:
             return False
         if any(True for _ in check_pod(self._inputs, node, pod)):
             return False
-        there = (*node.running, *node.planned)
-        if ports_clash(pod, there) or (pod.ports and ports_clash(pod, self._daemons_on(node))):
+        runnings = (*node.running, *node.planned)
+        if ports_clash(pod, runnings) or (pod.ports and ports_clash(pod, self._daemons_on(node))):
             return False
         return (
             all(self._even(node, pod, spread) for spread in pod.spreads)
@@ -55,8 +55,8 @@ class Scheduler:
 
     def _pods_of(self, node: Standing) -> list[Pod]:
         """The pods on a node. On a new one, those of DaemonSets are there before any other."""
-        coming = [] if node.name in self._inputs.nodes else self._daemons_on(node)
-        return [*node.running, *node.planned, *coming]
+        pods = [] if node.name in self._inputs.nodes else self._daemons_on(node)
+        return [*node.running, *node.planned, *pods]
 
     def _even(self, node: Standing, pod: Pod, spread: Spread) -> bool:
         domain = node.labels.get(spread.key)
@@ -89,9 +89,9 @@ class Scheduler:
 
     def _away(self, node: Standing, pod: Pod) -> bool:
         for other in self.nodes:
-            for there in self._pods_of(other):
-                for held, about in ((pod, there), (there, pod)):
-                    for term in held.away:
+            for present_items in self._pods_of(other):
+                for hold, about in ((pod, present_items), (present_items, pod)):
+                    for term in hold.away:
                         value = node.labels.get(term.key)
                         together = value is not None and other.labels.get(term.key) == value
                         if together and term.chosen.has(about.namespace, about.labels):

@@ -30,44 +30,44 @@ AWAY: Object = affinity("podAntiAffinity", (HOST, "web"))
 
 
 @pytest.mark.parametrize(
-    ("manifests", "made", "place"),
+    ("manifests", "manifest", "place"),
     [
-        ([pool(), pod()], plan(left=("p",)), "bought"),
-        ([pool(spec={"limits": {"cpu": "1"}}), node(), pod()], plan(left=("p",)), "n"),
-        ([pool(), pod(), pod("q", **AWAY)], plan(claim("p"), left=("q",)), "bought"),
+        ([pool(), pod()], plan(unplaced=("p",)), "bought"),
+        ([pool(spec={"limits": {"cpu": "1"}}), node(), pod()], plan(unplaced=("p",)), "n"),
+        ([pool(), pod(), pod("q", **AWAY)], plan(claim("p"), unplaced=("q",)), "bought"),
         (
             [pool(), labeled_daemon("agent"), pod(**affinity("podAffinity", (HOST, "agent")))],
-            plan(left=("p",)),
+            plan(unplaced=("p",)),
             "bought",
         ),
-        ([pool(), pod("p", **spread()), pod("q", **spread())], plan(claim("p"), left=("q",)), "bought"),
-        ([pool(), pod("p", nodeSelector={ZONE: "b"})], plan(left=("p",)), "bought"),
-        ([pool("default", within("team", "red")), pod(nodeSelector={"team": "red"})], plan(left=("p",)), "bought"),
+        ([pool(), pod("p", **spread()), pod("q", **spread())], plan(claim("p"), unplaced=("q",)), "bought"),
+        ([pool(), pod("p", nodeSelector={ZONE: "b"})], plan(unplaced=("p",)), "bought"),
+        ([pool("default", within("team", "red")), pod(nodeSelector={"team": "red"})], plan(unplaced=("p",)), "bought"),
     ],
 )
-def test_a_pod_that_was_left_out_idly(manifests: list[Object], made: Object, place: str) -> None:
-    (found,) = left_out(read_inputs(manifests, CATALOGUE), made)
-    assert found.rule == "left-out"
-    assert f"has a place on {place}" in found.what
+def test_a_pod_that_was_left_out_idly(manifests: list[Object], manifest: Object, place: str) -> None:
+    (result,) = left_out(read_inputs(manifests, CATALOGUE), manifest)
+    assert result.rule == "left-out"
+    assert f"has a place on {place}" in result.what
 
 
 @pytest.mark.parametrize(
-    ("manifests", "made"),
+    ("manifests", "manifest"),
     [
-        ([pool(), pod(cpu="9")], plan(left=("p",))),
-        ([pool(), pod(cpu="7500m"), daemon()], plan(left=("p",))),
-        ([pool(spec=FULL), pod(), pod("q")], plan(claim("q"), left=("p",))),
-        ([pool("default", within(ZONE, "a")), pod(nodeSelector={ZONE: "b"})], plan(left=("p",))),
-        ([pool(), pod(schedulingGates=[{"name": "wait"}])], plan(left=("p",))),
+        ([pool(), pod(cpu="9")], plan(unplaced=("p",))),
+        ([pool(), pod(cpu="7500m"), daemon()], plan(unplaced=("p",))),
+        ([pool(spec=FULL), pod(), pod("q")], plan(claim("q"), unplaced=("p",))),
+        ([pool("default", within(ZONE, "a")), pod(nodeSelector={ZONE: "b"})], plan(unplaced=("p",))),
+        ([pool(), pod(schedulingGates=[{"name": "wait"}])], plan(unplaced=("p",))),
         ([pool(), node(), pod("q", node="n", **affinity("podAntiAffinity", (ZONE, "web"))),
-          pod(nodeSelector={ZONE: "a"})], plan(left=("p",))),
-        ([pool(), labeled_daemon("agent"), pod(**affinity("podAntiAffinity", (HOST, "agent")))], plan(left=("p",))),
-        ([pool(), pod(**affinity("podAffinity", (ZONE, "db")))], plan(left=("p",))),
+          pod(nodeSelector={ZONE: "a"})], plan(unplaced=("p",))),
+        ([pool(), labeled_daemon("agent"), pod(**affinity("podAntiAffinity", (HOST, "agent")))], plan(unplaced=("p",))),
+        ([pool(), pod(**affinity("podAffinity", (ZONE, "db")))], plan(unplaced=("p",))),
     ],
 )  # fmt: skip
-def test_a_pod_that_has_no_place(manifests: list[Object], made: Object) -> None:
-    assert not judge(manifests, CATALOGUE, made)
-    assert not list(left_out(read_inputs(manifests, CATALOGUE), made))
+def test_a_pod_that_has_no_place(manifests: list[Object], manifest: Object) -> None:
+    assert not judge(manifests, CATALOGUE, manifest)
+    assert not list(left_out(read_inputs(manifests, CATALOGUE), manifest))
 
 
 def test_first_fit_keeps_the_rules_that_it_gets() -> None:

@@ -53,27 +53,27 @@ RULES = {"own_values": "spread", "all_keys": "spread", "joint_terms": "pod-affin
 
 @pytest.mark.parametrize("name", PLANS)
 def test_one_reading_and_no_other_makes_the_plan_wrong(name: str) -> None:
-    manifests, made = PLANS[name]
-    assert judge(manifests, CATALOGUE, made) == []
+    manifests, output = PLANS[name]
+    assert judge(manifests, CATALOGUE, output) == []
     inputs = read_inputs(manifests, CATALOGUE)
-    found = {
-        each: {finding.rule for finding in between_pods(inputs, made, reading)}
-        for each, reading in KUBE_SCHEDULER.otherwise()
+    rules = {
+        item: {finding.rule for finding in between_pods(inputs, output, reading)}
+        for item, reading in KUBE_SCHEDULER.otherwise()
     }
-    assert {each for each, broken in found.items() if broken and "and" not in each} == {name}
-    assert found[name] == {RULES[name]}
+    assert {key for key, broken in rules.items() if broken and "and" not in key} == {name}
+    assert rules[name] == {RULES[name]}
 
 
 def test_convictions_are_put_down_to_the_reading_that_explains_them() -> None:
     """QRK-04, SCH-061, SCH-063: what nothing explains stands out."""
-    told = []
-    for name, (manifests, made) in PLANS.items():
-        found = why(Case(0, manifests, CATALOGUE), made, [(RULES[name], "it")] * 2)
-        assert found == {name: 2}
-        told.append(found)
-    manifests, made = PLANS["all_keys"]
-    odd = why(Case(0, manifests, CATALOGUE), made, [("limits", "it"), ("spread", "it")])
+    events = []
+    for name, (manifests, output) in PLANS.items():
+        result = why(Case(0, manifests, CATALOGUE), output, [(RULES[name], "it")] * 2)
+        assert result == {name: 2}
+        events.append(result)
+    manifests, output = PLANS["all_keys"]
+    odd = why(Case(0, manifests, CATALOGUE), output, [("limits", "it"), ("spread", "it")])
     assert odd == {"all_keys": 1, OTHER: 1}
-    text = in_words([*told, odd])
+    text = in_words([*events, odd])
     assert text.startswith("4 plans convicted, 3 of them by readings that differ from kube-scheduler's (1 where ")
     assert text.endswith(", 1 by something other")

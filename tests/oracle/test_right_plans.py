@@ -49,7 +49,7 @@ OTHER_VERSIONS: Object = {
 
 
 @pytest.mark.parametrize(
-    ("manifests", "made"),
+    ("manifests", "manifest"),
     [
         ([pool(), pod(nodeSelector={ZONE: "a"})], plan(claim("p"))),
         ([pool(taints=[TAINT]), pod(tolerations=[GATE])], plan(claim("p"))),
@@ -81,7 +81,7 @@ OTHER_VERSIONS: Object = {
         ([pool(), pod(cpu="500m", **NEAR), pod("q", "500m", **NEAR)], plan(claim("p", "q", cpu="1", **OPEN))),
         ([pool(), *(pod(n, **affinity("podAntiAffinity", (HOST, "web"))) for n in "pq")],
          plan(claim("p", **OPEN), claim("q", **OPEN))),
-        ([pool(), node(), pod("r", node="n", labels={"app": "db"}), pod(**BOTH)], plan(left=("p",))),
+        ([pool(), node(), pod("r", node="n", labels={"app": "db"}), pod(**BOTH)], plan(unplaced=("p",))),
         # every node gets these labels
         ([pool(), pod(nodeSelector={"karpenter.sh/registered": "true", "karpenter.sh/initialized": "true"})],
          plan(claim("p"))),
@@ -101,8 +101,8 @@ OTHER_VERSIONS: Object = {
          plan(claim("p", cpu="1010m", daemons=1))),
     ],
 )  # fmt: skip
-def test_correct_plans_have_no_findings(manifests: list[Object], made: Object) -> None:
-    assert not judge(manifests, CATALOGUE, made)
+def test_correct_plans_have_no_findings(manifests: list[Object], manifest: Object) -> None:
+    assert not judge(manifests, CATALOGUE, manifest)
 
 
 @pytest.mark.parametrize(

@@ -27,20 +27,20 @@ from tests.oracle.objects import (
 from tests.oracle.parts import BOTH, CLAIMED, NEAR, OPEN, PORT, TAINT, VOLUME, app
 
 
-def rules(manifests: list[Object], made: Object, catalogue: Object = CATALOGUE) -> set[str]:
-    return {found.rule for found in judge(manifests, catalogue, made)}
+def rules(manifests: list[Object], manifest: Object, catalogue: Object = CATALOGUE) -> set[str]:
+    return {result.rule for result in judge(manifests, catalogue, manifest)}
 
 
 ONE = [pool(), pod()]
 
 
 @pytest.mark.parametrize(
-    ("rule", "made"),
+    ("rule", "manifest"),
     [
         ("pods", plan()),
-        ("pods", plan(claim("p"), left=("p",))),
+        ("pods", plan(claim("p"), unplaced=("p",))),
         ("pods", plan(claim("p"), claim("q"))),
-        ("pods", plan(left=("p",)) | {"unschedulable": [{"pod": "default/p", "reason": " "}]}),
+        ("pods", plan(unplaced=("p",)) | {"unschedulable": [{"pod": "default/p", "reason": " "}]}),
         ("nodes", plan(on={"nowhere": ["p"]})),
         ("totals", plan(claim("p"), nodes=2)),
         ("totals", plan(claim("p"), pods=2)),
@@ -62,8 +62,8 @@ ONE = [pool(), pod()]
         ("claim-requests", plan(claim("p", daemons=1))),
     ],
 )
-def test_what_a_plan_says_of_itself(rule: str, made: Object) -> None:
-    assert rule in rules(ONE, made)
+def test_what_a_plan_says_of_itself(rule: str, manifest: Object) -> None:
+    assert rule in rules(ONE, manifest)
 
 
 def test_the_plan_that_those_are_made_of_is_right() -> None:
@@ -80,7 +80,7 @@ LEAVING: Object = node() | {"metadata": {**node()["metadata"], "deletionTimestam
 
 
 @pytest.mark.parametrize(
-    ("rule", "manifests", "made"),
+    ("rule", "manifests", "manifest"),
     [
         ("resources", [pool(), pod(cpu="3")], plan(claim("p", cpu="3"))),
         ("resources", [pool(), pod(), daemon("950m")], plan(claim("p", cpu="1950m", daemons=1))),
@@ -127,8 +127,8 @@ LEAVING: Object = node() | {"metadata": {**node()["metadata"], "deletionTimestam
         ("pods", [pool(), pod(schedulingGates=[{"name": "wait"}])], plan(claim("p"))),
     ],
 )
-def test_what_a_node_must_hold_by_itself(rule: str, manifests: list[Object], made: Object) -> None:
-    assert rule in rules(manifests, made)
+def test_what_a_node_must_hold_by_itself(rule: str, manifests: list[Object], manifest: Object) -> None:
+    assert rule in rules(manifests, manifest)
 
 
 TWO = [pool(), pod("p", **spread()), pod("q", **spread())]
@@ -137,7 +137,7 @@ SPREADS = spread()["topologySpreadConstraints"] + spread("team", maxSkew=9)["top
 
 
 @pytest.mark.parametrize(
-    ("rule", "manifests", "made"),
+    ("rule", "manifests", "manifest"),
     [
         ("spread", [*TWO, pod("r", **spread())], plan(claim("p"), claim("q"), claim("r", zone="b"))),
         ("spread", TWO, plan(claim("p"), claim("q", **OPEN))),
@@ -188,8 +188,8 @@ SPREADS = spread()["topologySpreadConstraints"] + spread("team", maxSkew=9)["top
         ("pod-anti-affinity", [pool(), node(), pod("r", node="n"), pod(**AWAY)], plan(claim("p"))),
     ],
 )
-def test_what_pods_ask_of_each_other(rule: str, manifests: list[Object], made: Object) -> None:
-    assert rule in rules(manifests, made)
+def test_what_pods_ask_of_each_other(rule: str, manifests: list[Object], manifest: Object) -> None:
+    assert rule in rules(manifests, manifest)
 
 
 def test_a_reservation_is_used_no_more_often_than_it_has_places() -> None:
@@ -214,6 +214,6 @@ def test_a_reservation_is_used_no_more_often_than_it_has_places() -> None:
 
 def test_sch064_a_pod_on_a_node_that_gets_the_daemon_set_it_must_keep_away_from() -> None:
     shy = app("p", "x", **affinity("podAntiAffinity", (HOST, "cache")))
-    made = plan(claim("p", cpu="1010m", daemons=1))
-    assert "pod-anti-affinity" in rules([pool(), labeled_daemon("cache"), shy], made)
-    assert "pod-anti-affinity" not in rules([pool(), labeled_daemon("other"), shy], made)
+    output = plan(claim("p", cpu="1010m", daemons=1))
+    assert "pod-anti-affinity" in rules([pool(), labeled_daemon("cache"), shy], output)
+    assert "pod-anti-affinity" not in rules([pool(), labeled_daemon("other"), shy], output)

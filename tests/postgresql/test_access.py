@@ -25,11 +25,11 @@ def with_certificate(address: str, folder: Path, trusted: Authority, own: Author
     """The variables of a worker that trusts one authority and has a certificate of another, or of none."""
     authority = folder / "trusted.crt"
     authority.write_bytes(trusted.certificate)
-    found = {"TEMPORAL_ADDRESS": address, "TEMPORAL_TLS_SERVER_CA_CERT_PATH": str(authority)}
+    result = {"TEMPORAL_ADDRESS": address, "TEMPORAL_TLS_SERVER_CA_CERT_PATH": str(authority)}
     if own is not None:
         certificate, key = own.client("worker").write(folder, "worker")
-        found |= {"TEMPORAL_TLS_CLIENT_CERT_PATH": str(certificate), "TEMPORAL_TLS_CLIENT_KEY_PATH": str(key)}
-    return found
+        result |= {"TEMPORAL_TLS_CLIENT_CERT_PATH": str(certificate), "TEMPORAL_TLS_CLIENT_KEY_PATH": str(key)}
+    return result
 
 
 def with_token(address: str, folder: Path, access: Access, token: str, namespace: str = NAMESPACE) -> Environment:
@@ -67,14 +67,14 @@ async def test_a_wrong_certificate_is_one_sentence(
         use(monkeypatch, with_certificate(address, tmp_path, trusted, own))
         with pytest.raises(TemporalError) as refused:
             await connect()
-    said = str(refused.value)
-    assert said.startswith(f"Temporal at {address} cannot be reached (")
-    assert said.endswith(
+    text = str(refused.value)
+    assert text.startswith(f"Temporal at {address} cannot be reached (")
+    assert text.endswith(
         "): check TEMPORAL_ADDRESS, the certificates that TEMPORAL_TLS_... name, and that the server is up."
     )
     if wrong == "a stranger's server":
-        assert "its certificate is not trusted: " in said
-    assert "tonic" not in said
+        assert "its certificate is not trusted: " in text
+    assert "tonic" not in text
 
 
 async def test_a_node_lives_with_an_api_key_that_may_only_write_one_namespace(
@@ -100,13 +100,13 @@ async def test_attributes_that_only_an_administrator_may_add_are_named(
         use(monkeypatch, with_token(address, tmp_path, access, issuer.token("bare:write"), "bare"))
         with pytest.raises(TemporalError) as refused:
             await ensure_search_attributes(await connect())
-    said = str(refused.value)
-    assert said.startswith("Temporal namespace bare lacks search attributes and this worker may not add them; run: ")
-    assert [key.name for key in SEARCH_ATTRIBUTES if key.name not in said] == []
+    text = str(refused.value)
+    assert text.startswith("Temporal namespace bare lacks search attributes and this worker may not add them; run: ")
+    assert [key.name for key in SEARCH_ATTRIBUTES if key.name not in text] == []
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "text"),
     [
         ("a stranger's key", "refuses this client (Request unauthorized): check TEMPORAL_API_KEY."),
         ("no key", "refuses this client (Request unauthorized): check TEMPORAL_API_KEY."),
@@ -118,7 +118,7 @@ async def test_attributes_that_only_an_administrator_may_add_are_named(
     ],
 )
 async def test_a_wrong_api_key_is_one_sentence(
-    sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: str, said: str
+    sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: str, text: str
 ) -> None:
     issuer = Issuer()
     access = Access(token_keys=issuer.write_keys(tmp_path / "keys.json"))
@@ -131,4 +131,4 @@ async def test_a_wrong_api_key_is_one_sentence(
         use(monkeypatch, with_token(address, tmp_path, access, token))
         with pytest.raises(TemporalError) as refused:
             await Connection.open()
-    assert str(refused.value) == f"Temporal at {address} {said}"
+    assert str(refused.value) == f"Temporal at {address} {text}"

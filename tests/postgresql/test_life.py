@@ -69,6 +69,6 @@ async def test_the_database_goes_away_and_comes_back(
     await ready_again(sandbox)
     assert worker.running
     await pool.running(1, "late")
-    assert {one["metadata"]["uid"] for one in await pool.pods("web")} == {pod["metadata"]["uid"]}
-    assert claim["metadata"]["name"] in {one["metadata"]["name"] for one in await pool.settled(2)}
+    assert {pod["metadata"]["uid"] for pod in await pool.pods("web")} == {pod["metadata"]["uid"]}
+    assert claim["metadata"]["name"] in {item["metadata"]["name"] for item in await pool.settled(2)}
     assert len(pool.instances()) == 2

@@ -76,7 +76,7 @@ class Cluster:
 
     def states(self) -> list[str]:
         """The states of its EC2 instances that have not ended."""
-        return [one["state"] for one in self.sandbox.ec2().instances() if one["state"] != "terminated"]
+        return [instance["state"] for instance in self.sandbox.ec2().instances() if instance["state"] != "terminated"]
 
     async def _claim(self) -> dict[str, Any] | None:
         return await self._kube.get(NODECLAIMS, NAME)
@@ -95,7 +95,7 @@ async def open_lives(sandbox: Sandbox, namespace: str) -> set[str]:
     """The ids of the open workflows of NodeClaims in a namespace."""
     client = await Client.connect(sandbox.temporal_address, namespace=namespace)
     query = "ExecutionStatus = 'Running' AND WorkflowType = 'NodeClaim'"
-    return {found.id async for found in client.list_workflows(query)}
+    return {workflow.id async for workflow in client.list_workflows(query)}
 
 
 @pytest.mark.parametrize("shared", [True, False], ids=["one namespace", "a namespace each"])
@@ -111,8 +111,8 @@ async def test_nodeclaims_of_one_name_in_two_clusters_are_two_lives(
         workers.enter_context(working())
         workers.enter_context(working(other, TEMPORAL_ADDRESS=sandbox.temporal_address, TEMPORAL_NAMESPACE=second))
         await asyncio.gather(mine.launch(), others.launch())
-        found = [await open_lives(sandbox, NAMESPACE), await open_lives(sandbox, second)]
-        assert found == ([ids, ids] if shared else [{each} for each in sorted(ids, reverse=True)])
+        names = [await open_lives(sandbox, NAMESPACE), await open_lives(sandbox, second)]
+        assert names == ([ids, ids] if shared else [{item} for item in sorted(ids, reverse=True)])
         await mine.end()
         assert await others.ready()
         assert (mine.states(), others.states()) == ([], ["running"])

@@ -38,11 +38,11 @@ class Footprint:
 def processes(sandbox: Sandbox) -> list[Process]:
     """All processes of the node, with those of containers, which are in process namespaces of their own."""
     first = psutil.Process(Process.model_validate_json(sandbox.layout.node_process.read_text()).pid)
-    found = []
-    for one in (first, *first.children(recursive=True)):
+    result = []
+    for item in (first, *first.children(recursive=True)):
         with suppress(psutil.NoSuchProcess):  # it has just ended
-            found.append(Process.of(one.pid))
-    return found
+            result.append(Process.of(item.pid))
+    return result
 
 
 def cgroup_folders(sandbox: Sandbox) -> list[Path]:

@@ -36,6 +36,6 @@ def test_the_demo_plays_against_the_pods_and_the_node_ends_after_it(tmp_path: Pa
         assert restarts == [0, 0]
         assert stale_worker.find(sandbox.layout.root) is None, "the pods decided, and no process next to them"
         ran = processes(sandbox)
-    assert [one for one in ran if one.alive()] == []
+    assert [item for item in ran if item.alive()] == []
     assert cgroup_folders(sandbox) == []
     assert not sandbox.layout.node.exists()

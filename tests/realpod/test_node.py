@@ -37,12 +37,12 @@ def test_a_pod_runs_and_nothing_of_the_node_is_left(tmp_path: Path) -> None:
     with Sandbox.start(tmp_path / "state", kubelet=True) as sandbox:
         run_a_pod(sandbox)
         ran = processes(sandbox)
-        commands = {Path(f"/proc/{one.pid}/comm").read_text().strip() for one in ran}
+        commands = {Path(f"/proc/{item.pid}/comm").read_text().strip() for item in ran}
         assert commands >= {"containerd", "kubelet", "pause"}
         assert cgroup_folders(sandbox)
         assert mounts(sandbox) == []
         assert Footprint.now() == before
-    assert [one for one in ran if one.alive()] == []
+    assert [item for item in ran if item.alive()] == []
     assert cgroup_folders(sandbox) == []
     assert not sandbox.layout.node.exists()
     assert Footprint.now() == before
@@ -61,7 +61,7 @@ def test_a_killed_node_ends_the_sandbox_and_down_removes_the_rest(tmp_path: Path
         sandbox.stop()
     assert ended.state is State.FAILED
     assert "kubelet ended with signal SIGKILL" in ended.message
-    assert [one for one in ran if one.alive()] == []
+    assert [item for item in ran if item.alive()] == []
     assert cgroup_folders(sandbox) == []
     assert not sandbox.layout.node.exists()
 
@@ -69,7 +69,9 @@ def test_a_killed_node_ends_the_sandbox_and_down_removes_the_rest(tmp_path: Path
 def test_a_dead_kubelet_ends_the_sandbox_and_says_so(tmp_path: Path) -> None:
     sandbox = Sandbox.start(tmp_path / "state", kubelet=True)
     try:
-        (kubelet,) = [one for one in processes(sandbox) if Path(f"/proc/{one.pid}/comm").read_text() == "kubelet\n"]
+        (kubelet,) = [
+            process for process in processes(sandbox) if Path(f"/proc/{process.pid}/comm").read_text() == "kubelet\n"
+        ]
         os.kill(kubelet.pid, signal.SIGKILL)
         ended = sandbox.wait()
     finally:

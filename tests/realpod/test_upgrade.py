@@ -74,8 +74,8 @@ async def client(sandbox: Sandbox) -> Client:
 def workers(sandbox: Sandbox) -> list[Object]:
     """The worker's pods."""
     listed = json.loads(sandbox.kubectl("get", "pods", "--namespace=tenon", "--output=json"))
-    found: list[Object] = listed["items"]
-    return found
+    manifests: list[Object] = listed["items"]
+    return manifests
 
 
 def images(sandbox: Sandbox) -> set[str]:
@@ -140,19 +140,19 @@ class Load:
         """Wait until every pod runs, and the nodes that were to go are gone, with their instances."""
         for app, count in self.wanted.items():
             await self.pool.running(count, app, within=WITHIN)
-        left: list[str] = []
+        names: list[str] = []
 
         async def no_more() -> bool:
             claims = {claim["metadata"]["name"] for claim in await self.pool.claims()}
-            living = {one["id"] for one in self.pool.instances() if one["state"] in LIVING}
+            living = {instance["id"] for instance in self.pool.instances() if instance["state"] in LIVING}
             pods = sum(self.wanted.values())
-            left[:] = [f"{len(claims)} claims, {len(living)} instances, {pods} pods", *(claims & self.leaving)]
+            names[:] = [f"{len(claims)} claims, {len(living)} instances, {pods} pods", *(claims & self.leaving)]
             return not claims & self.leaving and len(claims) == len(living) == pods
 
         try:
             await until(no_more, within=WITHIN)
         except TimeoutError:
-            raise AssertionError(f"it did not settle: {left}") from None
+            raise AssertionError(f"it did not settle: {names}") from None
 
     async def _delete_nodes(self, app: str, count: int) -> set[str]:
         """Delete the NodeClaims of nodes that run an app; their names."""
@@ -207,16 +207,16 @@ class Histories:
 
     @classmethod
     async def since(cls, client: Client, began: datetime) -> Histories:
-        found = cls()
+        result = cls()
         async for execution in client.list_workflows():
             history = await client.get_workflow_handle(execution.id, run_id=execution.run_id).fetch_history()
             events = [event for event in history.events if event.event_time.ToDatetime(UTC) >= began]
-            found.runs += bool(events)
+            result.runs += bool(events)
             for event in events:
-                for why, where in ((failed_task(event), found.tasks), (failed_run(event), found.ended)):
+                for why, where in ((failed_task(event), result.tasks), (failed_run(event), result.ended)):
                     where.update([f"{execution.workflow_type}: {why}"] if why else [])
-        print(found)  # the figures of docs/operations.md
-        return found
+        print(result)  # the figures of docs/operations.md
+        return result
 
 
 @asynccontextmanager
@@ -225,9 +225,9 @@ async def rolled(sandbox: Sandbox, kube: Kube) -> AsyncIterator[None]:
     before = images(sandbox)
     async with (
         fresh_pool(kube, sandbox, consolidate_after="1s", requirements=SMALL) as pool,
-        watching(kube, sandbox, pool) as seen,
+        watching(kube, sandbox, pool) as observer,
     ):
-        load = Load(pool, sandbox, seen)
+        load = Load(pool, sandbox, observer)
         await load.start()
         await load.settled()
         await roll(load, sandbox.install)
@@ -235,8 +235,8 @@ async def rolled(sandbox: Sandbox, kube: Kube) -> AsyncIterator[None]:
         yield
         await roll(load, sandbox.rollback)
         assert images(sandbox) == before
-        seen.judge(pool)
-        assert seen.bought(pool) == len(seen.claims)
+        observer.judge(pool)
+        assert observer.bought(pool) == len(observer.claims)
         assert sandbox.ec2().rejections() == []
 
 
@@ -247,6 +247,6 @@ async def test_a_hundred_nodes_pass_to_this_version_and_back_without_a_failed_ta
     began = datetime.now(UTC)
     async with rolled(sandbox, kube):
         pass
-    seen = await Histories.since(client, began)
-    assert seen.runs > sum(FLEET.values())
-    assert (seen.tasks, seen.ended) == (Counter(), Counter())
+    histories = await Histories.since(client, began)
+    assert histories.runs > sum(FLEET.values())
+    assert (histories.tasks, histories.ended) == (Counter(), Counter())

@@ -65,7 +65,9 @@ async def all_run(kube: Kube, count: int) -> bool:
 
 def alive(sandbox: Sandbox) -> list[dict[str, Any]]:
     """The instances that are not terminated."""
-    return [one for one in sandbox.ec2().instances() if one["state"] not in ("terminated", "shutting-down")]
+    return [
+        instance for instance in sandbox.ec2().instances() if instance["state"] not in ("terminated", "shutting-down")
+    ]
 
 
 def test_both_replicas_are_ready_on_the_real_node_as_the_chart_says(sandbox: Sandbox) -> None:
@@ -82,7 +84,7 @@ def test_both_replicas_are_ready_on_the_real_node_as_the_chart_says(sandbox: San
         }
         assert [variable for variable in container["env"] if variable["name"] == "KUBECONFIG"] == []
     budget = json.loads(sandbox.kubectl("get", "poddisruptionbudget", "--namespace=tenon", "--output=json"))
-    assert [each["status"]["currentHealthy"] for each in budget["items"]] == [REPLICAS]
+    assert [item["status"]["currentHealthy"] for item in budget["items"]] == [REPLICAS]
 
 
 async def test_it_buys_a_node_for_three_pods(sandbox: Sandbox, kube: Kube, pool: None) -> None:

@@ -32,7 +32,7 @@ def test_a_chart_names_the_image_by_its_digest_and_has_the_same_bytes_each_time(
     assert archive.name == "tenon-0.1.0.tgz"
     assert archive.read_bytes() == again.read_bytes()
     rendered = yaml.safe_load_all(helm.template(archive, "--set", "settings.clusterName=orders"))
-    (deployment,) = [each for each in rendered if each["kind"] == "Deployment"]
+    (deployment,) = [item for item in rendered if item["kind"] == "Deployment"]
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     assert container["image"] == f"ghcr.io/tenon-sh/tenon:0.1.0@{DIGEST}"
 
@@ -40,7 +40,7 @@ def test_a_chart_names_the_image_by_its_digest_and_has_the_same_bytes_each_time(
 def test_the_chart_of_the_definitions_has_them_all(tmp_path: Path) -> None:
     archive = charts.pack(DEPLOY / "chart-crd", tmp_path, "0.1.0")
     rendered = list(yaml.safe_load_all(helm.template(archive)))
-    names = {f"{each['spec']['group']}_{each['spec']['names']['plural']}.yaml" for each in rendered if each}
+    names = {f"{item['spec']['group']}_{item['spec']['names']['plural']}.yaml" for item in rendered if item}
     assert names == {path.name for path in (DEPLOY / "crds").iterdir()}
 
 
@@ -68,7 +68,8 @@ def test_two_architectures_become_one_image_with_one_digest(tmp_path: Path) -> N
     index = tmp_path / "joined/blobs" / digest.replace(":", "/")
     assert f"sha256:{signing.checksum(index)}" == digest
     assert {
-        each["platform"]["architecture"]: each["digest"] for each in json.loads(index.read_text())["manifests"]
+        manifest["platform"]["architecture"]: manifest["digest"]
+        for manifest in json.loads(index.read_text())["manifests"]
     } == {"amd64": "sha256:amd64", "arm64": "sha256:arm64"}
     assert {path.name for path in index.parent.iterdir()} == {"amd64", "arm64", index.name}
 

@@ -69,7 +69,7 @@ class Leader(FakeSteps):
         self.decided = 0
 
     @activity.defn(name=ActivityName.AWAIT_DISRUPTION)
-    async def decide(self, _given: AwaitDisruptionInput) -> DisruptionDecision:
+    async def decide(self, await_disruption_input: AwaitDisruptionInput) -> DisruptionDecision:
         self.decided += 1
         turn = self.decided
 
@@ -88,10 +88,10 @@ class Commands:
         self.disruption = client.get_workflow_handle_for(DisruptionWorkflow.run, names.disruption_id(cluster))
 
     async def start(
-        self, ident: str, wanted: DisruptionCommand
+        self, ident: str, disruption_command: DisruptionCommand
     ) -> WorkflowHandle[DisruptionCommandWorkflow, DisruptResult]:
         await until(self._asks)
-        self._leader.decisions.append(DisruptionDecision(commands=[evolve(wanted, id=ident)]))
+        self._leader.decisions.append(DisruptionDecision(commands=[evolve(disruption_command, id=ident)]))
         handle = self._client.get_workflow_handle_for(
             DisruptionCommandWorkflow.run, names.command_id(self._cluster, ident)
         )
@@ -158,8 +158,10 @@ async def commands(temporal: WorkflowEnvironment, cluster: str) -> None:
             leader.refused = {"default-2": "kept until tomorrow"}
             await (await play.start("empty-1", empty)).result()
             leader.waits, leader.savings = "default-new waits", {"default": MeasuredSaving(predicted=0.3, reached=0.1)}
-            wanted = evolve(command(), surge=["shop/db"], leaves_from=datetime.now(UTC) + timedelta(seconds=40))
-            replacing = await play.start("underutilized-1", wanted)
+            changed_command = evolve(
+                command(), surge=["shop/db"], leaves_from=datetime.now(UTC) + timedelta(seconds=40)
+            )
+            replacing = await play.start("underutilized-1", changed_command)
             await play.disruption.signal(DisruptionWorkflow.planner_started, names.leader_queue(cluster, "a"))
             await temporal.fast_forward(replacing, timedelta(seconds=16))
             await play.called(ActivityName.AWAIT_REPLACEMENTS)
@@ -189,7 +191,7 @@ class Resolver:
         self.asked = 0
 
     @activity.defn(name=ActivityName.RESOLVE_NODECLASS)
-    async def resolve(self, _given: NodeClassInput) -> NodeClassResult:
+    async def resolve(self, node_class_input: NodeClassInput) -> NodeClassResult:
         self.asked += 1
         return NodeClassResult(ready=True, refresh_seconds=60) if self.asked < 3 else NodeClassResult(exists=False)
 
@@ -222,9 +224,9 @@ async def node_class(temporal: WorkflowEnvironment, cluster: str) -> None:
 
 
 @activity.defn(name=COLLECT_GARBAGE)
-async def collect(given: HousekeepingInput) -> HousekeepingResult:
+async def collect(housekeeping_input: HousekeepingInput) -> HousekeepingResult:
     """Leave an instance to its workflow."""
-    return HousekeepingResult(left_since=given.left_since or {"i-1": datetime.now(UTC)})
+    return HousekeepingResult(left_since=housekeeping_input.left_since or {"i-1": datetime.now(UTC)})
 
 
 async def sweeps(temporal: WorkflowEnvironment, cluster: str) -> None:

@@ -61,7 +61,7 @@ async def runs(client: Client, scenario: str) -> dict[str, list[Any]]:
     return recorded
 
 
-async def record(wanted: Sequence[str]) -> None:
+async def record(names: Sequence[str]) -> None:
     """Run scenarios on a server of their own and write their histories."""
     environment = await WorkflowEnvironment.start_time_skipping_v2(
         ts_config=TimeSkippingConfig(),
@@ -71,7 +71,7 @@ async def record(wanted: Sequence[str]) -> None:
         plugins=[TenonPlugin()],
     )
     async with environment:
-        for scenario in wanted:
+        for scenario in names:
             await SCENARIOS[scenario](environment, scenario)
             content = json.dumps(await runs(environment.client, scenario), separators=(",", ":"))
             recording(scenario).write_bytes(gzip.compress(content.encode(), mtime=0))
@@ -83,9 +83,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.replay.record", description="Record histories.")
     parser.add_argument("scenario", nargs="*", default="all", choices=["all", *SCENARIOS])
     parser.add_argument("--again", action="store_true", help="record again what is recorded already")
-    given = parser.parse_args()
-    wanted = SCENARIOS if "all" in given.scenario else given.scenario
-    missing = [scenario for scenario in wanted if given.again or not recording(scenario).exists()]
+    names = parser.parse_args()
+    scenarios = SCENARIOS if "all" in names.scenario else names.scenario
+    missing = [scenario for scenario in scenarios if names.again or not recording(scenario).exists()]
     if missing:
         HISTORIES.mkdir(exist_ok=True)
         asyncio.run(record(missing))

@@ -31,7 +31,9 @@ from worker.runtime.assembly import WORKFLOWS
 from worker.runtime.temporal_plugin import TenonPlugin
 from workflows import names
 
-DEFINITIONS = {str(_Definition.must_from_class(each).name): _Definition.must_from_class(each) for each in WORKFLOWS}
+DEFINITIONS = {
+    str(_Definition.must_from_class(workflow).name): _Definition.must_from_class(workflow) for workflow in WORKFLOWS
+}
 """By name, what each workflow receives."""
 NAMES = sorted(DEFINITIONS)
 CONTINUES = {"NodeClaim", "Provisioner", "Disruption"}
@@ -102,7 +104,7 @@ def test_the_corpus_holds_every_message_and_end_of_a_workflow(name: str) -> None
 
 
 def test_the_corpus_holds_every_activity() -> None:
-    called = {each.activity_type.name for name in NAMES for history in corpus(name) for each in acts(history)}
+    called = {act.activity_type.name for name in NAMES for history in corpus(name) for act in acts(history)}
     assert called == {*(activity.value for activity in ActivityName), COLLECT_GARBAGE}
 
 
@@ -133,7 +135,7 @@ async def test_replay_notices_steps_in_another_order(name: str) -> None:
                 with pytest.raises(NondeterminismError):
                     await replayer().replay_workflow(history)
                 break
-    assert edited or len({each.activity_type.name for history in corpus(name) for each in acts(history)}) == 1
+    assert edited or len({act.activity_type.name for history in corpus(name) for act in acts(history)}) == 1
 
 
 def _after_a_new_command(call: Callable[..., Any]) -> Callable[..., Any]:

@@ -108,14 +108,14 @@ def test_a_build_is_made_once_and_found_again(no_cache: Path, monkeypatch: pytes
     script = f'[ "$1" = list ] && exit 0; while [ "$1" != -o ]; do shift; done; out="$2"; touch {names}'
     go = go_that(tmp_path, script)
     monkeypatch.setattr(golang, "find", lambda _: go)
-    said: list[Progress] = []
-    folder = build.ensure(said.append)
+    progresses: list[Progress] = []
+    folder = build.ensure(progresses.append)
     assert {path.name for path in folder.iterdir()} == set(build.PROGRAMS)
-    assert "minutes on" in str(said[0])
+    assert "minutes on" in str(progresses[0])
     go.unlink()
-    said.clear()
-    assert build.ensure(said.append) == folder
-    assert said == []
+    progresses.clear()
+    assert build.ensure(progresses.append) == folder
+    assert progresses == []
 
 
 def _hold(path: Path, events: Connection) -> None:
@@ -131,12 +131,12 @@ def test_the_second_of_two_builds_waits_and_says_so(tmp_path: Path) -> None:
     other = multiprocessing.get_context("spawn").Process(target=_hold, args=(path, theirs))
     other.start()
     assert ours.recv() == "held"
-    said: list[str] = []
+    names: list[str] = []
 
     def on_progress(progress: Progress) -> None:
-        said.append(str(progress))
+        names.append(str(progress))
         ours.send("go on")  # only a build that waits lets the other end
 
     with build.lock(path, on_progress, "the control plane"):
         other.join()
-    assert said == ["another build of the control plane is running: waiting for it"]
+    assert names == ["another build of the control plane is running: waiting for it"]

@@ -29,10 +29,10 @@ def rendered(tmp_path: Path, options: Options | None = None) -> dict[str, Compon
 
 
 def test_every_component_comes_after_what_it_needs(tmp_path: Path) -> None:
-    seen: set[str] = set()
+    names: set[str] = set()
     for name, part in rendered(tmp_path).items():
-        assert set(part.after) <= seen
-        seen.add(name)
+        assert set(part.after) <= names
+        names.add(name)
 
 
 def test_clients_are_not_slowed_to_their_defaults(tmp_path: Path) -> None:
@@ -48,21 +48,21 @@ def test_nothing_listens_beyond_loopback(tmp_path: Path) -> None:
 
 
 def test_temporal_knows_the_search_attributes_with_their_types(tmp_path: Path) -> None:
-    told = [word for word in rendered(tmp_path)["temporal"].argv if word.startswith("--search-attribute=")]
-    assert len(told) == len(SEARCH_ATTRIBUTES) == 11
+    words = [word for word in rendered(tmp_path)["temporal"].argv if word.startswith("--search-attribute=")]
+    assert len(words) == len(SEARCH_ATTRIBUTES) == 11
     for expected in ("TenonStage=Keyword", "TenonBlocked=Bool", "TenonExpires=Datetime"):
-        assert f"--search-attribute={expected}" in told
+        assert f"--search-attribute={expected}" in words
 
 
 def test_temporal_keeps_what_it_knows_while_the_sandbox_runs_and_longer_when_asked(tmp_path: Path) -> None:
     """A fresh file for each sandbox: what `--keep-history` kept is not touched by a run without it."""
     layout = Layout.at(tmp_path)
     fresh = rendered(tmp_path)["temporal"].argv
-    kept = rendered(tmp_path, Options(keep_history=True))["temporal"].argv
+    argv = rendered(tmp_path, Options(keep_history=True))["temporal"].argv
     assert f"--db-filename={layout.temporal_fresh_db}" in fresh
-    assert f"--db-filename={layout.temporal_db}" in kept
+    assert f"--db-filename={layout.temporal_db}" in argv
     assert "--sqlite-pragma=synchronous=off" in fresh
-    assert not any(word.startswith("--sqlite-pragma") for word in kept), "kept histories outlive the machine's end"
+    assert not any(word.startswith("--sqlite-pragma") for word in argv), "kept histories outlive the machine's end"
     layout.prepare()
     layout.temporal_fresh_db.touch()
     layout.temporal_db.touch()
@@ -101,9 +101,9 @@ def test_ports_are_different_and_free_and_a_taken_one_is_seen() -> None:
     ports = free_ports(8)
     assert len(set(ports)) == 8
     assert all(port in port_range() for port in ports)
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", ports[0]))
-        taken.listen()
+    with socket.socket() as occupancy:
+        occupancy.bind(("127.0.0.1", ports[0]))
+        occupancy.listen()
         assert not is_free(ports[0])
 
 
@@ -166,9 +166,9 @@ def test_temporal_on_postgresql_waits_for_its_database_and_keeps_what_it_knows_a
     assert fresh["temporal"].after == ("postgresql",)
     assert f"--folder={layout.fresh_postgresql}" in fresh["postgresql"].argv
     assert "postgresql" not in rendered(tmp_path)
-    kept = rendered(tmp_path, Options(temporal=TemporalKind.POSTGRESQL, keep_history=True))
-    assert {f"--folder={layout.postgresql}", "--keep"} <= set(kept["postgresql"].argv)
-    assert f"--folder={layout.postgresql}" in kept["temporal"].argv
+    components = rendered(tmp_path, Options(temporal=TemporalKind.POSTGRESQL, keep_history=True))
+    assert {f"--folder={layout.postgresql}", "--keep"} <= set(components["postgresql"].argv)
+    assert f"--folder={layout.postgresql}" in components["temporal"].argv
 
 
 def test_an_unknown_temporal_and_a_missing_postgresql_are_one_sentence(

@@ -53,13 +53,13 @@ def pod(
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
-def get(sandbox: Sandbox, *what: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(sandbox.kubectl("get", *what, "-o", "json"))
-    return found
+def get(sandbox: Sandbox, *subject: str) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(sandbox.kubectl("get", *subject, "-o", "json"))
+    return document
 
 
-def condition(found: dict[str, Any], name: str) -> str | None:
-    return next((c["status"] for c in found["status"].get("conditions", []) if c["type"] == name), None)
+def condition(result: dict[str, Any], name: str) -> str | None:
+    return next((c["status"] for c in result["status"].get("conditions", []) if c["type"] == name), None)
 
 
 @pytest.fixture(scope="module")
@@ -124,9 +124,9 @@ def test_a_pod_completes_when_its_annotation_says_so(sandbox: Sandbox) -> None:
 
 
 def test_the_worker_is_its_service_account_and_no_more(sandbox: Sandbox) -> None:
-    def can(*what: str) -> str:
+    def can(*subject: str) -> str:
         try:
-            return kubectl.kubectl(sandbox.worker_kubeconfig, "auth", "can-i", *what).strip()
+            return kubectl.kubectl(sandbox.worker_kubeconfig, "auth", "can-i", *subject).strip()
         except kubectl.KubectlError:
             return "no"
 

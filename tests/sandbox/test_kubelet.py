@@ -32,8 +32,8 @@ V1 = """\
 
 
 def test_hierarchies_are_read_with_their_controllers() -> None:
-    found = cgroups.hierarchies(V1, "cgroup")
-    assert [(str(root), sorted(options - {"rw"})) for root, options in found] == [
+    hierarchies = cgroups.hierarchies(V1, "cgroup")
+    assert [(str(root), sorted(options - {"rw"})) for root, options in hierarchies] == [
         ("/sys/fs/cgroup/cpu,cpuacct", ["cpu", "cpuacct"]),
         ("/sys/fs/cgroup/memory", ["memory"]),
     ]
@@ -72,7 +72,7 @@ def test_missing_programs_are_named_with_their_packages(monkeypatch: pytest.Monk
 def test_the_kubelet_is_a_build_of_its_own() -> None:
     assert build.cache_root(KUBELET).parent == build.cache_root().parent
     assert build.cache_root(KUBELET) != build.cache_root()
-    assert build.content_hash(wanted=KUBELET) != build.content_hash()
+    assert build.content_hash(builds=KUBELET) != build.content_hash()
 
 
 def test_cleaning_where_no_node_was_does_nothing(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_the_chart_takes_the_values_of_the_sandbox(tmp_path: Path) -> None:
     file = tmp_path / "values.json"
     file.write_text(json.dumps(release.values("localhost/tenon:0.1.0", "https://127.0.0.1:1")))
     documents = list(yaml.safe_load_all(helm.template(release.CHART, values=[file])))
-    (deployment,) = [each for each in documents if each and each["kind"] == "Deployment"]
+    (deployment,) = [document for document in documents if document and document["kind"] == "Deployment"]
     spec = deployment["spec"]["template"]["spec"]
     assert spec["containers"][0]["image"] == "localhost/tenon:0.1.0"
     assert "podAntiAffinity" not in spec["affinity"]

@@ -50,14 +50,14 @@ def ready(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(("holder", "said"), [("host_1", "worker host_1 leads"), ("", "no worker leads")])
+@pytest.mark.parametrize(("holder", "text"), [("host_1", "worker host_1 leads"), ("", "no worker leads")])
 def test_status_says_whether_a_worker_leads(
-    ready: Path, monkeypatch: pytest.MonkeyPatch, holder: str, said: str
+    ready: Path, monkeypatch: pytest.MonkeyPatch, holder: str, text: str
 ) -> None:
     leases = [lease(holder, age=-3600, now=datetime.now(UTC))] if holder else []  # a slow machine lets none expire
     monkeypatch.setattr(leading_worker, "kubectl", lambda *_, **__: json.dumps({"items": leases}))
     answer = CliRunner().invoke(app, ["status", "--state", str(ready)])
-    assert (answer.exit_code, said in answer.stdout) == (0, True)
+    assert (answer.exit_code, text in answer.stdout) == (0, True)
     document = json.loads(CliRunner().invoke(app, ["status", "--state", str(ready), "-o", "json"]).stdout)
     assert document["leading_worker"]["holder"] == holder
 

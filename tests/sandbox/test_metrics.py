@@ -30,8 +30,8 @@ def pod(name: str, *containers: dict[str, Any], owner: str = "set", phase: str =
 
 
 def millicores(pods: list[dict[str, Any]], load: str | None) -> dict[str, list[int]]:
-    found = usage(pods, [SET], [deployment(load)])
-    return {key: [use.millicores for use in uses] for key, uses in found.items()}
+    result = usage(pods, [SET], [deployment(load)])
+    return {key: [use.millicores for use in uses] for key, uses in result.items()}
 
 
 @pytest.mark.parametrize(
@@ -66,8 +66,8 @@ def test_cpus_are_shared_by_the_pods_that_run() -> None:
 
 
 def test_containers_share_by_what_they_request_and_stop_at_their_limits() -> None:
-    both = pod("a", container("big", {"cpu": "300m"}, {"cpu": "400m"}), container("small", {"cpu": "100m"}))
-    assert millicores([both], "1") == {"ns/a": [400, 250]}
+    pair = pod("a", container("big", {"cpu": "300m"}, {"cpu": "400m"}), container("small", {"cpu": "100m"}))
+    assert millicores([pair], "1") == {"ns/a": [400, 250]}
     bare = pod("a", container("one", {}), container("two", {}))
     assert millicores([bare], "1") == {"ns/a": [500, 500]}
     assert millicores([bare], "90%") == {"ns/a": [0, 0]}
@@ -75,5 +75,5 @@ def test_containers_share_by_what_they_request_and_stop_at_their_limits() -> Non
 
 @pytest.mark.parametrize("load", [None, "nonsense"])
 def test_without_a_load_that_can_be_read_pods_are_idle(load: str | None) -> None:
-    found = usage([pod("a")], [SET], [deployment(load)])
-    assert found == {"ns/a": [Use("main", 0, 64 * 2**20)]}
+    uses = usage([pod("a")], [SET], [deployment(load)])
+    assert uses == {"ns/a": [Use("main", 0, 64 * 2**20)]}

@@ -84,21 +84,23 @@ async def test_a_frozen_temporal_answers_once_it_is_thawed(sandbox: Sandbox, tem
 @pytest.mark.parametrize("name", ["instance-killed", "instance-vanished", "instance-stopped"])
 async def test_the_node_of_a_lost_instance_stays_behind_not_ready(sandbox: Sandbox, name: str) -> None:
     admin = sandbox.ec2()
-    one = admin.plant_instance({"eks:eks-cluster-name": "sandbox"}, joins=True)
-    node = next(found["private_dns_name"] for found in admin.instances() if found["id"] == one)
+    plant_instance = admin.plant_instance({"eks:eks-cluster-name": "sandbox"}, joins=True)
+    node = next(instance["private_dns_name"] for instance in admin.instances() if instance["id"] == plant_instance)
 
-    async def ready(wanted: str) -> bool:
-        found = json.loads(sandbox.kubectl("get", "nodes", "-o", "json"))["items"]
-        mine = [item for item in found if item["metadata"]["name"] == node]
-        return bool(mine) and wanted == _ready(mine[0])
+    async def ready(expectation: str) -> bool:
+        items = json.loads(sandbox.kubectl("get", "nodes", "-o", "json"))["items"]
+        mine = [item for item in items if item["metadata"]["name"] == node]
+        return bool(mine) and expectation == _ready(mine[0])
 
     await until(lambda: ready("True"))
-    catalogue.apply(sandbox, name, instance=one)
+    catalogue.apply(sandbox, name, instance=plant_instance)
     await until(lambda: ready("Unknown"))
     if name == "instance-killed":
 
         async def terminated() -> bool:
-            return {str(found["id"]): str(found["state"]) for found in admin.instances()}.get(one) == "terminated"
+            return {str(instance["id"]): str(instance["state"]) for instance in admin.instances()}.get(
+                plant_instance
+            ) == "terminated"
 
         await until(terminated)
         assert await ready("Unknown")
@@ -108,16 +110,16 @@ async def test_the_node_of_a_lost_instance_stays_behind_not_ready(sandbox: Sandb
 async def test_an_instance_that_dies_while_booting_is_no_node_and_says_why(sandbox: Sandbox) -> None:
     admin = sandbox.ec2()
     catalogue.apply(sandbox, "instances-die-booting")
-    one = admin.plant_instance({"eks:eks-cluster-name": "sandbox"}, joins=True)
+    plant_instance = admin.plant_instance({"eks:eks-cluster-name": "sandbox"}, joins=True)
 
     async def dead() -> bool:
-        return {str(found["id"]): str(found["state_reason"]) for found in admin.instances()}[
-            one
+        return {str(instance["id"]): str(instance["state_reason"]) for instance in admin.instances()}[
+            plant_instance
         ] == "Client.InternalError"
 
     await until(dead)
     catalogue.clear(sandbox, "instances-die-booting")
-    assert one not in sandbox.kubectl("get", "nodes", "-o", "jsonpath={.items[*].spec.providerID}")
+    assert plant_instance not in sandbox.kubectl("get", "nodes", "-o", "jsonpath={.items[*].spec.providerID}")
 
 
 async def test_the_proxy_serves_a_worker_as_the_api_server_does(sandbox: Sandbox) -> None:
@@ -135,15 +137,15 @@ async def test_the_proxy_serves_a_worker_as_the_api_server_does(sandbox: Sandbox
                 first: dict[str, Any] = json.loads(await watch.content.readline())
                 assert first["object"]["metadata"]["name"] == "proxied"
                 proxy.stall_watches("pods")
-                seen = watch.content.total_bytes
+                total_bytes = watch.content.total_bytes
                 sandbox.kubectl("delete", "pod", "proxied", "--namespace=default", "--force")
-                assert watch.content.total_bytes == seen
+                assert watch.content.total_bytes == total_bytes
                 proxy.release()
                 assert (await watch.content.readline()).startswith(b'{"type":')
 
 
 def _ready(node: dict[str, Any]) -> str:
-    return next(str(one["status"]) for one in node["status"]["conditions"] if one["type"] == "Ready")
+    return next(str(condition["status"]) for condition in node["status"]["conditions"] if condition["type"] == "Ready")
 
 
 def _pod(name: str) -> dict[str, Any]:

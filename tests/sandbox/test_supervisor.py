@@ -52,7 +52,7 @@ def supervisor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Supervisor:
     monkeypatch.setattr(bootstrap, "populate", lambda *_, **__: None)
     monkeypatch.setattr(bootstrap, "wait_until_ready", lambda *_, **__: None)
     needs = ((), ("etcd",), (API_SERVER,), (API_SERVER,))
-    parts = [server(*one[:2], *one[2]) for one in zip(NAMES, free_ports(4), needs, strict=True)]
+    parts = [server(*name[:2], *name[2]) for name in zip(NAMES, free_ports(4), needs, strict=True)]
     return Supervisor(layout, parts, Addresses(kubernetes="k", temporal="t", temporal_ui="u"))
 
 
@@ -68,9 +68,9 @@ async def ready(supervisor: Supervisor) -> asyncio.Task[int]:
 
 async def test_it_stops_what_others_need_last(supervisor: Supervisor, tmp_path: Path) -> None:
     run = await ready(supervisor)
-    found = read(supervisor.layout.status)
-    assert found is not None
-    assert found.state is State.READY
+    result = read(supervisor.layout.status)
+    assert result is not None
+    assert result.state is State.READY
     processes = [psutil.Process(process.pid) for process in supervisor.processes.values()]
     supervisor.stopping.set()
     assert await run == 0
@@ -78,22 +78,22 @@ async def test_it_stops_what_others_need_last(supervisor: Supervisor, tmp_path: 
     assert set(stopped[:2]) == {"kube-controller-manager", "kwok"}
     assert stopped[2:] == [API_SERVER, "etcd"]
     assert not any(process.is_running() for process in processes)
-    found = read(supervisor.layout.status)
-    assert found is not None
-    assert found.state is State.STOPPED
+    result = read(supervisor.layout.status)
+    assert result is not None
+    assert result.state is State.STOPPED
 
 
 async def test_a_component_that_ends_stops_all_and_is_named(supervisor: Supervisor) -> None:
     run = await ready(supervisor)
     supervisor.processes["kwok"].send_signal(signal.SIGKILL)
     assert await run == 1
-    found = read(supervisor.layout.status)
-    assert found is not None
-    assert found.state is State.FAILED
-    assert found.message.startswith("kwok ended with signal SIGKILL")
-    assert found.components["kwok"].state is State.FAILED
-    assert found.components["etcd"].state is State.STOPPED
-    assert found.leftovers() == []
+    result = read(supervisor.layout.status)
+    assert result is not None
+    assert result.state is State.FAILED
+    assert result.message.startswith("kwok ended with signal SIGKILL")
+    assert result.components["kwok"].state is State.FAILED
+    assert result.components["etcd"].state is State.STOPPED
+    assert result.leftovers() == []
 
 
 async def test_a_component_that_cannot_start_shows_its_last_words(supervisor: Supervisor) -> None:
@@ -128,16 +128,16 @@ def test_a_program_dies_with_its_parent() -> None:
 def test_the_status_of_a_killed_supervisor_is_not_believed(tmp_path: Path) -> None:
     path = tmp_path / "status.json"
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
-        gone = Process.of(process.pid)
-        Status(state=State.READY, supervisor=gone).write(path)
-        found = read(path)
-        assert found is not None
-        assert found.running
+        removal = Process.of(process.pid)
+        Status(state=State.READY, supervisor=removal).write(path)
+        result = read(path)
+        assert result is not None
+        assert result.running
         process.kill()
-    found = read(path)
-    assert found is not None
-    assert found.state is State.FAILED
-    assert "killed" in found.message
+    result = read(path)
+    assert result is not None
+    assert result.state is State.FAILED
+    assert "killed" in result.message
 
 
 def test_a_later_process_of_the_same_number_is_another(tmp_path: Path) -> None:
@@ -239,6 +239,6 @@ async def test_an_order_that_makes_no_sense_is_refused(
 
 def read_status(supervisor: Supervisor) -> Status:
     """What anybody can read of it."""
-    found = read(supervisor.layout.status)
-    assert found is not None
-    return found
+    result = read(supervisor.layout.status)
+    assert result is not None
+    return result

@@ -130,7 +130,7 @@ def test_aws095_what_the_product_writes_is_what_the_kubelet_uses(program: Path) 
     node = bootstrap(kubelet=kubelet, max_pods=29, raid0=True, user_data="echo hello")
     settings = read(program, FAMILIES["AL2023"].user_data(node))
     assert settings.labels == node.labels
-    assert [(one["key"], one.get("value", ""), one["effect"]) for one in settings.taints] == [
+    assert [(taint["key"], taint.get("value", ""), taint["effect"]) for taint in settings.taints] == [
         (taint.key, taint.value, taint.effect) for taint in node.taints
     ]
     assert (settings.max_pods, settings.pods_per_core, settings.raid0) == (29, 8, True)

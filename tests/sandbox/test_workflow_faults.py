@@ -83,9 +83,9 @@ async def test_a_nodes_workflow_is_reset_and_lives_on_in_another_run(
         assert await handle.execute_update(Node.poke) == 1
         await make(sandbox_of, "workflow-reset", task=-1)
         again = temporal.client.get_workflow_handle(handle.id)
-        found = await again.describe()
-        assert found.status is WorkflowExecutionStatus.RUNNING
-        assert found.run_id != handle.first_execution_run_id
+        description = await again.describe()
+        assert description.status is WorkflowExecutionStatus.RUNNING
+        assert description.run_id != handle.first_execution_run_id
         with pytest.raises(SandboxError, match="there is no 99"):
             await make(sandbox_of, "workflow-reset", task=99)
         await again.terminate()

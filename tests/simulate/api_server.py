@@ -26,12 +26,12 @@ class ApiServer(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         plural = self.path.partition("?")[0].rpartition("/")[2]
         self.methods.append(self.command)
-        known = plural in self.objects or plural in self.single
+        entries = plural in self.objects or plural in self.single
         answer: Any = {"kind": "Status", "reason": "NotFound"}
-        if known:
+        if entries:
             answer = self.single.get(plural) or {"kind": "List", "items": self.objects[plural]}
         body = json.dumps(answer).encode()
-        self.send_response(200 if known else 404)
+        self.send_response(200 if entries else 404)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()

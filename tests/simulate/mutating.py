@@ -87,9 +87,9 @@ CHANGES: list[Callable[[Any, Any, Any], None]] = [
 
 def changed(documents: list[dict[str, Any]], edits: list[tuple[int, Path, int, Any]]) -> list[dict[str, Any]]:
     """The documents with each edit (number of the document, place, number of the change, value) done in turn."""
-    found = copy.deepcopy(documents)
+    result = copy.deepcopy(documents)
     for number, path, change, value in edits:
-        holder: Any = found[number]
+        holder: Any = result[number]
         try:
             for key in path[:-1]:
                 holder = holder[key]
@@ -97,4 +97,4 @@ def changed(documents: list[dict[str, Any]], edits: list[tuple[int, Path, int, A
             CHANGES[change](holder, path[-1], copy.deepcopy(value))
         except (KeyError, IndexError, TypeError, AttributeError):
             continue  # an earlier edit took the place away
-    return found
+    return result

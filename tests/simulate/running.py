@@ -63,8 +63,8 @@ def simulate(folder: Path, text: str, *options: str, stdin: str | bytes | None =
     """Simulate the manifests of a text on the small catalogue."""
     file = folder / "input.yaml"
     file.write_text(text)
-    given = [] if "--catalog" in options else ["--catalog", str(catalogue(folder))]
-    return command("-f", str(file), "-o", form, *given, *options, stdin=stdin)
+    value = [] if "--catalog" in options else ["--catalog", str(catalogue(folder))]
+    return command("-f", str(file), "-o", form, *value, *options, stdin=stdin)
 
 
 def command(*arguments: str, stdin: str | bytes | None = None) -> Answer:

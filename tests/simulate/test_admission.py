@@ -27,9 +27,11 @@ def pod(*terms: dict[str, Any], preferred: bool = False) -> dict[str, Any]:
 
 def expressions(body: dict[str, Any]) -> list[Any]:
     side = body["spec"]["affinity"]["podAntiAffinity"]
-    found = [t["labelSelector"] for t in side["requiredDuringSchedulingIgnoredDuringExecution"]]
-    found += [t["podAffinityTerm"]["labelSelector"] for t in side["preferredDuringSchedulingIgnoredDuringExecution"]]
-    return [selector.get("matchExpressions") for selector in found]
+    label_selectors = [t["labelSelector"] for t in side["requiredDuringSchedulingIgnoredDuringExecution"]]
+    label_selectors += [
+        t["podAffinityTerm"]["labelSelector"] for t in side["preferredDuringSchedulingIgnoredDuringExecution"]
+    ]
+    return [selector.get("matchExpressions") for selector in label_selectors]
 
 
 def test_label_keys_narrow_the_selectors_of_required_and_preferred_terms() -> None:

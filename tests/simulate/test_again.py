@@ -13,9 +13,9 @@ from tests.tenon.scheduling.builders import node, pod, pool, problem
 
 
 def test_a_problem_is_solved_again(tmp_path: Path) -> None:
-    given = problem([pod("small", "500m"), pod("large", "60"), pod("huge", "5000")], pool(), nodes=[node("n1")])
+    value = problem([pod("small", "500m"), pod("large", "60"), pod("huge", "5000")], pool(), nodes=[node("n1")])
     path = tmp_path / "problem-1.json.gz"
-    path.write_bytes(gzip.compress(to_json(given)))
+    path.write_bytes(gzip.compress(to_json(value)))
     done = CliRunner().invoke(app, ["--problem", str(path)])
     assert done.exit_code == 0
     first, second, third = done.stdout.splitlines()

@@ -42,8 +42,8 @@ def test_the_document_has_the_fields_of_the_contract(tmp_path: Path) -> None:
 
 def test_the_same_input_gives_the_same_bytes_in_whatever_order_it_comes(tmp_path: Path) -> None:
     parts = [POOL, deployment(replicas=40), POD, DAEMONSET, node(), deployment("other", 30, cpu="300m", memory="3Gi")]
-    one, other = (simulate(tmp_path, "\n---\n".join(order)).plan for order in (parts, parts[::-1]))
-    assert json.dumps(one) == json.dumps(other)
+    item, other = (simulate(tmp_path, "\n---\n".join(order)).plan for order in (parts, parts[::-1]))
+    assert json.dumps(item) == json.dumps(other)
 
 
 def test_workloads_become_numbered_pods_and_an_absent_count_is_one(tmp_path: Path) -> None:
@@ -129,8 +129,8 @@ spec:
 
 def test_a_mistyped_instance_type_is_answered_with_the_most_similar_one(tmp_path: Path) -> None:
     mistyped = POOL.replace("karpenter.sh/capacity-type", "node.kubernetes.io/instance-type")
-    (left,) = simulate(tmp_path, mistyped.replace("on-demand", "m5.lagre") + POD).plan["unschedulable"]
-    assert left["reason"].endswith(
+    (remainder,) = simulate(tmp_path, mistyped.replace("on-demand", "m5.lagre") + POD).plan["unschedulable"]
+    assert remainder["reason"].endswith(
         "meets its requirement node.kubernetes.io/instance-type In [m5.lagre] (the most similar is m5.large)"
     )
 

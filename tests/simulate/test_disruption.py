@@ -87,8 +87,8 @@ def test_dis13_a_pdb_without_a_status_counts_by_its_spec(tmp_path: Path) -> None
             "spec": {"selector": {"matchLabels": {"app": "web"}}, **spec},
         }
         text = TWO + pod("a", "n1", labels={"app": "web"}) + pod("b", "n2", "3500m") + "\n---\n" + json.dumps(budget)
-        found = {why for entry in disrupted(tmp_path, text).plan["staying"] for why in entry["why"]}
-        assert ("Pod default/a: PodDisruptionBudget default/web allows no eviction" in found) is stays
+        whies = {why for entry in disrupted(tmp_path, text).plan["staying"] for why in entry["why"]}
+        assert ("Pod default/a: PodDisruptionBudget default/web allows no eviction" in whies) is stays
 
 
 def test_nodes_that_the_plan_gives_pods_stay_and_their_room_is_taken(tmp_path: Path) -> None:
@@ -256,7 +256,7 @@ def test_dis72_a_narrowed_nodepool_shows_which_nodes_that_replaces(tmp_path: Pat
     assert not any("drift" in sentence for sentence in stays["why"])
     (command,) = disrupted(tmp_path, narrowed("us-west-2b") + claimed()).plan["disruption"]
     assert (command["reason"], command["candidates"]) == ("Drifted", ["n1"])
-    assert [each["offering"]["zone"] for each in command["replacements"]] == ["us-west-2b"]
+    assert [replacement["offering"]["zone"] for replacement in command["replacements"]] == ["us-west-2b"]
 
 
 def test_dis71_a_changed_template_shows_which_nodes_that_replaces(tmp_path: Path) -> None:
@@ -337,8 +337,8 @@ def test_dis71_a_class_that_differs_from_that_of_the_cluster_shows_which_nodes_t
 
     assert with_file(NODE_CLASS).plan["disruption"] == []
     answer = with_file(f"{NODE_CLASS}  userData: echo hello\n  tags: {{team: red}}\n")
-    (found,) = answer.plan["disruption"]
-    assert found["reason"] == "Drifted"
+    (result,) = answer.plan["disruption"]
+    assert result["reason"] == "Drifted"
     elsewhere = with_file(
         NODE_CLASS.replace("subnetSelectorTerms: [{tags: {a: b}}]", "subnetSelectorTerms: [{id: subnet-1}]")
     )

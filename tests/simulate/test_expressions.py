@@ -25,9 +25,9 @@ GATE = ("--set", "AWS_FEATURE_GATES=NodeClassCEL=true")
 
 def test_without_the_gate_nothing_is_launched_from_the_class(tmp_path: Path) -> None:
     plan = simulate(tmp_path, POOL + CLASS + deployment(replicas=1)).plan
-    (left,) = plan["unschedulable"]
+    (remainder,) = plan["unschedulable"]
     assert plan["nodeClaims"] == []
-    assert "EC2NodeClass default is not ready: kubelet.maxPods: expressions are read with" in left["reason"]
+    assert "EC2NodeClass default is not ready: kubelet.maxPods: expressions are read with" in remainder["reason"]
 
 
 def test_with_the_gate_the_class_launches(tmp_path: Path) -> None:

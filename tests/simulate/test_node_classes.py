@@ -27,7 +27,7 @@ POOL_OF_FAMILIES = POOL.replace("requirements: [", f"requirements: [{FAMILIES}, 
 
 def class_document(status: dict[str, Any] | None = None, **spec: Any) -> str:
     """A class as YAML; keyword arguments are fields of its spec."""
-    stated = {
+    declaration = {
         "role": "nodes",
         "amiSelectorTerms": [{"alias": "al2023@latest"}],
         "subnetSelectorTerms": [{"tags": {"net": "x"}}],
@@ -35,7 +35,7 @@ def class_document(status: dict[str, Any] | None = None, **spec: Any) -> str:
         **spec,
     }
     body = {"apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass", "metadata": {"name": "default"}}
-    return "\n---\n" + json.dumps({**body, "spec": stated, **({"status": status} if status else {})})
+    return "\n---\n" + json.dumps({**body, "spec": declaration, **({"status": status} if status else {})})
 
 
 def built_in(folder: Path, text: str, *options: str) -> Answer:
@@ -80,8 +80,8 @@ def test_raid0_counts_for_types_with_disks_only(
     tmp_path: Path, pools: str, spec: dict[str, Any], gibibytes: int, families: set[str]
 ) -> None:
     plan = built_in(tmp_path, pools + class_document(**spec) + scratch(gibibytes)).plan
-    found = {name.partition(".")[0] for claim in plan["nodeClaims"] for name in claim["instanceTypes"]}
-    assert found == families
+    partitions = {name.partition(".")[0] for claim in plan["nodeClaims"] for name in claim["instanceTypes"]}
+    assert partitions == families
 
 
 def test_raid0_of_one_class_is_not_for_the_nodes_of_another(tmp_path: Path) -> None:
@@ -115,8 +115,8 @@ def test_the_kubelets_limits_hold_for_new_nodes(tmp_path: Path, kubelet: dict[st
 
 
 def test_reserved_amounts_are_not_for_pods(tmp_path: Path) -> None:
-    one = "{key: node.kubernetes.io/instance-type, operator: In, values: [m5.large]}"
-    text = POOL.replace("requirements: [", f"requirements: [{one}, ") + deployment(replicas=1, cpu="1500m")
+    item = "{key: node.kubernetes.io/instance-type, operator: In, values: [m5.large]}"
+    text = POOL.replace("requirements: [", f"requirements: [{item}, ") + deployment(replicas=1, cpu="1500m")
     assert len(built_in(tmp_path, text).plan["nodeClaims"]) == 1
     reserved = class_document(kubelet={"systemReserved": {"cpu": "500m"}})
     assert built_in(tmp_path, text + reserved).plan["nodeClaims"] == []
@@ -147,11 +147,11 @@ def test_ec15_expressions_give_each_type_its_own_limit(tmp_path: Path) -> None:
 
 
 def test_settings_about_capacity_count(tmp_path: Path) -> None:
-    one = "{key: node.kubernetes.io/instance-type, operator: In, values: [m5.large]}"
-    text = POOL.replace("requirements: [", f"requirements: [{one}, ") + deployment(replicas=20, cpu="1m", memory="1Mi")
+    item = "{key: node.kubernetes.io/instance-type, operator: In, values: [m5.large]}"
+    text = POOL.replace("requirements: [", f"requirements: [{item}, ") + deployment(replicas=20, cpu="1m", memory="1Mi")
     assert len(built_in(tmp_path, text).plan["nodeClaims"]) == 1
     assert len(built_in(tmp_path, text, "--set", "RESERVED_ENIS=2").plan["nodeClaims"]) == 2
-    heavy = POOL.replace("requirements: [", f"requirements: [{one}, ") + deployment(replicas=1, memory="6500Mi")
+    heavy = POOL.replace("requirements: [", f"requirements: [{item}, ") + deployment(replicas=1, memory="6500Mi")
     assert len(built_in(tmp_path, heavy).plan["nodeClaims"]) == 1
     assert built_in(tmp_path, heavy, "--set", "VM_MEMORY_OVERHEAD_PERCENT=0.2").plan["nodeClaims"] == []
 
@@ -197,21 +197,25 @@ CLASSES: dict[str, EC2NodeClass] = {
 @pytest.mark.parametrize("name", CLASSES)
 def test_each_class_has_the_figures_that_the_worker_plans_with(name: str) -> None:
     """The worker builds types from EC2's descriptions; a simulation applies the class to a catalogue."""
-    chosen = CLASSES[name]
-    settings = settings_of(chosen)
+    node_class = CLASSES[name]
+    settings = settings_of(node_class)
     plain, _ = read_catalogue_file(None)
-    simulated = {kind.name: kind for kind in ClassTypes(plain, builtin.descriptions, settings_of).of(chosen)}
+    simulated = {kind.name: kind for kind in ClassTypes(plain, builtin.descriptions, settings_of).of(node_class)}
     items = builtin.descriptions()
     assert simulated.keys() == {item for item in items if supported(items[item], settings)}
     for kind in plain:
         if kind.name in simulated:
-            _same(simulated[kind.name], built_by_worker(kind, chosen))
+            _same(simulated[kind.name], built_by_worker(kind, node_class))
 
 
-def built_by_worker(kind: InstanceType, chosen: EC2NodeClass) -> InstanceType:
+def built_by_worker(kind: InstanceType, node_class: EC2NodeClass) -> InstanceType:
     zones = {offering.zone: offering.zone_id for offering in kind.offerings}
     built = build(
-        builtin.descriptions()[kind.name], "us-west-2", settings_of(chosen), zones, Prices(on_demand={kind.name: 1.0})
+        builtin.descriptions()[kind.name],
+        "us-west-2",
+        settings_of(node_class),
+        zones,
+        Prices(on_demand={kind.name: 1.0}),
     )
     assert built is not None
     return built
@@ -223,8 +227,8 @@ def _same(simulated: InstanceType, worker: InstanceType) -> None:
     keys = (labels.OS, labels.ARCH, labels.WINDOWS_BUILD, labels.PLACEMENT_GROUP_ID, "karpenter.k8s.aws/instance-cpu")
     for key in keys:
         without = Requirement.new(key, DOES_NOT_EXIST, ())  # a label that a catalogue leaves out does not exist
-        stated = simulated.requirements.get(key) if key in simulated.requirements else without
-        assert stated == worker.requirements.get(key), (simulated.name, key)
+        requirement = simulated.requirements.get(key) if key in simulated.requirements else without
+        assert requirement == worker.requirements.get(key), (simulated.name, key)
 
 
 def test_the_built_in_descriptions_lead_to_the_built_in_catalogue() -> None:

@@ -78,10 +78,10 @@ def test_an_inline_provider_with_the_name_of_a_template_is_planned_with(tmp_path
 def test_pools_of_different_versions_that_take_the_same_pods_are_reported(tmp_path: Path) -> None:
     """Once, naming both; different weights settle it."""
     pool = POOL.replace("name: default}\nspec", "name: today}\nspec")
-    told = "note: NodePool default: it takes the same pods as NodePool today"
-    assert simulate(tmp_path, f"{PROVISIONER}{TEMPLATE}\n---\n{pool}").err.count(told) == 1
+    events = "note: NodePool default: it takes the same pods as NodePool today"
+    assert simulate(tmp_path, f"{PROVISIONER}{TEMPLATE}\n---\n{pool}").err.count(events) == 1
     heavier = pool.replace("spec:\n  template", "spec:\n  weight: 5\n  template")
-    assert told not in simulate(tmp_path, f"{PROVISIONER}{TEMPLATE}\n---\n{heavier}").err
+    assert events not in simulate(tmp_path, f"{PROVISIONER}{TEMPLATE}\n---\n{heavier}").err
 
 
 def test_what_a_worker_made_of_an_old_object_is_no_second_one(tmp_path: Path) -> None:

@@ -58,8 +58,8 @@ class Page(HTMLParser):
         self.feed(page)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = dict(attrs)
-        self.bars += given.get("class") == "bar"
+        argument = dict(attrs)
+        self.bars += argument.get("class") == "bar"
         self.loads += [value for name, value in attrs if name in ("src", "href") and value]
         self.loads += [tag] if tag in ("script", "link", "iframe", "img") else []
 
@@ -119,12 +119,12 @@ def test_every_form_says_why_a_type_won_and_what_a_node_counts(tmp_path: Path) -
 
 
 def test_the_settings_that_plans_are_compared_by_are_shown(tmp_path: Path) -> None:
-    chosen = ("--set", "NODE_CHARGE=0.5", "--set", "MAX_WORKLOAD_SHARE_PER_NODE=0.25")
+    selection = ("--set", "NODE_CHARGE=0.5", "--set", "MAX_WORKLOAD_SHARE_PER_NODE=0.25")
     for form in ("table", "html"):
-        shown = simulate(tmp_path, POOL + deployment(replicas=4), *chosen, form=form).out
+        shown = simulate(tmp_path, POOL + deployment(replicas=4), *selection, form=form).out
         assert "Every new node counts $0.5 an hour in addition to its price" in shown
         assert "at most 25% of a workload is put on one node" in shown
-    plan = simulate(tmp_path, POOL + deployment(replicas=4), *chosen).plan
+    plan = simulate(tmp_path, POOL + deployment(replicas=4), *selection).plan
     assert (plan["totals"]["nodeCharge"], plan["totals"]["maxWorkloadSharePerNode"]) == (0.5, 0.25)
     assert plan["totals"]["nodes"] == 4
 
@@ -158,16 +158,16 @@ def test_names_cannot_write_into_the_page(tmp_path: Path) -> None:
 
 
 def test_a_user_at_a_terminal_sees_progress() -> None:
-    seen = threading.Event()
+    event = threading.Event()
 
     class Terminal(io.StringIO):
         def write(self, text: str) -> int:
             if "Planning" in text:
-                seen.set()
+                event.set()
             return super().write(text)
 
     with show_progress("Planning", Console(file=Terminal(), force_terminal=True), silence=0):
-        assert seen.wait(60)
+        assert event.wait(60)
     piped = io.StringIO()
     with show_progress("Planning", Console(file=piped), silence=0):
         pass
@@ -232,8 +232,8 @@ status:
 """
     away = deployment(replicas=1, nodeSelector={"topology.kubernetes.io/zone": "us-west-2b"})
     (entry,) = simulate(tmp_path, POOL + node_class + away).plan["unschedulable"]
-    said = "zone us-west-2b is in no subnet of its EC2NodeClass (there is us-west-2a)"
-    assert entry["reason"] == f"NodePool default: {said}"
+    text = "zone us-west-2b is in no subnet of its EC2NodeClass (there is us-west-2a)"
+    assert entry["reason"] == f"NodePool default: {text}"
 
 
 def test_the_page_compares_with_a_bound_only_where_there_is_one(tmp_path: Path) -> None:

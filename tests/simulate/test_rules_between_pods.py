@@ -106,7 +106,7 @@ def running(name: str, on: str, labels: dict[str, str]) -> dict[str, Any]:
 
 def bound_in(zone: str, name: str) -> list[dict[str, Any]]:
     """A claim with its volume in a zone."""
-    there = [{"matchExpressions": [{"key": ZONE, "operator": "In", "values": [zone]}]}]
+    present_items = [{"matchExpressions": [{"key": ZONE, "operator": "In", "values": [zone]}]}]
     return [
         {
             "apiVersion": "v1",
@@ -114,7 +114,7 @@ def bound_in(zone: str, name: str) -> list[dict[str, Any]]:
             "metadata": {"name": f"volume-{name}"},
             "spec": {
                 "csi": {"driver": "ebs.csi.aws.com", "volumeHandle": name},
-                "nodeAffinity": {"required": {"nodeSelectorTerms": there}},
+                "nodeAffinity": {"required": {"nodeSelectorTerms": present_items}},
             },
         },
         {

@@ -53,8 +53,8 @@ def placed(answer: Answer) -> dict[str, Any]:
 @pytest.mark.parametrize("article", SHOWN)
 def test_everything_that_an_article_shows_is_there(article: str) -> None:
     bodies = [body for file in SEEDS.glob(f"{article}*.yaml") for body in yaml.safe_load_all(file.read_text())]
-    found = {f"{body['kind']} {body['metadata']['name']}" for body in bodies}
-    assert [shown for shown in SHOWN[article] if not any(f"{one} ".startswith(f"{shown} ") for one in found)] == []
+    texts = {f"{body['kind']} {body['metadata']['name']}" for body in bodies}
+    assert [shown for shown in SHOWN[article] if not any(f"{text} ".startswith(f"{shown} ") for text in texts)] == []
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -78,7 +78,7 @@ def test_the_converted_file_has_the_plan_of_the_old_one(tmp_path: Path, name: st
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         ('    - key: "kubernetes.io/arch"\n\t  operator: In', "7: not YAML: "),
         ('    - key: " karpenter.sh/capacity-type"\n      operator: In', "6: spec.requirements[0].key: "),
@@ -86,13 +86,13 @@ def test_the_converted_file_has_the_plan_of_the_old_one(tmp_path: Path, name: st
     ],
     ids=["a tab", "a blank in a key", "bare numbers"],
 )
-def test_misprints_of_articles_are_reported_with_their_line(line: str, said: str) -> None:
+def test_misprints_of_articles_are_reported_with_their_line(line: str, message: str) -> None:
     """As printed: a tab before a field, a blank in a key (004), numbers without quotes (002)."""
     head = "apiVersion: karpenter.sh/v1alpha5\nkind: Provisioner\nmetadata: {name: a}\nspec:\n  requirements:\n"
     text = f"{head}{line}\n      values: [4, 8]\n".replace("[4, 8]", "[4, 8]" if "cpu" in line else '["spot"]')
-    found = validate("-f", "-", stdin=text)
-    assert found.status == 2
-    assert found.out.startswith(f"standard input:{said}")
+    result = validate("-f", "-", stdin=text)
+    assert result.status == 2
+    assert result.out.startswith(f"standard input:{message}")
 
 
 @pytest.mark.parametrize("name", sorted(set(ALL) - NEEDS_ANOTHER))
@@ -178,14 +178,14 @@ status: {allocatable: {cpu: 50m, memory: 1Gi, pods: "29"}, conditions: [{type: R
 """
 
 
-@pytest.mark.parametrize(("second", "gone"), [(29, 0), (31, 1)])
-def test_a_node_that_is_empty_for_thirty_seconds_goes(tmp_path: Path, second: int, gone: int) -> None:
+@pytest.mark.parametrize(("second", "removal"), [(29, 0), (31, 1)])
+def test_a_node_that_is_empty_for_thirty_seconds_goes(tmp_path: Path, second: int, removal: int) -> None:
     """ttlSecondsAfterEmpty of the web load's Provisioner; the node is too small for its pods and stays empty."""
     (tmp_path / "node.yaml").write_text(EMPTY)
     now = f"2022-08-16T00:00:{second}Z"
     answer = simulate("003-web-load", more=("-f", str(tmp_path / "node.yaml"), "--disruption", "--now", now))
-    found = [(entry["reason"], entry["savingPerHour"]) for entry in placed(answer)["disruption"]]
-    assert found == [("Empty", 0.124)] * gone
+    reasons = [(entry["reason"], entry["savingPerHour"]) for entry in placed(answer)["disruption"]]
+    assert reasons == [("Empty", 0.124)] * removal
 
 
 def test_getting_started_uses_the_node_that_is_there_first() -> None:

@@ -83,8 +83,8 @@ def test_sch070_a_local_disk_does_not_tie_its_pod_to_a_machine_that_is_gone(tmp_
 def test_sch070_a_local_disk_holds_its_pod_to_a_machine_that_is_there(tmp_path: Path) -> None:
     disk = volume("disk", "n1", key="kubernetes.io/hostname", local={"path": "/x"})
     bound = disk + claim("data", volumeName="disk")
-    there = node(labels={"kubernetes.io/hostname": "n1"})
-    answer = simulate(tmp_path, POOL + there + bound + mounting("data"))
+    present_items = node(labels={"kubernetes.io/hostname": "n1"})
+    answer = simulate(tmp_path, POOL + present_items + bound + mounting("data"))
     assert answer.plan["existingNodes"] == [{"name": "n1", "pods": ["default/web-0"]}]
     assert "local volume" not in answer.err
     full = node(cpu="500m", labels={"kubernetes.io/hostname": "n1"})
@@ -104,12 +104,12 @@ def test_sch070_two_deployments_with_one_claim_of_one_pod_at_a_time_run_one_pod(
     assert simulate(tmp_path, POOL + many + mounting("data", replicas=3)).plan["unschedulable"] == []
 
 
-@pytest.mark.parametrize("stated", [{"storageClassName": "waits"}, {}])
+@pytest.mark.parametrize("declaration", [{"storageClassName": "waits"}, {}])
 def test_sch071_a_volume_that_waits_for_its_pod_is_made_where_its_class_allows(
-    tmp_path: Path, stated: dict[str, Any]
+    tmp_path: Path, declaration: dict[str, Any]
 ) -> None:
     default = {"annotations": {"storageclass.kubernetes.io/is-default-class": "true"}}
-    text = storage_class("waits", "WaitForFirstConsumer", "us-west-2c", **default) + claim("data", **stated)
+    text = storage_class("waits", "WaitForFirstConsumer", "us-west-2c", **default) + claim("data", **declaration)
     assert zones_of(tmp_path, text + mounting("data")) == ["us-west-2c"]
 
 

@@ -290,20 +290,20 @@ PREFERRED: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("kind", PREFERRED)
 def test_a_preference_buys_no_node_while_existing_ones_have_room(tmp_path: Path, kind: str) -> None:
     """kube-scheduler places such pods on existing nodes, so that the worker never sees them."""
-    there = node(labels={ZONE: "us-west-2a", "kubernetes.io/hostname": "n1"})
-    plan = simulate(tmp_path, POOL + there + deployment(replicas=4, **PREFERRED[kind])).plan
+    present_items = node(labels={ZONE: "us-west-2a", "kubernetes.io/hostname": "n1"})
+    plan = simulate(tmp_path, POOL + present_items + deployment(replicas=4, **PREFERRED[kind])).plan
     assert (plan["nodeClaims"], plan["unschedulable"]) == ([], [])
     assert [len(entry["pods"]) for entry in plan["existingNodes"]] == [4]
-    more = simulate(tmp_path, POOL + there + deployment(replicas=10, **PREFERRED[kind])).plan
+    more = simulate(tmp_path, POOL + present_items + deployment(replicas=10, **PREFERRED[kind])).plan
     assert [len(entry["pods"]) for entry in more["existingNodes"]] == [8]
     assert sum(len(claim["pods"]) for claim in more["nodeClaims"]) == 2
     assert more["totals"]["pods"] == 10
 
 
 def test_pods_with_preferences_take_no_room_from_more_important_pods(tmp_path: Path) -> None:
-    there = node(cpu="4", labels={ZONE: "us-west-2a", "kubernetes.io/hostname": "n1"})
+    present = node(cpu="4", labels={ZONE: "us-west-2a", "kubernetes.io/hostname": "n1"})
     important = pod("first", priority=1000, containers=[container(requests={"cpu": "3", "memory": "1Gi"})])
-    plan = simulate(tmp_path, POOL + there + deployment(replicas=2, **PREFERRED["spread"]) + important).plan
+    plan = simulate(tmp_path, POOL + present + deployment(replicas=2, **PREFERRED["spread"]) + important).plan
     (existing,) = plan["existingNodes"]
     assert sorted(existing["pods"])[0] == "default/first"
     assert len(existing["pods"]) == 2

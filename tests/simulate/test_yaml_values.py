@@ -101,9 +101,9 @@ def test_what_cannot_be_read_is_said_in_a_sentence(text: str, why: str) -> None:
 
 
 def test_documents_are_counted_and_one_that_is_wrong_does_not_hide_the_next() -> None:
-    found = list(read_documents("a: 1\n---\n---\n{b: 1, b: 2}\n---\nc: 3\n"))
-    assert [number for number, _ in found] == [1, 2, 3, 4]
-    assert found[3][1] == {"c": 3}
+    documents = list(read_documents("a: 1\n---\n---\n{b: 1, b: 2}\n---\nc: 3\n"))
+    assert [number for number, _ in documents] == [1, 2, 3, 4]
+    assert documents[3][1] == {"c": 3}
 
 
 @pytest.mark.parametrize(
@@ -117,9 +117,9 @@ def test_documents_are_counted_and_one_that_is_wrong_does_not_hide_the_next() ->
     ],
 )
 def test_the_beginning_of_what_is_not_yaml_is_no_document(text: str, values: list[Any]) -> None:
-    found = [value for _, value in read_documents(text)]
-    assert [value for value in found if not isinstance(value, UnreadableError)] == values
-    assert len(found) - len(values) == (0 if None in values else 1)
+    documents = [value for _, value in read_documents(text)]
+    assert [value for value in documents if not isinstance(value, UnreadableError)] == values
+    assert len(documents) - len(values) == (0 if None in values else 1)
 
 
 @given(PLAIN)

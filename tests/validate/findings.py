@@ -30,14 +30,14 @@ spec:
 def faults(text: str) -> list[tuple[int, str, str, list[str]]]:
     """(line, path, reason, better lines) of each fault."""
     answer = validate("-f", "-", "-o", "json", stdin=text)
-    found = answer.document["faults"]
-    assert answer.status == (2 if found else 0)
-    assert answer.document["valid"] is not bool(found)
-    return [(one["line"], one["path"], one["reason"], one.get("mended", [])) for one in found]
+    faults = answer.document["faults"]
+    assert answer.status == (2 if faults else 0)
+    assert answer.document["valid"] is not bool(faults)
+    return [(fault["line"], fault["path"], fault["reason"], fault.get("mended", [])) for fault in faults]
 
 
 def warnings(text: str) -> list[tuple[int, str]]:
     """(line, reason) of each warning; there is no fault."""
     answer = validate("-f", "-", "-o", "json", stdin=text)
     assert (answer.status, answer.document["faults"]) == (0, [])
-    return [(one["line"], one["reason"]) for one in answer.document["warnings"]]
+    return [(warning["line"], warning["reason"]) for warning in answer.document["warnings"]]

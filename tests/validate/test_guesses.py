@@ -13,9 +13,9 @@ COUNTED = POOL.replace("karpenter.sh/capacity-type", "karpenter.k8s.aws/instance
 
 def _found(text: str, path: str) -> tuple[str, list[str]]:
     """(reason, better lines) of the fault of this field."""
-    found = {where: (reason, mended) for _, where, reason, mended in faults(text)}
-    assert path in found, found
-    return found[path]
+    reasons = {where: (reason, mended) for _, where, reason, mended in faults(text)}
+    assert path in reasons, reasons
+    return reasons[path]
 
 
 def _old(*lines: str) -> str:
@@ -82,8 +82,8 @@ def test_v1b18_a_reserved_label_is_named_with_its_line() -> None:
     reason = "label kubernetes.io/x is not allowed in v1beta1: the domain kubernetes.io is reserved"
     assert faults(text) == [(12, "spec.template.metadata.labels[kubernetes.io/x]", reason, [])]
     term = "{key: kubernetes.io/x, operator: Exists}"
-    ((line, path, said, _),) = faults(BETA.replace("requirements: []", f"requirements:\n      - {term}"))
-    assert (line, path, said) == (12, "spec.template.spec.requirements[0].key", reason)
+    ((line, path, message, _),) = faults(BETA.replace("requirements: []", f"requirements:\n      - {term}"))
+    assert (line, path, message) == (12, "spec.template.spec.requirements[0].key", reason)
 
 
 def test_a_reserved_label_is_reported_once_in_v1() -> None:

@@ -46,9 +46,9 @@ UNREADABLE: dict[str, tuple[str | bytes, str]] = {
 
 @pytest.mark.parametrize("name", UNREADABLE)
 def test_an_unreadable_file_gets_one_line(name: str, tmp_path: Path) -> None:
-    content, said = UNREADABLE[name]
+    content, text = UNREADABLE[name]
     for line in _lines_of_both(tmp_path, content):
-        assert said in line, line
+        assert text in line, line
 
 
 UNLIKE_KUBECTL: dict[str, tuple[str | bytes, str]] = {
@@ -79,14 +79,14 @@ UNLIKE_KUBECTL: dict[str, tuple[str | bytes, str]] = {
 
 @pytest.mark.parametrize("name", UNLIKE_KUBECTL)
 def test_a_file_that_kubectl_reads_otherwise_than_it_looks_is_refused(name: str, tmp_path: Path) -> None:
-    content, said = UNLIKE_KUBECTL[name]
+    content, text = UNLIKE_KUBECTL[name]
     file = tmp_path / "hostile.yaml"
     file.write_bytes(content.encode() if isinstance(content, str) else content)
     converted = convert("-f", str(file))
     assert converted.status == 2
     checked = [line for line in validate("-f", str(file)).out.splitlines() if str(file) in line]
     for line in (*checked, *converted.err.splitlines(), *command("-f", str(file)).err.splitlines()):
-        assert said in line, line
+        assert text in line, line
     assert len(checked) == 1
 
 
@@ -110,9 +110,9 @@ NO_OBJECTS: dict[str, tuple[str, str]] = {
 
 @pytest.mark.parametrize("name", NO_OBJECTS)
 def test_what_is_no_object_gets_one_line(name: str, tmp_path: Path) -> None:
-    content, said = NO_OBJECTS[name]
+    content, text = NO_OBJECTS[name]
     for line in _lines_of_both(tmp_path, content):
-        assert said in line, line
+        assert text in line, line
 
 
 def _lines_of_both(folder: Path, content: str | bytes) -> list[str]:
@@ -224,11 +224,11 @@ REFUSED: dict[str, tuple[str, str]] = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_faulty_field_gets_one_plain_line(name: str) -> None:
-    text, said = REFUSED[name]
+    text, message = REFUSED[name]
     answer = validate("-f", "-", stdin=text)
     findings = [line for line in answer.out.splitlines()[:-1] if not line.startswith(("    ", "warning: "))]
     assert (answer.status, answer.err) == (2, "")
-    assert any(said in line for line in findings), answer.out[:2000]
+    assert any(message in line for line in findings), answer.out[:2000]
     assert all(len(line) < MAX_LINE for line in findings)
 
 

@@ -24,7 +24,7 @@ def test_correct_manifests_have_no_faults(text: str) -> None:
 
 @pytest.mark.parametrize("slip", SLIPS, ids=lambda slip: slip.path)
 def test_the_suggested_line_is_correct(slip: Slip) -> None:
-    assert [(found[0], found[1], found[3]) for found in faults(slip.text)] == [(slip.line, slip.path, [slip.better])]
+    assert [(fault[0], fault[1], fault[3]) for fault in faults(slip.text)] == [(slip.line, slip.path, [slip.better])]
     assert faults(slip.fixed_lines) == []
 
 
@@ -66,7 +66,7 @@ def test_every_fault_of_a_document_is_reported_at_once() -> None:
     ],
 )
 def test_older_objects_are_checked_by_the_rules_of_their_age(text: str, line: int, path: str) -> None:
-    assert [(found[0], found[1]) for found in faults(text)] == [(line, path)]
+    assert [(fault[0], fault[1]) for fault in faults(text)] == [(line, path)]
 
 
 def test_an_older_object_is_taken_and_tenon_convert_is_named() -> None:
@@ -101,10 +101,10 @@ def test_ec15_expressions_are_compiled_and_their_gate_is_named() -> None:
 
 def test_pools_that_take_the_same_pods_are_warned_of_whatever_their_age() -> None:
     other = PROVISIONER.replace("name: default\n", "name: other\n", 1)
-    found = warnings(f"{POOL}---\n{other}")
-    assert [(line, reason.partition(",")[0]) for line, reason in found] == [
+    result = warnings(f"{POOL}---\n{other}")
+    assert [(line, reason.partition(",")[0]) for line, reason in result] == [
         (4, "it takes the same pods as NodePool other"),
-        (14, found[1][1].partition(",")[0]),
+        (14, result[1][1].partition(",")[0]),
         (17, "it takes the same pods as NodePool default"),
     ]
 
@@ -112,8 +112,8 @@ def test_pools_that_take_the_same_pods_are_warned_of_whatever_their_age() -> Non
 def test_a_class_that_only_a_pool_names_is_warned_of() -> None:
     """Only among files that have classes: others may be in the cluster."""
     text = f"{POOL.replace('name: default}', 'name: defualt}')}---\n{CLASS}"
-    said = "there is no EC2NodeClass defualt among these manifests (did you mean default?)"
-    assert warnings(text) == [(8, said)]
+    message = "there is no EC2NodeClass defualt among these manifests (did you mean default?)"
+    assert warnings(text) == [(8, message)]
     assert warnings(text.replace("defualt", "default")) == []
     assert warnings(text.partition("---")[0]) == []
 
@@ -130,8 +130,8 @@ def test_an_object_that_is_there_twice_is_warned_of() -> None:
 def test_an_autoscaler_of_a_removed_version_is_reported() -> None:
     text = "apiVersion: autoscaling/v2beta2\nkind: HorizontalPodAutoscaler\nmetadata: {name: web}\n"
     answer = validate("-f", "-", "-o", "json", stdin=text)
-    (said,) = answer.document["warnings"]
-    assert (said["line"], said["reason"]) == (
+    (warning,) = answer.document["warnings"]
+    assert (warning["line"], warning["reason"]) == (
         1,
         "autoscaling/v2beta2 has not been served since Kubernetes 1.26: autoscaling/v2 has the same fields",
     )
@@ -172,8 +172,8 @@ def test_leg52_values_of_settings_that_are_passed_over_are_pointed_at() -> None:
         "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: karpenter-global-settings}\ndata:\n"
         "  batchMaxDuration: 10s\n  aws.tags: 'team=a'\n  aws.tags.karpenter.sh/nodepool: x\n"
     )
-    _, *said = warnings(text)
-    assert [sentence.partition(":")[0] for _, sentence, *_ in said] == [
+    _, *message = warnings(text)
+    assert [sentence.partition(":")[0] for _, sentence, *_ in message] == [
         "aws.tags is left out",
         "the tag 'karpenter.sh/nodepool' of aws.tags is left out",
     ]

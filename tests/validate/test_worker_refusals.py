@@ -125,8 +125,8 @@ def test_user_data_that_no_cluster_can_use_is_refused() -> None:
 )
 def test_the_arn_of_a_role_or_a_profile_is_refused(field: str, value: str, reason: str) -> None:
     text = CLASS.replace("role: nodes", f"{field}: {value}")
-    ((line, path, said, _),) = faults(text)
-    assert (line, path, said) == (6, f"spec.{field}", reason)
+    ((line, path, message, _),) = faults(text)
+    assert (line, path, message) == (6, f"spec.{field}", reason)
 
 
 @pytest.mark.parametrize(

@@ -44,12 +44,12 @@ class FakeTemporal:
         for workflow_id, run_id in list(self.open.items()):
             yield SimpleNamespace(id=workflow_id, run_id=run_id)
 
-    async def start_workflow(self, run: Any, given: Any, *, id: str, **options: Any) -> None:
+    async def start_workflow(self, run: Any, value: Any, *, id: str, **options: Any) -> None:
         self._fail(f"start {id}")
         only_failed = options["id_reuse_policy"] is WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY
         if id in self.completed and id not in self.open and only_failed:
             raise WorkflowAlreadyStartedError(id, "NodeClaim")
-        self.starts.append((id, given))
+        self.starts.append((id, value))
         self.open[id] = f"run-{len(self.starts)}"
         self.options[id] = options
 
@@ -64,8 +64,8 @@ class FakeTemporal:
         return [started for started, _ in self.starts].count(names.nodeclaim_id("c", claim_name))
 
     def pokes(self, claim_name: str) -> list[Poke]:
-        wanted = names.nodeclaim_id("c", claim_name)
-        return [args[0] for workflow_id, _, args in self.signals if workflow_id == wanted]
+        nodeclaim_id = names.nodeclaim_id("c", claim_name)
+        return [args[0] for workflow_id, _, args in self.signals if workflow_id == nodeclaim_id]
 
 
 class FakeHandle:

@@ -78,17 +78,17 @@ class Cluster:
         self.put(resource, body)
 
     def body(self, resource: Resource, name: str) -> dict[str, Any]:
-        found = self.tables[resource.plural].get(name)
-        assert found is not None, f"no {resource.kind} {name}"
-        return dict(found.body)
+        result = self.tables[resource.plural].get(name)
+        assert result is not None, f"no {resource.kind} {name}"
+        return dict(result.body)
 
     def names(self, resource: Resource) -> list[str]:
         return sorted(record.name for record in self.tables[resource.plural])
 
     def condition(self, resource: Resource, name: str, kind: str) -> dict[str, Any]:
-        found = self.tables[resource.plural].get(name)
-        assert found is not None
-        return dict(found.condition(kind))
+        result = self.tables[resource.plural].get(name)
+        assert result is not None
+        return dict(result.condition(kind))
 
     def go(self, resource: Resource, name: str) -> None:
         """Deleted, as the garbage collector or a user does."""
@@ -108,8 +108,8 @@ class Cluster:
         return self.put(resource, stored)
 
     async def get(self, resource: Resource, name: str) -> dict[str, Any] | None:
-        found = self.tables[resource.plural].get(name)
-        return copy.deepcopy(self.fresh.get(name) or (dict(found.body) if found is not None else None))
+        result = self.tables[resource.plural].get(name)
+        return copy.deepcopy(self.fresh.get(name) or (dict(result.body) if result is not None else None))
 
     async def patch(
         self, resource: Resource, name: str, patch: Any, *, subresource: str = "", kind: str = "merge"

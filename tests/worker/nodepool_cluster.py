@@ -48,21 +48,21 @@ class ApiServer:
         put(self.cache, body)
 
     def status(self, name: str) -> dict[str, Any]:
-        found = self.cache.pools.get(name)
-        assert found is not None
-        return dict(found.status)
+        pool = self.cache.pools.get(name)
+        assert pool is not None
+        return dict(pool.status)
 
     def condition(self, name: str, kind: str) -> dict[str, Any]:
-        found = self.cache.pools.get(name)
-        assert found is not None
-        return dict(found.condition(kind))
+        pool = self.cache.pools.get(name)
+        assert pool is not None
+        return dict(pool.condition(kind))
 
 
 def put(cache: Cache, body: dict[str, Any]) -> None:
     """A NodePool as the watch tells it."""
     name = body["metadata"]["name"]
-    kept = {key: value for key, value in body["metadata"].items() if key not in ("name", "resourceVersion")}
-    cache.pools.on_event(name, decode_object(json.dumps({**body, "metadata": metadata(name, **kept)}).encode()))
+    values = {key: value for key, value in body["metadata"].items() if key not in ("name", "resourceVersion")}
+    cache.pools.on_event(name, decode_object(json.dumps({**body, "metadata": metadata(name, **values)}).encode()))
 
 
 def pool(name: str, edits: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -79,7 +79,7 @@ async def keeping(
     slowed: SlowedPools | None = None,
 ) -> AsyncIterator[tuple[Cache, ApiServer, Recorder]]:
     """A controller that has looked at these pools."""
-    cache, told = Cache(), Recorder()
+    cache, recorder = Cache(), Recorder()
     cache.publish(*claims)
     server = ApiServer(cache)
     server.broken = {broken}
@@ -89,11 +89,11 @@ async def keeping(
     cache.nodeclasses.on_event("default", decode_object(json.dumps(ready).encode()))
     view = PlanningView(cache)
     controller = NodePoolStatusController(
-        cast("Any", server), cast("Any", told), cache, view, measured=measured, refusals=refusals, slowed=slowed
+        cast("Any", server), cast("Any", recorder), cache, view, measured=measured, refusals=refusals, slowed=slowed
     )
     async with in_background(controller.run()):
         await asyncio.sleep(MOMENT)
-        yield cache, server, told
+        yield cache, server, recorder
 
 
 def measured_breaker(name: str) -> float | None:

@@ -45,13 +45,13 @@ class ApiServer:
         self.on_create: Callable[[], None] = lambda: None
         self._versions = itertools.count(1)
 
-    def put_pool(self, replicas: int, *, told: bool = True, **edits: Any) -> None:
+    def put_pool(self, replicas: int, *, events: bool = True, **edits: Any) -> None:
         """What a user writes; annotations stay."""
         before = self.pools.get("fixed", {"metadata": {"generation": 0, "annotations": {}}})["metadata"]
         body = {**edited(NODEPOOL, {"replicas": replicas, **edits})}
         body["metadata"] = metadata("fixed", generation=before["generation"] + 1, annotations=before["annotations"])
         self.pools["fixed"] = body
-        if told:
+        if events:
             self.tell_pool()
 
     def tell_pool(self) -> None:
@@ -93,10 +93,10 @@ class ApiServer:
             self.claims[name]["metadata"] |= written
             return self.claims[name]
         body = self.pools[name]
-        wanted = patch["metadata"]
-        if any(body["metadata"][key] != wanted[key] for key in ("uid", "resourceVersion")):
+        metadata = patch["metadata"]
+        if any(body["metadata"][key] != metadata[key] for key in ("uid", "resourceVersion")):
             raise ConflictError(409, "Conflict", "it was changed")
-        now = {**body["metadata"]["annotations"], **wanted["annotations"]}
+        now = {**body["metadata"]["annotations"], **metadata["annotations"]}
         version = f"patched-{next(self._versions)}"
         self.pools[name] = {**body, "metadata": {**body["metadata"], "annotations": now, "resourceVersion": version}}
         return self.pools[name]
@@ -105,9 +105,9 @@ class ApiServer:
         self._check()
         assert label_selector == f"{labels.NODEPOOL}=fixed"
         self.looks += 1
-        found = list(self.claims.values())
+        claims = list(self.claims.values())
         await asyncio.sleep(self.slow)
-        return found
+        return claims
 
     async def create(self, _: object, body: dict[str, Any]) -> None:
         self._check()

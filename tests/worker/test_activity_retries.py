@@ -19,7 +19,7 @@ POLICY = RetryPolicy(initial_interval=timedelta(seconds=0.2), maximum_interval=t
 
 
 @pytest.mark.parametrize(
-    ("asked", "attempt", "policy", "seconds"),
+    ("requests", "attempt", "policy", "seconds"),
     [
         (5, 1, POLICY, 5),
         (1, 6, POLICY, 6.4),
@@ -30,9 +30,9 @@ POLICY = RetryPolicy(initial_interval=timedelta(seconds=0.2), maximum_interval=t
     ids=["asked", "no sooner than usual", "the longest pause", "bounded", "without a policy"],
 )
 def test_the_next_attempt_waits_as_long_as_the_api_server_asked(
-    asked: float, attempt: int, policy: RetryPolicy | None, seconds: float
+    requests: float, attempt: int, policy: RetryPolicy | None, seconds: float
 ) -> None:
-    assert retry_delay(asked, attempt, policy) == timedelta(seconds=seconds)
+    assert retry_delay(requests, attempt, policy) == timedelta(seconds=seconds)
 
 
 class Refused(ActivityInboundInterceptor):

@@ -74,17 +74,17 @@ class Server(FakeKube):
         resource_version: str = "",
     ) -> list[dict[str, Any]]:
         assert label_selector, "all NodeClaims would be read"
-        found = await super().list(
+        result = await super().list(
             resource,
             namespace=namespace,
             field_selector=field_selector,
             limit=limit,
             resource_version=resource_version,
         )
-        batches = {id(claim): int(claim["metadata"]["labels"].get(labels.BATCH) or 0) for claim in found}
+        batches = {id(claim): int(claim["metadata"]["labels"].get(labels.BATCH) or 0) for claim in result}
         if "=" in label_selector:
-            return [claim for claim in found if batches[id(claim)] == int(label_selector.partition("=")[2])]
-        return [claim for claim in found if batches[id(claim)] > int(label_selector.partition(">")[2])]
+            return [claim for claim in result if batches[id(claim)] == int(label_selector.partition("=")[2])]
+        return [claim for claim in result if batches[id(claim)] > int(label_selector.partition(">")[2])]
 
     async def create(self, resource: Resource, body: dict[str, Any], namespace: str = "") -> dict[str, Any]:
         return self.add(resource, body)
@@ -110,12 +110,12 @@ class Server(FakeKube):
     @property
     def status(self) -> dict[str, Any]:
         """What the buffer says of itself."""
-        found: dict[str, Any] = self.objects["capacitybuffers", "default", "spare"].get("status") or {}
-        return found
+        status: dict[str, Any] = self.objects["capacitybuffers", "default", "spare"].get("status") or {}
+        return status
 
     def reason(self, kind: str) -> str:
         conditions = self.status.get("conditions") or []
-        return str(next((one["reason"] for one in conditions if one["type"] == kind), ""))
+        return str(next((condition["reason"] for condition in conditions if condition["type"] == kind), ""))
 
 
 class World:
@@ -131,8 +131,8 @@ class World:
         view = PlanningView(self.cache)
         self.room = BufferRoom(gate=True)
         self.batcher = Batcher(view, loop_clock(), self.room)
-        kube, told = cast("Any", self.server), cast("Any", Recorder())
-        self.planner = Planner(view, FakeTypes(), kube, told, self.batcher, loop_clock(), buffers=self.room)
+        kube, recorder = cast("Any", self.server), cast("Any", Recorder())
+        self.planner = Planner(view, FakeTypes(), kube, recorder, self.batcher, loop_clock(), buffers=self.room)
         self.controller = CapacityBufferController(
             kube, self.cache, view, self.room, PlanPolicy(), self.batcher.reserved
         )
@@ -144,13 +144,13 @@ class World:
 
     def joins(self, claim: str, cpu: str, *, initialized: bool = True) -> None:
         """The claim's Node is there."""
-        found = self.cache.claims.get(claim)
-        assert found is not None
+        result = self.cache.claims.get(claim)
+        assert result is not None
         status = {"providerID": f"aws:///us-west-2a/i-{claim}", "allocatable": {"cpu": cpu, "pods": "10"}}
-        body = {**found.body, "metadata": {**found.body["metadata"], "resourceVersion": "x"}, "status": status}
+        body = {**result.body, "metadata": {**result.body["metadata"], "resourceVersion": "x"}, "status": status}
         self.cache.claims.on_event(claim, decode_nodeclaim(json.dumps(body).encode()))
-        known = {**found.labels, **({labels.INITIALIZED: "true"} if initialized else {})}
-        self.cache.nodes.on_event(claim, node(claim, cpu=cpu, meta={"labels": known}))
+        entries = {**result.labels, **({labels.INITIALIZED: "true"} if initialized else {})}
+        self.cache.nodes.on_event(claim, node(claim, cpu=cpu, meta={"labels": entries}))
 
 
 @contextlib.asynccontextmanager
@@ -204,7 +204,9 @@ async def test_the_reason_of_a_plan_stays_in_the_status_until_a_plan_knows_bette
         at.cache.pools.on_event("default", decode_object(json.dumps(pool).encode()))
         assert await at.plan() == []
         await asyncio.sleep(2 * RECHECK)
-        (message,) = [one["message"] for one in at.server.status["conditions"] if one["type"] == "Provisioning"]
+        (message,) = [
+            condition["message"] for condition in at.server.status["conditions"] if condition["type"] == "Provisioning"
+        ]
         assert "limit leaves no room" in message
         assert "no NodePool is ready" not in message
 
@@ -281,8 +283,8 @@ async def test_one_buffer_that_cannot_be_resolved_stands_in_no_others_way() -> N
     task = asyncio.create_task(at.controller.run())
     await asyncio.sleep(MOMENT)
     assert {pod.buffer for pod in at.batcher.undecided()} == {"default/spare"}
-    told = at.server.objects["capacitybuffers", "default", "odd"]["status"]["conditions"][0]
-    assert (told["reason"], "many" in told["message"]) == ("ResolutionFailed", True)
+    condition = at.server.objects["capacitybuffers", "default", "odd"]["status"]["conditions"][0]
+    assert (condition["reason"], "many" in condition["message"]) == ("ResolutionFailed", True)
     assert not at.room.known, "the room of the one that could not be asked for is not known"
     at.server.fault = None
     await asyncio.sleep(RECHECK + MOMENT)

@@ -66,7 +66,11 @@ class World:
 
     def reservations(self, instance_ids: Sequence[str]) -> Mapping[str, str]:
         self.asked.append(sorted(instance_ids))
-        return {each: self.in_reservation[each] for each in instance_ids if each in self.in_reservation}
+        return {
+            instance_id: self.in_reservation[instance_id]
+            for instance_id in instance_ids
+            if instance_id in self.in_reservation
+        }
 
     def labels_of(self, plural: str, name: str) -> dict[str, str]:
         return dict(self.kube.objects[plural, "", name]["metadata"]["labels"])
@@ -91,14 +95,14 @@ class World:
             "endTime": (START + timedelta(minutes=minutes)).isoformat(),
             "reservationType": "capacity-block",
         }
-        found: EC2NodeClass = node_class({"capacityReservations": [block]})
+        result: EC2NodeClass = node_class({"capacityReservations": [block]})
         kube, recorder = cast("Any", self.kube), self.recorder
-        controller = CapacityBlockExpirationController(kube, recorder, self.cache, lambda _: found, lambda: START)
+        controller = CapacityBlockExpirationController(kube, recorder, self.cache, lambda _: result, lambda: START)
         await controller.reconcile(())
 
     def leaving(self) -> list[str]:
         claims = [body for (plural, _, _), body in self.kube.objects.items() if plural == "nodeclaims"]
-        return sorted(one["metadata"]["name"] for one in claims if one["metadata"].get("deletionTimestamp"))
+        return sorted(claim["metadata"]["name"] for claim in claims if claim["metadata"].get("deletionTimestamp"))
 
 
 async def test_act13_aws126_a_node_that_left_its_reservation_becomes_on_demand() -> None:
@@ -120,8 +124,8 @@ async def test_aws126_one_description_without_the_reservation_is_not_enough() ->
     """EC2 is eventually consistent: the next description may have the reservation again."""
     world = World()
     world.node("node", RESERVED)
-    for found in ("", "cr-1", "", "cr-1"):
-        world.in_reservation = {"i-node": found}
+    for result in ("", "cr-1", "", "cr-1"):
+        world.in_reservation = {"i-node": result}
         await world.relabel()
         world.now += timedelta(minutes=1)
     assert world.labels_of("nodeclaims", "node")[labels.CAPACITY_TYPE] == "reserved"

@@ -23,7 +23,7 @@ def collector() -> Iterator[None]:
 
 @pytest.mark.usefixtures("collector")
 async def test_what_the_cache_holds_is_not_looked_through_until_memory_is_short() -> None:
-    held = [{"record": number} for number in range(1000)]
+    hold = [{"record": number} for number in range(1000)]
     synced = asyncio.Event()
     task = asyncio.create_task(freeze_cache_records(synced.wait))
     await asyncio.sleep(0)
@@ -32,7 +32,7 @@ async def test_what_the_cache_holds_is_not_looked_through_until_memory_is_short(
     synced.set()
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    assert gc.get_freeze_count() > len(held)
+    assert gc.get_freeze_count() > len(hold)
     free()
     assert gc.get_freeze_count() == 0
     task.cancel()

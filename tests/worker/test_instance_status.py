@@ -53,18 +53,18 @@ class World:
 
     async def impair(self, *instances: str) -> None:
         """Let the system status check of these instances fail for long, and look."""
-        self.statuses = [InstanceStatus(one, system_impaired_since=LONG_AGO) for one in instances]
+        self.statuses = [InstanceStatus(instance, system_impaired_since=LONG_AGO) for instance in instances]
         await self.controller.reconcile(())
 
     def ended(self) -> set[str]:
         """The instances whose NodeClaim was deleted."""
         claims = (body for (plural, _, _), body in self.kube.objects.items() if plural == "nodeclaims")
-        return {f"i-{one['metadata']['name']}" for one in claims if one["metadata"].get("deletionTimestamp")}
+        return {f"i-{claim['metadata']['name']}" for claim in claims if claim["metadata"].get("deletionTimestamp")}
 
     async def claim_of(self, instance_id: str) -> dict[str, Any]:
-        found = await self.kube.get(NODECLAIMS, instance_id.removeprefix("i-"))
-        assert found is not None
-        return dict(found["metadata"])
+        claim = await self.kube.get(NODECLAIMS, instance_id.removeprefix("i-"))
+        assert claim is not None
+        return dict(claim["metadata"])
 
 
 def counted(category: str) -> float:
@@ -80,17 +80,17 @@ async def test_aws146_a_failing_check_ends_the_node_without_grace(check: str) ->
     world.statuses = [InstanceStatus(sick, **failing)]
     before = counted(f"{check}_status")
     assert await world.controller.reconcile(()) == POLL_SECONDS
-    found = await world.claim_of(sick)
-    assert found["deletionTimestamp"]
-    assert found["annotations"][labels.TERMINATION_TIMESTAMP] == format_instant(START)
-    (why,) = recorded(found["annotations"])
-    said = f"The instance fails EC2's {check} status check"
-    assert why == Removal(reason=f"{check}_status", detail=said, actor="controller interruption.instancestatus")
+    claim_of = await world.claim_of(sick)
+    assert claim_of["deletionTimestamp"]
+    assert claim_of["annotations"][labels.TERMINATION_TIMESTAMP] == format_instant(START)
+    (why,) = recorded(claim_of["annotations"])
+    text = f"The instance fails EC2's {check} status check"
+    assert why == Removal(reason=f"{check}_status", detail=text, actor="controller interruption.instancestatus")
     tainted = await world.kube.get(NODES, sick.removeprefix("i-")) or {}
     assert {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"} in tainted["spec"]["taints"]
     assert "deletionTimestamp" not in await world.claim_of(well)
-    told = {(kind, reason, check in message) for kind, _, reason, message in world.recorder.events}
-    assert {("NodeClaim", "InstanceUnhealthy", True), ("Node", "InstanceUnhealthy", True)} <= told
+    kinds = {(kind, reason, check in message) for kind, _, reason, message in world.recorder.events}
+    assert {("NodeClaim", "InstanceUnhealthy", True), ("Node", "InstanceUnhealthy", True)} <= kinds
     assert world.recorder.reasons().count("TerminatingOnInterruption") == 2
     assert counted(f"{check}_status") == before + 1
     written = len(world.kube.calls)
@@ -103,10 +103,10 @@ async def test_aws147_a_scheduled_event_ends_the_node_with_its_grace() -> None:
     stops = world.node(1)
     world.statuses = [InstanceStatus(stops, events=("degraded hardware",))]
     await world.controller.reconcile(())
-    found = await world.claim_of(stops)
-    assert found["deletionTimestamp"]
-    assert labels.TERMINATION_TIMESTAMP not in found["annotations"]
-    assert [why.reason for why in recorded(found["annotations"])] == ["event_status"]
+    claim_of = await world.claim_of(stops)
+    assert claim_of["deletionTimestamp"]
+    assert labels.TERMINATION_TIMESTAMP not in claim_of["annotations"]
+    assert [why.reason for why in recorded(claim_of["annotations"])] == ["event_status"]
     assert set(world.recorder.reasons()) == {"TerminatingOnInterruption"}
 
 
@@ -166,7 +166,7 @@ async def test_aws147_sch104_scheduled_events_of_a_whole_fleet_end_a_fifth_of_it
     """EC2 announces them days before. Each node leaves with its grace, and another one when it is gone."""
     world = World()
     fleet = [world.node(number) for number in range(10)]
-    world.statuses = [InstanceStatus(one, events=("maintenance",)) for one in fleet]
+    world.statuses = [InstanceStatus(item, events=("maintenance",)) for item in fleet]
     ended: set[str] = set()
     for _ in range(5):
         await world.controller.reconcile(())
@@ -178,13 +178,13 @@ async def test_aws147_sch104_scheduled_events_of_a_whole_fleet_end_a_fifth_of_it
         for instance in leaving:
             world.cache.claims.on_event(instance.removeprefix("i-"), None)
             world.cache.nodes.on_event(instance.removeprefix("i-"), None)
-        world.statuses = [each for each in world.statuses if each.instance_id not in leaving]
+        world.statuses = [status for status in world.statuses if status.instance_id not in leaving]
         for number in range(2):
             world.node(20 + len(ended) + number)  # the replacements
     assert len(ended) == 10
     assert "NodeRepairBlocked" in world.recorder.reasons()
-    told = next(event[3] for event in world.recorder.events if event[2] == "NodeRepairBlocked")
-    assert told.startswith("20% of the nodes of NodePool pool leave now (2)")
+    events = next(event[3] for event in world.recorder.events if event[2] == "NodeRepairBlocked")
+    assert events.startswith("20% of the nodes of NodePool pool leave now (2)")
 
 
 async def test_instances_of_others_are_left_alone() -> None:

@@ -100,8 +100,8 @@ class World:
 
     def prices(self) -> dict[tuple[str, ...], float]:
         """The price of an hour by NodePool and capacity type."""
-        (found,) = [family for family in self._families() if family.name == POOL_PRICE.name]
-        return {tuple(sample.labels[label] for label in POOL_PRICE.labels): sample.value for sample in found.samples}
+        (metric,) = [family for family in self._families() if family.name == POOL_PRICE.name]
+        return {tuple(sample.labels[label] for label in POOL_PRICE.labels): sample.value for sample in metric.samples}
 
     def scraped(self) -> dict[str, dict[tuple[str, ...], float]]:
         order = ("instance_type", "capacity_type", "zone")
@@ -133,10 +133,10 @@ def world(tmp_path: Path) -> World:
 @pytest.mark.looptime
 async def test_met50_met51_size_price_and_availability_are_served(world: World) -> None:
     async with world.leading():
-        found = world.scraped()
-    assert found[CPU] == {("m5.large",): 2, ("c5.xlarge",): 4}
-    assert found[MEMORY] == {("m5.large",): 8 * 2**30, ("c5.xlarge",): 8 * 2**30}
-    assert found[PRICE] == {
+        result = world.scraped()
+    assert result[CPU] == {("m5.large",): 2, ("c5.xlarge",): 4}
+    assert result[MEMORY] == {("m5.large",): 8 * 2**30, ("c5.xlarge",): 8 * 2**30}
+    assert result[PRICE] == {
         (name, capacity_type, zone): price
         for name, capacity_type, price in (
             ("m5.large", "spot", 0.04),
@@ -146,7 +146,7 @@ async def test_met50_met51_size_price_and_availability_are_served(world: World) 
         )
         for zone in ZONES
     }
-    assert found[AVAILABLE] == dict.fromkeys(found[PRICE], 1.0)
+    assert result[AVAILABLE] == dict.fromkeys(result[PRICE], 1.0)
 
 
 @pytest.mark.asyncio(loop_scope="function")
@@ -157,8 +157,8 @@ async def test_act16_they_follow_within_a_minute(world: World) -> None:
         refused = OfferingKey.refusable("spot", "m5.large", ZONES[0])
         world.refusals.avoid({refused: utc_now() + timedelta(hours=1)})
         await asyncio.sleep(MINUTE)
-        found = world.scraped()[AVAILABLE]
-        assert [place for place, value in found.items() if value == 0] == [("m5.large", "spot", ZONES[0])]
+        result = world.scraped()[AVAILABLE]
+        assert [place for place, value in result.items() if value == 0] == [("m5.large", "spot", ZONES[0])]
         world.types.types = TYPES[:1]
         await asyncio.sleep(MINUTE)
         assert {name for name, _, _ in world.scraped()[AVAILABLE]} == {TYPES[0].name}
@@ -198,13 +198,13 @@ async def test_the_price_of_an_hour_of_each_pools_instances_is_served(world: Wor
     ):
         world.launched(name, offering, provider)
     async with world.leading():
-        found = world.prices()
-    assert found == {("default", "spot"): pytest.approx(0.108), ("default", "on-demand"): pytest.approx(0.1)}
+        prices = world.prices()
+    assert prices == {("default", "spot"): pytest.approx(0.108), ("default", "on-demand"): pytest.approx(0.1)}
 
 
 def test_met51_an_offering_without_a_price_is_not_available() -> None:
     (kind,) = catalog(entry("m5.large", 2, 8, 0.096, zones=ZONES[:1]))
-    unpriced = replace(kind, offerings=tuple(replace(each, price=inf) for each in kind.offerings))
+    unpriced = replace(kind, offerings=tuple(replace(offering, price=inf) for offering in kind.offerings))
     gauges = {gauge.name: series for gauge, series in measured([[unpriced]]).items()}
     assert gauges[PRICE] == {}
     assert set(gauges[AVAILABLE].values()) == {0}

@@ -101,7 +101,7 @@ class World:
             self.asked.append(" ".join(ids))
             if self.failures:
                 raise self.failures.pop()
-            return {each: state for each in ids if (state := self.states.get(each, "running"))}
+            return {item: state for item in ids if (state := self.states.get(item, "running"))}
 
         def scheduled() -> set[str]:
             self.asked.append("events")
@@ -117,7 +117,7 @@ class World:
         self,
         number: int,
         *,
-        known: bool = True,
+        entries: bool = True,
         meta: dict[str, Any] | None = None,
         kinds: dict[str, str] | None = None,
     ) -> str:
@@ -126,13 +126,13 @@ class World:
         """
         name = f"{number:017x}"
         usual = {labels.CAPACITY_TYPE: "spot", labels.INSTANCE_TYPE: "m7g.large", labels.ZONE: "us-west-2a"}
-        found = {labels.NODEPOOL: "pool", **usual, **(kinds or {})}
-        described = {"labels": found, "finalizers": [labels.TERMINATION_FINALIZER]}
+        result = {labels.NODEPOOL: "pool", **usual, **(kinds or {})}
+        described = {"labels": result, "finalizers": [labels.TERMINATION_FINALIZER]}
         record = claim(name, node_name=name, meta={**described, **(meta or {})})
         self.kube.add(NODECLAIMS, dict(record.body))
         self.kube.add(NODES, {"metadata": metadata(name), "spec": {"providerID": record.provider_id}})
         self._records[f"i-{name}"] = record
-        if known:
+        if entries:
             self.announce(f"i-{name}")
         return f"i-{name}"
 
@@ -148,8 +148,8 @@ class World:
 
     def removals(self, instance_id: str) -> list[Removal]:
         """Why the NodeClaim of this instance says that it is removed."""
-        found = self.kube.objects["nodeclaims", "", instance_id.removeprefix("i-")]
-        return list(recorded(found["metadata"].get("annotations") or {}))
+        result = self.kube.objects["nodeclaims", "", instance_id.removeprefix("i-")]
+        return list(recorded(result["metadata"].get("annotations") or {}))
 
     def delete(self, instance_id: str) -> None:
         """The NodeClaim of this instance is deleted, and the cache knows."""
@@ -160,8 +160,8 @@ class World:
     def left(self) -> int:
         """Messages that are in the queue, received or not."""
         names: Sequence[Any] = ("ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible")
-        found = self.sqs.get_queue_attributes(QueueUrl=self.url, AttributeNames=names)
-        return sum(int(number) for number in found["Attributes"].values())
+        queue_attributes = self.sqs.get_queue_attributes(QueueUrl=self.url, AttributeNames=names)
+        return sum(int(number) for number in queue_attributes["Attributes"].values())
 
     def show_again(self) -> None:
         """Show the messages that were received and not deleted, as SQS does after their visibility timeout."""
@@ -178,18 +178,18 @@ class World:
 
     def leaving(self) -> list[str]:
         """The instances whose NodeClaims are deleted."""
-        claims = [one["metadata"] for (plural, _, _), one in self.kube.objects.items() if plural == "nodeclaims"]
-        return sorted(f"i-{one['name']}" for one in claims if one.get("deletionTimestamp"))
+        claims = [item["metadata"] for (plural, _, _), item in self.kube.objects.items() if plural == "nodeclaims"]
+        return sorted(f"i-{claim['name']}" for claim in claims if claim.get("deletionTimestamp"))
 
     def tainted(self) -> list[str]:
         """The instances whose Nodes are cordoned, with all that belongs to it."""
-        found = []
+        result = []
         for (plural, _, name), body in self.kube.objects.items():
             if plural == "nodes" and TAINT in body["spec"].get("taints", []):
                 assert body["metadata"]["finalizers"] == [labels.TERMINATION_FINALIZER]
                 assert body["metadata"]["labels"][labels.EXCLUDE_BALANCERS] == "karpenter"
-                found.append(f"i-{name}")
-        return sorted(found)
+                result.append(f"i-{name}")
+        return sorted(result)
 
 
 def about(message: dict[str, Any], instance_id: str) -> dict[str, Any]:
@@ -199,9 +199,9 @@ def about(message: dict[str, Any], instance_id: str) -> dict[str, Any]:
 @pytest.fixture
 def world(clients: tuple[SQSClient, SQSClient], monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     monkeypatch.setattr(interruption, "WAIT_SECONDS", 1)  # `reading` waits for the end of the last request
-    made = World(*clients)
-    yield made
-    made.sqs.delete_queue(QueueUrl=made.url)
+    world = World(*clients)
+    yield world
+    world.sqs.delete_queue(QueueUrl=world.url)
 
 
 @contextlib.asynccontextmanager
@@ -225,8 +225,8 @@ async def reading(world: World, now: Callable[[], datetime] | None = None) -> As
         await asyncio.to_thread(controller._threads.shutdown)
 
 
-def counted(name: str, **wanted: str) -> float:
-    return REGISTRY.get_sample_value(name, wanted) or 0.0
+def counted(name: str, **expectation: str) -> float:
+    return REGISTRY.get_sample_value(name, expectation) or 0.0
 
 
 def disrupted(reason: str) -> float:
@@ -248,9 +248,9 @@ async def test_aws140_the_message_goes_after_the_node_is_tainted_and_its_claim_d
     assert world.leaving() == world.tainted() == [interrupted] != [other]
     assert world.sold_out == [OfferingRef(capacity_type="spot", instance_type="m7g.large", zone="us-west-2a")]
     name = interrupted.removeprefix("i-")
-    both = [("NodeClaim", name), ("Node", name)]
+    pair = [("NodeClaim", name), ("Node", name)]
     assert [event[:3] for event in world.recorder.events] == [
-        (*subject, reason) for subject in both for reason in ("SpotInterrupted", "TerminatingOnInterruption")
+        (*subject, reason) for subject in pair for reason in ("SpotInterrupted", "TerminatingOnInterruption")
     ]
     assert counted("karpenter_interruption_received_messages_total", **received) == before + 1
     assert counted("karpenter_interruption_deleted_messages_total") == deleted + 1
@@ -262,8 +262,8 @@ async def test_aws140_the_message_goes_after_the_node_is_tainted_and_its_claim_d
 async def test_evt04_an_interruption_of_a_node_that_leaves_already_is_noted_there(world: World) -> None:
     """For the timeline of the node. That its instance ends is no news, and neither is a notice that cannot be true."""
     leaving, ending, reserved = world.node(1), world.node(2), world.node(3, kinds={labels.CAPACITY_TYPE: "reserved"})
-    for each in (leaving, ending, reserved):
-        world.delete(each)
+    for item in (leaving, ending, reserved):
+        world.delete(item)
     world.ends(ending)
     world.send(about(SPOT, leaving), about(SPOT, leaving), about(state("terminated"), ending), about(SPOT, reserved))
     async with reading(world):
@@ -285,7 +285,7 @@ async def test_aws125_aws145_a_node_whose_reservation_is_taken_back_leaves_it(
     async with reading(world):
         await world.emptied()
     assert world.leaving() == world.tainted() == [taken_back] != [other]
-    assert [each.key for each in world.sold_out] == [OfferingKey("reserved", "", "us-west-2a", "reservation", "cr-1")]
+    assert [item.key for item in world.sold_out] == [OfferingKey("reserved", "", "us-west-2a", "reservation", "cr-1")]
     assert {"CapacityReservationInstanceInterrupted", "TerminatingOnInterruption"} <= set(world.recorder.reasons())
 
 
@@ -293,7 +293,7 @@ async def test_aws141_143_every_notice_about_the_end_of_an_instance_makes_its_no
     ids = [world.node(number) for number in range(10, 14)]
     for number in range(14, 30):  # so that four of the NodePool may leave at once
         world.node(number)
-    retired = {**HEALTH["detail"], "affectedEntities": [{"entityValue": one} for one in ids[2:]]}
+    retired = {**HEALTH["detail"], "affectedEntities": [{"entityValue": item} for item in ids[2:]]}
     world.ends(*ids[:2])
     world.scheduled |= {*ids[2:]}
     world.send(about(state("stopping"), ids[0]), about(state("terminated"), ids[1]), {**HEALTH, "detail": retired})
@@ -422,13 +422,13 @@ FRESH = datetime(2026, 3, 1, 12, tzinfo=UTC) + timedelta(seconds=5)
 
 
 @pytest.mark.parametrize("message", [state("stopped"), state("terminated"), HEALTH], ids=["stopped", "ended", "change"])
-@pytest.mark.parametrize("known", [True, False], ids=["runs", "is unknown"])
+@pytest.mark.parametrize("entries", [True, False], ids=["runs", "is unknown"])
 async def test_aws141_143_a_message_that_ec2_does_not_confirm_drains_nobody(
-    world: World, message: dict[str, Any], known: bool
+    world: World, message: dict[str, Any], entries: bool
 ) -> None:
     """Forged, or delivered again after the instance was started again."""
     node = world.node(80)
-    world.states[node] = "running" if known else ""
+    world.states[node] = "running" if entries else ""
     kind = "scheduled_change" if message is HEALTH else f"instance_{message['detail']['state']}"
     before = counted("tenon_interruption_unconfirmed_messages_total", message_type=kind)
     detail = {**HEALTH["detail"], "affectedEntities": [{"entityValue": node}]}
@@ -478,11 +478,11 @@ async def test_aws140_143_ec2_is_asked_once_for_a_batch_and_never_about_a_spot_i
     """The call waits for its turn within EC2's limits, and two minutes are short."""
     ids = [world.node(number) for number in range(83, 90)]
     world.ends(*ids)
-    world.send(*(about(SPOT, each) for each in ids[:3]))
+    world.send(*(about(SPOT, item) for item in ids[:3]))
     async with reading(world, lambda: OLD):
         await world.emptied()
     assert world.asked == []
-    world.send(*(about(state("terminated"), each) for each in ids[3:]))
+    world.send(*(about(state("terminated"), item) for item in ids[3:]))
     async with reading(world, lambda: OLD):
         await world.emptied()
     assert world.leaving() == ids
@@ -503,7 +503,7 @@ async def test_aws141_sch104_scheduled_changes_of_a_whole_nodepool_end_a_fifth_a
     """EC2 announces them days before, so the others can wait. Spot interruptions do not wait."""
     ids = [world.node(number) for number in range(100, 110)]
     world.scheduled |= {*ids}
-    detail = {**HEALTH["detail"], "affectedEntities": [{"entityValue": one} for one in ids]}
+    detail = {**HEALTH["detail"], "affectedEntities": [{"entityValue": item} for item in ids]}
     world.send({**HEALTH, "detail": detail})
 
     async def held() -> bool:
@@ -513,7 +513,7 @@ async def test_aws141_sch104_scheduled_changes_of_a_whole_nodepool_end_a_fifth_a
         await until(held)
         assert len(world.leaving()) == 2
         assert await asyncio.to_thread(world.left) == 1, "the message comes again"
-        world.send(*(about(SPOT, each) for each in ids))
+        world.send(*(about(SPOT, item) for item in ids))
 
         async def gone() -> bool:
             return world.leaving() == ids
@@ -523,7 +523,7 @@ async def test_aws141_sch104_scheduled_changes_of_a_whole_nodepool_end_a_fifth_a
 
 async def test_aws140_a_notice_that_comes_before_the_claim_names_its_instance_is_applied_later(world: World) -> None:
     """EC2 takes a spot instance back in the middle of its launch."""
-    early, other = world.node(120, known=False), world.node(121, known=False)
+    early, other = world.node(120, entries=False), world.node(121, entries=False)
     world.send(about(SPOT, early), about(state("running"), other), about(SPOT, "i-0fffffffffffffff0"))
     async with reading(world, lambda: OLD):
         await world.emptied()

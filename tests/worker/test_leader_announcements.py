@@ -30,9 +30,9 @@ async def announced(temporal: FakeTemporal) -> AsyncIterator[Announcements]:
 
 def heard(temporal: FakeTemporal, workflow_id: str) -> int:
     """How often this leader announced itself to a workflow, each time with its queue."""
-    told = [(name, args) for told_id, name, args in temporal.signals if told_id == workflow_id]
-    assert told == [("planner_started", (QUEUE,))] * len(told)
-    return len(told)
+    names = [(name, args) for told_id, name, args in temporal.signals if told_id == workflow_id]
+    assert names == [("planner_started", (QUEUE,))] * len(names)
+    return len(names)
 
 
 async def test_a_new_leader_announces_itself_at_once_and_is_silent_while_it_is_asked() -> None:

@@ -37,19 +37,19 @@ async def test_what_was_not_made_here_is_never_touched(resource: Resource) -> No
     """A name that is taken is a condition and one event, and free again once the other goes."""
     name, body = ("old", NODEPOOL) if resource is NODEPOOLS else ("mine", EC2NODECLASS)
     theirs = {**body, "metadata": {"name": name}}
-    named = (PROVISIONERS, "old") if resource is NODEPOOLS else (AWSNODETEMPLATES, "mine")
+    provisioners = (PROVISIONERS, "old") if resource is NODEPOOLS else (AWSNODETEMPLATES, "mine")
     async with keeping((resource, theirs), (PROVISIONERS, provisioner()), (AWSNODETEMPLATES, template())) as cluster:
         await asyncio.sleep(3 * RESYNC)
         assert cluster.body(resource, name)["spec"] == theirs["spec"]
-        assert cluster.condition(*named, "Active")["reason"] == "NameTaken"
+        assert cluster.condition(*provisioners, "Active")["reason"] == "NameTaken"
         assert (
             f"{resource.kind} {name} exists and was not created from it"
-            in cluster.condition(*named, "Active")["message"]
+            in cluster.condition(*provisioners, "Active")["message"]
         )
         assert cluster.recorder.reasons() == ["NameTaken"]
         cluster.go(resource, name)
         await looked()
-        assert cluster.condition(*named, "Converted")["status"] == "True"
+        assert cluster.condition(*provisioners, "Converted")["status"] == "True"
         assert cluster.body(resource, name)["metadata"]["ownerReferences"]
 
 
@@ -167,7 +167,9 @@ async def test_crds_of_karpenters_own_age_are_written_to_once(wrong: bool, caplo
             await looked()
         assert len(cluster.writes) == written
         assert (
-            len(cluster.recorder.events) == len([one for one in caplog.records if one.levelname == "WARNING"]) == wrong
+            len(cluster.recorder.events)
+            == len([record for record in caplog.records if record.levelname == "WARNING"])
+            == wrong
         )
 
 
@@ -233,11 +235,13 @@ async def test_a_provisioner_that_an_upgrade_left_behind_launches_nothing_and_sa
 
 async def test_a_provisioner_that_is_applied_next_to_nodepools_acts() -> None:
     """And one that acts goes on when a NodePool is made next to it, even if what stands for it is deleted once."""
-    async with keeping((PROVISIONERS, provisioner(creationTimestamp=YEARS_AGO)), (AWSNODETEMPLATES, template())) as one:
-        one.put(NODEPOOLS, made_later())
-        one.go(NODEPOOLS, "old")
+    async with keeping(
+        (PROVISIONERS, provisioner(creationTimestamp=YEARS_AGO)), (AWSNODETEMPLATES, template())
+    ) as item:
+        item.put(NODEPOOLS, made_later())
+        item.go(NODEPOOLS, "old")
         await looked()
-        assert one.names(NODEPOOLS) == ["default", "old"]
+        assert item.names(NODEPOOLS) == ["default", "old"]
     today = provisioner(creationTimestamp=TODAY)
     async with keeping((NODEPOOLS, made_later()), (PROVISIONERS, today), (AWSNODETEMPLATES, template())) as other:
         assert other.names(NODEPOOLS) == ["default", "old"]
@@ -265,8 +269,8 @@ async def test_without_their_crds_nothing_is_read_and_nothing_fails() -> None:
     objects = LegacyObjects(cast("Any", server), Changes())
     async with in_background(objects.run()):
         await objects.wait_known()
-        asked = len(server.asked)
+        requests = len(server.asked)
         await asyncio.sleep(3 * RECHECK_SECONDS)
-        assert len(server.asked) > asked
+        assert len(server.asked) > requests
         assert not objects.any_exists
         assert {path.rpartition("/")[0] for path in server.asked} == {"/apis/karpenter.sh", "/apis/karpenter.k8s.aws"}

@@ -32,13 +32,13 @@ from worker.settings import Settings, SettingsError
     [(1000, 200, 30), (2000, 400, 60), (100, 50, 10), (64000, 1000, 200), (0, 200, 30)],
 )
 def test_set15_more_cpu_does_more_at_once_within_bounds(millicores: float, activities: int, tasks: int) -> None:
-    found = concurrency(millicores)
-    assert (found.activities, found.workflow_tasks) == (activities, tasks)
+    result = concurrency(millicores)
+    assert (result.activities, result.workflow_tasks) == (activities, tasks)
 
 
-@pytest.mark.parametrize(("used", "told"), [(89, False), (90, True), (100, True)])
+@pytest.mark.parametrize(("used", "events"), [(89, False), (90, True), (100, True)])
 async def test_set16_at_nine_tenths_of_the_limit_garbage_is_collected_and_said(
-    used: int, told: bool, caplog: pytest.LogCaptureFixture
+    used: int, events: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     looks: list[int] = []
 
@@ -47,11 +47,11 @@ async def test_set16_at_nine_tenths_of_the_limit_garbage_is_collected_and_said(
         return used
 
     async def looked() -> bool:
-        return len(looks) >= (3 if told else 2)
+        return len(looks) >= (3 if events else 2)
 
     with caplog.at_level(logging.WARNING):
         await _for_a_while(watch_memory(100, measured, period=0.001), looked)
-    assert ("Memory is short" in caplog.text) is told
+    assert ("Memory is short" in caplog.text) is events
 
 
 async def test_set16_without_a_limit_nothing_is_measured() -> None:
@@ -95,16 +95,16 @@ def test_set16_in_a_container_the_parent_is_process_number_one(monkeypatch: pyte
 
 
 def test_set16_a_child_knows_the_parent_that_started_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    told: list[dict[str, str]] = []
+    events: list[dict[str, str]] = []
 
     def started(*_: object, env: dict[str, str], **__: object) -> object:
-        told.append(env)
+        events.append(env)
         return None
 
     monkeypatch.setattr("subprocess.Popen", started)
     child = main._start("io", Settings(cluster_name="c").as_environment(), str(tmp_path), Health(["io"]))
     child.listener.join()
-    assert told[0][PARENT] == str(os.getpid())
+    assert events[0][PARENT] == str(os.getpid())
 
 
 async def test_tls_connections_have_a_small_buffer(monkeypatch: pytest.MonkeyPatch) -> None:

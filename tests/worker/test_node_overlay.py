@@ -55,17 +55,20 @@ class Server:
 
     def put(self, body: dict[str, Any]) -> None:
         name = body["metadata"]["name"]
-        kept = {key: value for key, value in body["metadata"].items() if key not in ("name", "resourceVersion")}
-        whole = {**body, "metadata": metadata(name, **kept)}
+        values = {key: value for key, value in body["metadata"].items() if key not in ("name", "resourceVersion")}
+        whole = {**body, "metadata": metadata(name, **values)}
         self.cache.overlays.on_event(name, decode_object(json.dumps(whole).encode()))
 
     def overlay(self, name: str, generation: int = 1, **spec: Any) -> None:
         self.put({**edited(BASE, {"requirements": [M5], **spec}), "metadata": {"name": name, "generation": generation}})
 
     def says(self, name: str) -> dict[str, tuple[str, str]]:
-        found = self.cache.overlays.get(name)
-        assert found is not None
-        return {one["type"]: (one["status"], one["reason"]) for one in found.status.get("conditions") or []}
+        overlay = self.cache.overlays.get(name)
+        assert overlay is not None
+        return {
+            condition["type"]: (condition["status"], condition["reason"])
+            for condition in overlay.status.get("conditions") or []
+        }
 
 
 @contextlib.asynccontextmanager

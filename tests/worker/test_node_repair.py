@@ -44,7 +44,14 @@ class World:
         return START + timedelta(seconds=self.loop.time() - self.began)
 
     def node(
-        self, name: str, ready: str = "True", *, pool: str = "pool", seen: bool = True, held: bool = False, **other: str
+        self,
+        name: str,
+        ready: str = "True",
+        *,
+        pool: str = "pool",
+        observations: bool = True,
+        hold: bool = False,
+        **other: str,
     ) -> None:
         """A node as API server and cache have it; ``other`` are its further conditions.
 
@@ -63,11 +70,11 @@ class World:
         }
         self.kube.objects.pop(("nodes", "", name), None)
         self.kube.add(NODES, body)
-        if not seen:
+        if not observations:
             return
         meta: dict[str, Any] = {"labels": {labels.NODEPOOL: pool} if pool else {}, "finalizers": ["tenon"]}
         meta["labels"] |= {labels.CAPACITY_TYPE: "spot"}
-        meta["annotations"] = {labels.DO_NOT_DISRUPT: "true"} if held else {}
+        meta["annotations"] = {labels.DO_NOT_DISRUPT: "true"} if hold else {}
         record = claim(name, node_name=name, meta=meta, status={"imageID": "ami-1"})
         if ("nodeclaims", "", name) not in self.kube.objects:
             self.kube.add(NODECLAIMS, dict(record.body))
@@ -79,7 +86,7 @@ class World:
 
     def repaired(self) -> list[str]:
         claims = [obj for (plural, _, _), obj in self.kube.objects.items() if plural == "nodeclaims"]
-        return sorted(one["metadata"]["name"] for one in claims if one["metadata"].get("deletionTimestamp"))
+        return sorted(claim["metadata"]["name"] for claim in claims if claim["metadata"].get("deletionTimestamp"))
 
 
 @contextlib.asynccontextmanager
@@ -91,8 +98,8 @@ async def watched() -> AsyncIterator[World]:
         yield world
 
 
-def counted(name: str, **wanted: str) -> float:
-    return REGISTRY.get_sample_value(name, wanted) or 0.0
+def counted(name: str, **expectation: str) -> float:
+    return REGISTRY.get_sample_value(name, expectation) or 0.0
 
 
 async def test_a_claim_that_lost_its_finalizer_gets_it_before_it_is_deleted() -> None:
@@ -133,7 +140,7 @@ async def test_sch104_ctl08_a_node_that_stays_unhealthy_loses_its_claim_by_force
 async def test_dis84_do_not_disrupt_does_not_stop_repair() -> None:
     async with watched() as world:
         for name in "abcde":
-            world.node(name, "Unknown" if name == "a" else "True", held=True)
+            world.node(name, "Unknown" if name == "a" else "True", hold=True)
         await asyncio.sleep(HALF_AN_HOUR + 1)
         assert world.repaired() == ["a"]
 
@@ -144,16 +151,16 @@ async def test_n15_021_an_operator_keeps_repair_away_from_a_node(kind: str) -> N
     async with watched() as world:
         for name in "abcde":
             world.node(name, "Unknown" if name == "a" else "True")
-        held = world.kube.objects[{"Node": "nodes", "NodeClaim": "nodeclaims"}[kind], "", "a"]
-        held["metadata"].setdefault("annotations", {})["karpenter.sh/do-not-repair"] = "true"
+        hold = world.kube.objects[{"Node": "nodes", "NodeClaim": "nodeclaims"}[kind], "", "a"]
+        hold["metadata"].setdefault("annotations", {})["karpenter.sh/do-not-repair"] = "true"
         await asyncio.sleep(HALF_AN_HOUR + 1)
         assert world.repaired() == []
-        told = {event[:2]: event[3] for event in world.recorder.events if event[2] == "NodeRepairBlocked"}
-        assert told.keys() == {("Node", "a"), ("NodeClaim", "a")}
-        assert set(told.values()) == {
+        events = {event[:2]: event[3] for event in world.recorder.events if event[2] == "NodeRepairBlocked"}
+        assert events.keys() == {("Node", "a"), ("NodeClaim", "a")}
+        assert set(events.values()) == {
             f"The {kind} has the annotation karpenter.sh/do-not-repair: remove it so that the node is replaced"
         }
-        held["metadata"]["annotations"]["karpenter.sh/do-not-repair"] = "false"
+        hold["metadata"]["annotations"]["karpenter.sh/do-not-repair"] = "false"
         await asyncio.sleep(BLOCKED_RETRY.total_seconds() + 1)
         assert world.repaired() == ["a"]
 
@@ -166,7 +173,7 @@ async def test_sch104_a_node_that_recovers_or_that_the_cache_is_wrong_about_stay
         world.node("b", StorageReady="False")
         await asyncio.sleep(HALF_AN_HOUR / 2)
         world.node("a")
-        world.node("b", seen=False)  # the watch does not deliver it
+        world.node("b", observations=False)  # the watch does not deliver it
         await asyncio.sleep(HALF_AN_HOUR)
         assert world.repaired() == []
         assert not any(FORCE_AT in world.claim(name)["metadata"].get("annotations", {}) for name in "ab")
@@ -182,8 +189,8 @@ async def test_sch104_evt04_too_many_unhealthy_nodes_of_a_pool_are_all_left_alon
             world.node(name, "Unknown")
         await asyncio.sleep(HALF_AN_HOUR + 1)
         assert world.repaired() == ["other-a"]
-        told = {event[:2] for event in world.recorder.events if event[2] == "NodeRepairBlocked"}
-        assert told == {(kind, name) for kind in ("Node", "NodeClaim") for name in "ab"}
+        events = {event[:2] for event in world.recorder.events if event[2] == "NodeRepairBlocked"}
+        assert events == {(kind, name) for kind in ("Node", "NodeClaim") for name in "ab"}
         assert {event[3] for event in world.recorder.events} == {
             "More than 20% of the nodes of NodePool pool are unhealthy"
         }
@@ -214,11 +221,11 @@ async def test_a_repair_that_the_api_server_did_not_answer_is_tried_again() -> N
         world.node("a", "False")
         get, fails = world.kube.get, [True]
 
-        async def answered(*given: Any, **options: Any) -> Any:
+        async def answered(*value: Any, **options: Any) -> Any:
             if fails:
                 fails.pop()
                 raise ApiUnreachableError("https://x", "refused")
-            return await get(*given, **options)
+            return await get(*value, **options)
 
         world.kube.get = answered  # type: ignore[method-assign]
         await asyncio.sleep(HALF_AN_HOUR + 1)

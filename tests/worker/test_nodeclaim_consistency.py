@@ -31,8 +31,8 @@ class World(FakeKube):
         super().__init__(Clock())
         self.cache, self.recorder = Cache(), Recorder()
 
-    async def patch(self, resource: Any, name: str, *given: Any, **options: Any) -> Any:
-        body = await super().patch(resource, name, *given, **options)
+    async def patch(self, resource: Any, name: str, *value: Any, **options: Any) -> Any:
+        body = await super().patch(resource, name, *value, **options)
         self.show(name)
         return body
 
@@ -48,8 +48,8 @@ class World(FakeKube):
         self.cache.publish(record)
 
     def condition(self, name: str = "a") -> dict[str, Any]:
-        found = self.objects["nodeclaims", "", name]["status"].get("conditions") or []
-        return next((one for one in found if one["type"] == "ConsistentStateFound"), {})
+        conditions = self.objects["nodeclaims", "", name]["status"].get("conditions") or []
+        return next((condition for condition in conditions if condition["type"] == "ConsistentStateFound"), {})
 
 
 @contextlib.asynccontextmanager
@@ -71,8 +71,8 @@ async def test_lif07_ctl14_evt05_a_lost_resource_is_reported_until_it_is_back() 
         await asyncio.sleep(SOON)
         assert (world.condition()["status"], world.condition()["reason"]) == ("False", "ConsistencyCheckFailed")
         assert "expected 4 of resource cpu, but found 2 (50.0% of expected)" in world.condition()["message"]
-        told = {event[:3] for event in world.recorder.events}
-        assert told == {("NodeClaim", "a", "FailedConsistencyCheck")}
+        messages = {event[:3] for event in world.recorder.events}
+        assert messages == {("NodeClaim", "a", "FailedConsistencyCheck")}
         writes, events = len(world.calls), len(world.recorder.events)
         await asyncio.sleep(2 * RESCAN_SECONDS)
         assert len(world.calls) == writes

@@ -78,7 +78,7 @@ class ApiServer:
 
     def condition(self, name: str, type_: str) -> dict[str, Any]:
         conditions = self.bodies[name]["status"]["conditions"]
-        return next((one for one in conditions if one["type"] == type_), {})
+        return next((condition for condition in conditions if condition["type"] == type_), {})
 
 
 class Types(FakeTypes):
@@ -184,15 +184,15 @@ async def test_dis70_nc05_a_changed_template_is_drift_until_it_is_changed_back()
         assert world.server.patches == []
         world.put_pool({"template/spec/taints": [taint("new")]})
         await asyncio.sleep(TURN)
-        found = world.server.condition("claim", "Drifted")
-        assert (found["status"], found["reason"]) == ("True", "NodePoolDrifted")
-        assert "spec.template.spec.taints of NodePool default" in found["message"]
-        since = found["lastTransitionTime"]
+        condition = world.server.condition("claim", "Drifted")
+        assert (condition["status"], condition["reason"]) == ("True", "NodePoolDrifted")
+        assert "spec.template.spec.taints of NodePool default" in condition["message"]
+        since = condition["lastTransitionTime"]
         world.put_pool({"template/spec/expireAfter": "1h"})
         await asyncio.sleep(TURN)
-        found = world.server.condition("claim", "Drifted")
-        assert "expireAfter" in found["message"]
-        assert found["lastTransitionTime"] == since, "the node drifted then, and keeps its place in the order"
+        condition = world.server.condition("claim", "Drifted")
+        assert "expireAfter" in condition["message"]
+        assert condition["lastTransitionTime"] == since, "the node drifted then, and keeps its place in the order"
         world.put_pool({"template/spec/taints": [], "template/spec/expireAfter": "720h"})
         await asyncio.sleep(TURN)
         assert world.server.condition("claim", "Drifted") == {}
@@ -343,9 +343,9 @@ async def test_dis30_pod_events_cause_no_look_before_a_node_may_be_consolidatabl
 def _counted(name: str, looks: list[str]) -> Any:
     look = getattr(NodeClaimDisruptionController, name)
 
-    def counted(self: Any, *given: Any) -> Any:
+    def counted(self: Any, *value: Any) -> Any:
         looks.append(name)
-        return look(self, *given)
+        return look(self, *value)
 
     return counted
 

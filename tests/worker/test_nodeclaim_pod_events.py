@@ -61,9 +61,9 @@ async def test_what_happened_in_an_outage_is_noted_after_it(caplog: pytest.LogCa
         server.away = False
         await asyncio.sleep(2 * QUIET)
         assert server.noted == [("claim", "2026-01-01T00:01:00Z")]
-        asked = server.asked
+        requests = server.asked
         await asyncio.sleep(5 * QUIET)
-        assert server.asked == asked
+        assert server.asked == requests
     assert len(caplog.records) == 1
 
 

@@ -144,9 +144,9 @@ async def test_each_claim_gets_one_workflow_and_the_cluster_its_two() -> None:
         assert (temporal.started("a"), temporal.started("b")) == (1, 1)
     ids = [workflow_id for workflow_id, _ in temporal.starts]
     assert ids[:2] == [names.provisioner_id("c"), names.disruption_id("c")]
-    given = dict(temporal.starts)[names.nodeclaim_id("c", "a")]
-    assert isinstance(given, NodeClaimInput)
-    assert (given.claim.name, given.claim.uid, given.pool) == ("a", "uid-a", "pool")
+    value = dict(temporal.starts)[names.nodeclaim_id("c", "a")]
+    assert isinstance(value, NodeClaimInput)
+    assert (value.claim.name, value.claim.uid, value.pool) == ("a", "uid-a", "pool")
     assert temporal.options[names.nodeclaim_id("c", "a")]["task_queue"] == "tenon-c"
 
 
@@ -200,7 +200,7 @@ async def test_a_claim_of_the_same_name_is_another_life() -> None:
         await asyncio.sleep(MOMENT)
         cache.publish(starting("a", uid="uid-second"))
         await asyncio.sleep(MOMENT)
-    uids = [given.claim.uid for _, given in temporal.starts if isinstance(given, NodeClaimInput)]
+    uids = [value.claim.uid for _, value in temporal.starts if isinstance(value, NodeClaimInput)]
     assert uids == ["uid-a", "uid-second"]
 
 
@@ -370,9 +370,9 @@ async def test_the_singletons_begin_with_the_queue_of_this_leader() -> None:
     """Someone ended them by hand: the next run asks this leader at once."""
     cache, temporal = Cache(), FakeTemporal()
     async with bridged(cache, temporal):
-        given = dict(temporal.starts)
-        assert given[names.provisioner_id("c")].plan_queue == QUEUE
-        assert given[names.disruption_id("c")].plan_queue == QUEUE
+        value = dict(temporal.starts)
+        assert value[names.provisioner_id("c")].plan_queue == QUEUE
+        assert value[names.disruption_id("c")].plan_queue == QUEUE
 
 
 async def test_a_claim_that_vanishes_without_a_deletion_ends_its_workflow() -> None:
@@ -409,9 +409,9 @@ async def test_no_node_leaves_if_many_claims_vanish_at_once(caplog: pytest.LogCa
         assert [name for name in fleet if temporal.pokes(name)] == []
     line = "Many NodeClaims vanished without a deletion, so their nodes stay until a sweep decides"
     assert [
-        (vars(each)["vanished-count"], vars(each)["nodeclaim-count"])
-        for each in caplog.records
-        if each.getMessage() == line
+        (vars(record)["vanished-count"], vars(record)["nodeclaim-count"])
+        for record in caplog.records
+        if record.getMessage() == line
     ] == [(29, 1)]
 
 
@@ -453,8 +453,8 @@ async def test_a_claim_that_was_seen_leaving_is_not_reported_again_when_it_is_go
     cache, temporal = Cache(), FakeTemporal()
     cache.publish(starting("a", deletionTimestamp="2026-11-21T12:00:00Z"))
     async with bridged(cache, temporal):
-        told = temporal.pokes("a")
+        pokes = temporal.pokes("a")
         cache.claims.on_event("a", None)
         await asyncio.sleep(MOMENT)
-        assert [poke.claim_deleting for poke in told] == [True]
-        assert temporal.pokes("a") == told
+        assert [poke.claim_deleting for poke in pokes] == [True]
+        assert temporal.pokes("a") == pokes

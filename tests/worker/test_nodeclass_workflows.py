@@ -46,7 +46,7 @@ async def test_a_node_class_is_looked_at_when_its_spec_changed_only() -> None:
             cache.nodeclasses.on_event("default", node_class("default", generation))
             await asyncio.sleep(MOMENT)
         # Once at first sight, for it may have changed while nobody led, and once for the new generation.
-        assert [signal for found, signal, _ in temporal.signals if found == WORKFLOW] == ["poke", "poke"]
+        assert [signal for result, signal, _ in temporal.signals if result == WORKFLOW] == ["poke", "poke"]
 
 
 async def test_a_node_class_whose_finalizer_was_wiped_is_looked_at() -> None:
@@ -56,10 +56,10 @@ async def test_a_node_class_whose_finalizer_was_wiped_is_looked_at() -> None:
     async with bridged(cache, temporal):
         cache.nodeclasses.on_event("default", node_class("default", 1))
         await asyncio.sleep(MOMENT)
-        assert [found for found, _, _ in temporal.signals].count(WORKFLOW) == 2
+        assert [result for result, _, _ in temporal.signals].count(WORKFLOW) == 2
         cache.nodeclasses.on_event("default", node_class("default", 1, finalizers=[NODECLASS_FINALIZER]))
         await asyncio.sleep(MOMENT)
-        assert [found for found, _, _ in temporal.signals].count(WORKFLOW) == 2, "our own write wakes no workflow"
+        assert [result for result, _, _ in temporal.signals].count(WORKFLOW) == 2, "our own write wakes no workflow"
 
 
 async def test_ecs11_a_deleted_node_class_is_reconciled_when_its_last_claim_is_gone() -> None:
@@ -73,11 +73,11 @@ async def test_ecs11_a_deleted_node_class_is_reconciled_when_its_last_claim_is_g
         pokes = []
         for name in ("c", "a", "b"):
             await asyncio.sleep(MOMENT)
-            pokes.append([found for found, _, _ in temporal.signals].count(WORKFLOW))
+            pokes.append([result for result, _, _ in temporal.signals].count(WORKFLOW))
             cache.claims.on_event(name, None)
         await asyncio.sleep(MOMENT)
         assert pokes == [2, 2, 2]
-        assert [found for found, _, _ in temporal.signals].count(WORKFLOW) == 3
+        assert [result for result, _, _ in temporal.signals].count(WORKFLOW) == 3
 
 
 async def test_a_poke_that_temporal_did_not_take_is_sent_again() -> None:
@@ -89,7 +89,7 @@ async def test_a_poke_that_temporal_did_not_take_is_sent_again() -> None:
         cache.nodeclasses.on_event("default", node_class("default", 2))
         await asyncio.sleep(5 * MOMENT)
         assert temporal.fails[f"signal {WORKFLOW}"] == []
-        assert [found for found, _, _ in temporal.signals] == [WORKFLOW] * 2
+        assert [result for result, _, _ in temporal.signals] == [WORKFLOW] * 2
 
 
 async def test_a_workflow_that_an_operator_ended_is_started_again_within_a_minute() -> None:
@@ -97,11 +97,11 @@ async def test_a_workflow_that_an_operator_ended_is_started_again_within_a_minut
     cache, temporal = Cache(), FakeTemporal()
     cache.nodeclasses.on_event("default", node_class("default", 1))
     async with bridged(cache, temporal):
-        assert [found for found, _ in temporal.starts] == [WORKFLOW]
+        assert [result for result, _ in temporal.starts] == [WORKFLOW]
         await asyncio.sleep(RESTART_SECONDS / 2)
         cache.nodeclasses.on_event("default", node_class("default", 1))
         await asyncio.sleep(MOMENT)
         assert len(temporal.starts) == 1
         await asyncio.sleep(RESTART_SECONDS / 2)
-        assert [found for found, _ in temporal.starts] == [WORKFLOW] * 2
+        assert [result for result, _ in temporal.starts] == [WORKFLOW] * 2
         assert len(temporal.signals) == 1

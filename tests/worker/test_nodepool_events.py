@@ -15,16 +15,16 @@ pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
 
 async def test_a_pool_that_cannot_be_read_does_not_stop_the_others() -> None:
     unreadable = pool("a", {"template/spec/requirements": "nonsense"})
-    async with keeping(unreadable, pool("b")) as (_, server, told):
+    async with keeping(unreadable, pool("b")) as (_, server, events):
         assert server.condition("b", "Ready")["status"] == "True"
-        assert ("NodePool", "a", "NodePoolValidationFailed") in [event[:3] for event in told.events]
+        assert ("NodePool", "a", "NodePoolValidationFailed") in [event[:3] for event in events.events]
 
 
 async def test_an_invalid_pool_is_reported_once_and_recovers() -> None:
     schedule = {"disruption/budgets": [{"nodes": "1", "schedule": "61 * * * *", "duration": "1h"}]}
-    async with keeping(pool("a", schedule)) as (cache, server, told):
+    async with keeping(pool("a", schedule)) as (cache, server, events):
         await asyncio.sleep(200 * MOMENT)
-        assert told.reasons() == ["NodePoolValidationFailed"]
+        assert events.reasons() == ["NodePoolValidationFailed"]
         assert server.condition("a", "ValidationSucceeded")["status"] == "False"
         mended = pool("a")
         put(cache, {**mended, "status": server.status("a")})
@@ -34,9 +34,9 @@ async def test_an_invalid_pool_is_reported_once_and_recovers() -> None:
 
 async def test_pools_that_take_the_same_pods_are_reported_once_and_stay_ready() -> None:
     """Informative: a condition and one event on each, naming the other; weights settle it."""
-    async with keeping(pool("a"), pool("b")) as (cache, server, told):
+    async with keeping(pool("a"), pool("b")) as (cache, server, events):
         await asyncio.sleep(200 * MOMENT)
-        assert told.reasons() == ["SamePodsSameWeight", "SamePodsSameWeight"]
+        assert events.reasons() == ["SamePodsSameWeight", "SamePodsSameWeight"]
         assert "NodePool b" in server.condition("a", "Overlapping")["message"]
         assert "NodePool a" in server.condition("b", "Overlapping")["message"]
         assert server.condition("a", "Ready")["status"] == "True"

@@ -22,8 +22,10 @@ pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
 async def test_set14_metrics_of_pools_are_kept_unless_they_are_not_wanted(measured: bool) -> None:
     name = f"measured-{measured}".lower()
     async with keeping(pool(name, {"limits": {"cpu": "10"}}), measured=measured):
-        found = REGISTRY.get_sample_value("karpenter_nodepools_limit", {"resource_type": "cpu", "nodepool": name})
-    assert found == (10.0 if measured else None)
+        sample_value = REGISTRY.get_sample_value(
+            "karpenter_nodepools_limit", {"resource_type": "cpu", "nodepool": name}
+        )
+    assert sample_value == (10.0 if measured else None)
 
 
 async def test_met37_the_state_counts_as_synced_only_once_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,7 @@ def in_pool(name: str, *conditions: dict[str, str], deleted: str = "", pool: str
 
 
 async def test_lif06_ctl21_a_pool_says_whether_its_nodes_register() -> None:
-    async with keeping(pool("web"), pool("other", {"weight": 5})) as (cache, server, told):
+    async with keeping(pool("web"), pool("other", {"weight": 5})) as (cache, server, events):
 
         async def health_after(*claims: Any) -> str:
             cache.publish(*claims)
@@ -46,7 +46,7 @@ async def test_lif06_ctl21_a_pool_says_whether_its_nodes_register() -> None:
         assert "NodeClaim c did not register" in server.condition("web", HEALTH)["message"]
         assert server.condition("web", "Ready")["status"] == "True", "it only informs"
         assert server.condition("other", HEALTH)["status"] == "Unknown"
-        assert told.reasons() == []
+        assert events.reasons() == []
         more = [in_pool(name, LAUNCHED, REGISTERED) for name in "def"]
         assert await health_after(*more) == "True", "only the last four count"
 
@@ -79,9 +79,9 @@ async def test_ctl21_a_new_leader_takes_over_the_condition_and_counts_what_it_se
         await asyncio.sleep(MOMENT)
         record = cache.pools.get("web")
         assert record is not None
-        left = dict(record.body)
+        remainder = dict(record.body)
     old = [in_pool(name, LAUNCHED, REGISTERED) for name in ("old", "older", "oldest")]
-    async with keeping(left, claims=old) as (cache, server, _):
+    async with keeping(remainder, claims=old) as (cache, server, _):
         assert server.condition("web", HEALTH)["status"] == "False"
         cache.publish(*(in_pool(name, LAUNCHED, REGISTERED) for name in "def"))
         await asyncio.sleep(MOMENT)

@@ -31,12 +31,12 @@ async def test_nc07_another_controllers_pool_and_claims_are_not_written() -> Non
     """Neither conditions nor counts nor digests, and no series of metrics is theirs."""
     auto_mode = {"group": "eks.amazonaws.com", "kind": "NodeClass", "name": "default"}
     theirs = pool("auto", {"template/spec/nodeClassRef": auto_mode, "limits": {"cpu": "7"}})
-    async with keeping(theirs) as (cache, server, told):
+    async with keeping(theirs) as (cache, server, events):
         cache.publish(claim("auto-a", nodeClassRef=auto_mode, meta={"labels": {"karpenter.sh/nodepool": "auto"}}))
         put(cache, pool("ours"))
         await asyncio.sleep(MOMENT)
         assert {name for name, _ in server.patches} == {"ours"}
-        assert told.reasons() == []
+        assert events.reasons() == []
     labels = {"resource_type": "cpu", "nodepool": "auto"}
     assert REGISTRY.get_sample_value("karpenter_nodepools_limit", labels) is None
 
@@ -46,7 +46,7 @@ async def test_a_pool_that_ec2_refuses_says_so_and_stays_ready() -> None:
     changed: list[str] = []
     refusals = LaunchRefusals(changed.append, lambda: NOW)
     breaker = refused(None, "refused", "Unauthorized", "you may not", NOW)
-    async with keeping(pool("refused"), pool("other"), refusals=refusals) as (cache, server, told):
+    async with keeping(pool("refused"), pool("other"), refusals=refusals) as (cache, server, events):
         assert server.condition("refused", "NodeLaunchHealthy") == {}, "nothing is said before it is known"
         refusals.update([breaker])
         assert changed == ["refused"]
@@ -57,7 +57,7 @@ async def test_a_pool_that_ec2_refuses_says_so_and_stays_ready() -> None:
         assert "you may not" in condition["message"]
         assert server.condition("refused", "Ready")["status"] == "True"
         assert server.condition("other", "NodeLaunchHealthy") == {}
-        assert told.reasons().count("LaunchesHeldBack") == 1
+        assert events.reasons().count("LaunchesHeldBack") == 1
         assert measured_breaker("refused") == 1
         before = PlanningView(cache).fingerprint()
 
@@ -93,7 +93,7 @@ async def test_a_pool_in_a_capacity_shortage_says_so_until_a_nodeclaim_launches(
     refusals = LaunchRefusals(changed.append, lambda: now)
     offering = OfferingKey("on-demand", "m5.large", "us-west-2a")
     tried = TriedLaunch("short", offering, ("m5.large",))
-    async with keeping(pool("short"), pool("other"), refusals=refusals) as (cache, server, told):
+    async with keeping(pool("short"), pool("other"), refusals=refusals) as (cache, server, events):
         refusals.update([])
         refusals.avoid({offering: now + timedelta(minutes=3)})
         refusals.no_capacity([tried])
@@ -101,13 +101,13 @@ async def test_a_pool_in_a_capacity_shortage_says_so_until_a_nodeclaim_launches(
         assert changed == ["short", "short"]
         cache.changes.publish(Topic.POOL, "short")
         await asyncio.sleep(MOMENT)
-        found = server.condition("short", "CapacityAvailable")
-        assert (found["status"], found["reason"]) == ("False", "InsufficientCapacity")
-        assert "no on-demand capacity for 1 offering tried (m5.large first)" in found["message"]
+        condition = server.condition("short", "CapacityAvailable")
+        assert (condition["status"], condition["reason"]) == ("False", "InsufficientCapacity")
+        assert "no on-demand capacity for 1 offering tried (m5.large first)" in condition["message"]
         assert server.condition("short", "Ready")["status"] == "True"
         assert server.condition("other", "CapacityAvailable") == {}
-        said = [event for event in told.events if event[2] == "InsufficientCapacity"]
-        assert said == [("NodePool", "short", "InsufficientCapacity", found["message"])]
+        text = [event for event in events.events if event[2] == "InsufficientCapacity"]
+        assert text == [("NodePool", "short", "InsufficientCapacity", condition["message"])]
 
         launched = {"type": "Launched", "status": "True", "lastTransitionTime": format_instant(now)}
         names = {"labels": {"karpenter.sh/nodepool": "short"}}
@@ -121,18 +121,18 @@ async def test_wsh01_a_pool_that_is_slowed_down_says_so_until_its_consolidation_
     changed: list[str] = []
     slowed = SlowedPools(changed.append)
     poor = PoolSavings(short=2, predicted=0.2, reached=0.05, at=datetime.now(UTC))
-    async with keeping(pool("slow"), pool("other"), slowed=slowed) as (cache, server, told):
+    async with keeping(pool("slow"), pool("other"), slowed=slowed) as (cache, server, events):
         slowed.update({"slow": poor})
         assert changed == ["slow"]
         cache.changes.publish(Topic.POOL, "slow")
         await asyncio.sleep(MOMENT)
-        found = server.condition("slow", "ConsolidationSlowed")
-        assert (found["status"], found["reason"]) == ("True", "WaitsAfterCommand")
-        assert "saved $0.0500 an hour instead of $0.2000" in found["message"]
+        condition = server.condition("slow", "ConsolidationSlowed")
+        assert (condition["status"], condition["reason"]) == ("True", "WaitsAfterCommand")
+        assert "saved $0.0500 an hour instead of $0.2000" in condition["message"]
         assert server.condition("slow", "Ready")["status"] == "True"
         assert server.condition("other", "ConsolidationSlowed") == {}
-        said = [event for event in told.events if event[2] == "ConsolidationSlowed"]
-        assert said == [("NodePool", "slow", "ConsolidationSlowed", found["message"])]
+        text = [event for event in events.events if event[2] == "ConsolidationSlowed"]
+        assert text == [("NodePool", "slow", "ConsolidationSlowed", condition["message"])]
 
         slowed.update({"slow": poor})
         slowed.update({})
@@ -181,7 +181,7 @@ async def test_nodes_and_resources_follow_the_claims_of_the_pool() -> None:
 
 
 async def test_a_pool_that_cannot_be_written_does_not_stop_the_others() -> None:
-    async with keeping(pool("a"), pool("b"), broken="a") as (_, server, _told):
+    async with keeping(pool("a"), pool("b"), broken="a") as (_, server, _):
         assert server.condition("b", "Ready")["status"] == "True"
 
 

@@ -28,11 +28,11 @@ ENDING = {"conditions": [*INITIALIZED["conditions"], {"type": "InstanceTerminati
 async def watched(cache: Cache, fails: int = 0) -> AsyncIterator[list[float]]:
     """When sweeps were called for, in seconds; the first so many calls fail."""
     loop = asyncio.get_running_loop()
-    began, sweeps, left = loop.time(), list[float](), [fails]
+    began, sweeps, remainder = loop.time(), list[float](), [fails]
 
     async def sweep() -> None:
-        if left[0]:
-            left[0] -= 1
+        if remainder[0]:
+            remainder[0] -= 1
             raise RPCError("away", RPCStatusCode.UNAVAILABLE, b"")
         sweeps.append(loop.time() - began)
 

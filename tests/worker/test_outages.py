@@ -56,8 +56,8 @@ def test_an_outage_is_logged_at_once_then_once_a_minute_then_its_end(caplog: pyt
     assert outage() == "EC2 has not answered since 12:00:00 UTC (refused)"
     outage.note("")
     assert outage() == ""
-    told = [record.getMessage() for record in caplog.records]
-    assert told == [*["A service does not answer"] * 6, "A service answers again"]
+    records = [record.getMessage() for record in caplog.records]
+    assert records == [*["A service does not answer"] * 6, "A service answers again"]
     away = {"service": "EC2", "since": "12:00:00 UTC", "error": "refused", "consequence": "nothing is launched"}
     assert all(away.items() <= vars(record).items() for record in caplog.records[:6])
     assert {"service": "EC2", "outage-seconds": 310}.items() <= vars(caplog.records[6]).items()
@@ -156,9 +156,9 @@ async def _true(condition: bool) -> bool:
 
 
 def record(activity: str, error: Exception | None) -> logging.LogRecord:
-    made = logging.LogRecord("temporalio.activity", logging.WARNING, "", 0, "failed", (), _raised(error))
-    made.temporal_activity = {"activity_type": activity}
-    return made
+    log_record = logging.LogRecord("temporalio.activity", logging.WARNING, "", 0, "failed", (), _raised(error))
+    log_record.temporal_activity = {"activity_type": activity}
+    return log_record
 
 
 def _raised(error: Exception | None) -> Any:
@@ -202,9 +202,9 @@ def test_the_same_line_of_temporals_core_is_logged_once_a_minute() -> None:
     lines = CoreLines(LogRateLimiter(clock).count)
 
     def line(text: str) -> logging.LogRecord:
-        made = logging.LogRecord("temporalio.core", logging.WARNING, "", 0, text, (), None)
-        made.temporal_log = object()
-        return made
+        log_record = logging.LogRecord("temporalio.core", logging.WARNING, "", 0, text, (), None)
+        log_record.temporal_log = object()
+        return log_record
 
     passed = [lines.filter(line(f"poll retried {number} times")) for number in range(30)]
     assert passed == [True] + [False] * 29

@@ -42,9 +42,9 @@ async def test_nothing_of_a_payload_can_be_read_without_the_key(file: Path) -> N
     codec = EncryptionCodec(write(file, "old"))
     first, second = await codec.encode([PLAIN, PLAIN])
     assert first.data != second.data, "equal payloads look equal"
-    for each in (first, second):
-        assert b"i-0123" not in each.SerializeToString()
-        assert dict(each.metadata) == {"encoding": b"binary/encrypted", "encryption-key-id": b"old"}
+    for item in (first, second):
+        assert b"i-0123" not in item.SerializeToString()
+        assert dict(item.metadata) == {"encoding": b"binary/encrypted", "encryption-key-id": b"old"}
     assert await codec.decode([first, second]) == [PLAIN, PLAIN]
 
 
@@ -80,17 +80,17 @@ async def test_encryption_ends_with_keys_that_only_decrypt(file: Path) -> None:
 @pytest.mark.parametrize("change", ["data", "key", "short"])
 async def test_a_payload_that_was_changed_is_refused(file: Path, change: str) -> None:
     codec = EncryptionCodec(write(file, "old", "new"))
-    (one,) = await codec.encode([PLAIN])
+    (item,) = await codec.encode([PLAIN])
     if change == "data":
-        one.data = one.data[:-1] + bytes([one.data[-1] ^ 1])
+        item.data = item.data[:-1] + bytes([item.data[-1] ^ 1])
     elif change == "key":
-        one.metadata["encryption-key-id"] = b"new"
+        item.metadata["encryption-key-id"] = b"new"
     else:
-        one.data = one.data[:5]
+        item.data = item.data[:5]
     with pytest.raises(
         PayloadCodecError, match=r"^A payload cannot be decrypted with the key (old|new): it was changed"
     ):
-        await codec.decode([one])
+        await codec.decode([item])
 
 
 @pytest.mark.parametrize(
@@ -124,8 +124,8 @@ async def test_keys_that_become_unusable_leave_the_old_ones_in_use_and_are_logge
     await asyncio.to_thread(file.unlink)
     for _ in range(2):
         assert await codec.decode([before]) == [PLAIN]
-    told = [record for record in caplog.records if "the worker keeps the old ones" in record.getMessage()]
-    assert len(told) == 1
+    records = [record for record in caplog.records if "the worker keeps the old ones" in record.getMessage()]
+    assert len(records) == 1
     write(file, "new", "old")
     (after,) = await codec.encode([PLAIN])
     assert after.metadata["encryption-key-id"] == b"new"

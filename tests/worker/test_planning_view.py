@@ -79,10 +79,10 @@ async def test_claims_that_a_working_watch_will_send_are_only_awaited() -> None:
         assert api.lists(CLAIMS) == 0
 
 
-@pytest.mark.parametrize("held", [False, True])
-async def test_claims_behind_a_stalled_watch_are_read_again(held: bool, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("hold", [False, True])
+async def test_claims_behind_a_stalled_watch_are_read_again(hold: bool, caplog: pytest.LogCaptureFixture) -> None:
     async with viewing() as (api, cache, view):
-        api.of(CLAIMS).stall(new_ones_too=held)
+        api.of(CLAIMS).stall(new_ones_too=hold)
         api.of(CLAIMS).put("a", "1", labels={labels.BATCH: "7"})
         await view.catch_up(["a"])
         assert cache.has_claims(["a"])
@@ -166,13 +166,13 @@ async def test_waiting_pods_come_with_what_their_claims_say() -> None:
     async with viewing() as (api, cache, view):
         record = waiting(volumes=mounting("data"))
         cache.pods.on_event(record.key, record)
-        (seen,) = view.pending_pods()
-        assert "its volume claim ns/data does not exist" in seen.unsupported
+        (pod,) = view.pending_pods()
+        assert "its volume claim ns/data does not exist" in pod.unsupported
         with cache.subscribe([Topic.PENDING]) as news:
             api.of(PVCS.path()).put("data", "1", namespace="ns")
             await news.next()
-        (seen,) = view.pending_pods()
-        assert "not bound and without a StorageClass" in seen.unsupported
+        (pod,) = view.pending_pods()
+        assert "not bound and without a StorageClass" in pod.unsupported
 
 
 def pool(generation: int = 1, **spec: Any) -> ObjectRecord:
@@ -204,14 +204,14 @@ async def test_claims_that_come_and_go_make_no_room_but_in_a_pool_with_limits() 
 async def test_what_is_found_for_a_class_is_new_supply() -> None:
     """A subnet in another zone or another AMI may be all that a pod waited for."""
     async with viewing() as (_, cache, view):
-        seen = []
+        observations = []
         subnet, ami = [{"id": "subnet-1", "zone": "a"}], [{"id": "ami-1"}]
         for status in ({}, {"subnets": subnet}, {"subnets": subnet, "amis": ami}):
             cache.nodeclasses.on_event("default", node_class(**status))
-            seen.append(view.fingerprint())
+            observations.append(view.fingerprint())
             cache.nodeclasses.on_event("default", node_class(**status))
-            assert view.fingerprint() == seen[-1], "only its version changed"
-        assert len({found.supply for found in seen}) == 3
+            assert view.fingerprint() == observations[-1], "only its version changed"
+        assert len({result.supply for result in observations}) == 3
 
 
 def launching_pool(version: str, own_kubelet: str, **spec: Any) -> ObjectRecord:
@@ -299,13 +299,16 @@ async def test_a_look_at_a_hundred_empty_nodes_reads_the_pods_of_no_claim_twice(
         for number in range(100):
             planned = ",".join(f"ns/p{number}-{n}=uid-{number}-{n}" for n in range(20))
             meta = {"annotations": {labels.PLANNED_PODS: planned}, "labels": {labels.NODEPOOL: "default"}}
-            made = claim(f"c{number}", node_name=f"n{number}", initialized="2026-01-01T00:00:00Z", meta=meta)
-            body = {**made.body, "metadata": {**made.body["metadata"], "annotations": Counted(made.annotations)}}
-            made = ClaimRecord.of(body)
-            cache.claims.on_event(made.name, made)
+            claim_record = claim(f"c{number}", node_name=f"n{number}", initialized="2026-01-01T00:00:00Z", meta=meta)
+            body = {
+                **claim_record.body,
+                "metadata": {**claim_record.body["metadata"], "annotations": Counted(claim_record.annotations)},
+            }
+            claim_record = ClaimRecord.of(body)
+            cache.claims.on_event(claim_record.name, claim_record)
             cache.nodes.on_event(f"n{number}", node(f"n{number}"))
         Counted.reads = 0
-        assert sum(found.empty for found in view.managed_nodes()) == 100
+        assert sum(managed_node.empty for managed_node in view.managed_nodes()) == 100
         view.managed_nodes()
         assert Counted.reads <= 100
 
@@ -317,12 +320,12 @@ async def test_a_node_is_managed_as_its_objects_and_pods_are_now() -> None:
         labelled = {"labels": {labels.NODEPOOL: "default"}}
 
         def told(*, pods: bool = False, ready: bool = True, life: str = "Never", **meta: Any) -> Any:
-            made = claim("c", initialized=started, meta={**labelled, **meta}, expireAfter=life)
-            cache.claims.on_event("c", made)
+            output = claim("c", initialized=started, meta={**labelled, **meta}, expireAfter=life)
+            cache.claims.on_event("c", output)
             cache.nodes.on_event("n", replace(node("n"), ready=ready))
             cache.pods.on_event("ns/p", running("p", "n") if pods else None)
-            (found,) = view.managed_nodes()
-            return found
+            (managed_node,) = view.managed_nodes()
+            return managed_node
 
         assert told().empty
         assert not told(pods=True).empty
@@ -334,8 +337,8 @@ async def test_a_node_is_managed_as_its_objects_and_pods_are_now() -> None:
         assert told().expires_at is None
         assert told(life="24h").expires_at == datetime(2026, 1, 2, tzinfo=UTC)
         for kept_until, expires in (("2026-01-03T00:00:00Z", 3), ("2026-01-01T12:00:00Z", 2)):
-            kept = told(life="24h", annotations={labels.KEEP_UNTIL: kept_until})
-            assert kept.expires_at == datetime(2026, 1, expires, tzinfo=UTC)
+            survivors = told(life="24h", annotations={labels.KEEP_UNTIL: kept_until})
+            assert survivors.expires_at == datetime(2026, 1, expires, tzinfo=UTC)
         cache.claims.on_event("c", None)
         assert view.managed_nodes() == []
 
@@ -351,18 +354,18 @@ async def test_a_snapshot_stays_as_it_was_and_says_what_the_cache_says() -> None
         for record in (running("p", "n"), waiting("w"), waiting("v", volumes=mounting("data"))):
             cache.pods.on_event(record.key, record)
         view.pending_pods()
-        taken = view.snapshot()
+        snapshot = view.snapshot()
         before = view.nodes(), view.pool_usage("default"), view.daemons(), view.namespaces()
         for key in ("ns/p", "ns/w", "ns/v"):
             cache.pods.on_event(key, None)
         cache.claims.on_event("d", None)
         cache.nodes.on_event("n", node("n", meta={"deletionTimestamp": "2026-01-01T00:00:00Z"}))
-        seen = await asyncio.to_thread(
-            lambda: (taken.nodes(), taken.pool_usage("default"), taken.daemons(), taken.namespaces())
+        observations = await asyncio.to_thread(
+            lambda: (snapshot.nodes(), snapshot.pool_usage("default"), snapshot.daemons(), snapshot.namespaces())
         )
-        assert seen == before
-        assert [found.name for found in seen[0]] == ["d", "n"]
-        assert seen[1]["cpu"] >= 8_000, "what a claim may become counts against the limits of its pool"
+        assert observations == before
+        assert [result.name for result in observations[0]] == ["d", "n"]
+        assert observations[1]["cpu"] >= 8_000, "what a claim may become counts against the limits of its pool"
         assert view.nodes() == []
 
 
@@ -370,15 +373,15 @@ async def test_a_snapshot_ends_with_its_last_user_without_the_garbage_collector(
     """The collector rarely looks at old objects, and a copy of a large cluster that waits for it is megabytes."""
     async with viewing() as (_, cache, view):
         cache.pods.on_event("default/a", running("a", "n"))
-        taken = view.snapshot()
-        assert taken.nodes() == []
-        parts = [taken, taken._state, taken._state.pods, taken._state.storage, taken._state.spreading]
-        left = [weakref.ref(part) for part in parts]
+        snapshot = view.snapshot()
+        assert snapshot.nodes() == []
+        parts = [snapshot, snapshot._state, snapshot._state.pods, snapshot._state.storage, snapshot._state.spreading]
+        remainder = [weakref.ref(part) for part in parts]
         gc.collect()
         gc.disable()
         try:
-            del taken, parts
-            assert [found() for found in left] == [None] * len(left)
+            del snapshot, parts
+            assert [result() for result in remainder] == [None] * len(remainder)
         finally:
             gc.enable()
 

@@ -71,18 +71,18 @@ async def pki(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
     server = DevServer(tmp_path)
     await server.start()
     await server.connect()
-    found = Pki(tmp_path, server)
-    for name, value in found.environment().items():
+    pki = Pki(tmp_path, server)
+    for name, value in pki.environment().items():
         monkeypatch.setenv(name, value)
     try:
-        yield found
+        yield pki
     finally:
         await server.stop()
 
 
 @asynccontextmanager
 async def running(*work: Any) -> AsyncIterator[None]:
-    tasks = [asyncio.create_task(each) for each in work]
+    tasks = [asyncio.create_task(item) for item in work]
     try:
         yield
         assert not any(task.done() for task in tasks), tasks
@@ -156,8 +156,10 @@ async def test_certificates_that_do_not_match_leave_the_connection_unchanged(
         await connection.check()
         assert connection.client is not first
         assert await connection.client.service_client.check_health()
-    told = [record.getMessage() for record in caplog.records if "the worker keeps the old ones" in record.getMessage()]
-    assert len(told) == 2, told
+    records = [
+        record.getMessage() for record in caplog.records if "the worker keeps the old ones" in record.getMessage()
+    ]
+    assert len(records) == 2, records
 
 
 async def test_what_serves_a_client_begins_again_with_the_next_one(pki: Pki) -> None:

@@ -46,22 +46,22 @@ def refusal(value: str) -> str:
 
 
 def test_karpenters_document_is_for_the_pods_of_every_scheduler() -> None:
-    found = scheduler_config(karpenter(CONSTRAINT))
-    assert found.of("") == found.of("default-scheduler") == found.of("mine") == (RULE,)
-    assert found.hard("")
+    result = scheduler_config(karpenter(CONSTRAINT))
+    assert result.of("") == result.of("default-scheduler") == result.of("mine") == (RULE,)
+    assert result.hard("")
     assert not scheduler_config(karpenter({**CONSTRAINT, "whenUnsatisfiable": "ScheduleAnyway"})).hard("")
 
 
 def test_each_profile_is_for_the_pods_of_its_scheduler() -> None:
-    stated = {"defaultConstraints": [CONSTRAINT], "defaultingType": "List"}
-    found = scheduler_config(kube(("default-scheduler", {"defaultingType": "System"}), ("mine", stated)))
-    assert (found.of(""), found.of("mine"), found.of("other")) == (SYSTEM, (RULE,), ())
-    assert not found.hard("")
+    declaration = {"defaultConstraints": [CONSTRAINT], "defaultingType": "List"}
+    result = scheduler_config(kube(("default-scheduler", {"defaultingType": "System"}), ("mine", declaration)))
+    assert (result.of(""), result.of("mine"), result.of("other")) == (SYSTEM, (RULE,), ())
+    assert not result.hard("")
 
 
 def test_everything_that_a_constraint_may_say_is_kept() -> None:
-    said = {"minDomains": 3, "nodeAffinityPolicy": "Ignore", "nodeTaintsPolicy": "Honor"}
-    (rule,) = scheduler_config(karpenter({**CONSTRAINT, **said})).of("")
+    text = {"minDomains": 3, "nodeAffinityPolicy": "Ignore", "nodeTaintsPolicy": "Honor"}
+    (rule,) = scheduler_config(karpenter({**CONSTRAINT, **text})).of("")
     assert rule == SpreadRule(ZONE, 1, None, min_domains=3, honor_affinity=False, honor_taints=True)
 
 
@@ -77,10 +77,10 @@ def test_a_file_is_read_once_and_its_text_handed_on(tmp_path: Path) -> None:
     """The processes of a worker follow the same document, whatever becomes of the file."""
     file = tmp_path / "scheduler.yaml"
     file.write_text(f"podTopologySpread:\n  defaultConstraints:\n  - {json.dumps(CONSTRAINT)}\n")
-    found = load(str(file))
+    settings = load(str(file))
     file.unlink()
-    child = load_all({}, found.as_environment()).settings
-    assert child.default_spread().of("") == found.default_spread().of("") == (RULE,)
+    child = load_all({}, settings.as_environment()).settings
+    assert child.default_spread().of("") == settings.default_spread().of("") == (RULE,)
     assert child.scheduler_config == json.dumps(karpenter(CONSTRAINT), separators=(",", ":"))
 
 
@@ -89,7 +89,7 @@ def test_without_it_there_are_no_default_constraints() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "text"),
     [
         ("/nowhere/scheduler.yaml", "it is neither a document nor a file that can be read"),
         ("podTopologySpreads: {}", "podTopologySpreads: is unknown"),
@@ -108,10 +108,10 @@ def test_without_it_there_are_no_default_constraints() -> None:
         ('{"kind": "KubeSchedulerConfiguration", "apiVersion": "v1"}', "apiVersion: must be a version of"),
     ],
 )
-def test_what_kube_scheduler_would_not_take_is_refused_in_one_sentence(value: str, said: str) -> None:
+def test_what_kube_scheduler_would_not_take_is_refused_in_one_sentence(value: str, text: str) -> None:
     sentence = refusal(value)
     assert sentence.startswith("SCHEDULER_CONFIG=")
-    assert said in sentence
+    assert text in sentence
     assert "\n" not in sentence
 
 

@@ -27,12 +27,12 @@ OPERATOR, COUNT = "OperatorService", "CountWorkflowExecutions"
 
 @pytest_asyncio.fixture
 async def server(tmp_path: Path) -> AsyncIterator[DevServer]:
-    found = DevServer(tmp_path)
-    await found.start()
+    dev_server = DevServer(tmp_path)
+    await dev_server.start()
     try:
-        yield found
+        yield dev_server
     finally:
-        await found.stop()
+        await dev_server.stop()
 
 
 async def add(client: Client, names: set[str]) -> None:

@@ -27,32 +27,34 @@ def test_flags_override_environment_config_map_and_default_in_this_order() -> No
             {"batchIdleDuration": "2s", "batchMaxDuration": "20s", "aws.reservedENIs": "1", "aws.isolatedVPC": ""}
         )
     )
-    found = load_all({"batch_idle_duration": "4s"}, {**NAMED, "BATCH_IDLE_DURATION": "3s", "RESERVED_ENIS": "2"}, old)
-    assert (found.settings.batch_idle_duration.seconds, found.sources["batch_idle_duration"]) == (4, "flag")
-    assert (found.settings.reserved_enis, found.sources["reserved_enis"]) == (2, "environment")
-    assert (found.settings.batch_max_duration.seconds, found.sources["batch_max_duration"]) == (20, "ConfigMap")
-    assert (found.settings.isolated_vpc, found.sources["isolated_vpc"]) == (False, "default")
+    document = load_all(
+        {"batch_idle_duration": "4s"}, {**NAMED, "BATCH_IDLE_DURATION": "3s", "RESERVED_ENIS": "2"}, old
+    )
+    assert (document.settings.batch_idle_duration.seconds, document.sources["batch_idle_duration"]) == (4, "flag")
+    assert (document.settings.reserved_enis, document.sources["reserved_enis"]) == (2, "environment")
+    assert (document.settings.batch_max_duration.seconds, document.sources["batch_max_duration"]) == (20, "ConfigMap")
+    assert (document.settings.isolated_vpc, document.sources["isolated_vpc"]) == (False, "default")
 
 
 def test_leg51_a_cluster_may_be_named_by_the_config_map_alone() -> None:
     old = convert_settings(config_map({"aws.clusterName": "old", "aws.vmMemoryOverheadPercent": "0.05"}))
-    found = load_all({}, {}, old).settings
-    assert (found.cluster_name, found.vm_memory_overhead_percent) == ("old", 0.05)
+    settings = load_all({}, {}, old).settings
+    assert (settings.cluster_name, settings.vm_memory_overhead_percent) == ("old", 0.05)
 
 
 def test_leg52_removed_config_map_keys_are_noted_and_the_default_profile_is_kept() -> None:
     old = convert_settings(config_map({"aws.defaultInstanceProfile": "nodes", "aws.enablePodENI": "true"}))
-    found = load_all({}, NAMED, old)
-    assert found.settings.default_instance_profile == "nodes"
-    assert any(note.startswith("aws.enablePodENI no longer exists: ") for note in found.notes)
+    document = load_all({}, NAMED, old)
+    assert document.settings.default_instance_profile == "nodes"
+    assert any(note.startswith("aws.enablePodENI no longer exists: ") for note in document.notes)
 
 
 def test_leg52_config_map_tags_reach_old_node_templates_in_every_process() -> None:
     old = convert_settings(config_map({"aws.tags": '{"team": "a", "karpenter.sh/nodepool": "x"}', "aws.tags.é": "b"}))
-    found = load_all({}, NAMED, old)
-    assert found.sources["default_tags"] == "ConfigMap"
-    assert any("'karpenter.sh/nodepool' of aws.tags is left out" in note for note in found.notes)
-    child = load_all({}, found.settings.as_environment()).settings
+    document = load_all({}, NAMED, old)
+    assert document.sources["default_tags"] == "ConfigMap"
+    assert any("'karpenter.sh/nodepool' of aws.tags is left out" in note for note in document.notes)
+    child = load_all({}, document.settings.as_environment()).settings
     assert defaults_of(child, "1.29").tags == {"team": "a", "é": "b"}
     over = load_all({}, {**NAMED, "DEFAULT_TAGS": '{"own": "1"}'}, old).settings
     assert defaults_of(over, "1.29").tags == {"own": "1"}

@@ -274,7 +274,7 @@ async def test_a_pool_without_available_types_is_checked_less_and_less_often(cap
 async def test_a_watch_of_nodepools_that_lags_takes_no_pause_away() -> None:
     """The cache has an older version of the pool than the API server."""
     server = served(1)
-    server.put_pool(2, told=False)
+    server.put_pool(2, events=False)
     async with keeping(server):
         for _ in range(40):
             for name in server.standing():
@@ -314,7 +314,7 @@ async def test_a_pool_that_is_scaled_far_up_is_read_again_on_the_way() -> None:
     """5,000 were a mistake: what is bought of it before the correction is heard is one part."""
     server = served(5000)
     server.watching = False
-    server.on_create = lambda: server.put_pool(10, told=False) if len(server.created) == 20 else None
+    server.on_create = lambda: server.put_pool(10, events=False) if len(server.created) == 20 else None
     async with keeping(server):
         await settle()
         assert len(server.created) == MAX_CHANGES

@@ -24,12 +24,12 @@ pytestmark = pytest.mark.integration
 
 @pytest_asyncio.fixture
 async def server(tmp_path: Path) -> AsyncIterator[DevServer]:
-    found = DevServer(tmp_path)
-    await found.start()
+    dev_server = DevServer(tmp_path)
+    await dev_server.start()
     try:
-        yield found
+        yield dev_server
     finally:
-        await found.stop()
+        await dev_server.stop()
 
 
 @activity.defn(name="add")
@@ -66,19 +66,19 @@ async def test_an_outage_is_lived_through_and_work_goes_on_where_it_was(
         watching.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await watching
-    told = [record for record in caplog.records if record.name == "worker.temporal"]
-    assert [record.message for record in told] == ["A service does not answer", "A service answers again"]
-    assert "decides nothing new" in vars(told[0])["consequence"]
-    assert vars(told[1])["service"] == vars(told[0])["service"] == f"Temporal at {server.address}"
+    records = [record for record in caplog.records if record.name == "worker.temporal"]
+    assert [record.message for record in records] == ["A service does not answer", "A service answers again"]
+    assert "decides nothing new" in vars(records[0])["consequence"]
+    assert vars(records[1])["service"] == vars(records[0])["service"] == f"Temporal at {server.address}"
 
 
 async def test_a_leader_gives_way_while_temporal_is_away(server: DevServer) -> None:
     """One that lost its Lease in the same outage must get back to standing by, whatever long polls it serves."""
-    asked = asyncio.Event()
+    event = asyncio.Event()
 
     @activity.defn(name="add")
     async def long_poll(number: int) -> int:
-        asked.set()
+        event.set()
         await asyncio.Event().wait()
         return number
 
@@ -86,7 +86,7 @@ async def test_a_leader_gives_way_while_temporal_is_away(server: DevServer) -> N
     worker = Worker(client, task_queue="q", workflows=[OutageWorkflow], activities=[long_poll])
     async with worker:
         await client.start_workflow(OutageWorkflow.run, 1, id="w", task_queue="q")
-        await asked.wait()
+        await event.wait()
         await server.stop()
         async with asyncio.timeout(60):
             await worker.shutdown()

@@ -82,16 +82,16 @@ class FakeWorld:
         self.inputs.append(given)
 
     @activity.defn(name=ActivityName.PREPARE_LAUNCH)
-    async def prepare(self, given: PrepareLaunchInput) -> PrepareLaunchResult:
-        self._called(ActivityName.PREPARE_LAUNCH, given)
+    async def prepare(self, prepare_launch_input: PrepareLaunchInput) -> PrepareLaunchResult:
+        self._called(ActivityName.PREPARE_LAUNCH, prepare_launch_input)
         if self.view.instance or self.view.deleting or not self.view.exists:
             return PrepareLaunchResult(view=self.view)
         request = LaunchRequest(client_token="t", capacity_type="on-demand", templates=[], tags={})
         return PrepareLaunchResult(view=self.view, request=request)
 
     @activity.defn(name=ActivityName.LAUNCH)
-    async def launch(self, given: LaunchInput) -> LaunchResult:
-        self._called(ActivityName.LAUNCH, given)
+    async def launch(self, launch_input: LaunchInput) -> LaunchResult:
+        self._called(ActivityName.LAUNCH, launch_input)
         await self.launches_go.wait()
         answer = self.launches.pop(0) if self.launches else LaunchResult(instance=INSTANCE)
         if isinstance(answer, Exception):
@@ -99,67 +99,71 @@ class FakeWorld:
         return answer
 
     @activity.defn(name=ActivityName.REGISTER)
-    async def register(self, given: NodeInput) -> RegisterResult:
-        self._called(ActivityName.REGISTER, given)
-        return RegisterResult(node_name=given.node_name) if given.node_name else RegisterResult(reason="NodeNotFound")
+    async def register(self, node_input: NodeInput) -> RegisterResult:
+        self._called(ActivityName.REGISTER, node_input)
+        return (
+            RegisterResult(node_name=node_input.node_name)
+            if node_input.node_name
+            else RegisterResult(reason="NodeNotFound")
+        )
 
     @activity.defn(name=ActivityName.INITIALIZE)
-    async def initialize(self, given: NodeInput) -> InitializeResult:
-        self._called(ActivityName.INITIALIZE, given)
+    async def initialize(self, node_input: NodeInput) -> InitializeResult:
+        self._called(ActivityName.INITIALIZE, node_input)
         if self.never_ready:
             return InitializeResult(reason="NodeNotReady", message=self.never_ready)
         return InitializeResult(initialized=True)
 
     @activity.defn(name=ActivityName.BIND)
-    async def bind(self, given: NodeInput) -> BindResult:
-        self._called(ActivityName.BIND, given)
+    async def bind(self, node_input: NodeInput) -> BindResult:
+        self._called(ActivityName.BIND, node_input)
         return BindResult(bound=2, planned=2)
 
     @activity.defn(name=ActivityName.KEEP)
-    async def keep(self, given: KeepInput) -> KeepRecorded:
-        self._called(ActivityName.KEEP, given)
+    async def keep(self, keep_input: KeepInput) -> KeepRecorded:
+        self._called(ActivityName.KEEP, keep_input)
         return KeepRecorded()
 
     @activity.defn(name=ActivityName.WITHDRAW)
-    async def withdraw(self, given: NodeInput) -> Withdrawn:
-        self._called(ActivityName.WITHDRAW, given)
+    async def withdraw(self, node_input: NodeInput) -> Withdrawn:
+        self._called(ActivityName.WITHDRAW, node_input)
         return Withdrawn(removed=True)
 
     @activity.defn(name=ActivityName.CHECK_EXPIRATION)
-    async def check_expiration(self, given: ExpirationInput) -> ExpirationResult:
-        self._called(ActivityName.CHECK_EXPIRATION, given)
+    async def check_expiration(self, expiration_input: ExpirationInput) -> ExpirationResult:
+        self._called(ActivityName.CHECK_EXPIRATION, expiration_input)
         return ExpirationResult(waits=self.expired_waits)
 
     @activity.defn(name=ActivityName.CORDON)
-    async def cordon(self, given: CordonInput) -> CordonResult:
-        self._called(ActivityName.CORDON, given)
+    async def cordon(self, cordon_input: CordonInput) -> CordonResult:
+        self._called(ActivityName.CORDON, cordon_input)
         if self.not_managed:
             raise ApplicationError("it is left alone", type=ErrorType.NOT_MANAGED, non_retryable=True)
-        if given.only_if_empty and self.pods_on_cordon:
+        if cordon_input.only_if_empty and self.pods_on_cordon:
             return CordonResult(cordoned=False, pods=self.pods_on_cordon)
-        return CordonResult(node_name=given.node_name, node_exists=bool(given.node_name))
+        return CordonResult(node_name=cordon_input.node_name, node_exists=bool(cordon_input.node_name))
 
     @activity.defn(name=ActivityName.DRAIN)
-    async def drain(self, given: DrainInput) -> DrainResult:
-        self._called(ActivityName.DRAIN, given)
-        while self.hold_drain and not given.force:
+    async def drain(self, drain_input: DrainInput) -> DrainResult:
+        self._called(ActivityName.DRAIN, drain_input)
+        while self.hold_drain and not drain_input.force:
             activity.heartbeat()
             await asyncio.sleep(0.05)
-        return self.drains.pop(0) if self.drains and not given.force else DrainResult(drained=True, evicted=1)
+        return self.drains.pop(0) if self.drains and not drain_input.force else DrainResult(drained=True, evicted=1)
 
     @activity.defn(name=ActivityName.DETACH_VOLUMES)
-    async def detach(self, given: DetachInput) -> DetachResult:
-        self._called(ActivityName.DETACH_VOLUMES, given)
+    async def detach(self, detach_input: DetachInput) -> DetachResult:
+        self._called(ActivityName.DETACH_VOLUMES, detach_input)
         return DetachResult(detached=True)
 
     @activity.defn(name=ActivityName.TERMINATE)
-    async def terminate(self, given: TerminateInput) -> TerminateResult:
-        self._called(ActivityName.TERMINATE, given)
+    async def terminate(self, terminate_input: TerminateInput) -> TerminateResult:
+        self._called(ActivityName.TERMINATE, terminate_input)
         return TerminateResult(terminated=True, state="terminated")
 
     @activity.defn(name=ActivityName.RELEASE)
-    async def release(self, given: ReleaseInput) -> ReleaseResult:
-        self._called(ActivityName.RELEASE, given)
+    async def release(self, release_input: ReleaseInput) -> ReleaseResult:
+        self._called(ActivityName.RELEASE, release_input)
         return ReleaseResult()
 
     def all(self) -> Sequence[Callable[..., Any]]:

@@ -53,46 +53,48 @@ class FakeSteps:
         return StepResult(failure=answer)
 
     @activity.defn(name=ActivityName.VALIDATE_COMMAND)
-    async def validate(self, _given: DisruptInput) -> StepResult:
+    async def validate(self, disrupt_input: DisruptInput) -> StepResult:
         return evolve(self._step(ActivityName.VALIDATE_COMMAND), instead=self.instead)
 
     @activity.defn(name=ActivityName.TAINT_CANDIDATES)
-    async def taint(self, _given: DisruptInput) -> StepResult:
+    async def taint(self, disrupt_input: DisruptInput) -> StepResult:
         return self._step(ActivityName.TAINT_CANDIDATES)
 
     @activity.defn(name=ActivityName.CREATE_REPLACEMENTS)
-    async def create(self, given: DisruptInput) -> StepResult:
-        self.created = [one.name for one in given.command.replacements]
+    async def create(self, disrupt_input: DisruptInput) -> StepResult:
+        self.created = [replacement.name for replacement in disrupt_input.command.replacements]
         return self._step(ActivityName.CREATE_REPLACEMENTS)
 
     @activity.defn(name=ActivityName.AWAIT_REPLACEMENTS)
-    async def replacements(self, given: ReplacementsInput) -> StepResult:
-        self.until = given.until
+    async def replacements(self, replacements_input: ReplacementsInput) -> StepResult:
+        self.until = replacements_input.until
         return evolve(self._step(ActivityName.AWAIT_REPLACEMENTS), waits=self.waits)
 
     @activity.defn(name=ActivityName.SURGE)
-    async def surge(self, _given: ReplacementsInput) -> StepResult:
+    async def surge(self, replacements_input: ReplacementsInput) -> StepResult:
         return self._step(ActivityName.SURGE)
 
     @activity.defn(name=ActivityName.CHECK_CANDIDATES)
-    async def check(self, _given: DisruptInput) -> StepResult:
+    async def check(self, disrupt_input: DisruptInput) -> StepResult:
         return self._step(ActivityName.CHECK_CANDIDATES)
 
     @activity.defn(name=ActivityName.DISRUPT)
-    async def disrupt(self, given: DisruptInput) -> DisruptResult:
+    async def disrupt(self, disrupt_input: DisruptInput) -> DisruptResult:
         self._step(ActivityName.DISRUPT)
-        accepted = [one.claim for one in given.command.candidates if one.claim not in self.refused]
+        accepted = [
+            candidate.claim for candidate in disrupt_input.command.candidates if candidate.claim not in self.refused
+        ]
         return DisruptResult(accepted=accepted, refused=self.refused, leaving=self.leaving)
 
     @activity.defn(name=ActivityName.FINISH_COMMAND)
-    async def finish(self, given: FinishInput) -> StepResult:
-        self.finished.append(given)
+    async def finish(self, finish_input: FinishInput) -> StepResult:
+        self.finished.append(finish_input)
         return self._step(ActivityName.FINISH_COMMAND)
 
     @activity.defn(name=ActivityName.MEASURE_SAVING)
-    async def measure(self, given: MeasureInput) -> MeasureResult:
+    async def measure(self, measure_input: MeasureInput) -> MeasureResult:
         self._step(ActivityName.MEASURE_SAVING)
-        self.measured.append(given.left)
+        self.measured.append(measure_input.left)
         return MeasureResult(pools=self.savings)
 
     def common(self) -> list[Any]:

@@ -33,19 +33,22 @@ class Guarded(FakeWorld):
         self.relaxed = False
 
     @activity.defn(name=ActivityName.CORDON)
-    async def cordon(self, given: CordonInput) -> CordonResult:
+    async def cordon(self, cordon_input: CordonInput) -> CordonResult:
         force_at = activity.info().scheduled_time + self.grace if self.grace is not None else None
-        return CordonResult(node_name=given.node_name, pods=1, force_at=force_at)
+        return CordonResult(node_name=cordon_input.node_name, pods=1, force_at=force_at)
 
     @activity.defn(name=ActivityName.DRAIN)
-    async def drain(self, given: DrainInput) -> DrainResult:
-        self._called(ActivityName.DRAIN, given)
+    async def drain(self, drain_input: DrainInput) -> DrainResult:
+        self._called(ActivityName.DRAIN, drain_input)
         now = activity.info().scheduled_time
         self.tries.append(now)
-        over = given.force_at is not None and now + timedelta(seconds=given.budget_seconds) >= given.force_at
-        if over or self.relaxed or given.force:
+        over = (
+            drain_input.force_at is not None
+            and now + timedelta(seconds=drain_input.budget_seconds) >= drain_input.force_at
+        )
+        if over or self.relaxed or drain_input.force:
             return DrainResult(drained=True, evicted=1)
-        return DrainResult(remaining=1, blocked=[GUARDED], next_force_at=given.force_at)
+        return DrainResult(remaining=1, blocked=[GUARDED], next_force_at=drain_input.force_at)
 
 
 async def state_of(handle: Handle) -> NodeState:

@@ -45,17 +45,17 @@ class Planning:
         self.solves.set()
 
     @activity.defn(name=ActivityName.AWAIT_BATCH)
-    async def await_batch(self, given: AwaitBatchInput) -> BatchSummary:
-        self.asked.append(given)
+    async def await_batch(self, await_batch_input: AwaitBatchInput) -> BatchSummary:
+        self.asked.append(await_batch_input)
         await self.pods.wait()
         self.pods.clear()
         return BatchSummary(pods=1, pauses=self.pauses)
 
     @activity.defn(name=ActivityName.PLAN)
-    async def plan(self, given: PlanInput) -> PlanResult:
-        self.planned.append(given)
+    async def plan(self, plan_input: PlanInput) -> PlanResult:
+        self.planned.append(plan_input)
         await self.solves.wait()
-        return PlanResult(batch=given.batch, pauses=self.pauses, waits=self.waits)
+        return PlanResult(batch=plan_input.batch, pauses=self.pauses, waits=self.waits)
 
 
 @asynccontextmanager

@@ -94,15 +94,15 @@ async def begun(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setattr(module, "workflow", runtime)
     if request.param == "node":
         begin = NodeClaimInput(claim=CLAIM, pool="web", state=NodeState(claim=CLAIM, stage=Stage.LIVE))
-        found = Begun(runtime, NodeClaimWorkflow(begin), begin)
+        begun = Begun(runtime, NodeClaimWorkflow(begin), begin)
     else:
         wanted = DisruptionCommand(
             id="drifted-1", reason=Reason.DRIFTED, candidates=[], moves_pods=True, graceful=False
         )
-        given = DisruptInput(cluster="sandbox", command=wanted)
-        found = Begun(runtime, DisruptionCommandWorkflow(given), given)
-    await found.settles()
-    return found
+        disrupt_input = DisruptInput(cluster="sandbox", command=wanted)
+        begun = Begun(runtime, DisruptionCommandWorkflow(disrupt_input), disrupt_input)
+    await begun.settles()
+    return begun
 
 
 async def test_a_cancellation_without_a_reason_ends_a_run_and_asks_for_nothing(begun: Begun) -> None:

@@ -40,7 +40,7 @@ Handle = WorkflowHandle[DisruptionCommandWorkflow, DisruptResult]
 
 @asynccontextmanager
 async def running(
-    temporal: WorkflowEnvironment, cluster: str, steps: FakeSteps, wanted: DisruptionCommand
+    temporal: WorkflowEnvironment, cluster: str, steps: FakeSteps, disruption_command: DisruptionCommand
 ) -> AsyncIterator[Handle]:
     """The workflow of a command, with workers for it."""
     queue = names.task_queue(cluster)
@@ -49,8 +49,8 @@ async def running(
     async with common, planner:
         yield await temporal.client.start_workflow(
             DisruptionCommandWorkflow.run,
-            DisruptInput(cluster=cluster, command=wanted),
-            id=names.command_id(cluster, wanted.id),
+            DisruptInput(cluster=cluster, command=disruption_command),
+            id=names.command_id(cluster, disruption_command.id),
             task_queue=queue,
         )
 
@@ -85,8 +85,8 @@ async def test_a_command_for_empty_nodes_only_asks_them_to_leave(
     """The disruption workflow hears which of them refused."""
     steps = FakeSteps()
     steps.refused = refused
-    wanted = evolve(command(replacements=0), reason=Reason.EMPTY, moves_pods=False, only_if_empty=True)
-    async with running(temporal, cluster, steps, wanted) as handle:
+    changed_command = evolve(command(replacements=0), reason=Reason.EMPTY, moves_pods=False, only_if_empty=True)
+    async with running(temporal, cluster, steps, changed_command) as handle:
         result = await handle.result()
         assert await signals_of(handle) == signals
     assert (steps.calls, result.refused) == (["disrupt nodes"], refused)
@@ -114,7 +114,10 @@ async def test_dis_03_a_command_goes_on_with_the_replacements_that_its_validatio
     assert bool(result.failure) == fails
     assert steps.created == ["default-other"]
     (finished,) = steps.finished
-    assert ([one.name for one in finished.command.replacements], finished.undo) == (["default-other"], fails)
+    assert ([replacement.name for replacement in finished.command.replacements], finished.undo) == (
+        ["default-other"],
+        fails,
+    )
 
 
 async def test_dis_46_a_command_that_does_not_hold_any_more_touches_nothing(
@@ -160,12 +163,14 @@ async def test_dis_65_the_replacements_of_a_command_have_ten_minutes(
     async with running(temporal, cluster, steps, command(graceful=False)) as handle:
         await handle.result()
         events = {event.event_id: event for event in (await handle.fetch_history()).events}
-    (asked,) = (
+    (activity_task_scheduled_event_attribute,) = (
         event.activity_task_scheduled_event_attributes
         for event in events.values()
         if event.activity_task_scheduled_event_attributes.activity_type.name == ActivityName.AWAIT_REPLACEMENTS
     )
-    decided = events[asked.workflow_task_completed_event_id].workflow_task_completed_event_attributes
+    decided = events[
+        activity_task_scheduled_event_attribute.workflow_task_completed_event_id
+    ].workflow_task_completed_event_attributes
     began = events[decided.started_event_id].event_time.ToDatetime(UTC)
     rounded = timedelta(milliseconds=1)  # the server counts nanoseconds
     assert abs(steps.until - began - timedelta(minutes=10)) < rounded
@@ -179,7 +184,11 @@ async def test_dis_65_replacements_that_are_not_ready_in_time_fail_the_command(
     steps.waits = "default-new waits for its instance"
     async with running(temporal, cluster, steps, command(graceful=False)) as handle:
         result = await handle.result()
-        timers = [one for one in await events_of(handle) if one.HasField("timer_fired_event_attributes")]
+        timers = [
+            history_event
+            for history_event in await events_of(handle)
+            if history_event.HasField("timer_fired_event_attributes")
+        ]
     assert result.failure == "its replacements were not initialized in time: default-new waits for its instance"
     assert steps.calls == [*ALL_STEPS[:3], *["await replacements"] * 11, "finish command"]
     assert len(timers) == 10
@@ -215,7 +224,10 @@ async def test_dis_63_a_command_waits_for_a_signal_and_holds_no_activity(
 
 async def _waits(handle: Handle, times: int) -> bool:
     """Whether it has begun so many waits, each with a timer."""
-    return sum(one.HasField("timer_started_event_attributes") for one in await events_of(handle)) >= times
+    return (
+        sum(history_event.HasField("timer_started_event_attributes") for history_event in await events_of(handle))
+        >= times
+    )
 
 
 async def _looked(steps: FakeSteps, times: int = 1) -> bool:
@@ -225,9 +237,9 @@ async def _looked(steps: FakeSteps, times: int = 1) -> bool:
 async def test_commands_of_one_look_evict_their_pods_together(temporal: WorkflowEnvironment, cluster: str) -> None:
     """A pod that is evicted earlier goes to a node that another of them has not tainted yet, and keeps it."""
     at = datetime.now(UTC) + timedelta(minutes=5)
-    wanted = evolve(command(replacements=0), leaves_from=at)
+    changed_command = evolve(command(replacements=0), leaves_from=at)
     steps = FakeSteps()
-    async with running(temporal, cluster, steps, wanted) as handle:
+    async with running(temporal, cluster, steps, changed_command) as handle:
         await handle.result()
         times = await scheduled(handle)
     assert steps.calls == [step for step in ALL_STEPS if "replacements" not in step]
@@ -235,23 +247,30 @@ async def test_commands_of_one_look_evict_their_pods_together(temporal: Workflow
 
 
 async def test_a_command_does_not_wait_for_a_time_that_is_over(temporal: WorkflowEnvironment, cluster: str) -> None:
-    wanted = evolve(command(), leaves_from=datetime.now(UTC))
-    async with running(temporal, cluster, FakeSteps(), wanted) as handle:
+    changed_command = evolve(command(), leaves_from=datetime.now(UTC))
+    async with running(temporal, cluster, FakeSteps(), changed_command) as handle:
         await handle.result()
-        timers = [one for one in await events_of(handle) if one.HasField("timer_started_event_attributes")]
+        timers = [
+            history_event
+            for history_event in await events_of(handle)
+            if history_event.HasField("timer_started_event_attributes")
+        ]
     assert len(timers) == 1, "only the one before its validation"
 
 
 async def test_a_command_that_is_cancelled_while_it_waits_for_others_is_undone(
     temporal: WorkflowEnvironment, cluster: str
 ) -> None:
-    wanted = evolve(command(graceful=False, replacements=0), leaves_from=datetime.now(UTC) + timedelta(days=1))
+    changed_command = evolve(command(graceful=False, replacements=0), leaves_from=datetime.now(UTC) + timedelta(days=1))
     steps = FakeSteps()
     with temporal.with_time_skipping_disabled():
-        async with running(temporal, cluster, steps, wanted) as handle:
+        async with running(temporal, cluster, steps, changed_command) as handle:
 
             async def waits_for_others() -> bool:
-                return any(one.HasField("timer_started_event_attributes") for one in await events_of(handle))
+                return any(
+                    history_event.HasField("timer_started_event_attributes")
+                    for history_event in await events_of(handle)
+                )
 
             await until(waits_for_others)
             await handle.cancel()
@@ -263,9 +282,11 @@ async def test_a_command_that_is_cancelled_while_it_waits_for_others_is_undone(
 async def scheduled(handle: Handle) -> dict[str, datetime]:
     """When each activity was scheduled."""
     return {
-        one.activity_task_scheduled_event_attributes.activity_type.name: one.event_time.ToDatetime(UTC)
-        for one in await events_of(handle)
-        if one.HasField("activity_task_scheduled_event_attributes")
+        history_event.activity_task_scheduled_event_attributes.activity_type.name: history_event.event_time.ToDatetime(
+            UTC
+        )
+        for history_event in await events_of(handle)
+        if history_event.HasField("activity_task_scheduled_event_attributes")
     }
 
 
@@ -351,7 +372,7 @@ class Cancelled(FakeSteps):
     """An operator cancels the command while its candidates are tainted."""
 
     @activity.defn(name=ActivityName.TAINT_CANDIDATES)
-    async def taint(self, _given: DisruptInput) -> StepResult:
+    async def taint(self, disrupt_input: DisruptInput) -> StepResult:
         workflow_id = activity.info().workflow_id
         assert workflow_id is not None
         handle = activity.client().get_workflow_handle(workflow_id)
@@ -366,8 +387,8 @@ async def test_a_command_that_is_cancelled_during_a_step_begins_no_other(
 ) -> None:
     """Replacements and new pods cost money, and Deployments may take ten minutes to start theirs."""
     steps = Cancelled()
-    wanted = evolve(command(graceful=False, replacements=not surge), surge=["shop/db"] if surge else [])
-    async with running(temporal, cluster, steps, wanted) as handle:
+    changed_command = evolve(command(graceful=False, replacements=not surge), surge=["shop/db"] if surge else [])
+    async with running(temporal, cluster, steps, changed_command) as handle:
         result = await handle.result()
     assert result.failure == "an operator cancelled it"
     assert steps.calls == ["validate command", "taint candidates", "finish command"]
@@ -389,15 +410,17 @@ async def test_a_command_that_is_cancelled_before_it_is_validated_touches_nothin
 
 async def signals_of(handle: Handle) -> list[str]:
     """The signals that the command sent."""
-    sent = [event.signal_external_workflow_execution_initiated_event_attributes for event in await events_of(handle)]
-    return [one.signal_name for one in sent if one.signal_name]
+    signals = [event.signal_external_workflow_execution_initiated_event_attributes for event in await events_of(handle)]
+    return [signal.signal_name for signal in signals if signal.signal_name]
 
 
 async def postponements_of(handle: Handle) -> list[Postponement]:
     """What the command asked the disruption workflow to leave alone."""
-    sent = [event.signal_external_workflow_execution_initiated_event_attributes for event in await events_of(handle)]
+    signals = [event.signal_external_workflow_execution_initiated_event_attributes for event in await events_of(handle)]
     return [
-        Postponement.model_validate_json(one.input.payloads[0].data) for one in sent if one.signal_name == "postpone"
+        Postponement.model_validate_json(signal.input.payloads[0].data)
+        for signal in signals
+        if signal.signal_name == "postpone"
     ]
 
 
@@ -418,8 +441,8 @@ async def test_wsh02_a_command_says_what_it_saves_and_what_was_predicted(
         "default": MeasuredSaving(predicted=0.2, reached=0.15),
         "other": MeasuredSaving(predicted=0.1, reached=-0.01),
     }
-    wanted = evolve(command(), reason=reason.value)
-    async with running(temporal, cluster, steps, wanted) as handle:
+    changed_command = evolve(command(), reason=reason.value)
+    async with running(temporal, cluster, steps, changed_command) as handle:
         result = await handle.result()
         page = await handle.query("__temporal_workflow_metadata", result_type=WorkflowMetadata)
     assert result.accepted == ["default-1"]

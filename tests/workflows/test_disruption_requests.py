@@ -23,11 +23,11 @@ pytestmark = pytest.mark.integration
 CLAIM = "default-x1"
 
 
-async def ask(client: Client, given: DisruptInput, run: str) -> DisruptResult:
+async def ask(client: Client, disrupt_input: DisruptInput, run: str) -> DisruptResult:
     """The answers to a command whose workflow has this run ID."""
     environment = ActivityEnvironment(client=client)
     environment.info = replace(environment.info, workflow_run_id=run)
-    result: DisruptResult = await environment.run(disrupt, given)
+    result: DisruptResult = await environment.run(disrupt, disrupt_input)
     return result
 
 
@@ -38,15 +38,15 @@ async def test_a_command_that_a_node_refused_gets_a_new_answer_when_it_is_starte
     now = datetime.now(UTC)
     candidate = DisruptionCandidate(claim=CLAIM, uid="u1", pool="default", since=now)
     command = DisruptionCommand(id="empty-1", reason=Reason.EMPTY, candidates=[candidate], only_if_empty=True)
-    given = DisruptInput(cluster=cluster, command=command)
+    disrupt_input = DisruptInput(cluster=cluster, command=command)
     async with node(temporal, cluster, FakeWorld(), skip_time=False):
         handle = newest(temporal.client, cluster)
         await until(lambda: at(handle, Stage.REGISTERING))
-        refused = await ask(temporal.client, given, "first")
+        refused = await ask(temporal.client, disrupt_input, "first")
         assert refused.refused == {CLAIM: "not live yet: registering"}
         await live(temporal.client, cluster)
-        assert await ask(temporal.client, given, "first") == refused
+        assert await ask(temporal.client, disrupt_input, "first") == refused
         for _ in range(2):
-            assert (await ask(temporal.client, given, "second")).accepted == [CLAIM]
+            assert (await ask(temporal.client, disrupt_input, "second")).accepted == [CLAIM]
         await handle.signal(NodeClaimWorkflow.force_drain)
         await handle.result()

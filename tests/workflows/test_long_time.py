@@ -59,9 +59,9 @@ async def test_a_node_expires_after_thirty_days_and_not_before(temporal: Workflo
         await temporal.fast_forward(newest(temporal.client, cluster), 2 * DAY)
         life = await handle.result()
     assert life.reason == "expired"
-    left = next(entry.at for entry in life.timeline if entry.text.startswith("leaving: expired"))
+    timeline = next(entry.at for entry in life.timeline if entry.text.startswith("leaving: expired"))
     assert world.view.created_at is not None
-    late = left - (world.view.created_at + 30 * DAY)
+    late = timeline - (world.view.created_at + 30 * DAY)
     assert timedelta() <= late < timedelta(minutes=1)
 
 
@@ -123,8 +123,8 @@ async def test_a_kept_node_outlives_its_expiry_until_the_wish_is_over(
         await temporal.fast_forward(newest(temporal.client, cluster), 2 * DAY)
         life = await handle.result()
     assert life.reason == "expired"
-    left = next(entry.at for entry in life.timeline if entry.text.startswith("leaving: expired"))
-    assert timedelta() <= left - (began + 45 * DAY) < timedelta(minutes=1)
+    timeline = next(entry.at for entry in life.timeline if entry.text.startswith("leaving: expired"))
+    assert timedelta() <= timeline - (began + 45 * DAY) < timedelta(minutes=1)
 
 
 def rarely(monkeypatch: pytest.MonkeyPatch, pause: timedelta) -> None:
@@ -201,8 +201,8 @@ async def test_a_node_that_never_joins_is_given_up_after_a_quarter_of_an_hour(
         life = await handle.result()
     assert life.reason == "registration_timeout"
     launched = next(entry.at for entry in life.timeline if entry.text.startswith("launched"))
-    left = next(entry.at for entry in life.timeline if entry.text.startswith("leaving: registration_timeout"))
-    assert timedelta(minutes=15) <= left - launched < timedelta(minutes=16)
+    timeline = next(entry.at for entry in life.timeline if entry.text.startswith("leaving: registration_timeout"))
+    assert timedelta(minutes=15) <= timeline - launched < timedelta(minutes=16)
 
 
 class NeverLaunches(FakeWorld):
@@ -213,16 +213,16 @@ class NeverLaunches(FakeWorld):
         self.since: datetime | None = None
 
     @activity.defn(name=ActivityName.PREPARE_LAUNCH)
-    async def prepare(self, given: PrepareLaunchInput) -> PrepareLaunchResult:
+    async def prepare(self, prepare_launch_input: PrepareLaunchInput) -> PrepareLaunchResult:
         now = activity.info().scheduled_time
         self.since = self.since or now
         if should_give_up(self.since, now, answered=True):
             return PrepareLaunchResult(view=self.view, reason="launch_timeout", message="you may not")
-        return await super().prepare(given)
+        return await super().prepare(prepare_launch_input)
 
     @activity.defn(name=ActivityName.LAUNCH)
-    async def launch(self, given: LaunchInput) -> LaunchResult:
-        self._called(ActivityName.LAUNCH, given)
+    async def launch(self, launch_input: LaunchInput) -> LaunchResult:
+        self._called(ActivityName.LAUNCH, launch_input)
         return LaunchResult(waits=LaunchWait(reason="Unauthorized", message="you may not"))
 
 
@@ -255,5 +255,5 @@ async def test_a_node_that_never_gets_ready_is_given_up_after_an_hour(
         life = await handle.result()
     assert life.reason == "initialization_timeout"
     registered = next(entry.at for entry in life.timeline if "registered node" in entry.text)
-    left = next(entry.at for entry in life.timeline if "leaving: initialization_timeout" in entry.text)
-    assert timedelta(hours=1) <= left - registered <= timedelta(hours=1, minutes=1)
+    timeline = next(entry.at for entry in life.timeline if "leaving: initialization_timeout" in entry.text)
+    assert timedelta(hours=1) <= timeline - registered <= timedelta(hours=1, minutes=1)

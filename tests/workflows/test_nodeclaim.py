@@ -381,10 +381,10 @@ class Denied(FakeWorld):
         self.denies = True
 
     @activity.defn(name=ActivityName.TERMINATE)
-    async def terminate(self, given: TerminateInput) -> TerminateResult:
+    async def terminate(self, terminate_input: TerminateInput) -> TerminateResult:
         if self.denies:
             raise RuntimeError("UnauthorizedOperation: not allowed")
-        return await super().terminate(given)
+        return await super().terminate(terminate_input)
 
 
 async def test_a_terminated_workflow_is_rebuilt_from_its_claim(temporal: WorkflowEnvironment, cluster: str) -> None:
@@ -430,11 +430,11 @@ async def cancel_seen(handle: Handle) -> bool:
     """Whether the workflow has worked on the request to cancel it."""
     state: NodeState = await handle.query(NodeClaimWorkflow.status)
     events = [event async for event in handle.fetch_history_events()]
-    asked = [
+    event_ids = [
         event.event_id for event in events if event.HasField("workflow_execution_cancel_requested_event_attributes")
     ]
     done = [event.event_id for event in events if event.HasField("workflow_task_completed_event_attributes")]
-    return bool(asked) and done[-1] > asked[0] and state.stage is Stage.LAUNCHING
+    return bool(event_ids) and done[-1] > event_ids[0] and state.stage is Stage.LAUNCHING
 
 
 async def test_h7_blocked_drains_never_hold_up_a_launch(temporal: WorkflowEnvironment, cluster: str) -> None:

@@ -24,7 +24,7 @@ class Resolver:
         self.asked: list[datetime] = []
 
     @activity.defn(name=ActivityName.RESOLVE_NODECLASS)
-    async def resolve(self, _given: NodeClassInput) -> NodeClassResult:
+    async def resolve(self, node_class_input: NodeClassInput) -> NodeClassResult:
         self.asked.append(activity.info().scheduled_time)
         return self.answer if len(self.asked) < 3 else NodeClassResult(exists=False)
 

@@ -62,31 +62,31 @@ class Leader:
         self.cursors: list[LookCursor] = []
 
     @activity.defn(name=ActivityName.AWAIT_BATCH)
-    async def await_batch(self, _given: AwaitBatchInput) -> BatchSummary:
+    async def await_batch(self, await_batch_input: AwaitBatchInput) -> BatchSummary:
         self.asked.append("batch")
         return BatchSummary(pods=await self.pods.get())
 
     @activity.defn(name=ActivityName.PLAN)
-    async def plan(self, given: PlanInput) -> PlanResult:
+    async def plan(self, plan_input: PlanInput) -> PlanResult:
         self.asked.append("plan")
         if not self.plans:
             await asyncio.Event().wait()
-        self.batches.append(given.batch)
-        return PlanResult(batch=given.batch, claims=["default-abcdef"])
+        self.batches.append(plan_input.batch)
+        return PlanResult(batch=plan_input.batch, claims=["default-abcdef"])
 
     @activity.defn(name=ActivityName.VALIDATE_COMMAND)
-    async def validate(self, _given: DisruptInput) -> StepResult:
+    async def validate(self, disrupt_input: DisruptInput) -> StepResult:
         self.asked.append("validate")
         if not self.validates:
             await asyncio.Event().wait()
         return StepResult(failure="a pod came or went")
 
     @activity.defn(name=ActivityName.AWAIT_DISRUPTION)
-    async def await_disruption(self, given: AwaitDisruptionInput) -> DisruptionDecision:
+    async def await_disruption(self, await_disruption_input: AwaitDisruptionInput) -> DisruptionDecision:
         self.asked.append("disruption")
-        self.ledgers.append(given.ledger)
-        self.savings.append(given.savings)
-        self.cursors.append(given.cursor)
+        self.ledgers.append(await_disruption_input.ledger)
+        self.savings.append(await_disruption_input.savings)
+        self.cursors.append(await_disruption_input.cursor)
         if self.decisions:
             return self.decisions.pop(0)
         await asyncio.Event().wait()
@@ -109,13 +109,13 @@ class Cluster:
 
     async def leader(self, *queues: str) -> Leader:
         """A leader that polls these queues until the test ends."""
-        found = Leader()
+        leader = Leader()
         for queue in queues:
-            activities: list[Any] = [found.await_batch, found.plan, found.await_disruption, found.validate]
+            activities: list[Any] = [leader.await_batch, leader.plan, leader.await_disruption, leader.validate]
             await self._stack.enter_async_context(
                 Worker(self._client, task_queue=queue, activities=activities, graceful_shutdown_timeout=timedelta())
             )
-        return found
+        return leader
 
     @property
     def shared(self) -> str:
@@ -165,8 +165,8 @@ async def ended(*workflows: WorkflowHandle[Any, None]) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        for each in workflows:
-            await each.terminate()
+        for workflow in workflows:
+            await workflow.terminate()
 
 
 async def test_a_new_leader_gets_calls_although_a_lost_machine_still_polls(served: Cluster) -> None:
@@ -176,14 +176,14 @@ async def test_a_new_leader_gets_calls_although_a_lost_machine_still_polls(serve
     async with ended(provisioner, disruption):
         await lost.is_asked("batch")
         await lost.is_asked("disruption")
-        found = await served.leader(served.own("new"))  # whatever goes to the shared queue, the lost machine takes
+        leader = await served.leader(served.own("new"))  # whatever goes to the shared queue, the lost machine takes
         for each in (provisioner, disruption):
             await served.announce(each, "new")
-        await found.is_asked("batch")
-        await found.is_asked("disruption")
-        found.pods.put_nowait(3)
-        await found.is_asked("plan")
-        await found.is_asked("batch", 2)
+        await leader.is_asked("batch")
+        await leader.is_asked("disruption")
+        leader.pods.put_nowait(3)
+        await leader.is_asked("plan")
+        await leader.is_asked("batch", 2)
 
 
 async def test_a_leader_that_vanishes_in_the_middle_of_a_plan_does_not_hold_it(served: Cluster) -> None:
@@ -196,13 +196,13 @@ async def test_a_leader_that_vanishes_in_the_middle_of_a_plan_does_not_hold_it(s
         await lost.is_asked("batch")
         lost.pods.put_nowait(3)
         await lost.is_asked("plan")
-        found = await served.leader(served.own("new"))
+        leader = await served.leader(served.own("new"))
         await served.announce(provisioner, "new")
-        await found.is_asked("plan")
-        await found.is_asked("batch")
+        await leader.is_asked("plan")
+        await leader.is_asked("batch")
         last = await provisioner.query(ProvisionerWorkflow.last)
         assert last is not None
-        assert found.batches == [last.batch]
+        assert leader.batches == [last.batch]
 
 
 async def test_the_validation_of_a_command_moves_to_a_new_leader(served: Cluster) -> None:
@@ -255,9 +255,9 @@ async def test_the_leader_stays_known_when_the_history_is_folded(served: Cluster
             return (await provisioner.describe()).run_id != first
 
         await until(folded)
-        asked = leader.asked.count("batch")
+        count = leader.asked.count("batch")
         leader.pods.put_nowait(1)
-        await leader.is_asked("batch", asked + 1)
+        await leader.is_asked("batch", count + 1)
         scheduled = [
             event.activity_task_scheduled_event_attributes.task_queue.name
             async for event in provisioner.fetch_history_events()
@@ -323,7 +323,7 @@ async def test_wsh01_the_planner_hears_at_once_that_a_command_saved_less_than_pr
             DisruptionWorkflow.saved, SavingReport(command="c4", started=NOW, pools={"web": good, "batch": good})
         )
         await reports(4, poor)
-    assert [{pool: one.short for pool, one in each.items()} for each in leader.savings] == [
+    assert [{pool: saving.short for pool, saving in saving.items()} for saving in leader.savings] == [
         {},
         {"web": 1},
         {"web": 2},

@@ -33,7 +33,7 @@ async def test_a_breaker_is_heard_by_the_planner_at_once_and_so_is_its_end(
         report = refusing().report()
         await handle.signal(ProvisionerWorkflow.launches_reported, report)
         await until(lambda: asked(planning, 2))
-        assert [held.pool for held in planning.asked[1].breakers] == ["web"]
+        assert [breaker.pool for breaker in planning.asked[1].breakers] == ["web"]
         await handle.signal(ProvisionerWorkflow.launches_reported, report)  # says nothing new
         await handle.signal(ProvisionerWorkflow.launches_reported, LaunchReport(closed=["web"]))
         await until(lambda: asked(planning, 3))
@@ -54,7 +54,7 @@ async def test_the_planner_hears_that_a_probe_of_an_ec2nodeclass_was_refused_aga
         breakers = LaunchBreakers(lambda: datetime.now(UTC))
         for number in (1, 2):
             breakers.refused("web", "InvalidGroup", "no such group", node_class="default")
-            again = [evolve(each, refused_at=datetime.now(UTC)) for each in breakers.report().breakers]
+            again = [evolve(breaker, refused_at=datetime.now(UTC)) for breaker in breakers.report().breakers]
             await handle.signal(ProvisionerWorkflow.launches_reported, LaunchReport(breakers=again))
             await until(partial(asked, planning, number + 1))
         first, second = (each.breakers[0].refused_at for each in planning.asked[1:3])
@@ -78,9 +78,9 @@ async def test_m4_many_reports_fold_the_run_and_nothing_is_forgotten(
             return (await handle.describe()).run_id != first
 
         await until(folded)
-        kept = await handle.query(ProvisionerWorkflow.launches)
-        assert [held.pool for held in kept.breakers] == ["web"]
-        assert kept.refused == report.refused
+        node_state = await handle.query(ProvisionerWorkflow.launches)
+        assert [breaker.pool for breaker in node_state.breakers] == ["web"]
+        assert node_state.refused == report.refused
 
 
 async def test_sch018_the_next_leader_hears_which_pods_did_not_get_their_nodes(
@@ -115,8 +115,8 @@ async def test_m8_refusals_outlive_the_io_process_and_the_provisioner(
         telling = asyncio.create_task(report_launches(temporal.client, cluster, breakers))
 
         async def known() -> bool:
-            kept = await handle.query(ProvisionerWorkflow.launches)
-            return [held.pool for held in kept.breakers] == ["web"] and bool(kept.refused)
+            node_state = await handle.query(ProvisionerWorkflow.launches)
+            return [breaker.pool for breaker in node_state.breakers] == ["web"] and bool(node_state.refused)
 
         await until(known)
         restarted = LaunchBreakers(lambda: datetime.now(UTC))
@@ -154,7 +154,7 @@ async def test_instances_that_end_in_front_of_two_io_processes_add_up(
         async def none_pauses() -> bool:
             return await held() == [False, False]
 
-        telling = [asyncio.create_task(report_launches(temporal.client, cluster, each)) for each in processes]
+        telling = [asyncio.create_task(report_launches(temporal.client, cluster, process)) for process in processes]
         processes[0].ended_booting("Client.InternalError", "no key", "i-1", node_class="default")
         await until(lambda: known_of(temporal, cluster, 1))
         assert await held() == [False, False]
@@ -177,8 +177,8 @@ async def test_instances_that_end_in_front_of_two_io_processes_add_up(
 async def known_of(temporal: WorkflowEnvironment, cluster: str, count: int) -> bool:
     """Whether the provisioner knows of so many ended instances."""
     handle = temporal.client.get_workflow_handle(names.provisioner_id(cluster))
-    kept = await handle.query(ProvisionerWorkflow.launches)
-    return sum(len(breaker.ended) for breaker in kept.breakers) == count
+    node_state = await handle.query(ProvisionerWorkflow.launches)
+    return sum(len(breaker.ended) for breaker in node_state.breakers) == count
 
 
 async def test_refusals_reach_a_plan_without_a_new_wait_and_never_interrupt_it(
@@ -206,7 +206,7 @@ async def test_refusals_reach_a_plan_without_a_new_wait_and_never_interrupt_it(
         assert last is not None
         assert last.batch == planning.planned[0].batch
     assert len(planning.planned) == 1
-    assert [held.pool for held in planning.asked[-1].breakers] == ["web"]
+    assert [breaker.pool for breaker in planning.asked[-1].breakers] == ["web"]
 
 
 async def asked(planning: Planning, times: int) -> bool:

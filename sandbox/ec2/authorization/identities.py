@@ -28,8 +28,8 @@ def worker_key(cluster: str) -> str:
 
 def access_key(authorization: str) -> str:
     """The access key in the Authorization header of a signed call. Empty if it has none."""
-    found = _CREDENTIAL.search(authorization)
-    return found["key"] if found else ""
+    search = _CREDENTIAL.search(authorization)
+    return search["key"] if search else ""
 
 
 def environment(access_key: str) -> dict[str, str]:

@@ -101,7 +101,7 @@ class Judge:
     def listing(self) -> dict[str, Any]:
         """Whether calls are judged, the actions that were used, and the requests that were refused."""
         with self._lock:
-            refused = [asdict(one) for one in self._refused]
+            refused = [asdict(item) for item in self._refused]
             return {"enforced": self.enforced, "used": sorted(self._used), "refused": refused}
 
     def _use(self, action: str) -> None:

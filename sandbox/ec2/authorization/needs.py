@@ -91,8 +91,8 @@ def needs(call: Call) -> Iterator[Request]:
 def launching(launch: Launch) -> Iterator[Request]:
     """The requests that IAM judges for a launch, whether a fleet or RunInstances makes it."""
     used = [launch.image, launch.subnet, *launch.security_groups, *launch.snapshots, launch.template]
-    named = [one for one in (*used, launch.reservation, launch.placement_group) if one]
-    for resource in (resources.ec2_resource(launch.region, one) for one in named):
+    useds = [usage for usage in (*used, launch.reservation, launch.placement_group) if usage]
+    for resource in (resources.ec2_resource(launch.region, usage) for usage in useds):
         yield _ec2_request("RunInstances", launch.region, resource)
     created = [*LAUNCHED_KINDS, *([SPOT_KIND] if launch.spot else [])]
     for kind in created:
@@ -109,10 +109,10 @@ def launching(launch: Launch) -> Iterator[Request]:
 
 def specified_tags(form: Mapping[str, str]) -> dict[str, dict[str, str]]:
     """The tags in a call's TagSpecification parameters, by kind."""
-    found: dict[str, dict[str, str]] = {}
+    result: dict[str, dict[str, str]] = {}
     for prefix in _prefixes(form, "TagSpecification"):
-        found.setdefault(form.get(f"{prefix}.ResourceType", ""), {}).update(_tags(form, f"{prefix}.Tag"))
-    return found
+        result.setdefault(form.get(f"{prefix}.ResourceType", ""), {}).update(_tags(form, f"{prefix}.Tag"))
+    return result
 
 
 def _ec2(call: Call) -> Iterator[Request]:
@@ -121,9 +121,9 @@ def _ec2(call: Call) -> Iterator[Request]:
         tags = specified_tags(form)
         yield _ec2_request(action, region, resources.new(region, "fleet"), tags.get("fleet", {}))
         for prefix in _prefixes(form, "LaunchTemplateConfigs"):
-            wanted = f"{prefix}.LaunchTemplateSpecification"
+            text = f"{prefix}.LaunchTemplateSpecification"
             template = resources.launch_template(
-                region, form.get(f"{wanted}.LaunchTemplateId", ""), form.get(f"{wanted}.LaunchTemplateName", "")
+                region, form.get(f"{text}.LaunchTemplateId", ""), form.get(f"{text}.LaunchTemplateName", "")
             )
             if template is not None:
                 yield _ec2_request(action, region, template)
@@ -141,12 +141,12 @@ def _ec2(call: Call) -> Iterator[Request]:
         if template is not None:
             yield _ec2_request(action, region, template)
     elif action in ("CreateTags", "DeleteTags"):
-        for resource in (resources.ec2_resource(region, one) for one in _listed(form, "ResourceId")):
+        for resource in (resources.ec2_resource(region, name) for name in _listed(form, "ResourceId")):
             yield _ec2_request(action, region, resource, _tags(form, "Tag"))
     elif action == "GetConsoleOutput" and form.get("InstanceId"):
         yield _ec2_request(action, region, resources.ec2_resource(region, form["InstanceId"]))
     elif action in ON_INSTANCES:
-        for resource in (resources.ec2_resource(region, one) for one in _listed(form, "InstanceId")):
+        for resource in (resources.ec2_resource(region, name) for name in _listed(form, "InstanceId")):
             yield _ec2_request(action, region, resource)
     else:
         yield _request(call, "*")
@@ -210,8 +210,8 @@ def _iam(call: Call) -> Iterator[Request]:
 
 
 def _ssm(call: Call) -> Iterator[Request]:
-    given = _json(call.body)
-    names = given.get("Names") or [given[key] for key in ("Name", "Path") if given.get(key)]
+    json = _json(call.body)
+    names = json.get("Names") or [json[key] for key in ("Name", "Path") if json.get(key)]
     for name in names:
         # Parameters of AWS belong to no account. A version or a label is no part of the ARN.
         text = str(name)
@@ -226,8 +226,8 @@ def _ssm(call: Call) -> Iterator[Request]:
 
 
 def _sqs(call: Call) -> Iterator[Request]:
-    given = _json(call.body) or dict(call.parameters)
-    name = str(given.get("QueueName") or str(given.get("QueueUrl") or "").rpartition("/")[2])
+    json = _json(call.body) or dict(call.parameters)
+    name = str(json.get("QueueName") or str(json.get("QueueUrl") or "").rpartition("/")[2])
     # A batch call has no right of its own.
     action = call.action.removesuffix("Batch")
     arn = f"arn:{PARTITION}:sqs:{call.region}:{ACCOUNT}:{name}" if name else "*"
@@ -262,17 +262,19 @@ def _tag_keys(tags: Mapping[str, str]) -> tuple[dict[str, tuple[str, ...]], ...]
 def _prefixes(form: Mapping[str, str], name: str) -> list[str]:
     """The prefixes of a list's members, such as ``TagSpecification.1``."""
     start = re.compile(rf"{re.escape(name)}\.\d+(?=\.)")
-    return list(dict.fromkeys(found[0] for one in form if (found := start.match(one))))
+    return list(dict.fromkeys(match[0] for item in form if (match := start.match(item))))
 
 
 def _listed(form: Mapping[str, str], name: str) -> list[str]:
     """The values of a list, such as those of ``InstanceId.1`` and ``InstanceId.2``."""
     member = re.compile(rf"{re.escape(name)}\.\d+")
-    return [value for one, value in form.items() if member.fullmatch(one)]
+    return [value for key, value in form.items() if member.fullmatch(key)]
 
 
 def _tags(form: Mapping[str, str], name: str) -> dict[str, str]:
-    return {form[f"{one}.Key"]: form.get(f"{one}.Value", "") for one in _prefixes(form, name) if f"{one}.Key" in form}
+    return {
+        form[f"{name}.Key"]: form.get(f"{name}.Value", "") for name in _prefixes(form, name) if f"{name}.Key" in form
+    }
 
 
 def _json(body: bytes) -> dict[str, Any]:

@@ -62,16 +62,16 @@ class Condition:
         if name == "Null":
             return any((not actual) == (value.lower() == "true") for value in self.values)
         if quantifier == "ForAnyValue":
-            return any(self._passes(one, matches, negated) for one in actual)
+            return any(self._passes(item, matches, negated) for item in actual)
         if quantifier == "ForAllValues":
-            return all(self._passes(one, matches, negated) for one in actual)
+            return all(self._passes(item, matches, negated) for item in actual)
         if not actual:
             return negated or optional
-        found = any(matches(one, value) for one in actual for value in self.values)
-        return found != negated
+        result = any(matches(item, value) for item in actual for value in self.values)
+        return result != negated
 
-    def _passes(self, one: str, matches: Callable[[str, str], bool], negated: bool) -> bool:
-        return any(matches(one, value) for value in self.values) != negated
+    def _passes(self, item: str, matches: Callable[[str, str], bool], negated: bool) -> bool:
+        return any(matches(item, value) for value in self.values) != negated
 
 
 @dataclass(frozen=True)
@@ -90,8 +90,8 @@ class Statement:
     def applies(self, request: Request) -> bool:
         """Whether the statement is about the request."""
         return (
-            any(_like(request.action.lower(), one.lower()) for one in self.actions) != self.other_actions
-            and any(arn_like(request.resource, one) for one in self.resources) != self.other_resources
+            any(_like(request.action.lower(), action.lower()) for action in self.actions) != self.other_actions
+            and any(arn_like(request.resource, resource) for resource in self.resources) != self.other_resources
             and all(condition.holds(request.context) for condition in self.conditions)
         )
 
@@ -111,50 +111,52 @@ class Policy:
         """
         for name, value in (variables or {}).items():
             text = text.replace(f"${{{name}}}", value)
-        if left := re.search(r"\$\{[^}]*\}", text):
-            raise PolicyError(f"the policy has the variable {left[0]}, which has no value")
+        if search := re.search(r"\$\{[^}]*\}", text):
+            raise PolicyError(f"the policy has the variable {search[0]}, which has no value")
         try:
             document = json.loads(text)
             statements = document["Statement"]
         except (ValueError, KeyError, TypeError) as error:
             raise PolicyError(f"the text is not a policy document: {error}") from error
-        return cls(tuple(_statement(one) for one in ([statements] if isinstance(statements, dict) else statements)))
+        return cls(
+            tuple(_statement(statement) for statement in ([statements] if isinstance(statements, dict) else statements))
+        )
 
     @property
     def granted(self) -> frozenset[str]:
         """The actions that Allow statements name, as they are spelled there."""
-        return frozenset(action for one in self.statements if one.allows for action in one.actions)
+        return frozenset(action for statement in self.statements if statement.allows for action in statement.actions)
 
     def decide(self, request: Request) -> Decision:
         """The decision for a request."""
-        applying = [one for one in self.statements if one.applies(request)]
-        if any(not one.allows for one in applying):
+        applying = [statement for statement in self.statements if statement.applies(request)]
+        if any(not item.allows for item in applying):
             return Decision.EXPLICITLY_DENIED
         return Decision.ALLOWED if applying else Decision.IMPLICITLY_DENIED
 
 
-def _statement(given: Mapping[str, Any]) -> Statement:
-    unknown = given.keys() - ELEMENTS
+def _statement(value: Mapping[str, Any]) -> Statement:
+    unknown = value.keys() - ELEMENTS
     if unknown:
-        raise PolicyError(f"the statement {given.get('Sid', '')} has an unknown element: {min(unknown)}")
-    if given.get("Effect") not in ("Allow", "Deny"):
-        raise PolicyError(f"the statement {given.get('Sid', '')} has no Effect: write Allow or Deny")
-    if ("Action" in given) == ("NotAction" in given) or ("Resource" in given) == ("NotResource" in given):
+        raise PolicyError(f"the statement {value.get('Sid', '')} has an unknown element: {min(unknown)}")
+    if value.get("Effect") not in ("Allow", "Deny"):
+        raise PolicyError(f"the statement {value.get('Sid', '')} has no Effect: write Allow or Deny")
+    if ("Action" in value) == ("NotAction" in value) or ("Resource" in value) == ("NotResource" in value):
         raise PolicyError(
-            f"the statement {given.get('Sid', '')} needs Action or NotAction, and Resource or NotResource"
+            f"the statement {value.get('Sid', '')} needs Action or NotAction, and Resource or NotResource"
         )
     conditions = tuple(
         _condition(operator, key, values)
-        for operator, keys in (given.get("Condition") or {}).items()
+        for operator, keys in (value.get("Condition") or {}).items()
         for key, values in keys.items()
     )
     return Statement(
-        allows=given["Effect"] == "Allow",
-        actions=_several(given.get("Action", given.get("NotAction"))),
-        resources=_several(given.get("Resource", given.get("NotResource"))),
+        allows=value["Effect"] == "Allow",
+        actions=_several(value.get("Action", value.get("NotAction"))),
+        resources=_several(value.get("Resource", value.get("NotResource"))),
         conditions=conditions,
-        other_actions="NotAction" in given,
-        other_resources="NotResource" in given,
+        other_actions="NotAction" in value,
+        other_resources="NotResource" in value,
     )
 
 
@@ -167,7 +169,7 @@ def _condition(operator: str, key: str, values: Any) -> Condition:
 
 def _several(value: Any) -> tuple[str, ...]:
     values = value if isinstance(value, list) else [value]
-    return tuple(str(one).lower() if isinstance(one, bool) else str(one) for one in values)
+    return tuple(str(value).lower() if isinstance(value, bool) else str(value) for value in values)
 
 
 REMEMBERED = 16_384
@@ -177,7 +179,7 @@ REMEMBERED = 16_384
 @lru_cache(maxsize=4096)
 def _pattern(text: str) -> re.Pattern[str]:
     parts = {"*": ".*", "?": "."}
-    return re.compile("".join(parts.get(one) or re.escape(one) for one in text), re.DOTALL)
+    return re.compile("".join(parts.get(item) or re.escape(item) for item in text), re.DOTALL)
 
 
 @lru_cache(maxsize=REMEMBERED)
@@ -196,7 +198,7 @@ def arn_like(actual: str, pattern: str) -> bool:
     fields, patterns = actual.split(":", ARN_FIELDS - 1), pattern.split(":", ARN_FIELDS - 1)
     if len(fields) != len(patterns):
         return False
-    return all(_like(field, one) for field, one in zip(fields, patterns, strict=True))
+    return all(_like(field, pattern) for field, pattern in zip(fields, patterns, strict=True))
 
 
 def _compared(compare: Callable[[float, float], bool]) -> Callable[[str, str], bool]:
@@ -230,12 +232,12 @@ OPERATORS: dict[str, tuple[Callable[[str, str], bool], bool]] = {
     "ArnNotLike": (arn_like, True),
     "Bool": (_same_letters, False),
     "Null": (_equal, False),
-    "NumericEquals": (_compared(lambda one, other: one == other), False),
-    "NumericNotEquals": (_compared(lambda one, other: one == other), True),
-    "NumericLessThan": (_compared(lambda one, other: one < other), False),
-    "NumericLessThanEquals": (_compared(lambda one, other: one <= other), False),
-    "NumericGreaterThan": (_compared(lambda one, other: one > other), False),
-    "NumericGreaterThanEquals": (_compared(lambda one, other: one >= other), False),
+    "NumericEquals": (_compared(lambda item, other: item == other), False),
+    "NumericNotEquals": (_compared(lambda item, other: item == other), True),
+    "NumericLessThan": (_compared(lambda item, other: item < other), False),
+    "NumericLessThanEquals": (_compared(lambda item, other: item <= other), False),
+    "NumericGreaterThan": (_compared(lambda item, other: item > other), False),
+    "NumericGreaterThanEquals": (_compared(lambda item, other: item >= other), False),
 }
 """How an operator compares a value of the request with one of the policy, and whether it is negated."""
 
@@ -247,8 +249,8 @@ def tags_context(prefix: str, tags: Mapping[str, str]) -> dict[str, tuple[str, .
 
 def context(*parts: Mapping[str, str | Iterable[str]]) -> Context:
     """Condition keys, of which each has one value or several."""
-    found: dict[str, tuple[str, ...]] = {}
+    result: dict[str, tuple[str, ...]] = {}
     for part in parts:
         for key, value in part.items():
-            found[key.lower()] = (value,) if isinstance(value, str) else tuple(value)
-    return found
+            result[key.lower()] = (value,) if isinstance(value, str) else tuple(value)
+    return result

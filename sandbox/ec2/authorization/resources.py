@@ -70,8 +70,8 @@ def ec2_resource(region: str, resource_id: str) -> Resource:
 
 def launch_template(region: str, template_id: str, name: str) -> Resource | None:
     """The launch template with this ID or name. None if no template has the name, because then there is no ARN."""
-    found = template_id or str(_ec2(region).launch_template_name_to_ids.get(name) or "")
-    return ec2_resource(region, found) if found else None
+    result = template_id or str(_ec2(region).launch_template_name_to_ids.get(name) or "")
+    return ec2_resource(region, result) if result else None
 
 
 def instance_profile(name: str, path: str = "") -> Resource:
@@ -82,17 +82,17 @@ def instance_profile(name: str, path: str = "") -> Resource:
     return Resource(f"arn:{PARTITION}:iam::{ACCOUNT}:instance-profile{path or '/'}{name}", {})
 
 
-def profile_role(named: Mapping[str, str]) -> str:
+def profile_role(names: Mapping[str, str]) -> str:
     """The ARN of the role in the instance profile with this name or ARN. Empty if there is none."""
     for profile in list(_iam().instance_profiles.values()):
-        if profile.name == named.get("Name") or profile.arn == named.get("Arn"):
+        if profile.name == names.get("Name") or profile.arn == names.get("Arn"):
             return next((str(role.arn) for role in profile.roles), "")
     return ""
 
 
 def role(name: str) -> str:
     """The ARN of the role with this name. Empty if it does not exist."""
-    return next((str(found.arn) for found in list(_iam().roles.values()) if found.name == name), "")
+    return next((str(role.arn) for role in list(_iam().roles.values()) if role.name == name), "")
 
 
 def _ec2(region: str) -> Any:

@@ -51,14 +51,14 @@ def read(text: str, facts: BootFacts) -> KubeletSettings:
 def _bootstrap(line: str, facts: BootFacts) -> KubeletSettings:
     words = shlex.split(line)
     arguments = words[words.index(PROGRAM) + 1 :]
-    given: dict[str, str] = {}
+    value: dict[str, str] = {}
     names = []
     while arguments:
         word = arguments.pop(0)
         if word in OPTIONS:
             if not arguments:
                 raise UserDataRefusedError(f"bootstrap.sh: {word} has no value")
-            given[word] = arguments.pop(0)
+            value[word] = arguments.pop(0)
         elif word.startswith("--"):
             raise UserDataRefusedError(f"bootstrap.sh has no option {word}")
         else:
@@ -66,12 +66,12 @@ def _bootstrap(line: str, facts: BootFacts) -> KubeletSettings:
     if len(names) != 1:
         raise UserDataRefusedError(f"bootstrap.sh takes one cluster name, and got {names}")
     try:
-        base64.b64decode(given.get("--b64-cluster-ca", ""), validate=True)
+        base64.b64decode(value.get("--b64-cluster-ca", ""), validate=True)
     except binascii.Error as error:
         raise UserDataRefusedError(f"bootstrap.sh: --b64-cluster-ca is not base64: {error}") from error
-    config = {} if given.get("--use-max-pods", "true") == "false" else {"maxPods": facts.eni_pods}
+    config = {} if value.get("--use-max-pods", "true") == "false" else {"maxPods": facts.eni_pods}
     settings = from_kubelet(
-        config, [given.get("--kubelet-extra-args", "")], raid0=given.get("--local-disks") == "raid0"
+        config, [value.get("--kubelet-extra-args", "")], raid0=value.get("--local-disks") == "raid0"
     )
-    dns = given.get("--dns-cluster-ip")
+    dns = value.get("--dns-cluster-ip")
     return replace(settings, cluster_dns=(dns,)) if dns and not settings.cluster_dns else settings

@@ -35,8 +35,8 @@ def check_scripts(text: str) -> list[str]:
     Raises:
         UserDataRefusedError: bash cannot parse a script. On AWS, the node of such a script may join without its effect.
     """
-    found = scripts(text)
-    for script in found:
+    names = scripts(text)
+    for script in names:
         first, _, _ = script.partition("\n")
         if first.startswith("#!") and not first.split("/")[-1].split(" ")[-1].endswith("sh") and "bash" not in first:
             continue
@@ -48,7 +48,7 @@ def check_scripts(text: str) -> list[str]:
             raise UserDataRefusedError(f"bash did not parse a script within {SECONDS:g} s") from error
         if answer.returncode != 0:
             raise UserDataRefusedError(f"bash cannot parse a script: {answer.stderr.strip()}")
-    return found
+    return names
 
 
 def _text(part: Message) -> str:

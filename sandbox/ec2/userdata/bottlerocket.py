@@ -36,8 +36,8 @@ def _settings(settings: dict[str, Any], facts: BootFacts) -> KubeletSettings:
         raise UserDataRefusedError(f"the kubelet does not start without settings.kubernetes.{missing[0]}")
     taints = []
     for key, values in (kubernetes.get("node-taints") or {}).items():
-        for one in values if isinstance(values, list) else [values]:
-            value, _, effect = one.rpartition(":")
+        for item in values if isinstance(values, list) else [values]:
+            value, _, effect = item.rpartition(":")
             taints.append(make_taint(key, value, effect))
     commands = [
         command

@@ -21,7 +21,7 @@ _DURATION = r"(?=.)(?:(?:\d+\.)?\d+h)?(?:(?:\d+\.)?\d+m)?(?:(?:\d+\.)?\d+s)?(?:(
 _QUANTITY = r"[+-]?[0-9.]+(?:e?[0-9]*|(?:[EPTGMK]i?)?|[numk]?)"
 
 
-def matching(pattern: str, what: str) -> Check:
+def matching(pattern: str, subject: str) -> Check:
     """Text that matches a pattern as a whole."""
     compiled = re.compile(pattern)
 
@@ -29,7 +29,7 @@ def matching(pattern: str, what: str) -> Check:
         if not isinstance(value, str):
             yield f"{path} must be text, not {value!r}"
         elif not compiled.fullmatch(value):
-            yield f"{path}: {value!r} is not {what}"
+            yield f"{path}: {value!r} is not {subject}"
 
     return check
 
@@ -55,7 +55,7 @@ def any_of(*checks: Check) -> Check:
     """A value that passes one of the checks."""
 
     def check(path: str, value: Any) -> Iterator[str]:
-        faults = [list(one(path, value)) for one in checks]
+        faults = [list(check(path, value)) for check in checks]
         if all(faults):
             yield from faults[0]
 
@@ -69,8 +69,8 @@ def listed(item: Check) -> Check:
         if not isinstance(value, list):
             yield f"{path} must be a list, not {value!r}"
             return
-        for place, one in enumerate(value):
-            yield from item(f"{path}[{place}]", one)
+        for place, first in enumerate(value):
+            yield from item(f"{path}[{place}]", first)
 
     return check
 
@@ -82,9 +82,9 @@ def mapped(key: Check, item: Check) -> Check:
         if not isinstance(value, Mapping):
             yield f"{path} must be a table, not {value!r}"
             return
-        for name, one in value.items():
+        for name, first in value.items():
             yield from key(f"the name of {path}.{name}", name)
-            yield from item(f"{path}.{name}", one)
+            yield from item(f"{path}.{name}", first)
 
     return check
 
@@ -96,9 +96,9 @@ def table(fields: Mapping[str, Check]) -> Check:
         if not isinstance(value, Mapping):
             yield f"{path} must be a table, not {value!r}"
             return
-        for name, one in value.items():
+        for name, item in value.items():
             if name in fields:
-                yield from fields[name](f"{path}.{name}", one)
+                yield from fields[name](f"{path}.{name}", item)
             else:
                 yield f"unknown setting {path}.{name}"
 

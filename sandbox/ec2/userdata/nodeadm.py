@@ -41,8 +41,8 @@ def merge(base: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
         if value is None:
             merged.pop(key, None)
         elif isinstance(value, Mapping):
-            known = merged.get(key)
-            merged[key] = merge(known if isinstance(known, Mapping) else {}, value)
+            entries = merged.get(key)
+            merged[key] = merge(entries if isinstance(entries, Mapping) else {}, value)
         else:
             merged[key] = value
     return merged
@@ -50,7 +50,7 @@ def merge(base: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
 
 def _nodeadm(text: str, facts: BootFacts, program: Path) -> dict[str, Any]:
     """Run nodeadm in a folder that stands for the machine: its processors, and its kubelet's version."""
-    given = {
+    value = {
         "userData": text,
         "instance": {
             "id": facts.instance_id,
@@ -71,7 +71,7 @@ def _nodeadm(text: str, facts: BootFacts, program: Path) -> dict[str, Any]:
         for number in range(facts.cpus):
             (machine / "cpu" / f"cpu{number}").touch()
         try:
-            answer = _run(program, json.dumps(given), machine)
+            answer = _run(program, json.dumps(value), machine)
         except subprocess.TimeoutExpired as error:
             raise UserDataRefusedError(f"nodeadm did not end within {SECONDS:g} s") from error
     if answer.returncode != 0:

@@ -38,19 +38,19 @@ class UserDataReader:
         """
         key = (text, replace(facts, instance_id="", private_ip="127.0.0.1", zone=""))
         with self._lock:
-            known = self._read.get(key)
-        if known is None:
+            kubelet_settings = self._read.get(key)
+        if kubelet_settings is None:
             try:
-                known = self._settings(text, facts)
+                kubelet_settings = self._settings(text, facts)
             except UserDataRefusedError as error:
-                known = error
+                kubelet_settings = error
             with self._lock:
                 if len(self._read) >= REMEMBERED:
                     self._read.clear()
-                self._read[key] = known
-        if isinstance(known, UserDataRefusedError):
-            raise UserDataRefusedError(str(known))
-        return known
+                self._read[key] = kubelet_settings
+        if isinstance(kubelet_settings, UserDataRefusedError):
+            raise UserDataRefusedError(str(kubelet_settings))
+        return kubelet_settings
 
     def _settings(self, text: str, facts: BootFacts) -> KubeletSettings:
         match family_of(facts.image):

@@ -55,25 +55,30 @@ def from_kubelet(config: Mapping[str, Any], flags: Iterable[str], *, raid0: bool
     Raises:
         UserDataRefusedError: the kubelet would not start with these flags.
     """
-    given = parse_flags(flags)
+    names = parse_flags(flags)
     taints = (
-        [make_taint(one["key"], one.get("value") or "", one["effect"]) for one in config["registerWithTaints"]]
+        [
+            make_taint(
+                register_with_taint["key"], register_with_taint.get("value") or "", register_with_taint["effect"]
+            )
+            for register_with_taint in config["registerWithTaints"]
+        ]
         if (config.get("registerWithTaints"))
         else []
     )
-    if "register-with-taints" in given:  # the last one replaces all others, and an empty one means none
-        taints = parse_taints(given["register-with-taints"][-1])
+    if "register-with-taints" in names:  # the last one replaces all others, and an empty one means none
+        taints = parse_taints(names["register-with-taints"][-1])
     dns = list(config.get("clusterDNS") or [])
-    if "cluster-dns" in given:
-        dns = [address for text in given["cluster-dns"] for address in text.split(",")]
+    if "cluster-dns" in names:
+        dns = [address for text in names["cluster-dns"] for address in text.split(",")]
     return KubeletSettings(
-        labels={name: value for text in given.get("node-labels", []) for name, value in parse_pairs(text).items()},
+        labels={name: value for text in names.get("node-labels", []) for name, value in parse_pairs(text).items()},
         taints=unique(taints),
-        max_pods=_number("max-pods", given, config.get("maxPods")),
-        pods_per_core=_number("pods-per-core", given, config.get("podsPerCore")),
-        kube_reserved=_map("kube-reserved", "=", given, config.get("kubeReserved")),
-        system_reserved=_map("system-reserved", "=", given, config.get("systemReserved")),
-        eviction_hard=_map("eviction-hard", "<", given, config.get("evictionHard")),
+        max_pods=_number("max-pods", names, config.get("maxPods")),
+        pods_per_core=_number("pods-per-core", names, config.get("podsPerCore")),
+        kube_reserved=_map("kube-reserved", "=", names, config.get("kubeReserved")),
+        system_reserved=_map("system-reserved", "=", names, config.get("systemReserved")),
+        eviction_hard=_map("eviction-hard", "<", names, config.get("evictionHard")),
         cluster_dns=tuple(dns),
         raid0=raid0,
     )
@@ -89,7 +94,7 @@ def parse_flags(flags: Iterable[str]) -> dict[str, list[str]]:
         words = shlex.split(" ".join(flags))
     except ValueError as error:
         raise UserDataRefusedError(f"the kubelet's arguments cannot be split into words: {error}") from error
-    found: dict[str, list[str]] = {}
+    names: dict[str, list[str]] = {}
     rest = iter(words)
     waiting = next(rest, None)
     while waiting is not None:
@@ -99,13 +104,13 @@ def parse_flags(flags: Iterable[str]) -> dict[str, list[str]]:
         waiting = next(rest, None)
         if not has_value and waiting is not None and not waiting.startswith("-"):
             value, waiting = waiting, next(rest, None)
-        found.setdefault(name.replace("_", "-"), []).append(value)
-    return found
+        names.setdefault(name.replace("_", "-"), []).append(value)
+    return names
 
 
 def parse_pairs(text: str, sign: str = "=") -> dict[str, str]:
     """Parse ``a=b,c=d`` into a map. A name without a value gets an empty one."""
-    pairs = (one.partition(sign) for one in text.split(",") if one)
+    pairs = (item.partition(sign) for item in text.split(",") if item)
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 
@@ -116,10 +121,10 @@ def parse_taints(text: str) -> list[Taint]:
         UserDataRefusedError: an entry has no effect.
     """
     taints = []
-    for one in (entry for entry in text.split(",") if entry):
-        head, separator, effect = one.rpartition(":")
+    for item in (entry for entry in text.split(",") if entry):
+        head, separator, effect = item.rpartition(":")
         if not separator:
-            raise UserDataRefusedError(f"{one!r} is not a taint: write key=value:Effect")
+            raise UserDataRefusedError(f"{item!r} is not a taint: write key=value:Effect")
         key, _, value = head.partition("=")
         taints.append(make_taint(key, value, effect))
     return taints
@@ -132,10 +137,10 @@ def make_taint(key: str, value: str, effect: str) -> Taint:
 
 def unique(taints: Iterable[Taint]) -> tuple[Taint, ...]:
     """Remove duplicates. A node holds one taint for each key and effect, and the first one wins."""
-    found: dict[tuple[str, str], Taint] = {}
+    result: dict[tuple[str, str], Taint] = {}
     for taint in taints:
-        found.setdefault((taint["key"], taint["effect"]), taint)
-    return tuple(found.values())
+        result.setdefault((taint["key"], taint["effect"]), taint)
+    return tuple(result.values())
 
 
 def texts(value: Mapping[Any, Any] | None) -> dict[str, str]:
@@ -143,13 +148,13 @@ def texts(value: Mapping[Any, Any] | None) -> dict[str, str]:
     return {str(key): str(item) for key, item in (value or {}).items()}
 
 
-def _number(flag: str, given: Mapping[str, list[str]], configured: Any) -> int | None:
-    value = given[flag][-1] if flag in given else configured
+def _number(flag: str, names: Mapping[str, list[str]], configured: Any) -> int | None:
+    value = names[flag][-1] if flag in names else configured
     try:
         return None if value is None else int(value)
     except (TypeError, ValueError) as error:
         raise UserDataRefusedError(f"the kubelet refuses --{flag}={value}: it is not a number") from error
 
 
-def _map(flag: str, sign: str, given: Mapping[str, list[str]], configured: Any) -> dict[str, str]:
-    return parse_pairs(",".join(given[flag]), sign) if flag in given else texts(configured)
+def _map(flag: str, sign: str, names: Mapping[str, list[str]], configured: Any) -> dict[str, str]:
+    return parse_pairs(",".join(names[flag]), sign) if flag in names else texts(configured)

@@ -48,7 +48,7 @@ def statements(script: str) -> list[list[str]]:
     Raises:
         UserDataRefusedError: a quotation mark or a bracket is not closed, or closes nothing.
     """
-    found: list[list[str]] = [[]]
+    names: list[list[str]] = [[]]
     word: str | None = None
     open_brackets: list[str] = []
     place = 0
@@ -72,18 +72,18 @@ def statements(script: str) -> list[list[str]]:
             raise UserDataRefusedError(f"PowerShell cannot parse the script: unexpected token '{sign}'")
         if sign.isspace() or sign == ";":
             if word is not None:
-                found[-1].append(word)
+                names[-1].append(word)
                 word = None
             if sign in "\n;" and not open_brackets:
-                found.append([])
+                names.append([])
         else:
             word = (word or "") + sign
         place += 1
     if word is not None:
-        found[-1].append(word)
+        names[-1].append(word)
     if open_brackets:
         raise UserDataRefusedError(f"PowerShell cannot parse the script: missing closing '{open_brackets[-1]}'")
-    return [words for words in found if words]
+    return [words for words in names if words]
 
 
 def _quoted(script: str, start: int) -> tuple[str, int]:
@@ -103,7 +103,7 @@ def _quoted(script: str, start: int) -> tuple[str, int]:
 
 def _bootstrap(words: list[str]) -> KubeletSettings:
     call = next(number for number, word in enumerate(words) if PROGRAM in word)
-    given: dict[str, str] = {}
+    argument: dict[str, str] = {}
     rest = iter(words[call + 1 :])
     for word in rest:
         name = word.removeprefix("-")
@@ -112,9 +112,9 @@ def _bootstrap(words: list[str]) -> KubeletSettings:
         value = next(rest, None)
         if value is None:
             raise UserDataRefusedError(f"{PROGRAM}: -{name} has no value")
-        given[name] = value
-    if not given.get("EKSClusterName"):
+        argument[name] = value
+    if not argument.get("EKSClusterName"):
         raise UserDataRefusedError(f"{PROGRAM} needs -EKSClusterName")
-    settings = from_kubelet({}, [given.get("KubeletExtraArgs", "")])
-    dns = given.get("DNSClusterIP")
+    settings = from_kubelet({}, [argument.get("KubeletExtraArgs", "")])
+    dns = argument.get("DNSClusterIP")
     return replace(settings, cluster_dns=(dns,)) if dns and not settings.cluster_dns else settings

@@ -58,5 +58,5 @@ async def lost(
     ready_class: EC2NodeClass,
 ) -> AsyncIterator[Cluster]:
     worker = clients_of(worker_key(cluster), server)
-    async with serving(cluster, temporal.client, provider, worker, admin, ready_class) as made:
-        yield made
+    async with serving(cluster, temporal.client, provider, worker, admin, ready_class) as output:
+        yield output

@@ -53,11 +53,11 @@ class PagedKube(FakeKube):
         plural = path.rsplit("/", 1)[-1]
         if plural in self.broken:
             raise self.broken[plural]
-        found = [obj for (kind, _, name), obj in sorted(self.objects.items()) if kind == plural]
-        found = [obj for obj in found if obj["metadata"]["name"] not in self.unlisted]
+        objs = [obj for (kind, _, name), obj in sorted(self.objects.items()) if kind == plural]
+        objs = [obj for obj in objs if obj["metadata"]["name"] not in self.unlisted]
         start, limit = int(query.get("continue") or 0), 7
-        more = str(start + limit) if start + limit < len(found) else ""
-        return json.dumps({"metadata": {"continue": more}, "items": found[start : start + limit]}).encode()
+        more = str(start + limit) if start + limit < len(objs) else ""
+        return json.dumps({"metadata": {"continue": more}, "items": objs[start : start + limit]}).encode()
 
 
 @dataclass
@@ -89,22 +89,22 @@ class Cluster:
 
         return Housekeeping(self.kube, self.recorder, self.provider, now=self.now, pause=pause)
 
-    async def sweep(self, **given: Any) -> HousekeepingResult:
+    async def sweep(self, **value: Any) -> HousekeepingResult:
         self.sweeps += 1
         return await self.client.execute_workflow(
             HousekeepingWorkflow.run,
-            HousekeepingInput(cluster=self.name, **given),
+            HousekeepingInput(cluster=self.name, **value),
             id=f"{housekeeping_id(self.name)}-{self.sweeps}",
             task_queue=names.task_queue(self.name),
         )
 
     def buy(self, claim: str, cluster: str = "", **tags: str) -> str:
         """An instance with the tags that a launch puts on it."""
-        given = {**self.request.tags, "karpenter.sh/nodeclaim": claim, "Name": claim, **tags}
-        given["eks:eks-cluster-name"] = cluster or self.name
+        value = {**self.request.tags, "karpenter.sh/nodeclaim": claim, "Name": claim, **tags}
+        value["eks:eks-cluster-name"] = cluster or self.name
         self.bought += 1
         token = f"{self.name}-{cluster}-{claim}-{self.bought}"
-        result = self.buyer.launch(self.request.model_copy(update={"client_token": token, "tags": given}))
+        result = self.buyer.launch(self.request.model_copy(update={"client_token": token, "tags": value}))
         assert result.instance is not None, result.message
         return result.instance.provider_id
 
@@ -112,9 +112,9 @@ class Cluster:
         """All of the account: id -> (state, tags)."""
         answer = self.ec2.ec2.describe_instances()
         return {
-            each["InstanceId"]: (each["State"]["Name"], {tag["Key"]: tag["Value"] for tag in each["Tags"]})
+            instance["InstanceId"]: (instance["State"]["Name"], {tag["Key"]: tag["Value"] for tag in instance["Tags"]})
             for group in answer["Reservations"]
-            for each in group["Instances"]
+            for instance in group["Instances"]
         }
 
     def alive(self, cluster: str = "") -> set[str]:
@@ -186,7 +186,7 @@ class Cluster:
     async def open(self) -> set[str]:
         """The claims whose workflow is open, as the search knows them."""
         query = f"TenonCluster = '{self.name}' AND WorkflowType = 'NodeClaim' AND ExecutionStatus = 'Running'"
-        return {each.id.rsplit("/", 1)[-1] async for each in self.client.list_workflows(query)}
+        return {workflow.id.rsplit("/", 1)[-1] async for workflow in self.client.list_workflows(query)}
 
     async def until_open(self, claims: set[str]) -> None:
         async def same() -> bool:
@@ -218,7 +218,7 @@ class Cluster:
 
     def templates(self) -> set[str]:
         pages = self.ec2.ec2.get_paginator("describe_launch_templates").paginate()
-        return {each["LaunchTemplateName"] for page in pages for each in page["LaunchTemplates"]}
+        return {launch_template["LaunchTemplateName"] for page in pages for launch_template in page["LaunchTemplates"]}
 
 
 @asynccontextmanager

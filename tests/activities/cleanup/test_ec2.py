@@ -34,8 +34,8 @@ def test_aws122_an_instance_is_named_after_its_node_once(
     instance_id = bought(provider, ready_class, "named-1")
     admin.ec2.delete_tags(Resources=[instance_id], Tags=[{"Key": NODECLAIM}])
     assert provider.name_instance(instance_id, "named-1", "ip-10-0-0-7")
-    found = tags(clients, instance_id)
-    assert (found["Name"], found[NODECLAIM]) == ("ip-10-0-0-7", "named-1")
+    result = tags(clients, instance_id)
+    assert (result["Name"], result[NODECLAIM]) == ("ip-10-0-0-7", "named-1")
     admin_api = Ec2Admin(clients.ec2.meta.endpoint_url)
     count = len(admin_api.calls("CreateTags"))
     assert provider.name_instance(instance_id, "named-1", "ip-10-0-0-7")
@@ -56,9 +56,9 @@ def test_aan02_an_instance_of_an_older_karpenter_gets_the_clusters_tag(
     """V1B-13: before 1.0 the cluster's name was in karpenter.sh/managed-by; by the new tag a sweep finds it."""
     instance_id = bought(provider, ready_class, "older-1")
     admin.ec2.delete_tags(Resources=[instance_id], Tags=[{"Key": "eks:eks-cluster-name"}])
-    assert instance_id not in {each.id for each in provider.owned_instances()}
+    assert instance_id not in {observed_instance.id for observed_instance in provider.owned_instances()}
     assert provider.name_instance(instance_id, "older-1", "ip-10-0-0-6")
-    assert instance_id in {each.id for each in provider.owned_instances()}
+    assert instance_id in {observed_instance.id for observed_instance in provider.owned_instances()}
 
 
 def test_an_instance_that_is_gone_is_not_tagged(provider: Ec2Provider, clients: Ec2, ready_class: EC2NodeClass) -> None:
@@ -76,10 +76,10 @@ def test_owned_instances_are_those_of_the_cluster(
     own, bare, foreign = (bought(provider, ready_class, f"owned-{number}") for number in range(3))
     admin.ec2.delete_tags(Resources=[bare], Tags=[{"Key": NODECLAIM}])
     admin.ec2.create_tags(Resources=[foreign], Tags=[{"Key": "eks:eks-cluster-name", "Value": "another"}])
-    found = {each.id: each for each in provider.owned_instances()}
-    assert {own, bare} <= found.keys()
-    assert foreign not in found
-    assert (found[own].claim, found[bare].claim) == ("owned-0", "")
+    observed_instances = {observed_instance.id: observed_instance for observed_instance in provider.owned_instances()}
+    assert {own, bare} <= observed_instances.keys()
+    assert foreign not in observed_instances
+    assert (observed_instances[own].claim, observed_instances[bare].claim) == ("owned-0", "")
 
 
 def test_aws011_a_second_attempt_trusts_no_replicas_knowledge(
@@ -103,8 +103,8 @@ def test_a_recreated_template_is_not_the_one_to_delete(
 ) -> None:
     """A launch makes the same name again between a sweep's look and its deletion: that one stays."""
     request = provider.prepare_launch(node_claim(name="anew-1"), ready_class, 1)
-    seen = {template.name: template for template in provider.launch_templates()}
-    old = seen[request.templates[0].name]
+    templates = {template.name: template for template in provider.launch_templates()}
+    old = templates[request.templates[0].name]
     provider.delete_launch_template(old)
     provider.prepare_launch(node_claim(name="anew-1"), ready_class, 2)
     assert not provider.delete_launch_template(old)

@@ -39,7 +39,7 @@ async def test_the_schedule_is_made_once_and_mended(lost: Cluster, temporal: Wor
     await handle.pause(note="maintenance")
     assert await ensure_schedule(client, lost.name, timedelta(minutes=5))
     schedule = (await handle.describe()).schedule
-    assert [each.every for each in schedule.spec.intervals] == [timedelta(minutes=5)]
+    assert [interval.every for interval in schedule.spec.intervals] == [timedelta(minutes=5)]
     assert schedule.policy.overlap is ScheduleOverlapPolicy.SKIP
     assert schedule.policy.catchup_window == timedelta(minutes=1)
     assert schedule.spec.jitter

@@ -45,8 +45,8 @@ async def test_a_hundred_orphans_end_and_the_neighbour_is_untouched(lost: Cluste
         provider_id = lost.buy(name)
         if name.endswith("0"):
             lost.put_node(name, provider_id)
-    gone = some("gone", 15)
-    for number, name in enumerate(gone):
+    removal = some("gone", 15)
+    for number, name in enumerate(removal):
         missing = f"aws:///us-west-2a/i-0{lost.name[1:]}{number:04d}"
         lost.put_claim(name, missing, *(["Registered"] if number % 3 else []))
         if number % 3 == 2:
@@ -72,7 +72,7 @@ async def test_a_hundred_orphans_end_and_the_neighbour_is_untouched(lost: Cluste
         lost.put_claim(name, provider_id, "Registered")
         lost.put_node(name, provider_id)
         await lost.start(name)
-    await lost.until_open({*live, *gone, *driven, *unnamed})
+    await lost.until_open({*live, *removal, *driven, *unnamed})
 
     lost.late = began + AT_FIRST - lost.now()  # however long it took to make all this
     early = await lost.sweep()
@@ -83,7 +83,7 @@ async def test_a_hundred_orphans_end_and_the_neighbour_is_untouched(lost: Cluste
     counted = ended("instance_without_claim")
 
     lost.late = LATER
-    many = len(instances) + len(gone) + len(driven) + len(nodes)
+    many = len(instances) + len(removal) + len(driven) + len(nodes)
     result = await lost.sweep(confirmed=many)  # without that, so many wait for a person
     assert (result.faults, result.held_back) == ([], [])
     own = {template.name for template in lost.request.templates}  # nothing was launched from them for an hour
@@ -102,11 +102,11 @@ async def test_a_hundred_orphans_end_and_the_neighbour_is_untouched(lost: Cluste
     assert success is not None
     assert success >= (lost.now() - timedelta(minutes=10)).timestamp()
     assert lost.alive() == {*live, *idle, *unnamed}
-    assert lost.names(NODES) == {f"node-{name}" for name in [*live, *idle, *unnamed, *gone[2::3]]}
+    assert lost.names(NODES) == {f"node-{name}" for name in [*live, *idle, *unnamed, *removal[2::3]]}
     await lost.until_open({*live, *idle, *unnamed})
     begun = await lost.client.get_workflow_handle(names.nodeclaim_id(lost.name, "idle-0")).describe()
     assert await begun.memo_value(names.UID_MEMO) == "uid-idle-0"
-    for name, reason in [*((name, "instance gone") for name in gone), *((name, "gone") for name in driven)]:
+    for name, reason in [*((name, "instance gone") for name in removal), *((name, "gone") for name in driven)]:
         handle = lost.client.get_workflow_handle(names.nodeclaim_id(lost.name, name))
         assert await handle.result() == reason
     tags = {tags["karpenter.sh/nodeclaim"]: tags["Name"] for _, tags in lost.instances().values()}
@@ -125,7 +125,7 @@ async def test_a_hundred_orphans_end_and_the_neighbour_is_untouched(lost: Cluste
         "LaunchTemplateUnused": unused,
     }
 
-    for name in gone:  # what their real workflows do as they end
+    for name in removal:  # what their real workflows do as they end
         lost.kube.objects.pop(("nodeclaims", "", name))
         lost.kube.objects.pop(("nodes", "", f"node-{name}"), None)
     assert (await lost.sweep()).figures == {}
@@ -152,8 +152,8 @@ async def test_many_losses_at_once_wait_until_a_person_confirms_them(
     """Of every kind that ends nodes. The node whose instance EC2 calls terminated, and the template, do not wait."""
     for name in some("orphan", 6):
         lost.put_node(name, lost.buy(name))
-    gone = some("gone", 6)
-    for number, name in enumerate(gone):
+    removal = some("gone", 6)
+    for number, name in enumerate(removal):
         lost.put_claim(name, f"aws:///us-west-2a/i-0{lost.name[1:]}{number:04d}")
         await lost.start(name)
     terminated = await lost.put_life("ended")
@@ -168,11 +168,11 @@ async def test_many_losses_at_once_wait_until_a_person_confirms_them(
     driven = some("driven", 6)
     for name in driven:
         await lost.start(name)
-    left = some("left", 6)
-    for number, name in enumerate(left):
+    remainder = some("left", 6)
+    for number, name in enumerate(remainder):
         lost.put_node(name, f"aws:///us-west-2a/i-1{lost.name[1:]}{number:04d}", ready=False)
     lost.template(f"karpenter.k8s.aws/{lost.name}", "gone")
-    await lost.until_open({*gone, *driven, "ended"})
+    await lost.until_open({*removal, *driven, "ended"})
     nodes = lost.names(NODES)
 
     lost.late = LATER
@@ -182,7 +182,7 @@ async def test_many_losses_at_once_wait_until_a_person_confirms_them(
     assert len(waiting.held_back) == len(kinds)
     assert lost.alive() == {f"orphan-{number}" for number in range(6)}
     assert lost.names(NODES) == nodes
-    await lost.until_open({*gone, *driven})
+    await lost.until_open({*removal, *driven})
     assert waiting.figures["unused_launch_template"].ended > 0
     assert {kind: held(kind) for kind in kinds} == dict.fromkeys(kinds, 6)
     events = [(about, text) for about, _, reason, text in lost.recorder.events if reason == "GarbageCollectionHeldBack"]
@@ -244,12 +244,12 @@ async def test_a_node_that_is_being_deleted_does_not_hang(lost: Cluster) -> None
 async def test_an_instance_without_the_tag_of_a_claim(lost: Cluster, caplog: pytest.LogCaptureFixture) -> None:
     """A NodePool's tag is enough to be garbage; the one that a claim names is tagged instead (AWS-122)."""
     caplog.set_level("INFO")
-    kept = lost.buy("live-0", Name="node-live-0")
-    lost.put_claim("live-0", kept, "Registered")
-    lost.put_node("live-0", kept)
+    survivors = lost.buy("live-0", Name="node-live-0")
+    lost.put_claim("live-0", survivors, "Registered")
+    lost.put_node("live-0", survivors)
     await lost.start("live-0")
     bare = lost.buy("orphan-0")
-    for provider_id in (kept, bare):
+    for provider_id in (survivors, bare):
         lost.ec2.ec2.delete_tags(Resources=[provider_id.rsplit("/", 1)[-1]], Tags=[{"Key": "karpenter.sh/nodeclaim"}])
     await lost.until_open({"live-0"})
     lost.late = LATER
@@ -283,10 +283,10 @@ async def test_the_surplus_of_a_launch_group_is_ended_once_no_member_can_claim_i
     def running() -> set[str]:
         return {name for name, (state, _) in lost.instances().items() if state in ("pending", "running")}
 
-    assert {each.id for each in bought} <= running()
+    assert {item.id for item in bought} <= running()
     lost.late = LATER
     await lost.sweep()
-    assert {each.id for each in bought} <= running(), "the third member may be about to get it"
+    assert {item.id for item in bought} <= running(), "the third member may be about to get it"
     del lost.kube.objects["nodeclaims", "", "member-2"]
     await lost.sweep()
-    assert running() & {each.id for each in bought} == {each.id for each in bought[:2]}
+    assert running() & {item.id for item in bought} == {each.id for each in bought[:2]}

@@ -110,10 +110,10 @@ async def test_act04_a_node_that_became_ready_since_the_list_keeps_its_claim(sta
 
 @pytest.mark.parametrize("state", [None, "terminated"])
 async def test_act04_a_node_that_is_not_ready_and_has_no_instance_leaves(state: str | None) -> None:
-    for nodes in ([ready("Unknown")], []):
+    for node_objects in ([ready("Unknown")], []):
         swept = Swept(state, REF.name).put(live(claim()))
-        for each in nodes:
-            swept.put(each)
+        for node_object in node_objects:
+            swept.put(node_object)
         assert await swept.act(Kind.CLAIM_WITHOUT_INSTANCE, uid=REF.uid)
         assert swept.workflows.poked == [(REF.name, Poke(instance_gone=True, reason="instance gone"))]
 
@@ -165,8 +165,8 @@ async def test_an_instance_of_another_controllers_claim_stays() -> None:
 async def test_an_instance_with_an_open_workflow_is_left_to_it_for_half_an_hour() -> None:
     for minutes, ends in ((29, False), (30, True)):
         swept = Swept("running", REF.name)
-        seen = Observations(now=START, left_since={INSTANCE: START - timedelta(minutes=minutes)})
-        assert await swept.act(Kind.INSTANCE_WITHOUT_CLAIM, observations=seen) is ends
+        observations = Observations(now=START, left_since={INSTANCE: START - timedelta(minutes=minutes)})
+        assert await swept.act(Kind.INSTANCE_WITHOUT_CLAIM, observations=observations) is ends
         assert swept.ec2.ended == [INSTANCE] * ends
 
 
@@ -251,13 +251,13 @@ async def test_a_node_is_deleted_only_without_claim_workflow_and_instance(keeps:
 
 
 async def test_a_template_of_a_class_that_was_written_since_the_list_stays() -> None:
-    for seen_, exists, deletes in ((False, True, False), (False, False, True), (True, True, True)):
+    for observed, exists, deletes in ((False, True, False), (False, False, True), (True, True, True)):
         swept = Swept()
         if exists:
             swept.kube.add(EC2NODECLASSES, node_class())
-        seen = Observations(now=START, classes=frozenset({"default"} if seen_ else ()))
-        found = {"claim": "t", "node_class": "default", "template": "t", "observations": seen}
-        assert await swept.act(Kind.UNUSED_TEMPLATE, **found) is deletes
+        observations = Observations(now=START, classes=frozenset({"default"} if observed else ()))
+        result = {"claim": "t", "node_class": "default", "template": "t", "observations": observations}
+        assert await swept.act(Kind.UNUSED_TEMPLATE, **result) is deletes
 
 
 async def test_a_claim_says_that_it_is_tagged_only_if_it_is() -> None:
@@ -270,7 +270,7 @@ async def test_a_claim_says_that_it_is_tagged_only_if_it_is() -> None:
 
 
 async def test_a_finalizer_of_another_controller_is_reported_only_while_it_holds_the_claim() -> None:
-    held = changed(live(claim()), deletionTimestamp=stamp(START), finalizers=["example.com/hold"])
-    assert await Swept().put(held).act(Kind.FOREIGN_FINALIZER, uid=REF.uid)
+    hold = changed(live(claim()), deletionTimestamp=stamp(START), finalizers=["example.com/hold"])
+    assert await Swept().put(hold).act(Kind.FOREIGN_FINALIZER, uid=REF.uid)
     assert not await Swept().put(live(claim())).act(Kind.FOREIGN_FINALIZER, uid=REF.uid)
     assert not await Swept().act(Kind.FOREIGN_FINALIZER, uid=REF.uid)

@@ -19,14 +19,14 @@ async def test_another_controllers_finalizer_is_reported_and_starts_no_workflow(
     result = await lost.sweep()
     assert result.figures["foreign_finalizer"] == Figures(found=1)
     assert await lost.open() == set()
-    held = {"finalizer": "example.com/audit"}
-    assert REGISTRY.get_sample_value("tenon_nodeclaims_foreign_finalizers", held) == 1
+    hold = {"finalizer": "example.com/audit"}
+    assert REGISTRY.get_sample_value("tenon_nodeclaims_foreign_finalizers", hold) == 1
     event = next(event for event in lost.recorder.events if event[2] == "HeldByFinalizer")
     assert event[:2] == ("NodeClaim", "held")
     assert "example.com/audit" in event[3]
     lost.kube.objects.clear()
     await lost.sweep()
-    assert REGISTRY.get_sample_value("tenon_nodeclaims_foreign_finalizers", held) == 0
+    assert REGISTRY.get_sample_value("tenon_nodeclaims_foreign_finalizers", hold) == 0
 
 
 async def test_dis74_what_an_instance_is_in_the_network_is_corrected_on_its_claim(lost: Cluster) -> None:

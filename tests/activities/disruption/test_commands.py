@@ -55,13 +55,13 @@ def command(*pods: str, **fields: Any) -> DisruptionCommand:
     candidate = DisruptionCandidate(
         claim=REF.name, uid=REF.uid, pool="web", since=START, pods=[pod_mark(f"uid-{name}") for name in pods]
     )
-    given: dict[str, Any] = {"reason": "Underutilized", **fields}
+    value: dict[str, Any] = {"reason": "Underutilized", **fields}
     return DisruptionCommand(
         id=ID,
         candidates=[candidate],
         moves_pods=True,
         replacements=[Replacement(name="web-new", pool="web", body=replacement())],
-        **given,
+        **value,
     )
 
 
@@ -82,8 +82,8 @@ def budget(allowed: int, **spec: Any) -> dict[str, Any]:
 
 
 def annotations_of(world: World) -> dict[str, str]:
-    found: dict[str, str] = world.claim["metadata"]["annotations"]
-    return found
+    annotations: dict[str, str] = world.claim["metadata"]["annotations"]
+    return annotations
 
 
 async def test_dis_60_candidates_are_tainted_but_keep_their_load_balancers() -> None:
@@ -138,9 +138,9 @@ async def test_undoing_leaves_a_nodeclaim_that_belongs_to_another_command_by_now
     other = replacement(**{"tenon.sh/replacement-for": "another-1"})
     world.kube.add(NODECLAIMS, other)
     await finish(world, stay=True, undo=True)
-    kept = world.kube.objects[("nodeclaims", "", "web-new")]["metadata"]
-    assert kept["annotations"]["tenon.sh/replacement-for"] == "another-1"
-    assert "deletionTimestamp" not in kept
+    metadata = world.kube.objects[("nodeclaims", "", "web-new")]["metadata"]
+    assert metadata["annotations"]["tenon.sh/replacement-for"] == "another-1"
+    assert "deletionTimestamp" not in metadata
 
 
 async def test_dis_61_replacements_are_created_once() -> None:
@@ -148,8 +148,8 @@ async def test_dis_61_replacements_are_created_once() -> None:
     for _ in range(2):
         assert (await steps(world).create_replacements(given())).failure == ""
     assert world.kube.names(NODECLAIMS) == [REF.name, "web-new"]
-    told = [event[:4] for event in world.recorder.events]
-    assert told == [("NodeClaim", "web-new", "DisruptionLaunching", "Launching NodeClaim: Underutilized")]
+    events = [event[:4] for event in world.recorder.events]
+    assert events == [("NodeClaim", "web-new", "DisruptionLaunching", "Launching NodeClaim: Underutilized")]
 
 
 async def test_a_name_that_another_nodeclaim_has_is_not_taken_for_the_replacement() -> None:
@@ -163,8 +163,8 @@ async def test_a_name_that_another_nodeclaim_has_is_not_taken_for_the_replacemen
 async def look(world: World, **changes: Any) -> StepResult:
     """What a look at the replacement says, if it has changed like this."""
     world.kube.add(NODECLAIMS, replacement() | changes)
-    wanted = ReplacementsInput(cluster=REF.cluster, command=command(), until=START + timedelta(minutes=10))
-    return await ActivityEnvironment().run(steps(world).look_at_replacements, wanted)
+    replacements_input = ReplacementsInput(cluster=REF.cluster, command=command(), until=START + timedelta(minutes=10))
+    return await ActivityEnvironment().run(steps(world).look_at_replacements, replacements_input)
 
 
 @pytest.mark.parametrize(
@@ -185,9 +185,9 @@ async def test_dis_63_a_command_waits_until_its_replacements_are_initialized(con
 
 
 async def test_dis_65_a_replacement_that_goes_away_fails_the_command() -> None:
-    gone = {"metadata": {**replacement()["metadata"], "deletionTimestamp": "2026-03-01T12:00:01Z"}}
+    manifest = {"metadata": {**replacement()["metadata"], "deletionTimestamp": "2026-03-01T12:00:01Z"}}
     refused = {"type": "Launched", "status": "Unknown", "reason": "InsufficientCapacity", "message": "no capacity"}
-    answer = await look(World().put_live(), **gone, status={"conditions": [refused]})
+    answer = await look(World().put_live(), **manifest, status={"conditions": [refused]})
     assert answer == StepResult(failure="replacement web-new is gone: no capacity")
 
 
@@ -263,13 +263,15 @@ class Rollout:
 
         The API server counts the change of the spec.
         """
-        wanted = ReplacementsInput(
+        replacements_input = ReplacementsInput(
             cluster=REF.cluster, command=command(surge=["default/web"]), until=START + timedelta(minutes=10)
         )
         self.world.kube.before_patch.append(self._counts)
         while True:
             try:
-                return (await ActivityEnvironment().run(steps(self.world).start_new_pods_first, wanted)).failure
+                return (
+                    await ActivityEnvironment().run(steps(self.world).start_new_pods_first, replacements_input)
+                ).failure
             except ApplicationError as error:
                 self.waited.add((str(error), error.category, error.non_retryable))
             await self.world.clock.sleep(1)
@@ -327,10 +329,10 @@ async def test_wsh01_a_command_writes_down_where_its_pods_go_once_nothing_keeps_
     refused = await environment.run(steps(world).check_candidates, given("web-1", arrivals=arrivals))
     assert refused.failure
     assert "tenon.sh/moved-here" not in annotations_of(world)
-    sent = {REF.name: {"0a0b0c0d": 3}}
-    await environment.run(steps(world).check_candidates, given("web-1", "late-1", arrivals=arrivals, sent=sent))
-    (found,) = read_arrivals(annotations_of(world)["tenon.sh/moved-here"])
-    assert found == Arrival(world.clock(), {"0a0b0c0d": 2}, {"0a0b0c0d": 3})
+    requests = {REF.name: {"0a0b0c0d": 3}}
+    await environment.run(steps(world).check_candidates, given("web-1", "late-1", arrivals=arrivals, sent=requests))
+    (arrival,) = read_arrivals(annotations_of(world)["tenon.sh/moved-here"])
+    assert arrival == Arrival(world.clock(), {"0a0b0c0d": 2}, {"0a0b0c0d": 3})
 
 
 class Replacements:
@@ -359,15 +361,15 @@ def put_ready_replacement(world: World) -> dict[str, Any]:
 
 
 def metadata_of_replacement(world: World) -> dict[str, Any]:
-    found: dict[str, Any] = world.kube.objects[("nodeclaims", "", "web-new")]["metadata"]
-    return found
+    metadata: dict[str, Any] = world.kube.objects[("nodeclaims", "", "web-new")]["metadata"]
+    return metadata
 
 
 async def finish(world: World, *, stay: bool, undo: bool, attempt: int = 1, client: Replacements | None = None) -> None:
-    wanted = FinishInput(cluster=REF.cluster, command=command(), stay=[REF.name] if stay else [], undo=undo)
+    finish_input = FinishInput(cluster=REF.cluster, command=command(), stay=[REF.name] if stay else [], undo=undo)
     environment = ActivityEnvironment(client=cast("Any", client))
     environment.info = replace(environment.info, attempt=attempt)
-    await environment.run(steps(world).finish_command, wanted)
+    await environment.run(steps(world).finish_command, finish_input)
 
 
 async def test_dis_65_undoing_leaves_no_trace_on_the_candidate() -> None:
@@ -414,8 +416,8 @@ async def test_dis_64_an_event_says_that_a_candidate_leaves() -> None:
     await steps(world).taint_candidates(given())
     await world.kube.delete(NODECLAIMS, REF.name)
     await finish(world, stay=False, undo=False)
-    told = ("NodeClaim", REF.name, "DisruptionTerminating", "Disrupting NodeClaim: Underutilized")
-    assert told in [event[:4] for event in world.recorder.events]
+    events = ("NodeClaim", REF.name, "DisruptionTerminating", "Disrupting NodeClaim: Underutilized")
+    assert events in [event[:4] for event in world.recorder.events]
 
 
 async def test_a_node_that_accepted_and_never_leaves_is_given_up() -> None:
@@ -483,8 +485,8 @@ async def test_a_replacement_without_a_workflow_stays_after_a_command_that_is_un
     """Emptiness and consolidation look after it."""
     world = World().put_live()
     put_ready_replacement(world)
-    gone = RPCError("workflow not found", RPCStatusCode.NOT_FOUND, b"")
-    await finish(world, stay=True, undo=True, client=Replacements(gone))
+    rpc_error = RPCError("workflow not found", RPCStatusCode.NOT_FOUND, b"")
+    await finish(world, stay=True, undo=True, client=Replacements(rpc_error))
     assert "tenon.sh/replacement-for" not in metadata_of_replacement(world)["annotations"]
 
 

@@ -119,14 +119,14 @@ async def test_wsh16_the_last_check_comes_after_the_surge() -> None:
 
 async def answers(body: dict[str, Any], *budgets: dict[str, Any]) -> tuple[str, str]:
     """What holds the pod according to the cache, and according to the last check."""
-    records = [decode_pdb(json.dumps(one).encode()).value for one in budgets]
+    records = [decode_pdb(json.dumps(budget).encode()).value for budget in budgets]
     cached = holder([(decode_pod(json.dumps(body).encode()), records)], START)
     world = World().put_live().put_pods(body)
-    for one in budgets:
-        world.kube.add(PDBS, one)
+    for item in budgets:
+        world.kube.add(PDBS, item)
     candidate = DisruptionCandidate(claim=REF.name, uid=REF.uid, pool="web", since=START)
     command = DisruptionCommand(id="drifted-1", candidates=[candidate], moves_pods=True, reason="Drifted")
     steps = CommandActivities(world.kube, world.recorder, world.clock)
     failure = (await steps.check_candidates(DisruptInput(cluster=REF.cluster, command=command))).failure
-    named = "pod default/web-1: "
-    return cached.removeprefix(named), failure.removeprefix(f"NodeClaim {REF.name}: {named}")
+    prefix = "pod default/web-1: "
+    return cached.removeprefix(names), failure.removeprefix(f"NodeClaim {REF.name}: {names}")

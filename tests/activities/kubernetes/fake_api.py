@@ -59,11 +59,11 @@ class FakeApi:
         self._tell(kind, self.objects[name])
 
     def delete(self, name: str) -> None:
-        gone = self.objects.pop(name, None)
-        if gone is not None:
+        removal = self.objects.pop(name, None)
+        if removal is not None:
             self.version += 1
-            metadata = {**gone["metadata"], "resourceVersion": str(self.version)}
-            self._tell("DELETED", {**gone, "metadata": metadata})
+            metadata = {**removal["metadata"], "resourceVersion": str(self.version)}
+            self._tell("DELETED", {**removal, "metadata": metadata})
 
     def compact(self) -> None:
         """Forgets the past: a client that did not follow must list again."""

@@ -43,16 +43,16 @@ def status(code: int, reason: str, message: str = "no", **details: Any) -> dict[
 
 def answering(*answers: Any) -> tuple[Any, list[tuple[str, str, dict[str, str], Any, str]]]:
     """A handler that gives these answers in turn (the last for ever), and what was asked of it."""
-    asked: list[tuple[str, str, dict[str, str], Any, str]] = []
+    requests: list[tuple[str, str, dict[str, str], Any, str]] = []
 
     async def handle(request: web.Request) -> web.StreamResponse:
         text = await request.text()
         body = json.loads(text) if text else None
-        asked.append((request.method, request.path, dict(request.query), body, request.content_type))
-        answer = answers[min(len(asked), len(answers)) - 1]
+        requests.append((request.method, request.path, dict(request.query), body, request.content_type))
+        answer = answers[min(len(requests), len(answers)) - 1]
         return web.json_response(answer, status=answer.get("code", 200))
 
-    return handle, asked
+    return handle, requests
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_a_page_of_a_proxy_is_an_error_too() -> None:
 
 
 async def test_list_follows_pages_and_names_the_kind(tmp_path: Path) -> None:
-    handle, asked = answering(
+    handle, requests = answering(
         {"metadata": {"continue": "next"}, "items": [{"metadata": {"name": "a"}}]},
         {"metadata": {}, "items": [{"metadata": {"name": "b"}}]},
     )
@@ -101,7 +101,7 @@ async def test_list_follows_pages_and_names_the_kind(tmp_path: Path) -> None:
         items = await kube.list(PODS, field_selector="spec.nodeName=x", limit=1)
     assert [item["metadata"]["name"] for item in items] == ["a", "b"]
     assert items[0]["kind"] == "Pod"
-    assert asked[1][2] == {"limit": "1", "fieldSelector": "spec.nodeName=x", "continue": "next"}
+    assert requests[1][2] == {"limit": "1", "fieldSelector": "spec.nodeName=x", "continue": "next"}
 
 
 async def test_not_found_is_not_an_error(tmp_path: Path) -> None:
@@ -115,13 +115,13 @@ async def test_not_found_is_not_an_error(tmp_path: Path) -> None:
 
 
 async def test_deleting_by_uid_takes_another_object_of_that_name_for_gone(tmp_path: Path) -> None:
-    handle, asked = answering(status(409, "Conflict"))
+    handle, requests = answering(status(409, "Conflict"))
     async with serve(handle, tmp_path) as kube:
         assert await kube.delete(PODS, "p", namespace="ns", uid="old", grace_seconds=0) is False
         with pytest.raises(ConflictError):
             await kube.delete(PODS, "p", namespace="ns")
-    assert asked[0][3]["preconditions"] == {"uid": "old"}
-    assert asked[0][3]["gracePeriodSeconds"] == 0
+    assert requests[0][3]["preconditions"] == {"uid": "old"}
+    assert requests[0][3]["gracePeriodSeconds"] == 0
 
 
 @pytest.mark.parametrize(
@@ -146,16 +146,16 @@ async def test_an_eviction_distinguishes_a_budget_from_an_overloaded_server(
 ) -> None:
     handle, _ = answering(answer)
     async with serve(handle, tmp_path) as kube:
-        got = await kube.evict("ns", "p", uid=uid)
-    assert (got.outcome, got.message) == (outcome, message)
-    assert got.code == code, "MET-26 counts it"
+        eviction_answer = await kube.evict("ns", "p", uid=uid)
+    assert (eviction_answer.outcome, eviction_answer.message) == (outcome, message)
+    assert eviction_answer.code == code, "MET-26 counts it"
 
 
 async def test_a_binding_names_the_uid(tmp_path: Path) -> None:
-    handle, asked = answering({})
+    handle, requests = answering({})
     async with serve(handle, tmp_path) as kube:
         assert await kube.bind("ns", "p", "n", "u") is True
-    _, path, _, body, _ = asked[0]
+    _, path, _, body, _ = requests[0]
     assert path == "/api/v1/namespaces/ns/pods/p/binding"
     assert (body["metadata"]["uid"], body["target"]["name"]) == ("u", "n")
 
@@ -171,22 +171,22 @@ async def test_a_binding_names_the_uid(tmp_path: Path) -> None:
 async def test_each_kind_of_patch_has_its_content_type(
     tmp_path: Path, kind: Any, content_type: str, force: str | None
 ) -> None:
-    handle, asked = answering({})
+    handle, requests = answering({})
     async with serve(handle, tmp_path) as kube:
         await kube.patch(NODECLAIMS, "c", [] if kind == "json" else {"spec": {}}, subresource="status", kind=kind)
-    _, path, query, body, sent = asked[0]
-    assert (path, sent) == ("/apis/karpenter.sh/v1/nodeclaims/c/status", content_type)
+    _, path, query, body, messages = requests[0]
+    assert (path, messages) == ("/apis/karpenter.sh/v1/nodeclaims/c/status", content_type)
     assert (query["fieldManager"], query.get("force")) == ("tenon", force)
     if kind == "apply":
         assert (body["kind"], body["metadata"]) == ("NodeClaim", {"name": "c"})
 
 
 async def test_create_sends_a_whole_object(tmp_path: Path) -> None:
-    handle, asked = answering({"metadata": {"name": "e"}})
+    handle, requests = answering({"metadata": {"name": "e"}})
     async with serve(handle, tmp_path) as kube:
         await kube.create(EVENTS, {"metadata": {"name": "e", "namespace": "ns"}})
-    assert asked[0][1] == "/api/v1/namespaces/ns/events"
-    assert (asked[0][3]["apiVersion"], asked[0][3]["kind"]) == ("v1", "Event")
+    assert requests[0][1] == "/api/v1/namespaces/ns/events"
+    assert (requests[0][3]["apiVersion"], requests[0][3]["kind"]) == ("v1", "Event")
 
 
 async def test_stream_keeps_lines_whole_whatever_their_length(tmp_path: Path) -> None:
@@ -305,22 +305,22 @@ async def test_without_configuration_one_sentence_says_what_to_set(tmp_path: Pat
 async def test_an_invalid_kubeconfig_is_reported_in_one_sentence(tmp_path: Path, raw: bytes) -> None:
     file = tmp_path / "kubeconfig"
     file.write_bytes(raw)
-    with pytest.raises(ConfigError, match=r"^The Kubernetes client cannot be configured: .+ Set KUBECONFIG") as told:
+    with pytest.raises(ConfigError, match=r"^The Kubernetes client cannot be configured: .+ Set KUBECONFIG") as raises:
         await Kube.connect(str(file))
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(raises.value)
 
 
 async def test_credentials_of_the_kubeconfig_are_sent(tmp_path: Path) -> None:
-    seen: list[str] = []
+    names: list[str] = []
 
     async def handle(request: web.Request) -> web.Response:
-        seen.append(request.headers.get("Authorization", ""))
+        names.append(request.headers.get("Authorization", ""))
         return web.json_response({})
 
     assert "secret" in KUBECONFIG
     async with serve(handle, tmp_path) as kube:
         await kube.get(NODES, "n")
-    assert seen == ["Bearer secret"]
+    assert names == ["Bearer secret"]
 
 
 async def test_a_token_that_cannot_be_read_now_is_an_outage_and_no_crash(
@@ -354,16 +354,16 @@ async def test_a_token_command_that_fails_once_is_asked_again(
     assert any("exit status 255" in str(vars(record).get("error")) for record in caplog.records)
 
 
-@pytest.mark.parametrize(("spared", "asked"), [("", ["proxy"]), ("127.0.0.1", ["api"])])
+@pytest.mark.parametrize(("spared_pods", "names"), [("", ["proxy"]), ("127.0.0.1", ["api"])])
 async def test_the_environment_names_the_proxy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spared: str, asked: list[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spared_pods: str, names: list[str]
 ) -> None:
     """An API server that is only reached by a proxy, and one that NO_PROXY spares from it."""
-    seen: list[str] = []
+    observations: list[str] = []
 
     def answers(name: str) -> Any:
         async def handle(_: web.Request) -> web.StreamResponse:
-            seen.append(name)
+            observations.append(name)
             return web.json_response({"metadata": {"name": "a"}})
 
         return handle
@@ -372,7 +372,7 @@ async def test_the_environment_names_the_proxy(
         (tmp_path / folder).mkdir()
     async with serve(answers("proxy"), tmp_path / "proxy") as proxy:
         monkeypatch.setenv("http_proxy", proxy.host)
-        monkeypatch.setenv("no_proxy", spared)
+        monkeypatch.setenv("no_proxy", spared_pods)
         async with serve(answers("api"), tmp_path / "api") as kube:
             assert await kube.get(NODES, "a") is not None
-    assert seen == asked
+    assert observations == names

@@ -34,11 +34,11 @@ async def test_no_thread_reads_a_certificate_that_another_is_still_writing(
     kubeconfig.with_certificate(path, "https://127.0.0.1:1", authority.certificate, authority.client("worker"))
     writing, go_on = threading.Event(), threading.Event()
 
-    def slowly(name: Any, mode: str = "r", *rest: Any, **named: Any) -> Any:
+    def slowly(name: Any, mode: str = "r", *rest: Any, **names: Any) -> Any:
         if "w" in mode and not writing.is_set():
             writing.set()
             go_on.wait()
-        return open(name, mode, *rest, **named)
+        return open(name, mode, *rest, **names)
 
     monkeypatch.setattr(kube_config, "open", slowly, raising=False)
 
@@ -69,13 +69,13 @@ async def test_a_command_that_hands_out_no_credentials_is_ended(
     """No other thread of the process could connect meanwhile, and no signal would end it."""
     monkeypatch.setattr(access, "LOAD_SECONDS", 0.5)
     path, file = tmp_path / "kubeconfig", tmp_path / "pid"
-    asked = {
+    manifest = {
         "apiVersion": "client.authentication.k8s.io/v1",
         "command": "sh",
         "args": ["-c", f"echo $$ > {file}; exec sleep 1000"],
     }
     path.write_text(
-        yaml.safe_dump({**yaml.safe_load(KUBECONFIG % 1), "users": [{"name": "fake", "user": {"exec": asked}}]})
+        yaml.safe_dump({**yaml.safe_load(KUBECONFIG % 1), "users": [{"name": "fake", "user": {"exec": manifest}}]})
     )
     with pytest.raises(ConfigError, match=rf"the command that {path} names gave no credentials"):
         await Kube.connect(str(path))

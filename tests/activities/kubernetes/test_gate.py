@@ -49,11 +49,11 @@ async def test_ops04_no_write_that_waits_in_the_limiter_is_sent_in_a_stand_by(wr
         gate.close(RIVAL)
         kube._limit._paused_until = dict.fromkeys(RequestClass, float("-inf"))
         kube._limit._serve()
-        for each in await asyncio.gather(*writes, return_exceptions=True):
-            assert isinstance(each, StandingByError)
-            assert isinstance(each, ApiUnreachableError), "callers handle it like an outage"
-            assert str(each).startswith("Nothing was sent to the Kubernetes API server at http")
-            assert RIVAL in str(each)
+        for item in await asyncio.gather(*writes, return_exceptions=True):
+            assert isinstance(item, StandingByError)
+            assert isinstance(item, ApiUnreachableError), "callers handle it like an outage"
+            assert str(item).startswith("Nothing was sent to the Kubernetes API server at http")
+            assert RIVAL in str(item)
         await reading
         assert received == ["GET"]
         await kube.without_gate().patch(NODES, "node", {"spec": {}})

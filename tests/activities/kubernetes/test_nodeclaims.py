@@ -45,8 +45,8 @@ async def launch(world: World) -> bool:
 
 async def observed(world: World, ref: ClaimRef) -> ClaimView:
     """What a workflow knows of the claim."""
-    found = await nodeclaims.read_claim(world.kube, ref)
-    return ClaimView() if found is None else nodeclaims.view_of(found)
+    claim_record = await nodeclaims.read_claim(world.kube, ref)
+    return ClaimView() if claim_record is None else nodeclaims.view_of(claim_record)
 
 
 async def test_view_reads_durations_wishes_and_plan() -> None:

@@ -32,17 +32,17 @@ class Server:
 
     async def page(self, token: str) -> bytes:
         self.lists += not token
-        seen, start = list(self.names), int(token or 0)
+        names, start = list(self.names), int(token or 0)
         await asyncio.sleep(1)
         if self.fails is not None:
             raise self.fails
-        more = str(start + 2) if start + 2 < len(seen) else ""
-        items = [{"metadata": {"name": name, "uid": "u"}, "spec": {}} for name in seen[start : start + 2]]
+        more = str(start + 2) if start + 2 < len(names) else ""
+        items = [{"metadata": {"name": name, "uid": "u"}, "spec": {}} for name in names[start : start + 2]]
         return json.dumps({"metadata": {"continue": more}, "items": items}).encode()
 
 
-def names(found: list[Found]) -> list[str]:
-    return [one.metadata.name for one in found]
+def names(founds: list[Found]) -> list[str]:
+    return [item.metadata.name for item in founds]
 
 
 async def test_all_who_ask_at_once_share_one_list() -> None:
@@ -78,9 +78,9 @@ async def test_an_answer_is_never_older_than_the_question() -> None:
 
 async def test_one_who_is_cancelled_does_not_end_the_list_of_the_others() -> None:
     shared = SharedList(Found, Server("a").page)
-    one, other = asyncio.create_task(shared.read()), asyncio.create_task(shared.read())
+    task, other = asyncio.create_task(shared.read()), asyncio.create_task(shared.read())
     await asyncio.sleep(0.5)
-    one.cancel()
+    task.cancel()
     assert names(await other) == ["a"]
 
 

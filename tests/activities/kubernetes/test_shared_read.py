@@ -25,9 +25,9 @@ class Server:
     async def read(self, name: str) -> JsonObject | None:
         version = self.version
         self.reads += 1
-        answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.begun.put_nowait(answered)
-        await answered
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.begun.put_nowait(future)
+        await future
         return {"metadata": {"name": name, "uid": "u", "resourceVersion": str(version)}} if self.exists else None
 
     def parse(self, raw: JsonObject) -> int:
@@ -43,9 +43,9 @@ class Server:
 
 async def test_callers_at_the_same_time_share_a_read() -> None:
     server = Server()
-    asked = [server.ask() for _ in range(10)]
+    requests = [server.ask() for _ in range(10)]
     await server.answer()
-    assert await asyncio.gather(*asked) == [1] * 10
+    assert await asyncio.gather(*requests) == [1] * 10
     assert server.reads == 1
 
 
@@ -67,19 +67,19 @@ async def test_each_version_is_parsed_once() -> None:
     server = Server()
     for version, exists in [(1, True), (1, True), (2, True), (2, False), (2, True)]:
         server.version, server.exists = version, exists
-        asked = server.ask()
+        requests = server.ask()
         await server.answer()
-        assert await asked == (version if exists else None)
+        assert await requests == (version if exists else None)
     assert server.parsed == [1, 2, 2]
 
 
 async def test_a_failed_read_is_everybodys_error_and_not_remembered() -> None:
     server = Server()
-    asked = [server.ask(), server.ask()]
+    requests = [server.ask(), server.ask()]
     (await server.begun.get()).set_exception(ApiError(500, "InternalError", "broken"))
-    for one in asked:
+    for item in requests:
         with pytest.raises(ApiError):
-            await one
+            await item
     again = server.ask()
     await server.answer()
     assert await again == 1

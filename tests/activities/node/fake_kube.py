@@ -103,8 +103,8 @@ class FakeKube:
         """The kubelets end pods whose grace is over."""
         for key, obj in list(self.objects.items()):
             end = obj["metadata"].get("deletionTimestamp")
-            held = obj["metadata"].get("finalizers")
-            if key[0] == "pods" and end and not held and self.kubelet and stamp(self.clock()) >= end:
+            finalizers = obj["metadata"].get("finalizers")
+            if key[0] == "pods" and end and not finalizers and self.kubelet and stamp(self.clock()) >= end:
                 del self.objects[key]
 
     def without_gate(self) -> FakeKube:
@@ -119,8 +119,8 @@ class FakeKube:
         assert bool(namespace) == resource.namespaced
         self.gets.append((resource.plural, name))
         if not_older_than and int(not_older_than) > self.watched:
-            seen, self.watched = self.watched, self.watched_next.pop(0) if self.watched_next else self.watched
-            raise ApiError(504, "Timeout", f"Too large resource version: {not_older_than}, current: {seen}")
+            watched, self.watched = self.watched, self.watched_next.pop(0) if self.watched_next else self.watched
+            raise ApiError(504, "Timeout", f"Too large resource version: {not_older_than}, current: {watched}")
         return copy.deepcopy(self.objects.get((resource.plural, namespace, name)))
 
     async def shared_list(self, resource: Resource, shape: type[Shape]) -> list[Shape]:
@@ -140,19 +140,19 @@ class FakeKube:
         resource_version: str = "",
     ) -> list[Object]:
         self.listed.append((resource.plural, field_selector, resource_version))
-        found = [
+        objs = [
             copy.deepcopy(obj)
             for (plural, space, _), obj in sorted(self.objects.items())
             if plural == resource.plural and (not namespace or space == namespace)
         ]
         if label_selector:
             label, value = label_selector.split("=")
-            found = [obj for obj in found if (obj["metadata"].get("labels") or {}).get(label) == value]
+            objs = [obj for obj in objs if (obj["metadata"].get("labels") or {}).get(label) == value]
         if field_selector:
             field, value = field_selector.split("=")
             assert (resource, field) == (PODS, "spec.nodeName")
-            found = [pod for pod in found if pod["spec"].get("nodeName") == value]
-        return found
+            objs = [pod for pod in objs if pod["spec"].get("nodeName") == value]
+        return objs
 
     async def stream(
         self, path: str, query: Mapping[str, str] | None = None, *, idle_seconds: float = 330.0
@@ -162,13 +162,13 @@ class FakeKube:
         assert query is not None
         field, _, node = query["fieldSelector"].partition("=")
         assert (field, idle_seconds > 0) == ("spec.nodeName", True)
-        sent: set[str] = set()
+        names: set[str] = set()
         while True:
             self._news.clear()
             for (plural, _, _), obj in sorted(self.objects.items()):
                 bound = plural == PODS.plural and obj["spec"].get("nodeName") == node
-                if self.shows_pods and bound and obj["metadata"]["uid"] not in sent:
-                    sent.add(obj["metadata"]["uid"])
+                if self.shows_pods and bound and obj["metadata"]["uid"] not in names:
+                    names.add(obj["metadata"]["uid"])
                     yield json.dumps({"type": "ADDED", "object": obj}).encode()
             await self._news.wait()
 
@@ -253,8 +253,8 @@ class FakeKube:
         refusal = self.answers.get(f"{namespace}/{name}")
         if refusal is not None:
             return refusal
-        gone = not await self.delete(PODS, name, namespace=namespace, uid=uid, grace_seconds=grace_seconds)
-        return EvictionAnswer("gone" if gone else "evicted")
+        removal = not await self.delete(PODS, name, namespace=namespace, uid=uid, grace_seconds=grace_seconds)
+        return EvictionAnswer("gone" if removal else "evicted")
 
     async def bind(self, namespace: str, name: str, node: str, uid: str) -> bool:
         self.calls.append(("bind", name, node))

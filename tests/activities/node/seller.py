@@ -20,8 +20,8 @@ class Seller(Ec2):
     def instance_types(self, node_class: EC2NodeClass, *_: object, **__: object) -> list[InstanceType]:
         return []
 
-    def prepare_launch(self, *given: Any) -> LaunchRequest:
-        self.avoided = given[3]
+    def prepare_launch(self, *value: Any) -> LaunchRequest:
+        self.avoided = value[3]
         return LaunchRequest(client_token="t", capacity_type="on-demand", templates=[], tags={})
 
     def launch(self, request: LaunchRequest) -> LaunchResult:

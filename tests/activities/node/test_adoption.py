@@ -88,8 +88,8 @@ async def test_lif03_a_claim_in_the_middle_of_its_start_goes_on_from_there(
 ) -> None:
     """With time of its own to register: what passed under the other controller is not held against it."""
     world = World().put_live()
-    kept = [one for one in world.claim["status"]["conditions"] if one["type"] in conditions]
-    world.claim["status"]["conditions"] = kept
+    survivors = [condition for condition in world.claim["status"]["conditions"] if condition["type"] in conditions]
+    world.claim["status"]["conditions"] = survivors
     world.clock.instant += timedelta(hours=2)
     _, state = await taken_over(world)
     assert state.stage == stage
@@ -101,8 +101,12 @@ async def test_a_startup_cordon_goes_only_from_a_node_that_was_ready_before(*, i
     """An earlier workflow ended before it bound the pods. This one binds them only if the node was not ready."""
     world = World().put_live()
     if not initialized:
-        kept = [one for one in world.claim["status"]["conditions"] if one["type"] in ("Launched", "Registered")]
-        world.claim["status"]["conditions"] = kept
+        conditions = [
+            condition
+            for condition in world.claim["status"]["conditions"]
+            if condition["type"] in ("Launched", "Registered")
+        ]
+        world.claim["status"]["conditions"] = conditions
     world.node["spec"]["unschedulable"] = True
     world.node["metadata"]["annotations"] = {labels.STARTUP_CORDON: "true"}
     await taken_over(world)

@@ -46,54 +46,54 @@ class Slow(Seller):
 
 
 def world() -> World:
-    found, raw = World(), claim(nodeClassRef={"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"})
+    world, raw = World(), claim(nodeClassRef={"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"})
     raw["status"] = {}
-    raw["metadata"] |= {"creationTimestamp": stamp(found.clock())}
-    found.kube.add(NODECLAIMS, raw)
-    found.kube.add(EC2NODECLASSES, node_class())
-    return found
+    raw["metadata"] |= {"creationTimestamp": stamp(world.clock())}
+    world.kube.add(NODECLAIMS, raw)
+    world.kube.add(EC2NODECLASSES, node_class())
+    return world
 
 
-def launching(given: World, ec2: Seller, breakers: LaunchBreakers | None = None) -> Launching:
-    return Launching(given.kube, given.recorder, cast("Any", ec2), given.clock, breakers=breakers, tries=lambda: 1)
+def launching(world: World, ec2: Seller, breakers: LaunchBreakers | None = None) -> Launching:
+    return Launching(world.kube, world.recorder, cast("Any", ec2), world.clock, breakers=breakers, tries=lambda: 1)
 
 
 async def test_ops04_a_provider_id_that_another_controller_wrote_stays() -> None:
     """Tenon ends its own instance at once: no NodeClaim names it, and a sweep comes only after minutes."""
-    here = world()
-    ec2 = Slow(here, KARPENTERS)
+    place = world()
+    ec2 = Slow(place, KARPENTERS)
     before = metrics.SURPLUS_INSTANCES.labels("web")._value.get()
     with pytest.raises(AnotherInstanceError):
-        await launching(here, ec2).launch(LaunchInput(claim=REF, request=REQUEST))
-    assert here.claim["status"]["providerID"] == KARPENTERS
-    assert "conditions" not in here.claim["status"], "nothing says that Tenon's launch is the claim's"
+        await launching(place, ec2).launch(LaunchInput(claim=REF, request=REQUEST))
+    assert place.claim["status"]["providerID"] == KARPENTERS
+    assert "conditions" not in place.claim["status"], "nothing says that Tenon's launch is the claim's"
     assert ec2.asked == ["i-1"]
-    (told,) = [message for _, _, reason, message in here.recorder.events if reason == "SurplusInstance"]
-    assert "launched i-1 for this NodeClaim" in told
-    assert "i-0123456789abcdef0" in told
+    (event,) = [message for _, _, reason, message in place.recorder.events if reason == "SurplusInstance"]
+    assert "launched i-1 for this NodeClaim" in event
+    assert "i-0123456789abcdef0" in event
     assert metrics.SURPLUS_INSTANCES.labels("web")._value.get() == before + 1
-    again = await launching(here, ec2).launch(LaunchInput(claim=REF, request=REQUEST))
+    again = await launching(place, ec2).launch(LaunchInput(claim=REF, request=REQUEST))
     assert again.instance is not None
     assert (again.instance.id, ec2.asked) == ("i-0123456789abcdef0", ["i-1"])
 
 
 async def test_ops04_the_same_provider_id_is_no_other_instance() -> None:
     """An attempt whose answer was lost has written it already."""
-    here = world()
-    ec2 = Slow(here, PROVIDER_ID)
-    result = await launching(here, ec2).launch(LaunchInput(claim=REF, request=REQUEST))
+    place = world()
+    ec2 = Slow(place, PROVIDER_ID)
+    result = await launching(place, ec2).launch(LaunchInput(claim=REF, request=REQUEST))
     assert result.instance is not None
-    assert (here.status_of("Launched")[0], ec2.asked) == ("True", [])
+    assert (place.status_of("Launched")[0], ec2.asked) == ("True", [])
 
 
 async def test_ops04_a_surplus_instance_that_cannot_be_terminated_now_is_left_to_a_sweep() -> None:
-    here = world()
-    ec2 = Slow(here, KARPENTERS, CallStoppedError("TerminateInstances", "Karpenter leads"))
+    place = world()
+    ec2 = Slow(place, KARPENTERS, CallStoppedError("TerminateInstances", "Karpenter leads"))
     with pytest.raises(AnotherInstanceError):
-        await launching(here, ec2).launch(LaunchInput(claim=REF, request=REQUEST))
-    (told,) = [message for _, _, reason, message in here.recorder.events if reason == "SurplusInstance"]
-    assert "Karpenter leads" in told
-    assert "next sweep" in told
+        await launching(place, ec2).launch(LaunchInput(claim=REF, request=REQUEST))
+    (event,) = [message for _, _, reason, message in place.recorder.events if reason == "SurplusInstance"]
+    assert "Karpenter leads" in event
+    assert "next sweep" in event
 
 
 async def test_ops04_a_launch_that_a_stand_by_stops_says_nothing_about_the_nodepool() -> None:
@@ -103,9 +103,9 @@ async def test_ops04_a_launch_that_a_stand_by_stops_says_nothing_about_the_nodep
         def launch(self, request: LaunchRequest) -> LaunchResult:
             raise CallStoppedError("CreateFleet", "Karpenter leads")
 
-    here = world()
-    breakers = LaunchBreakers(here.clock)
+    place = world()
+    breakers = LaunchBreakers(place.clock)
     with pytest.raises(CallStoppedError):
-        await launching(here, Stopped(), breakers).launch(LaunchInput(claim=REF, request=REQUEST))
-    assert here.claim["status"] == {}
+        await launching(place, Stopped(), breakers).launch(LaunchInput(claim=REF, request=REQUEST))
+    assert place.claim["status"] == {}
     assert await breakers.admit("web", "another") is None

@@ -23,7 +23,7 @@ def waiting(name: str, *, owner: dict[str, Any] = WEB, namespace: str = "default
 def grouped(world: World, groups: str, *pods: dict[str, Any]) -> World:
     """Planned pods of these groups."""
     world.put_pods(*pods)
-    names = [(each["metadata"]["namespace"], each["metadata"]["name"]) for each in pods]
+    names = [(pod["metadata"]["namespace"], pod["metadata"]["name"]) for pod in pods]
     planned(world, *(f"{namespace}/{name}=uid-{name}" for namespace, name in names))
     world.claim["metadata"]["annotations"]["tenon.sh/planned-pod-groups"] = groups
     return world

@@ -46,7 +46,7 @@ async def test_the_claim_says_why_ec2_ended_its_instance() -> None:
     world, _, boots = booting()
     await boots.look(REF, "i-1")
     assert world.status_of("Registered") == ("False", "InstanceEnded")
-    (event,) = [each for each in world.recorder.events if each[2] == "InstanceEnded"]
+    (event,) = [event for event in world.recorder.events if event[2] == "InstanceEnded"]
     assert event[3] == "EC2 ended i-1 before its Node joined: Client.InternalError: Client error on launch"
 
 
@@ -180,38 +180,38 @@ async def test_ends_that_are_long_ago_are_forgotten() -> None:
 
 async def test_ends_in_front_of_two_processes_add_up() -> None:
     """Each sees one end. What they report to the provisioner makes both pause, until a Node joins in front of one."""
-    world, one, boots = booting()
+    world, item, boots = booting()
     _, other, boots_of_other = booting()
     stored: dict[str, LaunchBreaker] = {}
 
     def exchange() -> None:
-        for process in (one, other):
+        for process in (item, other):
             report = process.report()
             stored.update(before := merged(stored, report, world.clock()))
             for key in stored.keys() - before.keys():
                 del stored[key]
             process.acknowledge(report)
-        for process in (one, other):
+        for process in (item, other):
             process.learn(LaunchReport(breakers=list(stored.values())))
 
     await boots.look(REF, "i-1")
     await boots_of_other.look(REF, "i-2")
-    assert not await held(one, "web", "default")
+    assert not await held(item, "web", "default")
     exchange()
-    assert await held(one, "web", "default")
+    assert await held(item, "web", "default")
     assert await held(other, "web", "default")
     other.registered("default", ENDED_KIND, world.clock() + FIRST_BOOT_PAUSE)
     exchange()
-    assert not await held(one, "web", "default")
+    assert not await held(item, "web", "default")
     exchange()
     assert stored == {}
 
 
 async def test_a_process_that_saw_no_end_learns_of_the_pause_and_of_its_end() -> None:
     breakers, world = await ended_twice()
-    kept = breakers.report()
+    report = breakers.report()
     other = LaunchBreakers(world.clock, wait_seconds=0.0)
-    other.learn(kept)
+    other.learn(report)
     assert await held(other, "web", "default")
     assert other.report() == LaunchReport(), "it does not report again what it only heard"
     other.learn(LaunchReport())

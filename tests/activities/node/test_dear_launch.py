@@ -29,11 +29,11 @@ class ShortOfCheapTypes(Seller):
     """Sells the dear type of a request, because it lacks the cheap one."""
 
     def launch(self, request: LaunchRequest) -> LaunchResult:
-        sold = super().launch(request).instance
-        assert sold is not None
-        sold = evolve(sold, instance_type=DEAR.instance_type, price=DEAR.price)
+        instance = super().launch(request).instance
+        assert instance is not None
+        instance = evolve(instance, instance_type=DEAR.instance_type, price=DEAR.price)
         lacking = OfferingRef(capacity_type="on-demand", instance_type=CHEAP.instance_type, zone=CHEAP.zone)
-        return LaunchResult(instance=sold, unavailable=[lacking])
+        return LaunchResult(instance=instance, unavailable=[lacking])
 
 
 async def bought_in_a_shortage(**annotations: str) -> World:

@@ -28,8 +28,8 @@ def said(result: DrainResult) -> list[str]:
 
 
 async def run(world: World, **fields: Any) -> Any:
-    asked = DrainInput(claim=REF, provider_id=PROVIDER_ID, node_name="node-1", **fields)
-    return await drain(world.kube, world.recorder, asked, world.clock, world.heartbeat, world.clock.sleep)
+    drain_input = DrainInput(claim=REF, provider_id=PROVIDER_ID, node_name="node-1", **fields)
+    return await drain(world.kube, world.recorder, drain_input, world.clock, world.heartbeat, world.clock.sleep)
 
 
 def budget(name: str, app: str) -> dict[str, Any]:
@@ -76,9 +76,9 @@ async def test_a_new_pod_of_the_same_name_is_not_removed_in_place_of_the_old_one
     world = World().put_live().put_pods(pod("db-0", owner="StatefulSet"))
     listed = world.kube.list
 
-    async def then_replaced(*given: Any, **more: Any) -> list[dict[str, Any]]:
-        answer: list[dict[str, Any]] = await listed(*given, **more)
-        if any(one["metadata"].get("uid") == "uid-db-0" for one in answer):
+    async def then_replaced(*value: Any, **more: Any) -> list[dict[str, Any]]:
+        answer: list[dict[str, Any]] = await listed(*value, **more)
+        if any(item["metadata"].get("uid") == "uid-db-0" for item in answer):
             replaced = pod("db-0", owner="StatefulSet", on="node-2")
             replaced["metadata"]["uid"] = "uid-of-new"
             world.kube.add(PODS, replaced)
@@ -95,10 +95,10 @@ async def test_a_new_pod_of_the_same_name_is_not_removed_in_place_of_the_old_one
 async def test_evt04_each_pod_says_why_it_was_removed(*, force: bool, event: str) -> None:
     world = World().put_live().put_pods(pod("web-0"))
     await run(world, why="Drain: ann@laptop", reason="drain", force=force)
-    (told,) = [each for each in world.recorder.events if each[0] == "Pod"]
-    assert told[2] == event
-    assert "Node node-1" in told[3]
-    assert told[3].endswith(": Drain: ann@laptop")
+    (events,) = [event for event in world.recorder.events if event[0] == "Pod"]
+    assert events[2] == event
+    assert "Node node-1" in events[3]
+    assert events[3].endswith(": Drain: ann@laptop")
 
 
 async def test_a_pod_that_the_last_look_shows_is_drained_too() -> None:
@@ -106,8 +106,8 @@ async def test_a_pod_that_the_last_look_shows_is_drained_too() -> None:
     world = World().put_live().put_pods(pod("web-0"))
     listed = world.kube.list
 
-    async def late(*given: Any, **more: Any) -> list[dict[str, Any]]:
-        answer: list[dict[str, Any]] = await listed(*given, **more)
+    async def late(*value: Any, **more: Any) -> list[dict[str, Any]]:
+        answer: list[dict[str, Any]] = await listed(*value, **more)
         return [] if more.get("resource_version") == "0" and world.kube.names(PODS) else answer
 
     world.kube.list = late
@@ -143,12 +143,12 @@ async def test_a_budget_blocks_and_is_named() -> None:
     assert not result.drained
     assert (result.evicted, result.remaining) == (1, 1)
     assert said(result) == ["pod default/web-0 cannot be evicted: PodDisruptionBudget default/web allows no eviction"]
-    told = [event for event in world.recorder.events if event[2] == "FailedDraining"]
-    assert [(event[0], event[1]) for event in told] == [("Pod", "web-0"), ("Node", "node-1")]
-    assert all(said(result)[0] in event[3] for event in told)
+    events = [event for event in world.recorder.events if event[2] == "FailedDraining"]
+    assert [(event[0], event[1]) for event in events] == [("Pod", "web-0"), ("Node", "node-1")]
+    assert all(said(result)[0] in event[3] for event in events)
     assert world.status_of("Drained") == ("Unknown", "Draining")
-    asked = [call for call in world.kube.calls if call == ("evict", "web-0")]
-    assert 6 <= len(asked) <= 12, "a refused eviction is asked again, ever more slowly"
+    calls = [call for call in world.kube.calls if call == ("evict", "web-0")]
+    assert 6 <= len(calls) <= 12, "a refused eviction is asked again, ever more slowly"
 
 
 async def test_ctl06_a_blocked_pod_is_tried_again_after_at_most_ten_seconds() -> None:
@@ -158,9 +158,9 @@ async def test_ctl06_a_blocked_pod_is_tried_again_after_at_most_ten_seconds() ->
     evict = world.kube.evict
     tries: list[float] = []
 
-    async def noted(*given: Any, **more: Any) -> EvictionAnswer:
+    async def noted(*value: Any, **more: Any) -> EvictionAnswer:
         tries.append((world.clock() - START).total_seconds())
-        answer: EvictionAnswer = await evict(*given, **more)
+        answer: EvictionAnswer = await evict(*value, **more)
         return answer
 
     world.kube.evict = noted
@@ -198,9 +198,9 @@ async def test_a_budget_that_gives_way_lets_the_drain_go_on() -> None:
 
 async def test_do_not_disrupt_holds_until_the_grace_period_takes_over() -> None:
     """DIS-80, TRM-06: force at the instant less the pod's own grace, with what remains of it."""
-    held = pod("web-0", terminationGracePeriodSeconds=20)
-    held["metadata"]["annotations"] = {"karpenter.sh/do-not-disrupt": "true"}
-    world = World().put_live().put_pods(held)
+    hold = pod("web-0", terminationGracePeriodSeconds=20)
+    hold["metadata"]["annotations"] = {"karpenter.sh/do-not-disrupt": "true"}
+    world = World().put_live().put_pods(hold)
     result = await run(world, force_at=START + timedelta(seconds=50))
     assert (result.drained, result.evicted) == (True, 1)
     assert [call for call in world.kube.calls if call[1] == "pods"] == [("delete", "pods", "web-0", "20")]
@@ -293,9 +293,9 @@ async def test_a_pod_that_can_be_deleted_at_last_still_gets_its_second() -> None
 
 async def test_a_finalizer_that_keeps_a_pod_is_named_and_then_not_waited_for() -> None:
     """TRM-04: a minute past its grace the pod is left behind; until then the sentence says who must act."""
-    held = pod("web-0", terminationGracePeriodSeconds=10)
-    held["metadata"]["finalizers"] = ["example.com/hold"]
-    world = World().put_live().put_pods(held)
+    hold = pod("web-0", terminationGracePeriodSeconds=10)
+    hold["metadata"]["finalizers"] = ["example.com/hold"]
+    world = World().put_live().put_pods(hold)
     first = await run(world, budget_seconds=30)
     assert said(first) == [
         "pod default/web-0 should have ended by 2026-03-01T12:00:10Z, but finalizer example.com/hold keeps it: "
@@ -319,9 +319,9 @@ async def test_a_pod_that_is_slow_to_end_blocks_nothing() -> None:
 
 async def test_a_misspelled_protection_protects_nothing_and_is_reported() -> None:
     """ANN-01."""
-    held = pod("web-0", terminationGracePeriodSeconds=1)
-    held["metadata"]["annotations"] = {"karpenter.sh/do-not-disrupt": "yes"}
-    world = World().put_live().put_pods(held)
+    hold = pod("web-0", terminationGracePeriodSeconds=1)
+    hold["metadata"]["annotations"] = {"karpenter.sh/do-not-disrupt": "yes"}
+    world = World().put_live().put_pods(hold)
     assert (await run(world)).drained
     assert world.recorder.reasons() == ["InvalidDoNotDisruptAnnotation", "Evicted"]
 
@@ -335,15 +335,15 @@ def vanished(world: World) -> World:
 
 async def test_a_vanished_machine_is_drained_at_once() -> None:
     """TRM-09: no wave, no budget, no protection and no volume is waited for; the pods start elsewhere at once."""
-    protected, held = pod("web-0"), pod("held-0")
+    protected, hold = pod("web-0"), pod("held-0")
     protected["metadata"]["annotations"] = {"karpenter.sh/do-not-disrupt": "true"}
-    held["metadata"]["finalizers"] = ["example.com/hold"]
+    hold["metadata"]["finalizers"] = ["example.com/hold"]
     ending = pod("slow-0")
     ending["metadata"] |= {"deletionTimestamp": "2026-03-01T13:00:00Z", "deletionGracePeriodSeconds": 3600}
     world = (
         World()
         .put_live()
-        .put_pods(protected, held, ending, pod("api-0"), pod("dns", **CRITICAL), pod("log", owner="DaemonSet"))
+        .put_pods(protected, hold, ending, pod("api-0"), pod("dns", **CRITICAL), pod("log", owner="DaemonSet"))
     )
     world.kube.answers["default/api-0"] = BLOCKED
     world.kube.undeletable = {"dns"}
@@ -372,9 +372,9 @@ async def test_a_machine_is_not_taken_for_gone_while_its_kubelet_reports() -> No
 
 
 async def test_force_deletes_all_waves_at_once_whatever_protects_them() -> None:
-    held = pod("web-0")
-    held["metadata"]["annotations"] = {"karpenter.sh/do-not-disrupt": "true"}
-    world = World().put_live().put_pods(held, pod("dns", **CRITICAL), pod("log", owner="DaemonSet"))
+    hold = pod("web-0")
+    hold["metadata"]["annotations"] = {"karpenter.sh/do-not-disrupt": "true"}
+    world = World().put_live().put_pods(hold, pod("dns", **CRITICAL), pod("log", owner="DaemonSet"))
     result = await run(world, force=True)
     assert (result.drained, result.evicted) == (True, 3)
     assert world.clock() - START == timedelta(seconds=1)
@@ -432,9 +432,9 @@ async def test_volumes_are_counted_at_the_end_and_a_missing_node_is_drained() ->
         spec = {"nodeName": "node-1", "source": {"persistentVolumeName": f"pv-{number}"}}
         world.kube.add(VOLUMEATTACHMENTS, {"metadata": {"name": f"va-{number}"}, "spec": spec})
     assert (await run(world)).volumes_attached == 2
-    gone = World()
-    gone.kube.add(NODECLAIMS, live(claim()))
-    result = await run(gone)
+    removal = World()
+    removal.kube.add(NODECLAIMS, live(claim()))
+    result = await run(removal)
     assert (result.drained, result.volumes_attached) == (True, 0)
 
 

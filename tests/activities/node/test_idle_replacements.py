@@ -36,10 +36,16 @@ def blocked() -> World:
 
 
 async def run(world: World, idle: IdleReplacements | None = None) -> DrainResult:
-    asked = DrainInput(claim=REF, provider_id=PROVIDER_ID, node_name="node-1", budget_seconds=2)
+    drain_input = DrainInput(claim=REF, provider_id=PROVIDER_ID, node_name="node-1", budget_seconds=2)
     idle = idle or IdleReplacements(world.kube, cast("Any", Ec2()), world.clock)
     return await drain(
-        world.kube, world.recorder, asked, world.clock, world.heartbeat, world.clock.sleep, idle_nodes=idle.sentence
+        world.kube,
+        world.recorder,
+        drain_input,
+        world.clock,
+        world.heartbeat,
+        world.clock.sleep,
+        idle_nodes=idle.sentence,
     )
 
 
@@ -81,17 +87,17 @@ async def test_the_claims_are_listed_once_a_minute_for_all_drains() -> None:
     idle = IdleReplacements(world.kube, cast("Any", Ec2()), world.clock)
     for _ in range(3):
         assert (await run(world, idle)).idle == IDLE
-    lists = [each for each in world.kube.listed if each[0] == "nodeclaims"]
+    lists = [item for item in world.kube.listed if item[0] == "nodeclaims"]
     assert len(lists) == 1
     world.clock.instant += timedelta(minutes=2)
     await run(world, idle)
-    assert len([each for each in world.kube.listed if each[0] == "nodeclaims"]) == 2
+    assert len([item for item in world.kube.listed if item[0] == "nodeclaims"]) == 2
 
 
 async def test_a_drain_that_is_not_blocked_lists_no_claims() -> None:
     world = World().put_live().put_pods(pod("web-0", terminationGracePeriodSeconds=60))
     assert not (await run(world)).drained
-    assert [each for each in world.kube.listed if each[0] == "nodeclaims"] == []
+    assert [item for item in world.kube.listed if item[0] == "nodeclaims"] == []
 
 
 async def test_a_list_that_fails_does_not_fail_the_drain() -> None:

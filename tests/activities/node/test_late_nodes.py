@@ -42,13 +42,17 @@ def late(minutes: float = 3) -> World:
     return world
 
 
-async def look(world: World, ec2: Any, given: NodeInput = ALONE) -> RegisterResult:
+async def look(world: World, ec2: Any, node_input: NodeInput = ALONE) -> RegisterResult:
     explain = Consoles(cast("Any", ec2)).explain
-    return await register(world.kube, world.recorder, given, world.clock, explain=explain)
+    return await register(world.kube, world.recorder, node_input, world.clock, explain=explain)
 
 
 def says(world: World) -> str:
-    return next(str(one["message"]) for one in world.claim["status"]["conditions"] if one["type"] == "Registered")
+    return next(
+        str(condition["message"])
+        for condition in world.claim["status"]["conditions"]
+        if condition["type"] == "Registered"
+    )
 
 
 async def test_lif03_a_claim_without_a_node_says_after_three_minutes_what_the_console_says() -> None:
@@ -82,7 +86,7 @@ async def test_a_second_look_that_finds_nothing_new_writes_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "text"),
     [
         (
             EC2Error("UnauthorizedOperation", "GetConsoleOutput: no", operation="GetConsoleOutput"),
@@ -93,11 +97,11 @@ async def test_a_second_look_that_finds_nothing_new_writes_nothing() -> None:
         (EC2Error("ConnectionError", "GetConsoleOutput: away", retryable=True), "its console output cannot be read: "),
     ],
 )
-async def test_a_console_that_cannot_be_read_hurts_nothing(error: Exception, said: str) -> None:
+async def test_a_console_that_cannot_be_read_hurts_nothing(error: Exception, text: str) -> None:
     """A policy of an earlier version lacks the right. The claim is reported all the same."""
     world = late()
     answer = await look(world, Console(error))
-    assert answer.console.startswith(said)
+    assert answer.console.startswith(text)
     assert world.status_of("Registered") == ("Unknown", "NodeNotJoined")
 
 

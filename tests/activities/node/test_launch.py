@@ -78,14 +78,14 @@ async def test_aws041_a_young_claim_is_launched_without_what_its_plan_left_out()
     assert OfferingKey("spot", "m5.large", "us-west-2b") not in seller.avoided
 
 
-@pytest.mark.parametrize(("left", "avoids"), [(timedelta(seconds=1), True), (timedelta(), False)])
-async def test_aws041_a_refusal_that_the_plan_knew_is_forgotten_in_time(left: timedelta, *, avoids: bool) -> None:
+@pytest.mark.parametrize(("timedelta", "avoids"), [(timedelta(seconds=1), True), (timedelta(), False)])
+async def test_aws041_a_refusal_that_the_plan_knew_is_forgotten_in_time(timedelta: timedelta, *, avoids: bool) -> None:
     """A claim that waits for long may get the offering again, like a new claim."""
     world, launching = unlaunched()
     world.claim["metadata"]["creationTimestamp"] = stamp(world.clock())
     world.claim["metadata"]["annotations"][labels.UNAVAILABLE_OFFERINGS] = "spot/m5.large/us-west-2a"
     began = world.clock()
-    world.clock.instant += UNAVAILABLE_OFFERINGS_TTL - left
+    world.clock.instant += UNAVAILABLE_OFFERINGS_TTL - timedelta
     prepared = await launching.prepare(PrepareLaunchInput(claim=REF, attempt=1, began_at=began))
     assert prepared.request is not None
     seller = cast("Seller", launching._ec2)

@@ -64,8 +64,8 @@ class Tokens(Seller):
         self.sent: list[str] = []
         self.searched = 0
 
-    def prepare_launch(self, *given: Any) -> LaunchRequest:
-        return LaunchRequest(client_token=f"t{given[2]}", capacity_type="on-demand", templates=[], tags={})
+    def prepare_launch(self, *value: Any) -> LaunchRequest:
+        return LaunchRequest(client_token=f"t{value[2]}", capacity_type="on-demand", templates=[], tags={})
 
     def launch(self, request: LaunchRequest) -> LaunchResult:
         self.sent.append(request.client_token)
@@ -177,9 +177,9 @@ async def test_a_refusal_records_no_new_attempt_while_an_instance_may_appear() -
     await life.step()
     for unsettled in (True, False):
         assert life.state.request is not None
-        given = LaunchInput(claim=REF, request=life.state.request, attempt=1, unsettled=unsettled)
+        launch_input = LaunchInput(claim=REF, request=life.state.request, attempt=1, unsettled=unsettled)
         life.breakers.launched("web")
-        await life.launching.launch(given)
+        await life.launching.launch(launch_input)
         assert life.attempt == ("" if unsettled else "2")
 
 

@@ -22,20 +22,20 @@ async def settle() -> None:
 
 async def test_of_a_hundred_launches_two_are_refused_and_the_others_are_never_sent() -> None:
     breakers = LaunchBreakers(Clock())
-    sent: list[str] = []
+    names: list[str] = []
 
     async def launch(claim: str) -> str:
         breaker = await breakers.admit("web", claim, sends=True)
         if breaker is not None:
             return breaker.reason
-        sent.append(claim)
+        names.append(claim)
         await settle()
         breakers.refused("web", "Unauthorized", "you may not")
         breakers.leave(claim)
         return "refused"
 
     outcomes = await asyncio.gather(*(launch(f"c{n}") for n in range(100)))
-    assert len(sent) == FIRST_LAUNCHES
+    assert len(names) == FIRST_LAUNCHES
     assert outcomes.count("Unauthorized") == 100 - FIRST_LAUNCHES
 
 
@@ -81,14 +81,14 @@ async def test_one_launch_probes_and_the_others_learn_its_outcome() -> None:
 
 def exchange(stored: LaunchReport, clock: Clock, *processes: LaunchBreakers) -> LaunchReport:
     """Let the processes that have news report to the workflow, then all of them learn. Return what it keeps."""
-    kept = by_key(stored.breakers)
+    launch_breakers = by_key(stored.breakers)
     for process in processes:
         if process.news.is_set():
             process.news.clear()
             report = process.report()
-            kept = merged(kept, report, clock())
+            launch_breakers = merged(launch_breakers, report, clock())
             process.acknowledge(report)
-    stored = stored.model_copy(update={"breakers": list(kept.values())})
+    stored = stored.model_copy(update={"breakers": list(launch_breakers.values())})
     for process in processes:
         process.learn(stored)
     return stored
@@ -275,11 +275,11 @@ async def test_a_refusal_of_a_class_holds_back_its_nodepools_and_no_others() -> 
     clock = Clock()
     breakers = LaunchBreakers(clock, wait_seconds=0.0)
     breakers.refused("web", "InstanceProfileNameInvalid", "no such profile", node_class="broken")
-    held = await breakers.admit("batch", "b", node_class="broken", sends=True)
-    assert held is not None
-    assert (held.pool, held.node_class) == ("", "broken")
+    admit = await breakers.admit("batch", "b", node_class="broken", sends=True)
+    assert admit is not None
+    assert (admit.pool, admit.node_class) == ("", "broken")
     assert await breakers.admit("web", "w", node_class="mended", sends=True) is None
-    clock.instant = held.next_probe_at
+    clock.instant = admit.next_probe_at
     assert await breakers.admit("batch", "b", node_class="broken", sends=True) is None, "one NodePool probes for both"
     assert await breakers.admit("web", "w2", node_class="broken", sends=True) is not None
     breakers.launched("batch", ["m5.large"], node_class="broken")

@@ -48,8 +48,8 @@ async def test_members_wait_for_the_last_one_and_share_the_look() -> None:
             kube.claims.append(member(2))
 
     groups = LaunchGroups(cast("Any", kube), clock, pause)
-    found = await asyncio.gather(*(groups.wait_complete(ClaimRecord.of(member(place))) for place in range(3)))
-    assert found == [LaunchGroup(id="7-0", ordinal=place, size=3) for place in range(3)]
+    launch_groups = await asyncio.gather(*(groups.wait_complete(ClaimRecord.of(member(place))) for place in range(3)))
+    assert launch_groups == [LaunchGroup(id="7-0", ordinal=place, size=3) for place in range(3)]
     assert kube.lists == 3
 
 
@@ -98,14 +98,16 @@ def leaving(place: int, **status: str) -> dict[str, Any]:
     return claim
 
 
-@pytest.mark.parametrize("gone", [[member(0), member(1)], [member(0), member(1), leaving(2)]], ids=["gone", "deleted"])
-async def test_a_group_is_left_once_a_member_is_deleted_before_the_launch(gone: list[dict[str, Any]]) -> None:
+@pytest.mark.parametrize(
+    "removal", [[member(0), member(1)], [member(0), member(1), leaving(2)]], ids=["gone", "deleted"]
+)
+async def test_a_group_is_left_once_a_member_is_deleted_before_the_launch(removal: list[dict[str, Any]]) -> None:
     """Its request would buy an instance for that member. Not so if the request may have been sent before."""
     kube, clock = Listed(member(0), member(1), member(2)), Clock()
     groups = LaunchGroups(cast("Any", kube), clock)
     claim, group = ClaimRecord.of(member(0)), LaunchGroup(id="7-0", ordinal=0, size=3)
     assert await groups.wait_complete(claim) == group
-    kube.claims = gone
+    kube.claims = removal
     clock.instant += READ_FOR + timedelta(seconds=1)
     assert not await groups.is_left(claim, group, unsettled=True)
     assert await groups.is_left(claim, group)
@@ -147,8 +149,10 @@ async def test_the_members_of_a_group_that_ec2_accepted_list_nothing() -> None:
 async def test_members_that_send_at_the_same_time_share_the_list() -> None:
     kube = Listed(member(0), member(1), member(2))
     groups = LaunchGroups(cast("Any", kube), Clock())
-    asked = [(ClaimRecord.of(member(place)), LaunchGroup(id="7-0", ordinal=place, size=3)) for place in range(3)]
-    assert await asyncio.gather(*(groups.is_left(*each) for each in asked)) == [False] * 3
+    claim_records = [
+        (ClaimRecord.of(member(place)), LaunchGroup(id="7-0", ordinal=place, size=3)) for place in range(3)
+    ]
+    assert await asyncio.gather(*(groups.is_left(*claim_record) for claim_record in claim_records)) == [False] * 3
     assert kube.lists == 1
 
 

@@ -46,24 +46,24 @@ class Throttled(Seller):
         self._wait("states")
         return {}
 
-    def price(self, *given: str) -> float:
+    def price(self, *value: str) -> float:
         self._wait("price")
-        return super().price(*given)
+        return super().price(*value)
 
     def describe_instance(self, instance_id: str) -> Any:
         if threading.current_thread() is not threading.main_thread():
             self._wait("describe_instance")
         return super().describe_instance(instance_id) if self.knows else None
 
-    def name_instance(self, *given: Any) -> bool:
+    def name_instance(self, *value: Any) -> bool:
         self._wait("name_instance")
-        return super().name_instance(*given)
+        return super().name_instance(*value)
 
-    def instance_types(self, *given: Any, **options: Any) -> Any:
+    def instance_types(self, *value: Any, **options: Any) -> Any:
         self._wait("instance_types")
-        return super().instance_types(*given, **options)
+        return super().instance_types(*value, **options)
 
-    def prepare_launch(self, *given: Any) -> LaunchRequest:
+    def prepare_launch(self, *value: Any) -> LaunchRequest:
         self._wait("prepare_launch")
         return REQUEST
 

@@ -35,10 +35,10 @@ class Undecided(Seller):
         self.class_unknown = class_unknown
         self.bought = bought
 
-    def prepare_launch(self, *given: Any) -> LaunchRequest:
+    def prepare_launch(self, *value: Any) -> LaunchRequest:
         if self.class_unknown:
             raise NodeClassReadinessUnknownError("EC2NodeClass default has not been resolved yet")
-        return super().prepare_launch(*given)
+        return super().prepare_launch(*value)
 
     def launch(self, request: LaunchRequest) -> LaunchResult:
         return UNDECIDED

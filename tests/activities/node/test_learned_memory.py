@@ -33,8 +33,8 @@ def world_with(memory: str = "7900000Ki") -> World:
 
 
 def learned(world: World) -> Any:
-    found = world.kube.objects[("ec2nodeclasses", "", "default")]["metadata"].get("annotations") or {}
-    return json.loads(found.get(labels.LEARNED_MEMORY, "null"))
+    annotations = world.kube.objects[("ec2nodeclasses", "", "default")]["metadata"].get("annotations") or {}
+    return json.loads(annotations.get(labels.LEARNED_MEMORY, "null"))
 
 
 async def test_an_initialized_node_teaches_its_class_once() -> None:
@@ -95,8 +95,8 @@ async def test_aws061_a_node_with_less_storage_than_planned_teaches_its_class(re
     world.claim["status"]["allocatable"] = {"ephemeral-storage": "17Gi"}
     world.node["status"]["allocatable"]["ephemeral-storage"] = reported
     await initialize(world.kube, WANTED, world.clock, LearnedMemory(world.kube).learn)
-    found = world.kube.objects[("ec2nodeclasses", "", "default")]["metadata"]["annotations"]
-    assert json.loads(found.get(labels.LEARNED_STORAGE, "null")) == figures
+    annotations = world.kube.objects[("ec2nodeclasses", "", "default")]["metadata"]["annotations"]
+    assert json.loads(annotations.get(labels.LEARNED_STORAGE, "null")) == figures
     assert learned(world) == {"ami-1": {"m5.large": 7900000}}, "memory is learned as before"
 
 
@@ -117,9 +117,9 @@ async def test_aws061_a_node_with_other_amounts_than_planned_teaches_its_class_o
     world.node["status"]["allocatable"] |= reported
     memory = LearnedMemory(world.kube)
     await initialize(world.kube, WANTED, world.clock, memory.learn)
-    found = world.kube.objects[("ec2nodeclasses", "", "default")]["metadata"]["annotations"]
+    annotations = world.kube.objects[("ec2nodeclasses", "", "default")]["metadata"]["annotations"]
     expected = None if figures is None else {"ami-1": {"m5.large": figures}}
-    assert json.loads(found.get(labels.LEARNED_AMOUNTS, "null")) == expected
+    assert json.loads(annotations.get(labels.LEARNED_AMOUNTS, "null")) == expected
     writes = len(world.kube.calls)
     await initialize(world.kube, WANTED, world.clock, memory.learn)
     assert [call for call in world.kube.calls[writes:] if call[1] == "ec2nodeclasses"] == []

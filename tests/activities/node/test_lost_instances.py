@@ -46,7 +46,7 @@ class Forgetful(Seller):
 
     def states(self, instance_ids: Sequence[str]) -> dict[str, str]:
         self.counted += 1
-        return {each: "running" for each in instance_ids if each in self.others}
+        return {instance_id: "running" for instance_id in instance_ids if instance_id in self.others}
 
     def launch(self, request: LaunchRequest) -> Any:
         self.launched += 1
@@ -95,7 +95,7 @@ async def test_act04_a_ready_node_stays_although_ec2_does_not_know_its_instance(
         0.1,
     )
     assert is_kept(world)
-    (event,) = [each for each in world.recorder.events if each[2] == "InstanceUnknown"]
+    (event,) = [event for event in world.recorder.events if event[2] == "InstanceUnknown"]
     assert "Node node-1 is Ready: the node stays" in event[3]
 
 
@@ -111,10 +111,10 @@ async def test_a_node_that_is_not_ready_stays_if_only_one_answer_lacks_its_insta
     assert is_kept(world)
 
 
-@pytest.mark.parametrize("there", [True, False])
-async def test_act04_a_node_leaves_that_is_not_ready_and_that_ec2_twice_does_not_know(*, there: bool) -> None:
+@pytest.mark.parametrize("present_items", [True, False])
+async def test_act04_a_node_leaves_that_is_not_ready_and_that_ec2_twice_does_not_know(*, present_items: bool) -> None:
     world, ec2 = later(ready=False), Forgetful(None)
-    if not there:
+    if not present_items:
         world.kube.objects.pop(("nodes", "", "node-1"))
     state = await begun(world, ec2)
     assert state.leave is not None
@@ -181,8 +181,8 @@ async def test_few_unknown_instances_among_many_are_lost() -> None:
 
 
 def recent(other: dict[str, Any]) -> None:
-    for each in other["status"]["conditions"]:
-        each["lastTransitionTime"] = stamp(World().clock() + timedelta(minutes=59))
+    for condition in other["status"]["conditions"]:
+        condition["lastTransitionTime"] = stamp(World().clock() + timedelta(minutes=59))
 
 
 def terminating(other: dict[str, Any]) -> None:

@@ -57,7 +57,7 @@ class Server(FakeKube):
         resource_version: str = "",
     ) -> list[dict[str, Any]]:
         self.lists += 1
-        found = await super().list(
+        result = await super().list(
             resource,
             namespace=namespace,
             label_selector=label_selector,
@@ -71,7 +71,7 @@ class Server(FakeKube):
         if during := self.during:
             self.during = None
             during()
-        return found
+        return result
 
 
 class World:
@@ -132,8 +132,8 @@ async def test_a_burst_of_launches_reads_the_cluster_twice_at_most() -> None:
     at.kube.add(NODEPOOLS, {**edited(NODEPOOL, {"replicas": 1}), "metadata": {"name": "static"}})
     at.overlay("o", term("karpenter.k8s.aws/instance-family", "In", "m5"), price="0.01")
     pools = [("default", "static", "gone")[number % 3] for number in range(60)]
-    seen = await asyncio.gather(*(at.prices(labels.PRICE_OVERLAY_APPLIED, pool=pool) for pool in pools))
-    assert {pool: prices["m5.large"] for pool, prices in zip(pools, seen, strict=True)} == {
+    observations = await asyncio.gather(*(at.prices(labels.PRICE_OVERLAY_APPLIED, pool=pool) for pool in pools))
+    assert {pool: prices["m5.large"] for pool, prices in zip(pools, observations, strict=True)} == {
         "default": 0.01,
         "static": 0.01,
         "gone": 0.1,
@@ -159,7 +159,7 @@ async def test_a_failed_answer_does_not_fail_later_questions() -> None:
     at = World()
     at.overlay("o", price="1")
     at.kube.fault = ApiError(503, "ServiceUnavailable", "away")
-    asked = [at.prices(labels.PRICE_OVERLAY_APPLIED) for _ in range(3)]
-    assert [type(answer) for answer in await asyncio.gather(*asked, return_exceptions=True)] == [ApiError] * 3
+    prices = [at.prices(labels.PRICE_OVERLAY_APPLIED) for _ in range(3)]
+    assert [type(answer) for answer in await asyncio.gather(*prices, return_exceptions=True)] == [ApiError] * 3
     at.kube.fault = None
     assert (await at.prices(labels.PRICE_OVERLAY_APPLIED))["m5.large"] == 1.0

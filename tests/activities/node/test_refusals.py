@@ -83,8 +83,8 @@ def waiting(ec2: Refuser, tries: int = 1, **metadata: Any) -> tuple[World, Launc
 
 
 def there(world: World) -> bool:
-    found = world.kube.objects.get(("nodeclaims", "", REF.name))
-    return found is not None and "deletionTimestamp" not in found["metadata"]
+    result = world.kube.objects.get(("nodeclaims", "", REF.name))
+    return result is not None and "deletionTimestamp" not in result["metadata"]
 
 
 def refused(**answer: Any) -> LaunchResult:
@@ -111,7 +111,7 @@ async def test_aws042_a_missing_spot_role_has_an_event_that_says_what_to_do() ->
     )
     result = await launching.launch(LaunchInput(claim=REF, request=REQUEST))
     assert result.reason == Reason.INSUFFICIENT_CAPACITY
-    (event,) = [each for each in world.recorder.events if each[2] == "SpotSLRCreationFailed"]
+    (event,) = [event for event in world.recorder.events if event[2] == "SpotSLRCreationFailed"]
     assert "aws iam create-service-linked-role --aws-service-name spot.amazonaws.com" in event[3]
 
 
@@ -128,13 +128,13 @@ async def test_met52_only_refusals_of_the_requested_capacity_type_are_counted() 
             or 0.0
         )
 
-    before = {each: refusals(each) for each in ("on-demand", "spot")}
-    full = [OfferingRef(capacity_type=each, instance_type="m5.large", zone="us-west-2c") for each in before]
+    before = {item: refusals(item) for item in ("on-demand", "spot")}
+    full = [OfferingRef(capacity_type=item, instance_type="m5.large", zone="us-west-2c") for item in before]
     _, launching = waiting(Refuser(launch=LaunchResult(message="the group is full", unavailable=full)))
     await launching.launch(LaunchInput(claim=REF, request=REQUEST))
-    assert {each: refusals(each) - before[each] for each in before} == {"on-demand": 1, "spot": 0}
+    assert {item: refusals(item) - before[item] for item in before} == {"on-demand": 1, "spot": 0}
     avoided = launching._breakers.avoided()
-    assert all(each.key in avoided for each in full)
+    assert all(item.key in avoided for item in full)
 
 
 async def test_aws043_a_full_subnet_holds_no_other_launch_of_the_nodepool_back() -> None:
@@ -202,7 +202,7 @@ async def test_a_preparation_that_fails_keeps_the_claim_until_its_time_is_over(e
 async def test_lif05_a_launch_that_ec2_refuses_again_and_again_is_given_up_after_five_minutes() -> None:
     """The claim that probes is always refused at its launch, never held back before it."""
     world, launching = waiting(Refuser(launch=refused()))
-    began, state, sent = world.clock(), NodeState(claim=REF, pool="web", began_at=world.clock()), 0
+    began, state, requests = world.clock(), NodeState(claim=REF, pool="web", began_at=world.clock()), 0
     while not state.stage.leaving and world.clock() - began < timedelta(hours=1):
         step = machine.next_step(state, world.clock())
         if isinstance(step, Wait):
@@ -212,13 +212,13 @@ async def test_lif05_a_launch_that_ec2_refuses_again_and_again_is_given_up_after
             continue
         assert isinstance(step, Run)
         world.clock.instant += timedelta(seconds=0.3)
-        sent += step.activity is ActivityName.LAUNCH
-        given = cast("Any", step.input)
-        answer = await (launching.launch(given) if step.activity is ActivityName.LAUNCH else launching.prepare(given))
+        requests += step.activity is ActivityName.LAUNCH
+        value = cast("Any", step.input)
+        answer = await (launching.launch(value) if step.activity is ActivityName.LAUNCH else launching.prepare(value))
         state = machine.apply(state, answer, world.clock())
     assert state.stage.leaving
     assert world.clock() - began < LAUNCH_TIMEOUT + timedelta(seconds=30)
-    assert sent < 20
+    assert requests < 20
     assert not there(world)
 
 
@@ -273,9 +273,9 @@ async def test_a_new_request_looks_first_for_what_the_one_before_bought() -> Non
     _, launching = waiting(ec2)
     assert (await launching.prepare(PrepareLaunchInput(claim=REF, attempt=2))).request is not None
     ec2.bought_before = True
-    found = await launching.prepare(PrepareLaunchInput(claim=REF, attempt=2))
-    assert found.view.instance is not None
-    assert found.request is None
+    prepare = await launching.prepare(PrepareLaunchInput(claim=REF, attempt=2))
+    assert prepare.view.instance is not None
+    assert prepare.request is None
 
 
 async def test_a_launch_group_that_is_refused_is_never_asked_for_again() -> None:
@@ -347,4 +347,4 @@ async def test_aws049_a_template_that_ec2_refuses_holds_back_the_class() -> None
     refuser = cast("Any", Refuser(prepare=error))
     launching = Launching(world.kube, world.recorder, refuser, world.clock, breakers=breakers, tries=lambda: 1)
     await launching.prepare(PrepareLaunchInput(claim=REF))
-    assert [each.node_class for each in breakers.report().breakers] == ["default"]
+    assert [breaker.node_class for breaker in breakers.report().breakers] == ["default"]

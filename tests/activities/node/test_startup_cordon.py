@@ -22,14 +22,14 @@ async def test_a_node_bought_for_pods_has_a_startup_cordon_until_they_are_bound(
     assert world.node["spec"]["unschedulable"] is True
     world.node["spec"]["taints"].append(CORDON)  # as the node lifecycle controller does
     assert (await initialize(world.kube, WANTED, world.clock)).initialized
-    seen: list[tuple[bool, str]] = []
+    observations: list[tuple[bool, str]] = []
 
     async def moment() -> None:
         placed = world.kube.objects[("pods", "default", "a")]["spec"].get("nodeName", "")
-        seen.append((world.node["spec"]["unschedulable"], placed))
+        observations.append((world.node["spec"]["unschedulable"], placed))
 
     assert (await bind(world.kube, WANTED, moment)).bound == 1
-    assert seen == [(True, "node-1")], "closed until kube-scheduler has had its moment with what was bound"
+    assert observations == [(True, "node-1")], "closed until kube-scheduler has had its moment with what was bound"
     assert not world.node["spec"].get("unschedulable")
     assert world.node["spec"]["taints"] == []
     assert "tenon.sh/closed" not in world.node["metadata"]["annotations"]

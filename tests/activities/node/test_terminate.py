@@ -39,7 +39,7 @@ async def ended(launched_ago: timedelta, *, shown: bool) -> TerminateResult:
 
 
 @pytest.mark.parametrize(
-    ("launched_ago", "shown", "gone"),
+    ("launched_ago", "shown", "removal"),
     [
         (timedelta(seconds=3), False, False),
         (timedelta(seconds=3), True, True),
@@ -48,10 +48,10 @@ async def ended(launched_ago: timedelta, *, shown: bool) -> TerminateResult:
     ids=["just-launched", "seen-before", "long-ago"],
 )
 async def test_an_instance_that_ec2_does_not_know_is_gone_unless_it_may_not_be_shown_yet(
-    launched_ago: timedelta, *, shown: bool, gone: bool
+    launched_ago: timedelta, *, shown: bool, removal: bool
 ) -> None:
     """Otherwise the Node goes and its instance stays."""
-    assert (await ended(launched_ago, shown=shown)).terminated is gone
+    assert (await ended(launched_ago, shown=shown)).terminated is removal
 
 
 class Busy:
@@ -77,15 +77,15 @@ async def test_aws032_nodes_that_end_at_the_same_time_share_a_request() -> None:
     world.kube.add(NODECLAIMS, claim())
     activities = NodeActivities(world.kube, world.recorder, cast("Any", ec2))
     ids = [f"i-{number}" for number in range(50)]
-    given = [TerminateInput(claim=REF, instance_id=each, shown=True) for each in ids]
-    results = await asyncio.gather(*map(activities.terminate, given))
+    terminate_inputs = [TerminateInput(claim=REF, instance_id=item, shown=True) for item in ids]
+    results = await asyncio.gather(*map(activities.terminate, terminate_inputs))
     assert all(result.terminated for result in results)
-    assert sorted(each for call in ec2.asked for each in call) == sorted(ids)
+    assert sorted(item for call in ec2.asked for item in call) == sorted(ids)
     assert len(ec2.asked) <= 2
 
 
 @pytest.mark.parametrize(
-    ("reason", "given", "policy", "mode"),
+    ("reason", "value", "policy", "mode"),
     [
         ("Empty", {"consolidationPolicy": "WhenEmpty"}, "when_empty", "graceful"),
         ("Underutilized", {}, "when_empty_or_underutilized", "graceful"),
@@ -96,12 +96,12 @@ async def test_aws032_nodes_that_end_at_the_same_time_share_a_request() -> None:
     ids=["WhenEmpty", "by-default", "drift", "expiry", "no-pool"],
 )
 async def test_met08_dis85_a_disrupted_claim_counts_with_its_mode_and_policy(
-    reason: str, given: dict[str, str] | None, policy: str, mode: str
+    reason: str, value: dict[str, str] | None, policy: str, mode: str
 ) -> None:
     world = World()
     world.kube.add(NODECLAIMS, claim())
-    if given is not None:
-        world.kube.add(NODEPOOLS, {"metadata": {"name": "counted"}, "spec": {"disruption": given}})
+    if value is not None:
+        world.kube.add(NODEPOOLS, {"metadata": {"name": "counted"}, "spec": {"disruption": value}})
     labels = {"nodepool": "counted", "reason": reason.lower(), "capacity_type": "spot"}
     labels |= {"consolidation_policy": policy, "termination_mode": mode}
 

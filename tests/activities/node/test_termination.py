@@ -55,7 +55,7 @@ async def test_cordon_marks_and_deletes_what_finalizers_hold() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "said"),
+    ("reason", "text"),
     [
         ("Empty", "Empty"),
         ("unhealthy", "Unhealthy"),
@@ -65,10 +65,10 @@ async def test_cordon_marks_and_deletes_what_finalizers_hold() -> None:
         ("deleted", ""),
     ],
 )
-async def test_dis60_only_disruption_and_node_repair_set_the_disruption_reason(reason: str, said: str) -> None:
+async def test_dis60_only_disruption_and_node_repair_set_the_disruption_reason(reason: str, text: str) -> None:
     world = World().put_live()
     await run(world, reason=reason)
-    assert world.status_of("DisruptionReason") == (("True", said) if said else ("", ""))
+    assert world.status_of("DisruptionReason") == (("True", text) if text else ("", ""))
 
 
 @pytest.mark.parametrize(
@@ -98,8 +98,8 @@ async def test_met28_dis85_the_pods_of_a_disrupted_node_are_counted_once(
 async def test_dis84_do_not_disrupt_stops_neither_expiration_nor_deletion(reason: str) -> None:
     """It keeps its pods until the terminationGracePeriod ends, but the node goes."""
     world = World().put_live().put_pods(pod("a"))
-    for kept in (world.claim, world.node):
-        kept["metadata"].setdefault("annotations", {})["karpenter.sh/do-not-disrupt"] = "true"
+    for protected in (world.claim, world.node):
+        protected["metadata"].setdefault("annotations", {})["karpenter.sh/do-not-disrupt"] = "true"
     result = await run(world, reason=reason)
     assert (result.cordoned, result.pods) == (True, 1)
     assert world.node["metadata"]["deletionTimestamp"]
@@ -172,18 +172,18 @@ async def test_a_taint_that_an_earlier_attempt_left_on_a_busy_node_goes() -> Non
 async def test_only_if_empty_looks_after_the_taint_is_on() -> None:
     """A pod that the scheduler places between a look and the taint would be lost: a second look follows the taint."""
     world = World().put_live()
-    seen = []
+    observations = []
 
     def slip_in() -> None:
         world.put_pods(pod("slipped-in"))
         world.kube.before_patch = [look]
 
     def look() -> None:
-        seen.append((world.node["spec"]["taints"], world.node["metadata"]["labels"]))
+        observations.append((world.node["spec"]["taints"], world.node["metadata"]["labels"]))
 
     world.kube.before_patch = [slip_in]
     assert not (await run(world, only_if_empty=True)).cordoned
-    ((taints, node_labels),) = seen
+    ((taints, node_labels),) = observations
     assert taints == [DISRUPTED]
     assert BALANCERS not in node_labels, "load balancers hear of a node only when it is sure to leave"
     assert world.node["spec"]["taints"] == []
@@ -237,9 +237,9 @@ async def test_the_time_of_forced_deletion_is_on_claim_and_node() -> None:
     """EVT-04, TRM-06."""
     world = World().put_live(terminationGracePeriod="10m")
     await run(world)
-    told = [event for event in world.recorder.events if event[2] == "TerminationGracePeriodExpiring"]
-    assert {event[0] for event in told} == {"Node", "NodeClaim"}
-    assert all("2026-03-01T12:10:00Z" in event[3] for event in told)
+    events = [event for event in world.recorder.events if event[2] == "TerminationGracePeriodExpiring"]
+    assert {event[0] for event in events} == {"Node", "NodeClaim"}
+    assert all("2026-03-01T12:10:00Z" in event[3] for event in events)
 
 
 WHY = {"why": "Empty for 15s (command c-1)", "life": "m5.large, $0.1000/h, lived 3m"}
@@ -285,9 +285,9 @@ async def test_evt04_a_deletion_does_not_wait_for_its_reason_which_is_recorded_a
     patch, world.kube.patch = world.kube.patch, refused
     deletes = world.kube.delete
 
-    async def delete(*given: Any, **fields: Any) -> bool:
+    async def delete(*value: Any, **fields: Any) -> bool:
         world.kube.patch = patch
-        return bool(await deletes(*given, **fields))
+        return bool(await deletes(*value, **fields))
 
     world.kube.delete = delete
     assert await delete_with_finalizer(world.kube, ClaimRecord.of(world.claim), INTERRUPTED)
@@ -395,8 +395,10 @@ def attachment(name: str, volume: str, on: str = "node-1") -> dict[str, Any]:
 
 
 async def detach(world: World, **fields: Any) -> Any:
-    asked = DetachInput(claim=REF, provider_id=PROVIDER_ID, node_name="node-1", **fields)
-    return await detach_volumes(world.kube, world.recorder, asked, world.clock, world.heartbeat, world.clock.sleep)
+    detach_input = DetachInput(claim=REF, provider_id=PROVIDER_ID, node_name="node-1", **fields)
+    return await detach_volumes(
+        world.kube, world.recorder, detach_input, world.clock, world.heartbeat, world.clock.sleep
+    )
 
 
 def with_volumes() -> World:
@@ -451,10 +453,10 @@ async def test_release_lets_both_go_and_is_quiet_afterwards() -> None:
     """TRM-08, FIN-01."""
     world = World().put_live()
     await run(world)
-    asked = ReleaseInput(claim=REF, provider_id=PROVIDER_ID, node_name="node-1")
-    await release(world.kube, asked, world.recorder)
+    release_input = ReleaseInput(claim=REF, provider_id=PROVIDER_ID, node_name="node-1")
+    await release(world.kube, release_input, world.recorder)
     assert world.kube.objects == {}
-    await release(world.kube, asked, world.recorder)
+    await release(world.kube, release_input, world.recorder)
 
 
 async def test_release_names_who_still_holds_node_and_claim() -> None:
@@ -462,8 +464,8 @@ async def test_release_names_who_still_holds_node_and_claim() -> None:
     world = World().put_live()
     world.claim["metadata"]["finalizers"] += ["example.com/audit", "foregroundDeletion"]
     world.node["metadata"]["finalizers"].append("example.com/cni")
-    asked = ReleaseInput(claim=REF, provider_id=PROVIDER_ID, node_name="node-1", pool="web")
-    answer = await release(world.kube, asked, world.recorder)
+    release_input = ReleaseInput(claim=REF, provider_id=PROVIDER_ID, node_name="node-1", pool="web")
+    answer = await release(world.kube, release_input, world.recorder)
     assert answer.held_by == [
         "finalizer example.com/cni keeps Node node-1: its owner must remove it, "
         """or: kubectl patch node node-1 --type=merge -p '{"metadata": {"finalizers": null}}'""",
@@ -476,15 +478,15 @@ async def test_release_names_who_still_holds_node_and_claim() -> None:
         ("NodeClaim", "web-1", "HeldByFinalizer"),
     ]
     assert "Tenon has removed its own finalizer; finalizer example.com/cni keeps" in world.recorder.events[0][3]
-    again = await release(world.kube, asked, world.recorder)
+    again = await release(world.kube, release_input, world.recorder)
     assert again.held_by == answer.held_by, "a repetition answers the same"
 
 
 async def test_release_without_other_finalizers_is_silent() -> None:
     world = World().put_live()
     world.claim["metadata"]["finalizers"].append("foregroundDeletion")
-    asked = ReleaseInput(claim=REF, provider_id=PROVIDER_ID, node_name="node-1")
-    assert (await release(world.kube, asked, world.recorder)).held_by == []
+    release_input = ReleaseInput(claim=REF, provider_id=PROVIDER_ID, node_name="node-1")
+    assert (await release(world.kube, release_input, world.recorder)).held_by == []
     assert world.recorder.events == []
 
 

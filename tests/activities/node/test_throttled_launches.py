@@ -38,7 +38,7 @@ def unlaunched() -> World:
 def says(world: World) -> str:
     """What the claim's condition Launched says."""
     conditions = world.claim["status"].get("conditions") or []
-    return next((one["message"] for one in conditions if one["type"] == "Launched"), "")
+    return next((condition["message"] for condition in conditions if condition["type"] == "Launched"), "")
 
 
 async def shown_for(world: World, seconds: float, throttling: Callable[[Collection[str]], Throttling | None]) -> int:
@@ -73,14 +73,14 @@ async def test_aws048_a_claim_is_written_once_a_minute_while_its_launch_is_throt
 
 
 async def test_a_launch_that_is_slow_for_another_reason_writes_nothing() -> None:
-    asked: list[Collection[str]] = []
+    names: list[Collection[str]] = []
 
     def throttling(calls: Collection[str]) -> None:
-        asked.append(calls)
+        names.append(calls)
 
     world = unlaunched()
     assert await shown_for(world, 60, throttling) == 0
-    assert set(asked) == {SENDING}
+    assert set(names) == {SENDING}
 
 
 class Waiting(Seller):
@@ -95,9 +95,9 @@ class Waiting(Seller):
         self.calls = list(calls)
         return Throttling(self.calls[0], 4.0, 8.0)
 
-    def prepare_launch(self, *given: Any) -> LaunchRequest:
+    def prepare_launch(self, *value: Any) -> LaunchRequest:
         assert self.shown.wait(20.0), "the claim does not say what is throttled"
-        return super().prepare_launch(*given)
+        return super().prepare_launch(*value)
 
     def launch(self, request: LaunchRequest) -> LaunchResult:
         assert self.shown.wait(20.0), "the claim does not say what is throttled"

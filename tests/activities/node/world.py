@@ -60,7 +60,7 @@ def live(body: dict[str, Any]) -> dict[str, Any]:
         body["metadata"]["labels"] |= {"karpenter.sh/registered": "true", "karpenter.sh/initialized": "true"}
     else:
         body["status"]["nodeName"] = "node-1"
-        body["status"]["conditions"] = [condition(one) for one in ("Launched", "Registered", "Initialized", "Ready")]
+        body["status"]["conditions"] = [condition(item) for item in ("Launched", "Registered", "Initialized", "Ready")]
     return body
 
 
@@ -108,19 +108,19 @@ class World:
 
     @property
     def claim(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.kube.objects[("nodeclaims", "", REF.name)]
-        return found
+        result: dict[str, Any] = self.kube.objects[("nodeclaims", "", REF.name)]
+        return result
 
     @property
     def node(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.kube.objects[("nodes", "", "node-1")]
-        return found
+        result: dict[str, Any] = self.kube.objects[("nodes", "", "node-1")]
+        return result
 
     def status_of(self, type_: str) -> tuple[str, str]:
         """(status, reason) of a condition of the claim."""
-        for one in self.claim["status"]["conditions"]:
-            if one["type"] == type_:
-                return one["status"], one["reason"]
+        for condition in self.claim["status"]["conditions"]:
+            if condition["type"] == type_:
+                return condition["status"], condition["reason"]
         return "", ""
 
 

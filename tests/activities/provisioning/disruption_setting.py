@@ -41,9 +41,9 @@ class Setting:
         self.nominated_nodes: set[str] = set()
         self.recorder = Recorder()
         reporter = BudgetReporter(self.recorder)
-        held = HeldNodeEvents(self.recorder)
+        hold = HeldNodeEvents(self.recorder)
         self.disruptor = Disruptor(
-            self.view, self.now, lambda: self.nominated_nodes, budgets=reporter, held_node_events=held
+            self.view, self.now, lambda: self.nominated_nodes, budgets=reporter, held_node_events=hold
         )
 
     def seconds(self) -> float:

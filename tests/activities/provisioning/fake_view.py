@@ -174,8 +174,8 @@ class FakeView(FreshChecks):
 
     def place_of(self, name: str) -> str:
         claim = self.claims.get(name)
-        there = any(node.name == name for node in self.existing) or (claim is not None and not claim.deleting)
-        return name if there else ""
+        present_items = any(node.name == name for node in self.existing) or (claim is not None and not claim.deleting)
+        return name if present_items else ""
 
     def newest_batch(self, up_to: int) -> int:
         return min(self.known_batch, up_to)

@@ -95,8 +95,8 @@ class Setting:
         return Situation(self.view.managed, policies, START, under_command=frozenset(under_command))
 
 
-def scripted(*commands: Command, reason: Reason = Reason.UNDERUTILIZED, kind: str = "multi", **told: Any) -> Scripted:
-    return Scripted(Proposal(commands, **told), reason, kind)
+def scripted(*commands: Command, reason: Reason = Reason.UNDERUTILIZED, kind: str = "multi", **events: Any) -> Scripted:
+    return Scripted(Proposal(commands, **events), reason, kind)
 
 
 def may_evict(at: Setting) -> None:

@@ -59,5 +59,5 @@ class Setting:
 
     def types_of(self, name: str) -> Sequence[str]:
         terms: list[dict[str, Any]] = self.kube.objects[name]["spec"]["requirements"]
-        found: Sequence[str] = next(t["values"] for t in terms if t["key"] == labels.INSTANCE_TYPE)
-        return found
+        names: Sequence[str] = next(t["values"] for t in terms if t["key"] == labels.INSTANCE_TYPE)
+        return names

@@ -33,7 +33,7 @@ class Setting:
         return (self.now() - START).total_seconds()
 
     def names(self) -> list[str]:
-        return [found.name for found in self.batcher.undecided()]
+        return [result.name for result in self.batcher.undecided()]
 
     def later(self, seconds: float, *names: str) -> None:
         pods = [pod(name) for name in names]

@@ -30,7 +30,7 @@ QUESTION = AwaitBatchInput(cluster="c", wait_seconds=600.0)
 
 
 def standing(count: int, cpu: str = "1") -> list[Pod]:
-    return [replace(one, buffer=BUFFER) for one in replicas(count, cpu, prefix="capacity-buffer-spare")]
+    return [replace(replica, buffer=BUFFER) for replica in replicas(count, cpu, prefix="capacity-buffer-spare")]
 
 
 def depth() -> float:
@@ -63,7 +63,7 @@ class Setting:
 
     def looked(self, *lacking: Pod, on: str = "") -> None:
         """The controller has looked for room: these pods have none, the others have it on a node that is ready."""
-        others = tuple(one for one in self.room.pods() if one not in lacking)
+        others = tuple(pod for pod in self.room.pods() if pod not in lacking)
         self.room.simulated(
             Plan(placements={on: others} if on else {}, unschedulable=dict.fromkeys((p.key for p in lacking), "full")),
             {on},
@@ -80,7 +80,7 @@ class Setting:
 async def test_cb09_a_buffer_without_room_ends_the_wait_and_gets_a_node_that_names_no_pod() -> None:
     at = Setting()
     at.looked(*at.room.pods())
-    assert {one.buffer for one in at.batcher.undecided()} == {BUFFER}
+    assert {item.buffer for item in at.batcher.undecided()} == {BUFFER}
     (claim,) = (await at.plan()).values()
     annotations = claim["metadata"]["annotations"]
     assert annotations[labels.PLANNED_PODS] == ""
@@ -107,7 +107,7 @@ async def test_cb07_room_of_a_buffer_is_free_to_take() -> None:
     at.view.existing = [node(cpu="2")]
     at.looked(on="n")
     assert len(await at.plan()) == 1, "for one of the buffer's pods"
-    assert [one.name for one in at.batcher.reserved()["n"]] == ["a"]
+    assert [item.name for item in at.batcher.reserved()["n"]] == ["a"]
     assert at.room.rooms() == {BUFFER: Room(ready=1, starting=1)}
 
 
@@ -175,10 +175,10 @@ def test_a_look_does_not_overwrite_why_a_plan_could_not_buy() -> None:
     room = BufferRoom(gate=True)
     pods = standing(2)
     room.keep(pods)
-    none = Plan(unschedulable=dict.fromkeys((one.key for one in pods), "no NodePool is ready"))
+    none = Plan(unschedulable=dict.fromkeys((pod.key for pod in pods), "no NodePool is ready"))
     room.simulated(none, (), bought=False)
     assert room.rooms() == {BUFFER: Room()}, "no plan has tried yet"
-    room.simulated(Plan(unschedulable={one.key: "its limit leaves no room" for one in pods}), ())
+    room.simulated(Plan(unschedulable={pod.key: "its limit leaves no room" for pod in pods}), ())
     room.simulated(none, (), bought=False)
     assert room.rooms() == {BUFFER: Room(refused="its limit leaves no room")}
     assert room.lacking() == pods

@@ -45,9 +45,9 @@ class Shortage:
         types = await self.plan()
         (name,) = self.at.kube.objects
         self.at.now += timedelta(seconds=4)
-        for each in types[:most]:
-            self.refused[each] = RefusedTypes(
-                capacity_type="on-demand", zone="us-west-2a", instance_types=[each], until=self.at.now + AVOIDED
+        for item in types[:most]:
+            self.refused[item] = RefusedTypes(
+                capacity_type="on-demand", zone="us-west-2a", instance_types=[item], until=self.at.now + AVOIDED
             )
         self.at.view.without(name)
         del self.at.kube.objects[name]
@@ -100,8 +100,8 @@ async def test_a_pod_says_it_after_its_first_refused_nodeclaim_if_the_next_one_i
     await of.refuse(len(SMALL))
     waiting_for(of, *SMALL)
     dear = await of.plan()
-    (said,) = of.said("FailedScheduling")
-    assert f"; 1 NodeClaim found no capacity, and Tenon tries {dear[0]} at $" in said
+    (name,) = of.said("FailedScheduling")
+    assert f"; 1 NodeClaim found no capacity, and Tenon tries {dear[0]} at $" in name
 
 
 async def test_a_pod_repeats_it_only_when_the_number_of_refused_nodeclaims_doubles() -> None:
@@ -109,7 +109,7 @@ async def test_a_pod_repeats_it_only_when_the_number_of_refused_nodeclaims_doubl
     for _ in range(6):
         await of.refuse(1)
     await of.plan()
-    assert [said.split("; ")[2].split()[0] for said in of.said("FailedScheduling")] == ["2", "4"]
+    assert [name.split("; ")[2].split()[0] for name in of.said("FailedScheduling")] == ["2", "4"]
 
 
 async def test_a_pod_without_any_offering_left_says_what_was_tried() -> None:
@@ -117,9 +117,9 @@ async def test_a_pod_without_any_offering_left_says_what_was_tried() -> None:
     of = shortage()
     await of.refuse(len(CATALOG))
     assert await of.plan() == []
-    (said,) = of.said("FailedScheduling")
-    assert said.startswith("EC2 has no on-demand capacity for ")
-    assert "NodePool default" in said
+    (name,) = of.said("FailedScheduling")
+    assert name.startswith("EC2 has no on-demand capacity for ")
+    assert "NodePool default" in name
 
 
 async def test_a_nodeclaim_says_which_cheaper_types_ec2_refused() -> None:
@@ -175,9 +175,9 @@ async def test_only_what_was_asked_for_is_named() -> None:
             capacity_type="on-demand", zone="", scope="quota", scope_name="Standard", instance_types=[""], until=until
         )
     await of.plan()
-    (said,) = of.said("FailedScheduling")
-    assert said.startswith("EC2 has no spot capacity at all (")
-    assert labels.ON_DEMAND not in said, "only spot was asked for so far"
+    (name,) = of.said("FailedScheduling")
+    assert name.startswith("EC2 has no spot capacity at all (")
+    assert labels.ON_DEMAND not in name, "only spot was asked for so far"
 
 
 def waiting_for(of: Shortage, *names: str, seconds: int = 180) -> None:
@@ -202,9 +202,9 @@ def patient(**annotations: str) -> Shortage:
 async def test_a_pod_waits_until_the_refusals_end_and_says_for_what() -> None:
     of = patient()
     assert await of.plan() == []
-    (said,) = of.said("FailedScheduling")
-    assert said.startswith("NodePool default: EC2 refused c6g.large at $0.0680 an hour, and the cheapest node left is ")
-    assert f"the pod waits until {of.at.now + AVOIDED:%Y-%m-%dT%H:%M:%SZ} and Tenon tries again" in said
+    (name,) = of.said("FailedScheduling")
+    assert name.startswith("NodePool default: EC2 refused c6g.large at $0.0680 an hour, and the cheapest node left is ")
+    assert f"the pod waits until {of.at.now + AVOIDED:%Y-%m-%dT%H:%M:%SZ} and Tenon tries again" in name
     assert of.at.batcher.undecided() == []
     of.at.now += AVOIDED
     assert [pod.name for pod in of.at.batcher.undecided()] == ["a"]
@@ -228,10 +228,10 @@ async def test_the_workflow_hears_what_pods_wait_for_until_they_are_gone() -> No
     of = patient()
 
     async def reported() -> list[tuple[str, int, str]]:
-        given = PlanInput(cluster="c", batch=of.batch, refused=list(of.refused.values()))
+        plan_input = PlanInput(cluster="c", batch=of.batch, refused=list(of.refused.values()))
         of.batch += 1
-        planned = await of.at.planner.plan(given)
-        return [(one.pool, one.pods, one.pod) for one in planned.waits]
+        planned = await of.at.planner.plan(plan_input)
+        return [(item.pool, item.pods, item.pod) for item in planned.waits]
 
     assert await reported() == [("default", 1, "default/a")]
     of.at.view.pods.append(asking("large", ON_DEMAND, need(labels.ZONE, "In", "us-west-2a"), cpu="30"))

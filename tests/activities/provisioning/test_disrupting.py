@@ -59,8 +59,8 @@ async def test_dis62_nodes_that_pods_move_to_stay_while_a_candidate_is_left() ->
     at = Setting(managed("host"), managed("second", empty=False, disrupted_by="c1"))
     entry = OpenCommand(command="c1", reason="Drifted", pool="default", until=START + timedelta(hours=1), since=START)
     open_commands = {"first": entry.model_copy(update={"hosts": ["host"]}), "second": entry}
-    given = QUESTION.model_copy(update={"ledger": open_commands})
-    assert claims(await at.disruptor.await_candidates(given)) == []
+    changed_question = QUESTION.model_copy(update={"ledger": open_commands})
+    assert claims(await at.disruptor.await_candidates(changed_question)) == []
     assert claims(await at.disruptor.await_candidates(QUESTION)) == ["host"]
 
 
@@ -134,7 +134,7 @@ async def test_nodes_under_a_command_use_the_budget_up() -> None:
 async def test_dis62_a_node_that_an_open_command_moves_pods_to_stays() -> None:
     """It may leave once the command is over, which the workflow learns with the next decision only."""
     entry = OpenCommand(command="c1", reason="Underutilized", pool="default", until=START, since=START, hosts=["a"])
-    given = QUESTION.model_copy(update={"ledger": {"old": entry}})
+    changed_question = QUESTION.model_copy(update={"ledger": {"old": entry}})
     at = Setting(managed("a"), managed("old", empty=False, leaving=True))
 
     def gone() -> None:
@@ -142,7 +142,7 @@ async def test_dis62_a_node_that_an_open_command_moves_pods_to_stays() -> None:
         at.view.publish()
 
     asyncio.get_running_loop().call_later(200.0, gone)
-    assert claims(await at.disruptor.await_candidates(given)) == ["a"]
+    assert claims(await at.disruptor.await_candidates(changed_question)) == ["a"]
     assert at.seconds() == pytest.approx(200.0, abs=2.0)
 
 
@@ -182,7 +182,7 @@ async def test_consolidate_after_never_keeps_empty_nodes() -> None:
 
 
 async def test_a_policy_says_what_its_pool_says() -> None:
-    said = policy_of(
+    text = policy_of(
         node_pool(
             edits={
                 AFTER_A_MINUTE: "1h30m",
@@ -193,8 +193,8 @@ async def test_a_policy_says_what_its_pool_says() -> None:
             }
         )
     )
-    assert said.consolidate_after == timedelta(minutes=90)
-    first, second = said.budgets
+    assert text.consolidate_after == timedelta(minutes=90)
+    first, second = text.budgets
     assert (first.nodes, first.reasons, first.schedule) == ("20%", ["Empty"], "@daily")
     assert first.duration == Duration("8h")
     assert (second.reasons, second.schedule, second.duration) == (None, None, None)
@@ -233,17 +233,17 @@ async def test_met21_a_pools_budgets_and_what_uses_them_up_are_gauges() -> None:
 
 async def test_met21_budgets_are_reported_every_30_seconds_however_often_nodes_change() -> None:
     at = Setting(managed("a", empty=False), after="0s", budgets=[{"nodes": "7"}])
-    seen = []
+    observations = []
 
     def change() -> None:
-        seen.append(budget_gauges("default", "empty")[1])
+        observations.append(budget_gauges("default", "empty")[1])
         at.view.managed = [managed("a", empty=False, ready=False)]
         at.view.publish()
 
     for second in (5.0, 29.0, 65.0):
         asyncio.get_running_loop().call_later(second, change)
     await at.disruptor.await_candidates(QUESTION)
-    assert seen == [0, 0, 1]
+    assert observations == [0, 0, 1]
 
 
 async def test_dis55_evt01_a_nodepool_that_allows_no_disruption_says_so() -> None:
@@ -316,5 +316,5 @@ async def test_wsh28_expired_nodes_leave_within_budgets_where_the_nodepool_asks(
     }
     at.view.pools = [node_pool(annotations=annotations, edits={"disruption/budgets": [{"nodes": "1"}]})]
     (again,) = (await at.disruptor.await_candidates(QUESTION)).commands
-    assert [one.claim for one in again.candidates] == ["a"]
+    assert [candidate.claim for candidate in again.candidates] == ["a"]
     assert again.id != command.id

@@ -65,11 +65,11 @@ async def test_aws033_offerings_that_ec2_refused_are_not_planned() -> None:
     group = RefusedTypes(
         capacity_type="spot", zone="us-west-2a", instance_types=names, until=START + timedelta(minutes=3)
     )
-    given = BATCH.model_copy(update={"refused": [group]})
-    result = await at.planner.plan(given)
+    changed_batch = BATCH.model_copy(update={"refused": [group]})
+    result = await at.planner.plan(changed_batch)
     assert (result.claims, result.unschedulable) == ([], 1)
     at.now = group.until
-    assert len((await at.planner.plan(given)).claims) == 1
+    assert len((await at.planner.plan(changed_batch)).claims) == 1
 
 
 async def test_pods_that_the_held_types_do_not_concern_get_nodes() -> None:
@@ -89,13 +89,13 @@ async def test_pods_that_the_held_types_do_not_concern_get_nodes() -> None:
 
 
 async def test_not_always_the_same_claim_probes() -> None:
-    chosen = set()
+    selection = set()
     for batch in (1, 2):
         at = Setting(pod("a", cpu=BIG), pod("b", cpu=BIG))
         await at.planner.plan(HELD.model_copy(update={"batch": batch}))
         (body,) = at.kube.objects.values()
-        chosen.add(body["metadata"]["annotations"][labels.PLANNED_PODS])
-    assert len(chosen) == 2
+        selection.add(body["metadata"]["annotations"][labels.PLANNED_PODS])
+    assert len(selection) == 2
 
 
 OF_CLASS = refused(None, "", "InstanceProfileNameInvalid", "no such profile", START, node_class="default")
@@ -110,8 +110,8 @@ async def test_pods_go_to_a_pool_of_another_class_until_a_probe_is_due() -> None
     at = Setting(pod("a"))
     at.view.pools = [node_pool("default"), node_pool("same-class"), node_pool("other", class_of("other"))]
     at.view.classes["other"] = node_class("other")
-    given = BATCH.model_copy(update={"breakers": [OF_CLASS]})
-    assert len((await at.planner.plan(given)).claims) == 1
+    changed_batch = BATCH.model_copy(update={"breakers": [OF_CLASS]})
+    assert len((await at.planner.plan(changed_batch)).claims) == 1
     assert at.pools_used() == {"other"}
 
 
@@ -119,14 +119,14 @@ async def test_one_nodepool_of_a_refused_class_probes_for_all_of_them() -> None:
     at = Setting(pod("a", cpu=BIG), pod("b", cpu=BIG), asking("c", need(labels.NODEPOOL, "In", "same-class"), cpu=BIG))
     at.view.pools = [node_pool("default"), node_pool("same-class")]
     at.now = OF_CLASS.next_probe_at
-    given = BATCH.model_copy(update={"breakers": [OF_CLASS]})
-    result = await at.planner.plan(given)
+    changed_batch = BATCH.model_copy(update={"breakers": [OF_CLASS]})
+    result = await at.planner.plan(changed_batch)
     assert (len(result.claims), result.unschedulable) == (1, 2)
     at = Setting(pod("a", cpu=BIG))
     at.view.pools = [node_pool("default"), node_pool("same-class")]
     at.now = OF_CLASS.next_probe_at
     at.view.launching = {"default"}
-    assert (await at.planner.plan(given)).claims == []
+    assert (await at.planner.plan(changed_batch)).claims == []
 
 
 async def test_pods_that_only_a_refused_class_serves_are_planned_again_when_a_probe_is_due() -> None:
@@ -145,8 +145,8 @@ def test_of_two_breakers_of_a_nodepool_the_types_of_both_count() -> None:
     """Otherwise plans would buy NodeClaims of the other types without end, and each would wait."""
     own = refused(None, "default", "Unauthorized", "you may not", START, instance_types=["m5.large"])
     of_class = refused(None, "", "InvalidAMIID", "gone", START, instance_types=["c7g.large"], node_class="default")
-    (held,) = by_pool(by_key([own, of_class]), [node_pool("default")]).values()
-    assert held.instance_types == ["c7g.large", "m5.large"]
+    (launch_breaker,) = by_pool(by_key([own, of_class]), [node_pool("default")]).values()
+    assert launch_breaker.instance_types == ["c7g.large", "m5.large"]
 
 
 async def test_a_breaker_that_only_counts_holds_nothing_back_in_a_validation() -> None:

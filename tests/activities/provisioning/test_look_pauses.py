@@ -38,15 +38,15 @@ from tests.activities.provisioning.move_setting import Scripted, Setting, comman
 async def test_the_pause_after_a_look_does_not_count_the_wait_for_ec2(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a start, the first look waits for EC2's instance types. It was followed by a pause of minutes."""
     at = Setting("a")
-    answered = threading.Event()
+    event = threading.Event()
     read = FakeTypes.instance_types
 
-    def slow(self: FakeTypes, *given: Any, **named: Any) -> Any:
-        assert answered.wait(30)
-        return read(self, *given, **named)
+    def slow(self: FakeTypes, *value: Any, **names: Any) -> Any:
+        assert event.wait(30)
+        return read(self, *value, **names)
 
     monkeypatch.setattr(FakeTypes, "instance_types", slow)
-    asyncio.get_running_loop().call_later(0.5, answered.set)
+    asyncio.get_running_loop().call_later(0.5, event.set)
     assert await at.look() == []
     assert at.finder.due_in() <= look_pace.LOOK_SECONDS
 
@@ -296,7 +296,7 @@ async def test_a_look_that_follows_a_change_waits_ten_times_the_cpu_time_of_the_
 async def test_a_look_at_a_part_of_the_nodes_is_soon_followed_by_the_next() -> None:
     """Looks rest only after a round that found nothing, and until something changes since the round began."""
     half = LookCursor(last={"default": LastLooked(price_per_cost=0.1, claim="a")}, more=True)
-    seen: list[LookCursor | None] = []
+    look_cursors: list[LookCursor | None] = []
     answers = [(half, ()), (LookCursor(), ()), (half, ()), (LookCursor(), ()), (half, (command("a"),))]
 
     class Turns(Scripted):
@@ -304,8 +304,8 @@ async def test_a_look_at_a_part_of_the_nodes_is_soon_followed_by_the_next() -> N
             return "a test asks for it"
 
         def propose(self, eligible: Sequence[ManagedNode], budgets: PoolBudgets, situation: Situation) -> Proposal:
-            seen.append(situation.cursor)
-            cursor, commands = answers[len(seen) - 1]
+            look_cursors.append(situation.cursor)
+            cursor, commands = answers[len(look_cursors) - 1]
             return Proposal(commands, cursor=cursor)
 
     at = Setting("a", "b", methods=[Turns(Proposal(), Reason.UNDERUTILIZED, "multi")])
@@ -317,7 +317,7 @@ async def test_a_look_at_a_part_of_the_nodes_is_soon_followed_by_the_next() -> N
     may_evict(at)  # the first half of the round does not know it
     await at.look()
     await at.look()
-    assert seen == [LookCursor(), half, LookCursor(), half, LookCursor()]
+    assert look_cursors == [LookCursor(), half, LookCursor(), half, LookCursor()]
     assert at.finder.start(at.view.managed, {}) is not None
 
 
@@ -392,25 +392,27 @@ async def test_the_workflow_keeps_where_the_next_look_goes_on() -> None:
         return at, Disruptor(at.view, lambda: START + timedelta(hours=1), moves=at.finder)
 
     at, disruptor = leader(scripted(cursor=half))
-    found = await disruptor.await_candidates(AwaitDisruptionInput(cluster="c"))
-    assert (found.cursor, found.commands) == (half, [])
+    disruption_decision = await disruptor.await_candidates(AwaitDisruptionInput(cluster="c"))
+    assert (disruption_decision.cursor, disruption_decision.commands) == (half, [])
     at.view.wait_complete = False  # the next call ends without a look
-    found = await disruptor.await_candidates(AwaitDisruptionInput(cluster="c", cursor=half, wait_seconds=0.05))
-    assert found.cursor is None
+    disruption_decision = await disruptor.await_candidates(
+        AwaitDisruptionInput(cluster="c", cursor=half, wait_seconds=0.05)
+    )
+    assert disruption_decision.cursor is None
 
-    seen: list[LookCursor | None] = []
+    look_cursors: list[LookCursor | None] = []
 
     class Watching(Scripted):
         def cause(self, node: ManagedNode, situation: Situation) -> str:
             return "a test asks for it"
 
         def propose(self, eligible: Sequence[ManagedNode], budgets: PoolBudgets, situation: Situation) -> Proposal:
-            seen.append(situation.cursor)
+            look_cursors.append(situation.cursor)
             return Proposal(cursor=LookCursor())
 
     at, disruptor = leader(Watching(Proposal(), Reason.UNDERUTILIZED, "multi"))
-    found = await disruptor.await_candidates(AwaitDisruptionInput(cluster="c", cursor=half))
-    assert (seen, found.cursor) == ([half], LookCursor())
+    disruption_decision = await disruptor.await_candidates(AwaitDisruptionInput(cluster="c", cursor=half))
+    assert (look_cursors, disruption_decision.cursor) == ([half], LookCursor())
 
 
 async def test_no_look_runs_while_no_node_is_quiet_for_long_enough() -> None:

@@ -77,7 +77,7 @@ async def test_met29_met30_met31_a_look_times_its_methods_and_counts_its_decisio
 
     before = counts()
     at = Setting("a", "b", methods=[scripted(command("a", "b"))])
-    assert [len(one.candidates) for one in await at.look()] == [2]
+    assert [len(item.candidates) for item in await at.look()] == [2]
     assert [now - then for now, then in zip(counts(), before, strict=True)] == [1, 1, 1]
 
 
@@ -131,12 +131,14 @@ async def test_dis46_met33_evt02_a_failed_validation_is_counted_and_reported(
 
 async def test_dis46_a_node_that_another_command_took_meanwhile_is_not_validated() -> None:
     at = Setting("a")
-    given = to_message(command("a"))
-    entry = OpenCommand(command=given.id, reason=given.reason, pool="default", until=START, since=START)
+    disruption_command = to_message(command("a"))
+    entry = OpenCommand(
+        command=disruption_command.id, reason=disruption_command.reason, pool="default", until=START, since=START
+    )
     other = entry.model_copy(update={"command": "another"})
-    taken = "NodeClaim a: an open disruption command removes it"
-    assert (await at.finder.validate(given, {"a": other})).failure == taken
-    assert (await at.finder.validate(given, {"a": entry})).failure != taken
+    occupancy = "NodeClaim a: an open disruption command removes it"
+    assert (await at.finder.validate(disruption_command, {"a": other})).failure == occupancy
+    assert (await at.finder.validate(disruption_command, {"a": entry})).failure != occupancy
 
 
 async def test_dis03_a_drift_command_takes_other_replacements_under_its_own_id(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,16 +150,23 @@ async def test_dis03_a_drift_command_takes_other_replacements_under_its_own_id(m
     )
     other = command("a", reason=Reason.DRIFTED, kind="", replacements=(launched, launched), saving=-0.1)
     monkeypatch.setattr(moves, "validated", lambda *_: Validation(instead=other))
-    given = to_message(command("a", reason=Reason.DRIFTED, kind="")).model_copy(update={"leaves_from": START})
+    changed_disruption_command = to_message(command("a", reason=Reason.DRIFTED, kind="")).model_copy(
+        update={"leaves_from": START}
+    )
     at = Setting("a")
-    result = await at.finder.validate(given, {})
+    result = await at.finder.validate(changed_disruption_command, {})
     assert result.failure == ""
     assert result.instead is not None
-    assert (result.instead.id, result.instead.leaves_from, result.instead.saving) == (given.id, START, -0.1)
-    assert [one.body["metadata"]["annotations"][labels.REPLACEMENT_FOR] for one in result.instead.replacements] == [
-        given.id
-    ] * 2
-    assert len({one.name for one in result.instead.replacements}) == 2
+    assert (result.instead.id, result.instead.leaves_from, result.instead.saving) == (
+        changed_disruption_command.id,
+        START,
+        -0.1,
+    )
+    assert [
+        replacement.body["metadata"]["annotations"][labels.REPLACEMENT_FOR]
+        for replacement in result.instead.replacements
+    ] == [changed_disruption_command.id] * 2
+    assert len({replacement.name for replacement in result.instead.replacements}) == 2
     assert counted(name, consolidation_type="") == before
 
 
@@ -167,9 +176,9 @@ async def test_dis62_no_command_removes_a_node_that_a_command_with_another_plan_
     """While that command is open. The workflow knows only the nodes that it was decided with."""
     other = command("a", reason=Reason.DRIFTED, kind="", destinations={"b": (pod("web"),)})
     at = Setting("a", "b")
-    given = to_message(command("a", reason=Reason.DRIFTED, kind=""))
+    disruption_command = to_message(command("a", reason=Reason.DRIFTED, kind=""))
     monkeypatch.setattr(moves, "validated", lambda *_: Validation(instead=other))
-    result = await at.finder.validate(given, {})
+    result = await at.finder.validate(disruption_command, {})
     assert result.instead is not None
     assert list(result.instead.arrivals) == ["b"]
 
@@ -177,13 +186,15 @@ async def test_dis62_no_command_removes_a_node_that_a_command_with_another_plan_
         return Validation(why=",".join(situation.nominated))
 
     monkeypatch.setattr(moves, "validated", nominated)
-    entry = OpenCommand(command=given.id, reason=given.reason, pool="default", until=START, since=START)
+    entry = OpenCommand(
+        command=disruption_command.id, reason=disruption_command.reason, pool="default", until=START, since=START
+    )
     failed = entry.model_copy(update={"postponed": True})
-    found = [
+    failures = [
         (await at.finder.validate(to_message(command("b")), ledger)).failure
         for ledger in ({"a": entry}, {}, {"a": failed})
     ]
-    assert found == ["b", "", ""]
+    assert failures == ["b", "", ""]
 
 
 async def test_dis46_a_validation_knows_that_the_nodes_last_command_is_over() -> None:
@@ -191,11 +202,14 @@ async def test_dis46_a_validation_knows_that_the_nodes_last_command_is_over() ->
     at = Setting("a", "b", methods=[scripted(command("a"), command("b"))])
     disruptor = Disruptor(at.view, lambda: START + timedelta(hours=1), moves=at.finder)
     dead = OpenCommand(command="dead", reason="Underutilized", pool="default", until=START, since=START)
-    found = await disruptor.await_candidates(AwaitDisruptionInput(cluster="c", ledger={"a": dead}))
-    assert (found.gone, [one.candidates[0].claim for one in found.commands]) == (["a"], ["a", "b"])
-    taken = "NodeClaim a: an open disruption command removes it"
-    assert (await disruptor.validate(found.commands[0])).failure != taken
-    assert (await disruptor.validate(to_message(command("a"), ident="another"))).failure == taken
+    disruption_decision = await disruptor.await_candidates(AwaitDisruptionInput(cluster="c", ledger={"a": dead}))
+    assert (disruption_decision.gone, [command.candidates[0].claim for command in disruption_decision.commands]) == (
+        ["a"],
+        ["a", "b"],
+    )
+    occupancy = "NodeClaim a: an open disruption command removes it"
+    assert (await disruptor.validate(disruption_decision.commands[0])).failure != occupancy
+    assert (await disruptor.validate(to_message(command("a"), ident="another"))).failure == occupancy
 
 
 async def test_dis46_a_validation_waits_for_the_cache_of_a_worker_that_just_started() -> None:
@@ -216,14 +230,14 @@ async def test_dis46_a_look_counts_what_started_while_it_ran() -> None:
 
 
 async def test_dis62_a_look_leaves_nodes_that_an_open_command_moves_pods_to() -> None:
-    seen: list[Sequence[str]] = []
+    names: list[Sequence[str]] = []
 
     class Watching(Scripted):
         def cause(self, node: ManagedNode, situation: Situation) -> str:
             return "a test asks for it"
 
         def propose(self, eligible: Sequence[ManagedNode], budgets: PoolBudgets, situation: Situation) -> Proposal:
-            seen.append([node.claim for node in eligible])
+            names.append([node.claim for node in eligible])
             return Proposal()
 
     at = Setting("a", "b", "c", methods=[Watching(Proposal(), Reason.UNDERUTILIZED, "multi")])
@@ -231,26 +245,26 @@ async def test_dis62_a_look_leaves_nodes_that_an_open_command_moves_pods_to() ->
     look = at.finder.start(at.view.managed, {"c": entry})
     assert look is not None
     await look
-    assert seen == [["a"]]
+    assert names == [["a"]]
 
 
 async def test_a_look_knows_what_ec2_refuses() -> None:
     """A move must depend neither on an offering nor on a NodePool that EC2 refused a moment ago."""
-    seen: list[Situation] = []
+    situations: list[Situation] = []
 
     class Watching(Scripted):
         def cause(self, node: ManagedNode, situation: Situation) -> str:
             return "a test asks for it"
 
         def propose(self, eligible: Sequence[ManagedNode], budgets: PoolBudgets, situation: Situation) -> Proposal:
-            seen.append(situation)
+            situations.append(situation)
             return Proposal()
 
     async def model(at: Setting) -> ClusterModel:
         await at.look()
-        found = seen.pop().model
-        assert found is not None
-        return found
+        model = situations.pop().model
+        assert model is not None
+        return model
 
     watching = Watching(Proposal(), Reason.UNDERUTILIZED, "multi")
     first = CATALOG[0].name
@@ -274,11 +288,11 @@ async def test_a_look_knows_what_ec2_refuses() -> None:
 
 async def test_a_validation_of_a_replacement_asks_what_ec2_refused_since_the_last_plan() -> None:
     """A launch that bought a dear type told nobody but the workflow, and its replacement would be a refused type."""
-    first, asked = CATALOG[0].name, list[str]()
+    first, requests = CATALOG[0].name, list[str]()
     at = Setting("a")
 
     async def answer() -> LaunchReport:
-        asked.append("refusals")
+        requests.append("refusals")
         until = START + timedelta(hours=2)
         return LaunchReport(
             refused=[RefusedTypes(capacity_type="on-demand", zone="us-west-2a", instance_types=[first], until=until)]
@@ -286,22 +300,22 @@ async def test_a_validation_of_a_replacement_asks_what_ec2_refused_since_the_las
 
     at.refusals.ask = answer
     await at.finder.validate(to_message(command("a")), {})
-    assert asked == [], "nothing is bought for it"
+    assert requests == [], "nothing is bought for it"
     replacing = evolve(to_message(command("a")), replacements=[Replacement(name="b", pool="default", body={})])
     await at.finder.validate(replacing, {})
     assert set(at.refusals.avoided_until()) == {OfferingKey("on-demand", first, "us-west-2a")}
 
 
 async def test_a_validation_goes_on_with_what_is_known_if_nobody_answers() -> None:
-    at, known = Setting("a"), OfferingKey("on-demand", CATALOG[0].name, "us-west-2a")
-    at.refusals.avoid({known: START + timedelta(hours=2)})
+    at, offering_key = Setting("a"), OfferingKey("on-demand", CATALOG[0].name, "us-west-2a")
+    at.refusals.avoid({offering_key: START + timedelta(hours=2)})
 
     async def no_answer() -> None:
         return None
 
     at.refusals.ask = no_answer
     await at.refusals.refresh()
-    assert set(at.refusals.avoided_until()) == {known}
+    assert set(at.refusals.avoided_until()) == {offering_key}
 
 
 MEASURED = "Command x saves $0.1000 an hour; $0.1600 was predicted"
@@ -329,41 +343,41 @@ async def test_wsh02_a_command_is_measured_at_the_prices_of_launched_offerings(
 ) -> None:
     at = Setting("a", "b", "new")
     replacements = [Replacement(name="new", pool="default", body={})]
-    given = to_message(
+    disruption_command = to_message(
         command("a", "b", reason=reason, expected=0.16),
         ident="x",
         replacements=replacements,
         prices={"a": 0.1, "b": 0.1},
     )
     expected = {"default": MeasuredSaving(predicted=0.16, reached=0.1)}
-    assert await at.finder.measure(given, ["a", "b"]) == expected
+    assert await at.finder.measure(disruption_command, ["a", "b"]) == expected
     assert at.recorder.events == events
     del at.view.details["new"]
-    assert await at.finder.measure(given, ["a", "b"]) == {}
+    assert await at.finder.measure(disruption_command, ["a", "b"]) == {}
     assert at.recorder.events == events
     at.view.wait_complete = False
     with pytest.raises(ApplicationError, match="not synced yet"):
-        await at.finder.measure(given, ["a", "b"])
+        await at.finder.measure(disruption_command, ["a", "b"])
 
 
 async def test_wsh01_a_look_knows_which_pools_the_workflow_says_are_slowed_down() -> None:
-    seen: list[Mapping[str, str]] = []
+    observations: list[Mapping[str, str]] = []
 
     class Watching(Scripted):
         def cause(self, node: ManagedNode, situation: Situation) -> str:
             return "a test asks for it"
 
         def propose(self, eligible: Sequence[ManagedNode], budgets: PoolBudgets, situation: Situation) -> Proposal:
-            seen.append(situation.slowed)
+            observations.append(situation.slowed)
             return Proposal()
 
     at = Setting("a", methods=[Watching(Proposal(), Reason.UNDERUTILIZED, "multi")])
     poor = PoolSavings(short=2, predicted=0.2, reached=0.01, at=START + timedelta(minutes=59))
     disruptor = Disruptor(at.view, lambda: START + timedelta(hours=1), slowed=at.slowed)
-    given = AwaitDisruptionInput(cluster="c", savings={"default": poor}, wait_seconds=0.01)
-    await disruptor.await_candidates(given)
+    await_disruption_input = AwaitDisruptionInput(cluster="c", savings={"default": poor}, wait_seconds=0.01)
+    await disruptor.await_candidates(await_disruption_input)
     await at.look()
-    assert "saved $0.0100 an hour instead of $0.2000" in seen[0]["default"]
+    assert "saved $0.0100 an hour instead of $0.2000" in observations[0]["default"]
 
 
 async def events_of(at: Setting) -> list[tuple[str, str, str, str]]:
@@ -388,8 +402,11 @@ async def test_a_replacement_that_is_bought_in_a_shortage_is_marked(monkeypatch:
     async def marks(refusals: Iterable[OfferingKey]) -> list[str | None]:
         at = Setting("a", methods=[scripted(command("a", reason=Reason.DRIFTED, kind="", replacements=(planned,)))])
         at.refusals.avoid(dict.fromkeys(refusals, START + timedelta(hours=2)))
-        (found,) = await at.look()
-        return [one.body["metadata"]["annotations"].get(labels.BOUGHT_IN_SHORTAGE) for one in found.replacements]
+        (result,) = await at.look()
+        return [
+            replacement.body["metadata"]["annotations"].get(labels.BOUGHT_IN_SHORTAGE)
+            for replacement in result.replacements
+        ]
 
     assert await marks([]) == [None]
     assert await marks(keys) == ["0.0272"]
@@ -412,12 +429,12 @@ async def test_evt02_a_node_bought_in_a_shortage_says_so_when_it_cannot_leave() 
 
 
 async def test_evt02_a_move_that_balanced_approved_says_its_score() -> None:
-    told = (
+    verdicts = (
         Verdict("default", ("a",), 0.8, approved=True),
         Verdict("default", ("a", "b"), 2.0, approved=True),
         Verdict("default", ("b",), 0.2, approved=False),
     )
-    assert await events_of(Setting("a", "b", methods=[scripted(verdicts=told)])) == [
+    assert await events_of(Setting("a", "b", methods=[scripted(verdicts=verdicts)])) == [
         ("NodeClaim", "a", "ConsolidationApproved", "score 0.80 >= threshold 0.50"),
         ("NodePool", "default", "ConsolidationApproved", "score 2.00 >= threshold 0.50"),
     ]
@@ -425,19 +442,19 @@ async def test_evt02_a_move_that_balanced_approved_says_its_score() -> None:
 
 async def test_met35_met36_moves_and_their_scores_are_counted() -> None:
     def counts() -> list[float]:
-        found = []
+        result = []
         for decision, policy in (
             ("approved", "WhenEmptyOrUnderutilized"),
             ("approved", "Balanced"),
             ("rejected", "Balanced"),
         ):
             labels = {"decision": decision, "nodepool": "default", "policy": policy}
-            found += [counted(f"karpenter_consolidation_{name}", **labels) for name in ("moves_total", "score_sum")]
-        return found
+            result += [counted(f"karpenter_consolidation_{name}", **labels) for name in ("moves_total", "score_sum")]
+        return result
 
     before = counts()
-    told = (Verdict("default", ("a",), inf, approved=True), Verdict("default", ("b",), 0.25, approved=False))
-    await Setting("a", "b", methods=[scripted(command("a"), verdicts=told)]).look()
+    verdicts = (Verdict("default", ("a",), inf, approved=True), Verdict("default", ("b",), 0.25, approved=False))
+    await Setting("a", "b", methods=[scripted(command("a"), verdicts=verdicts)]).look()
     assert [now - then for now, then in zip(counts(), before, strict=True)] == [1, 0, 0, MAX_SCORE, 1, 0.25]
 
 
@@ -483,9 +500,9 @@ async def test_pods_elsewhere_are_found_outside_the_event_loop(monkeypatch: pyte
     threads = []
     at = Setting("a", methods=[scripted()])
 
-    def watched(nodes: Sequence[ManagedNode], *given: Any) -> Any:
+    def watched(nodes: Sequence[ManagedNode], *value: Any) -> Any:
         threads.append(threading.current_thread())
-        return pods_elsewhere(nodes, *given)
+        return pods_elsewhere(nodes, *value)
 
     monkeypatch.setattr("tenon.disruption.search.pods_elsewhere.pods_elsewhere", watched)
     await at.look()
@@ -500,7 +517,7 @@ async def test_met31_commands_that_do_not_start_are_not_counted(monkeypatch: pyt
     kind = {"decision": "delete", "reason": "underutilized", "consolidation_type": "multi"}
     before = counted(f"{PREFIX}decisions_total", **kind)
     at = Setting("a", "b", methods=[scripted(command("a"), command("b"))])
-    assert [one.candidates[0].claim for one in await at.look()] == ["a"]
+    assert [item.candidates[0].claim for item in await at.look()] == ["a"]
     assert counted(f"{PREFIX}decisions_total", **kind) == before + 1
 
 
@@ -510,7 +527,7 @@ async def test_a_look_starts_fewer_commands_that_launch_nodes(monkeypatch: pytes
     (launched,) = solve(Problem([pod()], [pool()])).claims
     launching = [command(name, replacements=(launched,)) for name in "ac"]
     at = Setting("a", "b", "c", "d", methods=[scripted(launching[0], command("b"), launching[1], command("d"))])
-    assert [one.candidates[0].claim for one in await at.look()] == ["a", "b", "d"]
+    assert [item.candidates[0].claim for item in await at.look()] == ["a", "b", "d"]
 
 
 async def test_commands_of_one_look_evict_their_pods_at_the_same_time() -> None:

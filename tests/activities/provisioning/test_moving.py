@@ -144,11 +144,11 @@ async def test_a_pod_that_finds_room_elsewhere_is_asked_for_less_and_less_sch_00
     pauses = []
     for _ in range(6):
         assert (await at.plan()).placed_on_existing == 1
-        asked = at.now
+        requests = at.now
         while not at.batcher.undecided():
             assert list(at.batcher.reserved()) == ["m"]
             at.now += timedelta(seconds=5)
-        pauses.append((at.now - asked).total_seconds())
+        pauses.append((at.now - requests).total_seconds())
     assert pauses == [20, 40, 80, 160, 300, 300]
     assert at.kube.objects == {}
 

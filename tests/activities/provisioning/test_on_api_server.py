@@ -23,10 +23,10 @@ NAMES = {"behind-a": "100", "behind-b": "101", "behind-c": "102", "behind-d": ""
 
 @pytest_asyncio.fixture
 async def kube(sandbox: Sandbox) -> AsyncIterator[Kube]:
-    async with administrator(sandbox) as found:
-        yield found
+    async with administrator(sandbox) as kube:
+        yield kube
         for name in NAMES:
-            await found.delete(resources.NODECLAIMS, name)
+            await kube.delete(resources.NODECLAIMS, name)
 
 
 @pytest.fixture(autouse=True)
@@ -45,8 +45,8 @@ async def test_the_newest_batches_are_found_by_one_small_list(kube: Kube) -> Non
     """Label selectors compare numbers; those below, and claims of no batch, are left out."""
     for name in NAMES:
         await write(kube, name)
-    found = await kube.list(resources.NODECLAIMS, label_selector=f"{labels.BATCH}>100")
-    assert [claim["metadata"]["name"] for claim in found] == ["behind-b", "behind-c"]
+    nodeclaims = await kube.list(resources.NODECLAIMS, label_selector=f"{labels.BATCH}>100")
+    assert [claim["metadata"]["name"] for claim in nodeclaims] == ["behind-b", "behind-c"]
     every = await kube.list(resources.NODECLAIMS, label_selector=f"{labels.BATCH}>0")
     assert {"behind-a", "behind-b", "behind-c"} <= {claim["metadata"]["name"] for claim in every}
 

@@ -42,8 +42,8 @@ async def test_a_claim_says_why_it_is_bought() -> None:
     at = Setting(*(pod(f"p{number}") for number in range(7)))
     result = await at.planner.plan(BATCH)
     (body,) = at.kube.objects.values()
-    asked, types, choice, price = body["metadata"]["annotations"][labels.EXPLANATION].splitlines()
-    assert asked == "7 pods: default/p0, default/p1, default/p2, default/p3, default/p4 and 2 more"
+    requests, types, choice, price = body["metadata"]["annotations"][labels.EXPLANATION].splitlines()
+    assert requests == "7 pods: default/p0, default/p1, default/p2, default/p3, default/p4 and 2 more"
     cheapest = types.removeprefix("cheapest available types that fit: ").split(", ")[0]
     assert choice.startswith(f"{cheapest} in us-west-2")
     assert ": the cheapest of " in choice
@@ -56,8 +56,8 @@ async def test_evt03_pods_on_a_nodeclaim_without_a_node_are_nominated_to_the_nod
     at.view.existing = [replace(node("default-abcdef"), requirements=Requirements(), initialized=False)]
     result = await at.planner.plan(BATCH)
     assert result.placed_on_existing == 1
-    told = {(name, reason): message for _, name, reason, message in at.recorder.events}
-    assert told[("late", "Nominated")] == "Pod should schedule on: nodeclaim/default-abcdef"
+    messages = {(name, reason): message for _, name, reason, message in at.recorder.events}
+    assert messages[("late", "Nominated")] == "Pod should schedule on: nodeclaim/default-abcdef"
 
 
 async def test_the_same_batch_gives_the_same_names() -> None:
@@ -95,9 +95,9 @@ async def test_a_lost_race_for_a_batch_writes_nothing_even_if_the_first_claim_is
 async def test_a_plan_waits_for_one_that_was_given_up_and_still_writes() -> None:
     """An ended provisioner does not stop its plan: the next provisioner's must see what that one bought."""
     at = Setting(pod("a"))
-    going = asyncio.create_task(at.planner.plan(BATCH))
+    task = asyncio.create_task(at.planner.plan(BATCH))
     after = asyncio.create_task(at.planner.plan(BATCH.model_copy(update={"batch": BATCH.batch + 1})))
-    first, second = await asyncio.gather(going, after)
+    first, second = await asyncio.gather(task, after)
     assert len(first.claims) == 1
     assert second.claims == []
     assert len(at.kube.objects) == 1
@@ -175,7 +175,7 @@ async def test_nothing_is_bought_for_pods_that_a_quiet_watch_shows_as_pending() 
     at = Setting(pod("a"), pod("b", cpu="8"))
 
     def read_anew() -> bool:
-        at.view.pods = [found for found in at.view.pods if found.name == "b"]
+        at.view.pods = [pod for pod in at.view.pods if pod.name == "b"]
         return True
 
     at.view.on_confirm = read_anew
@@ -190,7 +190,7 @@ async def test_nothing_is_bought_for_a_pod_that_goes_while_the_types_are_asked_f
     at = Setting(pod("a"), pod("b", cpu="8"))
 
     def gone() -> None:
-        at.view.pods = [found for found in at.view.pods if found.name == "b"]
+        at.view.pods = [pod for pod in at.view.pods if pod.name == "b"]
 
     at.types.on_read = gone
     result = await at.planner.plan(BATCH)
@@ -201,10 +201,10 @@ async def test_nothing_is_bought_for_a_pod_that_goes_while_the_types_are_asked_f
 
 async def test_pods_are_not_read_again_for_a_plan_that_buys_nothing() -> None:
     at = Setting(pod("huge", cpu="5000"))
-    asked: list[bool] = []
-    at.view.on_confirm = lambda: asked.append(True) or False  # type: ignore[func-returns-value]
+    requests: list[bool] = []
+    at.view.on_confirm = lambda: requests.append(True) or False  # type: ignore[func-returns-value]
     await at.planner.plan(BATCH)
-    assert asked == []
+    assert requests == []
 
 
 async def test_two_replicas_that_plan_one_batch_for_other_pods_do_not_mix() -> None:
@@ -271,10 +271,10 @@ async def test_pods_that_fit_nowhere_hear_of_the_pools_that_launch_nothing() -> 
     at.view.classes["unready"] = node_class("unready", UNREADY)
     at.view.pools.append(node_pool("other", {"template/spec/nodeClassRef/name": "unready"}))
     await at.planner.plan(BATCH)
-    said = {event[1]: event[3] for event in at.recorder.events}
-    assert "NodePool default: " in said["a"]
-    assert "NodePool other: EC2NodeClass unready is not ready" in said["a"]
-    assert said["b"] == claim, "no pool could change that"
+    events = {event[1]: event[3] for event in at.recorder.events}
+    assert "NodePool default: " in events["a"]
+    assert "NodePool other: EC2NodeClass unready is not ready" in events["a"]
+    assert events["b"] == claim, "no pool could change that"
 
 
 async def test_no_pool_at_all_leaves_every_pod_with_a_reason() -> None:
@@ -292,11 +292,11 @@ async def test_events_say_what_becomes_of_each_pod() -> None:
     at = Setting(pod("fits"), pod("bought", cpu="8"), pod("huge", cpu="5000"))
     at.view.existing = [node("n1", cpu="2")]
     result = await at.planner.plan(BATCH)
-    told = {(name, reason): message for _, name, reason, message in at.recorder.events}
-    assert told[("fits", "Nominated")] == "Pod should schedule on: node/n1"
-    assert told[("bought", "Nominated")] == f"Pod should schedule on: nodeclaim/{result.claims[0]}"
-    assert "default" in told[("huge", "FailedScheduling")]
-    assert len(told) == 3
+    messages = {(name, reason): message for _, name, reason, message in at.recorder.events}
+    assert messages[("fits", "Nominated")] == "Pod should schedule on: node/n1"
+    assert messages[("bought", "Nominated")] == f"Pod should schedule on: nodeclaim/{result.claims[0]}"
+    assert "default" in messages[("huge", "FailedScheduling")]
+    assert len(messages) == 3
     assert (result.pods, result.placed_on_existing, result.unschedulable) == (3, 1, 1)
 
 
@@ -336,7 +336,7 @@ async def test_a_pool_mended_while_the_plan_was_made_is_tried_at_once() -> None:
 
     at.types.on_read = mend
     await at.planner.plan(BATCH)
-    assert [found.name for found in at.batcher.undecided()] == ["huge"]
+    assert [result.name for result in at.batcher.undecided()] == ["huge"]
 
 
 async def test_refused_offerings_are_avoided_until_their_time_is_over() -> None:
@@ -353,12 +353,12 @@ async def test_an_unschedulable_pod_is_planned_again_when_a_refused_offering_exp
     for number in range(3):
         at.now += timedelta(minutes=2)
         refused = _refused(CATALOG[0].name, at.now + timedelta(seconds=15))
-        given = {"batch": 41 + number, "refused": [refused]}
-        assert (await at.planner.plan(BATCH.model_copy(update=given))).unschedulable == 1
+        value = {"batch": 41 + number, "refused": [refused]}
+        assert (await at.planner.plan(BATCH.model_copy(update=value))).unschedulable == 1
     at.now += timedelta(seconds=14)
     assert at.batcher.undecided() == []
     at.now += timedelta(seconds=1)
-    assert [found.name for found in at.batcher.undecided()] == ["a"]
+    assert [result.name for result in at.batcher.undecided()] == ["a"]
 
 
 def _refused(instance_type: str, until: datetime) -> RefusedTypes:
@@ -409,8 +409,10 @@ async def test_min_values_are_lowered_only_where_the_operator_lets_them() -> Non
         at = Setting(pod("large", cpu="90"), policy=PlanPolicy(min_values_best_effort=best_effort))
         at.view.pools = [node_pool(edits=many)]
         result = await at.planner.plan(BATCH)
-        said = [body["metadata"]["annotations"].get(labels.MIN_VALUES_RELAXED) for body in at.kube.objects.values()]
-        assert (result.unschedulable, said) == ((0, ["true"]) if best_effort else (1, []))
+        annotations = [
+            body["metadata"]["annotations"].get(labels.MIN_VALUES_RELAXED) for body in at.kube.objects.values()
+        ]
+        assert (result.unschedulable, annotations) == ((0, ["true"]) if best_effort else (1, []))
 
 
 async def test_terms_that_choose_namespaces_by_label_see_their_labels() -> None:

@@ -25,8 +25,8 @@ Answer = Callable[[dict[str, Any]], ApiError | None]
 
 def at_pools(*pods: Pod) -> Setting:
     """A planner with three pools; each pod is of the pool that it is named after."""
-    wanted = pods or tuple(of_pool(name) for name in POOLS)
-    at = Setting(*wanted)
+    pools = pods or tuple(of_pool(name) for name in POOLS)
+    at = Setting(*pools)
     at.view.pools = [node_pool(name) for name in POOLS]
     return at
 
@@ -49,10 +49,10 @@ async def test_a_refused_claim_does_not_stop_the_others_of_its_batch(pool: str, 
     result = await at.planner.plan(BATCH)
     assert at.pools_used() == set(POOLS) - {pool}
     assert (len(result.claims), result.refused, result.unschedulable) == (2, 1, 1)
-    told = {(kind, name, reason): message for kind, name, reason, message in at.recorder.events}
-    assert f"NodePool {pool}" in told["Pod", pool, "FailedScheduling"]
-    assert WHY in told["Pod", pool, "FailedScheduling"]
-    assert WHY in told["NodePool", pool, "FailedCreate"]
+    messages = {(kind, name, reason): message for kind, name, reason, message in at.recorder.events}
+    assert f"NodePool {pool}" in messages["Pod", pool, "FailedScheduling"]
+    assert WHY in messages["Pod", pool, "FailedScheduling"]
+    assert WHY in messages["NodePool", pool, "FailedCreate"]
     assert len([name for name in at.kube.tries if name.startswith(pool)]) == 1, "it is not repeated"
 
 
@@ -60,8 +60,8 @@ async def test_only_claims_that_were_written_are_logged_as_created(caplog: pytes
     """With the name under which each was written."""
     caplog.set_level(logging.INFO, logger="controller.provisioner")
     at = at_pools()
-    taken = claim_name("zinc", BATCH.batch, 2)
-    at.kube.objects[taken] = {"metadata": {"name": taken, "labels": {}, "annotations": {}}}
+    occupancy = claim_name("zinc", BATCH.batch, 2)
+    at.kube.objects[occupancy] = {"metadata": {"name": occupancy, "labels": {}, "annotations": {}}}
     at.kube.answer = refusing(ForbiddenError(403, "Forbidden", WHY), "gold")
     result = await at.planner.plan(BATCH)
     created = [vars(record) for record in caplog.records if record.message == "The provisioner created a NodeClaim"]
@@ -77,7 +77,7 @@ async def test_pods_of_a_refused_claim_wait_longer_and_longer() -> None:
         at.now += timedelta(seconds=pause - 1)
         assert at.batcher.undecided() == []
         at.now += timedelta(seconds=2)
-        assert [found.name for found in at.batcher.undecided()] == ["gold"]
+        assert [result.name for result in at.batcher.undecided()] == ["gold"]
 
 
 async def test_a_changed_pool_is_asked_again_at_once() -> None:
@@ -86,7 +86,7 @@ async def test_a_changed_pool_is_asked_again_at_once() -> None:
     await at.planner.plan(BATCH)
     assert at.batcher.undecided() == []
     at.view.pools = [node_pool("gold", generation=2), *at.view.pools[1:]]
-    assert [found.name for found in at.batcher.undecided()] == ["gold"]
+    assert [result.name for result in at.batcher.undecided()] == ["gold"]
 
 
 async def test_what_fails_by_chance_is_repeated_in_the_same_plan() -> None:
@@ -101,7 +101,7 @@ async def test_what_fails_by_chance_again_and_again_is_of_the_next_batch() -> No
     at.kube.answer = refusing(ApiError(500, "InternalError", "the webhook timed out"), "gold")
     result = await at.planner.plan(BATCH)
     assert (len(result.claims), result.refused) == (2, 0)
-    assert [found.name for found in at.batcher.undecided()] == ["gold"]
+    assert [result.name for result in at.batcher.undecided()] == ["gold"]
     at.kube.answer = lambda _: None
     after = await at.planner.plan(BATCH.model_copy(update={"batch": 42}))
     assert (after.pods, len(after.claims)) == (1, 1)
@@ -142,13 +142,13 @@ async def test_an_answer_that_is_lost_buys_nothing_twice() -> None:
 @pytest.mark.parametrize("ordinal", [0, 1, 2])
 async def test_a_name_that_another_object_has_is_passed_over(ordinal: int) -> None:
     at = at_pools()
-    taken = claim_name(POOLS[ordinal], BATCH.batch, ordinal)
-    foreign = {"metadata": {"name": taken, "labels": {}, "annotations": {}}}
-    at.kube.objects[taken] = foreign
+    occupancy = claim_name(POOLS[ordinal], BATCH.batch, ordinal)
+    foreign = {"metadata": {"name": occupancy, "labels": {}, "annotations": {}}}
+    at.kube.objects[occupancy] = foreign
     result = await at.planner.plan(BATCH)
     assert len(result.claims) == 3
     assert result.claims[ordinal] == claim_name(POOLS[ordinal], BATCH.batch, ordinal, 1)
-    assert at.kube.objects[taken] is foreign
+    assert at.kube.objects[occupancy] is foreign
     at.restart()
     assert (await at.planner.plan(BATCH)).claims == sorted(result.claims), "a retry finds them by their label"
 
@@ -163,10 +163,10 @@ async def test_two_planners_of_a_batch_notice_each_other_across_different_pools(
     listed = second.kube.list
     calls: list[str] = []
 
-    async def late(*given: Any, **more: Any) -> list[dict[str, Any]]:
+    async def late(*value: Any, **more: Any) -> list[dict[str, Any]]:
         """The first list, by which a written batch is found, comes too early."""
         calls.append("list")
-        return await listed(*given, **more) if len(calls) > 1 else []
+        return await listed(*value, **more) if len(calls) > 1 else []
 
     second.kube.list = late  # type: ignore[method-assign]
     with pytest.raises(ApplicationError, match="another planner works on this batch"):

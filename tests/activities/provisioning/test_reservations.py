@@ -34,8 +34,8 @@ class CountedTypes(FakeTypes):
         unpriced: bool = False,
         dedicated: bool = False,
     ) -> Sequence[InstanceType]:
-        held = entry("m5.large", 2, 8, 0.1)
-        held["offerings"].append(
+        hold = entry("m5.large", 2, 8, 0.1)
+        hold["offerings"].append(
             {
                 "zone": ZONES[0],
                 "capacityType": "reserved",
@@ -44,9 +44,9 @@ class CountedTypes(FakeTypes):
                 "reservationCapacity": self.places,
             }
         )
-        (kind,) = catalog(held)
+        (kind,) = catalog(hold)
         counted = START.timestamp()
-        return [replace(kind, offerings=tuple(replace(one, counted_at=counted) for one in kind.offerings))]
+        return [replace(kind, offerings=tuple(replace(offering, counted_at=counted) for offering in kind.offerings))]
 
 
 def reserving(*names: str, places: int) -> Setting:

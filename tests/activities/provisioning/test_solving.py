@@ -28,10 +28,10 @@ class EngineFault(Exception):
 def failing_on(*names: str) -> Callable[[Problem, Expired], Plan]:
     """The engine, but for these pods."""
 
-    def solve(given: Problem, expired: Expired) -> Plan:
-        if bad := {found.name for found in given.pods} & set(names):
+    def solve(problem: Problem, expired: Expired) -> Plan:
+        if bad := {pod.name for pod in problem.pods} & set(names):
             raise EngineFault(f"no rank for {sorted(bad)}")
-        return solve_with_buffers(given, expired)
+        return solve_with_buffers(problem, expired)
 
     return solve
 
@@ -47,24 +47,26 @@ async def test_a_pod_on_which_the_engine_fails_is_reported_and_others_are_planne
     assert (result.pods, result.unschedulable) == (50, 1)
     bought = [body["metadata"]["annotations"]["tenon.sh/planned-pods"] for body in at.kube.objects.values()]
     assert sum(text.count("=") for text in bought) == 49
-    said = [message for _, name, reason, message in at.recorder.events if (name, reason) == ("p17", "FailedScheduling")]
-    assert len(said) == 1
-    assert "EngineFault: no rank for ['p17']" in said[0]
+    messages = [
+        message for _, name, reason, message in at.recorder.events if (name, reason) == ("p17", "FailedScheduling")
+    ]
+    assert len(messages) == 1
+    assert "EngineFault: no rank for ['p17']" in messages[0]
     assert at.batcher.undecided() == []
     at.now += timedelta(seconds=11)
-    assert [found.name for found in at.batcher.undecided()] == ["p17"], "it is tried again, after a pause"
+    assert [result.name for result in at.batcher.undecided()] == ["p17"], "it is tried again, after a pause"
 
 
 async def test_the_problem_is_kept_for_developers(tmp_path: Path) -> None:
     solver = Solver(failing_on("bad"), folder=tmp_path)
     await solver.solve(problem([pod(f"p{number}", f"{number + 1}") for number in range(8)] + [pod("bad", "9")], pool()))
     (path,) = files(tmp_path)
-    kept = from_json(gzip.decompress(path.read_bytes()))
-    assert "bad" in {found.name for found in kept.pods}
-    assert len(kept.pods) == 1
+    survivors = from_json(gzip.decompress(path.read_bytes()))
+    assert "bad" in {pod.name for pod in survivors.pods}
+    assert len(survivors.pods) == 1
     assert path.stat().st_mode & 0o077 == 0
     with pytest.raises(EngineFault):
-        failing_on("bad")(kept, lambda: False)
+        failing_on("bad")(survivors, lambda: False)
     await solver.solve(problem([pod("bad")], pool()))
     assert files(tmp_path) == [path], "one file for one kind of failure"
 
@@ -72,27 +74,27 @@ async def test_the_problem_is_kept_for_developers(tmp_path: Path) -> None:
 async def test_no_more_than_a_few_problems_are_kept(tmp_path: Path) -> None:
     for number in range(MAX_FILES):
         (tmp_path / f"problem-{number}").touch()
-    found = await Solver(failing_on("bad"), folder=tmp_path).solve(problem([pod("bad")], pool()))
-    assert found.failed.keys() == {"default/bad"}
+    plan = await Solver(failing_on("bad"), folder=tmp_path).solve(problem([pod("bad")], pool()))
+    assert plan.failed.keys() == {"default/bad"}
     assert len(files(tmp_path)) == MAX_FILES
 
 
 async def test_a_folder_that_cannot_be_written_does_not_matter(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    found = await Solver(failing_on("bad"), folder=tmp_path / "file").solve(
+    plan = await Solver(failing_on("bad"), folder=tmp_path / "file").solve(
         problem([pod("bad"), pod("good", "2")], pool())
     )
-    assert found.failed.keys() == {"default/bad"}
-    assert len(found.plan.claims) == 1
+    assert plan.failed.keys() == {"default/bad"}
+    assert len(plan.plan.claims) == 1
 
 
 def stopped_after(pods: int) -> Callable[[Problem, Expired], Plan]:
     """An engine that comes to the end of its time after so many pods."""
 
-    def solve(given: Problem, expired: Expired) -> Plan:
-        reached = given.pods[:pods]
-        plan = solve_with_buffers(Problem(reached, given.pools), expired)
-        return Plan(plan.claims, unreached=frozenset(found.key for found in given.pods[pods:]))
+    def solve(problem: Problem, expired: Expired) -> Plan:
+        reached = problem.pods[:pods]
+        plan = solve_with_buffers(Problem(reached, problem.pools), expired)
+        return Plan(plan.claims, unreached=frozenset(pod.key for pod in problem.pods[pods:]))
 
     return solve
 
@@ -102,7 +104,7 @@ async def test_sch011_a_plan_out_of_time_is_written_and_the_rest_joins_the_next_
     at.restart(Solver(stopped_after(2)))
     first = await at.planner.plan(BATCH)
     assert (first.pods, first.unreached, len(first.claims)) == (3, 1, 1)
-    assert [found.name for found in at.batcher.undecided()] == ["c"], "at once"
+    assert [result.name for result in at.batcher.undecided()] == ["c"], "at once"
     assert ("Pod", "c", "FailedScheduling") in [event[:3] for event in at.recorder.events]
     second = await at.planner.plan(BATCH.model_copy(update={"batch": 42}))
     assert (second.pods, second.unreached, len(second.claims)) == (1, 0, 1)
@@ -111,25 +113,25 @@ async def test_sch011_a_plan_out_of_time_is_written_and_the_rest_joins_the_next_
 async def test_sch011_pods_that_are_too_many_for_any_plan_are_planned_in_portions() -> None:
     """An engine that decides nothing for eight pods in its time is given four, then two; so all have their turn."""
 
-    def slow(given: Problem, expired: Expired) -> Plan:
-        if len(given.pods) > 3:
-            return Plan(unreached=frozenset(found.key for found in given.pods))
-        return solve_with_buffers(given, expired)
+    def slow(problem: Problem, expired: Expired) -> Plan:
+        if len(problem.pods) > 3:
+            return Plan(unreached=frozenset(pod.key for pod in problem.pods))
+        return solve_with_buffers(problem, expired)
 
     solver, planned = Solver(slow), set[str]()
     pods = [pod(f"p{number}", created=float(number)) for number in range(8)]
     for _ in range(10):
-        plan = (await solver.solve(problem([found for found in pods if found.key not in planned], pool()))).plan
-        planned |= {found.key for claim in plan.claims for found in claim.pods}
-    assert planned == {found.key for found in pods}
+        plan = (await solver.solve(problem([pod for pod in pods if pod.key not in planned], pool()))).plan
+        planned |= {pod.key for claim in plan.claims for pod in claim.pods}
+    assert planned == {pod.key for pod in pods}
 
 
 async def test_a_solve_reads_its_limit_off_the_clock() -> None:
     seconds = iter(range(0, 10_000, 10))
-    found = await Solver(longest=60.0, clock=lambda: float(next(seconds))).solve(
+    plan = await Solver(longest=60.0, clock=lambda: float(next(seconds))).solve(
         problem([pod(f"p{number}", f"{number + 1}") for number in range(40)], pool())
     )
-    assert found.plan.unreached
+    assert plan.plan.unreached
 
 
 async def test_a_cancelled_plan_ends_its_solve_before_the_next_one_begins() -> None:
@@ -137,14 +139,14 @@ async def test_a_cancelled_plan_ends_its_solve_before_the_next_one_begins() -> N
     working: list[str] = []
     begun, may_look = threading.Event(), threading.Event()
 
-    def endless(given: Problem, expired: Expired) -> Plan:
+    def endless(problem: Problem, expired: Expired) -> Plan:
         working.append("begins")
         begun.set()
         may_look.wait()
         while not expired():
             pass
         working.append("ends")
-        return solve_with_buffers(given)
+        return solve_with_buffers(problem)
 
     at = Setting(pod("a"))
     at.restart(Solver(endless, longest=10_000.0))

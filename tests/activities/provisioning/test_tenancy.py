@@ -36,13 +36,13 @@ class AskedTypes(FakeTypes):
 
 
 def pool(name: str, operator: str = "", values: Sequence[str] = ()) -> NodePool:
-    found = node_pool(name)
+    result = node_pool(name)
     if operator:
         term = {"key": TENANCY, "operator": operator, "values": list(values)}
-        raw = found.model_dump(by_alias=True, exclude_none=True, mode="json")
+        raw = result.model_dump(by_alias=True, exclude_none=True, mode="json")
         raw["spec"]["template"]["spec"].setdefault("requirements", []).append(term)
-        found = NodePool.model_validate(raw)
-    return found
+        result = NodePool.model_validate(raw)
+    return result
 
 
 @pytest.mark.parametrize(
@@ -66,6 +66,6 @@ async def test_aws003_a_pool_that_excludes_shared_hardware_has_dedicated_prices(
 async def test_aws003_pools_of_a_class_share_types_only_in_the_same_tenancy() -> None:
     types = AskedTypes()
     pools = [pool("a"), pool("b", "In", ["dedicated"]), pool("c"), pool("d", "In", ["dedicated"])]
-    seen = await instance_types_by_pool(FakeView(), types, pools)
+    overlaid = await instance_types_by_pool(FakeView(), types, pools)
     assert types.dedicated == [False, True]
-    assert [each.metadata.name for each, _ in seen.pools_with_types] == ["a", "b", "c", "d"]
+    assert [item.metadata.name for item, _ in overlaid.pools_with_types] == ["a", "b", "c", "d"]

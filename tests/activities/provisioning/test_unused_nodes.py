@@ -40,15 +40,15 @@ class Buying(Setting):
     async def buy(self, *, pauses: list[PurchasePause] | None = None) -> list[str]:
         """Plan a batch. Its nodes become ready, and the time that kube-scheduler has to bind the pods passes."""
         self.batch += 1
-        made = await self.planner.plan(PlanInput(cluster="c", batch=self.batch, pauses=pauses or []))
-        for name in made.claims:
+        plan = await self.planner.plan(PlanInput(cluster="c", batch=self.batch, pauses=pauses or []))
+        for name in plan.claims:
             uids = self.view.planned[name]
             self.view.claim(name, *uids, initialized_at=self.now, batch=self.batch)
         self.now += PAST_BINDING
-        return made.claims
+        return plan.claims
 
     def undecided(self) -> list[str]:
-        return [found.name for found in self.batcher.undecided()]
+        return [name.name for name in self.batcher.undecided()]
 
     def kept(self) -> list[PurchasePause]:
         """What the workflow would hand to the next leader."""
@@ -73,13 +73,13 @@ async def test_sch018_two_nodes_without_their_pod_pause_and_the_pod_says_so() ->
     at = Buying(pod("a"))
     at.refuse("a")
     assert [len(await at.buy()) for _ in range(3)] == [1, 1, 0]
-    (said,) = at.said("a")
-    assert "Tenon bought 2 nodes for this pod" in said
-    assert REFUSAL.rstrip(".") in said
-    assert "until 2026-03-01T12:01:42Z" in said
-    ((kind, name, reason, told),) = [event for event in at.recorder.events if event[2] == "NodesNotUsed"]
+    (text,) = at.said("a")
+    assert "Tenon bought 2 nodes for this pod" in text
+    assert REFUSAL.rstrip(".") in text
+    assert "until 2026-03-01T12:01:42Z" in text
+    ((kind, name, reason, events),) = [event for event in at.recorder.events if event[2] == "NodesNotUsed"]
     assert (kind, name, reason) == ("NodePool", "default", "NodesNotUsed")
-    assert "such as default/a" in told
+    assert "such as default/a" in events
 
 
 async def test_sch018_pauses_grow_from_one_node_to_the_next() -> None:
@@ -107,7 +107,7 @@ async def test_sch018_other_pods_get_nodes_during_a_pause() -> None:
 async def test_sch018_replicas_on_nodes_of_their_own_pause_together() -> None:
     """Ten nodes are bought at once. None of the ten is bought again before the first pause is over."""
     apart = PodRules(anti_affinity=(PodTerm("kubernetes.io/hostname", LabelSelector((("app", "In", ("w",)),))),))
-    at = Buying(*(replace(found, labels={"app": "w"}, rules=apart) for found in replicas(10)))
+    at = Buying(*(replace(replica, labels={"app": "w"}, rules=apart) for replica in replicas(10)))
     assert [len(await at.buy()) for _ in range(2)] == [10, 0]
     assert "Tenon bought 10 nodes" in at.said("p-0")[0]
     assert at.kept()[0].pauses == 1
@@ -162,9 +162,9 @@ async def test_sch018_a_plan_asks_why_kube_scheduler_refuses_a_few_groups_only()
     for number in range(1, 16):
         at.refuse(f"p-{number}")
     assert [len(await at.buy()) for _ in range(3)] == [15, 15, 0]
-    said = [at.said(f"p-{number}")[0] for number in range(1, 16)]
-    assert sum(REFUSAL.rstrip(".") in sentence for sentence in said) == MAX_REFUSALS_READ
-    assert all("Tenon bought 2 nodes for this pod" in sentence for sentence in said)
+    names = [at.said(f"p-{number}")[0] for number in range(1, 16)]
+    assert sum(REFUSAL.rstrip(".") in sentence for sentence in names) == MAX_REFUSALS_READ
+    assert all("Tenon bought 2 nodes for this pod" in sentence for sentence in names)
 
 
 async def test_sch018_a_node_that_its_pods_or_others_use_does_not_count() -> None:
@@ -249,26 +249,26 @@ async def test_sch018_a_pod_that_is_placed_ends_a_pause() -> None:
     at = Buying(pod("a"))
     assert [len(await at.buy()) for _ in range(3)] == [1, 1, 0]
     assert len(at.kept()) == 1
-    told = at.kept()
+    purchase_pauses = at.kept()
     at.view.pods = []
     assert at.undecided() == []
     assert at.kept() == []
     at.view.pods = [pod("a")]
-    assert len(await at.buy(pauses=told)) == 1, "what the workflow still says is older"
+    assert len(await at.buy(pauses=purchase_pauses)) == 1, "what the workflow still says is older"
 
 
 async def test_sch018_the_next_leader_goes_on_with_a_pause() -> None:
     at = Buying(pod("a"))
     assert [len(await at.buy()) for _ in range(3)] == [1, 1, 0]
-    kept = at.kept()
+    purchase_pauses = at.kept()
     at.view.claims.clear()
     at.view.planned.clear()
     at.restart()
-    assert await at.buy(pauses=kept) == []
+    assert await at.buy(pauses=purchase_pauses) == []
     assert "Tenon bought 2 nodes" in at.said("a")[-1]
     at.now += timedelta(minutes=1)
     assert at.undecided() == ["a"]
-    assert len(await at.buy(pauses=kept)) == 1
+    assert len(await at.buy(pauses=purchase_pauses)) == 1
     assert await at.buy() == []
     assert at.kept()[0].nodes == 3
 
@@ -340,8 +340,8 @@ async def test_sch018_a_pause_forgets_the_names_of_nodes_that_are_gone_but_not_t
     at.view.claims.clear()
     at.view.planned.clear()
     assert at.undecided() == []
-    (kept,) = at.kept()
-    assert (kept.nodes, kept.claims) == (2, [])
+    (purchase_pause,) = at.kept()
+    assert (purchase_pause.nodes, purchase_pause.claims) == (2, [])
 
 
 async def test_sch018_a_pod_that_waits_beside_a_node_where_it_should_fit_says_so() -> None:

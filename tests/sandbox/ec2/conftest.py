@@ -54,15 +54,17 @@ class Aws:
 
     @property
     def subnets(self) -> dict[str, str]:
-        found = self.ec2.describe_subnets(Filters=[{"Name": "tag:karpenter.sh/discovery", "Values": ["sandbox"]}])
-        return {subnet["AvailabilityZone"]: subnet["SubnetId"] for subnet in found["Subnets"]}
+        describe_subnets = self.ec2.describe_subnets(
+            Filters=[{"Name": "tag:karpenter.sh/discovery", "Values": ["sandbox"]}]
+        )
+        return {subnet["AvailabilityZone"]: subnet["SubnetId"] for subnet in describe_subnets["Subnets"]}
 
     @property
     def group(self) -> str:
-        found = self.ec2.describe_security_groups(
+        describe_security_groups = self.ec2.describe_security_groups(
             Filters=[{"Name": "tag:karpenter.sh/discovery", "Values": ["sandbox"]}]
         )
-        return str(found["SecurityGroups"][0]["GroupId"])
+        return str(describe_security_groups["SecurityGroups"][0]["GroupId"])
 
     def image(self, architecture: str = "arm64") -> str:
         path = f"/aws/service/eks/optimized-ami/1.36/amazon-linux-2023/{architecture}/standard/recommended/image_id"
@@ -129,6 +131,6 @@ def aws(ec2_server: tuple[Server, Any]) -> Aws:
     admin.consistency()  # the clock stands still until a test moves it
     clock = Clock()
     server.world.book.clock = clock
-    made = Aws(server, admin, clock, ec2)
-    made.template()
-    return made
+    aws = Aws(server, admin, clock, ec2)
+    aws.template()
+    return aws

@@ -48,8 +48,8 @@ def test_start_up_peaks_and_sidecars_count() -> None:
     def container(cpu: str, **more: str) -> dict[str, Any]:
         return {"name": "i", "resources": {"requests": {"cpu": cpu}}, **more}
 
-    both = pod("1", initContainers=[container("500m", restartPolicy="Always"), container("3")])
-    assert requests(both) == {"cpu": 3500, "pods": 1}
+    pair = pod("1", initContainers=[container("500m", restartPolicy="Always"), container("3")])
+    assert requests(pair) == {"cpu": 3500, "pods": 1}
     assert requests(pod("1", initContainers=[container("500m", restartPolicy="Always")]))["cpu"] == 1500
     assert requests(pod("1", overhead={"cpu": "250m"}))["cpu"] == 1250
     assert requests(pod("1", resources={"requests": {"cpu": "4"}}))["cpu"] == 4000
@@ -111,16 +111,16 @@ def test_selectors(spec: dict[str, Any], accepted: bool) -> None:
 
 def test_host_ports_are_taken_once() -> None:
     def on(port: int, protocol: str = "TCP") -> dict[str, Any]:
-        one = pod("0")
-        one["spec"]["containers"][0]["ports"] = [{"hostPort": port, "protocol": protocol}]
-        return one
+        item = pod("0")
+        item["spec"]["containers"][0]["ports"] = [{"hostPort": port, "protocol": protocol}]
+        return item
 
     assert reason(admit(on(80), node(), [on(80)])) == "NodePorts"
     assert admit(on(80), node(), [on(80, "UDP"), on(81)]) is None
 
 
 @pytest.mark.parametrize(
-    ("wanted", "taken", "refused"),
+    ("expectation", "occupancy", "refused"),
     [
         ("10.0.0.1", "10.0.0.1", True),
         ("10.0.0.1", "10.0.0.2", False),
@@ -129,15 +129,15 @@ def test_host_ports_are_taken_once() -> None:
         ("0.0.0.0", "10.0.0.1", True),
     ],
 )
-def test_sch075_host_ports_are_taken_by_address(wanted: str, taken: str, refused: bool) -> None:
+def test_sch075_host_ports_are_taken_by_address(expectation: str, occupancy: str, refused: bool) -> None:
     """As the scheduler's HostPortInfo does: a port without an address occupies all of the node's."""
 
     def on(address: str) -> dict[str, Any]:
-        one = pod("0")
-        one["spec"]["containers"][0]["ports"] = [{"hostPort": 80, **({"hostIP": address} if address else {})}]
-        return one
+        item = pod("0")
+        item["spec"]["containers"][0]["ports"] = [{"hostPort": 80, **({"hostIP": address} if address else {})}]
+        return item
 
-    assert reason(admit(on(wanted), node(), [on(taken)])) == ("NodePorts" if refused else "")
+    assert reason(admit(on(expectation), node(), [on(occupancy)])) == ("NodePorts" if refused else "")
 
 
 @pytest.mark.parametrize(("policy", "refused"), [("Always", True), (None, False)])

@@ -54,13 +54,13 @@ def fleet(aws: Aws, *kinds: str, **more: Any) -> Any:
     """A fleet by the worker, with the cluster's tags on resources of these kinds."""
     specification = {"LaunchTemplateName": TEMPLATE, "Version": "$Latest"}
     override = {"InstanceType": "m7g.large", "SubnetId": aws.subnets["us-west-2a"]}
-    given = {
+    value = {
         "Type": "instant",
         "LaunchTemplateConfigs": [{"LaunchTemplateSpecification": specification, "Overrides": [override]}],
         "TargetCapacitySpecification": {"TotalTargetCapacity": 1, "DefaultTargetCapacityType": "on-demand"},
         "TagSpecifications": [spec(kind, OWN) for kind in kinds or ("instance", "volume", "fleet")],
     }
-    return aws.worker("ec2").create_fleet(**given | more)
+    return aws.worker("ec2").create_fleet(**value | more)
 
 
 def test_the_worker_launches_tags_and_ends_what_has_its_clusters_tags(aws: Aws) -> None:
@@ -83,8 +83,8 @@ def test_ec2_refuses_in_its_own_words(aws: Aws) -> None:
     worker, arn = aws.worker("ec2"), f"arn:aws:ec2:us-west-2:123456789012:instance/{instance}"
     code, status, message = refused(worker.terminate_instances, InstanceIds=[instance])
     assert (code, status) == ("UnauthorizedOperation", 403)
-    said, _, encoded = message.partition(". Encoded authorization failure message: ")
-    assert said == (
+    text, _, encoded = message.partition(". Encoded authorization failure message: ")
+    assert text == (
         f"You are not authorized to perform this operation. User: {USER} is not authorized to perform: "
         f"ec2:TerminateInstances on resource: {arn} because no identity-based policy allows the "
         "ec2:TerminateInstances action"
@@ -127,7 +127,7 @@ def test_the_worker_creates_nothing_without_the_tags_by_which_it_ends_it(aws: Aw
     for kind, other in (("instance", "volume"), ("volume", "instance")):
         tags = [spec(kind, fewer), spec(other, OWN), spec("fleet", OWN)]
         answer = fleet(aws, TagSpecifications=tags)
-        assert [each["ErrorCode"] for each in answer["Errors"]] == [code], kind
+        assert [error["ErrorCode"] for error in answer["Errors"]] == [code], kind
     worker_template(aws, fewer)
     assert "network-interface/*" in fleet(aws)["Errors"][0]["ErrorMessage"]
     assert aws.admin.instances() == []

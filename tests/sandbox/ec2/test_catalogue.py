@@ -39,8 +39,8 @@ def test_instance_types_are_filtered_with_wildcards(aws: Aws) -> None:
         {"Name": "instance-type", "Values": ["m7g.*"]},
         {"Name": "processor-info.supported-architecture", "Values": ["arm64"]},
     ]
-    found = aws.ec2.describe_instance_types(Filters=filters)["InstanceTypes"]
-    assert {kind["InstanceType"].split(".")[0] for kind in found} == {"m7g"}
+    instance_types = aws.ec2.describe_instance_types(Filters=filters)["InstanceTypes"]
+    assert {kind["InstanceType"].split(".")[0] for kind in instance_types} == {"m7g"}
     with pytest.raises(ClientError, match="InvalidParameterValue"):
         aws.ec2.describe_instance_types(Filters=[{"Name": "colour", "Values": ["red"]}])
 
@@ -126,15 +126,15 @@ def test_launch_templates_are_all_listed(aws: Aws) -> None:
 def test_image_parameters_name_images_that_exist(aws: Aws, path: str, architecture: str, name: str) -> None:
     """AWS-104, AWS-105."""
     image = aws.client("ssm").get_parameter(Name=path)["Parameter"]["Value"]
-    found = aws.ec2.describe_images(ImageIds=[image])["Images"][0]
-    assert found["Architecture"] == architecture
-    assert name in found["Name"]
+    result = aws.ec2.describe_images(ImageIds=[image])["Images"][0]
+    assert result["Architecture"] == architecture
+    assert name in result["Name"]
 
 
 def test_recommended_images_are_the_newest(aws: Aws) -> None:
     """AWS-108."""
-    wanted = [{"Name": "name", "Values": ["amazon-eks-node-al2023-arm64-standard-1.36-*"]}]
-    images = aws.ec2.describe_images(Owners=["amazon"], Filters=wanted)["Images"]
+    expectation = [{"Name": "name", "Values": ["amazon-eks-node-al2023-arm64-standard-1.36-*"]}]
+    images = aws.ec2.describe_images(Owners=["amazon"], Filters=expectation)["Images"]
     assert len(images) == 2
     assert max(images, key=lambda image: image["CreationDate"])["ImageId"] == aws.image()
 

@@ -18,9 +18,9 @@ def found(aws: Aws, **parameters: Any) -> dict[str, dict[str, str]]:
     """The instances that DescribeInstances shows, with their tags."""
     groups = aws.ec2.describe_instances(**parameters)["Reservations"]
     return {
-        one["InstanceId"]: {tag["Key"]: tag["Value"] for tag in one.get("Tags", [])}
+        instance["InstanceId"]: {tag["Key"]: tag["Value"] for tag in instance.get("Tags", [])}
         for group in groups
-        for one in group["Instances"]
+        for instance in group["Instances"]
     }
 
 
@@ -45,15 +45,15 @@ def test_a_new_instance_is_shown_late_and_its_tags_later(aws: Aws, monkeypatch: 
     with pytest.raises(ClientError, match=r"InvalidInstanceID\.NotFound"):
         aws.ec2.describe_instances(InstanceIds=[instance])
     assert found(aws) == {}
-    seen: list[str] = []
+    names: list[str] = []
     monkeypatch.setattr(aws.server.world.buckets, "enforced", False)
     for _ in range(80):
         aws.clock.pass_(0.1)
         now = found(aws)
-        seen.append("" if not now else "tagged" if now[instance].get("team") else "bare")
+        names.append("" if not now else "tagged" if now[instance].get("team") else "bare")
         by_tag = found(aws, Filters=[{"Name": "tag:team", "Values": ["red"]}])
-        assert (instance in by_tag) == (seen[-1] == "tagged")
-    assert list(dict.fromkeys(seen)) == ["", "bare", "tagged"]
+        assert (instance in by_tag) == (names[-1] == "tagged")
+    assert list(dict.fromkeys(names)) == ["", "bare", "tagged"]
 
 
 def test_a_share_of_the_instances_is_late_and_the_seed_says_which(aws: Aws) -> None:

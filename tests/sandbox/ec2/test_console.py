@@ -52,8 +52,8 @@ def test_a_xen_instance_shows_only_the_output_of_its_start(aws: Aws) -> None:
 
 
 def test_the_end_of_a_long_output_is_kept(aws: Aws) -> None:
-    found = read(aws, launched(aws, *("x" * 1000 for _ in range(100)), "last"))
-    assert (len(found), found[-6:]) == (64 * 1024, "last\r\n")
+    result = read(aws, launched(aws, *("x" * 1000 for _ in range(100)), "last"))
+    assert (len(result), result[-6:]) == (64 * 1024, "last\r\n")
 
 
 def test_an_output_that_is_no_text_is_readable_all_the_same(aws: Aws) -> None:

@@ -15,62 +15,66 @@ pytestmark = pytest.mark.integration
 
 
 def test_a_killed_instance_shuts_down_with_somebody_elses_reason(aws: Aws) -> None:
-    one = aws.launch()
+    launch = aws.launch()
     aws.clock.pass_(2)
-    aws.admin.kill_instance(one)
-    assert aws.describe(one)["State"]["Name"] == "shutting-down"
+    aws.admin.kill_instance(launch)
+    assert aws.describe(launch)["State"]["Name"] == "shutting-down"
     aws.clock.pass_(3)
-    found = aws.describe(one)
-    assert found["State"]["Name"] == "terminated"
-    assert found["StateReason"]["Code"] == "Client.UserInitiatedShutdown"
-    aws.ec2.terminate_instances(InstanceIds=[one])
-    with pytest.raises(ValueError, match=f"has ended the instance {one}"):
-        aws.admin.kill_instance(one)
+    description = aws.describe(launch)
+    assert description["State"]["Name"] == "terminated"
+    assert description["StateReason"]["Code"] == "Client.UserInitiatedShutdown"
+    aws.ec2.terminate_instances(InstanceIds=[launch])
+    with pytest.raises(ValueError, match=f"has ended the instance {launch}"):
+        aws.admin.kill_instance(launch)
 
 
 def test_a_vanished_instance_is_unknown_to_every_call(aws: Aws) -> None:
-    one, other = aws.launch(), aws.launch()
-    aws.admin.vanish_instance(one)
+    launch, other = aws.launch(), aws.launch()
+    aws.admin.vanish_instance(launch)
     for call in (aws.ec2.describe_instances, aws.ec2.terminate_instances):
         with pytest.raises(ClientError, match=r"InvalidInstanceID\.NotFound"):
-            call(InstanceIds=[one])
-    assert [found["id"] for found in aws.admin.instances()] == [other]
+            call(InstanceIds=[launch])
+    assert [instance["id"] for instance in aws.admin.instances()] == [other]
     with pytest.raises(ValueError, match="has no instance"):
-        aws.admin.vanish_instance(one)
+        aws.admin.vanish_instance(launch)
 
 
 def test_a_stopped_instance_can_still_be_terminated(aws: Aws) -> None:
-    one = aws.launch()
+    launch = aws.launch()
     aws.clock.pass_(2)
-    aws.admin.stop_instance(one)
-    assert aws.describe(one)["State"]["Name"] == "stopping"
+    aws.admin.stop_instance(launch)
+    assert aws.describe(launch)["State"]["Name"] == "stopping"
     aws.clock.pass_(3)
-    assert aws.describe(one)["State"]["Name"] == "stopped"
-    aws.ec2.terminate_instances(InstanceIds=[one])
+    assert aws.describe(launch)["State"]["Name"] == "stopped"
+    aws.ec2.terminate_instances(InstanceIds=[launch])
     aws.clock.pass_(3)
-    assert aws.describe(one)["State"]["Name"] == "terminated"
+    assert aws.describe(launch)["State"]["Name"] == "terminated"
 
 
 def test_an_orphan_has_its_tags_and_its_age_and_is_no_node(aws: Aws) -> None:
     tags = {"eks:eks-cluster-name": "another", "karpenter.sh/nodepool": "default"}
-    one = aws.admin.plant_instance(tags, type="c7i.large", zone="us-west-2b", capacity_type="spot", age_seconds=600)
-    found = aws.describe(one)
-    assert {tag["Key"]: tag["Value"] for tag in found["Tags"]} == tags
-    assert (found["InstanceType"], found["Placement"]["AvailabilityZone"]) == ("c7i.large", "us-west-2b")
-    assert found["InstanceLifecycle"] == "spot"
-    assert found["State"]["Name"] == "running"
-    age = datetime.now(UTC) - found["LaunchTime"]
+    instance = aws.admin.plant_instance(
+        tags, type="c7i.large", zone="us-west-2b", capacity_type="spot", age_seconds=600
+    )
+    description = aws.describe(instance)
+    assert {tag["Key"]: tag["Value"] for tag in description["Tags"]} == tags
+    assert (description["InstanceType"], description["Placement"]["AvailabilityZone"]) == ("c7i.large", "us-west-2b")
+    assert description["InstanceLifecycle"] == "spot"
+    assert description["State"]["Name"] == "running"
+    age = datetime.now(UTC) - description["LaunchTime"]
     assert timedelta(seconds=600) <= age < timedelta(seconds=700)
-    machine = aws.server.world.book.get(one)
+    machine = aws.server.world.book.get(instance)
     assert machine is not None
     assert not machine.joins
 
 
 def test_an_unused_launch_template_has_its_tags_and_its_age(aws: Aws) -> None:
     aws.admin.plant_launch_template("karpenter.k8s.aws/left", {"eks:eks-cluster-name": "sandbox"}, age_seconds=3600)
-    (found,) = aws.ec2.describe_launch_templates(LaunchTemplateNames=["karpenter.k8s.aws/left"])["LaunchTemplates"]
-    assert found["Tags"] == [{"Key": "eks:eks-cluster-name", "Value": "sandbox"}]
-    assert datetime.now(UTC) - found["CreateTime"] >= timedelta(seconds=3600)
+    (launch_template,) = aws.ec2.describe_launch_templates(LaunchTemplateNames=["karpenter.k8s.aws/left"])[
+        "LaunchTemplates"
+    ]
+    assert launch_template["Tags"] == [{"Key": "eks:eks-cluster-name", "Value": "sandbox"}]
+    assert datetime.now(UTC) - launch_template["CreateTime"] >= timedelta(seconds=3600)
     with pytest.raises(ValueError, match="there is a launch template"):
         aws.admin.plant_launch_template("karpenter.k8s.aws/left", {})
 

@@ -21,7 +21,9 @@ def failures(answer: Any) -> list[tuple[str, str]]:
 
 def test_the_cheapest_type_is_bought_whatever_the_order_of_the_overrides(aws: Aws) -> None:
     answer = aws.fleet({"InstanceType": "m7g.2xlarge"}, {"InstanceType": "c7g.large"}, {"InstanceType": "m7g.large"})
-    assert [(one["InstanceType"], one["Lifecycle"]) for one in answer["Instances"]] == [("c7g.large", "on-demand")]
+    assert [(instance["InstanceType"], instance["Lifecycle"]) for instance in answer["Instances"]] == [
+        ("c7g.large", "on-demand")
+    ]
     assert answer["Errors"] == []
 
 
@@ -66,7 +68,7 @@ def test_a_quota_limits_the_families_that_share_it_for_one_capacity_type(aws: Aw
 def test_scarce_capacity_is_shared_out_and_grouped_by_override(aws: Aws) -> None:
     aws.admin.capacity(2, type="c7g.large", zone="us-west-2a")
     answer = aws.fleet({"InstanceType": "c7g.large"}, {"InstanceType": "m7g.large"}, count=5)
-    assert [(one["InstanceType"], len(one["InstanceIds"])) for one in answer["Instances"]] == [
+    assert [(instance["InstanceType"], len(instance["InstanceIds"])) for instance in answer["Instances"]] == [
         ("c7g.large", 2),
         ("m7g.large", 3),
     ]
@@ -76,7 +78,9 @@ def test_spot_prefers_a_pool_that_can_serve_the_whole_request(aws: Aws) -> None:
     aws.admin.capacity(1, type="c7g.large")
     wish: dict[str, Any] = {"SpotOptions": {"AllocationStrategy": "price-capacity-optimized"}}
     answer = aws.fleet({"InstanceType": "c7g.large"}, {"InstanceType": "m7g.large"}, count=2, spot=True, **wish)
-    assert [(one["InstanceType"], len(one["InstanceIds"])) for one in answer["Instances"]] == [("m7g.large", 2)]
+    assert [(instance["InstanceType"], len(instance["InstanceIds"])) for instance in answer["Instances"]] == [
+        ("m7g.large", 2)
+    ]
 
 
 def test_a_token_used_twice_gives_the_same_instances(aws: Aws) -> None:
@@ -102,15 +106,17 @@ def test_the_launch_template_reaches_the_instance(aws: Aws) -> None:
         BlockDeviceMappings=[{"DeviceName": "/dev/xvda", "Ebs": {"VolumeSize": 42, "VolumeType": "gp3"}}],
         Monitoring={"Enabled": True},
     )
-    one = aws.describe(aws.launch())
-    assert one["PrivateDnsName"] == "ip-10-0-0-4.us-west-2.compute.internal"
-    assert one["Architecture"] == "arm64"
-    assert [group["GroupId"] for group in one["SecurityGroups"]] == [aws.group]
-    assert [group["GroupId"] for group in one["NetworkInterfaces"][0]["Groups"]] == [aws.group]
-    assert one["IamInstanceProfile"]["Arn"].endswith("instance-profile/KarpenterNodeRole-sandbox")
-    assert one["MetadataOptions"]["HttpTokens"] == "required"
-    assert one["Monitoring"]["State"] == "enabled"
-    volume = aws.ec2.describe_volumes(VolumeIds=[one["BlockDeviceMappings"][0]["Ebs"]["VolumeId"]])["Volumes"][0]
+    description = aws.describe(aws.launch())
+    assert description["PrivateDnsName"] == "ip-10-0-0-4.us-west-2.compute.internal"
+    assert description["Architecture"] == "arm64"
+    assert [group["GroupId"] for group in description["SecurityGroups"]] == [aws.group]
+    assert [group["GroupId"] for group in description["NetworkInterfaces"][0]["Groups"]] == [aws.group]
+    assert description["IamInstanceProfile"]["Arn"].endswith("instance-profile/KarpenterNodeRole-sandbox")
+    assert description["MetadataOptions"]["HttpTokens"] == "required"
+    assert description["Monitoring"]["State"] == "enabled"
+    volume = aws.ec2.describe_volumes(VolumeIds=[description["BlockDeviceMappings"][0]["Ebs"]["VolumeId"]])["Volumes"][
+        0
+    ]
     assert (volume["Size"], volume["VolumeType"]) == (42, "gp3")
 
 
@@ -119,12 +125,14 @@ def test_tags_reach_instances_volumes_and_fleets_next_to_the_system_tags(aws: Aw
         return {"ResourceType": kind, "Tags": [{"Key": "kind", "Value": kind}]}
 
     answer = aws.fleet(TagSpecifications=[tags("instance"), tags("volume"), tags("fleet")])
-    one = aws.describe(answer["Instances"][0]["InstanceIds"][0])
-    found = {tag["Key"]: tag["Value"] for tag in one["Tags"]}
-    assert found["kind"] == "instance"
-    assert found["aws:ec2:fleet-id"] == answer["FleetId"]
-    assert found["aws:ec2launchtemplate:version"] == "1"
-    volume = aws.ec2.describe_volumes(VolumeIds=[one["BlockDeviceMappings"][0]["Ebs"]["VolumeId"]])["Volumes"][0]
+    description = aws.describe(answer["Instances"][0]["InstanceIds"][0])
+    values = {tag["Key"]: tag["Value"] for tag in description["Tags"]}
+    assert values["kind"] == "instance"
+    assert values["aws:ec2:fleet-id"] == answer["FleetId"]
+    assert values["aws:ec2launchtemplate:version"] == "1"
+    volume = aws.ec2.describe_volumes(VolumeIds=[description["BlockDeviceMappings"][0]["Ebs"]["VolumeId"]])["Volumes"][
+        0
+    ]
     assert volume["Tags"] == [{"Key": "kind", "Value": "volume"}]
     fleets = aws.ec2.describe_fleets(FleetIds=[answer["FleetId"]])["Fleets"]
     assert fleets[0]["Tags"] == [{"Key": "kind", "Value": "fleet"}]
@@ -173,7 +181,11 @@ def test_dry_run_launches_nothing(aws: Aws) -> None:
 
 def test_a_full_subnet_is_said_so(aws: Aws) -> None:
     """AWS-043: the subnet is out of addresses, not the type out of capacity."""
-    vpc = next(one["VpcId"] for one in aws.ec2.describe_subnets()["Subnets"] if one["SubnetId"] in aws.subnets.values())
+    vpc = next(
+        subnet["VpcId"]
+        for subnet in aws.ec2.describe_subnets()["Subnets"]
+        if subnet["SubnetId"] in aws.subnets.values()
+    )
     aws.ec2.delete_subnet(SubnetId=aws.subnets["us-west-2d"])
     small = aws.ec2.create_subnet(VpcId=vpc, CidrBlock="10.0.192.0/28", AvailabilityZone="us-west-2d")["Subnet"]
     answer = aws.fleet({"InstanceType": "m7g.large", "SubnetId": small["SubnetId"]}, count=12)

@@ -88,19 +88,19 @@ def test_a_pod_is_not_refused_for_a_taint_that_the_node_had_before() -> None:
     """The pod was bound after the taint was removed, but its event came first."""
     client = LateWatch(node(UNREGISTERED), now=node())
     assert judged(client) == {"rejections": [], "misplaced": []}
-    assert [one["metadata"]["annotations"] for one in client.answers] == [{kwok.ADMITTED_ANNOTATION: "true"}]
+    assert [answer["metadata"]["annotations"] for answer in client.answers] == [{kwok.ADMITTED_ANNOTATION: "true"}]
 
 
 def test_a_pod_is_refused_for_a_taint_that_the_node_has_now() -> None:
-    found = judged(LateWatch(node(UNREGISTERED), now=node(UNREGISTERED)))
-    assert [one["reason"] for one in found["rejections"]] == ["TaintToleration"]
+    result = judged(LateWatch(node(UNREGISTERED), now=node(UNREGISTERED)))
+    assert [rejection["reason"] for rejection in result["rejections"]] == ["TaintToleration"]
 
 
 def test_only_a_taint_that_the_node_has_now_makes_a_pod_misplaced() -> None:
     soft = {**UNREGISTERED, "effect": "NoSchedule"}
     assert judged(LateWatch(node(soft), now=node()))["misplaced"] == []
-    found = judged(LateWatch(node(soft), now=node(soft)))
-    assert [one["taints"] for one in found["misplaced"]] == [["karpenter.sh/unregistered:NoSchedule"]]
+    result = judged(LateWatch(node(soft), now=node(soft)))
+    assert [item["taints"] for item in result["misplaced"]] == [["karpenter.sh/unregistered:NoSchedule"]]
 
 
 def test_a_pod_on_a_node_that_is_gone_is_not_judged() -> None:

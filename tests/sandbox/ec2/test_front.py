@@ -30,27 +30,27 @@ def test_an_error_after_the_effect_leaves_the_instance_and_the_token_finds_it(aw
     aws.admin.fault("CreateFleet", "InternalError", status=500, after_effect=True)
     with pytest.raises(ClientError, match="InternalError"):
         aws.fleet(ClientToken="one")
-    left = [one["id"] for one in aws.admin.instances()]
-    assert len(left) == 1
-    assert aws.fleet(ClientToken="one")["Instances"][0]["InstanceIds"] == left
+    instances = [instance["id"] for instance in aws.admin.instances()]
+    assert len(instances) == 1
+    assert aws.fleet(ClientToken="one")["Instances"][0]["InstanceIds"] == instances
 
 
 def test_faults_of_one_action_leave_others_alone(aws: Aws) -> None:
     aws.admin.fault("TerminateInstances", "UnauthorizedOperation", status=403, count=None)
-    one = aws.launch()
+    launch = aws.launch()
     for _ in range(3):
         with pytest.raises(ClientError, match="UnauthorizedOperation"):
-            aws.ec2.terminate_instances(InstanceIds=[one])
+            aws.ec2.terminate_instances(InstanceIds=[launch])
     aws.admin.clear_faults("TerminateInstances")
-    aws.ec2.terminate_instances(InstanceIds=[one])
+    aws.ec2.terminate_instances(InstanceIds=[launch])
 
 
 def test_a_fault_may_concern_only_calls_with_a_value(aws: Aws) -> None:
-    one, other = aws.launch(), aws.launch()
-    aws.admin.fault("TerminateInstances", "UnauthorizedOperation", status=403, count=None, value=one)
+    launch, other = aws.launch(), aws.launch()
+    aws.admin.fault("TerminateInstances", "UnauthorizedOperation", status=403, count=None, value=launch)
     aws.ec2.terminate_instances(InstanceIds=[other])
     with pytest.raises(ClientError, match="UnauthorizedOperation"):
-        aws.ec2.terminate_instances(InstanceIds=[one])
+        aws.ec2.terminate_instances(InstanceIds=[launch])
 
 
 def test_errors_have_the_form_of_their_service(aws: Aws) -> None:
@@ -112,7 +112,7 @@ def test_concurrent_launches_share_no_address(aws: Aws) -> None:
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda _: aws.fleet({"InstanceType": "m7g.large", "SubnetId": subnet}), range(24)))
     assert all(len(answer["Instances"]) == 1 for answer in answers)
-    assert len({one["private_dns_name"] for one in aws.admin.instances()}) == 24
+    assert len({instance["private_dns_name"] for instance in aws.admin.instances()}) == 24
     assert aws.admin.health()["internal_errors"] == 0
 
 

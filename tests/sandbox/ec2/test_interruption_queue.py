@@ -24,19 +24,19 @@ def url(aws: Aws) -> str:
 def taken(aws: Aws, wait: int = 0) -> list[Notice]:
     """What the queue has, in order; each message is deleted."""
     sqs, queue = aws.client("sqs"), url(aws)
-    found: list[Notice] = []
+    notices: list[Notice] = []
     while True:
         answer = sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10, WaitTimeSeconds=wait)
         if not answer.get("Messages"):
-            return found
+            return notices
         for message in answer["Messages"]:
-            found.append(read_notice(message["Body"]))
+            notices.append(read_notice(message["Body"]))
             sqs.delete_message(QueueUrl=queue, ReceiptHandle=message["ReceiptHandle"])
 
 
 def kinds(notices: list[Notice], instance_id: str) -> list[Kind]:
-    assert all(one.instance_ids in ((), (instance_id,)) and one.at is not None for one in notices)
-    return [one.kind for one in notices]
+    assert all(notice.instance_ids in ((), (instance_id,)) and notice.at is not None for notice in notices)
+    return [notice.kind for notice in notices]
 
 
 def test_aws142_143_each_state_of_an_instance_is_reported(aws: Aws) -> None:

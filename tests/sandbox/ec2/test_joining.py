@@ -30,22 +30,22 @@ def facts(kind: str = "m7g.large", **more: Any) -> InstanceFacts:
 
 
 def kind_of(name: str) -> dict[str, Any]:
-    found = describe_type(name)
-    assert found is not None
-    return found
+    result = describe_type(name)
+    assert result is not None
+    return result
 
 
 @pytest.mark.parametrize("name", ["m7g.large", "c7i.48xlarge", "t3.micro", "g5.xlarge", "r7g.16xlarge"])
 def test_resources_follow_the_formulas(name: str) -> None:
     """AWS-060 to AWS-072."""
     architecture = "arm64" if "g." in name and name[0] in "mr" else "x86_64"
-    has = capacity(kind_of(name), facts(name, architecture=architecture), KubeletSettings())
-    left = allocatable(kind_of(name), has, KubeletSettings())
-    assert all(0 < left[key] <= has[key] for key in has)
-    assert left["pods"] == eni_pods(kind_of(name))
+    actual_value = capacity(kind_of(name), facts(name, architecture=architecture), KubeletSettings())
+    resources = allocatable(kind_of(name), actual_value, KubeletSettings())
+    assert all(0 < resources[key] <= actual_value[key] for key in actual_value)
+    assert resources["pods"] == eni_pods(kind_of(name))
     if name == "m7g.large":
-        kept = {"memory": has["memory"] - 674 * 2**20}
-        assert left == parse_resources({"cpu": "1930m", "pods": "29", "ephemeral-storage": "17Gi"}) | kept
+        survivors = {"memory": actual_value["memory"] - 674 * 2**20}
+        assert resources == parse_resources({"cpu": "1930m", "pods": "29", "ephemeral-storage": "17Gi"}) | survivors
 
 
 def test_a_kubelet_reports_memory_that_cannot_be_computed_beforehand() -> None:
@@ -54,12 +54,12 @@ def test_a_kubelet_reports_memory_that_cannot_be_computed_beforehand() -> None:
     for name in ("m7g.large", "c7i.48xlarge", "t3.micro", "g5.xlarge", "r7g.16xlarge"):
         kind = kind_of(name)
         architecture = "arm64" if "7g." in name else "x86_64"
-        one = facts(name, architecture=architecture)
-        found = capacity(kind, one, KubeletSettings())["memory"]
-        assert capacity(kind, replace(one, instance_id="i-2"), KubeletSettings())["memory"] == found
-        assert capacity(kind, replace(one, kernel="6.18"), KubeletSettings())["memory"] != found
-        assert memory_bytes(kind, NodeSettings()) < found < kind["MemoryInfo"]["SizeInMiB"] * 2**20
-        shares.add(round(found / (kind["MemoryInfo"]["SizeInMiB"] * 2**20), 4))
+        instance_facts = facts(name, architecture=architecture)
+        memory = capacity(kind, instance_facts, KubeletSettings())["memory"]
+        assert capacity(kind, replace(instance_facts, instance_id="i-2"), KubeletSettings())["memory"] == memory
+        assert capacity(kind, replace(instance_facts, kernel="6.18"), KubeletSettings())["memory"] != memory
+        assert memory_bytes(kind, NodeSettings()) < memory < kind["MemoryInfo"]["SizeInMiB"] * 2**20
+        shares.add(round(memory / (kind["MemoryInfo"]["SizeInMiB"] * 2**20), 4))
     assert len(shares) == 5
 
 
@@ -72,19 +72,19 @@ def test_kubelet_settings_change_pods_reserves_and_thresholds() -> None:
         system_reserved={"cpu": "100m", "memory": "100Mi"},
         eviction_hard={"memory.available": "100%"},
     )
-    has = capacity(kind_of("m7g.large"), facts(), settings)
-    assert has["pods"] == 20
-    left = allocatable(kind_of("m7g.large"), has, settings)
-    assert left["cpu"] == 2000 - 600
-    assert has["memory"] - left["memory"] == (255 + 11 * 29 + 100) * 2**20
+    actual_value = capacity(kind_of("m7g.large"), facts(), settings)
+    assert actual_value["pods"] == 20
+    resources = allocatable(kind_of("m7g.large"), actual_value, settings)
+    assert resources["cpu"] == 2000 - 600
+    assert actual_value["memory"] - resources["memory"] == (255 + 11 * 29 + 100) * 2**20
 
 
 def test_instance_store_and_accelerators_count() -> None:
     """AWS-062, AWS-073."""
     kind = kind_of("g5.xlarge")
-    has = capacity(kind, facts("g5.xlarge"), KubeletSettings(raid0=True))
-    assert has["nvidia.com/gpu"] == 1
-    assert has["ephemeral-storage"] == kind["InstanceStorageInfo"]["TotalSizeInGB"] * 10**9
+    actual_value = capacity(kind, facts("g5.xlarge"), KubeletSettings(raid0=True))
+    assert actual_value["nvidia.com/gpu"] == 1
+    assert actual_value["ephemeral-storage"] == kind["InstanceStorageInfo"]["TotalSizeInGB"] * 10**9
     assert capacity(kind, facts("g5.xlarge"), KubeletSettings())["ephemeral-storage"] == 20 * 2**30
 
 
@@ -94,20 +94,20 @@ def test_a_new_node_is_not_ready_and_unknown_to_the_cloud_controller() -> None:
         taints=({"key": "karpenter.sh/unregistered", "effect": "NoExecute"},),
         kube_reserved={"cpu": "100m"},
     )
-    made = node(kind_of("m7g.large"), facts(), settings, datetime(2026, 1, 1, tzinfo=UTC), "v1.36.0")
-    assert made["metadata"]["name"] == "ip-10-0-0-4.us-west-2.compute.internal"
-    assert made["spec"]["providerID"] == "aws:///us-west-2a/i-1"
-    labels = made["metadata"]["labels"]
+    output = node(kind_of("m7g.large"), facts(), settings, datetime(2026, 1, 1, tzinfo=UTC), "v1.36.0")
+    assert output["metadata"]["name"] == "ip-10-0-0-4.us-west-2.compute.internal"
+    assert output["spec"]["providerID"] == "aws:///us-west-2a/i-1"
+    labels = output["metadata"]["labels"]
     assert labels["kubernetes.io/arch"] == "arm64"
     assert labels["topology.kubernetes.io/zone"] == "us-west-2a"
     assert labels["node.kubernetes.io/instance-type"] == "m7g.large"
     assert labels["karpenter.sh/nodepool"] == "default"
-    taints = {(taint["key"], taint["effect"]) for taint in made["spec"]["taints"]}
+    taints = {(taint["key"], taint["effect"]) for taint in output["spec"]["taints"]}
     assert ("node.cloudprovider.kubernetes.io/uninitialized", "NoSchedule") in taints
     assert ("karpenter.sh/unregistered", "NoExecute") in taints
-    ready = {one["type"]: one["status"] for one in made["status"]["conditions"]}["Ready"]
+    ready = {condition["type"]: condition["status"] for condition in output["status"]["conditions"]}["Ready"]
     assert ready == "False"
-    assert made["status"]["allocatable"]["cpu"] == "1900m"
+    assert output["status"]["allocatable"]["cpu"] == "1900m"
 
 
 def test_the_newest_boot_rule_that_fits_wins() -> None:
@@ -132,9 +132,9 @@ def test_user_data_and_disk_come_from_the_launch_template(aws: Aws) -> None:
     machine = aws.server.world.book.get(aws.launch())
     assert machine is not None
     assert user_data(machine) == "#!/bin/bash\n"
-    known = instance_facts(machine)
-    assert known.disk_gib == 50
-    boot = boot_facts(machine, known, kind_of("m7g.large"))
+    entries = instance_facts(machine)
+    assert entries.disk_gib == 50
+    boot = boot_facts(machine, entries, kind_of("m7g.large"))
     assert boot.image.startswith("amazon-eks-node-al2023-arm64-standard-")
     assert (boot.cpus, boot.eni_pods) == (2, 29)
 

@@ -13,9 +13,11 @@ pytestmark = pytest.mark.integration
 
 
 def found(aws: Aws, **filters: str) -> list[str]:
-    wanted = [{"Name": name.replace("_", "-"), "Values": [value]} for name, value in filters.items()]
-    pages = aws.ec2.get_paginator("describe_instances").paginate(Filters=wanted)
-    return [one["InstanceId"] for page in pages for group in page["Reservations"] for one in group["Instances"]]
+    expectation = [{"Name": name.replace("_", "-"), "Values": [value]} for name, value in filters.items()]
+    pages = aws.ec2.get_paginator("describe_instances").paginate(Filters=expectation)
+    return [
+        instance["InstanceId"] for page in pages for group in page["Reservations"] for instance in group["Instances"]
+    ]
 
 
 def free(aws: Aws) -> int:
@@ -29,44 +31,44 @@ def state(aws: Aws, instance_id: str) -> str:
 
 def test_an_instance_lives_through_its_states_and_is_gone_after_a_while(aws: Aws) -> None:
     addresses = free(aws)
-    one = aws.launch()
-    assert state(aws, one) == "pending"
+    launch = aws.launch()
+    assert state(aws, launch) == "pending"
     assert free(aws) == addresses - 1
     aws.clock.pass_(2)
-    assert state(aws, one) == "running"
-    changes = aws.ec2.terminate_instances(InstanceIds=[one])["TerminatingInstances"]
+    assert state(aws, launch) == "running"
+    changes = aws.ec2.terminate_instances(InstanceIds=[launch])["TerminatingInstances"]
     assert changes[0]["PreviousState"]["Name"] == "running"
-    assert state(aws, one) == "shutting-down"
+    assert state(aws, launch) == "shutting-down"
     aws.clock.pass_(3)
-    assert state(aws, one) == "terminated"
+    assert state(aws, launch) == "terminated"
     assert free(aws) == addresses
     assert aws.ec2.describe_network_interfaces()["NetworkInterfaces"] == []
-    assert aws.ec2.describe_volumes(Filters=[{"Name": "attachment.instance-id", "Values": [one]}])["Volumes"] == []
+    assert aws.ec2.describe_volumes(Filters=[{"Name": "attachment.instance-id", "Values": [launch]}])["Volumes"] == []
     aws.clock.pass_(601)
     with pytest.raises(ClientError, match=r"InvalidInstanceID\.NotFound"):
-        aws.describe(one)
+        aws.describe(launch)
 
 
 def test_terminating_twice_changes_nothing(aws: Aws) -> None:
-    one = aws.launch()
-    aws.ec2.terminate_instances(InstanceIds=[one])
+    launch = aws.launch()
+    aws.ec2.terminate_instances(InstanceIds=[launch])
     aws.clock.pass_(3)
-    again = aws.ec2.terminate_instances(InstanceIds=[one])["TerminatingInstances"][0]
+    again = aws.ec2.terminate_instances(InstanceIds=[launch])["TerminatingInstances"][0]
     assert (again["PreviousState"]["Name"], again["CurrentState"]["Name"]) == ("terminated", "terminated")
 
 
 def test_terminating_an_unknown_instance_is_not_found_and_harms_no_other(aws: Aws) -> None:
-    one = aws.launch()
+    launch = aws.launch()
     with pytest.raises(ClientError, match=r"InvalidInstanceID\.NotFound"):
-        aws.ec2.terminate_instances(InstanceIds=[one, "i-0123456789abcdef0"])
-    assert state(aws, one) == "pending"
+        aws.ec2.terminate_instances(InstanceIds=[launch, "i-0123456789abcdef0"])
+    assert state(aws, launch) == "pending"
 
 
 def test_an_address_is_not_given_to_another_instance_at_once(aws: Aws) -> None:
     """The address is the node's name, and the old Node may still be leaving."""
-    one = aws.launch()
-    address = aws.describe(one)["PrivateIpAddress"]
-    aws.ec2.terminate_instances(InstanceIds=[one])
+    launch = aws.launch()
+    address = aws.describe(launch)["PrivateIpAddress"]
+    aws.ec2.terminate_instances(InstanceIds=[launch])
     aws.clock.pass_(5)
     assert aws.describe(aws.launch())["PrivateIpAddress"] != address
 
@@ -87,9 +89,9 @@ def test_a_full_subnet_reuses_freed_addresses(aws: Aws) -> None:
 
 def test_terminated_capacity_returns_to_its_pool(aws: Aws) -> None:
     aws.admin.capacity(1)
-    one = aws.launch()
+    launch = aws.launch()
     assert aws.fleet()["Instances"] == []
-    aws.ec2.terminate_instances(InstanceIds=[one])
+    aws.ec2.terminate_instances(InstanceIds=[launch])
     aws.clock.pass_(3)
     assert aws.fleet()["Instances"]
 
@@ -120,7 +122,9 @@ def test_an_unknown_filter_is_the_callers_mistake(aws: Aws, call: str) -> None:
 def test_pages_hold_every_instance_once(aws: Aws) -> None:
     launched = set(aws.fleet(count=12)["Instances"][0]["InstanceIds"])
     pages = list(aws.ec2.get_paginator("describe_instances").paginate(PaginationConfig={"PageSize": 5}))
-    ids = [one["InstanceId"] for page in pages for group in page["Reservations"] for one in group["Instances"]]
+    ids = [
+        instance["InstanceId"] for page in pages for group in page["Reservations"] for instance in group["Instances"]
+    ]
     assert len(pages) == 3
     assert sorted(ids) == sorted(launched)
     with pytest.raises(ClientError, match="pagination token"):
@@ -130,18 +134,18 @@ def test_pages_hold_every_instance_once(aws: Aws) -> None:
 def test_tagging_an_unknown_instance_is_not_found(aws: Aws) -> None:
     with pytest.raises(ClientError, match=r"InvalidInstanceID\.NotFound"):
         aws.ec2.create_tags(Resources=["i-0123456789abcdef0"], Tags=[{"Key": "Name", "Value": "x"}])
-    one = aws.launch()
-    aws.ec2.create_tags(Resources=[one], Tags=[{"Key": "Name", "Value": "x"}])
-    assert {"Key": "Name", "Value": "x"} in aws.describe(one)["Tags"]
+    launch = aws.launch()
+    aws.ec2.create_tags(Resources=[launch], Tags=[{"Key": "Name", "Value": "x"}])
+    assert {"Key": "Name", "Value": "x"} in aws.describe(launch)["Tags"]
     with pytest.raises(ClientError, match="reserved"):
-        aws.ec2.create_tags(Resources=[one], Tags=[{"Key": "aws:mine", "Value": "x"}])
+        aws.ec2.create_tags(Resources=[launch], Tags=[{"Key": "aws:mine", "Value": "x"}])
 
 
 def test_run_instances_live_like_the_others(aws: Aws) -> None:
     answer = aws.ec2.run_instances(
         ImageId=aws.image(), InstanceType="m7g.large", MinCount=1, MaxCount=1, SubnetId=aws.subnets["us-west-2b"]
     )
-    one = answer["Instances"][0]["InstanceId"]
+    instance_id = answer["Instances"][0]["InstanceId"]
     aws.clock.pass_(2)
-    assert state(aws, one) == "running"
-    assert aws.describe(one)["Placement"]["AvailabilityZone"] == "us-west-2b"
+    assert state(aws, instance_id) == "running"
+    assert aws.describe(instance_id)["Placement"]["AvailabilityZone"] == "us-west-2b"

@@ -53,8 +53,8 @@ def fails(aws: Aws, calls: int = 1) -> list[str]:
 
 def test_every_fault_is_listed_with_what_it_does_and_its_options() -> None:
     rows = json.loads(CliRunner().invoke(app, ["fault", "list", "-o", "json"]).stdout)
-    found = {row["fault"]: row for row in rows}
-    assert set(found) >= {
+    result = {row["fault"]: row for row in rows}
+    assert set(result) >= {
         *("ec2-throttle", "ec2-errors", "ec2-down", "ec2-lost-answer", "ec2-slow", "no-capacity", "cheapest-exhausted"),
         "spot-role-missing",
         *("instances-never-join", "instances-join-late", "instances-die-booting", "instances-never-ready"),
@@ -70,8 +70,8 @@ def test_every_fault_is_listed_with_what_it_does_and_its_options() -> None:
         *("workflow-terminated", "workflow-cancelled", "workflow-reset"),
     }
     assert all(row["about"].endswith(".") for row in rows)
-    assert found["orphans"]["options"]["seed"] == 0
-    assert found["workflow-reset"]["options"] == {"claim": None, "task": 0}
+    assert result["orphans"]["options"]["seed"] == 0
+    assert result["workflow-reset"]["options"] == {"claim": None, "task": 0}
     table = CliRunner().invoke(app, ["fault", "list"])
     assert "--capacity-type" in table.stdout
 
@@ -86,9 +86,9 @@ def test_an_outage_of_ec2_lasts_until_it_is_cleared(sandbox: Sandbox, aws: Aws) 
 def test_errors_by_chance_are_repeatable(sandbox: Sandbox, aws: Aws) -> None:
     def drawn(seed: int) -> list[str]:
         catalogue.apply(sandbox, "ec2-errors", chance=0.5, seed=seed)
-        found = fails(aws, 12)
+        names = fails(aws, 12)
         catalogue.clear(sandbox, "ec2-errors")
-        return found
+        return names
 
     first = drawn(7)
     assert set(first) == {"", "InternalError"}
@@ -146,8 +146,8 @@ def test_booting_goes_wrong_for_a_type_until_it_is_cleared(
     sandbox: Sandbox, aws: Aws, name: str, rule: dict[str, Any]
 ) -> None:
     catalogue.apply(sandbox, name, type="m7g.large")
-    found = aws.server.boot.rule("m7g.large")
-    assert {key: getattr(found, key) for key in rule} == rule
+    result = aws.server.boot.rule("m7g.large")
+    assert {key: getattr(result, key) for key in rule} == rule
     assert aws.server.boot.rule("c7g.large") == aws.server.boot.rule("c7g.large", 99)
     assert not any(getattr(aws.server.boot.rule("c7g.large"), key) == value for key, value in rule.items())
     catalogue.clear(sandbox, name)
@@ -160,10 +160,10 @@ def test_a_lost_instance_is_drawn_by_the_seed_among_the_clusters_own(sandbox: Sa
     did = tenon(sandbox, "instance-vanished", "--seed", "3")["did"][0]
     assert did["instance"] in own
     assert did["claim"] == "default-abc"
-    assert did["instance"] not in {one["id"] for one in aws.admin.instances()}
-    left = next(one for one in own if one != did["instance"])
-    tenon(sandbox, "instance-killed", "--instance", left)
-    assert {one["id"]: one["state"] for one in aws.admin.instances()}[left] == "shutting-down"
+    assert did["instance"] not in {instance["id"] for instance in aws.admin.instances()}
+    remainder = next(item for item in own if item != did["instance"])
+    tenon(sandbox, "instance-killed", "--instance", remainder)
+    assert {instance["id"]: instance["state"] for instance in aws.admin.instances()}[remainder] == "shutting-down"
     with pytest.raises(SandboxError, match="cannot be undone"):
         catalogue.clear(sandbox, "instance-killed")
     with pytest.raises(SandboxError, match="has no instance i-0"):
@@ -173,18 +173,21 @@ def test_a_lost_instance_is_drawn_by_the_seed_among_the_clusters_own(sandbox: Sa
 def test_orphans_are_the_same_mix_for_the_same_seed_and_can_be_taken_away(sandbox: Sandbox, aws: Aws) -> None:
     def mix(seed: int) -> list[tuple[str, str]]:
         rows = tenon(sandbox, "orphans", "--count", "15", "--seed", str(seed))["did"]
-        found = [(row["kind"], row["name"]) for row in rows]
-        planted = {one["id"] for one in aws.admin.instances()}
+        kinds = [(row["kind"], row["name"]) for row in rows]
+        planted = {instance["id"] for instance in aws.admin.instances()}
         assert {row["id"] for row in rows if row["kind"].endswith("instance")} == planted
         assert tenon(sandbox, "clear", "orphans") == {"healed": ["orphans"]}
-        return found
+        return kinds
 
     first = mix(1)
     assert mix(1) == first
     assert [kind for kind, _ in mix(2)] != [kind for kind, _ in first]
     assert {kind for kind, _ in first} == set(KINDS)
     assert aws.admin.instances() == []
-    names = [one["LaunchTemplateName"] for one in aws.ec2.describe_launch_templates()["LaunchTemplates"]]
+    names = [
+        launch_template["LaunchTemplateName"]
+        for launch_template in aws.ec2.describe_launch_templates()["LaunchTemplates"]
+    ]
     assert not any("orphan" in name for name in names)
 
 

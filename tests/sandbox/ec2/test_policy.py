@@ -22,35 +22,35 @@ def decide(of: Policy, action: str, resource: str = INSTANCE, **keys: Any) -> De
 
 def holds(condition: dict[str, Any], **keys: Any) -> bool:
     """Whether a statement with this condition applies to a request with these keys."""
-    one = policy({"Effect": "Allow", "Action": "*", "Resource": "*", "Condition": condition})
-    return decide(one, "ec2:RunInstances", **keys) is Decision.ALLOWED
+    item = policy({"Effect": "Allow", "Action": "*", "Resource": "*", "Condition": condition})
+    return decide(item, "ec2:RunInstances", **keys) is Decision.ALLOWED
 
 
 def test_all_is_denied_until_a_statement_allows_it_and_an_explicit_deny_wins() -> None:
     """IAM User Guide, "Policy evaluation logic" (reference_policies_evaluation-logic)."""
-    both = policy(
+    pair = policy(
         {"Effect": "Allow", "Action": "ec2:*", "Resource": "*"},
         {"Effect": "Deny", "Action": "ec2:TerminateInstances", "Resource": "*"},
     )
-    assert decide(both, "ec2:RunInstances") is Decision.ALLOWED
-    assert decide(both, "ec2:TerminateInstances") is Decision.EXPLICITLY_DENIED
-    assert decide(both, "s3:GetObject") is Decision.IMPLICITLY_DENIED
+    assert decide(pair, "ec2:RunInstances") is Decision.ALLOWED
+    assert decide(pair, "ec2:TerminateInstances") is Decision.EXPLICITLY_DENIED
+    assert decide(pair, "s3:GetObject") is Decision.IMPLICITLY_DENIED
 
 
 def test_action_names_ignore_case_and_take_wildcards() -> None:
     """IAM User Guide, "IAM JSON policy elements: Action": iam:ListAccessKeys is the same as IAM:listaccesskeys."""
-    one = policy({"Effect": "Allow", "Action": ["iam:*AccessKey*", "EC2:startinstances"], "Resource": "*"})
-    assert decide(one, "iam:CreateAccessKey") is Decision.ALLOWED
-    assert decide(one, "ec2:StartInstances") is Decision.ALLOWED
-    assert decide(one, "iam:CreateUser") is Decision.IMPLICITLY_DENIED
+    item = policy({"Effect": "Allow", "Action": ["iam:*AccessKey*", "EC2:startinstances"], "Resource": "*"})
+    assert decide(item, "iam:CreateAccessKey") is Decision.ALLOWED
+    assert decide(item, "ec2:StartInstances") is Decision.ALLOWED
+    assert decide(item, "iam:CreateUser") is Decision.IMPLICITLY_DENIED
 
 
 def test_everything_but_an_action_or_a_resource() -> None:
     """IAM User Guide, "IAM JSON policy elements: NotAction" and "NotResource"."""
-    one = policy({"Effect": "Allow", "NotAction": "iam:*", "NotResource": "arn:aws:s3:::secret/*"})
-    assert decide(one, "ec2:RunInstances") is Decision.ALLOWED
-    assert decide(one, "iam:CreateUser") is Decision.IMPLICITLY_DENIED
-    assert decide(one, "s3:GetObject", "arn:aws:s3:::secret/a") is Decision.IMPLICITLY_DENIED
+    item = policy({"Effect": "Allow", "NotAction": "iam:*", "NotResource": "arn:aws:s3:::secret/*"})
+    assert decide(item, "ec2:RunInstances") is Decision.ALLOWED
+    assert decide(item, "iam:CreateUser") is Decision.IMPLICITLY_DENIED
+    assert decide(item, "s3:GetObject", "arn:aws:s3:::secret/a") is Decision.IMPLICITLY_DENIED
 
 
 @pytest.mark.parametrize(
@@ -73,13 +73,13 @@ def test_resources_match_field_by_field(resource: str, pattern: str, same: bool)
 
 def test_several_conditions_must_all_hold_and_one_of_several_values() -> None:
     """IAM User Guide, "Conditions with multiple context keys or values"."""
-    both = {
+    pair = {
         "StringEquals": {"aws:PrincipalTag/department": ["finance", "hr"], "aws:PrincipalTag/role": "audit"},
     }
     tags = {"aws:PrincipalTag/department": "hr", "aws:PrincipalTag/role": "audit"}
-    assert holds(both, **tags)
-    assert not holds(both, **{**tags, "aws:PrincipalTag/role": "other"})
-    assert not holds(both, **{"aws:PrincipalTag/role": "audit"})
+    assert holds(pair, **tags)
+    assert not holds(pair, **{**tags, "aws:PrincipalTag/role": "other"})
+    assert not holds(pair, **{"aws:PrincipalTag/role": "audit"})
 
 
 def test_a_negated_operator_means_none_of_the_values() -> None:
@@ -110,10 +110,10 @@ def test_for_all_values_holds_for_none_and_for_any_value_needs_one() -> None:
     assert holds(every, dynamodb__Attributes=["ID", "Message"])
     assert not holds(every, dynamodb__Attributes=["ID", "UserName"])
     assert holds(every)
-    some = {"ForAnyValue:StringEquals": {"aws:TagKeys": ["environment", "webserver"]}}
-    assert holds(some, aws__TagKeys=["environment", "other"])
-    assert not holds(some, aws__TagKeys=["other"])
-    assert not holds(some)
+    subset = {"ForAnyValue:StringEquals": {"aws:TagKeys": ["environment", "webserver"]}}
+    assert holds(subset, aws__TagKeys=["environment", "other"])
+    assert not holds(subset, aws__TagKeys=["other"])
+    assert not holds(subset)
 
 
 def test_key_names_ignore_case_and_values_do_not() -> None:
@@ -125,7 +125,7 @@ def test_key_names_ignore_case_and_values_do_not() -> None:
 
 def test_tags_may_be_written_only_by_the_call_that_creates_the_resource() -> None:
     """EC2 User Guide, "Grant permission to tag Amazon EC2 resources during creation"."""
-    one = policy(
+    item = policy(
         {"Effect": "Allow", "Action": ["ec2:RunInstances"], "Resource": "*"},
         {
             "Effect": "Allow",
@@ -134,14 +134,14 @@ def test_tags_may_be_written_only_by_the_call_that_creates_the_resource() -> Non
             "Condition": {"StringEquals": {"ec2:CreateAction": "RunInstances"}},
         },
     )
-    assert decide(one, "ec2:CreateTags", ec2__CreateAction="RunInstances") is Decision.ALLOWED
-    assert decide(one, "ec2:CreateTags", ec2__CreateAction="CreateVolume") is Decision.IMPLICITLY_DENIED
-    assert decide(one, "ec2:CreateTags") is Decision.IMPLICITLY_DENIED
+    assert decide(item, "ec2:CreateTags", ec2__CreateAction="RunInstances") is Decision.ALLOWED
+    assert decide(item, "ec2:CreateTags", ec2__CreateAction="CreateVolume") is Decision.IMPLICITLY_DENIED
+    assert decide(item, "ec2:CreateTags") is Decision.IMPLICITLY_DENIED
 
 
 def test_an_instance_with_a_tag_is_denied() -> None:
     """EC2 User Guide, "Control access to EC2 resources using resource tags": not those of production."""
-    one = policy(
+    item = policy(
         {"Effect": "Allow", "Action": "ec2:TerminateInstances", "Resource": "*"},
         {
             "Effect": "Deny",
@@ -152,13 +152,13 @@ def test_an_instance_with_a_tag_is_denied() -> None:
     )
     for value, decision in (("production", Decision.EXPLICITLY_DENIED), ("test", Decision.ALLOWED)):
         keys = tags_context("aws:ResourceTag", {"environment": value})
-        assert one.decide(Request("ec2:TerminateInstances", INSTANCE, keys)) is decision
+        assert item.decide(Request("ec2:TerminateInstances", INSTANCE, keys)) is decision
 
 
 def test_a_role_may_be_passed_to_one_service() -> None:
     """IAM User Guide, "Grant a user permissions to pass a role to an AWS service"."""
     role = "arn:aws:iam::111122223333:role/EC2-roles-for-XYZ-nodes"
-    one = policy(
+    item = policy(
         {
             "Effect": "Allow",
             "Action": "iam:PassRole",
@@ -166,8 +166,8 @@ def test_a_role_may_be_passed_to_one_service() -> None:
             "Condition": {"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}},
         }
     )
-    assert decide(one, "iam:PassRole", role, iam__PassedToService="ec2.amazonaws.com") is Decision.ALLOWED
-    assert decide(one, "iam:PassRole", role, iam__PassedToService="eks.amazonaws.com") is Decision.IMPLICITLY_DENIED
+    assert decide(item, "iam:PassRole", role, iam__PassedToService="ec2.amazonaws.com") is Decision.ALLOWED
+    assert decide(item, "iam:PassRole", role, iam__PassedToService="eks.amazonaws.com") is Decision.IMPLICITLY_DENIED
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def test_aws096_what_the_product_writes_is_what_the_kubelet_uses(family: AMIFami
     node = bootstrap(kubelet=kubelet)
     settings = READERS[family](FAMILIES[family].user_data(node))
     assert settings.labels == node.labels
-    assert [(one["key"], one.get("value", ""), one["effect"]) for one in settings.taints] == [
+    assert [(taint["key"], taint.get("value", ""), taint["effect"]) for taint in settings.taints] == [
         (taint.key, taint.value, taint.effect) for taint in node.taints
     ]
     assert settings.max_pods == 29
@@ -120,7 +120,7 @@ no-proxy = ["localhost"]
 hosts = [["10.0.0.1", ["a", "b"]]]
 """
     settings = bottlerocket.read(f"{HEAD}{more}", FACTS)
-    assert [(one["key"], one.get("value"), one["effect"]) for one in settings.taints] == [
+    assert [(taint["key"], taint.get("value"), taint["effect"]) for taint in settings.taints] == [
         ("dedicated", "gpu", "NoSchedule"),
         ("dedicated", "gpu", "NoExecute"),
         ("single", None, "NoSchedule"),

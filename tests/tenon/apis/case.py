@@ -104,10 +104,10 @@ def edited(base: dict[str, Any], edits: dict[str, Any]) -> dict[str, Any]:
 
 
 def term(key: str, operator: str, *values: str, min_values: int | None = None) -> dict[str, Any]:
-    found: dict[str, Any] = {"key": key, "operator": operator}
+    result: dict[str, Any] = {"key": key, "operator": operator}
     if values:
-        found["values"] = list(values)
-    return found | ({"minValues": min_values} if min_values is not None else {})
+        result["values"] = list(values)
+    return result | ({"minValues": min_values} if min_values is not None else {})
 
 
 def taint(key: str, effect: str = "NoSchedule") -> dict[str, str]:

@@ -12,13 +12,13 @@ from tests.tenon.apis.cases import CASES
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_case(case: Case) -> None:
     model, problems = parse(case.model, case.manifest)
-    said = "; ".join(map(str, problems))
+    text = "; ".join(map(str, problems))
     if case.refusal is None:
         assert model is not None
-        assert not problems, said
+        assert not problems, text
     else:
         assert problems, "was accepted"
-        assert case.refusal in said
+        assert case.refusal in text
 
 
 def test_names_are_unique() -> None:

@@ -61,8 +61,8 @@ def test_every_field_is_described(name: str) -> None:
     for part in ("spec", "status"):
         schema = VERSIONS[name]["schema"]["openAPIV3Schema"]["properties"][part]
         for path, inner in schemas(schema, part):
-            for field, found in inner.get("properties", {}).items():
-                sentence = found.get("description", "")
+            for field, property_ in inner.get("properties", {}).items():
+                sentence = property_.get("description", "")
                 assert sentence.endswith((".", "%.")), f"{path}.{field}: {sentence}"
                 assert "\n" not in sentence, f"{path}.{field}: {sentence}"
 

@@ -25,8 +25,8 @@ def manifests(path: str) -> list[dict[str, Any]]:
 
 
 def the(path: str, kind: str, name: str = "tenon") -> dict[str, Any]:
-    (found,) = [m for m in manifests(path) if m["kind"] == kind and m["metadata"]["name"] == name]
-    return dict(found)
+    (manifest,) = [m for m in manifests(path) if m["kind"] == kind and m["metadata"]["name"] == name]
+    return dict(manifest)
 
 
 def rights(role: dict[str, Any]) -> set[tuple[str, str]]:
@@ -35,14 +35,14 @@ def rights(role: dict[str, Any]) -> set[tuple[str, str]]:
 
 def test_cluster_rights_are_the_least() -> None:
     role = the("deploy/rbac.yaml", "ClusterRole")
-    held = rights(role)
-    assert {("create", "pods/binding"), ("create", "pods/eviction"), ("delete", "pods"), ("delete", "nodes")} <= held
-    writes = {(verb, resource) for verb, resource in held if verb not in ("get", "list", "watch")}
+    hold = rights(role)
+    assert {("create", "pods/binding"), ("create", "pods/eviction"), ("delete", "pods"), ("delete", "nodes")} <= hold
+    writes = {(verb, resource) for verb, resource in hold if verb not in ("get", "list", "watch")}
     assert not any(verb in ("create", "deletecollection") and resource == "nodes" for verb, resource in writes)
     assert {resource for verb, resource in writes if verb == "delete"} == {"pods", "nodes", "nodeclaims"}
-    assert not any(resource in ("secrets", "configmaps", "nodes/status", "*") for _, resource in held)
-    assert {verb for verb, resource in held if resource == "leases"} == {"list"}
-    assert "*" not in {verb for verb, _ in held}
+    assert not any(resource in ("secrets", "configmaps", "nodes/status", "*") for _, resource in hold)
+    assert {verb for verb, resource in hold if resource == "leases"} == {"list"}
+    assert "*" not in {verb for verb, _ in hold}
 
 
 NAMED = {
@@ -108,13 +108,13 @@ iam:RemoveRoleFromInstanceProfile iam:DeleteInstanceProfile iam:GetInstanceProfi
 
 
 def actions(statement: dict[str, Any]) -> list[str]:
-    given = statement["Action"]
-    return [given] if isinstance(given, str) else list(given)
+    action = statement["Action"]
+    return [action] if isinstance(action, str) else list(action)
 
 
 def test_aws160_to_aws163_iam_actions_are_exactly_those_needed() -> None:
-    held = {action for statement in STATEMENTS for action in actions(statement)}
-    assert held == set(NEEDED.split())
+    statements = {action for statement in STATEMENTS for action in actions(statement)}
+    assert statements == set(NEEDED.split())
 
 
 CLIENT_CALL = re.compile(r"\.(ec2|ssm|iam|eks|pricing|sqs)\s*\.(\w+)\(\s*(?:\"(\w+)\")?")
@@ -128,22 +128,24 @@ def test_aws162_every_call_of_the_code_is_granted() -> None:
             calls.add((service, paginated if method == "get_paginator" else method))
     assert len(calls) > 20
     session = botocore.session.get_session()
-    held = {action for statement in STATEMENTS for action in actions(statement)}
+    statements = {action for statement in STATEMENTS for action in actions(statement)}
     for service, method in calls:
         (operation,) = [
             name for name in session.get_service_model(service).operation_names if xform_name(name) == method
         ]
-        assert f"{service}:{operation}" in held
+        assert f"{service}:{operation}" in statements
 
 
 @pytest.mark.parametrize("path", ["", "nodes/", "teams/web/"])
 def test_aws163_the_node_role_may_have_a_path(path: str) -> None:
-    (statement,) = [each for each in STATEMENTS if "iam:PassRole" in actions(each)]
+    (statement,) = [statement for statement in STATEMENTS if "iam:PassRole" in actions(statement)]
     account = "arn:${AWS_PARTITION}:iam::${AWS_ACCOUNT_ID}"
     patterns = statement["Resource"]
-    assert any(fnmatchcase(f"{account}:role/{path}KarpenterNodeRole-${{CLUSTER_NAME}}", each) for each in patterns)
+    assert any(
+        fnmatchcase(f"{account}:role/{path}KarpenterNodeRole-${{CLUSTER_NAME}}", pattern) for pattern in patterns
+    )
     for other in ("KarpenterNodeRole-${CLUSTER_NAME}-admin", f"{path}admin", "admin-KarpenterNodeRole-${CLUSTER_NAME}"):
-        assert not any(fnmatchcase(f"{account}:role/{other}", each) for each in patterns)
+        assert not any(fnmatchcase(f"{account}:role/{other}", pattern) for pattern in patterns)
 
 
 @pytest.mark.parametrize("statement", STATEMENTS, ids=lambda statement: str(statement["Sid"]))
@@ -157,7 +159,7 @@ def test_iam_writes_are_bound_to_the_cluster(statement: dict[str, Any]) -> None:
 
 def test_iam_ends_only_what_a_nodepools_tag_is_on() -> None:
     """Managed node groups and their launch templates bear the cluster's tag too, and Karpenter asks for both."""
-    (statement,) = [each for each in STATEMENTS if "ec2:TerminateInstances" in actions(each)]
+    (statement,) = [statement for statement in STATEMENTS if "ec2:TerminateInstances" in actions(statement)]
     assert statement["Condition"]["StringLike"] == {"aws:ResourceTag/karpenter.sh/nodepool": "*"}
     assert statement["Condition"]["StringEquals"] == {"aws:ResourceTag/kubernetes.io/cluster/${CLUSTER_NAME}": "owned"}
 

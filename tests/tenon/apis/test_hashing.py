@@ -172,5 +172,5 @@ def test_qrk15_no_version_of_tenons_is_one_of_karpenters() -> None:
     """NP-S6, EC-S10: versions that differ are what keeps nodes from drifting in either direction."""
     theirs = {f"v{number}" for number in range(1, 100)}
     assert theirs.isdisjoint({NODEPOOL_VERSION, EC2NODECLASS_VERSION})
-    found = ec2nodeclass_hashes(EC2NodeClass.model_validate(EC2NODECLASS))
-    assert found["karpenter.k8s.aws/ec2nodeclass-hash-version"] == EC2NODECLASS_VERSION
+    result = ec2nodeclass_hashes(EC2NodeClass.model_validate(EC2NODECLASS))
+    assert result["karpenter.k8s.aws/ec2nodeclass-hash-version"] == EC2NODECLASS_VERSION

@@ -82,6 +82,6 @@ def test_only_people_drain_delete_and_cancel() -> None:
 
 
 def test_messages_hold_the_value_that_earlier_versions_wrote() -> None:
-    sent = json.loads(LaunchResult(reason=Reason.INSUFFICIENT_CAPACITY).model_dump_json())
-    assert sent["reason"] == "insufficient_capacity"
+    document = json.loads(LaunchResult(reason=Reason.INSUFFICIENT_CAPACITY).model_dump_json())
+    assert document["reason"] == "insufficient_capacity"
     assert str(ErrorType.INSUFFICIENT_CAPACITY) == "InsufficientCapacity"

@@ -22,34 +22,34 @@ LATELY = NOW - timedelta(minutes=20)
 def fleet(count: int, **fields: Any) -> Observations:
     """A cluster of healthy nodes. ``fields`` replace records."""
     numbers = range(count)
-    made = world(
+    output = world(
         claims=tuple(claim(number) for number in numbers),
         instances=tuple(instance(number) for number in numbers),
         nodes=tuple(node(number) for number in numbers),
         workflows=tuple(workflow(number) for number in numbers),
     )
-    return replace(made, **fields)
+    return replace(output, **fields)
 
 
 def not_ready(count: int, total: int) -> tuple[Any, ...]:
     return tuple(node(number, ready=number >= count) for number in range(total))
 
 
-def split(seen: Observations, confirmed: int = 0) -> tuple[dict[Kind, int], dict[Kind, HeldBack]]:
+def split(observations: Observations, confirmed: int = 0) -> tuple[dict[Kind, int], dict[Kind, HeldBack]]:
     """How many findings of each kind a sweep acts on, and what it holds back."""
-    free, held = held_back(findings(seen), seen, GRACES, confirmed)
-    counts = {kind: sum(each.kind is kind for each in free) for kind in Kind}
-    return {kind: count for kind, count in counts.items() if count}, {each.kind: each for each in held}
+    free, hold = held_back(findings(observations), observations, GRACES, confirmed)
+    counts = {kind: sum(item.kind is kind for item in free) for kind in Kind}
+    return {kind: count for kind, count in counts.items() if count}, {item.kind: item for item in hold}
 
 
 def test_no_node_leaves_if_ec2_does_not_know_most_instances() -> None:
     """As with another account. Only two Nodes are not Ready, but the others' instances are missing too."""
-    seen = fleet(20, instances=(), nodes=not_ready(2, 20))
-    acted, held = split(seen)
+    observations = fleet(20, instances=(), nodes=not_ready(2, 20))
+    acted, hold = split(observations)
     assert acted == {}
-    assert (held[Kind.CLAIM_WITHOUT_INSTANCE].missing, held[Kind.CLAIM_WITHOUT_INSTANCE].total) == (20, 20)
-    assert len(held[Kind.CLAIM_WITHOUT_INSTANCE].findings) == 2
-    why = held[Kind.CLAIM_WITHOUT_INSTANCE].why
+    assert (hold[Kind.CLAIM_WITHOUT_INSTANCE].missing, hold[Kind.CLAIM_WITHOUT_INSTANCE].total) == (20, 20)
+    assert len(hold[Kind.CLAIM_WITHOUT_INSTANCE].findings) == 2
+    why = hold[Kind.CLAIM_WITHOUT_INSTANCE].why
     assert "20 of 20 NodeClaims have an instance that EC2 does not know" in why
     assert "then confirm it as docs/garbage-collection.md says" in why
 
@@ -83,11 +83,11 @@ def test_more_than_five_and_more_than_a_fifth_are_too_many(missing: int, total: 
 def test_instances_stay_if_most_nodeclaims_are_missing() -> None:
     """As after a restore of an old backup, or with the API server of another cluster of the same name."""
     kinds = {Kind.INSTANCE_WITHOUT_CLAIM, Kind.WORKFLOW_WITHOUT_CLAIM}
-    left = {f"i-{number}": NOW - GRACES.left_to_workflow for number in range(20)}
-    acted, held = split(fleet(20, claims=(claim(0),), left_since=left))
+    remainder = {f"i-{number}": NOW - GRACES.left_to_workflow for number in range(20)}
+    acted, hold = split(fleet(20, claims=(claim(0),), left_since=remainder))
     assert acted == {}
-    assert held.keys() == kinds
-    assert all((each.missing, each.total) == (19, 20) for each in held.values())
+    assert hold.keys() == kinds
+    assert all((item.missing, item.total) == (19, 20) for item in hold.values())
     assert split(fleet(20, claims=(claim(0),), nodes=(), workflows=()))[0] == {Kind.CLAIM_WITHOUT_WORKFLOW: 1}
 
 
@@ -98,41 +98,41 @@ def test_many_young_instances_without_claim_and_node_wait_too(workflows: tuple[A
     With open workflows, the instances were left to these for half an hour, because the workflows wait themselves.
     """
     young = tuple(instance(number, launched_at=NOW - timedelta(minutes=50)) for number in range(50))
-    left = {each.id: NOW - timedelta(minutes=31) for each in young}
-    acted, held = split(world(instances=young, workflows=workflows, left_since=left))
+    remainder = {item.id: NOW - timedelta(minutes=31) for item in young}
+    acted, hold = split(world(instances=young, workflows=workflows, left_since=remainder))
     assert acted == {}
-    assert (held[Kind.INSTANCE_WITHOUT_CLAIM].missing, held[Kind.INSTANCE_WITHOUT_CLAIM].total) == (50, 50)
+    assert (hold[Kind.INSTANCE_WITHOUT_CLAIM].missing, hold[Kind.INSTANCE_WITHOUT_CLAIM].total) == (50, 50)
 
 
 def test_few_instances_that_launches_bought_in_vain_are_ended() -> None:
     bought = tuple(instance(number + 100, launched_at=LATELY) for number in range(10))
     healthy = fleet(40)
-    seen = replace(healthy, instances=(*(healthy.instances or ()), *bought))
-    assert split(seen) == ({Kind.INSTANCE_WITHOUT_CLAIM: 10}, {})
+    changed_healthy = replace(healthy, instances=(*(healthy.instances or ()), *bought))
+    assert split(changed_healthy) == ({Kind.INSTANCE_WITHOUT_CLAIM: 10}, {})
     one_more = instance(110, launched_at=LATELY)
-    assert split(replace(seen, instances=(*(seen.instances or ()), one_more)))[0] == {}
+    assert split(replace(changed_healthy, instances=(*(changed_healthy.instances or ()), one_more)))[0] == {}
 
 
 def test_instances_that_are_left_to_workflows_count_among_the_missing() -> None:
     """A sweep remembers only a hundred of them for the next one, so of many only a small share waited long enough."""
     remembered = {f"i-{number}": NOW - GRACES.left_to_workflow for number in range(100)}
-    acted, held = split(fleet(600, claims=(), left_since=remembered))
+    acted, hold = split(fleet(600, claims=(), left_since=remembered))
     assert acted == {}
-    assert len(held[Kind.INSTANCE_WITHOUT_CLAIM].findings) == 100
-    assert (held[Kind.INSTANCE_WITHOUT_CLAIM].missing, held[Kind.INSTANCE_WITHOUT_CLAIM].total) == (600, 600)
+    assert len(hold[Kind.INSTANCE_WITHOUT_CLAIM].findings) == 100
+    assert (hold[Kind.INSTANCE_WITHOUT_CLAIM].missing, hold[Kind.INSTANCE_WITHOUT_CLAIM].total) == (600, 600)
 
 
 def test_an_instance_stays_while_its_workflow_waits_for_a_person() -> None:
     """Seven of thirty workflows that do not leave, but only seven of a hundred instances, have no NodeClaim."""
     claims = tuple(claim(number) for number in range(7, 100))
     workflows = tuple(workflow(number, leaving=number >= 30) for number in range(100))
-    left = {f"i-{number}": NOW - GRACES.left_to_workflow for number in range(7)}
-    seen = fleet(100, claims=claims, workflows=workflows, left_since=left)
-    acted, held = split(seen)
+    remainder = {f"i-{number}": NOW - GRACES.left_to_workflow for number in range(7)}
+    observations = fleet(100, claims=claims, workflows=workflows, left_since=remainder)
+    acted, hold = split(observations)
     assert acted == {}
-    assert held.keys() == {Kind.WORKFLOW_WITHOUT_CLAIM}
-    assert held[Kind.WORKFLOW_WITHOUT_CLAIM].why.startswith("7 of 30 workflows of nodes have no NodeClaim")
-    assert split(seen, confirmed=14)[0] == {Kind.WORKFLOW_WITHOUT_CLAIM: 7, Kind.INSTANCE_WITHOUT_CLAIM: 7}
+    assert hold.keys() == {Kind.WORKFLOW_WITHOUT_CLAIM}
+    assert hold[Kind.WORKFLOW_WITHOUT_CLAIM].why.startswith("7 of 30 workflows of nodes have no NodeClaim")
+    assert split(observations, confirmed=14)[0] == {Kind.WORKFLOW_WITHOUT_CLAIM: 7, Kind.INSTANCE_WITHOUT_CLAIM: 7}
 
 
 def test_second_instances_of_claims_are_ended_however_many_they_are() -> None:
@@ -148,34 +148,34 @@ def test_workflows_of_claims_that_were_replaced_end_however_many_they_are() -> N
 
 
 def test_many_nodes_without_claim_are_released_at_once_only_if_ec2_calls_their_instances_terminated() -> None:
-    seen = world(nodes=not_ready(20, 20))
-    assert split(seen)[0] == {}
+    observations = world(nodes=not_ready(20, 20))
+    assert split(observations)[0] == {}
     terminated = {f"i-{number}": "terminated" for number in range(20)}
-    assert split(replace(seen, states=terminated))[0] == {Kind.NODE_WITHOUT_CLAIM: 20}
+    assert split(replace(observations, states=terminated))[0] == {Kind.NODE_WITHOUT_CLAIM: 20}
 
 
 def test_a_person_confirms_as_many_findings_as_were_seen() -> None:
-    seen = fleet(20, instances=(), nodes=not_ready(10, 20))
-    assert split(seen, confirmed=9)[0] == {}, "more are lost than a person has seen"
-    assert split(seen, confirmed=10) == ({Kind.CLAIM_WITHOUT_INSTANCE: 10}, {})
+    observations = fleet(20, instances=(), nodes=not_ready(10, 20))
+    assert split(observations, confirmed=9)[0] == {}, "more are lost than a person has seen"
+    assert split(observations, confirmed=10) == ({Kind.CLAIM_WITHOUT_INSTANCE: 10}, {})
 
 
 def test_many_missing_instances_hold_back_nothing_of_other_kinds() -> None:
     bought = tuple(instance(number + 100, launched_at=LATELY) for number in range(3))
-    acted, held = split(fleet(20, instances=bought, nodes=not_ready(10, 20)))
-    assert (acted, set(held)) == ({Kind.INSTANCE_WITHOUT_CLAIM: 3}, {Kind.CLAIM_WITHOUT_INSTANCE})
+    acted, hold = split(fleet(20, instances=bought, nodes=not_ready(10, 20)))
+    assert (acted, set(hold)) == ({Kind.INSTANCE_WITHOUT_CLAIM: 3}, {Kind.CLAIM_WITHOUT_INSTANCE})
 
 
 @given(WORLDS, st.integers(0, 10))
 def test_a_finding_is_either_free_or_held_back_and_only_uncertain_ones_are_held(
     seen: Observations, confirmed: int
 ) -> None:
-    found = findings(seen)
-    free, held = held_back(found, seen, GRACES, confirmed)
-    waiting = [finding for each in held for finding in each.findings]
-    assert sorted(each.key for each in [*free, *waiting]) == sorted(each.key for each in found)
-    assert all(each.kind in BRAKED and not each.confirmed for each in waiting)
-    assert not held or len(waiting) > confirmed
+    result = findings(seen)
+    free, hold = held_back(result, seen, GRACES, confirmed)
+    waiting = [finding for item in hold for finding in item.findings]
+    assert sorted(free.key for free in [*free, *waiting]) == sorted(item.key for item in result)
+    assert all(item.kind in BRAKED and not item.confirmed for item in waiting)
+    assert not hold or len(waiting) > confirmed
 
 
 @given(st.integers(1, 60), st.integers(0, 60), st.integers(0, 60))

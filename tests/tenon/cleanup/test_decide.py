@@ -36,7 +36,7 @@ def provider_id(number: int) -> str:
 
 def claim(number: int, **fields: Any) -> ObservedClaim:
     """A claim at rest."""
-    made = ObservedClaim(
+    observed_claim = ObservedClaim(
         name=f"c-{number}",
         uid=f"u-{number}",
         created_at=OLD,
@@ -48,17 +48,21 @@ def claim(number: int, **fields: Any) -> ObservedClaim:
         node_name=f"n-{number}",
         finalizers=(OURS,),
     )
-    return replace(made, **fields)
+    return replace(observed_claim, **fields)
 
 
 def instance(number: int, **fields: Any) -> ObservedInstance:
-    made = ObservedInstance(f"i-{number}", "running", OLD, claim=f"c-{number}", pool="web", name=f"n-{number}")
-    return replace(made, **fields)
+    observed_instance = ObservedInstance(
+        f"i-{number}", "running", OLD, claim=f"c-{number}", pool="web", name=f"n-{number}"
+    )
+    return replace(observed_instance, **fields)
 
 
 def node(number: int, **fields: Any) -> ObservedNode:
-    made = ObservedNode(f"n-{number}", f"nu-{number}", OLD, provider_id(number), f"c-{number}", ready=True, ours=True)
-    return replace(made, **fields)
+    observed_node = ObservedNode(
+        f"n-{number}", f"nu-{number}", OLD, provider_id(number), f"c-{number}", ready=True, ours=True
+    )
+    return replace(observed_node, **fields)
 
 
 def workflow(number: int, **fields: Any) -> ObservedWorkflow:
@@ -69,8 +73,8 @@ def world(**fields: Any) -> Observations:
     return replace(EMPTY, **fields)
 
 
-def found(seen: Observations) -> list[tuple[str, str]]:
-    return [(each.kind.value, each.name) for each in findings(seen)]
+def found(observations: Observations) -> list[tuple[str, str]]:
+    return [(finding.kind.value, finding.name) for finding in findings(observations)]
 
 
 def test_nc07_another_controllers_claim_answers_for_its_own_and_is_never_acted_on() -> None:
@@ -84,16 +88,16 @@ def test_nc07_another_controllers_claim_answers_for_its_own_and_is_never_acted_o
     for fields in theirs:
         for instances in ((), (instance(1, name=""),), (instance(1, state="terminated"),)):
             for workflows in ((), (workflow(1),)):
-                seen = world(
+                observations = world(
                     claims=(claim(1, managed=False, **fields),),
                     instances=instances,
                     nodes=(node(1, ready=False),),
                     workflows=workflows,
                 )
-                assert findings(seen) == []
-                assert left_to_workflows(seen, GRACES) == {}
-    alike = world(claims=(claim(1),), instances=(instance(1, state="terminated"),), workflows=())
-    assert findings(alike), "one of Tenon's own would be a finding"
+                assert findings(observations) == []
+                assert left_to_workflows(observations, GRACES) == {}
+    equal_items = world(claims=(claim(1),), instances=(instance(1, state="terminated"),), workflows=())
+    assert findings(equal_items), "one of Tenon's own would be a finding"
 
 
 def test_nc07_a_foreign_class_of_the_same_name_does_not_keep_a_launch_template() -> None:
@@ -107,18 +111,18 @@ def test_nc07_a_foreign_class_of_the_same_name_does_not_keep_a_launch_template()
 def test_act04_an_instance_without_claim_is_found_after_its_grace() -> None:
     """ACT-04: 30 seconds; and not while it is going already."""
     young = instance(2, launched_at=NOW - timedelta(seconds=29))
-    going = instance(3, state="shutting-down")
-    assert found(world(instances=(instance(1), young, going))) == [("instance_without_claim", "i-1")]
+    observed_instance = instance(3, state="shutting-down")
+    assert found(world(instances=(instance(1), young, observed_instance))) == [("instance_without_claim", "i-1")]
 
 
 def test_an_instance_is_first_left_to_its_open_workflow() -> None:
     """The workflow drains; only when it has not ended the instance in half an hour is that done without it."""
-    seen = world(instances=(instance(1),), workflows=(workflow(1),))
-    assert found(seen) == [("workflow_without_claim", "c-1")]
-    left = left_to_workflows(seen, GRACES)
-    assert left == {"i-1": NOW}
-    later = replace(seen, now=NOW + timedelta(minutes=29), left_since=left)
-    assert left_to_workflows(later, GRACES) == left
+    observations = world(instances=(instance(1),), workflows=(workflow(1),))
+    assert found(observations) == [("workflow_without_claim", "c-1")]
+    datetimes = left_to_workflows(observations, GRACES)
+    assert datetimes == {"i-1": NOW}
+    later = replace(observations, now=NOW + timedelta(minutes=29), left_since=datetimes)
+    assert left_to_workflows(later, GRACES) == datetimes
     assert found(later) == [("workflow_without_claim", "c-1")]
     last = replace(later, now=NOW + timedelta(minutes=30))
     assert ("instance_without_claim", "i-1") in found(last)
@@ -127,9 +131,11 @@ def test_an_instance_is_first_left_to_its_open_workflow() -> None:
 def test_a_second_instance_of_a_claim_is_found() -> None:
     """A claim names the instance that it has; another with its tag costs money for nothing."""
     second = instance(9, claim="c-1")
-    seen = world(claims=(claim(1),), instances=(instance(1), second), workflows=(workflow(1),), nodes=(node(1),))
-    assert found(seen) == [("instance_without_claim", "i-9")]
-    launching = replace(seen, claims=(claim(1, provider_id="", registered=False),))
+    observations = world(
+        claims=(claim(1),), instances=(instance(1), second), workflows=(workflow(1),), nodes=(node(1),)
+    )
+    assert found(observations) == [("instance_without_claim", "i-9")]
+    launching = replace(observations, claims=(claim(1, provider_id="", registered=False),))
     assert "instance_without_claim" not in dict(found(launching))
 
 
@@ -146,18 +152,18 @@ def test_instances_of_a_group_wait_for_its_members_alone() -> None:
     mine, surplus = instance(1, claim="", group="7-0"), instance(2, claim="", group="7-0")
     done = claim(1, group="7-0")
     launching = claim(2, group="7-0", provider_id="", registered=False)
-    seen = world(instances=(mine, surplus), claims=(done, launching), workflows=(workflow(1), workflow(2)))
-    assert "instance_without_claim" not in dict(found(seen))
+    observations = world(instances=(mine, surplus), claims=(done, launching), workflows=(workflow(1), workflow(2)))
+    assert "instance_without_claim" not in dict(found(observations))
     elsewhere = replace(launching, group="8-0")
-    assert ("instance_without_claim", "i-2") in found(replace(seen, claims=(done, elsewhere)))
-    assert ("instance_without_claim", "i-1") not in found(replace(seen, claims=(done, elsewhere)))
+    assert ("instance_without_claim", "i-2") in found(replace(observations, claims=(done, elsewhere)))
+    assert ("instance_without_claim", "i-1") not in found(replace(observations, claims=(done, elsewhere)))
 
 
 def test_an_instance_that_shuts_down_is_not_gone_yet() -> None:
     """Its kubelet says NotReady at once and gives the pods their grace: until it has ended, nobody takes them away."""
-    seen = world(claims=(claim(1),), workflows=(workflow(1),), nodes=(node(1, ready=False),))
-    assert found(replace(seen, instances=(instance(1, state="shutting-down"),))) == []
-    ended = replace(seen, instances=(instance(1, state="terminated"),))
+    observations = world(claims=(claim(1),), workflows=(workflow(1),), nodes=(node(1, ready=False),))
+    assert found(replace(observations, instances=(instance(1, state="shutting-down"),))) == []
+    ended = replace(observations, instances=(instance(1, state="terminated"),))
     assert found(ended) == [("claim_without_instance", "c-1")]
 
 
@@ -173,43 +179,45 @@ def test_ctl15_a_claim_without_instance() -> None:
     fresh = claim(3, launched_at=NOW - timedelta(seconds=100), registered=False)
     ending = claim(4, terminating=True, deleted_at=OLD)
     joining = claim(5, registered=False)
-    seen = world(
+    observations = world(
         claims=(lost, ready, fresh, ending, joining),
         nodes=(node(1, ready=False), node(2)),
         workflows=tuple(workflow(number) for number in range(1, 6)),
     )
-    assert found(seen) == [("claim_without_instance", "c-1"), ("claim_without_instance", "c-5")]
-    assert found(replace(seen, nodes=None)) == [("claim_without_instance", "c-5")]
+    assert found(observations) == [("claim_without_instance", "c-1"), ("claim_without_instance", "c-5")]
+    assert found(replace(observations, nodes=None)) == [("claim_without_instance", "c-5")]
 
 
 def test_a_claim_without_workflow_is_found_after_its_grace() -> None:
     """The search of workflows is late by moments."""
     young = claim(2, created_at=NOW - timedelta(seconds=90))
-    seen = world(claims=(claim(1), young), instances=(instance(1), instance(2)), nodes=(node(1), node(2)))
-    assert found(seen) == [("claim_without_workflow", "c-1")]
+    observations = world(claims=(claim(1), young), instances=(instance(1), instance(2)), nodes=(node(1), node(2)))
+    assert found(observations) == [("claim_without_workflow", "c-1")]
 
 
 def test_a_workflow_of_an_earlier_claim_of_the_same_name_is_lost() -> None:
     """Claims that people make by hand may come again under their name; the UID never does."""
-    seen = world(claims=(claim(1),), instances=(instance(1),), nodes=(node(1),), workflows=(workflow(1, uid="u-1"),))
-    assert found(seen) == []
-    assert found(replace(seen, workflows=(workflow(1, uid="earlier"),))) == [("workflow_without_claim", "c-1")]
+    observations = world(
+        claims=(claim(1),), instances=(instance(1),), nodes=(node(1),), workflows=(workflow(1, uid="u-1"),)
+    )
+    assert found(observations) == []
+    assert found(replace(observations, workflows=(workflow(1, uid="earlier"),))) == [("workflow_without_claim", "c-1")]
 
 
 def test_a_claim_held_by_other_finalizers_is_reported_and_not_started_again() -> None:
     """Its life is over: a workflow would end at once, and be begun again for ever. Unless its instance still runs."""
-    held = claim(1, deleted_at=OLD, terminating=True, finalizers=("example.com/audit",))
-    assert found(world(claims=(held,))) == [("foreign_finalizer", "c-1")]
-    assert ("claim_without_workflow", "c-1") in found(world(claims=(held,), instances=(instance(1),)))
-    both = replace(held, finalizers=(OURS, "example.com/audit"))
-    assert found(world(claims=(both,))) == [("claim_without_workflow", "c-1")]
+    observed_claim = claim(1, deleted_at=OLD, terminating=True, finalizers=("example.com/audit",))
+    assert found(world(claims=(observed_claim,))) == [("foreign_finalizer", "c-1")]
+    assert ("claim_without_workflow", "c-1") in found(world(claims=(observed_claim,), instances=(instance(1),)))
+    changed_observed_claim = replace(observed_claim, finalizers=(OURS, "example.com/audit"))
+    assert found(world(claims=(changed_observed_claim,))) == [("claim_without_workflow", "c-1")]
 
 
 def test_a_node_without_claim_and_instance_is_let_go() -> None:
     """ACT-04: only Tenon takes its own finalizer off. A Ready Node, and one that is not Tenon's, is left alone."""
-    seen = world(nodes=(node(1, ready=False), node(2), node(3, ready=False, ours=False)))
-    assert found(seen) == [("node_without_claim", "n-1")]
-    assert found(replace(seen, workflows=(workflow(1, started_at=NOW),))) == []
+    observations = world(nodes=(node(1, ready=False), node(2), node(3, ready=False, ours=False)))
+    assert found(observations) == [("node_without_claim", "n-1")]
+    assert found(replace(observations, workflows=(workflow(1, started_at=NOW),))) == []
 
 
 def test_launch_templates_that_nothing_uses() -> None:
@@ -219,15 +227,15 @@ def test_launch_templates_that_nothing_uses() -> None:
         ObservedTemplate("lt-2", "karpenter.k8s.aws/2", OLD, "default"),
         ObservedTemplate("lt-3", "karpenter.k8s.aws/3", NOW - timedelta(minutes=59), "gone"),
     )
-    both = [("unused_launch_template", "lt-1"), ("unused_launch_template", "lt-2")]
+    pair = [("unused_launch_template", "lt-1"), ("unused_launch_template", "lt-2")]
     at_rest = world(
         templates=templates, claims=(claim(1),), instances=(instance(1),), nodes=(node(1),), workflows=(workflow(1),)
     )
-    assert found(at_rest) == both
+    assert found(at_rest) == pair
     waiting = replace(at_rest, claims=(claim(1), claim(2, provider_id="", registered=False)))
     recent = replace(at_rest, claims=(claim(1), claim(2, created_at=NOW - timedelta(minutes=30), deleted_at=NOW)))
-    for seen in (waiting, recent):
-        assert [each for each in found(seen) if each in both] == both[:1]
+    for observations in (waiting, recent):
+        assert [item for item in found(observations) if item in pair] == pair[:1]
 
 
 def test_aws122_which_tags_an_instance_lacks() -> None:
@@ -237,10 +245,10 @@ def test_aws122_which_tags_an_instance_lacks() -> None:
     assert tags_to_write("c-1", "n-1", {"Name": "c-1", tag: "c-1"}) == {"Name": "n-1"}
     assert tags_to_write("c-1", "n-1", {"Name": "our fleet", tag: "c-1"}) == {}
     assert tags_to_write("c-1", "", {"Name": "c-1", tag: "c-1"}) == {}
-    seen = world(
+    observations = world(
         claims=(claim(1),), instances=(instance(1, name="c-1", claim=""),), nodes=(node(1),), workflows=(workflow(1),)
     )
-    assert found(seen) == [("untagged_instance", "i-1")]
+    assert found(observations) == [("untagged_instance", "i-1")]
 
 
 def test_a_sweep_acts_on_the_oldest_and_puts_the_rest_off() -> None:
@@ -251,13 +259,13 @@ def test_a_sweep_acts_on_the_oldest_and_puts_the_rest_off() -> None:
         for kind in (Kind.INSTANCE_WITHOUT_CLAIM, Kind.UNTAGGED_INSTANCE, Kind.FOREIGN_FINALIZER)
     ]
     todo, later = split_by_limits(listed, actions=2, tags=1)
-    assert Counter(each.kind for each in todo) == {
+    assert Counter(item.kind for item in todo) == {
         Kind.INSTANCE_WITHOUT_CLAIM: 2,
         Kind.UNTAGGED_INSTANCE: 1,
         Kind.FOREIGN_FINALIZER: 3,
     }
-    assert [each for each in listed if each in todo] == todo
-    assert sorted(each.name for each in [*todo, *later]) == sorted(each.name for each in listed)
+    assert [item for item in listed if item in todo] == todo
+    assert sorted(todo.name for todo in [*todo, *later]) == sorted(item.name for item in listed)
 
 
 def test_what_always_fails_keeps_no_newer_leak_from_its_turn() -> None:
@@ -266,8 +274,8 @@ def test_what_always_fails_keeps_no_newer_leak_from_its_turn() -> None:
     leak = Finding(Kind.INSTANCE_WITHOUT_CLAIM, "leak", NOW)
     failed = [stuck[2].key, stuck[3].key, stuck[0].key, stuck[1].key]
     todo, later = split_by_limits([*stuck, leak], actions=3, tags=0, failed=failed)
-    assert [each.name for each in todo] == ["leak", "stuck-2", "stuck-3"]
-    assert [each.name for each in later] == ["stuck-0", "stuck-1"]
+    assert [item.name for item in todo] == ["leak", "stuck-2", "stuck-3"]
+    assert [item.name for item in later] == ["stuck-0", "stuck-1"]
 
 
 NUMBERS = st.integers(0, 3)
@@ -276,11 +284,11 @@ INSTANTS = st.sampled_from([NOW, NOW - timedelta(seconds=60), NOW - timedelta(mi
 
 def some(build: Any) -> Any:
     """A few, no two of one name."""
-    return st.lists(build, max_size=4, unique_by=lambda each: getattr(each, "id", None) or _name(each)).map(tuple)
+    return st.lists(build, max_size=4, unique_by=lambda item: getattr(item, "id", None) or _name(item)).map(tuple)
 
 
-def _name(each: Any) -> str:
-    return str(each.claim if isinstance(each, ObservedWorkflow) else each.name)
+def _name(item: Any) -> str:
+    return str(item.claim if isinstance(item, ObservedWorkflow) else item.name)
 
 
 @st.composite
@@ -341,37 +349,41 @@ def test_what_is_not_read_never_counts_as_none(seen: Observations, unread: set[s
     """Less knowledge gives fewer findings, never others or more certain ones: an API error ends no node."""
     nothing: dict[str, Any] = dict.fromkeys(unread)
     less, more = findings(replace(seen, **nothing)), findings(seen)
-    assert {replace(each, confirmed=False) for each in less} <= {replace(each, confirmed=False) for each in more}
-    assert {each for each in less if each.confirmed} <= set(more)
+    assert {replace(item, confirmed=False) for item in less} <= {replace(each, confirmed=False) for each in more}
+    assert {item for item in less if item.confirmed} <= set(more)
 
 
 @given(WORLDS)
 @settings(max_examples=300, deadline=None)
 def test_the_instance_that_a_claim_names_is_never_garbage(seen: Observations) -> None:
     """Nor is one within its grace, nor a claim that lives with its instance."""
-    named = {each.instance_id for each in seen.claims or ()}
-    running = {each.id for each in seen.instances or () if each.state == "running"}
-    by_id = {each.id: each for each in seen.instances or () if NOW - each.launched_at >= GRACES.instance}
-    for each in findings(seen):
-        if each.kind is Kind.INSTANCE_WITHOUT_CLAIM:
-            assert each.instance_id not in named
-            assert each.instance_id in by_id
-        if each.kind is Kind.CLAIM_WITHOUT_INSTANCE:
-            assert each.instance_id not in running
-        if each.kind is Kind.WORKFLOW_WITHOUT_CLAIM:
-            assert (each.claim, each.uid or f"u-{each.claim[2:]}") not in {(c.name, c.uid) for c in seen.claims or ()}
+    instance_ids = {claim.instance_id for claim in seen.claims or ()}
+    running = {instance.id for instance in seen.instances or () if instance.state == "running"}
+    by_id = {
+        instance.id: instance for instance in seen.instances or () if NOW - instance.launched_at >= GRACES.instance
+    }
+    for finding in findings(seen):
+        if finding.kind is Kind.INSTANCE_WITHOUT_CLAIM:
+            assert finding.instance_id not in instance_ids
+            assert finding.instance_id in by_id
+        if finding.kind is Kind.CLAIM_WITHOUT_INSTANCE:
+            assert finding.instance_id not in running
+        if finding.kind is Kind.WORKFLOW_WITHOUT_CLAIM:
+            assert (finding.claim, finding.uid or f"u-{finding.claim[2:]}") not in {
+                (c.name, c.uid) for c in seen.claims or ()
+            }
 
 
 @given(st.sets(NUMBERS, min_size=1), INSTANTS)
 @settings(max_examples=100, deadline=None)
 def test_a_healthy_fleet_of_any_age_gives_nothing(numbers: set[int], at: datetime) -> None:
     """A node that lives is never touched."""
-    seen = world(
-        claims=tuple(claim(each, created_at=at, launched_at=at) for each in numbers),
-        instances=tuple(instance(each, launched_at=at) for each in numbers),
-        nodes=tuple(node(each, created_at=at) for each in numbers),
-        workflows=tuple(workflow(each, started_at=at) for each in numbers),
+    observations = world(
+        claims=tuple(claim(number, created_at=at, launched_at=at) for number in numbers),
+        instances=tuple(instance(number, launched_at=at) for number in numbers),
+        nodes=tuple(node(number, created_at=at) for number in numbers),
+        workflows=tuple(workflow(number, started_at=at) for number in numbers),
         templates=(ObservedTemplate("lt-1", "t-1", NOW, "default"),),
     )
-    assert findings(seen) == []
-    assert left_to_workflows(seen, GRACES) == {}
+    assert findings(observations) == []
+    assert left_to_workflows(observations, GRACES) == {}

@@ -263,7 +263,7 @@ def _expires_at(spec: NodeSpec, now: datetime) -> datetime | None:
 
 def _pdb(name: str, spec: PdbSpec) -> PodDisruptionBudget:
     """The budget, decoded as from the API server."""
-    stated = {
+    declaration = {
         "maxUnavailable": spec.max_unavailable,
         "minAvailable": spec.min_available,
         "unhealthyPodEvictionPolicy": spec.unhealthy_pods or None,
@@ -272,7 +272,7 @@ def _pdb(name: str, spec: PdbSpec) -> PodDisruptionBudget:
         "metadata": {"name": name, "namespace": "default"},
         "spec": {
             "selector": {"matchLabels": {"app": spec.app}},
-            **{key: value for key, value in stated.items() if value is not None},
+            **{key: value for key, value in declaration.items() if value is not None},
         },
         "status": {} if spec.allowed is None else {"disruptionsAllowed": spec.allowed},
     }
@@ -307,25 +307,27 @@ def findings(cluster: Cluster, commands: Iterable[Command]) -> list[Finding]:
     A static NodePool's node is replaced by one like it, wherever its pods go, so nothing can be said about them. The
     pods of an expired node are planned once they are evicted.
     """
-    chosen = [command for command in commands if command.reason != Reason.EXPIRED and not _is_static(command, cluster)]
-    gone = {candidate.node.claim for command in chosen for candidate in command.candidates}
+    selection = [
+        command for command in commands if command.reason != Reason.EXPIRED and not _is_static(command, cluster)
+    ]
+    removal = {candidate.node.claim for command in selection for candidate in command.candidates}
     manifests: list[Object] = [_pool_manifest(name, spec) for name, spec in cluster.pools.items()]
     for name, spec in cluster.nodes.items():
-        if name not in gone:
+        if name not in removal:
             manifests.append(_node_manifest(name, spec))
         for pod in pod_manifests(name, spec, cluster.now):
-            if name in gone:
+            if name in removal:
                 if not decode_pod(json.dumps(pod).encode()).reschedulable:
                     continue
                 del pod["spec"]["nodeName"]
             manifests.append(pod)
     claims = [
         claim_entry(claim, f"new-{turn}-{number}")
-        for turn, command in enumerate(chosen)
+        for turn, command in enumerate(selection)
         for number, claim in enumerate(command.replacements)
     ]
     hosts: dict[str, list[str]] = {}
-    for command in chosen:
+    for command in selection:
         for node, pods in command.destinations.items():
             hosts.setdefault(node, []).extend(pod.key for pod in pods)
     count = sum(len(claim["pods"]) for claim in claims) + sum(map(len, hosts.values()))
@@ -370,9 +372,13 @@ def _problem(cluster: Cluster) -> Problem:
 
 
 def _node_labels(name: str, spec: NodeSpec) -> dict[str, str]:
-    stated = {key: one.values[0] for key, one in types()[spec.type].requirements.items() if one.members}
+    values = {
+        key: requirement.values[0]
+        for key, requirement in types()[spec.type].requirements.items()
+        if requirement.members
+    }
     own = {labels.ZONE: spec.zone, labels.CAPACITY_TYPE: spec.capacity_type, labels.HOSTNAME: name}
-    return {**stated, **own, **({labels.NODEPOOL: spec.pool} if spec.managed else {})}
+    return {**values, **own, **({labels.NODEPOOL: spec.pool} if spec.managed else {})}
 
 
 def _needs(spec: PoolSpec) -> list[Object]:
@@ -412,10 +418,10 @@ def _policy(name: str, spec: PoolSpec) -> PoolPolicy:
 
 
 def _pod_manifest(name: str, node: str, pod: PodSpec, now: datetime) -> Object:
-    chosen = {"labelSelector": {"matchLabels": {"app": pod.app}}}
+    selection = {"labelSelector": {"matchLabels": {"app": pod.app}}}
     key = {"zone": labels.ZONE, "host": labels.HOSTNAME}.get(pod.spread)
-    apart = {"affinity": {"podAntiAffinity": {REQUIRED: [{**chosen, "topologyKey": labels.HOSTNAME}]}}}
-    rule = {**chosen, "topologyKey": key, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
+    apart = {"affinity": {"podAntiAffinity": {REQUIRED: [{**selection, "topologyKey": labels.HOSTNAME}]}}}
+    rule = {**selection, "topologyKey": key, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
     return {
         "kind": "Pod",
         "apiVersion": "v1",

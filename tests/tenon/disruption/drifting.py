@@ -50,8 +50,8 @@ RICH: dict[str, Any] = {
 
 
 def pool(edits: Mapping[str, Any] | None = None, **metadata: Any) -> NodePool:
-    stated = {path: value for path, value in {**RICH, **(edits or {})}.items() if value is not REMOVED}
-    body = edited(NODEPOOL, stated)
+    values = {path: value for path, value in {**RICH, **(edits or {})}.items() if value is not REMOVED}
+    body = edited(NODEPOOL, values)
     body["metadata"] = {"name": "default", "uid": "u", "generation": 1, **metadata}
     return NodePool.model_validate(body)
 

@@ -105,36 +105,36 @@ def large_cluster(seed: int, count: int, *, rules: bool) -> Cluster:
         count: the number of nodes.
         rules: there are rules between pods.
     """
-    chosen = random.Random(seed)
+    selection = random.Random(seed)
     diverse = [{"key": labels.INSTANCE_TYPE, "operator": "Exists", "minValues": 3}]
     pools = {
         name: PoolSpec(
-            capacity_types=chosen.choice([["on-demand"], ["on-demand", "spot"], ["spot"]]),
-            weight=chosen.choice([0, 10]),
-            requirements=chosen.choice([[], diverse]),
+            capacity_types=selection.choice([["on-demand"], ["on-demand", "spot"], ["spot"]]),
+            weight=selection.choice([0, 10]),
+            requirements=selection.choice([[], diverse]),
         )
-        for name in ["default", "other"][: chosen.randint(1, 2)]
+        for name in ["default", "other"][: selection.randint(1, 2)]
     }
     nodes = {}
     for number in range(count):
-        pool = chosen.choice(sorted(pools))
+        pool = selection.choice(sorted(pools))
         node = NodeSpec(
             pool=pool,
-            type=f"{chosen.choice(FAMILIES)}.{chosen.choice(SIZES)}",
-            zone=chosen.choice(ZONES),
-            capacity_type=chosen.choice(pools[pool].capacity_types),
+            type=f"{selection.choice(FAMILIES)}.{selection.choice(SIZES)}",
+            zone=selection.choice(ZONES),
+            capacity_type=selection.choice(pools[pool].capacity_types),
         )
         mine: list[PodSpec] = []
-        for _ in range(chosen.randint(1, 6)):
+        for _ in range(selection.randint(1, 6)):
             pod = PodSpec(
-                count=chosen.randint(1, 3),
-                cpu=chosen.choice(["100m", "500m", "1", "1500m"]),
-                memory=chosen.choice(["128Mi", "1Gi", "2Gi"]),
-                app=chosen.choice(["web", "db", "api", "job"]),
-                selector=chosen.choice([{}, {}, {}, {labels.ZONE: ZONES[0]}]),
-                apart=rules and chosen.random() < 1 / 8,
-                spread=chosen.choice(["", "", "", "", "", "", "zone", "host"]) if rules else "",
-                priority=chosen.choice([0, 0, 0, 1_000_000_000, -(2**30)]),
+                count=selection.randint(1, 3),
+                cpu=selection.choice(["100m", "500m", "1", "1500m"]),
+                memory=selection.choice(["128Mi", "1Gi", "2Gi"]),
+                app=selection.choice(["web", "db", "api", "job"]),
+                selector=selection.choice([{}, {}, {}, {labels.ZONE: ZONES[0]}]),
+                apart=rules and selection.random() < 1 / 8,
+                spread=selection.choice(["", "", "", "", "", "", "zone", "host"]) if rules else "",
+                priority=selection.choice([0, 0, 0, 1_000_000_000, -(2**30)]),
             )
             if _holds(node, [*mine, pod]):
                 mine.append(pod)

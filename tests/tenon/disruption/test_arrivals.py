@@ -81,9 +81,9 @@ def test_the_annotation_keeps_what_is_of_the_last_day() -> None:
     text = "[]"
     for hours in range(30):
         text = with_arrival(text, NOW + timedelta(hours=hours), {"0a0b0c0d": 1}, {"0a0b0c0d": 3})
-    found = read_arrivals(text)
-    assert [each.at for each in found] == [NOW + timedelta(hours=hours) for hours in range(6, 30)]
-    assert found[-1] == Arrival(NOW + timedelta(hours=29), {"0a0b0c0d": 1}, {"0a0b0c0d": 3})
+    arrivals = read_arrivals(text)
+    assert [arrival.at for arrival in arrivals] == [NOW + timedelta(hours=hours) for hours in range(6, 30)]
+    assert arrivals[-1] == Arrival(NOW + timedelta(hours=29), {"0a0b0c0d": 1}, {"0a0b0c0d": 3})
     later = with_arrival(text, NOW + timedelta(hours=60), {"0a0b0c0d": 2}, {})
     assert read_arrivals(later) == (Arrival(NOW + timedelta(hours=60), {"0a0b0c0d": 2}),)
 
@@ -117,8 +117,8 @@ def test_an_annotation_that_cannot_be_read_is_no_arrival(text: str) -> None:
     assert json.loads(with_arrival(text, NOW, {"0a0b0c0d": 1}, {})) == [["2026-11-21T12:00:00Z", {"0a0b0c0d": 1}, {}]]
 
 
-def decided(given: Situation) -> Decision:
-    decision = decide(given, [Consolidation()])
+def decided(situation: Situation) -> Decision:
+    decision = decide(situation, [Consolidation()])
     for error in decision.failed.values():
         raise error
     return decision
@@ -126,16 +126,16 @@ def decided(given: Situation) -> Decision:
 
 def resting(cluster: Cluster, times: int, at: datetime = MOVED) -> Situation:
     """The cluster after a command moved its pods where they are now."""
-    given = situation(cluster)
-    model = given.model
+    value = situation(cluster)
+    model = value.model
     assert model is not None
     details = {
         claim: replace(detail, pods=tuple(replace(pod, created=at.timestamp()) for pod in detail.pods))
         for claim, detail in model.details.items()
     }
     before = {pod.key: times - 1 for detail in details.values() for pod in detail.pods}
-    nodes = [replace(node, arrivals=(Arrival(at, arriving(details[node.claim].pods, before)),)) for node in given.nodes]
-    return replace(given, nodes=nodes, model=replace(model, details=details))
+    nodes = [replace(node, arrivals=(Arrival(at, arriving(details[node.claim].pods, before)),)) for node in value.nodes]
+    return replace(value, nodes=nodes, model=replace(model, details=details))
 
 
 @pytest.mark.parametrize(("times", "rest"), [(1, REST), (2, REMEMBERED)])
@@ -148,40 +148,43 @@ def test_wsh01_a_node_whose_pods_rest_is_neither_replaced_nor_deleted(times: int
     assert len(decided(replace(resting(Cluster(nodes=nodes), times), now=MOVED + rest)).commands) >= 1
 
 
-def in_shortage(given: Situation, *claims: str) -> Situation:
+def in_shortage(situation: Situation, *claims: str) -> Situation:
     """The situation in which these nodes were bought in a capacity shortage."""
-    nodes = [replace(node, bought_in_shortage=node.claim in claims) for node in given.nodes]
-    return replace(given, nodes=nodes)
+    nodes = [replace(node, bought_in_shortage=node.claim in claims) for node in situation.nodes]
+    return replace(situation, nodes=nodes)
 
 
 def test_wsh01_a_node_bought_in_a_shortage_is_replaced_although_its_pods_rest() -> None:
     """An hour of it may cost more than the move. The rest of other nodes goes on."""
-    given = resting(Cluster(nodes={"a": NodeSpec(type="m5.4xlarge", pods=[SMALL])}), 1)
-    assert decided(given).commands == ()
-    (command,) = decided(in_shortage(given, "a")).commands
-    assert [one.node.claim for one in command.candidates] == ["a"]
+    situation = resting(Cluster(nodes={"a": NodeSpec(type="m5.4xlarge", pods=[SMALL])}), 1)
+    assert decided(situation).commands == ()
+    (command,) = decided(in_shortage(situation, "a")).commands
+    assert [candidate.node.claim for candidate in command.candidates] == ["a"]
     assert len(command.replacements) == 1
 
 
 def test_wsh01_no_pods_move_to_a_node_that_was_bought_in_a_shortage() -> None:
     """Their rest, and their being there, would keep it. Its own pods leave it."""
     nodes = {"large": NodeSpec(type="m5.4xlarge", pods=[SMALL]), "small": NodeSpec(type="c5.large", pods=[SMALL])}
-    given = situation(Cluster(pools={"default": PoolSpec()}, nodes=nodes))
-    (command,) = decided(in_shortage(given, "large")).commands
-    assert ([one.node.claim for one in command.candidates], list(command.destinations)) == (["large"], ["small"])
-    only_small = replace_only(given, "small")
+    value = situation(Cluster(pools={"default": PoolSpec()}, nodes=nodes))
+    (command,) = decided(in_shortage(value, "large")).commands
+    assert ([candidate.node.claim for candidate in command.candidates], list(command.destinations)) == (
+        ["large"],
+        ["small"],
+    )
+    only_small = replace_only(value, "small")
     assert list(decided(only_small).commands[0].destinations) == ["large"]
     assert decided(in_shortage(only_small, "large")).commands == ()
 
 
-def replace_only(given: Situation, claim: str) -> Situation:
+def replace_only(situation: Situation, claim: str) -> Situation:
     """The situation in which only this node may be a candidate, because a pod protects each of the others."""
-    assert given.model is not None
+    assert situation.model is not None
     details = {
         name: detail if name == claim else replace(detail, held_by="pod shop/web-1 has do-not-disrupt")
-        for name, detail in given.model.details.items()
+        for name, detail in situation.model.details.items()
     }
-    return replace(given, model=replace(given.model, details=details))
+    return replace(situation, model=replace(situation.model, details=details))
 
 
 def test_wsh01_drift_and_emptiness_do_not_wait_for_pods_that_rest() -> None:
@@ -190,22 +193,24 @@ def test_wsh01_drift_and_emptiness_do_not_wait_for_pods_that_rest() -> None:
         "b": NodeSpec(type="c5.large"),
         "c": NodeSpec(type="c5.large", pods=[SMALL]),
     }
-    given = resting(Cluster(nodes=nodes), 2)
+    situation = resting(Cluster(nodes=nodes), 2)
     gone_pod = Arrival(MOVED, {"0a0b0c0d": 2})
-    given = replace(given, nodes=[replace(node, arrivals=(*node.arrivals, gone_pod)) for node in given.nodes])
-    found = decide(given, METHODS)
-    assert [[one.node.claim for one in command.candidates] for command in found.commands] == [["b"]]
-    found = decide(given, moving_methods(never))
-    (command,) = found.commands
-    assert (command.reason, [one.node.claim for one in command.candidates]) == (Reason.DRIFTED, ["a"])
+    situation = replace(
+        situation, nodes=[replace(node, arrivals=(*node.arrivals, gone_pod)) for node in situation.nodes]
+    )
+    result = decide(situation, METHODS)
+    assert [[candidate.node.claim for candidate in command.candidates] for command in result.commands] == [["b"]]
+    result = decide(situation, moving_methods(never))
+    (command,) = result.commands
+    assert (command.reason, [candidate.node.claim for candidate in command.candidates]) == (Reason.DRIFTED, ["a"])
 
 
 def test_wsh01_other_pods_may_move_to_a_node_whose_pods_rest() -> None:
     nodes = {"a": NodeSpec(type="c5.xlarge", pods=[SMALL]), "b": NodeSpec(type="c5.large", pods=[SMALL])}
-    given = resting(Cluster(pools={"default": PoolSpec()}, nodes=nodes), 1)
-    awake = [replace(node, arrivals=()) if node.claim == "a" else node for node in given.nodes]
-    (command,) = decided(replace(given, nodes=awake)).commands
-    assert [one.node.claim for one in command.candidates] == ["a"]
+    situation = resting(Cluster(pools={"default": PoolSpec()}, nodes=nodes), 1)
+    awake = [replace(node, arrivals=()) if node.claim == "a" else node for node in situation.nodes]
+    (command,) = decided(replace(situation, nodes=awake)).commands
+    assert [candidate.node.claim for candidate in command.candidates] == ["a"]
     assert list(command.destinations) == ["b"]
 
 
@@ -214,25 +219,25 @@ def test_a_command_says_where_its_pods_go() -> None:
         "a": NodeSpec(type="m5.4xlarge", pods=[SMALL, PodSpec(cpu="1")]),
         "b": NodeSpec(type="c5.large", pods=[SMALL]),
     }
-    given = situation(Cluster(nodes=nodes))
-    assert given.model is not None
-    (command,) = decided(given).commands
+    value = situation(Cluster(nodes=nodes))
+    assert value.model is not None
+    (command,) = decided(value).commands
     names = [f"new-{n}" for n in range(len(command.replacements))]
-    found = arrivals_of(command, given.model, names, NOW)
+    result = arrivals_of(command, value.model, names, NOW)
     moved = [pod for pods in command.destinations.values() for pod in pods]
     moved += [pod for claim in command.replacements for pod in claim.pods]
-    assert {mark for times in found.values() for mark in times} == {workload_mark(pod) for pod in moved}
-    assert {count for times in found.values() for count in times.values()} == {1}
-    sent = pods_sent(command, given.model, names)
-    assert sent.keys() == found.keys()
-    assert sum(count for pods in sent.values() for count in pods.values()) == len(moved)
+    assert {mark for times in result.values() for mark in times} == {workload_mark(pod) for pod in moved}
+    assert {count for times in result.values() for count in times.values()} == {1}
+    requests = pods_sent(command, value.model, names)
+    assert requests.keys() == result.keys()
+    assert sum(count for pods in requests.values() for count in pods.values()) == len(moved)
 
 
-def moved_to(*names: str, sent: int, at: datetime = MOVED, times: int = 1) -> Situation:
+def moved_to(*names: str, requests: int, at: datetime = MOVED, times: int = 1) -> Situation:
     """Node ``a`` was sent pods of `web`; the other nodes have one pod each of it, created when the command ran."""
     nodes = {name: NodeSpec(type="c5.large", pods=[SMALL] if name in names else []) for name in ("a", "b", "c")}
-    given = situation(Cluster(nodes=nodes))
-    model = given.model
+    value = situation(Cluster(nodes=nodes))
+    model = value.model
     assert model is not None
     details = {
         claim: replace(
@@ -244,69 +249,69 @@ def moved_to(*names: str, sent: int, at: datetime = MOVED, times: int = 1) -> Si
         for claim, detail in model.details.items()
     }
     mark = workload_mark(web(MOVED))
-    came = Arrival(MOVED, {mark: times}, {mark: sent} if sent else {})
-    known = [replace(node, arrivals=(came,)) if node.claim == "a" else node for node in given.nodes]
-    return replace(given, nodes=known, model=replace(model, details=details))
+    arrival = Arrival(MOVED, {mark: times}, {mark: requests} if requests else {})
+    changed_nodes = [replace(node, arrivals=(arrival,)) if node.claim == "a" else node for node in value.nodes]
+    return replace(value, nodes=changed_nodes, model=replace(model, details=details))
 
 
-def arrivals_in(given: Situation, known: PodsElsewhere | None = None) -> dict[str, tuple[Arrival, ...]]:
+def arrivals_in(situation: Situation, pods_elsewhere: PodsElsewhere | None = None) -> dict[str, tuple[Arrival, ...]]:
     """By NodeClaim. ``known``: what earlier looks found."""
-    assert given.model is not None
-    found = (known or PodsElsewhere()).added_to(given.nodes, given.model.details, NOW)
-    return {node.claim: node.arrivals for node in found}
+    assert situation.model is not None
+    managed_nodes = (pods_elsewhere or PodsElsewhere()).added_to(situation.nodes, situation.model.details, NOW)
+    return {node.claim: node.arrivals for node in managed_nodes}
 
 
 def test_wsh01_a_pod_that_kube_scheduler_bound_elsewhere_has_moved_too() -> None:
     """The command sent two pods to one node. One came there, the other is on another node."""
-    given = moved_to("a", "b", sent=2, times=2)
-    found = arrivals_in(given)
-    assert [one.times for one in found["b"]] == [{workload_mark(web(MOVED)): 2}]
-    assert given.model is not None
-    assert rest_until(given.model.details["b"].pods, found["b"], NOW) == MOVED + REMEMBERED
+    situation = moved_to("a", "b", requests=2, times=2)
+    result = arrivals_in(situation)
+    assert [item.times for item in result["b"]] == [{workload_mark(web(MOVED)): 2}]
+    assert situation.model is not None
+    assert rest_until(situation.model.details["b"].pods, result["b"], NOW) == MOVED + REMEMBERED
 
 
 @pytest.mark.parametrize(
-    ("given", "why"),
+    ("situation", "why"),
     [
-        (moved_to("a", "b", sent=1), "all that were sent came"),
-        (moved_to("b", sent=0), "no pod was sent"),
-        (moved_to("b", sent=1, at=MOVED - timedelta(hours=1)), "the pod is older"),
+        (moved_to("a", "b", requests=1), "all that were sent came"),
+        (moved_to("b", requests=0), "no pod was sent"),
+        (moved_to("b", requests=1, at=MOVED - timedelta(hours=1)), "the pod is older"),
     ],
 )
-def test_other_pods_did_not_move(given: Situation, why: str) -> None:
-    assert (arrivals_in(given)["b"], why) == ((), why)
+def test_other_pods_did_not_move(situation: Situation, why: str) -> None:
+    assert (arrivals_in(situation)["b"], why) == ((), why)
 
 
 def test_no_more_pods_count_as_moved_than_were_sent() -> None:
-    found = arrivals_in(moved_to("b", "c", sent=1))
-    assert sorted(len(found[name]) for name in ("b", "c")) == [0, 1]
+    result = arrivals_in(moved_to("b", "c", requests=1))
+    assert sorted(len(result[name]) for name in ("b", "c")) == [0, 1]
 
 
 def test_wsh01_a_pod_elsewhere_is_known_after_its_planned_node_is_gone() -> None:
     """The planned node stayed empty and left. An hour later the pod was moved as if it had never moved."""
-    known = PodsElsewhere()
-    given = moved_to("b", sent=1, times=2)
-    before = arrivals_in(given, known)["b"]
-    assert [one.times for one in before] == [{workload_mark(web(MOVED)): 2}]
-    gone = replace(given, nodes=[node for node in given.nodes if node.claim != "a"])
-    assert arrivals_in(gone, known)["b"] == before
-    assert arrivals_in(gone)["b"] == ()
+    pods_elsewhere = PodsElsewhere()
+    situation = moved_to("b", requests=1, times=2)
+    before = arrivals_in(situation, pods_elsewhere)["b"]
+    assert [item.times for item in before] == [{workload_mark(web(MOVED)): 2}]
+    changed_situation = replace(situation, nodes=[node for node in situation.nodes if node.claim != "a"])
+    assert arrivals_in(changed_situation, pods_elsewhere)["b"] == before
+    assert arrivals_in(changed_situation)["b"] == ()
 
 
 def test_wsh01_a_pod_elsewhere_counts_once() -> None:
-    known = PodsElsewhere()
-    given = moved_to("b", "c", sent=1)
-    first, second = arrivals_in(given, known), arrivals_in(given, known)
+    pods_elsewhere = PodsElsewhere()
+    situation = moved_to("b", "c", requests=1)
+    first, second = arrivals_in(situation, pods_elsewhere), arrivals_in(situation, pods_elsewhere)
     assert first == second
 
 
 def test_wsh01_a_pod_that_a_deployment_adds_later_is_not_the_one_that_moved() -> None:
     """The pod that moved went to another node. Ten minutes later the Deployment grew on the planned node."""
-    given = moved_to("a", "b", sent=1)
-    model = given.model
+    situation = moved_to("a", "b", requests=1)
+    model = situation.model
     assert model is not None
     (added,) = model.details["a"].pods
     later = replace(added, created=(MOVED + timedelta(minutes=10)).timestamp())
     details = {**model.details, "a": replace(model.details["a"], pods=(later,))}
-    found = arrivals_in(replace(given, model=replace(model, details=details)))
-    assert [one.times for one in found["b"]] == [{workload_mark(web(MOVED)): 1}]
+    result = arrivals_in(replace(situation, model=replace(model, details=details)))
+    assert [item.times for item in result["b"]] == [{workload_mark(web(MOVED)): 1}]

@@ -23,7 +23,7 @@ def stamp(minute: int) -> str:
 
 
 @pytest.mark.parametrize(
-    ("initialized", "recorded", "seen", "since"),
+    ("initialized", "recorded", "observations", "since"),
     [
         (10, None, None, 10),
         (10, 20, None, 20),
@@ -35,12 +35,12 @@ def stamp(minute: int) -> str:
     ],
 )
 def test_dis30_the_last_of_initialization_and_pod_events_counts(
-    initialized: int, recorded: int | None, seen: int | None, since: int
+    initialized: int, recorded: int | None, observations: int | None, since: int
 ) -> None:
     """Pods may be bound before the node is initialized, and a worker that just started has seen few events."""
     status = {} if recorded is None else {"lastPodEventTime": stamp(recorded)}
-    one = claim(initialized=stamp(initialized), status=status)
-    assert consolidatable_at(one, POOL, None if seen is None else at(seen)) == at(since) + AFTER
+    item = claim(initialized=stamp(initialized), status=status)
+    assert consolidatable_at(item, POOL, None if observations is None else at(observations)) == at(since) + AFTER
 
 
 def test_dis30_an_uninitialized_node_and_a_pool_that_never_consolidates_have_no_time() -> None:

@@ -38,8 +38,8 @@ def wasteful(count: int, kind: str = "m5.xlarge", budget: str = "100%") -> Clust
     )
 
 
-def decided(given: Situation, method: Consolidation | None = None) -> Decision:
-    decision = decide(given, [method or Consolidation()])
+def decided(situation: Situation, method: Consolidation | None = None) -> Decision:
+    decision = decide(situation, [method or Consolidation()])
     for error in decision.failed.values():
         raise error
     return decision
@@ -67,29 +67,29 @@ def test_without_a_model_there_is_no_decision() -> None:
 
 
 def test_the_order_of_nodes_does_not_matter() -> None:
-    given = situation(wasteful(9, "m5.2xlarge"))
-    model = given.model
+    value = situation(wasteful(9, "m5.2xlarge"))
+    model = value.model
     assert model is not None
     turned = replace(
-        given,
-        nodes=list(reversed(given.nodes)),
+        value,
+        nodes=list(reversed(value.nodes)),
         model=replace(
             model,
             problem=replace(model.problem, nodes=list(reversed(model.problem.nodes))),
             details=dict(reversed(list(model.details.items()))),
         ),
     )
-    assert decided(turned).commands == decided(given).commands
+    assert decided(turned).commands == decided(value).commands
 
 
 @pytest.mark.parametrize("steps", [0, 1, 5, 40])
 def test_when_the_time_is_over_what_was_found_so_far_is_returned(steps: int) -> None:
-    asked = 0
+    calls = 0
 
     def expired() -> bool:
-        nonlocal asked
-        asked += 1
-        return asked > steps
+        nonlocal calls
+        calls += 1
+        return calls > steps
 
     cluster = Cluster(nodes={f"n{n}": NodeSpec(type="r5.4xlarge", pods=[PodSpec(cpu="9")]) for n in range(20)})
     decision = decided(situation(cluster), Consolidation(deadline=lambda: expired))
@@ -117,7 +117,9 @@ def test_dis30_a_candidate_is_due_since_the_last_pod_event_and_leaves_now() -> N
 def test_dis34_a_type_counts_with_its_price_in_the_costliest_allowed_zone() -> None:
     """EC2 chooses the zone, so a type that is cheap in only one of them may cost more than the node that leaves."""
     cheap, dear = (next(kind for kind in CATALOG if kind.name == name) for name in ("c5.large", "m5.large"))
-    offerings = tuple(replace(one, price=0.3) if one.zone == "us-west-2b" else one for one in cheap.offerings)
+    offerings = tuple(
+        replace(offering, price=0.3) if offering.zone == "us-west-2b" else offering for offering in cheap.offerings
+    )
     pools = [replace(pool(), instance_types=[replace(cheap, offerings=offerings), dear])]
     leaving = NodeDetail("n", "m5.xlarge", "us-west-2a", labels.ON_DEMAND, 0.192, (), 1.0)
 
@@ -195,7 +197,7 @@ def test_full_nodes_do_not_change_a_plan() -> None:
     model = situation(cluster).model
     assert model is not None
     pods = model.details["a"].pods
-    others = [each for each in model.problem.nodes if each.name != "a"]
+    others = [node for node in model.problem.nodes if node.name != "a"]
     assert Rescheduler(model).simulate(["a"]) == solve(replace(model.problem, pods=pods, nodes=others))
     assert is_complete(Rescheduler(model).simulate(["a"], buys=False))
 
@@ -210,33 +212,33 @@ def test_a_node_that_is_closed_for_one_plan_is_open_for_the_next() -> None:
 
 def test_plans_are_the_same_with_tables_that_earlier_plans_used() -> None:
     tables = TypeTables()
-    given = pool("default", need(labels.CAPACITY_TYPE, "In", "on-demand"))
+    value = pool("default", need(labels.CAPACITY_TYPE, "In", "on-demand"))
     for cpu in ("1", "7", "30"):
-        problem = Problem([pod("p", cpu), pod("q", "2", extra={"example.com/gpu": 0})], [given], [node()])
+        problem = Problem([pod("p", cpu), pod("q", "2", extra={"example.com/gpu": 0})], [value], [node()])
         assert solve(problem, tables=tables) == solve(problem)
 
 
 def test_the_cluster_after_a_move_has_its_pods_on_their_new_nodes() -> None:
-    given = situation(Cluster(nodes={"a": NodeSpec(type="m5.4xlarge", pods=[PodSpec()])}))
-    assert given.model is not None
-    (command,) = decided(given).commands
-    after = carried_out(given.model, [(["a"], Plan(command.replacements, command.destinations))])
+    value = situation(Cluster(nodes={"a": NodeSpec(type="m5.4xlarge", pods=[PodSpec()])}))
+    assert value.model is not None
+    (command,) = decided(value).commands
+    after = carried_out(value.model, [(["a"], Plan(command.replacements, command.destinations))])
     (new,) = after.new
-    assert after.model.details[new].pods == given.model.details["a"].pods
-    assert [each.name for each in after.model.problem.nodes] == [new]
-    assert [each.usage["nodes"] for each in after.model.problem.pools] == [1]
+    assert after.model.details[new].pods == value.model.details["a"].pods
+    assert [node.name for node in after.model.problem.nodes] == [new]
+    assert [pool.usage["nodes"] for pool in after.model.problem.pools] == [1]
 
 
 def test_evt02_a_node_that_stays_says_why() -> None:
     """Not a node that leaves, and not one that its NodePool's policy keeps: the NodePool says that."""
     full = {"type": "m5.large", "pods": [PodSpec(cpu="1500m", memory="4Gi")]}
-    held = "pod default/web: karpenter.sh/do-not-disrupt protects it"
+    hold = "pod default/web: karpenter.sh/do-not-disrupt protects it"
     cluster = Cluster(
         pools={"default": PoolSpec(budgets=[{"nodes": "100%"}]), "calm": PoolSpec(policy="WhenEmpty")},
         nodes={
             "full": NodeSpec.model_validate(full),
             "spot": NodeSpec.model_validate({**full, "capacity_type": "spot"}),
-            "held": NodeSpec.model_validate({**full, "held_by": held}),
+            "held": NodeSpec.model_validate({**full, "held_by": hold}),
             "priceless": NodeSpec.model_validate({**full, "price": 0.0}),
             "buffer": NodeSpec.model_validate(full),
             "calm": NodeSpec.model_validate({**full, "pool": "calm"}),
@@ -249,7 +251,7 @@ def test_evt02_a_node_that_stays_says_why() -> None:
     assert decision.unconsolidatable == {
         "buffer": "a CapacityBuffer keeps room on it",
         "full": "there is neither room for its pods on other nodes nor a cheaper new node for them",
-        "held": held,
+        "held": hold,
         "priceless": "its price is not known: the catalogue has no m5.large (on-demand, us-west-2a)",
         "spot": "its pods fit on no other nodes, "
         "and spot nodes are replaced only with the gate SpotToSpotConsolidation",
@@ -269,10 +271,12 @@ def test_met35_dis42_what_balanced_says_of_moves() -> None:
     pools = {"default": PoolSpec(policy="Balanced")}
     nodes = {name: NodeSpec(type=types[name], pods=pods[name]) for name in pods}
     refused = decided(situation(Cluster(pools=pools, nodes=nodes)))
-    assert {(one.pool, one.claims, one.approved) for one in refused.verdicts} == {("default", ("a",), False)}
-    assert all(one.score < 0.5 for one in refused.verdicts)
+    assert {(verdict.pool, verdict.claims, verdict.approved) for verdict in refused.verdicts} == {
+        ("default", ("a",), False)
+    }
+    assert all(verdict.score < 0.5 for verdict in refused.verdicts)
     assert "Balanced" in refused.unconsolidatable["a"]
     nodes["a"] = NodeSpec(type="m5.4xlarge", pods=[PodSpec(cpu="1")])
-    made = decided(situation(Cluster(pools=pools, nodes=nodes)))
-    assert [(one.claims, one.approved) for one in made.verdicts] == [(("a",), True)]
-    assert made.verdicts[0].score >= 0.5
+    decision = decided(situation(Cluster(pools=pools, nodes=nodes)))
+    assert [(verdict.claims, verdict.approved) for verdict in decision.verdicts] == [(("a",), True)]
+    assert decision.verdicts[0].score >= 0.5

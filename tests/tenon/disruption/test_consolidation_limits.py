@@ -143,17 +143,17 @@ def test_wsh02_a_deletion_saves_the_whole_price(least: str, count: int) -> None:
 def test_wsh02_every_command_saves_what_the_strictest_of_its_pools_asks_for(
     cluster: Cluster, first: str, second: str | None
 ) -> None:
-    asked = {name: text for name, text in zip(cluster.pools, (first, second), strict=False) if text is not None}
-    pools = {name: pool.model_copy(update={"least_saving": asked.get(name)}) for name, pool in cluster.pools.items()}
+    texts = {name: text for name, text in zip(cluster.pools, (first, second), strict=False) if text is not None}
+    pools = {name: pool.model_copy(update={"least_saving": texts.get(name)}) for name, pool in cluster.pools.items()}
     cluster = cluster.model_copy(update={"pools": pools})
     model = situation(cluster).model
     assert model is not None
     commands = decided(cluster).commands
     assert findings(cluster, commands) == []
     for command in commands:
-        cost = sum(model.details[one.node.claim].price for one in command.candidates)
-        for name in {one.node.pool for one in command.candidates} & asked.keys():
-            assert command.saving >= read_least_saving(asked[name]).of(cost) - 1e-6
+        cost = sum(model.details[candidate.node.claim].price for candidate in command.candidates)
+        for name in {candidate.node.pool for candidate in command.candidates} & texts.keys():
+            assert command.saving >= read_least_saving(texts[name]).of(cost) - 1e-6
 
 
 def young(age: str, created_for: str = Reason.UNDERUTILIZED, rest: str = "2h") -> Cluster:

@@ -36,8 +36,8 @@ from tests.tenon.disruption.random_clusters import clusters, large_cluster
 JOINED = Path(__file__).with_name("spread_after_joined_moves.json")
 
 
-def decided(given_: Situation, *, spot_to_spot: bool = False) -> Decision:
-    decision = decide(given_, [Consolidation(spot_to_spot=spot_to_spot)])
+def decided(situation: Situation, *, spot_to_spot: bool = False) -> Decision:
+    decision = decide(situation, [Consolidation(spot_to_spot=spot_to_spot)])
     for error in decision.failed.values():
         raise error
     return decision
@@ -89,10 +89,10 @@ def test_dis13_dis16_dis51_no_command_takes_a_protected_node_or_breaks_a_budget(
 @given(clusters(), st.booleans())
 @settings(max_examples=60)
 def test_dis34_dis36_no_command_costs_more_than_it_saves(cluster: Cluster, gate: bool) -> None:
-    given_ = situation(cluster)
-    assert given_.model is not None
-    for command in decided(given_, spot_to_spot=gate).commands:
-        leaving = [given_.model.details[candidate.node.claim] for candidate in command.candidates]
+    value = situation(cluster)
+    assert value.model is not None
+    for command in decided(value, spot_to_spot=gate).commands:
+        leaving = [value.model.details[candidate.node.claim] for candidate in command.candidates]
         after = sum(map(worst_price, command.replacements))
         assert after < sum(detail.price for detail in leaving)
         assert abs(sum(detail.price for detail in leaving) - after - command.saving) < 1e-6
@@ -114,14 +114,14 @@ def min_values(cluster: Cluster, claim: PlannedClaim) -> int:
 @given(clusters(), st.booleans())
 @settings(max_examples=60)
 def test_dis31_dis32_every_pod_fits_where_a_command_puts_it(cluster: Cluster, gate: bool) -> None:
-    given_ = situation(cluster)
-    assert given_.model is not None
-    decision = decided(given_, spot_to_spot=gate)
+    value = situation(cluster)
+    assert value.model is not None
+    decision = decided(value, spot_to_spot=gate)
     assert findings(cluster, decision.commands) == []
     for command in decision.commands:
         moved = [p.key for pods in command.destinations.values() for p in pods]
         moved += [pod.key for claim in command.replacements for pod in claim.pods]
-        own = [pod.key for c in command.candidates for pod in given_.model.details[c.node.claim].pods]
+        own = [pod.key for c in command.candidates for pod in value.model.details[c.node.claim].pods]
         assert sorted(moved) == sorted(own)
         for name in command.destinations:
             spec = cluster.nodes[name]
@@ -188,12 +188,12 @@ def test_dis32_moves_that_are_planned_again_keep_the_spread_of_pods_that_other_c
 @settings(max_examples=120)
 def test_wsh01_a_second_look_at_what_a_decision_leaves_finds_little(cluster: Cluster, gate: bool) -> None:
     """In about one of a hundred small clusters it finds a move that the first look missed. That move saves little."""
-    given_ = situation(cluster)
-    first = decided(given_, spot_to_spot=gate)
-    after = resting(applied(given_, first.commands), given_, first.commands)
+    value = situation(cluster)
+    first = decided(value, spot_to_spot=gate)
+    after = resting(applied(value, first.commands), value, first.commands)
     second = decided(after, spot_to_spot=gate)
-    assert not moved(given_, first.commands) & moved(after, second.commands)
-    saved, more = (sum(command.expected for command in one.commands) for one in (first, second))
+    assert not moved(value, first.commands) & moved(after, second.commands)
+    saved, more = (sum(command.expected for command in first.commands) for first in (first, second))
     assert more <= saved / 4
 
 
@@ -201,11 +201,11 @@ def test_wsh01_a_second_look_at_what_a_decision_leaves_finds_little(cluster: Clu
 @settings(max_examples=60)
 def test_wsh01_a_second_look_moves_no_pod_again(cluster: Cluster, gate: bool) -> None:
     """With rules between pods it may find room on new nodes for pods that have not moved."""
-    given_ = situation(cluster)
-    first = decided(given_, spot_to_spot=gate)
-    after = resting(applied(given_, first.commands), given_, first.commands)
+    value = situation(cluster)
+    first = decided(value, spot_to_spot=gate)
+    after = resting(applied(value, first.commands), value, first.commands)
     second = decided(after, spot_to_spot=gate)
-    assert not moved(given_, first.commands) & moved(after, second.commands)
+    assert not moved(value, first.commands) & moved(after, second.commands)
 
 
 @pytest.mark.parametrize(
@@ -215,21 +215,21 @@ def test_wsh01_a_second_look_at_a_large_cluster_moves_no_pod_again_and_finds_nex
     seed: int, count: int, rules: bool
 ) -> None:
     """It finds what could not be joined: a spot node may be emptied onto a new one, but not leave in its command."""
-    given_ = situation(large_cluster(seed, count, rules=rules))
-    first = decided(given_)
-    after = resting(applied(given_, first.commands), given_, first.commands)
+    value = situation(large_cluster(seed, count, rules=rules))
+    first = decided(value)
+    after = resting(applied(value, first.commands), value, first.commands)
     second = decided(after)
-    assert not moved(given_, first.commands) & moved(after, second.commands)
+    assert not moved(value, first.commands) & moved(after, second.commands)
     assert len(taken(first)) > count / 3
-    saved, more = (sum(command.expected for command in one.commands) for one in (first, second))
+    saved, more = (sum(command.expected for command in first.commands) for first in (first, second))
     assert more < 0.01 * saved
 
 
-def moved(given_: Situation, commands: Sequence[Command]) -> set[str]:
+def moved(situation: Situation, commands: Sequence[Command]) -> set[str]:
     """The keys of the pods that the commands move."""
-    assert given_.model is not None
-    claims = [one.node.claim for command in commands for one in command.candidates]
-    return {pod.key for claim in claims for pod in given_.model.details[claim].pods}
+    assert situation.model is not None
+    claims = [candidate.node.claim for command in commands for candidate in command.candidates]
+    return {pod.key for claim in claims for pod in situation.model.details[claim].pods}
 
 
 def resting(after: Situation, before: Situation, commands: Sequence[Command]) -> Situation:
@@ -239,11 +239,11 @@ def resting(after: Situation, before: Situation, commands: Sequence[Command]) ->
     arrivals: dict[str, Arrival] = {}
     again = moved(before, commands)
     for command in commands:
-        claims = [one.node.claim for one in command.candidates]
+        claims = [candidate.node.claim for candidate in command.candidates]
         new = [f"new-{min(claims)}-{number}" for number in range(len(command.replacements))]
         for name, times in arrivals_of(command, before.model, new, before.now).items():
-            known = arrivals[name].times if name in arrivals else {}
-            arrivals[name] = Arrival(before.now, {**known, **times})
+            entries = arrivals[name].times if name in arrivals else {}
+            arrivals[name] = Arrival(before.now, {**entries, **times})
     details = {
         claim: replace(
             detail,
@@ -259,25 +259,25 @@ def resting(after: Situation, before: Situation, commands: Sequence[Command]) ->
     return replace(after, nodes=nodes, model=replace(after.model, details=details))
 
 
-def applied(given_: Situation, commands: Sequence[Command]) -> Situation:
+def applied(situation: Situation, commands: Sequence[Command]) -> Situation:
     """The cluster after the commands, on new nodes of the cheapest type."""
-    assert given_.model is not None
+    assert situation.model is not None
     moves = [
         ([candidate.node.claim for candidate in command.candidates], Plan(command.replacements, command.destinations))
         for command in commands
     ]
-    after = carried_out(given_.model, moves)
-    gone = {claim for claims, _ in moves for claim in claims}
+    after = carried_out(situation.model, moves)
+    removal = {claim for claims, _ in moves for claim in claims}
     pool_of = {
         f"new-{sorted(claims)[0]}-{number}": claim.pool
         for claims, plan in moves
         for number, claim in enumerate(plan.claims)
     }
     new = [ManagedNode(name, f"uid-{name}", pool_of[name], True, True, False, False, None, name) for name in after.new]
-    old = [node for node in given_.nodes if node.claim not in gone]
+    old = [node for node in situation.nodes if node.claim not in removal]
     details = {
-        claim: replace(detail, quiet_since=detail.quiet_since or given_.now)
+        claim: replace(detail, quiet_since=detail.quiet_since or situation.now)
         for claim, detail in after.model.details.items()
     }
     model = replace(after.model, details=details)
-    return Situation([*old, *new], given_.policies, given_.now, model=model)
+    return Situation([*old, *new], situation.policies, situation.now, model=model)

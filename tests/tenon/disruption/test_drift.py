@@ -36,7 +36,7 @@ def test_a_node_that_is_as_its_pool_and_class_describe_has_not_drifted() -> None
 
 
 @pytest.mark.parametrize(
-    ("edits", "named"),
+    ("edits", "names"),
     [
         ({"template/metadata/labels": {"team": "b"}}, "spec.template.metadata.labels (team)"),
         ({"template/metadata/labels": {"team": "a", "tier": "x"}}, "spec.template.metadata.labels (tier)"),
@@ -53,11 +53,11 @@ def test_a_node_that_is_as_its_pool_and_class_describe_has_not_drifted() -> None
     ],
     ids=str,
 )
-def test_dis70_dis79_each_field_of_the_template_is_drift_and_is_named(edits: dict[str, Any], named: str) -> None:
+def test_dis70_dis79_each_field_of_the_template_is_drift_and_is_named(edits: dict[str, Any], names: str) -> None:
     drift = verdict(launched(), pool(edits)).drift
     assert drift is not None
     assert drift.reason == "NodePoolDrifted"
-    assert drift.message.startswith(named)
+    assert drift.message.startswith(names)
     assert drift.message.count("spec.template") == 1, "only what changed is named"
     assert reason(launched(pool(edits)), pool(edits)) == "", "a new node is as the pool describes"
 
@@ -98,10 +98,10 @@ def test_dis79_weight_limits_and_the_disruption_block_are_not_drift(edits: dict[
     ids=str,
 )
 def test_dis72_requirements_that_no_longer_allow_the_labels(requirements: list[Any], drifts: bool) -> None:
-    found = reason(
+    result = reason(
         launched(labels={"karpenter.k8s.aws/instance-cpu": "2"}), pool({"template/spec/requirements": requirements})
     )
-    assert found == ("RequirementsDrifted" if drifts else "")
+    assert result == ("RequirementsDrifted" if drifts else "")
 
 
 def test_dis72_the_message_names_the_requirement_and_the_label() -> None:
@@ -165,7 +165,7 @@ def test_dis79_selectors_that_find_the_same_are_not_drift(edits: dict[str, Any])
 
 
 @pytest.mark.parametrize(
-    ("status", "expected", "named"),
+    ("status", "expected", "names"),
     [
         ({"amis": [{"id": "ami-new", "requirements": [term(labels.ARCH, "In", "amd64")]}]}, "AMIDrift", "ami-new"),
         ({"amis": list(reversed(FOUND["amis"]))}, "", ""),
@@ -180,11 +180,11 @@ def test_dis79_selectors_that_find_the_same_are_not_drift(edits: dict[str, Any])
     ids=str,
 )  # fmt: skip
 def test_dis74_what_the_class_selects_now_is_compared_with_the_instance(
-    status: dict[str, Any], expected: str, named: str
+    status: dict[str, Any], expected: str, names: str
 ) -> None:
     drift = verdict(launched(), current=node_class(**status)).drift
     assert (str(drift.reason) if drift else "") == expected
-    assert named in (drift.message if drift else "")
+    assert names in (drift.message if drift else "")
 
 
 def test_dis74_what_was_not_recorded_of_an_instance_is_unknown_and_not_drift() -> None:
@@ -209,9 +209,9 @@ def test_dis74_an_instance_in_a_zone_without_a_subnet_drifts_whatever_was_record
 def test_dis74_a_class_that_is_not_resolved_says_nothing_of_instances(conditions: list[Any]) -> None:
     """Its status may hold what an earlier spec selected, or nothing at all."""
     current = node_class(subnets=[], securityGroups=[], amis=[], conditions=conditions)
-    found = verdict(launched(), current=current, types=[])
-    assert found.drift is None
-    assert found.unknown == {
+    drift_check = verdict(launched(), current=current, types=[])
+    assert drift_check.drift is None
+    assert drift_check.unknown == {
         "AMIDrift",
         "SubnetDrift",
         "SecurityGroupDrift",
@@ -247,8 +247,8 @@ RESOLVED = [READY, {**READY, "type": "CapacityReservationsReady"}]
 def test_dis74_a_reservation_that_ended_or_is_not_selected_is_drift(
     changed: dict[str, str], status: dict[str, Any], expected: str
 ) -> None:
-    found = verdict(launched(labels=changed), current=node_class(**status))
-    assert (str(found.drift.reason) if found.drift else "") == expected
+    drift_check = verdict(launched(labels=changed), current=node_class(**status))
+    assert (str(drift_check.drift.reason) if drift_check.drift else "") == expected
 
 
 GROUP = {"id": "pg-1", "name": "rack", "strategy": "spread"}
@@ -265,17 +265,17 @@ GROUP = {"id": "pg-1", "name": "rack", "strategy": "spread"}
     ids=["new", "same", "another", "no more"],
 )
 def test_dis74_another_placement_group_is_drift(changed: dict[str, str], status: dict[str, Any], expected: str) -> None:
-    found = verdict(launched(labels=changed), current=node_class(**status))
-    assert (str(found.drift.reason) if found.drift else "") == expected
+    drift_check = verdict(launched(labels=changed), current=node_class(**status))
+    assert (str(drift_check.drift.reason) if drift_check.drift else "") == expected
 
 
 def test_aws126_an_instance_outside_its_reservation_drifts_if_reserved_is_required() -> None:
     required = [term(labels.CAPACITY_TYPE, "In", "reserved")]
     claim = launched(labels={labels.CAPACITY_TYPE: "on-demand"})
     demoted = ClaimRecord.of({**claim.body, "spec": {**claim.spec, "requirements": required}})
-    found = verdict(demoted, current=node_class(conditions=RESOLVED)).drift
-    assert found is not None
-    assert (found.reason, "left its capacity reservation" in found.message) == ("CapacityReservationDrift", True)
+    drift = verdict(demoted, current=node_class(conditions=RESOLVED)).drift
+    assert drift is not None
+    assert (drift.reason, "left its capacity reservation" in drift.message) == ("CapacityReservationDrift", True)
     assert verdict(claim, current=node_class(conditions=RESOLVED)).drift is None
 
 
@@ -300,10 +300,10 @@ def test_dis73_a_type_that_the_class_no_longer_offers(
 
 
 def test_dis73_a_young_claim_is_looked_at_again_after_an_hour() -> None:
-    gone = catalog(entry("c5.large", 2, 4, 0.1))
-    young = verdict(launched(), types=gone, now=CREATED + TYPE_GRACE - timedelta(seconds=1))
+    instance_types = catalog(entry("c5.large", 2, 4, 0.1))
+    young = verdict(launched(), types=instance_types, now=CREATED + TYPE_GRACE - timedelta(seconds=1))
     assert (young.drift, young.check_again) == (None, CREATED + timedelta(hours=1))
-    assert reason(launched(), types=gone, now=CREATED + TYPE_GRACE) == "InstanceTypeNotFound"
+    assert reason(launched(), types=instance_types, now=CREATED + TYPE_GRACE) == "InstanceTypeNotFound"
 
 
 def test_dis75_hashes_of_another_version_are_not_compared() -> None:
@@ -325,10 +325,10 @@ def test_dis75_hashes_of_another_version_are_not_compared() -> None:
 def test_ecs10_a_new_ca_bundle_is_drift_of_the_class() -> None:
     made_with = launched(annotations=ec2nodeclass_hashes(node_class(), "old"))
     assert DesiredNode(pool(), node_class(), ca_bundle="old").check(made_with, NOW).drift is None
-    found = DesiredNode(pool(), node_class(), ca_bundle="new").check(made_with, NOW).drift
-    assert found is not None
-    assert found.reason == DriftReason.NODECLASS
-    assert "CA bundle" in found.message
+    drift = DesiredNode(pool(), node_class(), ca_bundle="new").check(made_with, NOW).drift
+    assert drift is not None
+    assert drift.reason == DriftReason.NODECLASS
+    assert "CA bundle" in drift.message
 
 
 def test_ecs10_an_upgrade_of_tenon_to_hashes_with_the_ca_bundle_is_no_drift() -> None:
@@ -341,9 +341,9 @@ def test_a_pool_without_its_class_drifts_by_its_own_fields_only() -> None:
         {**EC2NODECLASS, "metadata": {"name": "default", "deletionTimestamp": "2026-03-01T12:00:00Z"}}
     )):  # fmt: skip
         assert DesiredNode(pool(), missing).check(launched(), NOW).drift is None
-        found = DesiredNode(pool({"template/spec/taints": []}), missing).check(launched(), NOW).drift
-        assert found is not None
-        assert found.reason is DriftReason.NODEPOOL
+        drift = DesiredNode(pool({"template/spec/taints": []}), missing).check(launched(), NOW).drift
+        assert drift is not None
+        assert drift.reason is DriftReason.NODEPOOL
 
 
 def test_dis70_static_drift_comes_before_requirements_and_these_before_the_class() -> None:

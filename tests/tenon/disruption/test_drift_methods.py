@@ -30,7 +30,7 @@ class Cluster:
 
     def __init__(self, *pools: Pool) -> None:
         self.pools = list(pools) or [pool("default", ON_DEMAND)]
-        self.policies = {each.name: PoolPolicy(each.name, timedelta(), OPEN) for each in self.pools}
+        self.policies = {pool.name: PoolPolicy(pool.name, timedelta(), OPEN) for pool in self.pools}
         self.static: dict[str, Pool] = {}
         self.nodes: list[Node] = []
         self.managed: list[ManagedNode] = []
@@ -51,8 +51,8 @@ class Cluster:
         **managed: Any,
     ) -> None:
         """A node with these pods; ``since`` None has not drifted."""
-        known = node(name, "4", labels={labels.NODEPOOL: of, labels.HOSTNAME: name}, pods=tuple(pods))
-        self.nodes.append(replace(known, used={}, pods=()).with_pods(tuple(pods)))
+        entries = node(name, "4", labels={labels.NODEPOOL: of, labels.HOSTNAME: name}, pods=tuple(pods))
+        self.nodes.append(replace(entries, used={}, pods=()).with_pods(tuple(pods)))
         ready: dict[str, Any] = {
             "initialized": True,
             "ready": True,
@@ -102,7 +102,7 @@ def test_dis03_pods_that_fit_nowhere_else_get_a_replacement() -> None:
     cluster.add("a", pod("web", "3"))
     command = the_only(cluster.decide())
     (bought,) = command.replacements
-    assert [each.name for each in bought.pods] == ["web"]
+    assert [pod.name for pod in bought.pods] == ["web"]
     assert command.destinations == {}
     assert command.saving == pytest.approx(0.192 - bought.price)
     assert command.candidates[0].since == NOW - HOUR
@@ -118,7 +118,7 @@ def test_dis03_pods_that_fit_on_other_nodes_move_there() -> None:
     cluster.add("b", since=None)
     command = the_only(cluster.decide())
     assert command.replacements == ()
-    assert {name: sorted(each.name for each in pods) for name, pods in command.destinations.items()} == {
+    assert {name: sorted(pod.name for pod in pods) for name, pods in command.destinations.items()} == {
         "b": ["db", "web"]
     }
     assert command.saving == pytest.approx(0.192)
@@ -209,11 +209,11 @@ def test_dis78_qrk12_the_stuck_nodes_of_one_pool_hold_up_no_other_pool(after: Ca
     assert names(first) == ["theirs"]
     assert first.look_again == NOW + MORE_AFTER
     assert first.blocked.keys() == {"stuck-0", "stuck-1"}
-    left = {"under_command": frozenset({"theirs"})}
+    remainder = {"under_command": frozenset({"theirs"})}
     tried = dict.fromkeys(first.blocked, NOW)
-    second = cluster.decide(after(3), blocked_at=tried, **left)
+    second = cluster.decide(after(3), blocked_at=tried, **remainder)
     assert second.blocked.keys() == {"stuck-2", "stuck-3", "stuck-4"}
-    third = cluster.decide(after(1), blocked_at=tried | dict.fromkeys(second.blocked, NOW), **left)
+    third = cluster.decide(after(1), blocked_at=tried | dict.fromkeys(second.blocked, NOW), **remainder)
     assert names(third) == ["ours"]
 
 
@@ -236,10 +236,10 @@ def expired_after_one_answer() -> Callable[[], bool]:
 
 
 def test_dis13_dis14_what_protects_pods_holds_drift_unless_there_is_a_grace_period() -> None:
-    held = {"held_by": "pod default/db: PodDisruptionBudget db allows no eviction"}
+    hold = {"held_by": "pod default/db: PodDisruptionBudget db allows no eviction"}
     cluster = Cluster()
-    cluster.add("a", pod("db", "3"), detail=held)
-    cluster.add("b", pod("db2", "3"), detail={**held, "has_grace_period": True})
+    cluster.add("a", pod("db", "3"), detail=hold)
+    cluster.add("b", pod("db2", "3"), detail={**hold, "has_grace_period": True})
     cluster.add("c", held_by="pod kube-system/agent: it has karpenter.sh/do-not-disrupt")
     decision = cluster.decide()
     assert names(decision) == ["b"]
@@ -356,7 +356,7 @@ def test_dis02_replacements_that_are_on_their_way_count_against_the_limit() -> N
     assert cluster.decide(StaticDrift(), under_command=under).commands == ()
     cluster.add("new", of="fixed", since=None, initialized=False)
     assert cluster.decide(StaticDrift(), under_command=under).commands == ()
-    cluster.managed = [replace(each, leaving=each.claim == "s-0") for each in cluster.managed]
+    cluster.managed = [replace(item, leaving=item.claim == "s-0") for item in cluster.managed]
     assert cluster.decide(StaticDrift(), under_command=under).commands == (), "it still has its instance"
     cluster.managed = cluster.managed[1:]
     assert names(cluster.decide(StaticDrift())) == ["s-1"]

@@ -45,15 +45,15 @@ def empty_nodes(
 def test_dis30_a_node_leaves_at_once_when_its_time_has_passed(overdue: timedelta) -> None:
     """DIS-30, DIS-45: the command counts from now, also for a node that a budget kept for an hour."""
     late = replace(NODE, quiet_since=NOW - TTL - overdue)
-    found, _ = empty_nodes([late], POLICIES, under_command=NOBODY, now=NOW)
-    assert [(e.node.claim, e.since) for e in found] == [("default-a", NOW - TTL - overdue)]
+    result, _ = empty_nodes([late], POLICIES, under_command=NOBODY, now=NOW)
+    assert [(e.node.claim, e.since) for e in result] == [("default-a", NOW - TTL - overdue)]
 
 
 def test_dis30_before_that_nothing_is_decided_and_the_next_look_is_known() -> None:
     """No polling, and nothing that could change until then is judged yet (DIS-46, DIS-53)."""
     nodes = [replace(NODE, claim=f"default-{age}", quiet_since=NOW - timedelta(seconds=age)) for age in (5, 29)]
-    found, again = empty_nodes(nodes, POLICIES, under_command=NOBODY, now=NOW)
-    assert found == []
+    result, again = empty_nodes(nodes, POLICIES, under_command=NOBODY, now=NOW)
+    assert result == []
     assert again == NOW + timedelta(seconds=1)
 
 
@@ -71,8 +71,8 @@ def test_dis30_before_that_nothing_is_decided_and_the_next_look_is_known() -> No
 )
 def test_dis10_dis11_nodes_that_are_no_candidates(change: dict[str, Any]) -> None:
     """DIS-10, DIS-11, DIS-13."""
-    found, _ = empty_nodes([replace(NODE, **change)], POLICIES, under_command=NOBODY, now=NOW)
-    assert found == []
+    result, _ = empty_nodes([replace(NODE, **change)], POLICIES, under_command=NOBODY, now=NOW)
+    assert result == []
 
 
 def test_consolidate_after_never_keeps_empty_nodes() -> None:
@@ -87,8 +87,8 @@ def test_budgets_take_the_longest_empty_first_and_count_what_leaves() -> None:
         replace(NODE, claim="default-x", leaving=True)
     ]
     policies = {"default": PoolPolicy("default", TTL, (Budget(nodes="3"),))}
-    found, _ = empty_nodes(nodes, policies, under_command=frozenset({"default-4"}), now=NOW)
-    assert [e.node.claim for e in found] == ["default-3"]
+    result, _ = empty_nodes(nodes, policies, under_command=frozenset({"default-4"}), now=NOW)
+    assert [e.node.claim for e in result] == ["default-3"]
 
 
 def test_dis50_nodes_whose_instance_is_being_ended_are_not_counted() -> None:
@@ -96,8 +96,8 @@ def test_dis50_nodes_whose_instance_is_being_ended_are_not_counted() -> None:
     nodes = [replace(NODE, claim=f"default-{n:02}", uid=f"u-{n}") for n in range(20)]
     nodes[10:] = [replace(node, leaving=True, terminating=True, empty=False) for node in nodes[10:]]
     policies = {"default": PoolPolicy("default", TTL, (Budget(nodes="10%"),))}
-    found, _ = empty_nodes(nodes, policies, under_command=NOBODY, now=NOW)
-    assert len(found) == 1
+    result, _ = empty_nodes(nodes, policies, under_command=NOBODY, now=NOW)
+    assert len(result) == 1
 
 
 @pytest.mark.parametrize("names", [{"default-a"}, {"node-a"}])

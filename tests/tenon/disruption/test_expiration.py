@@ -24,32 +24,32 @@ TWO = PoolPolicy("default", None, (Budget(nodes="2"),), expire_within_budgets=Tr
 
 
 def node(name: str, expired_for: timedelta = HOUR, **changed: Any) -> ManagedNode:
-    made = ManagedNode(name, f"uid-{name}", "default", True, True, False, False, None)
-    return replace(made, expires_at=NOW - expired_for, **changed)
+    managed_node = ManagedNode(name, f"uid-{name}", "default", True, True, False, False, None)
+    return replace(managed_node, expires_at=NOW - expired_for, **changed)
 
 
-def decision(*nodes: ManagedNode, policy: PoolPolicy = TWO, **given: Any) -> Decision:
-    found = decide(Situation(nodes, {"default": policy}, NOW, **given))
-    assert not found.failed
-    return found
+def decision(*nodes: ManagedNode, policy: PoolPolicy = TWO, **value: Any) -> Decision:
+    result = decide(Situation(nodes, {"default": policy}, NOW, **value))
+    assert not result.failed
+    return result
 
 
-def removed(found: Decision) -> list[str]:
-    return [candidate.node.claim for command in found.commands for candidate in command.candidates]
+def removed(decision: Decision) -> list[str]:
+    return [candidate.node.claim for command in decision.commands for candidate in command.candidates]
 
 
 def test_wsh28_the_first_expired_leave_within_the_budget_with_or_without_pods() -> None:
-    found = decision(node("a"), node("b", 3 * HOUR), node("c", 2 * HOUR), node("d", -HOUR))
-    (command,) = found.commands
-    assert removed(found) == ["b", "c"]
+    result = decision(node("a"), node("b", 3 * HOUR), node("c", 2 * HOUR), node("d", -HOUR))
+    (command,) = result.commands
+    assert removed(result) == ["b", "c"]
     assert (command.reason, command.only_if_empty, command.moves_pods, command.replacements) == (
         Reason.EXPIRED,
         False,
         False,
         (),
     )
-    assert found.look_again == NOW + HOUR
-    assert found.eligible[Reason.EXPIRED] == 3
+    assert result.look_again == NOW + HOUR
+    assert result.eligible[Reason.EXPIRED] == 3
 
 
 @pytest.mark.parametrize("away", [{"leaving": True}, {"ready": False}, {"disrupted_by": "drifted-1"}])
@@ -58,23 +58,23 @@ def test_wsh28_nodes_that_are_away_for_any_reason_use_the_budget(away: dict[str,
 
 
 def test_wsh28_without_the_annotation_expired_nodes_are_left_to_their_workflows() -> None:
-    found = decision(node("a"), node("b", -HOUR), policy=replace(TWO, expire_within_budgets=False))
-    assert (found.commands, found.look_again, found.eligible[Reason.EXPIRED]) == ((), None, 0)
+    result = decision(node("a"), node("b", -HOUR), policy=replace(TWO, expire_within_budgets=False))
+    assert (result.commands, result.look_again, result.eligible[Reason.EXPIRED]) == ((), None, 0)
 
 
-@pytest.mark.parametrize("held", [{"protected_by": "an annotation"}, {"replacement_for": "drifted-1"}])
-def test_qrk13_what_keeps_other_methods_away_does_not_keep_an_expired_node(held: dict[str, Any]) -> None:
+@pytest.mark.parametrize("hold", [{"protected_by": "an annotation"}, {"replacement_for": "drifted-1"}])
+def test_qrk13_what_keeps_other_methods_away_does_not_keep_an_expired_node(hold: dict[str, Any]) -> None:
     """DIS-84: expiration is forceful with budgets too. The pods are protected by the drain."""
-    assert removed(decision(node("a", **held))) == ["a"]
+    assert removed(decision(node("a", **hold))) == ["a"]
     assert removed(decision(node("a"), nominated=frozenset({"a"}), postponed=frozenset({"a"}))) == ["a"]
 
 
 @pytest.mark.parametrize(
-    "taken", [{"leaving": True}, {"disrupted_by": "drifted-1"}, {"initialized": False}, {"pool": "gone"}]
+    "occupancy", [{"leaving": True}, {"disrupted_by": "drifted-1"}, {"initialized": False}, {"pool": "gone"}]
 )
-def test_wsh28_a_node_that_another_command_removes_is_left_to_it(taken: dict[str, Any]) -> None:
+def test_wsh28_a_node_that_another_command_removes_is_left_to_it(occupancy: dict[str, Any]) -> None:
     """A node that is not initialized leaves by its own workflow, because budgets do not count it."""
-    assert removed(decision(node("a", **taken))) == []
+    assert removed(decision(node("a", **occupancy))) == []
     assert removed(decision(node("a"), under_command=frozenset({"a"}))) == []
 
 
@@ -95,7 +95,7 @@ def test_wsh28_budgets_are_reported_for_expiration_only_where_they_cover_it() ->
     closed = replace(TWO, name="closed", budgets=(Budget(nodes="0"),))
     plain = replace(TWO, name="plain", expire_within_budgets=False)
     states = budget_states(Situation([node("a", pool="closed")], {"closed": closed, "plain": plain}, NOW))
-    assert [(one.pool, one.blocks) for one in states if one.reason is Reason.EXPIRED] == [("closed", True)]
+    assert [(state.pool, state.blocks) for state in states if state.reason is Reason.EXPIRED] == [("closed", True)]
 
 
 @pytest.mark.parametrize(("text", "waits"), [("true", True), ("false", False)])

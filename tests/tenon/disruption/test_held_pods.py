@@ -30,11 +30,11 @@ def held_by(*pods: PodRecord, budgets: tuple[Any, ...] = ()) -> str:
     cache.claims.on_event("claim", claim(initialized="2026-01-01T00:00:00Z"))
     for pod in pods:
         cache.pods.on_event(pod.key, pod)
-    for one in budgets:
-        cache.moving.pdbs.on_event(one.key, one)
-    (found,) = ManagedNodes(cache).now()
-    assert found.empty
-    return found.held_by
+    for pdb in budgets:
+        cache.moving.pdbs.on_event(pdb.key, pdb)
+    (result,) = ManagedNodes(cache).now()
+    assert result.empty
+    return result.held_by
 
 
 def recently() -> str:
@@ -90,8 +90,8 @@ def stated(allowed: int, name: str = "keep", **spec: Any) -> Any:
 def test_dis13_a_budget_at_zero_or_several_budgets_hold_the_node_of_a_daemon(
     budgets: tuple[Any, ...], holds: str
 ) -> None:
-    found = held_by(daemon(), budgets=budgets)
-    assert found == (f"pod ns/agent: {holds}" if holds else "")
+    result = held_by(daemon(), budgets=budgets)
+    assert result == (f"pod ns/agent: {holds}" if holds else "")
 
 
 @pytest.mark.parametrize(
@@ -117,8 +117,8 @@ def test_dis13_a_budget_does_not_matter_for_pods_that_a_drain_leaves_alone(pod: 
 def test_dis13_a_budget_may_spare_pods_that_are_not_ready(ready: str, policy: str | None, holds: bool) -> None:
     pod = daemon(status={"conditions": [{"type": "Ready", "status": ready}]})
     spec: dict[str, Any] = {} if policy is None else {"unhealthyPodEvictionPolicy": policy}
-    for one in (stated(0, **spec), budget(maxUnavailable=0, **spec)):
-        assert bool(held_by(pod, budgets=(one,))) is holds
+    for item in (stated(0, **spec), budget(maxUnavailable=0, **spec)):
+        assert bool(held_by(pod, budgets=(item,))) is holds
 
 
 def test_dis13_a_budget_that_allows_an_eviction_again_frees_the_node() -> None:
@@ -128,7 +128,7 @@ def test_dis13_a_budget_that_allows_an_eviction_again_frees_the_node() -> None:
     pod = daemon()
     cache.pods.on_event(pod.key, pod)
     nodes = ManagedNodes(cache)
-    for allowed, held in ((0, True), (1, False), (0, True)):
-        one = stated(allowed)
-        cache.moving.pdbs.on_event(one.key, one)
-        assert bool(nodes.now()[0].held_by) is held
+    for allowed, hold in ((0, True), (1, False), (0, True)):
+        item = stated(allowed)
+        cache.moving.pdbs.on_event(item.key, item)
+        assert bool(nodes.now()[0].held_by) is hold

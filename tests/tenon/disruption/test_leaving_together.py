@@ -19,20 +19,30 @@ def command(ident: str, *, graceful: bool = True, replacements: int = 0) -> Disr
 
 
 def test_commands_that_launch_nothing_leave_when_the_last_of_them_has_been_validated() -> None:
-    found = leaving_together([command("a"), command("b"), command("c")], NOW)
-    assert [one.id for one in found] == ["a", "b", "c"]
-    assert {one.leaves_from for one in found} == {NOW + VALIDATION_DELAY + MARGIN + 3 * FOR_EACH}
+    disruption_commands = leaving_together([command("a"), command("b"), command("c")], NOW)
+    assert [disruption_command.id for disruption_command in disruption_commands] == ["a", "b", "c"]
+    assert {disruption_command.leaves_from for disruption_command in disruption_commands} == {
+        NOW + VALIDATION_DELAY + MARGIN + 3 * FOR_EACH
+    }
 
 
 def test_a_command_that_waits_for_new_nodes_waits_for_no_other() -> None:
-    found = leaving_together([command("a"), command("new", replacements=1), command("b")], NOW)
-    assert [one.leaves_from is None for one in found] == [False, True, False]
+    disruption_commands = leaving_together([command("a"), command("new", replacements=1), command("b")], NOW)
+    assert [disruption_command.leaves_from is None for disruption_command in disruption_commands] == [
+        False,
+        True,
+        False,
+    ]
 
 
 def test_a_command_that_does_not_give_way_waits_for_no_other() -> None:
     """It is not validated after a delay either."""
-    found = leaving_together([command("a"), command("old", graceful=False), command("b")], NOW)
-    assert [one.leaves_from is None for one in found] == [False, True, False]
+    disruption_commands = leaving_together([command("a"), command("old", graceful=False), command("b")], NOW)
+    assert [disruption_command.leaves_from is None for disruption_command in disruption_commands] == [
+        False,
+        True,
+        False,
+    ]
 
 
 def test_a_command_alone_does_not_wait() -> None:

@@ -29,8 +29,8 @@ POLICIES = {"default": PoolPolicy("default", timedelta(seconds=30), (Budget(node
 
 
 def node(name: str, **changed: Any) -> ManagedNode:
-    made = ManagedNode(name, f"uid-{name}", "default", True, True, False, True, NOW - timedelta(hours=1))
-    return replace(made, **changed)
+    managed_node = ManagedNode(name, f"uid-{name}", "default", True, True, False, True, NOW - timedelta(hours=1))
+    return replace(managed_node, **changed)
 
 
 @dataclass(frozen=True)
@@ -61,9 +61,9 @@ class Modest:
         return "a test asks for it"
 
     def propose(self, eligible: Sequence[ManagedNode], budgets: PoolBudgets, situation: Situation) -> Proposal:
-        chosen = tuple(Candidate(n, since=NOW) for n in eligible if budgets.take(n.pool))[:1]
+        candidates = tuple(Candidate(n, since=NOW) for n in eligible if budgets.take(n.pool))[:1]
         return Proposal(
-            (Command(self.name, self.reason, self.consolidation_type, chosen),) if chosen else (),
+            (Command(self.name, self.reason, self.consolidation_type, candidates),) if candidates else (),
             NOW + timedelta(minutes=1),
         )
 
@@ -95,8 +95,8 @@ def test_qrk16_a_method_that_fails_does_not_stop_the_others() -> None:
 
 def test_a_node_that_one_method_took_is_not_offered_to_the_next() -> None:
     decision = decide(Situation([node("a"), node("b")], POLICIES, NOW), [Modest(), Emptiness()])
-    taken = [(command.reason, [c.node.claim for c in command.candidates]) for command in decision.commands]
-    assert taken == [(Reason.DRIFTED, ["a"]), (Reason.EMPTY, ["b"])]
+    reasons = [(command.reason, [c.node.claim for c in command.candidates]) for command in decision.commands]
+    assert reasons == [(Reason.DRIFTED, ["a"]), (Reason.EMPTY, ["b"])]
 
 
 def test_dis51_dis52_a_budget_counts_what_another_method_took() -> None:
@@ -140,7 +140,7 @@ nodes = st.lists(
         node=names.map(lambda name: f"node-{name}"),
         terminating=st.booleans(),
     ),
-    unique_by=lambda each: each.claim,
+    unique_by=lambda item: item.claim,
 )
 budgets = st.sampled_from(["0", "1", "2", "50%", "100%"])
 
@@ -152,13 +152,13 @@ def test_dis10_dis11_dis51_no_method_takes_what_is_protected_or_beyond_a_budget(
     policies = {"default": replace(POLICIES["default"], budgets=(Budget(nodes=budget),))}
     situation = Situation(cluster, policies, NOW, under_command=commanded, nominated=nominated)
     decision = decide(situation, [method])
-    taken = [candidate.node for command in decision.commands for candidate in command.candidates]
-    assert not any(n.protected_by or n.leaving or not n.initialized or n.pool == "gone" for n in taken)
-    assert not {n.claim for n in taken} & (commanded | nominated)
+    nodes = [candidate.node for command in decision.commands for candidate in command.candidates]
+    assert not any(n.protected_by or n.leaving or not n.initialized or n.pool == "gone" for n in nodes)
+    assert not {n.claim for n in nodes} & (commanded | nominated)
     members = [n for n in cluster if n.pool == "default" and n.initialized and not n.terminating]
-    gone = sum(n.leaving or not n.ready or n.claim in commanded for n in members)
-    assert len(taken) <= max(0, max_unavailable(Budget(nodes=budget), len(members)) - gone)
-    assert {n.claim for n in taken} <= {n.claim for n in eligible(situation, method.reason)}
+    removal = sum(n.leaving or not n.ready or n.claim in commanded for n in members)
+    assert len(nodes) <= max(0, max_unavailable(Budget(nodes=budget), len(members)) - removal)
+    assert {n.claim for n in nodes} <= {n.claim for n in eligible(situation, method.reason)}
 
 
 def test_a_command_travels_with_what_its_nodes_are_asked() -> None:

@@ -55,7 +55,7 @@ def test_a_node_whose_command_failed_is_not_moved_and_not_counted_by_budgets() -
     assert claims_of(open_commands, postponed=True) == {"failed"}
     nodes = [replace(NODE, claim="failed"), replace(NODE, claim="free")]
     situation = Situation(nodes, {"default": PoolPolicy("default", None)}, DUE, postponed=frozenset({"failed"}))
-    assert [one.claim for one in eligible(situation, Reason.DRIFTED)] == ["free"]
+    assert [managed_node.claim for managed_node in eligible(situation, Reason.DRIFTED)] == ["free"]
     assert PoolBudgets(situation, "Drifted").left("default") == 1
 
 
@@ -75,8 +75,8 @@ def test_dis62_no_other_command_removes_a_node_that_pods_move_to() -> None:
     policies = {"default": PoolPolicy("default", timedelta())}
     entry = evolve(OPEN["a"], hosts=["b"])
     for open_commands, free in (({"a": entry}, []), ({"a": evolve(entry, postponed=True)}, ["b"]), ({}, ["b"])):
-        given = Situation([host], policies, DUE, nominated=hosts_of(open_commands))
-        assert [node.claim for node in eligible(given, Reason.DRIFTED)] == free
+        situation = Situation([host], policies, DUE, nominated=hosts_of(open_commands))
+        assert [node.claim for node in eligible(situation, Reason.DRIFTED)] == free
 
 
 def test_dis62_nodes_that_pods_move_to_are_protected_while_a_candidate_is_left() -> None:
@@ -84,7 +84,7 @@ def test_dis62_nodes_that_pods_move_to_are_protected_while_a_candidate_is_left()
     first, other = evolve(OPEN["a"], hosts=["h", "i"]), OPEN["a"]
     elsewhere = evolve(other, command="c2", hosts=["j"])
     open_commands = {"a": first, "b": other, "c": other, "d": elsewhere}
-    for gone, hosts in (
+    for removal, hosts in (
         ("", "hij"),
         ("a", "hij"),
         ("ab", "hij"),
@@ -93,7 +93,7 @@ def test_dis62_nodes_that_pods_move_to_are_protected_while_a_candidate_is_left()
         ("abcd", ""),
         ("x", "hij"),
     ):
-        assert sorted(hosts_of(commands_without(open_commands, set(gone)))) == list(hosts), gone
+        assert sorted(hosts_of(commands_without(open_commands, set(removal)))) == list(hosts), removal
     assert commands_without(open_commands, "a") == {"b": first, "c": other, "d": elsewhere}
     assert sorted(hosts_of({**open_commands, "a": evolve(first, postponed=True)})) == ["h", "i", "j"]
 

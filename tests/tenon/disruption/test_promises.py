@@ -25,21 +25,21 @@ from tests.tenon.disruption.clusters import Cluster, NodeSpec, PodSpec, PoolSpec
 ANY = ["on-demand", "reserved"]
 
 
-def with_reservation(given: Situation, type_name: str, places: int = 1) -> Situation:
+def with_reservation(situation: Situation, type_name: str, places: int = 1) -> Situation:
     """The situation with so many free places of one type in a capacity reservation."""
-    model = given.model
+    model = situation.model
     assert model is not None
-    held = Offering("us-west-2a", labels.RESERVED, 1e-8, reservation_id="cr-1", reservation_capacity=places)
+    offering = Offering("us-west-2a", labels.RESERVED, 1e-8, reservation_id="cr-1", reservation_capacity=places)
 
     def selling(kind: InstanceType) -> InstanceType:
-        return replace(kind, offerings=(*kind.offerings, held)) if kind.name == type_name else kind
+        return replace(kind, offerings=(*kind.offerings, offering)) if kind.name == type_name else kind
 
     def holding(pool: Pool) -> Pool:
         return replace(pool, instance_types=[selling(kind) for kind in pool.instance_types])
 
     problem = replace(model.problem, pools=[holding(pool) for pool in model.problem.pools])
     static = {name: holding(pool) for name, pool in model.static_pools.items()}
-    return replace(given, model=replace(model, problem=problem, static_pools=static))
+    return replace(situation, model=replace(model, problem=problem, static_pools=static))
 
 
 def places_promised(decision: Decision) -> int:
@@ -60,16 +60,16 @@ LARGE = PodSpec(cpu="3", memory="6Gi", apart=True)
 def test_sch094_the_commands_of_a_look_share_the_places_of_a_reservation(method: Method, places: int) -> None:
     """The replacements beyond its places could not be launched, and their commands were undone."""
     nodes = of_type(3, type="m5.4xlarge", pods=[LARGE], drifted="AMIDrift")
-    given = situation(Cluster(pools={"default": PoolSpec(capacity_types=ANY)}, nodes=nodes))
-    decision = decide(with_reservation(given, "m5.xlarge", places), [method])
+    value = situation(Cluster(pools={"default": PoolSpec(capacity_types=ANY)}, nodes=nodes))
+    decision = decide(with_reservation(value, "m5.xlarge", places), [method])
     assert sum(len(command.replacements) for command in decision.commands) == 3
     assert places_promised(decision) == places
 
 
 def test_sch094_static_nodes_share_the_places_of_a_reservation() -> None:
     pools = {"fixed": PoolSpec(replicas=3, capacity_types=ANY)}
-    given = situation(Cluster(pools=pools, nodes=of_type(3, pool="fixed", drifted="AMIDrift")))
-    decision = decide(with_reservation(given, "m5.xlarge", 2), [StaticDrift()])
+    value = situation(Cluster(pools=pools, nodes=of_type(3, pool="fixed", drifted="AMIDrift")))
+    decision = decide(with_reservation(value, "m5.xlarge", 2), [StaticDrift()])
     assert len(decision.commands) == 3
     assert places_promised(decision) == 2
 
@@ -80,20 +80,20 @@ def test_sch094_a_method_counts_the_places_that_an_earlier_one_took(methods: Seq
     nodes = of_type(2, type="m5.4xlarge", pods=[LARGE])
     nodes["n0"] = nodes["n0"].model_copy(update={"drifted": "AMIDrift"})
     nodes["static"] = NodeSpec(pool="fixed", drifted="AMIDrift")
-    given = situation(Cluster(pools=pools, nodes=nodes))
-    decision = decide(with_reservation(given, "m5.xlarge"), methods)
+    value = situation(Cluster(pools=pools, nodes=nodes))
+    decision = decide(with_reservation(value, "m5.xlarge"), methods)
     assert len(decision.commands) == 2
     assert places_promised(decision) == 1
 
 
 def test_sch094_a_second_look_of_a_search_counts_the_places_that_the_first_took() -> None:
     pools = {"default": PoolSpec(capacity_types=ANY)}
-    given = situation(Cluster(pools=pools, nodes=of_type(2, type="m5.4xlarge", pods=[LARGE])))
-    given = with_reservation(given, "m5.xlarge")
-    assert given.model is not None
-    first = decide(given, [Drift(), Consolidation()]).commands[0]
+    reservation = situation(Cluster(pools=pools, nodes=of_type(2, type="m5.4xlarge", pods=[LARGE])))
+    reservation = with_reservation(reservation, "m5.xlarge")
+    assert reservation.model is not None
+    first = decide(reservation, [Drift(), Consolidation()]).commands[0]
     (claim,) = first.candidates
-    after = carried_out(given.model, [([claim.node.claim], Plan(first.replacements, first.destinations))]).model
+    after = carried_out(reservation.model, [([claim.node.claim], Plan(first.replacements, first.destinations))]).model
     (other,) = {"n0", "n1"} - {claim.node.claim}
     planner = Planner(after, Terms(PriceRule(after.problem), lambda _, __: True, {}))
     (bought,) = planner.rescheduler.simulate([other]).claims
@@ -104,28 +104,28 @@ def test_sch094_a_new_node_that_gets_more_pods_takes_no_place_of_another_move() 
     """The search makes a new node larger if pods of a later move join it. It does not know who uses the place then."""
     pools = {"default": PoolSpec(capacity_types=ANY)}
     alone = situation(Cluster(pools=pools, nodes=of_type(2, type="m5.4xlarge", pods=[PodSpec(cpu="3", memory="6Gi")])))
-    held = with_reservation(alone, "m5.2xlarge")
+    reservation = with_reservation(alone, "m5.2xlarge")
     assert alone.model is not None
-    assert held.model is not None
-    pods = held.model.details["n1"].pods
+    assert reservation.model is not None
+    pods = reservation.model.details["n1"].pods
     (bought,) = Planner(alone.model, _terms(alone)).rescheduler.simulate(["n0"], closed={"n1"}).claims
     assert Planner(alone.model, _terms(alone)).larger(bought, pods) is not None
-    assert Planner(held.model, _terms(held)).larger(bought, pods) is None
-    (reserved,) = Planner(held.model, _terms(held)).rescheduler.simulate(["n0"], closed={"n1"}).claims
-    larger = Planner(held.model, _terms(held)).larger(reserved, pods)
+    assert Planner(reservation.model, _terms(reservation)).larger(bought, pods) is None
+    (reserved,) = Planner(reservation.model, _terms(reservation)).rescheduler.simulate(["n0"], closed={"n1"}).claims
+    larger = Planner(reservation.model, _terms(reservation)).larger(reserved, pods)
     assert reservation_of(reserved) == "cr-1"
     assert larger is not None
     assert reservation_of(larger) == "cr-1", "its own place"
 
 
-def _terms(given: Situation) -> Terms:
-    assert given.model is not None
-    return Terms(PriceRule(given.model.problem), lambda _, __: True, {})
+def _terms(situation: Situation) -> Terms:
+    assert situation.model is not None
+    return Terms(PriceRule(situation.model.problem), lambda _, __: True, {})
 
 
 def taken(decision: Decision) -> set[str]:
     assert not decision.failed
-    return {one.node.claim for command in decision.commands for one in command.candidates}
+    return {candidate.node.claim for command in decision.commands for candidate in command.candidates}
 
 
 def test_dis62_consolidation_takes_no_node_that_drift_moves_pods_to() -> None:

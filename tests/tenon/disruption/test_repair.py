@@ -64,8 +64,8 @@ def test_sch104_other_conditions_are_no_fault(condition: dict[str, Any]) -> None
 
 def test_sch104_the_fault_that_is_due_first_counts() -> None:
     later = SINCE + timedelta(minutes=15)
-    found = node(stated("Ready", "Unknown"), stated("AcceleratedHardwareReady", "False", later))
-    fault = fault_of(found.unhealthy)
+    node_record = node(stated("Ready", "Unknown"), stated("AcceleratedHardwareReady", "False", later))
+    fault = fault_of(node_record.unhealthy)
     assert fault is not None
     assert (fault.condition.type, fault.due) == ("AcceleratedHardwareReady", later + timedelta(minutes=10))
 

@@ -22,22 +22,22 @@ def detail(name: str, pods: tuple[Pod, ...]) -> NodeDetail:
 
 def naive(claim: str, pods: tuple[Pod, ...], free: dict[str, dict[str, int]], shut: set[str]) -> list[str]:
     """Place the pods one after the other, the largest first, on the first node by name that has room."""
-    left = {name: dict(room) for name, room in free.items() if name not in shut | {claim}}
-    found = []
-    for one in sorted(pods, key=lambda pod: pod.requests[CPU], reverse=True):
-        asked = {name: amount for name, amount in one.requests.items() if amount}
-        room = next((room for room in left.values() if all(room.get(n, 0) >= a for n, a in asked.items())), None)
+    remainder = {name: dict(room) for name, room in free.items() if name not in shut | {claim}}
+    result = []
+    for item in sorted(pods, key=lambda pod: pod.requests[CPU], reverse=True):
+        amounts = {name: amount for name, amount in item.requests.items() if amount}
+        room = next((room for room in remainder.values() if all(room.get(n, 0) >= a for n, a in amounts.items())), None)
         if room is None:
-            found.append(one.name)
+            result.append(item.name)
             continue
-        for name, amount in asked.items():
+        for name, amount in amounts.items():
             room[name] -= amount
-    return found
+    return result
 
 
 @st.composite
 def nodes_and_pods(draw: st.DrawFn) -> list[tuple[Node, tuple[Pod, ...]]]:
-    found = []
+    result = []
     for name in NAMES:
         used = {
             CPU: draw(st.integers(0, 4000)),
@@ -45,14 +45,14 @@ def nodes_and_pods(draw: st.DrawFn) -> list[tuple[Node, tuple[Pod, ...]]]:
             PODS: draw(st.integers(0, 58)),
         }
         gpus = draw(st.sampled_from([0, 0, 1]))
-        made = node(name, used=used, closed=draw(st.integers(0, 3)) == 0)
-        made.allocatable[GPU] = gpus
-        asked = draw(
+        output = node(name, used=used, closed=draw(st.integers(0, 3)) == 0)
+        output.allocatable[GPU] = gpus
+        requests = draw(
             st.lists(st.tuples(st.sampled_from(["100m", "1", "2"]), st.sampled_from([0, 0, 0, 1])), max_size=4)
         )
-        pods = tuple(pod(f"{name}-{number}", cpu, extra={GPU: gpu}) for number, (cpu, gpu) in enumerate(asked))
-        found.append((made, pods))
-    return found
+        pods = tuple(pod(f"{name}-{number}", cpu, extra={GPU: gpu}) for number, (cpu, gpu) in enumerate(requests))
+        result.append((output, pods))
+    return result
 
 
 @settings(max_examples=100)
@@ -61,24 +61,24 @@ def test_the_pods_that_fit_nowhere_are_those_for_which_no_node_has_room(
     cluster: list[tuple[Node, tuple[Pod, ...]]], closed: set[str], gone: str
 ) -> None:
     """Also after a move was found, whose node is gone and whose pods took room elsewhere."""
-    details = {made.name: detail(made.name, pods) for made, pods in cluster}
-    rooms = RoomEstimate([made for made, _ in cluster], [], details)
+    details = {output.name: detail(output.name, pods) for output, pods in cluster}
+    rooms = RoomEstimate([output for output, _ in cluster], [], details)
     names = (CPU, MEMORY, PODS, GPU)
     free = {
-        made.name: {name: made.allocatable.get(name, 0) - made.used.get(name, 0) for name in names}
-        for made, _ in cluster
-        if not made.closed
+        output.name: {name: output.allocatable.get(name, 0) - output.used.get(name, 0) for name in names}
+        for output, _ in cluster
+        if not output.closed
     }
     for claim in NAMES:
         expected = naive(claim, details[claim].pods, free, closed)
-        assert [one.name for one in rooms.left_over(claim, closed)] == expected
+        assert [item.name for item in rooms.left_over(claim, closed)] == expected
     host = next((name for name in free if name != gone), None)
     if host is None:
         return
-    taken = parse_resources({"cpu": "100m", "memory": "1Gi", "pods": 1})
+    resources = parse_resources({"cpu": "100m", "memory": "1Gi", "pods": 1})
     rooms.accept([gone], Plan(placements={host: (pod("moved", "100m"),)}))
     free.pop(gone, None)
-    free[host] = {name: amount - taken.get(name, 0) for name, amount in free[host].items()}
+    free[host] = {name: amount - resources.get(name, 0) for name, amount in free[host].items()}
     for claim in NAMES:
         expected = naive(claim, details[claim].pods, free, closed)
-        assert [one.name for one in rooms.left_over(claim, closed)] == expected
+        assert [item.name for item in rooms.left_over(claim, closed)] == expected

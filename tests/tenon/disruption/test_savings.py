@@ -49,7 +49,7 @@ def command(predicted: float | None = 0.3, replacements: int = 1, **prices: floa
 
 
 @pytest.mark.parametrize(
-    ("left", "prices", "reached"),
+    ("names", "prices", "reached"),
     [
         (["web_1", "web_2"], {"new-0": 0.1}, 0.3),
         (["web_1", "web_2"], {"new-0": 0.35}, 0.05),
@@ -59,28 +59,28 @@ def command(predicted: float | None = 0.3, replacements: int = 1, **prices: floa
     ids=["as-predicted", "dearer-offering", "one-stays", "costs-more"],
 )
 def test_wsh02_a_command_saves_what_left_minus_what_came(
-    left: list[str], prices: Mapping[str, float], reached: float
+    names: list[str], prices: Mapping[str, float], reached: float
 ) -> None:
-    found = measured(command(web_1=0.2, web_2=0.2), left, prices)
-    assert found == {"web": MeasuredSaving(predicted=0.3, reached=reached)}
+    result = measured(command(web_1=0.2, web_2=0.2), names, prices)
+    assert result == {"web": MeasuredSaving(predicted=0.3, reached=reached)}
 
 
 def test_wsh02_a_command_that_launches_nothing_saves_the_price_of_what_left() -> None:
-    found = measured(command(predicted=0.2, replacements=0, web_1=0.2), ["web_1"], {})
-    assert found == {"web": MeasuredSaving(predicted=0.2, reached=0.2)}
+    result = measured(command(predicted=0.2, replacements=0, web_1=0.2), ["web_1"], {})
+    assert result == {"web": MeasuredSaving(predicted=0.2, reached=0.2)}
 
 
 def test_wsh02_pools_share_a_saving_by_the_price_of_their_nodes() -> None:
-    found = measured(command(web_1=0.3, batch_1=0.1), ["web_1", "batch_1"], {"new-0": 0.2})
-    assert found == {
+    result = measured(command(web_1=0.3, batch_1=0.1), ["web_1", "batch_1"], {"new-0": 0.2})
+    assert result == {
         "web": MeasuredSaving(predicted=0.225, reached=0.15),
         "batch": MeasuredSaving(predicted=0.075, reached=0.05),
     }
-    assert total(found.values()) == MeasuredSaving(predicted=0.3, reached=0.2)
+    assert total(result.values()) == MeasuredSaving(predicted=0.3, reached=0.2)
 
 
 @pytest.mark.parametrize(
-    ("given", "left", "prices"),
+    ("disruption_command", "names", "prices"),
     [
         (command(web_1=0.2), ["web_1"], {}),
         (command(web_1=0.2), ["web_1"], {"new-0": 0.0}),
@@ -90,26 +90,26 @@ def test_wsh02_pools_share_a_saving_by_the_price_of_their_nodes() -> None:
     ids=["replacement-gone", "no-price", "no-price-of-the-old-node", "nothing-left"],
 )
 def test_wsh02_without_all_prices_no_saving_is_stated(
-    given: DisruptionCommand, left: list[str], prices: Mapping[str, float]
+    disruption_command: DisruptionCommand, names: list[str], prices: Mapping[str, float]
 ) -> None:
-    assert measured(given, left, prices) is None
+    assert measured(disruption_command, names, prices) is None
 
 
 def after(*savings: MeasuredSaving, every: timedelta = MINUTE) -> PoolSavings | None:
     """What is remembered after these commands, one after the other."""
-    found: PoolSavings | None = None
+    pool_savings: PoolSavings | None = None
     for number, saving in enumerate(savings):
-        found = remember(found, saving, started=NOW + number * every, now=NOW + (number + 1) * every)
-    return found
+        pool_savings = remember(pool_savings, saving, started=NOW + number * every, now=NOW + (number + 1) * every)
+    return pool_savings
 
 
 def pause(*savings: MeasuredSaving) -> timedelta:
     """How long the NodePool waits after these commands."""
-    found = after(*savings)
+    pool_savings = after(*savings)
     last = NOW + len(savings) * MINUTE
-    if found is None or not slowed_pools({"web": found}, {}, last):
+    if pool_savings is None or not slowed_pools({"web": pool_savings}, {}, last):
         return timedelta()
-    return waits_until(found) - last
+    return waits_until(pool_savings) - last
 
 
 def test_wsh01_pauses_double_up_to_a_limit_and_end_with_a_command_that_pays() -> None:
@@ -125,26 +125,26 @@ def test_wsh01_a_pool_whose_commands_pay_is_not_remembered() -> None:
 
 
 def test_wsh01_commands_that_ran_at_the_same_time_count_as_one() -> None:
-    found = None
+    pool_savings = None
     for number in range(20):
-        found = remember(found, POOR, started=NOW, now=NOW + (number + 1) * MINUTE)
-    assert found == PoolSavings(short=1, predicted=2.0, reached=0.8, at=NOW + MINUTE)
+        pool_savings = remember(pool_savings, POOR, started=NOW, now=NOW + (number + 1) * MINUTE)
+    assert pool_savings == PoolSavings(short=1, predicted=2.0, reached=0.8, at=NOW + MINUTE)
 
 
 def test_wsh01_a_command_that_fell_short_is_forgotten_after_a_day() -> None:
-    found = after(POOR, POOR)
-    assert found is not None
-    late = found.at + REMEMBERED
-    assert is_forgotten(found, late)
-    assert slowed_pools({"web": found}, {}, late) == {}
-    again = remember(found, POOR, started=late, now=late)
+    pool_savings = after(POOR, POOR)
+    assert pool_savings is not None
+    late = pool_savings.at + REMEMBERED
+    assert is_forgotten(pool_savings, late)
+    assert slowed_pools({"web": pool_savings}, {}, late) == {}
+    again = remember(pool_savings, POOR, started=late, now=late)
     assert again is not None
     assert again.short == 1
 
 
 def entry(**changed: Any) -> OpenCommand:
-    given = {"command": "x", "reason": "Underutilized", "pool": "web", "until": NOW, "since": NOW, **changed}
-    return OpenCommand.model_validate(given)
+    value = {"command": "x", "reason": "Underutilized", "pool": "web", "until": NOW, "since": NOW, **changed}
+    return OpenCommand.model_validate(value)
 
 
 @pytest.mark.parametrize(
@@ -159,21 +159,21 @@ def entry(**changed: Any) -> OpenCommand:
     ids=["consolidation", "another-pool", "drift", "empty", "failed"],
 )
 def test_wsh01_after_its_pause_a_pool_runs_one_consolidation_at_a_time(open_command: OpenCommand, waits: bool) -> None:
-    found = after(POOR, POOR)
-    assert found is not None
-    then = waits_until(found)
-    assert slowed_pools({"web": found}, {}, then) == {"web": ""}
-    assert bool(slowed_pools({"web": found}, {"a": open_command}, then)["web"]) is waits
-    assert slowed_pools({"web": found}, {}, then - MINUTE)["web"] != ""
+    pool_savings = after(POOR, POOR)
+    assert pool_savings is not None
+    then = waits_until(pool_savings)
+    assert slowed_pools({"web": pool_savings}, {}, then) == {"web": ""}
+    assert bool(slowed_pools({"web": pool_savings}, {"a": open_command}, then)["web"]) is waits
+    assert slowed_pools({"web": pool_savings}, {}, then - MINUTE)["web"] != ""
 
 
 def test_wsh01_the_condition_says_why_and_a_simulation_reads_the_same_from_it() -> None:
-    found = after(POOR, POOR)
-    assert found is not None
+    pool_savings = after(POOR, POOR)
+    assert pool_savings is not None
     others = set_condition([], READY, "True", now=NOW)
 
-    def conditions(minutes: int, savings: PoolSavings | None = found) -> list[Condition]:
-        return with_slowed(others, savings, now=found.at + minutes * MINUTE, observed_generation=3)
+    def conditions(minutes: int, savings: PoolSavings | None = pool_savings) -> list[Condition]:
+        return with_slowed(others, savings, now=pool_savings.at + minutes * MINUTE, observed_generation=3)
 
     waiting, due = conditions(1), conditions(10)
     assert waiting[:-1] == others
@@ -182,7 +182,9 @@ def test_wsh01_the_condition_says_why_and_a_simulation_reads_the_same_from_it() 
         "next one starts at 2026-11-21T12:12:00Z at the earliest"
     )
     for minutes, shown in ((1, waiting), (10, due)):
-        assert slowed_by_conditions({"web": shown}) == slowed_pools({"web": found}, {}, found.at + minutes * MINUTE)
+        assert slowed_by_conditions({"web": shown}) == slowed_pools(
+            {"web": pool_savings}, {}, pool_savings.at + minutes * MINUTE
+        )
     assert conditions(1, None) == others
     assert with_slowed(waiting, after(POOR), now=NOW, observed_generation=3) == others
     assert slowed_by_conditions({"web": others}) == {}

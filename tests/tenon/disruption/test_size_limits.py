@@ -47,9 +47,9 @@ def test_9000_nodes_leave_in_messages_that_temporal_takes(reason: Reason) -> Non
     }
     policy = PoolPolicy("general-purpose", TTL, (Budget(nodes="100%"),), expire_within_budgets=expires is not None)
     ledger: dict[str, OpenCommand] = {}
-    left, largest = set(nodes), 0
-    while left:
-        present = [node for claim, node in nodes.items() if claim in left or claim in ledger]
+    remainder, largest = set(nodes), 0
+    while remainder:
+        present = [node for claim, node in nodes.items() if claim in remainder or claim in ledger]
         situation = Situation(present, {"general-purpose": policy}, NOW, frozenset(ledger))
         commands = [to_message(command) for command in decide(situation).commands]
         if not commands:
@@ -60,7 +60,7 @@ def test_9000_nodes_leave_in_messages_that_temporal_takes(reason: Reason) -> Non
         assert all(len(command.candidates) <= MAX_NODES for command in commands)
         for command in commands:
             for candidate in command.candidates:
-                left.discard(candidate.claim)
+                remainder.discard(candidate.claim)
                 ledger[candidate.claim] = OpenCommand(
                     command=command.id, reason=command.reason, pool=candidate.pool, until=NOW, due=NOW, since=NOW
                 )
@@ -82,7 +82,7 @@ def moving(number: int, replacements: int, size: int) -> DisruptionCommand:
         reason="Drifted",
         candidates=[candidate],
         moves_pods=True,
-        replacements=[Replacement(name=f"n{one}", pool="general-purpose", body=body) for one in range(replacements)],
+        replacements=[Replacement(name=f"n{item}", pool="general-purpose", body=body) for item in range(replacements)],
     )
 
 

@@ -39,7 +39,7 @@ def pod(surge: str | None = "true", kind: str = "ReplicaSet", owner: str = "db-5
 
 
 @pytest.mark.parametrize(
-    ("given", "key"),
+    ("value", "key"),
     [
         (pod(), "shop/db"),
         (pod(surge=None), ""),
@@ -49,8 +49,8 @@ def pod(surge: str | None = "true", kind: str = "ReplicaSet", owner: str = "db-5
     ],
     ids=["asks", "does-not-ask", "another-value", "statefulset", "replicaset-alone"],
 )
-def test_wsh16_only_a_pod_of_a_deployment_that_asks_for_it_starts_first(given: dict[str, Any], key: str) -> None:
-    record = decode_pod(json.dumps(given).encode())
+def test_wsh16_only_a_pod_of_a_deployment_that_asks_for_it_starts_first(value: dict[str, Any], key: str) -> None:
+    record = decode_pod(json.dumps(value).encode())
     assert record.surges is bool(key)
     assert not key or deployment_key(record.pod) == key
 
@@ -63,8 +63,8 @@ def test_wsh16_a_budget_does_not_keep_a_pod_that_its_controller_moves(surge: boo
         "status": {"disruptionsAllowed": 0},
     }
     record = decode_pod(json.dumps(pod(surge="true" if surge else None)).encode())
-    held = why_held(record, [decode_pdb(json.dumps(budget).encode()).value], NOW)
-    assert bool(held) is not surge
+    hold = why_held(record, [decode_pdb(json.dumps(budget).encode()).value], NOW)
+    assert bool(hold) is not surge
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_wsh16_an_eviction_is_enough_while_other_replicas_serve(
 
 
 @pytest.mark.parametrize(
-    ("given", "why"),
+    ("value", "why"),
     [
         (deployment(), ""),
         (deployment(strategy={"type": "RollingUpdate", "rollingUpdate": RATIO}), ""),
@@ -92,19 +92,19 @@ def test_wsh16_an_eviction_is_enough_while_other_replicas_serve(
         ),
     ],
 )
-def test_wsh16_a_deployment_that_stops_the_old_pod_first_says_why(given: dict[str, Any], why: str) -> None:
-    assert why_cannot_surge(given) == why
+def test_wsh16_a_deployment_that_stops_the_old_pod_first_says_why(value: dict[str, Any], why: str) -> None:
+    assert why_cannot_surge(value) == why
 
 
 def test_wsh16_a_command_restarts_a_deployment_once() -> None:
-    given = deployment()
-    patch = restart(given, "drifted-1", NOW)
+    value = deployment()
+    patch = restart(value, "drifted-1", NOW)
     assert patch["spec"]["template"]["metadata"]["annotations"] == {
         "kubectl.kubernetes.io/restartedAt": "2026-11-21T12:00:00Z"
     }
-    given["metadata"]["annotations"] = patch["metadata"]["annotations"]
-    assert restart(given, "drifted-1", NOW + timedelta(minutes=1)) == {}
-    assert restart(given, "drifted-2", NOW) != {}
+    value["metadata"]["annotations"] = patch["metadata"]["annotations"]
+    assert restart(value, "drifted-1", NOW + timedelta(minutes=1)) == {}
+    assert restart(value, "drifted-2", NOW) != {}
 
 
 DONE = {"observedGeneration": 2, "replicas": 1, "updatedReplicas": 1, "availableReplicas": 1}

@@ -22,9 +22,9 @@ from tests.tenon.disruption.clusters import Cluster, NodeSpec, PodSpec, PoolSpec
 
 
 def details(pool_of: Mapping[str, str], prices: Mapping[str, float] | None = None) -> dict[str, NodeDetail]:
-    known = prices or {}
+    entries = prices or {}
     return {
-        claim: NodeDetail(claim, "m5.large", "us-west-2a", "on-demand", known.get(claim, 1.0), (), 1.0)
+        claim: NodeDetail(claim, "m5.large", "us-west-2a", "on-demand", entries.get(claim, 1.0), (), 1.0)
         for claim in pool_of
     }
 
@@ -33,11 +33,11 @@ def a_round(
     pool_of: Mapping[str, str], prices: Mapping[str, float] | None = None, cursor: LookCursor | None = None
 ) -> list[Turn]:
     """The turns until every candidate was looked at."""
-    cursor, found = cursor or LookCursor(), list[Turn]()
-    while not found or cursor.more:
-        found.append(next_turn(pool_of, details(pool_of, prices), cursor))
-        cursor = found[-1].following(expired=False)
-    return found
+    cursor, result = cursor or LookCursor(), list[Turn]()
+    while not result or cursor.more:
+        result.append(next_turn(pool_of, details(pool_of, prices), cursor))
+        cursor = result[-1].following(expired=False)
+    return result
 
 
 def pools(**sizes: int) -> dict[str, str]:
@@ -58,12 +58,12 @@ def test_a_round_considers_each_node_once_the_costliest_of_each_pool_first(
     prices = {claim: data.draw(st.sampled_from((0.1, 0.25, 0.7)), label=claim) for claim in pool_of}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(turns, "MOST", 25)
-        found = a_round(pool_of, prices)
-    seen = [claim for turn in found for claim in turn.claims]
-    assert sorted(seen) == sorted(pool_of)
-    assert len(found) == max(1, -(-len(pool_of) // 25))
+        result = a_round(pool_of, prices)
+    claims = [claim for turn in result for claim in turn.claims]
+    assert sorted(claims) == sorted(pool_of)
+    assert len(result) == max(1, -(-len(pool_of) // 25))
     for pool in sizes:
-        own = [prices[claim] for claim in seen if pool_of[claim] == pool]
+        own = [prices[claim] for claim in claims if pool_of[claim] == pool]
         assert own == sorted(own, reverse=True)
 
 
@@ -81,10 +81,10 @@ def test_the_cursor_goes_on_after_a_restart_and_through_changes() -> None:
     """Nodes that left do not matter, and new ones with a later rank are looked at in the same round."""
     pool_of = pools(a=2_500)
     first = next_turn(pool_of, details(pool_of), LookCursor())
-    kept = LookCursor.model_validate_json(first.ends.model_dump_json())
+    model_validate_json = LookCursor.model_validate_json(first.ends.model_dump_json())
     changed = {claim: pool for claim, pool in pool_of.items() if claim != "a-0999"} | {"a-9999": "a", "b-0": "b"}
-    seen = [claim for turn in a_round(changed, cursor=kept) for claim in turn.claims]
-    assert sorted(seen) == [*sorted(pool_of)[1_000:], "a-9999", "b-0"]
+    claims = [claim for turn in a_round(changed, cursor=model_validate_json) for claim in turn.claims]
+    assert sorted(claims) == [*sorted(pool_of)[1_000:], "a-9999", "b-0"]
 
 
 def test_a_round_begins_when_no_node_is_left_after_the_cursor() -> None:
@@ -96,9 +96,9 @@ def test_a_round_begins_when_no_node_is_left_after_the_cursor() -> None:
 
 def test_a_pool_without_candidates_keeps_its_place() -> None:
     """For example while its budget allows nothing. Otherwise each round would begin with the same nodes."""
-    both = pools(a=2_000, b=2_000)
-    begun = next_turn(both, details(both), LookCursor()).ends
-    only = {claim: pool for claim, pool in both.items() if pool == "b"}
+    pair = pools(a=2_000, b=2_000)
+    begun = next_turn(pair, details(pair), LookCursor()).ends
+    only = {claim: pool for claim, pool in pair.items() if pool == "b"}
     ends = a_round(only, cursor=begun)[-1].ends
     assert (ends.more, ends.last) == (False, {"a": begun.last["a"]})
     assert next_turn({}, {}, ends).ends == ends
@@ -106,15 +106,15 @@ def test_a_pool_without_candidates_keeps_its_place() -> None:
 
 def test_a_turn_that_ran_out_of_time_is_repeated_with_half_of_its_nodes() -> None:
     pool_of = pools(a=1_600)
-    known = details(pool_of)
-    turn, sizes, cursor = next_turn(pool_of, known, LookCursor()), list[int](), LookCursor()
+    node_details = details(pool_of)
+    turn, sizes, cursor = next_turn(pool_of, node_details, LookCursor()), list[int](), LookCursor()
     for _ in range(8):
-        turn = next_turn(pool_of, known, cursor)
+        turn = next_turn(pool_of, node_details, cursor)
         sizes.append(len(turn.claims))
         cursor = turn.following(expired=True)
     assert sizes == [1_000, 500, 250, 125, 62, 31, 15, LEAST]
     assert cursor.last["a"].claim == "a-0009", "it moves on in the end"
-    later = next_turn(pool_of, known, cursor)
+    later = next_turn(pool_of, node_details, cursor)
     assert len(later.claims) == LEAST
     assert later.ends.most == 2 * LEAST
 
@@ -155,20 +155,20 @@ def test_consolidation_looks_at_its_turn_only(monkeypatch: pytest.MonkeyPatch) -
 def test_looks_get_past_a_node_that_the_engine_fails_on(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """All others are looked at, also in a cluster that is smaller than any turn."""
     bad = f"n{count // 2:03}"
-    seen: set[str] = set()
+    observations: set[str] = set()
 
     def failing(model: object, candidates: Sequence[str], *terms: object) -> list[object]:
         if bad in candidates:
             raise RuntimeError("the engine failed")
-        seen.update(candidates)
+        observations.update(candidates)
         return []
 
     monkeypatch.setattr(consolidation, "search", failing)
     names = [f"n{number:03}" for number in range(count)]
-    given = situation(Cluster(nodes=dict.fromkeys(names, NodeSpec(pods=[PodSpec()]))))
+    value = situation(Cluster(nodes=dict.fromkeys(names, NodeSpec(pods=[PodSpec()]))))
     cursor, failures = LookCursor(), 0
     for _ in range(30):
-        decision = decide(replace(given, cursor=cursor), [Consolidation()])
+        decision = decide(replace(value, cursor=cursor), [Consolidation()])
         failures += bool(decision.failed)
         assert decision.cursor is not None
         cursor = decision.cursor
@@ -176,4 +176,4 @@ def test_looks_get_past_a_node_that_the_engine_fails_on(count: int, monkeypatch:
             break
     assert not cursor.more
     assert failures >= 1
-    assert seen == {*names} - {bad}
+    assert observations == {*names} - {bad}

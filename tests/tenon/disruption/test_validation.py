@@ -28,11 +28,11 @@ def cluster(budget: str = "100%", **spare: object) -> Cluster:
 
 
 def deletion() -> DisruptionCommand:
-    seen = situation(cluster())
-    assert seen.model is not None
-    (command,) = decide(seen, [Consolidation()]).commands
-    assert ([one.node.claim for one in command.candidates], command.replacements) == (["spare"], ())
-    return to_message(command, ident="underutilized-1", pods={"spare": seen.model.details["spare"].pods})
+    observations = situation(cluster())
+    assert observations.model is not None
+    (command,) = decide(observations, [Consolidation()]).commands
+    assert ([candidate.node.claim for candidate in command.candidates], command.replacements) == (["spare"], ())
+    return to_message(command, ident="underutilized-1", pods={"spare": observations.model.details["spare"].pods})
 
 
 def test_dis46_a_command_on_a_cluster_that_did_not_change_holds() -> None:
@@ -69,21 +69,21 @@ def test_dis46_a_command_ends_if_what_it_was_decided_on_is_gone(now: Cluster, wh
 
 
 def test_dis46_a_command_ends_if_its_claim_was_replaced_by_one_of_the_same_name() -> None:
-    found = situation(cluster())
-    again = [replace(node, uid="another") if node.claim == "spare" else node for node in found.nodes]
-    assert why_invalid(deletion(), replace(found, nodes=again)) == "NodeClaim spare is gone"
-    assert still_allowed([deletion()], found) == [deletion()]
-    assert still_allowed([deletion()], replace(found, nodes=again)) == []
+    result = situation(cluster())
+    again = [replace(node, uid="another") if node.claim == "spare" else node for node in result.nodes]
+    assert why_invalid(deletion(), replace(result, nodes=again)) == "NodeClaim spare is gone"
+    assert still_allowed([deletion()], result) == [deletion()]
+    assert still_allowed([deletion()], replace(result, nodes=again)) == []
 
 
 def test_wsh01_a_command_does_not_start_if_its_pool_was_slowed_down_meanwhile() -> None:
-    found = situation(cluster())
-    waits = replace(found, slowed={"default": "the last commands saved nothing"})
+    result = situation(cluster())
+    waits = replace(result, slowed={"default": "the last commands saved nothing"})
     assert (
         why_invalid(deletion(), waits)
         == "NodeClaim spare: NodePool default is slowed down: the last commands saved nothing"
     )
-    assert why_invalid(deletion(), replace(found, slowed={"default": ""})) == ""
+    assert why_invalid(deletion(), replace(result, slowed={"default": ""})) == ""
 
 
 def test_dis46_a_command_whose_pods_fit_into_its_replacements_holds() -> None:
@@ -150,11 +150,11 @@ DRIFTED = {**SPARE, "drifted": "NodePoolDrifted"}
 
 def drift_of(described: Cluster) -> DisruptionCommand:
     """The command for the drifted node, whose pod still moves to the other node then."""
-    seen = situation(described)
-    assert seen.model is not None
-    (command,) = decide(seen, [Drift()]).commands
-    assert ([one.node.claim for one in command.candidates], command.replacements) == (["spare"], ())
-    return to_message(command, ident="drifted-1", pods={"spare": seen.model.details["spare"].pods})
+    observations = situation(described)
+    assert observations.model is not None
+    (command,) = decide(observations, [Drift()]).commands
+    assert ([candidate.node.claim for candidate in command.candidates], command.replacements) == (["spare"], ())
+    return to_message(command, ident="drifted-1", pods={"spare": observations.model.details["spare"].pods})
 
 
 def test_dis03_a_drift_command_whose_room_is_gone_takes_the_new_nodes_that_its_pods_need_now() -> None:
@@ -174,7 +174,7 @@ def test_dis03_a_drift_command_whose_room_is_gone_takes_the_new_nodes_that_its_p
         Reason.DRIFTED,
         False,
     )
-    assert [one.node.claim for one in validation.instead.candidates] == ["spare"]
+    assert [candidate.node.claim for candidate in validation.instead.candidates] == ["spare"]
     assert validated(command, situation(cluster(drifted="NodePoolDrifted"))) == Validation()
 
 
@@ -214,10 +214,10 @@ def test_dis46_the_pods_of_a_static_nodepools_node_need_no_place_of_their_own() 
     described = cluster().model_dump(by_alias=True)
     described["pools"]["default"]["replicas"] = 2
     described["nodes"]["spare"]["pods"] = [{"cpu": "1500m"}]
-    seen = situation(Cluster.model_validate(described))
-    assert seen.model is not None
-    details = {name: replace(detail, drifted="NodePoolDrifted") for name, detail in seen.model.details.items()}
-    drifted = replace(seen, model=replace(seen.model, details=details))
+    observations = situation(Cluster.model_validate(described))
+    assert observations.model is not None
+    details = {name: replace(detail, drifted="NodePoolDrifted") for name, detail in observations.model.details.items()}
+    drifted = replace(observations, model=replace(observations.model, details=details))
     command = deletion().model_copy(update={"reason": Reason.DRIFTED, "graceful": False})
     assert why_invalid(command, drifted) == ""
 
@@ -229,12 +229,16 @@ def test_dis51_commands_that_the_budgets_do_not_allow_any_more_are_dropped() -> 
     now = situation(Cluster.model_validate({"pools": {"default": pool}, "nodes": nodes}))
 
     def removing(name: str, reason: Reason = Reason.DRIFTED) -> DisruptionCommand:
-        one = deletion().candidates[0].model_copy(update={"claim": name, "uid": f"uid-{name}"})
-        return deletion().model_copy(update={"candidates": [one], "reason": reason})
+        changed_candidate = deletion().candidates[0].model_copy(update={"claim": name, "uid": f"uid-{name}"})
+        return deletion().model_copy(update={"candidates": [changed_candidate], "reason": reason})
 
     def kept(situation: Situation) -> list[str]:
         moves = [removing("a"), removing("b", Reason.UNDERUTILIZED), removing("c"), removing("a")]
-        return [one.claim for each in still_allowed(moves, situation) for one in each.candidates]
+        return [
+            candidate.claim
+            for disruption_command in still_allowed(moves, situation)
+            for candidate in disruption_command.candidates
+        ]
 
     assert kept(now) == ["a", "b"]
     assert kept(replace(now, under_command=frozenset({"d"}))) == ["a"]

@@ -23,10 +23,10 @@ def given(node: dict[str, Any] | None = None, pool: dict[str, Any] | None = None
     return situation(Cluster.model_validate({"pools": {"default": pool or {}}, "nodes": nodes, **more}))
 
 
-def sentences(found: Situation, name: str = "n1", **options: Any) -> tuple[str, ...]:
+def sentences(situation: Situation, name: str = "n1", **options: Any) -> tuple[str, ...]:
     """Why a node stays."""
-    (node,) = [node for node in found.nodes if node.claim == name]
-    return WhyStays(found, **options).sentences(node)
+    (node,) = [node for node in situation.nodes if node.claim == name]
+    return WhyStays(situation, **options).sentences(node)
 
 
 @pytest.mark.parametrize(
@@ -52,8 +52,8 @@ def test_rules_about_the_node_itself_are_all_that_is_said(
 
 
 def test_a_node_of_an_unknown_pool_stays() -> None:
-    found = replace(given(), policies={})
-    assert sentences(found) == ("NodePool default does not exist or cannot be read",)
+    changed_situation = replace(given(), policies={})
+    assert sentences(changed_situation) == ("NodePool default does not exist or cannot be read",)
 
 
 @pytest.mark.parametrize(
@@ -100,10 +100,10 @@ def test_the_policy_and_the_pods_come_first(node: dict[str, Any], pool: dict[str
 
 
 def test_a_static_pool_keeps_its_nodes() -> None:
-    found = given()
-    policy = replace(found.policies["default"], consolidate_after=None, replicas=3)
+    situation = given()
+    policy = replace(situation.policies["default"], consolidate_after=None, replicas=3)
     expected = "NodePool default is static: it keeps spec.replicas nodes, empty or not"
-    assert sentences(replace(found, policies={"default": policy})) == (expected,)
+    assert sentences(replace(situation, policies={"default": policy})) == (expected,)
 
 
 DEAR = (
@@ -111,10 +111,10 @@ DEAR = (
 )
 
 
-def in_shortage(found: Situation) -> Situation:
+def in_shortage(situation: Situation) -> Situation:
     """The situation in which n1 was bought in a capacity shortage."""
-    nodes = [replace(node, bought_in_shortage=node.claim == "n1", usual_price=0.0765) for node in found.nodes]
-    return replace(found, nodes=nodes)
+    nodes = [replace(node, bought_in_shortage=node.claim == "n1", usual_price=0.0765) for node in situation.nodes]
+    return replace(situation, nodes=nodes)
 
 
 @pytest.mark.parametrize(
@@ -135,10 +135,10 @@ def test_a_node_bought_in_a_shortage_says_that_it_is_dear_and_then_why_it_stays(
 
 
 def test_a_static_node_bought_in_a_shortage_says_that_it_is_dear_too() -> None:
-    found = in_shortage(given({"price": 2.448}))
-    policy = replace(found.policies["default"], consolidate_after=None, replicas=3)
+    situation = in_shortage(given({"price": 2.448}))
+    policy = replace(situation.policies["default"], consolidate_after=None, replicas=3)
     static = "NodePool default is static: it keeps spec.replicas nodes, empty or not"
-    assert sentences(replace(found, policies={"default": policy})) == (DEAR, static)
+    assert sentences(replace(situation, policies={"default": policy})) == (DEAR, static)
 
 
 def test_a_node_bought_in_a_shortage_that_leaves_is_not_called_dear() -> None:
@@ -156,8 +156,8 @@ def test_a_buffer_and_arriving_pods_keep_a_node() -> None:
 
 def test_a_budget_that_others_use_up_names_them() -> None:
     pool = {"budgets": [{"nodes": "1"}]}
-    found = given(pool=pool, nodes={"n2": {"pods": ONE, "ready": False}})
-    assert sentences(found)[0] == (
+    situation = given(pool=pool, nodes={"n2": {"pods": ONE, "ready": False}})
+    assert sentences(situation)[0] == (
         "Budget (nodes: 1) of NodePool default allows no more of its 2 nodes to be disrupted for Underutilized; "
         "n2 counts as unavailable"
     )
@@ -178,21 +178,21 @@ def test_an_empty_nodes_budget_is_that_of_the_reason_empty() -> None:
 
 
 def test_a_replacement_that_costs_more_says_by_how_much() -> None:
-    found = given({"price": 0.01}, {"types": ["m5.large"]})
-    assert sentences(found) == (
+    situation = given({"price": 0.01}, {"types": ["m5.large"]})
+    assert sentences(situation) == (
         "Its 1 pod would need 1 new node, at best m5.large (on-demand, us-west-2a, $0.0960 an hour)",
         "The node costs $0.0100 an hour, so its replacement is $0.0860 an hour too expensive",
     )
 
 
 def test_a_replacement_that_costs_the_same_is_no_cheaper() -> None:
-    found = given({"type": "m5.large"}, {"types": ["m5.large"]})
-    assert sentences(found)[-1] == "The node costs $0.0960 an hour, so its replacement is no cheaper"
+    situation = given({"type": "m5.large"}, {"types": ["m5.large"]})
+    assert sentences(situation)[-1] == "The node costs $0.0960 an hour, so its replacement is no cheaper"
 
 
 def test_a_cheaper_replacement_says_what_it_would_save() -> None:
-    found = given(pool={"types": ["m5.large", "m5.xlarge"]})
-    assert sentences(found) == (
+    situation = given(pool={"types": ["m5.large", "m5.xlarge"]})
+    assert sentences(situation) == (
         "Its 1 pod would need 1 new node, at best m5.large (on-demand, us-west-2a, $0.0960 an hour), which would save "
         "$0.0960 an hour",
         "A later check may remove it, unless it finds something better",
@@ -200,39 +200,39 @@ def test_a_cheaper_replacement_says_what_it_would_save() -> None:
 
 
 def test_room_on_other_nodes_is_named() -> None:
-    found = given(nodes={"n2": {"pods": ONE}})
-    assert sentences(found)[0] == "Its 1 pod fits on 1 existing node (n2), which would save $0.1920 an hour"
+    situation = given(nodes={"n2": {"pods": ONE}})
+    assert sentences(situation)[0] == "Its 1 pod fits on 1 existing node (n2), which would save $0.1920 an hour"
 
 
 def test_a_pod_without_another_place_is_named_with_the_reason() -> None:
-    found = given({"pods": [{"cpu": "3"}]}, {"types": ["m5.large"]})
-    (sentence,) = sentences(found)
+    situation = given({"pods": [{"cpu": "3"}]}, {"types": ["m5.large"]})
+    (sentence,) = sentences(situation)
     assert sentence.startswith("Pod default/n1-0-0 has no other place: ")
 
 
 def test_a_spot_node_names_the_feature_gate() -> None:
-    found = given({"capacityType": "spot"}, {"capacityTypes": ["spot"], "types": ["m5.large", "m5.xlarge"]})
-    assert "feature gate SpotToSpotConsolidation" in sentences(found)[-1]
-    assert sentences(found, spot_to_spot=True)[-1] == (
+    situation = given({"capacityType": "spot"}, {"capacityTypes": ["spot"], "types": ["m5.large", "m5.xlarge"]})
+    assert "feature gate SpotToSpotConsolidation" in sentences(situation)[-1]
+    assert sentences(situation, spot_to_spot=True)[-1] == (
         "It is a spot node, which is replaced only if 15 instance types are cheaper"
     )
 
 
 def test_a_balanced_pool_says_what_the_move_scores() -> None:
     large = {"type": "m5.4xlarge", "pods": [{"cpu": "15"}]}
-    found = given(
+    situation = given(
         {"pods": [{"count": 3, "cpu": "1"}], "price": 0.1},
         {"policy": "Balanced", "types": ["m5.xlarge", "m5.4xlarge"]},
         nodes={"n2": {**large}, "n3": {"pods": []}},
     )
-    assert any(text.startswith("NodePool default is Balanced: this would score 0.") for text in sentences(found))
+    assert any(text.startswith("NodePool default is Balanced: this would score 0.") for text in sentences(situation))
 
 
 def test_a_drifted_node_says_why_it_cannot_leave() -> None:
-    found = given()
-    assert found.model is not None
-    detail = replace(found.model.details["n1"], drifted="AMIDrift", drift_message="the image changed")
-    drifted = replace(found, model=replace(found.model, details={"n1": detail}))
+    situation = given()
+    assert situation.model is not None
+    detail = replace(situation.model.details["n1"], drifted="AMIDrift", drift_message="the image changed")
+    drifted = replace(situation, model=replace(situation.model, details={"n1": detail}))
     assert sentences(drifted)[:2] == ("Its node drifted (AMIDrift): the image changed", "A later check replaces it")
     blocked = {"n1": "its node drifted (AMIDrift), but pod default/web: PodDisruptionBudget web allows no eviction"}
     assert sentences(drifted, blocked=blocked)[0] == (
@@ -241,49 +241,49 @@ def test_a_drifted_node_says_why_it_cannot_leave() -> None:
 
 
 def test_nothing_is_due_before_the_instant_at_which_consolidate_after_is_over() -> None:
-    found = given({"quiet": "1h"}, {"consolidateAfter": "2h"})
-    later = replace(found, now=NOW + timedelta(hours=1))
+    situation = given({"quiet": "1h"}, {"consolidateAfter": "2h"})
+    later = replace(situation, now=NOW + timedelta(hours=1))
     assert not any("is over at" in text for text in sentences(later))
 
 
 def test_wsh01_a_node_that_rests_says_until_when() -> None:
-    found = given({"age": "90m", "created_for": "Underutilized"}, {"rest": "2h"})
-    assert any("so it rests until 2026-11-21T12:30:00Z" in sentence for sentence in sentences(found))
+    situation = given({"age": "90m", "created_for": "Underutilized"}, {"rest": "2h"})
+    assert any("so it rests until 2026-11-21T12:30:00Z" in sentence for sentence in sentences(situation))
 
 
 @pytest.mark.parametrize(
-    ("before", "said"),
+    ("before", "message"),
     [
         (0, "once in the last day, at 2026-11-21T11:30:00Z for the last time, so consolidation lets it rest until"),
         (1, "2 times in the last day, at 2026-11-21T11:30:00Z for the last time, so consolidation lets it rest until"),
     ],
 )
-def test_wsh01_a_node_whose_pods_rest_says_which_and_until_when(before: int, said: str) -> None:
-    found = given()
-    assert found.model is not None
+def test_wsh01_a_node_whose_pods_rest_says_which_and_until_when(before: int, message: str) -> None:
+    situation = given()
+    assert situation.model is not None
     at = NOW - timedelta(minutes=30)
-    pods = tuple(replace(pod, created=at.timestamp()) for pod in found.model.details["n1"].pods)
-    detail = replace(found.model.details["n1"], pods=pods)
+    pods = tuple(replace(pod, created=at.timestamp()) for pod in situation.model.details["n1"].pods)
+    detail = replace(situation.model.details["n1"], pods=pods)
     times = arriving(pods, dict.fromkeys((pod.key for pod in pods), before))
-    nodes = [replace(node, arrivals=(Arrival(at, times),)) for node in found.nodes]
-    model = replace(found.model, details={**found.model.details, "n1": detail})
-    (sentence,) = [text for text in sentences(replace(found, nodes=nodes, model=model)) if "rest until" in text]
+    nodes = [replace(node, arrivals=(Arrival(at, times),)) for node in situation.nodes]
+    model = replace(situation.model, details={**situation.model.details, "n1": detail})
+    (sentence,) = [text for text in sentences(replace(situation, nodes=nodes, model=model)) if "rest until" in text]
     until = "2026-11-21T12:30:00Z" if before == 0 else "2026-11-22T11:30:00Z"
-    assert sentence == f"Disruption commands have moved its pod {pods[0].key} {said} {until}"
+    assert sentence == f"Disruption commands have moved its pod {pods[0].key} {message} {until}"
 
 
 def test_wsh14_outside_its_disruption_windows_a_node_says_when_they_open() -> None:
-    found = given()
+    situation = given()
     windows = read_windows('[{"schedule": "0 2 * * 6", "duration": "3h", "timezone": "Europe/Berlin"}]')
-    policies = {name: replace(policy, windows=windows) for name, policy in found.policies.items()}
-    said = (
+    policies = {name: replace(policy, windows=windows) for name, policy in situation.policies.items()}
+    text = (
         "NodePool default allows no disruption for Underutilized: it is outside its disruption windows, the next opens "
         "on Sat 2026-11-28 at 02:00 Europe/Berlin"
     )
-    assert said in sentences(replace(found, policies=policies))
+    assert text in sentences(replace(situation, policies=policies))
 
 
 def test_wsh01_a_node_of_a_pool_that_is_slowed_down_stays() -> None:
-    found = replace(given(), slowed={"default": "its last commands saved nothing"})
-    assert "NodePool default is slowed down: its last commands saved nothing" in sentences(found)
+    changed_situation = replace(given(), slowed={"default": "its last commands saved nothing"})
+    assert "NodePool default is slowed down: its last commands saved nothing" in sentences(changed_situation)
     assert not any("slowed" in sentence for sentence in sentences(replace(given(), slowed={"default": ""})))

@@ -36,15 +36,15 @@ def utc(text: str) -> datetime:
     return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
-def open_minutes(asked: DisruptionWindow, day: str) -> list[str]:
+def open_minutes(disruption_window: DisruptionWindow, day: str) -> list[str]:
     """The times in UTC, from 12 hours before the day to 36 hours after it, at which the window opens and closes."""
     start = utc(day) - 12 * HOUR
-    found = []
+    result = []
     for minute in range(0, 48 * 60, 5):
         at = start + minute * MINUTE
-        if asked.is_open(at) != asked.is_open(at - 5 * MINUTE):
-            found.append(f"{at:%d %H:%M}")
-    return found
+        if disruption_window.is_open(at) != disruption_window.is_open(at - 5 * MINUTE):
+            result.append(f"{at:%d %H:%M}")
+    return result
 
 
 @pytest.mark.parametrize(
@@ -116,30 +116,30 @@ def test_wsh14_a_window_agrees_with_a_clock_that_is_read_every_minute(
     schedule: str, zone: str, minutes: int, day: datetime, offset: int
 ) -> None:
     """The judge walks through real time, reads the clock, and needs no rules for changes of it."""
-    asked = DisruptionWindow(schedule, minutes * MINUTE, zone)
+    disruption_window = DisruptionWindow(schedule, minutes * MINUTE, zone)
     now = day + offset * MINUTE
-    opens = [at for n in range(-minutes - 180, 1) if _opens(asked, at := now + n * MINUTE)]
-    assert asked.is_open(now) == any(at + asked.duration > now for at in opens)
-    ahead = asked.next_opening(now)
+    opens = [at for n in range(-minutes - 180, 1) if _opens(disruption_window, at := now + n * MINUTE)]
+    assert disruption_window.is_open(now) == any(at + disruption_window.duration > now for at in opens)
+    ahead = disruption_window.next_opening(now)
     assert ahead > now
     assert ahead.tzinfo == ZoneInfo(zone)
-    assert asked.is_open(ahead)
-    assert not any(_opens(asked, now + n * MINUTE) for n in range(1, min(900, int((ahead - now) / MINUTE))))
+    assert disruption_window.is_open(ahead)
+    assert not any(_opens(disruption_window, now + n * MINUTE) for n in range(1, min(900, int((ahead - now) / MINUTE))))
     if ahead - now < timedelta(hours=15):
-        assert _opens(asked, ahead.astimezone(UTC))
+        assert _opens(disruption_window, ahead.astimezone(UTC))
 
 
-def _opens(asked: DisruptionWindow, at: datetime) -> bool:
-    zone = ZoneInfo(asked.timezone)
-    shown, before = (each.astimezone(zone) for each in (at, at - MINUTE))
-    every_hour = asked.schedule == "0 * * * *"
+def _opens(disruption_window: DisruptionWindow, at: datetime) -> bool:
+    zone = ZoneInfo(disruption_window.timezone)
+    shown, before = (item.astimezone(zone) for item in (at, at - MINUTE))
+    every_hour = disruption_window.schedule == "0 * * * *"
     if shown.fold and not every_hour:
         return False
     clock, last = shown.replace(tzinfo=None), before.replace(tzinfo=None)
     passed = [clock]
     if clock > last + MINUTE:  # the clock went forward, and all that it skipped is due now
         passed += [last + n * MINUTE for n in range(1, int((clock - last) / MINUTE))]
-    return any(SCHEDULES[asked.schedule](each) for each in passed)
+    return any(SCHEDULES[disruption_window.schedule](item) for item in passed)
 
 
 def test_wsh14_a_reason_that_no_window_names_is_always_allowed() -> None:
@@ -155,8 +155,8 @@ def test_wsh14_a_reason_that_no_window_names_is_always_allowed() -> None:
 
 def test_wsh14_the_earliest_of_several_windows_is_named() -> None:
     tokyo = {"schedule": "0 9 * * 1-5", "duration": "1h", "timezone": "Asia/Tokyo"}
-    both = read_windows(json.dumps([SATURDAYS, tokyo]))
-    assert "Tue 2026-11-24 at 09:00 Asia/Tokyo" in why_closed(both, "Empty", utc("2026-11-23 09:00"))
+    windows = read_windows(json.dumps([SATURDAYS, tokyo]))
+    assert "Tue 2026-11-24 at 09:00 Asia/Tokyo" in why_closed(windows, "Empty", utc("2026-11-23 09:00"))
 
 
 BROKEN: list[tuple[Any, str]] = [

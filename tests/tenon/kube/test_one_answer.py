@@ -58,9 +58,9 @@ def test_sch076_a_resize_in_place_counts_the_larger_of_request_and_status(status
 def test_sch076_a_resize_that_the_node_can_never_make_counts_what_the_container_has() -> None:
     refused = {"type": "PodResizePending", "status": "True", "reason": "Infeasible"}
     waiting = refused | {"reason": "Deferred"}
-    held = {"allocatedResources": {"cpu": "1"}, "resources": {"requests": {"cpu": "1"}}}
-    assert counted(resized({"cpu": "8"}, conditions=(refused,), **held))["cpu"] == 1000
-    assert counted(resized({"cpu": "8"}, conditions=(waiting,), **held))["cpu"] == 8000
+    hold = {"allocatedResources": {"cpu": "1"}, "resources": {"requests": {"cpu": "1"}}}
+    assert counted(resized({"cpu": "8"}, conditions=(refused,), **hold))["cpu"] == 1000
+    assert counted(resized({"cpu": "8"}, conditions=(waiting,), **hold))["cpu"] == 8000
 
 
 def test_sch076_a_pod_that_shrinks_in_place_leaves_no_room_for_another_yet() -> None:
@@ -149,23 +149,23 @@ def test_a_required_term_means_to_binding_what_it_means_to_the_plan(term: dict[s
     terms = record.pod.required_terms
     if not record.pod.unsupported:
         assert node_affinity.accepts_node(terms, labels) is accepted
-        assert any(Requirements.from_labels(labels).allow(one) for one in terms) is accepted
+        assert any(Requirements.from_labels(labels).allow(term) for term in terms) is accepted
 
 
 def test_sch075_a_port_of_a_sidecar_or_of_the_nodes_own_network_is_taken() -> None:
     """Draining and binding read hostPort alone, and took a port without an address family for another one."""
     sidecar = {"name": "s", "restartPolicy": "Always", "ports": [{"containerPort": 9, "hostPort": 9, "hostIP": "::"}]}
     body = pod(spec={"initContainers": [sidecar], "containers": [{"name": "c"}]})
-    taken = pod_of(body).pod.host_ports
-    assert taken == (("::", 9, "TCP"),)
-    assert host_ports.first_conflict([("10.0.0.1", 9, "TCP")], taken) == ("10.0.0.1", 9, "TCP")
-    assert host_ports.first_conflict([("10.0.0.1", 9, "UDP")], taken) is None
+    occupancy = pod_of(body).pod.host_ports
+    assert occupancy == (("::", 9, "TCP"),)
+    assert host_ports.first_conflict([("10.0.0.1", 9, "TCP")], occupancy) == ("10.0.0.1", 9, "TCP")
+    assert host_ports.first_conflict([("10.0.0.1", 9, "UDP")], occupancy) is None
     own = pod(spec={"hostNetwork": True, "containers": [{"name": "c", "ports": [{"containerPort": 80}]}]})
     assert pod_of(own).pod.host_ports == (("0.0.0.0", 80, "TCP"),)
 
 
 def test_the_claims_of_a_pod_have_one_name_each() -> None:
-    named = {"name": "data", "persistentVolumeClaim": {"claimName": "x"}}
+    names = {"name": "data", "persistentVolumeClaim": {"claimName": "x"}}
     scratch = {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}
-    body = pod(spec={"volumes": [named, {"name": "tmp", "emptyDir": {}}, scratch]})
+    body = pod(spec={"volumes": [names, {"name": "tmp", "emptyDir": {}}, scratch]})
     assert [use.pvc for use in pod_of(body).volumes] == ["ns/x", "ns/p-scratch"]

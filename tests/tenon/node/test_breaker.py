@@ -48,9 +48,9 @@ def test_a_refusal_of_everything_is_said_in_place_of_one_of_some_types() -> None
     """NodeClaims that were created before it do not keep their pods."""
     of_image = refused(None, "", "InvalidAMIID", "gone", NOW, instance_types=["m7g.large"], node_class="default")
     later = NOW + timedelta(seconds=1)
-    both = refused(of_image, "", "InvalidGroup", "no such group", later, node_class="default")
-    assert (both.reason, both.message, both.instance_types) == ("InvalidGroup", "no such group", [])
-    assert (both.refused_at, both.next_probe_at) == (later, of_image.next_probe_at)
+    pair = refused(of_image, "", "InvalidGroup", "no such group", later, node_class="default")
+    assert (pair.reason, pair.message, pair.instance_types) == ("InvalidGroup", "no such group", [])
+    assert (pair.refused_at, pair.next_probe_at) == (later, of_image.next_probe_at)
 
 
 def test_an_instance_that_ends_while_it_boots_does_not_end_a_refusal() -> None:
@@ -97,8 +97,8 @@ def test_refused_offerings_travel_in_groups_and_arrive_as_they_were() -> None:
 
 
 def test_a_capacity_type_as_a_whole_travels_too() -> None:
-    kept = by_offering(grouped({OfferingKey("spot", "", ""): NOW + timedelta(minutes=3)}), NOW)
-    assert OfferingKey("spot", "m5.large", "us-west-2a") in UnavailableOfferings(kept)
+    datetimes = by_offering(grouped({OfferingKey("spot", "", ""): NOW + timedelta(minutes=3)}), NOW)
+    assert OfferingKey("spot", "m5.large", "us-west-2a") in UnavailableOfferings(datetimes)
 
 
 def test_a_storm_of_refusals_stays_a_message_of_bounded_size() -> None:

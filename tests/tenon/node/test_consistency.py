@@ -12,7 +12,7 @@ REQUESTED = {"cpu": "1", "memory": "1Gi", "pods": "3"}
 
 
 @pytest.mark.parametrize(
-    ("requested", "has", "said"),
+    ("requested", "actual_value", "names"),
     [
         (REQUESTED, {"cpu": "4", "memory": "10Gi", "pods": "58"}, []),
         (REQUESTED, {"cpu": "4", "memory": "9Gi", "pods": "58", "nvidia.com/gpu": "1"}, []),
@@ -38,10 +38,10 @@ REQUESTED = {"cpu": "1", "memory": "1Gi", "pods": "3"}
     ],
 )
 def test_lif07_a_node_has_nine_tenths_of_each_requested_resource_promised(
-    requested: dict[str, str], has: dict[str, str], said: list[str]
+    requested: dict[str, str], actual_value: dict[str, str], names: list[str]
 ) -> None:
-    asked, promised, found = map(parse_resources, (requested, PROMISED, has))
-    assert shortfalls(asked, promised, found) == said
+    requests, nominated, result = map(parse_resources, (requested, PROMISED, actual_value))
+    assert shortfalls(requests, nominated, result) == names
 
 
 def test_lif07_a_claim_that_promises_nothing_is_met() -> None:

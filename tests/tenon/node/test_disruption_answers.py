@@ -17,8 +17,8 @@ COMMAND = Disrupt(command="c-1", reason="Empty")
 
 
 def node(**fields: Any) -> NodeState:
-    given: dict[str, Any] = {"stage": Stage.LIVE, **fields}
-    return NodeState(claim=ClaimRef(cluster="sandbox", name="web-1", uid="u"), **given)
+    value: dict[str, Any] = {"stage": Stage.LIVE, **fields}
+    return NodeState(claim=ClaimRef(cluster="sandbox", name="web-1", uid="u"), **value)
 
 
 @pytest.mark.parametrize(

@@ -47,11 +47,11 @@ def test_dis66_a_node_that_is_not_live_minds_no_taint(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "told"),
+    ("reason", "events"),
     [("Empty", "Empty"), ("drifted", "Drifted"), ("expired", cordon.FORCEFUL), ("", cordon.FORCEFUL)],
 )
-def test_met27_drained_pods_are_counted_by_the_disruption_that_moved_them(reason: str, told: str) -> None:
-    assert cordon.drain_reason(reason) == told
+def test_met27_drained_pods_are_counted_by_the_disruption_that_moved_them(reason: str, events: str) -> None:
+    assert cordon.drain_reason(reason) == events
     leaving = LIVE.model_copy(update={"stage": Stage.DRAINING, "leave": Leave(reason=reason, asked_at=NOW)})
     step = machine.next_step(leaving, NOW)
     assert isinstance(step, Run)

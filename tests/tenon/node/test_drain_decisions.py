@@ -72,14 +72,14 @@ PODS = st.lists(POD, max_size=12, unique_by=lambda pod: pod.uid)
 @given(PODS)
 def test_waves_partition_the_awaited_pods(node_pods: list[PodRecord]) -> None:
     """TRM-03: every awaited pod is in exactly one wave; critical after ordinary, daemons after the others."""
-    left = drain.remaining_pods(node_pods, NOW)
-    assert len({pod.uid for pod in left}) == len(left)
+    pod_records = drain.remaining_pods(node_pods, NOW)
+    assert len({pod.uid for pod in pod_records}) == len(pod_records)
     for number in range(4):
-        assert drain.current_wave(left) >= number
-        wave = [pod for pod in left if drain.wave(pod) == number]
+        assert drain.current_wave(pod_records) >= number
+        wave = [pod for pod in pod_records if drain.wave(pod) == number]
         assert {(pod.critical, pod.daemon) for pod in wave} <= {(number >= 2, number % 2 == 1)}
-        left = [pod for pod in left if pod not in wave]
-    assert (left, drain.current_wave(left)) == ([], 4)
+        pod_records = [pod for pod in pod_records if pod not in wave]
+    assert (pod_records, drain.current_wave(pod_records)) == ([], 4)
 
 
 @given(PODS, st.none() | st.integers(-100, 4000), st.booleans())
@@ -99,12 +99,12 @@ def test_no_deleted_pod_outlasts_the_grace_period_of_the_node(node_pods: list[Po
     """TRM-06: seconds after the instant, what was to end by then is left behind, and told of exactly once."""
     force_at = NOW - drain.UNRESPONSIVE_AFTER - timedelta(seconds=ago)
     waited = drain.remaining_pods(node_pods, NOW, force_at)
-    left = drain.left_behind(node_pods, NOW, force_at)
+    pod_records = drain.left_behind(node_pods, NOW, force_at)
     for pod in waited:
         assert pod.deletion is None or pod.deletion.end > NOW - drain.UNRESPONSIVE_AFTER
-    names = [pod.uid for pod in [*waited, *left]]
+    names = [pod.uid for pod in [*waited, *pod_records]]
     assert len(names) == len(set(names))
-    assert all("should have ended by" in drain_blockers.overdue_termination(pod).why for pod in left)
+    assert all("should have ended by" in drain_blockers.overdue_termination(pod).why for pod in pod_records)
 
 
 @given(PODS, st.integers(-100, 8000))
@@ -190,7 +190,7 @@ def test_which_pods_make_a_node_non_empty(owner: str, phase: str, deletion: floa
 
 
 @pytest.mark.parametrize(
-    ("value", "started", "held"),
+    ("value", "started", "hold"),
     [
         ("true", -9999, "protects it"),
         ("false", 0, ""),
@@ -205,16 +205,16 @@ def test_which_pods_make_a_node_non_empty(owner: str, phase: str, deletion: floa
         ("10m", None, "from its start"),
     ],
 )
-def test_do_not_disrupt_protects_forever_or_for_a_duration(value: str | None, started: int | None, held: str) -> None:
+def test_do_not_disrupt_protects_forever_or_for_a_duration(value: str | None, started: int | None, hold: str) -> None:
     """ANN-01."""
     annotations = {} if value is None else {"karpenter.sh/do-not-disrupt": value}
     answer = pod_protection(pod_of(make(annotations=annotations, started=started)), NOW)
-    assert bool(answer) is bool(held)
-    assert held in answer
+    assert bool(answer) is bool(hold)
+    assert hold in answer
 
 
 @pytest.mark.parametrize(
-    ("annotations", "held"),
+    ("annotations", "hold"),
     [
         ({"karpenter.sh/do-not-evict": "true"}, "do-not-evict"),
         ({"karpenter.sh/do-not-evict": "true", "karpenter.sh/do-not-disrupt": "false"}, "do-not-evict"),
@@ -223,17 +223,17 @@ def test_do_not_disrupt_protects_forever_or_for_a_duration(value: str | None, st
     ],
     ids=str,
 )
-def test_do_not_evict_protects_under_its_own_name(annotations: dict[str, str], held: str) -> None:
+def test_do_not_evict_protects_under_its_own_name(annotations: dict[str, str], hold: str) -> None:
     """ANN-11, V1B-13: as manifests from before v1 have it; do-not-consolidate is for nodes."""
     pod = pod_of(make(annotations=annotations))
     answer = pod_protection(pod, NOW)
-    assert bool(answer) is bool(held)
-    assert held in answer
-    assert (pod.do_not_disrupt == "true") is bool(held)
+    assert bool(answer) is bool(hold)
+    assert hold in answer
+    assert (pod.do_not_disrupt == "true") is bool(hold)
 
 
 @pytest.mark.parametrize(
-    ("claim", "node", "kept", "protected_by"),
+    ("claim", "node", "survivors", "protected_by"),
     [
         ({"karpenter.sh/do-not-consolidate": "true"}, {}, None, 'do-not-consolidate" annotation of its NodeClaim'),
         ({}, {"karpenter.sh/do-not-disrupt": "true"}, None, 'do-not-disrupt" annotation of its Node'),
@@ -244,13 +244,13 @@ def test_do_not_evict_protects_under_its_own_name(annotations: dict[str, str], h
     ],
 )
 def test_dis11_an_annotation_protects_a_node_and_is_named(
-    claim: dict[str, str], node: dict[str, str], kept: int | None, protected_by: str
+    claim: dict[str, str], node: dict[str, str], survivors: int | None, protected_by: str
 ) -> None:
     """ANN-11, V1B-13."""
-    keep_until = None if kept is None else NOW + timedelta(seconds=kept)
-    found = node_protection(claim, node, keep_until, NOW)
-    assert found.endswith(protected_by)
-    assert bool(found) is bool(protected_by)
+    keep_until = None if survivors is None else NOW + timedelta(seconds=survivors)
+    result = node_protection(claim, node, keep_until, NOW)
+    assert result.endswith(protected_by)
+    assert bool(result) is bool(protected_by)
 
 
 def test_force_begins_at_the_earliest_of_all_instants() -> None:
@@ -275,5 +275,5 @@ def test_only_budgets_of_the_pods_namespace_that_select_it_are_named() -> None:
         budget("in", {"matchExpressions": [{"key": "app", "operator": "In", "values": ["web"]}]}),
         budget("not", {"matchExpressions": [{"key": "app", "operator": "DoesNotExist"}]}),
     ]
-    budgets = [pdb_record(read(one, PdbObject)).value for one in every]
-    assert [one.name for one in selecting(pod_of(pod).pod, budgets)] == ["default/all", "default/in"]
+    budgets = [pdb_record(read(item, PdbObject)).value for item in every]
+    assert [item.name for item in selecting(pod_of(pod).pod, budgets)] == ["default/all", "default/in"]

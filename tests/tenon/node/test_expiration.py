@@ -34,9 +34,9 @@ def test_nodes_that_are_overdue_together_leave_spread_out(uids: list[object]) ->
         assert isinstance(step, Wait)
         assert step.until is not None
         turns.append(step.until - late)
-        left = machine.apply(waits, DeadlinePassed(), step.until)
-        assert left.leave is not None
-        assert left.leave.reason == "expired"
+        remainder = machine.apply(waits, DeadlinePassed(), step.until)
+        assert remainder.leave is not None
+        assert remainder.leave.reason == "expired"
     assert max(turns) <= expiration.SPREAD
     assert len({int(turn.total_seconds() // 10) for turn in turns}) >= 3
 
@@ -52,9 +52,9 @@ def test_wsh28_an_expired_node_asks_its_pool_and_leaves_at_once_unless_it_must_w
         ActivityName.CHECK_EXPIRATION,
         ExpirationInput(claim=REF, pool="default"),
     )
-    left = machine.apply(asks, ExpirationResult(), NOW)
-    assert left.leave is not None
-    assert (left.leave.reason, left.stage) == ("expired", Stage.CORDONING)
+    remainder = machine.apply(asks, ExpirationResult(), NOW)
+    assert remainder.leave is not None
+    assert (remainder.leave.reason, remainder.stage) == ("expired", Stage.CORDONING)
 
 
 def test_wsh28_a_node_that_waits_for_the_budgets_asks_again_and_says_it_once() -> None:
@@ -69,8 +69,8 @@ def test_wsh28_a_node_that_waits_for_the_budgets_asks_again_and_says_it_once() -
         assert step.until == now + expiration.ASK_AGAIN
         now = step.until
     assert [line.text for line in state.timeline] == [expiration.EXPIRY_WAITS]
-    left = machine.apply(machine.apply(state, ASKS, now), ExpirationResult(), now)
-    assert left.leave is not None
+    remainder = machine.apply(machine.apply(state, ASKS, now), ExpirationResult(), now)
+    assert remainder.leave is not None
 
 
 def test_wsh28_a_command_removes_a_node_that_waits_for_the_budgets() -> None:
@@ -78,9 +78,9 @@ def test_wsh28_a_command_removes_a_node_that_waits_for_the_budgets() -> None:
     waits = machine.apply(asks, ExpirationResult(waits=True), NOW)
     command = Disrupt(command="expired-1", reason="expired")
     assert disruption_requests.answer(waits, NOW).accepted
-    left = machine.apply(waits, command, NOW)
-    assert left.leave is not None
-    assert (left.leave.reason, left.leave.only_if_empty) == ("expired", False)
+    remainder = machine.apply(waits, command, NOW)
+    assert remainder.leave is not None
+    assert (remainder.leave.reason, remainder.leave.only_if_empty) == ("expired", False)
 
 
 @pytest.mark.parametrize("waits", [True, False])
@@ -88,11 +88,11 @@ def test_wsh28_a_node_that_is_kept_while_it_asks_stays(waits: bool) -> None:
     """An operator's wish counts until the node really leaves."""
     until = NOW + timedelta(days=1)
     asks = machine.apply(at_live(pool="default", expires_at=NOW), ASKS, NOW)
-    kept = machine.apply(machine.apply(asks, Keep(until=until), NOW), ExpirationResult(waits=waits), NOW)
-    kept = machine.apply(kept, KeepRecorded(), NOW)
-    step = machine.next_step(kept, NOW)
+    survivors = machine.apply(machine.apply(asks, Keep(until=until), NOW), ExpirationResult(waits=waits), NOW)
+    survivors = machine.apply(survivors, KeepRecorded(), NOW)
+    step = machine.next_step(survivors, NOW)
     assert isinstance(step, Wait)
-    assert (kept.leave, step.until) == (None, until)
+    assert (survivors.leave, step.until) == (None, until)
 
 
 def test_wsh28_a_question_that_fails_is_asked_again_after_a_pause() -> None:
@@ -119,9 +119,9 @@ def test_a_node_that_is_kept_while_it_waits_for_its_turn_stays() -> None:
     """An operator's wish counts until the node really leaves."""
     late = NOW + timedelta(hours=3)
     waits = machine.apply(at_live(expires_at=NOW), DeadlinePassed(), late)
-    kept = machine.apply(waits, Keep(until=late + timedelta(days=1)), late)
-    kept = machine.apply(kept, KeepRecorded(), late)
-    after = machine.apply(kept, DeadlinePassed(), late + expiration.SPREAD)
+    survivors = machine.apply(waits, Keep(until=late + timedelta(days=1)), late)
+    survivors = machine.apply(survivors, KeepRecorded(), late)
+    after = machine.apply(survivors, DeadlinePassed(), late + expiration.SPREAD)
     assert after.leave is None
     step = machine.next_step(after, late + expiration.SPREAD)
     assert isinstance(step, Wait)
@@ -130,8 +130,8 @@ def test_a_node_that_is_kept_while_it_waits_for_its_turn_stays() -> None:
 
 def test_a_node_that_is_due_leaves_at_once() -> None:
     """Only what is overdue since long is spread."""
-    left = machine.apply(at_live(expires_at=NOW), DeadlinePassed(), NOW + timedelta(seconds=2))
-    assert left.leave is not None
+    remainder = machine.apply(at_live(expires_at=NOW), DeadlinePassed(), NOW + timedelta(seconds=2))
+    assert remainder.leave is not None
 
 
 def test_an_expired_node_leaves_although_it_never_initialized() -> None:

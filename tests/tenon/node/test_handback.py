@@ -48,8 +48,8 @@ def test_tnt01_lbl10_a_disruption_that_will_not_happen_is_undone() -> None:
 
 
 def test_a_node_that_is_closed_and_tainted_loses_both_marks() -> None:
-    both = node(OWN, DISRUPTED, CORDON, annotations={"tenon.sh/closed": "true"}, spec={"unschedulable": True})
-    assert handed_back(both)["spec"] == {"unschedulable": None, "taints": [OWN]}
+    pair = node(OWN, DISRUPTED, CORDON, annotations={"tenon.sh/closed": "true"}, spec={"unschedulable": True})
+    assert handed_back(pair)["spec"] == {"unschedulable": None, "taints": [OWN]}
 
 
 def test_a_node_that_is_being_deleted_keeps_its_taint() -> None:

@@ -11,7 +11,7 @@ from tests.activities.node.world import pod
 
 
 @pytest.mark.parametrize(
-    ("nodes", "said"),
+    ("nodes", "text"),
     [
         ([], ""),
         ([IdleNode("a", 5, 0.1187)], "meanwhile Node a stands empty at $0.1187 an hour and waits for 5 of these pods"),
@@ -26,8 +26,8 @@ from tests.activities.node.world import pod
         ),
     ],
 )
-def test_the_sentence_names_nodes_their_price_and_the_pods(nodes: list[IdleNode], said: str) -> None:
-    assert idle_sentence(nodes) == said
+def test_the_sentence_names_nodes_their_price_and_the_pods(nodes: list[IdleNode], text: str) -> None:
+    assert idle_sentence(nodes) == text
 
 
 def test_only_the_pods_that_are_kept_count() -> None:

@@ -68,16 +68,16 @@ def test_registration_settles_in_one_patch(
 ) -> None:
     """LIF-03, LBL-05: the patched Node needs nothing more; do-not-sync-taints leaves all but one taint alone."""
     body = node(present, **({"karpenter.sh/do-not-sync-taints": "true"} if alone else {}))
-    wanted = claim(taints=own, startupTaints=startup)
-    answer = registration(wanted, body)
+    target = claim(taints=own, startupTaints=startup)
+    answer = registration(target, body)
     after = merge(body, answer.patch)
-    assert registration(wanted, after).patch == {}
+    assert registration(target, after).patch == {}
     assert after["metadata"]["labels"]["karpenter.sh/registered"] == "true"
     keys = {(taint["key"], taint["effect"]) for taint in after["spec"]["taints"]}
     expected = {(taint["key"], taint["effect"]) for taint in present + ([] if alone else own + startup)}
     assert keys == expected - {("karpenter.sh/unregistered", "NoExecute")}
-    kept = [taint for taint in present if taint != UNREGISTERED]
-    assert after["spec"]["taints"][: len(kept)] == kept, "taints that are there keep every field"
+    taints = [taint for taint in present if taint != UNREGISTERED]
+    assert after["spec"]["taints"][: len(taints)] == taints, "taints that are there keep every field"
     assert answer.unregistered_taint_missing is (UNREGISTERED not in present)
 
 
@@ -220,18 +220,18 @@ def pod(name: str = "web", **spec: Any) -> dict[str, Any]:
 
 
 def judge(*planned: dict[str, Any], on: list[dict[str, Any]] | None = None, at: dict[str, Any] | None = None) -> Any:
-    entries = [PlannedPod("default", one["metadata"]["name"], one["metadata"]["uid"]) for one in planned]
-    found = {f"default/{one['metadata']['name']}": pod_of(one) for one in planned}
-    return choose(entries, found, at or node(zone="a"), [pod_of(one) for one in on or []])
+    entries = [PlannedPod("default", item["metadata"]["name"], item["metadata"]["uid"]) for item in planned]
+    pod_ofs = {f"default/{item['metadata']['name']}": pod_of(item) for item in planned}
+    return choose(entries, pod_ofs, at or node(zone="a"), [pod_of(item) for item in on or []])
 
 
 def test_sch062_a_pod_that_may_have_a_hard_default_spread_is_left_to_the_scheduler() -> None:
     """Which Services choose the pod is not known where pods are bound."""
     constraint = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
-    for action, left in (("DoNotSchedule", True), ("ScheduleAnyway", False)):
-        stated = [{**constraint, "whenUnsatisfiable": action}]
-        spread = scheduler_config({"podTopologySpread": {"defaultConstraints": stated}})
-        assert bool(binding.refusal(pod_of(pod()), node(zone="a"), spread)) is left
+    for action, remainder in (("DoNotSchedule", True), ("ScheduleAnyway", False)):
+        constraints = [{**constraint, "whenUnsatisfiable": action}]
+        spread = scheduler_config({"podTopologySpread": {"defaultConstraints": constraints}})
+        assert bool(binding.refusal(pod_of(pod()), node(zone="a"), spread)) is remainder
     own = pod(topologySpreadConstraints=[{**constraint, "whenUnsatisfiable": "ScheduleAnyway"}])
     hard = scheduler_config({"podTopologySpread": {"defaultConstraints": [constraint]}})
     assert not binding.refusal(pod_of(own), node(zone="a"), hard)
@@ -278,7 +278,7 @@ UDP_PORT = [{"name": "c", "ports": [{"containerPort": 80, "hostPort": 80, "proto
 )
 def test_a_pod_is_bound_only_when_no_rule_needs_the_scheduler(spec: dict[str, Any], why: str) -> None:
     choice = judge(pod(**spec))
-    assert [one.pod.name for one in choice.bind] == ([] if why else ["web"])
+    assert [item.pod.name for item in choice.bind] == ([] if why else ["web"])
     assert why in choice.left.get("default/web", "")
 
 
@@ -312,8 +312,8 @@ def test_a_nomination_elsewhere_is_respected() -> None:
 )
 def test_host_ports_are_not_shared(mine: list[Any], theirs: list[Any], bound: bool) -> None:
     assert bool(judge(pod(containers=mine), on=[pod("other", containers=theirs)]).bind) is bound
-    both = judge(pod("one", containers=mine), pod("two", containers=theirs))
-    assert len(both.bind) == 1 + bound, "nor by two planned pods"
+    pair = judge(pod("one", containers=mine), pod("two", containers=theirs))
+    assert len(pair.bind) == 1 + bound, "nor by two planned pods"
 
 
 @pytest.mark.parametrize(
@@ -332,13 +332,13 @@ def test_anti_affinity_of_pods_on_the_node_is_kept(affinity: dict[str, Any], bou
 
 def test_pods_that_are_gone_or_placed_are_settled() -> None:
     """A new pod under a planned name was not planned: its UID differs."""
-    here, away, leaving, done = pod("here"), pod("away"), pod("leaving"), pod("done")
-    here["spec"]["nodeName"], away["spec"]["nodeName"] = "n", "other"
+    place, away, leaving, done = pod("here"), pod("away"), pod("leaving"), pod("done")
+    place["spec"]["nodeName"], away["spec"]["nodeName"] = "n", "other"
     leaving["metadata"]["deletionTimestamp"] = "2026-03-01T12:00:00Z"
     done["status"]["phase"] = "Succeeded"
-    found = {f"default/{one['metadata']['name']}": pod_of(one) for one in (here, away, leaving, done, pod("new"))}
+    pod_ofs = {f"default/{item['metadata']['name']}": pod_of(item) for item in (place, away, leaving, done, pod("new"))}
     entries = [PlannedPod("default", name, name) for name in ("here", "away", "leaving", "done", "missing")]
-    choice = choose([*entries, PlannedPod("default", "new", "older")], found, node(), [])
+    choice = choose([*entries, PlannedPod("default", "new", "older")], pod_ofs, node(), [])
     assert choice.bind == ()
     assert choice.here == ("default/here",)
     assert len(choice.settled) == 5
@@ -362,7 +362,7 @@ def test_bound_pods_never_overfill_a_node(asked: list[int], there: list[tuple[in
     choice = judge(*planned, on=company)
     used = sum(cpu for cpu, ended in there if not ended)
     count = sum(not ended for _, ended in there)
-    bound = sum(one.pod.requests["cpu"] for one in choice.bind)
+    bound = sum(item.pod.requests["cpu"] for item in choice.bind)
     if choice.bind:
         assert used + bound <= 2000
         assert count + len(choice.bind) <= 4

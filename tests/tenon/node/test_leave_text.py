@@ -62,14 +62,14 @@ def live(**fields: Any) -> NodeState:
     ],
 )
 def test_evt04_each_cause_has_its_sentence(state: NodeState, event: Any, why: str) -> None:
-    left = machine.apply(state, event, NOW)
-    assert why_it_leaves(left) == why
-    assert life(left) == LIFE
-    step = machine.next_step(left, NOW)
+    remainder = machine.apply(state, event, NOW)
+    assert why_it_leaves(remainder) == why
+    assert life(remainder) == LIFE
+    step = machine.next_step(remainder, NOW)
     assert isinstance(step, Run)
     assert isinstance(step.input, CordonInput)
     assert (step.input.why, step.input.life) == (why, LIFE)
-    drains = machine.apply(left, CordonResult(node_name="node-1"), NOW)
+    drains = machine.apply(remainder, CordonResult(node_name="node-1"), NOW)
     step = machine.next_step(drains, NOW + timedelta(minutes=1))
     assert isinstance(step, Run)
     assert step.activity is ActivityName.DRAIN
@@ -79,19 +79,19 @@ def test_evt04_each_cause_has_its_sentence(state: NodeState, event: Any, why: st
 
 def test_the_sentence_stays_the_same_while_the_node_leaves() -> None:
     """Repetitions then count up one event."""
-    left = machine.apply(live(), Disrupt(command="c-1", reason="Empty", since=EMPTY_SINCE), NOW)
-    step = machine.next_step(left, NOW + timedelta(hours=1))
+    remainder = machine.apply(live(), Disrupt(command="c-1", reason="Empty", since=EMPTY_SINCE), NOW)
+    step = machine.next_step(remainder, NOW + timedelta(hours=1))
     assert isinstance(step, Run)
     assert isinstance(step.input, CordonInput)
     assert (step.input.why, step.input.life) == ("Empty for 15s (command c-1)", LIFE)
 
 
 def test_a_node_without_an_instance_or_a_price_has_a_shorter_sentence() -> None:
-    left = machine.apply(live(), LeaveRequest(reason="drain"), NOW)
-    assert why_it_leaves(left) == "Drain"
-    assert life(left.model_copy(update={"instance": None})) == ""
+    remainder = machine.apply(live(), LeaveRequest(reason="drain"), NOW)
+    assert why_it_leaves(remainder) == "Drain"
+    assert life(remainder.model_copy(update={"instance": None})) == ""
     unpriced = INSTANCE.model_copy(update={"price": 0.0, "launched_at": None})
-    assert life(left.model_copy(update={"instance": unpriced})) == "c7i-flex.2xlarge, lived 3m"
+    assert life(remainder.model_copy(update={"instance": unpriced})) == "c7i-flex.2xlarge, lived 3m"
     assert (why_it_leaves(live()), life(live())) == ("", "")
 
 

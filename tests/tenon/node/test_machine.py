@@ -109,7 +109,7 @@ def test_every_life_ends_and_never_goes_backwards(data: st.DataObject) -> None:
     """Whatever the answers and the requests are, a node ends, in the order of the stages."""
     state, now = NodeState(claim=REF), NOW
     order = list(Stage)
-    sent: list[tuple[int, bool]] = []
+    requests: list[tuple[int, bool]] = []
     for turn in range(400):
         if turn < 60 and data.draw(st.booleans()):
             before = state
@@ -131,8 +131,10 @@ def test_every_life_ends_and_never_goes_backwards(data: st.DataObject) -> None:
                 failed = Failed(activity=activity, message="boom", again=data.draw(st.booleans())) if fails else None
                 answer = failed or data.draw(ANSWERS[activity])
                 if activity is ActivityName.LAUNCH:
-                    assert not (sent and sent[-1][1] and state.attempt != sent[-1][0]), "what was bought may be lost"
-                    sent.append((state.attempt, answer == LaunchResult(waits=UNANSWERED)))
+                    assert not (requests and requests[-1][1] and state.attempt != requests[-1][0]), (
+                        "what was bought may be lost"
+                    )
+                    requests.append((state.attempt, answer == LaunchResult(waits=UNANSWERED)))
                 state = machine.apply(state, answer, now)
         stays = before.stage is Stage.CORDONING and state.stage is Stage.LIVE
         again = before.stage is Stage.LAUNCHING and state.stage is Stage.PREPARING
@@ -269,11 +271,11 @@ def test_lif05_a_node_that_never_joined_leaves_with_what_its_console_said() -> N
     state = machine.apply(NodeState(claim=REF, stage=Stage.LAUNCHING), LaunchResult(instance=INSTANCE), NOW)
     state = machine.apply(state, LATE, NOW + timedelta(minutes=3))
     state = machine.apply(state, DeadlinePassed(), NOW + timedelta(minutes=15))
-    gone = machine.apply(state, LATE, NOW + timedelta(minutes=15))
-    assert gone.leave is not None
-    assert gone.leave.reason == "registration_timeout"
-    assert gone.leave.detail == f"no Node joined for {INSTANCE.id} within 15 minutes; {SAYS}"
-    assert gone.blocked is None, "it waits for no Node any more"
+    removal = machine.apply(state, LATE, NOW + timedelta(minutes=15))
+    assert removal.leave is not None
+    assert removal.leave.reason == "registration_timeout"
+    assert removal.leave.detail == f"no Node joined for {INSTANCE.id} within 15 minutes; {SAYS}"
+    assert removal.blocked is None, "it waits for no Node any more"
 
 
 def uninitialized(timeout: float | None) -> NodeState:
@@ -339,11 +341,11 @@ def test_the_worker_may_wait_forever_for_initialization() -> None:
 def test_an_instance_that_is_gone_takes_its_node_along(stage: Stage) -> None:
     """CTL-15, TRM-09: whatever the node was at, it leaves, and its drain waits for nobody."""
     state = at_live(stage=stage, registered=stage is Stage.LIVE)
-    gone = machine.apply(state, Poke(instance_gone=True), NOW)
-    assert gone.leave is not None
-    assert gone.leave.reason == "garbage_collected"
-    assert INSTANCE.id in gone.leave.detail
-    draining = machine.apply(gone, CordonResult(node_name="n1", pods=2), NOW)
+    removal = machine.apply(state, Poke(instance_gone=True), NOW)
+    assert removal.leave is not None
+    assert removal.leave.reason == "garbage_collected"
+    assert INSTANCE.id in removal.leave.detail
+    draining = machine.apply(removal, CordonResult(node_name="n1", pods=2), NOW)
     step = machine.next_step(draining, NOW)
     assert isinstance(step, Run)
     assert step.input.model_dump()["instance_gone"] is True
@@ -378,8 +380,8 @@ def test_a_life_that_has_not_looked_yet_looks_before_it_leaves() -> None:
     assert isinstance(step, Run)
     assert step.activity is ActivityName.PREPARE_LAUNCH
     deleting = VIEW.model_copy(update={"deleting": True, "instance": INSTANCE, "registered": True, "node_name": "n1"})
-    left = machine.apply(state, PrepareLaunchResult(view=deleting), NOW)
-    assert (left.stage, left.instance) == (Stage.CORDONING, INSTANCE)
+    remainder = machine.apply(state, PrepareLaunchResult(view=deleting), NOW)
+    assert (remainder.stage, remainder.instance) == (Stage.CORDONING, INSTANCE)
 
 
 def test_lif01_a_refused_launch_keeps_the_claim_and_is_retried_with_backoff() -> None:
@@ -410,8 +412,8 @@ def test_a_request_that_ec2_did_not_answer_is_sent_again_as_it_was() -> None:
     state = machine.apply(NodeState(claim=REF), PrepareLaunchResult(view=VIEW, request=REQUEST), NOW)
     state = machine.apply(state, LaunchResult(waits=UNANSWERED), NOW)
     refused = machine.apply(state, LaunchResult(waits=REFUSED), NOW + MAX_PAUSE)
-    for each in (state, refused):
-        assert (each.stage, each.request, each.attempt) == (Stage.LAUNCHING, REQUEST, 1)
+    for item in (state, refused):
+        assert (item.stage, item.request, item.attempt) == (Stage.LAUNCHING, REQUEST, 1)
     settled = machine.apply(refused, LaunchResult(waits=REFUSED), NOW + ANSWER_GRACE)
     assert (settled.stage, settled.request, settled.attempt) == (Stage.PREPARING, None, 2)
 
@@ -488,8 +490,8 @@ def test_a_claim_that_is_deleted_while_its_launch_waits_leaves_at_once() -> None
     assert isinstance(step, Run)
     assert step.activity is ActivityName.PREPARE_LAUNCH
     deleting = VIEW.model_copy(update={"deleting": True})
-    left = machine.apply(state, PrepareLaunchResult(view=deleting), NOW)
-    assert (left.stage, left.blocked) == (Stage.CORDONING, None)
+    remainder = machine.apply(state, PrepareLaunchResult(view=deleting), NOW)
+    assert (remainder.stage, remainder.blocked) == (Stage.CORDONING, None)
 
 
 def test_an_instance_that_never_registered_is_not_drained() -> None:

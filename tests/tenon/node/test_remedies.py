@@ -22,7 +22,7 @@ REF = ClaimRef(cluster="c", name="web-1", uid="u")
 
 
 def blocked(stage: Stage, *pods: BlockedPods | None, message: str = "", **fields: Any) -> NodeState:
-    why = Blocked(message=message, pods=tuple(one for one in pods if one is not None))
+    why = Blocked(message=message, pods=tuple(pod for pod in pods if pod is not None))
     state = NodeState(claim=REF, stage=stage, node_name="node-1", **fields)
     return state.model_copy(update={"blocked": why if why != Blocked() else None})
 
@@ -51,14 +51,14 @@ def test_every_holder_of_a_drain_gets_its_command() -> None:
     """TRM-05: budgets, protections and finalizers, from the very records that a drain writes."""
     protected = pod("p", annotations={"karpenter.sh/do-not-disrupt": "true"})
     unevictable = pod("e", annotations={"karpenter.sh/do-not-evict": "true"})
-    held = pod("f", deletionTimestamp="2026-03-01T11:59:40Z", finalizers=["example.com/x"])
+    waiting_items = pod("f", deletionTimestamp="2026-03-01T11:59:40Z", finalizers=["example.com/x"])
     state = blocked(
         Stage.DRAINING,
         refused("a", [budget("one")]),
         refused("b", [budget("one"), budget("two")]),
         awaited(protected, NOW + timedelta(hours=1)),
         awaited(unevictable),
-        awaited(held),
+        awaited(waiting_items),
     )
     assert remedies(state) == [
         "relax PodDisruptionBudget default/one: `kubectl edit poddisruptionbudget -n default one`",
@@ -78,10 +78,10 @@ GRACE = [None, NOW + timedelta(hours=1)]
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_each_budget_that_keeps_a_pod_has_its_remedy(count: int) -> None:
     other = refused_eviction(pod_of(pod("b")), [budget("one")], by_budget=False, answer="no")
-    found = remedies(blocked(Stage.DRAINING, refused("a", PDBS[:count]), other))
-    assert len(found) == count + 1, "and the one by force"
-    for one in PDBS[:count]:
-        assert any(f"`kubectl edit poddisruptionbudget -n {one.name.replace('/', ' ')}`" in line for line in found)
+    names = remedies(blocked(Stage.DRAINING, refused("a", PDBS[:count]), other))
+    assert len(names) == count + 1, "and the one by force"
+    for pdb in PDBS[:count]:
+        assert any(f"`kubectl edit poddisruptionbudget -n {pdb.name.replace('/', ' ')}`" in line for line in names)
 
 
 @pytest.mark.parametrize("force_at", GRACE)
@@ -97,9 +97,9 @@ def test_each_budget_that_keeps_a_pod_has_its_remedy(count: int) -> None:
 def test_each_protection_has_its_remedy(
     annotation: str, value: str, started: datetime | None, force_at: datetime | None
 ) -> None:
-    held = pod("p", annotations={f"karpenter.sh/{annotation}": value})
-    held["status"]["startTime"] = started and format_instant(started)
-    why = awaited(held, force_at)
+    waiting_items = pod("p", annotations={f"karpenter.sh/{annotation}": value})
+    waiting_items["status"]["startTime"] = started and format_instant(started)
+    why = awaited(waiting_items, force_at)
     first, _ = remedies(blocked(Stage.DRAINING, why))
     assert f"`kubectl annotate pod -n default p karpenter.sh/{annotation}-`" in first
 
@@ -107,8 +107,8 @@ def test_each_protection_has_its_remedy(
 @pytest.mark.parametrize("force_at", GRACE)
 @pytest.mark.parametrize("finalizers", [["example.com/x"], ["example.com/x", "example.com/y"]])
 def test_finalizers_have_their_remedy(finalizers: list[str], force_at: datetime | None) -> None:
-    held = pod("f", deletionTimestamp="2026-03-01T11:59:40Z", finalizers=finalizers)
-    why = awaited(held, force_at)
+    waiting_items = pod("f", deletionTimestamp="2026-03-01T11:59:40Z", finalizers=finalizers)
+    why = awaited(waiting_items, force_at)
     first, _ = remedies(blocked(Stage.DRAINING, why))
     assert "`kubectl patch pod -n default f " in first
 
@@ -129,7 +129,7 @@ def test_what_happens_by_itself_is_shown_with_its_time() -> None:
         force_at=NOW + timedelta(hours=48),
         deadline=NOW + timedelta(minutes=5),
     )
-    assert [what.split()[0] for what, _ in deadlines(draining)] == ["Tried", "All"]
+    assert [subject.split()[0] for subject, _ in deadlines(draining)] == ["Tried", "All"]
     assert "whatever protects them, by 2026-03-03T12:00:00Z" in report(draining)
     assert "#### If no one acts" in report(draining)
     forced = draining.model_copy(update={"leave": leave.model_copy(update={"force": True}), "deadline": None})

@@ -136,14 +136,14 @@ WAYS: list[tuple[str, NodeState, Message, Removal]] = [
 
 @pytest.mark.parametrize(("state", "event", "why"), [way[1:] for way in WAYS], ids=[way[0] for way in WAYS])
 def test_evt04_each_way_to_leave_says_why_and_who(state: NodeState, event: Message, why: Removal) -> None:
-    left = machine.apply(state, event, NOW)
-    assert left.stage is Stage.CORDONING
+    remainder = machine.apply(state, event, NOW)
+    assert remainder.stage is Stage.CORDONING
     text = f"{why.reason}{': ' if why.detail else ''}{why.detail} ({why.actor})"
-    assert f"leaving: {text}" in [entry.text for entry in left.timeline]
-    assert f"| Leaving | {text}" in details(left)
-    result = result_of(left, LATE)
+    assert f"leaving: {text}" in [entry.text for entry in remainder.timeline]
+    assert f"| Leaving | {text}" in details(remainder)
+    result = result_of(remainder, LATE)
     assert (result.reason, result.detail, result.actor) == (why.reason, why.detail, why.actor)
-    step = machine.next_step(left, NOW)
+    step = machine.next_step(remainder, NOW)
     assert isinstance(step, Run)
     assert isinstance(step.input, CordonInput)
     assert step.input.removal == why
@@ -151,43 +151,43 @@ def test_evt04_each_way_to_leave_says_why_and_who(state: NodeState, event: Messa
 
 def test_evt04_the_first_reason_stays_and_others_are_lines_of_the_timeline() -> None:
     """EC2 interrupts a node that a command drains, and an operator asks for a drain too."""
-    left = machine.apply(at_live(), EMPTY, NOW)
-    own = left.leave.plain if left.leave else REPAIRED
+    remainder = machine.apply(at_live(), EMPTY, NOW)
+    own = remainder.leave.plain if remainder.leave else REPAIRED
     poke = Poke(claim_deleting=True, removals=(own, INTERRUPTED))
-    left = machine.apply(left, poke, LATE)
-    left = machine.apply(left, LeaveRequest(reason="drain", actor="ann@laptop"), LATE)
-    assert [entry.text for entry in left.timeline][-3:] == [
+    remainder = machine.apply(remainder, poke, LATE)
+    remainder = machine.apply(remainder, LeaveRequest(reason="drain", actor="ann@laptop"), LATE)
+    assert [entry.text for entry in remainder.timeline][-3:] == [
         "leaving: Empty (command empty-1)",
         "another reason to leave: spot_interrupted: EC2 interrupts it (controller interruption)",
         "another reason to leave: drain (ann@laptop)",
     ]
-    assert machine.apply(left, poke, LATE) == left, "the same poke again adds nothing"
-    assert (result_of(left, LATE).reason, result_of(left, LATE).actor) == ("Empty", "command empty-1")
+    assert machine.apply(remainder, poke, LATE) == remainder, "the same poke again adds nothing"
+    assert (result_of(remainder, LATE).reason, result_of(remainder, LATE).actor) == ("Empty", "command empty-1")
 
 
 def test_evt04_a_forced_drain_keeps_the_reason() -> None:
-    left = machine.apply(at_live(), Poke(claim_deleting=True, removals=(REPAIRED,)), NOW)
-    left = machine.apply(left, LeaveRequest(reason="force_drain", actor="ann@laptop", force=True), LATE)
-    assert result_of(left, LATE).detail == REPAIRED.detail
-    assert "(ann@laptop)" in left.timeline[-1].text
+    remainder = machine.apply(at_live(), Poke(claim_deleting=True, removals=(REPAIRED,)), NOW)
+    remainder = machine.apply(remainder, LeaveRequest(reason="force_drain", actor="ann@laptop", force=True), LATE)
+    assert result_of(remainder, LATE).detail == REPAIRED.detail
+    assert "(ann@laptop)" in remainder.timeline[-1].text
 
 
 def test_evt04_a_deletion_gets_its_reason_later_if_recording_it_failed_at_first() -> None:
-    left = machine.apply(at_live(), Poke(claim_deleting=True), NOW)
-    left = machine.apply(left, Poke(claim_deleting=True, removals=(INTERRUPTED,)), LATE)
-    result = result_of(left, LATE)
+    remainder = machine.apply(at_live(), Poke(claim_deleting=True), NOW)
+    remainder = machine.apply(remainder, Poke(claim_deleting=True, removals=(INTERRUPTED,)), LATE)
+    result = result_of(remainder, LATE)
     assert (result.reason, result.detail, result.actor) == (INTERRUPTED.reason, INTERRUPTED.detail, INTERRUPTED.actor)
-    assert "deleted because of spot_interrupted" in left.timeline[-1].text
-    later = machine.apply(left, Poke(claim_deleting=True, removals=(DELETED, REPAIRED)), LATE)
+    assert "deleted because of spot_interrupted" in remainder.timeline[-1].text
+    later = machine.apply(remainder, Poke(claim_deleting=True, removals=(DELETED, REPAIRED)), LATE)
     assert result_of(later, LATE).reason == INTERRUPTED.reason
 
 
 @pytest.mark.parametrize("request_", [LeaveRequest(reason="drain", actor="ann@laptop"), LeaveRequest(reason="expire")])
 def test_evt04_an_operator_does_not_become_the_author_of_a_deletion(request_: LeaveRequest) -> None:
-    left = machine.apply(at_live(), Poke(claim_deleting=True), NOW)
-    left = machine.apply(left, request_, LATE)
-    assert (result_of(left, LATE).reason, result_of(left, LATE).actor) == ("deleted", SOMEBODY)
-    assert left.timeline[-1].text.startswith("another reason to leave: ")
+    remainder = machine.apply(at_live(), Poke(claim_deleting=True), NOW)
+    remainder = machine.apply(remainder, request_, LATE)
+    assert (result_of(remainder, LATE).reason, result_of(remainder, LATE).actor) == ("deleted", SOMEBODY)
+    assert remainder.timeline[-1].text.startswith("another reason to leave: ")
 
 
 def test_a_reason_that_a_user_wrote_is_shortened() -> None:
@@ -199,8 +199,8 @@ def test_a_reason_that_a_user_wrote_is_shortened() -> None:
 
 def test_met08_what_deleted_the_claim_counts_the_disruption() -> None:
     for event, already in ((Poke(claim_deleting=True, removals=(REPAIRED,)), True), (EMPTY, False)):
-        left = machine.apply(at_live(), event, NOW)
-        step = machine.next_step(left.model_copy(update={"stage": Stage.RELEASING}), NOW)
+        remainder = machine.apply(at_live(), event, NOW)
+        step = machine.next_step(remainder.model_copy(update={"stage": Stage.RELEASING}), NOW)
         assert isinstance(step, Run)
         assert isinstance(step.input, ReleaseInput)
         assert step.input.already_deleted is already

@@ -69,7 +69,7 @@ def test_the_details_of_a_node_say_why_it_was_bought() -> None:
 
 
 @pytest.mark.parametrize(
-    ("result", "said"),
+    ("result", "text"),
     [
         (BindResult(bound=5, planned=5, running=5), "5 pods run here, all that it was bought for"),
         (BindResult(bound=0, planned=5, running=5), "5 pods run here, 0 of the 5 it was bought for"),
@@ -78,20 +78,20 @@ def test_the_details_of_a_node_say_why_it_was_bought() -> None:
         (BindResult(bound=3, planned=5, left=2), "3 of the 5 it was bought for run here"),
     ],
 )
-def test_a_node_says_how_many_pods_really_run_on_it(result: BindResult, said: str) -> None:
+def test_a_node_says_how_many_pods_really_run_on_it(result: BindResult, text: str) -> None:
     """In the last case, nothing counted the others."""
     state = NodeState(claim=REF, stage=Stage.BINDING, planned_pods=5, initialized=True)
     live = machine.apply(state, result, NOW)
-    assert said in [entry.text for entry in live.timeline]
-    assert f"| Pods | {said} (when it became live) |" in details(live)
+    assert text in [entry.text for entry in live.timeline]
+    assert f"| Pods | {text} (when it became live) |" in details(live)
 
 
 def test_the_last_line_of_a_life_names_who_still_holds_its_objects() -> None:
     """A finalizer of somebody else outlives Tenon's; the timeline says whose."""
-    held = "NodeClaim default-x1 is kept by finalizer example.com/audit"
-    ended = machine.apply(at_live(stage=Stage.RELEASING), ReleaseResult(held_by=[held]), NOW)
+    hold = "NodeClaim default-x1 is kept by finalizer example.com/audit"
+    ended = machine.apply(at_live(stage=Stage.RELEASING), ReleaseResult(held_by=[hold]), NOW)
     assert ended.stage is Stage.ENDED
-    assert held in ended.timeline[-1].text
+    assert hold in ended.timeline[-1].text
 
 
 @pytest.mark.parametrize(

@@ -78,8 +78,8 @@ def test_sch076_a_limit_of_the_pod_is_no_request_where_containers_request(
 ) -> None:
     """The API server defaults the pod-level request to that of the containers, and only without one to the limit."""
     template = {"spec": {"resources": pod_level, "containers": [{"name": "main", "resources": container}]}}
-    for found in (unit_requests(template), pod_of(buffer_pod("spare", "team", template, 0)).pod.requests):
-        assert (found.get("cpu", 0), found.get("memory", 0)) == (cpu, memory)
+    for resource in (unit_requests(template), pod_of(buffer_pod("spare", "team", template, 0)).pod.requests):
+        assert (resource.get("cpu", 0), resource.get("memory", 0)) == (cpu, memory)
 
 
 def test_cb07_the_pods_are_marked_last_in_rank_and_without_volumes_to_be_made() -> None:

@@ -37,8 +37,8 @@ def test_only_offerings_that_the_launches_asked_for_count() -> None:
         key("on-demand", "r6g.large"): NOW,
         key("spot", "c6g.large"): NOW,
     }
-    said = "EC2 has no on-demand capacity for 2 offerings tried (c6g.large first); next try of these at "
-    assert what_ec2_lacks([ON_DEMAND], until) == said + "2026-03-01T12:03:00Z"
+    text = "EC2 has no on-demand capacity for 2 offerings tried (c6g.large first); next try of these at "
+    assert what_ec2_lacks([ON_DEMAND], until) == text + "2026-03-01T12:03:00Z"
     assert what_ec2_lacks([], until) == ""
 
 
@@ -52,12 +52,12 @@ def test_a_capacity_type_and_a_quota_that_are_used_up_are_named_as_such() -> Non
 
 def shortage(refused: int) -> PoolShortage:
     """EC2 refuses so many NodeClaims, one every 4 seconds."""
-    found: PoolShortage | None = None
+    pool_shortage: PoolShortage | None = None
     for number in range(refused):
         at = NOW + timedelta(seconds=4 * number)
-        found = refused_again(found, [ON_DEMAND], {ON_DEMAND.cheapest: SOON}, at)
-    assert found is not None
-    return found
+        pool_shortage = refused_again(pool_shortage, [ON_DEMAND], {ON_DEMAND.cheapest: SOON}, at)
+    assert pool_shortage is not None
+    return pool_shortage
 
 
 def test_the_message_changes_only_when_the_number_doubles() -> None:
@@ -71,11 +71,11 @@ def test_the_message_changes_only_when_the_number_doubles() -> None:
 
 
 def test_a_shortage_is_over_when_nothing_was_refused_for_a_while() -> None:
-    found = shortage(9)
-    later = found.last + LASTS + timedelta(seconds=1)
-    assert not is_over(found, later - timedelta(seconds=1))
-    assert is_over(found, later)
-    assert refused_again(found, [ON_DEMAND], {}, later).refused == 1
+    pool_shortage = shortage(9)
+    later = pool_shortage.last + LASTS + timedelta(seconds=1)
+    assert not is_over(pool_shortage, later - timedelta(seconds=1))
+    assert is_over(pool_shortage, later)
+    assert refused_again(pool_shortage, [ON_DEMAND], {}, later).refused == 1
 
 
 def condition(
@@ -83,8 +83,8 @@ def condition(
 ) -> tuple[str, str] | None:
     """Status and reason of the condition."""
     conditions = with_capacity(before or [], shortage, launched, now=NOW, observed_generation=2)
-    found = get_condition(conditions, CAPACITY_AVAILABLE)
-    return None if found is None else (found.status, found.reason)
+    condition = get_condition(conditions, CAPACITY_AVAILABLE)
+    return None if condition is None else (condition.status, condition.reason)
 
 
 def test_the_condition_is_false_in_a_shortage_and_true_after_the_next_launch() -> None:

@@ -59,8 +59,8 @@ def test_long_pool_names_with_one_beginning_do_not_share_claim_names() -> None:
 
 def planned(pool: NodePool, *pods: Pod) -> PlannedClaim:
     """The claim that the engine plans for these pods."""
-    (found,) = solve(problem(pods, scheduling_pool(pool, CATALOG, {}))).claims
-    return found
+    (claim,) = solve(problem(pods, scheduling_pool(pool, CATALOG, {}))).claims
+    return claim
 
 
 FULL = node_pool(
@@ -119,9 +119,9 @@ def test_v1b04_a_claim_carries_the_kubelet_settings_of_a_pool_of_before_v1() -> 
     """Its launch must see what its plan saw, whatever becomes of the pool."""
     annotations = {labels.V1BETA1_KUBELET: '{"maxPods":9}', "other": "x"}
     old = node_pool("apps", annotations=annotations)
-    found = claim_body(planned(old, pod("a")), old, batch=7, ordinal=0)["metadata"]["annotations"]
-    assert found[labels.V1BETA1_KUBELET] == '{"maxPods":9}'
-    assert "other" not in found
+    result = claim_body(planned(old, pod("a")), old, batch=7, ordinal=0)["metadata"]["annotations"]
+    assert result[labels.V1BETA1_KUBELET] == '{"maxPods":9}'
+    assert "other" not in result
 
 
 def test_a_claim_is_valid_by_our_own_rules() -> None:
@@ -165,7 +165,7 @@ def test_planned_pods_read_back_in_any_order(names: list[str]) -> None:
     pods = tuple(pod(name) for name in names)
     text = format_planned_pods(pods)
     assert text == format_planned_pods(tuple(reversed(pods)))
-    assert {found.uid for found in planned_pods({labels.PLANNED_PODS: text})} == {found.uid for found in pods}
+    assert {planned_pod.uid for planned_pod in planned_pods({labels.PLANNED_PODS: text})} == {pod.uid for pod in pods}
 
 
 def test_a_claim_says_which_of_its_pods_are_alike() -> None:
@@ -177,12 +177,12 @@ def test_a_claim_says_which_of_its_pods_are_alike() -> None:
     elsewhere = replace(web[0], name="f", namespace="other")
     buffer = replace(web[0], name="a", buffer="default/spare")
     flow = [replace(pod(name), workload="Workflow/w", labels={"app": "web"}) for name in ("i", "j")]
-    urgent = [replace(one, name=name, priority=1000) for one, name in zip(web, ("k", "l"), strict=True)]
+    urgent = [replace(item, name=name, priority=1000) for item, name in zip(web, ("k", "l"), strict=True)]
     pods = (*web, big, revised, elsewhere, buffer, pod("g"), pod("h"), *flow, *urgent)
     annotations = {labels.PLANNED_PODS: format_planned_pods(pods), labels.PLANNED_POD_GROUPS: format_pod_groups(pods)}
     groups: dict[str, list[str]] = {}
-    for found in planned_pods(annotations):
-        groups.setdefault(found.group, []).append(found.name)
+    for planned_pod in planned_pods(annotations):
+        groups.setdefault(planned_pod.group, []).append(planned_pod.name)
     assert sorted(groups.values()) == [["b", "d"], *([name] for name in "cefghijkl")]
     assert format_pod_groups([pod("g"), pod("h")]) == "", "nothing to say"
 

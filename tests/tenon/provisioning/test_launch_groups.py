@@ -21,7 +21,7 @@ def body(name: str, cpu: str = "1", **annotations: str) -> dict[str, Any]:
 
 def places(*bodies: dict[str, Any]) -> list[str]:
     annotate(bodies, 7)
-    return [each["metadata"]["annotations"].get(labels.LAUNCH_GROUP, "") for each in bodies]
+    return [body["metadata"]["annotations"].get(labels.LAUNCH_GROUP, "") for body in bodies]
 
 
 def test_equal_claims_are_a_group_whichever_pods_they_are_for() -> None:
@@ -34,10 +34,10 @@ def test_a_claim_that_is_like_no_other_has_no_group() -> None:
 
 
 def test_a_group_has_bounded_size() -> None:
-    found = places(*(body(f"n-{number}") for number in range(MAX_MEMBERS + 2)))
-    assert found[0] == f"7-0/0/{MAX_MEMBERS}"
-    assert found[-2:] == ["7-1/0/2", "7-1/1/2"]
-    assert len(set(found)) == len(found)
+    names = places(*(body(f"n-{number}") for number in range(MAX_MEMBERS + 2)))
+    assert names[0] == f"7-0/0/{MAX_MEMBERS}"
+    assert names[-2:] == ["7-1/0/2", "7-1/1/2"]
+    assert len(set(names)) == len(names)
 
 
 def test_a_claim_says_its_place() -> None:
@@ -62,6 +62,6 @@ def test_members_share_a_token_and_groups_do_not() -> None:
 def test_a_group_is_whole_when_all_its_members_are_there() -> None:
     bodies = [body("a"), body("b"), body("c", "2")]
     annotate(bodies, 7)
-    annotations = [one["metadata"]["annotations"] for one in bodies]
+    annotations = [body["metadata"]["annotations"] for body in bodies]
     assert whole_groups(annotations[:1]) == []
     assert whole_groups(annotations) == ["7-0"]

@@ -27,13 +27,13 @@ KIND = next(kind for kind in CATALOG if kind.name == "m5.large")
 
 def test_the_instance_decides_what_the_claim_left_open() -> None:
     """LIF-02, LIF-03: the Node registers with exactly these labels, so pods that wait for them are bound."""
-    found = launched_labels(CLAIM, INSTANCE, KIND)
-    assert found[labels.INSTANCE_TYPE] == "m5.large"
-    assert found[labels.ZONE] == "us-west-2a"
-    assert found[labels.CAPACITY_TYPE] == "on-demand"
-    assert found[labels.ARCH] == "amd64"
-    assert found["karpenter.k8s.aws/instance-family"] == "m5"
-    assert found["team"] == "a"
+    result = launched_labels(CLAIM, INSTANCE, KIND)
+    assert result[labels.INSTANCE_TYPE] == "m5.large"
+    assert result[labels.ZONE] == "us-west-2a"
+    assert result[labels.CAPACITY_TYPE] == "on-demand"
+    assert result[labels.ARCH] == "amd64"
+    assert result["karpenter.k8s.aws/instance-family"] == "m5"
+    assert result["team"] == "a"
 
 
 def test_what_is_still_open_becomes_no_label() -> None:
@@ -46,10 +46,10 @@ def test_a_zone_id_comes_from_the_offering_of_the_instances_own_zone() -> None:
     for number, offering in enumerate(described["offerings"]):
         offering["zoneId"] = f"usw2-az{number}"
     (kind,) = catalog(described)
-    wanted = next(o.zone_id for o in kind.offerings if o.zone == "us-west-2b")
-    found = launched_labels(CLAIM, INSTANCE.model_copy(update={"zone": "us-west-2b"}), kind)
-    assert found[labels.ZONE_ID] == wanted
-    assert wanted
+    zone_id = next(o.zone_id for o in kind.offerings if o.zone == "us-west-2b")
+    result = launched_labels(CLAIM, INSTANCE.model_copy(update={"zone": "us-west-2b"}), kind)
+    assert result[labels.ZONE_ID] == zone_id
+    assert zone_id
 
 
 def test_a_type_that_the_catalogue_lost_still_has_its_offering() -> None:

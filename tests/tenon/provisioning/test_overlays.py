@@ -43,9 +43,9 @@ def prices(types: Sequence[InstanceType], name: str = "m5.large") -> dict[tuple[
 
 def applied(*overlays: NodeOverlay) -> Sequence[InstanceType]:
     """The types of a pool under overlays that are all accepted."""
-    found = apply_overlays([(node_pool(), TYPES)], overlays)
-    assert found.refused == {}
-    return found.pools_with_types[0][1]
+    overlaid = apply_overlays([(node_pool(), TYPES)], overlays)
+    assert overlaid.refused == {}
+    return overlaid.pools_with_types[0][1]
 
 
 M5 = term(labels.INSTANCE_TYPE, "In", "m5.large")
@@ -79,7 +79,7 @@ def test_no07_prices_change_by_zone_and_capacity_by_type() -> None:
 
 
 @pytest.mark.parametrize(
-    ("requirement", "meant"),
+    ("requirement", "names"),
     [
         (term("karpenter.k8s.aws/instance-family", "NotIn", "c5"), ["m5.large"]),
         (term("karpenter.k8s.aws/instance-gpu-count", "DoesNotExist"), ["c5.large", "m5.large"]),
@@ -92,18 +92,18 @@ def test_no07_prices_change_by_zone_and_capacity_by_type() -> None:
     ids=str,
 )
 def test_no01_requirements_are_held_against_the_labels_of_the_type(
-    requirement: dict[str, Any], meant: list[str]
+    requirement: dict[str, Any], names: list[str]
 ) -> None:
     types = applied(overlay("o", requirement, price="7"))
-    assert sorted(kind.name for kind in types if 7.0 in prices([kind], kind.name).values()) == meant
+    assert sorted(kind.name for kind in types if 7.0 in prices([kind], kind.name).values()) == names
 
 
 def test_an_overlay_may_be_meant_for_one_pool() -> None:
     pools = [(node_pool("first", team="a"), TYPES), (node_pool("second", team="b"), TYPES)]
     for requirement in (term(labels.NODEPOOL, "In", "second"), term("team", "NotIn", "a")):
-        found = apply_overlays(pools, [overlay("o", requirement, price="7")])
-        assert found.pools_with_types[0][1] is TYPES
-        assert set(prices(found.pools_with_types[1][1]).values()) == {7.0}
+        overlaid = apply_overlays(pools, [overlay("o", requirement, price="7")])
+        assert overlaid.pools_with_types[0][1] is TYPES
+        assert set(prices(overlaid.pools_with_types[1][1]).values()) == {7.0}
 
 
 def test_no05_the_heavier_overlay_wins_for_each_offering_and_each_resource() -> None:
@@ -122,12 +122,12 @@ def test_no06_of_two_equals_the_later_by_name_descending_is_refused_as_a_whole(w
     first = overlay("z", M5, ON_DEMAND, price="3", **more)
     later = overlay("a", M5, price="1", capacity={"example.com/x": "9"}, **more)
     for order in ([first, later], [later, first]):
-        found = apply_overlays([(node_pool(), TYPES)], order)
-        assert list(found.refused) == ["a"]
-        assert "the price of m5.large" in found.refused["a"]
-        assert "NodeOverlay z" in found.refused["a"]
-        assert prices(found.pools_with_types[0][1])["a", "spot"] == SPOT_PRICE
-        assert found.pools_with_types[0][1][1].capacity["example.com/x"] == 1
+        overlaid = apply_overlays([(node_pool(), TYPES)], order)
+        assert list(overlaid.refused) == ["a"]
+        assert "the price of m5.large" in overlaid.refused["a"]
+        assert "NodeOverlay z" in overlaid.refused["a"]
+        assert prices(overlaid.pools_with_types[0][1])["a", "spot"] == SPOT_PRICE
+        assert overlaid.pools_with_types[0][1][1].capacity["example.com/x"] == 1
 
 
 def test_no06_equals_that_change_different_things_are_no_conflict() -> None:
@@ -143,9 +143,9 @@ def test_no06_equals_that_change_different_things_are_no_conflict() -> None:
 
 def test_no06_the_same_resource_of_the_same_type_is_a_conflict() -> None:
     capacity = {"example.com/y": "1"}
-    found = apply_overlays([(node_pool(), TYPES)], [overlay(name, M5, capacity=capacity) for name in "ab"])
-    assert list(found.refused) == ["a"]
-    assert "example.com/y of m5.large" in found.refused["a"]
+    overlaid = apply_overlays([(node_pool(), TYPES)], [overlay(name, M5, capacity=capacity) for name in "ab"])
+    assert list(overlaid.refused) == ["a"]
+    assert "example.com/y of m5.large" in overlaid.refused["a"]
 
 
 def test_a_refused_overlay_blocks_no_other() -> None:
@@ -153,37 +153,39 @@ def test_a_refused_overlay_blocks_no_other() -> None:
     z = overlay("z", M5, price="3")
     b = overlay("b", price="2")
     a = overlay("a", term(labels.INSTANCE_TYPE, "In", "c5.large"), price="1")
-    found = apply_overlays([(node_pool(), TYPES)], [a, b, z])
-    assert list(found.refused) == ["b"]
-    assert set(prices(found.pools_with_types[0][1], "c5.large").values()) == {1.0}
+    overlaid = apply_overlays([(node_pool(), TYPES)], [a, b, z])
+    assert list(overlaid.refused) == ["b"]
+    assert set(prices(overlaid.pools_with_types[0][1], "c5.large").values()) == {1.0}
 
 
 def test_requirements_that_contradict_themselves_are_reported() -> None:
-    found = apply_overlays([(node_pool(), TYPES)], [overlay("o", M5, term(labels.INSTANCE_TYPE, "In", "x"), price="1")])
-    assert "contradict each other" in found.refused["o"]
-    assert found.pools_with_types[0][1] is TYPES
+    overlaid = apply_overlays(
+        [(node_pool(), TYPES)], [overlay("o", M5, term(labels.INSTANCE_TYPE, "In", "x"), price="1")]
+    )
+    assert "contradict each other" in overlaid.refused["o"]
+    assert overlaid.pools_with_types[0][1] is TYPES
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "events"),
     [({"capacity": {"example.com/fpga": "1e400"}}, "example.com/fpga"), ({"price": "9" * 60}, "1,000,000 dollars")],
 )
-def test_figures_beyond_all_measure_are_refused(changes: dict[str, Any], told: str) -> None:
-    found = apply_overlays([(node_pool(), TYPES)], [overlay("o", M5, **changes)])
-    assert told in found.refused["o"]
-    assert found.pools_with_types[0][1] is TYPES
+def test_figures_beyond_all_measure_are_refused(changes: dict[str, Any], events: str) -> None:
+    overlaid = apply_overlays([(node_pool(), TYPES)], [overlay("o", M5, **changes)])
+    assert events in overlaid.refused["o"]
+    assert overlaid.pools_with_types[0][1] is TYPES
 
 
 def test_no08_it_is_known_which_types_of_which_pool_were_changed() -> None:
     pools = [(node_pool("first"), TYPES), (node_pool("second"), TYPES)]
     of_first = term(labels.NODEPOOL, "In", "first")
-    found = apply_overlays(
+    overlaid = apply_overlays(
         pools, [overlay("p", M5, of_first, price="1"), overlay("c", capacity={"example.com/y": "1"})]
     )
     price, capacity = {"karpenter.sh/price-overlay-applied": "true"}, {"karpenter.sh/capacity-overlay-applied": "true"}
-    assert found.overlay_annotations("first", ["c5.large", "m5.large"]) == {**price, **capacity}
-    assert found.overlay_annotations("first", ["c5.large"]) == capacity
-    assert found.overlay_annotations("second", ["m5.large"]) == capacity
+    assert overlaid.overlay_annotations("first", ["c5.large", "m5.large"]) == {**price, **capacity}
+    assert overlaid.overlay_annotations("first", ["c5.large"]) == capacity
+    assert overlaid.overlay_annotations("second", ["m5.large"]) == capacity
     assert apply_overlays(pools, []).overlay_annotations("first", ["m5.large"]) == {}
 
 
@@ -191,24 +193,24 @@ def test_no10_a_type_without_a_price_can_be_bought_once_an_overlay_states_one() 
     """And only then: an adjustment has nothing to adjust."""
     unknown = [replace(offering, price=inf) for offering in TYPES[0].offerings]
     preview = replace(TYPES[0], name="x9.large", offerings=tuple(unknown))
-    meant = term(labels.ZONE, "In", "a")
+    expected = term(labels.ZONE, "In", "a")
     for change in ({"priceAdjustment": "-100%"}, {"priceAdjustment": "+1"}, {"capacity": {"example.com/y": "1"}}):
-        found = apply_overlays([(node_pool(), [*TYPES, preview])], [overlay("o", meant, **change)])
-        assert [kind.name for kind in found.pools_with_types[0][1]] == [kind.name for kind in TYPES]
-    found = apply_overlays([(node_pool(), [*TYPES, preview])], [overlay("o", meant, price="0.5")])
-    assert prices(found.pools_with_types[0][1], "x9.large") == {("a", "on-demand"): 0.5, ("a", "spot"): 0.5}
+        overlaid = apply_overlays([(node_pool(), [*TYPES, preview])], [overlay("o", expected, **change)])
+        assert [kind.name for kind in overlaid.pools_with_types[0][1]] == [kind.name for kind in TYPES]
+    overlaid = apply_overlays([(node_pool(), [*TYPES, preview])], [overlay("o", expected, price="0.5")])
+    assert prices(overlaid.pools_with_types[0][1], "x9.large") == {("a", "on-demand"): 0.5, ("a", "spot"): 0.5}
 
 
 def test_pools_with_the_same_overlays_share_the_changed_types() -> None:
     """NO-05: with hundreds of pools a plan would else be busy with overlays for seconds."""
     pools = [(node_pool(f"p{number}", team="ab"[number % 2], own=str(number)), TYPES) for number in range(6)]
-    found = apply_overlays(
+    overlaid = apply_overlays(
         pools, [overlay("o", M5, price="1"), overlay("a", term("team", "In", "a"), price="2", weight=1)]
     )
-    assert len({id(types) for _, types in found.pools_with_types}) == 2
-    assert [prices(types)["a", "spot"] for _, types in found.pools_with_types] == [2.0, 1.0] * 3
-    assert found.overlay_annotations("p4", ["c5.large"])
-    assert not found.overlay_annotations("p5", ["c5.large"])
+    assert len({id(types) for _, types in overlaid.pools_with_types}) == 2
+    assert [prices(types)["a", "spot"] for _, types in overlaid.pools_with_types] == [2.0, 1.0] * 3
+    assert overlaid.overlay_annotations("p4", ["c5.large"])
+    assert not overlaid.overlay_annotations("p5", ["c5.large"])
 
 
 def test_pools_of_other_types_and_labels_are_seen_each_for_itself() -> None:
@@ -226,5 +228,5 @@ def test_pools_of_other_types_and_labels_are_seen_each_for_itself() -> None:
         (node_pool("p4", **{"karpenter.k8s.aws/instance-family": "c5"}), TYPES),
     ]
     together = apply_overlays(pools, overlays).pools_with_types
-    assert together == [apply_overlays([one], overlays).pools_with_types[0] for one in pools]
+    assert together == [apply_overlays([pool], overlays).pools_with_types[0] for pool in pools]
     assert len({str(types) for _, types in together}) == 5

@@ -47,15 +47,15 @@ def test_equal_pools_name_each_other() -> None:
 
 
 def test_pools_that_share_some_nodes_overlap_and_say_what_to_do() -> None:
-    found = overlapping([pool("a", term(FAMILY, "In", "m5", "c5")), pool("b", term(FAMILY, "In", "c5", "r5"))])
-    assert found == {"a": ("b",), "b": ("a",)}
-    said = sentence(found["a"])
-    assert "NodePool b" in said
-    assert "weights" in said
+    result = overlapping([pool("a", term(FAMILY, "In", "m5", "c5")), pool("b", term(FAMILY, "In", "c5", "r5"))])
+    assert result == {"a": ("b",), "b": ("a",)}
+    text = sentence(result["a"])
+    assert "NodePool b" in text
+    assert "weights" in text
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("pool", "other"),
     [
         (pool("a", weight=10), pool("b")),
         (pool("a", taints=("gpu:NoSchedule",)), pool("b")),
@@ -70,8 +70,8 @@ def test_pools_that_share_some_nodes_overlap_and_say_what_to_do() -> None:
     ],
     ids=["weight", "a taint", "other taints", "zones", "bounds", "labels", "one is leaving"],
 )
-def test_what_separates_pools(one: NodePool, other: NodePool) -> None:
-    assert overlapping([one, other]) == {}
+def test_what_separates_pools(pool: NodePool, other: NodePool) -> None:
+    assert overlapping([pool, other]) == {}
 
 
 def test_prefer_no_schedule_taints_do_not_separate_pools() -> None:
@@ -85,19 +85,19 @@ def test_a_pool_that_contradicts_itself_overlaps_with_no_other() -> None:
 
 
 def test_the_condition_comes_and_goes_and_does_not_feed_ready() -> None:
-    there = with_overlap([], ["b"], now=NOW)
-    found = get_condition(there, OVERLAPPING)
-    assert found is not None
-    assert found.status == "True"
-    assert get_condition(there, READY) is None
-    assert with_overlap(there, [], now=NOW) == []
+    conditions = with_overlap([], ["b"], now=NOW)
+    condition = get_condition(conditions, OVERLAPPING)
+    assert condition is not None
+    assert condition.status == "True"
+    assert get_condition(conditions, READY) is None
+    assert with_overlap(conditions, [], now=NOW) == []
 
 
 def test_many_others_are_named_in_part_and_each_pair_is_said_once() -> None:
-    found = overlapping([pool(f"p{number}") for number in range(9)])
-    assert "p5 and 3 others" in sentence(found["p0"])
-    assert len(notes(found)) == 8
-    assert not any("NodePool p8:" in line for line in notes(found))
+    result = overlapping([pool(f"p{number}") for number in range(9)])
+    assert "p5 and 3 others" in sentence(result["p0"])
+    assert len(notes(result)) == 8
+    assert not any("NodePool p8:" in line for line in notes(result))
 
 
 VALUES = st.lists(st.sampled_from("abc"), min_size=1, max_size=2, unique=True)
@@ -119,23 +119,23 @@ def test_overlap_is_mutual_and_does_not_depend_on_the_order(
 ) -> None:
     """Symmetry; and that comparing all at once finds what comparing two by two finds."""
     pools = [pool(f"p{n}", *terms, weight=weight, taints=taints) for n, (terms, weight, taints) in enumerate(given)]
-    found = overlapping(pools)
-    assert overlapping(pools[::-1]) == found
+    result = overlapping(pools)
+    assert overlapping(pools[::-1]) == result
     pairs = {
-        (one.metadata.name, other.metadata.name)
-        for one in pools
+        (pool.metadata.name, other.metadata.name)
+        for pool in pools
         for other in pools
-        if one is not other and overlapping([one, other])
+        if pool is not other and overlapping([pool, other])
     }
-    assert {(name, other) for name, others in found.items() for other in others} == pairs
+    assert {(name, other) for name, others in result.items() for other in others} == pairs
     assert {(other, name) for name, other in pairs} == pairs
 
 
 def test_classes_of_other_operating_systems_keep_pools_apart() -> None:
     classes = {name: node_class(amiSelectorTerms=[{"alias": f"{name}@latest"}]) for name in FAMILIES}
     pools = {name: pool(name).model_copy(deep=True) for name in FAMILIES}
-    for name, each in pools.items():
-        each.spec.template.spec.node_class_ref.name = name
-    found = overlapping(list(pools.values()), classes.get)
-    assert found == {"al2023": ("bottlerocket",), "bottlerocket": ("al2023",)}
+    for name, item in pools.items():
+        item.spec.template.spec.node_class_ref.name = name
+    result = overlapping(list(pools.values()), classes.get)
+    assert result == {"al2023": ("bottlerocket",), "bottlerocket": ("al2023",)}
     assert len(overlapping(list(pools.values()))) == len(FAMILIES), "without the classes, nothing tells them apart"

@@ -27,8 +27,8 @@ def term(key: str, operator: str, *values: str) -> dict[str, Any]:
 
 
 def kinds(*terms: dict[str, Any]) -> set[str]:
-    found = scheduling_pool(node_pool(edits={REQUIREMENTS: list(terms)}), CATALOG, {})
-    return {kind.name for kind in found.instance_types}
+    pool = scheduling_pool(node_pool(edits={REQUIREMENTS: list(terms)}), CATALOG, {})
+    return {kind.name for kind in pool.instance_types}
 
 
 def test_every_type_is_allowed_unless_the_pool_says_otherwise() -> None:
@@ -51,16 +51,16 @@ def test_a_type_needs_one_offering_that_fits_zone_and_capacity_type_together() -
         {"zone": "us-west-2a", "capacityType": "on-demand", "price": 0.1},
         {"zone": "us-west-2b", "capacityType": "spot", "price": 0.04},
     ]
-    wanted = [term(labels.ZONE, "In", "us-west-2a"), term(labels.CAPACITY_TYPE, "In", "spot")]
-    found = scheduling_pool(node_pool(edits={REQUIREMENTS: wanted}), catalog(mixed), {})
-    assert found.instance_types == []
+    terms = [term(labels.ZONE, "In", "us-west-2a"), term(labels.CAPACITY_TYPE, "In", "spot")]
+    pool = scheduling_pool(node_pool(edits={REQUIREMENTS: terms}), catalog(mixed), {})
+    assert pool.instance_types == []
 
 
 def test_a_type_without_an_available_offering_is_left_out() -> None:
-    gone = entry("x1.large", 2, 4, 0.1)
-    for offering in gone["offerings"]:
+    removal = entry("x1.large", 2, 4, 0.1)
+    for offering in removal["offerings"]:
         offering["available"] = False
-    assert scheduling_pool(node_pool(), catalog(gone), {}).instance_types == []
+    assert scheduling_pool(node_pool(), catalog(removal), {}).instance_types == []
 
 
 def lacking(*terms: dict[str, Any], zones: frozenset[str] = frozenset()) -> str:
@@ -77,13 +77,13 @@ def test_a_pool_that_no_type_meets_says_which_requirement_to_change() -> None:
     )
     text = lacking(term(labels.ARCH, "In", "arm64"), term("karpenter.k8s.aws/instance-family", "In", "c5"))
     assert text.endswith("karpenter.k8s.aws/instance-family In [c5], kubernetes.io/arch In [arm64] at once")
-    both = lacking(term(labels.ARCH, "In", "s390x"), term(labels.CAPACITY_TYPE, "In", "reserved"))
-    assert both.count("meets its requirement") == 2
-    here = frozenset({"us-west-2a"})
-    text = lacking(term(labels.ZONE, "In", "us-west-2d"), zones=here)
+    pair = lacking(term(labels.ARCH, "In", "s390x"), term(labels.CAPACITY_TYPE, "In", "reserved"))
+    assert pair.count("meets its requirement") == 2
+    place = frozenset({"us-west-2a"})
+    text = lacking(term(labels.ZONE, "In", "us-west-2d"), zones=place)
     assert text == "zone us-west-2d is in no subnet of its EC2NodeClass (there is us-west-2a)"
-    gone = scheduling_pool(node_pool(), [], {}, here).lacking
-    assert gone == "no instance type is on sale in the zones of its subnets (us-west-2a)"
+    removal = scheduling_pool(node_pool(), [], {}, place).lacking
+    assert removal == "no instance type is on sale in the zones of its subnets (us-west-2a)"
 
 
 def test_the_pool_for_the_engine_has_its_labels_taints_limits_and_weight() -> None:
@@ -97,13 +97,13 @@ def test_the_pool_for_the_engine_has_its_labels_taints_limits_and_weight() -> No
         },
     )
     usage = {"cpu": 2000}
-    found = scheduling_pool(pool, CATALOG, usage)
-    assert (found.name, found.weight, found.usage) == ("apps", 7, usage)
-    assert found.taints == (Taint("k", "NoExecute", "v"),)
-    assert found.limits == parse_resources({"cpu": "10", "nodes": "3"})
-    assert found.labels["team"] == "a"
-    assert found.requirements.get("team").values == ("a",)
-    assert found.requirements.get(labels.NODEPOOL).values == ("apps",)
+    result = scheduling_pool(pool, CATALOG, usage)
+    assert (result.name, result.weight, result.usage) == ("apps", 7, usage)
+    assert result.taints == (Taint("k", "NoExecute", "v"),)
+    assert result.limits == parse_resources({"cpu": "10", "nodes": "3"})
+    assert result.labels["team"] == "a"
+    assert result.requirements.get("team").values == ("a",)
+    assert result.requirements.get(labels.NODEPOOL).values == ("apps",)
 
 
 def test_a_pool_without_limits_is_unlimited() -> None:
@@ -138,9 +138,9 @@ def pool_of(class_name: str) -> NodePool:
     ids=lambda value: value if isinstance(value, str) else value.metadata.name,
 )
 def test_why_a_pool_cannot_launch_is_said_in_a_sentence(pool: NodePool, why: str) -> None:
-    found = why_class_unready(pool, CLASSES.get)
-    assert why in found
-    assert bool(found) == bool(why)
+    result = why_class_unready(pool, CLASSES.get)
+    assert why in result
+    assert bool(result) == bool(why)
     assert usable_pools([pool], CLASSES.get) == ([] if why else [pool])
 
 
@@ -154,15 +154,15 @@ INVALID = node_pool(
 
 
 def test_a_good_pool_is_ready() -> None:
-    found = pool_conditions(node_pool(), CLASSES.get, START)
-    assert statuses(found) == {VALIDATION_SUCCEEDED: "True", NODECLASS_READY: "True", READY: "True"}
+    conditions = pool_conditions(node_pool(), CLASSES.get, START)
+    assert statuses(conditions) == {VALIDATION_SUCCEEDED: "True", NODECLASS_READY: "True", READY: "True"}
 
 
 def test_an_invalid_pool_says_where() -> None:
     """`kubectl describe` names the field."""
-    found = pool_conditions(INVALID, CLASSES.get, START)
-    assert statuses(found) == {VALIDATION_SUCCEEDED: "False", NODECLASS_READY: "True", READY: "False"}
-    condition = get_condition(found, VALIDATION_SUCCEEDED)
+    conditions = pool_conditions(INVALID, CLASSES.get, START)
+    assert statuses(conditions) == {VALIDATION_SUCCEEDED: "False", NODECLASS_READY: "True", READY: "False"}
+    condition = get_condition(conditions, VALIDATION_SUCCEEDED)
     assert condition is not None
     assert (condition.reason, condition.observed_generation) == ("NodePoolValidationFailed", 4)
     assert "schedule" in condition.message
@@ -182,9 +182,9 @@ def test_a_pool_whose_name_no_node_can_carry_as_a_label_says_so(length: int, sta
 
 @pytest.mark.parametrize("name", ["unready", "nowhere", "leaving"])
 def test_a_pool_whose_class_cannot_be_used_is_not_ready(name: str) -> None:
-    found = pool_conditions(pool_of(name), CLASSES.get, START)
-    assert statuses(found) == {VALIDATION_SUCCEEDED: "True", NODECLASS_READY: "False", READY: "False"}
-    condition = get_condition(found, NODECLASS_READY)
+    conditions = pool_conditions(pool_of(name), CLASSES.get, START)
+    assert statuses(conditions) == {VALIDATION_SUCCEEDED: "True", NODECLASS_READY: "False", READY: "False"}
+    condition = get_condition(conditions, NODECLASS_READY)
     assert condition is not None
     assert name in condition.message
 
@@ -203,8 +203,8 @@ def test_a_pool_recovers_once_its_class_is_ready() -> None:
         update={"status": pool.status.model_copy(update={"conditions": pool_conditions(pool, CLASSES.get, START)})}
     )
     later = START + timedelta(hours=1)
-    found = pool_conditions(pool, lambda _: node_class("unready"), later)
-    assert set(statuses(found).values()) == {"True"}
-    condition = get_condition(found, NODECLASS_READY)
+    conditions = pool_conditions(pool, lambda _: node_class("unready"), later)
+    assert set(statuses(conditions).values()) == {"True"}
+    condition = get_condition(conditions, NODECLASS_READY)
     assert condition is not None
     assert (condition.last_transition_time, condition.message) == (later, "")

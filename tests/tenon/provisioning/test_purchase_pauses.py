@@ -144,8 +144,8 @@ def test_sch018_a_workflow_keeps_the_latest_pauses() -> None:
 
 
 def test_sch018_the_sentence_says_how_many_nodes_what_kube_scheduler_says_and_until_when() -> None:
-    said = pause_sentence(after(1, 2), "0/4 nodes are available: 1 Insufficient ephemeral-storage.")
-    assert said == (
+    text = pause_sentence(after(1, 2), "0/4 nodes are available: 1 Insufficient ephemeral-storage.")
+    assert text == (
         "Tenon bought 2 nodes for this pod and pods like it, and kube-scheduler placed none of them there: "
         '"0/4 nodes are available: 1 Insufficient ephemeral-storage". Tenon buys no more nodes for them until '
         "2026-03-01T12:01:00Z, unless the pod, a NodePool or an EC2NodeClass changes"

@@ -36,18 +36,18 @@ def after(*, deleted: float | None = None, **conditions: tuple[str, str, float])
     meta: dict[str, Any] = {"creationTimestamp": stamp(0)}
     if deleted is not None:
         meta["deletionTimestamp"] = stamp(deleted)
-    found = [
+    result = [
         {"type": type_, "status": status, "reason": reason, "message": "why", "lastTransitionTime": stamp(seconds)}
         for type_, (status, reason, seconds) in conditions.items()
     ]
-    return claim("a", node_name="", meta=meta, status={"conditions": found})
+    return claim("a", node_name="", meta=meta, status={"conditions": result})
 
 
 LAUNCHED = ("True", "Launched", 10)
 
 
 @pytest.mark.parametrize(
-    ("found", "registered"),
+    ("claim_record", "registered"),
     [
         (after(Launched=LAUNCHED), None),
         (after(Launched=LAUNCHED, Registered=("Unknown", "NodeNotFound", 20)), None),
@@ -62,9 +62,9 @@ LAUNCHED = ("True", "Launched", 10)
         (after(Launched=("Unknown", "NodeClassNotReady", 1), deleted=400), None),
     ],
 )
-def test_lif05_lif06_what_counts_as_a_result(found: ClaimRecord, registered: bool | None) -> None:
+def test_lif05_lif06_what_counts_as_a_result(claim_record: ClaimRecord, registered: bool | None) -> None:
     """A claim that is deleted before its time is over says nothing, and a lack of capacity is no fault of the pool."""
-    result = result_of(found)
+    result = result_of(claim_record)
     assert (result.registered if result is not None else None) == registered
 
 
@@ -91,16 +91,16 @@ def test_lif06_a_pool_says_what_the_console_of_the_late_instance_said() -> None:
     ],
 )
 def test_lif06_two_failures_of_the_last_four_are_unhealthy(results: list[RegistrationResult], status: str) -> None:
-    found = get_condition(
+    condition = get_condition(
         with_registration_health([], results, now=NOW, observed_generation=3), NODE_REGISTRATION_HEALTHY
     )
-    assert found is not None
-    assert (found.status, found.observed_generation) == (status, 3)
-    assert (found.reason == BAD.reason) == (status == "False")
+    assert condition is not None
+    assert (condition.status, condition.observed_generation) == (status, 3)
+    assert (condition.reason == BAD.reason) == (status == "False")
 
 
 def pool(
-    status: ConditionStatus | None, *, generation: int = 2, seen: int | None = 2, class_seen: int | None = 5
+    status: ConditionStatus | None, *, generation: int = 2, observations: int | None = 2, class_seen: int | None = 5
 ) -> NodePool:
     """A NodePool with the condition as an earlier leader left it."""
     conditions = []
@@ -113,39 +113,39 @@ def pool(
                 reason=reason,
                 message=BAD.message,
                 last_transition_time=CREATED,
-                observed_generation=seen,
+                observed_generation=observations,
             )
         ]
-    found = node_pool()
-    metadata = found.metadata.model_copy(update={"generation": generation})
-    left = {"conditions": conditions, "node_class_observed_generation": class_seen}
-    return found.model_copy(update={"metadata": metadata, "status": found.status.model_copy(update=left)})
+    result = node_pool()
+    metadata = result.metadata.model_copy(update={"generation": generation})
+    remainder = {"conditions": conditions, "node_class_observed_generation": class_seen}
+    return result.model_copy(update={"metadata": metadata, "status": result.status.model_copy(update=remainder)})
 
 
 @pytest.mark.parametrize("status", ["True", "False", "Unknown", None])
 def test_ctl21_a_new_leader_says_the_same(status: ConditionStatus | None) -> None:
     results = recovered_results(pool(status))
-    found = get_condition(
+    condition = get_condition(
         with_registration_health([], results, now=NOW, observed_generation=2), NODE_REGISTRATION_HEALTHY
     )
-    assert found is not None
-    assert found.status == (status or "Unknown")
-    assert found.reason == (BAD.reason if status == "False" else NODE_REGISTRATION_HEALTHY)
+    assert condition is not None
+    assert condition.status == (status or "Unknown")
+    assert condition.reason == (BAD.reason if status == "False" else NODE_REGISTRATION_HEALTHY)
 
 
 @pytest.mark.parametrize(
-    ("found", "class_generation", "outdated"),
+    ("pool", "class_generation", "outdated"),
     [
         (pool("False"), 5, False),
         (pool("False", generation=3), 5, True),
         (pool("False"), 6, True),
         (pool("False"), None, False),
         (pool("True", class_seen=None), 6, False),
-        (pool("True", seen=None), 5, False),
+        (pool("True", observations=None), 5, False),
         (pool(None, generation=3), 6, False),
     ],
 )
 def test_lif06_nps3_a_change_of_pool_or_class_makes_results_outdated(
-    found: NodePool, class_generation: int | None, outdated: bool
+    pool: NodePool, class_generation: int | None, outdated: bool
 ) -> None:
-    assert is_outdated(found, class_generation) is outdated
+    assert is_outdated(pool, class_generation) is outdated

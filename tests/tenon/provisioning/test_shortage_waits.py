@@ -62,13 +62,15 @@ def planned(
     capacity_types = ("on-demand", "spot") if spot_too else ("on-demand",)
     until = {OfferingKey(kind, name, ZONE[0]): UNTIL for name in refused for kind in capacity_types}
     types: dict[str, Sequence[InstanceType]] = {}
-    for each in pools:
-        types[each.name] = without(list(each.instance_types), UnavailableOfferings(until))
-    asked = problem(pods, *(pool(each.name, *each.requirements.values(), types=types[each.name]) for each in pools))
-    prices = TypeChoiceExplainer(asked, types, partial(avoided_until, until))
-    plan, waits = solve(asked), dict[str, ShortageWait]()
+    for item in pools:
+        types[item.name] = without(list(item.instance_types), UnavailableOfferings(until))
+    requests = problem(
+        pods, *(pool(entry.name, *entry.requirements.values(), types=types[entry.name]) for entry in pools)
+    )
+    prices = TypeChoiceExplainer(requests, types, partial(avoided_until, until))
+    plan, waits = solve(requests), dict[str, ShortageWait]()
     if first := dear_nodes(plan, policies, prices):
-        second = solve(problem(elsewhere(pods, first), *asked.pools))
+        second = solve(problem(elsewhere(pods, first), *requests.pools))
         plan, waits = held_back(second, pods, first, policies, prices)
     return Outcome(without_dear_types(plan, policies, prices), waits)
 
@@ -82,14 +84,14 @@ def default(types: Iterable[InstanceType] = TYPES) -> Pool:
 
 
 def test_pods_wait_for_the_offering_that_they_would_usually_get() -> None:
-    found = planned([pod("a")], default(), default=policy())
-    assert found.bought == []
-    assert found.plan.unschedulable["default/a"] == (
+    outcome = planned([pod("a")], default(), default=policy())
+    assert outcome.bought == []
+    assert outcome.plan.unschedulable["default/a"] == (
         "NodePool default: EC2 refused c5.large at $0.0850 an hour, and the cheapest node left is m5.16xlarge at "
         "$3.0720; the pod waits until 2026-03-01T09:59:10Z and Tenon tries again, because tenon.sh/shortage-policy of "
         "the NodePool is Wait; annotate the pod with tenon.sh/shortage-policy=Buy to get the node now"
     )
-    assert found.waits["default/a"].until == UNTIL
+    assert outcome.waits["default/a"].until == UNTIL
 
 
 def test_without_the_policy_or_with_buy_the_dear_node_is_bought() -> None:
@@ -105,75 +107,75 @@ def test_the_factor_of_the_nodepool_says_what_is_far_dearer() -> None:
 
 
 def test_a_node_at_little_more_than_the_usual_price_is_bought() -> None:
-    found = planned([pod("a")], default(), refused=["c5.large"], default=policy())
-    assert found.bought == [("default", "m5.large", ["a"])]
-    assert found.waits == {}
+    outcome = planned([pod("a")], default(), refused=["c5.large"], default=policy())
+    assert outcome.bought == [("default", "m5.large", ["a"])]
+    assert outcome.waits == {}
 
 
 def test_a_node_that_is_large_because_its_pod_is_large_is_bought() -> None:
     """Nothing that EC2 refused would hold it."""
-    found = planned([pod("large", "50")], default(), default=policy())
-    assert found.bought == [("default", "m5.16xlarge", ["large"])]
+    outcome = planned([pod("large", "50")], default(), default=policy())
+    assert outcome.bought == [("default", "m5.16xlarge", ["large"])]
 
 
 def test_many_pods_wait_if_several_small_nodes_would_cost_far_less() -> None:
     """No refused type holds all of them. A node for as many as it is worth is bought."""
     pods = [pod(f"p-{n}") for n in range(5)]
-    found = planned(pods, default(), default=policy())
-    assert found.bought == []
-    assert "EC2 refused 5 nodes c5.large at $0.4250 an hour" in found.plan.unschedulable["default/p-0"]
+    outcome = planned(pods, default(), default=policy())
+    assert outcome.bought == []
+    assert "EC2 refused 5 nodes c5.large at $0.4250 an hour" in outcome.plan.unschedulable["default/p-0"]
     many = [pod(f"p-{n}") for n in range(40)]
     assert [kind for _, kind, _ in planned(many, default(), default=policy()).bought] == ["m5.16xlarge"]
 
 
 def test_a_pod_that_does_not_wait_gets_its_node_without_those_that_wait() -> None:
     pods = [pod("a"), pod("urgent", buys_in_shortage=True), pod("b")]
-    found = planned(pods, default(), default=policy())
-    assert found.bought == [("default", "m5.16xlarge", ["urgent"])]
-    assert found.waits.keys() == {"default/a", "default/b"}
+    outcome = planned(pods, default(), default=policy())
+    assert outcome.bought == [("default", "m5.16xlarge", ["urgent"])]
+    assert outcome.waits.keys() == {"default/a", "default/b"}
 
 
 def test_another_nodepool_takes_pods_that_would_wait() -> None:
     """Which is why they are planned again. Their own record in the plan is unchanged."""
     other = pool("other", ON_DEMAND, types=catalog(entry("c6i.large", 2, 4, 0.2, zones=ZONE)))
     first = pool("default", ON_DEMAND, types=TYPES, weight=10)
-    found = planned([pod("a")], first, other, default=policy(), other=node_pool("other"))
-    assert found.bought == [("other", "c6i.large", ["a"])]
-    assert found.waits == {}
-    assert found.plan.claims[0].pods == (pod("a"),)
+    outcome = planned([pod("a")], first, other, default=policy(), other=node_pool("other"))
+    assert outcome.bought == [("other", "c6i.large", ["a"])]
+    assert outcome.waits == {}
+    assert outcome.plan.claims[0].pods == (pod("a"),)
 
 
 def test_pods_wait_if_each_of_their_nodepools_has_them_wait() -> None:
-    found = planned(
+    outcome = planned(
         [pod("a")], default(), pool("other", ON_DEMAND, types=TYPES), default=policy(), other=policy("other")
     )
-    assert found.bought == []
-    assert found.waits.keys() == {"default/a"}
+    assert outcome.bought == []
+    assert outcome.waits.keys() == {"default/a"}
 
 
 def test_on_demand_capacity_instead_of_spot_is_no_reason_to_wait() -> None:
-    both = pool("default", need(labels.CAPACITY_TYPE, "In", "spot", "on-demand"), types=TYPES[:1])
+    pair = pool("default", need(labels.CAPACITY_TYPE, "In", "spot", "on-demand"), types=TYPES[:1])
     until = {OfferingKey("spot", "c5.large", ZONE[0]): UNTIL}
     types = without(TYPES[:1], UnavailableOfferings(until))
-    asked = problem([pod("a")], pool("default", *both.requirements.values(), types=types))
-    prices = TypeChoiceExplainer(asked, {"default": types}, partial(avoided_until, until))
-    assert dear_nodes(solve(asked), {"default": policy()}, prices) == {}
+    requests = problem([pod("a")], pool("default", *pair.requirements.values(), types=types))
+    prices = TypeChoiceExplainer(requests, {"default": types}, partial(avoided_until, until))
+    assert dear_nodes(solve(requests), {"default": policy()}, prices) == {}
 
 
 def test_a_request_names_no_type_that_pods_would_not_accept() -> None:
     """EC2 buys any type of a request, so a shortage that no plan knows of would buy the dear ones."""
-    found = planned([pod("a")], default(), refused=[], default=policy())
-    assert [c.instance_types for c in found.plan.claims] == [CHEAP]
-    found = planned([pod("a")], default(), refused=[], default=node_pool())
-    assert "m5.16xlarge" in found.plan.claims[0].instance_types
-    found = planned([pod("a", buys_in_shortage=True)], default(), refused=[], default=policy())
-    assert "m5.16xlarge" in found.plan.claims[0].instance_types
+    outcome = planned([pod("a")], default(), refused=[], default=policy())
+    assert [c.instance_types for c in outcome.plan.claims] == [CHEAP]
+    outcome = planned([pod("a")], default(), refused=[], default=node_pool())
+    assert "m5.16xlarge" in outcome.plan.claims[0].instance_types
+    outcome = planned([pod("a", buys_in_shortage=True)], default(), refused=[], default=policy())
+    assert "m5.16xlarge" in outcome.plan.claims[0].instance_types
 
 
 def test_a_request_keeps_the_types_that_min_values_asks_for() -> None:
     diverse = pool("default", ON_DEMAND, need(labels.INSTANCE_TYPE, "Exists", least=4), types=TYPES)
-    found = planned([pod("a")], diverse, refused=[], default=policy())
-    assert len(found.plan.claims[0].instance_types) == len(TYPES)
+    outcome = planned([pod("a")], diverse, refused=[], default=policy())
+    assert len(outcome.plan.claims[0].instance_types) == len(TYPES)
 
 
 def wait(name: str = "default", kind: str = "m5.16xlarge") -> ShortageWait:

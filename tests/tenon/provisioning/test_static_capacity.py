@@ -82,12 +82,12 @@ def test_sch100_repeated_decisions_reach_the_replicas_and_stay_there(history: li
             given_out.add(name)
         if decision.create:
             pool = counted_on(pool, ordinal=decision.next_ordinal)
-        for gone in decision.delete:
-            claims[gone.name] = replace(gone, leaving=True)
+        for removal in decision.delete:
+            claims[removal.name] = replace(removal, leaving=True)
 
     for act, number in history:
         standing = sorted(name for name, claim in claims.items() if not claim.leaving)
-        going = sorted(name for name, claim in claims.items() if claim.leaving)
+        names = sorted(name for name, claim in claims.items() if claim.leaving)
         match act:
             case "scale" | "limit":
                 edits = {"limits": {"nodes": str(number)}} if act == "limit" else {}
@@ -96,8 +96,8 @@ def test_sch100_repeated_decisions_reach_the_replicas_and_stay_there(history: li
             case "delete" if standing:
                 name = standing[number % len(standing)]
                 claims[name] = replace(claims[name], leaving=True)
-            case "ended" if going:
-                del claims[going[number % len(going)]]
+            case "ended" if names:
+                del claims[names[number % len(names)]]
             case "launched" if standing:
                 name = standing[number % len(standing)]
                 claims[name] = replace(claims[name], record=made(name).record)
@@ -179,10 +179,10 @@ def test_sch100_scale_down_order() -> None:
     older = made("x-empty-older", created="2026-01-01T00:00:00Z")
     cheap = made("w-cheap", empty=False, cost=1.5)
     dear = made("v-dear", empty=False, cost=7)
-    held = made("a-held", protected=True)
-    claims = [held, dear, cheap, empty, older, unlaunched]
+    static_claim = made("a-held", protected=True)
+    claims = [static_claim, dear, cheap, empty, older, unlaunched]
     order = names(*decide(static(0), claims).delete)
-    assert order == names(unlaunched, older, empty, cheap, dear, held)
+    assert order == names(unlaunched, older, empty, cheap, dear, static_claim)
     assert names(*decide(static(4), claims).delete) == names(unlaunched, older)
 
 
@@ -220,9 +220,9 @@ def test_nothing_is_made_while_the_pool_is_not_ready() -> None:
 @pytest.mark.parametrize(("on", "status"), [(True, "True"), (False, "False")])
 def test_gat05_a_static_pool_says_when_its_gate_is_off(*, on: bool, status: str) -> None:
     conditions = pool_conditions(static(1), {"default": node_class()}.get, START, static_capacity=on)
-    found = next(c for c in conditions if c.type == VALIDATION_SUCCEEDED)
-    assert found.status == status
-    assert ("FEATURE_GATES=StaticCapacity=true" in (found.message or "")) is not on
+    condition = next(c for c in conditions if c.type == VALIDATION_SUCCEEDED)
+    assert condition.status == status
+    assert ("FEATURE_GATES=StaticCapacity=true" in (condition.message or "")) is not on
     assert next(c for c in conditions if c.type == "Ready").status == status
 
 
@@ -250,8 +250,8 @@ def test_a_static_claim_carries_what_claims_of_pools_carry() -> None:
     body = static_claim_body(planned, pool, static_claim_name(pool, 0))
     metadata, spec = body["metadata"], body["spec"]
     assert check(NodeClaim.model_validate(body)) == []
-    found = {labels.NODEPOOL: "fixed", labels.ZONE: "us-west-2b", "team": "a", labels.EC2NODECLASS: "default"}
-    assert found.items() <= metadata["labels"].items()
+    result = {labels.NODEPOOL: "fixed", labels.ZONE: "us-west-2b", "team": "a", labels.EC2NODECLASS: "default"}
+    assert result.items() <= metadata["labels"].items()
     assert labels.BATCH not in metadata["labels"]
     hashes = {labels.NODEPOOL_HASH, labels.NODEPOOL_HASH_VERSION}
     assert metadata["annotations"].keys() == {"note", labels.MIN_VALUES_RELAXED, *hashes}
@@ -264,13 +264,13 @@ def test_a_static_claim_carries_what_claims_of_pools_carry() -> None:
     assert not small & set(planned.instance_types), "every type holds the DaemonSets"
 
 
-@pytest.mark.parametrize(("wanted", "said"), [(2, "false"), (50, "true")])
-def test_ann05_a_static_claim_says_whether_min_values_were_lowered(wanted: int, said: str) -> None:
+@pytest.mark.parametrize(("expectation", "text"), [(2, "false"), (50, "true")])
+def test_ann05_a_static_claim_says_whether_min_values_were_lowered(expectation: int, text: str) -> None:
     """SCH-031: with MIN_VALUES_POLICY=BestEffort; its launch leaves the fleet's context out for it."""
-    term = {"key": labels.INSTANCE_TYPE, "operator": "Exists", "minValues": wanted}
+    term = {"key": labels.INSTANCE_TYPE, "operator": "Exists", "minValues": expectation}
     pool = static(1, {"template/spec/requirements": [term]})
     planned, _ = static_node(pool, CATALOG, [], {}, PlanPolicy(min_values_best_effort=True))
-    assert static_claim_body(planned, pool, "c")["metadata"]["annotations"][labels.MIN_VALUES_RELAXED] == said
+    assert static_claim_body(planned, pool, "c")["metadata"]["annotations"][labels.MIN_VALUES_RELAXED] == text
 
 
 @pytest.mark.parametrize("cpu", ["", "7"])

@@ -33,8 +33,8 @@ def told(conditions: list[Condition]) -> dict[str, tuple[str, str]]:
 
 
 def test_cb05_a_template_is_named_with_its_generation() -> None:
-    wanted = buffer(OF_TEMPLATE)
-    status = buffer_status(wanted, resolved(wanted, STORED), None, NOW)
+    capacity_buffer = buffer(OF_TEMPLATE)
+    status = buffer_status(capacity_buffer, resolved(capacity_buffer, STORED), None, NOW)
     assert status.to_dict() == {
         "podTemplateRef": {"name": "small"},
         "podTemplateGeneration": 3,
@@ -54,13 +54,13 @@ def test_cb05_a_template_is_named_with_its_generation() -> None:
 
 
 def test_cb05_of_a_workload_there_is_only_the_number() -> None:
-    wanted = buffer(OF_WORKLOAD)
-    status = buffer_status(wanted, resolved(wanted, SCALED), None, NOW)
+    capacity_buffer = buffer(OF_WORKLOAD)
+    status = buffer_status(capacity_buffer, resolved(capacity_buffer, SCALED), None, NOW)
     assert (status.replicas, status.pod_template_ref, status.pod_template_generation) == (2, None, None)
 
 
 @pytest.mark.parametrize(
-    ("spec", "found", "reason", "word"),
+    ("spec", "result", "reason", "word"),
     [
         (OF_TEMPLATE, None, "PodTemplateNotFound", "PodTemplate small"),
         (OF_WORKLOAD, None, "ScalableRefNotFound", "Deployment web"),
@@ -74,11 +74,11 @@ def test_cb05_of_a_workload_there_is_only_the_number() -> None:
     ],
 )
 def test_cb06_what_cannot_be_resolved_has_a_reason(
-    spec: dict[str, Any], found: dict[str, Any] | None, reason: str, word: str
+    spec: dict[str, Any], result: dict[str, Any] | None, reason: str, word: str
 ) -> None:
-    wanted = buffer(spec)
-    answer = resolved(wanted, found)
-    status = buffer_status(wanted, answer, Room(ready=2), NOW)
+    capacity_buffer = buffer(spec)
+    answer = resolved(capacity_buffer, result)
+    status = buffer_status(capacity_buffer, answer, Room(ready=2), NOW)
     assert told(status.conditions) == {
         "ReadyForProvisioning": ("False", reason),
         "Provisioning": ("False", "NotReadyForProvisioning"),
@@ -97,17 +97,17 @@ def test_cb06_what_cannot_be_resolved_has_a_reason(
     ],
 )
 def test_cb06_whether_the_room_is_there(count: int, room: Room | None, status: tuple[str, str], words: str) -> None:
-    found = Resolved("Resolved", "", TEMPLATE, count)
-    conditions = buffer_status(buffer(OF_TEMPLATE), found, room, NOW).conditions
+    resolved = Resolved("Resolved", "", TEMPLATE, count)
+    conditions = buffer_status(buffer(OF_TEMPLATE), resolved, room, NOW).conditions
     assert told(conditions)["Provisioning"] == status
     assert words in conditions[1].message
 
 
 def test_no06_conflicts_and_faults_have_reasons_of_their_own_and_their_time() -> None:
-    seen = Overlaid([], {"rival": "it changes the same", "absurd": "its price is too high"}, frozenset({"rival"}))
+    overlaid = Overlaid([], {"rival": "it changes the same", "absurd": "its price is too high"}, frozenset({"rival"}))
 
     def conditions(name: str, faults: tuple[str, ...] = (), before: tuple[Condition, ...] = ()) -> list[Condition]:
-        return overlay_conditions(name, before, faults, seen, now=NOW + timedelta(hours=len(before)), generation=4)
+        return overlay_conditions(name, before, faults, overlaid, now=NOW + timedelta(hours=len(before)), generation=4)
 
     assert told(conditions("good")) == {
         "ValidationSucceeded": ("True", "ValidationSucceeded"),

@@ -43,12 +43,12 @@ def web(count: int, rules: PodRules, prefix: str = "web", **more: Any) -> list[P
 
 def domains(plan: Plan, key: str = labels.ZONE, prefix: str = "web") -> Counter[str]:
     """How many of the pods each domain gets on new nodes; a claim that leaves the key open has several names."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for claim in plan.claims:
         count = sum(pod.name.startswith(prefix) for pod in claim.pods)
         if count:
-            found["|".join(claim.requirements.get(key).values)] += count
-    return found
+            counts["|".join(claim.requirements.get(key).values)] += count
+    return counts
 
 
 def on_each(plan: Plan, prefix: str = "web") -> list[int]:

@@ -49,8 +49,8 @@ def pods(draw: st.DrawFn, prefix: str, cpus: list[str], most: int) -> list[Pod]:
         {"cpu": draw(st.sampled_from(cpus)), "memory": draw(st.sampled_from(["64Mi", "1Gi", "7Gi", "40Gi"])), "pods": 1}
     )
     alternatives = tuple(draw(st.lists(terms, max_size=2)))
-    one = Pod("default", "", "", requests, {}, alternatives, draw(tolerations), draw(ports))
-    return [replace(one, name=f"{prefix}-{n}", uid=f"{prefix}-{n}") for n in range(draw(st.integers(1, most)))]
+    pod = Pod("default", "", "", requests, {}, alternatives, draw(tolerations), draw(ports))
+    return [replace(pod, name=f"{prefix}-{n}", uid=f"{prefix}-{n}") for n in range(draw(st.integers(1, most)))]
 
 
 @st.composite

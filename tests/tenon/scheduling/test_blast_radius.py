@@ -21,7 +21,7 @@ from tests.tenon.scheduling.random_problems import problems
 
 
 def most_together(plan: Plan, prefix: str) -> int:
-    return max(sum(1 for one in claim.pods if one.name.startswith(prefix)) for claim in plan.claims)
+    return max(sum(1 for pod in claim.pods if pod.name.startswith(prefix)) for claim in plan.claims)
 
 
 @pytest.mark.parametrize(("share", "most"), [(1.0, 7), (0.5, 4), (0.3, 3), (0.01, 1)])
@@ -58,7 +58,9 @@ def test_a_single_pod_is_never_kept_out() -> None:
 def test_pods_of_different_classes_are_still_one_workload() -> None:
     """The pods of a StatefulSet each have a volume of their own."""
     large = catalog(entry("m5.8xlarge", 32, 128, 1.536))
-    pods = [replace(one, workload="StatefulSet/db", attachments=(("ebs", one.name),)) for one in replicas(6)]
+    pods = [
+        replace(replica, workload="StatefulSet/db", attachments=(("ebs", replica.name),)) for replica in replicas(6)
+    ]
     plan = solve(problem(pods, pool(types=large), most_pods_share=0.5))
     assert sorted(len(claim.pods) for claim in plan.claims) == [3, 3]
 
@@ -66,8 +68,8 @@ def test_pods_of_different_classes_are_still_one_workload() -> None:
 @pytest.mark.parametrize(("first", "second"), [(10, 10), (4, 40)])
 def test_equal_pods_of_two_workloads_are_two_workloads(first: int, second: int) -> None:
     pods = [
-        *(replace(one, workload="Deployment/a") for one in replicas(first, prefix="a")),
-        *(replace(one, workload="Deployment/b") for one in replicas(second, prefix="b")),
+        *(replace(replica, workload="Deployment/a") for replica in replicas(first, prefix="a")),
+        *(replace(replica, workload="Deployment/b") for replica in replicas(second, prefix="b")),
     ]
     plan = solve(problem(pods, pool("default", ON_DEMAND, AMD64), most_pods_share=0.5))
     assert plan.unschedulable == {}
@@ -76,19 +78,19 @@ def test_equal_pods_of_two_workloads_are_two_workloads(first: int, second: int) 
 
 
 def test_one_name_in_two_namespaces_is_two_workloads() -> None:
-    pods = [replace(one, workload="Deployment/a") for one in replicas(4)]
-    others = [replace(one, namespace="other", name=f"o{one.name}", uid=f"o{one.uid}") for one in pods]
+    pods = [replace(replica, workload="Deployment/a") for replica in replicas(4)]
+    others = [replace(pod, namespace="other", name=f"o{pod.name}", uid=f"o{pod.uid}") for pod in pods]
     huge = catalog(entry("m5.8xlarge", 32, 128, 1.536))
     plan = solve(problem([*pods, *others], pool(types=huge), most_pods_share=0.5))
     assert [(count_of(c.pods, "default"), count_of(c.pods, "other")) for c in plan.claims] == [(2, 2), (2, 2)]
 
 
 def count_of(pods: tuple[Pod, ...], namespace: str) -> int:
-    return sum(one.namespace == namespace for one in pods)
+    return sum(pod.namespace == namespace for pod in pods)
 
 
 def test_nodes_that_there_are_carry_no_more_either() -> None:
-    pods = [replace(one, workload="Deployment/a") for one in replicas(10)]
+    pods = [replace(replica, workload="Deployment/a") for replica in replicas(10)]
     plan = solve(problem(pods, pool(), nodes=[node(cpu="64")], most_pods_share=0.2))
     assert len(plan.placements["n"]) == 2
     assert sum(len(claim.pods) for claim in plan.claims) == 8
@@ -103,14 +105,14 @@ def test_what_runs_there_already_counts() -> None:
 
 def test_pods_that_only_a_node_that_is_there_can_take_go_there() -> None:
     """kube-scheduler would bind them there in any case."""
-    pods = [replace(one, workload="Deployment/a") for one in replicas(4)]
+    pods = [replace(replica, workload="Deployment/a") for replica in replicas(4)]
     plan = solve(problem(pods, nodes=[node(cpu="64")], most_pods_share=0.25))
     assert len(plan.placements["n"]) == 4
     assert plan.unschedulable == {}
 
 
-def kind(one: Pod) -> tuple[object, ...]:
-    return (one.requests, one.required_terms, one.tolerations, one.host_ports)
+def kind(pod: Pod) -> tuple[object, ...]:
+    return (pod.requests, pod.required_terms, pod.tolerations, pod.host_ports)
 
 
 @settings(max_examples=80, deadline=None)

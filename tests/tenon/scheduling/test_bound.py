@@ -81,13 +81,13 @@ def optimum(pods: list[Pod], types: list[InstanceType], zone_of: dict[str, str],
     for parts in partitions(pods):
         total = 0.0
         for part in parts:
-            asked = add(*(p.requests for p in part))
+            requests = add(*(p.requests for p in part))
             zones = {zone_of[p.name] for p in part if p.name in zone_of}
             total += node_charge + min(
                 (
                     o.price
                     for t in types
-                    if fits(asked, t.allocatable)
+                    if fits(requests, t.allocatable)
                     for o in t.offerings
                     if o.capacity_type == "on-demand" and zones <= {o.zone}
                 ),
@@ -157,8 +157,8 @@ def test_the_cheapest_pool_and_offering_that_the_pod_may_use() -> None:
     tolerant = replicas(2, "1", "4Gi", "t", tolerations=(Toleration("dedicated", "Equal", "x"),))
     assert lower_bound(problem(tolerant, spot, dear)) == pytest.approx(0.4)
     assert lower_bound(problem(replicas(2, "1", "4Gi"), spot, dear)) == pytest.approx(1.0)
-    wanting = [asking(f"p-{n}", need(labels.CAPACITY_TYPE, "In", "spot")) for n in range(2)]
-    assert lower_bound(problem(wanting, pool(types=types))) == pytest.approx(0.4)
+    shortage = [asking(f"p-{n}", need(labels.CAPACITY_TYPE, "In", "spot")) for n in range(2)]
+    assert lower_bound(problem(shortage, pool(types=types))) == pytest.approx(0.4)
 
 
 def test_daemonsets_take_their_room_where_they_surely_run() -> None:
@@ -171,19 +171,19 @@ def test_daemonsets_take_their_room_where_they_surely_run() -> None:
 
 
 def test_room_that_there_is_costs_nothing() -> None:
-    here = [node("n-1", "4"), node("n-2", "4", taints=(DEDICATED,))]  # the tainted one is of no use
-    batch = problem(replicas(10), on_demand(bare("m5.xlarge", 4, 16, 1.0)), nodes=here)
+    nodes = [node("n-1", "4"), node("n-2", "4", taints=(DEDICATED,))]  # the tainted one is of no use
+    batch = problem(replicas(10), on_demand(bare("m5.xlarge", 4, 16, 1.0)), nodes=nodes)
     assert lower_bound(batch) == pytest.approx(6 / 4)
-    assert lower_bound(problem(replicas(4), on_demand(bare("m5.xlarge", 4, 16, 1.0)), nodes=here)) == 0.0
+    assert lower_bound(problem(replicas(4), on_demand(bare("m5.xlarge", 4, 16, 1.0)), nodes=nodes)) == 0.0
 
 
 def test_a_reservation_is_cheap_only_as_far_as_it_goes() -> None:
     """SCH-094: places in a reservation are counted."""
-    one = bare("m5.xlarge", 4, 16, 1.0)
-    one["offerings"].append(
+    item = bare("m5.xlarge", 4, 16, 1.0)
+    item["offerings"].append(
         {"zone": ZONES[0], "capacityType": "reserved", "price": 0.0, "reservationId": "cr-1", "reservationCapacity": 2}
     )
-    assert lower_bound(problem(replicas(20), pool(types=catalog(one)))) == pytest.approx((20 / 4 - 2) * 0.4)
+    assert lower_bound(problem(replicas(20), pool(types=catalog(item)))) == pytest.approx((20 / 4 - 2) * 0.4)
 
 
 def test_the_charge_for_nodes() -> None:
@@ -230,8 +230,8 @@ def test_the_order_of_the_input_does_not_matter() -> None:
     pods = [*replicas(7, "1", "3Gi", "a"), *replicas(5, "2", "1Gi", "b"), *replicas(3, "300m", "6Gi", "c")]
     entries = [bare("c5.xlarge", 4, 8, 0.17), bare("m5.xlarge", 4, 16, 0.19), bare("r5.xlarge", 4, 32, 0.25)]
     bounds = {
-        lower_bound(problem(some, on_demand(*types)))
-        for some in (pods, pods[::-1])
+        lower_bound(problem(pod, on_demand(*types)))
+        for pod in (pods, pods[::-1])
         for types in itertools.permutations(entries)
     }
     assert max(bounds) - min(bounds) < 1e-9

@@ -51,8 +51,8 @@ def test_sch081_a_pod_that_fits_next_to_no_daemon_goes_where_none_runs(
 
 
 def test_sch075_a_pod_goes_where_no_daemon_takes_its_port() -> None:
-    wanting = pod("p", host_ports=(("0.0.0.0", 80, "TCP"),))
-    plan = solve(problem([wanting], pool("default", ON_DEMAND), daemons=[daemon(IN_ZONE_A, port=80)]))
+    shortage = pod("p", host_ports=(("0.0.0.0", 80, "TCP"),))
+    plan = solve(problem([shortage], pool("default", ON_DEMAND), daemons=[daemon(IN_ZONE_A, port=80)]))
     (claim,) = plan.claims
     assert not claim.requirements[labels.ZONE].has(ZONES[0])
 

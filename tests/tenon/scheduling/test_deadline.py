@@ -13,8 +13,8 @@ from tests.tenon.scheduling.mixed_problem import mixed
 
 def after(steps: int) -> Callable[[], bool]:
     """No more time once it was asked for so often."""
-    left = iter(range(steps))
-    return lambda: next(left, None) is None
+    remainder = iter(range(steps))
+    return lambda: next(remainder, None) is None
 
 
 def parts(plan: Plan) -> list[str]:
@@ -22,9 +22,9 @@ def parts(plan: Plan) -> list[str]:
 
     def keys() -> Iterator[str]:
         for claim in plan.claims:
-            yield from (found.key for found in claim.pods)
+            yield from (pod.key for pod in claim.pods)
         for placed in plan.placements.values():
-            yield from (found.key for found in placed)
+            yield from (result.key for result in placed)
         yield from plan.unschedulable
         yield from plan.unreached
 
@@ -33,27 +33,27 @@ def parts(plan: Plan) -> list[str]:
 
 @pytest.mark.parametrize("steps", [0, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377, 610, 987])
 def test_every_pod_is_in_one_part_wherever_the_time_ends(steps: int) -> None:
-    given = mixed()
-    plan = solve(given, after(steps))
-    assert parts(plan) == sorted(found.key for found in given.pods)
-    assert not any("huge" in found.key for claim in plan.claims for found in claim.pods)
+    value = mixed()
+    plan = solve(value, after(steps))
+    assert parts(plan) == sorted(pod.key for pod in value.pods)
+    assert not any("huge" in pod.key for claim in plan.claims for pod in claim.pods)
 
 
 def test_without_time_nothing_is_bought_and_nothing_is_said() -> None:
-    given = mixed()
-    plan = solve(given, lambda: True)
-    assert plan == Plan(unreached=frozenset(found.key for found in given.pods))
+    value = mixed()
+    plan = solve(value, lambda: True)
+    assert plan == Plan(unreached=frozenset(pod.key for pod in value.pods))
 
 
 def test_what_has_a_place_by_then_keeps_it() -> None:
     """A plan that ends in its middle has some pods, and says nothing of those whose turn did not come."""
-    given = mixed()
-    plans = [solve(given, after(steps)) for steps in range(0, 400, 7)]
+    value = mixed()
+    plans = [solve(value, after(steps)) for steps in range(0, 400, 7)]
     assert any(plan.unreached and (plan.claims or plan.placements) for plan in plans)
 
 
 def test_with_time_to_spare_the_plan_is_the_same() -> None:
-    given = mixed()
-    plan = solve(given, after(10**9))
-    assert plan == solve(given)
+    value = mixed()
+    plan = solve(value, after(10**9))
+    assert plan == solve(value)
     assert plan.unreached == frozenset()

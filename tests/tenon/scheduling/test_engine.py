@@ -40,7 +40,7 @@ def families(plan: Plan) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "allowed"),
+    ("requirement", "allowed"),
     [
         (need(FAMILY, "In", "m5"), {"m5"}),
         (need(FAMILY, "NotIn", "m5", "c6g"), {"c5", "r5"}),
@@ -51,8 +51,8 @@ def families(plan: Plan) -> set[str]:
         (need(labels.INSTANCE_TYPE, "In", "r5.large"), {"r5"}),
     ],
 )
-def test_sch029_a_pod_narrows_the_types(wanted: Requirement, allowed: set[str]) -> None:
-    assert families(solve(problem([asking("p", wanted)], pool()))) == allowed
+def test_sch029_a_pod_narrows_the_types(requirement: Requirement, allowed: set[str]) -> None:
+    assert families(solve(problem([asking("p", requirement)], pool()))) == allowed
 
 
 @pytest.mark.parametrize(("operator", "sizes"), [("Gt", {"24xlarge"}), ("Gte", {"16xlarge", "24xlarge"})])
@@ -62,7 +62,7 @@ def test_sch021_bounds_on_a_type_label(operator: str, sizes: set[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "wanted",
+    "requirement",
     [
         need(GPU_LABEL, "Exists"),
         need(GPU_LABEL, "Gt", "0"),
@@ -74,10 +74,10 @@ def test_sch021_bounds_on_a_type_label(operator: str, sizes: set[str]) -> None:
         need(labels.NODEPOOL, "DoesNotExist"),
     ],
 )
-def test_sch027_what_no_type_has_cannot_be_bought(wanted: Requirement) -> None:
-    plan = solve(problem([asking("p", wanted)], pool()))
+def test_sch027_what_no_type_has_cannot_be_bought(requirement: Requirement) -> None:
+    plan = solve(problem([asking("p", requirement)], pool()))
     assert plan.claims == ()
-    assert wanted.key in plan.unschedulable["default/p"]
+    assert requirement.key in plan.unschedulable["default/p"]
 
 
 def test_sch029_any_required_term_may_be_used() -> None:
@@ -86,8 +86,8 @@ def test_sch029_any_required_term_may_be_used() -> None:
 
 
 def test_sch019_a_claim_is_the_template_and_its_pods() -> None:
-    wanted = pool("default", need(labels.ZONE, "In", *ZONES), ON_DEMAND, labels={"team": "a"})
-    (claim,) = solve(problem([asking("p", need(labels.ZONE, "In", ZONES[1], "elsewhere"))], wanted)).claims
+    expectation = pool("default", need(labels.ZONE, "In", *ZONES), ON_DEMAND, labels={"team": "a"})
+    (claim,) = solve(problem([asking("p", need(labels.ZONE, "In", ZONES[1], "elsewhere"))], expectation)).claims
     assert claim.requirements[labels.ZONE].values == (ZONES[1],)
     assert claim.requirements.labels()["team"] == "a"
     assert claim.requirements.labels()[labels.NODEPOOL] == "default"
@@ -142,7 +142,7 @@ def test_preferred_and_startup_taints_keep_no_pod_away() -> None:
 
 
 @pytest.mark.parametrize(
-    ("left", "right", "nodes"),
+    ("first", "second", "nodes"),
     [
         (("", 80, "TCP"), ("", 80, "TCP"), 2),
         (("", 80, "TCP"), ("", 80, "UDP"), 1),
@@ -152,8 +152,8 @@ def test_preferred_and_startup_taints_keep_no_pod_away() -> None:
         (("10.0.0.1", 80, "TCP"), ("::", 80, "TCP"), 2),
     ],
 )
-def test_sch075_host_ports_part_pods(left: tuple[str, int, str], right: tuple[str, int, str], nodes: int) -> None:
-    pods = [pod("a", host_ports=(left,)), pod("b", host_ports=(right,))]
+def test_sch075_host_ports_part_pods(first: tuple[str, int, str], second: tuple[str, int, str], nodes: int) -> None:
+    pods = [pod("a", host_ports=(first,)), pod("b", host_ports=(second,))]
     assert len(solve(problem(pods, pool())).claims) == nodes
 
 
@@ -245,16 +245,16 @@ def test_sch102_types_are_listed_by_their_cheapest_allowed_offering() -> None:
 
 
 def test_an_offering_that_is_not_available_is_not_sold() -> None:
-    gone = entry("a1.large", 2, 8, 0.01, available=False)
-    (claim,) = solve(problem([pod()], pool(types=[*catalog(gone), *CATALOG]))).claims
+    removal = entry("a1.large", 2, 8, 0.01, available=False)
+    (claim,) = solve(problem([pod()], pool(types=[*catalog(removal), *CATALOG]))).claims
     assert "a1.large" not in claim.instance_types
 
 
 def test_sch014_a_claim_lists_600_types_and_keeps_the_min_values() -> None:
     many = [entry(f"m5.size{n:03}", 2, 8, 0.1 + n / 10_000) for n in range(650)]
     dear = [entry(f"x{n}.large", 2, 8, 9.0 + n) for n in range(3)]
-    wanted = pool("default", need(FAMILY, "Exists", least=3), types=catalog(*many, *dear))
-    (claim,) = solve(problem([pod()], wanted)).claims
+    expectation = pool("default", need(FAMILY, "Exists", least=3), types=catalog(*many, *dear))
+    (claim,) = solve(problem([pod()], expectation)).claims
     assert len(claim.instance_types) == 600
     assert claim.instance_types[-2:] == ("x0.large", "x1.large")
 
@@ -262,8 +262,8 @@ def test_sch014_a_claim_lists_600_types_and_keeps_the_min_values() -> None:
 def test_sch014_zones_count_toward_the_min_values_of_a_claim_of_600_types() -> None:
     many = [entry(f"m5.size{n:03}", 2, 8, 0.1 + n / 10_000, zones=ZONES[:1]) for n in range(650)]
     dear = [entry(f"x{n}.large", 2, 8, 9.0 + n, zones=[zone]) for n, zone in enumerate(ZONES)]
-    wanted = pool("default", need(labels.ZONE, "Exists", least=2), types=catalog(*many, *dear))
-    (claim,) = solve(problem([pod()], wanted)).claims
+    expectation = pool("default", need(labels.ZONE, "Exists", least=2), types=catalog(*many, *dear))
+    (claim,) = solve(problem([pod()], expectation)).claims
     assert len(claim.instance_types) == 600
     assert claim.instance_types[-1] == "x1.large", "the cheapest type of a second zone"
 

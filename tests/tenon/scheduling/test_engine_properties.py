@@ -33,39 +33,42 @@ def labels_of(
     return instance_type.requirements.with_(bought).with_(Requirements(own))
 
 
-def always(known: Requirements, wanted: Requirement) -> bool:
+def always(requirements: Requirements, requirement: Requirement) -> bool:
     """Whether the node satisfies the requirement, whatever its open labels become."""
-    if wanted.contradicts():
+    if requirement.contradicts():
         return False
-    if wanted.key not in known or known[wanted.key].operator == "DoesNotExist":
-        return wanted.operator in ("NotIn", "DoesNotExist")
-    mine = known[wanted.key]
+    if requirement.key not in requirements or requirements[requirement.key].operator == "DoesNotExist":
+        return requirement.operator in ("NotIn", "DoesNotExist")
+    mine = requirements[requirement.key]
     if mine.complement:
-        return wanted.operator == "Exists" or (wanted.operator == "NotIn" and set(wanted.values) <= set(mine.values))
-    return all(wanted.has(value) for value in mine.values)
+        return requirement.operator == "Exists" or (
+            requirement.operator == "NotIn" and set(requirement.values) <= set(mine.values)
+        )
+    return all(requirement.has(value) for value in mine.values)
 
 
-def suits(pod: Pod, known: Requirements, taints: tuple[Taint, ...]) -> bool:
+def suits(pod: Pod, requirements: Requirements, taints: tuple[Taint, ...]) -> bool:
     hard = [taint for taint in taints if taint.effect != "PreferNoSchedule"]
     tolerated = all(any(t.tolerates(taint) for t in pod.tolerations) for taint in hard)
     return tolerated and (
-        not pod.required_terms or any(all(always(known, r) for r in term.values()) for term in pod.required_terms)
+        not pod.required_terms
+        or any(all(always(requirements, r) for r in term.values()) for term in pod.required_terms)
     )
 
 
-def may_run(daemon: Pod, known: Requirements, taints: tuple[Taint, ...]) -> bool:
+def may_run(daemon: Pod, requirements: Requirements, taints: tuple[Taint, ...]) -> bool:
     """Whether a DaemonSet's pod may come to the node."""
     if not all(any(t.tolerates(taint) for t in daemon.tolerations) for taint in taints if taint.effect == "NoSchedule"):
         return False
     return not daemon.required_terms or any(
-        all(known[r.key].overlaps(r) if r.key in known else r.may_be_absent for r in term.values())
+        all(requirements[r.key].overlaps(r) if r.key in requirements else r.may_be_absent for r in term.values())
         for term in daemon.required_terms
     )
 
 
 def ways(claim: PlannedClaim) -> list[tuple[InstanceType, str, str]]:
     """Every way in which the claim may be bought."""
-    found = []
+    result = []
     for name in claim.instance_types:
         open_offers = [
             (TYPES[name], offering.zone, offering.capacity_type)
@@ -74,14 +77,14 @@ def ways(claim: PlannedClaim) -> list[tuple[InstanceType, str, str]]:
             and claim.requirements.get(labels.CAPACITY_TYPE).has(offering.capacity_type)
         ]
         assert open_offers, f"{name} is listed and cannot be bought"
-        found += open_offers
-    return found
+        result += open_offers
+    return result
 
 
-def check_node(one: Node, placed: tuple[Pod, ...]) -> None:
-    assert fits(add(one.used, *(pod.requests for pod in placed)), one.allocatable)
+def check_node(node: Node, placed: tuple[Pod, ...]) -> None:
+    assert fits(add(node.used, *(pod.requests for pod in placed)), node.allocatable)
     for pod in placed:
-        assert suits(pod, Requirements.from_labels(one.labels), one.taints)
+        assert suits(pod, Requirements.from_labels(node.labels), node.taints)
 
 
 @settings(max_examples=120, deadline=None)
@@ -105,14 +108,14 @@ def test_every_plan_keeps_the_rules(batch: Problem) -> None:
         check_ports(claim.pods)
         summed = add(*(pod.requests for pod in claim.pods))
         for instance_type, zone, capacity_type in ways(claim):
-            known = labels_of(claim, pool, instance_type, zone, capacity_type)
-            daemons = [d for d in batch.daemons if may_run(d, known, pool.taints)]
+            requirements = labels_of(claim, pool, instance_type, zone, capacity_type)
+            daemons = [d for d in batch.daemons if may_run(d, requirements, pool.taints)]
             # every listed type holds the claim's pods and its DaemonSets
             assert fits(add(summed, *(d.requests for d in daemons)), instance_type.allocatable)
             for pod in claim.pods:
-                assert suits(pod, known, pool.taints)
+                assert suits(pod, requirements, pool.taints)
             for requirement in pool.requirements.values():
-                assert always(known, requirement) or requirement.key == "team"
+                assert always(requirements, requirement) or requirement.key == "team"
         prices = {(o.capacity_type, t.name, o.zone): o.price for t in CATALOG for o in t.offerings}
         assert claim.price == min(prices[ct, t.name, zone] for t, zone, ct in ways(claim)) == prices[claim.offering[:3]]
         peaks.setdefault(claim.pool, []).append(
@@ -129,14 +132,14 @@ def test_every_plan_keeps_the_rules(batch: Problem) -> None:
         used = add(*amounts)
         assert all(used[resource] <= limit for resource, limit in limits.items())
 
-    for one in batch.nodes:
-        check_node(one, plan.placements.get(one.name, ()))
+    for node in batch.nodes:
+        check_node(node, plan.placements.get(node.name, ()))
 
 
 def check_ports(on_one_node: tuple[Pod, ...]) -> None:
-    taken = [port for pod in on_one_node for port in pod.host_ports]
-    for position, (address, port, protocol) in enumerate(taken):
-        for other, other_port, other_protocol in taken[:position]:
+    ports = [port for pod in on_one_node for port in pod.host_ports]
+    for position, (address, port, protocol) in enumerate(ports):
+        for other, other_port, other_protocol in ports[:position]:
             same = (port, protocol) == (other_port, other_protocol)
             assert not (same and (address == other or "" in (address, other)))
 

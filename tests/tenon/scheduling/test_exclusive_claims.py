@@ -34,7 +34,7 @@ def waits(claim: str, holder: str) -> str:
 def test_sch070_a_pod_waits_for_the_pod_that_uses_its_claim_of_one_pod_at_a_time() -> None:
     pods = [using("new"), using("other", "free")]
     plan = solve(problem(pods, pool(), nodes=[node("n", pods=(using("old"),))]))
-    assert [found.name for found in plan.placements["n"]] == ["other"]
+    assert [result.name for result in plan.placements["n"]] == ["other"]
     assert plan.unschedulable == {
         "default/new": "its volume claim default/token is ReadWriteOncePod and in use by pod default/old: "
         "stop that pod first"

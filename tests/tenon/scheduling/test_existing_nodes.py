@@ -37,7 +37,7 @@ def test_sch078_a_node_with_too_much_on_it_takes_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "suits"),
+    ("requirement", "suits"),
     [
         (need(labels.ZONE, "In", ZONES[0]), True),
         (need(labels.ZONE, "In", ZONES[1]), False),
@@ -50,13 +50,13 @@ def test_sch078_a_node_with_too_much_on_it_takes_nothing() -> None:
         (need("failure-domain.beta.kubernetes.io/zone", "In", ZONES[0]), True),
     ],
 )
-def test_a_node_is_judged_by_its_labels(wanted: Requirement, suits: bool) -> None:
-    plan = solve(problem([asking("p", wanted)], nodes=[node("n", labels={"size": "4"})]))
+def test_a_node_is_judged_by_its_labels(requirement: Requirement, suits: bool) -> None:
+    plan = solve(problem([asking("p", requirement)], nodes=[node("n", labels={"size": "4"})]))
     assert bool(plan.placements) is suits
 
 
 @pytest.mark.parametrize(
-    ("wanted", "suits"),
+    ("requirement", "suits"),
     [
         (need(labels.ZONE, "In", *ZONES), True),
         (need(labels.ZONE, "In", ZONES[1]), False),
@@ -66,10 +66,10 @@ def test_a_node_is_judged_by_its_labels(wanted: Requirement, suits: bool) -> Non
         (need("team", "NotIn", "a"), True),
     ],
 )
-def test_sch090_an_in_flight_node_must_suit_whatever_it_becomes(wanted: Requirement, suits: bool) -> None:
-    known = Requirements.of(need("size", "Gt", "4"), need(labels.ZONE, "In", ZONES[0], ZONES[2]))
-    in_flight = replace(node("n"), labels={}, requirements=known, initialized=False)
-    assert bool(solve(problem([asking("p", wanted)], nodes=[in_flight])).placements) is suits
+def test_sch090_an_in_flight_node_must_suit_whatever_it_becomes(requirement: Requirement, suits: bool) -> None:
+    requirements = Requirements.of(need("size", "Gt", "4"), need(labels.ZONE, "In", ZONES[0], ZONES[2]))
+    in_flight = replace(node("n"), labels={}, requirements=requirements, initialized=False)
+    assert bool(solve(problem([asking("p", requirement)], nodes=[in_flight])).placements) is suits
 
 
 @pytest.mark.parametrize(
@@ -88,8 +88,8 @@ def test_sch090_an_in_flight_node_must_suit_whatever_it_becomes(wanted: Requirem
 def test_sch090_a_starting_node_sheds_startup_and_ephemeral_taints(
     taint: Taint, initialized: bool, suits: bool
 ) -> None:
-    there = node("n", labels={labels.NODEPOOL: "default"}, taints=(taint,), initialized=initialized)
-    plan = solve(problem([pod()], pool(startup_taints=(DEDICATED,)), nodes=[there]))
+    present_items = node("n", labels={labels.NODEPOOL: "default"}, taints=(taint,), initialized=initialized)
+    plan = solve(problem([pod()], pool(startup_taints=(DEDICATED,)), nodes=[present_items]))
     assert bool(plan.placements) is suits
 
 

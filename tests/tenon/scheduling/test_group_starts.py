@@ -113,8 +113,10 @@ def test_sch063_a_group_starts_on_the_existing_node_that_all_of_it_can_use(free:
 @NAMES
 def test_sch063_a_group_keeps_out_of_a_zone_that_anti_affinity_closes_to_one_pod(free: str, bound: str) -> None:
     shy = replace(member(bound), rules=replace(near(), anti_affinity=away(app="web").anti_affinity))
-    there = node("n", labels={labels.ZONE: A}, cpu="2", used={"cpu": 2000}, pods=replicas(1, labels={"app": "web"}))
-    plan = solve(problem([member(free), shy], pool(types=TYPES), nodes=[there]))
+    present_items = node(
+        "n", labels={labels.ZONE: A}, cpu="2", used={"cpu": 2000}, pods=replicas(1, labels={"app": "web"})
+    )
+    plan = solve(problem([member(free), shy], pool(types=TYPES), nodes=[present_items]))
     assert not plan.unschedulable
     assert A not in {zone for zones in placed_in(plan) for zone in zones}
 
@@ -129,8 +131,8 @@ def test_sch063_pods_that_others_follow_go_where_these_can_go(free: str, bound: 
 
 @NAMES
 def test_sch063_a_group_without_a_common_zone_places_as_many_pods_as_one_zone_takes(free: str, bound: str) -> None:
-    there = [member(f"{bound}-{number}", need(labels.ZONE, "In", B)) for number in range(3)]
-    plan = solve(problem([member(free, cpu="2"), member("other", need(labels.ZONE, "In", A)), *there], pool()))
+    pods = [member(f"{bound}-{number}", need(labels.ZONE, "In", B)) for number in range(3)]
+    plan = solve(problem([member(free, cpu="2"), member("other", need(labels.ZONE, "In", A)), *pods], pool()))
     assert set(plan.unschedulable) == {"default/other"}
 
 

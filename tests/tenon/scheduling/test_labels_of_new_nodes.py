@@ -14,7 +14,7 @@ REGISTERED, INITIALIZED, NODEPOOL = labels.REGISTERED, labels.INITIALIZED, label
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "requirements",
     [
         [need(REGISTERED, "In", "true")],
         [need(INITIALIZED, "In", "true")],
@@ -25,17 +25,17 @@ REGISTERED, INITIALIZED, NODEPOOL = labels.REGISTERED, labels.INITIALIZED, label
         [need("eks.amazonaws.com/compute-type", "NotIn", "fargate")],
         [need("node-role.kubernetes.io/control-plane", "DoesNotExist")],
     ],
-    ids=lambda asked: ", ".join(map(str, asked)),
+    ids=lambda requests: ", ".join(map(str, requests)),
 )
-def test_lbl03_a_node_is_bought_for_labels_that_it_gets(asked: list[Requirement]) -> None:
-    plan = solve(problem([asking("p", *asked)], pool()))
+def test_lbl03_a_node_is_bought_for_labels_that_it_gets(requirements: list[Requirement]) -> None:
+    plan = solve(problem([asking("p", *requirements)], pool()))
     (claim,) = plan.claims
     assert not {REGISTERED, INITIALIZED} & set(claim.requirements), "the API server refuses a NodeClaim with them"
-    assert lower_bound(problem([asking("p", *asked)], pool())) > 0
+    assert lower_bound(problem([asking("p", *requirements)], pool())) > 0
 
 
 @pytest.mark.parametrize(
-    ("asked", "reason"),
+    ("requirement", "reason"),
     [
         (need(REGISTERED, "In", "false"), "karpenter.sh/registered In [false] is asked for"),
         (need(INITIALIZED, "DoesNotExist"), "karpenter.sh/initialized DoesNotExist is asked for"),
@@ -46,8 +46,8 @@ def test_lbl03_a_node_is_bought_for_labels_that_it_gets(asked: list[Requirement]
     ],
     ids=lambda value: str(value) if isinstance(value, Requirement) else "",
 )
-def test_lbl03_nothing_is_bought_for_labels_that_no_node_gets(asked: Requirement, reason: str) -> None:
-    plan = solve(problem([asking("p", asked)], pool()))
+def test_lbl03_nothing_is_bought_for_labels_that_no_node_gets(requirement: Requirement, reason: str) -> None:
+    plan = solve(problem([asking("p", requirement)], pool()))
     assert not plan.claims
     assert reason in plan.unschedulable["default/p"]
 

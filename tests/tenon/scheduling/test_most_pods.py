@@ -44,38 +44,47 @@ def generated(seed: int) -> Problem:
         for _ in range(rng.randint(1, 2))
     ]
     pools = [
-        pool(f"pool-{number}", ON_DEMAND, types=TYPES, limits=each, weight=rng.choice([0, 10]))
-        for number, each in enumerate(limits)
+        pool(f"pool-{number}", ON_DEMAND, types=TYPES, limits=limit, weight=rng.choice([0, 10]))
+        for number, limit in enumerate(limits)
     ]
     return problem(pods, *pools)
 
 
-def most(given: Problem) -> int:
+def most(problem: Problem) -> int:
     """The most pods that any plan places, as an integer program. The pods have no rules of their own."""
     model = highspy.Highs()  # type: ignore[no-untyped-call]
     model.silent()
-    kinds = list(Counter(tuple(sorted(one.requests.items())) for one in given.pods).items())
+    kinds = list(Counter(tuple(sorted(pod.requests.items())) for pod in problem.pods).items())
     placed = []
     total = [highspy.highs_linear_expression() for _ in kinds]
-    for each in given.pools:
-        used = {name: highspy.highs_linear_expression() for name in each.limits or {}}
+    for scheduling_pool in problem.pools:
+        used = {name: highspy.highs_linear_expression() for name in scheduling_pool.limits or {}}
         for _ in range(NODES):
-            chosen = [model.addBinary() for _ in each.instance_types]
+            instance_types = [model.addBinary() for _ in scheduling_pool.instance_types]
             on_node = [model.addIntegral(lb=0, ub=count) for _, count in kinds]
-            model.addConstr(sum(chosen) <= 1)
+            model.addConstr(sum(instance_types) <= 1)
             for name in ("cpu", "memory", "pods"):
-                asked = sum(dict(kind).get(name, 0) * there for (kind, _), there in zip(kinds, on_node, strict=True))
-                room = sum(t.allocatable[name] * one for t, one in zip(each.instance_types, chosen, strict=True))
-                model.addConstr(_scaled(name, asked) <= _scaled(name, room))
+                requests = sum(
+                    dict(kind).get(name, 0) * count_on_node
+                    for (kind, _), count_on_node in zip(kinds, on_node, strict=True)
+                )
+                room = sum(
+                    t.allocatable[name] * instance_type
+                    for t, instance_type in zip(scheduling_pool.instance_types, instance_types, strict=True)
+                )
+                model.addConstr(_scaled(name, requests) <= _scaled(name, room))
             for name, spent in used.items():
-                of_type = (_uses(t, name) * one for t, one in zip(each.instance_types, chosen, strict=True))
+                of_type = (
+                    _uses(t, name) * instance_type
+                    for t, instance_type in zip(scheduling_pool.instance_types, instance_types, strict=True)
+                )
                 used[name] = spent + sum(of_type)
-            total = [before + there for before, there in zip(total, on_node, strict=True)]
+            total = [before + count_on_node for before, count_on_node in zip(total, on_node, strict=True)]
             placed += on_node
-        for name, limit in (each.limits or {}).items():
+        for name, limit in (scheduling_pool.limits or {}).items():
             model.addConstr(_scaled(name, used[name]) <= _scaled(name, limit))
-    for (_, count), there in zip(kinds, total, strict=True):
-        model.addConstr(there <= count)
+    for (_, count), present in zip(kinds, total, strict=True):
+        model.addConstr(present <= count)
     model.maximize(sum(placed))
     return round(model.getObjectiveValue())
 
@@ -85,8 +94,8 @@ def _scaled(name: str, amount: Any) -> Any:
     return amount * (2.0**-30 if name == "memory" else 1.0)
 
 
-def _uses(one: InstanceType, name: str) -> int:
-    return 1 if name == "nodes" else one.capacity[name]
+def _uses(instance_type: InstanceType, name: str) -> int:
+    return 1 if name == "nodes" else instance_type.capacity[name]
 
 
 @cache
@@ -94,25 +103,25 @@ def plan_of(seed: int) -> Plan:
     return solve_for_most_pods(generated(seed))
 
 
-def placed_by(plan: Plan, given: Problem) -> int:
-    return len(given.pods) - len(plan.unschedulable)
+def placed_by(plan: Plan, problem: Problem) -> int:
+    return len(problem.pods) - len(plan.unschedulable)
 
 
 def test_plans_place_as_many_pods_as_an_integer_program() -> None:
     short = {
-        seed: (placed_by(plan_of(seed), given), best)
+        seed: (placed_by(plan_of(seed), problem), best)
         for seed in SEEDS
-        if placed_by(plan_of(seed), given := generated(seed)) != (best := most(given))
+        if placed_by(plan_of(seed), problem := generated(seed)) != (best := most(problem))
     }
-    assert all(found < best for found, best in short.values()), "the integer program is wrong"
+    assert all(result < best for result, best in short.values()), "the integer program is wrong"
     assert len(short) <= 1, short
 
 
 def test_plans_place_no_fewer_pods_than_first_fit() -> None:
     for seed in SEEDS:
-        given = generated(seed)
-        first_fits = [solve_by_first_fit(given, order) for order in Order]
-        assert placed_by(plan_of(seed), given) >= max(placed_by(each, given) for each in first_fits)
+        problem = generated(seed)
+        first_fits = [solve_by_first_fit(problem, order) for order in Order]
+        assert placed_by(plan_of(seed), problem) >= max(placed_by(first_fit, problem) for first_fit in first_fits)
 
 
 def test_pods_of_high_priority_come_before_more_pods_of_low_priority() -> None:
@@ -120,7 +129,7 @@ def test_pods_of_high_priority_come_before_more_pods_of_low_priority() -> None:
     one_node = pool(types=catalog(entry("m5.large", 2, 8, 0.1)), limits={"nodes": 1})
     plan = solve_for_most_pods(problem([*small, *large], one_node))
     (claim,) = plan.claims
-    assert sum(each in claim.pods for each in large) == 1
+    assert sum(item in claim.pods for item in large) == 1
     assert len(claim.pods) == 2
 
 
@@ -128,9 +137,9 @@ def test_a_nodepool_without_room_is_planned_once(monkeypatch: pytest.MonkeyPatch
     """Pods may wait for a full NodePool for hours, and each search would hold up the plans of other NodePools."""
     solves: list[Problem] = []
 
-    def counting(given: Problem, *rest: Any) -> Plan:
-        solves.append(given)
-        return solve(given, *rest)
+    def counting(problem: Problem, *rest: Any) -> Plan:
+        solves.append(problem)
+        return solve(problem, *rest)
 
     monkeypatch.setattr(most_pods, "solve", counting)
     red = Requirement.new("team", "In", ["red"])
@@ -138,7 +147,7 @@ def test_a_nodepool_without_room_is_planned_once(monkeypatch: pytest.MonkeyPatch
     other = pool("other", types=TYPES)
     waiting = [pod(f"waits-{number}", "500m", "1Gi", Requirements.of(red)) for number in range(20)]
     plan = solve_for_most_pods(problem([*waiting, *replicas(3)], full, other))
-    assert set(plan.unschedulable) == {one.key for one in waiting}
+    assert set(plan.unschedulable) == {item.key for item in waiting}
     assert len(solves) == 1
 
 
@@ -161,12 +170,12 @@ def test_a_costlier_type_that_uses_less_of_the_limit_is_bought_to_place_more_pod
 
 
 def test_the_price_decides_among_plans_that_place_as_many_pods() -> None:
-    given = problem(replicas(5, "1", "1Gi"), pool(types=TYPES, limits={"cpu": "4"}))
-    plan = solve_for_most_pods(given)
-    assert placed_by(plan, given) == most(given) == 3
+    value = problem(replicas(5, "1", "1Gi"), pool(types=TYPES, limits={"cpu": "4"}))
+    plan = solve_for_most_pods(value)
+    assert placed_by(plan, value) == most(value) == 3
     cheapest = min(
-        price(solve_for_most_pods(replace(given, pods=given.pods[:3], pools=[pool(types=[one], limits={"cpu": "4"})])))
-        for one in TYPES
-        if one.capacity["cpu"] == 4000
+        price(solve_for_most_pods(replace(value, pods=value.pods[:3], pools=[pool(types=[item], limits={"cpu": "4"})])))
+        for item in TYPES
+        if item.capacity["cpu"] == 4000
     )
     assert price(plan) == pytest.approx(cheapest)

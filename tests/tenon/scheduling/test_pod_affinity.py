@@ -36,8 +36,10 @@ def test_sch063_what_does_not_fit_on_the_one_node_is_left_over_and_says_so() -> 
 
 
 def test_sch063_pods_go_where_the_pods_that_they_ask_for_run() -> None:
-    there = node("n", labels={labels.ZONE: B}, cpu="2", used={"cpu": 2000}, pods=replicas(1, prefix="db", labels=DB))
-    plan = solve(problem(web(3, near(app="db")), pool(), nodes=[there]))
+    present_items = node(
+        "n", labels={labels.ZONE: B}, cpu="2", used={"cpu": 2000}, pods=replicas(1, prefix="db", labels=DB)
+    )
+    plan = solve(problem(web(3, near(app="db")), pool(), nodes=[present_items]))
     assert domains(plan) == {B: 3}
 
 
@@ -67,33 +69,35 @@ def test_sch063_no_matching_pod_is_reported() -> None:
 
 
 def test_sch063_a_group_does_not_start_again_if_it_is_already_elsewhere() -> None:
-    there = node("n", labels={labels.ZONE: B}, cpu="1", used={"cpu": 1000}, pods=web(1, PodRules(), "run"))
+    present_items = node("n", labels={labels.ZONE: B}, cpu="1", used={"cpu": 1000}, pods=web(1, PodRules(), "run"))
     pinned = [asking("web-0", need(labels.ZONE, "In", A), labels=WEB, rules=near())]
-    assert solve(problem(pinned, pool(), nodes=[there])).unschedulable
+    assert solve(problem(pinned, pool(), nodes=[present_items])).unschedulable
 
 
 def test_sch063_sch067_one_pod_must_meet_all_terms() -> None:
     """kube-scheduler counts a pod for affinity only where it meets every term, in each term's topology."""
-    asked = PodRules(affinity=(PodTerm(labels.ZONE, chosen(app="db")), PodTerm(HOST, chosen(tier="data"))))
-    both = pod("db", labels={"app": "db", "tier": "data"})
+    pod_rules = PodRules(affinity=(PodTerm(labels.ZONE, chosen(app="db")), PodTerm(HOST, chosen(tier="data"))))
+    pair = pod("db", labels={"app": "db", "tier": "data"})
     halves = (pod("db", labels=DB), pod("other", labels={"tier": "data"}))
-    (apart,) = solve(problem(web(1, asked), pool(), nodes=[node("n", cpu="8", pods=halves)])).unschedulable.values()
+    (apart,) = solve(problem(web(1, pod_rules), pool(), nodes=[node("n", cpu="8", pods=halves)])).unschedulable.values()
     assert "its pod affinity over kubernetes.io/hostname finds no matching pod" in apart
-    plan = solve(problem(web(1, asked), pool(), nodes=[node("m", cpu="8"), node("n", cpu="8", pods=(both,))]))
+    plan = solve(problem(web(1, pod_rules), pool(), nodes=[node("m", cpu="8"), node("n", cpu="8", pods=(pair,))]))
     assert list(plan.placements) == ["n"]
 
 
 def test_sch063_terms_about_different_namespaces_are_met_by_pods_in_all_of_them() -> None:
     """Terms of which one is about all namespaces and one about two leave the two, of which one must have the pod."""
-    asked = PodRules(
+    pod_rules = PodRules(
         affinity=(
             PodTerm(labels.ZONE, chosen(app="db"), namespace_selector=LabelSelector()),
             PodTerm(labels.ZONE, chosen(app="db"), namespaces=("default", "other")),
         )
     )
-    for namespace, found in (("other", True), ("third", False)):
-        there = node("n", cpu="1", used={"cpu": 1000}, pods=(replace(pod("db", labels=DB), namespace=namespace),))
-        assert bool(solve(problem(web(1, asked), pool(), nodes=[there])).claims) is found
+    for namespace, result in (("other", True), ("third", False)):
+        present_items = node(
+            "n", cpu="1", used={"cpu": 1000}, pods=(replace(pod("db", labels=DB), namespace=namespace),)
+        )
+        assert bool(solve(problem(web(1, pod_rules), pool(), nodes=[present_items])).claims) is result
 
 
 def test_sch064_each_zone_takes_one_and_each_claim_is_settled() -> None:
@@ -112,8 +116,8 @@ def test_sch064_each_node_takes_one_and_plain_pods_fill_it() -> None:
 
 def test_sch065_running_pods_repel_new_ones() -> None:
     hermit = pod("run", labels={"app": "hermit"}, rules=away())
-    there = node("n", cpu="8", pods=(hermit,))
-    plan = solve(problem(web(6, PodRules()), pool(), nodes=[there]))
+    present_items = node("n", cpu="8", pods=(hermit,))
+    plan = solve(problem(web(6, PodRules()), pool(), nodes=[present_items]))
     assert (plan.placements, A in "|".join(domains(plan))) == ({}, False)
     hosts = node("n", cpu="8", pods=(replace(hermit, rules=away(HOST)),))
     assert solve(problem(web(6, PodRules()), pool(), nodes=[hosts])).placements == {}
@@ -128,11 +132,11 @@ def test_sch065_planned_pods_repel_each_other_in_either_order() -> None:
 
 
 def test_sch065_a_node_in_flight_blocks_every_zone_that_it_may_get() -> None:
-    known = Requirements.of(need(labels.ZONE, "In", A, B))
+    requirements = Requirements.of(need(labels.ZONE, "In", A, B))
     starting = replace(
         node("n", cpu="1", used={"cpu": 1000}, pods=web(1, away(), "run")),
         labels={},
-        requirements=known,
+        requirements=requirements,
         initialized=False,
     )
     assert domains(solve(problem(web(2, away()), pool(), nodes=[starting]))) == {C: 1}
@@ -140,8 +144,8 @@ def test_sch065_a_node_in_flight_blocks_every_zone_that_it_may_get() -> None:
 
 def test_sch066_namespaces() -> None:
     other = replace(pod("run", labels=WEB), namespace="other")
-    there = node("n", cpu="1", used={"cpu": 1000}, pods=(other,))
-    known = {"default": {}, "other": {"env": "prod"}}
+    present_items = node("n", cpu="1", used={"cpu": 1000}, pods=(other,))
+    entries = {"default": {}, "other": {"env": "prod"}}
     anything = LabelSelector()
     prod = LabelSelector((("env", "In", ("prod",)),))
     for rules, sees in [
@@ -152,7 +156,7 @@ def test_sch066_namespaces() -> None:
         (away(namespace_selector=LabelSelector((("env", "In", ("test",)),))), False),
     ]:
         pinned = [asking("db", need(labels.ZONE, "In", A), labels=DB, rules=rules)]
-        plan = solve(problem(pinned, pool(), nodes=[there], namespaces=known))
+        plan = solve(problem(pinned, pool(), nodes=[present_items], namespaces=entries))
         assert bool(plan.unschedulable) is sees, rules
 
 

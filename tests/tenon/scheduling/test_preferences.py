@@ -43,9 +43,11 @@ def test_sch040_required_alternatives_come_before_preferences() -> None:
 
 def test_sch041_preferred_affinity_is_followed_and_given_up() -> None:
     term = PodTerm(labels.ZONE, chosen(app="db"))
-    there = node("n", labels={labels.ZONE: C}, cpu="1", used={"cpu": 1000}, pods=(pod("db", labels={"app": "db"}),))
+    present_items = node(
+        "n", labels={labels.ZONE: C}, cpu="1", used={"cpu": 1000}, pods=(pod("db", labels={"app": "db"}),)
+    )
     rules = PodRules(preferred_affinity=((1, term),))
-    assert domains(solve(problem(web(2, rules), pool(), nodes=[there]))) == {C: 2}
+    assert domains(solve(problem(web(2, rules), pool(), nodes=[present_items]))) == {C: 2}
     assert not solve(problem(web(2, rules), pool())).unschedulable
 
 
@@ -113,5 +115,5 @@ def test_sch026_sch030_a_label_that_must_exist_gets_a_value() -> None:
     assert repr(solve(problem([asking("p", need("rack", "NotIn", "0"), cpu="90"), pod("q", "90")], open_pool))) == repr(
         plan
     )
-    chosen = solve(problem([asking("p", need("rack", "In", "r9"))], open_pool))
-    assert chosen.claims[0].requirements["rack"].values == ("r9",)
+    selection = solve(problem([asking("p", need("rack", "In", "r9"))], open_pool))
+    assert selection.claims[0].requirements["rack"].values == ("r9",)

@@ -33,8 +33,8 @@ RACKED = catalog(
 
 def test_a_label_that_only_the_catalogue_knows_chooses_types() -> None:
     """SCH-027: such a label comes from the type, so no NodePool has to define it."""
-    for wanted in (need("example.com/rack", "In", "new"), need("example.com/rack", "NotIn", "old")):
-        plan = solve(problem([asking("p", wanted)], pool(types=RACKED)))
+    for requirement in (need("example.com/rack", "In", "new"), need("example.com/rack", "NotIn", "old")):
+        plan = solve(problem([asking("p", requirement)], pool(types=RACKED)))
         assert [claim.instance_types for claim in plan.claims] == [("m5.xlarge",)]
 
 
@@ -61,27 +61,27 @@ def test_spread_counts_only_nodes_that_have_all_topology_keys() -> None:
     """
     rules = PodRules(spreads=(*spread(labels.ZONE).spreads, *spread("team", skew=9).spreads))
     running = [replace(pod(f"old-{n}", labels=WEB), node_name="n") for n in range(3)]
-    here = node("n", cpu="0", pods=running)
+    place = node("n", cpu="0", pods=running)
     two_zones = need(labels.ZONE, "In", *ZONES[:2])
-    plan = solve(problem(web(4, rules), pool("default", two_zones, need("team", "In", "red")), nodes=[here]))
+    plan = solve(problem(web(4, rules), pool("default", two_zones, need("team", "In", "red")), nodes=[place]))
     assert domains(plan) == {ZONES[0]: 2, ZONES[1]: 2}
 
 
 def test_one_pod_must_meet_all_terms_of_an_affinity() -> None:
     """SCH-067: kube-scheduler counts a pod only where it meets all required terms of the pod that arrives."""
-    both = PodRules(affinity=(*near(labels.ZONE, "db").affinity, *near(labels.HOSTNAME, "cache").affinity))
+    pod_rules = PodRules(affinity=(*near(labels.ZONE, "db").affinity, *near(labels.HOSTNAME, "cache").affinity))
     running = [replace(pod(app, labels={"app": app}), node_name="n") for app in ("db", "cache")]
-    there = node("n", cpu="8", pods=running)
-    assert solve(problem(web(1, both), pool(), nodes=[there])).unschedulable.keys() == {"default/web-0"}
-    one = replace(running[0], labels={"app": "db", "role": "cache"})
+    present_items = node("n", cpu="8", pods=running)
+    assert solve(problem(web(1, pod_rules), pool(), nodes=[present_items])).unschedulable.keys() == {"default/web-0"}
+    changed_running = replace(running[0], labels={"app": "db", "role": "cache"})
     rules = PodRules(affinity=(*near(labels.ZONE, "db").affinity, *near(labels.HOSTNAME, "db").affinity))
-    plan = solve(problem(web(1, rules), pool(), nodes=[replace(there, pods=[one])]))
+    plan = solve(problem(web(1, rules), pool(), nodes=[replace(present_items, pods=[changed_running])]))
     assert plan.placements.keys() == {"n"}
 
 
 def test_values_that_a_pod_does_not_accept_are_no_domains_of_its_spread() -> None:
     """SCH-058, SCH-054: with nodeAffinityPolicy Honor, kube-scheduler compares only nodes that the pod may use."""
     blue = Requirements.of(need("team", "In", "blue"))
-    pods: list[Pod] = [replace(one, required_terms=(blue,)) for one in web(3, spread("team"))]
+    pods: list[Pod] = [replace(item, required_terms=(blue,)) for item in web(3, spread("team"))]
     plan = solve(problem(pods, pool("default", ON_DEMAND, need("team", "In", "red", "blue"), types=CATALOG)))
     assert domains(plan, "team") == {"blue": 3}

@@ -35,7 +35,7 @@ def test_sch021_sch023_each_operator_has_its_values(
 
 
 @pytest.mark.parametrize(
-    ("left", "right", "operator", "values"),
+    ("requirement", "right", "operator", "values"),
     [
         (need("k", "NotIn", "a"), need("k", "NotIn", "b"), "NotIn", ("a", "b")),
         (need("k", "NotIn", "a"), need("k", "In", "a", "b"), "In", ("b",)),
@@ -50,9 +50,9 @@ def test_sch021_sch023_each_operator_has_its_values(
     ],
 )
 def test_sch022_sch024_intersection_reads_back_as(
-    left: Requirement, right: Requirement, operator: str, values: tuple[str, ...]
+    requirement: Requirement, right: Requirement, operator: str, values: tuple[str, ...]
 ) -> None:
-    met = left.intersection(right)
+    met = requirement.intersection(right)
     assert (met.operator, met.values) == (operator, values)
 
 
@@ -94,12 +94,12 @@ def test_a_malformed_requirement_is_refused_with_its_label(operator: str, values
 
 def test_older_spellings_mean_the_same_label() -> None:
     old = need("failure-domain.beta.kubernetes.io/zone", "In", "a", "b")
-    both = Requirements.of(old, need(labels.ZONE, "In", "b", "c"))
-    assert both.labels() == {labels.ZONE: "b"}
+    requirements = Requirements.of(old, need(labels.ZONE, "In", "b", "c"))
+    assert requirements.labels() == {labels.ZONE: "b"}
 
 
 @pytest.mark.parametrize(
-    ("wanted", "conflicts"),
+    ("requirement", "conflicts"),
     [
         (need("team", "In", "a"), True),
         (need("team", "Exists"), True),
@@ -116,9 +116,9 @@ def test_older_spellings_mean_the_same_label() -> None:
         (need("gone", "Exists"), True),
     ],
 )
-def test_sch027_what_a_pool_can_offer_a_pod(wanted: Requirement, conflicts: bool) -> None:
+def test_sch027_what_a_pool_can_offer_a_pod(requirement: Requirement, conflicts: bool) -> None:
     offered = Requirements.of(need("tier", "In", "x", "y"), need("spare", "NotIn", "a"), need("gone", "DoesNotExist"))
-    assert (offered.conflict(Requirements.of(wanted), labels.WELL_KNOWN) is not None) is conflicts
+    assert (offered.conflict(Requirements.of(requirement), labels.WELL_KNOWN) is not None) is conflicts
 
 
 def test_sch028_an_unknown_label_is_named_with_the_one_probably_meant() -> None:
@@ -132,9 +132,9 @@ def test_an_unknown_label_may_be_anything() -> None:
 
 
 def test_intersects_looks_only_at_labels_that_both_name() -> None:
-    left = Requirements.of(need("a", "In", "1"), need("b", "In", "1"))
-    assert left.intersects(Requirements.of(need("b", "In", "1", "2"), need("c", "In", "9")))
-    assert not left.intersects(Requirements.of(need("b", "NotIn", "1")))
+    requirements = Requirements.of(need("a", "In", "1"), need("b", "In", "1"))
+    assert requirements.intersects(Requirements.of(need("b", "In", "1", "2"), need("c", "In", "9")))
+    assert not requirements.intersects(Requirements.of(need("b", "NotIn", "1")))
 
 
 def test_only_settled_labels_are_labels() -> None:

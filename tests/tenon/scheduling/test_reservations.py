@@ -20,8 +20,8 @@ RESERVED = need(labels.CAPACITY_TYPE, "In", "reserved")
 
 def held(name: str, cpu: int, price: float, *places: tuple[str, str, int]) -> dict[str, Any]:
     """A type of 4 GiB a CPU with reservations, each an id, a zone and a number of places."""
-    found = entry(name, cpu, 4 * cpu, price)
-    found["offerings"] += [
+    result = entry(name, cpu, 4 * cpu, price)
+    result["offerings"] += [
         {
             "zone": zone,
             "capacityType": "reserved",
@@ -31,7 +31,7 @@ def held(name: str, cpu: int, price: float, *places: tuple[str, str, int]) -> di
         }
         for name, zone, count in places
     ]
-    return found
+    return result
 
 
 def types(*places: tuple[str, str, int]) -> list[InstanceType]:
@@ -62,9 +62,9 @@ def test_sch094_nodes_beyond_the_places_are_bought() -> None:
 
 def test_sch094_pools_share_the_places_of_a_reservation() -> None:
     only_a, only_b = need("team", "In", "a"), need("team", "In", "b")
-    some = types(("cr-1", ZONES[0], 3))
+    instance_types = types(("cr-1", ZONES[0], 3))
     pods = [asking(f"{team}-{n}", need("team", "In", team), cpu="1500m") for team in "ab" for n in range(4)]
-    plan = solve(problem(pods, pool("a", only_a, types=some), pool("b", only_b, types=some)))
+    plan = solve(problem(pods, pool("a", only_a, types=instance_types), pool("b", only_b, types=instance_types)))
     assert markets(plan.claims)["reserved"] == 3
     assert plan.unschedulable == {}
 
@@ -128,16 +128,16 @@ def test_the_heavier_pool_comes_first_though_the_other_has_places() -> None:
 def test_no_reservation_is_oversold(
     places: list[tuple[str, int]], pods: list[tuple[str, int]], limit: dict[str, Any] | None, pools: int
 ) -> None:
-    named = [(f"cr-{n}", zone, count) for n, (zone, count) in enumerate(places)]
-    some = types(*named)
-    load = [one for n, (cpu, count) in enumerate(pods) for one in replicas(count, cpu, prefix=f"g{n}")]
-    plan = solve(problem(load, *(pool(f"pool-{n}", types=some, limits=limit) for n in range(pools))))
-    taken = Counter(
+    texts = [(f"cr-{n}", zone, count) for n, (zone, count) in enumerate(places)]
+    instance_types = types(*texts)
+    load = [replica for n, (cpu, count) in enumerate(pods) for replica in replicas(count, cpu, prefix=f"g{n}")]
+    plan = solve(problem(load, *(pool(f"pool-{n}", types=instance_types, limits=limit) for n in range(pools))))
+    counter = Counter(
         claim.requirements[labels.RESERVATION_ID].values[0]
         for claim in plan.claims
         if claim.offering.capacity_type == "reserved"
     )
-    assert all(taken[name] <= count for name, _, count in named)
+    assert all(counter[name] <= count for name, _, count in texts)
     planned = sorted([p.key for claim in plan.claims for p in claim.pods] + list(plan.unschedulable))
     assert planned == sorted(p.key for p in load)
     cpus = {"m5.large": 2, "m5.xlarge": 4}

@@ -87,8 +87,8 @@ def test_no_plan_costs_more_than_plain_first_fit() -> None:
     for count in (1, 7, 33, 95, 250):
         pods = [*replicas(count, "900m", "3Gi", "a"), *replicas(count // 2, "2500m", "1Gi", "b")]
         names = resource_names(pods)
-        wanted = pool("default", ON_DEMAND, AMD64)
-        template = Template(wanted, [], TypeTable(wanted.instance_types, names))
+        expectation = pool("default", ON_DEMAND, AMD64)
+        template = Template(expectation, [], TypeTable(expectation.instance_types, names))
         load = [(c, len(c.pods)) for c in group(pods, names)]
         plain = first_fit.first_fit(template, load, template.table.every)
         best = sizing.pack(template, load)
@@ -103,7 +103,7 @@ def test_large_batches_of_equal_pods_are_placed_in_bulk() -> None:
 
 def test_a_mixed_load_costs_hardly_more_than_it_must() -> None:
     kinds = [("250m", "1Gi"), ("1", "512Mi"), ("1500m", "4Gi"), ("100m", "2Gi"), ("500m", "256Mi")]
-    pods = [one for n, (cpu, memory) in enumerate(kinds) for one in replicas(300, cpu, memory, f"kind{n}")]
+    pods = [replica for n, (cpu, memory) in enumerate(kinds) for replica in replicas(300, cpu, memory, f"kind{n}")]
     batch = problem(pods, pool("default", ON_DEMAND, AMD64))
     plan = solve(batch)
     assert plan.unschedulable == {}
@@ -127,13 +127,13 @@ def test_pods_that_fit_on_unusual_types_alone_do_not_spoil_the_nodes_of_the_othe
         entry("x2.32xlarge", 64, 4000, 27.0),
     ]
     kinds = [("250m", "1Gi"), ("1", "512Mi"), ("1500m", "4Gi"), ("100m", "2Gi"), ("2", "12Gi")]
-    usual = [one for n, (cpu, memory) in enumerate(kinds) for one in replicas(80, cpu, memory, f"kind{n}")]
+    usual = [replica for n, (cpu, memory) in enumerate(kinds) for replica in replicas(80, cpu, memory, f"kind{n}")]
     odd = [pod("gpu", "4", "16Gi", extra={"nvidia.com/gpu": 8}), pod("memory", "4", "3500Gi")]
     types = pool("default", ON_DEMAND, AMD64, types=catalog(*ordinary_entries(), *unusual))
     batch = problem([*odd, *usual], types)
     plan = solve(batch)
     assert plan.unschedulable == {}
-    assert {claim.instance_types[0] for claim in plan.claims if any(one in claim.pods for one in odd)} == {
+    assert {claim.instance_types[0] for claim in plan.claims if any(item in claim.pods for item in odd)} == {
         "p5.48xlarge",
         "x2.32xlarge",
     }
@@ -209,9 +209,9 @@ def test_no_packing_costs_more_than_plain_first_fit(
     charge: float,
 ) -> None:
     pods = [
-        replace(one, required_terms=(Requirements.of(*wanted),) if wanted else ())
-        for n, (cpu, memory, wanted, count) in enumerate(chosen)
-        for one in replicas(count, cpu, memory, f"k{n}")
+        replace(replica, required_terms=(Requirements.of(*expectation),) if expectation else ())
+        for n, (cpu, memory, expectation, count) in enumerate(chosen)
+        for replica in replicas(count, cpu, memory, f"k{n}")
     ]
     names = resource_names(pods)
     wanted_pool = pool("default", *needs, limits=limits)
@@ -239,9 +239,9 @@ def test_a_limit_that_does_not_bind_makes_few_nodes_all_the_same() -> None:
     """Under limits first-fit closes each node at its cheapest size, and is no measure for the price of others."""
     apart = {"rules": PodRules(anti_affinity=(PodTerm(labels.HOSTNAME, LabelSelector((("app", "In", ("a",)),))),))}
     pods = [
-        each
+        replica
         for number in range(6)
-        for each in replicas(20, "900m", "1Gi", f"w{number}", labels={"app": "a" if number == 0 else f"b{number}"})
+        for replica in replicas(20, "900m", "1Gi", f"w{number}", labels={"app": "a" if number == 0 else f"b{number}"})
     ]
     pods += replicas(10, "900m", "1Gi", "apart", labels={"app": "a"}, **apart)
     free = solve(problem(pods, pool("default", ON_DEMAND, AMD64)))

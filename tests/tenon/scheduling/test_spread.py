@@ -47,8 +47,8 @@ def test_sch051_a_zone_without_nodes_whose_types_hold_no_pod_of_the_group_does_n
 
 
 def test_sch051_a_zone_with_a_node_counts_although_its_types_hold_no_pod_of_the_group() -> None:
-    there = node("n", labels={labels.ZONE: C})
-    plan = solve(problem(web(5, spread(), extra={GPU: 1}), pool(types=WITH_GPU), nodes=[there]))
+    present_items = node("n", labels={labels.ZONE: C})
+    plan = solve(problem(web(5, spread(), extra={GPU: 1}), pool(types=WITH_GPU), nodes=[present_items]))
     assert domains(plan) == {A: 1, B: 1}
     assert len(plan.unschedulable) == 3
 
@@ -74,8 +74,8 @@ def test_sch057_sch058_policies_do_not_make_an_unreachable_zone_count(rules: Pod
 
 
 def test_sch052_running_pods_count_and_those_that_are_not_selected_do_not() -> None:
-    there = node("n", cpu="2", used={"cpu": 2000}, pods=(*web(2, PodRules(), "run"), *replicas(5, labels=DB)))
-    plan = solve(problem(web(4, spread()), pool(), nodes=[there]))
+    present_items = node("n", cpu="2", used={"cpu": 2000}, pods=(*web(2, PodRules(), "run"), *replicas(5, labels=DB)))
+    plan = solve(problem(web(4, spread()), pool(), nodes=[present_items]))
     assert domains(plan) == {B: 2, C: 2}
 
 
@@ -91,8 +91,8 @@ def test_sch054_hostname_spread_counts_each_node_alone() -> None:
 
 
 def test_sch054_hostname_spread_sees_what_runs_on_a_node() -> None:
-    there = node("n", pods=web(1, PodRules(), "run"))
-    plan = solve(problem(web(2, spread(labels.HOSTNAME, 2)), pool(), nodes=[there]))
+    present_items = node("n", pods=web(1, PodRules(), "run"))
+    plan = solve(problem(web(2, spread(labels.HOSTNAME, 2)), pool(), nodes=[present_items]))
     assert [len(placed) for placed in plan.placements.values()] == [1]
     assert on_each(plan) == [1]
 
@@ -130,8 +130,8 @@ def test_sch059_match_label_keys_count_each_revision_alone() -> None:
     rules = spread(match_label_keys=("rev",))
     old = web(3, rules, "old", labels={**WEB, "rev": "1"})
     new = web(1, rules, "new", labels={**WEB, "rev": "2"})
-    there = node("n", cpu="2", used={"cpu": 2000}, pods=[replace(p, name=f"r-{p.name}") for p in old[:1]])
-    plan = solve(problem([*old[:2], *new], pool(), nodes=[there]))
+    present_items = node("n", cpu="2", used={"cpu": 2000}, pods=[replace(p, name=f"r-{p.name}") for p in old[:1]])
+    plan = solve(problem([*old[:2], *new], pool(), nodes=[present_items]))
     assert domains(plan, prefix="old") == {B: 1, C: 1}
     assert sum(domains(plan, prefix="new").values()) == 1
 
@@ -198,8 +198,8 @@ def test_several_constraints_hold_at_once_sch_067() -> None:
 
 
 def test_a_selector_with_expressions_and_one_that_selects_nothing() -> None:
-    said = LabelSelector((("app", "Exists", ()), ("tier", "NotIn", ("back",))))
-    plan = solve(problem(web(3, spread(selector=said)), pool()))
+    label_selector = LabelSelector((("app", "Exists", ()), ("tier", "NotIn", ("back",))))
+    plan = solve(problem(web(3, spread(selector=label_selector)), pool()))
     assert sorted(domains(plan).values()) == [1, 1, 1]
     nothing = PodRules(spreads=(SpreadRule(labels.ZONE, 1, None),))
     assert not solve(problem(web(9, nothing), pool())).unschedulable

@@ -40,9 +40,11 @@ pod_terms = st.builds(PodTerm, KEYS, selectors, st.sampled_from([(), (), ("other
 def rules(draw: st.DrawFn, own: str) -> PodRules:
     spreads = []
     for key in draw(st.lists(KEYS, max_size=2, unique=True)):
-        chosen = draw(st.sampled_from([app(own), app(own), LabelSelector()]))
+        selection = draw(st.sampled_from([app(own), app(own), LabelSelector()]))
         hard = draw(st.sampled_from([True, True, False]))
-        spreads.append(SpreadRule(key, draw(st.integers(1, 2)), chosen, hard, draw(st.integers(1, 3)) if hard else 1))
+        spreads.append(
+            SpreadRule(key, draw(st.integers(1, 2)), selection, hard, draw(st.integers(1, 3)) if hard else 1)
+        )
     few = st.lists(pod_terms, max_size=1)
     themselves = st.sampled_from(
         [
@@ -53,12 +55,12 @@ def rules(draw: st.DrawFn, own: str) -> PodRules:
             [PodTerm(ZONE, app(own)), PodTerm(HOST, app(own))],
         ]
     )
-    both = st.lists(pod_terms, min_size=2, max_size=2)
+    lists = st.lists(pod_terms, min_size=2, max_size=2)
     preferred = [(1, term) for term in draw(few)]
     return PodRules(
         tuple(spreads),
-        tuple(draw(st.one_of(themselves, few, both))),
-        tuple(draw(st.one_of(themselves, few, both))),
+        tuple(draw(st.one_of(themselves, few, lists))),
+        tuple(draw(st.one_of(themselves, few, lists))),
         preferred_anti_affinity=tuple(preferred),
     )
 
@@ -67,7 +69,7 @@ def rules(draw: st.DrawFn, own: str) -> PodRules:
 def groups(draw: st.DrawFn, prefix: str, most: int) -> list[Pod]:
     own = draw(st.sampled_from(APPS))
     cpu = draw(st.sampled_from(["100m", "1", "3500m"]))
-    one = Pod(
+    pod = Pod(
         draw(st.sampled_from(["default", "default", "other"])),
         prefix,
         prefix,
@@ -77,16 +79,16 @@ def groups(draw: st.DrawFn, prefix: str, most: int) -> list[Pod]:
         host_ports=draw(st.sampled_from([(), (), (), (("", 80, "TCP"),)])),
         rules=draw(rules(own)),
     )
-    return [replace(one, name=f"{prefix}-{n}", uid=f"{prefix}-{n}") for n in range(draw(st.integers(1, most)))]
+    return [replace(pod, name=f"{prefix}-{n}", uid=f"{prefix}-{n}") for n in range(draw(st.integers(1, most)))]
 
 
 @st.composite
 def pools(draw: st.DrawFn, name: str) -> Pool:
-    wanted = [need(RACK, "In", *draw(st.sampled_from([("r1",), ("r1", "r2"), ("r1", "r2", "r3")])))]
-    wanted += draw(st.sampled_from([[], [], [need(ZONE, "In", *ZONES[:2])]]))
+    requirements = [need(RACK, "In", *draw(st.sampled_from([("r1",), ("r1", "r2"), ("r1", "r2", "r3")])))]
+    requirements += draw(st.sampled_from([[], [], [need(ZONE, "In", *ZONES[:2])]]))
     taints = draw(st.sampled_from([(), (), (Taint("t", "NoSchedule"),)]))
     limits = draw(st.sampled_from([None, None, {"nodes": 3}, {"cpu": "40"}]))
-    return pool(name, *wanted, taints=taints, limits=limits, weight=draw(st.sampled_from([0, 10])))
+    return pool(name, *requirements, taints=taints, limits=limits, weight=draw(st.sampled_from([0, 10])))
 
 
 @st.composite
@@ -117,25 +119,25 @@ class Place:
 
 
 def places(batch: Problem, plan: Plan) -> list[Place]:
-    found = [Place(n.name, _node_domains(n), tuple(n.pods), plan.placements.get(n.name, ())) for n in batch.nodes]
+    places = [Place(n.name, _node_domains(n), tuple(n.pods), plan.placements.get(n.name, ())) for n in batch.nodes]
     for number, claim in enumerate(plan.claims):
         own = next(p for p in batch.pools if p.name == claim.pool)
-        known = own.requirements.with_(claim.requirements)
+        requirements = own.requirements.with_(claim.requirements)
         zones = {
             offering.zone
             for t in CATALOG
             if t.name in claim.instance_types
             for offering in t.offerings
-            if known.get(ZONE).has(offering.zone)
+            if requirements.get(ZONE).has(offering.zone)
         }
         name = f"claim-{number}"
-        open_to = {HOST: frozenset([name]), ZONE: frozenset(zones), RACK: known[RACK].members}
-        found.append(Place(name, open_to, (), claim.pods))
-    return found
+        open_to = {HOST: frozenset([name]), ZONE: frozenset(zones), RACK: requirements[RACK].members}
+        places.append(Place(name, open_to, (), claim.pods))
+    return places
 
 
-def _node_domains(one: Node) -> dict[str, frozenset[str]]:
-    return {HOST: frozenset([one.name]), ZONE: frozenset([one.labels[ZONE]]), RACK: frozenset([one.labels[RACK]])}
+def _node_domains(node: Node) -> dict[str, frozenset[str]]:
+    return {HOST: frozenset([node.name]), ZONE: frozenset([node.labels[ZONE]]), RACK: frozenset([node.labels[RACK]])}
 
 
 def meets_all(owner: Pod, other: Pod) -> bool:
@@ -153,120 +155,120 @@ def selects(term: PodTerm, owner: Pod, other: Pod) -> bool:
 def test_sch053_sch063_sch064_sch065_a_plan_keeps_the_rules_between_pods(batch: Problem) -> None:
     """One plan for all four: to draw a batch and to plan it takes nearly all the time."""
     plan = solve(batch)
-    there = places(batch, plan)
-    nobody_is_where_anti_affinity_forbids_it(there)
-    everybody_is_beside_a_pod_that_it_asked_for_or_the_first_of_its_own(there)
-    spread_keeps_within_its_skew(there)
-    nobody_stays_out_for_whom_a_node_of_its_own_could_still_be_bought(batch, plan, there)
+    present_items = places(batch, plan)
+    nobody_is_where_anti_affinity_forbids_it(present_items)
+    everybody_is_beside_a_pod_that_it_asked_for_or_the_first_of_its_own(present_items)
+    spread_keeps_within_its_skew(present_items)
+    nobody_stays_out_for_whom_a_node_of_its_own_could_still_be_bought(batch, plan, present_items)
 
 
-def nobody_is_where_anti_affinity_forbids_it(there: Sequence[Place]) -> None:
+def nobody_is_where_anti_affinity_forbids_it(places: Sequence[Place]) -> None:
     """SCH-064, SCH-065."""
-    for place in there:
+    for place in places:
         for owner in place.pods:
             for term in owner.rules.anti_affinity:
-                for other_place in there:
+                for other_place in places:
                     if place.domains[term.key] & other_place.domains[term.key]:
                         for other in other_place.pods:
                             both_ran = owner in place.running and other in other_place.running
                             assert other is owner or both_ran or not selects(term, owner, other), (owner, other)
 
 
-def everybody_is_beside_a_pod_that_it_asked_for_or_the_first_of_its_own(there: Sequence[Place]) -> None:
+def everybody_is_beside_a_pod_that_it_asked_for_or_the_first_of_its_own(places: Sequence[Place]) -> None:
     """SCH-063."""
-    for place in there:
+    for place in places:
         for owner in place.planned:
             for term in owner.rules.affinity:
                 key = term.key
                 assert len(place.domains[key]) == 1, "a pod with affinity is in a settled domain"
-                beside = [p for other in there if other.domains[key] == place.domains[key] for p in other.pods]
-                asked = [pod for pod in beside if pod is not owner and meets_all(owner, pod)]
+                beside = [p for other in places if other.domains[key] == place.domains[key] for p in other.pods]
+                pods = [pod for pod in beside if pod is not owner and meets_all(owner, pod)]
                 alone = meets_all(owner, owner) and not any(
-                    pod is not owner and meets_all(owner, pod) for other in there for pod in other.running
+                    pod is not owner and meets_all(owner, pod) for other in places for pod in other.running
                 )
-                assert asked or alone, (owner, term)
+                assert pods or alone, (owner, term)
 
 
-def spread_keeps_within_its_skew(there: Sequence[Place]) -> None:
+def spread_keeps_within_its_skew(places: Sequence[Place]) -> None:
     """SCH-053: where every counted pod has the same constraints and may use every domain, the final counts tell."""
-    for place in there:
+    for place in places:
         for owner in place.planned:
             for spread in owner.rules.spreads:
                 if not spread.hard or spread.selector is None or not spread.selector.matches(owner.labels):
                     continue
                 assert len(place.domains[spread.key]) == 1, "a pod with a spread constraint is in a settled domain"
-                counted = [p for q in there for p in q.pods if p.namespace == owner.namespace]
+                counted = [p for q in places for p in q.pods if p.namespace == owner.namespace]
                 counted = [p for p in counted if spread.selector.matches(p.labels)]
                 if any(spread not in pod.rules.spreads for pod in counted):
                     continue  # others may come later and tip the balance
                 counts: Counter[str] = Counter()
-                for other in there:
+                for other in places:
                     if len(other.domains[spread.key]) == 1:
                         counts[next(iter(other.domains[spread.key]))] += sum(pod in other.pods for pod in counted)
                 most = counts[next(iter(place.domains[spread.key]))]
                 running = sum(pod in place.running for pod in counted)
                 if spread.key == HOST:
                     assert most <= max(spread.max_skew, running)
-                elif not running and not any(other.running for other in there):
+                elif not running and not any(other.running for other in places):
                     assert most - min(counts.values()) <= spread.max_skew, counts
 
 
 def nobody_stays_out_for_whom_a_node_of_its_own_could_still_be_bought(
-    batch: Problem, plan: Plan, there: list[Place]
+    batch: Problem, plan: Plan, places: list[Place]
 ) -> None:
     """A pod that is left over breaks a rule wherever a new node of a pool without limits could be."""
-    left = [pod for pod in batch.pods if pod.key in plan.unschedulable]
-    for pod in left:
-        for one in batch.pools:
-            if one.limits is None and tolerated(pod, one):
-                zones = one.requirements.get(ZONE).members or ZONES
-                for zone, rack in product(sorted(zones), sorted(one.requirements[RACK].members)):
+    pods = [pod for pod in batch.pods if pod.key in plan.unschedulable]
+    for pod in pods:
+        for batch_pool in batch.pools:
+            if batch_pool.limits is None and tolerated(pod, batch_pool):
+                zones = batch_pool.requirements.get(ZONE).members or ZONES
+                for zone, rack in product(sorted(zones), sorted(batch_pool.requirements[RACK].members)):
                     empty = Place(
                         "new", {HOST: frozenset(["new"]), ZONE: frozenset([zone]), RACK: frozenset([rack])}, (), ()
                     )
-                    assert not may_join(pod, empty, there, batch), (pod, one.name, zone, rack)
+                    assert not may_join(pod, empty, places, batch), (pod, batch_pool.name, zone, rack)
 
 
-def tolerated(pod: Pod, one: Pool) -> bool:
-    return all(any(t.tolerates(taint) for t in pod.tolerations) for taint in one.taints)
+def tolerated(pod: Pod, pool: Pool) -> bool:
+    return all(any(t.tolerates(taint) for t in pod.tolerations) for taint in pool.taints)
 
 
-def may_join(pod: Pod, place: Place, there: list[Place], batch: Problem) -> bool:
+def may_join(pod: Pod, place: Place, places: list[Place], batch: Problem) -> bool:
     """Whether the pod's required rules, and those of others against it, let it on an empty node."""
 
     def beside(key: str) -> list[Pod]:
-        return [other for q in there if q.domains[key] & place.domains[key] for other in q.pods]
+        return [other for q in places if q.domains[key] & place.domains[key] for other in q.pods]
 
     for term in pod.rules.anti_affinity:
         if any(selects(term, pod, other) for other in beside(term.key)):
             return False
-    for q in there:
+    for q in places:
         for owner in q.pods:
             for term in owner.rules.anti_affinity:
                 if q.domains[term.key] & place.domains[term.key] and selects(term, owner, pod):
                     return False
     if pod.rules.affinity:
-        asked = [other for q in there for other in q.pods if meets_all(pod, other)]
+        requests = [other for q in places for other in q.pods if meets_all(pod, other)]
         joins = all(
-            any(meets_all(pod, other) for q in there if q.domains[t.key] == place.domains[t.key] for other in q.pods)
+            any(meets_all(pod, other) for q in places if q.domains[t.key] == place.domains[t.key] for other in q.pods)
             for t in pod.rules.affinity
         )
-        if not joins and (asked or not meets_all(pod, pod)):
+        if not joins and (requests or not meets_all(pod, pod)):
             return False
-    return all(within_skew(pod, spread, place, there, batch) for spread in pod.rules.spreads if spread.hard)
+    return all(within_skew(pod, spread, place, places, batch) for spread in pod.rules.spreads if spread.hard)
 
 
-def within_skew(pod: Pod, spread: SpreadRule, place: Place, there: list[Place], batch: Problem) -> bool:
+def within_skew(pod: Pod, spread: SpreadRule, place: Place, places: list[Place], batch: Problem) -> bool:
     selector = spread.selector
     assert selector is not None
     if spread.key == HOST:
         return int(selector.matches(pod.labels)) <= spread.max_skew
     counts: Counter[str] = Counter()
-    for one in batch.pools:
-        if tolerated(pod, one):
-            values = one.requirements.get(spread.key).members or ZONES
+    for batch_pool in batch.pools:
+        if tolerated(pod, batch_pool):
+            values = batch_pool.requirements.get(spread.key).members or ZONES
             counts.update(dict.fromkeys(values, 0))
-    for q in there:
+    for q in places:
         if len(q.domains[spread.key]) == 1:
             counts[next(iter(q.domains[spread.key]))] += sum(
                 other.namespace == pod.namespace and selector.matches(other.labels) for other in q.pods

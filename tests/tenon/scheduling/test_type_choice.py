@@ -31,10 +31,10 @@ from tests.tenon.scheduling.builders import (
 )
 
 
-def why(asked: Problem) -> str:
+def why(problem: Problem) -> str:
     """The sentence on the only claim of the plan."""
-    (claim,) = solve(asked).claims
-    return TypeChoiceExplainer(asked).why(claim)
+    (claim,) = solve(problem).claims
+    return TypeChoiceExplainer(problem).why(claim)
 
 
 SMALL = catalog(
@@ -45,8 +45,8 @@ SMALL = catalog(
 
 
 def test_the_winner_the_next_and_the_cheaper_one_that_is_too_small() -> None:
-    asked = problem([pod("p", "7500m", "16.2Gi")], pool("default", ON_DEMAND, types=SMALL))
-    assert why(asked) == (
+    requests = problem([pod("p", "7500m", "16.2Gi")], pool("default", ON_DEMAND, types=SMALL))
+    assert why(requests) == (
         "m5.2xlarge in us-west-2a (on-demand): the cheapest of 2 types that hold 7.5 CPU and 16.2Gi; "
         "next is m5a.2xlarge, 4 % more expensive; c5.2xlarge is cheaper but has 15.5Gi, 16.2Gi are needed"
     )
@@ -54,18 +54,18 @@ def test_the_winner_the_next_and_the_cheaper_one_that_is_too_small() -> None:
 
 def test_the_only_type_and_what_daemonsets_need_of_it() -> None:
     agent = pod("agent", "500m", "1Gi")
-    asked = problem([pod("p", "7", "15Gi")], pool("default", ON_DEMAND, types=SMALL[:2]), daemons=[agent])
-    assert "the only type that holds 7.5 CPU and 16Gi; c5.2xlarge is cheaper but has 15.5Gi, 16Gi" in why(asked)
+    requests = problem([pod("p", "7", "15Gi")], pool("default", ON_DEMAND, types=SMALL[:2]), daemons=[agent])
+    assert "the only type that holds 7.5 CPU and 16Gi; c5.2xlarge is cheaper but has 15.5Gi, 16Gi" in why(requests)
 
 
 def test_amounts_that_differ_by_little_are_shown_with_more_digits() -> None:
-    asked = problem([pod("p", "1", "15885Mi")], pool("default", ON_DEMAND, types=SMALL))
-    assert "c5.2xlarge is cheaper but has 15.512Gi, 15.513Gi are needed" in why(asked)
+    requests = problem([pod("p", "1", "15885Mi")], pool("default", ON_DEMAND, types=SMALL))
+    assert "c5.2xlarge is cheaper but has 15.512Gi, 15.513Gi are needed" in why(requests)
 
 
 def test_a_cheaper_offering_that_the_pods_rule_out_is_named_with_their_wish() -> None:
-    asked = problem([asking("p", AMD64, ON_DEMAND)], pool("default"))
-    sentence = why(asked)
+    requests = problem([asking("p", AMD64, ON_DEMAND)], pool("default"))
+    sentence = why(requests)
     assert sentence.startswith("c5.large in us-west-2a (on-demand): the cheapest of 21 types that hold 1 CPU and 1Gi")
     assert sentence.endswith(
         "c6g.large in us-west-2a (spot) would cost 68 % less, but its pods need kubernetes.io/arch In [amd64]"
@@ -77,11 +77,11 @@ def test_what_the_pool_itself_rules_out_is_not_put_on_the_pods() -> None:
 
 
 def test_a_cheaper_type_that_is_sold_out_is_named() -> None:
-    gone = catalog(
+    instance_types = catalog(
         entry("m5.large", 2, 8, 0.096, zones=["us-west-2a"], available=False),
         entry("m5a.large", 2, 8, 0.12, zones=["us-west-2a"]),
     )
-    sentence = why(problem([pod("p")], pool("default", ON_DEMAND, types=gone)))
+    sentence = why(problem([pod("p")], pool("default", ON_DEMAND, types=instance_types)))
     assert sentence.endswith("m5.large in us-west-2a (on-demand) would cost 20 % less, but it is sold out")
 
 
@@ -106,10 +106,10 @@ LEFT = catalog(
 
 def test_a_type_that_is_bought_in_a_shortage_is_not_called_the_cheapest_that_fits() -> None:
     """The problem lacks types of which nothing is available, and the sentence names those that would do."""
-    asked = problem([pod("p", "5", "5Gi")], pool("default", ON_DEMAND, types=LEFT))
-    (claim,) = solve(asked).claims
+    requests = problem([pod("p", "5", "5Gi")], pool("default", ON_DEMAND, types=LEFT))
+    (claim,) = solve(requests).claims
     names = refused("c6g.2xlarge", "m6g.2xlarge", "m6g.large", "x8g.48xlarge")
-    explainer = TypeChoiceExplainer(asked, {"default": [*GONE, *LEFT]}, names)
+    explainer = TypeChoiceExplainer(requests, {"default": [*GONE, *LEFT]}, names)
     assert explainer.why(claim) == (
         "m9gd.16xlarge in us-west-2a (on-demand): the cheapest of 2 types that hold 5 CPU and 5Gi and that EC2 did not "
         "refuse; EC2 refused 2 cheaper types, c6g.2xlarge at $0.2720 an hour first, until 2026-03-01T09:59:10Z; "
@@ -127,34 +127,34 @@ MANY = catalog(
 
 def test_the_usual_price_of_many_pods_is_that_of_several_small_nodes() -> None:
     """No small type holds all pods, and the only refused type that does is not the cheapest way."""
-    asked = problem(replicas(6), pool("default", ON_DEMAND, types=LEFT))
-    (claim,) = solve(asked).claims
-    explainer = TypeChoiceExplainer(asked, {"default": [*MANY, *LEFT]}, refused(*(kind.name for kind in MANY)))
+    requests = problem(replicas(6), pool("default", ON_DEMAND, types=LEFT))
+    (claim,) = solve(requests).claims
+    explainer = TypeChoiceExplainer(requests, {"default": [*MANY, *LEFT]}, refused(*(kind.name for kind in MANY)))
     assert explainer.usual(claim) == UsualNodes("c6g.xlarge", 2, 0.272, UNTIL)
     assert "EC2 refused 1 cheaper type, c6g.12xlarge at $1.6320 an hour" in explainer.why(claim)
 
 
 def test_small_nodes_that_each_need_daemonsets_are_no_cheaper_way() -> None:
     agent = pod("agent", "3", "1Gi")
-    asked = problem(replicas(6), pool("default", ON_DEMAND, types=LEFT), daemons=[agent])
-    (claim,) = solve(asked).claims
-    explainer = TypeChoiceExplainer(asked, {"default": [*MANY, *LEFT]}, refused(*(kind.name for kind in MANY)))
+    requests = problem(replicas(6), pool("default", ON_DEMAND, types=LEFT), daemons=[agent])
+    (claim,) = solve(requests).claims
+    explainer = TypeChoiceExplainer(requests, {"default": [*MANY, *LEFT]}, refused(*(kind.name for kind in MANY)))
     assert explainer.usual(claim) == UsualNodes("c6g.12xlarge", 1, 1.632, UNTIL)
 
 
 def test_pods_that_must_run_together_are_not_divided_among_small_nodes() -> None:
     together = PodRules(affinity=(PodTerm(labels.HOSTNAME, LabelSelector()),))
-    asked = problem(replicas(6, rules=together), pool("default", ON_DEMAND, types=LEFT))
-    (claim,) = solve(asked).claims
-    explainer = TypeChoiceExplainer(asked, {"default": [*MANY, *LEFT]}, refused(*(kind.name for kind in MANY)))
+    requests = problem(replicas(6, rules=together), pool("default", ON_DEMAND, types=LEFT))
+    (claim,) = solve(requests).claims
+    explainer = TypeChoiceExplainer(requests, {"default": [*MANY, *LEFT]}, refused(*(kind.name for kind in MANY)))
     assert explainer.usual(claim) == UsualNodes("c6g.12xlarge", 1, 1.632, UNTIL)
 
 
 def test_refused_types_that_the_pods_could_not_use_are_not_named() -> None:
-    asked = problem([asking("p", AMD64, ON_DEMAND)], pool("default", ON_DEMAND, types=LEFT_AMD64))
-    (claim,) = solve(asked).claims
+    requests = problem([asking("p", AMD64, ON_DEMAND)], pool("default", ON_DEMAND, types=LEFT_AMD64))
+    (claim,) = solve(requests).claims
     arm = catalog(entry("c6g.2xlarge", 8, 16, 0.01, zones=["us-west-2a"], available=False, arch="arm64"))
-    explainer = TypeChoiceExplainer(asked, {"default": [*arm, *LEFT_AMD64]}, refused("c6g.2xlarge"))
+    explainer = TypeChoiceExplainer(requests, {"default": [*arm, *LEFT_AMD64]}, refused("c6g.2xlarge"))
     assert "EC2 refused" not in explainer.why(claim)
     assert explainer.usual_price(claim) is None
 
@@ -163,9 +163,9 @@ def test_the_usual_price_of_on_demand_capacity_is_not_that_of_spot_capacity() ->
     """A pool that falls back from spot has bought at the usual price of what it falls back to."""
     kinds = catalog(entry("m5.large", 2, 8, 0.096, zones=["us-west-2a"]))
     spot_gone = without(kinds, {OfferingKey("spot", "m5.large", "us-west-2a")})
-    asked = problem([pod("p")], pool("default", types=spot_gone))
-    (claim,) = solve(asked).claims
-    explainer = TypeChoiceExplainer(asked, {"default": spot_gone}, lambda key: UNTIL if key[0] == "spot" else None)
+    requests = problem([pod("p")], pool("default", types=spot_gone))
+    (claim,) = solve(requests).claims
+    explainer = TypeChoiceExplainer(requests, {"default": spot_gone}, lambda key: UNTIL if key[0] == "spot" else None)
     assert "EC2 refused 1 cheaper type, m5.large at $0.0384 an hour, until" in explainer.why(claim)
     assert explainer.usual_price(claim) is None
 
@@ -218,14 +218,14 @@ def test_every_claim_of_every_plan_has_a_true_sentence(sizes: list[tuple[int, in
     """No type that is called too small holds the pods, and the figures are those of the claim."""
     pods = [pod(f"p-{n}", f"{cpu}", f"{gib}Gi") for n, (cpu, gib) in enumerate(sizes)]
     batch = problem([*pods, *replicas(3, prefix="r")], pool("default", *asked))  # type: ignore[arg-type]
-    winners, known = TypeChoiceExplainer(batch), {kind.name: kind for kind in CATALOG}
+    winners, kinds = TypeChoiceExplainer(batch), {kind.name: kind for kind in CATALOG}
     for claim in solve(batch).claims:
         head, *clauses = winners.why(claim).split("; ")
         capacity_type, instance_type, zone = claim.offering[:3]
         assert head.startswith(f"{instance_type} in {zone} ({capacity_type}): ")
         for clause in clauses:
             if " is cheaper but has " in clause:
-                smaller = known[clause.partition(" ")[0]]
+                smaller = kinds[clause.partition(" ")[0]]
                 assert any(units > smaller.allocatable.get(name, 0) for name, units in claim.requests.items())
                 assert min(o.price for o in smaller.offerings) < claim.price
             if clause.startswith("next is "):

@@ -17,10 +17,10 @@ from tests.tenon.scheduling.between_pods import near, spread, web
 from tests.tenon.scheduling.builders import DEDICATED, ZONES, asking, need, pod, pool, problem
 
 
-def reason(one: Pod, *pools: Pool, daemons: tuple[Pod, ...] = ()) -> str:
-    plan = solve(problem([one], *pools, daemons=daemons))
+def reason(pod: Pod, *pools: Pool, daemons: tuple[Pod, ...] = ()) -> str:
+    plan = solve(problem([pod], *pools, daemons=daemons))
     assert plan.claims == ()
-    return plan.unschedulable[one.key]
+    return plan.unschedulable[pod.key]
 
 
 def test_too_large_for_every_type() -> None:
@@ -51,8 +51,8 @@ def test_no_type_has_both() -> None:
     assert "needs 700Gi memory" in text
     types = need("karpenter.k8s.aws/instance-family", "In", "c5", "r5")
     sizes = need("karpenter.k8s.aws/instance-size", "In", "16xlarge", "24xlarge")
-    both = pod("p", "80", "600Gi", Requirements.of(need(labels.INSTANCE_TYPE, "NotIn", "r5.24xlarge")))
-    assert reason(both, pool("default", types, sizes)).endswith(
+    pair = pod("p", "80", "600Gi", Requirements.of(need(labels.INSTANCE_TYPE, "NotIn", "r5.24xlarge")))
+    assert reason(pair, pool("default", types, sizes)).endswith(
         "needs 600Gi memory; the largest type it allows has 511.5Gi memory"
     )
 
@@ -85,8 +85,8 @@ def test_the_available_values_of_a_label_are_reported() -> None:
 
 
 def test_only_conflicting_labels_are_reported() -> None:
-    wanted = (need(labels.ARCH, "In", "arm64"), need("karpenter.k8s.aws/instance-family", "In", "c5"))
-    text = reason(asking("p", *wanted, need(labels.ZONE, "In", ZONES[0])), pool())
+    requirements = (need(labels.ARCH, "In", "arm64"), need("karpenter.k8s.aws/instance-family", "In", "c5"))
+    text = reason(asking("p", *requirements, need(labels.ZONE, "In", ZONES[0])), pool())
     assert text == (
         "NodePool default: no available instance type of the pool meets "
         "karpenter.k8s.aws/instance-family In [c5], kubernetes.io/arch In [arm64] at once"
@@ -109,8 +109,8 @@ def test_sch108_all_that_must_change_is_reported() -> None:
         "topology.kubernetes.io/zone In [us-west-2d] is asked for, topology.kubernetes.io/zone In [us-west-2a] "
         "is allowed, and the pod needs 96 CPU; the largest type it allows has 63.9 CPU"
     )
-    both = (elsewhere, need(labels.ARCH, "In", "s390x"))
-    text = reason(asking("p", *both), pool("default", limits={"nodes": 0}))
+    elsewheres = (elsewhere, need(labels.ARCH, "In", "s390x"))
+    text = reason(asking("p", *elsewheres), pool("default", limits={"nodes": 0}))
     assert "kubernetes.io/arch In [s390x] (there is amd64, arm64), and no available" in text
     assert text.endswith("us-west-2c), and its limit leaves no room for another node (nodes 0)")
     text = reason(pod("p", "200", "9000Gi"), pool("default", limits={"nodes": 0}))
@@ -126,10 +126,10 @@ def test_sch108_what_would_fit_is_not_reported() -> None:
 
 
 def test_a_zone_without_subnet_is_reported_as_such() -> None:
-    here = replace(pool(), zones=frozenset(ZONES[:1]))
-    text = reason(asking("p", need(labels.ZONE, "In", "us-west-2d")), here)
+    changed_pool = replace(pool(), zones=frozenset(ZONES[:1]))
+    text = reason(asking("p", need(labels.ZONE, "In", "us-west-2d")), changed_pool)
     assert text == "NodePool default: zone us-west-2d is in no subnet of its EC2NodeClass (there is us-west-2a)"
-    text = reason(asking("p", need(labels.ZONE, "In", "us-west-2d", "us-west-2e")), here)
+    text = reason(asking("p", need(labels.ZONE, "In", "us-west-2d", "us-west-2e")), changed_pool)
     assert "zones us-west-2d, us-west-2e are in no subnet of its EC2NodeClass" in text
 
 
@@ -153,8 +153,8 @@ def test_minvalues_are_reported_with_what_is_available() -> None:
 
 
 def test_a_volume_in_another_zone_is_reported_as_such() -> None:
-    there = pod("p", volume_terms=(Requirements.of(need(labels.ZONE, "In", ZONES[1])),))
-    text = reason(there, pool("default", need(labels.ZONE, "In", ZONES[0])))
+    present_items = pod("p", volume_terms=(Requirements.of(need(labels.ZONE, "In", ZONES[1])),))
+    text = reason(present_items, pool("default", need(labels.ZONE, "In", ZONES[0])))
     assert text.endswith("topology.kubernetes.io/zone In [us-west-2a] is allowed (by where its volumes are)")
 
 
@@ -213,10 +213,10 @@ def test_a_value_that_no_label_can_have_is_named() -> None:
     anyones = pool("default", need("team", "Exists"))
     text = reason(asking("p", need("team", "In", "bad value!")), anyones, replace(anyones, name="other"))
     assert text.startswith("it asks for a node with label team 'bad value!', and no label can have that value: ")
-    both = replace(
+    pair = replace(
         pod("p"), required_terms=(Requirements.of(need("team", "In", "x" * 64)), Requirements.of(need("a", "Exists")))
     )
-    assert "no label can have that value" in reason(both, anyones)
+    assert "no label can have that value" in reason(pair, anyones)
 
 
 @pytest.mark.parametrize(

@@ -69,16 +69,16 @@ def test_sch072_a_stateful_set_with_volumes_in_three_of_four_zones_has_a_place_f
 
 def test_sch074_a_node_takes_no_more_volumes_than_its_driver_attaches() -> None:
     running = pod("run", attachments=((EBS, "default/old"),))
-    there = node("n", cpu="16", pods=(running,), volume_limits={EBS: 3})
+    present_items = node("n", cpu="16", pods=(running,), volume_limits={EBS: 3})
     pods = [pod(f"p-{n}", attachments=((EBS, f"default/claim-{n}"),)) for n in range(4)]
-    plan = solve(problem(pods, pool(), nodes=[there]))
+    plan = solve(problem(pods, pool(), nodes=[present_items]))
     assert len(plan.placements["n"]) == 2
     assert sum(len(claim.pods) for claim in plan.claims) == 2
 
 
 def test_sch074_a_shared_volume_counts_once_and_other_drivers_are_not_counted() -> None:
-    there = node("n", cpu="16", volume_limits={EBS: 1})
+    present_items = node("n", cpu="16", volume_limits={EBS: 1})
     shared = replicas(3, attachments=((EBS, "default/shared"),))
     other = replicas(3, prefix="efs", attachments=(("efs.csi.aws.com", "default/many"),))
-    plan = solve(problem([*shared, *other], pool(), nodes=[there]))
+    plan = solve(problem([*shared, *other], pool(), nodes=[present_items]))
     assert len(plan.placements["n"]) == 6

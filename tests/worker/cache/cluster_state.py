@@ -11,8 +11,8 @@ STATUS = {"capacity": {"cpu": "4", "nvidia.com/gpu": "1"}, "allocatable": {"cpu"
 
 
 def state(**tables: list[Any]) -> ClusterState:
-    found = ClusterState(clock=lambda: NOW)
+    cluster_state = ClusterState(clock=lambda: NOW)
     for name, records in tables.items():
         for record in records:
-            getattr(found, name).on_event(record.key, record)
-    return found
+            getattr(cluster_state, name).on_event(record.key, record)
+    return cluster_state

@@ -18,9 +18,9 @@ UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedul
 
 
 def metadata(name: str, **extra: Any) -> dict[str, Any]:
-    found = {"name": name, "uid": f"uid-{name}", "resourceVersion": str(next(_versions)), **extra}
-    found.setdefault("creationTimestamp", "2026-01-01T00:00:00Z")
-    return found
+    result = {"name": name, "uid": f"uid-{name}", "resourceVersion": str(next(_versions)), **extra}
+    result.setdefault("creationTimestamp", "2026-01-01T00:00:00Z")
+    return result
 
 
 def container(cpu: str = "", **extra: Any) -> dict[str, Any]:
@@ -77,9 +77,9 @@ def claim(
 ) -> ClaimRecord:
     meta = {"labels": {"karpenter.sh/nodepool": "pool"}, **(meta or {})}
     conditions = [{"type": "Initialized", "status": "True", "lastTransitionTime": initialized}] if initialized else []
-    known = {"providerID": f"aws:///us-west-2a/i-{node_name}", "conditions": conditions} if node_name else {}
+    entries = {"providerID": f"aws:///us-west-2a/i-{node_name}", "conditions": conditions} if node_name else {}
     return decode_nodeclaim(
-        json.dumps({"metadata": metadata(name, **meta), "spec": spec, "status": {**known, **(status or {})}}).encode()
+        json.dumps({"metadata": metadata(name, **meta), "spec": spec, "status": {**entries, **(status or {})}}).encode()
     )
 
 

@@ -51,9 +51,15 @@ class Leases:
         if not self.may_review:
             raise ForbiddenError(403, "Forbidden", "subjectaccessreviews is forbidden")
         self.reviews.append(body["spec"])
-        asked = body["spec"]["resourceAttributes"]
-        assert (asked["group"], asked["resource"], "namespace" in asked) == ("karpenter.sh", "nodeclaims", False)
-        return {"status": {"allowed": asked["verb"] == self.verb and body["spec"]["user"] in self.may_write}}
+        resource_attributes = body["spec"]["resourceAttributes"]
+        assert (resource_attributes["group"], resource_attributes["resource"], "namespace" in resource_attributes) == (
+            "karpenter.sh",
+            "nodeclaims",
+            False,
+        )
+        return {
+            "status": {"allowed": resource_attributes["verb"] == self.verb and body["spec"]["user"] in self.may_write}
+        }
 
     async def list(self, resource: Any, *, field_selector: str) -> list[dict[str, Any]]:
         self.asked.append(field_selector)
@@ -87,9 +93,9 @@ class Told:
 
 
 def rivals(
-    leases: Any, told: Told | None = None, own: tuple[str, str] = US, gate: Gate | None = None
+    leases: Any, events: Told | None = None, own: tuple[str, str] = US, gate: Gate | None = None
 ) -> LeaderConflict:
-    api, recorder = cast("Any", leases), cast("Any", told or Told())
+    api, recorder = cast("Any", leases), cast("Any", events or Told())
     namespaces = ("kube-system", "karpenter")
     return LeaderConflict(
         api, recorder, namespace=own[0], name=own[1], namespaces=namespaces, gate=gate, now=lambda: NOW

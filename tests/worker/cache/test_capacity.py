@@ -25,30 +25,30 @@ STARTED = {"karpenter.sh/registered": "true", "karpenter.sh/initialized": "true"
 """Labels that a node gets while it starts. Pods that select them find room on it."""
 
 
-def only(found: ClusterState) -> Node:
-    (one,) = scheduling_nodes(found, NOW)
-    return one
+def only(cluster_state: ClusterState) -> Node:
+    (node,) = scheduling_nodes(cluster_state, NOW)
+    return node
 
 
 def test_an_unmanaged_node_counts_as_it_is_sch_090() -> None:
-    found = only(
+    result = only(
         state(
             nodes=[node(taints=[{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}])],
             pods=[running("a", "n"), running("ended", "n", status={"phase": "Succeeded"}), running("b", "other")],
         )
     )
-    assert (found.name, found.initialized) == ("n", True)
-    assert found.used == {"cpu": 1000, "pods": 1}
-    assert found.allocatable == {"cpu": 4000, "pods": 10}
-    assert [taint.key for taint in found.taints] == ["node.kubernetes.io/not-ready"]
+    assert (result.name, result.initialized) == ("n", True)
+    assert result.used == {"cpu": 1000, "pods": 1}
+    assert result.allocatable == {"cpu": 4000, "pods": 10}
+    assert [taint.key for taint in result.taints] == ["node.kubernetes.io/not-ready"]
 
 
 def test_dis32_a_node_has_the_capacity_that_the_limits_of_its_pool_count() -> None:
     """Otherwise a pool at its limit could not replace a node by one of the same size."""
     larger = replace(node(meta=INITIALIZED), capacity={"cpu": 5000, "pods": 12})
-    found = state(nodes=[larger], claims=[claim(status=STATUS)])
-    usage = pool_usages(found)["pool"]
-    assert {name: usage[name] for name in ("cpu", "pods")} == only(found).limited == {"cpu": 5000, "pods": 12}
+    result = state(nodes=[larger], claims=[claim(status=STATUS)])
+    usage = pool_usages(result)["pool"]
+    assert {name: usage[name] for name in ("cpu", "pods")} == only(result).limited == {"cpu": 5000, "pods": 12}
 
 
 def test_a_starting_node_promises_what_its_claim_says_sch_090() -> None:
@@ -60,12 +60,12 @@ def test_a_starting_node_promises_what_its_claim_says_sch_090() -> None:
     ]
     startup = [{"key": "warming", "effect": "NoSchedule"}]
     claims = [claim(status=STATUS, startupTaints=startup)]
-    found = only(state(nodes=[node(taints=taints)], claims=claims))
-    assert found.initialized is False
-    assert found.taints == (Taint(key="team", effect="NoSchedule", value="a"),)
-    assert found.allocatable == {"cpu": 4000, "pods": 10, "nvidia.com/gpu": 1}
-    assert found.labels["karpenter.sh/nodepool"] == "pool"
-    assert STARTED.items() <= found.labels.items()
+    result = only(state(nodes=[node(taints=taints)], claims=claims))
+    assert result.initialized is False
+    assert result.taints == (Taint(key="team", effect="NoSchedule", value="a"),)
+    assert result.allocatable == {"cpu": 4000, "pods": 10, "nvidia.com/gpu": 1}
+    assert result.labels["karpenter.sh/nodepool"] == "pool"
+    assert STARTED.items() <= result.labels.items()
 
     done = only(state(nodes=[replace(node(taints=taints, meta=INITIALIZED), ready=False)], claims=claims))
     assert done.initialized is True
@@ -77,10 +77,10 @@ def test_a_starting_node_promises_what_its_claim_says_sch_090() -> None:
 def test_the_taint_not_ready_counts_only_on_a_node_that_is_not_ready(ready: bool, closed: bool) -> None:
     """kube-controller-manager takes it off a moment after the kubelet reports Ready."""
     taints = [{"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}]
-    found = only(
+    result = only(
         state(nodes=[replace(node(taints=taints, meta=INITIALIZED), ready=ready)], claims=[claim(status=STATUS)])
     )
-    assert bool(found.taints) == closed
+    assert bool(result.taints) == closed
 
 
 def test_a_claim_without_a_node_counts_with_its_planned_pods_sch_090() -> None:
@@ -90,27 +90,27 @@ def test_a_claim_without_a_node_counts_with_its_planned_pods_sch_090() -> None:
         {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["a", "b"]},
         {"key": "kubernetes.io/arch", "operator": "In", "values": ["arm64"]},
     ]
-    found = state(
+    result = state(
         claims=[claim(status=STATUS, meta=planned, requirements=requirements)],
         pods=[wants, other],
         daemonsets=[daemonset()],
     )
-    one = only(found)
-    assert (one.name, one.initialized) == ("claim", False)
-    assert one.used == {"cpu": 1100, "pods": 2}
-    assert one.labels == {"kubernetes.io/arch": "arm64", "karpenter.sh/nodepool": "pool", **STARTED}
-    assert one.requirements is not None
-    assert one.requirements["topology.kubernetes.io/zone"].values == ("a", "b")
-    assert found.planned(NOW) == {"uid-wanted": "claim"}
+    node = only(result)
+    assert (node.name, node.initialized) == ("claim", False)
+    assert node.used == {"cpu": 1100, "pods": 2}
+    assert node.labels == {"kubernetes.io/arch": "arm64", "karpenter.sh/nodepool": "pool", **STARTED}
+    assert node.requirements is not None
+    assert node.requirements["topology.kubernetes.io/zone"].values == ("a", "b")
+    assert result.planned(NOW) == {"uid-wanted": "claim"}
 
 
 def test_sch001_a_nominated_pod_holds_its_room_until_it_goes_elsewhere() -> None:
-    found = state(nodes=[node()], pods=[running("a", "n")])
+    result = state(nodes=[node()], pods=[running("a", "n")])
     used = []
     for nominated in ("n", "other", "n", ""):
         record = waiting("preempts", cpu="2", status={"nominatedNodeName": nominated} if nominated else {})
-        found.pods.on_event(record.key, record)
-        used.append((only(found).used, [one.name for one in only(found).pods]))
+        result.pods.on_event(record.key, record)
+        used.append((only(result).used, [pod.name for pod in only(result).pods]))
     alone, beside = ({"cpu": 1000, "pods": 1}, ["a"]), ({"cpu": 3000, "pods": 2}, ["a", "preempts"])
     assert used == [beside, alone, beside, alone]
 
@@ -121,19 +121,19 @@ def test_a_claim_without_an_instance_promises_what_its_pods_asked_for_sch_005() 
         "tenon.sh/planned-pods": "ns/a=uid-a,ns/b=uid-b",
         "tenon.sh/planned-requests": '{"cpu":"2","pods":"2"}',
     }
-    asked = claim(node_name="", meta={"annotations": annotations}, resources={"requests": {"cpu": "2300m"}})
+    requests = claim(node_name="", meta={"annotations": annotations}, resources={"requests": {"cpu": "2300m"}})
     pods = [waiting("a"), waiting("b")]
-    full = only(state(claims=[asked], pods=pods, daemonsets=[daemonset()]))
+    full = only(state(claims=[requests], pods=pods, daemonsets=[daemonset()]))
     assert (full.closed, full.used, full.allocatable) == (False, full.allocatable, {"cpu": 2000, "pods": 2})
-    left = only(state(claims=[asked], pods=pods[:1], daemonsets=[daemonset()]))
-    assert left.used == {"cpu": 1000, "pods": 1}
-    assert [pod.name for pod in left.pods] == ["a"]
+    node = only(state(claims=[requests], pods=pods[:1], daemonsets=[daemonset()]))
+    assert node.used == {"cpu": 1000, "pods": 1}
+    assert [pod.name for pod in node.pods] == ["a"]
 
 
 def test_sch090_a_claim_without_instance_or_planned_pods_promises_no_capacity() -> None:
-    asked = claim(node_name="", resources={"requests": {"cpu": "2300m", "pods": "3"}})
-    found = only(state(claims=[asked], daemonsets=[daemonset()]))
-    assert (found.allocatable, found.used) == ({}, {})
+    requests = claim(node_name="", resources={"requests": {"cpu": "2300m", "pods": "3"}})
+    node = only(state(claims=[requests], daemonsets=[daemonset()]))
+    assert (node.allocatable, node.used) == ({}, {})
 
 
 @pytest.mark.parametrize(
@@ -151,9 +151,9 @@ def test_what_is_leaving_takes_no_pods_sch_091(nodes: list[Any], claims: list[An
 def test_a_disruption_taint_without_a_command_only_keeps_pods_off_dis_66() -> None:
     """A node that leaves is deleted a moment after its taint."""
     disrupted = {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}
-    found = state(nodes=[node(taints=[disrupted])], claims=[claim()], pods=[running("a", "n")])
-    assert [taint.key for taint in only(found).taints] == ["karpenter.sh/disrupted"]
-    assert found.moving_pods() == []
+    result = state(nodes=[node(taints=[disrupted])], claims=[claim()], pods=[running("a", "n")])
+    assert [taint.key for taint in only(result).taints] == ["karpenter.sh/disrupted"]
+    assert result.moving_pods() == []
 
 
 def test_daemons_that_still_come_are_reserved_never_less_than_none_sch_082() -> None:
@@ -173,11 +173,11 @@ def test_daemons_that_still_come_are_reserved_never_less_than_none_sch_082() -> 
 
 
 def test_daemon_requests_come_from_a_live_pod_sch_081() -> None:
-    found = state(
+    result = state(
         daemonsets=[daemonset("log", cpu="")],
         pods=[running("log", "n", cpu="250m", meta=owned_by("DaemonSet", "uid-log"))],
     )
-    (daemon,) = daemon_pods(found)
+    (daemon,) = daemon_pods(result)
     assert daemon.requests == {"cpu": 250, "pods": 1}
 
 
@@ -189,23 +189,23 @@ def test_a_daemon_waits_for_labels_that_every_node_gets_sch_081() -> None:
 
 def test_sch082_a_daemon_above_its_expected_requests_does_not_replace_another() -> None:
     large = running("large", "n", cpu="1", meta=owned_by("DaemonSet", "uid-ds"))
-    found = state(nodes=[node()], daemonsets=[daemonset(), daemonset("late")], pods=[large])
-    assert only(found).used == {"cpu": 1100, "pods": 2}
+    result = state(nodes=[node()], daemonsets=[daemonset(), daemonset("late")], pods=[large])
+    assert only(result).used == {"cpu": 1100, "pods": 2}
 
 
 def test_host_ports_of_pods_and_coming_daemons_are_taken_sch_075() -> None:
     ports = [{"name": "c", "ports": [{"hostPort": 80}]}]
-    found = state(
+    result = state(
         nodes=[node()],
         pods=[running("web", "n", containers=ports)],
         daemonsets=[daemonset(containers=[{"name": "c", "ports": [{"hostPort": 9100}]}])],
     )
-    assert only(found).host_ports == (("0.0.0.0", 80, "TCP"), ("0.0.0.0", 9100, "TCP"))
+    assert only(result).host_ports == (("0.0.0.0", 80, "TCP"), ("0.0.0.0", 9100, "TCP"))
 
 
 def test_pool_usage_counts_nodes_claims_and_their_number_sch_092() -> None:
     leaving = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
-    found = state(
+    result = state(
         nodes=[node(), node("alone", meta={"labels": {"karpenter.sh/nodepool": "pool"}}), node("foreign")],
         claims=[
             claim(status=STATUS),
@@ -215,35 +215,37 @@ def test_pool_usage_counts_nodes_claims_and_their_number_sch_092() -> None:
             claim("other", node_name="z", status=STATUS, meta={"labels": {"karpenter.sh/nodepool": "other"}}),
         ],
     )
-    usage = pool_usages(found).get("pool", {})
+    usage = pool_usages(result).get("pool", {})
     assert (usage["nodes"], usage["cpu"], usage["nvidia.com/gpu"]) == (3, 10_000, 2), "a label makes no node a pool's"
-    assert pool_usages(found, with_leaving=True).get("pool", {})["nodes"] == 4
-    assert pool_usages(found).get("none", {}) == {}
+    assert pool_usages(result, with_leaving=True).get("pool", {})["nodes"] == 4
+    assert pool_usages(result).get("none", {}) == {}
 
 
 def test_a_claim_without_an_instance_counts_at_most_with_its_largest_type_sch_092() -> None:
     """Limits hold over batches, whatever the claims of an earlier one become; once launched they are what they are."""
     largest = {"annotations": {"tenon.sh/largest-capacity": '{"cpu":"8","memory":"16Gi"}'}}
-    asked = {"requests": {"cpu": "2", "pods": "3"}}
-    found = state(
+    requests = {"requests": {"cpu": "2", "pods": "3"}}
+    result = state(
         claims=[
-            claim("asked", node_name="", resources=asked, meta=largest),
-            claim("older", node_name="", resources=asked),
-            claim("broken", node_name="", resources=asked, meta={"annotations": {"tenon.sh/largest-capacity": "much"}}),
+            claim("asked", node_name="", resources=requests, meta=largest),
+            claim("older", node_name="", resources=requests),
+            claim(
+                "broken", node_name="", resources=requests, meta={"annotations": {"tenon.sh/largest-capacity": "much"}}
+            ),
             claim("launched", node_name="x", status=STATUS, meta=largest),
         ]
     )
-    at_most = pool_usages(found, at_most=True).get("pool", {})
+    at_most = pool_usages(result, at_most=True).get("pool", {})
     launched = pool_usages(state(claims=[claim("launched", node_name="x", status=STATUS)])).get("pool", {})["cpu"]
     assert (at_most["nodes"], at_most["cpu"], at_most["pods"]) == (4, 8_000 + 2_000 + 2_000 + launched, 9)
     assert at_most["memory"] >= 16 * 2**30
-    assert pool_usages(found).get("pool", {})["cpu"] == 3 * 2_000 + launched, "what is shown is what is asked for"
+    assert pool_usages(result).get("pool", {})["cpu"] == 3 * 2_000 + launched, "what is shown is what is asked for"
 
 
 def test_a_claim_that_cannot_be_read_stops_no_other(caplog: pytest.LogCaptureFixture) -> None:
     bad = claim("bad", node_name="x", status=STATUS, requirements=[{"key": "a", "operator": "Near"}])
-    found = state(claims=[bad, claim("good", node_name="y", status=STATUS)], pods=[pod()])
-    assert [one.name for one in scheduling_nodes(found, NOW)] == ["good"]
+    result = state(claims=[bad, claim("good", node_name="y", status=STATUS)], pods=[pod()])
+    assert [node.name for node in scheduling_nodes(result, NOW)] == ["good"]
     left_out = [record for record in caplog.records if "is left out of planning" in record.message]
     assert [vars(record)["nodeclaim"] for record in left_out] == ["bad"]
 
@@ -256,9 +258,9 @@ def test_pods_that_rules_between_pods_count_are_listed_with_their_node_sch_052()
         running("ending", "n", meta={"deletionTimestamp": "2026-01-01T00:00:00Z"}),
         running("b", "old"),
     ]
-    found = {one.name: one for one in scheduling_nodes(state(nodes=[node("n"), leaving], pods=pods), NOW)}
-    assert {name: [pod.name for pod in one.pods] for name, one in found.items()} == {"n": ["a"], "old": ["b"]}
-    assert (found["n"].closed, found["old"].closed) == (False, True)
+    nodes = {node.name: node for node in scheduling_nodes(state(nodes=[node("n"), leaving], pods=pods), NOW)}
+    assert {name: [pod.name for pod in node.pods] for name, node in nodes.items()} == {"n": ["a"], "old": ["b"]}
+    assert (nodes["n"].closed, nodes["old"].closed) == (False, True)
 
 
 def limit_range(name: str, *items: dict[str, Any], namespace: str = "kube-system") -> ValueRecord[Resources]:
@@ -277,15 +279,15 @@ def test_daemons_request_what_limit_ranges_make_of_their_template_sch_081() -> N
         {"type": "Pod", "max": {"cpu": "64"}},
         {"type": "PersistentVolumeClaim", "max": {"storage": "1Ti"}},
     ]
-    found = state(daemonsets=[daemonset(containers=[STATED, SILENT])])
-    assert daemon_pods(found)[0].requests == {"cpu": 100, "memory": 2**30, "pods": 1}
+    result = state(daemonsets=[daemonset(containers=[STATED, SILENT])])
+    assert daemon_pods(result)[0].requests == {"cpu": 100, "memory": 2**30, "pods": 1}
     for record in (limit_range("a", *others, default), limit_range("b", default, namespace="elsewhere")):
-        found.limit_ranges.on_event(record.key, record)
-    assert daemon_pods(found)[0].requests == {"cpu": 1600, "memory": 3 * 2**30, "pods": 1}
+        result.limit_ranges.on_event(record.key, record)
+    assert daemon_pods(result)[0].requests == {"cpu": 1600, "memory": 3 * 2**30, "pods": 1}
     later = limit_range("later", {"type": "Container", "defaultRequest": {"cpu": "9", "ephemeral-storage": "1Gi"}})
-    found.limit_ranges.on_event(later.key, later)
+    result.limit_ranges.on_event(later.key, later)
     more = {"ephemeral-storage": 2 * 2**30}
-    assert daemon_pods(found)[0].requests == {"cpu": 1600, "memory": 3 * 2**30, "pods": 1, **more}
+    assert daemon_pods(result)[0].requests == {"cpu": 1600, "memory": 3 * 2**30, "pods": 1, **more}
 
 
 @pytest.mark.parametrize(
@@ -307,9 +309,9 @@ def test_a_limit_range_that_leaves_out_requests_gives_limits(item: dict[str, Any
 def test_live_daemons_know_better_than_limit_ranges() -> None:
     record = limit_range("a", {"type": "Container", "defaultRequest": {"memory": "2Gi"}})
     live = running("ds-1", "n", meta=owned_by("DaemonSet", "uid-ds"))
-    found = state(nodes=[node()], pods=[live], daemonsets=[daemonset()])
-    found.limit_ranges.on_event(record.key, record)
-    assert "memory" not in daemon_pods(found)[0].requests
+    result = state(nodes=[node()], pods=[live], daemonsets=[daemonset()])
+    result.limit_ranges.on_event(record.key, record)
+    assert "memory" not in daemon_pods(result)[0].requests
 
 
 def test_sch063_pods_of_daemon_sets_count_on_a_node_that_still_starts() -> None:

@@ -53,7 +53,7 @@ def test_pending_pods_come_and_go_and_each_change_is_published_once() -> None:
     with cache.subscribe([Topic.PENDING]) as news:
         cache.publish(waiting("a"), waiting("b"), waiting("a"), pod("c"))
         assert news.take() == [(Topic.PENDING, "ns/a"), (Topic.PENDING, "ns/b")]
-        assert [found.name for found in cache.pending_pods()] == ["a", "b"]
+        assert [pod.name for pod in cache.pending_pods()] == ["a", "b"]
         cache.publish(waiting("b"))
         assert news.take() == [], "nothing that matters changed"
         cache.publish(running("a", "n"))
@@ -121,16 +121,16 @@ def test_a_node_that_joined_again_under_another_name_leaves_with_its_claim() -> 
 def test_node_and_claim_find_each_other_by_provider_id_then_by_name() -> None:
     cache = Cache()
     cache.publish(node("n"), claim("c", node_name="n"), claim("late", node_name="", status={"nodeName": "n"}))
-    one, late = cache.claims.get("c"), cache.claims.get("late")
-    found = cache.nodes.get("n")
-    assert one is not None
+    item, late = cache.claims.get("c"), cache.claims.get("late")
+    result = cache.nodes.get("n")
+    assert item is not None
     assert late is not None
-    assert found is not None
-    assert cache.claim_of(found) is one
-    assert cache.node_of(one) is found
-    assert cache.node_of(late) is found
+    assert result is not None
+    assert cache.claim_of(result) is item
+    assert cache.node_of(item) is result
+    assert cache.node_of(late) is result
     cache.claims.on_event("c", None)
-    assert cache.claim_of(found) is None
+    assert cache.claim_of(result) is None
 
 
 def unplanned(cache: Cache, now: float | None = None) -> list[Pod]:
@@ -146,7 +146,7 @@ def test_a_planned_pod_is_planned_again_when_it_did_not_get_there_sch_018() -> N
     assert unplanned(cache) == []
     cache.publish(claim(meta=meta, initialized=START))
     assert unplanned(cache, T0 + 59) == []
-    assert [found.name for found in unplanned(cache, T0 + 60)] == ["p"]
+    assert [pod.name for pod in unplanned(cache, T0 + 60)] == ["p"]
     cache.publish(claim(meta={**meta, "deletionTimestamp": START}))
     assert len(unplanned(cache)) == 1
     cache.publish(claim(meta=meta), waiting("p", meta={"uid": "another"}))
@@ -251,15 +251,15 @@ async def test_a_complete_copy_is_taken_over_in_portions() -> None:
     """Everything is read again after a long absence: 100,000 pods at once would hold up the Lease for seconds."""
     cache = Cache()
     copy = {f"ns/p{number}": waiting(f"p{number}") for number in range(3 * PORTION)}
-    seen: list[int] = []
+    numbers: list[int] = []
 
     async def others() -> None:
         while len(cache.pods) < len(copy):
-            seen.append(len(cache.pods))
+            numbers.append(len(cache.pods))
             await asyncio.sleep(0)
 
     await asyncio.gather(cache.pods.on_replace(copy), others())
-    assert seen == [PORTION, 2 * PORTION]
+    assert numbers == [PORTION, 2 * PORTION]
     await cache.pods.on_replace({})
     assert cache.pending() == []
 
@@ -291,14 +291,14 @@ def test_the_worker_may_read_what_it_caches() -> None:
     """OPS-08: a resource that it may not list would keep it unready for ever."""
     rights = Path(__file__).parents[3] / "deploy" / "rbac.yaml"
     (role,) = [
-        one
-        for one in yaml.safe_load_all(rights.read_text())
-        if (one["kind"], one["metadata"]["name"]) == ("ClusterRole", "tenon")
+        item
+        for item in yaml.safe_load_all(rights.read_text())
+        if (item["kind"], item["metadata"]["name"]) == ("ClusterRole", "tenon")
     ]
-    held = {(verb, resource) for rule in role["rules"] for verb in rule["verbs"] for resource in rule["resources"]}
+    verbs = {(verb, resource) for rule in role["rules"] for verb in rule["verbs"] for resource in rule["resources"]}
     cached = {reflector.plural for reflector in Cache()._reflectors}
     assert {"namespaces", "persistentvolumeclaims", "persistentvolumes", "storageclasses", "csinodes"} < cached
-    assert {(verb, plural) for verb in ("list", "watch") for plural in cached} <= held
+    assert {(verb, plural) for verb in ("list", "watch") for plural in cached} <= verbs
 
 
 class Partial(FakeApi):
@@ -333,8 +333,10 @@ async def test_a_gate_whose_definition_is_missing_stops_nothing_else(caplog: pyt
     async with asyncio.timeout(5):
         await cache.wait_synced()
     await asyncio.sleep(5 * RECHECK_SECONDS)
-    told = [(record.message, vars(record)["resource"]) for record in caplog.records if "not serve" in record.message]
-    assert told == [
+    messages = [
+        (record.message, vars(record)["resource"]) for record in caplog.records if "not serve" in record.message
+    ]
+    assert messages == [
         (
             "The API server does not serve a resource, so its feature gate has no effect: apply the "
             "CustomResourceDefinitions of deploy/crds",

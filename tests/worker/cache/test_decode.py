@@ -83,8 +83,8 @@ def test_a_node_selector_holds_within_every_alternative() -> None:
         {},
     ]
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
-    found = pod(nodeSelector={"disk": "ssd"}, affinity=affinity).pod
-    assert [str(term) for term in found.required_terms] == [
+    result = pod(nodeSelector={"disk": "ssd"}, affinity=affinity).pod
+    assert [str(term) for term in result.required_terms] == [
         "a In [1 2], disk In [ssd]",
         "disk In [ssd], topology.kubernetes.io/zone In [z]",
     ]
@@ -120,25 +120,25 @@ PEER = {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": "h", 
     ],
 )
 def test_what_the_engine_cannot_plan_for_is_said_sch_003_096(spec: dict[str, Any], words: str) -> None:
-    found = pod(**spec).pod
-    assert words in found.unsupported
-    assert bool(found.unsupported) == bool(words)
-    assert found.requests["cpu"] == 1000, "it uses its node all the same"
+    result = pod(**spec).pod
+    assert words in result.unsupported
+    assert bool(result.unsupported) == bool(words)
+    assert result.requests["cpu"] == 1000, "it uses its node all the same"
 
 
 def test_host_ports_of_lasting_containers_sch_075() -> None:
     ports = [{"containerPort": 1}, {"hostPort": 80}, {"hostPort": 53, "protocol": "UDP", "hostIP": "10.0.0.1"}]
-    found = pod(
+    result = pod(
         containers=[container(ports=ports)],
         initContainers=[container(ports=[{"hostPort": 7}]), container(ports=[{"hostPort": 8}], **SIDECAR)],
     )
-    assert set(found.pod.host_ports) == {("0.0.0.0", 80, "TCP"), ("10.0.0.1", 53, "UDP"), ("0.0.0.0", 8, "TCP")}
+    assert set(result.pod.host_ports) == {("0.0.0.0", 80, "TCP"), ("10.0.0.1", 53, "UDP"), ("0.0.0.0", 8, "TCP")}
 
 
 def test_every_port_in_the_nodes_own_network_is_one_of_the_nodes_sch_075() -> None:
     ports = [{"containerPort": 8080}, {"containerPort": 9000, "hostPort": 9000, "protocol": "UDP"}, {}]
-    found = pod(containers=[container(ports=ports)], hostNetwork=True).pod
-    assert set(found.host_ports) == {("0.0.0.0", 8080, "TCP"), ("0.0.0.0", 9000, "UDP")}
+    result = pod(containers=[container(ports=ports)], hostNetwork=True).pod
+    assert set(result.host_ports) == {("0.0.0.0", 8080, "TCP"), ("0.0.0.0", 9000, "UDP")}
 
 
 @pytest.mark.parametrize(
@@ -268,10 +268,10 @@ def test_rules_between_pods_and_preferences_are_read_sch_040_050_063() -> None:
         "nodeTaintsPolicy": "Honor",
     }
     rules = pod(affinity=affinity, topologySpreadConstraints=[spread, {"topologyKey": "h", "maxSkew": 1}]).pod.rules
-    chosen = LabelSelector((("app", "In", ("web",)), ("tier", "NotIn", ("b",))))
-    read = PodTerm("zone", chosen, ("x", "y"), LabelSelector())
+    label_selector = LabelSelector((("app", "In", ("web",)), ("tier", "NotIn", ("b",))))
+    read = PodTerm("zone", label_selector, ("x", "y"), LabelSelector())
     assert rules == PodRules(
-        spreads=(SpreadRule("zone", 2, chosen, False, 3, ("rev",), False, True), SpreadRule("h", 1, None)),
+        spreads=(SpreadRule("zone", 2, label_selector, False, 3, ("rev",), False, True), SpreadRule("h", 1, None)),
         affinity=(read,),
         anti_affinity=(PodTerm("zone", None),),
         preferred_nodes=((7, Requirements.of(Requirement.new("zone", "In", ["a"]))),),

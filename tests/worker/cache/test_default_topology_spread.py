@@ -53,8 +53,8 @@ def replicaset(state: ClusterCache, selector: dict[str, str]) -> None:
     state.spreading.owners["replicasets"].on_event("default/web-1", decode_workload(json.dumps(body).encode()))
 
 
-def chosen(found: Pod) -> list[LabelSelector | None]:
-    return [spread.selector for spread in found.rules.spreads]
+def chosen(pod: Pod) -> list[LabelSelector | None]:
+    return [spread.selector for spread in pod.rules.spreads]
 
 
 def test_services_and_workloads_are_read_with_a_configuration_only() -> None:
@@ -75,8 +75,8 @@ def test_the_selector_of_the_owner_is_asked_for_besides() -> None:
     state = cache()
     service(state, {"app": "web"})
     replicaset(state, {"app": "web", "hash": "x"})
-    both = LabelSelector((("app", "In", ("web",)), ("hash", "In", ("x",))))
-    assert chosen(pod(state, ownerReferences=[OWNED])) == [both]
+    label_selector = LabelSelector((("app", "In", ("web",)), ("hash", "In", ("x",))))
+    assert chosen(pod(state, ownerReferences=[OWNED])) == [label_selector]
     assert chosen(pod(state, ownerReferences=[{**OWNED, "controller": False}])) == chosen(pod(state))
 
 

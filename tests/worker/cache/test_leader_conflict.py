@@ -43,11 +43,11 @@ def test_ops04_tenon_stands_by_until_the_lease_of_karpenter_expires(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """It says so once, with the holder's name, in the log and on the Lease."""
-    told = Told()
+    events = Told()
 
     async def main() -> None:
         api, leases = Api(), Leases()
-        others = rivals(leases, told)
+        others = rivals(leases, events)
         election = LeaseElection(cast("Any", api), namespace="tenon", identity="tenon/a", stand_by=others.stand_by)
         karpenter = asyncio.create_task(leases.renewing(KARPENTER, "karpenter-7d_1f"))
         looking, leading = asyncio.create_task(others.run()), asyncio.create_task(election.run(forever))
@@ -65,7 +65,7 @@ def test_ops04_tenon_stands_by_until_the_lease_of_karpenter_expires(
     (line,) = [vars(record) for record in caplog.records if "stands by" in record.message]
     assert line["message"] == "Another controller leads, and Tenon stands by"
     assert (line["lease"], line["holder"]) == ("kube-system/karpenter-leader-election", "karpenter-7d_1f")
-    ((namespace, reason, message),) = told.events
+    ((namespace, reason, message),) = events.events
     assert (namespace, reason) == ("kube-system", "StandingBy")
     assert "Karpenter (karpenter-7d_1f) leads by the Lease kube-system/karpenter-leader-election" in message
     assert "starts by itself" in message
@@ -285,17 +285,17 @@ def test_ops04_of_two_tenons_that_lead_the_first_by_name_goes_on() -> None:
         leases = Leases()
         leases.add_pod("tenon", "here", "tenon", may_write=True)
         leases.add_pod("apps", "there", "tenon", may_write=True)
-        here, there = rivals(leases), rivals(leases, own=ELSEWHERE)
+        leader_conflict, present_items = rivals(leases), rivals(leases, own=ELSEWHERE)
         leases.renew(US, "tenon/here_7")
         leases.renew(ELSEWHERE, "tenon/there_7")
-        await here.check()
-        await there.check()
-        assert (here.stand_by(True), there.stand_by(True)) == (True, False)
-        assert here.stand_by(False)
-        assert there.stand_by(False), "who does not lead yet lets the other go on"
+        await leader_conflict.check()
+        await present_items.check()
+        assert (leader_conflict.stand_by(True), present_items.stand_by(True)) == (True, False)
+        assert leader_conflict.stand_by(False)
+        assert present_items.stand_by(False), "who does not lead yet lets the other go on"
         leases.renew(KARPENTER, "karpenter")
-        await there.check()
-        assert there.stand_by(True), "Karpenter gives way to nobody"
+        await present_items.check()
+        assert present_items.stand_by(True), "Karpenter gives way to nobody"
 
     virtually(main)
 

@@ -55,9 +55,9 @@ def test_a_release_hands_over_at_the_next_look() -> None:
     async def main() -> None:
         api = Api()
         first, second = api.election("a"), api.election("b")
-        one, two = (asyncio.create_task(election.run(forever)) for election in (first, second))
+        item, two = (asyncio.create_task(election.run(forever)) for election in (first, second))
         await asyncio.sleep(5)
-        await stop(one)
+        await stop(item)
         assert (api.holder, first.leading) == ("", False)
         await asyncio.sleep(2.1)
         assert (api.holder, second.leading) == ("b", True)
@@ -82,7 +82,7 @@ def test_a_holder_cut_off_stops_before_another_takes_over() -> None:
             finally:
                 ended.append(loop.time())
 
-        one = asyncio.create_task(first.run(lead))
+        task = asyncio.create_task(first.run(lead))
         await asyncio.sleep(1)
         two = asyncio.create_task(second.run(forever))
         await asyncio.sleep(20)
@@ -95,7 +95,7 @@ def test_a_holder_cut_off_stops_before_another_takes_over() -> None:
         cable.broken = False
         await asyncio.sleep(10)
         assert (first.leading, second.leading) == (False, True)
-        await stop(one, two)
+        await stop(task, two)
 
     virtually(main)
 
@@ -175,10 +175,10 @@ def test_a_leader_outlives_an_api_server_that_is_away_for_minutes(way: str, capl
 
     caplog.set_level("INFO")
     virtually(main)
-    told = [record.getMessage() for record in caplog.records]
-    assert len([line for line in told if "lost the Lease" in line]) == 1
-    assert len([line for line in told if "failed to read or write the Lease" in line]) <= 1
-    assert len([line for line in told if line == "This replica leads"]) == 2
+    records = [record.getMessage() for record in caplog.records]
+    assert len([line for line in records if "lost the Lease" in line]) == 1
+    assert len([line for line in records if "failed to read or write the Lease" in line]) <= 1
+    assert len([line for line in records if line == "This replica leads"]) == 2
 
 
 def test_a_slow_answer_does_not_stretch_the_time_that_others_count() -> None:
@@ -240,12 +240,12 @@ def test_a_killed_leader_is_followed_when_its_lease_has_run_out() -> None:
         loop = asyncio.get_running_loop()
         cable = Cable(api)
         first, second = api.election("a", cable), api.election("b")
-        one = asyncio.create_task(first.run(forever))
+        task = asyncio.create_task(first.run(forever))
         await asyncio.sleep(1)
         two = asyncio.create_task(second.run(forever))
         await asyncio.sleep(20)
         cable.broken = True
-        await stop(one)
+        await stop(task)
         killed = loop.time()
         assert api.holder == "a"
         while not second.leading:  # noqa: ASYNC110

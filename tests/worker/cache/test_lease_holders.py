@@ -13,12 +13,12 @@ from tests.worker.cache.rival_leases import ELSEWHERE, TENANT, US, UUID, Leases,
 
 def test_ops04_a_tenants_lease_never_makes_tenon_stand_by(caplog: pytest.LogCaptureFixture) -> None:
     """Kubernetes' role `edit` may write Leases. Tenon says that it goes on, once a minute and not at each renewal."""
-    told = Told()
+    events = Told()
 
     async def main() -> None:
         leases = Leases()
         leases.add_pod("tenant", "web-7d", "default", may_write=False)
-        others = rivals(leases, told)
+        others = rivals(leases, events)
         looking = asyncio.create_task(others.run())
         for second in range(45):
             holder = ("karpenter-7d_1f", "web-7d_1f", "", "../../nodes_1f", "x" * 9000, "tenon/web-7d_7")[second % 6]
@@ -33,9 +33,9 @@ def test_ops04_a_tenants_lease_never_makes_tenon_stand_by(caplog: pytest.LogCapt
         await stop(looking)
 
     virtually(main)
-    assert [reason for _, reason, _ in told.events] == ["LeaseIgnored"]
-    assert "STAND_BY_NAMESPACES" in told.events[0][2]
-    assert len([each for each in caplog.records if "does not stand by" in each.message]) == 1
+    assert [reason for _, reason, _ in events.events] == ["LeaseIgnored"]
+    assert "STAND_BY_NAMESPACES" in events.events[0][2]
+    assert len([record for record in caplog.records if "does not stand by" in record.message]) == 1
 
 
 def test_ops04_a_pod_that_may_write_nodeclaims_makes_tenon_stand_by_from_any_namespace() -> None:
@@ -124,12 +124,12 @@ def test_ops04_a_pod_that_ended_just_after_its_last_renewal_counts_until_its_lea
             await asyncio.sleep(2)
         leases.renew(ELSEWHERE, "karpenter-7d_1f")
         leases.pods.clear()
-        asked = len(leases.read)
+        requests = len(leases.read)
         for _ in range(7):
             await others.check()
             assert others.stand_by(False)
             await asyncio.sleep(2)
-        assert len(leases.read) == asked + 1, "it was known that the Pod is gone"
+        assert len(leases.read) == requests + 1, "it was known that the Pod is gone"
         await asyncio.sleep(2)
         await others.check()
         assert not others.stand_by(False)
@@ -173,4 +173,4 @@ def test_ops04_without_the_right_to_ask_tenon_stands_by_for_a_pod(caplog: pytest
         assert others.stand_by(False)
 
     virtually(main)
-    assert any("create of subjectaccessreviews" in each.message for each in caplog.records)
+    assert any("create of subjectaccessreviews" in record.message for record in caplog.records)

@@ -33,44 +33,44 @@ def foreign_pool(name: str = "pool") -> ClaimRecord:
 
 
 async def test_nc07_other_controllers_objects_are_absent_and_only_their_names_are_known() -> None:
-    found = state(claims=[claim("ours"), foreign()], pools=[foreign_pool()])
-    assert [one.name for one in found.claims] == ["ours"]
-    assert list(found.pools) == []
-    assert (found.claims.left_out, found.pools.left_out) == (frozenset({"auto"}), frozenset({"pool"}))
-    await found.claims.on_replace({})
-    assert found.claims.left_out == frozenset()
+    result = state(claims=[claim("ours"), foreign()], pools=[foreign_pool()])
+    assert [claim.name for claim in result.claims] == ["ours"]
+    assert list(result.pools) == []
+    assert (result.claims.left_out, result.pools.left_out) == (frozenset({"auto"}), frozenset({"pool"}))
+    await result.claims.on_replace({})
+    assert result.claims.left_out == frozenset()
 
 
 def test_nc07_changes_of_other_controllers_objects_trigger_nothing() -> None:
-    found = state()
-    with found.subscribe([Topic.CLAIM, Topic.POOL]) as news:
-        found.claims.on_event("auto", foreign())
-        found.pools.on_event("pool", foreign_pool())
-        found.claims.on_event("auto", None)
+    result = state()
+    with result.subscribe([Topic.CLAIM, Topic.POOL]) as news:
+        result.claims.on_event("auto", foreign())
+        result.pools.on_event("pool", foreign_pool())
+        result.claims.on_event("auto", None)
         assert news.take() == []
 
 
 def test_nc07_a_name_that_another_controller_takes_is_gone_here() -> None:
     """A NodeClaim was deleted, and another controller made one of its name."""
-    found = state(claims=[claim("same")])
-    with found.subscribe([Topic.CLAIM]) as news:
-        found.claims.on_event("same", foreign("same"))
+    result = state(claims=[claim("same")])
+    with result.subscribe([Topic.CLAIM]) as news:
+        result.claims.on_event("same", foreign("same"))
         assert news.take() == [(Topic.CLAIM, "same")]
-    assert "same" not in found.claims
-    found.claims.on_event("same", claim("same"))
-    assert "same" in found.claims
-    assert found.claims.left_out == frozenset()
+    assert "same" not in result.claims
+    result.claims.on_event("same", claim("same"))
+    assert "same" in result.claims
+    assert result.claims.left_out == frozenset()
 
 
 def test_nc07_another_controllers_node_has_room_for_pods_and_is_no_pools() -> None:
     """SCH-090: an ordinary unmanaged node to plans; nothing else looks at it, whatever its labels say."""
-    found = state(nodes=[node(meta=OF_POOL)], claims=[foreign(status=STATUS)], pods=[running("a", "n")])
-    (seen,) = scheduling_nodes(found, NOW)
-    assert (seen.name, seen.initialized, seen.closed) == ("n", True, False)
-    assert (seen.allocatable, seen.used) == ({"cpu": 4000, "pods": 10}, {"cpu": 1000, "pods": 1})
-    assert [pod.name for pod in seen.pods] == ["a"], "rules between pods count it"
-    assert pool_usages(found, with_leaving=True).get("pool", {}) == {}
-    view = PlanningView(found)  # type: ignore[arg-type]
+    result = state(nodes=[node(meta=OF_POOL)], claims=[foreign(status=STATUS)], pods=[running("a", "n")])
+    (scheduling_node,) = scheduling_nodes(result, NOW)
+    assert (scheduling_node.name, scheduling_node.initialized, scheduling_node.closed) == ("n", True, False)
+    assert (scheduling_node.allocatable, scheduling_node.used) == ({"cpu": 4000, "pods": 10}, {"cpu": 1000, "pods": 1})
+    assert [pod.name for pod in scheduling_node.pods] == ["a"], "rules between pods count it"
+    assert pool_usages(result, with_leaving=True).get("pool", {}) == {}
+    view = PlanningView(result)  # type: ignore[arg-type]
     assert (set(view.claim_names()), view.managed_nodes(), view.node_pools()) == (set(), [], [])
 
 
@@ -78,19 +78,22 @@ def test_nc07_a_claim_of_another_controller_that_is_not_launched_promises_no_roo
     assert scheduling_nodes(state(claims=[foreign(node_name="")]), NOW) == []
 
 
-@pytest.mark.parametrize("gone", [{"meta": {**OF_POOL, **LEAVING}}, {"meta": OF_POOL, "taints": DISRUPTED}])
-def test_nc07_pods_of_another_controllers_node_are_that_ones_to_move(gone: dict[str, Any]) -> None:
+@pytest.mark.parametrize("removal", [{"meta": {**OF_POOL, **LEAVING}}, {"meta": OF_POOL, "taints": DISRUPTED}])
+def test_nc07_pods_of_another_controllers_node_are_that_ones_to_move(removal: dict[str, Any]) -> None:
     """It buys their new nodes; a second one from here would be one too many."""
-    found: ClusterState = state(nodes=[node(**gone)], claims=[foreign()], pods=[running("a", "n")])
-    assert found.moving_pods() == []
+    cluster_state: ClusterState = state(nodes=[node(**removal)], claims=[foreign()], pods=[running("a", "n")])
+    assert cluster_state.moving_pods() == []
 
 
 def test_a_node_that_was_bought_in_a_capacity_shortage_is_known_as_such() -> None:
     dear = claim("dear", meta={"annotations": {"tenon.sh/bought-in-shortage": "0.2720"}})
     edited = claim("edited", node_name="e", meta={"annotations": {"tenon.sh/bought-in-shortage": "much"}})
     view = PlanningView(state(claims=[dear, edited, claim("other", node_name="m")]))  # type: ignore[arg-type]
-    found = {one.claim: (one.bought_in_shortage, one.usual_price) for one in view.managed_nodes()}
-    assert found == {"dear": (True, 0.272), "edited": (True, 0.0), "other": (False, 0.0)}
+    bought_in_shortages = {
+        managed_node.claim: (managed_node.bought_in_shortage, managed_node.usual_price)
+        for managed_node in view.managed_nodes()
+    }
+    assert bought_in_shortages == {"dear": (True, 0.272), "edited": (True, 0.0), "other": (False, 0.0)}
 
 
 def test_wsh01_a_node_knows_which_pods_commands_moved_to_it() -> None:
@@ -98,4 +101,7 @@ def test_wsh01_a_node_knows_which_pods_commands_moved_to_it() -> None:
     moved = claim("moved", meta={"annotations": {"tenon.sh/moved-here": text}})
     view = PlanningView(state(claims=[moved, claim("other", node_name="m")]))  # type: ignore[arg-type]
     arrived = Arrival(datetime(2026, 11, 21, 11, 30, tzinfo=UTC), {"0a0b0c0d": 2})
-    assert {one.claim: one.arrivals for one in view.managed_nodes()} == {"moved": (arrived,), "other": ()}
+    assert {managed_node.claim: managed_node.arrivals for managed_node in view.managed_nodes()} == {
+        "moved": (arrived,),
+        "other": (),
+    }

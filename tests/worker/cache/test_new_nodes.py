@@ -16,11 +16,11 @@ ROOM = {"allocatable": {"cpu": "4", "pods": "10"}}
 CNI = {"key": "node.cilium.io/agent-not-ready", "effect": "NoSchedule"}
 
 
-def bought(*there: Any, meta: Any = None, **node_spec: Any) -> bool:
+def bought(*present_items: Any, meta: Any = None, **node_spec: Any) -> bool:
     """Whether a node with these pods, bought for ``p`` and ``q``, is unused by ``p``."""
     cache = Cache()
     mine = claim(meta=BOUGHT, initialized=START, status=ROOM)
-    cache.publish(mine, node(meta=meta, **node_spec), waiting("p", meta=OF_WEB), *there)
+    cache.publish(mine, node(meta=meta, **node_spec), waiting("p", meta=OF_WEB), *present_items)
     return is_unused(cache, mine, cache.pods.get("ns/p").pod)  # type: ignore[union-attr]
 
 
@@ -30,7 +30,7 @@ def test_sch018_a_node_with_only_daemonset_pods_is_unused() -> None:
 
 
 @pytest.mark.parametrize(
-    "there",
+    "present_items",
     [
         running("q", "n"),
         running("other-replica", "n", meta=OF_WEB),
@@ -39,8 +39,8 @@ def test_sch018_a_node_with_only_daemonset_pods_is_unused() -> None:
     ],
     ids=["a planned pod", "a pod of the same controller", "a pod that took the room", "a pod that has ended"],
 )
-def test_sch018_a_node_that_others_took_is_used(there: Any) -> None:
-    assert not bought(there)
+def test_sch018_a_node_that_others_took_is_used(present_items: Any) -> None:
+    assert not bought(present_items)
 
 
 def test_sch018_small_pods_of_others_do_not_make_a_node_used() -> None:

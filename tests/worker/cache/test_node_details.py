@@ -27,15 +27,15 @@ SINCE = "2026-01-01T00:00:00Z"
 
 
 def state(*, claims: list[Any], nodes: list[Any], pods: list[Any]) -> ClusterState:
-    found = ClusterState(clock=lambda: NOW)
-    for table, records in ((found.claims, claims), (found.nodes, nodes), (found.pods, pods)):
+    cluster_state = ClusterState(clock=lambda: NOW)
+    for table, records in ((cluster_state.claims, claims), (cluster_state.nodes, nodes), (cluster_state.pods, pods)):
         for record in records:
             table.on_event(record.key, record)
-    return found
+    return cluster_state
 
 
 @pytest.mark.parametrize(
-    "one",
+    "item",
     [
         claim(meta=OWNED, initialized=SINCE),
         claim(meta=OWNED),
@@ -43,12 +43,12 @@ def state(*, claims: list[Any], nodes: list[Any], pods: list[Any]) -> ClusterSta
     ],
     ids=["initialized", "not initialized", "leaving"],
 )
-def test_dis43_nodes_that_start_or_leave_have_their_price_and_their_pods(one: Any) -> None:
+def test_dis43_nodes_that_start_or_leave_have_their_price_and_their_pods(item: Any) -> None:
     pods = [running("web", "n", meta=owned_by("ReplicaSet")), running("log", "n", meta=owned_by("DaemonSet"))]
-    found = node_details(state(claims=[one], nodes=[node(meta={"labels": SOLD})], pods=pods), NOW, TYPES)
-    assert found["claim"].price == KIND.offerings[0].price
-    assert [pod.name for pod in found["claim"].pods] == ["web"]
-    assert found["claim"].cost == 2.0
+    result = node_details(state(claims=[item], nodes=[node(meta={"labels": SOLD})], pods=pods), NOW, TYPES)
+    assert result["claim"].price == KIND.offerings[0].price
+    assert [pod.name for pod in result["claim"].pods] == ["web"]
+    assert result["claim"].cost == 2.0
 
 
 def test_dis25_a_node_has_the_price_of_its_own_offering_and_none_if_that_is_not_known() -> None:
@@ -57,7 +57,7 @@ def test_dis25_a_node_has_the_price_of_its_own_offering_and_none_if_that_is_not_
         Offering("us-west-2b", "on-demand", 0.5),
         Offering("us-west-2a", "spot", 0.1),
     )
-    sold = {
+    offers = {
         "pool": [replace(KIND, offerings=offerings)],
         "other": [replace(KIND, offerings=(replace(offerings[0], price=9.0),))],
     }
@@ -74,8 +74,8 @@ def test_dis25_a_node_has_the_price_of_its_own_offering_and_none_if_that_is_not_
             "topology.kubernetes.io/zone": zone and f"us-west-2{zone}",
             "karpenter.sh/capacity-type": capacity_type,
         }
-        given = state(claims=[claim(initialized=SINCE)], nodes=[node(meta={"labels": labelled})], pods=[])
-        prices[zone, capacity_type] = node_details(given, NOW, sold)["claim"].price
+        cluster_state = state(claims=[claim(initialized=SINCE)], nodes=[node(meta={"labels": labelled})], pods=[])
+        prices[zone, capacity_type] = node_details(cluster_state, NOW, offers)["claim"].price
     assert prices == {
         ("a", "on-demand"): 0.4,
         ("b", "on-demand"): 0.5,
@@ -86,10 +86,10 @@ def test_dis25_a_node_has_the_price_of_its_own_offering_and_none_if_that_is_not_
 
 
 def test_dis43_an_instance_without_a_node_has_its_price() -> None:
-    found = node_details(state(claims=[claim(meta=OWNED)], nodes=[], pods=[]), NOW, TYPES)
-    assert (found["claim"].node, found["claim"].price, found["claim"].pods) == ("", KIND.offerings[0].price, ())
+    result = node_details(state(claims=[claim(meta=OWNED)], nodes=[], pods=[]), NOW, TYPES)
+    assert (result["claim"].node, result["claim"].price, result["claim"].pods) == ("", KIND.offerings[0].price, ())
 
 
 def test_a_claim_without_an_instance_and_one_that_lost_its_node_have_no_details() -> None:
-    for one in (claim(), claim(meta=OWNED, initialized=SINCE), claim(meta={"labels": SOLD})):
-        assert node_details(state(claims=[one], nodes=[], pods=[]), NOW, TYPES) == {}
+    for item in (claim(), claim(meta=OWNED, initialized=SINCE), claim(meta={"labels": SOLD})):
+        assert node_details(state(claims=[item], nodes=[], pods=[]), NOW, TYPES) == {}

@@ -92,9 +92,9 @@ def pod_changes(draw: st.DrawFn) -> Change:
 @st.composite
 def node_changes(draw: st.DrawFn) -> Change:
     name = draw(st.sampled_from(["n0", "n1"]))
-    known = {**SOLD, labels.NODEPOOL: "pool"}
-    known |= {labels.INITIALIZED: "true"} if draw(st.booleans()) else {}
-    meta = {"labels": known, **(LEAVING if draw(st.integers(0, 4)) == 0 else {})}
+    entries = {**SOLD, labels.NODEPOOL: "pool"}
+    entries |= {labels.INITIALIZED: "true"} if draw(st.booleans()) else {}
+    meta = {"labels": entries, **(LEAVING if draw(st.integers(0, 4)) == 0 else {})}
     taints = draw(st.sampled_from([[], [{"key": "warming", "effect": "NoSchedule"}]]))
     if draw(st.integers(0, 4)) == 0:
         return of(lambda state: state.nodes, name, None)
@@ -153,9 +153,9 @@ def other_changes(draw: st.DrawFn) -> Change:
 
 
 def copied(state: ClusterState, now: float) -> ClusterState:
-    made = ClusterState(lambda: now)
-    made.adopt(state)
-    return made
+    cluster_state = ClusterState(lambda: now)
+    cluster_state.adopt(state)
+    return cluster_state
 
 
 def described(state: ClusterState, now: float, price: float) -> tuple[list[Node], dict[str, NodeDetail]]:
@@ -164,7 +164,7 @@ def described(state: ClusterState, now: float, price: float) -> tuple[list[Node]
 
 
 def priced(price: float) -> list[InstanceType]:
-    return [replace(KIND, offerings=tuple(replace(one, price=price) for one in KIND.offerings))]
+    return [replace(KIND, offerings=tuple(replace(offering, price=price) for offering in KIND.offerings))]
 
 
 def settled(clock: Callable[[], float] = lambda: START) -> ClusterState:
@@ -201,10 +201,10 @@ def test_a_plan_and_a_look_see_the_same_as_if_nothing_was_kept(steps: list[tuple
             change(state)
         clock[0] += passed
         snapshot = copied(state, clock[0])
-        for one in (snapshot, older, snapshot):
-            fresh = copied(one, one.clock())
+        for item in (snapshot, older, snapshot):
+            fresh = copied(item, item.clock())
             fresh.kept_nodes, fresh.kept_details = NodeMemo(), NodeMemo()
-            assert described(one, one.clock(), price) == described(fresh, one.clock(), price)
+            assert described(item, item.clock(), price) == described(fresh, item.clock(), price)
         older = snapshot
 
 
@@ -220,8 +220,8 @@ def bought_for(pod: str, host: str) -> Change:
 
 
 def leaves(host: str) -> Change:
-    known = {"labels": {**SOLD, labels.INITIALIZED: "true"}, "finalizers": ["karpenter.sh/termination"], **LEAVING}
-    return of(lambda state: state.nodes, host, lambda: node(host, meta=known))
+    leaving = {"labels": {**SOLD, labels.INITIALIZED: "true"}, "finalizers": ["karpenter.sh/termination"], **LEAVING}
+    return of(lambda state: state.nodes, host, lambda: node(host, meta=leaving))
 
 
 def starts(host: str) -> Change:
@@ -295,10 +295,10 @@ def test_a_change_of_what_a_node_is_described_from_is_seen(before: Change, chang
     clock[0] += 7200
     change(state)
     snapshot = copied(state, clock[0])
-    seen = described(snapshot, clock[0], 0.1)
+    observations = described(snapshot, clock[0], 0.1)
     snapshot.kept_nodes, snapshot.kept_details = NodeMemo(), NodeMemo()
-    assert seen == described(snapshot, clock[0], 0.1)
-    assert seen != first, "the change must be one that matters"
+    assert observations == described(snapshot, clock[0], 0.1)
+    assert observations != first, "the change must be one that matters"
 
 
 def test_only_what_concerns_a_changed_node_is_computed_again() -> None:

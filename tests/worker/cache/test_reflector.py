@@ -120,7 +120,7 @@ def test_any_interleaving_ends_with_what_the_server_holds(
         api.put("c0", "before")
         watching = reflector(api, copy, page_size=2 if paged else 500)
         task = asyncio.create_task(watching.run())
-        asked: list[asyncio.Task[None]] = []
+        requests: list[asyncio.Task[None]] = []
         for number, (step, name) in enumerate(steps):
             if step == "put":
                 api.put(name, str(number))
@@ -129,7 +129,7 @@ def test_any_interleaving_ends_with_what_the_server_holds(
             elif step == "refuse":
                 api.failures.append(TooManyRequestsError(429, "TooManyRequests", "slow down"))
             elif step == "refresh":
-                asked.append(asyncio.create_task(watching.refresh()))
+                requests.append(asyncio.create_task(watching.refresh()))
             elif step == "expire":
                 api.expire_pages = 1
             elif step in ("slow", "look"):
@@ -139,7 +139,7 @@ def test_any_interleaving_ends_with_what_the_server_holds(
                 getattr(api, step)()
         await until(lambda: copy.content() == truth(api))
         assert copy.told == truth(api)
-        await until(lambda: all(one.done() for one in asked))
+        await until(lambda: all(item.done() for item in requests))
         await stop(task)
 
     run(main())
@@ -155,7 +155,7 @@ def test_a_stalled_watch_is_restarted_from_the_last_version() -> None:
         watching = reflector(api, copy, silence_limit=20.0, pause=asyncio.sleep)
         task = asyncio.create_task(watching.run())
         await watching.synced.wait()
-        seen = api.version
+        version = api.version
         api.stall()
         api.put("b", "1")
         began = loop.time()
@@ -163,7 +163,7 @@ def test_a_stalled_watch_is_restarted_from_the_last_version() -> None:
         await copy.arrived.wait()
         assert loop.time() - began <= 22.0
         assert copy.content() == truth(api)
-        assert api.requests[-1]["resourceVersion"] == str(seen)
+        assert api.requests[-1]["resourceVersion"] == str(version)
         await stop(task)
 
     virtually(main())
@@ -208,8 +208,8 @@ def test_bookmarks_are_a_sign_of_life_and_quiet_is_no_failure(caplog: pytest.Log
     assert caplog.text == ""
 
 
-@pytest.mark.parametrize("held", [False, True])
-async def test_a_refresh_shows_what_a_stalled_watch_holds_back(held: bool) -> None:
+@pytest.mark.parametrize("hold", [False, True])
+async def test_a_refresh_shows_what_a_stalled_watch_holds_back(hold: bool) -> None:
     """Also where a proxy holds every watch back: lists pass."""
     api, copy = FakeApi(), Copy()
     api.put("a", "1")
@@ -217,7 +217,7 @@ async def test_a_refresh_shows_what_a_stalled_watch_holds_back(held: bool) -> No
     task = asyncio.create_task(watching.run())
     await until(watching.synced.is_set)
     for value in ("2", "3"):
-        api.stall(new_ones_too=held)
+        api.stall(new_ones_too=hold)
         api.put("a", value)
         api.put(f"b{value}", "1")
         await watching.refresh()
@@ -271,9 +271,9 @@ def test_an_outage_and_its_end_are_logged_once_each(caplog: pytest.LogCaptureFix
 
     caplog.set_level("INFO")
     virtually(main())
-    told = [(record.message, vars(record)["resource"], vars(record).get("error")) for record in caplog.records]
+    messages = [(record.message, vars(record)["resource"], vars(record).get("error")) for record in caplog.records]
     why = "The Kubernetes API server at https://x cannot be reached: refused"
-    assert told == [
+    assert messages == [
         ("The watch of a resource failed and is retried", "nodeclaims", why),
         ("The watch of a resource works again", "nodeclaims", None),
     ]
@@ -383,9 +383,9 @@ async def test_an_object_that_cannot_be_read_is_left_out_and_the_others_are_not(
     api.put("b", "bad")
     api.put("c", "good")
     await until(lambda: copy.content() == {"c": "good"})
-    told = [record for record in caplog.records if record.message == "An object cannot be read and is left out"]
-    said = {(vars(record)["kind"], vars(record)["object"], vars(record)["error"]) for record in told}
-    assert ("NodeClaim", "a", "the value is bad") in said
+    records = [record for record in caplog.records if record.message == "An object cannot be read and is left out"]
+    kinds = {(vars(record)["kind"], vars(record)["object"], vars(record)["error"]) for record in records}
+    assert ("NodeClaim", "a", "the value is bad") in kinds
     await stop(task)
 
 

@@ -74,16 +74,16 @@ def test_while_temporal_is_away_for_all_the_lead_passes_on_more_and_more_slowly(
     async def main() -> None:
         api = Api()
         replicas = [Replica(api, "a"), Replica(api, "b")]
-        for each in replicas:
-            each.cut_off.note(False)
+        for replica in replicas:
+            replica.cut_off.note(False)
         led = 0
         for _ in range(180):
             await asyncio.sleep(60)
-            led += any(each.leading for each in replicas)
+            led += any(replica.leading for replica in replicas)
         assert api.lease is not None
         assert 5 < api.lease["spec"]["leaseTransitions"] < 25
         assert led > 160
-        await stop(*(each.task for each in replicas))
+        await stop(*(replica.task for replica in replicas))
 
     virtually(main)
 
@@ -98,9 +98,9 @@ def test_one_that_gave_up_takes_the_lease_again_as_soon_as_temporal_answers() ->
         while only.leading:  # noqa: ASYNC110
             await asyncio.sleep(0.5)
         only.cut_off.note(True)
-        answered = loop.time()
+        time = loop.time()
         await leads(only)
-        assert loop.time() - answered <= 5
+        assert loop.time() - time <= 5
         only.cut_off.note(True)
         only.cut_off.note(False)
         while only.leading:  # noqa: ASYNC110

@@ -77,25 +77,25 @@ def test_pods_of_other_controllers_are_not_interchangeable(kind: str) -> None:
 )
 def test_the_index_agrees_with_the_pods_that_exist(changes: list[tuple[str, str, str, str]]) -> None:
     cluster = ClusterState()
-    there: dict[str, tuple[str, str, str]] = {}
-    made: PodRecord | None
+    present_items: dict[str, tuple[str, str, str]] = {}
+    pod_record: PodRecord | None
     for name, kind, owner, cpu in changes:
         meta = owned_by("ReplicaSet", owner)
         match kind:
             case "untried":
-                made = pod(name, meta=meta, cpu=cpu)
+                pod_record = pod(name, meta=meta, cpu=cpu)
             case "refused":
-                made = waiting(name, meta=meta, cpu=cpu)
+                pod_record = waiting(name, meta=meta, cpu=cpu)
             case "running":
-                made = running(name, "n", meta=meta, cpu=cpu)
+                pod_record = running(name, "n", meta=meta, cpu=cpu)
             case _:
-                made = None
-        cluster.pods.on_event(f"ns/{name}", made)
-        there[name] = (kind, owner, cpu)
-        refused = {(owner, cpu) for kind, owner, cpu in there.values() if kind == "refused"}
+                pod_record = None
+        cluster.pods.on_event(f"ns/{name}", pod_record)
+        present_items[name] = (kind, owner, cpu)
+        refused = {(owner, cpu) for kind, owner, cpu in present_items.values() if kind == "refused"}
         expected = [
             name
-            for name, (kind, owner, cpu) in sorted(there.items())
+            for name, (kind, owner, cpu) in sorted(present_items.items())
             if kind == "refused" or (kind == "untried" and (owner, cpu) in refused)
         ]
         assert pending(cluster) == expected

@@ -16,15 +16,15 @@ from worker.cache.usage import pool_usages
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The claims whose quantities are read, in order."""
-    found: list[str] = []
+    names: list[str] = []
     read = claimed
 
     def noted(claim: ClaimRecord, field: str) -> dict[str, int]:
-        found.append(claim.name)
+        names.append(claim.name)
         return read(claim, field)
 
     monkeypatch.setattr(usage, "claimed", noted)
-    return found
+    return names
 
 
 def fleet() -> ClusterState:
@@ -39,8 +39,8 @@ def fleet() -> ClusterState:
 
 def test_all_pools_are_counted_in_one_walk_that_reads_only_what_changed(reads: list[str]) -> None:
     """To count each of 20 pools of 5,000 nodes by itself took three seconds of the leader's event loop."""
-    found = fleet()
-    usages = pool_usages(found)
+    cluster_state = fleet()
+    usages = pool_usages(cluster_state)
     assert {pool: (used["nodes"], used["cpu"]) for pool, used in usages.items()} == {
         "pool-0": (2, 8000),
         "pool-1": (2, 8000),
@@ -48,10 +48,10 @@ def test_all_pools_are_counted_in_one_walk_that_reads_only_what_changed(reads: l
     }
     assert sorted(reads) == ["a-0", "a-1", "a-2", "b-0", "b-1", "b-2"]
     reads.clear()
-    assert pool_usages(found, at_most=True) == usages
+    assert pool_usages(cluster_state, at_most=True) == usages
     assert reads == []
-    found.nodes.on_event("a1", node("a1", cpu="6"))
-    found.claims.on_event("b-2", None)
-    usages = pool_usages(found)
+    cluster_state.nodes.on_event("a1", node("a1", cpu="6"))
+    cluster_state.claims.on_event("b-2", None)
+    usages = pool_usages(cluster_state)
     assert (usages["pool-1"]["cpu"], usages["pool-2"]["nodes"]) == (10_000, 1)
     assert reads == ["a-1"]

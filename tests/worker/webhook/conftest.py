@@ -44,9 +44,9 @@ async def served(sandbox: Sandbox) -> AsyncIterator[Served]:
     settings = load(cluster_name="sandbox", webhook_port=int(own["WEBHOOK_PORT"]), webhook_url=own["WEBHOOK_URL"])
     admin = await Kube.connect(str(sandbox.kubeconfig))
     worker = await Kube.connect(str(sandbox.worker_kubeconfig))
-    found = Served(sandbox, settings, admin, DefinitionReconciler(worker, settings))
-    found.start()
-    yield found
-    found.stop()
+    served = Served(sandbox, settings, admin, DefinitionReconciler(worker, settings))
+    served.start()
+    yield served
+    served.stop()
     await worker.close()
     await admin.close()

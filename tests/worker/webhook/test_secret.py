@@ -38,14 +38,14 @@ async def test_what_is_absent_or_empty_is_filled_once(kube: OwnKube) -> None:
 
 async def test_another_replica_that_was_faster_is_believed() -> None:
     kube, theirs = empty(), empty()
-    made = await secret(theirs).ensure(NAMES)
+    ensure = await secret(theirs).ensure(NAMES)
 
     def faster(verb: str, name: str) -> None:
         kube.objects = theirs.objects
         raise ConflictError(409, "Conflict", f"{verb} {name}")
 
     kube.refuses = faster
-    assert await secret(kube).ensure(NAMES) == made
+    assert await secret(kube).ensure(NAMES) == ensure
 
 
 async def test_a_worker_that_may_not_make_it_says_what_to_do() -> None:

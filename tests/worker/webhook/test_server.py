@@ -44,19 +44,19 @@ def connection(server: WebhookServer, served: Served) -> HTTPSConnection:
 
 
 def post(server: WebhookServer, served: Served, body: bytes, path: str = "/convert", **headers: str) -> tuple[int, str]:
-    asked = connection(server, served)
-    asked.request("POST", path, body=body, headers=headers)
-    answer = asked.getresponse()
+    https_connection = connection(server, served)
+    https_connection.request("POST", path, body=body, headers=headers)
+    answer = https_connection.getresponse()
     return answer.status, answer.read().decode()
 
 
 def test_a_review_is_answered_and_the_connection_serves_the_next(server: WebhookServer, served: Served) -> None:
-    asked = connection(server, served)
+    https_connection = connection(server, served)
     for name in ("a", "b"):
-        asked.request("POST", "/convert?timeout=30s", body=json.dumps(review(claim(name))))
-        answer: Any = json.loads(asked.getresponse().read())
-        (found,) = answer["response"]["convertedObjects"]
-        assert (found["metadata"]["name"], found["spec"]["expireAfter"]) == (name, "5h")
+        https_connection.request("POST", "/convert?timeout=30s", body=json.dumps(review(claim(name))))
+        answer: Any = json.loads(https_connection.getresponse().read())
+        (converted_object,) = answer["response"]["convertedObjects"]
+        assert (converted_object["metadata"]["name"], converted_object["spec"]["expireAfter"]) == (name, "5h")
 
 
 def test_what_is_no_conversion_is_refused_in_a_sentence(server: WebhookServer, served: Served) -> None:
@@ -69,11 +69,11 @@ def test_what_is_no_conversion_is_refused_in_a_sentence(server: WebhookServer, s
 
 
 def test_a_body_is_bounded_before_it_is_read(server: WebhookServer, served: Served) -> None:
-    asked = connection(server, served)
-    asked.putrequest("POST", "/convert")
-    asked.putheader("Content-Length", str(MAX_BODY + 1))
-    asked.endheaders()
-    assert asked.getresponse().status == 413
+    https_connection = connection(server, served)
+    https_connection.putrequest("POST", "/convert")
+    https_connection.putheader("Content-Length", str(MAX_BODY + 1))
+    https_connection.endheaders()
+    assert https_connection.getresponse().status == 413
     chunked = connection(server, served)
     chunked.putrequest("POST", "/convert")
     chunked.putheader("Transfer-Encoding", "chunked")
@@ -139,10 +139,10 @@ def test_ops05_a_request_has_one_deadline_however_slowly_it_comes(
 
 
 def test_ops05_those_who_hold_all_connections_give_way_to_who_asks(server: WebhookServer, served: Served) -> None:
-    with contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as exit_stack:
         for _ in range(MAX_CONNECTIONS + 5):
             silent = socket.create_connection(("127.0.0.1", server.port))
-            held.enter_context(silent)
+            exit_stack.enter_context(silent)
         assert post(server, served, json.dumps(review(claim())).encode())[0] == 200
 
 

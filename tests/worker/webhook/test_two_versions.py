@@ -71,13 +71,13 @@ async def kube(served: Served) -> Kube:
 async def test_v1b01_to_v1b05_a_pool_of_v1beta1_is_one_of_v1(kube: Kube) -> None:
     made = await kube.create(OLD_POOLS, old_pool(kubelet={"maxPods": 9}))
     name = made["metadata"]["name"]
-    found = await read(kube, NODEPOOLS, name)
-    assert found["spec"]["template"]["spec"]["expireAfter"] == "5h"
-    assert found["spec"]["template"]["spec"]["nodeClassRef"]["group"] == "karpenter.k8s.aws"
-    assert found["spec"]["disruption"]["consolidationPolicy"] == "WhenEmptyOrUnderutilized"
-    assert found["spec"]["disruption"]["consolidateAfter"] == "0s"
-    kept = found["metadata"]["annotations"]["compatibility.karpenter.sh/v1beta1-kubelet-conversion"]
-    assert json.loads(kept) == {"maxPods": 9}
+    manifest = await read(kube, NODEPOOLS, name)
+    assert manifest["spec"]["template"]["spec"]["expireAfter"] == "5h"
+    assert manifest["spec"]["template"]["spec"]["nodeClassRef"]["group"] == "karpenter.k8s.aws"
+    assert manifest["spec"]["disruption"]["consolidationPolicy"] == "WhenEmptyOrUnderutilized"
+    assert manifest["spec"]["disruption"]["consolidateAfter"] == "0s"
+    annotation = manifest["metadata"]["annotations"]["compatibility.karpenter.sh/v1beta1-kubelet-conversion"]
+    assert json.loads(annotation) == {"maxPods": 9}
     assert name in {pool["metadata"]["name"] for pool in await kube.list(NODEPOOLS)}
     assert (await read(kube, OLD_POOLS, name))["spec"] == made["spec"]
 
@@ -91,11 +91,11 @@ async def test_v1b06_changes_through_either_version_leave_the_rest_as_it_is(kube
     assert "terminationGracePeriod" not in old["spec"]["template"]["spec"]
     assert old["spec"]["disruption"]["budgets"] == [{"nodes": "1"}]
     await kube.patch(OLD_POOLS, name, {"spec": {"weight": 7, "disruption": {"expireAfter": "6h"}}})
-    found = (await read(kube, NODEPOOLS, name))["spec"]
-    assert (found["weight"], found["template"]["spec"]["expireAfter"]) == (7, "6h")
-    assert found["template"]["spec"]["terminationGracePeriod"] == "1h"
-    assert found["disruption"]["consolidateAfter"] == "30s"
-    assert found["disruption"]["budgets"] == [{"nodes": "1", "reasons": ["Empty"]}]
+    spec = (await read(kube, NODEPOOLS, name))["spec"]
+    assert (spec["weight"], spec["template"]["spec"]["expireAfter"]) == (7, "6h")
+    assert spec["template"]["spec"]["terminationGracePeriod"] == "1h"
+    assert spec["disruption"]["consolidateAfter"] == "30s"
+    assert spec["disruption"]["budgets"] == [{"nodes": "1", "reasons": ["Empty"]}]
 
 
 async def test_a_manifest_of_v1beta1_is_applied_again_without_a_change(served: Served, kube: Kube) -> None:
@@ -118,11 +118,11 @@ async def test_v1b07_a_nodeclaim_of_v1beta1_has_the_age_of_its_pool(served: Serv
     async def aged() -> bool:
         body = {**named("claim", labels={"karpenter.sh/nodepool": pool}), "spec": NODE}
         name = (await kube.create(OLD_CLAIMS, body))["metadata"]["name"]
-        found = await read(kube, NODECLAIMS, name)
+        manifest = await read(kube, NODECLAIMS, name)
         status = {"status": {"providerID": "aws:///a/i-1", "conditions": []}}
         await kube.patch(NODECLAIMS, name, status, subresource="status")
         assert (await read(kube, OLD_CLAIMS, name))["status"]["providerID"] == "aws:///a/i-1"
-        return bool(found["spec"]["expireAfter"] == "5h")
+        return bool(manifest["spec"]["expireAfter"] == "5h")
 
     await until(aged)  # pools are read every few seconds
 
@@ -131,14 +131,14 @@ async def test_without_the_webhook_v1_is_whole_and_v1beta1_says_why_not(served: 
     name = (await kube.create(OLD_POOLS, old_pool()))["metadata"]["name"]
     served.stop()
     try:
-        found = await read(kube, NODEPOOLS, name)
+        manifest = await read(kube, NODEPOOLS, name)
         assert name in {pool["metadata"]["name"] for pool in await kube.list(NODEPOOLS)}
-        spec = {**found["spec"], "weight": 3}
+        spec = {**manifest["spec"], "weight": 3}
         body = {**named("new"), "spec": spec}
         await kube.create(NODEPOOLS, body)
         changed = await kube.patch(NODEPOOLS, name, {"spec": {"weight": 5}})
         assert changed is not None
-        query = {"watch": "true", "resourceVersion": found["metadata"]["resourceVersion"]}
+        query = {"watch": "true", "resourceVersion": manifest["metadata"]["resourceVersion"]}
         async for line in kube.stream(NODEPOOLS.path(), query):
             if json.loads(line)["object"]["metadata"]["name"] == name:
                 break
@@ -153,8 +153,8 @@ async def test_without_the_webhook_v1_is_whole_and_v1beta1_says_why_not(served: 
 async def test_v1b06_what_v1_keeps_fixed_is_fixed_through_v1beta1_too(kube: Kube) -> None:
     """NC-01, NP-11: the API server holds a request against the schema of its own version alone."""
     claim = (await kube.create(OLD_CLAIMS, {**named("fixed"), "spec": NODE}))["metadata"]["name"]
-    found = await kube.patch(OLD_CLAIMS, claim, {"metadata": {"annotations": {"a": "b"}}})
-    assert found is not None
+    patch = await kube.patch(OLD_CLAIMS, claim, {"metadata": {"annotations": {"a": "b"}}})
+    assert patch is not None
     with pytest.raises(ApiError, match="the spec of a NodeClaim cannot be changed"):
         await kube.patch(OLD_CLAIMS, claim, {"spec": {"nodeClassRef": {"name": "other"}}})
     pool = (await kube.create(OLD_POOLS, old_pool()))["metadata"]["name"]
@@ -206,11 +206,11 @@ async def test_v1b09_what_is_stored_as_v1beta1_is_rewritten(served: Served, kube
         return bool(await stored() == ["v1"])
 
     await until(migrated)
-    found = await read(kube, new, name)
-    assert found["metadata"]["annotations"]["karpenter.sh/stored-version-migrated"] == "true"
-    assert found["metadata"]["generation"] == 1
+    manifest = await read(kube, new, name)
+    assert manifest["metadata"]["annotations"]["karpenter.sh/stored-version-migrated"] == "true"
+    assert manifest["metadata"]["generation"] == 1
     if definition == NAMES[1]:
-        assert (found["spec"]["expireAfter"], found["status"]["providerID"]) == ("5h", "aws:///a/i-1")
+        assert (manifest["spec"]["expireAfter"], manifest["status"]["providerID"]) == ("5h", "aws:///a/i-1")
 
 
 async def test_replicas_that_begin_together_have_one_certificate(served: Served, kube: Kube) -> None:
@@ -218,9 +218,9 @@ async def test_replicas_that_begin_together_have_one_certificate(served: Served,
     namespace = own_namespace()
     await kube.patch(SECRETS, SECRET, {"data": None}, namespace=namespace)
     secrets = [CertificateSecret(kube, namespace) for _ in range(5)]
-    found = await asyncio.gather(*(secret.ensure(["127.0.0.1"]) for secret in secrets))
-    assert len({each.certificate for each in found}) == 1
-    assert await secrets[0].read() == found[0]
+    ensures = await asyncio.gather(*(secret.ensure(["127.0.0.1"]) for secret in secrets))
+    assert len({ensure.certificate for ensure in ensures}) == 1
+    assert await secrets[0].read() == ensures[0]
 
 
 async def test_what_is_installed_again_leaves_the_certificate_as_it_is(served: Served, kube: Kube) -> None:
@@ -241,7 +241,7 @@ async def test_a_worker_may_not_make_a_secret_and_says_who_does(served: Served) 
         with pytest.raises(ForbiddenError, match=r"does not exist .*: apply deploy/rbac.yaml"):
             await CertificateSecret(worker, own_namespace()).ensure(["127.0.0.1"])
         await asyncio.to_thread(served.sandbox.kubectl, "apply", "-f", str(DEPLOY / "rbac.yaml"))
-        made = await CertificateSecret(worker, own_namespace()).ensure(["127.0.0.1"])
-        assert await CertificateSecret(worker, own_namespace()).read() == made
+        ensure = await CertificateSecret(worker, own_namespace()).ensure(["127.0.0.1"])
+        assert await CertificateSecret(worker, own_namespace()).read() == ensure
     finally:
         await worker.close()

@@ -18,11 +18,11 @@ def moved(classes: tuple[str, ...] = ("foo",), **kubelets: dict[str, Any]) -> Mo
         spec = {"template": {"spec": {**NODE, "kubelet": kubelet}}}
         old = {**manifest("karpenter.sh/v1beta1", "NodePool", spec), "metadata": {"name": name}}
         pools[name] = sound(convert_nodepool(old))[0]
-    made = {}
+    output = {}
     for name in classes:
         old = {**manifest("karpenter.k8s.aws/v1beta1", "EC2NodeClass", CLASS), "metadata": {"name": name, "uid": "u"}}
-        made[name] = sound(convert_nodeclass(old))[0]
-    return move_kubelets(pools, made, set(kubelets))
+        output[name] = sound(convert_nodeclass(old))[0]
+    return move_kubelets(pools, output, set(kubelets))
 
 
 def class_named(pool: Any) -> str:
@@ -30,25 +30,25 @@ def class_named(pool: Any) -> str:
 
 
 def test_v1b04_pools_that_agree_give_their_settings_to_the_class() -> None:
-    found = moved(a={"maxPods": 5}, b={"maxPods": 5})
-    assert found.classes["foo"]["spec"]["kubelet"] == {"maxPods": 5}
-    assert {class_named(pool) for pool in found.pools.values()} == {"foo"}
-    assert not any("kubelet" in key for pool in found.pools.values() for key in pool["metadata"]["annotations"])
-    assert "maxPods" in found.notes["a"]
+    result = moved(a={"maxPods": 5}, b={"maxPods": 5})
+    assert result.classes["foo"]["spec"]["kubelet"] == {"maxPods": 5}
+    assert {class_named(pool) for pool in result.pools.values()} == {"foo"}
+    assert not any("kubelet" in key for pool in result.pools.values() for key in pool["metadata"]["annotations"])
+    assert "maxPods" in result.notes["a"]
 
 
 def test_v1b04_pools_that_differ_get_classes_of_their_own() -> None:
-    found = moved(a={"maxPods": 5}, b={"maxPods": 9}, c={})
-    assert set(found.classes) == {"foo-a", "foo-b"}
-    assert found.classes["foo-b"]["spec"]["kubelet"] == {"maxPods": 9}
-    assert found.classes["foo-b"]["metadata"] == {"name": "foo-b"}
-    assert {name: class_named(pool) for name, pool in found.pools.items()} == {"a": "foo-a", "b": "foo-b"}
+    result = moved(a={"maxPods": 5}, b={"maxPods": 9}, c={})
+    assert set(result.classes) == {"foo-a", "foo-b"}
+    assert result.classes["foo-b"]["spec"]["kubelet"] == {"maxPods": 9}
+    assert result.classes["foo-b"]["metadata"] == {"name": "foo-b"}
+    assert {name: class_named(pool) for name, pool in result.pools.items()} == {"a": "foo-a", "b": "foo-b"}
 
 
 def test_v1b04_without_the_class_the_settings_wait() -> None:
-    found = moved((), a={"maxPods": 5})
-    assert (found.pools, found.classes) == ({}, {})
-    assert "EC2NodeClass foo, which is missing" in found.notes["a"]
+    result = moved((), a={"maxPods": 5})
+    assert (result.pools, result.classes) == ({}, {})
+    assert "EC2NodeClass foo, which is missing" in result.notes["a"]
 
 
 def test_nothing_to_move_changes_nothing() -> None:

@@ -26,8 +26,8 @@ def converted(edits: dict[str, Any] | None = None, defaults: Defaults | None = N
 
 
 def spec(edits: dict[str, Any] | None = None) -> Any:
-    (found,) = sound(converted(edits))
-    return found["spec"]
+    (result,) = sound(converted(edits))
+    return result["spec"]
 
 
 def test_leg30_leg38_leg39_fields_that_stay() -> None:
@@ -38,8 +38,8 @@ def test_leg30_leg38_leg39_fields_that_stay() -> None:
         "context": "c",
         "detailedMonitoring": True,
     }
-    found = spec(edits)
-    assert {name: found[name] for name in edits} == edits
+    result = spec(edits)
+    assert {name: result[name] for name in edits} == edits
 
 
 @pytest.mark.parametrize(
@@ -94,16 +94,16 @@ def test_leg33_leg34_selectors(field: str) -> None:
 
 def test_leg35_the_instance_profile_may_come_from_the_settings() -> None:
     assert "role" not in spec()
-    told = converted({"instanceProfile": REMOVED}, Defaults(instance_profile="shared"))
-    assert sound(told)[0]["spec"]["instanceProfile"] == "shared"
-    assert any("aws.defaultInstanceProfile" in note for note in told.notes)
+    events = converted({"instanceProfile": REMOVED}, Defaults(instance_profile="shared"))
+    assert sound(events)[0]["spec"]["instanceProfile"] == "shared"
+    assert any("aws.defaultInstanceProfile" in note for note in events.notes)
     assert sound(converted({"instanceProfile": REMOVED}))[0]["spec"]["role"] == "KarpenterNodeRole"
 
 
 def test_leg36_a_launch_template_is_left_out_with_a_note() -> None:
-    told = converted({"launchTemplate": "mine", "securityGroupSelector": REMOVED, "instanceProfile": REMOVED})
-    assert "launchTemplate" not in sound(told)[0]["spec"]
-    assert any("launchTemplate mine is left out" in note for note in told.notes)
+    events = converted({"launchTemplate": "mine", "securityGroupSelector": REMOVED, "instanceProfile": REMOVED})
+    assert "launchTemplate" not in sound(events)[0]["spec"]
+    assert any("launchTemplate mine is left out" in note for note in events.notes)
     alone = {"launchTemplate": "mine", "securityGroupSelector": REMOVED, "instanceProfile": REMOVED}
     values: dict[str, Any] = {"userData": "x", "amiFamily": "AL2", "instanceProfile": "p"}
     for field in EXCLUDED_BY_LAUNCH_TEMPLATE:
@@ -132,12 +132,12 @@ def test_leg39_tags_that_were_karpenters_are_refused(tag: str) -> None:
 
 
 def test_leg52_tags_of_the_settings_are_added_and_its_own_win() -> None:
-    told = converted({"tags": {"team": "own"}}, Defaults(tags={"team": "all", "cost": "1"}))
-    assert sound(told)[0]["spec"]["tags"] == {"team": "own", "cost": "1"}
-    assert "the settings (aws.tags, DEFAULT_TAGS) add tags: cost" in told.notes
-    alike = converted({"tags": {"team": "own"}}, Defaults(tags={"team": "all"}))
-    assert sound(alike)[0]["spec"]["tags"] == {"team": "own"}
-    assert not any("aws.tags" in note for note in alike.notes)
+    events = converted({"tags": {"team": "own"}}, Defaults(tags={"team": "all", "cost": "1"}))
+    assert sound(events)[0]["spec"]["tags"] == {"team": "own", "cost": "1"}
+    assert "the settings (aws.tags, DEFAULT_TAGS) add tags: cost" in events.notes
+    equal_items = converted({"tags": {"team": "own"}}, Defaults(tags={"team": "all"}))
+    assert sound(equal_items)[0]["spec"]["tags"] == {"team": "own"}
+    assert not any("aws.tags" in note for note in equal_items.notes)
     provider = convert_provider("p", SPEC, Defaults(tags={"team": "all"}))
     assert sound(provider)[0]["spec"]["tags"] == {"team": "all"}
 
@@ -147,15 +147,15 @@ def test_leg52_more_tags_than_ec2_takes_are_reported_with_their_source() -> None
     settings = Defaults(tags={"own0": "all", "a": "1"})
     assert len(sound(converted({"tags": own}, settings))[0]["spec"]["tags"]) == 50
     more = Defaults(tags={"a": "1", "b": "2"})
-    said = "has 49 tags, 51 with those of the settings: an EC2NodeClass takes 50"
-    assert problems(converted({"tags": own}, more)) == [f"spec.tags: {said}"]
-    assert problems(convert_provider("p", {**SPEC, "tags": own}, more)) == [f"spec.provider.tags: {said}"]
+    text = "has 49 tags, 51 with those of the settings: an EC2NodeClass takes 50"
+    assert problems(converted({"tags": own}, more)) == [f"spec.tags: {text}"]
+    assert problems(convert_provider("p", {**SPEC, "tags": own}, more)) == [f"spec.provider.tags: {text}"]
 
 
 def test_leg41_leg42_the_status_stays_and_the_hash_goes() -> None:
     old = manifest("karpenter.k8s.aws/v1alpha1", "AWSNodeTemplate", SPEC)
     old["metadata"]["annotations"] = {"karpenter.k8s.aws/nodetemplate-hash": "1"}
     status = {"subnets": [{"id": "subnet-1", "zone": "us-west-2a"}], "securityGroups": [{"id": "sg-1", "name": "n"}]}
-    (found,) = sound(convert_template({**old, "status": status}))
-    assert found["status"] == status
-    assert found["metadata"] == {"name": "case"}
+    (result,) = sound(convert_template({**old, "status": status}))
+    assert result["status"] == status
+    assert result["metadata"] == {"name": "case"}

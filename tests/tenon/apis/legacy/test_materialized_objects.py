@@ -30,16 +30,16 @@ def class_spec(name: str) -> Any:
 
 
 def made(edits: dict[str, Any] | None = None, **metadata: Any) -> Materialized:
-    found = made_of_provisioner(provisioner(edits, **metadata), class_spec)
-    assert not found.problem
-    return found
+    materialized = made_of_provisioner(provisioner(edits, **metadata), class_spec)
+    assert not materialized.problem
+    return materialized
 
 
 def test_leg14_a_pool_belongs_to_its_provisioner_and_its_nodes_carry_both_names() -> None:
     (pool,) = made().manifests
     assert pool["metadata"]["labels"] == {"karpenter.sh/provisioner-name": "old"}
-    said = {labels.MADE_FROM: "Provisioner old: edit that one, because Tenon reverts edits of this one"}
-    assert pool["metadata"]["annotations"] == said
+    text = {labels.MADE_FROM: "Provisioner old: edit that one, because Tenon reverts edits of this one"}
+    assert pool["metadata"]["annotations"] == text
     (owner,) = pool["metadata"]["ownerReferences"]
     assert (owner["kind"], owner["uid"], owner["controller"], owner["blockOwnerDeletion"]) == (
         "Provisioner",
@@ -82,15 +82,15 @@ def test_leg05_kubelet_settings_make_their_own_class_next_to_the_templates() -> 
 
 def test_leg05_kubelet_settings_wait_for_the_template() -> None:
     body = provisioner({"providerRef": {"name": "nowhere"}, "kubeletConfiguration": {"maxPods": 5}})
-    found = made_of_provisioner(body, class_spec)
-    assert found.manifests == ()
-    assert "AWSNodeTemplate nowhere" in found.problem
+    materialized = made_of_provisioner(body, class_spec)
+    assert materialized.manifests == ()
+    assert "AWSNodeTemplate nowhere" in materialized.problem
 
 
 def test_leg06_a_missing_template_is_reported() -> None:
-    found = made_of_provisioner(provisioner({"providerRef": {"name": "nowhere"}}), class_spec)
-    assert len(found.manifests) == 1
-    assert found.notes[0] == "AWSNodeTemplate nowhere is missing, and no node is launched without it"
+    materialized = made_of_provisioner(provisioner({"providerRef": {"name": "nowhere"}}), class_spec)
+    assert len(materialized.manifests) == 1
+    assert materialized.notes[0] == "AWSNodeTemplate nowhere is missing, and no node is launched without it"
     assert not any("is missing" in note for note in made().notes)
 
 
@@ -105,15 +105,15 @@ def test_leg07_an_empty_node_waits_for_nothing_but_its_time() -> None:
 
 
 def test_leg35_the_profile_of_the_settings_is_the_classes() -> None:
-    found = made_of_template(template({"instanceProfile": None}), Defaults(instance_profile="of-all"))
-    assert found.manifests[0]["spec"]["instanceProfile"] == "of-all"
+    materialized = made_of_template(template({"instanceProfile": None}), Defaults(instance_profile="of-all"))
+    assert materialized.manifests[0]["spec"]["instanceProfile"] == "of-all"
 
 
 def test_leg52_the_tags_of_the_settings_are_those_of_each_class_that_is_made() -> None:
     """Also of the copy with a Provisioner's kubelet settings; not of a class that somebody wrote for v1."""
     tags = {"team": "a"}
-    found = made_of_template(template({"tags": {"cost": "1"}}), Defaults(tags=tags))
-    assert found.manifests[0]["spec"]["tags"] == {"cost": "1", "team": "a"}
+    materialized = made_of_template(template({"tags": {"cost": "1"}}), Defaults(tags=tags))
+    assert materialized.manifests[0]["spec"]["tags"] == {"cost": "1", "team": "a"}
     provider = {"subnetSelector": {"a": "b"}, "securityGroupSelector": {"a": "b"}}
     inside = provisioner({"providerRef": None, "provider": provider, "kubeletConfiguration": {"maxPods": 5}})
     assert made_of_provisioner(inside, class_spec, Defaults(tags=tags)).manifests[1]["spec"]["tags"] == tags
@@ -138,11 +138,11 @@ def test_leg31_without_a_word_on_images_a_family_that_has_some_is_taken() -> Non
 
 
 def test_what_cannot_be_converted_or_is_refused_by_v1_says_why() -> None:
-    both = made_of_provisioner(provisioner({"provider": TEMPLATE_SPEC}), class_spec)
+    materialized = made_of_provisioner(provisioner({"provider": TEMPLATE_SPEC}), class_spec)
     reserved = made_of_provisioner(provisioner({"labels": {"karpenter.sh/colour": "red"}}), class_spec)
     nothing = made_of_template(template({"subnetSelector": {}}))
-    assert [found.manifests for found in (both, reserved, nothing)] == [(), (), ()]
-    assert "exclude each other" in both.problem
+    assert [materialized.manifests for materialized in (materialized, reserved, nothing)] == [(), (), ()]
+    assert "exclude each other" in materialized.problem
     assert "karpenter.sh/colour" in reserved.problem
     assert "spec.subnetSelector" in nothing.problem
 
@@ -173,13 +173,13 @@ EDITS = st.sampled_from(
 
 @given(st.lists(EDITS, max_size=3))
 def test_edits_are_put_back_and_nothing_else_is_a_difference(edits: list[tuple[str, str, Any]]) -> None:
-    (wanted,) = made({"limits": {"resources": {"cpu": "1000"}}}).manifests
-    stored = as_stored(wanted)
-    assert not differs(stored, wanted)
+    (manifest,) = made({"limits": {"resources": {"cpu": "1000"}}}).manifests
+    stored = as_stored(manifest)
+    assert not differs(stored, manifest)
     edited = copy.deepcopy(stored)
     for part, name, value in edits:
         edited[part][name] = value
-    assert differs(edited, wanted) == (edited != stored)
-    again = patched(edited, changes(edited, wanted))
-    assert not differs(again, wanted)
+    assert differs(edited, manifest) == (edited != stored)
+    again = patched(edited, changes(edited, manifest))
+    assert not differs(again, manifest)
     assert edited["metadata"]["annotations"].items() - again["metadata"]["annotations"].items() == set()

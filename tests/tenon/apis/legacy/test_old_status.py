@@ -31,7 +31,7 @@ def pool(*conditions: dict[str, Any]) -> dict[str, Any]:
 
 
 def said(status: dict[str, Any], type_: str) -> dict[str, Any]:
-    return next((one for one in status["conditions"] if one["type"] == type_), {})
+    return next((condition for condition in status["conditions"] if condition["type"] == type_), {})
 
 
 def test_leg12_an_active_provisioner_reports_resources_last_scaling_and_target() -> None:
@@ -67,12 +67,12 @@ def test_messages_are_bounded_and_conditions_of_old_controllers_do_no_harm() -> 
     old = {**provisioner(), "status": {"conditions": [{"type": "Active", "status": "True"}], "lastScaleTime": SINCE}}
     status = provisioner_status(old, Outcome(became="it", notes=["n" * 100] * 100), None, (), NOW)
     assert len(said(status, "Converted")["message"]) <= MAX_TEXT
-    assert [one["type"] for one in status["conditions"]].count("Active") == 1
+    assert [condition["type"] for condition in status["conditions"]].count("Active") == 1
     assert status["lastScaleTime"] == SINCE
 
 
 def test_leg41_a_template_shows_what_its_class_found() -> None:
-    found = {
+    result = {
         "status": {
             "subnets": [{"id": "subnet-1", "zone": "a", "zoneID": "z1"}],
             "securityGroups": [{"id": "sg-1", "name": "nodes"}],
@@ -80,20 +80,20 @@ def test_leg41_a_template_shows_what_its_class_found() -> None:
             "conditions": [condition("Ready", "True")],
         }
     }
-    status = template_status(template(), Outcome(became="EC2NodeClass mine"), found, NOW)
+    status = template_status(template(), Outcome(became="EC2NodeClass mine"), result, NOW)
     assert status["subnets"] == [{"id": "subnet-1", "zone": "a"}]
-    assert status["securityGroups"] == found["status"]["securityGroups"]
-    assert status["amis"] == found["status"]["amis"]
+    assert status["securityGroups"] == result["status"]["securityGroups"]
+    assert status["amis"] == result["status"]["amis"]
     assert said(status, "Active")["status"] == "True"
     AWSNodeTemplate.model_validate({**template(), "status": status})
 
 
 def test_leg21_a_machine_says_that_its_node_is_not_taken_over() -> None:
     body = {"metadata": {"name": "m", "generation": 1}, "spec": {}}
-    named = {**body, "status": {"nodeName": "n", "providerID": "aws:///a/i-1"}}
+    names = {**body, "status": {"nodeName": "n", "providerID": "aws:///a/i-1"}}
     assert said(machine_status(body, NOW), "Active")["message"] == (
         "Tenon does not take over nodes of v1alpha5: drain its Node and end its instance; "
         "docs/migrate.md has the commands"
     )
-    assert "drain Node n and end its instance aws:///a/i-1;" in said(machine_status(named, NOW), "Active")["message"]
-    Machine.model_validate({**body, "status": machine_status(named, NOW)})
+    assert "drain Node n and end its instance aws:///a/i-1;" in said(machine_status(names, NOW), "Active")["message"]
+    Machine.model_validate({**body, "status": machine_status(names, NOW)})

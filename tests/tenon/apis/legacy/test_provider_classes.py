@@ -26,13 +26,13 @@ def test_one_that_was_made_keeps_its_name() -> None:
 
 def test_two_provisioners_never_share_a_class() -> None:
     """Whichever comes first: neither depends on what the other was given."""
-    both = [provisioner("a", provider={}), provisioner("a-provider", provider={})]
-    taken = {"a"}
-    first = provider_class("a", taken | chosen_by_others("a", both))
-    second = provider_class("a-provider", taken | chosen_by_others("a-provider", both))
+    provisioners = [provisioner("a", provider={}), provisioner("a-provider", provider={})]
+    occupancy = {"a"}
+    first = provider_class("a", occupancy | chosen_by_others("a", provisioners))
+    second = provider_class("a-provider", occupancy | chosen_by_others("a-provider", provisioners))
     assert (first, second) == ("a-provider-2", "a-provider")
     kubelet = provisioner("provider", providerRef={"name": "a"}, kubeletConfiguration={"maxPods": 5})
-    assert chosen_by_others("a", [both[0], kubelet]) == {"a-provider"}
+    assert chosen_by_others("a", [provisioners[0], kubelet]) == {"a-provider"}
 
 
 def test_what_a_worker_made_is_known_by_its_annotation() -> None:

@@ -12,12 +12,12 @@ from tenon.apis.legacy.global_settings import Settings, convert_settings, is_set
 
 
 def settings(name: str = "karpenter-global-settings", **data: Any) -> Settings:
-    given = {key.replace("__", "."): value for key, value in data.items()}
-    return convert_settings({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": given})
+    values = {key.replace("__", "."): value for key, value in data.items()}
+    return convert_settings({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": values})
 
 
 def test_leg50_leg51_settings_have_the_names_of_the_worker() -> None:
-    found = settings(
+    result = settings(
         batchMaxDuration="10s",
         batchIdleDuration="1s",
         aws__clusterCABundle="x",
@@ -28,7 +28,7 @@ def test_leg50_leg51_settings_have_the_names_of_the_worker() -> None:
         aws__interruptionQueueName="q",
         aws__reservedENIs="1",
     )
-    assert found.values == {
+    assert result.values == {
         "BATCH_MAX_DURATION": "10s",
         "BATCH_IDLE_DURATION": "1s",
         "CLUSTER_CA_BUNDLE": "x",
@@ -39,7 +39,7 @@ def test_leg50_leg51_settings_have_the_names_of_the_worker() -> None:
         "INTERRUPTION_QUEUE": "q",
         "RESERVED_ENIS": "1",
     }
-    assert "aws.clusterName is CLUSTER_NAME now" in found.notes
+    assert "aws.clusterName is CLUSTER_NAME now" in result.notes
 
 
 def test_leg50_to_leg52_dropped_settings_are_reported_with_what_to_do() -> None:
@@ -50,26 +50,26 @@ def test_leg50_to_leg52_dropped_settings_are_reported_with_what_to_do() -> None:
         "aws__enablePodENI": "false",
         "aws__enableENILimitedPodDensity": "true",
     }
-    found = settings(**data)
-    assert found.values == {}
+    result = settings(**data)
+    assert result.values == {}
     for key in data:
-        assert any(note.startswith(f"{key.replace('__', '.')} no longer exists: ") for note in found.notes)
+        assert any(note.startswith(f"{key.replace('__', '.')} no longer exists: ") for note in result.notes)
 
 
 def test_leg52_defaults_of_all_classes_become_settings_of_the_worker() -> None:
-    found = settings(aws__defaultInstanceProfile="p", aws__tags='{"team": "a"}', aws__tags__cost="1")
-    assert found.values == {"DEFAULT_INSTANCE_PROFILE": "p", "DEFAULT_TAGS": '{"team": "a", "cost": "1"}'}
-    assert found.notes == (
+    result = settings(aws__defaultInstanceProfile="p", aws__tags='{"team": "a"}', aws__tags__cost="1")
+    assert result.values == {"DEFAULT_INSTANCE_PROFILE": "p", "DEFAULT_TAGS": '{"team": "a", "cost": "1"}'}
+    assert result.notes == (
         "aws.defaultInstanceProfile is DEFAULT_INSTANCE_PROFILE now",
         "aws.tags is DEFAULT_TAGS now",
         "aws.tags.cost is DEFAULT_TAGS now",
     )
-    assert found.defaults.instance_profile == "p"
+    assert result.defaults.instance_profile == "p"
 
 
 def test_leg52_tags_are_read_together_and_one_with_a_key_of_its_own_wins() -> None:
-    found = settings(aws__tags__team="b", aws__tags='{"team": "a", "cost": "1"}')
-    assert found.defaults.tags == {"team": "b", "cost": "1"}
+    result = settings(aws__tags__team="b", aws__tags='{"team": "a", "cost": "1"}')
+    assert result.defaults.tags == {"team": "b", "cost": "1"}
     for empty in ("", "{}", " {} "):
         assert settings(aws__tags=empty).defaults.tags == {}
     assert settings("other", batchMaxDuration="1s").defaults.tags == {}
@@ -81,9 +81,9 @@ def test_leg52_tags_are_read_together_and_one_with_a_key_of_its_own_wins() -> No
     ids=lambda value: value[:9],
 )
 def test_leg52_tags_that_are_no_object_of_texts_are_left_out_with_a_sentence(value: str) -> None:
-    found = settings(aws__tags=value, aws__tags__team="a")
-    assert (found.defaults.tags, found.problems) == ({"team": "a"}, ())
-    (note,) = [note for note in found.notes if note.startswith("aws.tags ")]
+    result = settings(aws__tags=value, aws__tags__team="a")
+    assert (result.defaults.tags, result.problems) == ({"team": "a"}, ())
+    (note,) = [note for note in result.notes if note.startswith("aws.tags ")]
     assert note == 'aws.tags is left out: it is not a JSON object of strings, such as {"team": "a"}'
     assert isinstance(note, Note)
     assert note.path == "data[aws.tags]"
@@ -106,9 +106,9 @@ def test_leg52_tags_that_are_no_object_of_texts_are_left_out_with_a_sentence(val
 )
 def test_leg52_a_tag_that_no_class_may_have_is_left_out_and_the_others_stay(tag: str) -> None:
     """LEG-39: else each class would be invalid by what it does not say."""
-    found = settings(aws__tags=json.dumps({tag: "x", "team": "a"}))
-    assert (found.defaults.tags, found.problems) == ({"team": "a"}, ())
-    (note,) = [note for note in found.notes if "is left out" in note]
+    result = settings(aws__tags=json.dumps({tag: "x", "team": "a"}))
+    assert (result.defaults.tags, result.problems) == ({"team": "a"}, ())
+    (note,) = [note for note in result.notes if "is left out" in note]
     assert note.startswith(f"the tag {tag!r} of aws.tags is left out: ")
     alone = settings(**{f"aws__tags__{tag}": "x"})
     assert (alone.defaults.tags, alone.values) == ({}, {})
@@ -117,10 +117,10 @@ def test_leg52_a_tag_that_no_class_may_have_is_left_out_and_the_others_stay(tag:
 
 def test_leg52_more_tags_than_a_class_may_have_are_left_out() -> None:
     one_by_one: dict[str, Any] = {f"aws__tags__t{number}": "x" for number in range(51)}
-    for given in (one_by_one, {"aws__tags": json.dumps({f"t{number}": "x" for number in range(51)})}):
-        found = settings(**given)
-        assert (found.defaults.tags, found.values) == ({}, {})
-        assert found.notes == ("aws.tags is left out: it has 51 tags, and an EC2NodeClass takes 50",)
+    for value in (one_by_one, {"aws__tags": json.dumps({f"t{number}": "x" for number in range(51)})}):
+        result = settings(**value)
+        assert (result.defaults.tags, result.values) == ({}, {})
+        assert result.notes == ("aws.tags is left out: it has 51 tags, and an EC2NodeClass takes 50",)
 
 
 def test_leg52_of_two_config_maps_the_later_says_the_tags() -> None:
@@ -132,13 +132,13 @@ def test_leg52_of_two_config_maps_the_later_says_the_tags() -> None:
 
 def test_the_logger_becomes_log_settings() -> None:
     text = '{"level": "debug", "outputPaths": ["stdout", "f"], "errorOutputPaths": ["stderr"], "encoding": "console"}'
-    found = settings("config-logging", **{"zap-logger-config": text, "loglevel__webhook": "error"})
-    assert found.values == {"LOG_LEVEL": "debug", "LOG_OUTPUT_PATHS": "stdout,f", "LOG_ERROR_OUTPUT_PATHS": "stderr"}
-    assert any("loglevel.webhook no longer exists" in note for note in found.notes)
+    result = settings("config-logging", **{"zap-logger-config": text, "loglevel__webhook": "error"})
+    assert result.values == {"LOG_LEVEL": "debug", "LOG_OUTPUT_PATHS": "stdout,f", "LOG_ERROR_OUTPUT_PATHS": "stderr"}
+    assert any("loglevel.webhook no longer exists" in note for note in result.notes)
     for broken in ("{ # comment\n}", "[]", "5"):
-        told = settings("config-logging", **{"zap-logger-config": broken})
-        assert told.values == {}
-        assert "not a JSON object" in told.notes[0]
+        events = settings("config-logging", **{"zap-logger-config": broken})
+        assert events.values == {}
+        assert "not a JSON object" in events.notes[0]
 
 
 def test_what_is_no_setting_is_said_and_what_is_no_text_is_a_problem() -> None:
@@ -147,8 +147,8 @@ def test_what_is_no_setting_is_said_and_what_is_no_text_is_a_problem() -> None:
 
 
 def test_only_the_two_config_maps_are_settings() -> None:
-    known = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "config-logging"}}
-    assert is_settings(known)
+    manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "config-logging"}}
+    assert is_settings(manifest)
     others: list[dict[str, Any]] = [
         {"metadata": {"name": "x"}},
         {"kind": "Secret"},
@@ -156,4 +156,4 @@ def test_only_the_two_config_maps_are_settings() -> None:
         {"apiVersion": "v2"},
     ]
     for other in others:
-        assert not is_settings(known | other)
+        assert not is_settings(manifest | other)

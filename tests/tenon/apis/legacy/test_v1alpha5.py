@@ -44,8 +44,8 @@ def provisioner(edits: dict[str, Any] | None = None, **metadata: Any) -> Convert
 
 
 def pool(edits: dict[str, Any] | None = None, **metadata: Any) -> Any:
-    (found,) = sound(provisioner(edits, **metadata))
-    return found
+    (result,) = sound(provisioner(edits, **metadata))
+    return result
 
 
 def test_leg01_to_leg03_what_nodes_carry() -> None:
@@ -75,8 +75,8 @@ def test_leg04_requirements_stay() -> None:
 
 def test_leg05_kubelet_settings_wait_for_the_class_without_container_runtime() -> None:
     converted = provisioner({"kubeletConfiguration": {**KUBELET, "containerRuntime": "dockerd"}})
-    (found,) = sound(converted)
-    assert json.loads(found["metadata"]["annotations"][labels.V1BETA1_KUBELET]) == KUBELET
+    (result,) = sound(converted)
+    assert json.loads(result["metadata"]["annotations"][labels.V1BETA1_KUBELET]) == KUBELET
     assert any("containerRuntime is dropped" in note for note in converted.notes)
 
 
@@ -90,27 +90,27 @@ def test_leg06_the_provider_that_is_named_is_the_class() -> None:
 
 def test_leg06_a_provider_that_is_held_becomes_a_class_of_the_pools_name() -> None:
     old = manifest("karpenter.sh/v1alpha5", "Provisioner", {"provider": {**SELECTORS, "instanceProfile": "p"}})
-    found, made = sound(convert_provisioner(old))
-    assert found["spec"]["template"]["spec"]["nodeClassRef"]["name"] == made["metadata"]["name"] == "case"
-    assert made["spec"]["instanceProfile"] == "p"
-    assert made["spec"]["subnetSelectorTerms"] == [{"tags": {"a": "b"}}]
+    result, output = sound(convert_provisioner(old))
+    assert result["spec"]["template"]["spec"]["nodeClassRef"]["name"] == output["metadata"]["name"] == "case"
+    assert output["spec"]["instanceProfile"] == "p"
+    assert output["spec"]["subnetSelectorTerms"] == [{"tags": {"a": "b"}}]
 
 
 def test_leg06_a_provider_that_says_little_is_taken_with_notes() -> None:
     old = manifest("karpenter.sh/v1alpha5", "Provisioner", {"provider": {}})
     converted = convert_provisioner(old, Defaults(cluster="demo"))
-    _, made = sound(converted)
-    assert made["spec"]["role"] == "KarpenterNodeRole-demo"
-    said = " ".join(converted.notes)
+    _, output = sound(converted)
+    assert output["spec"]["role"] == "KarpenterNodeRole-demo"
+    text = " ".join(converted.notes)
     for text in ("no subnets", "no security groups", "no instance profile"):
-        assert text in said
+        assert text in join
 
 
 def test_leg06_both_is_refused_and_neither_means_the_class_default() -> None:
     assert "providerRef exclude each other" in problems(provisioner({"provider": SELECTORS}))[0]
     converted = convert_provisioner(manifest("karpenter.sh/v1alpha5", "Provisioner", {}))
-    (found,) = sound(converted)
-    assert found["spec"]["template"]["spec"]["nodeClassRef"]["name"] == "default"
+    (result,) = sound(converted)
+    assert result["spec"]["template"]["spec"]["nodeClassRef"]["name"] == "default"
     assert any("names no provider" in note for note in converted.notes)
 
 
@@ -121,7 +121,7 @@ def test_leg06_what_is_wrong_in_the_provider_has_its_path() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "policy", "after"),
+    ("value", "policy", "after"),
     [
         ({}, "WhenEmpty", "Never"),
         ({"ttlSecondsAfterEmpty": 30}, "WhenEmpty", "30s"),
@@ -132,9 +132,9 @@ def test_leg06_what_is_wrong_in_the_provider_has_its_path() -> None:
     ],
     ids=str,
 )
-def test_leg07_leg09_when_nodes_go(given: dict[str, Any], policy: str, after: str) -> None:
+def test_leg07_leg09_when_nodes_go(value: dict[str, Any], policy: str, after: str) -> None:
     """And all at once, as when there were no budgets."""
-    assert pool(given)["spec"]["disruption"] == {
+    assert pool(value)["spec"]["disruption"] == {
         "consolidationPolicy": policy,
         "consolidateAfter": after,
         "budgets": [{"nodes": "100%"}],
@@ -142,7 +142,7 @@ def test_leg07_leg09_when_nodes_go(given: dict[str, Any], policy: str, after: st
 
 
 @pytest.mark.parametrize(
-    ("given", "why"),
+    ("value", "why"),
     [
         ({"ttlSecondsAfterEmpty": 30, "consolidation": {"enabled": True}}, "spec.ttlSecondsAfterEmpty: and cons"),
         ({"ttlSecondsAfterEmpty": -1}, "spec.ttlSecondsAfterEmpty"),
@@ -151,34 +151,34 @@ def test_leg07_leg09_when_nodes_go(given: dict[str, Any], policy: str, after: st
     ],
     ids=str,
 )
-def test_leg07_to_leg09_what_was_refused(given: dict[str, Any], why: str) -> None:
-    assert why in problems(provisioner(given))[0]
+def test_leg07_to_leg09_what_was_refused(value: dict[str, Any], why: str) -> None:
+    assert why in problems(provisioner(value))[0]
 
 
 @pytest.mark.parametrize(("seconds", "expiry"), [(None, "Never"), (2_592_000, "720h"), (900, "15m"), (61, "61s")])
 def test_leg08_expiry(seconds: int | None, expiry: str) -> None:
-    given = {} if seconds is None else {"ttlSecondsUntilExpired": seconds}
-    assert pool(given)["spec"]["template"]["spec"]["expireAfter"] == expiry
+    value = {} if seconds is None else {"ttlSecondsUntilExpired": seconds}
+    assert pool(value)["spec"]["template"]["spec"]["expireAfter"] == expiry
 
 
 def test_leg10_to_leg12_limits_weight_and_status() -> None:
     limits = {"cpu": "1000", "memory": "1000Gi"}
     old = manifest("karpenter.sh/v1alpha5", "Provisioner", {"limits": {"resources": limits}, "weight": 10})
     status = {"resources": {"cpu": "4"}, "lastScaleTime": "2022-01-01T00:00:00Z", "conditions": [{"type": "Active"}]}
-    (found,) = sound(convert_provisioner({**old, "status": status}))
-    assert (found["spec"]["limits"], found["spec"]["weight"]) == (limits, 10)
-    assert found["status"] == {"resources": {"cpu": "4"}}
+    (result,) = sound(convert_provisioner({**old, "status": status}))
+    assert (result["spec"]["limits"], result["spec"]["weight"]) == (limits, 10)
+    assert result["status"] == {"resources": {"cpu": "4"}}
 
 
 def test_leg13_what_was_added_by_default_is_written_out() -> None:
     converted = provisioner()
-    (found,) = sound(converted)
-    assert found["spec"]["template"]["spec"]["requirements"] == WRITTEN_OUT
+    (result,) = sound(converted)
+    assert result["spec"]["template"]["spec"]["requirements"] == WRITTEN_OUT
     assert any("instance-generation Gt [2]" in note for note in converted.notes)
 
 
 @pytest.mark.parametrize(
-    ("stated", "left"),
+    ("declaration", "remainder"),
     [
         (term("kubernetes.io/os", "In", "windows"), WRITTEN_OUT[1:]),
         (term("beta.kubernetes.io/arch", "In", "arm64"), [WRITTEN_OUT[0], *WRITTEN_OUT[2:]]),
@@ -195,13 +195,16 @@ def test_leg13_what_was_added_by_default_is_written_out() -> None:
     ],
     ids=str,
 )
-def test_leg13_what_is_stated_is_not_added(stated: dict[str, Any], left: list[dict[str, Any]]) -> None:
-    assert pool({"requirements": [stated]})["spec"]["template"]["spec"]["requirements"] == [stated, *left]
+def test_leg13_what_is_stated_is_not_added(declaration: dict[str, Any], remainder: list[dict[str, Any]]) -> None:
+    assert pool({"requirements": [declaration]})["spec"]["template"]["spec"]["requirements"] == [
+        declaration,
+        *remainder,
+    ]
 
 
 def test_leg14_names_of_the_provisioner_are_those_of_the_pool() -> None:
-    found = pool(annotations={"karpenter.sh/provisioner-hash": "1", "a": "b"}, labels={"x": "y"})
-    assert found["metadata"] == {"name": "case", "annotations": {"a": "b"}, "labels": {"x": "y"}}
+    result = pool(annotations={"karpenter.sh/provisioner-hash": "1", "a": "b"}, labels={"x": "y"})
+    assert result["metadata"] == {"name": "case", "annotations": {"a": "b"}, "labels": {"x": "y"}}
     converted = provisioner({"requirements": [term("karpenter.sh/provisioner-name", "In", "case")]})
     assert sound(converted)[0]["spec"]["template"]["spec"]["requirements"] == WRITTEN_OUT
 
@@ -226,15 +229,15 @@ def test_leg20_a_machine_is_a_nodeclaim() -> None:
         "kubelet": {"maxPods": 5},
     }
     owned = machine(edits, labels={"karpenter.sh/provisioner-name": "p"})
-    (found,) = sound(convert_machine(owned, {"p": "15m"}))
-    assert found["kind"] == "NodeClaim"
-    assert found["metadata"]["labels"] == {"karpenter.sh/nodepool": "p"}
-    assert {name: found["spec"][name] for name in edits if name != "kubelet"} == {
+    (result,) = sound(convert_machine(owned, {"p": "15m"}))
+    assert result["kind"] == "NodeClaim"
+    assert result["metadata"]["labels"] == {"karpenter.sh/nodepool": "p"}
+    assert {name: result["spec"][name] for name in edits if name != "kubelet"} == {
         name: value for name, value in edits.items() if name != "kubelet"
     }
-    assert json.loads(found["metadata"]["annotations"][labels.V1BETA1_KUBELET]) == {"maxPods": 5}
-    assert found["spec"]["nodeClassRef"]["name"] == "mine"
-    assert found["spec"]["expireAfter"] == "15m"
+    assert json.loads(result["metadata"]["annotations"][labels.V1BETA1_KUBELET]) == {"maxPods": 5}
+    assert result["spec"]["nodeClassRef"]["name"] == "mine"
+    assert result["spec"]["expireAfter"] == "15m"
 
 
 def test_leg21_conditions_lose_their_prefix() -> None:
@@ -242,12 +245,14 @@ def test_leg21_conditions_lose_their_prefix() -> None:
     conditions = [
         {"type": f"Machine{kind}", "status": "True", "lastTransitionTime": "2023-01-01T00:00:00Z"} for kind in kinds
     ]
-    (found,) = sound(convert_machine({**machine(), "status": {"conditions": conditions, "providerID": "aws:///z/i-1"}}))
-    assert [c["type"] for c in found["status"]["conditions"]] == list(kinds[:4])
-    assert found["status"]["providerID"] == "aws:///z/i-1"
+    (result,) = sound(
+        convert_machine({**machine(), "status": {"conditions": conditions, "providerID": "aws:///z/i-1"}})
+    )
+    assert [c["type"] for c in result["status"]["conditions"]] == list(kinds[:4])
+    assert result["status"]["providerID"] == "aws:///z/i-1"
 
 
 def test_leg22_annotations_of_machines_go() -> None:
     annotations = {"karpenter.sh/linked": "x", "karpenter.sh/managed-by": "y", "karpenter.sh/emptiness-timestamp": "z"}
-    (found,) = sound(convert_machine(machine(annotations=annotations)))
-    assert "annotations" not in found["metadata"]
+    (result,) = sound(convert_machine(machine(annotations=annotations)))
+    assert "annotations" not in result["metadata"]

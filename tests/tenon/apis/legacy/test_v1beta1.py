@@ -42,7 +42,7 @@ def class_spec(edits: dict[str, Any] | None = None) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("given", "policy", "after", "expiry"),
+    ("value", "policy", "after", "expiry"),
     [
         ({}, "WhenEmptyOrUnderutilized", "0s", "720h"),
         ({"consolidationPolicy": "WhenUnderutilized"}, "WhenEmptyOrUnderutilized", "0s", "720h"),
@@ -59,14 +59,14 @@ def class_spec(edits: dict[str, Any] | None = None) -> Any:
     ],
     ids=str,
 )
-def test_v1b01_v1b02_disruption(given: dict[str, str], policy: str, after: str, expiry: str) -> None:
-    spec = pool_spec({"disruption": given})
+def test_v1b01_v1b02_disruption(value: dict[str, str], policy: str, after: str, expiry: str) -> None:
+    spec = pool_spec({"disruption": value})
     assert spec["disruption"] == {"consolidationPolicy": policy, "consolidateAfter": after}
     assert spec["template"]["spec"]["expireAfter"] == expiry
 
 
 @pytest.mark.parametrize(
-    ("given", "why"),
+    ("value", "why"),
     [
         ({"consolidationPolicy": "WhenEmpty"}, "spec.disruption.consolidateAfter: is required"),
         ({"consolidationPolicy": "WhenUnderutilized", "consolidateAfter": "30s"}, "consolidateAfter: is not taken"),
@@ -75,8 +75,8 @@ def test_v1b01_v1b02_disruption(given: dict[str, str], policy: str, after: str, 
     ],
     ids=str,
 )
-def test_v1b01_disruption_that_was_refused(given: dict[str, str], why: str) -> None:
-    problem, *_ = problems(pool({"disruption": given}))
+def test_v1b01_disruption_that_was_refused(value: dict[str, str], why: str) -> None:
+    problem, *_ = problems(pool({"disruption": value}))
     assert why in problem
 
 
@@ -88,9 +88,9 @@ def test_v1b03_budgets_stay() -> None:
 def test_v1b04_kubelet_settings_wait_for_the_class() -> None:
     kubelet = {"maxPods": 20, "evictionHard": {"memory.available": "5%"}}
     converted = pool({f"{PLACE}kubelet": {**kubelet, "containerRuntime": "containerd"}})
-    (found,) = sound(converted)
-    assert "kubelet" not in found["spec"]["template"]["spec"]
-    assert json.loads(found["metadata"]["annotations"][labels.V1BETA1_KUBELET]) == kubelet
+    (result,) = sound(converted)
+    assert "kubelet" not in result["spec"]["template"]["spec"]
+    assert json.loads(result["metadata"]["annotations"][labels.V1BETA1_KUBELET]) == kubelet
     assert any("EC2NodeClass" in note for note in converted.notes)
     assert any("containerRuntime" in note for note in converted.notes)
 
@@ -99,14 +99,14 @@ def test_v1b04_kubelet_settings_wait_for_the_class() -> None:
     "reference", [{"name": "foo"}, {"apiVersion": "karpenter.k8s.aws/v1beta1", "kind": "EC2NodeClass", "name": "foo"}]
 )
 def test_v1b05_the_class_is_referred_to_by_group(reference: dict[str, str]) -> None:
-    (found,) = sound(pool({f"{PLACE}nodeClassRef": reference}))
-    assert found["spec"]["template"]["spec"]["nodeClassRef"] == {
+    (result,) = sound(pool({f"{PLACE}nodeClassRef": reference}))
+    assert result["spec"]["template"]["spec"]["nodeClassRef"] == {
         "group": "karpenter.k8s.aws",
         "kind": "EC2NodeClass",
         "name": "foo",
     }
-    kept = json.loads(found["metadata"]["annotations"]["compatibility.karpenter.sh/v1beta1-nodeclass-reference"])
-    assert kept["name"] == "foo"
+    document = json.loads(result["metadata"]["annotations"]["compatibility.karpenter.sh/v1beta1-nodeclass-reference"])
+    assert document["name"] == "foo"
 
 
 def test_v1b05_a_reference_without_name_is_refused() -> None:
@@ -138,8 +138,8 @@ def test_v1b06_there_was_no_grace_period() -> None:
 
 def test_v1b10_the_hash_of_another_version_goes() -> None:
     annotations = {"karpenter.sh/nodepool-hash": "1", "karpenter.sh/nodepool-hash-version": "v2", "mine": "x"}
-    (found,) = sound(pool(annotations=annotations))
-    assert {"mine"} == {key for key in found["metadata"]["annotations"] if "compatibility" not in key}
+    (result,) = sound(pool(annotations=annotations))
+    assert {"mine"} == {key for key in result["metadata"]["annotations"] if "compatibility" not in key}
 
 
 def test_v1b07_a_nodeclaim_takes_the_expiry_of_its_pool() -> None:
@@ -155,15 +155,15 @@ def test_v1b08_conditions_that_are_no_more_go() -> None:
         for kind in ("Launched", "Initialized", "Empty", "Drifted", "Expired")
     ]
     old = {**claim(), "status": {"providerID": "aws:///z/i-1", "conditions": conditions}}
-    (found,) = sound(convert_nodeclaim(old))
-    assert [c["type"] for c in found["status"]["conditions"]] == ["Launched", "Initialized", "Drifted"]
-    assert found["status"]["providerID"] == "aws:///z/i-1"
+    (result,) = sound(convert_nodeclaim(old))
+    assert [c["type"] for c in result["status"]["conditions"]] == ["Launched", "Initialized", "Drifted"]
+    assert result["status"]["providerID"] == "aws:///z/i-1"
 
 
 def test_conditions_that_are_no_conditions_are_left_to_the_checks_of_v1() -> None:
     old = {**claim(), "status": {"conditions": [{"type": []}, 5]}}
-    (found,) = convert_nodeclaim(old).manifests
-    assert found["status"]["conditions"] == [{"type": []}, 5]
+    (manifest,) = convert_nodeclaim(old).manifests
+    assert manifest["status"]["conditions"] == [{"type": []}, 5]
 
 
 def test_v1b14_the_hop_limit_that_was_meant_is_written_out() -> None:
@@ -219,23 +219,23 @@ def test_v1b12_custom_images_must_carry_the_taint_of_nodes_that_start() -> None:
 
 def test_v1b16_ubuntu_with_images_is_set_up_as_al2() -> None:
     converted = node_class({"amiFamily": "Ubuntu", "amiSelectorTerms": [{"id": "ami-1"}]})
-    (found,) = sound(converted)
-    assert found["spec"]["amiFamily"] == "AL2"
-    (volume,) = found["spec"]["blockDeviceMappings"]
+    (result,) = sound(converted)
+    assert result["spec"]["amiFamily"] == "AL2"
+    (volume,) = result["spec"]["blockDeviceMappings"]
     assert (volume["deviceName"], volume["ebs"]["volumeSize"]) == ("/dev/sda1", "20Gi")
     assert (volume["ebs"]["volumeType"], volume["ebs"]["encrypted"]) == ("gp3", True)
-    marks = found["metadata"]["annotations"]["compatibility.karpenter.k8s.aws/v1beta1-ubuntu"]
+    marks = result["metadata"]["annotations"]["compatibility.karpenter.k8s.aws/v1beta1-ubuntu"]
     assert marks == "amiFamily,blockDeviceMappings"
     assert any("Ubuntu" in note for note in converted.notes)
 
 
 def test_v1b16_ubuntu_without_images_is_not_launched_from() -> None:
     volumes = [{"deviceName": "/dev/sda1", "ebs": {"volumeSize": "50Gi"}}]
-    (found,) = sound(node_class({"amiFamily": "Ubuntu", "blockDeviceMappings": volumes}))
-    assert found["spec"]["blockDeviceMappings"] == volumes
-    marks = found["metadata"]["annotations"]["compatibility.karpenter.k8s.aws/v1beta1-ubuntu"]
+    (result,) = sound(node_class({"amiFamily": "Ubuntu", "blockDeviceMappings": volumes}))
+    assert result["spec"]["blockDeviceMappings"] == volumes
+    marks = result["metadata"]["annotations"]["compatibility.karpenter.k8s.aws/v1beta1-ubuntu"]
     assert marks == "amiFamily,incompatible"
-    assert is_false(EC2NodeClass.model_validate(found).status.conditions, READY)
+    assert is_false(EC2NodeClass.model_validate(result).status.conditions, READY)
 
 
 def test_fields_of_the_class_and_its_status_stay() -> None:
@@ -252,6 +252,6 @@ def test_fields_of_the_class_and_its_status_stay() -> None:
     }
     status = {"subnets": [{"id": "subnet-1", "zone": "ap-northeast-1c"}], "instanceProfile": "p"}
     old = manifest("karpenter.k8s.aws/v1beta1", "EC2NodeClass", CLASS, edits)
-    (found,) = sound(convert_nodeclass({**old, "status": status}))
-    assert {name: found["spec"].get(name) for name in edits} == edits
-    assert (found["spec"]["role"], found["status"]) == ("r", status)
+    (result,) = sound(convert_nodeclass({**old, "status": status}))
+    assert {name: result["spec"].get(name) for name in edits} == edits
+    assert (result["spec"]["role"], result["status"]) == ("r", status)

@@ -34,12 +34,12 @@ QUANTITIES: tuple[Any, ...] = (
 KEYS = ("", "a b", "example.com/ok", "a/b/c", "kubernetes.io/hostname", "karpenter.sh/nodepool", "k" * 64)
 
 
-def mutations(schema: Schema, manifest: dict[str, Any], seen: set[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+def mutations(schema: Schema, manifest: dict[str, Any], names: set[str]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Every case made from a good manifest, with a name that says what was changed.
 
     A place whose name and schema are in ``seen`` has been tried in another manifest: it is passed over.
     """
-    for path, value in _places(schema["properties"]["spec"], manifest["spec"], ("spec",), seen):
+    for path, value in _places(schema["properties"]["spec"], manifest["spec"], ("spec",), names):
         changed = copy.deepcopy(manifest)
         *parents, last = path
         place: Any = changed
@@ -57,10 +57,10 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:50]}... ({len(text)})"
 
 
-def _places(schema: Schema, value: Any, path: Path, seen: set[str]) -> Iterator[tuple[Path, Any]]:
-    known = f"{next(part for part in reversed(path) if isinstance(part, str))} {json.dumps(schema, sort_keys=True)}"
-    is_new = known not in seen
-    seen.add(known)
+def _places(schema: Schema, value: Any, path: Path, names: set[str]) -> Iterator[tuple[Path, Any]]:
+    text = f"{next(part for part in reversed(path) if isinstance(part, str))} {json.dumps(schema, sort_keys=True)}"
+    is_new = text not in names
+    names.add(text)
     if is_new:
         yield path, None
         if path != ("spec",):
@@ -73,12 +73,12 @@ def _places(schema: Schema, value: Any, path: Path, seen: set[str]) -> Iterator[
             yield from (((*path, key), value[next(iter(value))]) for key in KEYS if extra and value)
         for name, inner in value.items():
             if name in properties:
-                yield from _places(properties[name], inner, (*path, name), seen)
+                yield from _places(properties[name], inner, (*path, name), names)
             elif extra:
-                yield from _places(extra, inner, (*path, name), seen)
+                yield from _places(extra, inner, (*path, name), names)
     if isinstance(value, list):
         for index, inner in enumerate(value):
-            yield from _places(schema["items"], inner, (*path, index), seen)
+            yield from _places(schema["items"], inner, (*path, index), names)
 
 
 def _others(schema: Schema, value: Any) -> Iterator[Any]:

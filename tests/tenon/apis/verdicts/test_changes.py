@@ -21,12 +21,12 @@ NAME = "unchanging"
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def kube(sandbox: Sandbox) -> AsyncIterator[Kube]:
     """A cluster that has one NodePool and one NodeClaim."""
-    made = ((NODEPOOLS, edited(NODEPOOL, {"limits": {"cpu": 1}})), (NODECLAIMS, NODECLAIM))
+    nodepools = ((NODEPOOLS, edited(NODEPOOL, {"limits": {"cpu": 1}})), (NODECLAIMS, NODECLAIM))
     async with administrator(sandbox) as client:
-        for resource, body in made:
+        for resource, body in nodepools:
             await client.create(resource, body | {"metadata": {"name": NAME}})
         yield client
-        for resource, _ in made:
+        for resource, _ in nodepools:
             await client.delete(resource, NAME)
 
 

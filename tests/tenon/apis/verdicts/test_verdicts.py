@@ -68,7 +68,7 @@ def definition(full: Full, definitions: dict[str, Any] = CRDS) -> tuple[dict[str
     """The CRD of a kind and the one version of it that is meant."""
     group, _, version = full.api_version.partition("/")
     crd = definitions[f"{group}_{full.plural}.yaml"]
-    return crd, next(found for found in crd["spec"]["versions"] if found["name"] == version)
+    return crd, next(result for result in crd["spec"]["versions"] if result["name"] == version)
 
 
 def in_test_group(full: Full) -> dict[str, Any] | None:
@@ -76,27 +76,27 @@ def in_test_group(full: Full) -> dict[str, Any] | None:
     crd, version = definition(full)
     if version["storage"]:
         return None
-    made = copy.deepcopy(crd)
-    made["metadata"]["name"] = f"{full.plural}.{TEST_GROUP}"
-    made["spec"] |= {"group": TEST_GROUP, "versions": [version | {"storage": True}]}
-    del made["spec"]["conversion"]
-    made["spec"]["names"].pop("shortNames", None)
-    return made
+    output = copy.deepcopy(crd)
+    output["metadata"]["name"] = f"{full.plural}.{TEST_GROUP}"
+    output["spec"] |= {"group": TEST_GROUP, "versions": [version | {"storage": True}]}
+    del output["spec"]["conversion"]
+    output["spec"]["names"].pop("shortNames", None)
+    return output
 
 
 def fields_of(schema: dict[str, Any], path: str = "") -> set[str]:
-    found = set()
+    result = set()
     for name, inner in schema.get("properties", {}).items():
-        found |= {f"{path}.{name}", *fields_of(inner, f"{path}.{name}")}
-    return found | (fields_of(schema["items"], path) if "items" in schema else set())
+        result |= {f"{path}.{name}", *fields_of(inner, f"{path}.{name}")}
+    return result | (fields_of(schema["items"], path) if "items" in schema else set())
 
 
 def paths_in(value: Any, path: str = "") -> set[str]:
     if isinstance(value, list):
-        return {found for item in value for found in paths_in(item, path)}
+        return {name for item in value for name in paths_in(item, path)}
     if not isinstance(value, dict):
         return set()
-    return {found for name, item in value.items() for found in (f"{path}.{name}", *paths_in(item, f"{path}.{name}"))}
+    return {text for name, item in value.items() for text in (f"{path}.{name}", *paths_in(item, f"{path}.{name}"))}
 
 
 def path_of(full: Full) -> str:
@@ -113,11 +113,11 @@ def questions() -> dict[str, Question]:
 
 def _questions() -> Iterator[Question]:
     paths = {full.model: path_of(full) for full in FULL}
-    seen: set[str] = set()
+    names: set[str] = set()
     for full in FULL:
         yield Question(full.title, full.model, full.manifest, path_of(full))
         schema = definition(full, CHECKED)[1]["schema"]["openAPIV3Schema"]
-        for name, manifest in mutations(schema, full.manifest, seen):
+        for name, manifest in mutations(schema, full.manifest, names):
             yield Question(f"{full.title}: {name}", full.model, manifest, path_of(full))
     for case in CASES:
         yield Question(str(case), case.model, case.manifest, paths[case.model])
@@ -133,16 +133,16 @@ def _questions() -> Iterator[Question]:
 async def refusals(sandbox: Sandbox) -> AsyncIterator[dict[str, str]]:
     """What the API server says of each question by its name; empty where it accepts."""
     kube = await Kube.connect(str(sandbox.kubeconfig), qps=100_000, burst=100_000)
-    made = {crd["metadata"]["name"]: crd for full in FULL if (crd := in_test_group(full))}
+    crds = {crd["metadata"]["name"]: crd for full in FULL if (crd := in_test_group(full))}
     try:
-        for crd in made.values():
+        for crd in crds.values():
             await kube.create(CUSTOM_RESOURCES, crd)
-        await until(partial(_all_served, kube, made))
-        asked, room = questions(), asyncio.Semaphore(AT_ONCE)
-        said = await asyncio.gather(*(_refusal(kube, question, room) for question in asked.values()))
-        yield dict(zip(asked, said, strict=True))
+        await until(partial(_all_served, kube, crds))
+        requests, room = questions(), asyncio.Semaphore(AT_ONCE)
+        refusals = await asyncio.gather(*(_refusal(kube, question, room) for question in requests.values()))
+        yield dict(zip(requests, refusals, strict=True))
     finally:
-        for name in made:
+        for name in crds:
             await kube.delete(CUSTOM_RESOURCES, name)
         await kube.close()
 
@@ -171,9 +171,9 @@ def as_kubectl_sends(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-async def _all_served(kube: Kube, made: dict[str, Any]) -> bool:
+async def _all_served(kube: Kube, output: dict[str, Any]) -> bool:
     try:
-        for crd in made.values():
+        for crd in output.values():
             await kube.request("GET", f"/apis/{TEST_GROUP}/v1beta1/{crd['spec']['names']['plural']}")
     except (NotFoundError, TooManyRequestsError):
         return False
@@ -182,22 +182,22 @@ async def _all_served(kube: Kube, made: dict[str, Any]) -> bool:
 
 async def test_models_and_api_server_agree(refusals: dict[str, str]) -> None:
     """NP-01..25, NP-V2..V5, NC-01, NC-08, EC-01..23, NO-01..05, CB-01..03, V1B-01, V1B-18, LEG-01..11, LEG-30..39."""
-    found, kept = [], set()
+    result, survivors = [], set()
     for question in questions().values():
-        said, problems = refusals[question.name], refused(question.manifest, question.model)
-        if bool(said) == bool(problems):
+        refusal, problems = refusals[question.name], refused(question.manifest, question.model)
+        if bool(refusal) == bool(problems):
             continue
         if reasons := [pattern for pattern in DELIBERATE if re.search(pattern, question.name)]:
-            kept.update(reasons)
+            survivors.update(reasons)
             continue
         ours = "; ".join(map(str, problems)) or "accepts"
-        found.append(f"{question.name}\n    Python: {ours[:200]}\n    API server: {said[:300] or 'accepts'}")
-    assert not found, f"{len(found)} of {len(refusals)} differ:\n" + "\n".join(found)
-    assert kept == set(DELIBERATE)
+        result.append(f"{question.name}\n    Python: {ours[:200]}\n    API server: {refusal[:300] or 'accepts'}")
+    assert not result, f"{len(result)} of {len(refusals)} differ:\n" + "\n".join(result)
+    assert survivors == set(DELIBERATE)
 
 
 async def test_there_are_enough_questions_of_both_kinds(refusals: dict[str, str]) -> None:
-    refused = sum(bool(said) for said in refusals.values())
+    refused = sum(bool(refusal) for refusal in refusals.values())
     assert refused > 1000
     assert len(refusals) - refused > 300
 

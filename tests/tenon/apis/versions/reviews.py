@@ -14,6 +14,6 @@ def claim(name: str = "n", **spec: Any) -> dict[str, Any]:
     }
 
 
-def review(*objects: Any, wanted: Any = "karpenter.sh/v1") -> dict[str, Any]:
-    request = {"uid": "u-1", "desiredAPIVersion": wanted, "objects": list(objects)}
+def review(*objects: Any, expectation: Any = "karpenter.sh/v1") -> dict[str, Any]:
+    request = {"uid": "u-1", "desiredAPIVersion": expectation, "objects": list(objects)}
     return {"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview", "request": request}

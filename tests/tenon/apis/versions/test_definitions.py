@@ -12,15 +12,15 @@ from tenon.apis.versions.definitions import NAMES, conversion_patch, is_to_be_mi
 
 SERVICE = {"service": {"namespace": "tenon", "name": "tenon", "path": "/convert", "port": 8443}}
 URL = {"url": "https://127.0.0.1:1/convert"}
-MADE: dict[str, Any] = {made["metadata"]["name"]: made for made in custom_resource_definitions().values()}
+MADE: dict[str, Any] = {manifest["metadata"]["name"]: manifest for manifest in custom_resource_definitions().values()}
 
 
 def patched(definition: Any, patch: Any) -> Any:
     """The definition as the API server has it after the merge patch."""
-    found = copy.deepcopy(definition)
-    given = patch["spec"]["conversion"]["webhook"]["clientConfig"]
-    found["spec"]["conversion"]["webhook"]["clientConfig"] = {k: v for k, v in given.items() if v is not None}
-    return found
+    result = copy.deepcopy(definition)
+    client_config = patch["spec"]["conversion"]["webhook"]["clientConfig"]
+    result["spec"]["conversion"]["webhook"]["clientConfig"] = {k: v for k, v in client_config.items() if v is not None}
+    return result
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -48,7 +48,7 @@ def test_a_definition_of_one_version_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("stored", "storage", "wanted"),
+    ("stored", "storage", "expectation"),
     [
         (["v1beta1", "v1"], "v1", True),
         (["v1beta1"], "v1", True),
@@ -57,8 +57,10 @@ def test_a_definition_of_one_version_is_left_alone() -> None:
         (["v1beta1"], "v1beta1", False),
     ],
 )
-def test_v1b09_only_what_may_be_stored_as_v1beta1_is_rewritten(stored: list[str], storage: str, wanted: bool) -> None:
+def test_v1b09_only_what_may_be_stored_as_v1beta1_is_rewritten(
+    stored: list[str], storage: str, expectation: bool
+) -> None:
     definition = copy.deepcopy(MADE[NAMES[0]])
     for version in definition["spec"]["versions"]:
         version["storage"] = version["name"] == storage
-    assert is_to_be_migrated({**definition, "status": {"storedVersions": stored}}) is wanted
+    assert is_to_be_migrated({**definition, "status": {"storedVersions": stored}}) is expectation

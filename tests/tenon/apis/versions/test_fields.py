@@ -20,20 +20,20 @@ PARTS = dict(
     )
 )
 SCHEMAS: dict[str, dict[str, Any]] = {
-    made["metadata"]["name"]: {v["name"]: v["schema"]["openAPIV3Schema"] for v in made["spec"]["versions"]}
-    for made in custom_resource_definitions().values()
+    manifest["metadata"]["name"]: {v["name"]: v["schema"]["openAPIV3Schema"] for v in manifest["spec"]["versions"]}
+    for manifest in custom_resource_definitions().values()
 }
 
 
 def fields(schema: Mapping[str, Any], at: Path = ()) -> set[Path]:
     """The paths of all fields; items of lists and values of maps are no step of their own."""
-    found: set[Path] = set()
+    paths: set[Path] = set()
     for name, inner in (schema.get("properties") or {}).items():
-        found |= {(*at, name), *fields(inner, (*at, name))}
+        paths |= {(*at, name), *fields(inner, (*at, name))}
     for inner in (schema.get("items"), schema.get("additionalProperties")):
         if isinstance(inner, dict):
-            found |= fields(inner, at)
-    return found
+            paths |= fields(inner, at)
+    return paths
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -42,7 +42,7 @@ def test_every_field_that_the_other_version_lacks_is_in_a_part(name: str, versio
     def paths(part: Part) -> Any:
         return (part.v1 if version == "v1" else part.v1beta1).values()
 
-    known = {tuple(path) for part in PARTS[name] for path in paths(part)}
+    entries = {tuple(path) for part in PARTS[name] for path in paths(part)}
     other = "v1" if version == "v1beta1" else "v1beta1"
     lacking = fields(SCHEMAS[name][version]) - fields(SCHEMAS[name][other])
-    assert {path for path in lacking if not any(path[: len(each)] == each for each in known)} == set()
+    assert {path for path in lacking if not any(path[: len(item)] == item for item in entries)} == set()

@@ -20,7 +20,11 @@ def test_objects_come_back_in_their_order_under_the_uid_of_the_request() -> None
     response = answer["response"]
     assert (answer["kind"], response["uid"]) == ("ConversionReview", "u-1")
     assert response["result"] == {"status": "Success"}
-    assert [found["metadata"]["name"] for found in response["convertedObjects"]] == ["a", "b", "c"]
+    assert [converted_object["metadata"]["name"] for converted_object in response["convertedObjects"]] == [
+        "a",
+        "b",
+        "c",
+    ]
     assert response["convertedObjects"][0]["spec"]["nodeClassRef"] == REFERENCE
     assert response["convertedObjects"][1] == v1
 
@@ -35,20 +39,20 @@ def test_v1b07_a_nodeclaim_takes_the_age_of_its_pool_once_that_is_known() -> Non
 
 
 @pytest.mark.parametrize(
-    ("given", "why"),
+    ("value", "why"),
     [
         (review(claim(), 5), "one of the objects is not a mapping"),
         (review({**claim(), "spec": "x"}), "NodeClaim n cannot be read as karpenter.sh/v1: spec is not a mapping"),
         (review({**claim(), "metadata": None}), "metadata is not a mapping"),
         (review(claim(nodeClassRef=5)), "nodeClassRef is not a mapping"),
         (review({**claim(), "kind": "Node"}), "cannot be converted"),
-        (review(claim(), wanted="karpenter.k8s.aws/v1"), "cannot be converted"),
-        (review(claim(), wanted="karpenter.sh/v2"), "cannot be converted"),
-        (review(claim(), wanted=None), "has no desiredAPIVersion"),
+        (review(claim(), expectation="karpenter.k8s.aws/v1"), "cannot be converted"),
+        (review(claim(), expectation="karpenter.sh/v2"), "cannot be converted"),
+        (review(claim(), expectation=None), "has no desiredAPIVersion"),
     ],
 )
-def test_a_broken_object_fails_its_review_in_a_sentence(given: dict[str, Any], why: str) -> None:
-    response = reviewed(given, {})["response"]
+def test_a_broken_object_fails_its_review_in_a_sentence(value: dict[str, Any], why: str) -> None:
+    response = reviewed(value, {})["response"]
     assert response["result"]["status"] == "Failure"
     assert response["uid"] == "u-1"
     assert why in response["result"]["message"]
@@ -56,10 +60,10 @@ def test_a_broken_object_fails_its_review_in_a_sentence(given: dict[str, Any], w
     assert "convertedObjects" not in response
 
 
-@pytest.mark.parametrize("given", [None, [], {}, {"kind": "ConversionReview"}, {**review(), "apiVersion": "v1"}])
-def test_what_is_no_review_has_no_answer(given: Any) -> None:
+@pytest.mark.parametrize("value", [None, [], {}, {"kind": "ConversionReview"}, {**review(), "apiVersion": "v1"}])
+def test_what_is_no_review_has_no_answer(value: Any) -> None:
     with pytest.raises(UnconvertibleError, match="ConversionReview"):
-        reviewed(given)
+        reviewed(value)
 
 
 @pytest.mark.parametrize("odd", [None, 5, "x", [], [None], [5], {"a": None}])

@@ -107,25 +107,25 @@ def test_v1b06_what_a_client_of_v1beta1_changes_is_changed_and_the_rest_stays() 
     old["spec"]["disruption"]["expireAfter"] = "1h"
     old["spec"]["disruption"]["budgets"].insert(0, {"nodes": "1"})
     old["spec"]["template"]["spec"]["requirements"].append({"key": "x", "operator": "Exists"})
-    wanted = v1_pool(replicas=3)
-    wanted["spec"]["template"]["spec"]["expireAfter"] = "1h"
-    wanted["spec"]["disruption"]["budgets"].insert(0, {"nodes": "1"})
-    wanted["spec"]["template"]["spec"]["requirements"].append({"key": "x", "operator": "Exists"})
-    assert there(old) == wanted
+    manifest = v1_pool(replicas=3)
+    manifest["spec"]["template"]["spec"]["expireAfter"] = "1h"
+    manifest["spec"]["disruption"]["budgets"].insert(0, {"nodes": "1"})
+    manifest["spec"]["template"]["spec"]["requirements"].append({"key": "x", "operator": "Exists"})
+    assert there(old) == manifest
 
 
 def test_v1b17_a_requirement_that_a_client_of_v1beta1_changes_is_not_put_back() -> None:
     old = there(v1_pool())
     old["spec"]["template"]["spec"]["requirements"][0]["values"] = ["7"]
-    found = there(old)["spec"]["template"]["spec"]["requirements"]
-    assert found == [{"key": "cpu", "operator": "Gt", "values": ["7"]}]
+    requirements = there(old)["spec"]["template"]["spec"]["requirements"]
+    assert requirements == [{"key": "cpu", "operator": "Gt", "values": ["7"]}]
 
 
 def test_v1b02_a_policy_that_a_client_of_v1beta1_changes_is_not_put_back() -> None:
     old = there(v1_pool())
     old["spec"]["disruption"] |= {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "5m"}
-    found = there(old)["spec"]["disruption"]
-    assert (found["consolidationPolicy"], found["consolidateAfter"]) == ("WhenEmpty", "5m")
+    disruption = there(old)["spec"]["disruption"]
+    assert (disruption["consolidationPolicy"], disruption["consolidateAfter"]) == ("WhenEmpty", "5m")
 
 
 def test_v1b04_v1b05_v1_keeps_kubelet_and_reference_in_karpenters_annotations() -> None:
@@ -133,13 +133,13 @@ def test_v1b04_v1b05_v1_keeps_kubelet_and_reference_in_karpenters_annotations() 
     node = old["spec"]["template"]["spec"]
     node["kubelet"] = {"maxPods": 9}
     node["nodeClassRef"] = {"name": "d"}
-    found = there(old)
-    annotations = found["metadata"]["annotations"]
+    manifest = there(old)
+    annotations = manifest["metadata"]["annotations"]
     assert json.loads(annotations["compatibility.karpenter.sh/v1beta1-kubelet-conversion"]) == {"maxPods": 9}
     assert json.loads(annotations["compatibility.karpenter.sh/v1beta1-nodeclass-reference"]) == {"name": "d"}
     reference = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "d"}
-    assert found["spec"]["template"]["spec"]["nodeClassRef"] == reference
-    assert "kubelet" not in found["spec"]["template"]["spec"]
+    assert manifest["spec"]["template"]["spec"]["nodeClassRef"] == reference
+    assert "kubelet" not in manifest["spec"]["template"]["spec"]
 
 
 def node_class(version: str, **spec: Any) -> Manifest:
@@ -157,14 +157,14 @@ def test_ec07_ec09_an_alias_is_a_family_to_a_client_of_v1beta1() -> None:
     annotations = old["metadata"]["annotations"]
     assert annotations["compatibility.karpenter.k8s.aws/v1-alias-version"] == "v20240807"
     old["spec"]["tags"] = {"a": "b"}
-    found = there(old)
-    assert found["spec"] == {
+    manifest = there(old)
+    assert manifest["spec"] == {
         "role": "r",
         "amiSelectorTerms": [{"alias": "al2023@v20240807"}],
         "kubelet": {"maxPods": 9},
         "tags": {"a": "b"},
     }
-    assert "annotations" not in found["metadata"]
+    assert "annotations" not in manifest["metadata"]
 
 
 def test_v1b15_an_image_that_v1beta1_cannot_name_is_none_there() -> None:
@@ -173,18 +173,18 @@ def test_v1b15_an_image_that_v1beta1_cannot_name_is_none_there() -> None:
 
 
 def test_v1b16_ubuntu_is_al2_with_its_volumes_and_a_mark() -> None:
-    found = there(node_class("v1beta1", amiFamily="Ubuntu"))
-    assert found["spec"]["amiFamily"] == "AL2"
-    assert found["spec"]["amiSelectorTerms"] == [{"id": "ami-placeholder"}]
-    assert found["spec"]["blockDeviceMappings"][0]["ebs"]["volumeSize"] == "20Gi"
-    mark = found["metadata"]["annotations"]["compatibility.karpenter.k8s.aws/v1beta1-ubuntu"]
+    manifest = there(node_class("v1beta1", amiFamily="Ubuntu"))
+    assert manifest["spec"]["amiFamily"] == "AL2"
+    assert manifest["spec"]["amiSelectorTerms"] == [{"id": "ami-placeholder"}]
+    assert manifest["spec"]["blockDeviceMappings"][0]["ebs"]["volumeSize"] == "20Gi"
+    mark = manifest["metadata"]["annotations"]["compatibility.karpenter.k8s.aws/v1beta1-ubuntu"]
     assert mark == "amiFamily,blockDeviceMappings,incompatible"
 
 
 def test_v1b16_ubuntu_with_images_added_in_v1_is_still_ubuntu() -> None:
-    found = there(node_class("v1beta1", amiFamily="Ubuntu"))
-    found["spec"]["amiSelectorTerms"] = [{"id": "ami-1"}]
-    assert there(found)["spec"] == {"role": "r", "amiFamily": "Ubuntu", "amiSelectorTerms": [{"id": "ami-1"}]}
+    manifest = there(node_class("v1beta1", amiFamily="Ubuntu"))
+    manifest["spec"]["amiSelectorTerms"] = [{"id": "ami-1"}]
+    assert there(manifest)["spec"] == {"role": "r", "amiFamily": "Ubuntu", "amiSelectorTerms": [{"id": "ami-1"}]}
 
 
 def test_v1b14_each_version_has_its_own_hop_limit() -> None:
@@ -209,8 +209,8 @@ def test_v1b14_each_version_has_its_own_hop_limit() -> None:
 def test_the_webhook_makes_of_a_class_what_tenon_convert_makes(spec: Manifest, annotations: dict[str, str]) -> None:
     old = node_class("v1beta1", **spec)
     old["metadata"]["annotations"] = annotations
-    (wanted,) = convert_nodeclass(old).manifests
-    assert there(old)["spec"] == wanted["spec"]
+    (manifest,) = convert_nodeclass(old).manifests
+    assert there(old)["spec"] == manifest["spec"]
 
 
 @pytest.mark.parametrize(
@@ -235,10 +235,10 @@ def test_the_webhook_makes_of_a_pool_what_tenon_convert_makes(disruption: Manife
         "metadata": {"name": "p"},
         "spec": {"template": {"spec": node}, "disruption": disruption, "limits": {"cpu": "10"}},
     }
-    (wanted,) = convert_nodepool(old).manifests
-    found = there(old)
-    assert found["spec"] == wanted["spec"]
-    for text in (found["metadata"]["annotations"], wanted["metadata"]["annotations"]):
+    (manifest,) = convert_nodepool(old).manifests
+    result = there(old)
+    assert result["spec"] == manifest["spec"]
+    for text in (result["metadata"]["annotations"], manifest["metadata"]["annotations"]):
         assert json.loads(text["compatibility.karpenter.sh/v1beta1-kubelet-conversion"]) == {"maxPods": 9}
 
 
@@ -248,31 +248,31 @@ def test_v1b15_windows2025_is_an_alias_and_a_family_as_the_others_are() -> None:
     v1 = there(old)
     assert v1["spec"]["amiSelectorTerms"] == [{"alias": "windows2025@latest"}]
     assert there(v1) == old
-    stated = there(node_class("v1", amiSelectorTerms=[{"alias": "windows2025@latest"}]))
-    assert stated["spec"] == {"role": "r", "amiFamily": "Windows2025"}
+    manifest = there(node_class("v1", amiSelectorTerms=[{"alias": "windows2025@latest"}]))
+    assert manifest["spec"] == {"role": "r", "amiFamily": "Windows2025"}
 
 
 @pytest.mark.parametrize(
-    ("kept", "field"),
+    ("manifest", "field"),
     [
         ({"replicas": {"replicas": -3}}, "replicas"),
         ({"terminationGracePeriod": {"terminationGracePeriod": {"x": 1}}}, "terminationGracePeriod"),
         ({"terminationGracePeriod": {"terminationGracePeriod": "Never"}}, "terminationGracePeriod"),
     ],
 )
-def test_what_v1_does_not_take_is_not_restored_from_an_annotation(kept: Manifest, field: str) -> None:
+def test_what_v1_does_not_take_is_not_restored_from_an_annotation(manifest: Manifest, field: str) -> None:
     """The API server looks at the request as v1beta1 has it; what the annotation adds, nobody else looks at."""
     old = there(v1_pool())
-    old["metadata"]["annotations"][KEPT] = json.dumps(kept)
+    old["metadata"]["annotations"][KEPT] = json.dumps(manifest)
     assert field not in json.dumps(there(old)["spec"])
 
 
 def test_budgets_and_requirements_that_v1_does_not_take_are_not_restored() -> None:
     old = there(v1_pool())
-    kept = json.loads(old["metadata"]["annotations"][KEPT])
-    kept["budgets"]["1"]["reasons"] = ["Whenever"]
-    kept["requirements"]["0"]["values"] = [5]
-    old["metadata"]["annotations"][KEPT] = json.dumps(kept)
+    document = json.loads(old["metadata"]["annotations"][KEPT])
+    document["budgets"]["1"]["reasons"] = ["Whenever"]
+    document["requirements"]["0"]["values"] = [5]
+    old["metadata"]["annotations"][KEPT] = json.dumps(document)
     text = json.dumps(there(old)["spec"])
     assert "Whenever" not in text
     assert "[5]" not in text
