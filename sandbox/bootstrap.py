@@ -43,8 +43,8 @@ def write_worker_kubeconfig(layout: Layout, server: str) -> None:
     Raises:
         KubectlError: kubectl failed.
     """
-    pods = ("create", "token", SERVICE_ACCOUNT, f"--namespace={NAMESPACE}", f"--duration={TOKEN_LIFETIME}")
-    token = kubectl(layout.kubeconfig, *pods).strip()
+    command = ("create", "token", SERVICE_ACCOUNT, f"--namespace={NAMESPACE}", f"--duration={TOKEN_LIFETIME}")
+    token = kubectl(layout.kubeconfig, *command).strip()
     authority = (layout.pki / "ca.crt").read_bytes()
     kubeconfig.with_token(layout.worker_kubeconfig, server, authority, token, NAMESPACE)
 

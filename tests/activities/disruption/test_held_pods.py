@@ -129,4 +129,4 @@ async def answers(body: dict[str, Any], *budgets: dict[str, Any]) -> tuple[str, 
     steps = CommandActivities(world.kube, world.recorder, world.clock)
     failure = (await steps.check_candidates(DisruptInput(cluster=REF.cluster, command=command))).failure
     prefix = "pod default/web-1: "
-    return cached.removeprefix(names), failure.removeprefix(f"NodeClaim {REF.name}: {names}")
+    return cached.removeprefix(prefix), failure.removeprefix(f"NodeClaim {REF.name}: {prefix}")

@@ -101,9 +101,9 @@ def test_leg06_a_provider_that_says_little_is_taken_with_notes() -> None:
     converted = convert_provisioner(old, Defaults(cluster="demo"))
     _, output = sound(converted)
     assert output["spec"]["role"] == "KarpenterNodeRole-demo"
-    text = " ".join(converted.notes)
+    notes = " ".join(converted.notes)
     for text in ("no subnets", "no security groups", "no instance profile"):
-        assert text in join
+        assert text in notes
 
 
 def test_leg06_both_is_refused_and_neither_means_the_class_default() -> None:
