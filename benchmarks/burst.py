@@ -43,7 +43,7 @@ KEPT = 0.7
 class Stage:
     """When the first, median and last object reached a stage, in seconds since the creation."""
 
-    what: str
+    stage: str
     count: int
     first: float
     middle: float
@@ -141,7 +141,7 @@ def as_tables(figures: Figures) -> list[Table]:
         times.add_column(column, justify="left" if not column else "right")
     for stage in figures.stages:
         times.add_row(
-            stage.what, f"{stage.count}", *(f"{value:.1f}" for value in (stage.first, stage.middle, stage.last))
+            stage.stage, f"{stage.count}", *(f"{value:.1f}" for value in (stage.first, stage.middle, stage.last))
         )
     table = Table("pods", "nodes", "solve s", "plan s", title="plans")
     for plan in figures.plans:

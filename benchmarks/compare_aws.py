@@ -46,14 +46,14 @@ class CloneError(TenonError):
 class Comparison:
     """What was compared, how many of it, and by kind what differs."""
 
-    what: str
+    subject: str
     compared: int = 0
     differences: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
 
     def lines(self) -> Iterator[str]:
         """The comparison for a person to read."""
         total = sum(map(len, self.differences.values()))
-        yield f"{self.what}: {self.compared} compared, {total} different"
+        yield f"{self.subject}: {self.compared} compared, {total} different"
         for kind, result in sorted(self.differences.items()):
             more = f" and {len(result) - SHOWN} more" if len(result) > SHOWN else ""
             yield f"  {kind} ({len(result)}): {'; '.join(result[:SHOWN])}{more}"

@@ -53,7 +53,7 @@ class Family:
     pods: int = 0
     first: list[float] = field(default_factory=list)
     """The first plan for a list of instance types, with the tables over them."""
-    kept: list[float] = field(default_factory=list)
+    kept_pods: list[float] = field(default_factory=list)
     """A later plan, as the worker makes it: with the tables kept."""
     first_fit: list[float] = field(default_factory=list)
     worst: float = 0.0
@@ -63,7 +63,7 @@ class Family:
     first_fit_price: float = 0.0
     """Prices are those of the cases in which both place the same number of pods."""
     bound: float = 0.0
-    left: int = 0
+    leftover: int = 0
     first_fit_left: int = 0
     """Pods without a place."""
 
@@ -109,7 +109,7 @@ def _plan(result: Family, number: int, problem: Problem) -> None:
     plain, first_fit = measured(lambda: solve_by_first_fit(problem, Order.OLDEST, tables))
     _count(result, problem, plan, plain)
     result.first.append(first)
-    result.kept.append(survivors)
+    result.kept_pods.append(survivors)
     result.first_fit.append(first_fit)
     times = survivors / max(first_fit, LEAST_MS)
     if times > result.worst:
@@ -119,7 +119,7 @@ def _plan(result: Family, number: int, problem: Problem) -> None:
 def _count(result: Family, problem: Problem, plan: Plan, plain: Plan) -> None:
     result.cases += 1
     result.pods += len(problem.pods)
-    result.left += len(plan.unschedulable)
+    result.leftover += len(plan.unschedulable)
     result.first_fit_left += len(plain.unschedulable)
     if len(plan.unschedulable) == len(plain.unschedulable):
         result.price += sum(claim.price for claim in plan.claims)
@@ -156,13 +156,13 @@ def as_table(results: dict[str, Family]) -> Table:
             str(result.cases),
             f"{result.pods:,}",
             f"{statistics.median(result.first):.1f}",
-            f"{statistics.median(result.kept):.1f}",
-            f"{max(result.kept):.1f}",
+            f"{statistics.median(result.kept_pods):.1f}",
+            f"{max(result.kept_pods):.1f}",
             f"{statistics.median(result.first_fit):.1f}",
             f"{result.worst:.1f} (case {result.worst_case})",
             _ratio(result.price, result.first_fit_price),
             _ratio(result.price, result.bound),
-            f"{result.left:,}",
+            f"{result.leftover:,}",
             f"{result.first_fit_left:,}",
         )
     return table

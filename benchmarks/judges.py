@@ -25,7 +25,7 @@ Judge = Callable[[Case, Path, Path, dict[str, Any]], Verdict]
 def oracle(case: Case, _manifests: Path, _catalogue: Path, plan: dict[str, Any]) -> Verdict:
     """Judge a plan with this repository's oracle."""
     return [
-        (result.rule, f"{result.where}: {result.what}") for result in judge(case.manifests, catalogue_of(case), plan)
+        (result.rule, f"{result.where}: {result.text}") for result in judge(case.manifests, catalogue_of(case), plan)
     ]
 
 

@@ -43,7 +43,7 @@ PROGRAMS = ("kube-apiserver", "kube-scheduler", "kube-controller-manager", "kwok
 class Programs:
     """Programs of the modules in SOURCE that are built together and kept together, apart from those of other builds."""
 
-    what: str
+    subject: str
     """What they are, in words."""
     cache: str
     """The folder that keeps them."""
@@ -57,7 +57,7 @@ class Programs:
 
 
 CONTROL_PLANE = Programs(
-    what="the control plane",
+    subject="the control plane",
     cache="controlplane",
     packages=PACKAGES,
     names=PROGRAMS,
@@ -108,11 +108,11 @@ def ensure(on_progress: OnProgress, builds: Programs = CONTROL_PLANE) -> Path:
         return target
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with lock(target.parent / f"{target.name}.lock", on_progress, builds.what):
+        with lock(target.parent / f"{target.name}.lock", on_progress, builds.subject):
             if not _complete(target, builds):
                 _build(target, builds, on_progress)
     except OSError as error:
-        raise BuildError(f"{sentence(builds.what)} cannot be kept in {target}: {error}.") from error
+        raise BuildError(f"{sentence(builds.subject)} cannot be kept in {target}: {error}.") from error
     return target
 
 
@@ -143,13 +143,13 @@ def _build(target: Path, builds: Programs, on_progress: OnProgress) -> None:
     go = golang.find(golang.needed((SOURCE / "go.mod").read_text()))
     began = time.monotonic()
     on_progress(
-        Progress(f"building {builds.what} once with {go}: {estimate(builds)}, seconds when Go's own cache is warm")
+        Progress(f"building {builds.subject} once with {go}: {estimate(builds)}, seconds when Go's own cache is warm")
     )
     for remainder in target.parent.glob(f"{target.name}.*/"):  # left by a build that was killed: we hold the lock
         shutil.rmtree(remainder, ignore_errors=True)
     scratch = Path(tempfile.mkdtemp(prefix=f"{target.name}.", dir=target.parent))
     try:
-        follow = _Follow(builds.what, began, on_progress)
+        follow = _Follow(builds.subject, began, on_progress)
         total = _run_go([go, "list", "-deps", *builds.packages], "fetching modules", 0, follow)
         _run_go([go, "build", "-v", *FLAGS, "-o", f"{scratch}/", *builds.packages], "compiling", total, follow)
         for value, name in builds.renamed:
@@ -160,21 +160,21 @@ def _build(target: Path, builds: Programs, on_progress: OnProgress) -> None:
         scratch.rename(target)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-    on_progress(Progress(f"built {builds.what} in {_duration(time.monotonic() - began)}: {target}"))
+    on_progress(Progress(f"built {builds.subject} in {_duration(time.monotonic() - began)}: {target}"))
 
 
 @dataclass(frozen=True)
 class _Follow:
     """Where a build reports to, and since when it runs."""
 
-    what: str
+    subject: str
     began: float
     on_progress: OnProgress
 
     def count(self, doing: str, count: int, total: int) -> None:
         of = f" of at most {total} packages" if total else ""
         duration = _duration(time.monotonic() - self.began)
-        name = self.what.removeprefix("the ")
+        name = self.subject.removeprefix("the ")
         self.on_progress(Progress(f"{name}: {doing} {count}{of}, {duration} gone", lasting=False))
 
 
@@ -202,7 +202,7 @@ def _run_go(command: list[str | Path], doing: str, total: int, follow: _Follow) 
             raise
     if process.returncode != 0:
         raise BuildError(
-            f"Go could not build {follow.what} (`{command[0]} {command[1]}` ended with status "
+            f"Go could not build {follow.subject} (`{command[0]} {command[1]}` ended with status "
             f"{process.returncode}). Its last lines:\n{''.join(tail).rstrip()}"
         )
     return count

@@ -57,7 +57,7 @@ class HousekeepingWorkflow:
 def _report(result: HousekeepingResult) -> str:
     """The sweep's figures as Markdown for the Temporal UI."""
     lines = [
-        f"- {kind}: {row.ended} of {row.found} ended, {row.failed} failed, {row.put_off} put off"
+        f"- {kind}: {row.ended} of {row.findings} ended, {row.failed} failed, {row.put_off} put off"
         + (f", {row.held_back} held back" if row.held_back else "")
         for kind, row in sorted(result.figures.items())
     ]

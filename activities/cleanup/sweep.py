@@ -126,12 +126,12 @@ class Housekeeping:
         untried = {finding.key for finding in later}
         failed = [key for key in sweep_input.failed if key in untried] + list(faults)
         for finding in later:
-            _add(figures, finding.kind, "found", "put_off")
+            _add(figures, finding.kind, "findings", "put_off")
         self._measure(observations)
         if not unread:
             metrics.HOUSEKEEPING_SUCCESS.set(self._now().timestamp())
         return HousekeepingResult(
-            figures={kind: row for kind, row in figures.items() if row.found},
+            figures={kind: row for kind, row in figures.items() if row.findings},
             unread=unread,
             faults=list(faults.values())[:MAX_REPORTED],
             failed=failed[:FAILED_KEPT],
@@ -153,7 +153,7 @@ class Housekeeping:
             }
             log.error("The sweep ends nothing of a kind until a person confirms it", extra=extra)
             for finding in held_back_finding.findings:
-                _add(figures, finding.kind, "found", "held_back")
+                _add(figures, finding.kind, "findings", "held_back")
             subjects = [subject_of(finding) for finding in held_back_finding.findings]
             by_name = {(subject["kind"], subject["metadata"]["name"]): subject for subject in subjects}
             for subject in list(by_name.values())[:MAX_REPORTED]:
@@ -172,7 +172,7 @@ class Housekeeping:
             try:
                 is_held = await acting.act(finding, observations)
             except (ApiError, EC2Error, RPCError) as error:
-                _add(figures, finding.kind, "found", "failed")
+                _add(figures, finding.kind, "findings", "failed")
                 metrics.HOUSEKEEPING_FAILED.labels(finding.kind.value).inc()
                 faults[finding.key] = f"{finding.kind.value} {finding.name}: {error}"[:MAX_ERROR_LENGTH]
                 extra = {"kind": finding.kind.value, "object": finding.name, "error": str(error)}
@@ -189,9 +189,9 @@ class Housekeeping:
 
     async def _publish_events(self, finding: Finding, figures: dict[str, Figures]) -> None:
         if finding.kind is Kind.FOREIGN_FINALIZER:  # nothing was ended, because another controller must act
-            _add(figures, finding.kind, "found")
+            _add(figures, finding.kind, "findings")
         else:
-            _add(figures, finding.kind, "found", "ended")
+            _add(figures, finding.kind, "findings", "ended")
             metrics.HOUSEKEEPING_ENDED.labels(finding.kind.value).inc()
             extra = {"kind": finding.kind.value, "object": finding.name, "nodeclaim": finding.claim}
             if finding.kind is Kind.UNTAGGED_INSTANCE:
@@ -217,7 +217,7 @@ class Housekeeping:
 
 
 def _add(figures: dict[str, Figures], kind: Kind, *fields: str) -> None:
-    if "found" in fields:
+    if "findings" in fields:
         metrics.HOUSEKEEPING_FOUND.labels(kind.value).inc()
     row = figures[kind.value]
     figures[kind.value] = evolve(row, **{field: getattr(row, field) + 1 for field in fields})

@@ -29,7 +29,7 @@ class HeldNodeEvents:
     def __init__(self, recorder: EventPublisher) -> None:
         self._recorder = recorder
         self._due = 0.0
-        self._said: dict[tuple[str, str], float] = {}
+        self._published_at: dict[tuple[str, str], float] = {}
         """By NodeClaim and message: until when it is not repeated."""
         self._publishing: asyncio.Task[None] | None = None
 
@@ -40,12 +40,14 @@ class HeldNodeEvents:
             return
         self._due = now + REPORT_SECONDS
         held_nodes = why_held(situation)
-        self._said = {
-            (claim, why): at for (claim, why), at in self._said.items() if held_nodes.get(claim) == why and now < at
+        self._published_at = {
+            (claim, why): at
+            for (claim, why), at in self._published_at.items()
+            if held_nodes.get(claim) == why and now < at
         }
-        unsaid = [held_node for held_node in sorted(held_nodes.items()) if held_node not in self._said][:MOST]
+        unsaid = [held_node for held_node in sorted(held_nodes.items()) if held_node not in self._published_at][:MOST]
         if unsaid:
-            self._said |= dict.fromkeys(unsaid, now + REPEAT_SECONDS)
+            self._published_at |= dict.fromkeys(unsaid, now + REPEAT_SECONDS)
             nodes = {node.claim: node for node in situation.nodes}
             self._publishing = asyncio.create_task(self._publish(unsaid, nodes))
 

@@ -120,8 +120,10 @@ async def _bind(
         return BindResult(planned=len(entries), left=len(entries))
     choice, node_pods = await _choose(kube, entries, node, default_spread)
     if choice.bind and not await _is_watched(kube, node):
-        left = len(choice.left) + len(choice.bind)
-        return BindResult(bound=len(choice.here), planned=len(entries), left=left, running=_running(node_pods))
+        open_pods = len(choice.other_pods) + len(choice.bind)
+        return BindResult(
+            bound=len(choice.bound_here), planned=len(entries), left=open_pods, running=_running(node_pods)
+        )
 
     async def post(pod: PodRecord) -> bool:
         try:
@@ -137,9 +139,9 @@ async def _bind(
 
     bound = sum(await bounded(choice.bind, CONCURRENCY, post))
     return BindResult(
-        bound=bound + len(choice.here),
+        bound=bound + len(choice.bound_here),
         planned=len(entries),
-        left=len(choice.left) + len(choice.bind) - bound,
+        left=len(choice.other_pods) + len(choice.bind) - bound,
         running=_running(node_pods) + bound,
     )
 

@@ -87,9 +87,9 @@ async def drain(
             await update_conditions(
                 kube, drain_input.claim, [ConditionUpdate(DRAINED, "Unknown", "Draining", text)], now
             )
-        left = (until - now()).total_seconds()
+        seconds_left = (until - now()).total_seconds()
         next_force_at = decide.next_force(waited, drain_input.force_at, now())
-        if left <= 0:
+        if seconds_left <= 0:
             blocked = grouped(evictor.blocked(waited))[:MAX_BLOCKED]
             standing = await idle_nodes(waited) if blocked and idle_nodes is not None else ""
             if standing:
@@ -105,7 +105,7 @@ async def drain(
         pause, before = min(pause * 1.5, MAX_POLL_SECONDS) if idle else POLL_SECONDS, len(waited)
         due = [at for at in (evictor.next_try(waited), next_force_at) if at is not None]
         soonest = [max((at - now()).total_seconds(), POLL_SECONDS) for at in due]
-        await sleep(min(pause, left, *soonest))
+        await sleep(min(pause, seconds_left, *soonest))
         if drain_input.instance_gone:
             node = await kube.get(NODES, name)
     await _note_drained(kube, drain_input, now)

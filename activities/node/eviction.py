@@ -44,8 +44,8 @@ class Evictor:
         self._kube = kube
         self._recorder = recorder
         self._node = node
-        self._wanted = drain_input
-        self._held: dict[str, BlockedPods] = {}
+        self._drain_input = drain_input
+        self._blocked: dict[str, BlockedPods] = {}
         self._undeletable: set[str] = set()
         self._refusals: dict[str, int] = {}
         self._retry_at: dict[str, datetime] = {}
@@ -53,7 +53,7 @@ class Evictor:
 
     def blocked(self, waited: Sequence[PodRecord]) -> list[BlockedPods]:
         """Why the remaining pods are blocked, in the order of ``waited``."""
-        return [self._held[pod.uid] for pod in waited if pod.uid in self._held]
+        return [self._blocked[pod.uid] for pod in waited if pod.uid in self._blocked]
 
     def next_try(self, waited: Sequence[PodRecord]) -> datetime | None:
         """When the next refused eviction of these pods is retried."""
@@ -61,7 +61,7 @@ class Evictor:
 
     def gives_up(self, waited: Sequence[PodRecord], now: datetime) -> bool:
         """Whether the node's grace period is over and the API server refuses to delete every remaining pod."""
-        force_at = self._wanted.force_at
+        force_at = self._drain_input.force_at
         if force_at is None or now < force_at + decide.STUCK_AFTER:
             return False
         return all(pod.uid in self._undeletable for pod in waited)
@@ -69,13 +69,13 @@ class Evictor:
     async def act(self, waited: Sequence[PodRecord], now: datetime) -> None:
         """Run one round over the remaining pods."""
         turn = decide.current_wave(waited)
-        held_before = set(self._held)
+        held_before = set(self._blocked)
 
         async def one(pod: PodRecord) -> None:
             await self._evict_one(pod, now, turn=decide.wave(pod) == turn)
 
         await bounded(waited, CONCURRENCY, one)
-        await self._publish([pod for pod in waited if pod.uid in self._held and pod.uid not in held_before])
+        await self._publish([pod for pod in waited if pod.uid in self._blocked and pod.uid not in held_before])
 
     async def _publish(self, held_pods: Sequence[PodRecord]) -> None:
         """Publish on each pod what blocks it, and on the Node what blocks the drain and when the drain is forced."""
@@ -84,30 +84,30 @@ class Evictor:
 
         async def publish_on(pod: PodRecord) -> None:
             await self._recorder.publish(
-                pod_reference(pod.pod), "FailedDraining", sentence(self._held[pod.uid]), "Warning"
+                pod_reference(pod.pod), "FailedDraining", sentence(self._blocked[pod.uid]), "Warning"
             )
 
         await bounded(held_pods, CONCURRENCY, publish_on)
-        sentences = [sentence(blocked) for blocked in grouped(self._held[pod.uid] for pod in held_pods)]
+        sentences = [sentence(blocked) for blocked in grouped(self._blocked[pod.uid] for pod in held_pods)]
         more = f"; and {len(sentences) - 3} more" if len(sentences) > 3 else ""
         await self._recorder.publish(self._node, "FailedDraining", "; ".join(sentences[:3]) + more, "Warning")
-        if self._wanted.force_at is not None and not self._wanted.force:
-            text = f"all pods will be deleted by {format_instant(self._wanted.force_at)}, whatever protects them"
+        if self._drain_input.force_at is not None and not self._drain_input.force:
+            text = f"all pods will be deleted by {format_instant(self._drain_input.force_at)}, whatever protects them"
             await self._recorder.publish(self._node, "TerminationGracePeriodExpiring", text, "Warning")
 
     async def _evict_one(self, pod: PodRecord, now: datetime, *, turn: bool) -> None:
         uid = pod.uid
-        action = decide.decide(pod, now, turn=turn, force_at=self._wanted.force_at, force=self._wanted.force)
+        action = decide.decide(pod, now, turn=turn, force_at=self._drain_input.force_at, force=self._drain_input.force)
         if action.kind is Kind.EVICT and uid in self._retry_at and now < self._retry_at[uid]:
             return
-        self._held.pop(uid, None)
+        self._blocked.pop(uid, None)
         try:
             if action.kind is Kind.EVICT:
                 await self._evict(pod, now)
             elif action.kind is Kind.DELETE:
                 await self._delete(pod, action.grace_seconds)
             elif action.blocked is not None:
-                self._held[uid] = action.blocked
+                self._blocked[uid] = action.blocked
         except ApiUnreachableError:
             raise
         except ApiError as error:  # an admission policy that protects one pod must not stop the others
@@ -146,8 +146,8 @@ class Evictor:
 
     def _refused(self, pod: PodRecord, now: datetime, refusal: BlockedPods, *, retry_after: float = 0.0) -> None:
         uid = pod.uid
-        force_at = None if self._wanted.force else self._wanted.force_at
-        self._held[uid] = evolve(refusal, deleted_at=deleted_at(pod, force_at, now))
+        force_at = None if self._drain_input.force else self._drain_input.force_at
+        self._blocked[uid] = evolve(refusal, deleted_at=deleted_at(pod, force_at, now))
         count = self._refusals.get(uid, 0)
         self._refusals[uid] = count + 1
         wait = max(MAX_RETRY_SECONDS if count > 3 else 2**count, min(retry_after, MAX_ASKED_SECONDS))

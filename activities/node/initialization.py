@@ -68,8 +68,8 @@ async def _awaited(
 
 def _shortfalls(claim: ClaimRecord, node: Mapping[str, Any]) -> list[str]:
     requested = parse_resources((claim.spec.get("resources") or {}).get("requests"))
-    promised = parse_resources(claim.status.get("capacity"))
-    return shortfalls(requested, promised, parse_resources((node.get("status") or {}).get("capacity")))
+    expected = parse_resources(claim.status.get("capacity"))
+    return shortfalls(requested, expected, parse_resources((node.get("status") or {}).get("capacity")))
 
 
 def _label(claim: ClaimRecord) -> Compute:

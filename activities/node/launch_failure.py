@@ -94,7 +94,7 @@ class LaunchRetry:
         self, claim: ClaimRecord, ref: ClaimRef, view: ClaimView, wait: LaunchWait
     ) -> PrepareLaunchResult:
         """Postpone the launch, or give the claim up if its launch timeout is over."""
-        if rules.should_give_up(view.created_at, self._now(), answered=wait.answered):
+        if rules.should_give_up(view.created_at, self._now(), has_answer=wait.answered):
             return await self.given_up(ref, view, Reason.LAUNCH_TIMEOUT, f"{wait.reason}: {wait.message}")
         await self._publish(claim, ref, wait)
         # This attempt sent no request, and the caller has already looked for instances of earlier requests.
@@ -113,7 +113,7 @@ class LaunchRetry:
         if wait.answered and self.is_first_try:
             wait = evolve(wait, unsettled=False)  # the first attempt was answered, so no earlier answer is missing
         answered = wait.answered and not wait.unsettled
-        if rules.should_give_up(claim.created_at, self._now(), answered=answered):
+        if rules.should_give_up(claim.created_at, self._now(), has_answer=answered):
             message = f"{wait.reason}: {wait.message}"
             timed_out = evolve(result, reason=Reason.LAUNCH_TIMEOUT, message=message, waits=None)
             return await self._refused_for_good(ref, timed_out)

@@ -46,7 +46,7 @@ class LaunchGroups:
         self._now = now
         self._pause = pause
         self._whole: dict[str, None] = {}
-        self._left: dict[str, None] = {}
+        self._former_groups: dict[str, None] = {}
         self._accepted: dict[str, None] = {}
         self._looking: dict[str, asyncio.Lock] = {}
         self._read_at: dict[str, datetime] = {}
@@ -71,7 +71,7 @@ class LaunchGroups:
 
     def leave(self, group: LaunchGroup) -> None:
         """Record that EC2 refused the group's request. Its members launch alone, and none may send it again."""
-        _remember(self._left, group.id)
+        _remember(self._former_groups, group.id)
 
     def accepted(self, group: LaunchGroup) -> None:
         """Record that EC2 accepted the group's request. To repeat it buys nothing."""
@@ -95,14 +95,14 @@ class LaunchGroups:
         each member already, so it may be repeated whoever left.
         """
         batch = claim.labels.get(labels.BATCH, "")
-        if batch and group.id not in self._left and group.id not in self._accepted:
+        if batch and group.id not in self._former_groups and group.id not in self._accepted:
             async with self._lock(batch):
                 read_at = self._read_at.get(batch)
                 if read_at is None or self._now() - read_at > READ_FOR:
                     await self._read(batch, group)
             if not unsettled and group.id in self._broken.get(batch, ()):
-                _remember(self._left, group.id)
-        return group.id in self._left
+                _remember(self._former_groups, group.id)
+        return group.id in self._former_groups
 
     async def _read(self, batch: str, launch_group: LaunchGroup) -> None:
         began = self._now()
@@ -112,7 +112,7 @@ class LaunchGroups:
             self._whole[group] = None
         for claim in claims:
             if claim.launch_attempt and (member := group_of(claim.annotations)) is not None:
-                _remember(self._left, member.id)
+                _remember(self._former_groups, member.id)
         while len(self._whole) > MAX_CACHED and next(iter(self._whole)) != launch_group.id:
             del self._whole[next(iter(self._whole))]
         self._read_at = {batch_id: at for batch_id, at in self._read_at.items() if began - at <= READ_FOR} | {

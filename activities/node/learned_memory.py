@@ -38,7 +38,7 @@ class LearnedMemory:
     def __init__(self, kube: Kube, clock: Callable[[], float] = time.monotonic) -> None:
         self._kube = kube
         self._clock = clock
-        self._seen: dict[tuple[str, str, str, str], float] = {}
+        self._learned_at: dict[tuple[str, str, str, str], float] = {}
 
     async def learn(self, claim: ClaimRecord, node: Mapping[str, Any]) -> None:
         """Write to the class what the node teaches, if it is news there.
@@ -61,11 +61,11 @@ class LearnedMemory:
 
         if 0 < storage < planned:
             await self._learn(claim, labels.LEARNED_STORAGE, str(planned), str(storage), with_less)
-        promised, reported = (parse_resources(field_at(of, "status", "allocatable")) for of in (claim.body, node))
-        different = list(differing(promised, reported)) if promised and reported else []
+        expected, reported = (parse_resources(field_at(of, "status", "allocatable")) for of in (claim.body, node))
+        different = list(differing(expected, reported)) if expected and reported else []
 
         def with_others(annotations: Mapping[str, str], images: Sequence[str]) -> str | None:
-            return with_amounts(annotations, images, claim.image_id, instance_type, promised, reported)
+            return with_amounts(annotations, images, claim.image_id, instance_type, expected, reported)
 
         if instance_type and different:
             await self._learn(claim, labels.LEARNED_AMOUNTS, instance_type, str(different), with_others)
@@ -73,7 +73,7 @@ class LearnedMemory:
     async def _learn(self, claim: ClaimRecord, key: str, of: str, amount: str, news: _News) -> None:
         """Write an annotation, unless this process has seen the same amount lately."""
         figure = claim.node_class, claim.image_id, of, amount
-        if not all(figure) or self._clock() < self._seen.get(figure, 0.0):
+        if not all(figure) or self._clock() < self._learned_at.get(figure, 0.0):
             return
         try:
             await self._write(claim.node_class, key, news)
@@ -83,9 +83,9 @@ class LearnedMemory:
                 extra={"nodeclaim": claim.name, "ec2nodeclass": claim.node_class, "error": str(error)},
             )
             return
-        if len(self._seen) >= MOST:
-            self._seen.clear()
-        self._seen[figure] = self._clock() + REMEMBERED_SECONDS
+        if len(self._learned_at) >= MOST:
+            self._learned_at.clear()
+        self._learned_at[figure] = self._clock() + REMEMBERED_SECONDS
 
     async def _write(self, name: str, key: str, news: _News) -> None:
         node_class = await self._kube.get(EC2NODECLASSES, name)

@@ -78,6 +78,6 @@ class Budgets:
         """Return the budgets that select the pod."""
         namespace = pod.pod.namespace
         if namespace not in self._by_namespace:
-            found = await self._kube.list_as(PDBS, PdbObject, namespace=namespace)
-            self._by_namespace[namespace] = [pdb_record(budget).value for budget in found]
+            budgets = await self._kube.list_as(PDBS, PdbObject, namespace=namespace)
+            self._by_namespace[namespace] = [pdb_record(budget).value for budget in budgets]
         return selecting(pod.pod, self._by_namespace[namespace])

@@ -27,20 +27,20 @@ async def release(kube: Kube, release_input: ReleaseInput, recorder: EventPublis
 
     Changes only the Node with the claim's provider ID and the claim with its UID. Objects that are gone are fine.
     """
-    left: list[Mapping[str, Any] | None] = []
+    changed_objects: list[Mapping[str, Any] | None] = []
     claim = await read_claim(kube, release_input.claim)
     node = (await find_node(kube, release_input, claim)).node
     if node is not None:
         name, uid = node["metadata"]["name"], object_json.uid(node)
         if not object_json.is_deleting(node):
             await kube.delete(NODES, name, uid=uid)
-        left.append(await change(kube, NODES, name, without_finalizer, uid=uid))
+        changed_objects.append(await change(kube, NODES, name, without_finalizer, uid=uid))
     if claim is not None:
         await request_deletion(kube, claim)
-        left.append(
+        changed_objects.append(
             await change(kube, NODECLAIMS, release_input.claim.name, without_finalizer, uid=release_input.claim.uid)
         )
-    held_objects = [obj for obj in left if obj is not None and foreign_finalizers(obj)]
+    held_objects = [obj for obj in changed_objects if obj is not None and foreign_finalizers(obj)]
     for obj in held_objects:
         await recorder.publish(
             obj, HELD_BY_FINALIZER, f"Tenon has removed its own finalizer; {finalizer_message(obj)}", "Warning"

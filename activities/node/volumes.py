@@ -93,9 +93,9 @@ async def detach_volumes(
             await update_conditions(kube, detach_input.claim, [update], now)
             await recorder.publish(node, "AwaitingVolumeDetachment", text, "Normal")
             reported = True
-        left = (until - now()).total_seconds()
-        if left <= 0:
+        seconds_left = (until - now()).total_seconds()
+        if seconds_left <= 0:
             return DetachResult(attached=len(attached))
-        await sleep(min(POLL_SECONDS, left))
+        await sleep(min(POLL_SECONDS, seconds_left))
     await update_conditions(kube, detach_input.claim, [ConditionUpdate(VOLUMES_DETACHED, "True")], now)
     return DetachResult(detached=True)

@@ -81,7 +81,9 @@ def _processes(columns: Sequence[Medians]) -> Iterator[Row]:
 def _requests(columns: Sequence[Medians]) -> Iterator[Row]:
     yield "requests to the API server", *(f"{sum(column.requests.values()):.0f}" for column in columns)
     by_client = [column.requests_by_client() for column in columns]
-    most = {name: max(observations.get(name, 0) for observations in by_client) for seen in by_client for name in seen}
+    most = {
+        name: max(observations.get(name, 0) for observations in by_client) for counts in by_client for name in counts
+    }
     for client in sorted((name for name in most if most[name] >= FEWEST_REQUESTS), key=lambda name: -most[name]):
         yield client, *(_number(observations.get(client, 0)) for observations in by_client)
         for request in _often(columns, client):
@@ -136,4 +138,4 @@ def _often(columns: Sequence[Medians], client: str) -> list[Request]:
         for request, count in column.requests.items():
             if request.client == client:
                 most[request] = max(most.get(request, 0), count)
-    return sorted((item for item in most if most[item] >= FEWEST_REQUESTS), key=lambda one: (-most[one], one))
+    return sorted((item for item in most if most[item] >= FEWEST_REQUESTS), key=lambda item: (-most[item], item))

@@ -89,7 +89,7 @@ def selects(pod: Object, node: Object) -> bool:
         by_label, by_field = term.get("matchExpressions") or [], term.get("matchFields") or []
         if not by_label and not by_field:
             continue  # an empty term accepts nothing
-        if all(_matches(item, labels) for item in by_label) and all(_matches(one, fields) for one in by_field):
+        if all(_matches(item, labels) for item in by_label) and all(_matches(item, fields) for item in by_field):
             return True
     return False
 

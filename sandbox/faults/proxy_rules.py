@@ -79,7 +79,7 @@ class ProxyRules:
     delays: dict[str, float] = field(default_factory=dict)
     """Plural -> the seconds by which its watches are late."""
     calls: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=CALL_LIMIT))
-    held: int = 0
+    held_count: int = 0
     _released: asyncio.Event = field(default_factory=asyncio.Event)
 
     def next_hold(self, method: str, path: str) -> Hold | None:
@@ -92,11 +92,11 @@ class ProxyRules:
 
     async def wait(self) -> None:
         """Hold the calling request until the next release."""
-        self.held += 1
+        self.held_count += 1
         try:
             await self._released.wait()
         finally:
-            self.held -= 1
+            self.held_count -= 1
 
     def stalls(self, plural: str) -> bool:
         """Whether the watches of a resource are stalled."""
@@ -129,7 +129,7 @@ class ProxyRules:
     def listing(self) -> dict[str, Any]:
         """The active rules, for display."""
         return {
-            "held": self.held,
+            "held": self.held_count,
             "stalled": sorted(self.stalled),
             "delays": dict(self.delays),
             "holds": [asdict(hold) for hold in self.holds],

@@ -126,7 +126,7 @@ class ApiServerProxy:
             case "GET rules":
                 return self.rules.listing()
             case "GET held":
-                return {"held": self.rules.held}
+                return {"held": self.rules.held_count}
             case "GET calls":
                 method, path = query.get("method", ""), query.get("path", "")
                 hold = Hold(method.upper(), path)

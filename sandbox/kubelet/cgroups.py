@@ -21,13 +21,13 @@ def name(root: Path) -> str:
 
 def hierarchies(mounts: str, *kinds: str) -> list[tuple[Path, frozenset[str]]]:
     """Where hierarchies of these kinds are mounted, each with its controllers, from the content of a mountinfo file."""
-    found = []
+    result = []
     for line in mounts.splitlines():
         before, _, after = line.partition(" - ")
         kind, _, options = after.split(" ", 2)
         if kind in kinds:
-            found.append((Path(before.split(" ")[4]), frozenset(options.split(","))))
-    return found
+            result.append((Path(before.split(" ")[4]), frozenset(options.split(","))))
+    return result
 
 
 def mounted() -> list[tuple[Path, frozenset[str]]]:
@@ -37,8 +37,8 @@ def mounted() -> list[tuple[Path, frozenset[str]]]:
 
 def missing() -> list[str]:
     """The needed controllers that no hierarchy of this machine has."""
-    there = frozenset[str]().union(*(controllers for _, controllers in mounted()))
-    return [controller for controller in NEEDED if controller not in there]
+    union = frozenset[str]().union(*(controllers for _, controllers in mounted()))
+    return [controller for controller in NEEDED if controller not in union]
 
 
 def create(cgroup: str) -> None:

@@ -28,8 +28,8 @@ def unable() -> str:
     if os.geteuid() != 0:
         return "A real kubelet needs root: run this command as root."
     if absent := [program for program in PROGRAMS if shutil.which(program) is None]:
-        wanted = " ".join(sorted({PROGRAMS[program] for program in absent}))
-        return f"A real kubelet needs {', '.join(f'`{each}`' for each in absent)}: run `apt-get install {wanted}`."
+        join = " ".join(sorted({PROGRAMS[program] for program in absent}))
+        return f"A real kubelet needs {', '.join(f'`{item}`' for item in absent)}: run `apt-get install {join}`."
     if lacking := cgroups.missing():
         return f"A real kubelet needs cgroup v1, and this machine mounts no hierarchy with {', '.join(lacking)}."
     if shut := [str(root) for root, _ in cgroups.mounted() if not _writable(root)]:

@@ -34,9 +34,9 @@ class Network:
     def socket(self) -> socket.socket:
         """A new TCP socket in that namespace, for use in an event loop."""
         with self._entered():
-            made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        made.setblocking(False)
-        return made
+            output = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        output.setblocking(False)
+        return output
 
     @contextmanager
     def _entered(self) -> Iterator[None]:

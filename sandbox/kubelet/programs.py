@@ -14,7 +14,7 @@ from sandbox.kubelet import packages
 from sandbox.progress import OnProgress, silent
 
 KUBELET = build.Programs(
-    what="the kubelet",
+    subject="the kubelet",
     cache="kubelet",
     packages=("k8s.io/kubernetes/cmd/kubelet",),
     names=("kubelet",),

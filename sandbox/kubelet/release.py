@@ -33,17 +33,17 @@ def install(
         HelmError: Helm did not install the chart, or its pods did not become ready.
         KubectlError: the namespace could not be created, or not all pods became ready.
     """
-    given = values(images.name_in(archive), kubernetes)
+    value = values(images.name_in(archive), kubernetes)
     images.load(layout, archive)
     apply(layout.kubeconfig, namespace())
     files = [layout.node / "values.json"]
-    files[0].write_text(json.dumps(given))
+    files[0].write_text(json.dumps(value))
     if extra:
         files.append(layout.node / "more-values.json")
         files[1].write_text(json.dumps(extra))
-    said = helm.install(chart, RELEASE, NAMESPACE, layout.kubeconfig, values=files, timeout=READY_SECONDS)
+    install = helm.install(chart, RELEASE, NAMESPACE, layout.kubeconfig, values=files, timeout=READY_SECONDS)
     _all_ready(layout)
-    return said
+    return install
 
 
 def rollback(layout: Layout) -> str:
@@ -53,9 +53,9 @@ def rollback(layout: Layout) -> str:
         HelmError: Helm did not roll back, or its pods did not become ready.
         KubectlError: not all pods became ready.
     """
-    said = helm.rollback(RELEASE, NAMESPACE, layout.kubeconfig, timeout=READY_SECONDS)
+    rollback = helm.rollback(RELEASE, NAMESPACE, layout.kubeconfig, timeout=READY_SECONDS)
     _all_ready(layout)
-    return said
+    return rollback
 
 
 def _all_ready(layout: Layout) -> None:

@@ -31,10 +31,10 @@ def find(kubeconfig: Path, host: str, port: int) -> tuple[str, int]:
         KubectlError: the API server did not answer.
     """
     listed = kubectl(kubeconfig, "get", "services,endpointslices", "--all-namespaces", "--output=json", timeout=10)
-    found = endpoint(json.loads(listed)["items"], host, port)
-    if found is None:
+    result = endpoint(json.loads(listed)["items"], host, port)
+    if result is None:
         raise OSError(f"no Service has an endpoint for {host}:{port}")
-    return found
+    return result
 
 
 def endpoint(items: Iterable[Document], host: str, port: int) -> tuple[str, int] | None:
@@ -43,20 +43,20 @@ def endpoint(items: Iterable[Document], host: str, port: int) -> tuple[str, int]
     for service in objects:
         if service["kind"] != "Service" or service["spec"].get("clusterIP") != host:
             continue
-        for wanted in service["spec"]["ports"]:
-            if wanted["port"] == port:
-                return _in_slices(objects, service["metadata"], wanted.get("name", ""))
+        for expectation in service["spec"]["ports"]:
+            if expectation["port"] == port:
+                return _in_slices(objects, service["metadata"], expectation.get("name", ""))
     return None
 
 
 def _in_slices(objects: Iterable[Document], service: Document, port_name: str) -> tuple[str, int] | None:
-    for one in objects:
-        metadata = one["metadata"]
+    for item in objects:
+        metadata = item["metadata"]
         of = (metadata["namespace"], metadata.get("labels", {}).get("kubernetes.io/service-name"))
-        if one["kind"] != "EndpointSlice" or of != (service["namespace"], service["name"]):
+        if item["kind"] != "EndpointSlice" or of != (service["namespace"], service["name"]):
             continue
-        ports = [each["port"] for each in one.get("ports") or () if each.get("name", "") == port_name]
-        for backend in one.get("endpoints") or ():
+        ports = [port["port"] for port in item.get("ports") or () if port.get("name", "") == port_name]
+        for backend in item.get("endpoints") or ():
             if ports and backend.get("conditions", {}).get("ready", True):
                 return backend["addresses"][0], ports[0]
     return None

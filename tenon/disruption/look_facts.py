@@ -70,7 +70,7 @@ class LookFacts:
             self.policies != before.policies
             or not before.avoided <= self.avoided
             or self.evictions_allowed != before.evictions_allowed
-            or any(left > before.budgets.get(key, 0) for key, left in self.budgets.items())
+            or any(allowance > before.budgets.get(key, 0) for key, allowance in self.budgets.items())
         )
 
 

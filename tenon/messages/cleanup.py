@@ -33,7 +33,7 @@ class Figures(Message):
     Found, removed or repaired, failed, put off to the next sweep, and held back until a person confirms them.
     """
 
-    found: int = 0
+    findings: int = 0
     ended: int = 0
     failed: int = 0
     put_off: int = 0

@@ -28,14 +28,14 @@ from tenon.resources import format_quantity, parse_resources, subtract, total
 class BindingDecision:
     """The outcome for each planned pod.
 
-    ``bind``: bind the pod to this node now. ``here``: the pod already runs on this node. ``settled``: the pod is gone
-    or has another node. ``left``: kube-scheduler places the pod; maps the pod's key to the reason.
+    ``bind``: bind the pod to this node now. ``bound_here``: the pod already runs on this node. ``settled``: the pod
+    is gone or has another node. ``other_pods``: kube-scheduler places the pod; maps the pod's key to the reason.
     """
 
     bind: tuple[PodRecord, ...] = ()
-    here: tuple[str, ...] = ()
+    bound_here: tuple[str, ...] = ()
     settled: tuple[str, ...] = ()
-    left: Mapping[str, str] = field(default_factory=dict)
+    other_pods: Mapping[str, str] = field(default_factory=dict)
 
 
 def choose(
@@ -62,7 +62,7 @@ def choose(
     bind: list[PodRecord] = []
     bound_here: list[str] = []
     settled: list[str] = []
-    left: dict[str, str] = {}
+    other_pods: dict[str, str] = {}
     for entry in planned:
         pod = fresh_pods.get(entry.key)
         if pod is None or pod.uid != entry.uid or _is_over(pod):
@@ -73,13 +73,13 @@ def choose(
             continue
         why = refusal(pod, node, default_spread) or _why_no_room(pod.pod, available, ports, assigned)
         if why:
-            left[entry.key] = why
+            other_pods[entry.key] = why
             continue
         bind.append(pod)
         assigned.append(pod.pod)
         available = subtract(available, pod.pod.requests)
         ports.update(pod.pod.host_ports)
-    return BindingDecision(tuple(bind), tuple(bound_here), tuple(settled), left)
+    return BindingDecision(tuple(bind), tuple(bound_here), tuple(settled), other_pods)
 
 
 def is_unscheduled(entry: PlannedPod, pod: PodRecord | None) -> bool:
@@ -138,8 +138,8 @@ def _why_no_room(pod: Pod, available: Mapping[str, int], ports: set[HostPort], a
     """Return why resources, host ports or anti-affinity keep the pod off the node; empty if nothing does."""
     if not covers_requests(pod.requests, available):
         short = min(name for name, units in pod.requests.items() if units > max(0, available.get(name, 0)))
-        has = format_quantity(short, max(0, available.get(short, 0)))
-        return f"it does not fit: {short} {format_quantity(short, pod.requests[short])} asked, {has} free"
+        available_text = format_quantity(short, max(0, available.get(short, 0)))
+        return f"it does not fit: {short} {format_quantity(short, pod.requests[short])} asked, {available_text} free"
     conflict = first_conflict(sorted(pod.host_ports), ports)
     if conflict is not None:
         return f"host port {conflict[1]}/{conflict[2]} is taken"

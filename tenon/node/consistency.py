@@ -15,7 +15,7 @@ SHARE = 0.9
 REASON = "ConsistencyCheckFailed"
 
 
-def shortfalls(requested: Mapping[str, int], promised: Mapping[str, int], capacity: Resources) -> list[str]:
+def shortfalls(requested: Mapping[str, int], expected: Mapping[str, int], capacity: Resources) -> list[str]:
     """Return a sentence for each requested resource of which the Node has too little.
 
     Resources that no planned pod requests do not count: many instance types promise network interfaces or devices that
@@ -27,14 +27,14 @@ def shortfalls(requested: Mapping[str, int], promised: Mapping[str, int], capaci
         capacity: ``status.capacity`` of the Node.
     """
     return [
-        _sentence(name, promised[name], capacity.get(name, 0))
+        _sentence(name, expected[name], capacity.get(name, 0))
         for name in sorted(requested)
-        if requested[name] > 0 and capacity.get(name, 0) < SHARE * promised.get(name, 0)
+        if requested[name] > 0 and capacity.get(name, 0) < SHARE * expected.get(name, 0)
     ]
 
 
-def _sentence(name: str, promised: int, has: int) -> str:
+def _sentence(name: str, expected: int, actual: int) -> str:
     return (
-        f"expected {format_quantity(name, promised)} of resource {name}, but found {format_quantity(name, has)} "
-        f"({100 * has / promised:.1f}% of expected)"
+        f"expected {format_quantity(name, expected)} of resource {name}, but found {format_quantity(name, actual)} "
+        f"({100 * actual / expected:.1f}% of expected)"
     )

@@ -18,9 +18,9 @@ NAMED_PODS = 3
 def grouped(blocked: Iterable[BlockedPods]) -> list[BlockedPods]:
     """Return the records, with a single one for all pods that the same PodDisruptionBudgets keep."""
     groups: dict[BlockedPods, list[str]] = {}
-    for one in blocked:
-        group = evolve(one, pods=()) if one.budgets else one
-        groups.setdefault(group, []).extend(one.pods)
+    for blocked_pods in blocked:
+        group = evolve(blocked_pods, pods=()) if blocked_pods.budgets else blocked_pods
+        groups.setdefault(group, []).extend(blocked_pods.pods)
     return [_about(group, list(dict.fromkeys(pods))) for group, pods in groups.items()]
 
 
@@ -64,8 +64,8 @@ def overdue_termination(pod: PodRecord) -> BlockedPods:
     finalizers = tuple(deletion.finalizers) if deletion is not None else ()
     why = f"{due}but its kubelet has not reported its end"
     if finalizers:
-        which = "finalizer" if len(finalizers) == 1 else "finalizers"
-        why = f"{due}but {which} {', '.join(finalizers)} keeps it: its owner must remove it"
+        noun = "finalizer" if len(finalizers) == 1 else "finalizers"
+        why = f"{due}but {noun} {', '.join(finalizers)} keeps it: its owner must remove it"
     return BlockedPods(pods=(pod.key,), why=why, finalizers=finalizers)
 
 

@@ -34,9 +34,9 @@ def pause(failures: int) -> timedelta:
     return min(FIRST_PAUSE * (1 << doublings), MAX_PAUSE)
 
 
-def should_give_up(created_at: datetime | None, now: datetime, *, answered: bool) -> bool:
+def should_give_up(created_at: datetime | None, now: datetime, *, has_answer: bool) -> bool:
     """True if a claim whose launch failed is not retried. ``answered`` is false if EC2 made no decision."""
-    return answered and created_at is not None and now - created_at > LAUNCH_TIMEOUT
+    return has_answer and created_at is not None and now - created_at > LAUNCH_TIMEOUT
 
 
 def is_unsettled(until: datetime | None, now: datetime) -> bool:

@@ -60,7 +60,7 @@ def with_removal(annotations: Mapping[str, str], removal: Removal, *, deleting: 
     ``deleting``: the NodeClaim is being deleted already, so the removal is not the first reason.
     """
     present = recorded(annotations) or ((deletion("NodeClaim"),) if deleting else ())
-    if len(present) == MAX_REMOVALS or removal.reason in {each.reason for each in present}:
+    if len(present) == MAX_REMOVALS or removal.reason in {earlier.reason for earlier in present}:
         return {}
     text = _removals.dump_json((*present, _short(removal)), exclude_defaults=True).decode()
     return {labels.DELETED_BECAUSE: text}

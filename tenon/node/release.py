@@ -50,8 +50,8 @@ def finalizer_message(obj: Object) -> str:
     foreign = foreign_finalizers(obj)
     stays = [finalizer for finalizer in object_json.finalizers(obj) if finalizer not in foreign]
     patch = json.dumps({"metadata": {"finalizers": stays or None}})
-    which = "finalizer" if len(foreign) == 1 else "finalizers"
+    noun = "finalizer" if len(foreign) == 1 else "finalizers"
     return (
-        f"{which} {', '.join(foreign)} keeps {kind} {metadata['name']}: its owner must remove it, "
+        f"{noun} {', '.join(foreign)} keeps {kind} {metadata['name']}: its owner must remove it, "
         f"or: kubectl patch {kind.lower()} {metadata['name']} --type=merge -p '{patch}'"
     )

@@ -79,17 +79,17 @@ def _by_force(name: str, effect: str) -> str:
 def _for_pods(blocked: Iterable[BlockedPods]) -> list[str]:
     """Return the commands for what holds single pods: budgets, then annotations, then finalizers."""
     budgets, annotations, finalizers = [], [], []
-    for one in blocked:
-        for full in one.budgets:
+    for blocked_pods in blocked:
+        for full in blocked_pods.budgets:
             namespace, name = full.split("/", 1)
             command = f"kubectl edit poddisruptionbudget -n {namespace} {name}"
             budgets.append(f"relax PodDisruptionBudget {full}: `{command}`")
-        for full in one.pods:
+        for full in blocked_pods.pods:
             namespace, name = full.split("/", 1)
-            if one.annotation:
-                command = f"kubectl annotate pod -n {namespace} {name} {one.annotation}-"
+            if blocked_pods.annotation:
+                command = f"kubectl annotate pod -n {namespace} {name} {blocked_pods.annotation}-"
                 annotations.append(f"allow eviction of pod {full}: `{command}`")
-            if one.finalizers:
+            if blocked_pods.finalizers:
                 patch = """--type=merge -p '{"metadata":{"finalizers":null}}'"""
                 command = f"kubectl patch pod -n {namespace} {name} {patch}"
                 finalizers.append(f"remove the finalizers of pod {full}: `{command}`")

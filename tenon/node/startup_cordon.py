@@ -50,8 +50,12 @@ def removal_patch(node: Object) -> dict[str, Any]:
     patch: dict[str, Any] = {"metadata": {"annotations": {labels.STARTUP_CORDON: None}}}
     if is_cordoned(node):
         taints = taints_of(node)
-        left = without_taint(taints, (UNSCHEDULABLE.key, UNSCHEDULABLE.effect))
-        patch["spec"] = {"unschedulable": None} if left == taints else {"unschedulable": None, "taints": left}
+        remaining_taints = without_taint(taints, (UNSCHEDULABLE.key, UNSCHEDULABLE.effect))
+        patch["spec"] = (
+            {"unschedulable": None}
+            if remaining_taints == taints
+            else {"unschedulable": None, "taints": remaining_taints}
+        )
     return patch
 
 

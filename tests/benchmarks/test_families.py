@@ -40,6 +40,6 @@ def test_families_state_their_rule() -> None:
 
 def test_a_family_is_compared_with_first_fit() -> None:
     family: Family = run("plain", 2, TYPES)
-    assert (family.cases, len(family.kept), family.left, family.first_fit_left) == (2, 2, 0, 0)
+    assert (family.cases, len(family.kept_pods), family.leftover, family.first_fit_left) == (2, 2, 0, 0)
     assert 0 < family.bound <= family.price <= family.first_fit_price
     assert as_table({"plain": family}).row_count == 1

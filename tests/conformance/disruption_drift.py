@@ -33,7 +33,7 @@ class Current(Spec):
     pool: dict[str, Any] = Field(default_factory=dict)
     node_class: dict[str, Any] | None = Field(default_factory=dict)
     """null: the EC2NodeClass does not exist."""
-    found: dict[str, Any] = Field(default_factory=dict)
+    status: dict[str, Any] = Field(default_factory=dict)
     """Status of the EC2NodeClass: what its selectors find."""
     ready: bool = True
     types_gone: list[str] = Field(default_factory=list)
@@ -89,7 +89,7 @@ class DriftScenario(DescribedScenario):
         current = None
         if now.node_class is not None:
             edits = _edits({**before.node_class, **now.node_class})
-            current = drifting.node_class(edits, **now.found, **conditions)
+            current = drifting.node_class(edits, **now.status, **conditions)
         at = drifting.CREATED + duration(now.age)
         verdict = DesiredNode(pool, current, self._types()).check(claim, at)
         result = (

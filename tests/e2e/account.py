@@ -15,18 +15,18 @@ def aws(sandbox: Sandbox, service: str) -> Any:
 
 def user_data(sandbox: Sandbox, instance: str) -> str:
     """What an instance was told to run at its start."""
-    found = aws(sandbox, "ec2").describe_instance_attribute(InstanceId=instance, Attribute="userData")
-    return base64.b64decode(found["UserData"]["Value"]).decode()
+    attribute = aws(sandbox, "ec2").describe_instance_attribute(InstanceId=instance, Attribute="userData")
+    return base64.b64decode(attribute["UserData"]["Value"]).decode()
 
 
 def instance_profiles(sandbox: Sandbox) -> set[str]:
     """The names of the account's instance profiles."""
-    found = aws(sandbox, "iam").list_instance_profiles()["InstanceProfiles"]
-    return {each["InstanceProfileName"] for each in found}
+    instance_profiles = aws(sandbox, "iam").list_instance_profiles()["InstanceProfiles"]
+    return {item["InstanceProfileName"] for item in instance_profiles}
 
 
 def launch_templates(sandbox: Sandbox, node_class: str) -> list[str]:
     """The names of the launch templates of an EC2NodeClass."""
     of_class = [{"Name": "tag:karpenter.k8s.aws/ec2nodeclass", "Values": [node_class]}]
-    found = aws(sandbox, "ec2").describe_launch_templates(Filters=of_class)["LaunchTemplates"]
-    return [each["LaunchTemplateName"] for each in found]
+    launch_templates = aws(sandbox, "ec2").describe_launch_templates(Filters=of_class)["LaunchTemplates"]
+    return [item["LaunchTemplateName"] for item in launch_templates]

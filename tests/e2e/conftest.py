@@ -104,9 +104,9 @@ def tenon(sandbox: Sandbox, tmp_path: Path) -> Run:
     env = environment(sandbox, KUBECONFIG=str(sandbox.kubeconfig), TENON_SANDBOX_DIR=str(tmp_path), COLUMNS="200")
 
     def run(*arguments: str, **changes: str | None) -> subprocess.CompletedProcess[str]:
-        given = {name: value for name, value in {**env, **changes}.items() if value is not None}
+        values = {name: value for name, value in {**env, **changes}.items() if value is not None}
         command = [sys.executable, "-m", "cli", *arguments]
-        return subprocess.run(command, env=given, capture_output=True, text=True, timeout=280, check=False)
+        return subprocess.run(command, env=values, capture_output=True, text=True, timeout=280, check=False)
 
     return run
 

@@ -64,14 +64,14 @@ def failed_task(event: HistoryEvent) -> str:
 
 def activities(events: Sequence[HistoryEvent]) -> list[str]:
     """The names of the activities that were scheduled, and of the local ones, in their order."""
-    found: list[str] = []
+    names: list[str] = []
     for event in events:
         if kind(event) == "ACTIVITY_TASK_SCHEDULED":
-            found.append(event.activity_task_scheduled_event_attributes.activity_type.name)
+            names.append(event.activity_task_scheduled_event_attributes.activity_type.name)
         elif _is_local_activity(event):
             data = event.marker_recorded_event_attributes.details["data"].payloads[0].data
-            found.append(json.loads(data)["activity_type"])
-    return found
+            names.append(json.loads(data)["activity_type"])
+    return names
 
 
 def _is_local_activity(event: HistoryEvent) -> bool:
@@ -82,13 +82,13 @@ def _is_local_activity(event: HistoryEvent) -> bool:
 
 def billable(events: Sequence[HistoryEvent]) -> Counter[str]:
     """Actions that Temporal Cloud bills, by what they are; each try of an activity counts. Heartbeats are not seen."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for event in events:
         name = kind(event)
         if name in _BILLED:
-            found[_BILLED[name]] += 1
+            counts[_BILLED[name]] += 1
         elif _is_local_activity(event):
-            found["local activities"] += 1
+            counts["local activities"] += 1
         elif name == "ACTIVITY_TASK_STARTED":
-            found["activity tries"] += event.activity_task_started_event_attributes.attempt
-    return found
+            counts["activity tries"] += event.activity_task_started_event_attributes.attempt
+    return counts

@@ -38,10 +38,10 @@ class Moments:
 
     def note(self, resource: Resource, event: Object) -> None:
         """Record one watch event."""
-        found, kind = event["object"], event["type"]
-        assert kind in ("ADDED", "MODIFIED", "DELETED"), f"the watch of {resource.plural} broke: {found}"
-        metadata = found["metadata"]
-        after = None if kind == "DELETED" else found
+        result, kind = event["object"], event["type"]
+        assert kind in ("ADDED", "MODIFIED", "DELETED"), f"the watch of {resource.plural} broke: {result}"
+        metadata = result["metadata"]
+        after = None if kind == "DELETED" else result
         self.changes.append(Change(int(metadata["resourceVersion"]), resource.kind, metadata["uid"], after))
 
     def replay(self) -> Iterator[dict[str, dict[str, Object]]]:
@@ -61,13 +61,13 @@ class Moments:
 
     def latest(self, kind: str) -> dict[str, int]:
         """The number of the last change of each object of a kind that is there, by uid."""
-        found: dict[str, int] = {}
+        result: dict[str, int] = {}
         for change in self.changes:
             if change.kind == kind and change.after is None:
-                found.pop(change.uid, None)
+                result.pop(change.uid, None)
             elif change.kind == kind:
-                found[change.uid] = change.number
-        return found
+                result[change.uid] = change.number
+        return result
 
 
 @asynccontextmanager
@@ -78,9 +78,9 @@ async def recorded(kube: Kube, selector: str, resources: Sequence[Resource]) -> 
     async def watch(resource: Resource) -> None:
         while True:  # the server ends a watch that is read too slowly, and a new one continues where it ended
             query = {"watch": "true", "labelSelector": selector}
-            known = [change.number for change in moments.changes if change.kind == resource.kind]
-            if known:
-                query["resourceVersion"] = str(max(known))
+            numbers = [change.number for change in moments.changes if change.kind == resource.kind]
+            if numbers:
+                query["resourceVersion"] = str(max(numbers))
             async for line in kube.stream(resource.path(), query, idle_seconds=HOUR):
                 moments.note(resource, json.loads(line))
 
@@ -88,12 +88,14 @@ async def recorded(kube: Kube, selector: str, resources: Sequence[Resource]) -> 
         for task in tasks:
             assert not task.done(), f"a watch failed: {task}"
         for resource in resources:
-            there = {
-                one["metadata"]["uid"]: int(one["metadata"]["resourceVersion"])
-                for one in await kube.list(resource, label_selector=selector)
+            present_items = {
+                item["metadata"]["uid"]: int(item["metadata"]["resourceVersion"])
+                for item in await kube.list(resource, label_selector=selector)
             }
-            known = moments.latest(resource.kind)
-            if known.keys() != there.keys() or any(known[uid] < number for uid, number in there.items()):
+            latest = moments.latest(resource.kind)
+            if latest.keys() != present_items.keys() or any(
+                latest[uid] < number for uid, number in present_items.items()
+            ):
                 return False
         return True
 

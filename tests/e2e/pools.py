@@ -39,8 +39,8 @@ ROOMY = [{"key": "karpenter.k8s.aws/instance-cpu", "operator": "In", "values": [
 
 def condition(obj: Object | None, kind: str) -> Object:
     """A condition of an object; empty when it has none of this type."""
-    found = ((obj or {}).get("status") or {}).get("conditions") or []
-    return next((c for c in found if c["type"] == kind), {})
+    conditions = ((obj or {}).get("status") or {}).get("conditions") or []
+    return next((c for c in conditions if c["type"] == kind), {})
 
 
 def leaving(obj: Object) -> bool:
@@ -52,10 +52,10 @@ def _brief(pods: list[Object]) -> str:
     """Where pods are and what is said of them, for the reader of a failed test."""
     lines = []
     for pod in pods:
-        said = [f"{c['type']}={c['status']} {c.get('message', '')}" for c in pod["status"].get("conditions") or []]
+        texts = [f"{c['type']}={c['status']} {c.get('message', '')}" for c in pod["status"].get("conditions") or []]
         where = pod["spec"].get("nodeName", "nowhere")
         marks = pod["metadata"].get("annotations") or {}
-        lines.append(f"{pod['metadata']['name']} ({pod['status']['phase']} on {where}; {marks}; {said})")
+        lines.append(f"{pod['metadata']['name']} ({pod['status']['phase']} on {where}; {marks}; {texts})")
     return "\n".join(lines) or "none"
 
 
@@ -66,7 +66,7 @@ class Pool:
     kube: Kube
     sandbox: Sandbox
     name: str
-    made: list[tuple[Resource, str]] = field(default_factory=list)
+    created_objects: list[tuple[Resource, str]] = field(default_factory=list)
 
     # --- manifests ---
 
@@ -193,13 +193,13 @@ class Pool:
     async def pods(self, app: str = "") -> list[Object]:
         """The pool's pods, or those of one app, that are not on their way out."""
         selector = f"{KEY}={self.name}" + (f",app={self.name}-{app}" if app else "")
-        found = await self.kube.list(PODS, namespace=NAMESPACE, label_selector=selector)
-        return [pod for pod in found if not leaving(pod)]
+        pods = await self.kube.list(PODS, namespace=NAMESPACE, label_selector=selector)
+        return [pod for pod in pods if not leaving(pod)]
 
     async def claims(self) -> list[Object]:
         """The pool's NodeClaims, by name."""
-        found = await self.kube.list(NODECLAIMS, label_selector=f"{labels.NODEPOOL}={self.name}")
-        return sorted(found, key=lambda claim: str(claim["metadata"]["name"]))
+        nodeclaims = await self.kube.list(NODECLAIMS, label_selector=f"{labels.NODEPOOL}={self.name}")
+        return sorted(nodeclaims, key=lambda claim: str(claim["metadata"]["name"]))
 
     async def claim(self) -> Object:
         """The pool's only NodeClaim."""
@@ -224,9 +224,9 @@ class Pool:
 
     def instances(self, claim: str = "") -> list[Object]:
         """EC2 instances of the pool, or of one of its claims, whatever their state."""
-        found = self.sandbox.ec2().instances()
+        instances = self.sandbox.ec2().instances()
         key, value = (labels.TAG_NODECLAIM, claim) if claim else (labels.TAG_NODEPOOL, self.name)
-        return [i for i in found if i["tags"].get(key) == value]
+        return [i for i in instances if i["tags"].get(key) == value]
 
     async def events(self, name: str, reason: str) -> list[Object]:
         """Events about an object."""
@@ -249,33 +249,33 @@ class Pool:
 
     async def running(self, count: int, app: str = "", within: float = WITHIN) -> list[Object]:
         """Wait until exactly so many pods run; the pods."""
-        found: list[Object] = []
+        running_pods: list[Object] = []
 
         async def all_run() -> bool:
-            found[:] = await self.pods(app)
-            return len(found) == count and all(pod["status"]["phase"] == "Running" for pod in found)
+            running_pods[:] = await self.pods(app)
+            return len(running_pods) == count and all(pod["status"]["phase"] == "Running" for pod in running_pods)
 
         try:
             await until(all_run, within=within)
         except TimeoutError:
-            waiting = [pod for pod in found if pod["status"]["phase"] != "Running"]
-            raise AssertionError(f"{count} pods were to run: of {len(found)} wait {_brief(waiting)}") from None
-        return found
+            waiting = [pod for pod in running_pods if pod["status"]["phase"] != "Running"]
+            raise AssertionError(f"{count} pods were to run: of {len(running_pods)} wait {_brief(waiting)}") from None
+        return running_pods
 
     async def settled(self, count: int) -> list[Object]:
         """Wait until the pool has so many NodeClaims, all Ready, and no Node has a startup cordon; the claims."""
-        found: list[Object] = []
+        listed: list[Object] = []
 
         async def ready() -> bool:
-            found[:] = await self.claims()
-            if len(found) != count or any(condition(c, "Ready").get("status") != "True" for c in found):
+            listed[:] = await self.claims()
+            if len(listed) != count or any(condition(c, "Ready").get("status") != "True" for c in listed):
                 return False
             return all(
                 labels.STARTUP_CORDON not in (n["metadata"].get("annotations") or {}) for n in await self.nodes()
             )
 
         await until(ready, within=WITHIN)
-        return found
+        return listed
 
     async def gone(self, claim: str, within: float = WITHIN) -> None:
         """Wait until a claim and its Node are gone and its instance has ended."""
@@ -291,15 +291,15 @@ class Pool:
 
     async def seen(self, name: str, reason: str, *words: str, within: float = WITHIN) -> str:
         """Wait for an event whose message holds all these words; the message."""
-        found: list[str] = []
+        names: list[str] = []
 
         async def told() -> bool:
             messages = [str(event["message"]) for event in await self.events(name, reason)]
-            found[:] = [message for message in messages if all(word in message for word in words)]
-            return bool(found)
+            names[:] = [message for message in messages if all(word in message for word in words)]
+            return bool(names)
 
         await until(told, within=within)
-        return found[0]
+        return names[0]
 
 
 @asynccontextmanager
@@ -346,8 +346,8 @@ async def clear(pool: Pool) -> None:
     kube, mine = pool.kube, f"{KEY}={pool.name}"
     await kube.delete(NODEPOOLS, pool.name)
     for resource in (PDBS, DEPLOYMENTS, DAEMONSETS):
-        for found in await kube.list(resource, namespace=NAMESPACE, label_selector=mine):
-            await kube.delete(resource, found["metadata"]["name"], namespace=NAMESPACE, propagation="Background")
+        for result in await kube.list(resource, namespace=NAMESPACE, label_selector=mine):
+            await kube.delete(resource, result["metadata"]["name"], namespace=NAMESPACE, propagation="Background")
     for claim in await pool.claims():
         await kube.delete(NODECLAIMS, claim["metadata"]["name"])
 

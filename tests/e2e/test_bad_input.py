@@ -55,11 +55,11 @@ async def test_a_nodepool_that_only_the_worker_can_refuse(make_pool: MakePool, g
         return condition(await pool.read(), "ValidationSucceeded").get("status") == "False"
 
     await until(refused)
-    found = await pool.read()
-    message = condition(found, "ValidationSucceeded")["message"]
+    result = await pool.read()
+    message = condition(result, "ValidationSucceeded")["message"]
     assert "spec.template.spec.requirements" in message
     assert "on-demand, reserved, spot" in message
-    assert condition(found, "Ready")["status"] == "False"
+    assert condition(result, "Ready")["status"] == "False"
     await pool.seen(pool.name, "NodePoolValidationFailed", "on-demand, reserved, spot")
     pod = await pool.pod("one")
     await pool.seen(pod["metadata"]["name"], "FailedScheduling")
@@ -99,9 +99,9 @@ async def test_a_node_class_whose_subnets_match_nothing(make_pool: MakePool, goo
 
     async def unready() -> bool:
         node_class = await kube.get(EC2NODECLASSES, pool.name)
-        found = condition(await pool.read(), "NodeClassReady")
+        result = condition(await pool.read(), "NodeClassReady")
         subnets = condition(node_class, "SubnetsReady")
-        return subnets.get("status") == "False" and "subnetSelectorTerms" in found.get("message", "")
+        return subnets.get("status") == "False" and "subnetSelectorTerms" in result.get("message", "")
 
     await until(unready)
     node_class = await kube.get(EC2NODECLASSES, pool.name)
@@ -142,10 +142,10 @@ async def start_worker(sandbox: Sandbox, **changes: str | None) -> tuple[int, li
 
 def assert_one_sentence(outcome: tuple[int, list[str]], *words: str) -> None:
     """Exit status 2, and on stderr one line that holds all the words; both processes may have met the same fault."""
-    status, said = outcome
-    assert status == 2, said
-    assert len(set(said)) == 1, said
-    assert all(word in said[0] for word in words), said
+    status, text = outcome
+    assert status == 2, text
+    assert len(set(text)) == 1, text
+    assert all(word in text[0] for word in words), text
 
 
 async def test_a_worker_without_a_cluster_name_says_so(sandbox: Sandbox) -> None:
@@ -166,8 +166,8 @@ async def test_a_worker_that_cannot_reach_kubernetes_says_so(sandbox: Sandbox, t
 
 async def test_a_worker_whose_port_is_taken_says_so(sandbox: Sandbox) -> None:
     """Exit status 2, and the setting to change."""
-    with socket.create_server(("", 0)) as taken:
-        port = str(taken.getsockname()[1])
+    with socket.create_server(("", 0)) as server:
+        port = str(server.getsockname()[1])
         assert_one_sentence(await start_worker(sandbox, HEALTH_PROBE_PORT=port), port, "HEALTH_PROBE_PORT")
 
 
@@ -188,8 +188,8 @@ async def test_missing_search_attributes_are_reported_with_the_command_to_add_th
     client = SimpleNamespace(namespace="prod", operator_service=OperatorService())
     with pytest.raises(TemporalError) as refusal:
         await ensure_search_attributes(cast("Client", client))
-    said = str(refusal.value)
-    assert "prod" in said
-    assert "temporal operator search-attribute create" in said
-    assert all(f"--name {key.name}" in said for key in SEARCH_ATTRIBUTES)
-    assert "\n" not in said
+    text = str(refusal.value)
+    assert "prod" in text
+    assert "temporal operator search-attribute create" in text
+    assert all(f"--name {key.name}" in text for key in SEARCH_ATTRIBUTES)
+    assert "\n" not in text

@@ -23,14 +23,14 @@ async def apply(pool: Pool, replicas: int) -> None:
 
 async def full(kube: Kube, name: str) -> dict[str, Any]:
     """Wait until a buffer has room for all its pods on nodes that are ready; the buffer."""
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
 
     async def so() -> bool:
-        found.update(await kube.get(CAPACITYBUFFERS, name, NAMESPACE) or {})
-        return condition(found, "Provisioning").get("reason") == "FitsExistingCapacity"
+        result.update(await kube.get(CAPACITYBUFFERS, name, NAMESPACE) or {})
+        return condition(result, "Provisioning").get("reason") == "FitsExistingCapacity"
 
     await until(so, within=60)
-    return found
+    return result
 
 
 async def test_a_buffer_has_nodes_before_pods_come_and_is_refilled_when_they_do(

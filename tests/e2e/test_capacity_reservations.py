@@ -34,9 +34,11 @@ class Reserving:
 
     def left(self) -> int:
         """The free places, as EC2 counts them."""
-        wanted = [self.reservation]
-        found = aws(self.sandbox, "ec2").describe_capacity_reservations(CapacityReservationIds=wanted)
-        return int(found["CapacityReservations"][0]["AvailableInstanceCount"])
+        reservations = [self.reservation]
+        describe_capacity_reservations = aws(self.sandbox, "ec2").describe_capacity_reservations(
+            CapacityReservationIds=reservations
+        )
+        return int(describe_capacity_reservations["CapacityReservations"][0]["AvailableInstanceCount"])
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -53,8 +55,11 @@ async def reserving(make_pool: MakePool, sandbox: Sandbox, kube: Kube) -> AsyncI
     )
 
     async def listed() -> bool:
-        found = await kube.get(EC2NODECLASSES, pool.name)
-        return [one["id"] for one in ((found or {}).get("status") or {}).get("capacityReservations") or []] == [name]
+        node_class = await kube.get(EC2NODECLASSES, pool.name)
+        return [
+            capacity_reservation["id"]
+            for capacity_reservation in ((node_class or {}).get("status") or {}).get("capacityReservations") or []
+        ] == [name]
 
     await until(listed, within=WITHIN)
     yield Reserving(sandbox, pool, name)
@@ -66,8 +71,8 @@ async def test_sch094_aws111_aws123_aws126_act13_a_place_is_used_and_its_end_is_
 ) -> None:
     """LBL-02, ALB-19, DIS-74: two pods, one place: the second node is bought; then the reservation is cancelled."""
     pool = reserving.pool
-    found = await kube.get(EC2NODECLASSES, pool.name)
-    assert condition(found, "CapacityReservationsReady")["status"] == "True"
+    node_class = await kube.get(EC2NODECLASSES, pool.name)
+    assert condition(node_class, "CapacityReservationsReady")["status"] == "True"
 
     await pool.deploy(1)
     await pool.running(1)
@@ -78,8 +83,8 @@ async def test_sch094_aws111_aws123_aws126_act13_a_place_is_used_and_its_end_is_
     assert reserving.left() == 0
     node = await kube.get(NODES, claim["status"]["nodeName"])
     assert node is not None
-    for each in (claim, node):
-        present = each["metadata"]["labels"]
+    for item in (claim, node):
+        present = item["metadata"]["labels"]
         assert present[labels.CAPACITY_TYPE] == "reserved"
         assert present[labels.RESERVATION_ID] == reserving.reservation
         assert present[labels.RESERVATION_TYPE] == "default"
@@ -105,10 +110,12 @@ async def test_sch094_aws111_aws123_aws126_act13_a_place_is_used_and_its_end_is_
 
     async def demoted() -> bool:
         present = {c["metadata"]["name"]: c for c in await pool.claims()}[claim["metadata"]["name"]]
-        seen = await kube.get(NODES, claim["status"]["nodeName"])
-        assert seen is not None
-        both = [each["metadata"]["labels"] for each in (present, seen)]
-        return all(each.get(labels.CAPACITY_TYPE) == "on-demand" and labels.RESERVATION_ID not in each for each in both)
+        node = await kube.get(NODES, claim["status"]["nodeName"])
+        assert node is not None
+        presents = [present["metadata"]["labels"] for present in (present, node)]
+        return all(
+            entry.get(labels.CAPACITY_TYPE) == "on-demand" and labels.RESERVATION_ID not in entry for entry in presents
+        )
 
     await until(demoted, within=WITHIN)
     await until(drifted, within=WITHIN)
@@ -120,9 +127,11 @@ async def test_aws045_a_place_that_somebody_else_took_is_avoided(
     reserving: Reserving, sandbox: Sandbox, kube: Kube
 ) -> None:
     """EC2's count is a minute old: the launch finds the reservation full, and the pod gets another node at once."""
-    taken = sandbox.ec2().plant_instance({"Name": "other"}, type=KIND, zone=ZONE, reservation=reserving.reservation)
+    plant_instance = sandbox.ec2().plant_instance(
+        {"Name": "other"}, type=KIND, zone=ZONE, reservation=reserving.reservation
+    )
     await reserving.pool.deploy(1)
     await reserving.pool.running(1)
     await reserving.pool.settled(1)
     assert await reserving.kinds() == ["spot"]
-    sandbox.ec2().kill_instance(taken)
+    sandbox.ec2().kill_instance(plant_instance)

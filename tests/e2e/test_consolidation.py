@@ -31,9 +31,9 @@ async def one_claim(pool: Pool) -> bool:
 async def says_what_it_saves(pool: Pool) -> bool:
     """EC2 launched the cheapest type, so the saving is the one that was predicted."""
     texts = [str(event["message"]) for event in await pool.events(pool.name, "ConsolidationMeasured")]
-    found = [match for text in texts if (match := SAVES.fullmatch(text))]
-    assert len(found) == len(texts)
-    return bool(found) and all(float(each[1]) == float(each[2]) > 0 for each in found)
+    matches = [match for text in texts if (match := SAVES.fullmatch(text))]
+    assert len(matches) == len(texts)
+    return bool(matches) and all(float(item[1]) == float(item[2]) > 0 for item in matches)
 
 
 async def test_dis_04_two_half_empty_nodes_become_one(make_pool: MakePool) -> None:
@@ -48,8 +48,8 @@ async def test_dis_04_two_half_empty_nodes_become_one(make_pool: MakePool) -> No
     for pod in pods:
         by_node.setdefault(pod["spec"]["nodeName"], []).append(pod)
     assert sorted(map(len, by_node.values())) == [2, 2]
-    for there in by_node.values():
-        app = there[0]["metadata"]["labels"]["app"].removeprefix(f"{pool.name}-")
+    for present_items in by_node.values():
+        app = present_items[0]["metadata"]["labels"]["app"].removeprefix(f"{pool.name}-")
         await pool.scale(0, app=app)
     await pool.running(2)
     await pool.kube.patch(NODEPOOLS, pool.name, UNDERUTILIZED)
@@ -72,7 +72,7 @@ async def test_dis_05_a_node_is_replaced_by_a_cheaper_one(make_pool: MakePool) -
     await pool.gone(name)
     await pool.running(1)
     (new,) = await pool.settled(1)
-    before, after = (int(one["status"]["capacity"]["cpu"]) for one in (old, new))
+    before, after = (int(item["status"]["capacity"]["cpu"]) for item in (old, new))
     assert after < before
     await until(lambda: says_what_it_saves(pool), within=60)
 
@@ -109,19 +109,19 @@ async def test_wsh01_a_pool_whose_moves_do_not_pay_waits_and_says_so(
         return [str(event["message"]) for event in await pool.events(pool.name, "ConsolidationSlowed")] == [message]
 
     async def says_why_it_stays() -> bool:
-        told = [*await pool.events(claim, "Unconsolidatable"), *await pool.events(node, "Unconsolidatable")]
-        return any("is slowed down: the last consolidation commands saved" in str(event["message"]) for event in told)
+        events = [*await pool.events(claim, "Unconsolidatable"), *await pool.events(node, "Unconsolidatable")]
+        return any("is slowed down: the last consolidation commands saved" in str(event["message"]) for event in events)
 
     await reports(1, 0.05)
     await reports(2, 0.05)
     await until(is_slowed, within=WITHIN)
-    found = await slowed()
-    assert found["reason"] == "WaitsAfterCommand"
-    assert "saved $0.1000 an hour instead of $0.4000" in found["message"]
-    await until(lambda: is_told(found["message"]), within=WITHIN)
+    result = await slowed()
+    assert result["reason"] == "WaitsAfterCommand"
+    assert "saved $0.1000 an hour instead of $0.4000" in result["message"]
+    await until(lambda: is_told(result["message"]), within=WITHIN)
     await pool.kube.patch(NODEPOOLS, pool.name, UNDERUTILIZED)
     await until(says_why_it_stays, within=WITHIN)
-    assert [one["metadata"]["name"] for one in await pool.claims()] == [claim]
+    assert [claim["metadata"]["name"] for claim in await pool.claims()] == [claim]
     assert condition(await pool.kube.get(NODEPOOLS, pool.name), "Ready")["status"] == "True"
     await reports(3, 0.2)
     await pool.gone(claim)

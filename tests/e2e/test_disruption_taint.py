@@ -22,11 +22,11 @@ async def test_dis66_the_taint_goes_again_and_no_room_is_bought_for_the_pods(
     sandbox.kubectl("taint", "node", node, f"{key}:NoSchedule")
 
     async def untainted() -> bool:
-        found = await pool.kube.get(NODES, node)
-        assert found is not None
-        return all(taint["key"] != key for taint in found["spec"].get("taints") or [])
+        result = await pool.kube.get(NODES, node)
+        assert result is not None
+        return all(taint["key"] != key for taint in result["spec"].get("taints") or [])
 
     await until(untainted, within=WITHIN)
-    assert [one["metadata"]["uid"] for one in await pool.claims()] == [claim["metadata"]["uid"]]
-    assert [one["metadata"]["uid"] for one in await pool.running(1)] == [pod["metadata"]["uid"]]
+    assert [claim["metadata"]["uid"] for claim in await pool.claims()] == [claim["metadata"]["uid"]]
+    assert [item["metadata"]["uid"] for item in await pool.running(1)] == [pod["metadata"]["uid"]]
     assert len(pool.instances()) == 1

@@ -28,7 +28,7 @@ def doctor(sandbox: Sandbox, **changed: str | None) -> tuple[int, dict[str, dict
         check=False,
     )
     assert answer.stdout, answer.stderr
-    return answer.returncode, {each["check"]: each for each in json.loads(answer.stdout)}
+    return answer.returncode, {load["check"]: load for load in json.loads(answer.stdout)}
 
 
 async def test_where_a_worker_runs_nothing_is_wrong(sandbox: Sandbox, new_pool: NewPool) -> None:
@@ -36,27 +36,27 @@ async def test_where_a_worker_runs_nothing_is_wrong(sandbox: Sandbox, new_pool: 
     async with new_pool() as pool:
         await pool.deploy(1)
         await pool.running(1)
-        status, found = await asyncio.to_thread(doctor, sandbox, INTERRUPTION_QUEUE=sandbox.cluster_name)
-    assert {check: each for check, each in found.items() if each["state"] != "ok"}.keys() <= {"access entry"}, found
+        status, result = await asyncio.to_thread(doctor, sandbox, INTERRUPTION_QUEUE=sandbox.cluster_name)
+    assert {check: item for check, item in result.items() if item["state"] != "ok"}.keys() <= {"access entry"}, result
     assert status == 0
-    assert {"Temporal", "search attributes", "rights in Kubernetes", "CRDs", "leader", "rights in AWS"} <= found.keys()
+    assert {"Temporal", "search attributes", "rights in Kubernetes", "CRDs", "leader", "rights in AWS"} <= result.keys()
 
 
 async def test_what_is_wrong_is_a_fault_with_its_mend(sandbox: Sandbox) -> None:
     changed = {"TEMPORAL_ADDRESS": "127.0.0.1:9", "INTERRUPTION_QUEUE": None, "BATCH_IDLE_DURATION": "soon"}
-    status, found = await asyncio.to_thread(doctor, sandbox, **changed)
+    status, result = await asyncio.to_thread(doctor, sandbox, **changed)
     assert status == 1
-    assert found["Temporal"]["state"] == "fault"
-    assert "TEMPORAL_ADDRESS" in found["Temporal"]["mend"]
-    assert found["settings"]["state"] == "fault"
-    assert "BATCH_IDLE_DURATION" in found["settings"]["sentence"]
-    assert found["rights in Kubernetes"]["state"] == "ok"
+    assert result["Temporal"]["state"] == "fault"
+    assert "TEMPORAL_ADDRESS" in result["Temporal"]["mend"]
+    assert result["settings"]["state"] == "fault"
+    assert "BATCH_IDLE_DURATION" in result["settings"]["sentence"]
+    assert result["rights in Kubernetes"]["state"] == "ok"
 
 
 async def test_without_a_named_cluster_the_sandbox_of_this_folder_is_checked(sandbox: Sandbox) -> None:
     unnamed: dict[str, str | None] = dict.fromkeys(sandbox.worker_env())
     folder = str(sandbox.layout.root)
-    status, found = await asyncio.to_thread(doctor, sandbox, **unnamed | {"TENON_SANDBOX_DIR": folder})
-    assert {check: each for check, each in found.items() if each["state"] == "fault"} == {}
+    status, result = await asyncio.to_thread(doctor, sandbox, **unnamed | {"TENON_SANDBOX_DIR": folder})
+    assert {check: item for check, item in result.items() if item["state"] == "fault"} == {}
     assert status == 0
-    assert sandbox.cluster_name in found["settings"]["sentence"]
+    assert sandbox.cluster_name in result["settings"]["sentence"]

@@ -17,7 +17,7 @@ from tests.e2e.worker import Worker
 SECONDS = 280
 MADE = ("inflate", "web-load", "nodepool", "ec2nodeclass")
 """The examples that documents create."""
-MARKED = [each for each in DOCUMENTS if ON_SANDBOX in text_of(each).splitlines()]
+MARKED = [document for document in DOCUMENTS if ON_SANDBOX in text_of(document).splitlines()]
 
 
 @pytest.fixture

@@ -18,15 +18,15 @@ OLDER, NEWER = "al2023@v20261001", "al2023@v20261101"
 
 async def _drifted(pool: Pool, reason: str) -> dict[str, Any]:
     """Wait until the pool's only NodeClaim drifted for this reason; an empty reason is no drift. The condition."""
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
 
     async def seen() -> bool:
-        found.clear()
-        found.update(condition(await pool.claim(), "Drifted"))
-        return str(found.get("reason", "")) == reason
+        result.clear()
+        result.update(condition(await pool.claim(), "Drifted"))
+        return str(result.get("reason", "")) == reason
 
     await until(seen, within=60)
-    return found
+    return result
 
 
 async def test_dis74_dis70_dis30_a_node_drifts_with_its_class_and_its_pool_and_back(
@@ -50,9 +50,9 @@ async def test_dis74_dis70_dis30_a_node_drifts_with_its_class_and_its_pool_and_b
     assert condition(await pool.claim(), "Drifted") == {}, "a new node is as its pool and class describe it"
 
     await kube.patch(EC2NODECLASSES, pool.name, {"spec": {"amiSelectorTerms": [{"alias": NEWER}]}})
-    found = await _drifted(pool, "AMIDrift")
-    assert found["status"] == "True"
-    assert described["ImageId"] in found["message"]
+    result = await _drifted(pool, "AMIDrift")
+    assert result["status"] == "True"
+    assert described["ImageId"] in result["message"]
     await kube.patch(EC2NODECLASSES, pool.name, {"spec": {"amiSelectorTerms": [{"alias": OLDER}]}})
     await _drifted(pool, "")
 
@@ -63,5 +63,5 @@ async def test_dis74_dis70_dis30_a_node_drifts_with_its_class_and_its_pool_and_b
 
     template = {"spec": {"template": {"metadata": {"annotations": {"example.com/team": "a"}}}}}
     await kube.patch(NODEPOOLS, pool.name, template)
-    found = await _drifted(pool, "NodePoolDrifted")
-    assert "spec.template.metadata.annotations (example.com/team)" in found["message"]
+    result = await _drifted(pool, "NodePoolDrifted")
+    assert "spec.template.metadata.annotations (example.com/team)" in result["message"]

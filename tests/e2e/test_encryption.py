@@ -41,9 +41,9 @@ def write(path: Path, *names: str) -> None:
 
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    found = tmp_path_factory.mktemp("keys") / "keys.yaml"
-    write(found, "old")
-    return found
+    mktemp = tmp_path_factory.mktemp("keys") / "keys.yaml"
+    write(mktemp, "old")
+    return mktemp
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -137,4 +137,4 @@ async def test_a_life_under_two_keys_can_be_read_with_them_and_not_without(
         "pod": pod["metadata"]["name"],
         "node": claim["status"]["nodeName"],
     }
-    assert [what for what, word in plain.items() if holds(content, word)] == []
+    assert [key for key, word in plain.items() if holds(content, word)] == []

@@ -24,7 +24,7 @@ async def test_ec15_a_node_keeps_what_the_expressions_come_to_for_its_type(make_
     await kube.patch(EC2NODECLASSES, pool.name, {"spec": {"kubelet": {"maxPods": "100 / (vcpus - 2)"}}})
 
     async def stopped() -> bool:
-        said = condition(await kube.get(EC2NODECLASSES, pool.name), "ValidationSucceeded")
-        return said.get("reason") == "KubeletExpressionEvaluationFailed" and "divide by zero" in said["message"]
+        text = condition(await kube.get(EC2NODECLASSES, pool.name), "ValidationSucceeded")
+        return text.get("reason") == "KubeletExpressionEvaluationFailed" and "divide by zero" in text["message"]
 
     await until(stopped)

@@ -107,8 +107,8 @@ async def kube(sandbox: Sandbox) -> AsyncIterator[Kube]:
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def pool(kube: Kube, sandbox: Sandbox, worker: WorkerProcess, outputs: dict[str, str]) -> AsyncIterator[Pool]:
     """A NodePool whose EC2NodeClass names the role that the stack made."""
-    async with fresh_pool(kube, sandbox, requirements=SMALL, role=outputs["NodeRoleName"]) as made:
-        yield made
+    async with fresh_pool(kube, sandbox, requirements=SMALL, role=outputs["NodeRoleName"]) as pool:
+        yield pool
 
 
 def lacking(policy: dict[str, Any], right: str) -> dict[str, Any]:
@@ -153,8 +153,8 @@ async def test_each_missing_right_is_named_on_the_class_and_given_back_all_goes_
             await kube.delete(EC2NODECLASSES, name)
 
     async def gone() -> bool:
-        found = {each["metadata"]["name"] for each in await kube.list(EC2NODECLASSES)}
-        return not found & set(classes.values())
+        names = {ec2_nodeclass["metadata"]["name"] for ec2_nodeclass in await kube.list(EC2NODECLASSES)}
+        return not names & set(classes.values())
 
     await until(gone, within=120)
 
@@ -166,19 +166,19 @@ async def test_a_right_to_launch_that_is_taken_away_later_is_named_on_the_claim(
     before = {claim["metadata"]["name"] for claim in await pool.claims()}
     ec2.policy(lacking(policy, "ec2:RunInstances"))
     await pool.deploy(1, "later")
-    said: dict[str, Any] = {}
+    text: dict[str, Any] = {}
 
     async def named() -> bool:
         for claim in await pool.claims():
             if claim["metadata"]["name"] not in before:
-                said.update(condition(claim, "Launched"))
-        return "ec2:RunInstances" in said.get("message", "")
+                text.update(condition(claim, "Launched"))
+        return "ec2:RunInstances" in text.get("message", "")
 
     try:
         await until(named, within=NAMED_WITHIN)
     finally:
         ec2.policy(policy)
-    assert (said["status"], said["reason"]) == ("Unknown", "Unauthorized")
+    assert (text["status"], text["reason"]) == ("Unknown", "Unauthorized")
     await pool.running(1, "later")
 
 
@@ -195,24 +195,26 @@ async def test_without_the_service_linked_role_for_spot_pods_run_on_demand(
         assert instance["capacity_type"] == "on-demand"
         assert len(fleets(ec2, pool)) == 2, "the plan after the refused request buys on demand"
         events = await kube.list(EVENTS, field_selector="reason=SpotSLRCreationFailed")
-        said = [each["message"] for each in events if each["involvedObject"]["name"].startswith(pool.name)]
-        assert any("AuthFailure.ServiceLinkedRoleCreationNotPermitted" in each for each in said)
+        messages = [event["message"] for event in events if event["involvedObject"]["name"].startswith(pool.name)]
+        assert any("AuthFailure.ServiceLinkedRoleCreationNotPermitted" in item for item in messages)
 
 
 async def _named(kube: Kube, name: str, right: str) -> None:
     """Wait until a class says that it lacks a right, and that it is not ready for it."""
-    said: list[str] = []
+    names: list[str] = []
 
     async def told() -> bool:
-        found = await kube.get(EC2NODECLASSES, name)
-        conditions = ((found or {}).get("status") or {}).get("conditions") or []
-        said[:] = [f"{each['type']}: {each['message']}" for each in conditions if each["status"] == "False"]
-        return any(f"allow {right} on " in each or f"allow {right} in " in each for each in said)
+        node_class = await kube.get(EC2NODECLASSES, name)
+        conditions = ((node_class or {}).get("status") or {}).get("conditions") or []
+        names[:] = [
+            f"{condition['type']}: {condition['message']}" for condition in conditions if condition["status"] == "False"
+        ]
+        return any(f"allow {right} on " in item or f"allow {right} in " in item for item in names)
 
     try:
         await until(told, within=NAMED_WITHIN)
     except TimeoutError:
-        raise AssertionError(f"{name} lacks {right} and says {said}") from None
+        raise AssertionError(f"{name} lacks {right} and says {names}") from None
     assert condition(await kube.get(EC2NODECLASSES, name), "Ready")["status"] == "False"
 
 

@@ -43,12 +43,12 @@ async def test_load_makes_pods_and_nodes_and_takes_them_away(make_pool: MakePool
         await _measured(pool.kube, deployment, 50)
 
         await asyncio.to_thread(sandbox.load, deployment, "0")
-        (left,) = await pool.running(1, within=2 * WITHIN)
-        kept = await pool.claim_of(left)
+        (remainder,) = await pool.running(1, within=2 * WITHIN)
+        claim_after = await pool.claim_of(remainder)
         for claim in claims:
-            if claim["metadata"]["name"] != kept:
+            if claim["metadata"]["name"] != claim_after:
                 await pool.gone(claim["metadata"]["name"])
-        assert [claim["metadata"]["name"] for claim in await pool.claims()] == [kept]
+        assert [claim["metadata"]["name"] for claim in await pool.claims()] == [claim_after]
         assert sorted(i["state"] for i in pool.instances()) == ["running", "terminated", "terminated"]
     finally:
         await pool.kube.delete(AUTOSCALERS, deployment, namespace=NAMESPACE)
@@ -58,8 +58,8 @@ async def _measured(kube: Any, name: str, percent: int) -> None:
     """Wait until the autoscaler has measured this utilization, and wants no other number of pods."""
 
     async def told() -> bool:
-        found = await kube.get(AUTOSCALERS, name, NAMESPACE)
-        status = found["status"]
+        autoscaler = await kube.get(AUTOSCALERS, name, NAMESPACE)
+        status = autoscaler["status"]
         values = [m["resource"]["current"].get("averageUtilization") for m in status.get("currentMetrics") or ()]
         return values == [percent] and status["desiredReplicas"] == status["currentReplicas"]
 

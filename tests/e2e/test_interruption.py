@@ -41,9 +41,9 @@ def reader(sandbox: Sandbox, worker: Worker) -> Iterator[WorkerProcess]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def pool(reader: WorkerProcess, new_pool: NewPool) -> AsyncIterator[Pool]:
-    async with new_pool(requirements=ROOM_FOR_FIVE, consolidate_after="Never") as made:
-        await made.deploy(5)
-        yield made
+    async with new_pool(requirements=ROOM_FOR_FIVE, consolidate_after="Never") as pool:
+        await pool.deploy(5)
+        yield pool
 
 
 class Queue:
@@ -55,8 +55,8 @@ class Queue:
 
     async def empty(self) -> bool:
         names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
-        found = self._sqs.get_queue_attributes(QueueUrl=self._url, AttributeNames=names)["Attributes"]
-        return not any(int(number) for number in found.values())
+        attributes = self._sqs.get_queue_attributes(QueueUrl=self._url, AttributeNames=names)["Attributes"]
+        return not any(int(number) for number in attributes.values())
 
     def send(self, body: str) -> None:
         self._sqs.send_message(QueueUrl=self._url, MessageBody=body)
@@ -86,15 +86,15 @@ async def replacements(pool: Pool, claim: str) -> list[str]:
     pods = await pool.running(5)
     claims = {await pool.claim_of(pod) for pod in pods}
     assert claim not in claims
-    return [str(one["id"]) for name in claims for one in pool.instances(name)]
+    return [str(instance["id"]) for name in claims for instance in pool.instances(name)]
 
 
 async def marked(kube: Kube, claim: str, node: str) -> bool:
     """Whether the Node is tainted and its claim is being deleted."""
-    found, owner = await kube.get(NODES, node), await kube.get(NODECLAIMS, claim)
-    if found is None or owner is None:
-        return found is None
-    return any(TAINT.items() <= taint.items() for taint in found["spec"].get("taints", [])) and leaving(owner)
+    result, owner = await kube.get(NODES, node), await kube.get(NODECLAIMS, claim)
+    if result is None or owner is None:
+        return result is None
+    return any(TAINT.items() <= taint.items() for taint in result["spec"].get("taints", [])) and leaving(owner)
 
 
 async def test_aws140_an_interrupted_spot_node_is_replaced_before_its_instance_ends(
@@ -113,7 +113,7 @@ async def test_aws140_an_interrupted_spot_node_is_replaced_before_its_instance_e
     assert f"leaving: {text}" in [entry.text for entry in life.timeline]
     await pool.seen(claim, "Disrupted", "SpotInterrupted: EC2 interrupts the spot instance (controller interruption)")
     await until(queue.empty)
-    own = {one["id"]: one for one in sandbox.ec2().instances()}
+    own = {instance["id"]: instance for instance in sandbox.ec2().instances()}
     assert own[instance]["state_reason"] != "Server.SpotInstanceTermination"  # the node was gone in time
     interrupted, *others = [(own[i]["type"], own[i]["zone"], own[i]["capacity_type"]) for i in (instance, *successors)]
     assert interrupted not in others
@@ -157,12 +157,12 @@ async def test_aws140_a_worker_that_starts_while_temporal_is_away_reads_the_queu
     await replacements(pool, claim)
 
 
-@pytest.mark.parametrize("what", ["kill_instance", "stop_instance", "schedule_retirement"])
+@pytest.mark.parametrize("subject", ["kill_instance", "stop_instance", "schedule_retirement"])
 async def test_aws141_143_a_node_whose_instance_ends_otherwise_is_replaced(
-    pool: Pool, sandbox: Sandbox, kube: Kube, queue: Queue, what: str
+    pool: Pool, sandbox: Sandbox, kube: Kube, queue: Queue, subject: str
 ) -> None:
     claim, node, instance = await claim_to_interrupt(pool)
-    getattr(sandbox.ec2(), what)(instance)
+    getattr(sandbox.ec2(), subject)(instance)
     await until(lambda: marked(kube, claim, node))
     await replacements(pool, claim)
     await until(queue.empty)
@@ -194,8 +194,8 @@ async def test_aws146_sch104_nodes_that_fail_their_status_checks_together_stay(
     for instance in claims:
         sandbox.ec2().impair_instance(instance, "system", seconds=200)
     for claim in claims.values():
-        for named in (claim["metadata"]["name"], claim["status"]["nodeName"]):
-            await pool.seen(named, "NodeRepairBlocked", "More than 20%", pool.name)
+        for name in (claim["metadata"]["name"], claim["status"]["nodeName"]):
+            await pool.seen(name, "NodeRepairBlocked", "More than 20%", pool.name)
     assert not any(leaving(claim) for claim in await pool.claims())
     well, sick = sorted(claims)
     sandbox.ec2().impair_instance(well, "system", seconds=None)

@@ -43,7 +43,7 @@ def kubectl(sandbox: Sandbox) -> Kubectl:
 def table(text: str) -> list[Row]:
     """The rows that `kubectl get` printed, by column: a value stands where its heading begins."""
     head, *lines = text.rstrip("\n").split("\n")
-    headings = [(found.group(), found.start()) for found in re.finditer(r"\S+", head)]
+    headings = [(result.group(), result.start()) for result in re.finditer(r"\S+", head)]
     ends = [start for _, start in headings[1:]] + [None]
     return [
         {name: line[start:end].strip() for (name, start), end in zip(headings, ends, strict=True)} for line in lines
@@ -72,8 +72,8 @@ async def with_a_node(pool: Pool) -> Row:
 async def test_nps5_nc06_ecs9_columns_show_the_state(make_pool: MakePool, worker: Worker, kubectl: Kubectl) -> None:
     """NP-S5, NC-06, EC-S9: the columns that people know from Karpenter, in its order, with what the worker wrote."""
     pool = await make_pool()
-    made = await with_a_node(pool)
-    (instance,) = pool.instances(made["claim"])
+    row = await with_a_node(pool)
+    (instance,) = pool.instances(row["claim"])
 
     narrow = only(kubectl("get", "nodepools", pool.name))
     assert list(narrow) == ["NAME", "NODECLASS", "NODES", "READY", "AGE"]
@@ -83,11 +83,11 @@ async def test_nps5_nc06_ecs9_columns_show_the_state(make_pool: MakePool, worker
     assert int(wide["CPU"]) >= 2
     assert wide["MEMORY"]
 
-    narrow = only(kubectl("get", "nodeclaims", made["claim"]))
+    narrow = only(kubectl("get", "nodeclaims", row["claim"]))
     assert list(narrow) == ["NAME", "TYPE", "CAPACITY", "ZONE", "NODE", "READY", "AGE"]
-    bought = (instance["type"], instance["capacity_type"], instance["zone"], made["node"], "True")
+    bought = (instance["type"], instance["capacity_type"], instance["zone"], row["node"], "True")
     assert tuple(narrow.values())[1:6] == bought
-    wide = only(kubectl("get", "nodeclaims", made["claim"], "-o", "wide"))
+    wide = only(kubectl("get", "nodeclaims", row["claim"], "-o", "wide"))
     assert list(wide) == [*narrow, "IMAGEID", "ID", "NODEPOOL", "NODECLASS", "DRIFTED"]
     assert wide["IMAGEID"].startswith("ami-")
     assert wide["ID"].endswith(instance["id"])
@@ -100,12 +100,12 @@ async def test_nps5_nc06_ecs9_columns_show_the_state(make_pool: MakePool, worker
     assert list(wide) == [*narrow, "ROLE"]
     assert wide["ROLE"] == "KarpenterNodeRole-sandbox"
 
-    found = kubectl("get", "karpenter", "-o", "name").split()
+    result = kubectl("get", "karpenter", "-o", "name").split()
     assert {
         f"nodepool.karpenter.sh/{pool.name}",
-        f"nodeclaim.karpenter.sh/{made['claim']}",
+        f"nodeclaim.karpenter.sh/{row['claim']}",
         f"ec2nodeclass.karpenter.k8s.aws/{pool.name}",
-    } <= set(found)
+    } <= set(result)
     for name in ("ec2nc", "ec2ncs"):
         assert kubectl("get", name, pool.name, "-o", "name").strip() == f"ec2nodeclass.karpenter.k8s.aws/{pool.name}"
 

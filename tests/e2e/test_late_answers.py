@@ -36,7 +36,7 @@ async def test_aws014_aws049_pods_run_on_one_instance_each_although_all_is_seen_
     names = {claim["metadata"]["name"] for claim in claims}
 
     async def tagged() -> bool:
-        return {one["tags"].get(labels.TAG_NODECLAIM) for one in pool.instances()} == names
+        return {instance["tags"].get(labels.TAG_NODECLAIM) for instance in pool.instances()} == names
 
     await until(tagged)
     assert len(pool.instances()) == 3
@@ -49,11 +49,13 @@ async def test_a_node_that_is_deleted_as_it_starts_leaves_no_instance(make_pool:
     launched: list[str] = []
 
     async def bought() -> bool:
-        launched[:] = [one["metadata"]["name"] for one in await pool.claims() if condition(one, "Launched")]
+        launched[:] = [claim["metadata"]["name"] for claim in await pool.claims() if condition(claim, "Launched")]
         return bool(launched) and bool(pool.instances())
 
     await until(bought)
     await pool.scale(0)
     await pool.kube.delete(NODECLAIMS, launched[0])
     await pool.gone(launched[0])
-    assert [one["state"] for one in pool.instances() if one["state"] not in ("shutting-down", "terminated")] == []
+    assert [
+        instance["state"] for instance in pool.instances() if instance["state"] not in ("shutting-down", "terminated")
+    ] == []

@@ -30,20 +30,20 @@ async def test_aws061_act10_a_second_batch_plans_with_what_the_first_node_report
     await pool.running(1, "first")
     (first,) = await pool.settled(1)
     (node,) = await pool.nodes()
-    promised, reported = memory(first, "capacity"), memory(node, "capacity")
-    assert promised < reported
+    nominated, reported = memory(first, "capacity"), memory(node, "capacity")
+    assert nominated < reported
 
     async def learned() -> bool:
-        found = await kube.get(EC2NODECLASSES, pool.name) or {}
-        annotations = found["metadata"].get("annotations") or {}
+        node_class = await kube.get(EC2NODECLASSES, pool.name) or {}
+        annotations = node_class["metadata"].get("annotations") or {}
         assert labels.LEARNED_AMOUNTS not in annotations, "the kubelet reports the CPU and pods that were planned"
         figures = read_figures(annotations)
         return figures.get(first["status"]["imageID"], {}).get("m5.large") == reported // 1024
 
     await until(learned)
-    wanted = memory(node, "allocatable") - 8 * MI
-    assert wanted > memory(first, "allocatable")
-    requests = {"cpu": "1", "memory": str(wanted)}
+    expectation = memory(node, "allocatable") - 8 * MI
+    assert expectation > memory(first, "allocatable")
+    requests = {"cpu": "1", "memory": str(expectation)}
     await pool.deploy(1, "large", containers=[{"name": "main", "image": "pause", "resources": {"requests": requests}}])
     await pool.running(1, "large")
     claims = await pool.settled(2)

@@ -55,46 +55,46 @@ class User:
 
     async def condition(self, resource: Resource, name: str, kind: str, status: str) -> Object:
         """Wait until a condition of an object says this."""
-        found: Object = {}
+        manifest: Object = {}
 
         async def so() -> bool:
-            found.clear()
-            found.update(condition(await self.kube.get(resource, name), kind))
-            return found.get("status") == status
+            manifest.clear()
+            manifest.update(condition(await self.kube.get(resource, name), kind))
+            return manifest.get("status") == status
 
         await until(so)
-        return found
+        return manifest
 
     async def running(self, namespace: str, count: int) -> list[Object]:
         """Wait until so many pods run."""
-        found: list[Object] = []
+        manifests: list[Object] = []
 
         async def run() -> bool:
-            found[:] = [pod for pod in await self.kube.list(PODS, namespace=namespace) if not leaving(pod)]
-            return len(found) == count and all(pod["status"]["phase"] == "Running" for pod in found)
+            manifests[:] = [pod for pod in await self.kube.list(PODS, namespace=namespace) if not leaving(pod)]
+            return len(manifests) == count and all(pod["status"]["phase"] == "Running" for pod in manifests)
 
         await until(run, within=WITHIN)
-        return found
+        return manifests
 
     async def starts(self, node: Object, name: str) -> None:
         """Wait until a pod runs on this node."""
 
         async def runs() -> bool:
-            found = await self.kube.get(PODS, name, "default") or {}
-            return (found["status"]["phase"], found["spec"].get("nodeName")) == ("Running", node["metadata"]["name"])
+            pod = await self.kube.get(PODS, name, "default") or {}
+            return (pod["status"]["phase"], pod["spec"].get("nodeName")) == ("Running", node["metadata"]["name"])
 
         await until(runs, within=WITHIN)
 
     async def one_node(self, provisioner: str) -> Object:
         """Wait until a Provisioner has its only node, registered; the node."""
-        found: list[Object] = []
+        manifests: list[Object] = []
 
         async def joined() -> bool:
-            found[:] = await self.nodes(provisioner)
-            return len(found) == 1 and found[0]["metadata"]["labels"].get(labels.REGISTERED) == "true"
+            manifests[:] = await self.nodes(provisioner)
+            return len(manifests) == 1 and manifests[0]["metadata"]["labels"].get(labels.REGISTERED) == "true"
 
         await until(joined, within=WITHIN)
-        return found[0]
+        return manifests[0]
 
     async def nodes(self, provisioner: str) -> list[Object]:
         return await self.kube.list(NODES, label_selector=f"{labels.PROVISIONER}={provisioner}")
@@ -129,15 +129,15 @@ class User:
 @pytest_asyncio.fixture(loop_scope="session")
 async def user(worker: Worker, sandbox: Sandbox, kube: Kube) -> AsyncIterator[User]:
     """Somebody who cleans up in the end."""
-    found = User(sandbox, kube)
-    yield found
-    await found.kubectl("delete", "namespace", "test-app", "--ignore-not-found", "--wait=false")
-    await found.kubectl("delete", "job/nightly", "pod/chooser", "--ignore-not-found", "--force", "--grace-period=0")
-    await found.kubectl("delete", "pod", "anywhere", "chosen", "--ignore-not-found", "--force", "--grace-period=0")
-    await found.kubectl("delete", "provisioners,awsnodetemplates", "--all")
-    await found.kubectl("delete", "nodepool", "default", "--ignore-not-found")
+    user = User(sandbox, kube)
+    yield user
+    await user.kubectl("delete", "namespace", "test-app", "--ignore-not-found", "--wait=false")
+    await user.kubectl("delete", "job/nightly", "pod/chooser", "--ignore-not-found", "--force", "--grace-period=0")
+    await user.kubectl("delete", "pod", "anywhere", "chosen", "--ignore-not-found", "--force", "--grace-period=0")
+    await user.kubectl("delete", "provisioners,awsnodetemplates", "--all")
+    await user.kubectl("delete", "nodepool", "default", "--ignore-not-found")
     for pool in ("default", "test-karpenter", "heavy", "light"):
-        await found.without_nodes(pool)
+        await user.without_nodes(pool)
 
 
 def seed(name: str, *kinds: str) -> dict[str, Object]:
@@ -190,20 +190,20 @@ async def test_a_first_provisioner_launches_labelled_nodes_and_empty_ones_go(use
     await user.apply(*article.values(), template(sandbox, "default"))
     await user.condition(PROVISIONERS, "default", "Active", "True")
     await user.condition(AWSNODETEMPLATES, "default", "Active", "True")
-    found = (await user.kube.get(AWSNODETEMPLATES, "default") or {})["status"]
-    assert found["subnets"]
-    assert found["securityGroups"]
-    assert found["amis"]
+    result = (await user.kube.get(AWSNODETEMPLATES, "default") or {})["status"]
+    assert result["subnets"]
+    assert result["securityGroups"]
+    assert result["amis"]
     assert "NodePool default" in await user.kubectl("describe", "provisioner", "default")
 
     batch = await user.running("default", 3)
     nodes = await user.nodes("default")
     assert {pod["spec"]["nodeName"] for pod in batch} == {node["metadata"]["name"] for node in nodes}
     for node in nodes:
-        has = node["metadata"]["labels"]
-        assert (has["billing-team"], has[labels.NODEPOOL]) == ("my-team", "default")
-        assert has[labels.INSTANCE_TYPE] in ("m5.large", "m5.2xlarge")
-        assert has[labels.ZONE] in ("us-west-2a", "us-west-2b")
+        actual_value = node["metadata"]["labels"]
+        assert (actual_value["billing-team"], actual_value[labels.NODEPOOL]) == ("my-team", "default")
+        assert actual_value[labels.INSTANCE_TYPE] in ("m5.large", "m5.2xlarge")
+        assert actual_value[labels.ZONE] in ("us-west-2a", "us-west-2b")
         assert "example.com/special-taint" in [taint["key"] for taint in node["spec"]["taints"]]
 
     chooser = {
@@ -308,9 +308,9 @@ async def test_what_provisioners_say_of_their_nodes_holds_for_them(user: User, s
     await user.starts(heavy, "anywhere")
     (claim,) = await user.kube.list(NODECLAIMS, label_selector=f"{labels.NODEPOOL}=heavy")
     assert claim["status"]["capacity"]["pods"] == heavy["status"]["capacity"]["pods"] == str(MAX_PODS)
-    told = await asyncio.to_thread(user_data, sandbox, claim["status"]["providerID"].rsplit("/", 1)[1])
+    events = await asyncio.to_thread(user_data, sandbox, claim["status"]["providerID"].rsplit("/", 1)[1])
     for setting in ("max-pods = 11", "10.0.1.100", "300m"):
-        assert setting in told
+        assert setting in events
     await user.settled("heavy")
     await user.settled("light")
     await user.kubectl("delete", "pod", "anywhere", "chosen", "--force", "--grace-period=0")
@@ -321,15 +321,15 @@ async def test_a_nodepool_of_another_is_left_alone(user: User, sandbox: Sandbox,
     """The Provisioner says whose name it wants, and an event tells it to those who look there."""
     async with new_pool() as theirs:
         before = await theirs.read()
-        named = {
+        names_by_kind = {
             "apiVersion": "karpenter.sh/v1alpha5",
             "kind": "Provisioner",
             "metadata": {"name": theirs.name},
             "spec": {"providerRef": {"name": theirs.name}},
         }
-        await user.apply(named)
-        said = await user.condition(PROVISIONERS, theirs.name, "Active", "False")
-        assert f"NodePool {theirs.name} exists and was not created from it" in said["message"]
+        await user.apply(names_by_kind)
+        condition = await user.condition(PROVISIONERS, theirs.name, "Active", "False")
+        assert f"NodePool {theirs.name} exists and was not created from it" in condition["message"]
         await theirs.seen(theirs.name, "NameTaken", f"NodePool {theirs.name}")
         assert (await theirs.read())["spec"] == before["spec"]
         await user.kubectl("delete", "provisioner", theirs.name)

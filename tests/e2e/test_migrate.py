@@ -46,17 +46,17 @@ async def story(sandbox: Sandbox, kube: Kube, client: Client, worker: Worker) ->
     karpenter = Karpenter(kube, sandbox, pool)
     try:
         await karpenter.set_up()
-        whole = [karpenter.node(each) for each in ("settled", "second", "tainted")]
+        whole = [karpenter.node(item) for item in ("settled", "second", "tainted")]
         whole.append(karpenter.node("deleted", terminationGracePeriod="1h"))
-        made = await asyncio.gather(*whole)
-        claims = dict(zip(("settled", "second", "tainted", "deleted"), made, strict=True))
+        output = await asyncio.gather(*whole)
+        claims = dict(zip(("settled", "second", "tainted", "deleted"), output, strict=True))
         claims["launched"] = await karpenter.claim("launched")
         await karpenter.launch(claims["launched"])
         pods = {}
-        for which in ("settled", "second", "tainted", "deleted"):
-            hostname = {"kubernetes.io/hostname": claims[which]["status"]["nodeName"]}
-            kept = {"karpenter.sh/do-not-disrupt": "true"} if which == "deleted" else {}
-            pod = await pool.pod(which, annotations=kept, nodeSelector=hostname)
+        for name in ("settled", "second", "tainted", "deleted"):
+            hostname = {"kubernetes.io/hostname": claims[name]["status"]["nodeName"]}
+            survivors = {"karpenter.sh/do-not-disrupt": "true"} if name == "deleted" else {}
+            pod = await pool.pod(name, annotations=survivors, nodeSelector=hostname)
             pods[pod["metadata"]["name"]] = pod["metadata"]["uid"]
         await pool.running(4)
         del pods[f"{pool.name}-deleted"]
@@ -87,8 +87,8 @@ async def test_ops04_tenon_does_nothing_while_karpenter_leads(story: KarpentersS
             assert POOL_HASHES.items() <= pool["metadata"]["annotations"].items()
 
         await held_for(nothing_is_done, story)
-        told = await story.kube.list(EVENTS, namespace=LEASE_NAMESPACE, field_selector=f"involvedObject.name={LEASE}")
-        assert any(event["reason"] == "StandingBy" for event in told)
+        events = await story.kube.list(EVENTS, namespace=LEASE_NAMESPACE, field_selector=f"involvedObject.name={LEASE}")
+        assert any(event["reason"] == "StandingBy" for event in events)
 
 
 async def test_every_node_is_taken_over_as_it_is(story: KarpentersStory) -> None:
@@ -97,8 +97,8 @@ async def test_every_node_is_taken_over_as_it_is(story: KarpentersStory) -> None
     await story.live("settled", "second", "tainted", "launched")
     assert story.bought() == before
     assert await story.pods_now() == story.pods
-    for which in ("settled", "second", "tainted", "launched"):
-        claim = await story.read(which)
+    for name in ("settled", "second", "tainted", "launched"):
+        claim = await story.read(name)
         assert claim is not None
         assert condition(claim, "Ready")["status"] == "True"
         assert condition(claim, "Drifted") == {}
@@ -123,8 +123,8 @@ async def test_qrk15_what_karpenter_hashed_is_hashed_again_and_never_drifts(stor
     """ANN-03, EC-S10, DIS-75: pool, class and claims carry Tenon's versions, and the same digest as each other."""
 
     async def rehashed() -> bool:
-        found = [await story.pool.read(), *await story.pool.claims()]
-        versions = {(o["metadata"].get("annotations") or {}).get("karpenter.sh/nodepool-hash-version") for o in found}
+        result = [await story.pool.read(), *await story.pool.claims()]
+        versions = {(o["metadata"].get("annotations") or {}).get("karpenter.sh/nodepool-hash-version") for o in result}
         return versions == {NODEPOOL_VERSION}
 
     await until(rehashed)
@@ -208,9 +208,13 @@ async def test_handback_leaves_the_cluster_as_karpenter_would_have_it(
         assert not [k for k in (*metadata["labels"], *metadata["annotations"]) if k.startswith("tenon.sh/")]
         assert "deletionTimestamp" not in metadata
     for claim in claims:  # AAN-01: so that Karpenter tags nothing again, and deletes no profile that is in use
-        said = claim["metadata"]["annotations"]
-        assert said["karpenter.k8s.aws/tagged"] == said["compatibility.karpenter.k8s.aws/cluster-name-tagged"] == "true"
-        assert said["karpenter.k8s.aws/instance-profile-name"]
+        annotations = claim["metadata"]["annotations"]
+        assert (
+            annotations["karpenter.k8s.aws/tagged"]
+            == annotations["compatibility.karpenter.k8s.aws/cluster-name-tagged"]
+            == "true"
+        )
+        assert annotations["karpenter.k8s.aws/instance-profile-name"]
     for node in nodes:
         assert DISRUPTED not in (node["spec"].get("taints") or [])
         assert not node["spec"].get("unschedulable")

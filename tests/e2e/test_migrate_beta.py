@@ -32,7 +32,7 @@ async def store_v1beta1(kube: Kube) -> None:
     """The definitions as Karpenter 0.37 has them: nothing converts."""
     for name in NAMES:
         definition = await kube.get(CRDS, name) or {}
-        versions = [each["name"] for each in definition["spec"]["versions"]]
+        versions = [version["name"] for version in definition["spec"]["versions"]]
         change = [
             {"op": "replace", "path": f"/spec/versions/{at}/storage", "value": version == "v1beta1"}
             for at, version in enumerate(versions)
@@ -74,8 +74,8 @@ async def test_v1b11_nodes_of_v1beta1s_age_are_taken_over_as_they_are(story: Sto
     await story.live("settled", "begun")
     assert len(story.bought()) == len(story.living()) == 2
     assert await story.pods_now() == story.pods
-    for which in ("settled", "begun"):
-        claim = await story.read(which)
+    for name in ("settled", "begun"):
+        claim = await story.read(name)
         assert claim is not None
         assert condition(claim, "Ready")["status"] == "True"
         assert condition(claim, "Drifted") == {}
@@ -88,16 +88,16 @@ async def test_v1b09_v1b10_objects_stored_as_v1beta1_become_v1_and_are_hashed_ag
     """V1B-02, V1B-04, V1B-05, V1B-07: with what v1beta1 said of it, kubelet settings and expiry too."""
 
     async def migrated() -> bool:
-        found = [await story.kube.get(CRDS, name) or {} for name in NAMES]
-        return all(definition["status"]["storedVersions"] == ["v1"] for definition in found)
+        crds = [await story.kube.get(CRDS, name) or {} for name in NAMES]
+        return all(definition["status"]["storedVersions"] == ["v1"] for definition in crds)
 
     await until(migrated)
 
     async def rehashed() -> bool:
-        found = [await story.pool.read(), *await story.pool.claims()]
-        marks = [each["metadata"]["annotations"] for each in found]
-        classes = {each["karpenter.k8s.aws/ec2nodeclass-hash-version"] for each in marks[1:]}
-        return ({each["karpenter.sh/nodepool-hash-version"] for each in marks}, classes) == (
+        result = [await story.pool.read(), *await story.pool.claims()]
+        marks = [item["metadata"]["annotations"] for item in result]
+        classes = {mark["karpenter.k8s.aws/ec2nodeclass-hash-version"] for mark in marks[1:]}
+        return ({mark["karpenter.sh/nodepool-hash-version"] for mark in marks}, classes) == (
             {NODEPOOL_VERSION},
             {EC2NODECLASS_VERSION},
         )

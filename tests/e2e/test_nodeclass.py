@@ -30,7 +30,7 @@ async def test_ecs11_fin02_a_class_outlives_its_last_node_and_takes_what_was_mad
 
     await kube.delete(EC2NODECLASSES, pool.name)
     await pool.seen(pool.name, "WaitingOnNodeClaimTermination", claim["metadata"]["name"])
-    assert [each["metadata"]["uid"] for each in await pool.running(1)] == [pod["metadata"]["uid"]]
+    assert [item["metadata"]["uid"] for item in await pool.running(1)] == [pod["metadata"]["uid"]]
     assert profile in instance_profiles(sandbox)
 
     await kube.delete(NODEPOOLS, pool.name)
@@ -49,8 +49,8 @@ async def test_fin02_a_finalizer_that_a_plain_update_wiped_comes_back(make_pool:
     pool = await make_pool(requirements=SMALL)
 
     async def guarded() -> bool:
-        found = await kube.get(EC2NODECLASSES, pool.name) or {}
-        return labels.NODECLASS_FINALIZER in (found["metadata"].get("finalizers") or ())
+        node_class = await kube.get(EC2NODECLASSES, pool.name) or {}
+        return labels.NODECLASS_FINALIZER in (node_class["metadata"].get("finalizers") or ())
 
     await until(guarded)
     await kube.patch(EC2NODECLASSES, pool.name, {"metadata": {"finalizers": None}})
@@ -66,16 +66,17 @@ async def test_ecs7_kubelet_settings_for_al2023_only_are_reported_on_another_fam
         amiSelectorTerms=[{"alias": "bottlerocket@latest"}],
         kubelet={"topologyManagerPolicy": "restricted"},
     )
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
 
     async def told() -> bool:
-        found.update(condition(await kube.get(EC2NODECLASSES, pool.name), "ValidationSucceeded"))
-        return found.get("status") == "False"
+        result.update(condition(await kube.get(EC2NODECLASSES, pool.name), "ValidationSucceeded"))
+        return result.get("status") == "False"
 
     await until(told)
-    assert found["reason"] == "UnsupportedKubeletConfiguration"
+    assert result["reason"] == "UnsupportedKubeletConfiguration"
     assert (
-        found["message"] == "spec.kubelet.topologyManagerPolicy: is passed on to AL2023 nodes only, not to Bottlerocket"
+        result["message"]
+        == "spec.kubelet.topologyManagerPolicy: is passed on to AL2023 nodes only, not to Bottlerocket"
     )
 
     async def pool_waits() -> bool:

@@ -35,9 +35,9 @@ def life_id(sandbox: Sandbox, claim: str) -> str:
 async def together(tenon: Run, *commands: tuple[str, ...]) -> list[str]:
     """What several commands print, run at the same time; all must succeed."""
     done = await asyncio.gather(*(asyncio.to_thread(tenon, *command) for command in commands))
-    for one in done:
-        assert one.returncode == 0, one.stderr
-    return [one.stdout for one in done]
+    for item in done:
+        assert item.returncode == 0, item.stderr
+    return [first.stdout for first in done]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -59,8 +59,8 @@ async def test_drain_respects_a_budget_and_says_on_the_node_what_blocks_it(guard
     done = tenon("node", "drain", node)  # a Node's name does as well as its NodeClaim's
     assert done.returncode == 0, done.stderr
     await guarded.seen(node, "FailedDraining", pod["metadata"]["name"], f"{guarded.name}-web")
-    (found,) = await guarded.nodes()
-    taints = {(t["key"], t["effect"]) for t in found["spec"]["taints"]}
+    (result,) = await guarded.nodes()
+    taints = {(t["key"], t["effect"]) for t in result["spec"]["taints"]}
     assert labels.DISRUPTED_TAINT in taints
     (still,) = await guarded.pods()
     assert still["metadata"]["uid"] == pod["metadata"]["uid"]
@@ -137,13 +137,13 @@ async def test_keep_holds_an_empty_node_beyond_its_time_to_live(
     pool = await make_pool(consolidate_after="1s", requirements=SMALL)
     await pool.deploy(2)
     await pool.running(2)
-    kept, other = [claim["metadata"]["name"] for claim in await pool.settled(2)]
-    done = tenon("node", "keep", kept, "--for", "4h")
+    survivors, other = [claim["metadata"]["name"] for claim in await pool.settled(2)]
+    done = tenon("node", "keep", survivors, "--for", "4h")
     assert done.returncode == 0, done.stderr
     assert "kept until" in done.stdout
 
     async def noted() -> bool:
-        claim = await kube.get(NODECLAIMS, kept)
+        claim = await kube.get(NODECLAIMS, survivors)
         return labels.KEEP_UNTIL in (claim or {})["metadata"]["annotations"]
 
     await until(noted)
@@ -153,17 +153,17 @@ async def test_keep_holds_an_empty_node_beyond_its_time_to_live(
     assert life.reason == "Empty"
     assert life.actor.startswith("command empty-")
     claim = await pool.claim()
-    assert claim["metadata"]["name"] == kept
-    status = await client.get_workflow_handle(life_id(sandbox, kept)).query(NodeClaimWorkflow.status)
+    assert claim["metadata"]["name"] == survivors
+    status = await client.get_workflow_handle(life_id(sandbox, survivors)).query(NodeClaimWorkflow.status)
     assert (status.stage, status.leave) == (Stage.LIVE, None)
     assert status.keep_until is not None
     noted_until = parse_instant(claim["metadata"]["annotations"][labels.KEEP_UNTIL])
     assert noted_until == status.keep_until.replace(microsecond=0)
 
-    await client.get_workflow_handle(life_id(sandbox, kept)).signal(
+    await client.get_workflow_handle(life_id(sandbox, survivors)).signal(
         NodeClaimWorkflow.keep, Keep(until=datetime.now(UTC))
     )
-    await pool.gone(kept)
+    await pool.gone(survivors)
 
 
 async def test_what_cannot_be_done_is_said_in_a_sentence(tenon: Run, worker: Worker) -> None:

@@ -41,14 +41,14 @@ class Overlays:
 
     async def says(self, name: str, kind: str, status: str) -> dict[str, Any]:
         """Wait until a condition has this status; the condition."""
-        found: dict[str, Any] = {}
+        result: dict[str, Any] = {}
 
         async def so() -> bool:
-            found.update(condition(await self._kube.get(NODEOVERLAYS, name), kind))
-            return found.get("status") == status
+            result.update(condition(await self._kube.get(NODEOVERLAYS, name), kind))
+            return result.get("status") == status
 
         await until(so)
-        return found
+        return result
 
     async def delete(self, name: str) -> None:
         await self._kube.delete(NODEOVERLAYS, name)
@@ -77,14 +77,14 @@ async def test_an_overlay_makes_another_type_the_cheapest_and_a_rival_is_reporte
     annotations = claim["metadata"]["annotations"]
     assert annotations["karpenter.sh/price-overlay-applied"] == "true"
     assert "karpenter.sh/capacity-overlay-applied" not in annotations
-    asked = [call for call in sandbox.ec2().calls("CreateFleet") if claim["metadata"]["name"] in str(call)]
-    assert "prioritized" in str(asked[-1])
-    assert "0.01" in str(asked[-1])
+    calls = [call for call in sandbox.ec2().calls("CreateFleet") if claim["metadata"]["name"] in str(call)]
+    assert "prioritized" in str(calls[-1])
+    assert "0.01" in str(calls[-1])
 
     rival = await overlays.apply(pool, "a", kind("m5.large", "c5.large"), priceAdjustment="+10%")
-    told = await overlays.says(rival, "ValidationSucceeded", "False")
-    assert told["reason"] == "Conflict"
-    assert first in told["message"]
+    says = await overlays.says(rival, "ValidationSucceeded", "False")
+    assert says["reason"] == "Conflict"
+    assert first in says["message"]
     await overlays.says(rival, "Ready", "False")
     await overlays.delete(first)
     await overlays.says(rival, "ValidationSucceeded", "True")

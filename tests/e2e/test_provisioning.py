@@ -34,7 +34,7 @@ async def test_pending_pods_get_a_node_and_an_empty_node_goes(
     assert {pod["spec"]["nodeName"] for pod in pods} == {node["metadata"]["name"]}
 
     (instance,) = pool.instances()
-    found = node["metadata"]["labels"]
+    result = node["metadata"]["labels"]
     expected = {
         labels.NODEPOOL: pool.name,
         labels.REGISTERED: "true",
@@ -45,7 +45,7 @@ async def test_pending_pods_get_a_node_and_an_empty_node_goes(
         labels.INSTANCE_TYPE: instance["type"],
         KEY: pool.name,
     }
-    assert expected.items() <= found.items()
+    assert expected.items() <= result.items()
     assert labels.TERMINATION_FINALIZER in node["metadata"]["finalizers"]
     assert [t["key"] for t in node["spec"]["taints"]] == [KEY]
     assert labels.TERMINATION_FINALIZER in claim["metadata"]["finalizers"]
@@ -100,17 +100,17 @@ async def test_a_do_not_disrupt_node_stays_until_the_annotation_goes(make_pool: 
     pool = await make_pool(requirements=SMALL, budgets=[{"nodes": "100%"}])
     await pool.deploy(2)
     await pool.running(2)
-    kept, other = await pool.settled(2)
-    node = kept["status"]["nodeName"]
+    survivors, other = await pool.settled(2)
+    node = survivors["status"]["nodeName"]
     await pool.annotate_node(node, labels.DO_NOT_DISRUPT, "true")
     await pool.scale(0)
     await pool.gone(other["metadata"]["name"])
-    (left,) = await pool.claims()
-    assert left["metadata"]["name"] == kept["metadata"]["name"]
-    assert not leaving(left)
+    (claim,) = await pool.claims()
+    assert claim["metadata"]["name"] == survivors["metadata"]["name"]
+    assert not leaving(claim)
 
     await pool.annotate_node(node, labels.DO_NOT_DISRUPT, None)
-    await pool.gone(kept["metadata"]["name"])
+    await pool.gone(survivors["metadata"]["name"])
 
 
 async def test_dis13_a_daemon_pod_with_do_not_disrupt_keeps_its_empty_node(make_pool: MakePool, kube: Kube) -> None:
@@ -119,8 +119,8 @@ async def test_dis13_a_daemon_pod_with_do_not_disrupt_keeps_its_empty_node(make_
     await pool.daemon(cpu="100m")
     await pool.deploy(2)
     await pool.running(4)
-    kept, other = await pool.settled(2)
-    (agent,) = [pod for pod in await pool.pods("agent") if pod["spec"]["nodeName"] == kept["status"]["nodeName"]]
+    survivors, other = await pool.settled(2)
+    (agent,) = [pod for pod in await pool.pods("agent") if pod["spec"]["nodeName"] == survivors["status"]["nodeName"]]
 
     async def annotate(value: str | None) -> None:
         patch = {"metadata": {"annotations": {labels.DO_NOT_DISRUPT: value}}}
@@ -129,14 +129,14 @@ async def test_dis13_a_daemon_pod_with_do_not_disrupt_keeps_its_empty_node(make_
     await annotate("true")
     await pool.scale(0)
     await pool.gone(other["metadata"]["name"])
-    (left,) = await pool.claims()
-    assert left["metadata"]["name"] == kept["metadata"]["name"]
-    assert not leaving(left)
+    (claim,) = await pool.claims()
+    assert claim["metadata"]["name"] == survivors["metadata"]["name"]
+    assert not leaving(claim)
     (node,) = await pool.nodes()
     assert [taint["key"] for taint in node["spec"]["taints"]] == [KEY]
 
     await annotate(None)
-    await pool.gone(kept["metadata"]["name"])
+    await pool.gone(survivors["metadata"]["name"])
 
 
 async def test_a_pod_event_restarts_the_time_to_live_of_an_empty_node(make_pool: MakePool) -> None:

@@ -36,18 +36,18 @@ def ec2(sandbox: Sandbox) -> Iterator[Ec2Admin]:
 
 async def launched(pool: Pool, *, but: str = "") -> Object:
     """Wait for a launched claim other than ``but``."""
-    found: list[Object] = []
+    manifests: list[Object] = []
 
     async def some() -> bool:
-        found[:] = [
+        manifests[:] = [
             claim
             for claim in await pool.claims()
             if claim["metadata"]["name"] != but and condition(claim, "Launched").get("status") == "True"
         ]
-        return bool(found)
+        return bool(manifests)
 
     await until(some)
-    return found[0]
+    return manifests[0]
 
 
 async def life_of(client: Client, sandbox: Sandbox, claim: str) -> NodeClaimResult:
@@ -200,6 +200,6 @@ async def test_a_launch_whose_answer_is_lost_buys_once(make_pool: MakePool, ec2:
     claim = await pool.claim()
     (instance,) = pool.instances()
     assert claim["status"]["providerID"].endswith(instance["id"])
-    sent = (call["parameters"] for call in ec2.calls("CreateFleet"))
-    tokens = [each["ClientToken"] for each in sent if each.get("ClientToken") and "DryRun" not in each]
+    parameters = (call["parameters"] for call in ec2.calls("CreateFleet"))
+    tokens = [item["ClientToken"] for item in parameters if item.get("ClientToken") and "DryRun" not in item]
     assert tokens.count(instance["tags"][labels.TAG_TOKEN]) > 1

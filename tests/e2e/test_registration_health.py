@@ -31,6 +31,6 @@ async def test_lif06_lif07_evt05_registered_nodes_are_healthy_until_one_loses_a_
     shape = json.dumps({"status": {"capacity": {"cpu": "1"}}})
     sandbox.kubectl("patch", "node", claim["status"]["nodeName"], "--subresource=status", "--patch", shape)
     await pool.seen(name, "FailedConsistencyCheck", "expected 2 of resource cpu, but found 1 (50.0% of expected)")
-    found = await pool.claim()
-    assert condition(found, "ConsistentStateFound")["status"] == "False"
-    assert condition(found, "Ready")["status"] == "True"
+    result = await pool.claim()
+    assert condition(result, "ConsistentStateFound")["status"] == "False"
+    assert condition(result, "Ready")["status"] == "True"

@@ -54,10 +54,10 @@ async def test_dis_63_a_drifted_node_leaves_when_its_replacement_is_ready(make_p
     at_leave: list[Any] = []
 
     async def leaves() -> bool:
-        claims = {one["metadata"]["name"]: one for one in await pool.claims()}
+        claims = {claim["metadata"]["name"]: claim for claim in await pool.claims()}
         if name in claims and not leaving(claims[name]):
             return False
-        at_leave[:] = [one for key, one in claims.items() if key != name]
+        at_leave[:] = [claim for key, claim in claims.items() if key != name]
         return True
 
     await until(leaves, within=WITHIN)
@@ -85,19 +85,19 @@ async def test_dis_74_another_ami_replaces_all_nodes_within_the_budget(make_pool
     async with recorded(pool.kube, f"{labels.NODEPOOL}={pool.name}", (NODECLAIMS, NODES)) as moments:
         await pool.deploy(COUNT, topologySpreadConstraints=[{**spread, **own, "minDomains": COUNT}])
         await pool.running(COUNT)
-        old = {one["metadata"]["name"] for one in await pool.settled(COUNT)}
-        images = {one["status"]["imageID"] for one in await pool.claims()}
+        old = {item["metadata"]["name"] for item in await pool.settled(COUNT)}
+        images = {claim["status"]["imageID"] for claim in await pool.claims()}
         bottlerocket = {"spec": {"amiSelectorTerms": [{"alias": "bottlerocket@latest"}]}}
         await pool.kube.patch(EC2NODECLASSES, pool.name, bottlerocket)
 
         async def replaced() -> bool:
-            return not old & {one["metadata"]["name"] for one in await pool.claims()}
+            return not old & {claim["metadata"]["name"] for claim in await pool.claims()}
 
         await until(replaced, within=4 * WITHIN)
         await pool.running(COUNT)
-        assert not images & {one["status"]["imageID"] for one in await pool.settled(COUNT)}
+        assert not images & {item["status"]["imageID"] for item in await pool.settled(COUNT)}
 
-    course = list(dropwhile(lambda seen: seen != (COUNT, 0), counts(moments)))
-    assert all(gone <= ceil((there + gone) * AT_ONCE / COUNT) for there, gone in course)
-    assert max(gone for _, gone in course) >= AT_ONCE
-    assert min(there for there, _ in course) >= COUNT - AT_ONCE
+    course = list(dropwhile(lambda observations: observations != (COUNT, 0), counts(moments)))
+    assert all(removal <= ceil((present_items + removal) * AT_ONCE / COUNT) for present_items, removal in course)
+    assert max(removal for _, removal in course) >= AT_ONCE
+    assert min(present_items for present_items, _ in course) >= COUNT - AT_ONCE

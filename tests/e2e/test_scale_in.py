@@ -34,8 +34,8 @@ UNDERUTILIZED = {"spec": {"disruption": {"consolidationPolicy": "WhenEmptyOrUnde
 def ready(moments: Moments) -> Iterator[int]:
     """At every moment, how many pods are ready as a PodDisruptionBudget counts them."""
     for objects in moments.replay():
-        there = objects.get("Pod", {}).values()
-        yield sum(not leaving(pod) and condition(pod, "Ready").get("status") == "True" for pod in there)
+        present_items = objects.get("Pod", {}).values()
+        yield sum(not leaving(pod) and condition(pod, "Ready").get("status") == "True" for pod in present_items)
 
 
 @pytest.mark.alone  # kube-scheduler must see what Tenon binds before it binds itself
@@ -61,5 +61,5 @@ async def test_dis04_half_of_the_pods_go_and_the_rest_costs_what_a_repack_costs(
         await until(cheap, within=2 * WITHIN)
         await pool.running(AFTER)
         assert await cheap(), "the pods that moved needed nothing more"
-    course = list(dropwhile(lambda there: there < BEFORE, ready(moments)))
+    course = list(dropwhile(lambda present_items: present_items < BEFORE, ready(moments)))
     assert AFTER - MAX_UNAVAILABLE <= min(course) < AFTER

@@ -54,11 +54,11 @@ async def test_leg50_leg51_settings_that_never_left_their_config_map_count_as_th
         document = await asyncio.to_thread(settings_shown, sandbox, CLUSTER_NAME=None, BATCH_IDLE_DURATION="2s")
     finally:
         await kube.delete(CONFIGMAPS, "karpenter-global-settings", namespace="tenon")
-    found = {row["name"]: (row["value"], row["source"]) for row in document["settings"]}
-    assert found["CLUSTER_NAME"] == ("from-long-ago", "ConfigMap")
-    assert found["BATCH_MAX_DURATION"] == ("20s", "ConfigMap")
-    assert found["BATCH_IDLE_DURATION"] == ("2s", "environment")
-    assert found["DEFAULT_TAGS"] == ('{"team": "a"}', "ConfigMap")
+    values = {row["name"]: (row["value"], row["source"]) for row in document["settings"]}
+    assert values["CLUSTER_NAME"] == ("from-long-ago", "ConfigMap")
+    assert values["BATCH_MAX_DURATION"] == ("20s", "ConfigMap")
+    assert values["BATCH_IDLE_DURATION"] == ("2s", "environment")
+    assert values["DEFAULT_TAGS"] == ('{"team": "a"}', "ConfigMap")
     assert document["configMaps"]["found"] == ["karpenter-global-settings"]
     assert any(note.startswith("aws.assumeRoleARN no longer exists: ") for note in document["notes"])
 

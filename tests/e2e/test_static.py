@@ -42,24 +42,24 @@ async def test_sch100_kubectl_scale_makes_nodes_and_takes_empty_ones_first(
     await until(counted)
     await pool.deploy(1)
     (pod,) = await pool.running(1)
-    kept = await pool.claim_of(pod)
+    claim_after = await pool.claim_of(pod)
     assert len(await pool.claims()) == 3, "the pod has landed on a node that was there"
 
     scale(1)
     for claim in claims:
-        if claim["metadata"]["name"] != kept:
+        if claim["metadata"]["name"] != claim_after:
             await pool.gone(claim["metadata"]["name"])
-    (left,) = await pool.claims()
-    assert left["metadata"]["name"] == kept
-    assert not leaving(left)
+    (remainder,) = await pool.claims()
+    assert remainder["metadata"]["name"] == claim_after
+    assert not leaving(remainder)
     assert [p["metadata"]["uid"] for p in await pool.running(1)] == [pod["metadata"]["uid"]]
     assert worker.logged("The worker found a node to disrupt", nodepool=pool.name, reason="Empty") == []
     assert sorted(i["state"] for i in pool.instances()) == ["running", "terminated", "terminated"]
 
-    await pool.kube.delete(NODECLAIMS, kept)
-    await pool.gone(kept)
+    await pool.kube.delete(NODECLAIMS, claim_after)
+    await pool.gone(claim_after)
     (replaced,) = await pool.settled(1)
-    assert replaced["metadata"]["name"] != kept
+    assert replaced["metadata"]["name"] != claim_after
 
 
 async def test_dis02_a_drifted_static_node_is_replaced_although_its_pods_fit_nowhere_else(make_pool: MakePool) -> None:

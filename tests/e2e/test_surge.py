@@ -55,15 +55,15 @@ async def test_wsh16_a_single_replica_moves_off_a_drifted_node_and_serves_all_th
     (old,) = await pool.settled(1)
 
     async def serves() -> bool:
-        found = await pool.kube.get(DEPLOYMENTS, name, NAMESPACE)
-        return found is not None and found["status"].get("readyReplicas") == 1
+        deployment = await pool.kube.get(DEPLOYMENTS, name, NAMESPACE)
+        return deployment is not None and deployment["status"].get("readyReplicas") == 1
 
     await until(serves, within=60)
     async with recorded(pool.kube, f"{KEY}={pool.name}", (DEPLOYMENTS,)) as moments:
         await pool.kube.patch(EC2NODECLASSES, pool.name, DRIFT)
         await pool.gone(old["metadata"]["name"], within=2 * WITHIN)
         await pool.running(1)
-    ready = [one["status"].get("readyReplicas", 0) for at in moments.replay() for one in at["Deployment"].values()]
+    ready = [item["status"].get("readyReplicas", 0) for at in moments.replay() for item in at["Deployment"].values()]
     assert ready
     assert min(ready) >= 1
     assert max(ready) == 2, "the new pod served before the old one left"

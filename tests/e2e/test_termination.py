@@ -31,9 +31,9 @@ WAITING = 60
 
 def instant(text: str) -> datetime:
     """A timestamp of an object."""
-    found = parse_instant(text)
-    assert found is not None
-    return found
+    datetime = parse_instant(text)
+    assert datetime is not None
+    return datetime
 
 
 async def test_kubectl_delete_node_moves_its_pods_and_ends_its_instance(
@@ -83,7 +83,7 @@ async def test_dis80_dis82_expiry_with_a_blocking_budget_ends_at_the_grace_perio
         await pool.deploy(1, terminationGracePeriodSeconds=POD_GRACE)
         (pod,) = await pool.running(1)
         name = await pool.claim_of(pod)
-        (claim,) = (one for one in await pool.claims() if one["metadata"]["name"] == name)
+        (claim,) = (claim for claim in await pool.claims() if claim["metadata"]["name"] == name)
         await pool.seen(pod["spec"]["nodeName"], "FailedDraining", pod["metadata"]["name"], budget)
         await pool.seen(pod["spec"]["nodeName"], "TerminationGracePeriodExpiring")
         await pool.gone(name)
@@ -96,7 +96,9 @@ async def test_dis80_dis82_expiry_with_a_blocking_budget_ends_at_the_grace_perio
     )
     assert deleted >= created + timedelta(seconds=EXPIRES)
     assert forced == deleted + timedelta(seconds=GRACE)
-    ends = next(one["metadata"]["deletionTimestamp"] for one in moments.states(pod["metadata"]["uid"]) if leaving(one))
+    ends = next(
+        state["metadata"]["deletionTimestamp"] for state in moments.states(pod["metadata"]["uid"]) if leaving(state)
+    )
     assert instant(ends) >= forced, "the pod has all of its own grace period before that of the node ends"
     assert await pool.events(pod["metadata"]["name"], "Evicted") == []
     assert len(await pool.events(pod["metadata"]["name"], "Disrupted")) == 1
@@ -117,8 +119,8 @@ async def test_wsh28_qrk13_expired_nodes_wait_for_budgets_where_the_nodepool_ask
     old = [claim["metadata"]["name"] for claim in await pool.claims()]
 
     async def wait() -> bool:
-        found = [client.get_workflow_handle(names.nodeclaim_id(sandbox.cluster_name, name)) for name in old]
-        states = [await one.query(NodeClaimWorkflow.status) for one in found]
+        workflow_handles = [client.get_workflow_handle(names.nodeclaim_id(sandbox.cluster_name, name)) for name in old]
+        states = [await item.query(NodeClaimWorkflow.status) for item in workflow_handles]
         return all(EXPIRY_WAITS in {line.text for line in state.timeline} for state in states)
 
     await until(wait, within=WITHIN)
@@ -156,7 +158,7 @@ async def test_deleting_a_nodepool_takes_its_nodes_along(make_pool: MakePool, sa
     sandbox.kubectl("delete", "nodepool", pool.name, "--wait=false")
 
     async def going() -> bool:
-        return all(leaving(found) for found in await pool.claims())
+        return all(leaving(claim) for claim in await pool.claims())
 
     await until(going)
     await pool.gone(claim["metadata"]["name"])
@@ -177,8 +179,8 @@ async def test_pods_of_a_node_on_its_way_out_get_their_new_node_before_they_are_
     )
 
     async def used_up() -> bool:
-        found = await pool.kube.get(PDBS, pool.name, NAMESPACE)
-        return found is not None and (found.get("status") or {}).get("expectedPods") == 1
+        pdb = await pool.kube.get(PDBS, pool.name, NAMESPACE)
+        return pdb is not None and (pdb.get("status") or {}).get("expectedPods") == 1
 
     await until(used_up)
     sandbox.kubectl("delete", "nodeclaim", old["metadata"]["name"], "--wait=false")

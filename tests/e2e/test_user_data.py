@@ -16,17 +16,17 @@ NOT_A_SETTING = "[settings.kubernetes]\nmax-podz = 3\n"
 async def console(sandbox: Sandbox, pool: Pool) -> str:
     """What the first boot of the pool's only instance says, once it says something."""
     ec2 = sandbox.aws("ec2")
-    said = ""
+    output = ""
 
     async def spoke() -> bool:
-        nonlocal said
+        nonlocal output
         for instance in await asyncio.to_thread(sandbox.ec2().instances):
             if instance["tags"].get("karpenter.sh/nodepool") == pool.name:
-                said = (await asyncio.to_thread(ec2.get_console_output, InstanceId=instance["id"])).get("Output", "")
-        return bool(said)
+                output = (await asyncio.to_thread(ec2.get_console_output, InstanceId=instance["id"])).get("Output", "")
+        return bool(output)
 
     await until(spoke, within=90)
-    return said
+    return output
 
 
 async def test_aws097_a_document_that_nodeadm_refuses_keeps_the_node_away(
@@ -63,7 +63,7 @@ async def test_aws095_aws098_the_kubelets_of_both_families_use_what_the_class_sa
         pool = await make_pool(requirements=SMALL, amiSelectorTerms=[{"alias": alias}], kubelet=kubelet)
         await pool.deploy(1)
         (pod,) = await pool.running(1)
-        (node,) = [one for one in await pool.nodes() if one["metadata"]["name"] == pod["spec"]["nodeName"]]
+        (node,) = [node for node in await pool.nodes() if node["metadata"]["name"] == pod["spec"]["nodeName"]]
         assert node["status"]["capacity"]["pods"] == "17"
         assert node["status"]["allocatable"]["cpu"] == "1780m"
         assert "10.96.0.53" in await console(sandbox, pool)

@@ -26,19 +26,19 @@ class Disks:
     """Volumes that nobody has to attach: their only rule is the zone."""
 
     kube: Kube
-    made: list[tuple[Resource, str]] = field(default_factory=list)
+    created_objects: list[tuple[Resource, str]] = field(default_factory=list)
 
     async def volume(
         self, name: str, zone: str, storage_class: str = "", modes: Sequence[str] = ("ReadWriteOnce",)
     ) -> None:
         """A volume of a zone."""
-        here = {"matchExpressions": [{"key": labels.ZONE, "operator": "In", "values": [zone]}]}
+        place = {"matchExpressions": [{"key": labels.ZONE, "operator": "In", "values": [zone]}]}
         spec = {
             "capacity": {"storage": "1Gi"},
             "accessModes": list(modes),
             "storageClassName": storage_class,
             "hostPath": {"path": "/disk"},
-            "nodeAffinity": {"required": {"nodeSelectorTerms": [here]}},
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [place]}},
         }
         await self._create(PVS, {"metadata": {"name": name}, "spec": spec})
 
@@ -54,8 +54,8 @@ class Disks:
 
     async def claim(self, name: str, storage_class: str = "", **spec: Any) -> None:
         """A claim; bound at once if it names its volume."""
-        asked = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
-        body = {"metadata": {"name": name}, "spec": {**asked, "storageClassName": storage_class, **spec}}
+        requests = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+        body = {"metadata": {"name": name}, "spec": {**requests, "storageClassName": storage_class, **spec}}
         await self._create(PVCS, body, NAMESPACE)
         if "volumeName" in spec:
             await until(lambda: self.bound(name))
@@ -67,15 +67,15 @@ class Disks:
 
     async def _create(self, resource: Resource, body: Object, namespace: str = "") -> None:
         await self.kube.create(resource, body, namespace)
-        self.made.append((resource, body["metadata"]["name"]))
+        self.created_objects.append((resource, body["metadata"]["name"]))
 
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def disks(kube: Kube) -> AsyncIterator[Disks]:
     """Volumes, claims and classes that are gone after the test; name it before `make_pool`, whose pods use them."""
-    made = Disks(kube)
-    yield made
-    for resource, name in reversed(made.made):
+    disks = Disks(kube)
+    yield disks
+    for resource, name in reversed(disks.created_objects):
         await kube.delete(resource, name, namespace=NAMESPACE if resource is PVCS else "")
 
 

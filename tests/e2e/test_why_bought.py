@@ -41,6 +41,6 @@ async def test_a_node_says_why_it_was_bought_and_which_pods_run_there(
     assert state.planned_pods <= (state.running_pods or 0) <= 3
     listed = await asyncio.to_thread(tenon, "node", "list", COLUMNS="20")
     assert any(name in line and pool.name in line and "live" in line for line in listed.stdout.splitlines())
-    said = " ".join((await asyncio.to_thread(tenon, "node", "show", name)).stdout.split())
-    assert "Why this node was bought" in said
+    text = " ".join((await asyncio.to_thread(tenon, "node", "show", name)).stdout.split())
+    assert "Why this node was bought" in text
     print(listed.stdout)

@@ -17,9 +17,9 @@ async def test_aws016_act15_evt07_new_nodes_stay_away_from_a_shifted_zone(
 ) -> None:
     zones = {"key": labels.ZONE, "operator": "In", "values": [AWAY, OTHER]}
     pool = await make_pool(requirements=[*SMALL, zones], consolidate_after="Never")
-    found = await kube.get(EC2NODECLASSES, pool.name)
-    assert found is not None
-    zone_id = next(subnet["zoneID"] for subnet in found["status"]["subnets"] if subnet["zone"] == AWAY)
+    node_class = await kube.get(EC2NODECLASSES, pool.name)
+    assert node_class is not None
+    zone_id = next(subnet["zoneID"] for subnet in node_class["status"]["subnets"] if subnet["zone"] == AWAY)
     sandbox.ec2().shift_zone(zone_id)
     try:
         await pool.seen(pool.name, "ZonalShiftActive", AWAY)

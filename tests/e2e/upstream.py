@@ -42,26 +42,26 @@ def stamp() -> str:
 def conditions(*true: str, unknown: tuple[str, ...] = ()) -> list[Object]:
     """Conditions in Karpenter's form."""
     times = {"lastTransitionTime": stamp(), "observedGeneration": 1, "message": ""}
-    found = [{"type": name, "status": "True", "reason": name, **times} for name in true]
-    return [*found, *({"type": n, "status": "Unknown", "reason": "AwaitingReconciliation", **times} for n in unknown)]
+    result = [{"type": name, "status": "True", "reason": name, **times} for name in true]
+    return [*result, *({"type": n, "status": "Unknown", "reason": "AwaitingReconciliation", **times} for n in unknown)]
 
 
 async def joined(kube: Kube, instance_id: str) -> Object:
     """Wait until an instance's Node is there and ready; the Node."""
-    found: list[Object] = []
+    manifests: list[Object] = []
 
     async def ready() -> bool:
-        found[:] = [
+        manifests[:] = [
             node
             for node in await kube.list(NODES)
             if str(node["spec"].get("providerID", "")).endswith(instance_id)
             and any(c["type"] == "Ready" and c["status"] == "True" for c in node["status"]["conditions"])
             and not BOOTING & {taint["key"] for taint in node["spec"].get("taints") or ()}
         ]
-        return bool(found)
+        return bool(manifests)
 
     await until(ready)
-    return found[0]
+    return manifests[0]
 
 
 def settled(claim: Object, owner: Object) -> Object:
@@ -81,8 +81,8 @@ async def retaint(
     """Write a Node's taints, and what else is to be written with them, on the Node as it is by then."""
 
     def marked(present: Mapping[str, Any]) -> Object:
-        kept = [taint for taint in present["spec"].get("taints") or () if taint["key"] != drop]
-        return {"metadata": dict(metadata or {}), "spec": {"taints": [*kept, *add]}}
+        taints = [taint for taint in present["spec"].get("taints") or () if taint["key"] != drop]
+        return {"metadata": dict(metadata or {}), "spec": {"taints": [*taints, *add]}}
 
     assert await change(kube, NODES, node["metadata"]["name"], marked, uid=node["metadata"]["uid"]) is not None
 
@@ -223,9 +223,9 @@ class Karpenter:
         claim = await self.claim(name, **spec)
         await self.launch(claim)
         await self.settle(claim)
-        found = await self.kube.get(NODECLAIMS, claim["metadata"]["name"])
-        assert found is not None
-        return found
+        result = await self.kube.get(NODECLAIMS, claim["metadata"]["name"])
+        assert result is not None
+        return result
 
     async def taint(self, claim: Object) -> None:
         """What Karpenter does first with a node that it means to disrupt (TNT-01, LBL-10 comes with the drain)."""

@@ -104,8 +104,8 @@ class OldKarpenter:
         claim = await self._claim(f"{self.pool.name}-{name}")
         instance_id = await asyncio.to_thread(self.instances.buy)
         node = await joined(self.kube, instance_id)
-        named, node_name = claim["metadata"]["name"], node["metadata"]["name"]
-        owner = {"apiVersion": "karpenter.sh/v1beta1", "kind": "NodeClaim", "name": named, "blockOwnerDeletion": True}
+        names, node_name = claim["metadata"]["name"], node["metadata"]["name"]
+        owner = {"apiVersion": "karpenter.sh/v1beta1", "kind": "NodeClaim", "name": names, "blockOwnerDeletion": True}
         marks = settled(claim, {**owner, "uid": claim["metadata"]["uid"]})
         await retaint(self.kube, node, add=claim["spec"]["taints"], metadata=marks)
         status = {
@@ -116,12 +116,12 @@ class OldKarpenter:
             "allocatable": {"cpu": "1930m", "memory": "6903Mi", "pods": str(MAX_PODS)},
             "conditions": conditions("Launched", "Registered", "Initialized", "Ready"),
         }
-        await self.kube.patch(OLD_CLAIMS, named, {"status": status}, subresource="status")
-        await self.kube.patch(OLD_CLAIMS, named, {"metadata": {"annotations": {"karpenter.k8s.aws/tagged": "true"}}})
-        await asyncio.to_thread(self.instances.name, instance_id, named, node_name)
-        found = await self.kube.get(OLD_CLAIMS, named)
-        assert found is not None
-        return found
+        await self.kube.patch(OLD_CLAIMS, names, {"status": status}, subresource="status")
+        await self.kube.patch(OLD_CLAIMS, names, {"metadata": {"annotations": {"karpenter.k8s.aws/tagged": "true"}}})
+        await asyncio.to_thread(self.instances.name, instance_id, names, node_name)
+        old_claim = await self.kube.get(OLD_CLAIMS, names)
+        assert old_claim is not None
+        return old_claim
 
     async def _claim(self, name: str) -> Object:
         pool = await self.kube.get(OLD_POOLS, self.pool.name)

@@ -42,14 +42,14 @@ class Story:
     def kube(self) -> Kube:
         return self.karpenter.kube
 
-    def name(self, which: str) -> str:
-        return str(self.claims[which]["metadata"]["name"])
+    def name(self, name: str) -> str:
+        return str(self.claims[name]["metadata"]["name"])
 
-    async def read(self, which: str) -> Object | None:
-        return await self.kube.get(NODECLAIMS, self.name(which))
+    async def read(self, name: str) -> Object | None:
+        return await self.kube.get(NODECLAIMS, self.name(name))
 
-    async def state(self, which: str) -> NodeState:
-        workflow_id = names.nodeclaim_id(self.karpenter.sandbox.cluster_name, self.name(which))
+    async def state(self, name: str) -> NodeState:
+        workflow_id = names.nodeclaim_id(self.karpenter.sandbox.cluster_name, self.name(name))
         return await self.client.get_workflow_handle_for(NodeClaimWorkflow.run, workflow_id).query(
             NodeClaimWorkflow.status
         )
@@ -58,23 +58,25 @@ class Story:
         """The pool's claims whose workflow is open."""
         query = names.open_nodeclaims_query(self.karpenter.sandbox.cluster_name)
         return {
-            each.id.rsplit("/", 1)[-1] async for each in self.client.list_workflows(query) if self.pool.name in each.id
+            workflow.id.rsplit("/", 1)[-1]
+            async for workflow in self.client.list_workflows(query)
+            if self.pool.name in workflow.id
         }
 
-    async def live(self, *which: str) -> None:
+    async def live(self, *name: str) -> None:
         """Wait until these nodes are at rest in workflows of their own."""
-        wanted = {self.name(one) for one in which}
+        names = {self.name(item) for item in name}
 
         async def rests() -> bool:
-            if not wanted <= await self.open():
+            if not names <= await self.open():
                 return False
-            return all([(await self.state(one)).stage.value == "live" for one in which])
+            return all([(await self.state(item)).stage.value == "live" for item in name])
 
         await until(rests, within=WITHIN)
 
     async def pods_now(self) -> dict[str, str]:
-        found = await self.kube.list(PODS, namespace=NAMESPACE, field_selector="status.phase=Running")
-        return {p["metadata"]["name"]: p["metadata"]["uid"] for p in found if p["metadata"]["name"] in self.pods}
+        pods = await self.kube.list(PODS, namespace=NAMESPACE, field_selector="status.phase=Running")
+        return {p["metadata"]["name"]: p["metadata"]["uid"] for p in pods if p["metadata"]["name"] in self.pods}
 
     def bought(self) -> set[str]:
         """Every instance that there ever was of the pool."""
@@ -108,11 +110,11 @@ async def held_for(check: Callable[[], Awaitable[None]], story: Story) -> None:
 
     async def renewed() -> bool:
         await check()
-        found = await story.kube.get(PODS, pod["metadata"]["name"], NAMESPACE)
+        result = await story.kube.get(PODS, pod["metadata"]["name"], NAMESPACE)
         lease = await story.kube.get(LEASES, LEASE, LEASE_NAMESPACE)
-        assert found is not None
+        assert result is not None
         assert lease is not None
-        if condition(found, "PodScheduled").get("reason") == "Unschedulable":
+        if condition(result, "PodScheduled").get("reason") == "Unschedulable":
             renewals.add(lease["metadata"]["resourceVersion"])
         return len(renewals) > 3
 

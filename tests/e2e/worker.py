@@ -42,16 +42,16 @@ class Worker(ABC):
 
     def metric(self, name: str, **labels: str) -> float:
         """The sum over a metric's series with these labels, as /metrics has it."""
-        wanted = [f'{key}="{value}"' for key, value in labels.items()]
+        texts = [f'{key}="{value}"' for key, value in labels.items()]
         lines = (line for line in self.page("/metrics").splitlines() if line.startswith((f"{name}{{", f"{name} ")))
-        return sum(float(line.rsplit(" ", 1)[1]) for line in lines if all(label in line for label in wanted))
+        return sum(float(line.rsplit(" ", 1)[1]) for line in lines if all(label in line for label in texts))
 
     def logged(self, message: str, **fields: Any) -> list[dict[str, Any]]:
         """The lines of its log with this message and these fields."""
-        found = []
+        result = []
         for line in self.log.read_text(errors="replace").splitlines():
             if line.startswith("{"):
                 entry = json.loads(line)
                 if entry.get("message") == message and all(entry.get(k) == v for k, v in fields.items()):
-                    found.append(entry)
-        return found
+                    result.append(entry)
+        return result

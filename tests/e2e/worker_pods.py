@@ -33,14 +33,14 @@ def chart_values(settings: dict[str, str]) -> dict[str, Any]:
     """
     variables: dict[str, str] = yaml.safe_load((CHART / "files" / "settings.yaml").read_text())
     names = {variable: name for name, variable in variables.items()}
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for variable, text in settings.items():
         if variable in GATES:
             gates = (gate.split("=") for gate in text.split(","))
-            found[GATES[variable]] = {name[0].lower() + name[1:]: on == "true" for name, on in gates}
+            result[GATES[variable]] = {name[0].lower() + name[1:]: on == "true" for name, on in gates}
         else:
-            found[names[variable]] = text
-    return {"settings": found}
+            result[names[variable]] = text
+    return {"settings": result}
 
 
 class WorkerPods(Worker):
@@ -74,8 +74,8 @@ class WorkerPods(Worker):
         """Kill all processes of the worker; the exit status of its container, which the kubelet restarts."""
         count = "{.status.containerStatuses[0].restartCount}"
         before = self._kubectl("get", "pod", self._pod, f"--output=jsonpath={count}")
-        for one in processes(self._sandbox):
-            process = psutil.Process(one.pid)
+        for item in processes(self._sandbox):
+            process = psutil.Process(item.pid)
             if any(part.startswith("worker.") for part in process.cmdline()):
                 process.kill()
         deadline = time.monotonic() + READY_SECONDS
@@ -108,9 +108,9 @@ class WorkerPods(Worker):
                 self._kubectl("wait", "--for=delete", f"pod/{pod}", f"--timeout={STOP_SECONDS}s")
             finally:
                 watch.terminate()
-            said = watch.stdout.read().split()
-        assert said, f"{pod} is gone, and how it ended was never said: see {self.log}"
-        return int(said[-1])
+            text = watch.stdout.read().split()
+        assert text, f"{pod} is gone, and how it ended was never said: see {self.log}"
+        return int(text[-1])
 
     def _kubectl(self, *arguments: str) -> str:
         return self._sandbox.kubectl(*arguments, NAMESPACE)

@@ -22,8 +22,8 @@ STOP_SECONDS = 60.0
 def environment(sandbox: Sandbox, replica: int = 0, /, **changes: str | None) -> dict[str, str]:
     """The environment of a worker of this sandbox, and of nothing else; None takes a variable out."""
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "TEMPORAL_", "KUBE", "OTEL_"))}
-    found: dict[str, str | None] = {**inherited, **sandbox.worker_env(replica), **changes}
-    return {name: value for name, value in found.items() if value is not None}
+    worker_env: dict[str, str | None] = {**inherited, **sandbox.worker_env(replica), **changes}
+    return {name: value for name, value in worker_env.items() if value is not None}
 
 
 class WorkerProcess(Worker):

@@ -203,13 +203,13 @@ requests = st.lists(
 
 @given(requests, st.integers(1, 4), st.lists(st.floats(0, 5), min_size=1), st.integers(0, 2))
 def test_h7_calls_keep_their_distance_and_everybody_is_answered(
-    wanted: list[tuple[int, list[str]]], most: int, durations: list[float], failures: int
+    batches_expected: list[tuple[int, list[str]]], most: int, durations: list[float], failures: int
 ) -> None:
     server = Answers(took=lambda: durations[len(server.asked) % len(durations)])
     server.failures = failures
     batchers = [server.batcher(most) for _ in range(3)]
-    with ThreadPoolExecutor(len(wanted)) as threads:
-        waiting = [(threads.submit(batchers[kind].get_all, items), items) for kind, items in wanted]
+    with ThreadPoolExecutor(len(batches_expected)) as threads:
+        waiting = [(threads.submit(batchers[kind].get_all, items), items) for kind, items in batches_expected]
     for future, items in waiting:
         if future.exception() is None:
             assert future.result() == {item: item.upper() for item in items}
@@ -218,7 +218,7 @@ def test_h7_calls_keep_their_distance_and_everybody_is_answered(
     assert failures or all(future.exception() is None for future, _ in waiting)
     assert all(gap >= SPACING_SECONDS - 1e-9 for gap in server.gaps)
     assert all(len(call) <= most for call in server.asked)
-    assert len(server.asked) <= sum(len(set(items)) for _, items in wanted)
+    assert len(server.asked) <= sum(len(set(items)) for _, items in batches_expected)
 
 
 @pytest.mark.integration

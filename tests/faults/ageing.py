@@ -27,12 +27,15 @@ async def _launched(kube: Kube, claim: str, at: datetime) -> None:
 
     def dated(present: Mapping[str, Any]) -> dict[str, Any]:
         conditions = present["status"]["conditions"]
-        changed = [{**one, "lastTransitionTime": then} if one["type"] == "Launched" else one for one in conditions]
+        changed = [
+            {**condition, "lastTransitionTime": then} if condition["type"] == "Launched" else condition
+            for condition in conditions
+        ]
         return {"status": {"conditions": changed}}
 
-    found = await kube.get(NODECLAIMS, claim)
-    assert found is not None
+    result = await kube.get(NODECLAIMS, claim)
+    assert result is not None
     written = await change(
-        kube, NODECLAIMS, claim, dated, uid=found["metadata"]["uid"], subresource="status", read_object=found
+        kube, NODECLAIMS, claim, dated, uid=result["metadata"]["uid"], subresource="status", read_object=result
     )
     assert written is not None

@@ -14,4 +14,6 @@ async def breaker_of(client: Client, sandbox: Sandbox, pool: str = "", *, node_c
     """The breaker of a NodePool or of an EC2NodeClass."""
     handle = client.get_workflow_handle(names.provisioner_id(sandbox.cluster_name))
     report = await handle.query(ProvisionerWorkflow.launches)
-    return next((each for each in report.breakers if (each.pool, each.node_class) == (pool, node_class)), None)
+    return next(
+        (breaker for breaker in report.breakers if (breaker.pool, breaker.node_class) == (pool, node_class)), None
+    )

@@ -26,21 +26,23 @@ class Fleet:
     def cheapest_first(self) -> list[Offering]:
         """Its offerings by price."""
         prices = read_prices()
-        return sorted(self.offerings, key=lambda one: (prices.price(one[0], one[1]) or 0.0, one))
+        return sorted(self.offerings, key=lambda offering: (prices.price(offering[0], offering[1]) or 0.0, offering))
 
 
 def fleets(ec2: Ec2Admin, pool: Pool) -> list[Fleet]:
     """The fleet requests that were sent for a pool, oldest first, without the dry runs of its EC2NodeClass."""
-    sent = (call for call in ec2.calls("CreateFleet") if "DryRun" not in call["parameters"])
-    return [_fleet(call) for call in sent if pool.name in call["parameters"].values()]
+    calls = (call for call in ec2.calls("CreateFleet") if "DryRun" not in call["parameters"])
+    return [_fleet(call) for call in calls if pool.name in call["parameters"].values()]
 
 
 def _fleet(call: dict[str, Any]) -> Fleet:
-    given: dict[str, str] = call["parameters"]
-    capacity_type = given["TargetCapacitySpecification.DefaultTargetCapacityType"]
+    parameters: dict[str, str] = call["parameters"]
+    capacity_type = parameters["TargetCapacitySpecification.DefaultTargetCapacityType"]
     rows: dict[str, dict[str, str]] = {}
-    for key, value in given.items():
-        if found := re.fullmatch(r"(LaunchTemplateConfigs\.\d+\.Overrides\.\d+)\.(InstanceType|AvailabilityZone)", key):
-            rows.setdefault(found[1], {})[found[2]] = value
+    for key, value in parameters.items():
+        if fullmatch := re.fullmatch(
+            r"(LaunchTemplateConfigs\.\d+\.Overrides\.\d+)\.(InstanceType|AvailabilityZone)", key
+        ):
+            rows.setdefault(fullmatch[1], {})[fullmatch[2]] = value
     offerings = {(capacity_type, row["InstanceType"], row["AvailabilityZone"]) for row in rows.values()}
-    return Fleet(given["ClientToken"], frozenset(offerings), call["error"])
+    return Fleet(parameters["ClientToken"], frozenset(offerings), call["error"])

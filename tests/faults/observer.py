@@ -75,13 +75,13 @@ class Observer:
 
     async def look(self) -> None:
         """Look once."""
-        seen = await self._instances()  # before the claims: an instance that was seen has its claim in the list
+        instances = await self._instances()  # before the claims: an instance that was seen has its claim in the list
         claims = await self._mine(NODECLAIMS, labels.NODEPOOL)
         self.claims |= {claim["metadata"]["name"] for claim in claims}
-        self._note_instances(seen, claims)
+        self._note_instances(instances, claims)
         pods = await self._mine(PODS, KEY, NAMESPACE)  # before the Deployments: those shrink first
-        for found in await self._mine(DEPLOYMENTS, KEY, NAMESPACE):
-            self._note_replicas(found["metadata"]["name"], found["spec"]["replicas"])
+        for deployment in await self._mine(DEPLOYMENTS, KEY, NAMESPACE):
+            self._note_replicas(deployment["metadata"]["name"], deployment["spec"]["replicas"])
         self._note_pods(pods)
         for pod in await asyncio.to_thread(self._ec2.misplaced):
             if any(_of(name, pod["name"]) for name in self._names):
@@ -99,9 +99,9 @@ class Observer:
                 if pod["status"]["phase"] == "Running" and not leaving(pod)
             )
             missing[:] = [
-                f"{name} has {running[name]} of {known.replicas} pods running"
-                for name, known in self._deployments.items()
-                if _of(pool.name, name) and running[name] != known.replicas
+                f"{name} has {running[name]} of {deployment.replicas} pods running"
+                for name, deployment in self._deployments.items()
+                if _of(pool.name, name) and running[name] != deployment.replicas
             ]
             return not missing
 
@@ -109,21 +109,21 @@ class Observer:
 
     async def nothing_left(self, pool: Pool) -> None:
         """Wait until no claim, Node or living instance of a pool is left."""
-        left: list[str] = []
+        names: list[str] = []
 
         async def all_gone() -> bool:
             await self.look()
-            found = await self._mine(NODECLAIMS, labels.NODEPOOL, "", pool)
-            found += await self._mine(NODES, labels.NODEPOOL, "", pool)
-            left[:] = [f"{each['kind']} {each['metadata']['name']} is left" for each in found]
-            left.extend(
-                f"instance {each['id']} is {each['state']}"
-                for each in await self._instances()
-                if each["state"] in LIVING and each["tags"][labels.TAG_NODEPOOL] == pool.name
+            claims = await self._mine(NODECLAIMS, labels.NODEPOOL, "", pool)
+            claims += await self._mine(NODES, labels.NODEPOOL, "", pool)
+            names[:] = [f"{item['kind']} {item['metadata']['name']} is left" for item in claims]
+            names.extend(
+                f"instance {instance['id']} is {instance['state']}"
+                for instance in await self._instances()
+                if instance["state"] in LIVING and instance["tags"][labels.TAG_NODEPOOL] == pool.name
             )
-            return not left
+            return not names
 
-        await _until(all_gone, left)
+        await _until(all_gone, names)
 
     def judge(self, pool: Pool) -> None:
         """Assert that no claim of a pool had two instances, no instance lacked a claim, and no pod was lost."""
@@ -133,37 +133,37 @@ class Observer:
                 faults.append(f"{len(ids)} instances were bought for {claim}: {sorted(ids)}")
             if _of(pool.name, claim) and claim not in self.claims:
                 faults.append(f"{sorted(ids)} was bought for {claim}, which nobody ever saw")
-        faults += [f"{one} was bought for no NodeClaim" for one, of in self.untagged.items() if of == pool.name]
-        for one, owners in self._owners().items():
+        faults += [f"{key} was bought for no NodeClaim" for key, of in self.untagged.items() if of == pool.name]
+        for item, owners in self._owners().items():
             if len(owners) > 1 and any(_of(pool.name, claim) for claim in owners):
-                faults.append(f"{one} was given to {sorted(owners)}")
+                faults.append(f"{item} was given to {sorted(owners)}")
         assert not faults, "; ".join(faults)
 
     def _owners(self) -> dict[str, set[str]]:
         owners: dict[str, set[str]] = defaultdict(set)
         for claim, ids in self.instances.items():
-            for one in ids:
-                owners[one].add(claim)
+            for item in ids:
+                owners[item].add(claim)
         return owners
 
     async def _mine(
         self, resource: Resource, label: str, namespace: str = "", pool: Pool | None = None
     ) -> list[Object]:
         names = [pool.name] if pool else self._names
-        wanted = f"{label} in ({','.join(names)})"
-        return await self._kube.list(resource, namespace=namespace, label_selector=wanted)
+        text = f"{label} in ({','.join(names)})"
+        return await self._kube.list(resource, namespace=namespace, label_selector=text)
 
     async def _instances(self) -> list[Object]:
-        found = await asyncio.to_thread(self._ec2.instances)
-        return [each for each in found if each["tags"].get(labels.TAG_NODEPOOL) in self._names]
+        instances = await asyncio.to_thread(self._ec2.instances)
+        return [item for item in instances if item["tags"].get(labels.TAG_NODEPOOL) in self._names]
 
-    def _note_instances(self, seen: list[Object], claims: list[Object]) -> None:
+    def _note_instances(self, instances: list[Object], claims: list[Object]) -> None:
         """Whose each instance is. One that was launched with a group gets its claim's tag when its Node joins."""
         for claim in claims:
             provider_id = (claim.get("status") or {}).get("providerID") or ""
             if provider_id:
                 self._of(provider_id.rsplit("/", 1)[-1], claim["metadata"]["name"])
-        for instance in seen:
+        for instance in instances:
             name = instance["tags"].get(labels.TAG_NODECLAIM)
             if name is None and instance["id"] not in self._known:
                 self.untagged.setdefault(instance["id"], instance["tags"][labels.TAG_NODEPOOL])
@@ -176,17 +176,17 @@ class Observer:
         self.instances[claim].add(instance_id)
 
     def _note_replicas(self, name: str, replicas: int) -> None:
-        known = self._deployments.setdefault(name, Deployment(replicas))
-        known.scaled_down = known.scaled_down or replicas < known.replicas
-        known.replicas = replicas
+        deployment = self._deployments.setdefault(name, Deployment(replicas))
+        deployment.scaled_down = deployment.scaled_down or replicas < deployment.replicas
+        deployment.replicas = replicas
 
     def _note_pods(self, pods: list[Object]) -> None:
         """A pod that ran and goes although nobody scaled its Deployment down was evicted."""
         staying = {pod["metadata"]["uid"]: pod for pod in pods if not leaving(pod)}
-        for name, known in self._deployments.items():
-            if not known.scaled_down and name not in self._may_move:
-                gone = [pod_name for uid, pod_name in known.ran.items() if uid not in staying]
-                self.faults |= {f"pod {pod_name} ran and was evicted" for pod_name in gone}
+        for name, deployment in self._deployments.items():
+            if not deployment.scaled_down and name not in self._may_move:
+                pod_names = [pod_name for uid, pod_name in deployment.ran.items() if uid not in staying]
+                self.faults |= {f"pod {pod_name} ran and was evicted" for pod_name in pod_names}
         for uid, pod in staying.items():
             owner = self._deployments.get(pod["metadata"]["labels"].get("app", ""))
             if owner is not None and pod["status"]["phase"] == "Running":
@@ -198,29 +198,29 @@ def _of(pool: str, name: str) -> bool:
     return name.startswith(f"{pool}-")
 
 
-async def _until(condition: Callable[[], Awaitable[bool]], what: list[str]) -> None:
+async def _until(condition: Callable[[], Awaitable[bool]], names: list[str]) -> None:
     """As `until`; the failure says ``what`` was still missing."""
 
     async def tried() -> bool:
         try:
             return await condition()
         except UNREADABLE as error:
-            what[:] = [str(error)]
+            names[:] = [str(error)]
             return False
 
     try:
         await until(tried, within=END_SECONDS)
     except TimeoutError:
-        raise AssertionError(f"after {END_SECONDS:.0f} s: {'; '.join(what)}") from None
+        raise AssertionError(f"after {END_SECONDS:.0f} s: {'; '.join(names)}") from None
 
 
 @asynccontextmanager
 async def watching(kube: Kube, sandbox: Sandbox, *pools: Pool) -> AsyncIterator[Observer]:
     """Observe pools from now on; judging them is the caller's."""
-    seen = Observer(kube, sandbox, pools)
-    task = asyncio.create_task(seen.watch(), name="observer")
+    observer = Observer(kube, sandbox, pools)
+    task = asyncio.create_task(observer.watch(), name="observer")
     try:
-        yield seen
+        yield observer
         assert not task.done(), task.exception()
     finally:
         task.cancel()
@@ -230,8 +230,8 @@ async def watching(kube: Kube, sandbox: Sandbox, *pools: Pool) -> AsyncIterator[
 @asynccontextmanager
 async def observed(kube: Kube, sandbox: Sandbox, *pools: Pool) -> AsyncIterator[Observer]:
     """Observe pools from now on; leaving waits until nothing of them is left, and judges what was seen."""
-    async with watching(kube, sandbox, *pools) as seen:
-        yield seen
+    async with watching(kube, sandbox, *pools) as observer:
+        yield observer
         for pool in pools:
-            await seen.nothing_left(pool)
-            seen.judge(pool)
+            await observer.nothing_left(pool)
+            observer.judge(pool)

@@ -53,6 +53,6 @@ def _pass_on(source: Any, target: Any) -> None:
     with contextlib.suppress(OSError):
         while data := source.recv(65536):
             target.sendall(data)
-    for one in (source, target):
+    for item in (source, target):
         with contextlib.suppress(OSError):
-            one.shutdown(socket.SHUT_RDWR)
+            item.shutdown(socket.SHUT_RDWR)

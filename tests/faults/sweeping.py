@@ -40,8 +40,12 @@ async def sweep(client: Client, cluster: str) -> HousekeepingResult:
     begun: list[ScheduleActionResult] = []
 
     async def new_one() -> bool:
-        found = await _latest(client, cluster)
-        begun[:] = [] if found is None or (before is not None and found == before) else [found]
+        schedule_action_result = await _latest(client, cluster)
+        begun[:] = (
+            []
+            if schedule_action_result is None or (before is not None and schedule_action_result == before)
+            else [schedule_action_result]
+        )
         return bool(begun)
 
     await schedule.trigger(overlap=ScheduleOverlapPolicy.BUFFER_ONE)

@@ -100,8 +100,8 @@ async def test_fifty_nodes_that_leave_share_their_lists(crowd: None, kube: Kube)
     async def leave(name: str) -> None:
         drained = await drain(kube, recorder, DrainInput(**wanted(name)), _now, _silent)
         assert (drained.drained, drained.evicted, drained.volumes_attached) == (True, 1, 1)
-        asked = DetachInput(**wanted(name, budget_seconds=10.0))
-        assert not (await detach_volumes(kube, recorder, asked, _now, _silent)).detached
+        detach_input = DetachInput(**wanted(name, budget_seconds=10.0))
+        assert not (await detach_volumes(kube, recorder, detach_input, _now, _silent)).detached
 
     await asyncio.gather(*(leave(name) for name in NAMES))
     grown = await counts.take()
@@ -116,9 +116,9 @@ async def test_fifty_claims_without_a_named_node_share_their_lists(crowd: None, 
     await counts.take()
 
     async def look(name: str) -> None:
-        found = await find_node(kube, NodeInput(**wanted(name, node_name="")), None)
-        assert found.node is not None
-        assert found.node["metadata"]["name"] == name
+        match = await find_node(kube, NodeInput(**wanted(name, node_name="")), None)
+        assert match.node is not None
+        assert match.node["metadata"]["name"] == name
 
     await asyncio.gather(*(look(name) for name in NAMES))
     grown = await counts.take()

@@ -47,8 +47,8 @@ async def test_two_bad_pods_among_fifty(faulty: WorkerProcess, make_pool: MakePo
         await pool.running(48, app="web")
 
         assert CLOSED in await closed.seen(f"{closed.name}-refused", "FailedScheduling", CLOSED)
-        said = await pool.seen(f"{pool.name}-fault", "FailedScheduling", "an internal error")
-        assert "RuntimeError: a fault for a test" in said
+        text = await pool.seen(f"{pool.name}-fault", "FailedScheduling", "an internal error")
+        assert "RuntimeError: a fault for a test" in text
         assert await closed.claims() == []
     await kube.patch(NODEPOOLS, closed.name, {"spec": {"weight": 2}})  # a pool that changed is asked again at once
     await closed.running(1)

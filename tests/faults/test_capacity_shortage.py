@@ -46,7 +46,7 @@ def shortage(sandbox: Sandbox, ec2: Ec2Admin) -> Iterator[None]:
 async def failed_scheduling(pool: Pool, words: str) -> bool:
     """Whether an event of a pod has these words."""
     events = await pool.kube.list(EVENTS, field_selector="reason=FailedScheduling")
-    own = [each["message"] for each in events if each["involvedObject"]["name"].startswith(f"{pool.name}-")]
+    own = [event["message"] for event in events if event["involvedObject"]["name"].startswith(f"{pool.name}-")]
     return any(words in message for message in own)
 
 
@@ -57,9 +57,9 @@ def mark(claim: Object) -> float:
 
 def price(claim: Object) -> float:
     """What the node costs on demand."""
-    found = read_prices().price(labels.ON_DEMAND, claim["metadata"]["labels"][labels.INSTANCE_TYPE])
-    assert found is not None
-    return found
+    price = read_prices().price(labels.ON_DEMAND, claim["metadata"]["labels"][labels.INSTANCE_TYPE])
+    assert price is not None
+    return price
 
 
 @pytest.mark.usefixtures("shortage")
@@ -73,13 +73,13 @@ async def test_wsh01_what_a_shortage_says_and_which_nodes_it_leaves(
     buys = await make_pool(requirements=ONLY, capacity_types=[labels.ON_DEMAND], consolidate_after="Never")
     waits = await make_pool(requirements=ONLY, capacity_types=[labels.ON_DEMAND])
     await waits.kube.patch(NODEPOOLS, waits.name, WAITS)
-    async with observe(buys, waits) as seen:
+    async with observe(buys, waits) as observations:
         await buys.deploy(1)
         await until(lambda: failed_scheduling(buys, "EC2 has no on-demand capacity for"))
 
         async def pool_says_so() -> bool:
-            found = condition(await buys.read(), CAPACITY_AVAILABLE)
-            return found.get("status") == "False" and "NodeClaims found no capacity" in found["message"]
+            result = condition(await buys.read(), CAPACITY_AVAILABLE)
+            return result.get("status") == "False" and "NodeClaims found no capacity" in result["message"]
 
         await until(pool_says_so)
         await buys.running(1)
@@ -92,7 +92,7 @@ async def test_wsh01_what_a_shortage_says_and_which_nodes_it_leaves(
         rows = json.loads(tenon("node", "list", "--blocked", "-o", "json").stdout)
         assert any("waits for a cheaper node" in row["why"] for row in rows if row["nodePool"] == waits.name)
 
-        seen.may_move(buys)
+        observations.may_move(buys)
         await buys.kube.patch(NODEPOOLS, buys.name, CONSOLIDATES)
         ec2.clear_capacity()
         await buys.gone(dear["metadata"]["name"], within=MARKET_IS_BACK)

@@ -85,13 +85,13 @@ async def one_node(pool: Pool, too_large: bool) -> str:
 
 async def marked(pool: Pool, claim: str) -> bool:
     """Whether anything of a command is left on a NodeClaim or its Node."""
-    found = await pool.kube.get(NODECLAIMS, claim)
-    assert found is not None
-    node = await pool.kube.get(NODES, found["status"]["nodeName"])
+    result = await pool.kube.get(NODECLAIMS, claim)
+    assert result is not None
+    node = await pool.kube.get(NODES, result["status"]["nodeName"])
     assert node is not None
     tainted = any(taint["key"] == labels.DISRUPTED_TAINT[0] for taint in node["spec"].get("taints") or ())
-    annotated = labels.DISRUPTED_BY in found["metadata"]["annotations"]
-    return tainted or annotated or condition(found, "DisruptionReason").get("status") == "True"
+    annotated = labels.DISRUPTED_BY in result["metadata"]["annotations"]
+    return tainted or annotated or condition(result, "DisruptionReason").get("status") == "True"
 
 
 async def candidate_marked(pool: Pool, claim: str) -> None:
@@ -121,22 +121,22 @@ class Stage:
     async def command_of(self, key: str) -> str:
         """Wait until a command was given for the node of a pool, marked or not; its ID."""
         disruption = self.client.get_workflow_handle_for(DisruptionWorkflow.run, names.disruption_id(self.cluster))
-        found: list[str] = []
+        result: list[str] = []
 
         async def given() -> bool:
             commands = await disruption.query(DisruptionWorkflow.open_commands)
-            found[:] = [entry.command for entry in commands.values() if entry.pool == self.pools[key].name]
-            return bool(found)
+            result[:] = [entry.command for entry in commands.values() if entry.pool == self.pools[key].name]
+            return bool(result)
 
         await until(given, within=90)
-        return found[0]
+        return result[0]
 
     async def held(self, *, api: int = 0, ec2: int = 0) -> None:
         """Wait until so many calls are held."""
 
         async def all_held() -> bool:
-            held = await asyncio.to_thread(self.api.held), await asyncio.to_thread(self.ec2.held)
-            return held[0] >= api and held[1] >= ec2
+            hold = await asyncio.to_thread(self.api.held), await asyncio.to_thread(self.ec2.held)
+            return hold[0] >= api and hold[1] >= ec2
 
         await until(all_held, within=90)
 
@@ -154,17 +154,17 @@ class Stage:
         A client that waits for half a minute repeats its call, which is then held again. Holds that are not specific to
         a pool come last.
         """
-        held = 0
+        hold = 0
         for moment, method in ((MARKED, "PATCH"), (DELETED, "DELETE")):
             for key in self.at(moment):
                 self.api.hold(method, f"/nodeclaims/{self.pools[key].name}-[^/]+$", count=None)
                 await drift(self.pools[key])
-                held += 1
+                hold += 1
         for key in self.at(CHECKED):
             self.api.hold("GET", f"/namespaces/{NAMESPACE}/poddisruptionbudgets$", count=None)
             await disrupt(self.pools[key], UNDERUTILIZED)
-            held += 1
-        await self.held(api=held)
+            hold += 1
+        await self.held(api=hold)
         self.ec2.hold("CreateFleet", count=None)
         for key in self.at(CHEAPER):
             await disrupt(self.pools[key], UNDERUTILIZED)
@@ -182,7 +182,7 @@ class Stage:
             self.api.hold("POST", "/nodeclaims$", count=None)
             await drift(self.pools[key])
             await candidate_marked(self.pools[key], (await self.pools[key].claim())["metadata"]["name"])
-            await self.held(api=held + 2)
+            await self.held(api=hold + 2)
 
     async def waits(self, key: str) -> None:
         """Bring the command of a pool to the wait before its validation, which lasts 15 seconds."""
@@ -200,16 +200,16 @@ async def undone(pool: Pool, old: str, nodes: int = 1) -> None:
 
     async def free() -> bool:
         claims = await pool.claims()
-        if len(claims) != nodes or any(labels.REPLACEMENT_FOR in one["metadata"]["annotations"] for one in claims):
+        if len(claims) != nodes or any(labels.REPLACEMENT_FOR in claim["metadata"]["annotations"] for claim in claims):
             return False
         return not await marked(pool, old)
 
     await until(free, within=LONG)
 
 
-def seen_of(seen: Observer, pool: Pool) -> tuple[int, int]:
+def seen_of(observer: Observer, pool: Pool) -> tuple[int, int]:
     """How many NodeClaims and how many instances were ever seen of a pool."""
-    return sum(name.startswith(f"{pool.name}-") for name in seen.claims), seen.bought(pool)
+    return sum(name.startswith(f"{pool.name}-") for name in observer.claims), observer.bought(pool)
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,7 @@ class Set:
     """Nodes of several pools, each with a command at its moment."""
 
     stage: Stage
-    seen: Observer
+    observer: Observer
     old: dict[str, str]
     """The names of their NodeClaims by moment."""
 
@@ -225,7 +225,7 @@ class Set:
         """The node is gone, and its pod runs on a new one."""
         pool = self.stage.pools[key]
         await pool.gone(self.old[key], within=LONG)
-        await self.seen.whole(pool)
+        await self.observer.whole(pool)
         (new,) = await pool.settled(1)
         assert moment_of(key) in CONSOLIDATIONS or new["metadata"]["labels"]["tier"] == "gold"
 
@@ -235,12 +235,12 @@ class Set:
         async def one(key: str) -> tuple[int, int]:
             pool = self.stage.pools[key]
             await end(key)
-            found = seen_of(self.seen, pool)
+            result = seen_of(self.observer, pool)
             await pool.scale(0)
             await disrupt(pool, AT_ONCE)
-            await self.seen.nothing_left(pool)
-            self.seen.judge(pool)
-            return found
+            await self.observer.nothing_left(pool)
+            self.observer.judge(pool)
+            return result
 
         keys = list(self.stage.pools)
         ended = await asyncio.gather(*map(one, keys), return_exceptions=True)
@@ -257,19 +257,19 @@ def at_moments(new_pool: NewPool, kube: Kube, sandbox: Sandbox, api: ApiProxy, c
     @asynccontextmanager
     async def set_stage(keys: Collection[str], staying: Collection[str]) -> AsyncIterator[Set]:
         async with AsyncExitStack() as stack:
-            wanted = [ON_DEMAND if moment_of(key) in CONSOLIDATIONS else SMALL for key in keys]
-            making = [new_pool(requirements=types, consolidate_after="Never") for types in wanted]
-            made = await asyncio.gather(*map(stack.enter_async_context, making))
-            pools = dict(zip(keys, made, strict=True))
-            seen = await stack.enter_async_context(watching(kube, sandbox, *pools.values()))
+            on_demands = [ON_DEMAND if moment_of(key) in CONSOLIDATIONS else SMALL for key in keys]
+            making = [new_pool(requirements=types, consolidate_after="Never") for types in on_demands]
+            output = await asyncio.gather(*map(stack.enter_async_context, making))
+            pools = dict(zip(keys, output, strict=True))
+            observer = await stack.enter_async_context(watching(kube, sandbox, *pools.values()))
             for key in pools.keys() - set(staying):
-                seen.may_move(pools[key])
+                observer.may_move(pools[key])
             consolidated = [moment_of(key) in CONSOLIDATIONS for key in keys]
-            named = await asyncio.gather(*map(one_node, made, consolidated))
+            names = await asyncio.gather(*map(one_node, output, consolidated))
             stage = Stage(pools, api, sandbox.ec2(), client, sandbox.cluster_name)
             stack.push_async_callback(stage.release)  # or the pools could not be cleared, and a failure not be read
             await stage.set()
-            yield Set(stage, seen, dict(zip(pools, named, strict=True)))
+            yield Set(stage, observer, dict(zip(pools, names, strict=True)))
 
     return set_stage
 
@@ -279,12 +279,12 @@ async def killed(
     request: pytest.FixtureRequest, at_moments: AtMoments, worker: WorkerProcess
 ) -> AsyncIterator[Outcomes]:
     """What became of the command of each moment after a process was killed."""
-    async with at_moments(MOMENTS, ()) as given:
-        await given.stage.waits(WAITS)
+    async with at_moments(MOMENTS, ()) as value:
+        await value.stage.waits(WAITS)
         await asyncio.to_thread(worker.kill, request.param)
-        await given.stage.release()
+        await value.stage.release()
         await asyncio.to_thread(worker.start)
-        yield await given.outcomes(given.completed)
+        yield await value.outcomes(value.completed)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -296,13 +296,13 @@ async def met(at_moments: AtMoments, client: Client, sandbox: Sandbox) -> AsyncI
     late = [LATE + moment for moment in ARRIVALS]
     async with at_moments(
         [*MOMENTS, *late], {CHECKED, *(key for key in late if moment_of(key) in CONSOLIDATIONS)}
-    ) as given:
-        stage = given.stage
+    ) as value:
+        stage = value.stage
 
         async def arrives(key: str) -> None:
             """A pod that tolerates the taint."""
             pool = stage.pools[key]
-            claim = await pool.kube.get(NODECLAIMS, given.old[key])
+            claim = await pool.kube.get(NODECLAIMS, value.old[key])
             assert claim is not None
             node = claim["status"]["nodeName"]
             await pool.pod("late", cpu="100m", nodeName=node, tolerations=[{"operator": "Exists"}])
@@ -310,7 +310,7 @@ async def met(at_moments: AtMoments, client: Client, sandbox: Sandbox) -> AsyncI
         async def rejected(key: str) -> None:
             """The command ends at its validation, and the node gets no other one."""
             pool = stage.pools[key]
-            await pool.seen(given.old[key], "ConsolidationRejected", f"{pool.name}-late came after the decision")
+            await pool.seen(value.old[key], "ConsolidationRejected", f"{pool.name}-late came after the decision")
             await disrupt(pool, NEVER)
 
         await stage.waits(LATE + WAITS)
@@ -326,26 +326,26 @@ async def met(at_moments: AtMoments, client: Client, sandbox: Sandbox) -> AsyncI
         await stage.release()
 
         async def end(key: str) -> None:
-            pool, old, moment = stage.pools[key], given.old[key], moment_of(key)
+            pool, old, moment = stage.pools[key], value.old[key], moment_of(key)
             if key == CHECKED:
                 await undone(pool, old, nodes=2)
             elif key == moment:
-                await given.completed(key)
+                await value.completed(key)
             elif moment in CONSOLIDATIONS:
                 await undone(pool, old)
                 await pool.running(2)
             else:
-                await given.completed(key)
+                await value.completed(key)
                 assert await pool.events(f"{pool.name}-late", "Evicted") == [], "a drain leaves it alone"
             if key != moment:
                 await pool.delete_pod("late")
 
-        yield await given.outcomes(end)
+        yield await value.outcomes(end)
 
 
-def outcome(found: Outcomes, key: str) -> tuple[int, int]:
+def outcome(outcomes: Outcomes, key: str) -> tuple[int, int]:
     """How many NodeClaims and instances a pool had in all."""
-    ended = found[key]
+    ended = outcomes[key]
     if isinstance(ended, BaseException):
         raise ended
     return ended
@@ -377,15 +377,15 @@ async def test_dis_65_without_capacity_for_the_replacement_the_node_stays_and_is
 ) -> None:
     """The pod never moves."""
     pool = await make_pool(requirements=SMALL, consolidate_after="Never")
-    async with observe(pool) as seen:
+    async with observe(pool) as observations:
         name = await one_node(pool, False)
         (pod,) = await pool.running(1)
         ec2.capacity(0)
         await drift(pool)
-        await pool.seen(name, "DisruptionWaitingReadiness")  # the command may be over a moment later
+        await pool.observer(name, "DisruptionWaitingReadiness")  # the command may be over a moment later
         await undone(pool, name)
         ec2.clear_capacity()
-        assert [one["metadata"]["uid"] for one in await pool.running(1)] == [pod["metadata"]["uid"]]
-        assert seen_of(seen, pool) == (2, 1)
+        assert [item["metadata"]["uid"] for item in await pool.running(1)] == [pod["metadata"]["uid"]]
+        assert seen_of(observations, pool) == (2, 1)
         await pool.scale(0)
         await disrupt(pool, AT_ONCE)

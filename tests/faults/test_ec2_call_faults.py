@@ -28,7 +28,7 @@ async def test_200_launches_and_terminations_while_a_tenth_of_the_calls_fails(
 ) -> None:
     """AWS-030, LIF-01: throttled, failed before the effect, or timed out after it."""
     pool = await make_pool(requirements=SMALL)
-    async with observe(pool) as seen:
+    async with observe(pool) as observations:
         ec2.clear_calls()
         for change in CHANGES:
             ec2.fault(change, "RequestTimeout", status=504, count=1, after_effect=True)
@@ -39,13 +39,13 @@ async def test_200_launches_and_terminations_while_a_tenth_of_the_calls_fails(
             app = f"wave-{wave}"
             await pool.deploy(EACH, app)
             await pool.running(EACH, app, within=WITHIN)
-            await seen.look()
-            assert seen.bought(pool) == (wave + 1) * EACH
+            await observations.look()
+            assert observations.bought(pool) == (wave + 1) * EACH
             await pool.scale(0, app)
 
             async def all_ended() -> bool:
-                found = await asyncio.to_thread(pool.instances)
-                return all(each["state"] == "terminated" for each in found) and not await pool.claims()
+                instances = await asyncio.to_thread(pool.instances)
+                return all(item["state"] == "terminated" for item in instances) and not await pool.claims()
 
             await until(all_ended, within=WITHIN)
         calls = ec2.calls()
@@ -54,4 +54,4 @@ async def test_200_launches_and_terminations_while_a_tenth_of_the_calls_fails(
         assert min(failed[code] for code in ("RequestLimitExceeded", "InternalError", "RequestTimeout")) > 0
         hit = {call["action"] for call in calls if call["error"] == "RequestTimeout"}
         assert hit >= CHANGES, "no answer to a change was lost"
-    assert seen.bought(pool) == WAVES * EACH
+    assert observations.bought(pool) == WAVES * EACH

@@ -40,7 +40,7 @@ async def test_launches_that_are_throttled_fail_or_are_not_answered(
     The unanswered request takes effect; it is asked again with its token when the time for one try is over.
     """
     unanswered, many = await asyncio.gather(make_pool(requirements=SMALL), make_pool(requirements=SMALL))
-    async with observe(unanswered, many) as seen:
+    async with observe(unanswered, many) as observations:
         ec2.hold("CreateFleet", after_effect=True)
         await unanswered.deploy(1)
 
@@ -55,11 +55,11 @@ async def test_launches_that_are_throttled_fail_or_are_not_answered(
         await unanswered.running(1, within=100)
         errors = [fleet.error for fleet in fleets(ec2, many)]
         assert {"RequestLimitExceeded", "InternalError"} <= set(errors)
-        asked = fleets(ec2, unanswered)
-        assert len(asked) > 1, "the request was answered after all"
-        assert len({fleet.token for fleet in asked}) == 1
-        await seen.look()
-        assert (seen.bought(unanswered), seen.bought(many)) == (1, 6)
+        requests = fleets(ec2, unanswered)
+        assert len(requests) > 1, "the request was answered after all"
+        assert len({fleet.token for fleet in requests}) == 1
+        await observations.look()
+        assert (observations.bought(unanswered), observations.bought(many)) == (1, 6)
 
         ec2.fault("TerminateInstances", "InternalError", status=500, count=4)
         ec2.fault("DescribeInstances", "InternalError", status=500, count=4)
@@ -97,20 +97,20 @@ async def test_aws048_a_claim_says_that_ec2_throttles_its_launch(
 async def test_a_node_that_joins_late(make_pool: MakePool, observe: Observe, ec2: Ec2Admin) -> None:
     """The pods wait for it, through batches of other pods, and nothing is bought a second time."""
     pool = await make_pool(requirements=SMALL)
-    async with observe(pool) as seen:
+    async with observe(pool) as observations:
         ec2.boot(delay=10.0)
         await pool.deploy(1, "first")
 
         async def launched() -> bool:
-            return [condition(one, "Launched").get("status") for one in await pool.claims()] == ["True"]
+            return [condition(claim, "Launched").get("status") for claim in await pool.claims()] == ["True"]
 
         await until(launched)
         ec2.clear_boot()
         await pool.deploy(1, "second")
         await pool.running(1, "second")
         await pool.running(1, "first")
-        await seen.look()
-        assert seen.bought(pool) == 2
+        await observations.look()
+        assert observations.bought(pool) == 2
         await pool.scale(0, "first")
         await pool.scale(0, "second")
 
@@ -143,8 +143,8 @@ class Market:
     async def given_up(self) -> set[str]:
         """The claims that EC2 had nothing for, as their events tell; they themselves are soon gone."""
         events = await self.pool.kube.list(EVENTS, field_selector="reason=InsufficientCapacityError")
-        found = {str(event["involvedObject"]["name"]) for event in events}
-        return {name for name in found if name.startswith(f"{self.pool.name}-")}
+        result = {str(event["involvedObject"]["name"]) for event in events}
+        return {name for name in result if name.startswith(f"{self.pool.name}-")}
 
 
 async def test_capacity_that_runs_out_step_by_step(
@@ -161,8 +161,8 @@ async def test_capacity_that_runs_out_step_by_step(
         cheapest = market.requests[0].cheapest_first
         assert cheapest[0][:2] == first[:2]
 
-        sold = ec2.exhaust_cheapest(3, capacity_type="spot", types=FEW)
-        sold_out = {("spot", one["type"], one["zone"]) for one in sold}
+        exhaust_cheapest = ec2.exhaust_cheapest(3, capacity_type="spot", types=FEW)
+        sold_out = {("spot", item["type"], item["zone"]) for item in exhaust_cheapest}
         assert len(sold_out) == 3
         assert sold_out <= set(cheapest)
         assert await market.runs("b") in set(cheapest) - sold_out
@@ -211,13 +211,13 @@ async def test_capacity_for_some_of_many_claims(make_pool: MakePool, observe: Ob
         {"key": labels.ZONE, "operator": "In", "values": [f"{REGION}a"]},
     ]
     pool = await make_pool(requirements=only)
-    async with observe(pool) as seen:
+    async with observe(pool) as observations:
         ec2.capacity(2, type="m5a.large", zone=f"{REGION}a", capacity_type="spot")
         await pool.deploy(4)
         await pool.running(4)
-        await seen.look()
-        assert seen.bought(pool) == 4
-        assert Counter(one["capacity_type"] for one in pool.instances()) == {"spot": 2, "on-demand": 2}
+        await observations.look()
+        assert observations.bought(pool) == 4
+        assert Counter(instance["capacity_type"] for instance in pool.instances()) == {"spot": 2, "on-demand": 2}
         await pool.scale(0)
 
 
@@ -230,9 +230,9 @@ async def test_instances_that_end_unasked(
     """Killed or vanished while live, dead while booting: housekeeping notices, and the pods get another node."""
     killed, vanished, booting = await asyncio.gather(*(make_pool(requirements=SMALL) for _ in range(3)))
     pools = (killed, vanished, booting)
-    async with observe(*pools) as seen:
+    async with observe(*pools) as observations:
         for pool in (killed, vanished):
-            seen.may_move(pool)
+            observations.may_move(pool)
             await pool.deploy(1)
         for pool in (killed, vanished):
             await pool.running(1)
@@ -241,8 +241,8 @@ async def test_instances_that_end_unasked(
         await booting.deploy(1)
 
         async def dead() -> bool:
-            found = await asyncio.to_thread(booting.instances)
-            return bool(found) and all(one["state"] in ("shutting-down", "terminated") for one in found)
+            instances = await asyncio.to_thread(booting.instances)
+            return bool(instances) and all(item["state"] in ("shutting-down", "terminated") for item in instances)
 
         await until(dead)
         ec2.clear_boot()
@@ -267,9 +267,9 @@ async def test_instances_that_end_unasked(
         for pool, claim in zip(pools, claims, strict=True):
             await pool.seen(claim, "NodeClaimWithoutInstance", "is gone although Tenon did not terminate it")
             await pool.gone(claim, within=100)
-            await seen.whole(pool)
+            await observations.whole(pool)
             assert (await life_of(client, sandbox, claim)).reason == "garbage_collected"
             (pod,) = await pool.pods()
             assert await pool.claim_of(pod) != claim
-            assert seen.bought(pool) == 2
+            assert observations.bought(pool) == 2
             await pool.scale(0)

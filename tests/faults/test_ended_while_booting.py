@@ -44,15 +44,15 @@ async def test_a_key_that_nobody_may_use_costs_few_instances_and_stops_no_other_
     locked, good = await asyncio.gather(
         make_pool(requirements=typed("c5.large")), make_pool(requirements=typed("m5.large"))
     )
-    async with observe(locked, good) as seen:
+    async with observe(locked, good) as observations:
         ec2.boot(dies=True, type="c5.large")
         await locked.deploy(1)
-        said = await _says_why(locked)
-        assert "Client error on launch" in said
+        says_why = await _says_why(locked)
+        assert "Client error on launch" in says_why
 
         async def paused() -> bool:
-            found = condition(await locked.read(), "NodeLaunchHealthy")
-            return found.get("status") == "False" and found["reason"] == "Client.InternalError"
+            result = condition(await locked.read(), "NodeLaunchHealthy")
+            return result.get("status") == "False" and result["reason"] == "Client.InternalError"
 
         await until(paused, within=120)
         await good.deploy(3)
@@ -73,19 +73,19 @@ async def test_a_key_that_nobody_may_use_costs_few_instances_and_stops_no_other_
             return condition(await locked.read(), "NodeLaunchHealthy").get("status") == "True"
 
         await until(healthy, within=60)
-        await seen.look()
+        await observations.look()
         await asyncio.gather(locked.scale(0), good.scale(0))
 
 
 async def _says_why(pool: Pool) -> str:
     """Wait until an event on a NodeClaim of the pool has EC2's reason."""
-    found: list[str] = []
+    names: list[str] = []
 
     async def told() -> bool:
         claims = {instance["tags"].get(labels.TAG_NODECLAIM, "") for instance in pool.instances()}
         for name in claims - {""}:
-            found.extend(str(event["message"]) for event in await pool.events(name, "InstanceEnded"))
-        return bool(found)
+            names.extend(str(event["message"]) for event in await pool.events(name, "InstanceEnded"))
+        return bool(names)
 
     await until(told, within=120)
-    return found[0]
+    return names[0]

@@ -93,9 +93,9 @@ class AutoMode:
 
     async def bytes(self) -> list[str]:
         """Each object as the API server has it, a line for each field; of the Node what Kubernetes does not write."""
-        found = [await self.kube.get(resource, name) for resource, name in self.objects]
-        found.append(_own_of_node(await self.kube.get(NODES, self.name)))
-        return [line for obj in found for line in json.dumps(obj, sort_keys=True, indent=1).splitlines()]
+        objects = [await self.kube.get(resource, name) for resource, name in self.objects]
+        objects.append(_own_of_node(await self.kube.get(NODES, self.name)))
+        return [line for obj in objects for line in json.dumps(obj, sort_keys=True, indent=1).splitlines()]
 
     async def clear(self) -> None:
         await self.kube.delete(PODS, self.name, namespace=NAMESPACE, grace_seconds=0)
@@ -108,8 +108,10 @@ class AutoMode:
 def _own_of_node(node: Object | None) -> dict[str, Any]:
     assert node is not None
     metadata = {**node["metadata"], "resourceVersion": ""}
-    writers = [one for one in metadata["managedFields"] if one["manager"] != CONTROLLER_MANAGER]
-    metadata["managedFields"] = [{**one, "fieldsV1": {}} for one in writers]  # who owns the taints changes
+    writers = [
+        managed_field for managed_field in metadata["managedFields"] if managed_field["manager"] != CONTROLLER_MANAGER
+    ]
+    metadata["managedFields"] = [{**writer, "fieldsV1": {}} for writer in writers]  # who owns the taints changes
     annotations = metadata.get("annotations", {})
     metadata["annotations"] = {key: text for key, text in annotations.items() if not key.startswith(OF_KUBERNETES)}
     taints = [taint for taint in node["spec"]["taints"] if not taint["key"].startswith(OF_KUBERNETES)]
@@ -125,13 +127,13 @@ async def auto_mode(kube: Kube, ec2: Ec2Admin, sandbox: Sandbox) -> AsyncIterato
         labels.TAG_NODECLAIM: f"{name}-running",
         "eks:kubernetes-node-pool-name": name,
     }
-    made = AutoMode(kube, name, ec2.plant_instance(tags, age_seconds=2 * 3600.0))
+    auto_mode = AutoMode(kube, name, ec2.plant_instance(tags, age_seconds=2 * 3600.0))
     try:
-        await made.put()
-        yield made
+        await auto_mode.put()
+        yield auto_mode
     finally:
-        await made.clear()
-        ec2.kill_instance(made.instance)
+        await auto_mode.clear()
+        ec2.kill_instance(auto_mode.instance)
 
 
 async def test_nc07_what_eks_auto_mode_has_in_the_cluster_is_left_as_it_is(
@@ -169,11 +171,11 @@ async def test_nc07_what_eks_auto_mode_has_in_the_cluster_is_left_as_it_is(
     calls = [json.dumps(call) for call in ec2.calls()]
     assert [call for call in calls if auto_mode.name in call or auto_mode.instance in call] == []
     query = f"WorkflowType = 'NodeClaim' AND TenonCluster = '{cluster}'"
-    lives = {found.id async for found in client.list_workflows(query)}
+    lives = {workflow.id async for workflow in client.list_workflows(query)}
     assert {names.nodeclaim_id(cluster, claim) for claim in mine} <= lives
     assert lives.isdisjoint({names.nodeclaim_id(cluster, claim) for claim in auto_mode.claims})
-    told = [event for resource, name in auto_mode.objects for event in await _events(kube, resource, name)]
-    assert told == []
+    events = [event for resource, name in auto_mode.objects for event in await _events(kube, resource, name)]
+    assert events == []
     for series in ("karpenter_nodepools_limit", "karpenter_nodepools_usage", "karpenter_nodeclaims_created_total"):
         assert worker.metric(series, nodepool=auto_mode.name) == 0
 
@@ -184,4 +186,4 @@ async def _events(kube: Kube, resource: Resource, name: str) -> list[Object]:
 
 
 def _instance(ec2: Ec2Admin, instance_id: str) -> Object:
-    return next(one for one in ec2.instances() if one["id"] == instance_id)
+    return next(instance for instance in ec2.instances() if instance["id"] == instance_id)

@@ -44,13 +44,13 @@ def ids(rows: Iterable[Object], *kinds: str) -> set[str]:
 
 def running(ec2: Ec2Admin) -> dict[str, Object]:
     """The instances that live, by id."""
-    return {one["id"]: one for one in ec2.instances() if one["state"] in ("pending", "running")}
+    return {instance["id"]: instance for instance in ec2.instances() if instance["state"] in ("pending", "running")}
 
 
 def templates(sandbox: Sandbox) -> set[str]:
     """The ids of all launch templates of the account."""
     pages = sandbox.aws("ec2").get_paginator("describe_launch_templates").paginate()
-    return {one["LaunchTemplateId"] for page in pages for one in page["LaunchTemplates"]}
+    return {launch_template["LaunchTemplateId"] for page in pages for launch_template in page["LaunchTemplates"]}
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,8 @@ def ended(worker: WorkerProcess, kind: Kind) -> float:
 async def planted(worker: WorkerProcess, sandbox: Sandbox) -> AsyncIterator[Planted]:
     """What is left of all orphans is taken away in the end."""
     before = {kind: ended(worker, kind) for kind in Kind}
-    made = await asyncio.to_thread(catalogue.apply, sandbox, "orphans", count=OLD, seed=4, age=2 * 3600.0)
-    yield Planted(made, before)
+    output = await asyncio.to_thread(catalogue.apply, sandbox, "orphans", count=OLD, seed=4, age=2 * 3600.0)
+    yield Planted(output, before)
     await asyncio.to_thread(catalogue.clear, sandbox, "orphans")
 
 
@@ -105,8 +105,8 @@ async def test_a_hundred_mixed_orphans_end_clean(
     assert len(own) + len(own_templates) + FRESH + LOST + ENDED + VANISHED + GHOSTS + 2 >= 100
 
     pool = await make_pool(requirements=SMALL)
-    async with observe(pool) as seen:
-        seen.may_move(pool)
+    async with observe(pool) as observations:
+        observations.may_move(pool)
         await pool.deploy(nodes)
         await pool.running(nodes)
         claims = [claim["metadata"]["name"] for claim in await pool.settled(nodes)]
@@ -139,28 +139,30 @@ async def test_a_hundred_mixed_orphans_end_clean(
             report = await confirmed_sweep(client, cluster, many)
         assert not report.unread
         assert not report.faults
-        left = set(await asyncio.to_thread(running, ec2))
-        assert not left & (own | joined)
-        assert ids(fresh, "instance") <= left, "what is in its grace was ended"
-        made = await asyncio.to_thread(templates, sandbox)
-        assert not made & own_templates
-        assert ids(fresh, "launch-template") <= made
+        instances = set(await asyncio.to_thread(running, ec2))
+        assert not instances & (own | joined)
+        assert ids(fresh, "instance") <= instances, "what is in its grace was ended"
+        names = await asyncio.to_thread(templates, sandbox)
+        assert not names & own_templates
+        assert ids(fresh, "launch-template") <= names
 
         async def all_clean() -> bool:
             await confirmed_sweep(client, cluster, FRESH)  # what was just made is a large share of what is left
             alive = set(await asyncio.to_thread(running, ec2))
-            if alive & (ids(fresh, "instance") | {one for claim in lost + vanished for one in seen.instances[claim]}):
+            if alive & (
+                ids(fresh, "instance") | {item for claim in lost + vanished for item in observations.instances[claim]}
+            ):
                 return False
             open_ones = [await is_open(client, cluster, claim) for claim in (*lost, *vanished, *ghosts)]
             healed = [await is_open(client, cluster, claim) for claim in (*terminated, *untouched)]
             return all(healed) and not any(open_ones)
 
         await until(all_clean, within=150)
-        await seen.whole(pool)
+        await observations.whole(pool)
         for claim in (*lost, *ghosts, *vanished):
             life: NodeClaimResult = await handle_of(client, cluster, claim).result()
             assert (life.reason == "garbage_collected") == (claim in lost)
-        assert seen.bought(pool) == nodes + LOST + VANISHED
+        assert observations.bought(pool) == nodes + LOST + VANISHED
         assert not await all_joined(kube, joined), "the Nodes of orphaned instances are left"
 
         alive_now = await asyncio.to_thread(running, ec2)
@@ -171,10 +173,10 @@ async def test_a_hundred_mixed_orphans_end_clean(
             assert instance["tags"][labels.TAG_NODECLAIM] == claim["metadata"]["name"]
             assert instance["tags"]["Name"] == claim["status"]["nodeName"]
 
-        gone = {one for claim in lost for one in seen.instances[claim]}
+        removal = {item for claim in lost for item in observations.instances[claim]}
         everything = own | joined | ids(fresh, "instance")
         assert await told(kube, "InstanceWithoutNodeClaim", everything) == set()
-        assert await told(kube, "NodeClaimWithoutInstance", gone) == set()
+        assert await told(kube, "NodeClaimWithoutInstance", removal) == set()
         assert len(await kube.list(EVENTS, field_selector="reason=LaunchTemplateUnused")) >= len(own_templates)
         assert ended(worker, Kind.INSTANCE_WITHOUT_CLAIM) - before[Kind.INSTANCE_WITHOUT_CLAIM] == len(everything)
         assert ended(worker, Kind.UNUSED_TEMPLATE) - before[Kind.UNUSED_TEMPLATE] == len(own_templates)
@@ -197,8 +199,8 @@ def join_one(ec2: Ec2Admin, cluster: str, number: int) -> str:
 
 async def all_joined(kube: Kube, instances: set[str]) -> bool:
     """Whether each of these instances is a Node."""
-    found = {(node["spec"].get("providerID") or "").rsplit("/", 1)[-1] for node in await kube.list(NODES)}
-    return instances <= found
+    rsplits = {(node["spec"].get("providerID") or "").rsplit("/", 1)[-1] for node in await kube.list(NODES)}
+    return instances <= rsplits
 
 
 async def none_ready(kube: Kube, claims: list[str]) -> bool:
@@ -218,13 +220,16 @@ def handle_of(client: Client, cluster: str, claim: str) -> Any:
 
 async def is_open(client: Client, cluster: str, claim: str) -> bool:
     """Whether the claim's workflow runs."""
-    found = await handle_of(client, cluster, claim).describe()
-    return bool(found.status is WorkflowExecutionStatus.RUNNING)
+    describe = await handle_of(client, cluster, claim).describe()
+    return bool(describe.status is WorkflowExecutionStatus.RUNNING)
 
 
 async def begin_ghost(client: Client, cluster: str, claim: str) -> None:
     """A workflow for a claim that does not exist."""
-    given = NodeClaimInput(claim=ClaimRef(cluster=cluster, name=claim, uid="nobody"))
+    node_claim_input = NodeClaimInput(claim=ClaimRef(cluster=cluster, name=claim, uid="nobody"))
     await client.start_workflow(
-        NodeClaimWorkflow.run, given, id=names.nodeclaim_id(cluster, claim), task_queue=names.task_queue(cluster)
+        NodeClaimWorkflow.run,
+        node_claim_input,
+        id=names.nodeclaim_id(cluster, claim),
+        task_queue=names.task_queue(cluster),
     )

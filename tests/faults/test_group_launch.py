@@ -19,9 +19,9 @@ SIZE = 5
 
 def requests(ec2: Ec2Admin, pool: Pool) -> list[str]:
     """How many instances each fleet request asked for that was sent for a pool. Its EC2NodeClass sends dry runs."""
-    asked = "TargetCapacitySpecification.TotalTargetCapacity"
+    requests = "TargetCapacitySpecification.TotalTargetCapacity"
     calls = [call["parameters"] for call in ec2.calls("CreateFleet")]
-    return [given[asked] for given in calls if pool.name in given.values() and "DryRun" not in given]
+    return [call[requests] for call in calls if pool.name in call.values() and "DryRun" not in call]
 
 
 @pytest.mark.parametrize("after_effect", [True, False], ids=["after-the-effect", "before-it-arrives"])
@@ -31,7 +31,7 @@ async def test_aws030_a_group_whose_worker_dies_has_one_instance_for_each_claim(
     """Whether EC2 had carried the request out or not: each claim gets an instance of its own, and none is bought
     twice."""
     pool = await make_pool(requirements=SMALL)
-    async with observe(pool) as seen:
+    async with observe(pool) as observations:
         ec2.hold("CreateFleet", after_effect=after_effect)
         await pool.deploy(SIZE)
 
@@ -44,8 +44,8 @@ async def test_aws030_a_group_whose_worker_dies_has_one_instance_for_each_claim(
         ec2.release()
         await asyncio.to_thread(worker.start)
         await pool.running(SIZE)
-        await seen.look()
-        assert seen.bought(pool) == SIZE
+        await observations.look()
+        assert observations.bought(pool) == SIZE
         claims = await pool.claims()
         assert len({claim["status"]["providerID"] for claim in claims}) == SIZE
         assert {claim["metadata"]["annotations"][labels.LAUNCH_GROUP].rpartition("/")[2] for claim in claims} == {"5"}

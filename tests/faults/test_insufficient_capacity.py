@@ -56,8 +56,8 @@ async def named(pool: Pool, *words: str) -> None:
 
     async def told() -> bool:
         events = await pool.kube.list(EVENTS, field_selector="reason=InsufficientCapacityError")
-        own = [each for each in events if each["involvedObject"]["name"].startswith(f"{pool.name}-")]
-        return any(all(word in each["message"] for word in words) for each in own)
+        own = [event for event in events if event["involvedObject"]["name"].startswith(f"{pool.name}-")]
+        return any(all(word in item["message"] for word in words) for item in own)
 
     await until(told)
 
@@ -67,7 +67,7 @@ async def test_the_three_cheapest_offerings_are_sold_out(make_pool: MakePool, ob
     few = types("6i")
     pool = await make_pool(requirements=only(few))
     async with observe(pool):
-        empty = {(one["type"], one["zone"]) for one in ec2.exhaust_cheapest(3, capacity_type="spot", types=few)}
+        empty = {(item["type"], item["zone"]) for item in ec2.exhaust_cheapest(3, capacity_type="spot", types=few)}
         assert len(empty) == 3
         capacity_type, kind, zone = await bought(pool, ec2, in_vain=0)
         assert capacity_type == "spot"
@@ -79,8 +79,8 @@ async def test_all_spot_is_sold_out(make_pool: MakePool, observe: Observe, ec2: 
     few = types("6a")
     pool = await make_pool(requirements=only(few))
     async with observe(pool):
-        for each in few:
-            ec2.capacity(0, type=each, capacity_type="spot")
+        for item in few:
+            ec2.capacity(0, type=item, capacity_type="spot")
         assert (await bought(pool, ec2, in_vain=1))[0] == "on-demand"
         await named(pool, "InsufficientInstanceCapacity", "There is no Spot capacity available")
         await pool.scale(0)
@@ -93,18 +93,18 @@ async def test_evt03_pods_and_their_nodepool_say_what_ec2_lacks(
     few = types("5n")
     pool = await make_pool(requirements=only(few))
     async with observe(pool):
-        for each in few:
-            ec2.capacity(0, type=each)
+        for item in few:
+            ec2.capacity(0, type=item)
         await pool.deploy(1)
 
         async def pod_says_so() -> bool:
             events = await pool.kube.list(EVENTS, field_selector="reason=FailedScheduling")
-            own = [each["message"] for each in events if each["involvedObject"]["name"].startswith(f"{pool.name}-")]
-            return any("EC2 has no on-demand capacity for" in said and "no spot capacity" in said for said in own)
+            own = [event["message"] for event in events if event["involvedObject"]["name"].startswith(f"{pool.name}-")]
+            return any("EC2 has no on-demand capacity for" in text and "no spot capacity" in text for text in own)
 
         async def pool_says_so() -> bool:
-            found = condition(await pool.read(), CAPACITY_AVAILABLE)
-            return found.get("status") == "False" and "NodeClaims found no capacity" in found["message"]
+            result = condition(await pool.read(), CAPACITY_AVAILABLE)
+            return result.get("status") == "False" and "NodeClaims found no capacity" in result["message"]
 
         await until(pod_says_so)
         await until(pool_says_so)
@@ -126,12 +126,12 @@ def small_subnet(sandbox: Sandbox) -> Iterator[str]:
     aws: Any = sandbox.aws("ec2")
     vpc = _subnet(aws, FULL_ZONE)["VpcId"]
     association = aws.associate_vpc_cidr_block(VpcId=vpc, CidrBlock="10.1.0.0/24")["CidrBlockAssociation"]
-    made = aws.create_subnet(VpcId=vpc, CidrBlock="10.1.0.0/28", AvailabilityZone=FULL_ZONE)["Subnet"]["SubnetId"]
-    yield made
-    inside = [{"Name": "subnet-id", "Values": [made]}]
-    for each in aws.describe_network_interfaces(Filters=inside)["NetworkInterfaces"]:
-        aws.delete_network_interface(NetworkInterfaceId=each["NetworkInterfaceId"])
-    aws.delete_subnet(SubnetId=made)
+    subnet_id = aws.create_subnet(VpcId=vpc, CidrBlock="10.1.0.0/28", AvailabilityZone=FULL_ZONE)["Subnet"]["SubnetId"]
+    yield subnet_id
+    inside = [{"Name": "subnet-id", "Values": [subnet_id]}]
+    for network_interface in aws.describe_network_interfaces(Filters=inside)["NetworkInterfaces"]:
+        aws.delete_network_interface(NetworkInterfaceId=network_interface["NetworkInterfaceId"])
+    aws.delete_subnet(SubnetId=subnet_id)
     aws.disassociate_vpc_cidr_block(AssociationId=association["AssociationId"])
 
 
@@ -159,10 +159,10 @@ def _subnet(aws: Any, zone: str) -> Any:
         {"Name": "availability-zone", "Values": [zone]},
         {"Name": "tag:karpenter.sh/discovery", "Values": ["sandbox"]},
     ]
-    (found,) = aws.describe_subnets(Filters=filters)["Subnets"]
-    return found
+    (subnet,) = aws.describe_subnets(Filters=filters)["Subnets"]
+    return subnet
 
 
 def _free(aws: Any, subnet: str) -> int:
-    (found,) = aws.describe_subnets(SubnetIds=[subnet])["Subnets"]
-    return int(found["AvailableIpAddressCount"])
+    (result,) = aws.describe_subnets(SubnetIds=[subnet])["Subnets"]
+    return int(result["AvailableIpAddressCount"])

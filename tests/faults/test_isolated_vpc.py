@@ -71,8 +71,8 @@ async def test_set22_nodes_are_bought_without_iam(
     async with new_pool(ready=False) as by_role:
 
         async def refused() -> bool:
-            found = condition(await kube.get(EC2NODECLASSES, by_role.name), "InstanceProfileReady")
-            return found.get("reason") == "RoleInIsolatedVPC" and "spec.instanceProfile" in found["message"]
+            result = condition(await kube.get(EC2NODECLASSES, by_role.name), "InstanceProfileReady")
+            return result.get("reason") == "RoleInIsolatedVPC" and "spec.instanceProfile" in result["message"]
 
         await until(refused, within=60)
     assert calls_of_iam() == before

@@ -120,35 +120,35 @@ class Stage:
             await asyncio.to_thread(self._sandbox.thaw_component, "kube-scheduler")
 
     async def _held(self, *, api: int, ec2: int) -> None:
-        found: list[int] = []
+        numbers: list[int] = []
 
         async def all_held() -> bool:
-            found[:] = [await asyncio.to_thread(self._api.held), await asyncio.to_thread(self._ec2.held)]
-            return found[0] >= api and found[1] >= ec2
+            numbers[:] = [await asyncio.to_thread(self._api.held), await asyncio.to_thread(self._ec2.held)]
+            return numbers[0] >= api and numbers[1] >= ec2
 
         try:
             await until(all_held)
         except TimeoutError:
-            raise AssertionError(f"{found} calls to the API server and to EC2 are held, not {[api, ec2]}") from None
+            raise AssertionError(f"{numbers} calls to the API server and to EC2 are held, not {[api, ec2]}") from None
 
 
 async def _scale_static(pool: Pool, replicas: int) -> None:
     await pool.kube.patch(NODEPOOLS, pool.name, {"spec": {"replicas": replicas}})
 
 
-async def _outcome(seen: Observer, pool: Pool) -> None:
+async def _outcome(observer: Observer, pool: Pool) -> None:
     """What was leaving is gone, all pods or replicas run; then the pool is emptied, and nothing may be left."""
     for claim in await pool.claims():
         if leaving(claim):
             await pool.gone(claim["metadata"]["name"], within=100)
-    await seen.whole(pool)
+    await observer.whole(pool)
     if replicas := (await pool.read())["spec"].get("replicas"):
         await pool.settled(replicas)
         await _scale_static(pool, 0)
     else:
         await pool.scale(0)
-    await seen.nothing_left(pool)
-    seen.judge(pool)
+    await observer.nothing_left(pool)
+    observer.judge(pool)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session", params=["io", "cluster"])
@@ -170,12 +170,12 @@ async def killed(
             },
             "between-two-NodeClaims-of-a-static-pool": {**small, "replicas": 0},
         }
-        made = await asyncio.gather(
+        entered = await asyncio.gather(
             *(stack.enter_async_context(new_pool(**others.get(moment, small))) for moment in MOMENTS)
         )
-        pools = dict(zip(MOMENTS, made, strict=True))
-        seen = await stack.enter_async_context(watching(kube, sandbox, *made))
-        seen.may_move(pools["while-pods-are-evicted"])
+        pools = dict(zip(MOMENTS, entered, strict=True))
+        observer = await stack.enter_async_context(watching(kube, sandbox, *entered))
+        observer.may_move(pools["while-pods-are-evicted"])
         await Stage(pools, sandbox, api).set()
 
         await asyncio.to_thread(worker.kill, request.param)
@@ -183,8 +183,11 @@ async def killed(
         ec2.release()
         ec2.clear_boot()
         await asyncio.to_thread(worker.start)
-        found = await asyncio.gather(*(_outcome(seen, pool) for pool in made), return_exceptions=True)
-        yield dict(zip(MOMENTS, found, strict=True)), {moment: seen.bought(pool) for moment, pool in pools.items()}
+        outcomes = await asyncio.gather(*(_outcome(observer, pool) for pool in entered), return_exceptions=True)
+        yield (
+            dict(zip(MOMENTS, outcomes, strict=True)),
+            {moment: observer.bought(pool) for moment, pool in pools.items()},
+        )
 
 
 @pytest.mark.parametrize("moment", MOMENTS)

@@ -28,16 +28,16 @@ async def test_ops04_a_lease_of_68_years_that_is_not_renewed_stops_tenon_a_minut
     async def stands_by() -> bool:
         return await asyncio.to_thread(worker.metric, "tenon_standing_by") > 0
 
-    async with observe(pool) as seen:
+    async with observe(pool) as observations:
         spec = {"holderIdentity": "karpenter-7d_1f", "leaseDurationSeconds": MAX_DURATION}
         body = {"metadata": {"name": LEASE_NAME, "namespace": "kube-system"}, "spec": spec}
         await kube.create(LEASES, body, "kube-system")
         try:
             await until(stands_by)
             await pool.deploy(1)
-            await seen.whole(pool)
+            await observations.whole(pool)
             await pool.scale(0)
-            await seen.nothing_left(pool)
+            await observations.nothing_left(pool)
         finally:
             await kube.delete(LEASES, LEASE_NAME, namespace="kube-system")
 
@@ -66,19 +66,19 @@ async def test_ops04_a_lease_that_a_tenant_renews_never_makes_tenon_stand_by(
         return "LeaseIgnored" in await reasons()
 
     async def reasons() -> set[str]:
-        told = await kube.list(EVENTS, namespace=TENANT, field_selector=f"involvedObject.name={LEASE_NAME}")
-        return {event["reason"] for event in told}
+        events = await kube.list(EVENTS, namespace=TENANT, field_selector=f"involvedObject.name={LEASE_NAME}")
+        return {event["reason"] for event in events}
 
     await kube.create(NAMESPACES, {"metadata": {"name": TENANT}})
     renewing = asyncio.create_task(renew())
     try:
         await until(reported)
         assert await asyncio.to_thread(worker.metric, "tenon_ignored_leases") == 1
-        async with observe(pool) as seen:
+        async with observe(pool) as observations:
             await pool.deploy(1)
-            await seen.whole(pool)
+            await observations.whole(pool)
             await pool.scale(0)
-            await seen.nothing_left(pool)
+            await observations.nothing_left(pool)
         assert not renewing.done()
         assert renewals > 5
         assert await reasons() == {"LeaseIgnored"}, "no process of Tenon stood by at any time"

@@ -22,8 +22,8 @@ async def test_a_second_batch_counts_what_the_first_may_become(make_pool: MakePo
 
     await until(both_on_order)
     await pool.pod("third")
-    said = await pool.seen(f"{pool.name}-third", "FailedScheduling", "limit")
-    assert pool.name in said
+    text = await pool.seen(f"{pool.name}-third", "FailedScheduling", "limit")
+    assert pool.name in text
     assert len(await pool.claims()) == 2
     ec2.release()
     await pool.running(2, app="web")

@@ -42,8 +42,8 @@ def probe(sandbox: Sandbox, path: str) -> tuple[int, str]:
 def told(worker: WorkerProcess, service: str) -> Counter[str]:
     """How often each process has said that a service is away."""
     lines = (line for line in worker.log.read_text(errors="replace").splitlines() if line.startswith("{"))
-    found = (entry for entry in map(json.loads, lines) if str(entry.get("service", "")).startswith(service))
-    return Counter(entry["process"] for entry in found if entry["message"] == "A service does not answer")
+    entries = (entry for entry in map(json.loads, lines) if str(entry.get("service", "")).startswith(service))
+    return Counter(entry["process"] for entry in entries if entry["message"] == "A service does not answer")
 
 
 @dataclass
@@ -61,13 +61,13 @@ class Scene:
         """All of them."""
         return self.live, self.launching, self.draining
 
-    async def judge(self, seen: Observer) -> None:
+    async def judge(self, observer: Observer) -> None:
         """Everything that was wished for has come, and what was live is as it was; then all goes."""
         await self.draining.gone(self.drained, within=BACK_WITHIN)
         for pool in self.pools:
-            await seen.whole(pool)
+            await observer.whole(pool)
         assert {pod["metadata"]["uid"] for pod in await self.live.pods("web")} == self.live_pods
-        assert {pool.name: seen.bought(pool) for pool in self.pools} == {
+        assert {pool.name: observer.bought(pool) for pool in self.pools} == {
             self.live.name: 2,
             self.launching.name: 1,
             self.draining.name: 2,
@@ -83,11 +83,11 @@ async def pools_of(make_pool: MakePool) -> tuple[Pool, Pool, Pool]:
     # The node that the drained pod is to move to is empty until the ReplicaSet controller, which the outage stops too,
     # has created the pod again.
     after = ("5s", "5s", "60s")
-    made = await asyncio.gather(*(make_pool(requirements=SMALL, consolidate_after=each) for each in after))
-    return made[0], made[1], made[2]
+    make_pools = await asyncio.gather(*(make_pool(requirements=SMALL, consolidate_after=item) for item in after))
+    return make_pools[0], make_pools[1], make_pools[2]
 
 
-async def enter(pools: tuple[Pool, Pool, Pool], seen: Observer, ec2: Ec2Admin, api: ApiProxy) -> Scene:
+async def enter(pools: tuple[Pool, Pool, Pool], observer: Observer, ec2: Ec2Admin, api: ApiProxy) -> Scene:
     """One node is live, an eviction from another is under way, and so is the answer to a fleet request."""
     live, launching, draining = pools
     for pool in (live, draining):
@@ -97,7 +97,7 @@ async def enter(pools: tuple[Pool, Pool, Pool], seen: Observer, ec2: Ec2Admin, a
     await live.settled(1)
     (claim,) = await draining.settled(1)
     name = claim["metadata"]["name"]
-    seen.may_move(draining)
+    observer.may_move(draining)
     api.hold("POST", f"/pods/{draining.name}-[^/]+/eviction", count=None)  # a drain that waits too long asks again
     await draining.kube.delete(NODECLAIMS, name)
     await draining.settled(2)  # the node that its pod is to move to
@@ -124,8 +124,8 @@ async def both_unready(sandbox: Sandbox, worker: WorkerProcess, service: str, be
     try:
         await until(unready)
     except TimeoutError:
-        said = probe(sandbox, "/readyz"), told(worker, service) - before
-        raise AssertionError(f"not both processes said that {service} is away: {said}") from None
+        probes = probe(sandbox, "/readyz"), told(worker, service) - before
+        raise AssertionError(f"not both processes said that {service} is away: {probes}") from None
     assert probe(sandbox, "/healthz") == (200, "ok\n")
 
 
@@ -146,8 +146,8 @@ async def test_temporal_is_away(
 ) -> None:
     """Live, not ready, one line a minute from each process; afterwards each claim has one instance and all pods run."""
     pools = await pools_of(make_pool)
-    async with observe(*pools) as seen:
-        scene = await enter(pools, seen, ec2, api)
+    async with observe(*pools) as observations:
+        scene = await enter(pools, observations, ec2, api)
         before = told(worker, "Temporal")
         await asyncio.to_thread(sandbox.stop_component, "temporal")
         try:
@@ -159,9 +159,9 @@ async def test_temporal_is_away(
             await asyncio.to_thread(sandbox.start_component, "temporal")
         await ready_again(sandbox)
         assert worker.running
-        said = told(worker, "Temporal") - before
-        assert max(said.values()) <= 2, f"the outage fills the log: {said}"
-        await scene.judge(seen)
+        counts = told(worker, "Temporal") - before
+        assert max(counts.values()) <= 2, f"the outage fills the log: {counts}"
+        await scene.judge(observations)
 
 
 async def test_the_api_server_is_away(
@@ -170,8 +170,8 @@ async def test_the_api_server_is_away(
     """As with Temporal; what was asked of EC2 before the outage is found again after it, and not bought twice."""
     pools = await pools_of(make_pool)
     service = "The Kubernetes API server"
-    async with observe(*pools) as seen:
-        scene = await enter(pools, seen, ec2, api)
+    async with observe(*pools) as observations:
+        scene = await enter(pools, observations, ec2, api)
         before = told(worker, service)
         await asyncio.to_thread(sandbox.stop_component, "kube-apiserver")
         try:
@@ -183,9 +183,9 @@ async def test_the_api_server_is_away(
         await scene.live.deploy(1, "late")
         await ready_again(sandbox)
         assert worker.running
-        said = told(worker, service) - before
-        assert max(said.values()) <= 2, f"the outage fills the log: {said}"
-        await scene.judge(seen)
+        counts = told(worker, service) - before
+        assert max(counts.values()) <= 2, f"the outage fills the log: {counts}"
+        await scene.judge(observations)
 
 
 async def test_ec2_is_away(
@@ -193,7 +193,7 @@ async def test_ec2_is_away(
 ) -> None:
     """Live nodes stay, new claims wait and say why, deleted ones end afterwards; the worker stays ready."""
     live, waiting, deleted = await pools_of(make_pool)
-    async with observe(live, waiting, deleted) as seen:
+    async with observe(live, waiting, deleted) as observations:
         await live.deploy(1)
         (pod,) = await live.running(1)
         (claim,) = await live.settled(1)
@@ -202,9 +202,11 @@ async def test_ec2_is_away(
         await deleted.deploy(1)
 
         async def refused() -> bool:
-            found = [*await waiting.claims(), *await deleted.claims()]
-            conditions = [condition(one, "Launched") for one in found]
-            return len(found) == 2 and all("ServiceUnavailable" in str(one.get("message")) for one in conditions)
+            claims = [*await waiting.claims(), *await deleted.claims()]
+            conditions = [condition(item, "Launched") for item in claims]
+            return len(claims) == 2 and all(
+                "ServiceUnavailable" in str(condition.get("message")) for condition in conditions
+            )
 
         await until(refused)
         name = (await deleted.claim())["metadata"]["name"]
@@ -218,9 +220,9 @@ async def test_ec2_is_away(
 
         ec2.clear_faults()
         await deleted.gone(name, within=BACK_WITHIN)
-        await seen.whole(waiting)
-        await seen.whole(live)
-        assert (seen.bought(waiting), seen.bought(deleted), seen.bought(live)) == (1, 0, 1)
-        assert {one["metadata"]["uid"] for one in await live.pods()} == {pod["metadata"]["uid"]}
+        await observations.whole(waiting)
+        await observations.whole(live)
+        assert (observations.bought(waiting), observations.bought(deleted), observations.bought(live)) == (1, 0, 1)
+        assert {pod["metadata"]["uid"] for pod in await live.pods()} == {pod["metadata"]["uid"]}
         await live.scale(0)
         await waiting.scale(0)

@@ -78,19 +78,19 @@ async def machines(sandbox: Sandbox, kube: Kube, worker: WorkerProcess, api: Api
     assert await asyncio.to_thread(worker.stop) == 0
     async with AsyncExitStack() as stack:
         own = stack.enter_context(ApiProxy.start(sandbox))
-        found = []
+        result = []
         for number, proxy in enumerate((api, own)):
             wire = await stack.enter_async_context(Wire.to(sandbox.temporal_address))
-            found.append(Machine(replica(sandbox, proxy, number, TEMPORAL_ADDRESS=wire.address), wire))
+            result.append(Machine(replica(sandbox, proxy, number, TEMPORAL_ADDRESS=wire.address), wire))
         before = await holder(kube)
         try:
-            await asyncio.to_thread(found[0].replica.worker.start)
+            await asyncio.to_thread(result[0].replica.worker.start)
             await led_by_another(kube, before)
-            await asyncio.to_thread(found[1].replica.worker.start)
-            yield Machines(*found)
+            await asyncio.to_thread(result[1].replica.worker.start)
+            yield Machines(*result)
         finally:
-            for each in found:
-                await each.remove()
+            for item in result:
+                await item.remove()
             await asyncio.to_thread(worker.start)
 
 
@@ -99,8 +99,8 @@ async def waiting(kube: Kube, pool: Pool, count: int = PODS_WAITING) -> set[str]
     pods: set[str] = set()
 
     async def all_exist() -> bool:
-        found = await kube.list(PODS, namespace=NAMESPACE, label_selector=f"{KEY}={pool.name}")
-        pods.update(pod["metadata"]["uid"] for pod in found)
+        result = await kube.list(PODS, namespace=NAMESPACE, label_selector=f"{KEY}={pool.name}")
+        pods.update(pod["metadata"]["uid"] for pod in result)
         return len(pods) == count
 
     await until(all_exist)
@@ -109,13 +109,13 @@ async def waiting(kube: Kube, pool: Pool, count: int = PODS_WAITING) -> set[str]
 
 async def planned(pool: Pool) -> dict[str, datetime]:
     """When a NodeClaim was created for a pod, by the UIDs of the pods."""
-    found: dict[str, datetime] = {}
+    instants: dict[str, datetime] = {}
     for claim in await pool.claims():
         created = parse_instant(claim["metadata"]["creationTimestamp"])
         assert created is not None
         for pod in parse_planned((claim["metadata"].get("annotations") or {}).get(labels.PLANNED_PODS, "")):
-            found[pod.uid] = min(created, found.get(pod.uid, created))
-    return found
+            instants[pod.uid] = min(created, instants.get(pod.uid, created))
+    return instants
 
 
 async def all_planned(pool: Pool, pods: set[str]) -> datetime:
@@ -132,8 +132,8 @@ async def all_planned(pool: Pool, pods: set[str]) -> datetime:
     except TimeoutError:
         missing = pods - (await planned(pool)).keys()
         raise AssertionError(f"{len(missing)} of {len(pods)} pods are not planned after {LONG_POLL:.0f} s") from None
-    found = await planned(pool)
-    return max(found[uid] for uid in pods)
+    instants = await planned(pool)
+    return max(instants[uid] for uid in pods)
 
 
 def _was_cancelled(event: HistoryEvent) -> bool:
@@ -170,12 +170,12 @@ class Questions:
         assert announced, "no leader announced itself"
         after = events[announced[0] :]
         leader = after[0].workflow_execution_signaled_event_attributes.identity
-        asked = {
+        activity_task_scheduled_event_attributes = {
             event.event_id: event.activity_task_scheduled_event_attributes
             for event in after
             if kind(event) == "ACTIVITY_TASK_SCHEDULED"
         }
-        given = {
+        identities = {
             event.activity_task_started_event_attributes.scheduled_event_id: (
                 event.activity_task_started_event_attributes.identity
             )
@@ -184,15 +184,15 @@ class Questions:
         }
         described = await self._client.get_workflow_handle(provisioner_id(CLUSTER_NAME)).describe()
         for pending in described.raw_description.pending_activities:  # their start is not in the history yet
-            given |= {
+            identities |= {
                 number: pending.last_worker_identity
-                for number, each in asked.items()
-                if each.activity_id == pending.activity_id and pending.last_worker_identity
+                for number, item in activity_task_scheduled_event_attributes.items()
+                if item.activity_id == pending.activity_id and pending.last_worker_identity
             }
         astray = [
-            f"{each.activity_type.name!r} on {each.task_queue.name}"
-            for number, each in asked.items()
-            if given.get(number, leader) != leader or each.task_queue.name == plan_queue(CLUSTER_NAME)
+            f"{item.activity_type.name!r} on {item.task_queue.name}"
+            for number, item in activity_task_scheduled_event_attributes.items()
+            if identities.get(number, leader) != leader or item.task_queue.name == plan_queue(CLUSTER_NAME)
         ]
         assert not astray, f"polls of the lost machine may get questions although {leader} announced itself: {astray}"
 
@@ -233,7 +233,7 @@ async def test_pods_that_wait_are_planned_within_a_minute_of_the_power_loss_of_t
 ) -> None:
     """Temporal still gives tasks to the polls of the lost machine: questions to the planner must not go to them."""
     pool = await make_pool(requirements=SMALL)
-    async with observe(pool) as seen:
+    async with observe(pool) as observations:
         old = await holder(kube)
         await moment(machines.leader.replica, lambda: pool.deploy(PODS_WAITING))
         pods = await waiting(kube, pool)
@@ -249,8 +249,8 @@ async def test_pods_that_wait_are_planned_within_a_minute_of_the_power_loss_of_t
         log.warning("Led by another after %s, all planned after %s", took_over, took)
         await questions.assert_none_was_lost()
         assert took <= PLANNED_WITHIN, f"the last pod was planned {took} after the loss of power"
-        await seen.whole(pool)
-        assert len(await pool.claims()) == seen.bought(pool)
+        await observations.whole(pool)
+        assert len(await pool.claims()) == observations.bought(pool)
         await pool.scale(0)
 
 
@@ -270,10 +270,10 @@ async def test_a_call_that_is_lost_on_its_way_to_the_leader_is_retried_within_a_
     async with front(sandbox.temporal_address, loss=loss) as address:
         leader = replica(sandbox, api, 0, TEMPORAL_ADDRESS=address).worker
         try:
-            async with observe(pool) as seen:
+            async with observe(pool) as observations:
                 await asyncio.to_thread(leader.start)
                 await pool.deploy(1)
-                await seen.whole(pool)
+                await observations.whole(pool)
                 loss.armed = True
                 await pool.deploy(1, "second")
 
@@ -289,8 +289,8 @@ async def test_a_call_that_is_lost_on_its_way_to_the_leader_is_retried_within_a_
                 record_property("seconds to the plan", round(took.total_seconds(), 1))
                 log.warning("Planned %s after the question was lost", took)
                 assert took <= PLANNED_WITHIN, f"the pod was planned {took} after the question was lost"
-                await seen.whole(pool)
-                assert seen.bought(pool) == len(await pool.claims())
+                await observations.whole(pool)
+                assert observations.bought(pool) == len(await pool.claims())
                 for app in ("web", "second", "third"):
                     await pool.scale(0, app)
         finally:
@@ -304,16 +304,16 @@ async def test_a_leader_that_alone_is_cut_off_from_temporal_hands_over(
 ) -> None:
     """It sees the cluster and could renew its Lease for ever, and plans nothing."""
     pool = await make_pool(requirements=SMALL)
-    async with observe(pool) as seen:
+    async with observe(pool) as observations:
         old = await holder(kube)
         machines.leader.wire.cut()
         await pool.deploy(2)
         await led_by_another(kube, old)
-        await seen.whole(pool)
-        assert seen.bought(pool) == 2
+        await observations.whole(pool)
+        assert observations.bought(pool) == 2
         machines.leader.wire.restore()
         await pool.deploy(1, "late")
-        await seen.whole(pool)
-        assert seen.bought(pool) == 3
+        await observations.whole(pool)
+        assert observations.bought(pool) == 3
         await pool.scale(0)
         await pool.scale(0, "late")

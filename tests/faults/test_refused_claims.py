@@ -23,9 +23,9 @@ async def test_a_policy_against_one_pool_leaves_the_others_alone(
         await closed.pod("waits", cpu="1500m")  # the largest pod is planned first, so its claim is refused first
         await open_.deploy(3)
         await open_.running(3)
-        said = await closed.seen(f"{closed.name}-waits", "FailedScheduling", CLOSED)
-        assert f"NodePool {closed.name}" in said
-        assert "Tenon retries" in said
+        text = await closed.seen(f"{closed.name}-waits", "FailedScheduling", CLOSED)
+        assert f"NodePool {closed.name}" in text
+        assert "Tenon retries" in text
         await closed.seen(closed.name, "FailedCreate", CLOSED)
         assert await closed.claims() == []
         assert worker.metric("tenon_nodeclaims_refused_total", nodepool=closed.name) > before

@@ -27,8 +27,8 @@ async def falls_back(kube: Kube, first: Pool, second: Pool) -> None:
     await kube.patch(NODEPOOLS, second.name, {"spec": {"template": template}})
 
     async def ready() -> bool:
-        both = [await first.read(), await second.read()]
-        return all(condition(pool, "Ready").get("status") == "True" for pool in both)
+        pair = [await first.read(), await second.read()]
+        return all(condition(pool, "Ready").get("status") == "True" for pool in pair)
 
     await until(ready, within=60)
 
@@ -39,7 +39,7 @@ async def test_lif01_pods_of_a_refused_class_run_on_another_class_at_once(
     """Their NodeClaims would otherwise keep them for five minutes."""
     first, second = await asyncio.gather(make_pool(), make_pool())
     await falls_back(kube, first, second)
-    async with observe(first, second) as seen:
+    async with observe(first, second) as observations:
         ec2.fault("CreateFleet", "InvalidParameter", message=OTHER_NETWORK, count=None, value=first.name)
         await first.deploy(6)
         await first.running(6, within=90)
@@ -52,10 +52,10 @@ async def test_lif01_pods_of_a_refused_class_run_on_another_class_at_once(
         breaker = await breaker_of(client, sandbox, node_class=first.name)
         assert breaker is not None
         assert breaker.reason == "SecurityGroupSubnetVPCMismatch"
-        held = condition(await first.read(), "NodeLaunchHealthy")
-        assert (held["status"], held["reason"]) == ("False", "SecurityGroupSubnetVPCMismatch")
-        assert f"EC2NodeClass {first.name}" in held["message"]
+        hold = condition(await first.read(), "NodeLaunchHealthy")
+        assert (hold["status"], hold["reason"]) == ("False", "SecurityGroupSubnetVPCMismatch")
+        assert f"EC2NodeClass {first.name}" in hold["message"]
         assert condition(await second.read(), "NodeLaunchHealthy").get("status") != "False"
         ec2.clear_faults()
-        await seen.look()
+        await observations.look()
         await first.scale(0)

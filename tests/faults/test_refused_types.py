@@ -49,7 +49,7 @@ async def test_a_pod_over_its_gpu_quota_stops_no_other_pod(
 ) -> None:
     """AWS-040: new accounts have a quota of 0 for GPUs."""
     pool = await pool_with_gpus(make_pool, kube, "on-demand")
-    async with observe(pool) as seen:
+    async with observe(pool) as observations:
         ec2.quota(GPU, 0)
         await pool.deploy(1, "gpu", nodeSelector=wants(pool, GPU))
         await until(lambda: requested(ec2, GPU), within=60)
@@ -57,7 +57,7 @@ async def test_a_pod_over_its_gpu_quota_stops_no_other_pod(
         await pool.running(50, "web", within=200)
         assert condition(await pool.read(), "NodeLaunchHealthy").get("status") != "False"
         assert [pod for pod in await pool.pods("gpu") if pod["status"]["phase"] == "Running"] == []
-        await seen.look()
+        await observations.look()
         await asyncio.gather(pool.scale(0, "gpu"), pool.scale(0, "web"))
         ec2.clear_quotas()
 
@@ -74,18 +74,18 @@ async def test_a_pod_over_its_gpu_quota_goes_to_a_fallback_pool(
     await kube.patch(NODEPOOLS, second.name, {"spec": {"template": template}})
 
     async def ready() -> bool:
-        both = [await first.read(), await second.read()]
-        return all(condition(pool, "Ready").get("status") == "True" for pool in both)
+        pair = [await first.read(), await second.read()]
+        return all(condition(pool, "Ready").get("status") == "True" for pool in pair)
 
     await until(ready, within=60)
-    async with observe(first, second) as seen:
+    async with observe(first, second) as observations:
         ec2.quota(GPU, 0)
         await first.deploy(1, "gpu", nodeSelector=wants(first, GPU))
         await first.deploy(50, "web", nodeSelector=wants(first, PLAIN))
         await asyncio.gather(first.running(1, "gpu", within=120), first.running(50, "web", within=200))
-        assert {each["type"] for each in second.instances()} >= {GPU}
-        assert GPU not in {each["type"] for each in first.instances()}
-        await seen.look()
+        assert {instance["type"] for instance in second.instances()} >= {GPU}
+        assert GPU not in {instance["type"] for instance in first.instances()}
+        await observations.look()
         await asyncio.gather(first.scale(0, "gpu"), first.scale(0, "web"))
         ec2.clear_quotas()
 
@@ -95,15 +95,15 @@ async def test_a_spot_quota_of_one_group_of_families_leaves_spot_of_others_on(
 ) -> None:
     gpu = await pool_with_gpus(make_pool, kube, "on-demand", "spot")
     plain = await pool_with_gpus(make_pool, kube, "on-demand", "spot")
-    async with observe(gpu, plain) as seen:
+    async with observe(gpu, plain) as observations:
         ec2.quota(GPU, 0, capacity_type="spot")
         await gpu.deploy(1, "gpu", nodeSelector=wants(gpu, GPU))
         await gpu.running(1, "gpu", within=120)
-        assert {each["capacity_type"] for each in gpu.instances()} == {"on-demand"}
+        assert {instance["capacity_type"] for instance in gpu.instances()} == {"on-demand"}
         await plain.deploy(3, "web", cpu="1500m", nodeSelector=wants(plain, PLAIN))
         await plain.running(3, "web", within=120)
-        assert {each["capacity_type"] for each in plain.instances()} == {"spot"}
-        await seen.look()
+        assert {instance["capacity_type"] for instance in plain.instances()} == {"spot"}
+        await observations.look()
         await asyncio.gather(gpu.scale(0, "gpu"), plain.scale(0, "web"))
         ec2.clear_quotas()
 
@@ -113,7 +113,7 @@ async def test_a_policy_that_denies_one_type_stops_no_other_type(
     make_pool: MakePool, kube: Kube, observe: Observe, ec2: Ec2Admin, sandbox: Sandbox
 ) -> None:
     pool = await pool_with_gpus(make_pool, kube, "on-demand")
-    async with observe(pool) as seen:
+    async with observe(pool) as observations:
         ec2.policy(_denying(sandbox, GPU))
         try:
             await pool.deploy(1, "large", nodeSelector=wants(pool, GPU))
@@ -122,7 +122,7 @@ async def test_a_policy_that_denies_one_type_stops_no_other_type(
             await pool.running(6, "web", within=120)
         finally:
             ec2.policy(None)
-        await seen.look()
+        await observations.look()
         await asyncio.gather(pool.scale(0, "large"), pool.scale(0, "web"))
 
 

@@ -36,7 +36,7 @@ async def test_lif01_a_hundred_pods_that_ec2_refuses_cost_a_few_calls_and_stop_n
 ) -> None:
     """The reason is on every NodeClaim, on the NodePool and in `tenon node list --blocked`; then all pods run."""
     refused, other = await asyncio.gather(make_pool(requirements=ROOMY), make_pool(requirements=SMALL))
-    async with observe(refused, other) as seen:
+    async with observe(refused, other) as observations:
         ec2.fault(
             "CreateFleet", "UnauthorizedOperation", status=403, message="you may not", count=None, value=refused.name
         )
@@ -56,8 +56,8 @@ async def test_lif01_a_hundred_pods_that_ec2_refuses_cost_a_few_calls_and_stop_n
         await until(probed, within=300)
         breaker = await breaker_of(client, sandbox, refused.name)
         assert breaker is not None
-        asked = len(fleets(ec2, refused))
-        assert asked <= breaker.failures + FIRST_LAUNCHES <= 10
+        requests = len(fleets(ec2, refused))
+        assert requests <= breaker.failures + FIRST_LAUNCHES <= 10
         pool = await refused.read()
         assert condition(pool, "NodeLaunchHealthy")["reason"] == "Unauthorized"
         assert "you may not" in condition(pool, "NodeLaunchHealthy")["message"]
@@ -79,17 +79,19 @@ async def test_lif01_a_hundred_pods_that_ec2_refuses_cost_a_few_calls_and_stop_n
         ec2.clear_faults()
         healed = time.monotonic()
         await refused.running(100, within=300)
-        print(f"{asked} calls for {len(claims)} NodeClaims; all run {time.monotonic() - healed:.0f} s after the fault")
+        print(
+            f"{requests} calls for {len(claims)} NodeClaims; all run {time.monotonic() - healed:.0f} s after the fault"
+        )
         assert {claim["metadata"]["name"] for claim in await refused.claims()} == {
             claim["metadata"]["name"] for claim in claims
         }, "no claim was given up and made again"
 
         async def healthy() -> bool:
-            found = await refused.read()
-            return condition(found, "NodeLaunchHealthy").get("status") == "True"
+            result = await refused.read()
+            return condition(result, "NodeLaunchHealthy").get("status") == "True"
 
         await until(healthy)
-        await seen.look()
+        await observations.look()
         await refused.scale(0)
         await other.scale(0)
 
@@ -104,7 +106,7 @@ async def test_lif01_a_nodeclaim_that_is_there_before_its_class_becomes_a_node(m
         "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": late["metadata"]["name"]},
         "requirements": [{"key": labels.INSTANCE_TYPE, "operator": "In", "values": ["m5.large"]}],
     }
-    made = await kube.create(NODECLAIMS, {"metadata": {"name": name, "labels": {KEY: pool.name}}, "spec": spec})
+    output = await kube.create(NODECLAIMS, {"metadata": {"name": name, "labels": {KEY: pool.name}}, "spec": spec})
 
     async def waits() -> bool:
         return condition(await kube.get(NODECLAIMS, name), "Launched").get("reason") == "NodeClassReadinessUnknown"
@@ -118,7 +120,7 @@ async def test_lif01_a_nodeclaim_that_is_there_before_its_class_becomes_a_node(m
         await until(ready, within=120)
         claim = await kube.get(NODECLAIMS, name)
         assert claim is not None
-        assert claim["metadata"]["uid"] == made["metadata"]["uid"]
+        assert claim["metadata"]["uid"] == output["metadata"]["uid"]
     finally:
         await kube.delete(NODECLAIMS, name)
         await pool.gone(name)

@@ -46,13 +46,13 @@ async def histories(client: Client, sandbox: Sandbox, pool: Pool) -> AsyncIterat
         yield await client.get_workflow_handle(execution.id, run_id=execution.run_id).fetch_history()
 
 
-async def stir(client: Client, sandbox: Sandbox, fleet: list[str], kept: list[str]) -> None:
+async def stir(client: Client, sandbox: Sandbox, fleet: list[str], survivors: list[str]) -> None:
     """What a fleet meets every day: all are poked, some are kept."""
     until_then = datetime.now(UTC) + timedelta(days=3)
     for claim in fleet:
         handle = client.get_workflow_handle(names.nodeclaim_id(sandbox.cluster_name, claim))
         await handle.signal(NodeClaimWorkflow.poke, Poke(node_ready=True))
-        if claim in kept:
+        if claim in survivors:
             await handle.signal(NodeClaimWorkflow.keep, Keep(until=until_then))
 
 
@@ -82,12 +82,12 @@ async def test_twenty_live_nodes_pass_to_changed_commands_and_back_without_a_fai
 
     await until(all_rest, within=180.0)
     other = other_version(tmp_path / "other")
-    left = list(fleet)
+    remainder = list(fleet)
     for code, extra in ((other, True), (None, False)):
         assert worker.stop() == 0
         worker.start(code)
-        leaving, left = left[:2], left[2:]
-        await stir(client, sandbox, leaving + left, kept=left[-5:])
+        leaving, remainder = remainder[:2], remainder[2:]
+        await stir(client, sandbox, leaving + remainder, survivors=remainder[-5:])
         await taken_away(client, sandbox, pool, leaving)
         for claim in leaving:
             handle = client.get_workflow_handle(names.nodeclaim_id(sandbox.cluster_name, claim))
@@ -98,7 +98,7 @@ async def test_twenty_live_nodes_pass_to_changed_commands_and_back_without_a_fai
             assert (EXTRA_STEP in steps) is extra, "the node did not leave as this version would have it"
 
     names_now = {claim["metadata"]["name"] for claim in await pool.claims()}
-    assert set(left) <= names_now, "a node that nobody asked to leave is gone"
+    assert set(remainder) <= names_now, "a node that nobody asked to leave is gone"
 
     async def all_ready() -> bool:
         return all(condition(claim, "Ready").get("status") == "True" for claim in await pool.claims())

@@ -83,23 +83,27 @@ def is_text(content: bytes) -> bool:
 
 def holds(content: bytes, marker: str) -> bool:
     """Whether a marker is in the content, in whatever wrapping."""
-    return any(marker.encode() in each for each in opened(content))
+    return any(marker.encode() in item for item in opened(content))
 
 
 @dataclass
 class Left:
     """All that was found, by where it was, with every encoding opened."""
 
-    found: dict[str, set[bytes]] = field(default_factory=lambda: defaultdict(set))
+    contents_by_place: dict[str, set[bytes]] = field(default_factory=lambda: defaultdict(set))
 
     def add(self, where: str, content: str | bytes) -> None:
         """One more content of a place."""
-        self.found[where].update(opened(content.encode() if isinstance(content, str) else content))
+        self.contents_by_place[where].update(opened(content.encode() if isinstance(content, str) else content))
 
     def where(self, marker: str) -> set[str]:
         """The places that hold a marker."""
-        wanted = marker.encode()
-        return {where for where, contents in self.found.items() if any(wanted in each for each in contents)}
+        encode = marker.encode()
+        return {
+            where
+            for where, contents in self.contents_by_place.items()
+            if any(encode in content for content in contents)
+        }
 
 
 class Collector:
@@ -185,16 +189,16 @@ class Lives:
     """What EC2 got."""
 
 
-async def snapshot(kube: Kube, left: Left) -> None:
+async def snapshot(kube: Kube, remainder: Left) -> None:
     """Events, and the objects that Tenon writes to, less the fields in which users wrote the secrets."""
     for event in await kube.list(EVENTS):
-        left.add("events", json.dumps(event))
+        remainder.add("events", json.dumps(event))
     for resource in (NODECLAIMS, NODEPOOLS, NODES, LEASES):
         for obj in await kube.list(resource):
-            left.add("objects", json.dumps(obj))
+            remainder.add("objects", json.dumps(obj))
     for obj in await kube.list(EC2NODECLASSES):
         del obj["spec"]
-        left.add("objects", json.dumps(obj))
+        remainder.add("objects", json.dumps(obj))
 
 
 def conditions_of(obj: Object | None) -> list[Object]:
@@ -202,16 +206,16 @@ def conditions_of(obj: Object | None) -> list[Object]:
     return list(((obj or {}).get("status") or {}).get("conditions") or ())
 
 
-async def refused(kube: Kube, pool: Pool, left: Left, *words: str) -> None:
+async def refused(kube: Kube, pool: Pool, remainder: Left, *words: str) -> None:
     """Wait until the EC2NodeClass, or a claim, says what is wrong with the user data; no instance was bought."""
 
     async def told() -> bool:
-        await snapshot(kube, left)
+        await snapshot(kube, remainder)
         objects = [await kube.get(EC2NODECLASSES, pool.name), *await pool.claims()]
-        said = " ".join(str(one.get("message")) for obj in objects for one in conditions_of(obj))
+        text = " ".join(str(manifest.get("message")) for obj in objects for manifest in conditions_of(obj))
         events = await kube.list(EVENTS)
-        said += " ".join(event["message"] for event in events if pool.name in event["involvedObject"]["name"])
-        return all(word in said for word in words)
+        text += " ".join(event["message"] for event in events if pool.name in event["involvedObject"]["name"])
+        return all(word in text for word in words)
 
     await until(told)
     assert pool.instances() == []
@@ -219,8 +223,8 @@ async def refused(kube: Kube, pool: Pool, left: Left, *words: str) -> None:
 
 def user_data_of(sandbox: Sandbox, instance_id: str) -> bytes:
     """The user data of an instance, as EC2 gives it out."""
-    found = sandbox.aws("ec2").describe_instance_attribute(InstanceId=instance_id, Attribute="userData")
-    return str(found["UserData"]["Value"]).encode()
+    attribute = sandbox.aws("ec2").describe_instance_attribute(InstanceId=instance_id, Attribute="userData")
+    return str(attribute["UserData"]["Value"]).encode()
 
 
 def scraped(sandbox: Sandbox) -> bytes:
@@ -237,7 +241,7 @@ async def lives(
 ) -> AsyncIterator[Lives]:
     """Whole lives and failures with the secrets about; all that is left of them."""
     ec2 = sandbox.ec2()
-    left = Left()
+    remainder = Left()
     began = datetime.now(UTC)
     secret = {"metadata": {"name": "planted"}, "stringData": {"password": SECRETS["a Secret"]}}
     await kube.create(SECRET, secret, NAMESPACE)
@@ -260,41 +264,41 @@ async def lives(
         await asyncio.gather(
             pool.deploy(1, containers=containers), unreadable.pod("one", containers=containers), too_long.pod("one")
         )
-        await refused(kube, unreadable, left, "userData of a Bottlerocket class must be TOML")
-        await refused(kube, too_long, left, "EC2 takes at most 16384")
+        await refused(kube, unreadable, remainder, "userData of a Bottlerocket class must be TOML")
+        await refused(kube, too_long, remainder, "EC2 takes at most 16384")
         (pod,) = await pool.running(1, within=90)
         (claim,) = await pool.settled(1)
         name = claim["metadata"]["name"]
-        await snapshot(kube, left)
+        await snapshot(kube, remainder)
         reached = await asyncio.to_thread(user_data_of, sandbox, pool.instances(name)[0]["id"])
-        left.add("metrics", await asyncio.to_thread(scraped, sandbox))
+        remainder.add("metrics", await asyncio.to_thread(scraped, sandbox))
         await pool.scale(0)
         await pool.gone(name)
-        await snapshot(kube, left)
-    await snapshot(kube, left)
+        await snapshot(kube, remainder)
+    await snapshot(kube, remainder)
     await kube.delete(SECRET, "planted", namespace=NAMESPACE)
-    await collect(client, left, began)
-    left.add("logs", await asyncio.to_thread(talkative.log.read_bytes))
+    await collect(client, remainder, began)
+    remainder.add("logs", await asyncio.to_thread(talkative.log.read_bytes))
 
     async def traced() -> bool:
         return any(name.encode() in body for body in list(collector.bodies))
 
     await until(traced)
     for body in list(collector.bodies):
-        left.add("traces", body)
-    yield Lives(pool, name, pod["metadata"]["name"], left, reached)
+        remainder.add("traces", body)
+    yield Lives(pool, name, pod["metadata"]["name"], remainder, reached)
 
 
-async def collect(client: Client, left: Left, began: datetime) -> None:
+async def collect(client: Client, remainder: Left, began: datetime) -> None:
     """Every history that was written to since, and what Temporal lists of its workflow: search attributes, memos."""
     kinds = set()
     async for execution in client.list_workflows(f"ExecutionStatus = 'Running' OR CloseTime >= '{began.isoformat()}'"):
         kinds.add(execution.workflow_type)
-        left.add("search attributes and memos", MessageToJson(execution.raw_info))
+        remainder.add("search attributes and memos", MessageToJson(execution.raw_info))
         handle = client.get_workflow_handle(execution.id, run_id=execution.run_id)
-        left.add("histories", (await handle.fetch_history()).to_json())
+        remainder.add("histories", (await handle.fetch_history()).to_json())
         description = await handle.describe()
-        left.add("search attributes and memos", MessageToJson(description.raw_description))
+        remainder.add("search attributes and memos", MessageToJson(description.raw_description))
     assert {"NodeClaim", "Provisioner", "Disruption", "NodeClass"} <= kinds
 
 

@@ -45,27 +45,27 @@ async def test_ops04_nothing_is_bought_any_more_once_tenon_stands_by(
         return calls >= before + STOPPED
 
     async def recorded() -> bool:
-        launched = [each for each in await pool.claims() if (each.get("status") or {}).get("providerID")]
-        return len(launched) == len(pool.instances()) >= sent
+        launched = [claim for claim in await pool.claims() if (claim.get("status") or {}).get("providerID")]
+        return len(launched) == len(pool.instances()) >= requests
 
     async def run() -> bool:
         return [pod["status"]["phase"] for pod in await pool.pods()] == ["Running"] * PODS
 
-    async with observe(pool) as seen:
+    async with observe(pool) as observations:
         ec2.hold("CreateFleet", count=None)  # so that the calls are counted as they arrive
         await asyncio.gather(*(pool.pod(f"p{number}", cpu=f"{1000 + number}m") for number in range(PODS)))
         await until(launching, within=180)
         async with karpenter.leads():
             await until(stands_by)  # says the slower of both processes
-            sent = ec2.held()
-            assert sent < PODS
+            requests = ec2.held()
+            assert requests < PODS
             await until(stopped)
-            assert ec2.held() == sent, "no call that came to its turn after that was sent"
+            assert ec2.held() == requests, "no call that came to its turn after that was sent"
             ec2.release()
             await until(recorded)  # Karpenter would launch a NodeClaim without a provider ID again
-            assert len(fleets(ec2, pool)) == sent
+            assert len(fleets(ec2, pool)) == requests
         await kube.delete(LEASES, LEASE, namespace=LEASE_NAMESPACE)  # released; other tests make one of their own
         await until(run, within=400)
         for number in range(PODS):
             await pool.delete_pod(f"p{number}")
-        await seen.nothing_left(pool)
+        await observations.nothing_left(pool)

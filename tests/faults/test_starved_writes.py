@@ -27,15 +27,15 @@ async def test_the_lease_is_renewed_while_requests_of_all_kinds_wait(
     try:
         await asyncio.to_thread(starved.start)
         await led_by_another(kube, before)
-        taken = await lease(kube)
-        seen: set[str] = set()
+        occupancy = await lease(kube)
+        names: set[str] = set()
 
         async def renewed() -> bool:
-            found = await lease(kube)
-            assert found["holderIdentity"] == taken["holderIdentity"], "another process leads"
-            assert found["acquireTime"] == taken["acquireTime"], "the Lease was lost, and taken again"
-            seen.add(found["renewTime"])
-            return len(seen) > RENEWALS
+            result = await lease(kube)
+            assert result["holderIdentity"] == occupancy["holderIdentity"], "another process leads"
+            assert result["acquireTime"] == occupancy["acquireTime"], "the Lease was lost, and taken again"
+            names.add(result["renewTime"])
+            return len(names) > RENEWALS
 
         await until(renewed)
         assert starved.running
@@ -47,6 +47,6 @@ async def test_the_lease_is_renewed_while_requests_of_all_kinds_wait(
 
 async def lease(kube: Kube) -> dict[str, Any]:
     """What the Lease says."""
-    found = await kube.get(LEASES, LEASE, LEASE_NAMESPACE)
-    assert found is not None
-    return dict(found["spec"])
+    lease = await kube.get(LEASES, LEASE, LEASE_NAMESPACE)
+    assert lease is not None
+    return dict(lease["spec"])

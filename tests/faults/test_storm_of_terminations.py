@@ -52,12 +52,12 @@ def most_in_a_second(times: Sequence[float]) -> int:
 
 async def endings(client: Client, cluster: str, pool: Pool) -> dict[str, Counter[str]]:
     """How the runs of each workflow of a pool's nodes ended."""
-    found: dict[str, Counter[str]] = defaultdict(Counter)
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
     query = f'WorkflowId STARTS_WITH "{names.nodeclaim_id(cluster, pool.name)}"'
     async for run in client.list_workflows(query):
         assert run.status is not None
-        found[run.id][run.status.name] += 1
-    return found
+        counts[run.id][run.status.name] += 1
+    return counts
 
 
 @pytest.mark.alone
@@ -84,7 +84,7 @@ async def test_s6_a_hundred_terminations_at_once_keep_the_lease_and_ec2s_limits(
     async def all_gone() -> bool:
         if leaving.keys() & {claim["metadata"]["name"] for claim in await pool.claims()}:
             return False
-        states = {each["id"]: each["state"] for each in await asyncio.to_thread(ec2.instances)}
+        states = {instance["id"]: instance["state"] for instance in await asyncio.to_thread(ec2.instances)}
         return all(states[instance] == "terminated" for instance in leaving.values())
 
     await until(all_gone, within=WITHIN)
@@ -98,11 +98,11 @@ async def test_s6_a_hundred_terminations_at_once_keep_the_lease_and_ec2s_limits(
     ends: dict[str, dict[str, int]] = {}
 
     async def all_recorded() -> bool:
-        ends.update({each: {} for each in mine})
-        for each, runs in (await endings(client, sandbox.cluster_name, pool)).items():
-            if each in mine:
-                ends[each] = {status: count for status, count in runs.items() if status != "CONTINUED_AS_NEW"}
+        ends.update({item: {} for item in mine})
+        for key, runs in (await endings(client, sandbox.cluster_name, pool)).items():
+            if key in mine:
+                ends[key] = {status: count for status, count in runs.items() if status != "CONTINUED_AS_NEW"}
         return all(runs and "RUNNING" not in runs for runs in ends.values())
 
     await until(all_recorded)
-    assert ends == {each: {"COMPLETED": 1} for each in mine}
+    assert ends == {item: {"COMPLETED": 1} for item in mine}

@@ -37,18 +37,18 @@ GRACE = "45s"
 
 async def shown(tenon: Run, claim: str, *words: str, within: float = 60.0) -> str:
     """Wait until `tenon node show` prints all these words, however it breaks its lines; what it prints."""
-    found = [""]
+    result = [""]
 
     async def says() -> bool:
         done = await asyncio.to_thread(tenon, "node", "show", claim, COLUMNS="1000")
-        found[0] = " ".join(done.stdout.split())
-        return all(word in found[0] for word in words)
+        result[0] = " ".join(done.stdout.split())
+        return all(word in result[0] for word in words)
 
     try:
         await until(says, within=within)
     except TimeoutError:
-        raise AssertionError(f"`tenon node show` never says {words}: {found[0]}") from None
-    return found[0]
+        raise AssertionError(f"`tenon node show` never says {words}: {result[0]}") from None
+    return result[0]
 
 
 async def one_node(pool: Pool) -> tuple[str, str, str]:
@@ -69,10 +69,10 @@ async def test_a_drain_that_a_budget_blocks(
         make_pool(consolidate_after="1s", requirements=SMALL),
     )
     pools = (relaxed, graced, forced)
-    async with observe(*pools) as seen:
+    async with observe(*pools) as observations:
         nodes = await asyncio.gather(*(one_node(pool) for pool in pools))
         for pool, (claim, _, _) in zip(pools, nodes, strict=True):
-            seen.may_move(pool)
+            observations.may_move(pool)
             await pool.protect("web")
             await kube.delete(NODECLAIMS, claim)
 
@@ -94,7 +94,7 @@ async def test_a_drain_that_a_budget_blocks(
         assert done.returncode == 0, done.stderr
         for pool, (claim, _, _) in zip(pools, nodes, strict=True):
             await pool.gone(claim, within=100)
-            await seen.whole(pool)
+            await observations.whole(pool)
             await pool.scale(0)
 
     lives = [await life_of(client, sandbox, claim) for claim, _, _ in nodes]
@@ -109,20 +109,20 @@ async def test_trm05_a_blocked_drain_names_the_replacement_that_stands_idle(
 ) -> None:
     """A drain that a budget blocks has its replacement at once: who drained the node sees what that costs."""
     pool = await make_pool(requirements=SMALL, consolidate_after="Never")
-    async with observe(pool) as seen:
+    async with observe(pool) as observations:
         claim, node, pod = await one_node(pool)
-        seen.may_move(pool)
+        observations.may_move(pool)
         budget = f"{NAMESPACE}/{await pool.protect('web', min_available=1)}"
         await kube.delete(NODECLAIMS, claim)
         row: dict[str, Any] = {}
 
         async def told() -> bool:
             listed = await asyncio.to_thread(tenon, "node", "list", "--blocked", "-o", "json")
-            row.update(next((one for one in json.loads(listed.stdout) if one["nodeClaim"] == claim), {}))
+            row.update(next((load for load in json.loads(listed.stdout) if load["nodeClaim"] == claim), {}))
             return "stands empty at $" in str(row.get("why"))
 
         await until(told, within=200)
-        (other,) = {one["metadata"]["name"] for one in await pool.nodes()} - {node}
+        (other,) = {node["metadata"]["name"] for node in await pool.nodes()} - {node}
         refusal = f"pod {NAMESPACE}/{pod} cannot be evicted: PodDisruptionBudget {budget} allows no eviction"
         assert row["why"].startswith(f"{refusal}; meanwhile Node {other} stands empty at $")
         assert row["why"].endswith(" an hour and waits for 1 of these pods")
@@ -132,8 +132,10 @@ async def test_trm05_a_blocked_drain_names_the_replacement_that_stands_idle(
         await pool.gone(claim, within=100)
         await pool.running(1)
         await pool.scale(0)
-        for left in await pool.claims():  # the pool keeps its empty nodes, so that none left while the drain waited
-            await kube.delete(NODECLAIMS, left["metadata"]["name"])
+        for (
+            remainder
+        ) in await pool.claims():  # the pool keeps its empty nodes, so that none left while the drain waited
+            await kube.delete(NODECLAIMS, remainder["metadata"]["name"])
 
 
 async def test_lif03_an_instance_that_never_joins_is_reported_with_its_console(
@@ -146,7 +148,7 @@ async def test_lif03_an_instance_that_never_joins_is_reported_with_its_console(
         await pool.deploy(1)
 
         async def launched() -> bool:
-            return [condition(one, "Launched").get("status") for one in await pool.claims()] == ["True"]
+            return [condition(claim, "Launched").get("status") for claim in await pool.claims()] == ["True"]
 
         await until(launched)
         claim = (await pool.claims())[0]["metadata"]["name"]
@@ -187,7 +189,7 @@ async def test_a_node_that_never_gets_ready(
 ) -> None:
     """QRK-10: the timeline says what is awaited, and `tenon node drain` gets its pods another node."""
     pool = await make_pool(consolidate_after="3s")
-    async with observe(pool) as seen:
+    async with observe(pool) as observations:
         ec2.boot(not_ready=True)
         await pool.deploy(1)
 
@@ -204,12 +206,12 @@ async def test_a_node_that_never_gets_ready(
         assert tenon("node", "drain", claim).returncode == 0
 
         async def given_up() -> bool:
-            return all(one["metadata"]["name"] != claim or leaving(one) for one in await pool.claims())
+            return all(item["metadata"]["name"] != claim or leaving(item) for item in await pool.claims())
 
         await until(given_up)
         ec2.clear_boot()
         await pool.gone(claim)
-        await seen.whole(pool)
+        await observations.whole(pool)
         (pod,) = await pool.pods()
         assert await pool.claim_of(pod) != claim
         assert (await life_of(client, sandbox, claim)).reason == "drain"
@@ -220,7 +222,7 @@ async def set_foreign(kube: Kube, resource: Resource, name: str, *, present: boo
     """Put a finalizer of somebody else on an object that exists, or take it off; what others write meanwhile stays."""
 
     def held(obj: Mapping[str, Any]) -> Object:
-        finalizers = [one for one in obj["metadata"].get("finalizers") or () if one != FOREIGN]
+        finalizers = [finalizer for finalizer in obj["metadata"].get("finalizers") or () if finalizer != FOREIGN]
         finalizers += [FOREIGN] if present else []
         return {"metadata": {"finalizers": finalizers or None}}
 
@@ -240,32 +242,32 @@ async def test_a_finalizer_that_is_never_removed(
     worker: WorkerProcess,
 ) -> None:
     """The instance ends and the life is over; event and metric name who holds the object, and no life starts again."""
-    async with new_pool(consolidate_after="Never") as pool, observe(pool) as seen:
+    async with new_pool(consolidate_after="Never") as pool, observe(pool) as observations:
         claim, node, _ = await one_node(pool)
-        held = claim if resource is NODECLAIMS else node
-        await set_foreign(kube, resource, held, present=True)
+        hold = claim if resource is NODECLAIMS else node
+        await set_foreign(kube, resource, hold, present=True)
         await pool.scale(0)
         await kube.delete(NODECLAIMS, claim)
-        await pool.seen(held, "HeldByFinalizer", FOREIGN, "kubectl patch")
+        await pool.seen(hold, "HeldByFinalizer", FOREIGN, "kubectl patch")
         life = await life_of(client, sandbox, claim)
         assert FOREIGN in life.timeline[-1].text
         assert [i["state"] for i in pool.instances(claim)] == ["terminated"]
 
-        left = await kube.get(resource, held)
-        assert left is not None
-        assert leaving(left)
-        assert labels.TERMINATION_FINALIZER not in left["metadata"]["finalizers"]
+        remainder = await kube.get(resource, hold)
+        assert remainder is not None
+        assert leaving(remainder)
+        assert labels.TERMINATION_FINALIZER not in remainder["metadata"]["finalizers"]
         for number in range(3):  # the bridge looks again whenever the object changes
-            await kube.patch(resource, held, {"metadata": {"annotations": {"example.com/touched": str(number)}}})
+            await kube.patch(resource, hold, {"metadata": {"annotations": {"example.com/touched": str(number)}}})
             await sweep(client, sandbox.cluster_name)
         if resource is NODECLAIMS:
             await pool.seen(claim, "HeldByFinalizer", FOREIGN)
             assert worker.metric("tenon_nodeclaims_foreign_finalizers", finalizer=FOREIGN) == 1
         assert await runs(client, sandbox, claim) == 1
-        assert await kube.get(resource, held) is not None
+        assert await kube.get(resource, hold) is not None
 
-        await set_foreign(kube, resource, held, present=False)
-        await seen.nothing_left(pool)
+        await set_foreign(kube, resource, hold, present=False)
+        await observations.nothing_left(pool)
     await sweep(client, sandbox.cluster_name)
     assert worker.metric("tenon_nodeclaims_foreign_finalizers", finalizer=FOREIGN) == 0
 
@@ -273,5 +275,5 @@ async def test_a_finalizer_that_is_never_removed(
 async def runs(client: Client, sandbox: Sandbox, claim: str) -> int:
     """How many lives a claim has had: runs that did not go on as new."""
     query = f"WorkflowId = '{names.nodeclaim_id(sandbox.cluster_name, claim)}'"
-    found = [run async for run in client.list_workflows(query)]
-    return sum(run.status is None or run.status.name != "CONTINUED_AS_NEW" for run in found)
+    workflows = [run async for run in client.list_workflows(query)]
+    return sum(run.status is None or run.status.name != "CONTINUED_AS_NEW" for run in workflows)

@@ -67,11 +67,11 @@ async def replicas(sandbox: Sandbox, kube: Kube, worker: WorkerProcess, api: Api
             await asyncio.to_thread(second.worker.start)
             yield Replicas(first, second)
         finally:
-            for each in (first, second):
-                each.api.clear()
-                each.api.release()
-                if each.worker.running:
-                    await asyncio.to_thread(each.worker.stop)
+            for item in (first, second):
+                item.api.clear()
+                item.api.release()
+                if item.worker.running:
+                    await asyncio.to_thread(item.worker.stop)
             await asyncio.to_thread(worker.start)
 
 
@@ -89,7 +89,7 @@ async def test_a_new_leader_with_a_stalled_watch_buys_nothing_twice(
 ) -> None:
     """It saw the pods, but neither that nodes were bought for them nor that they run; and its plans go on."""
     pool = await make_pool(requirements=SMALL)
-    async with observe(pool) as seen:
+    async with observe(pool) as observations:
         old = await holder(kube)
         replicas.standby.api.stall_watches("nodeclaims")
         await pool.deploy(2)
@@ -100,8 +100,8 @@ async def test_a_new_leader_with_a_stalled_watch_buys_nothing_twice(
         replicas.swap()
         await led_by_another(kube, old)
         await pool.deploy(1, "late")
-        await seen.whole(pool)
-        assert seen.bought(pool) == 3
+        await observations.whole(pool)
+        assert observations.bought(pool) == 3
         assert len(await pool.claims()) == 3
         replicas.leader.api.release()
         await asyncio.to_thread(replicas.standby.worker.start)
@@ -114,7 +114,7 @@ async def test_a_leader_that_stops_hands_over_at_once(
 ) -> None:
     """The Lease is released, not left to run out; what the old leader had begun goes on."""
     pool = await make_pool(requirements=SMALL)
-    async with observe(pool) as seen:
+    async with observe(pool) as observations:
         old = await holder(kube)
         await pool.deploy(2)
         await claimed(pool, 2)
@@ -123,8 +123,8 @@ async def test_a_leader_that_stops_hands_over_at_once(
         replicas.swap()
         await led_by_another(kube, old)
         await pool.deploy(1, "late")
-        await seen.whole(pool)
-        assert seen.bought(pool) == 3
+        await observations.whole(pool)
+        assert observations.bought(pool) == 3
         await asyncio.to_thread(replicas.standby.worker.start)
         await pool.scale(0)
         await pool.scale(0, "late")
@@ -135,12 +135,12 @@ async def test_a_leader_whose_watches_stall_still_serves_pods(
 ) -> None:
     """It notices the silence, asks again, and buys what the pods need once."""
     pool = await make_pool(requirements=SMALL)
-    async with observe(pool) as seen:
+    async with observe(pool) as observations:
         old = await holder(kube)
         replicas.leader.api.stall_watches()
         await pool.deploy(2)
-        await seen.whole(pool)
-        assert seen.bought(pool) == 2
+        await observations.whole(pool)
+        assert observations.bought(pool) == 2
         assert await holder(kube) == old
         replicas.leader.api.release()
         await pool.scale(0)
@@ -192,8 +192,8 @@ async def test_ops05_v1beta1_outlives_the_leader_and_the_certificate(
 
     await until(trusted_alike)
     (authorities,) = before
-    for each in (replicas.leader, replicas.standby):
-        await converting(each, newest(authorities))
+    for leader in (replicas.leader, replicas.standby):
+        await converting(leader, newest(authorities))
     await asyncio.to_thread(replicas.leader.worker.crash)
     replicas.swap()
 
@@ -210,18 +210,18 @@ async def test_ops05_v1beta1_outlives_the_leader_and_the_certificate(
         nonlocal weight
         weight = weight % 9 + 1
         await kube.patch(OLD_POOLS, pool.name, {"spec": {"weight": weight}})
-        found = await kube.get(OLD_POOLS, pool.name)
-        assert found is not None
-        assert found["spec"]["weight"] == weight
+        old_pool = await kube.get(OLD_POOLS, pool.name)
+        assert old_pool is not None
+        assert old_pool["spec"]["weight"] == weight
 
     renewed = b""
 
     async def trusted_anew() -> bool:
         nonlocal renewed
         await every_request_succeeds()
-        found = await bundles(kube)
-        if len(found) == 1 and found != before:
-            (renewed,) = found
+        result = await bundles(kube)
+        if len(result) == 1 and result != before:
+            (renewed,) = result
         return bool(renewed)
 
     await until(trusted_anew)

@@ -52,9 +52,9 @@ async def test_sch018_nodes_smaller_than_planned_are_not_bought_without_end(make
     async with each_node(pool, shrink):
         requests = {"cpu": "200m", "ephemeral-storage": "12Gi"}
         await pool.pod("scratch", containers=[{"name": "main", "image": "pause", "resources": {"requests": requests}}])
-        said = await pool.seen(f"{pool.name}-scratch", "FailedScheduling", "Tenon bought", within=400.0)
-        assert "Tenon bought 2 nodes" in said
-        assert "Insufficient ephemeral-storage" in said
+        text = await pool.seen(f"{pool.name}-scratch", "FailedScheduling", "Tenon bought", within=400.0)
+        assert "Tenon bought 2 nodes" in text
+        assert "Insufficient ephemeral-storage" in text
         assert len(pool.instances()) == 2
         await pool.seen(pool.name, "NodesNotUsed", f"{pool.name}-scratch")
         await kube.patch(NODEPOOLS, pool.name, {"spec": {"weight": 2}})  # who mends a pool does not wait
@@ -84,7 +84,7 @@ async def test_dis01_a_node_stays_while_a_cni_that_starts_slowly_keeps_its_pods_
 
         async def would_have_left() -> bool:
             since = [ClaimRecord.of(claim).initialized_at for claim in await pool.claims()]
-            return any(one is not None and datetime.now(UTC) - one > timedelta(seconds=75) for one in since)
+            return any(item is not None and datetime.now(UTC) - item > timedelta(seconds=75) for item in since)
 
         await until(would_have_left, within=400.0)
         (node,) = await pool.nodes()

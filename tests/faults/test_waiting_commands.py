@@ -66,7 +66,7 @@ async def test_dis63_a_pod_gets_its_node_while_more_commands_wait_than_there_are
         await other.running(1, within=120)
         assert wait <= await waiting(), "the commands still wait"
         query = "WorkflowType = 'DisruptionCommand' AND ExecutionStatus = 'Running'"
-        assert len([found async for found in client.list_workflows(query)]) > SLOTS
+        assert len([workflow async for workflow in client.list_workflows(query)]) > SLOTS
     finally:
         ec2.clear_boot()
         await asyncio.to_thread(few.stop)

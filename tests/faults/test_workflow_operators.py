@@ -67,7 +67,7 @@ async def reset_to_last(handle: Handle) -> None:
     await _reset(handle, -1)
 
 
-async def _reset(handle: Handle, which: int) -> None:
+async def _reset(handle: Handle, name: int) -> None:
     client = handle._client
     run_id = (await handle.describe()).run_id
     history = await client.get_workflow_handle(handle.id, run_id=run_id).fetch_history()
@@ -77,7 +77,7 @@ async def _reset(handle: Handle, which: int) -> None:
             namespace=client.namespace,
             workflow_execution=WorkflowExecution(workflow_id=handle.id, run_id=run_id),
             reason="by an operator",
-            workflow_task_finish_event_id=tasks[which],
+            workflow_task_finish_event_id=tasks[name],
             request_id=str(uuid.uuid4()),
         )
     )
@@ -255,15 +255,15 @@ async def after(act: str, node: Node) -> None:
         await kept_its_instance(node)
 
 
-async def ends(act: str, pool: Pool, seen: Observer) -> None:
+async def ends(act: str, pool: Pool, observer: Observer) -> None:
     """All pods run, and when they have gone nothing is left; the acts bought nothing."""
-    await seen.whole(pool)
+    await observer.whole(pool)
     for app in STAGES:
         await pool.scale(0, app)
-    await seen.nothing_left(pool)
-    seen.judge(pool)
+    await observer.nothing_left(pool)
+    observer.judge(pool)
     if act != "cancel":
-        assert seen.bought(pool) == len(STAGES)
+        assert observer.bought(pool) == len(STAGES)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -271,12 +271,12 @@ async def acted(new_pool: NewPool, client: Client, sandbox: Sandbox, kube: Kube)
     """What became of every node and pool."""
     ec2 = sandbox.ec2()
     async with AsyncExitStack() as stack:
-        made = await asyncio.gather(*(stack.enter_async_context(new_pool(requirements=SMALL)) for _ in ACTS))
-        pools = dict(zip(ACTS, made, strict=True))
-        seen = await stack.enter_async_context(watching(kube, sandbox, *made))
+        entered = await asyncio.gather(*(stack.enter_async_context(new_pool(requirements=SMALL)) for _ in ACTS))
+        pools = dict(zip(ACTS, entered, strict=True))
+        observer = await stack.enter_async_context(watching(kube, sandbox, *entered))
         for app in STAGES:
-            seen.may_move(pools["cancel"], app)
-        cast = Cast(list(made), client, sandbox, ec2)
+            observer.may_move(pools["cancel"], app)
+        cast = Cast(list(entered), client, sandbox, ec2)
         stack.callback(ec2.release)  # a setup that fails leaves nothing behind for the tests after it
         stack.callback(ec2.clear_boot)
         await cast.enter()
@@ -284,9 +284,11 @@ async def acted(new_pool: NewPool, client: Client, sandbox: Sandbox, kube: Kube)
         await asyncio.gather(*(ACTS[act](node.handle) for (act, _), node in nodes.items()))
         ec2.release()
         ec2.clear_boot()
-        found = await asyncio.gather(*(after(act, node) for (act, _), node in nodes.items()), return_exceptions=True)
-        ended = await asyncio.gather(*(ends(act, pool, seen) for act, pool in pools.items()), return_exceptions=True)
-        yield Outcome(dict(zip(nodes, found, strict=True)), dict(zip(pools, ended, strict=True)))
+        result = await asyncio.gather(*(after(act, node) for (act, _), node in nodes.items()), return_exceptions=True)
+        ended = await asyncio.gather(
+            *(ends(act, pool, observer) for act, pool in pools.items()), return_exceptions=True
+        )
+        yield Outcome(dict(zip(nodes, result, strict=True)), dict(zip(pools, ended, strict=True)))
 
 
 @pytest.mark.parametrize("stage", STAGES)

@@ -65,15 +65,15 @@ class Condition:
 class Open:
     """A label that will have some value, of which only these conditions are known."""
 
-    known: tuple[Condition, ...] = ()
+    known_conditions: tuple[Condition, ...] = ()
 
     def may_be(self, value: str) -> bool:
         """Whether it may turn out to be this."""
-        return all(condition.holds(value) for condition in self.known)
+        return all(condition.holds(value) for condition in self.known_conditions)
 
     def bounds(self, more: Iterable[Condition] = ()) -> tuple[int | None, int | None]:
         """The tightest bounds of what is known, with more conditions."""
-        pairs = [condition.between for condition in (*self.known, *more)]
+        pairs = [condition.between for condition in (*self.known_conditions, *more)]
         lows = [low for low, _ in pairs if low is not None]
         highs = [high for _, high in pairs if high is not None]
         return max(lows, default=None), min(highs, default=None)

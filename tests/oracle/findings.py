@@ -11,7 +11,7 @@ class Finding:
 
     rule: str
     where: str
-    what: str
+    text: str
 
     def __str__(self) -> str:
-        return f"{self.rule}: {self.where}: {self.what}"
+        return f"{self.rule}: {self.where}: {self.text}"

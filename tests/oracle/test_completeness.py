@@ -48,7 +48,7 @@ AWAY: Object = affinity("podAntiAffinity", (HOST, "web"))
 def test_a_pod_that_was_left_out_idly(manifests: list[Object], manifest: Object, place: str) -> None:
     (result,) = left_out(read_inputs(manifests, CATALOGUE), manifest)
     assert result.rule == "left-out"
-    assert f"has a place on {place}" in result.what
+    assert f"has a place on {place}" in result.text
 
 
 @pytest.mark.parametrize(

@@ -89,17 +89,17 @@ class Load:
 
     pool: Pool
     sandbox: Sandbox
-    seen: Observer
-    wanted: dict[str, int] = field(default_factory=lambda: dict(FLEET))
+    observer: Observer
+    replicas: dict[str, int] = field(default_factory=lambda: dict(FLEET))
     leaving: set[str] = field(default_factory=set)
     """NodeClaims that were deleted."""
 
     async def start(self) -> None:
         """Run every pod on a node of its own."""
         for app in ("moved", "guarded"):
-            self.seen.may_move(self.pool, app)
-        await asyncio.gather(*(self.pool.deploy(count, app) for app, count in self.wanted.items()))
-        await self.pool.running(sum(self.wanted.values()), within=WITHIN)
+            self.observer.may_move(self.pool, app)
+        await asyncio.gather(*(self.pool.deploy(count, app) for app, count in self.replicas.items()))
+        await self.pool.running(sum(self.replicas.values()), within=WITHIN)
 
     async def blocked_drains(self, count: int) -> None:
         """Delete nodes whose pods nobody may evict, and wait until their drains have begun."""
@@ -114,9 +114,9 @@ class Load:
 
     async def wave(self) -> None:
         """New nodes are needed, one with a pod is drained, and one becomes empty."""
-        self.wanted["staying"] += MORE
-        self.wanted["batch"] -= 1
-        await asyncio.gather(*(self.pool.scale(self.wanted[app], app) for app in ("staying", "batch")))
+        self.replicas["staying"] += MORE
+        self.replicas["batch"] -= 1
+        await asyncio.gather(*(self.pool.scale(self.replicas[app], app) for app in ("staying", "batch")))
         await self._delete_nodes("moved", 1)
 
     async def waves_during(self, rollout: asyncio.Task[None]) -> int:
@@ -138,14 +138,14 @@ class Load:
 
     async def settled(self) -> None:
         """Wait until every pod runs, and the nodes that were to go are gone, with their instances."""
-        for app, count in self.wanted.items():
+        for app, count in self.replicas.items():
             await self.pool.running(count, app, within=WITHIN)
         names: list[str] = []
 
         async def no_more() -> bool:
             claims = {claim["metadata"]["name"] for claim in await self.pool.claims()}
             living = {instance["id"] for instance in self.pool.instances() if instance["state"] in LIVING}
-            pods = sum(self.wanted.values())
+            pods = sum(self.replicas.values())
             names[:] = [f"{len(claims)} claims, {len(living)} instances, {pods} pods", *(claims & self.leaving)]
             return not claims & self.leaving and len(claims) == len(living) == pods
 

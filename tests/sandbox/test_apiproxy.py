@@ -35,11 +35,11 @@ class Cluster:
     proxy: ApiProxy
     http: aiohttp.ClientSession
     created: int = 0
-    seen: list[dict[str, str]] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
     event: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        self.seen.append(dict(request.headers))
+        self.headers.append(dict(request.headers))
         if request.query.get("watch") == "1":
             stream = web.StreamResponse(headers={"Content-Type": "application/json"})
             await stream.prepare(request)
@@ -114,7 +114,7 @@ async def test_requests_pass_with_their_query_and_identity(cluster: Cluster) -> 
     headers = {"Authorization": f"Bearer {document['users'][0]['user']['token']}", "User-Agent": "tenon"}
     status, body = await cluster.call("GET", f"{PODS}?labelSelector=a%3Db&limit=5", headers=headers)
     assert (status, body["path"], body["query"]) == (200, PODS, "labelSelector=a%3Db&limit=5")
-    assert cluster.seen[0]["Authorization"] == "Bearer secret"
+    assert cluster.headers[0]["Authorization"] == "Bearer secret"
     call = cluster.proxy.calls("GET", "/pods$")[0]
     assert (call["status"], call["user_agent"], call["path"]) == (200, "tenon", PODS)
     assert cluster.proxy.calls("POST") == []
@@ -167,7 +167,7 @@ async def test_a_watch_that_was_held_streams_once_it_is_released(cluster: Cluste
     cluster.proxy.hold("WATCH", "/nodeclaims$")
     watch = asyncio.create_task(cluster.http.get(f"{cluster.proxy.endpoint}{CLAIMS}?watch=1").__aenter__())
     await cluster.held(1)
-    assert cluster.seen == []
+    assert cluster.headers == []
     cluster.proxy.release()
     async with await watch as stream:
         assert await stream.content.readline() == b"first\n"

@@ -137,7 +137,7 @@ class Case:
     objects: list[dict[str, Any]]
     zones: dict[str, int] = field(default_factory=dict)
     """How many pods go where, if that is settled."""
-    left: dict[str, str] = field(default_factory=dict)
+    unschedulable: dict[str, str] = field(default_factory=dict)
     """The workloads whose pods have no place, with a part of the reason."""
     nodes: int | None = None
     """How many nodes are bought."""
@@ -159,7 +159,7 @@ CASES: dict[str, Case] = {
             workload("cache", kind="DaemonSet", cpu="100m", namespace="kube-system"),
             workload("web", 2, affinity=near(HOST, labels={"app": "cache"})),
         ],
-        left={"web": "pod affinity"},
+        unschedulable={"web": "pod affinity"},
         nodes=0,
     ),
     "away from a DaemonSet of any namespace": Case(
@@ -167,7 +167,7 @@ CASES: dict[str, Case] = {
             workload("agent", kind="DaemonSet", cpu="100m", namespace="kube-system", tolerations=EVERYWHERE),
             workload("web", 2, affinity=away(labels={"app": "agent"}, namespaceSelector={})),
         ],
-        left={"web": "because DaemonSet kube-system/agent runs there"},
+        unschedulable={"web": "because DaemonSet kube-system/agent runs there"},
         nodes=0,
     ),
     "a chart whose Deployment and DaemonSet have one name": Case(
@@ -175,7 +175,7 @@ CASES: dict[str, Case] = {
             workload("node", kind="DaemonSet", cpu="100m", labels={"name": "chart"}),
             workload("server", 2, labels={"name": "chart"}, affinity=away(labels={"name": "chart"})),
         ],
-        left={"server": "because DaemonSet default/node runs there"},
+        unschedulable={"server": "because DaemonSet default/node runs there"},
         nodes=0,
     ),
     "the same chart, with a DaemonSet for arm64 nodes only": Case(
@@ -214,7 +214,7 @@ CASES: dict[str, Case] = {
             workload("infer", 3, gpus=1, topologySpreadConstraints=spread({"app": "infer"})),
         ],
         {A: 1, B: 1},
-        left={"infer": "topology spread over topology.kubernetes.io/zone"},
+        unschedulable={"infer": "topology spread over topology.kubernetes.io/zone"},
     ),
     "the same, but the nodes' taints count and the pods do not tolerate it": Case(
         [
@@ -273,7 +273,7 @@ CASES: dict[str, Case] = {
             workload("gpu", labels=JOB, affinity=near(labels=JOB), gpus=1),
         ],
         {C: 1},
-        left={"gpu": "pod affinity"},
+        unschedulable={"gpu": "pod affinity"},
         nodes=0,
     ),
 }
@@ -290,8 +290,8 @@ def test_sch051_sch063_rules_between_pods_hold_and_no_pod_with_a_place_is_left_o
     assert judge_inputs(inputs, plan) == []
     assert list(left_out(inputs, plan)) == []
     refused = {entry["pod"].partition("/")[2].rpartition("-")[0]: entry["reason"] for entry in plan["unschedulable"]}
-    assert refused.keys() == case.left.keys(), refused
-    for workload_name, reason in case.left.items():
+    assert refused.keys() == case.unschedulable.keys(), refused
+    for workload_name, reason in case.unschedulable.items():
         assert reason in refused[workload_name]
     if case.zones:
         zones = {

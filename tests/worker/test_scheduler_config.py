@@ -118,8 +118,8 @@ def test_what_kube_scheduler_would_not_take_is_refused_in_one_sentence(value: st
 def test_a_file_that_is_no_document_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "scheduler.yaml"
     file.write_text("just words")
-    wanted = "the document must be a mapping: write podTopologySpread or a KubeSchedulerConfiguration"
-    assert wanted in refusal(str(file))
+    expectation = "the document must be a mapping: write podTopologySpread or a KubeSchedulerConfiguration"
+    assert expectation in refusal(str(file))
     file.write_bytes(b"\xff\xfe\xff")
     assert "is not UTF-8 text" in refusal(str(file))
 

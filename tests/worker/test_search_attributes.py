@@ -76,9 +76,9 @@ async def test_only_the_missing_attributes_are_named_where_they_may_not_be_liste
     async with front(server.address, {OPERATOR: grpc.StatusCode.PERMISSION_DENIED}) as address:
         with pytest.raises(TemporalError) as refused:
             await ensure_search_attributes(await Client.connect(address))
-    said = str(refused.value)
-    assert "temporal operator search-attribute create --name TenonBlocked --type Bool" in said
-    assert [name for name in names if name in said] == names[-2:]
+    text = str(refused.value)
+    assert "temporal operator search-attribute create --name TenonBlocked --type Bool" in text
+    assert [name for name in names if name in text] == names[-2:]
 
 
 async def test_without_answers_about_attributes_the_worker_starts_with_a_warning(
@@ -99,10 +99,10 @@ async def test_a_fault_of_temporal_is_one_sentence_that_says_what_to_do(server: 
     async with front(server.address, {method: grpc.StatusCode.INTERNAL}) as address:
         with pytest.raises(TemporalError) as refused:
             await ensure_search_attributes(await Client.connect(address))
-    said = str(refused.value)
-    assert said.startswith(f"Temporal namespace {client.namespace} ")
-    assert "Request unauthorized." in said
-    assert ("run: temporal operator search-attribute " + {"L": "list", "A": "create"}[method[0]]) in said
+    text = str(refused.value)
+    assert text.startswith(f"Temporal namespace {client.namespace} ")
+    assert "Request unauthorized." in text
+    assert ("run: temporal operator search-attribute " + {"L": "list", "A": "create"}[method[0]]) in text
 
 
 async def test_missing_attributes_are_added_where_that_is_allowed(server: DevServer) -> None:

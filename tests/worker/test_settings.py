@@ -25,21 +25,32 @@ def clean(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_defaults_are_those_of_karpenter() -> None:
     """SET-01 to SET-30: a deployment that sets only CLUSTER_NAME behaves as people know it."""
-    found = load(cluster_name="c")
-    assert (found.batch_idle_duration, found.batch_max_duration) == (timedelta(seconds=1), timedelta(seconds=10))
-    assert (found.metrics_port, found.health_probe_port) == (8080, 8081)
-    assert (found.kube_client_qps, found.kube_client_burst) == (200, 300)
-    assert found.vm_memory_overhead_percent == 0.075
-    assert found.leader_election_name == "karpenter-leader-election"
-    assert found.garbage_collection_interval == timedelta(minutes=10)
-    assert found.initialization_timeout == timedelta(hours=1)
-    assert found.watch_silence_limit == timedelta(seconds=75)
-    assert (found.preference_policy, found.min_values_policy, found.ignore_dra_requests) == ("Respect", "Strict", True)
-    assert found.plan_policy() == PlanPolicy()
-    assert (found.ami_refresh_interval, found.subnet_refresh_interval) == (timedelta(minutes=10), timedelta(minutes=10))
-    assert (found.cpu_requests, found.memory_limit, found.reserved_enis) == (1000, -1, 0)
-    assert (found.log_level, found.log_output_paths, found.log_error_output_paths) == ("info", ("stdout",), ("stderr",))
-    assert found.disable_controller_warmup is True
+    result = load(cluster_name="c")
+    assert (result.batch_idle_duration, result.batch_max_duration) == (timedelta(seconds=1), timedelta(seconds=10))
+    assert (result.metrics_port, result.health_probe_port) == (8080, 8081)
+    assert (result.kube_client_qps, result.kube_client_burst) == (200, 300)
+    assert result.vm_memory_overhead_percent == 0.075
+    assert result.leader_election_name == "karpenter-leader-election"
+    assert result.garbage_collection_interval == timedelta(minutes=10)
+    assert result.initialization_timeout == timedelta(hours=1)
+    assert result.watch_silence_limit == timedelta(seconds=75)
+    assert (result.preference_policy, result.min_values_policy, result.ignore_dra_requests) == (
+        "Respect",
+        "Strict",
+        True,
+    )
+    assert result.plan_policy() == PlanPolicy()
+    assert (result.ami_refresh_interval, result.subnet_refresh_interval) == (
+        timedelta(minutes=10),
+        timedelta(minutes=10),
+    )
+    assert (result.cpu_requests, result.memory_limit, result.reserved_enis) == (1000, -1, 0)
+    assert (result.log_level, result.log_output_paths, result.log_error_output_paths) == (
+        "info",
+        ("stdout",),
+        ("stderr",),
+    )
+    assert result.disable_controller_warmup is True
     for switch in (
         "enable_profiling",
         "disable_leader_election",
@@ -49,7 +60,7 @@ def test_defaults_are_those_of_karpenter() -> None:
         "disable_dry_run",
         "enable_zonal_shift",
     ):
-        assert getattr(found, switch) is False
+        assert getattr(result, switch) is False
     for text in (
         "scheduler_config",
         "leader_election_namespace",
@@ -58,37 +69,37 @@ def test_defaults_are_those_of_karpenter() -> None:
         "cluster_ca_bundle",
         "interruption_queue",
     ):
-        assert getattr(found, text) == ""
-    assert found.feature_gates == FeatureGates()
-    assert found.aws_feature_gates == AwsFeatureGates()
+        assert getattr(result, text) == ""
+    assert result.feature_gates == FeatureGates()
+    assert result.aws_feature_gates == AwsFeatureGates()
 
 
 def test_what_bears_on_plans_reaches_them() -> None:
     """SET-03, SET-04, and our own two."""
-    found = load(
+    result = load(
         cluster_name="c",
         preference_policy="Ignore",
         min_values_policy="BestEffort",
         node_charge="0.1",
         max_workload_share_per_node="0.5",
     )
-    assert found.plan_policy() == PlanPolicy(True, True, node_charge=0.1, most_pods_share=0.5)
+    assert result.plan_policy() == PlanPolicy(True, True, node_charge=0.1, most_pods_share=0.5)
 
 
 def test_the_environment_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLUSTER_NAME", "prod")
     monkeypatch.setenv("BATCH_MAX_DURATION", "1m30s")
     monkeypatch.setenv("DISABLE_LEADER_ELECTION", "true")
-    found = load()
-    assert (found.cluster_name, found.disable_leader_election) == ("prod", True)
-    assert found.batch_max_duration == timedelta(seconds=90)
+    result = load()
+    assert (result.cluster_name, result.disable_leader_election) == ("prod", True)
+    assert result.batch_max_duration == timedelta(seconds=90)
 
 
 def test_flags_win_and_flags_that_were_not_given_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLUSTER_NAME", "from-environment")
     monkeypatch.setenv("METRICS_PORT", "9000")
-    found = load(cluster_name="from-flag", metrics_port=None)
-    assert (found.cluster_name, found.metrics_port) == ("from-flag", 9000)
+    result = load(cluster_name="from-flag", metrics_port=None)
+    assert (result.cluster_name, result.metrics_port) == ("from-flag", 9000)
 
 
 def test_an_empty_variable_is_one_that_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:

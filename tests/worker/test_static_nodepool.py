@@ -69,9 +69,9 @@ async def test_a_claim_that_lost_its_finalizer_gets_it_before_it_is_deleted() ->
 
 async def test_met08_nodes_of_which_there_are_too_many_are_counted_as_overprovisioned() -> None:
     def counted() -> float:
-        told = {"reason": "overprovisioned", "nodepool": "fixed", "capacity_type": "spot"}
-        told |= {"consolidation_policy": "", "termination_mode": "graceful"}
-        return REGISTRY.get_sample_value("karpenter_nodeclaims_disrupted_total", told) or 0.0
+        events = {"reason": "overprovisioned", "nodepool": "fixed", "capacity_type": "spot"}
+        events |= {"consolidation_policy": "", "termination_mode": "graceful"}
+        return REGISTRY.get_sample_value("karpenter_nodeclaims_disrupted_total", events) or 0.0
 
     server, before = served(2), counted()
     async with keeping(server):
@@ -185,13 +185,13 @@ async def test_a_node_that_leaves_is_replaced_before_it_is_gone() -> None:
 async def test_sch100_the_node_whose_pods_mind_least_goes_first() -> None:
     server = served(3)
     async with keeping(server):
-        busy, held, dear = server.standing()
-        for name in (busy, held, dear):
+        busy, hold, dear = server.standing()
+        for name in (busy, hold, dear):
             server.launch(name)
         pods = server.cache.pods
         protected = {"annotations": {labels.DO_NOT_DISRUPT: "true"}}
         costly = {"annotations": {labels.POD_DELETION_COST: str(2**28)}}
-        for record in (running("a", busy), running("b", held, meta=protected), running("c", dear, meta=costly)):
+        for record in (running("a", busy), running("b", hold, meta=protected), running("c", dear, meta=costly)):
             pods.on_event(record.key, record)
         await settle()
         server.put_pool(2)
@@ -199,7 +199,7 @@ async def test_sch100_the_node_whose_pods_mind_least_goes_first() -> None:
         server.put_pool(1)
         await settle()
         assert server.deleted == [busy, dear]
-        assert server.standing() == [held]
+        assert server.standing() == [hold]
 
 
 @pytest.mark.parametrize("where", ["claim", "node"])

@@ -73,13 +73,13 @@ class FakeWorld:
         self.launches_go = asyncio.Event()
         self.launches_go.set()
 
-    def _called(self, name: ActivityName, given: Any) -> None:
+    def _called(self, name: ActivityName, value: Any) -> None:
         if activity.info().is_local:
             self.local_calls.append(name.value)
             if self.local_fails:
                 raise ApplicationError("the API server does not answer")
         self.calls.append(name.value)
-        self.inputs.append(given)
+        self.inputs.append(value)
 
     @activity.defn(name=ActivityName.PREPARE_LAUNCH)
     async def prepare(self, prepare_launch_input: PrepareLaunchInput) -> PrepareLaunchResult:

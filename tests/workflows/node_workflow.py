@@ -82,10 +82,10 @@ async def rested(temporal: WorkflowEnvironment, cluster: str) -> Handle:
     return handle
 
 
-async def at(handle: Handle, wanted: Stage) -> bool:
+async def at(handle: Handle, expectation: Stage) -> bool:
     """Whether the newest run is at this stage. A run that follows another within a second begins a second later."""
     try:
-        return await stage(handle) is wanted
+        return await stage(handle) is expectation
     except RPCError as error:
         if error.status is not RPCStatusCode.FAILED_PRECONDITION:
             raise

@@ -58,11 +58,11 @@ class Runtime(SimpleNamespace):
 class Begun:
     """A run of a node at rest, or of a command that is being validated."""
 
-    def __init__(self, runtime: Runtime, workflow: Any, given: Any) -> None:
+    def __init__(self, runtime: Runtime, workflow: Any, value: Any) -> None:
         self.runtime = runtime
         self.workflow = workflow
         self.before = asyncio.all_tasks()
-        self.run = asyncio.create_task(workflow.run(given))
+        self.run = asyncio.create_task(workflow.run(value))
 
     async def settles(self) -> None:
         for _ in range(20):
@@ -96,10 +96,10 @@ async def begun(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
         begin = NodeClaimInput(claim=CLAIM, pool="web", state=NodeState(claim=CLAIM, stage=Stage.LIVE))
         begun = Begun(runtime, NodeClaimWorkflow(begin), begin)
     else:
-        wanted = DisruptionCommand(
+        expectation = DisruptionCommand(
             id="drifted-1", reason=Reason.DRIFTED, candidates=[], moves_pods=True, graceful=False
         )
-        disrupt_input = DisruptInput(cluster="sandbox", command=wanted)
+        disrupt_input = DisruptInput(cluster="sandbox", command=expectation)
         begun = Begun(runtime, DisruptionCommandWorkflow(disrupt_input), disrupt_input)
     await begun.settles()
     return begun

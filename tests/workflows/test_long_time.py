@@ -216,7 +216,7 @@ class NeverLaunches(FakeWorld):
     async def prepare(self, prepare_launch_input: PrepareLaunchInput) -> PrepareLaunchResult:
         now = activity.info().scheduled_time
         self.since = self.since or now
-        if should_give_up(self.since, now, answered=True):
+        if should_give_up(self.since, now, has_answer=True):
             return PrepareLaunchResult(view=self.view, reason="launch_timeout", message="you may not")
         return await super().prepare(prepare_launch_input)
 

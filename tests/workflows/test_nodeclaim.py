@@ -240,7 +240,7 @@ async def test_force_drain_overtakes_a_drain_that_is_stuck(temporal: WorkflowEnv
         life = await handle.result()
         world.hold_drain = False
     assert life.reason == "drain"
-    assert [given.force for given in world.inputs if type(given).__name__ == "DrainInput"] == [False, True]
+    assert [value.force for value in world.inputs if type(value).__name__ == "DrainInput"] == [False, True]
 
 
 async def test_a_second_request_to_drain_does_not_begin_the_drain_again(
@@ -257,7 +257,7 @@ async def test_a_second_request_to_drain_does_not_begin_the_drain_again(
         await stage(handle)
         await handle.signal(NodeClaimWorkflow.force_drain)
         await handle.result()
-    assert [given.force for given in world.inputs if type(given).__name__ == "DrainInput"] == [False, True]
+    assert [value.force for value in world.inputs if type(value).__name__ == "DrainInput"] == [False, True]
 
 
 async def test_blocked_drain_says_so_and_goes_on(temporal: WorkflowEnvironment, cluster: str) -> None:
@@ -325,7 +325,7 @@ async def test_lif01_a_launch_without_an_outcome_goes_on_with_the_same_request(
         await temporal.fast_forward(handle, timedelta(seconds=10))
         await until(lambda: at(handle, Stage.REGISTERING))
     assert world.calls[0] == "prepare launch"
-    first, second = (each for each in world.inputs if isinstance(each, LaunchInput))
+    first, second = (item for item in world.inputs if isinstance(item, LaunchInput))
     assert first.request == second.request
 
 
@@ -339,7 +339,7 @@ async def test_a_launch_whose_nodeclaim_is_gone_ends_what_an_earlier_request_bou
         await handle.result()
     assert world.calls.count("launch instance") == 1
     assert world.calls[-2:] == ["terminate instance", "release node"]
-    (ended,) = (each for each in world.inputs if isinstance(each, TerminateInput))
+    (ended,) = (item for item in world.inputs if isinstance(item, TerminateInput))
     assert ended.search_until is not None
 
 

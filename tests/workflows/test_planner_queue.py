@@ -92,9 +92,9 @@ class Leader:
         await asyncio.Event().wait()
         raise AssertionError("nobody sets the event")
 
-    async def is_asked(self, what: str, times: int = 1) -> None:
+    async def is_asked(self, subject: str, times: int = 1) -> None:
         async def asked() -> bool:
-            return self.asked.count(what) >= times
+            return self.asked.count(subject) >= times
 
         await until(asked)
 
@@ -124,18 +124,18 @@ class Cluster:
     def own(self, leader: str) -> str:
         return names.leader_queue(self.name, leader)
 
-    async def provisioner(self, **given: Any) -> WorkflowHandle[Any, None]:
+    async def provisioner(self, **value: Any) -> WorkflowHandle[Any, None]:
         return await self._client.start_workflow(
             ProvisionerWorkflow.run,
-            ProvisionerInput(cluster=self.name, **given),
+            ProvisionerInput(cluster=self.name, **value),
             id=names.provisioner_id(self.name),
             task_queue=names.task_queue(self.name),
         )
 
-    async def disruption(self, **given: Any) -> WorkflowHandle[Any, None]:
+    async def disruption(self, **value: Any) -> WorkflowHandle[Any, None]:
         return await self._client.start_workflow(
             DisruptionWorkflow.run,
-            DisruptionInput(cluster=self.name, **given),
+            DisruptionInput(cluster=self.name, **value),
             id=names.disruption_id(self.name),
             task_queue=names.task_queue(self.name),
         )
@@ -177,8 +177,8 @@ async def test_a_new_leader_gets_calls_although_a_lost_machine_still_polls(serve
         await lost.is_asked("batch")
         await lost.is_asked("disruption")
         leader = await served.leader(served.own("new"))  # whatever goes to the shared queue, the lost machine takes
-        for each in (provisioner, disruption):
-            await served.announce(each, "new")
+        for item in (provisioner, disruption):
+            await served.announce(item, "new")
         await leader.is_asked("batch")
         await leader.is_asked("disruption")
         leader.pods.put_nowait(3)

@@ -45,7 +45,7 @@ async def test_each_plan_has_its_own_number_also_after_the_run_has_continued_as_
         await until(continued)
         last = await handle.query(ProvisionerWorkflow.last)
         await plans(PLANS + 1)
-    numbers = [given.batch for given in planning.planned]
+    numbers = [value.batch for value in planning.planned]
     assert numbers == list(range(numbers[0], numbers[0] + PLANS + 1))
     assert last is not None
     assert last.batch == numbers[-2]

@@ -57,7 +57,7 @@ async def test_the_planner_hears_that_a_probe_of_an_ec2nodeclass_was_refused_aga
             again = [evolve(breaker, refused_at=datetime.now(UTC)) for breaker in breakers.report().breakers]
             await handle.signal(ProvisionerWorkflow.launches_reported, LaunchReport(breakers=again))
             await until(partial(asked, planning, number + 1))
-        first, second = (each.breakers[0].refused_at for each in planning.asked[1:3])
+        first, second = (item.breakers[0].refused_at for item in planning.asked[1:3])
         assert first is not None
         assert second is not None
         assert first < second

@@ -31,7 +31,7 @@ REMEMBERED = timedelta(days=1)
 
 
 def measured(
-    command: DisruptionCommand, left: Collection[str], prices: Mapping[str, float]
+    command: DisruptionCommand, claims: Collection[str], prices: Mapping[str, float]
 ) -> dict[str, MeasuredSaving] | None:
     """Return what a command saves an hour, by NodePool; None if a price is not known.
 
@@ -43,12 +43,12 @@ def measured(
         left: the NodeClaims that leave. A candidate that stays saves nothing, but the replacements came.
         prices: by NodeClaim of the replacements, dollars an hour of the offering that was launched; 0 if unknown.
     """
-    candidates = [candidate for candidate in command.candidates if candidate.claim in left]
-    came = [prices.get(candidate.name, 0.0) for candidate in command.replacements]
-    has_prices = min([*came, *(candidate.price for candidate in command.candidates)], default=0.0) > 0
+    candidates = [candidate for candidate in command.candidates if candidate.claim in claims]
+    prices_of_replacements = [prices.get(candidate.name, 0.0) for candidate in command.replacements]
+    has_prices = min([*prices_of_replacements, *(candidate.price for candidate in command.candidates)], default=0.0) > 0
     if not candidates or not has_prices:
         return None
-    reached = _price(candidates) - sum(came)
+    reached = _price(candidates) - sum(prices_of_replacements)
     whole = _price(command.candidates)
     return {
         pool: MeasuredSaving(predicted=round(command.predicted * share, 6), reached=round(reached * share, 6))

@@ -80,7 +80,7 @@ class DriftCheck:
 
 def may_still_hold(reason: object, unknown: Collection[DriftReason]) -> bool:
     """Whether the condition Drifted with this reason stays, because what it is about could not be compared."""
-    return any(reason == one.value for one in unknown)
+    return any(reason == member.value for member in unknown)
 
 
 class DesiredNode:
@@ -114,8 +114,8 @@ class DesiredNode:
 
     def check(self, claim: ClaimRecord, now: datetime) -> DriftCheck:
         """Compare a NodeClaim of the pool that is launched."""
-        if found := self._static(claim) or self._labels(claim):
-            return DriftCheck(found)
+        if reason := self._static(claim) or self._labels(claim):
+            return DriftCheck(reason)
         unknown = (
             set() if _hashed_with(claim, labels.NODEPOOL_HASH_VERSION, NODEPOOL_VERSION) else {DriftReason.NODEPOOL}
         )
@@ -124,9 +124,9 @@ class DesiredNode:
         return self._class.check(claim, now, unknown)
 
     def _static(self, claim: ClaimRecord) -> Difference | None:
-        stated = claim.annotations.get(labels.NODEPOOL_HASH)
+        recorded_hash = claim.annotations.get(labels.NODEPOOL_HASH)
         same_version = _hashed_with(claim, labels.NODEPOOL_HASH_VERSION, NODEPOOL_VERSION)
-        if not same_version or stated is None or stated == self._pool_hash:
+        if not same_version or recorded_hash is None or recorded_hash == self._pool_hash:
             return None
         fields = ", ".join(_changed_fields(claim, self._pool)) or "spec.template"
         name = self._pool.metadata.name
@@ -135,21 +135,21 @@ class DesiredNode:
     def _labels(self, claim: ClaimRecord) -> Difference | None:
         """Compare the labels. A label that the launch did not decide counts as what the NodeClaim requires of it."""
         required: Requirements | None = None
-        for key, wanted in self._requirements.items():
+        for key, requirement in self._requirements.items():
             value = claim.labels.get(key)
             if value is not None:
-                fits = wanted.has(value)
-            elif wanted.may_be_absent:
+                fits = requirement.has(value)
+            elif requirement.may_be_absent:
                 fits = True
             else:
                 if required is None:
                     required = Requirements.from_terms(claim.spec.get("requirements") or ())
-                fits = key in required and required[key].overlaps(wanted)
+                fits = key in required and required[key].overlaps(requirement)
             if not fits:
-                has = f"has {value}" if value is not None else "does not have this label"
+                presence = f"has {value}" if value is not None else "does not have this label"
                 return Difference(
                     DriftReason.REQUIREMENTS,
-                    f"NodePool {self._pool.metadata.name} requires {wanted}, and the NodeClaim {has}",
+                    f"NodePool {self._pool.metadata.name} requires {requirement}, and the NodeClaim {presence}",
                 )
         return None
 
@@ -176,40 +176,40 @@ class _Class:
         self._subnets = {subnet.id: subnet.zone for subnet in status.subnets}
         self._groups = frozenset(group.id for group in status.security_groups)
         self._group = status.placement_group.id if status.placement_group is not None else ""
-        self._reservations = frozenset(each.id for each in status.capacity_reservations)
+        self._reservations = frozenset(reservation.id for reservation in status.capacity_reservations)
         self._knows_reservations = get_condition(status.conditions, CAPACITY_RESERVATIONS_READY) is not None
         self._types = {kind.name: kind for kind in types or ()}
         self._images: dict[str, str | None] = {}
 
     def check(self, claim: ClaimRecord, now: datetime, unknown: set[DriftReason]) -> DriftCheck:
-        if found := self._static(claim):
-            return DriftCheck(found)
+        if reason := self._static(claim):
+            return DriftCheck(reason)
         if not _hashed_with(claim, labels.EC2NODECLASS_HASH_VERSION, EC2NODECLASS_VERSION):
             unknown.add(DriftReason.NODECLASS)
         if not self._is_current:
             return DriftCheck(unknown=frozenset(unknown | _OF_INSTANCE))
-        found = (
+        reason = (
             self._image(claim, unknown)
             or self._groups_of(claim, unknown)
             or self._subnet(claim, unknown)
             or self._placement_group(claim)
             or self._reservation(claim, unknown)
         )
-        if found:
-            return DriftCheck(found)
+        if reason:
+            return DriftCheck(reason)
         return self._instance_type(claim, now, unknown)
 
     def _static(self, claim: ClaimRecord) -> Difference | None:
         own = labels.V1BETA1_KUBELET in claim.annotations
         if _hashed_with(claim, labels.EC2NODECLASS_HASH_VERSION, EC2NODECLASS_VERSION):
-            stated = claim.annotations.get(labels.EC2NODECLASS_HASH)
+            recorded_hash = claim.annotations.get(labels.EC2NODECLASS_HASH)
             # Settings that moved from the annotation of a NodePool into its class change the class, not the node.
             accepted = {self._hash, self._hash_without_kubelet} if own else {self._hash}
-            if stated is not None and stated not in accepted:
+            if recorded_hash is not None and recorded_hash not in accepted:
                 return Difference(
                     DriftReason.NODECLASS,
-                    f"the spec of EC2NodeClass {self.name} changed since the launch: its hash was {stated} and is "
-                    f"{self._hash} (it covers the cluster's CA bundle too)",
+                    f"the spec of EC2NodeClass {self.name} changed since the launch: its hash was {recorded_hash} and "
+                    f"is {self._hash} (it covers the cluster's CA bundle too)",
                 )
         if own and _plain(with_own_kubelet(self._raw, claim.annotations).spec.kubelet) != _plain(self._kubelet):
             return Difference(
@@ -224,13 +224,15 @@ class _Class:
         if name not in self._images:
             kind = self._types.get(name)
             self._images[name] = images_by_type([kind], self._raw.status.amis).get(name) if kind is not None else None
-        wanted = self._images[name]
-        if wanted is None or not claim.image_id:
+        image_id = self._images[name]
+        if image_id is None or not claim.image_id:
             unknown.add(DriftReason.AMI)
             return None
-        if wanted == claim.image_id:
+        if image_id == claim.image_id:
             return None
-        message = f"EC2NodeClass {self.name} selects image {wanted} for {name}, and the instance runs {claim.image_id}"
+        message = (
+            f"EC2NodeClass {self.name} selects image {image_id} for {name}, and the instance runs {claim.image_id}"
+        )
         return Difference(DriftReason.AMI, message)
 
     def _groups_of(self, claim: ClaimRecord, unknown: set[DriftReason]) -> Difference | None:
@@ -268,21 +270,24 @@ class _Class:
         present = claim.labels.get(labels.PLACEMENT_GROUP_ID, "")
         if present == self._group:
             return None
-        selects, has = (f"placement group {name}" if name else "no placement group" for name in (self._group, present))
+        selects, present_group = (
+            f"placement group {name}" if name else "no placement group" for name in (self._group, present)
+        )
         return Difference(
-            DriftReason.PLACEMENT_GROUP, f"EC2NodeClass {self.name} selects {selects}, the instance is in {has}"
+            DriftReason.PLACEMENT_GROUP,
+            f"EC2NodeClass {self.name} selects {selects}, the instance is in {present_group}",
         )
 
     def _reservation(self, claim: ClaimRecord, unknown: set[DriftReason]) -> Difference | None:
         """Compare the capacity reservation of the instance, if it is meant to be in one (AWS-126, DIS-74)."""
-        name, sold = claim.labels.get(labels.RESERVATION_ID, ""), claim.labels.get(labels.CAPACITY_TYPE, "")
+        name, capacity_type = claim.labels.get(labels.RESERVATION_ID, ""), claim.labels.get(labels.CAPACITY_TYPE, "")
         if not self._knows_reservations:  # the gate ReservedCapacity is off
-            if sold == labels.RESERVED or _needs_reserved(claim):
+            if capacity_type == labels.RESERVED or _needs_reserved(claim):
                 unknown.add(DriftReason.CAPACITY_RESERVATION)
-        elif sold == labels.RESERVED and name and name not in self._reservations:
+        elif capacity_type == labels.RESERVED and name and name not in self._reservations:
             message = f"EC2NodeClass {self.name} no longer selects capacity reservation {name}, or it has ended"
             return Difference(DriftReason.CAPACITY_RESERVATION, message)
-        elif sold == labels.ON_DEMAND and _needs_reserved(claim):
+        elif capacity_type == labels.ON_DEMAND and _needs_reserved(claim):
             message = "the instance left its capacity reservation and is on-demand, and the NodeClaim requires reserved"
             return Difference(DriftReason.CAPACITY_RESERVATION, message)
         return None
@@ -308,18 +313,18 @@ class _Class:
         kind = self._types.get(name)
         if kind is None:
             return f"instance type {name}"
-        zone, sold = claim.labels.get(labels.ZONE, ""), claim.labels.get(labels.CAPACITY_TYPE, "")
+        zone, capacity_type = claim.labels.get(labels.ZONE, ""), claim.labels.get(labels.CAPACITY_TYPE, "")
         if zone and all(offering.zone != zone for offering in kind.offerings):
             return f"instance type {name} in zone {zone}"
         listed = {offering.capacity_type for offering in kind.offerings}
-        if sold and sold != labels.RESERVED and sold not in listed:
-            return f"instance type {name} as {sold} capacity"
+        if capacity_type and capacity_type != labels.RESERVED and capacity_type not in listed:
+            return f"instance type {name} as {capacity_type} capacity"
         return ""
 
 
 def _needs_reserved(claim: ClaimRecord) -> bool:
-    asked = Requirements.from_terms(claim.spec.get("requirements") or ())
-    return labels.CAPACITY_TYPE in asked and asked[labels.CAPACITY_TYPE].values == (labels.RESERVED,)
+    requirements = Requirements.from_terms(claim.spec.get("requirements") or ())
+    return labels.CAPACITY_TYPE in requirements and requirements[labels.CAPACITY_TYPE].values == (labels.RESERVED,)
 
 
 def _hashed_with(claim: ClaimRecord, annotation: str, version: str) -> bool:
@@ -334,11 +339,11 @@ def _plain(kubelet: KubeletConfiguration | None) -> dict[str, Any]:
 def _changed_fields(claim: ClaimRecord, pool: NodePool) -> Iterator[str]:
     """Yield the fields of the pool's template that differ from the claim. A removed label or annotation is not seen."""
     template, spec = pool.spec.template, pool.spec.template.spec
-    for field, wanted, present in (
+    for field, desired, present in (
         ("labels", template.metadata.labels, claim.labels),
         ("annotations", template.metadata.annotations, claim.annotations),
     ):
-        changed = sorted(key for key, value in wanted.items() if present.get(key) != value)
+        changed = sorted(key for key, value in desired.items() if present.get(key) != value)
         if changed:
             yield f"spec.template.metadata.{field} ({', '.join(changed)})"
     if set(of_model(spec.taints)) != set(claim.taints):

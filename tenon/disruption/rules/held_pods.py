@@ -26,8 +26,8 @@ def holder(
         now: the current time.
         after_surge: whether the command has restarted the Deployments that need it.
     """
-    held = ((pod, why_held(pod, budgets, now, after_surge=after_surge)) for pod, budgets in pods)
-    return next((f"pod {pod.key}: {why}" for pod, why in held if why), "")
+    held_pods = ((pod, why_held(pod, budgets, now, after_surge=after_surge)) for pod, budgets in pods)
+    return next((f"pod {pod.key}: {why}" for pod, why in held_pods if why), "")
 
 
 def why_held(

@@ -40,7 +40,7 @@ MAX_TRIES = 2
 """How often the engine may refuse a deletion that the estimate proposed before the estimate no longer counts."""
 
 
-def search(model: ClusterModel, candidates: Sequence[str], left: Mapping[str, int], terms: Terms) -> list[Move]:
+def search(model: ClusterModel, candidates: Sequence[str], allowances: Mapping[str, int], terms: Terms) -> list[Move]:
     """Return moves that can all be carried out.
 
     Args:
@@ -49,7 +49,7 @@ def search(model: ClusterModel, candidates: Sequence[str], left: Mapping[str, in
         left: how many nodes may leave, by NodePool.
         terms: what each move must meet.
     """
-    moves = _Look(model, candidates, left, terms).moves()
+    moves = _Look(model, candidates, allowances, terms).moves()
     for _ in range(MAX_ROUNDS):
         if not moves or terms.expired():
             break
@@ -57,32 +57,37 @@ def search(model: ClusterModel, candidates: Sequence[str], left: Mapping[str, in
         moved_claims = {claim for move in moves for claim in move.claims}
         remaining = [*(claim for claim in candidates if claim not in moved_claims), *after.new]
         more = _Look(
-            after.model, by_price_per_cost(remaining, after.model.details), _less(left, moved_claims, terms), terms
+            after.model,
+            by_price_per_cost(remaining, after.model.details),
+            _less(allowances, moved_claims, terms),
+            terms,
         )
-        together = Joining(model, moves, left, terms).with_moves(more.moves(), after)
+        together = Joining(model, moves, allowances, terms).with_moves(more.moves(), after)
         if together is None:
             break
         moves = together
     return moves
 
 
-def _less(left: Mapping[str, int], moved_claims: Iterable[str], terms: Terms) -> dict[str, int]:
+def _less(allowances: Mapping[str, int], moved_claims: Iterable[str], terms: Terms) -> dict[str, int]:
     taken_counts = Counter(terms.pool_of[claim] for claim in moved_claims)
-    return {pool: count - taken_counts[pool] for pool, count in left.items()}
+    return {pool: count - taken_counts[pool] for pool, count in allowances.items()}
 
 
 class _Look:
     """One search on one state of the cluster."""
 
-    def __init__(self, model: ClusterModel, candidates: Sequence[str], left: Mapping[str, int], terms: Terms) -> None:
+    def __init__(
+        self, model: ClusterModel, candidates: Sequence[str], allowances: Mapping[str, int], terms: Terms
+    ) -> None:
         self._model = model
         self._details = model.details
         self._candidates = candidates
         self._terms = terms
         self._planner = Planner(model, terms)
-        self._budget = Budget(dict(left), terms.pool_of)
-        self._found: list[Move] = []
-        self._gone: set[str] = set()
+        self._budget = Budget(dict(allowances), terms.pool_of)
+        self._moves: list[Move] = []
+        self._removed_claims: set[str] = set()
         self._settled: set[str] = set()
         """Nodes that take pods in a move that was found. Their pods are no longer those of the model."""
         nodes = self._planner.rescheduler.nodes()
@@ -102,7 +107,7 @@ class _Look:
             self._closed = frozenset()
             self._delete()
             self._replace()
-        return self._found
+        return self._moves
 
     def _too_dear(self, nodes: Iterable[Node]) -> frozenset[str]:
         """Return the names of candidates whose type costs too much even if the node is full.
@@ -118,7 +123,7 @@ class _Look:
             > TOO_DEAR * self._prices.of_room(by_name[detail.node].allocatable)
             and self._terms.rule.is_free(detail)
         ]
-        if not Budget(dict(self._budget.left), self._terms.pool_of).take(too_dear):
+        if not Budget(dict(self._budget.remaining), self._terms.pool_of).take(too_dear):
             return frozenset()
         return frozenset(self._details[claim].node for claim in too_dear)
 
@@ -126,15 +131,15 @@ class _Look:
         return [
             claim
             for claim in self._candidates
-            if claim not in self._gone and self._details[claim].node not in self._settled
+            if claim not in self._removed_claims and self._details[claim].node not in self._settled
         ]
 
     def _delete(self) -> None:
         tries: Counter[str] = Counter()
         while not self._terms.expired():
             worth = [claim for claim in self._remaining() if tries[claim] < MAX_TRIES and self._pays_alone(claim)]
-            left = Budget(dict(self._budget.left), self._terms.pool_of)
-            proposed = self._rooms.removable(worth, self._settled, self._closed, left.take_one)
+            remaining_budget = Budget(dict(self._budget.remaining), self._terms.pool_of)
+            proposed = self._rooms.removable(worth, self._settled, self._closed, remaining_budget.take_one)
             agreed, refused = self._deletions(proposed)
             tries.update(refused)
             self._take(agreed)
@@ -204,34 +209,34 @@ class _Look:
 
     def _batch(self, waiting: Sequence[str], size: int) -> tuple[list[str], list[str]]:
         """Return the next nodes that the budgets allow together, and the others that wait."""
-        left = Budget(dict(self._budget.left), self._terms.pool_of)
+        remaining_budget = Budget(dict(self._budget.remaining), self._terms.pool_of)
         batch: list[str] = []
         later: list[str] = []
         for claim in waiting:
-            if len(batch) < size and left.take((claim,)):
+            if len(batch) < size and remaining_budget.take((claim,)):
                 batch.append(claim)
             else:
                 later.append(claim)
         return batch, later
 
     def _take(self, moves: Sequence[Move]) -> None:
-        left = Budget(dict(self._budget.left), self._terms.pool_of)
-        within = self._standing([move for move in moves if left.take(move.claims)])
+        remaining_budget = Budget(dict(self._budget.remaining), self._terms.pool_of)
+        within = self._standing([move for move in moves if remaining_budget.take(move.claims)])
         self._planner.accept(within)
         for move in within:
             self._budget.take(move.claims)
-            self._gone.update(move.claims)
+            self._removed_claims.update(move.claims)
             self._settled.update(move.plan.placements)
             self._rooms.accept(move.claims, move.plan)
-        self._found += within
+        self._moves += within
 
     def _standing(self, moves: Sequence[Move]) -> Sequence[Move]:
         """Return the moves that leave the pods of those found so far, and of each other, where they are planned."""
-        if not moves or stand_together(self._model, [*self._found, *moves]):
+        if not moves or stand_together(self._model, [*self._moves, *moves]):
             return moves
         standing: list[Move] = []
         for move in moves:
-            if stand_together(self._model, [*self._found, *standing, move]):
+            if stand_together(self._model, [*self._moves, *standing, move]):
                 standing.append(move)
         return standing
 

@@ -27,12 +27,12 @@ MAX_STAYING = 8
 class Joining:
     """The moves that were found so far. They are independent of each other."""
 
-    def __init__(self, model: ClusterModel, moves: Sequence[Move], left: Mapping[str, int], terms: Terms) -> None:
+    def __init__(self, model: ClusterModel, moves: Sequence[Move], allowances: Mapping[str, int], terms: Terms) -> None:
         """Start with moves on the cluster of the model; ``left``: how many nodes may leave, by NodePool."""
         self._model = model
         self._moves: dict[int, Move] = dict(enumerate(moves))
         self._next = len(moves)
-        self._left = left
+        self._allowances = allowances
         self._terms = terms
 
     def with_moves(self, more: Iterable[Move], after: CarriedOut) -> list[Move] | None:
@@ -141,7 +141,7 @@ class Joining:
         best: list[Move] = []
         for attempt in attempts:
             attempt_moves = planner.moves_of(attempt)
-            budget = Budget(dict(self._left), self._terms.pool_of)
+            budget = Budget(dict(self._allowances), self._terms.pool_of)
             affordable = budget.take(claim for move in (*others, *attempt_moves) for claim in move.claims)
             better = affordable and self._worth(attempt_moves) > self._worth(best) + LEAST_SAVING
             if better and stand_together(self._model, [*others, *attempt_moves]):

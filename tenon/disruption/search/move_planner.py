@@ -35,7 +35,7 @@ class Terms:
 class Budget:
     """How many more nodes may leave, by pool. Nodes that a move of this search launches are in no pool's budget."""
 
-    left: dict[str, int]
+    remaining: dict[str, int]
     pool_of: Mapping[str, str]
 
     def take_one(self, claim: str) -> bool:
@@ -45,10 +45,10 @@ class Budget:
     def take(self, claims: Iterable[str]) -> bool:
         """Take nodes from their pools' budgets; False, with nothing taken, if one has not enough."""
         counts = Counter(self.pool_of[claim] for claim in claims if claim in self.pool_of)
-        if any(self.left.get(pool, 0) < count for pool, count in counts.items()):
+        if any(self.remaining.get(pool, 0) < count for pool, count in counts.items()):
             return False
         for pool, count in counts.items():
-            self.left[pool] -= count
+            self.remaining[pool] -= count
         return True
 
 

@@ -39,7 +39,7 @@ class PodsElsewhere:
     """
 
     def __init__(self) -> None:
-        self._found: tuple[PodElsewhere, ...] = ()
+        self._pods_elsewhere: tuple[PodElsewhere, ...] = ()
 
     def added_to(
         self, nodes: Sequence[ManagedNode], details: Mapping[str, NodeDetail], now: datetime
@@ -49,12 +49,14 @@ class PodsElsewhere:
         ``details``: by NodeClaim, for the pods.
         """
         present = {node.claim for node in nodes}
-        remembered = (pod_elsewhere for pod_elsewhere in self._found if _only_known_here(pod_elsewhere, present, now))
-        self._found = (*pods_elsewhere(nodes, details, now), *remembered)
-        if not self._found:
+        remembered = (
+            pod_elsewhere for pod_elsewhere in self._pods_elsewhere if _only_known_here(pod_elsewhere, present, now)
+        )
+        self._pods_elsewhere = (*pods_elsewhere(nodes, details, now), *remembered)
+        if not self._pods_elsewhere:
             return nodes
         arrivals: dict[str, list[Arrival]] = defaultdict(list)
-        for pod_elsewhere in self._found:
+        for pod_elsewhere in self._pods_elsewhere:
             arrivals[pod_elsewhere.claim].append(pod_elsewhere.arrival)
         return [replace(node, arrivals=(*node.arrivals, *arrivals.get(node.claim, ()))) for node in nodes]
 
@@ -75,13 +77,13 @@ def pods_elsewhere(
     As many pods of a workload count as moved as were sent: those that were soon created on the planned node, and then
     the first that were created on any. A Deployment that grows meanwhile creates its pods later.
     """
-    sent = _sent(nodes, now)
-    if not sent:
+    sent_pods = _sent(nodes, now)
+    if not sent_pods:
         return []
-    created = _created({sent_pod.mark for sent_pod in sent}, nodes, details)
+    created = _created({sent_pod.mark for sent_pod in sent_pods}, nodes, details)
     taken_keys: set[str] = set()
     missing = []
-    for sent_pod in sent:
+    for sent_pod in sent_pods:
         soon = created[sent_pod.mark].between(*created_within(sent_pod.arrival.at, DIRECTLY))
         direct = [pod for claim, pod in soon if claim == sent_pod.claim and pod.key not in taken_keys][: sent_pod.pods]
         taken_keys.update(pod.key for pod in direct)
@@ -90,10 +92,12 @@ def pods_elsewhere(
     elsewhere = []
     for sent_pod, pods in missing:
         others = created[sent_pod.mark].between(*created_within(sent_pod.arrival.at))
-        came = [(claim, pod) for claim, pod in others if pod.key not in taken_keys][:pods]
-        taken_keys.update(pod.key for _, pod in came)
+        created_pods = [(claim, pod) for claim, pod in others if pod.key not in taken_keys][:pods]
+        taken_keys.update(pod.key for _, pod in created_pods)
         arrival = Arrival(sent_pod.arrival.at, {sent_pod.mark: sent_pod.arrival.times[sent_pod.mark]})
-        elsewhere += [PodElsewhere(sent_pod.claim, claim, arrival) for claim, _ in came if claim != sent_pod.claim]
+        elsewhere += [
+            PodElsewhere(sent_pod.claim, claim, arrival) for claim, _ in created_pods if claim != sent_pod.claim
+        ]
     return elsewhere
 
 

@@ -102,12 +102,12 @@ async def test_the_next_sweep_tries_last_what_failed_before(
     lost.late = LATER
     server.world.faults.add(Fault(action="TerminateInstances", code="UnauthorizedOperation", status=403, message="no"))
     first = await scheduled_sweep(client, lost, 1)
-    assert first.figures["instance_without_claim"] == Figures(found=1, failed=1)
+    assert first.figures["instance_without_claim"] == Figures(findings=1, failed=1)
     lost.request = lost.buyer.prepare_launch(node_claim(name="seed"), ready_class, 2)  # the sweep ended its template
     leak = lost.buy("leak").rsplit("/", 1)[-1]
     server.world.calls.clear()
     second = await scheduled_sweep(client, lost, 2)
-    assert second.figures["instance_without_claim"] == Figures(found=2, ended=2)
+    assert second.figures["instance_without_claim"] == Figures(findings=2, ended=2)
     assert ended_in_order(server) == [leak, stuck]
     await client.get_schedule_handle(schedule_id(lost.name)).delete()
 
@@ -137,7 +137,7 @@ async def test_a_workflow_that_ignores_signals_loses_its_instance_after_half_an_
     assert (await scheduled_sweep(client, lost, 2)).left_since == first.left_since
     assert lost.alive() == {"deaf-0"}
     lost.late = timedelta(minutes=36)
-    assert (await scheduled_sweep(client, lost, 3)).figures["instance_without_claim"] == Figures(found=1, ended=1)
+    assert (await scheduled_sweep(client, lost, 3)).figures["instance_without_claim"] == Figures(findings=1, ended=1)
     assert lost.alive() == set()
     await handle.delete()
     await client.get_workflow_handle(names.nodeclaim_id(lost.name, "deaf-0")).terminate()

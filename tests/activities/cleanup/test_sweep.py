@@ -88,7 +88,7 @@ async def test_a_hundred_orphans_end_and_the_neighbour_is_untouched(lost: Cluste
     assert (result.faults, result.held_back) == ([], [])
     own = {template.name for template in lost.request.templates}  # nothing was launched from them for an hour
     unused = len(templates) + len(own)
-    assert {kind: (row.found, row.ended) for kind, row in result.figures.items()} == {
+    assert {kind: (row.findings, row.ended) for kind, row in result.figures.items()} == {
         "instance_without_claim": (30, 30),
         "claim_without_instance": (15, 15),
         "claim_without_workflow": (15, 15),
@@ -213,7 +213,7 @@ async def test_a_sweep_with_another_account_ends_no_node(lost: Cluster) -> None:
     await lost.until_open(set(fleet))
     lost.late = LATER
     result = await lost.sweep()
-    assert result.figures["claim_without_instance"] == Figures(found=2, held_back=2)
+    assert result.figures["claim_without_instance"] == Figures(findings=2, held_back=2)
     assert "8 of 8 NodeClaims" in result.held_back[0]
     assert await lost.open() == set(fleet)
 
@@ -254,8 +254,8 @@ async def test_an_instance_without_the_tag_of_a_claim(lost: Cluster, caplog: pyt
     await lost.until_open({"live-0"})
     lost.late = LATER
     result = await lost.sweep()
-    assert result.figures["instance_without_claim"] == Figures(found=1, ended=1)
-    assert result.figures["untagged_instance"] == Figures(found=1, ended=1)
+    assert result.figures["instance_without_claim"] == Figures(findings=1, ended=1)
+    assert result.figures["untagged_instance"] == Figures(findings=1, ended=1)
     done = {record.getMessage(): vars(record)["kind"] for record in caplog.records if "kind" in vars(record)}
     assert done == {
         "The sweep terminated an orphaned object": "instance_without_claim",
@@ -289,4 +289,4 @@ async def test_the_surplus_of_a_launch_group_is_ended_once_no_member_can_claim_i
     assert {item.id for item in bought} <= running(), "the third member may be about to get it"
     del lost.kube.objects["nodeclaims", "", "member-2"]
     await lost.sweep()
-    assert running() & {item.id for item in bought} == {each.id for each in bought[:2]}
+    assert running() & {item.id for item in bought} == {item.id for item in bought[:2]}

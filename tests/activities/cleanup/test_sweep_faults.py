@@ -62,7 +62,7 @@ async def test_an_error_is_never_taken_for_none(lost: Cluster) -> None:
     assert (result.figures, list(result.unread)) == ({}, ["NodeClaims"])
     lost.kube.broken = {"nodes": ApiError(410, "Expired", "the continue token is too old")}
     result = await lost.sweep()
-    assert result.figures["instance_without_claim"] == Figures(found=1, ended=1), "what needs no Node goes on"
+    assert result.figures["instance_without_claim"] == Figures(findings=1, ended=1), "what needs no Node goes on"
     assert lost.alive() == {"live-0"}
 
 
@@ -77,7 +77,7 @@ async def test_ec2_away(lost: Cluster, server: Server) -> None:
     server.world.faults.add(Fault(action="DescribeInstances", code="InternalError", status=500, count=None))
     result = await lost.sweep()
     assert list(result.unread) == ["instances"]
-    assert result.figures["workflow_without_claim"] == Figures(found=1, ended=1), "Temporal needs no EC2"
+    assert result.figures["workflow_without_claim"] == Figures(findings=1, ended=1), "Temporal needs no EC2"
     assert "claim_without_instance" not in result.figures
 
 
@@ -90,9 +90,9 @@ async def test_one_fault_stops_nothing_else(lost: Cluster, server: Server) -> No
     lost.late = LATER
     server.world.faults.add(Fault(action="TerminateInstances", code="UnauthorizedOperation", status=403, message="no"))
     result = await lost.sweep()
-    assert result.figures["instance_without_claim"] == Figures(found=3, ended=2, failed=1)
+    assert result.figures["instance_without_claim"] == Figures(findings=3, ended=2, failed=1)
     assert len(result.faults) == 1
     assert "UnauthorizedOperation" in result.faults[0]
     assert len(result.failed) == 1, "it has its turn after those that did not fail"
-    assert (await lost.sweep()).figures["instance_without_claim"] == Figures(found=1, ended=1)
+    assert (await lost.sweep()).figures["instance_without_claim"] == Figures(findings=1, ended=1)
     assert lost.alive() == set()

@@ -17,7 +17,7 @@ async def test_another_controllers_finalizer_is_reported_and_starts_no_workflow(
     lost.put_claim("held", "", deletionTimestamp="2026-01-01T00:00:00Z", finalizers=["example.com/audit"])
     lost.late = LATER
     result = await lost.sweep()
-    assert result.figures["foreign_finalizer"] == Figures(found=1)
+    assert result.figures["foreign_finalizer"] == Figures(findings=1)
     assert await lost.open() == set()
     hold = {"finalizer": "example.com/audit"}
     assert REGISTRY.get_sample_value("tenon_nodeclaims_foreign_finalizers", hold) == 1

@@ -83,9 +83,9 @@ def test_order_of_lists_does_not_matter(taints: list[dict[str, str]]) -> None:
 
 @given(st.dictionaries(st.text("ab", min_size=1, max_size=3), st.text("xy", max_size=2), max_size=3),
        st.dictionaries(st.text("ab", min_size=1, max_size=3), st.text("xy", max_size=2), max_size=3))  # fmt: skip
-def test_class_tags_agree_exactly_when_the_digests_do(left: dict[str, str], right: dict[str, str]) -> None:
+def test_class_tags_agree_exactly_when_the_digests_do(remaining: dict[str, str], right: dict[str, str]) -> None:
     """A tag of no value is a tag."""
-    assert (class_hash({"tags": left}) == class_hash({"tags": right})) == (left == right)
+    assert (class_hash({"tags": remaining}) == class_hash({"tags": right})) == (remaining == right)
 
 
 @pytest.mark.parametrize(

@@ -168,10 +168,10 @@ def test_many_missing_instances_hold_back_nothing_of_other_kinds() -> None:
 
 @given(WORLDS, st.integers(0, 10))
 def test_a_finding_is_either_free_or_held_back_and_only_uncertain_ones_are_held(
-    seen: Observations, confirmed: int
+    observations: Observations, confirmed: int
 ) -> None:
-    result = findings(seen)
-    free, hold = held_back(result, seen, GRACES, confirmed)
+    result = findings(observations)
+    free, hold = held_back(result, observations, GRACES, confirmed)
     waiting = [finding for item in hold for finding in item.findings]
     assert sorted(free.key for free in [*free, *waiting]) == sorted(item.key for item in result)
     assert all(item.kind in BRAKED and not item.confirmed for item in waiting)

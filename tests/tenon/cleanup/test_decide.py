@@ -345,24 +345,26 @@ SOURCES = ("claims", "instances", "nodes", "workflows", "templates", "classes", 
 
 @given(WORLDS, st.sets(st.sampled_from(SOURCES), min_size=1))
 @settings(max_examples=300, deadline=None)
-def test_what_is_not_read_never_counts_as_none(seen: Observations, unread: set[str]) -> None:
+def test_what_is_not_read_never_counts_as_none(observations: Observations, unread: set[str]) -> None:
     """Less knowledge gives fewer findings, never others or more certain ones: an API error ends no node."""
     nothing: dict[str, Any] = dict.fromkeys(unread)
-    less, more = findings(replace(seen, **nothing)), findings(seen)
-    assert {replace(item, confirmed=False) for item in less} <= {replace(each, confirmed=False) for each in more}
+    less, more = findings(replace(observations, **nothing)), findings(observations)
+    assert {replace(item, confirmed=False) for item in less} <= {replace(item, confirmed=False) for item in more}
     assert {item for item in less if item.confirmed} <= set(more)
 
 
 @given(WORLDS)
 @settings(max_examples=300, deadline=None)
-def test_the_instance_that_a_claim_names_is_never_garbage(seen: Observations) -> None:
+def test_the_instance_that_a_claim_names_is_never_garbage(observations: Observations) -> None:
     """Nor is one within its grace, nor a claim that lives with its instance."""
-    instance_ids = {claim.instance_id for claim in seen.claims or ()}
-    running = {instance.id for instance in seen.instances or () if instance.state == "running"}
+    instance_ids = {claim.instance_id for claim in observations.claims or ()}
+    running = {instance.id for instance in observations.instances or () if instance.state == "running"}
     by_id = {
-        instance.id: instance for instance in seen.instances or () if NOW - instance.launched_at >= GRACES.instance
+        instance.id: instance
+        for instance in observations.instances or ()
+        if NOW - instance.launched_at >= GRACES.instance
     }
-    for finding in findings(seen):
+    for finding in findings(observations):
         if finding.kind is Kind.INSTANCE_WITHOUT_CLAIM:
             assert finding.instance_id not in instance_ids
             assert finding.instance_id in by_id
@@ -370,7 +372,7 @@ def test_the_instance_that_a_claim_names_is_never_garbage(seen: Observations) ->
             assert finding.instance_id not in running
         if finding.kind is Kind.WORKFLOW_WITHOUT_CLAIM:
             assert (finding.claim, finding.uid or f"u-{finding.claim[2:]}") not in {
-                (c.name, c.uid) for c in seen.claims or ()
+                (c.name, c.uid) for c in observations.claims or ()
             }
 
 

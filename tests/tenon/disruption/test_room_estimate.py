@@ -58,7 +58,7 @@ def nodes_and_pods(draw: st.DrawFn) -> list[tuple[Node, tuple[Pod, ...]]]:
 @settings(max_examples=100)
 @given(nodes_and_pods(), st.sets(st.sampled_from(NAMES), max_size=2), st.sampled_from(NAMES))
 def test_the_pods_that_fit_nowhere_are_those_for_which_no_node_has_room(
-    cluster: list[tuple[Node, tuple[Pod, ...]]], closed: set[str], gone: str
+    cluster: list[tuple[Node, tuple[Pod, ...]]], closed: set[str], removed_node: str
 ) -> None:
     """Also after a move was found, whose node is gone and whose pods took room elsewhere."""
     details = {output.name: detail(output.name, pods) for output, pods in cluster}
@@ -72,12 +72,12 @@ def test_the_pods_that_fit_nowhere_are_those_for_which_no_node_has_room(
     for claim in NAMES:
         expected = naive(claim, details[claim].pods, free, closed)
         assert [item.name for item in rooms.left_over(claim, closed)] == expected
-    host = next((name for name in free if name != gone), None)
+    host = next((name for name in free if name != removed_node), None)
     if host is None:
         return
     resources = parse_resources({"cpu": "100m", "memory": "1Gi", "pods": 1})
-    rooms.accept([gone], Plan(placements={host: (pod("moved", "100m"),)}))
-    free.pop(gone, None)
+    rooms.accept([removed_node], Plan(placements={host: (pod("moved", "100m"),)}))
+    free.pop(removed_node, None)
     free[host] = {name: amount - resources.get(name, 0) for name, amount in free[host].items()}
     for claim in NAMES:
         expected = naive(claim, details[claim].pods, free, closed)

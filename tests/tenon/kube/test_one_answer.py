@@ -77,7 +77,7 @@ def test_sch076_a_pod_that_shrinks_in_place_leaves_no_room_for_another_yet() -> 
     }
     choice = choose([PlannedPod("ns", "w", "w")], {"ns/w": pod_of(waiting)}, node, [pod_of(shrinking)])
     assert choice.bind == ()
-    assert "0 free" in choice.left["ns/w"]
+    assert "0 free" in choice.other_pods["ns/w"]
 
 
 @pytest.mark.parametrize(

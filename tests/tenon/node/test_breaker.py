@@ -82,9 +82,9 @@ def test_reports_open_and_close_the_breakers_of_their_own_pools_only() -> None:
 
 def test_lif05_only_a_claim_that_ec2_answered_is_given_up() -> None:
     late = NOW + LAUNCH_TIMEOUT + timedelta(seconds=1)
-    assert should_give_up(NOW, late, answered=True)
-    assert not should_give_up(NOW, late, answered=False)
-    assert not should_give_up(NOW, NOW + LAUNCH_TIMEOUT, answered=True)
+    assert should_give_up(NOW, late, has_answer=True)
+    assert not should_give_up(NOW, late, has_answer=False)
+    assert not should_give_up(NOW, NOW + LAUNCH_TIMEOUT, has_answer=True)
 
 
 def test_refused_offerings_travel_in_groups_and_arrive_as_they_were() -> None:

@@ -279,7 +279,7 @@ UDP_PORT = [{"name": "c", "ports": [{"containerPort": 80, "hostPort": 80, "proto
 def test_a_pod_is_bound_only_when_no_rule_needs_the_scheduler(spec: dict[str, Any], why: str) -> None:
     choice = judge(pod(**spec))
     assert [item.pod.name for item in choice.bind] == ([] if why else ["web"])
-    assert why in choice.left.get("default/web", "")
+    assert why in choice.other_pods.get("default/web", "")
 
 
 @pytest.mark.parametrize(
@@ -340,33 +340,33 @@ def test_pods_that_are_gone_or_placed_are_settled() -> None:
     entries = [PlannedPod("default", name, name) for name in ("here", "away", "leaving", "done", "missing")]
     choice = choose([*entries, PlannedPod("default", "new", "older")], pod_ofs, node(), [])
     assert choice.bind == ()
-    assert choice.here == ("default/here",)
+    assert choice.bound_here == ("default/here",)
     assert len(choice.settled) == 5
-    assert choice.left == {}
+    assert choice.other_pods == {}
 
 
 @given(
     st.lists(st.integers(1, 900), max_size=8),
     st.lists(st.tuples(st.integers(1, 900), st.booleans()), max_size=6),
 )
-def test_bound_pods_never_overfill_a_node(asked: list[int], there: list[tuple[int, bool]]) -> None:
+def test_bound_pods_never_overfill_a_node(requests: list[int], running: list[tuple[int, bool]]) -> None:
     def sized(name: str, cpu: int) -> dict[str, Any]:
         return pod(name, containers=[{"name": "c", "resources": {"requests": {"cpu": f"{cpu}m"}}}])
 
     company = []
-    for number, (cpu, ended) in enumerate(there):
+    for number, (cpu, ended) in enumerate(running):
         other = sized(f"there-{number}", cpu)
         other["status"]["phase"] = "Succeeded" if ended else "Running"
         company.append(other)
-    planned = [sized(f"p{number}", cpu) for number, cpu in enumerate(asked)]
+    planned = [sized(f"p{number}", cpu) for number, cpu in enumerate(requests)]
     choice = judge(*planned, on=company)
-    used = sum(cpu for cpu, ended in there if not ended)
-    count = sum(not ended for _, ended in there)
+    used = sum(cpu for cpu, ended in running if not ended)
+    count = sum(not ended for _, ended in running)
     bound = sum(item.pod.requests["cpu"] for item in choice.bind)
     if choice.bind:
         assert used + bound <= 2000
         assert count + len(choice.bind) <= 4
-    assert len(choice.bind) + len(choice.left) == len(planned)
+    assert len(choice.bind) + len(choice.other_pods) == len(planned)
 
 
 def test_effective_requests_follow_init_containers_sidecars_overhead_and_pod_level() -> None:

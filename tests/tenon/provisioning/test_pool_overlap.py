@@ -115,10 +115,12 @@ POOLS = st.lists(st.tuples(TERMS, st.sampled_from([None, 1]), st.sampled_from([(
 
 @given(POOLS)
 def test_overlap_is_mutual_and_does_not_depend_on_the_order(
-    given: list[tuple[list[dict[str, Any]], int | None, tuple[str, ...]]],
+    pool_terms: list[tuple[list[dict[str, Any]], int | None, tuple[str, ...]]],
 ) -> None:
     """Symmetry; and that comparing all at once finds what comparing two by two finds."""
-    pools = [pool(f"p{n}", *terms, weight=weight, taints=taints) for n, (terms, weight, taints) in enumerate(given)]
+    pools = [
+        pool(f"p{n}", *terms, weight=weight, taints=taints) for n, (terms, weight, taints) in enumerate(pool_terms)
+    ]
     result = overlapping(pools)
     assert overlapping(pools[::-1]) == result
     pairs = {

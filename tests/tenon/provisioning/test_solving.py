@@ -44,7 +44,7 @@ def test_pods_take_existing_room_before_buffers_do() -> None:
     """The pods that wait would otherwise wait for a new node, with room for them before their eyes."""
     waiting = replicas(3, prefix="z")
     plan = solve_with_buffers(problem([*standing(3), *waiting], pool(), nodes=[node(cpu="4")]))
-    assert {item.key for item in plan.placements["n"]} >= {one.key for one in waiting}
+    assert {item.key for item in plan.placements["n"]} >= {item.key for item in waiting}
     assert kept(plan) == {"n": 1, "": 2}
 
 

@@ -27,8 +27,8 @@ several = st.lists(_requirements("k") | _requirements("l") | _requirements("m"),
 
 
 @given(requirement, requirement)
-def test_sch022_intersection_commutes(left: Requirement, right: Requirement) -> None:
-    assert left.intersection(right) == right.intersection(left)
+def test_sch022_intersection_commutes(first: Requirement, right: Requirement) -> None:
+    assert first.intersection(right) == right.intersection(first)
 
 
 @given(requirement, requirement, requirement)
@@ -37,51 +37,55 @@ def test_sch022_intersection_associates(a: Requirement, b: Requirement, c: Requi
 
 
 @given(requirement)
-def test_intersection_with_itself_changes_nothing(one: Requirement) -> None:
-    assert one.intersection(one) == one
+def test_intersection_with_itself_changes_nothing(requirement: Requirement) -> None:
+    assert requirement.intersection(requirement) == requirement
 
 
 @given(requirement, requirement, st.sampled_from(VALUES))
-def test_sch023_has_agrees_with_membership_in_both(left: Requirement, right: Requirement, value: str) -> None:
-    assert left.intersection(right).has(value) == (left.has(value) and right.has(value))
+def test_sch023_has_agrees_with_membership_in_both(first: Requirement, right: Requirement, value: str) -> None:
+    assert first.intersection(right).has(value) == (first.has(value) and right.has(value))
 
 
 @given(requirement, requirement)
-def test_overlap_is_an_intersection_that_some_node_meets(left: Requirement, right: Requirement) -> None:
-    assert left.overlaps(right) == (not left.intersection(right).contradicts())
-    assert left.overlaps(right) == right.overlaps(left)
+def test_overlap_is_an_intersection_that_some_node_meets(first: Requirement, right: Requirement) -> None:
+    assert first.overlaps(right) == (not first.intersection(right).contradicts())
+    assert first.overlaps(right) == right.overlaps(first)
 
 
 @given(requirement, st.sampled_from(VALUES))
-def test_sch025_the_written_form_means_the_same(one: Requirement, value: str) -> None:
-    read = Requirements.from_terms(one.to_selectors())["k"]
-    assert (read.operator, read.values, read.min_values) == (one.operator, one.values, one.min_values)
-    assert read.has(value) == one.has(value)
-    assert read.to_selectors() == one.to_selectors()
+def test_sch025_the_written_form_means_the_same(requirement: Requirement, value: str) -> None:
+    read = Requirements.from_terms(requirement.to_selectors())["k"]
+    assert (read.operator, read.values, read.min_values) == (
+        requirement.operator,
+        requirement.values,
+        requirement.min_values,
+    )
+    assert read.has(value) == requirement.has(value)
+    assert read.to_selectors() == requirement.to_selectors()
 
 
 @given(requirement)
-def test_sch024_operator_follows_from_the_form(one: Requirement) -> None:
+def test_sch024_operator_follows_from_the_form(requirement: Requirement) -> None:
     assert (
-        one.operator
+        requirement.operator
         == {
             (False, True): "In",
             (False, False): "DoesNotExist",
             (True, True): "NotIn",
             (True, False): "Exists",
-        }[one.complement, bool(one.values)]
+        }[requirement.complement, bool(requirement.values)]
     )
 
 
 @given(several, several)
-def test_adding_requirements_commutes(left: Requirements, right: Requirements) -> None:
-    assert left.with_(right) == right.with_(left)
-    assert hash(left.with_(right)) == hash(right.with_(left))
+def test_adding_requirements_commutes(first: Requirements, right: Requirements) -> None:
+    assert first.with_(right) == right.with_(first)
+    assert hash(first.with_(right)) == hash(right.with_(first))
 
 
 @given(several, several)
-def test_no_conflict_means_that_all_can_be_met_together(left: Requirements, right: Requirements) -> None:
-    if left.conflict(right, frozenset("klm")) is None:
-        together = left.with_(right)
+def test_no_conflict_means_that_all_can_be_met_together(first: Requirements, right: Requirements) -> None:
+    if first.conflict(right, frozenset("klm")) is None:
+        together = first.with_(right)
         assert not any(together[key].contradicts() for key in right)
-        assert left.intersects(right)
+        assert first.intersects(right)

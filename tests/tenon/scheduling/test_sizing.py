@@ -203,14 +203,14 @@ kinds = st.tuples(
     st.sampled_from([0.0, 0.02, 1.0]),
 )
 def test_no_packing_costs_more_than_plain_first_fit(
-    chosen: list[tuple[str, str, tuple[Requirement, ...], int]],
+    selection: list[tuple[str, str, tuple[Requirement, ...], int]],
     needs: tuple[Requirement, ...],
     limits: dict[str, Any] | None,
     charge: float,
 ) -> None:
     pods = [
         replace(replica, required_terms=(Requirements.of(*expectation),) if expectation else ())
-        for n, (cpu, memory, expectation, count) in enumerate(chosen)
+        for n, (cpu, memory, expectation, count) in enumerate(selection)
         for replica in replicas(count, cpu, memory, f"k{n}")
     ]
     names = resource_names(pods)

@@ -214,10 +214,12 @@ def test_labels_of_the_pool_rule_out_no_type() -> None:
     st.lists(st.tuples(st.integers(1, 40), st.integers(1, 200)), min_size=1, max_size=12),
     st.sampled_from([(), (ON_DEMAND,), (AMD64,), (need(labels.ZONE, "In", "us-west-2b"),)]),
 )
-def test_every_claim_of_every_plan_has_a_true_sentence(sizes: list[tuple[int, int]], asked: tuple[object, ...]) -> None:
+def test_every_claim_of_every_plan_has_a_true_sentence(
+    sizes: list[tuple[int, int]], requests: tuple[object, ...]
+) -> None:
     """No type that is called too small holds the pods, and the figures are those of the claim."""
     pods = [pod(f"p-{n}", f"{cpu}", f"{gib}Gi") for n, (cpu, gib) in enumerate(sizes)]
-    batch = problem([*pods, *replicas(3, prefix="r")], pool("default", *asked))  # type: ignore[arg-type]
+    batch = problem([*pods, *replicas(3, prefix="r")], pool("default", *requests))  # type: ignore[arg-type]
     winners, kinds = TypeChoiceExplainer(batch), {kind.name: kind for kind in CATALOG}
     for claim in solve(batch).claims:
         head, *clauses = winners.why(claim).split("; ")

@@ -20,9 +20,9 @@ from worker.webhook.definitions import RETRY, DefinitionReconciler, reconcile_de
 from worker.webhook.secret import SECRET
 
 
-def definition(name: str, *, both: bool = True) -> dict[str, Any]:
-    versions = [{"name": "v1", "served": True, "storage": True}, {"name": "v1beta1", "served": both, "storage": False}]
-    stored = ["v1beta1", "v1"] if both else ["v1"]
+def definition(name: str, *, pair: bool = True) -> dict[str, Any]:
+    versions = [{"name": "v1", "served": True, "storage": True}, {"name": "v1beta1", "served": pair, "storage": False}]
+    stored = ["v1beta1", "v1"] if pair else ["v1"]
     return {
         "metadata": {"name": name, "resourceVersion": "1"},
         "spec": {"versions": versions},
@@ -30,12 +30,12 @@ def definition(name: str, *, both: bool = True) -> dict[str, Any]:
     }
 
 
-def cluster(**given: Any) -> OwnKube:
+def cluster(**value: Any) -> OwnKube:
     """Three definitions, one NodePool that v1 refuses among others, and a NodeClaim."""
     objects = [(NODEPOOLS, {"metadata": {"name": name, "uid": name}}) for name in ("a", "bad", "c")]
     return OwnKube(
         (SECRETS, {"metadata": {"name": SECRET}, "data": {"ca.crt": b64encode(b"authority").decode()}}),
-        *((CRDS, definition(name, **given)) for name in NAMES),
+        *((CRDS, definition(name, **value)) for name in NAMES),
         *objects,
         (NODECLAIMS, {"metadata": {"name": "claim", "uid": "claim"}}),
     )
@@ -137,14 +137,14 @@ async def test_a_definition_that_is_always_refused_is_retried_less_and_less_ofte
     await asyncio.gather(keeping, return_exceptions=True)
 
 
-@pytest.mark.parametrize("both", [True, False])
+@pytest.mark.parametrize("pair", [True, False])
 async def test_a_webhook_that_is_put_off_although_objects_need_it_is_an_error(
-    caplog: pytest.LogCaptureFixture, both: bool
+    caplog: pytest.LogCaptureFixture, pair: bool
 ) -> None:
     """Values written for a Karpenter of before 1.0 often say so: there it meant another webhook."""
-    await reconcile_definitions(cast("Kube", cluster(both=both)), load(cluster_name="c", disable_webhook=True))
+    await reconcile_definitions(cast("Kube", cluster(both=pair)), load(cluster_name="c", disable_webhook=True))
     errors = [record for record in caplog.records if record.levelno == logging.ERROR]
-    assert len(errors) == both
+    assert len(errors) == pair
     for error in errors:
         assert "DISABLE_WEBHOOK" in error.message
         assert error.__dict__["customresourcedefinitions"] == list(NAMES)

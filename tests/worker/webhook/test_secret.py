@@ -58,12 +58,12 @@ async def test_a_worker_that_may_not_make_it_says_what_to_do() -> None:
         await secret(kube).ensure(NAMES)
 
 
-@pytest.mark.parametrize("left", [None, {}, {"ca.crt": "!", "tls.crt": 5, "tls.key": ""}])
-async def test_what_is_served_stays_trusted_when_somebody_empties_the_secret(left: Any) -> None:
+@pytest.mark.parametrize("remainder", [None, {}, {"ca.crt": "!", "tls.crt": 5, "tls.key": ""}])
+async def test_what_is_served_stays_trusted_when_somebody_empties_the_secret(remainder: Any) -> None:
     """The API server knows the old authority until a leader has told it of the new one."""
     kube = empty()
     before = await secret(kube).ensure(NAMES)
-    kube.objects["secrets", SECRET]["data"] = left
+    kube.objects["secrets", SECRET]["data"] = remainder
     after = await secret(kube).ensure(NAMES, before.authorities)
     assert after.certificate != before.certificate
     assert trusts(after.authorities, before)

@@ -164,7 +164,7 @@ def test_ops05_few_reviews_are_converted_at_a_time(
     lock = threading.Lock()
     as_many_as_may, too_many = threading.Event(), threading.Barrier(MAX_CONVERSIONS + 1)
 
-    def counted(*given: Any) -> Any:
+    def counted(*value: Any) -> Any:
         with lock:
             running[0] += 1
             at_once.append(running[0])
@@ -173,7 +173,7 @@ def test_ops05_few_reviews_are_converted_at_a_time(
         as_many_as_may.wait(10)
         with contextlib.suppress(threading.BrokenBarrierError):
             too_many.wait(1)
-        answer = real(*given)
+        answer = real(*value)
         with lock:
             running[0] -= 1
         return answer

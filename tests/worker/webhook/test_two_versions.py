@@ -43,9 +43,9 @@ def old_class(**spec: Any) -> Object:
 
 
 async def read(kube: Kube, resource: Resource, name: str) -> Object:
-    found = await kube.get(resource, name)
-    assert found is not None
-    return found
+    result = await kube.get(resource, name)
+    assert result is not None
+    return result
 
 
 async def converts(served: Served) -> bool:
@@ -69,8 +69,8 @@ async def kube(served: Served) -> Kube:
 
 
 async def test_v1b01_to_v1b05_a_pool_of_v1beta1_is_one_of_v1(kube: Kube) -> None:
-    made = await kube.create(OLD_POOLS, old_pool(kubelet={"maxPods": 9}))
-    name = made["metadata"]["name"]
+    output = await kube.create(OLD_POOLS, old_pool(kubelet={"maxPods": 9}))
+    name = output["metadata"]["name"]
     manifest = await read(kube, NODEPOOLS, name)
     assert manifest["spec"]["template"]["spec"]["expireAfter"] == "5h"
     assert manifest["spec"]["template"]["spec"]["nodeClassRef"]["group"] == "karpenter.k8s.aws"
@@ -79,7 +79,7 @@ async def test_v1b01_to_v1b05_a_pool_of_v1beta1_is_one_of_v1(kube: Kube) -> None
     annotation = manifest["metadata"]["annotations"]["compatibility.karpenter.sh/v1beta1-kubelet-conversion"]
     assert json.loads(annotation) == {"maxPods": 9}
     assert name in {pool["metadata"]["name"] for pool in await kube.list(NODEPOOLS)}
-    assert (await read(kube, OLD_POOLS, name))["spec"] == made["spec"]
+    assert (await read(kube, OLD_POOLS, name))["spec"] == output["spec"]
 
 
 async def test_v1b06_changes_through_either_version_leave_the_rest_as_it_is(kube: Kube) -> None:
@@ -172,8 +172,8 @@ async def test_v1b09_what_is_stored_as_v1beta1_is_rewritten(served: Served, kube
 
     async def store_as(version: str) -> None:
         change = [
-            {"op": "replace", "path": f"/spec/versions/{n}/storage", "value": each == version}
-            for n, each in enumerate(at)
+            {"op": "replace", "path": f"/spec/versions/{n}/storage", "value": item == version}
+            for n, item in enumerate(at)
         ]
         await kube.patch(CRDS, definition, change, kind="json")
 
