@@ -34,12 +34,13 @@ $(SYNCED): pyproject.toml uv.lock | $(filter .uv/bin/uv,$(UV))
 setup: $(SYNCED)  ## Python environment and the sandbox's control plane (built once, then cached)
 	$(BIN)/tenon sandbox build
 
-check: $(SYNCED)  ## Fast checks: style, types, import rules, generated files
+check: $(SYNCED)  ## Fast checks: style, types, import rules, generated files, names
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m tools.generate --check
+	$(BIN)/python -m tools.names
 
 unit: $(SYNCED)  ## Tests that need no sandbox, server or other process, and nothing that `make setup` builds
 	$(PYTEST) -n $(JOBS) -q --unit --ignore tests/deploy

@@ -45,7 +45,7 @@ def workload(draw: Random, number: int) -> Object:
 
 
 def pod_spec(draw: Random, entries: dict[str, str]) -> Object:
-    """Draw a pod's spec. ``known`` contains its labels."""
+    """Draw a pod's spec. ``entries`` contains its labels."""
     requests = {"cpu": draw.choice(("100m", "250m", "500m", "1", "2", "3500m", "7")), "memory": _memory(draw)}
     devices = {GPU: draw.choice(("1", "2"))} if draw.random() < 0.05 else {}
     main: Object = {"name": "main", "resources": {"requests": requests | devices, "limits": devices}}

@@ -79,14 +79,14 @@ def documents() -> list[str]:
 
 def linked(document: str) -> Iterator[str]:
     """The paths that a document links to, in the repository."""
-    found: list[str] = []
+    paths: list[str] = []
 
     def note(path: str) -> str:
-        found.append(path)
+        paths.append(path)
         return path
 
     _each_link((ROOT / document).read_text(), document, note)
-    yield from found
+    yield from paths
 
 
 def links(markdown: str, document: str) -> str:

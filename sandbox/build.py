@@ -127,7 +127,7 @@ def _complete(folder: Path, builds: Programs) -> bool:
 
 @contextmanager
 def lock(path: Path, on_progress: OnProgress, subject: str) -> Iterator[None]:
-    """Hold the file lock ``path``. Reports once if another process holds it, which builds ``what``. The kernel
+    """Hold the file lock ``path``. Reports once if another process holds it, which builds ``subject``. The kernel
     releases it if the holder dies.
     """
     with path.open("w") as handle:

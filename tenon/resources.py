@@ -119,7 +119,7 @@ def total(lists: Iterable[Mapping[str, int]]) -> Resources:
 
 
 def subtract(amounts: Mapping[str, int], subtracted: Mapping[str, int]) -> Resources:
-    """Return ``left`` minus ``right``. Names that are only in ``right`` become negative."""
+    """Return ``amounts`` minus ``subtracted``. Names that are only in ``subtracted`` become negative."""
     result = dict(amounts)
     for name, units in subtracted.items():
         result[name] = result.get(name, 0) - units

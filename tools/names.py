@@ -7,7 +7,7 @@ Ruff and mypy cannot tell a bare participle or pronoun from a noun, so docs/styl
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 _BARE_WORDS = """
@@ -16,6 +16,41 @@ _BARE_WORDS = """
 """
 BARE_WORDS = frozenset(_BARE_WORDS.split())
 """Participles and pronouns that are no name alone; with a noun, as in `known_types`, they are."""
+PENDING = frozenset(
+    (
+        "activities/disruption/commands.py",
+        "activities/disruption/disrupting.py",
+        "activities/disruption/look_pace.py",
+        "activities/disruption/moves.py",
+        "activities/disruption/slowed_pools.py",
+        "activities/node/launch_breakers.py",
+        "activities/node/launch_failure.py",
+        "tenon/disruption/commands/command_messages.py",
+        "tenon/disruption/commands/open_commands.py",
+        "tenon/disruption/deciding.py",
+        "tenon/disruption/methods/consolidation.py",
+        "tenon/disruption/methods/drift.py",
+        "tenon/disruption/rules/blockers.py",
+        "tenon/disruption/rules/pool_budgets.py",
+        "tenon/disruption/search/consolidation_price.py",
+        "tenon/disruption/validation.py",
+        "tenon/messages/disruption.py",
+        "tenon/messages/launch.py",
+        "tenon/messages/node.py",
+        "tenon/node/cordon.py",
+        "tenon/node/initialization.py",
+        "tenon/node/leaving_stages.py",
+        "tenon/node/machine.py",
+        "tenon/node/steps.py",
+        "tests/conformance/disruption_cluster.py",
+        "tests/e2e/test_node_repair.py",
+        "tests/worker/test_setting_sources.py",
+        "tests/workflows/test_disruption_command.py",
+        "worker/controllers/disruption/replacements.py",
+        "workflows/disruption_command.py",
+    )
+)
+"""Modules that still have such names. A module leaves this list with its last bare name; none joins it."""
 
 
 def bare_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
@@ -33,16 +68,24 @@ def bare_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield node.lineno, name
 
 
+def check(texts: Mapping[str, str]) -> list[str]:
+    """Return one sentence for each fault of these modules, given as path to text."""
+    faults: list[str] = []
+    for file, text in texts.items():
+        names = sorted(set(bare_names(ast.parse(text))))
+        if file not in PENDING:
+            faults += [f"{file}:{line}: the name {name} does not say what it holds: use a noun" for line, name in names]
+        elif not names:
+            faults.append(f"{file} has no bare names anymore: remove it from PENDING in tools/names.py")
+    return faults
+
+
 def main() -> int:
-    """Print a line for each bare name in the repository's modules. Return 1 if there is one."""
+    """Print a line for each fault of the repository's modules. Return 1 if there is one."""
     files = subprocess.run(["git", "ls-files", "*.py"], capture_output=True, text=True, check=True).stdout.split()
-    faults = [
-        f"{file}:{line}: the name {name} does not say what it holds: use a noun, as docs/style.md asks"
-        for file in files
-        if Path(file).exists()
-        for line, name in sorted(set(bare_names(ast.parse(Path(file).read_text(encoding="utf-8")))))
-    ]
-    print("\n".join(faults), file=sys.stderr, end="\n" if faults else "")
+    faults = check({file: Path(file).read_text(encoding="utf-8") for file in files if Path(file).exists()})
+    for fault in faults:
+        print(fault, file=sys.stderr)
     return 1 if faults else 0
 
 

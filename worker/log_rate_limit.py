@@ -22,17 +22,17 @@ class LogRateLimiter:
         self._clock = clock
         self._last_lines: dict[Hashable, tuple[float, int]] = {}
 
-    def count(self, thing: Hashable) -> int | None:
+    def count(self, message_key: Hashable) -> int | None:
         """How many lines were withheld since the last one; None if this one is withheld too."""
         instant = self._clock()
-        last, withheld = self._last_lines.get(thing, (float("-inf"), 0))
+        last, withheld = self._last_lines.get(message_key, (float("-inf"), 0))
         if instant < last + SILENCE_SECONDS:
-            self._last_lines[thing] = (last, withheld + 1)
+            self._last_lines[message_key] = (last, withheld + 1)
             return None
         self._last_lines = {
             key: entry for key, entry in self._last_lines.items() if instant < entry[0] + 2 * SILENCE_SECONDS
         }
-        self._last_lines[thing] = (instant, 0)
+        self._last_lines[message_key] = (instant, 0)
         return withheld
 
 

@@ -146,7 +146,7 @@ class Pacer:
             self._sleep(delay)
 
     def answered(self, action: str, code: str, sent_at: float) -> None:
-        """Record the outcome of a call that was sent at ``sent``. An empty code means success."""
+        """Record the outcome of a call that was sent at ``sent_at``. An empty code means success."""
         with self._lock:
             now = self._clock()
             bucket = self._bucket(action, now)

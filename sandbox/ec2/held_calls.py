@@ -58,7 +58,7 @@ class HoldTable:
         return None
 
     def wait(self, function: Callable[[], bool]) -> bool:
-        """Block the calling thread until the next release. Returns False if the client is ``gone`` before that."""
+        """Block the calling thread until the next release. Returns False if the client is ``function`` before that."""
         with self._lock:
             released = self._released
             self._waiting += 1

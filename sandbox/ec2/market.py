@@ -52,7 +52,7 @@ class Market:
     def __init__(self, prices: PriceBook) -> None:
         self.prices = prices
         self._rules: list[CapacityRule] = []
-        self._taken: dict[tuple[int, Pool], int] = {}
+        self._used_places: dict[tuple[int, Pool], int] = {}
         self._lock = Lock()
 
     def set_capacity(self, rule: CapacityRule) -> None:
@@ -64,7 +64,7 @@ class Market:
         """Make every pool unlimited again."""
         with self._lock:
             self._rules.clear()
-            self._taken.clear()
+            self._used_places.clear()
 
     def rules(self) -> list[CapacityRule]:
         """The active rules, oldest first."""
@@ -72,14 +72,14 @@ class Market:
             return list(self._rules)
 
     def take(self, pool: Pool, expectation: int) -> int:
-        """Take up to ``wanted`` instances out of a pool. Returns how many there were."""
+        """Take up to ``expectation`` instances out of a pool. Returns how many there were."""
         with self._lock:
             number = self._rule_number(pool)
             if number is None:
                 return expectation
-            occupancy = self._taken.get((number, pool), 0)
+            occupancy = self._used_places.get((number, pool), 0)
             result = max(0, min(expectation, (self._rules[number].available or 0) - occupancy))
-            self._taken[number, pool] = occupancy + result
+            self._used_places[number, pool] = occupancy + result
             return result
 
     def give_back(self, pool: Pool, count: int = 1) -> None:
@@ -87,7 +87,7 @@ class Market:
         with self._lock:
             number = self._rule_number(pool)
             if number is not None:
-                self._taken[number, pool] = max(0, self._taken.get((number, pool), 0) - count)
+                self._used_places[number, pool] = max(0, self._used_places.get((number, pool), 0) - count)
 
     def left(self, pool: Pool) -> int | None:
         """How many instances a pool still has. None if it is unlimited."""
@@ -95,7 +95,7 @@ class Market:
             number = self._rule_number(pool)
             if number is None:
                 return None
-            return max(0, (self._rules[number].available or 0) - self._taken.get((number, pool), 0))
+            return max(0, (self._rules[number].available or 0) - self._used_places.get((number, pool), 0))
 
     def _rule_number(self, pool: Pool) -> int | None:
         for number in range(len(self._rules) - 1, -1, -1):

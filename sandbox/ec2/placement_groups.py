@@ -92,7 +92,7 @@ class PlacementGroups:
         return gs
 
     def room(self, group: PlacementGroup, zone: str, expectation: int) -> int:
-        """How many of ``wanted`` instances fit in the group in a zone."""
+        """How many of ``expectation`` instances fit in the group in a zone."""
         if group.strategy != "spread":
             return expectation
         return min(expectation, max(0, SPREAD_LIMIT - sum(machine.pool[1] == zone for machine in self._members(group))))

@@ -34,7 +34,7 @@ def _scalar(value: Any) -> str:
 
 
 def _encoder(shape: Any, encoders: dict[str, Encoder]) -> Encoder:
-    """The encoder for values of ``shape``. ``known`` holds the shapes seen so far, for recursive ones."""
+    """The encoder for values of ``shape``. ``encoders`` holds the shapes seen so far, for recursive ones."""
     if shape.name in encoders:
 
         def later(value: Any) -> str:

@@ -29,7 +29,7 @@ def host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
 
 
 def first_conflict(ports: Iterable[HostPort], other_ports: Iterable[HostPort]) -> HostPort | None:
-    """Return the first port of ``left`` that ``right`` occupies too; None if there is no conflict."""
+    """Return the first port of ``ports`` that ``other_ports`` occupies too; None if there is no conflict."""
     right_ports = list(other_ports)
     for address, port, protocol in ports:
         for other, other_port, other_protocol in right_ports:

@@ -23,7 +23,7 @@ def shortfalls(requested: Mapping[str, int], expected: Mapping[str, int], capaci
 
     Args:
         requested: ``spec.resources.requests`` of the NodeClaim.
-        promised: ``status.capacity`` of the NodeClaim.
+        expected: ``status.capacity`` of the NodeClaim.
         capacity: ``status.capacity`` of the Node.
     """
     return [

@@ -35,7 +35,7 @@ def pause(failures: int) -> timedelta:
 
 
 def should_give_up(created_at: datetime | None, now: datetime, *, has_answer: bool) -> bool:
-    """True if a claim whose launch failed is not retried. ``answered`` is false if EC2 made no decision."""
+    """True if a claim whose launch failed is not retried. ``has_answer`` is false if EC2 made no decision."""
     return has_answer and created_at is not None and now - created_at > LAUNCH_TIMEOUT
 
 

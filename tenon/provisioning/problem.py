@@ -59,8 +59,8 @@ def problem_of(
         pods: the pods to place.
         pools_with_types: the pools that may launch nodes, each with the types that its class can buy.
         policy: the operator's settings.
-        promised: by node, pods that earlier plans placed there but that do not run there yet. Their resources count as
-            used, and rules between pods count them on that node only.
+        nominated_pods: by node, pods that earlier plans placed there but that do not run there yet. Their resources
+            count as used, and rules between pods count them on that node only.
     """
     expected = nominated_pods or {}
     placed_anew = {pod.uid for group in (pods, *expected.values()) for pod in group}

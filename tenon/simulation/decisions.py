@@ -182,9 +182,9 @@ def model_after(plan: Plan, cluster: Cluster, question: Question, node_details: 
     for claim in plan.claims:
         bought.setdefault(claim.pool, []).extend((claim.largest, {NODES: 1}))
     used = [replace(pool, usage=add(pool.usage, *bought.get(pool.name, ()))) for pool in problem.pools]
-    left = with_places_taken(used, plan.claims)
+    remaining_pools = with_places_taken(used, plan.claims)
     details = node_details(overlaid.types_by_pool())
-    return model_of(replace(problem, pools=left), details, {pool.metadata.name for pool in static})
+    return model_of(replace(problem, pools=remaining_pools), details, {pool.metadata.name for pool in static})
 
 
 def _sold(pools: Sequence[NodePool], cluster: Cluster, question: Question) -> PoolTypes:

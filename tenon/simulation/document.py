@@ -38,7 +38,7 @@ def plan_document(
         plan: the plan.
         problem: the problem that the plan solves.
         refused: reasons by pod, of pods that were excluded before planning.
-        promised: pods by node, that earlier plans assigned.
+        nominated_pods: pods by node, that earlier plans assigned.
         disruption: disruption entries.
         staying: why the other nodes stay; None if that was not asked.
         before_and_after: totals of the nodes of NodePools before and after the disruption; None if not asked.

@@ -29,13 +29,13 @@ class Overlays:
 
     def __init__(self, kube: Kube) -> None:
         self._kube = kube
-        self.made: list[str] = []
+        self.overlay_names: list[str] = []
 
     async def apply(self, pool: Pool, suffix: str, *requirements: dict[str, Any], **spec: Any) -> str:
         name = f"{pool.name}-{suffix}"
         of_pool = term(labels.NODEPOOL, "In", pool.name)
         body = {"metadata": {"name": name}, "spec": {"requirements": [of_pool, *requirements], **spec}}
-        self.made.append(name)
+        self.overlay_names.append(name)
         await self._kube.create(NODEOVERLAYS, body)
         return name
 
@@ -58,7 +58,7 @@ class Overlays:
 async def overlays(kube: Kube) -> AsyncIterator[Overlays]:
     applied = Overlays(kube)
     yield applied
-    for name in applied.made:
+    for name in applied.overlay_names:
         await applied.delete(name)
 
 

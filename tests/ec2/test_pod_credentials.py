@@ -69,11 +69,11 @@ class Sts:
     """STS, as far as a ServiceAccount's token is exchanged for credentials of a role."""
 
     def __init__(self) -> None:
-        self.asked: list[dict[str, str]] = []
+        self.requests: list[dict[str, str]] = []
         self.refusal: tuple[int, str] | None = None
 
     def __call__(self, _headers: dict[str, str], body: str) -> Answer:
-        self.asked.append({name: values[0] for name, values in parse_qs(body).items()})
+        self.requests.append({name: values[0] for name, values in parse_qs(body).items()})
         if self.refusal is not None:
             status, code = self.refusal
             return status, (
@@ -160,8 +160,8 @@ def test_irsa_exchanges_the_token_of_the_service_account(pod: pytest.MonkeyPatch
         assert describe(clients) > 0
         token.write_text("second")
         assert describe(clients) > 0
-    assert [item["WebIdentityToken"] for item in sts.asked] == ["first", "second"]
-    assert {(item["Action"], item["RoleArn"]) for item in sts.asked} == {("AssumeRoleWithWebIdentity", ROLE)}
+    assert [item["WebIdentityToken"] for item in sts.requests] == ["first", "second"]
+    assert {(item["Action"], item["RoleArn"]) for item in sts.requests} == {("AssumeRoleWithWebIdentity", ROLE)}
 
 
 def test_pod_identity_sends_the_token_to_the_agent(pod: pytest.MonkeyPatch, token: Path, server: Server) -> None:

@@ -143,7 +143,7 @@ class Region:
 
     def __init__(self, region: str, currency: str, list_price: float, spot_price: float) -> None:
         self.region = region
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         dimension = {"pricePerUnit": {currency: str(list_price)}}
         product = {
             "product": {"productFamily": "Compute Instance", "attributes": {"instanceType": "m5.large"}},
@@ -162,11 +162,11 @@ class Region:
         self.ec2 = self.pricing = self
 
     def get_paginator(self, name: str) -> Region:
-        self.asked.append(name)
+        self.requests.append(name)
         return self
 
     def paginate(self, **_: object) -> list[dict[str, Any]]:
-        return self.pages[self.asked[-1]]
+        return self.pages[self.requests[-1]]
 
 
 def prices_of(region: Region, now: str = "2025-02-01", **options: Any) -> Pricing:
@@ -217,7 +217,7 @@ def test_aws130_a_region_without_a_table_uses_one_of_its_partition_and_says_so()
 def test_aws133_govcloud_has_no_price_list_and_uses_its_own_table() -> None:
     region = Region("us-gov-west-1", "USD", 9.9, 0.04)
     pricing = prices_of(region)
-    assert region.asked == ["describe_spot_price_history"]
+    assert region.requests == ["describe_spot_price_history"]
     prices = pricing.current()[1]
     assert prices.of("m5.large", "us-gov-west-1a", "spot") == 0.04
     assert prices.of("m5.large", "us-gov-west-1a", "on-demand") == 0.121

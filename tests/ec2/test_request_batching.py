@@ -120,7 +120,7 @@ class Answers:
         self.took = took
         self.turns = Turns(SPACING_SECONDS, clock=self.clock, sleep=self.clock.sleep)
         self.busy: list[tuple[float, float]] = []
-        self.asked: list[list[str]] = []
+        self.requests: list[list[str]] = []
         self.meanwhile: Callable[[], None] = lambda: None
         self.failures = 0
 
@@ -129,7 +129,7 @@ class Answers:
 
     def answer(self, items: Sequence[str]) -> Mapping[str, str]:
         began = self.clock.now
-        self.asked.append(list(items))
+        self.requests.append(list(items))
         self.meanwhile()
         self.clock.sleep(self.took())
         self.busy.append((began, self.clock.now))
@@ -183,7 +183,7 @@ def test_h7_requests_that_arrive_during_a_call_become_one_next_call() -> None:
 
         server.meanwhile = all_arrive
         batcher.get("first")
-    assert server.asked == [["first"], sorted(later)]
+    assert server.requests == [["first"], sorted(later)]
     assert server.gaps[0] >= SPACING_SECONDS
 
 
@@ -191,7 +191,7 @@ def test_many_items_of_one_caller_take_as_few_calls_as_they_can() -> None:
     server = Answers()
     names = [f"i-{number:03}" for number in range(450)]
     assert server.batcher().get_all(names) == {name: name.upper() for name in names}
-    assert [len(call) for call in server.asked] == [200, 200, 50]
+    assert [len(call) for call in server.requests] == [200, 200, 50]
 
 
 requests = st.lists(
@@ -205,7 +205,7 @@ requests = st.lists(
 def test_h7_calls_keep_their_distance_and_everybody_is_answered(
     batches_expected: list[tuple[int, list[str]]], most: int, durations: list[float], failures: int
 ) -> None:
-    server = Answers(took=lambda: durations[len(server.asked) % len(durations)])
+    server = Answers(took=lambda: durations[len(server.requests) % len(durations)])
     server.failures = failures
     batchers = [server.batcher(most) for _ in range(3)]
     with ThreadPoolExecutor(len(batches_expected)) as threads:
@@ -217,8 +217,8 @@ def test_h7_calls_keep_their_distance_and_everybody_is_answered(
             assert isinstance(future.exception(), ConnectionError)
     assert failures or all(future.exception() is None for future, _ in waiting)
     assert all(gap >= SPACING_SECONDS - 1e-9 for gap in server.gaps)
-    assert all(len(call) <= most for call in server.asked)
-    assert len(server.asked) <= sum(len(set(items)) for _, items in batches_expected)
+    assert all(len(call) <= most for call in server.requests)
+    assert len(server.requests) <= sum(len(set(items)) for _, items in batches_expected)
 
 
 @pytest.mark.integration

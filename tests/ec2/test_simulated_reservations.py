@@ -31,7 +31,7 @@ class World:
     """A cluster with a class that selects a reservation of two places, and pods that fill a node each."""
 
     def __init__(self, api: type[ApiServer], ec2: Server, provider: Ec2Provider, folder: Path) -> None:
-        self.made = reserve(ec2, count=2, tags={"team": "ml"})
+        self.reservation_id = reserve(ec2, count=2, tags={"team": "ml"})
         self.api = api
         self.options = ["--live", "-o", "json", "--catalog", str(catalogue(folder))]
         selection = selecting(provider, {"tags": {"team": "ml"}})
@@ -71,14 +71,18 @@ def world(server: Server, provider: Ec2Provider, tmp_path: Path, monkeypatch: py
 
 def test_sch094_free_places_are_used_first_and_then_paid_capacity(world: World) -> None:
     assert world.bought() == ["on-demand", "reserved", "reserved"]
-    world.made.total = 1
+    world.reservation_id.total = 1
     assert world.bought() == ["on-demand", "on-demand", "reserved"]
     assert world.bought("--set", "FEATURE_GATES=ReservedCapacity=false") == ["on-demand"] * 3
 
 
 def test_sch094_a_nodeclaim_takes_the_place_that_ec2_has_not_counted(world: World) -> None:
     template = world.pool["spec"]["template"]["spec"]
-    meta = {"name": "c", "uid": "c", "labels": {labels.NODEPOOL: "default", labels.RESERVATION_ID: world.made.id}}
+    meta = {
+        "name": "c",
+        "uid": "c",
+        "labels": {labels.NODEPOOL: "default", labels.RESERVATION_ID: world.reservation_id.id},
+    }
     world.api.objects["nodeclaims"] = [{"metadata": meta, "spec": template}]
     assert world.bought() == ["on-demand", "on-demand", "reserved"]
 

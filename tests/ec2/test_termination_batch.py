@@ -24,14 +24,14 @@ class Machines:
     """An EC2 where instances end after some looks."""
 
     def __init__(self, looks: int = 3) -> None:
-        self.asked: list[list[str]] = []
+        self.requests: list[list[str]] = []
         self.looked: list[list[str]] = []
         self.looks = looks
         self.refusal: Callable[[str], str | EC2Error | None] = lambda _: "shutting-down"
         self.blind: list[EC2Error] = []
 
     def terminate_instances(self, instance_ids: Sequence[str]) -> Mapping[str, str | EC2Error | None]:
-        self.asked.append(list(instance_ids))
+        self.requests.append(list(instance_ids))
         return {instance_id: self.refusal(instance_id) for instance_id in instance_ids}
 
     def states(self, instance_ids: Sequence[str]) -> Mapping[str, str]:
@@ -61,7 +61,7 @@ async def test_aws032_instances_are_ended_together_and_looked_at_together() -> N
     machines = Machines()
     names = [f"i-{number:03}" for number in range(200)]
     assert await ended(machines, names) == ["terminated"] * 200
-    assert [len(call) for call in machines.asked] == [200]
+    assert [len(call) for call in machines.requests] == [200]
     assert [len(call) for call in machines.looked] == [200, 200, 200]
 
 
@@ -72,7 +72,7 @@ async def test_h7_a_look_that_is_throttled_does_not_send_the_termination_again()
         EC2Error("InternalError", "", retryable=True),
     ]
     assert await ended(machines, ["i-1"]) == ["terminated"]
-    assert machines.asked == [["i-1"]]
+    assert machines.requests == [["i-1"]]
 
 
 async def test_h7_a_throttled_termination_is_sent_again() -> None:
@@ -80,7 +80,7 @@ async def test_h7_a_throttled_termination_is_sent_again() -> None:
     answers: list[str | EC2Error] = ["shutting-down", ThrottledError("RequestLimitExceeded", "slow down")]
     machines.refusal = lambda _: answers.pop()
     assert await ended(machines, ["i-1"]) == ["terminated"]
-    assert machines.asked == [["i-1"], ["i-1"]]
+    assert machines.requests == [["i-1"], ["i-1"]]
 
 
 async def test_one_refused_instance_does_not_fail_the_others() -> None:
@@ -112,12 +112,12 @@ async def test_h7_a_termination_that_hangs_holds_up_no_other() -> None:
     first = asyncio.create_task(terminations.terminate("i-1", 60))
 
     async def asked() -> bool:
-        return machines.asked == [["i-1"]]
+        return machines.requests == [["i-1"]]
 
     try:
         await until(asked)
         assert await terminations.terminate("i-2", 10) == "terminated"
-        assert machines.asked == [["i-1"], ["i-2"]], "the call that hangs is not repeated"
+        assert machines.requests == [["i-1"], ["i-2"]], "the call that hangs is not repeated"
     finally:
         answers.set()
     assert await first == "terminated"

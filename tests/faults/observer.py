@@ -53,7 +53,7 @@ class Observer:
         """By the NodeClaim that each instance's tag names, or that names it: every instance that was ever seen."""
         self.untagged: dict[str, str] = {}
         """Instances that lead to no NodeClaim yet, and their NodePool."""
-        self._known: set[str] = set()
+        self._instance_ids: set[str] = set()
         self.faults: set[str] = set()
         """A sentence for each thing that must never happen."""
 
@@ -165,14 +165,14 @@ class Observer:
                 self._of(provider_id.rsplit("/", 1)[-1], claim["metadata"]["name"])
         for instance in instances:
             name = instance["tags"].get(labels.TAG_NODECLAIM)
-            if name is None and instance["id"] not in self._known:
+            if name is None and instance["id"] not in self._instance_ids:
                 self.untagged.setdefault(instance["id"], instance["tags"][labels.TAG_NODEPOOL])
             elif name is not None:
                 self._of(instance["id"], name)
 
     def _of(self, instance_id: str, claim: str) -> None:
         self.untagged.pop(instance_id, None)
-        self._known.add(instance_id)
+        self._instance_ids.add(instance_id)
         self.instances[claim].add(instance_id)
 
     def _note_replicas(self, name: str, replicas: int) -> None:
@@ -199,7 +199,7 @@ def _of(pool: str, name: str) -> bool:
 
 
 async def _until(condition: Callable[[], Awaitable[bool]], names: list[str]) -> None:
-    """As `until`; the failure says ``what`` was still missing."""
+    """As `until`; the failure says ``names`` was still missing."""
 
     async def tried() -> bool:
         try:

@@ -124,11 +124,11 @@ class Market:
 
     pool: Pool
     ec2: Ec2Admin
-    asked: int = 0
+    earlier_requests: int = 0
 
     async def runs(self, app: str, **spec: Any) -> Offering:
         """Deploy one pod of an app, and wait until it runs; how its node was bought."""
-        self.asked = len(fleets(self.ec2, self.pool))
+        self.earlier_requests = len(fleets(self.ec2, self.pool))
         await self.pool.deploy(1, app, **spec)
         (pod,) = await self.pool.running(1, app)
         claim = await self.pool.claim_of(pod)
@@ -138,7 +138,7 @@ class Market:
     @property
     def requests(self) -> list[Fleet]:
         """The fleet requests since the last deployment."""
-        return fleets(self.ec2, self.pool)[self.asked :]
+        return fleets(self.ec2, self.pool)[self.earlier_requests :]
 
     async def given_up(self) -> set[str]:
         """The claims that EC2 had nothing for, as their events tell; they themselves are soon gone."""

@@ -184,7 +184,7 @@ class Lives:
     pool: Pool
     claim: str
     pod: str
-    left: Left
+    traces: Left
     user_data: bytes
     """What EC2 got."""
 
@@ -305,15 +305,15 @@ async def collect(client: Client, remainder: Left, began: datetime) -> None:
 @pytest.mark.parametrize("secret", SECRETS)
 async def test_a_secret_is_in_nothing_that_tenon_leaves(lives: Lives, secret: str) -> None:
     """No history, search attribute, memo, log, event, object, metric or trace holds it, encoded or not."""
-    assert lives.left.where(SECRETS[secret]) == set()
+    assert lives.traces.where(SECRETS[secret]) == set()
 
 
 async def test_the_search_finds_what_is_there(lives: Lives) -> None:
     """Each place was read, encodings were opened, and the user data did reach EC2."""
-    assert lives.left.where(lives.claim) >= {"histories", "events", "objects", "logs", "traces"}
-    assert lives.left.where(lives.pod) >= {"events", "objects"}
-    assert lives.left.where(f'nodepool="{lives.pool.name}"') == {"metrics"}
-    assert "search attributes and memos" in lives.left.where(lives.pool.name)
+    assert lives.traces.where(lives.claim) >= {"histories", "events", "objects", "logs", "traces"}
+    assert lives.traces.where(lives.pod) >= {"events", "objects"}
+    assert lives.traces.where(f'nodepool="{lives.pool.name}"') == {"metrics"}
+    assert "search attributes and memos" in lives.traces.where(lives.pool.name)
     assert holds(lives.user_data, SECRETS["user data"])
     for secret in SECRETS.values():
         wrapped = base64.b64encode(gzip.compress(f"x={secret}".encode()))

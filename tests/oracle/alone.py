@@ -45,7 +45,7 @@ def check_pod(inputs: Inputs, place: Place, pod: Pod) -> Iterator[Finding]:
 
 
 def _room_of_claim(inputs: Inputs, place: Coming) -> Iterator[Finding]:
-    pods = plus(pod.asked for pod in place.planned)
+    pods = plus(pod.requests for pod in place.planned)
     for kind, occupancy in taken_in(inputs, place):
         if short := lacking(plus((pods, occupancy)), kind.room):
             yield Finding("resources", place.name, f"{kind.name} has not enough {', '.join(short)}")
@@ -56,8 +56,8 @@ def _room_of_claim(inputs: Inputs, place: Coming) -> Iterator[Finding]:
 def _room_of_node(inputs: Inputs, node: Standing) -> Iterator[Finding]:
     if node.leaving:
         yield Finding("nodes", node.name, "is being deleted")
-    arriving = plus(pod.asked for pod in node.planned)
-    whole = plus((arriving, still_to_come(inputs, node), *(pod.asked for pod in node.running)))
+    arriving = plus(pod.requests for pod in node.planned)
+    whole = plus((arriving, still_to_come(inputs, node), *(pod.requests for pod in node.running)))
     short = [name for name in lacking(whole, node.room) if arriving.get(name)]
     if short:
         yield Finding("resources", node.name, f"has not enough {', '.join(short)}")

@@ -62,7 +62,7 @@ def taken_in(inputs: Inputs, place: Coming) -> list[tuple[Kind, Amounts]]:
     for way in place.ways:
         numbers = tuple(number for number, daemon in enumerate(daemons) if runs_in(daemon, place, way))
         if (way[0].name, numbers) not in result:
-            result[way[0].name, numbers] = way[0], plus(daemons[number].asked for number in numbers)
+            result[way[0].name, numbers] = way[0], plus(daemons[number].requests for number in numbers)
     return list(result.values())
 
 
@@ -70,7 +70,7 @@ def still_to_come(inputs: Inputs, node: Standing) -> Amounts:
     """What the DaemonSets will take of a node on which they do not run yet."""
     namespaces = {(pod.namespace, pod.owner[1]) for pod in node.running if pod.owner[0] == "DaemonSet"}
     return plus(
-        daemon.asked
+        daemon.requests
         for daemon in inputs.daemons
         if (daemon.namespace, daemon.key.partition("/")[2]) not in namespaces
         and tolerates((*daemon.tolerations, *_ALWAYS), node.taints)

@@ -81,7 +81,7 @@ class Between:
         about = (
             pod
             for pod in self._inputs.pending.values()
-            if spread in pod.spreads or spread.chosen.has(pod.namespace, pod.labels)
+            if spread in pod.spreads or spread.selector.has(pod.namespace, pod.labels)
         )
         for pod in {id(pod.spec): pod for pod in about}.values():
             reach = [reachable(self._inputs, claim) for _, claim in claims_of(self._inputs, pod)]
@@ -99,10 +99,10 @@ class Between:
         return values
 
     def _has_room(self, pod: Pod, pool: Coming, way: tuple[Kind, Offer]) -> bool:
-        if lacking(pod.asked, way[0].room):
+        if lacking(pod.requests, way[0].room):
             return False
         daemons = [daemon for daemon in coming_to(self._inputs, pool) if runs_in(daemon, pool, way)]
-        return not lacking(plus((pod.asked, *(daemon.asked for daemon in daemons))), way[0].room)
+        return not lacking(plus((pod.requests, *(daemon.requests for daemon in daemons))), way[0].room)
 
     def _spread(self, spread: Spread, owners: Sequence[tuple[Pod, Place]]) -> Iterator[Finding]:
         """Let the constraint's own pods in one by one; others that it counts come whenever that helps.
@@ -139,15 +139,15 @@ class Between:
     def _counted(
         self, spread: Spread, owners: Sequence[tuple[Pod, Place]], places: Sequence[Place], counts: Counter[str]
     ) -> tuple[Counter[str], Counter[str]]:
-        """By domain, the pods that run on these nodes, added to ``there``, and those planned that are no owners."""
+        """By domain, the pods that run on these nodes, added to ``counts``, and those planned that are no owners."""
         own = {pod.key for pod, _ in owners}
         later: Counter[str] = Counter()
         for place in places:
             domain = place.domain(spread.key) if self.counts(spread, place) else None
             if domain is not None:
-                counts[domain] += sum(spread.chosen.has(pod.namespace, pod.labels) for pod in place.running)
+                counts[domain] += sum(spread.selector.has(pod.namespace, pod.labels) for pod in place.running)
                 later[domain] += sum(
-                    pod.key not in own and spread.chosen.has(pod.namespace, pod.labels) for pod in place.planned
+                    pod.key not in own and spread.selector.has(pod.namespace, pod.labels) for pod in place.planned
                 )
         return counts, later
 
@@ -160,7 +160,7 @@ class Between:
             if domain is None:
                 yield Finding("spread", place.name, f"{pod.key}: {spread.key} is absent or left open")
             else:
-                waiting[domain][spread.chosen.has(pod.namespace, pod.labels)].append(pod)
+                waiting[domain][spread.selector.has(pod.namespace, pod.labels)].append(pod)
         yield from self._let_in(spread, counts, later, waiting)
 
     @staticmethod
@@ -286,7 +286,7 @@ class Between:
         for term, holding in holders.items():
             about: dict[Value, list[Pod]] = defaultdict(list)
             for place in self._places:
-                ps = [p for p in (*place.running, *place.planned) if term.chosen.has(p.namespace, p.labels)]
+                ps = [p for p in (*place.running, *place.planned) if term.selector.has(p.namespace, p.labels)]
                 for domain in place.domains(term.key) - {None} if ps else ():
                     about[domain] += ps
             for pod, place in holding:
@@ -304,8 +304,8 @@ class Between:
 
 
 def _apart(pod: Pod, other: Pod) -> bool:
-    return any(term.chosen.has(other.namespace, other.labels) for term in pod.away)
+    return any(term.selector.has(other.namespace, other.labels) for term in pod.away)
 
 
 def _all_about(terms: Sequence[Term], pod: Pod) -> bool:
-    return all(term.chosen.has(pod.namespace, pod.labels) for term in terms)
+    return all(term.selector.has(pod.namespace, pod.labels) for term in terms)

@@ -17,7 +17,7 @@ class Market:
     def __init__(self, inputs: Inputs, claims: list[Coming], nodes: list[Standing]) -> None:
         """Begin with what nodes and claims take of the limits, whichever type a claim turns into."""
         self._inputs = inputs
-        self._sold = 0
+        self._bought_count = 0
         self._pools = sorted(
             (launchable(inputs, pool) for pool in inputs.pools.values() if not pool.static and not pool.least_values),
             key=lambda place: (-(place.pool.weight if place.pool else 0), place.name),
@@ -42,7 +42,7 @@ class Market:
                 scheduler.add(node)
                 if scheduler.admits(node, pod):
                     self._use(place.pool.name, capacity)
-                    self._sold += 1
+                    self._bought_count += 1
                     return node
                 scheduler.remove(node)
         return None
@@ -51,13 +51,13 @@ class Market:
         """Concrete nodes of a pool; labels of the pool's own with each value that it lists."""
         own = sorted({c.key for c in place.conditions if c.key not in self._inputs.cloud_keys})
         for kind, offer in place.ways:
-            if any(pod.asked.get(name, 0) > kind.room.get(name, 0) for name in pod.asked):
+            if any(pod.requests.get(name, 0) > kind.room.get(name, 0) for name in pod.requests):
                 continue
             item = Coming(place.name, place.taints, conditions=place.conditions, ways=[(kind, offer)])
             item.cloud_keys = place.cloud_keys
             for labels in item.futures({*own, *kind.labels, *_OFFERED, *LATER}):
                 texts = {key: _text(value) for key, value in labels.items() if value is not None}
-                texts[HOST] = name = f"bought-{self._sold}"
+                texts[HOST] = name = f"bought-{self._bought_count}"
                 yield Standing(name, place.taints, labels=texts, room=kind.room), kind.capacity
 
     def _within(self, pool: Pool, capacity: Amounts) -> bool:

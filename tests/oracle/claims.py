@@ -78,7 +78,7 @@ def _price(claim: Coming) -> Iterator[Finding]:
 
 
 def _requests(inputs: Inputs, claim: Coming) -> Iterator[Finding]:
-    pods = plus(pod.asked for pod in claim.planned)
+    pods = plus(pod.requests for pod in claim.planned)
     right = plus((pods, largest(occupancy for _, occupancy in taken_in(inputs, claim))))
     declaration = amounts(claim.plan["requests"])
     wrong = sorted(name for name in {*right, *declaration} if right.get(name, 0) != declaration.get(name, 0))

@@ -35,7 +35,9 @@ def placed_by_first_fit(manifests: Iterable[Mapping[str, Any]], catalogue: Mappi
     inputs = read_inputs(manifests, catalogue)
     nodes = list(standing_nodes(inputs).values())
     scheduler, market = Scheduler(inputs, list(nodes)), Market(inputs, [], nodes)
-    waiting = sorted(inputs.pending.values(), key=lambda pod: (-pod.asked.get("cpu", 0), -pod.asked.get("memory", 0)))
+    waiting = sorted(
+        inputs.pending.values(), key=lambda pod: (-pod.requests.get("cpu", 0), -pod.requests.get("memory", 0))
+    )
     placed, progress = 0, True
     while progress:
         progress, remainder = False, []

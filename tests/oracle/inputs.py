@@ -37,7 +37,7 @@ class Term:
     """A required term of pod affinity or anti-affinity."""
 
     key: str
-    chosen: Chosen
+    selector: Chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Spread:
     key: str
     most_skew: int
     least_domains: int
-    chosen: Chosen
+    selector: Chosen
     wish: NodeWish
     tolerations: tuple[tuple[str, str, str, str], ...]
     honors_affinity: bool
@@ -66,7 +66,7 @@ class Pod:
     spec: Object
     node: str = ""
     owner: tuple[str, str] = ("", "")
-    asked: Amounts = field(default_factory=dict)
+    requests: Amounts = field(default_factory=dict)
     wish: NodeWish = field(default_factory=NodeWish)
     tolerations: tuple[tuple[str, str, str, str], ...] = ()
     ports: tuple[tuple[str, str, int], ...] = ()
@@ -217,7 +217,7 @@ def _pod(name: str, namespace: str, metadata: Object, spec: Object) -> Pod:
         spec=spec,
         node=spec.get("nodeName") or "",
         owner=(owner.get("kind", ""), owner.get("name", "")),
-        asked=asked_by(spec),
+        requests=asked_by(spec),
         wish=node_wish(spec),
         tolerations=tuple(
             (t.get("key") or "", t.get("operator") or "Equal", t.get("value") or "", t.get("effect") or "")
@@ -277,7 +277,7 @@ def _spread(pod: Pod, constraint: Object, keys: tuple[str, ...]) -> Spread:
         key=current(constraint["topologyKey"]),
         most_skew=constraint["maxSkew"],
         least_domains=constraint.get("minDomains") or 1,
-        chosen=Chosen(frozenset((pod.namespace,)), conditions),
+        selector=Chosen(frozenset((pod.namespace,)), conditions),
         wish=pod.wish,
         tolerations=pod.tolerations,
         honors_affinity=constraint.get("nodeAffinityPolicy") != "Ignore",

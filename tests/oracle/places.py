@@ -25,16 +25,16 @@ class Place(ABC):
     taints: tuple[Mapping[str, Any], ...] = ()
     running: list[Pod] = field(default_factory=list)
     planned: list[Pod] = field(default_factory=list)
-    _seen: dict[tuple[str, ...], list[dict[str, Value]]] = field(default_factory=dict)
+    _values_of_keys: dict[tuple[str, ...], list[dict[str, Value]]] = field(default_factory=dict)
     _suited: dict[NodeWish, bool] = field(default_factory=dict)
 
     def futures(self, keys: Iterable[str]) -> list[dict[str, Value]]:
         """The different nodes that it may become, as far as these labels tell them apart."""
         requests = tuple(sorted(set(keys)))
-        if requests not in self._seen:
+        if requests not in self._values_of_keys:
             different = dict.fromkeys(values for row in self._rows(requests) for values in product(*row))
-            self._seen[requests] = [dict(zip(requests, values, strict=True)) for values in different]
-        return self._seen[requests]
+            self._values_of_keys[requests] = [dict(zip(requests, values, strict=True)) for values in different]
+        return self._values_of_keys[requests]
 
     def rows(self, keys: Iterable[str]) -> Iterator[list[dict[str, Value]]]:
         """The same, together what only labels of its own tell apart: of one type and one offering."""

@@ -20,12 +20,12 @@ class Scheduler:
         self._inputs = inputs
         self.nodes = nodes
         self._between = Between(inputs, nodes)
-        self._coming = {node.name: still_to_come(inputs, node) for node in nodes}
+        self._expected_pods = {node.name: still_to_come(inputs, node) for node in nodes}
 
     def add(self, node: Standing) -> None:
         """Take one more node."""
         self.nodes.append(node)
-        self._coming[node.name] = still_to_come(self._inputs, node)
+        self._expected_pods[node.name] = still_to_come(self._inputs, node)
 
     def remove(self, node: Standing) -> None:
         """Give a node up."""
@@ -47,8 +47,10 @@ class Scheduler:
         )
 
     def _fits(self, node: Standing, pod: Pod) -> bool:
-        whole = plus((pod.asked, self._coming[node.name], *(p.asked for p in (*node.running, *node.planned))))
-        return not any(pod.asked.get(name) for name in lacking(whole, node.room))
+        whole = plus(
+            (pod.requests, self._expected_pods[node.name], *(p.requests for p in (*node.running, *node.planned)))
+        )
+        return not any(pod.requests.get(name) for name in lacking(whole, node.room))
 
     def _daemons_on(self, node: Standing) -> list[Pod]:
         return [d for d in self._inputs.daemons if tolerates(d.tolerations, node.taints) and d.wish.met(node.labels)]
@@ -67,9 +69,9 @@ class Scheduler:
             value = other.labels.get(spread.key)
             if value is not None and (other is node or self._between.counts(spread, other)):
                 pods = (*other.running, *other.planned)
-                counts[value] += sum(spread.chosen.has(p.namespace, p.labels) for p in pods)
+                counts[value] += sum(spread.selector.has(p.namespace, p.labels) for p in pods)
         least = 0 if spread.key == HOST or len(counts) < spread.least_domains else min(counts.values())
-        itself = spread.chosen.has(pod.namespace, pod.labels)
+        itself = spread.selector.has(pod.namespace, pod.labels)
         return counts[domain] + itself - least <= spread.most_skew
 
     def _near(self, node: Standing, pod: Pod) -> bool:
@@ -80,12 +82,12 @@ class Scheduler:
         asked_for = [
             other
             for other in self.nodes
-            if any(all(term.chosen.has(p.namespace, p.labels) for term in pod.near) for p in self._pods_of(other))
+            if any(all(term.selector.has(p.namespace, p.labels) for term in pod.near) for p in self._pods_of(other))
         ]
         if all(any(o.labels.get(t.key) == node.labels[t.key] for o in asked_for) for t in pod.near):
             return True
         begun = any(term.key in other.labels for other in asked_for for term in pod.near)
-        return not begun and all(term.chosen.has(pod.namespace, pod.labels) for term in pod.near)
+        return not begun and all(term.selector.has(pod.namespace, pod.labels) for term in pod.near)
 
     def _away(self, node: Standing, pod: Pod) -> bool:
         for other in self.nodes:
@@ -94,6 +96,6 @@ class Scheduler:
                     for term in hold.away:
                         value = node.labels.get(term.key)
                         together = value is not None and other.labels.get(term.key) == value
-                        if together and term.chosen.has(about.namespace, about.labels):
+                        if together and term.selector.has(about.namespace, about.labels):
                             return False
         return True

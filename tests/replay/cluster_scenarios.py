@@ -43,7 +43,7 @@ async def batches(temporal: WorkflowEnvironment, cluster: str) -> None:
     planning = Planning()
 
     async def asked(times: int) -> bool:
-        return len(planning.asked) >= times
+        return len(planning.requests) >= times
 
     async with provisioner(temporal, cluster, planning) as handle:
         await until(partial(asked, 1))
@@ -188,12 +188,12 @@ class Resolver:
     """Resolves a class twice, then finds it gone."""
 
     def __init__(self) -> None:
-        self.asked = 0
+        self.requests = 0
 
     @activity.defn(name=ActivityName.RESOLVE_NODECLASS)
     async def resolve(self, node_class_input: NodeClassInput) -> NodeClassResult:
-        self.asked += 1
-        return NodeClassResult(ready=True, refresh_seconds=60) if self.asked < 3 else NodeClassResult(exists=False)
+        self.requests += 1
+        return NodeClassResult(ready=True, refresh_seconds=60) if self.requests < 3 else NodeClassResult(exists=False)
 
 
 async def node_class(temporal: WorkflowEnvironment, cluster: str) -> None:
@@ -214,7 +214,7 @@ async def node_class(temporal: WorkflowEnvironment, cluster: str) -> None:
             )
 
             async def asked(times: int) -> bool:
-                return resolver.asked >= times
+                return resolver.requests >= times
 
             await until(partial(asked, 1))
             await temporal.fast_forward(handle, timedelta(seconds=61))

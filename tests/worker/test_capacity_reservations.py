@@ -43,7 +43,7 @@ class World:
         self.kube = FakeKube(Clock())
         self.recorder = Recorder()
         self.in_reservation: dict[str, str] = {}
-        self.asked: list[Sequence[str]] = []
+        self.requests: list[Sequence[str]] = []
         self.now = START
         self.relabelling = ReservedCapacityTypeController(cast("Any", self.kube), self.cache, self, lambda: self.now)
 
@@ -65,7 +65,7 @@ class World:
         self.cache.publish(decode_node(json.dumps(body).encode()))
 
     def reservations(self, instance_ids: Sequence[str]) -> Mapping[str, str]:
-        self.asked.append(sorted(instance_ids))
+        self.requests.append(sorted(instance_ids))
         return {
             instance_id: self.in_reservation[instance_id]
             for instance_id in instance_ids
@@ -113,7 +113,7 @@ async def test_act13_aws126_a_node_that_left_its_reservation_becomes_on_demand()
     world.node("bought", {labels.CAPACITY_TYPE: "on-demand"})
     world.in_reservation = {"i-left": "", "i-stays": "cr-1"}
     await world.relabel(after=15.0)
-    assert world.asked == [["i-left", "i-stays", "i-unseen"]] * 2
+    assert world.requests == [["i-left", "i-stays", "i-unseen"]] * 2
     for plural in ("nodes", "nodeclaims"):
         assert world.labels_of(plural, "left") == {labels.NODEPOOL: "pool", labels.CAPACITY_TYPE: "on-demand"}
         for name in ("stays", "unseen"):
@@ -143,7 +143,7 @@ async def test_act13_without_reserved_nodes_ec2_is_not_asked() -> None:
     world = World()
     world.node("bought", {labels.CAPACITY_TYPE: "on-demand"})
     await world.relabel()
-    assert world.asked == []
+    assert world.requests == []
 
 
 @pytest.mark.parametrize(

@@ -30,10 +30,10 @@ class Recording(Controller):
         super().__init__(cache)
         self._fails = fails
         self._pause = pause
-        self.seen: list[tuple[float, list[str]]] = []
+        self.observations: list[tuple[float, list[str]]] = []
 
     async def reconcile(self, changes: Sequence[Change]) -> float | None:
-        self.seen.append((asyncio.get_running_loop().time(), sorted(name for _, name in changes)))
+        self.observations.append((asyncio.get_running_loop().time(), sorted(name for _, name in changes)))
         if self._fails:
             self._fails -= 1
             raise RuntimeError("unforeseen")
@@ -56,10 +56,10 @@ class Objects(ObjectController):
     def __init__(self, cache: Cache, fails: int) -> None:
         super().__init__(cache)
         self._fails = fails
-        self.seen: list[tuple[float, str]] = []
+        self.observations: list[tuple[float, str]] = []
 
     async def reconcile_object(self, name: str) -> float | None:
-        self.seen.append((asyncio.get_running_loop().time(), name))
+        self.observations.append((asyncio.get_running_loop().time(), name))
         if name == "bad" and self._fails:
             self._fails -= 1
             raise ApiError(409, "Conflict", "changed meanwhile")
@@ -88,7 +88,10 @@ async def test_changes_gather_before_a_reconcile() -> None:
         await asyncio.sleep(controller.settle / 2)
         cache.publish(node("b"))
         await asyncio.sleep(10)
-        assert [(at - began, names) for at, names in controller.seen] == [(0, []), (10 + controller.settle, ["a", "b"])]
+        assert [(at - began, names) for at, names in controller.observations] == [
+            (0, []),
+            (10 + controller.settle, ["a", "b"]),
+        ]
 
 
 async def test_a_controller_sets_least_and_longest_time_between_reconciles() -> None:
@@ -98,7 +101,7 @@ async def test_a_controller_sets_least_and_longest_time_between_reconciles() -> 
     async with running(controller) as began:
         cache.publish(node("a"))
         await asyncio.sleep(70)
-        assert [at - began for at, _ in controller.seen] == pytest.approx([0, 5, 65 + controller.settle])
+        assert [at - began for at, _ in controller.observations] == pytest.approx([0, 5, 65 + controller.settle])
 
 
 async def test_a_controller_without_topics_is_not_woken_by_changes() -> None:
@@ -110,7 +113,7 @@ async def test_a_controller_without_topics_is_not_woken_by_changes() -> None:
             cache.publish(node(f"n{number}"))
             await asyncio.sleep(5)
         await asyncio.sleep(20)
-        assert [at - began for at, _ in controller.seen] == pytest.approx([0, 60 + controller.settle])
+        assert [at - began for at, _ in controller.observations] == pytest.approx([0, 60 + controller.settle])
 
 
 async def test_a_reconcile_that_fails_is_retried_with_its_changes(caplog: pytest.LogCaptureFixture) -> None:
@@ -124,9 +127,11 @@ async def test_a_reconcile_that_fails_is_retried_with_its_changes(caplog: pytest
     async with running(controller) as began:
         cache.publish(node("a"))
         await asyncio.sleep(60)
-        assert [names for _, names in controller.seen] == [[], ["a"], ["a"], ["a"]]
+        assert [names for _, names in controller.observations] == [[], ["a"], ["a"], ["a"]]
         pauses = [0, *(backoff(n) + controller.settle for n in range(3))]
-        assert [at - began for at, _ in controller.seen] == pytest.approx([sum(pauses[: n + 1]) for n in range(4)])
+        assert [at - began for at, _ in controller.observations] == pytest.approx(
+            [sum(pauses[: n + 1]) for n in range(4)]
+        )
     assert value("controller_runtime_reconcile_errors_total", "recording") == errors + 3
     assert value("controller_runtime_reconcile_total", "recording", result="error") == failed + 3
     assert value("controller_runtime_reconcile_total", "recording", result="success") == succeeded + 1
@@ -143,8 +148,8 @@ async def test_an_object_that_fails_waits_longer_each_time_and_stops_no_other() 
         await asyncio.sleep(0.5)
         cache.publish(node("bad", unschedulable=True), node("good", unschedulable=True))
         await asyncio.sleep(120)
-        assert [name for _, name in controller.seen].count("good") == 2
-        tries = [at - began for at, name in controller.seen if name == "bad"]
+        assert [name for _, name in controller.observations].count("good") == 2
+        tries = [at - began for at, name in controller.observations if name == "bad"]
         assert tries == pytest.approx([0, 1, 1 + 2, 1 + 2 + 4])
 
 

@@ -43,10 +43,10 @@ class Untouched:
     """An API server, or a recorder of events, of which nothing may be asked; ``asked`` is what was."""
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        self.requests: list[str] = []
 
     def __getattr__(self, name: str) -> Any:
-        self.asked.append(name)
+        self.requests.append(name)
         raise AssertionError(f"another controller's object was looked at or written: {name}")
 
 
@@ -108,4 +108,4 @@ async def test_nc07_an_hour_passes_and_nothing_of_another_controller_is_touched(
             await task
     assert ended == []
     assert {started for started, _ in temporal.starts} == {names.provisioner_id("c"), names.disruption_id("c")}
-    assert (temporal.signals, sweeps, untouched.asked) == ([], 0, [])
+    assert (temporal.signals, sweeps, untouched.requests) == ([], 0, [])

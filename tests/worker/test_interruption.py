@@ -91,20 +91,20 @@ class World:
         self.states: dict[str, str] = {}
         """What EC2 answers about instances. Those that are not here run."""
         self.scheduled: set[str] = set()
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         """What EC2 was asked: the instances, or "events"."""
         self.failures: list[Exception] = []
         self._records: dict[str, ClaimRecord] = {}
 
     def reader(self) -> InstanceReader:
         def states(ids: Sequence[str]) -> dict[str, str]:
-            self.asked.append(" ".join(ids))
+            self.requests.append(" ".join(ids))
             if self.failures:
                 raise self.failures.pop()
             return {item: state for item in ids if (state := self.states.get(item, "running"))}
 
         def scheduled() -> set[str]:
-            self.asked.append("events")
+            self.requests.append("events")
             return self.scheduled
 
         return InstanceReader(states, scheduled)
@@ -446,7 +446,7 @@ async def test_aws143_a_message_that_is_faster_than_ec2s_answer_comes_again(worl
     world.send(about(state("shutting-down"), node))
 
     async def asked() -> bool:
-        return len(world.asked) == 1
+        return len(world.requests) == 1
 
     async with reading(world, lambda: FRESH):
         await until(asked)
@@ -471,7 +471,7 @@ async def test_aws143_a_message_stays_while_ec2_cannot_be_asked(world: World) ->
         await until(failed)
         world.show_again()
         await world.emptied()
-    assert (world.leaving(), world.asked) == ([node], [node, node])
+    assert (world.leaving(), world.requests) == ([node], [node, node])
 
 
 async def test_aws140_143_ec2_is_asked_once_for_a_batch_and_never_about_a_spot_interruption(world: World) -> None:
@@ -481,13 +481,13 @@ async def test_aws140_143_ec2_is_asked_once_for_a_batch_and_never_about_a_spot_i
     world.send(*(about(SPOT, item) for item in ids[:3]))
     async with reading(world, lambda: OLD):
         await world.emptied()
-    assert world.asked == []
+    assert world.requests == []
     world.send(*(about(state("terminated"), item) for item in ids[3:]))
     async with reading(world, lambda: OLD):
         await world.emptied()
     assert world.leaving() == ids
-    assert sorted(" ".join(world.asked).split()) == ids[3:], "each instance once, however SQS splits the messages"
-    assert len(world.asked) < 4
+    assert sorted(" ".join(world.requests).split()) == ids[3:], "each instance once, however SQS splits the messages"
+    assert len(world.requests) < 4
 
 
 async def test_aws140_a_spot_interruption_of_an_instance_that_is_no_spot_instance_drains_nobody(world: World) -> None:

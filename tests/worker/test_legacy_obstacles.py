@@ -252,10 +252,10 @@ class Discovery:
 
     def __init__(self) -> None:
         self.answers: list[Any] = []
-        self.asked: list[str] = []
+        self.requests: list[str] = []
 
     async def request(self, _method: str, path: str) -> bytes:
-        self.asked.append(path)
+        self.requests.append(path)
         answer = self.answers.pop(0) if self.answers else NotFoundError(404, "NotFound", "no such API")
         if isinstance(answer, Exception):
             raise answer
@@ -269,8 +269,11 @@ async def test_without_their_crds_nothing_is_read_and_nothing_fails() -> None:
     objects = LegacyObjects(cast("Any", server), Changes())
     async with in_background(objects.run()):
         await objects.wait_known()
-        requests = len(server.asked)
+        requests = len(server.requests)
         await asyncio.sleep(3 * RECHECK_SECONDS)
-        assert len(server.asked) > requests
+        assert len(server.requests) > requests
         assert not objects.any_exists
-        assert {path.rpartition("/")[0] for path in server.asked} == {"/apis/karpenter.sh", "/apis/karpenter.k8s.aws"}
+        assert {path.rpartition("/")[0] for path in server.requests} == {
+            "/apis/karpenter.sh",
+            "/apis/karpenter.k8s.aws",
+        }

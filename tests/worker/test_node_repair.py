@@ -55,7 +55,7 @@ class World:
     ) -> None:
         """A node as API server and cache have it; ``other`` are its further conditions.
 
-        ``held``: its NodeClaim has the annotation do-not-disrupt.
+        ``hold``: its NodeClaim has the annotation do-not-disrupt.
         """
         provider = f"aws:///us-west-2a/i-{name}"
         at = stamp(self.now())

@@ -24,10 +24,10 @@ class ApiServer:
     def __init__(self) -> None:
         self.away = False
         self.noted: list[tuple[str, str]] = []
-        self.asked = 0
+        self.requests = 0
 
     async def patch(self, resource: Any, name: str, patch: dict[str, Any], *, subresource: str = "") -> None:
-        self.asked += 1
+        self.requests += 1
         if self.away:
             raise ApiUnreachableError("https://x", "refused")
         self.noted.append((name, patch["status"]["lastPodEventTime"]))
@@ -57,13 +57,13 @@ async def test_what_happened_in_an_outage_is_noted_after_it(caplog: pytest.LogCa
         pod = running("a", "n", since="2026-01-01T00:01:00Z")
         cache.pods.on_event(pod.key, pod)
         await asyncio.sleep(30 * QUIET)
-        assert server.asked <= 32, "no rush on a server that is in trouble"
+        assert server.requests <= 32, "no rush on a server that is in trouble"
         server.away = False
         await asyncio.sleep(2 * QUIET)
         assert server.noted == [("claim", "2026-01-01T00:01:00Z")]
-        requests = server.asked
+        requests = server.requests
         await asyncio.sleep(5 * QUIET)
-        assert server.asked == requests
+        assert server.requests == requests
     assert len(caplog.records) == 1
 
 

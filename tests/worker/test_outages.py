@@ -232,11 +232,11 @@ class FlakyTemporal:
         self.service_client = self.workflow_service = self
         self.namespace = "default"
         self.config = SimpleNamespace(target_host="temporal:7233")
-        self.asked = 0
+        self.requests = 0
 
     async def check_health(self) -> bool:
-        self.asked += 1
-        if self.asked == 1:
+        self.requests += 1
+        if self.requests == 1:
             raise RPCError("operation was canceled", RPCStatusCode.CANCELLED, b"")
         return True
 
@@ -251,7 +251,7 @@ async def test_one_lost_question_is_no_outage(caplog: pytest.LogCaptureFixture) 
     watching = asyncio.create_task(watch_temporal(Connected(cast("Client", temporal)), readiness, period=0.01))
 
     async def asked_often() -> bool:
-        return temporal.asked >= 4
+        return temporal.requests >= 4
 
     await until(asked_often)
     watching.cancel()

@@ -30,10 +30,10 @@ SPOT = OfferingRef(capacity_type="spot", instance_type="m5.large", zone="us-west
 
 
 class Planning:
-    """The cluster process: one pod waits whenever `pods` is set; ``asked`` and ``planned`` are the questions."""
+    """The cluster process: one pod waits whenever `pods` is set; ``requests`` and ``planned`` are the questions."""
 
     def __init__(self) -> None:
-        self.asked: list[AwaitBatchInput] = []
+        self.requests: list[AwaitBatchInput] = []
         self.planned: list[PlanInput] = []
         self.pauses: list[PurchasePause] = []
         """What the waits report of pods that did not get their nodes."""
@@ -46,7 +46,7 @@ class Planning:
 
     @activity.defn(name=ActivityName.AWAIT_BATCH)
     async def await_batch(self, await_batch_input: AwaitBatchInput) -> BatchSummary:
-        self.asked.append(await_batch_input)
+        self.requests.append(await_batch_input)
         await self.pods.wait()
         self.pods.clear()
         return BatchSummary(pods=1, pauses=self.pauses)

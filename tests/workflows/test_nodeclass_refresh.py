@@ -21,12 +21,12 @@ class Resolver:
 
     def __init__(self, answer: NodeClassResult) -> None:
         self.answer = answer
-        self.asked: list[datetime] = []
+        self.requests: list[datetime] = []
 
     @activity.defn(name=ActivityName.RESOLVE_NODECLASS)
     async def resolve(self, node_class_input: NodeClassInput) -> NodeClassResult:
-        self.asked.append(activity.info().scheduled_time)
-        return self.answer if len(self.asked) < 3 else NodeClassResult(exists=False)
+        self.requests.append(activity.info().scheduled_time)
+        return self.answer if len(self.requests) < 3 else NodeClassResult(exists=False)
 
 
 @pytest.mark.parametrize(
@@ -51,6 +51,6 @@ async def test_set29_a_class_is_resolved_as_often_as_the_settings_say(
             id=f"nodeclass/{cluster}/default",
             task_queue=cluster,
         )
-    first, second, third = resolver.asked
+    first, second, third = resolver.requests
     assert pause <= second - first < pause + timedelta(seconds=30)
     assert pause <= third - second < pause + timedelta(seconds=30)

@@ -51,7 +51,7 @@ class Leader:
     """A planner that answers each question when it is told to; ``asked`` holds the names of the questions."""
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         self.pods: asyncio.Queue[int] = asyncio.Queue()
         self.plans = True
         self.validates = True
@@ -63,12 +63,12 @@ class Leader:
 
     @activity.defn(name=ActivityName.AWAIT_BATCH)
     async def await_batch(self, await_batch_input: AwaitBatchInput) -> BatchSummary:
-        self.asked.append("batch")
+        self.requests.append("batch")
         return BatchSummary(pods=await self.pods.get())
 
     @activity.defn(name=ActivityName.PLAN)
     async def plan(self, plan_input: PlanInput) -> PlanResult:
-        self.asked.append("plan")
+        self.requests.append("plan")
         if not self.plans:
             await asyncio.Event().wait()
         self.batches.append(plan_input.batch)
@@ -76,14 +76,14 @@ class Leader:
 
     @activity.defn(name=ActivityName.VALIDATE_COMMAND)
     async def validate(self, disrupt_input: DisruptInput) -> StepResult:
-        self.asked.append("validate")
+        self.requests.append("validate")
         if not self.validates:
             await asyncio.Event().wait()
         return StepResult(failure="a pod came or went")
 
     @activity.defn(name=ActivityName.AWAIT_DISRUPTION)
     async def await_disruption(self, await_disruption_input: AwaitDisruptionInput) -> DisruptionDecision:
-        self.asked.append("disruption")
+        self.requests.append("disruption")
         self.ledgers.append(await_disruption_input.ledger)
         self.savings.append(await_disruption_input.savings)
         self.cursors.append(await_disruption_input.cursor)
@@ -94,7 +94,7 @@ class Leader:
 
     async def is_asked(self, subject: str, times: int = 1) -> None:
         async def asked() -> bool:
-            return self.asked.count(subject) >= times
+            return self.requests.count(subject) >= times
 
         await until(asked)
 
@@ -255,7 +255,7 @@ async def test_the_leader_stays_known_when_the_history_is_folded(served: Cluster
             return (await provisioner.describe()).run_id != first
 
         await until(folded)
-        count = leader.asked.count("batch")
+        count = leader.requests.count("batch")
         leader.pods.put_nowait(1)
         await leader.is_asked("batch", count + 1)
         scheduled = [

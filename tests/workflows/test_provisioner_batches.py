@@ -53,4 +53,4 @@ async def test_each_plan_has_its_own_number_also_after_the_run_has_continued_as_
 
 async def asked(planning: Planning, times: int) -> bool:
     """Whether the workflow has asked for so many batches."""
-    return len(planning.asked) >= times
+    return len(planning.requests) >= times

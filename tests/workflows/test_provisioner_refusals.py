@@ -33,15 +33,15 @@ async def test_a_breaker_is_heard_by_the_planner_at_once_and_so_is_its_end(
         report = refusing().report()
         await handle.signal(ProvisionerWorkflow.launches_reported, report)
         await until(lambda: asked(planning, 2))
-        assert [breaker.pool for breaker in planning.asked[1].breakers] == ["web"]
+        assert [breaker.pool for breaker in planning.requests[1].breakers] == ["web"]
         await handle.signal(ProvisionerWorkflow.launches_reported, report)  # says nothing new
         await handle.signal(ProvisionerWorkflow.launches_reported, LaunchReport(closed=["web"]))
         await until(lambda: asked(planning, 3))
-        assert planning.asked[2].breakers == []
+        assert planning.requests[2].breakers == []
         planning.pods.set()
         await until(lambda: planned(planning, 1))
     assert [group.instance_types for group in planning.planned[0].refused] == [["m5.large"]]
-    assert len(planning.asked) <= 4
+    assert len(planning.requests) <= 4
 
 
 async def test_the_planner_hears_that_a_probe_of_an_ec2nodeclass_was_refused_again(
@@ -57,7 +57,7 @@ async def test_the_planner_hears_that_a_probe_of_an_ec2nodeclass_was_refused_aga
             again = [evolve(breaker, refused_at=datetime.now(UTC)) for breaker in breakers.report().breakers]
             await handle.signal(ProvisionerWorkflow.launches_reported, LaunchReport(breakers=again))
             await until(partial(asked, planning, number + 1))
-        first, second = (item.breakers[0].refused_at for item in planning.asked[1:3])
+        first, second = (item.breakers[0].refused_at for item in planning.requests[1:3])
         assert first is not None
         assert second is not None
         assert first < second
@@ -94,12 +94,12 @@ async def test_sch018_the_next_leader_hears_which_pods_did_not_get_their_nodes(
         planning.pods.set()
         await until(lambda: asked(planning, 2))
         assert planning.planned[0].pauses == planning.pauses
-        assert planning.asked[1].pauses == planning.pauses
+        assert planning.requests[1].pauses == planning.pauses
         for _ in range(MAX_REPORTS):
             await handle.signal(ProvisionerWorkflow.launches_reported, LaunchReport())
 
         async def folded() -> bool:
-            return (await handle.describe()).run_id != first and planning.asked[-1].pauses == planning.pauses
+            return (await handle.describe()).run_id != first and planning.requests[-1].pauses == planning.pauses
 
         await until(folded)
 
@@ -158,12 +158,12 @@ async def test_instances_that_end_in_front_of_two_io_processes_add_up(
         processes[0].ended_booting("Client.InternalError", "no key", "i-1", node_class="default")
         await until(lambda: known_of(temporal, cluster, 1))
         assert await held() == [False, False]
-        assert planning.asked[-1].breakers == [], "one end says little"
+        assert planning.requests[-1].breakers == [], "one end says little"
         processes[1].ended_booting("Client.InternalError", "no key", "i-2", node_class="default")
         await until(both_pause)
 
         async def planner_knows() -> bool:
-            return [breaker.node_class for breaker in planning.asked[-1].breakers] == ["default"]
+            return [breaker.node_class for breaker in planning.requests[-1].breakers] == ["default"]
 
         await until(planner_knows)
         processes[1].registered("default", (), datetime.now(UTC) + FIRST_BOOT_PAUSE)
@@ -196,7 +196,7 @@ async def test_refusals_reach_a_plan_without_a_new_wait_and_never_interrupt_it(
         await handle.signal(ProvisionerWorkflow.launches_reported, breakers.report())
         planning.pods.set()
         await until(lambda: planned(planning, 1))
-        assert len(planning.asked) == 1
+        assert len(planning.requests) == 1
         assert [group.instance_types for group in planning.planned[0].refused] == [["m5.large"]]
         breakers.refused("web", "Unauthorized", "you may not")
         await handle.signal(ProvisionerWorkflow.launches_reported, breakers.report())
@@ -206,11 +206,11 @@ async def test_refusals_reach_a_plan_without_a_new_wait_and_never_interrupt_it(
         assert last is not None
         assert last.batch == planning.planned[0].batch
     assert len(planning.planned) == 1
-    assert [breaker.pool for breaker in planning.asked[-1].breakers] == ["web"]
+    assert [breaker.pool for breaker in planning.requests[-1].breakers] == ["web"]
 
 
 async def asked(planning: Planning, times: int) -> bool:
-    return len(planning.asked) >= times
+    return len(planning.requests) >= times
 
 
 async def planned(planning: Planning, times: int) -> bool:

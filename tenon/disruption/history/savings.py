@@ -40,7 +40,7 @@ def measured(
 
     Args:
         command: the command, which has been carried out.
-        left: the NodeClaims that leave. A candidate that stays saves nothing, but the replacements came.
+        claims: the NodeClaims that leave. A candidate that stays saves nothing, but the replacements came.
         prices: by NodeClaim of the replacements, dollars an hour of the offering that was launched; 0 if unknown.
     """
     candidates = [candidate for candidate in command.candidates if candidate.claim in claims]

@@ -46,7 +46,7 @@ def search(model: ClusterModel, candidates: Sequence[str], allowances: Mapping[s
     Args:
         model: the cluster.
         candidates: NodeClaims that may leave, best first (`by_price_per_cost`).
-        left: how many nodes may leave, by NodePool.
+        allowances: how many nodes may leave, by NodePool.
         terms: what each move must meet.
     """
     moves = _Look(model, candidates, allowances, terms).moves()

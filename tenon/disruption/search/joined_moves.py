@@ -28,7 +28,7 @@ class Joining:
     """The moves that were found so far. They are independent of each other."""
 
     def __init__(self, model: ClusterModel, moves: Sequence[Move], allowances: Mapping[str, int], terms: Terms) -> None:
-        """Start with moves on the cluster of the model; ``left``: how many nodes may leave, by NodePool."""
+        """Start with moves on the cluster of the model; ``allowances``: how many nodes may leave, by NodePool."""
         self._model = model
         self._moves: dict[int, Move] = dict(enumerate(moves))
         self._next = len(moves)

@@ -340,11 +340,11 @@ class Replacements:
 
     def __init__(self, answer: DisruptAnswer | Exception) -> None:
         self.answer = answer
-        self.asked: list[tuple[str, Disrupt]] = []
+        self.requests: list[tuple[str, Disrupt]] = []
 
     def get_workflow_handle(self, ident: str) -> Any:
         async def execute_update(_name: str, request: Disrupt, **_: Any) -> DisruptAnswer:
-            self.asked.append((ident, request))
+            self.requests.append((ident, request))
             if isinstance(self.answer, Exception):
                 raise self.answer
             return self.answer
@@ -459,7 +459,7 @@ async def test_undoing_asks_a_replacement_that_has_its_node_to_leave_if_it_is_em
     put_ready_replacement(world)
     temporal = Replacements(DisruptAnswer(accepted=True))
     await finish(world, stay=True, undo=True, client=temporal)
-    ((ident, request),) = temporal.asked
+    ((ident, request),) = temporal.requests
     assert ident == nodeclaim_id(REF.cluster, "web-new")
     assert (request.command, request.reason, request.only_if_empty) == (ID, Reason.EMPTY, True)
     new = metadata_of_replacement(world)

@@ -34,7 +34,7 @@ async def test_a_node_that_runs_is_at_rest_at_once_and_its_tags_are_mended() -> 
     world, ec2 = World().put_live(), Ec2()
     result, state = await taken_over(world, ec2)
     assert (result.request, state.stage, state.node_name) == (None, "live", "node-1")
-    assert ec2.named == [("i-1", REF.name, "node-1")]
+    assert ec2.names_given == [("i-1", REF.name, "node-1")]
     assert all(world.claim["metadata"]["annotations"][key] == "true" for key in TAGGED)
 
 

@@ -27,7 +27,7 @@ class Slow(Seller):
     def __init__(self, world: World, written: str, failure: EC2Error | None = None) -> None:
         super().__init__()
         self.world, self.written, self.failure = world, written, failure
-        self.asked: list[str] = []
+        self.requests: list[str] = []
 
     def launch(self, request: LaunchRequest) -> LaunchResult:
         stored = self.world.kube.objects["nodeclaims", "", REF.name]
@@ -39,7 +39,7 @@ class Slow(Seller):
         return "running"
 
     def terminate(self, instance_id: str) -> str | None:
-        self.asked.append(instance_id)
+        self.requests.append(instance_id)
         if self.failure is not None:
             raise self.failure
         return "shutting-down"
@@ -67,14 +67,14 @@ async def test_ops04_a_provider_id_that_another_controller_wrote_stays() -> None
         await launching(place, ec2).launch(LaunchInput(claim=REF, request=REQUEST))
     assert place.claim["status"]["providerID"] == KARPENTERS
     assert "conditions" not in place.claim["status"], "nothing says that Tenon's launch is the claim's"
-    assert ec2.asked == ["i-1"]
+    assert ec2.requests == ["i-1"]
     (event,) = [message for _, _, reason, message in place.recorder.events if reason == "SurplusInstance"]
     assert "launched i-1 for this NodeClaim" in event
     assert "i-0123456789abcdef0" in event
     assert metrics.SURPLUS_INSTANCES.labels("web")._value.get() == before + 1
     again = await launching(place, ec2).launch(LaunchInput(claim=REF, request=REQUEST))
     assert again.instance is not None
-    assert (again.instance.id, ec2.asked) == ("i-0123456789abcdef0", ["i-1"])
+    assert (again.instance.id, ec2.requests) == ("i-0123456789abcdef0", ["i-1"])
 
 
 async def test_ops04_the_same_provider_id_is_no_other_instance() -> None:
@@ -83,7 +83,7 @@ async def test_ops04_the_same_provider_id_is_no_other_instance() -> None:
     ec2 = Slow(place, PROVIDER_ID)
     result = await launching(place, ec2).launch(LaunchInput(claim=REF, request=REQUEST))
     assert result.instance is not None
-    assert (place.status_of("Launched")[0], ec2.asked) == ("True", [])
+    assert (place.status_of("Launched")[0], ec2.requests) == ("True", [])
 
 
 async def test_ops04_a_surplus_instance_that_cannot_be_terminated_now_is_left_to_a_sweep() -> None:

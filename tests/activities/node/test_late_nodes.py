@@ -20,15 +20,15 @@ ALONE = NodeInput(claim=REF, provider_id=PROVIDER_ID)
 
 
 class Console:
-    """An EC2 that has a console for the one instance; ``asked`` counts the calls."""
+    """An EC2 that has a console for the one instance; ``requests`` counts the calls."""
 
     def __init__(self, output: str | Exception = "") -> None:
         self.output = output
-        self.asked = 0
+        self.requests = 0
 
     def console_output(self, instance_id: str) -> str:
         assert instance_id == "i-1"
-        self.asked += 1
+        self.requests += 1
         if isinstance(self.output, Exception):
             raise self.output
         return self.output
@@ -72,7 +72,7 @@ async def test_lif03_a_claim_without_a_node_says_after_three_minutes_what_the_co
 async def test_ec2_is_not_asked_before_the_node_is_late() -> None:
     world, ec2 = late(2.9), Console("Unauthorized")
     answer = await look(world, ec2)
-    assert (answer.reason, answer.console, ec2.asked) == ("NodeNotFound", "", 0)
+    assert (answer.reason, answer.console, ec2.requests) == ("NodeNotFound", "", 0)
     assert world.recorder.events == []
 
 
@@ -136,4 +136,4 @@ async def test_a_node_that_has_joined_needs_no_console() -> None:
     world, ec2 = joined(UNREGISTERED), Console()
     world.clock.instant += timedelta(minutes=10)
     assert (await look(world, ec2, WANTED)).node_name == "node-1"
-    assert ec2.asked == 0
+    assert ec2.requests == 0

@@ -61,14 +61,14 @@ class Tokens(Seller):
     def __init__(self, **answers: LaunchResult) -> None:
         super().__init__()
         self.answers = answers
-        self.sent: list[str] = []
+        self.sent_tokens: list[str] = []
         self.searched = 0
 
     def prepare_launch(self, *value: Any) -> LaunchRequest:
         return LaunchRequest(client_token=f"t{value[2]}", capacity_type="on-demand", templates=[], tags={})
 
     def launch(self, request: LaunchRequest) -> LaunchResult:
-        self.sent.append(request.client_token)
+        self.sent_tokens.append(request.client_token)
         return self.answers.get(request.client_token) or super().launch(request)
 
     def find_instance(self, claim_name: str) -> Instance | None:
@@ -148,11 +148,11 @@ async def test_a_workflow_that_starts_again_after_a_refusal_does_not_repeat_the_
     life = Life(ec2)
     await life.step()
     await life.step()
-    assert (ec2.sent, life.attempt) == (["t1"], "2")
+    assert (ec2.sent_tokens, life.attempt) == (["t1"], "2")
     life.restart()
     life.world.clock.instant += RESUMED_AFTER / 2
     await life.to_registering()
-    assert ec2.sent == ["t1", "t2"]
+    assert ec2.sent_tokens == ["t1", "t2"]
     assert life.state.attempt == 2
     assert ec2.searched, "an earlier attempt may have bought an instance"
 
@@ -164,10 +164,10 @@ async def test_an_attempt_is_recorded_before_it_is_sent() -> None:
     life.breakers.refused("web", "Unauthorized", "you may not")
     await life.step()
     assert life.state.attempt == 2
-    while not ec2.sent:
+    while not ec2.sent_tokens:
         before = life.attempt
         await life.step()
-    assert (before, ec2.sent) == ("2", ["t2"])
+    assert (before, ec2.sent_tokens) == ("2", ["t2"])
 
 
 async def test_a_refusal_records_no_new_attempt_while_an_instance_may_appear() -> None:
@@ -200,8 +200,8 @@ async def test_a_known_token_whose_instance_does_not_appear_gives_way_to_another
     life = Life(ec2)
     took = await life.to_registering()
     assert ANSWER_GRACE <= took < ANSWER_GRACE + timedelta(minutes=1)
-    assert ec2.sent[-1] == "t2"
-    assert set(ec2.sent[:-1]) == {"t1"}
+    assert ec2.sent_tokens[-1] == "t2"
+    assert set(ec2.sent_tokens[:-1]) == {"t1"}
     assert life.held == []
 
 
@@ -220,7 +220,7 @@ async def test_a_member_of_an_incomplete_group_records_that_it_launches_alone() 
     life.world.clock.instant += timedelta(seconds=11)
     life.restart()
     await life.step()
-    assert (life.attempt, ec2.sent) == ("1", [])
+    assert (life.attempt, ec2.sent_tokens) == ("1", [])
     assert life.state.request is not None
     assert life.state.request.group is None
 
@@ -241,7 +241,7 @@ async def test_a_known_token_without_an_instance_gives_way_to_another_at_once() 
     ec2 = Tokens(t1=NO_INSTANCE)
     life = Life(ec2)
     assert await life.to_registering() == timedelta()
-    assert ec2.sent == ["t1", "t2"]
+    assert ec2.sent_tokens == ["t1", "t2"]
     assert life.held == []
 
 
@@ -259,7 +259,7 @@ async def test_a_launch_whose_template_is_gone_is_prepared_again_at_once() -> No
     ec2 = Tokens(t1=TEMPLATE_GONE)
     life = Life(ec2)
     assert await life.to_registering() == timedelta()
-    assert ec2.sent == ["t1", "t2"]
+    assert ec2.sent_tokens == ["t1", "t2"]
     assert life.held == []
     assert life.world.recorder.events == []
 
@@ -289,4 +289,4 @@ async def test_an_unreadable_attempt_counts_as_the_first(text: str) -> None:
     life = Life(ec2)
     life.world.claim["metadata"]["annotations"][labels.LAUNCH_ATTEMPT] = text
     await life.to_registering()
-    assert ec2.sent == ["t1"]
+    assert ec2.sent_tokens == ["t1"]

@@ -30,7 +30,7 @@ class Forgetful(Seller):
         super().__init__()
         self.answers = list(answers)
         self.others = others
-        self.asked = 0
+        self.requests = 0
         self.counted = 0
         self.launched = 0
 
@@ -38,7 +38,7 @@ class Forgetful(Seller):
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 
     def instance_state(self, instance_id: str) -> str | None:
-        self.asked += 1
+        self.requests += 1
         return self._next()
 
     def describe_instance(self, instance_id: str) -> Instance | None:  # type: ignore[override]
@@ -119,7 +119,7 @@ async def test_act04_a_node_leaves_that_is_not_ready_and_that_ec2_twice_does_not
     state = await begun(world, ec2)
     assert state.leave is not None
     assert state.leave.reason == "instance_gone"
-    assert ec2.asked == 2
+    assert ec2.requests == 2
     assert not is_kept(world)
 
 

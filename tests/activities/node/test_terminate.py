@@ -58,13 +58,13 @@ class Busy:
     """An EC2 that ends instances at once, and counts how often it is asked."""
 
     def __init__(self) -> None:
-        self.asked: list[list[str]] = []
+        self.requests: list[list[str]] = []
 
     def why_ended(self, instance_id: str) -> None:
         return None
 
     def terminate_instances(self, instance_ids: Sequence[str]) -> Mapping[str, str]:
-        self.asked.append(list(instance_ids))
+        self.requests.append(list(instance_ids))
         return dict.fromkeys(instance_ids, "terminated")
 
     def states(self, instance_ids: Sequence[str]) -> Mapping[str, str]:
@@ -80,8 +80,8 @@ async def test_aws032_nodes_that_end_at_the_same_time_share_a_request() -> None:
     terminate_inputs = [TerminateInput(claim=REF, instance_id=item, shown=True) for item in ids]
     results = await asyncio.gather(*map(activities.terminate, terminate_inputs))
     assert all(result.terminated for result in results)
-    assert sorted(item for call in ec2.asked for item in call) == sorted(ids)
-    assert len(ec2.asked) <= 2
+    assert sorted(item for call in ec2.requests for item in call) == sorted(ids)
+    assert len(ec2.requests) <= 2
 
 
 @pytest.mark.parametrize(

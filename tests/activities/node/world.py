@@ -130,7 +130,7 @@ class Ec2:
     cluster = Cluster("sandbox", "us-west-2")
 
     def __init__(self) -> None:
-        self.named: list[tuple[str, str, str]] = []
+        self.names_given: list[tuple[str, str, str]] = []
         self.refuses = False
         self.shows = True
         self.ended: tuple[str, str] | None = None
@@ -163,5 +163,5 @@ class Ec2:
     def name_instance(self, instance_id: str, claim_name: str, node_name: str) -> bool:
         if self.refuses:
             raise EC2Error("UnauthorizedOperation", "no tags today", retryable=False)
-        self.named.append((instance_id, claim_name, node_name))
+        self.names_given.append((instance_id, claim_name, node_name))
         return self.shows

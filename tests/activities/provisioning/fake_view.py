@@ -242,7 +242,7 @@ class FakeClaims:
         self.refuse_after: int | None = None
         self.answer: Callable[[dict[str, Any]], ApiError | None] = lambda _: None
         self.tries: list[str] = []
-        self.asked: list[int] = []
+        self.requests: list[int] = []
         self.patched: dict[str, dict[str, str]] = {}
         """By NodeClaim that was patched: its annotations."""
         self._view = view
@@ -259,7 +259,7 @@ class FakeClaims:
             key, _, value = label_selector.partition("=")
             return [b for b in self.objects.values() if b["metadata"]["labels"].get(key) == value]
         key, _, least = label_selector.partition(">")
-        self.asked.append(int(least))
+        self.requests.append(int(least))
         return [b for b in self.objects.values() if int(b["metadata"]["labels"].get(key) or 0) > int(least)]
 
     async def create(self, resource: Resource, body: dict[str, Any], namespace: str = "") -> dict[str, Any]:

@@ -145,7 +145,7 @@ async def test_claims_without_an_event_are_still_found() -> None:
     after = await at.planner.plan(PlanInput(cluster="c", batch=42))
     assert after.claims == []
     assert len(at.kube.objects) == 1
-    assert at.kube.asked[-1] == 39, "no more is read than what may be missing"
+    assert at.kube.requests[-1] == 39, "no more is read than what may be missing"
 
 
 async def test_a_cache_that_cannot_be_reread_makes_the_plan_retry() -> None:

@@ -44,8 +44,8 @@ class LateWatch(KubeClient):
         self._lists = {"/api/v1/nodes": [listed], "/api/v1/pods": [POD]}
         self._now = now
         self._ended = Event()
-        self.asked = Event()
-        self.answered = Event()
+        self.requests = Event()
+        self.answer_event = Event()
         self.answers: list[Any] = []
 
     def call(
@@ -54,14 +54,14 @@ class LateWatch(KubeClient):
         if path in self._lists:
             return {"items": self._lists[path], "metadata": {"resourceVersion": "1"}}
         if (method, path) == ("GET", "/api/v1/nodes/n"):
-            if self.asked.is_set():
-                self.answered.set()  # it asked again, so nothing was decided the first time
-            self.asked.set()
+            if self.requests.is_set():
+                self.answer_event.set()  # it asked again, so nothing was decided the first time
+            self.requests.set()
             if self._now is None:
                 raise KubeError(404, "not found")
             return self._now
         self.answers.append(body)
-        self.answered.set()
+        self.answer_event.set()
         return {}
 
     def watch(self, path: str, query: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -77,7 +77,7 @@ def judged(client: LateWatch) -> dict[str, list[dict[str, Any]]]:
     simulator = KubeletSimulator(client, World(read_prices()), BootPlan(0.0), UserDataReader(Path("/nodeadm")))
     simulator.start()
     try:
-        assert client.answered.wait(SOON)
+        assert client.answer_event.wait(SOON)
     finally:
         client.close()
         simulator.stop()

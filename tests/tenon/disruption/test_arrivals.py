@@ -255,7 +255,7 @@ def moved_to(*names: str, requests: int, at: datetime = MOVED, times: int = 1) -
 
 
 def arrivals_in(situation: Situation, pods_elsewhere: PodsElsewhere | None = None) -> dict[str, tuple[Arrival, ...]]:
-    """By NodeClaim. ``known``: what earlier looks found."""
+    """By NodeClaim. ``pods_elsewhere``: what earlier looks found."""
     assert situation.model is not None
     managed_nodes = (pods_elsewhere or PodsElsewhere()).added_to(situation.nodes, situation.model.details, NOW)
     return {node.claim: node.arrivals for node in managed_nodes}

@@ -22,10 +22,10 @@ class Leases:
     """The Leases of a whole cluster, as ``list`` gives them."""
 
     def __init__(self) -> None:
-        self.found: dict[tuple[str, str], dict[str, Any]] = {}
+        self.leases: dict[tuple[str, str], dict[str, Any]] = {}
         self.version = 0
         self.failure: Exception | None = None
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         self.pods: dict[tuple[str, str], dict[str, Any]] = {}
         self.may_write: set[str] = set()
         """The users that may write NodeClaims, by this verb."""
@@ -62,10 +62,10 @@ class Leases:
         }
 
     async def list(self, resource: Any, *, field_selector: str) -> list[dict[str, Any]]:
-        self.asked.append(field_selector)
+        self.requests.append(field_selector)
         if self.failure is not None:
             raise self.failure
-        return [lease for (_, name), lease in self.found.items() if field_selector == f"metadata.name={name}"]
+        return [lease for (_, name), lease in self.leases.items() if field_selector == f"metadata.name={name}"]
 
     def renew(self, key: tuple[str, str], holder: str, seconds: int | None = 15, at: str = "") -> None:
         """``at``: the clock of a holder may be wrong by years, and nothing may depend on it while it holds."""
@@ -73,7 +73,7 @@ class Leases:
         at = at or f"1999-01-01T00:00:00.{self.version:06d}Z"
         metadata = {"namespace": key[0], "name": key[1], "resourceVersion": str(self.version)}
         spec = {"holderIdentity": holder, "leaseDurationSeconds": seconds, "renewTime": at}
-        self.found[key] = {"metadata": metadata, "spec": spec}
+        self.leases[key] = {"metadata": metadata, "spec": spec}
 
     async def renewing(self, key: tuple[str, str], holder: str) -> None:
         while True:

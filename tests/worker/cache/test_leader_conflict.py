@@ -182,7 +182,7 @@ def test_ops04_a_lease_of_years_that_is_never_renewed_blocks_tenon_one_minute(ho
         await asyncio.sleep(1)
         assert others.stand_by(False), "it may be a Karpenter's that is about to be renewed"
         while others.stand_by(False):
-            leases.found[KARPENTER]["metadata"]["resourceVersion"] += "0"  # another part of it is written
+            leases.leases[KARPENTER]["metadata"]["resourceVersion"] += "0"  # another part of it is written
             await asyncio.sleep(1)
             assert asyncio.get_running_loop().time() <= 65
         leases.renew(KARPENTER, "karpenter-7d_1f", 2147483647)
@@ -328,7 +328,7 @@ def test_set12_a_lease_of_another_name_is_checked_next_to_karpenters() -> None:
     async def main() -> None:
         leases = Leases()
         await rivals(leases, own=("tenon", "nodes")).check()
-        assert sorted(leases.asked) == ["metadata.name=karpenter-leader-election", "metadata.name=nodes"]
+        assert sorted(leases.requests) == ["metadata.name=karpenter-leader-election", "metadata.name=nodes"]
 
     virtually(main)
 

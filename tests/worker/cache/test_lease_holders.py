@@ -26,7 +26,7 @@ def test_ops04_a_tenants_lease_never_makes_tenon_stand_by(caplog: pytest.LogCapt
             await asyncio.sleep(1)
             assert not others.stand_by(False)
         assert metrics.IGNORED_LEASES._value.get() == 1
-        del leases.found[TENANT]
+        del leases.leases[TENANT]
         await asyncio.sleep(2.1)
         assert metrics.IGNORED_LEASES._value.get() == 0
         assert set(leases.read) == {("tenant", "karpenter-7d"), ("tenant", "web-7d")}

@@ -28,18 +28,18 @@ class Copy:
 
     def __init__(self) -> None:
         self.table: Table[ObjectRecord] = Table(self.changed)
-        self.told: dict[str, str] = {}
+        self.events: dict[str, str] = {}
         self.news: list[tuple[str, str | None]] = []
         self.arrived = asyncio.Event()
 
     def changed(self, key: str, before: ObjectRecord | None, after: ObjectRecord | None) -> None:
-        assert (before.body["spec"]["value"] if before else None) == self.told.get(key)
+        assert (before.body["spec"]["value"] if before else None) == self.events.get(key)
         self.arrived.set()
         self.news.append((key, after.body["spec"]["value"] if after else None))
         if after is None:
-            del self.told[key]
+            del self.events[key]
         else:
-            self.told[key] = after.body["spec"]["value"]
+            self.events[key] = after.body["spec"]["value"]
 
     def content(self) -> dict[str, str]:
         return {record.key: record.body["spec"]["value"] for record in self.table}
@@ -138,7 +138,7 @@ def test_any_interleaving_ends_with_what_the_server_holds(
             else:
                 getattr(api, step)()
         await until(lambda: copy.content() == truth(api))
-        assert copy.told == truth(api)
+        assert copy.events == truth(api)
         await until(lambda: all(item.done() for item in requests))
         await stop(task)
 

@@ -37,7 +37,7 @@ KEYS = ("", "a b", "example.com/ok", "a/b/c", "kubernetes.io/hostname", "karpent
 def mutations(schema: Schema, manifest: dict[str, Any], names: set[str]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Every case made from a good manifest, with a name that says what was changed.
 
-    A place whose name and schema are in ``seen`` has been tried in another manifest: it is passed over.
+    A place whose name and schema are in ``names`` has been tried in another manifest: it is passed over.
     """
     for path, value in _places(schema["properties"]["spec"], manifest["spec"], ("spec",), names):
         changed = copy.deepcopy(manifest)
