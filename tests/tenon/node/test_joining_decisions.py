@@ -221,8 +221,8 @@ def pod(name: str = "web", **spec: Any) -> dict[str, Any]:
 
 def judge(*planned: dict[str, Any], on: list[dict[str, Any]] | None = None, at: dict[str, Any] | None = None) -> Any:
     entries = [PlannedPod("default", item["metadata"]["name"], item["metadata"]["uid"]) for item in planned]
-    pod_ofs = {f"default/{item['metadata']['name']}": pod_of(item) for item in planned}
-    return choose(entries, pod_ofs, at or node(zone="a"), [pod_of(item) for item in on or []])
+    records = {f"default/{item['metadata']['name']}": pod_of(item) for item in planned}
+    return choose(entries, records, at or node(zone="a"), [pod_of(item) for item in on or []])
 
 
 def test_sch062_a_pod_that_may_have_a_hard_default_spread_is_left_to_the_scheduler() -> None:
@@ -301,7 +301,7 @@ def test_a_node_that_refuses_gets_no_pod(change: dict[str, Any], bound: bool) ->
 def test_a_nomination_elsewhere_is_respected() -> None:
     nominated = pod()
     nominated["status"]["nominatedNodeName"] = "other"
-    assert "other" in judge(nominated).left["default/web"]
+    assert "other" in judge(nominated).other_pods["default/web"]
     nominated["status"]["nominatedNodeName"] = "n"
     assert judge(nominated).bind
 
@@ -336,9 +336,9 @@ def test_pods_that_are_gone_or_placed_are_settled() -> None:
     place["spec"]["nodeName"], away["spec"]["nodeName"] = "n", "other"
     leaving["metadata"]["deletionTimestamp"] = "2026-03-01T12:00:00Z"
     done["status"]["phase"] = "Succeeded"
-    pod_ofs = {f"default/{item['metadata']['name']}": pod_of(item) for item in (place, away, leaving, done, pod("new"))}
+    records = {f"default/{item['metadata']['name']}": pod_of(item) for item in (place, away, leaving, done, pod("new"))}
     entries = [PlannedPod("default", name, name) for name in ("here", "away", "leaving", "done", "missing")]
-    choice = choose([*entries, PlannedPod("default", "new", "older")], pod_ofs, node(), [])
+    choice = choose([*entries, PlannedPod("default", "new", "older")], records, node(), [])
     assert choice.bind == ()
     assert choice.bound_here == ("default/here",)
     assert len(choice.settled) == 5

@@ -142,7 +142,7 @@ async def test_a_webhook_that_is_put_off_although_objects_need_it_is_an_error(
     caplog: pytest.LogCaptureFixture, pair: bool
 ) -> None:
     """Values written for a Karpenter of before 1.0 often say so: there it meant another webhook."""
-    await reconcile_definitions(cast("Kube", cluster(both=pair)), load(cluster_name="c", disable_webhook=True))
+    await reconcile_definitions(cast("Kube", cluster(pair=pair)), load(cluster_name="c", disable_webhook=True))
     errors = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert len(errors) == pair
     for error in errors:
