@@ -28,7 +28,7 @@ from cli.application import create_app
 from cli.console import output_console
 from cli.context import Context, ContextError, resolve
 from cli.refusals import QUERY_TIMEOUT, RefusalsUnknownError, purchase_pauses_of, refusals_of
-from tenon.ec2.refusals.avoided import shortages
+from tenon.ec2.refusals.unavailable import shortages
 from tenon.errors import TenonError
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.timestamps import format_instant

@@ -25,7 +25,7 @@ from cli.simulating.files import Filenames, read_catalogue_file, read_files
 from cli.simulating.progress import show_progress
 from tenon.apis import labels
 from tenon.apis.nodeoverlay import NodeOverlay
-from tenon.ec2.refusals.avoided import UnavailableOfferings, avoided_until
+from tenon.ec2.refusals.unavailable import UnavailableOfferings, unavailable_until
 from tenon.ec2.types.capacity_reservations import without_reservations
 from tenon.ec2.types.instance_types import without
 from tenon.errors import TenonError
@@ -197,9 +197,9 @@ def simulated(scope: Given) -> Report:
     pending, undecodable = fill(cache, objects, moving=disruption)
     _stop_at(undecodable)
     view = PlanningView(cache)
-    avoided = _avoided(notes) if live else {}
-    if avoided:
-        types = without(types, UnavailableOfferings(avoided))
+    unavailable = _unavailable(notes) if live else {}
+    if unavailable:
+        types = without(types, UnavailableOfferings(unavailable))
     reserved = _reserved(view, notes) if live and simulation_settings.gates().reserved_capacity else None
     for note in [*notes, *_notes(objects), *_left_out(cache)]:
         print(f"note: {one_line(note)}", file=sys.stderr)
@@ -211,7 +211,7 @@ def simulated(scope: Given) -> Report:
         policy=simulation_settings.policy(),
         overlays=[NodeOverlay.model_validate(overlay.body) for overlay in objects.of("NodeOverlay")],
         reserved=reserved,
-        refused_until=partial(avoided_until, avoided),
+        refused_until=partial(unavailable_until, unavailable),
     )
     decision = decide(view, question, time.perf_counter)
     for note in decision.notes:
@@ -227,11 +227,11 @@ def simulated(scope: Given) -> Report:
     if overlay is not None and scope.node is not None and not (overlay.commands or overlay.staying):
         where = "in the cluster: see kubectl get nodeclaims" if live else "in the input"
         _stop_at([ManifestError(Source(scope.node), f"is no Node or NodeClaim of a NodePool {where}")])
-    types_by_pool = {pool.metadata.name: types for pool, types in decision.pools_with_types} if avoided else {}
+    types_by_pool = {pool.metadata.name: types for pool, types in decision.pools_with_types} if unavailable else {}
     document = plan_document(
         decision.plan,
         problem=decision.problem,
-        winners=TypeChoiceExplainer(decision.problem, types_by_pool, partial(avoided_until, avoided)),
+        winners=TypeChoiceExplainer(decision.problem, types_by_pool, partial(unavailable_until, unavailable)),
         refused=pending.refused,
         nominated_pods=pending.nominated_pods,
         disruption=overlay.commands if overlay is not None else [],
@@ -272,10 +272,10 @@ def _reserved(view: PlanningView, notes: list[str]) -> Reserved:
     return Reserved(read_places(filter(None, node_classes), notes), view.reserved_claims())
 
 
-def _avoided(notes: list[str]) -> Mapping[OfferingKey, datetime]:
-    from cli.simulating.refusals import read_avoided
+def _unavailable(notes: list[str]) -> Mapping[OfferingKey, datetime]:
+    from cli.simulating.refusals import read_unavailable
 
-    return read_avoided(notes)
+    return read_unavailable(notes)
 
 
 def _bounds(decision: Decision) -> tuple[float, float]:

@@ -19,7 +19,7 @@ from temporalio import workflow
 from tenon.evolve import evolve
 
 with workflow.unsafe.imports_passed_through():
-    from tenon.ec2.refusals.avoided import by_offering, grouped
+    from tenon.ec2.refusals.unavailable import by_offering, grouped
     from tenon.messages.base import ActivityName, Message
     from tenon.messages.provisioning import (
         AwaitBatchInput,
@@ -61,7 +61,7 @@ class ProvisionerWorkflow(PlannerCaller):
         # Batch numbers start at the wall clock, so that a provisioner that was terminated and started again never
         # reuses the number of an earlier batch, and with it the NodeClaim names.
         self.batch = begin.batch or int(workflow.now().timestamp())
-        self.avoided = by_offering(begin.refused, workflow.now())
+        self.unavailable = by_offering(begin.refused, workflow.now())
         self.breakers = breaker.by_key(begin.breakers)
         self.pauses = begin.pauses
         self.reports = 0
@@ -82,7 +82,7 @@ class ProvisionerWorkflow(PlannerCaller):
                     evolve(
                         begin,
                         batch=self.batch,
-                        refused=grouped(self.avoided),
+                        refused=grouped(self.unavailable),
                         breakers=list(self.breakers.values()),
                         pauses=self.pauses,
                         last_plan=self.last_plan,
@@ -104,12 +104,12 @@ class ProvisionerWorkflow(PlannerCaller):
 
     async def _plan(self, batch: BatchSummary) -> None:
         now = workflow.now()
-        self.avoided = {key: until for key, until in self.avoided.items() if until > now}
+        self.unavailable = {key: until for key, until in self.unavailable.items() if until > now}
         self.batch += 1
         plan_input = PlanInput(
             cluster=self.cluster,
             batch=self.batch,
-            refused=grouped(self.avoided),
+            refused=grouped(self.unavailable),
             breakers=self._open(),
             pauses=self.pauses,
         )
@@ -125,7 +125,7 @@ class ProvisionerWorkflow(PlannerCaller):
         """Receive what EC2 refuses from an io process. Plans avoid it for a while."""
         self.reports += 1
         now = workflow.now()
-        self.avoided |= by_offering(report.refused, now)
+        self.unavailable |= by_offering(report.refused, now)
         before = self._refusals()
         self.breakers = breaker.merged(self.breakers, report, now)
         if self._refusals() != before:
@@ -158,10 +158,10 @@ class ProvisionerWorkflow(PlannerCaller):
         """
         now = workflow.now()
         breakers = breaker.merged(self.breakers, LaunchReport(), now)
-        avoided = {key: until for key, until in self.avoided.items() if until > now}
+        unavailable = {key: until for key, until in self.unavailable.items() if until > now}
         waits = [wait for wait in self.last_plan.waits if wait.until > now] if self.last_plan is not None else []
         return LaunchReport(
-            refused=grouped(avoided),
+            refused=grouped(unavailable),
             breakers=list(breakers.values()),
             waits=waits,
             kept_by=workflow.info().first_execution_run_id,

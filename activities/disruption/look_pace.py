@@ -88,8 +88,10 @@ class LookPace:
             self._due = now + 1.0  # pods come first: their plan changes the cluster in a moment
             return False
         used, released = self._view.requests_on_nodes(), self._view.pods_released()
-        evictions_allowed, avoided = self._view.evictions_allowed(), self._refusals.avoided()
-        facts = look_facts(replace(outline, quiet_since=quiet), used, released, evictions_allowed, avoided, self._known)
+        evictions_allowed, unavailable = self._view.evictions_allowed(), self._refusals.unavailable()
+        facts = look_facts(
+            replace(outline, quiet_since=quiet), used, released, evictions_allowed, unavailable, self._known
+        )
         if now < self._rests_until and self._known is not None and not facts.offer_more_than(self._known):
             self._due = min(self._rests_until, now + LOOK_SECONDS)
             self._ready_since = None

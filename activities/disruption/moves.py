@@ -51,7 +51,7 @@ from tenon.disruption.model import (
 from tenon.disruption.search.pods_elsewhere import PodsElsewhere
 from tenon.disruption.search.size_limits import MAX_OPEN, how_many_fit
 from tenon.disruption.validation import still_allowed, validated
-from tenon.ec2.refusals.avoided import avoided_until
+from tenon.ec2.refusals.unavailable import unavailable_until
 from tenon.evolve import evolve
 from tenon.kube.pod import Pod
 from tenon.messages.disruption import (
@@ -282,7 +282,7 @@ class MoveFinder:
         node_pools = self._view.node_pools()
         usable = usable_pools(node_pools, find_class, self._view)
         pools = [*usable, *usable_static_pools(node_pools, find_class, self._view)]
-        return await instance_types_by_pool(self._view, self._types, pools, self._refusals.avoided())
+        return await instance_types_by_pool(self._view, self._types, pools, self._refusals.unavailable())
 
     async def _find_and_free(
         self, nodes: Sequence[ManagedNode], open_commands: Mapping[str, OpenCommand]
@@ -328,7 +328,7 @@ class MoveFinder:
     def _winners(self, situation: Situation, overlaid: Overlaid) -> TypeChoiceExplainer:
         """Explains why a replacement has its instance type, and what it would usually cost."""
         assert situation.model is not None
-        refused_until = partial(avoided_until, self._refusals.avoided_until())
+        refused_until = partial(unavailable_until, self._refusals.unavailable_until())
         return TypeChoiceExplainer(situation.model.problem, overlaid.types_by_pool(), refused_until)
 
     async def _situation(

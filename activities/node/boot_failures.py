@@ -62,7 +62,7 @@ class BootFailures:
         code, text = ended
         message = f"EC2 ended {instance_id} before its Node joined: {text or code}"
         if fault in (BootFault.OFFERING, BootFault.INTERNAL):
-            self._breakers.sold_out(offering_of(claim))
+            self._breakers.mark_unavailable(offering_of(claim))
         if fault is not BootFault.OFFERING:
             node_class = "" if fault is BootFault.ACCOUNT else claim.node_class
             kinds = claim.image_and_type if fault is not BootFault.INTERNAL else {claim.labels.get(labels.ZONE, "")}

@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable
 from datetime import datetime, timedelta
 
-from tenon.ec2.refusals.avoided import UNAVAILABLE_OFFERINGS_TTL, UnavailableOfferings, by_offering, grouped
+from tenon.ec2.refusals.unavailable import UNAVAILABLE_OFFERINGS_TTL, UnavailableOfferings, by_offering, grouped
 from tenon.evolve import evolve
 from tenon.kube.offerings import OfferingKey
 from tenon.messages.launch import OfferingRef
@@ -43,7 +43,7 @@ class LaunchBreakers:
     def __init__(self, now: Callable[[], datetime], wait_seconds: float = WAIT_SECONDS) -> None:
         self._now = now
         self._wait_seconds = wait_seconds
-        self._avoided_until: dict[OfferingKey, datetime] = {}
+        self._unavailable_until: dict[OfferingKey, datetime] = {}
         self._open: dict[str, LaunchBreaker] = {}
         """By key: of a NodePool, of an EC2NodeClass, or of the account."""
         self._closed: set[str] = set()
@@ -71,20 +71,20 @@ class LaunchBreakers:
 
     # --- offerings ---
 
-    def avoided(self) -> UnavailableOfferings:
+    def unavailable(self) -> UnavailableOfferings:
         """The offerings that EC2 recently refused.
 
         A claim that allows spot and on-demand must not request the same spot offerings again.
         """
         now = self._now()
-        self._avoided_until = {key: until for key, until in self._avoided_until.items() if until > now}
-        return UnavailableOfferings(self._avoided_until)
+        self._unavailable_until = {key: until for key, until in self._unavailable_until.items() if until > now}
+        return UnavailableOfferings(self._unavailable_until)
 
-    def sold_out(self, offerings: Iterable[OfferingRef]) -> None:
+    def mark_unavailable(self, offerings: Iterable[OfferingRef]) -> None:
         """Record offerings for which EC2 had no capacity."""
         until = self._now() + UNAVAILABLE_OFFERINGS_TTL
         for offering in offerings:
-            self._avoided_until[offering.key] = until
+            self._unavailable_until[offering.key] = until
             self.news.set()
 
     # --- launches ---
@@ -206,11 +206,11 @@ class LaunchBreakers:
 
         Another process may have closed one of those meanwhile, and the report would open it again.
         """
-        self.avoided()
+        self.unavailable()
         now = self._now()
         self._open = {key: breaker for key, breaker in self._open.items() if not rules.untried(breaker, now)}
         return LaunchReport(
-            refused=grouped(self._avoided_until),
+            refused=grouped(self._unavailable_until),
             breakers=[
                 open_breaker
                 for key, open_breaker in sorted(self._open.items())
@@ -231,7 +231,7 @@ class LaunchBreakers:
         """Take over what was known before this process started. What the process itself has seen takes precedence."""
         now = self._now()
         self._kept_by = report.kept_by
-        self._avoided_until = {**by_offering(report.refused, now), **self._avoided_until}
+        self._unavailable_until = {**by_offering(report.refused, now), **self._unavailable_until}
         for key, breaker in rules.by_key(report.breakers).items():
             launches = breaker.pool in self._answered and not breaker.instance_types
             if not launches and not rules.untried(breaker, now):

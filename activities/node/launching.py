@@ -46,9 +46,9 @@ from tenon.ec2.families.own_kubelet import with_own_kubelet
 from tenon.ec2.launch.launched_labels import launched_labels
 from tenon.ec2.launch.network_annotations import network_annotations
 from tenon.ec2.refusals import errors as codes
-from tenon.ec2.refusals.avoided import UNAVAILABLE_OFFERINGS_TTL, UnavailableOfferings
 from tenon.ec2.refusals.class_faults import ClassFault
 from tenon.ec2.refusals.refused_price import cheapest_refused
+from tenon.ec2.refusals.unavailable import UNAVAILABLE_OFFERINGS_TTL, UnavailableOfferings
 from tenon.evolve import evolve
 from tenon.kube.claim_record import ClaimRecord
 from tenon.messages.base import ClaimRef, ErrorType
@@ -138,12 +138,12 @@ class Launching:
             if request is None:
                 self._breakers.leave(prepare_input.claim.name)
 
-    def _avoided(self, claim: ClaimRecord) -> UnavailableOfferings:
+    def _unavailable(self, claim: ClaimRecord) -> UnavailableOfferings:
         """The offerings that this process or, a short time ago, the claim's plan knew to be unavailable."""
         created = claim.created_at
         young = created is not None and self._now() - created < UNAVAILABLE_OFFERINGS_TTL
         return UnavailableOfferings(
-            self._breakers.avoided() | (unavailable_offerings(claim.annotations) if young else frozenset())
+            self._breakers.unavailable() | (unavailable_offerings(claim.annotations) if young else frozenset())
         )
 
     async def _prepare(
@@ -194,14 +194,14 @@ class Launching:
             own = with_own_kubelet(node_class, claim.annotations)
             async with self._throttled.shown(prepare_input.claim, PREPARING):
                 types = await with_heartbeat(self._types.of(claim, own))
-                avoided = self._avoided(claim)
-                prepare = partial(self._ec2.prepare_launch, nodeclaim, own, attempt, avoided, types)
+                unavailable = self._unavailable(claim)
+                prepare = partial(self._ec2.prepare_launch, nodeclaim, own, attempt, unavailable, types)
                 request = await with_heartbeat(asyncio.get_running_loop().run_in_executor(self._senders, prepare))
         except NodeClassNotReadyError as error:
             return await self._putting_off.given_up(prepare_input.claim, view, Reason.NODECLASS_NOT_READY, str(error))
         except InsufficientCapacityError as error:
-            self._breakers.sold_out(error.unavailable)
-            self._breakers.news.set()  # the planner asked for this, so it does not know what is avoided
+            self._breakers.mark_unavailable(error.unavailable)
+            self._breakers.news.set()  # the planner asked for this, so it does not know what is unavailable
             return await self._putting_off.given_up(prepare_input.claim, view, Reason.INSUFFICIENT_CAPACITY, str(error))
         except NodeClassReadinessUnknownError as error:
             return await self._putting_off.unprepared(
@@ -326,7 +326,7 @@ class Launching:
                 continue  # a full placement group is full for the other capacity types as well
             no_capacity = Reason.INSUFFICIENT_CAPACITY.camel_case
             metrics.LAUNCH_FAILURES.labels(refused.zone, "", refused.capacity_type, no_capacity).inc()
-        self._breakers.sold_out(result.unavailable)
+        self._breakers.mark_unavailable(result.unavailable)
         if launch_input.request.group is not None and result.instance is not None:
             self._groups.accepted(launch_input.request.group)
         if result.waits is not None and result.waits.new_token:

@@ -113,7 +113,7 @@ async def write_claims(
     batch: int,
     overlaid: Overlaid | None = None,
     explanations: Sequence[str] = (),
-    avoided: Collection[OfferingKey] = (),
+    unavailable: Collection[OfferingKey] = (),
     usual_prices: Sequence[float | None] = (),
 ) -> Written:
     """Write every NodeClaim of a plan that the API server accepts.
@@ -125,7 +125,7 @@ async def write_claims(
         batch: the batch number, from which the claims' names are derived.
         overlaid: the instance types with NodeOverlays applied; the claims get annotations about them.
         explanations: for each claim of the plan, why it is bought.
-        avoided: the offerings that EC2 refused recently; the claims name those of their types.
+        unavailable: the offerings that EC2 refused recently; the claims name those of their types.
         usual_prices: for each claim, what the cheapest refused offering costs that would do; None if there is none.
 
     Raises:
@@ -140,7 +140,7 @@ async def write_claims(
         claim_write.body["metadata"]["annotations"][labels.EXPLANATION] = why
     for claim_write in claim_writes:
         claim_write.body["metadata"]["annotations"] |= unavailable_annotation(
-            claim_write.planned.instance_types, avoided
+            claim_write.planned.instance_types, unavailable
         )
     for claim_write, usual_price in zip(claim_writes, usual_prices, strict=False):
         factor = price_factor(pools[claim_write.planned.pool].metadata.annotations)

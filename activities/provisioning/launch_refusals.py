@@ -7,7 +7,7 @@ from datetime import datetime
 
 from activities.clock import utc_now
 from tenon.apis.nodepool import NodePool
-from tenon.ec2.refusals.avoided import UnavailableOfferings, by_offering
+from tenon.ec2.refusals.unavailable import UnavailableOfferings, by_offering
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.offerings import OfferingKey
 from tenon.messages.provisioning import LaunchBreaker, LaunchReport
@@ -31,7 +31,7 @@ class LaunchRefusals:
         self._on_change = on_change
         self._now = now
         self._breakers: dict[str, LaunchBreaker] = {}
-        self._avoided: dict[OfferingKey, datetime] = {}
+        self._unavailable: dict[OfferingKey, datetime] = {}
         self._shortages: dict[str, PoolShortage] = {}
         self.reported = False
         """Whether the workflow has reported to this process yet."""
@@ -43,7 +43,7 @@ class LaunchRefusals:
         report = await self.ask() if self.ask is not None else None
         if report is not None:
             self.update(report.breakers)
-            self.avoid(by_offering(report.refused, self._now()))
+            self.replace_unavailable(by_offering(report.refused, self._now()))
 
     def update(self, breakers: Iterable[LaunchBreaker]) -> None:
         """Replace the breakers by those that the workflow reports. Breakers that only count hold nothing back."""
@@ -53,18 +53,18 @@ class LaunchRefusals:
             if _shown(before.get(key)) != _shown(self._breakers.get(key)):
                 self._on_change(key)
 
-    def avoid(self, until: Mapping[OfferingKey, datetime]) -> None:
+    def replace_unavailable(self, until: Mapping[OfferingKey, datetime]) -> None:
         """Replace the offerings that EC2 refused recently, each with the time until which plans avoid it."""
-        self._avoided = dict(until)
+        self._unavailable = dict(until)
 
-    def avoided(self) -> UnavailableOfferings:
+    def unavailable(self) -> UnavailableOfferings:
         """The offerings that plans avoid now."""
-        return UnavailableOfferings(self.avoided_until())
+        return UnavailableOfferings(self.unavailable_until())
 
-    def avoided_until(self) -> dict[OfferingKey, datetime]:
+    def unavailable_until(self) -> dict[OfferingKey, datetime]:
         """The offerings that plans avoid now, each with the time until which they do."""
         now = self._now()
-        return {offering: until for offering, until in self._avoided.items() if until > now}
+        return {offering: until for offering, until in self._unavailable.items() if until > now}
 
     def no_capacity(self, launches: Iterable[TriedLaunch]) -> None:
         """Record NodeClaims that ended because EC2 had no capacity for them."""
@@ -73,7 +73,7 @@ class LaunchRefusals:
             by_pool.setdefault(launch.pool, []).append(launch)
         for pool, refused in by_pool.items():
             before = self._shortages.get(pool)
-            after = refused_again(before, refused, self.avoided_until(), self._now())
+            after = refused_again(before, refused, self.unavailable_until(), self._now())
             self._shortages[pool] = after
             if before is None or before.message != after.message:
                 self._on_change(pool)

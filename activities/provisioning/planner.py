@@ -50,7 +50,7 @@ from activities.provisioning.waiting_pods import WaitingPods
 from tenon.apis import labels
 from tenon.apis.nodepool import NodePool
 from tenon.apis.shortage_price import is_far_dearer, price_factor
-from tenon.ec2.refusals.avoided import avoided_until, by_offering
+from tenon.ec2.refusals.unavailable import by_offering, unavailable_until
 from tenon.kube.conditions import condition
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
@@ -177,7 +177,7 @@ class Planner:
 
     async def _plan(self, plan_input: PlanInput) -> PlanResult:
         self._refusals.update(plan_input.breakers)
-        self._refusals.avoid(self._avoided(plan_input))
+        self._refusals.replace_unavailable(self._unavailable(plan_input))
         self._batcher.adopt(plan_input.pauses)
         before = await self._check_up_to_date(plan_input)
         if before:
@@ -188,8 +188,8 @@ class Planner:
             decision = await self._decide(plan_input.batch, part=RETRY_SECONDS)
         if decision is None:
             return self._result(plan_input)
-        avoided_until = self._refusals.avoided_until()
-        self._refusals.no_capacity(self._refused_launches.count(decision.all_pods, avoided_until))
+        unavailable_until = self._refusals.unavailable_until()
+        self._refusals.no_capacity(self._refused_launches.count(decision.all_pods, unavailable_until))
         try:
             written = await write_claims(
                 self._kube,
@@ -198,7 +198,7 @@ class Planner:
                 plan_input.batch,
                 decision.overlaid,
                 decision.explanations,
-                self._refusals.avoided(),
+                self._refusals.unavailable(),
                 decision.usual_prices,
             )
         except ApiError as error:
@@ -222,7 +222,7 @@ class Planner:
             await self._recorder.publish(
                 pool_reference(decision.pools[name]), "NoCompatibleInstanceTypes", message, "Warning"
             )
-        lacking = self._refused_launches.reasons(plan, pods, avoided_until, decision.dear_claims)
+        lacking = self._refused_launches.reasons(plan, pods, unavailable_until, decision.dear_claims)
         self._refused_launches.bought(written.claims)
         await self._pod_events.publish(
             plan, filter(_waits, pods), written.names, decision.in_flight, lacking, decision.doubts
@@ -281,7 +281,7 @@ class Planner:
             problem, solved = await self._solve(waiting_pods, overlaid, part * RETRY_SECONDS, refused)
         paused = await self._pause_sentences(waiting, pauses)
         types_by_pool = {pool.metadata.name: types for pool, types in overlaid.pools_with_types}
-        refused_until = partial(avoided_until, self._refusals.avoided_until())
+        refused_until = partial(unavailable_until, self._refusals.unavailable_until())
         winners = TypeChoiceExplainer(problem, types_by_pool, refused_until)
         solved, waits = await self._wait_for_cheaper(waiting_pods, solved, overlaid, winners, part, refused)
         left_out = {name: sentence(breakers[name]) for name in closed}
@@ -405,9 +405,9 @@ class Planner:
 
     async def _instance_types(self, pools: Sequence[NodePool]) -> Overlaid:
         """The pools with their instance types, with NodeOverlays applied and without the refused offerings."""
-        return await instance_types_by_pool(self._view, self._types, pools, self._refusals.avoided())
+        return await instance_types_by_pool(self._view, self._types, pools, self._refusals.unavailable())
 
-    def _avoided(self, plan_input: PlanInput) -> dict[OfferingKey, datetime]:
+    def _unavailable(self, plan_input: PlanInput) -> dict[OfferingKey, datetime]:
         """The offerings that EC2 refused recently, each with the time until which plans avoid it."""
         return by_offering(plan_input.refused, self._now())
 
@@ -415,7 +415,7 @@ class Planner:
         self._waiting.planned(decision.all_pods, decision.waits)
         by_key = {pod.key: pod for pod in decision.all_pods}
         probes = () if decision.next_probe is None else (decision.next_probe,)
-        offered_again = min((*self._avoided(plan_input).values(), *probes), default=None)
+        offered_again = min((*self._unavailable(plan_input).values(), *probes), default=None)
         unplaced = [by_key[key] for key in decision.plan.unschedulable]
         self._batcher.unschedulable(unplaced, decision.fingerprint, offered_again)
         self._batcher.told_of_pause(by_key[key] for key in decision.paused)

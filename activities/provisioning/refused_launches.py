@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from tenon.ec2.refusals.avoided import UnavailableOfferings
+from tenon.ec2.refusals.unavailable import UnavailableOfferings
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
 from tenon.provisioning.capacity_shortage import TriedLaunch, is_reported, what_ec2_lacks
@@ -19,7 +19,7 @@ from tenon.sentences import counted
 
 _REMEMBERED = 50_000
 _LAUNCHES = 10
-"""How many launches are remembered for each pod. What older ones asked for is no longer avoided."""
+"""How many launches are remembered for each pod. What older ones asked for is no longer unavailable."""
 
 
 @dataclass(slots=True)
@@ -55,14 +55,14 @@ class RefusedLaunches:
             pods: the pods of the batch.
             until: the offerings that plans avoid, with the time until which they do.
         """
-        avoided, refused = UnavailableOfferings(until), dict[int, TriedLaunch]()
+        unavailable, refused = UnavailableOfferings(until), dict[int, TriedLaunch]()
         for pod in pods:
             tried = self._tried.get(pod.uid)
             if tried is None or not tried.is_open:
                 continue
             tried.is_open = False
             newest = tried.launches[-1]
-            if newest.cheapest in avoided:
+            if newest.cheapest in unavailable:
                 tried.refused += 1
                 refused[id(newest)] = newest
         return list(refused.values())
@@ -80,10 +80,10 @@ class RefusedLaunches:
         their number has doubled, or after the first one if the other NodeClaim is one of ``dear``. A pod without a
         place gets one in each plan, to precede the engine's reason.
         """
-        avoided, lacking = UnavailableOfferings(until), dict[tuple[int, ...], str]()
+        unavailable, lacking = UnavailableOfferings(until), dict[tuple[int, ...], str]()
 
         def lacks(tried: _Tried) -> str:
-            launches = tuple(launch for launch in tried.launches if launch.cheapest in avoided)
+            launches = tuple(launch for launch in tried.launches if launch.cheapest in unavailable)
             same = tuple(map(id, launches))
             if same not in lacking:
                 lacking[same] = what_ec2_lacks(launches, until)

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from activities.clock import utc_now
 from cli.context import ContextError, resolve
 from cli.refusals import RefusalsUnknownError, refusals_of
-from tenon.ec2.refusals.avoided import by_offering, shortages
+from tenon.ec2.refusals.unavailable import by_offering, shortages
 from tenon.kube.offerings import OfferingKey
 from tenon.messages.provisioning import LaunchReport
 from tenon.node.breaker import sentence, subject
@@ -22,7 +22,7 @@ ANSWERS_WITHIN = timedelta(seconds=5)
 """How long to wait for the workflow, which may have no worker. The plan does not depend on its answer."""
 
 
-def read_avoided(notes: list[str]) -> Mapping[OfferingKey, datetime]:
+def read_unavailable(notes: list[str]) -> Mapping[OfferingKey, datetime]:
     """Return the offerings that the cluster's provisioner avoids, each with the time until which it does.
 
     Notes say what that is, or why it is not known.
@@ -34,14 +34,14 @@ def read_avoided(notes: list[str]) -> Mapping[OfferingKey, datetime]:
         notes.append(f"offerings that EC2 refuses now are part of the plan, because they are not known: {why}")
         return {}
     now = utc_now()
-    avoided = by_offering(report.refused, now)
-    action = f"avoids {counted(len(avoided), 'offering')} that EC2 refused" if avoided else "avoids no offering"
+    unavailable = by_offering(report.refused, now)
+    action = f"avoids {counted(len(unavailable), 'offering')} that EC2 refused" if unavailable else "avoids no offering"
     notes.append(f"the provisioner of cluster {cluster} {action}, and so does this plan")
     notes.extend(shortages(report.refused, now))
     notes.extend(
         f"{subject(breaker)}: {sentence(breaker)}; this plan uses it all the same" for breaker in report.breakers
     )
-    return avoided
+    return unavailable
 
 
 async def _ask() -> tuple[str, LaunchReport]:

@@ -52,7 +52,7 @@ class LookFacts:
     """By NodeClaim, without those whose consolidateAfter is not over."""
     evictions_allowed: int
     """How often a PodDisruptionBudget may have begun to allow evictions, which may select pods of many nodes."""
-    avoided: frozenset[OfferingKey] = frozenset()
+    unavailable: frozenset[OfferingKey] = frozenset()
     """What EC2 refused, if a node was bought in a capacity shortage: when it is available again, the node may leave."""
 
     def offer_more_than(self, before: LookFacts) -> bool:
@@ -68,7 +68,7 @@ class LookFacts:
         """
         return (
             self.policies != before.policies
-            or not before.avoided <= self.avoided
+            or not before.unavailable <= self.unavailable
             or self.evictions_allowed != before.evictions_allowed
             or any(allowance > before.budgets.get(key, 0) for key, allowance in self.budgets.items())
         )
@@ -79,7 +79,7 @@ def look_facts(
     used: Mapping[str, Resources],
     released: Mapping[str, int],
     evictions_allowed: int,
-    avoided: frozenset[OfferingKey] = frozenset(),
+    unavailable: frozenset[OfferingKey] = frozenset(),
     before: LookFacts | None = None,
 ) -> LookFacts:
     """Return the facts now. It is cheap and needs no model.
@@ -89,7 +89,7 @@ def look_facts(
         used: by NodeClaim, what the pods of its node request.
         released: by NodeClaim, how often a pod of its node that do-not-disrupt kept went away or lost the annotation.
         evictions_allowed: how often a PodDisruptionBudget may have begun to allow evictions.
-        avoided: the offerings that EC2 refused.
+        unavailable: the offerings that EC2 refused.
         before: the facts of the last round. For a node whose consolidateAfter began again since then, they still hold.
     """
     budgets = {reason: PoolBudgets(situation, reason) for reason in MOVING}
@@ -101,7 +101,7 @@ def look_facts(
             for claim, reasons in _reasons(situation).items()
         },
         evictions_allowed=evictions_allowed,
-        avoided=frozenset(avoided) if any(node.bought_in_shortage for node in situation.nodes) else frozenset(),
+        unavailable=frozenset(unavailable) if any(node.bought_in_shortage for node in situation.nodes) else frozenset(),
     )
     if before is None or facts.allow_more_than(before):
         return facts

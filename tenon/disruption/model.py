@@ -200,7 +200,7 @@ def model_of(
         refused: the names of NodePools whose launches EC2 refuses, so that a move must not depend on one.
         tables: those of an earlier model, which are used again while the instance types are the same objects.
     """
-    pools = [sold_out(pool) if pool.name in refused else pool for pool in problem.pools]
+    pools = [at_limit(pool) if pool.name in refused else pool for pool in problem.pools]
     return ClusterModel(
         problem=replace(problem, pools=[pool for pool in pools if pool.name not in static]),
         details=details,
@@ -209,7 +209,7 @@ def model_of(
     )
 
 
-def sold_out(pool: Pool) -> Pool:
+def at_limit(pool: Pool) -> Pool:
     """Return the pool at its limit. It launches nothing, but its zones still count for spread constraints."""
     return replace(pool, limits={NODES: 0}, usage={})
 

@@ -15,7 +15,7 @@ from tenon.apis.common import Condition
 from tenon.apis.conditions import get_condition, set_condition
 from tenon.apis.nodepool import CAPACITY_AVAILABLE
 from tenon.apis.reasons import Reason
-from tenon.ec2.refusals.avoided import UNAVAILABLE_OFFERINGS_TTL, concerns_types
+from tenon.ec2.refusals.unavailable import UNAVAILABLE_OFFERINGS_TTL, concerns_types
 from tenon.kube.offerings import QUOTA, OfferingKey
 from tenon.kube.timestamps import format_instant
 from tenon.sentences import counted

@@ -10,19 +10,19 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import cast
 
 from tenon.apis import labels
-from tenon.ec2.refusals.avoided import concerns_types
+from tenon.ec2.refusals.unavailable import concerns_types
 from tenon.kube.offerings import QUOTA, SCOPES, OfferingKey, Scope
 
 MAX_NAMED = 100
 """How many a NodeClaim names."""
 
 
-def unavailable_annotation(instance_types: Collection[str], avoided: Iterable[OfferingKey]) -> dict[str, str]:
+def unavailable_annotation(instance_types: Collection[str], unavailable: Iterable[OfferingKey]) -> dict[str, str]:
     """Return the annotation for a claim with these types; empty if EC2 refused none of their offerings.
 
     Reservations are named whatever type they have, and full placement groups whatever group the claim launches into.
     """
-    names = sorted(_text(key) for key in avoided if _may_be_asked_for(key, instance_types))
+    names = sorted(_text(key) for key in unavailable if _may_be_asked_for(key, instance_types))
     return {labels.UNAVAILABLE_OFFERINGS: ",".join(names[:MAX_NAMED])} if names else {}
 
 

@@ -54,7 +54,9 @@ async def test_the_plan_buys_what_is_left_and_stderr_says_what_is_avoided(
 
         breakers = refusing()
         zones = ("us-west-2a", "us-west-2b", "us-west-2c")
-        breakers.sold_out(OfferingRef(capacity_type="on-demand", instance_type=cheapest, zone=zone) for zone in zones)
+        breakers.mark_unavailable(
+            OfferingRef(capacity_type="on-demand", instance_type=cheapest, zone=zone) for zone in zones
+        )
         await handle.signal(ProvisionerWorkflow.launches_reported, breakers.report())
         after = await asyncio.to_thread(live, tmp_path)
         assert f"the provisioner of cluster {cluster} avoids 4 offerings that EC2 refused, and so does" in after.err
@@ -77,7 +79,7 @@ async def test_pods_wait_in_the_plan_as_they_do_in_the_cluster(
     monkeypatch.setenv("TEMPORAL_ADDRESS", temporal.client.service_client.config.target_host)
     async with provisioner(temporal, cluster, Planning()) as handle:
         breakers = refusing()
-        breakers.sold_out(
+        breakers.mark_unavailable(
             OfferingRef(capacity_type="on-demand", instance_type=kind.name, zone=zone)
             for kind in CATALOG
             if not kind.name.endswith(".24xlarge")

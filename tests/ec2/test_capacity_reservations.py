@@ -249,12 +249,12 @@ def test_aws002_reserved_comes_before_spot_and_spot_before_on_demand(provider: E
     selection = selecting(provider, {"id": output.id})
     anywhere = node_claim(("node.kubernetes.io/instance-type", "In", ["m5.large"]), name="prefers")
     bought_as: list[str] = []
-    avoided: set[OfferingKey] = set()
+    unavailable: set[OfferingKey] = set()
     for _ in range(3):
-        bought_as.append(provider.prepare_launch(anywhere, selection, 1, avoided).capacity_type)
-        avoided |= (
+        bought_as.append(provider.prepare_launch(anywhere, selection, 1, unavailable).capacity_type)
+        unavailable |= (
             {OfferingKey("reserved", "", ZONE, "reservation", output.id)}
-            if len(avoided) == 0
+            if len(unavailable) == 0
             else spot_of_m5(provider, selection)
         )
     assert bought_as == ["reserved", "spot", "on-demand"]
@@ -276,11 +276,11 @@ def test_aws045_a_full_reservation_is_avoided_and_no_other(provider: Ec2Provider
     refused = launch(provider, selection, "full-2", reservation_ids)
     assert refused.instance is None
     assert refused.waits is None, "the claim is deleted, and its pods are planned again"
-    avoided = {item.key for item in refused.unavailable}
-    assert avoided == {OfferingKey("reserved", "", ZONE, "reservation", first.id)}
+    unavailable = {item.key for item in refused.unavailable}
+    assert unavailable == {OfferingKey("reserved", "", ZONE, "reservation", first.id)}
     with pytest.raises(InsufficientCapacityError):
-        launch(provider, selection, "full-3", reservation_ids, unavailable=avoided)
-    assert bought(launch(provider, selection, "full-4", unavailable=avoided)).reservation_id == second.id
+        launch(provider, selection, "full-3", reservation_ids, unavailable=unavailable)
+    assert bought(launch(provider, selection, "full-4", unavailable=unavailable)).reservation_id == second.id
 
 
 def test_a_reservation_that_ended_since_the_plan_is_avoided(provider: Ec2Provider, server: Server) -> None:

@@ -11,8 +11,8 @@ from activities.ec2.errors import EC2Error
 from activities.ec2.instances import Purchase
 from activities.ec2.launch import Launcher
 from activities.ec2.launch_templates import LaunchTemplates
-from tenon.ec2.refusals.avoided import UnavailableOfferings
 from tenon.ec2.refusals.class_faults import ClassFault
+from tenon.ec2.refusals.unavailable import UnavailableOfferings
 from tenon.kube.offerings import OfferingKey
 from tenon.messages.launch import FleetOverride, FleetTemplate, Instance, LaunchRequest, LaunchResult
 
@@ -84,7 +84,7 @@ def refused_call(code: str, capacity_type: str, message: str = "as EC2 puts it")
     ("code", "reason"), [("RequestLimitExceeded", "RequestLimitExceeded"), ("InternalError", "InternalError")]
 )
 def test_throttling_inside_an_answer_is_no_refusal(code: str, reason: str) -> None:
-    """AWS-049: the claim stays. The offerings that had no capacity are avoided all the same."""
+    """AWS-049: the claim stays. The offerings that had no capacity are unavailable all the same."""
     result = launched("InsufficientInstanceCapacity", code)
     assert result.waits is not None
     assert (result.waits.reason, result.waits.answered, result.waits.unsettled) == (reason, False, False)
@@ -134,11 +134,11 @@ def test_aws040_a_used_up_quota_rules_out_the_types_that_share_it(code: str, cap
     result = refused_call(code, capacity_type) if whole else launched(code, code, capacity_type=capacity_type)
     assert result.waits is None
     assert code in result.message
-    avoided = UnavailableOfferings(item.key for item in result.unavailable)
-    assert OfferingKey(capacity_type, "r7g.never-asked", "us-west-2c") in avoided
-    assert OfferingKey(capacity_type, "g5.xlarge", "us-west-2a") not in avoided
+    unavailable = UnavailableOfferings(item.key for item in result.unavailable)
+    assert OfferingKey(capacity_type, "r7g.never-asked", "us-west-2c") in unavailable
+    assert OfferingKey(capacity_type, "g5.xlarge", "us-west-2a") not in unavailable
     other = "spot" if capacity_type == "on-demand" else "on-demand"
-    assert OfferingKey(other, "m5.large", "us-west-2a") not in avoided
+    assert OfferingKey(other, "m5.large", "us-west-2a") not in unavailable
 
 
 def test_a_quota_in_a_mixed_answer_is_avoided_too() -> None:
@@ -163,10 +163,10 @@ def test_a_refused_type_rules_out_only_itself(code: str) -> None:
     """An organization's policy denies one type, or an account has not opted in to it."""
     result = launched("InsufficientInstanceCapacity", code)
     assert result.waits is None
-    avoided = UnavailableOfferings(item.key for item in result.unavailable)
-    assert OfferingKey("spot", "c5.large", "us-west-2c") in avoided
-    assert OfferingKey("spot", "m5.large", "us-west-2c") not in avoided
-    assert OfferingKey("on-demand", "c5.large", "us-west-2c") not in avoided
+    unavailable = UnavailableOfferings(item.key for item in result.unavailable)
+    assert OfferingKey("spot", "c5.large", "us-west-2c") in unavailable
+    assert OfferingKey("spot", "m5.large", "us-west-2c") not in unavailable
+    assert OfferingKey("on-demand", "c5.large", "us-west-2c") not in unavailable
 
 
 @pytest.mark.parametrize("subject", ["ec2:RunInstances on resource: arn:aws:ec2:x::image/ami-1", "ec2:CreateFleet"])

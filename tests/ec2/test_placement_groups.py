@@ -187,10 +187,10 @@ def test_aws044_a_full_spread_group_has_no_capacity_in_its_zone(
     refused = provider.launch(provider.prepare_launch(claim, node_class, 1))
     assert refused.instance is None
     assert refused.waits is None
-    avoided = {item.key for item in refused.unavailable}
+    unavailable = {item.key for item in refused.unavailable}
 
     def sold_in_the_zone(of: EC2NodeClass) -> set[str]:
-        types = provider.instance_types(of, avoided)
+        types = provider.instance_types(of, unavailable)
         return {item.name for item in types for o in item.offerings if o.available and o.zone == "us-west-2a"}
 
     assert sold_in_the_zone(node_class) == set()
@@ -198,6 +198,6 @@ def test_aws044_a_full_spread_group_has_no_capacity_in_its_zone(
         instance_type.name for instance_type in provider.instance_types(ready_class)
     }
     with pytest.raises(InsufficientCapacityError):
-        provider.prepare_launch(claim, node_class, 2, avoided)
+        provider.prepare_launch(claim, node_class, 2, unavailable)
     assert launch(provider, node_class, "full-8", M5).zone != "us-west-2a"
     assert launch(provider, ready_class, "outside", M5, place).zone == "us-west-2a"

@@ -9,8 +9,8 @@ import pytest
 from activities.ec2.provider import Ec2Provider
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
-from tenon.ec2.refusals.avoided import UnavailableOfferings
 from tenon.ec2.refusals.refused_price import cheapest_left_out, cheapest_refused
+from tenon.ec2.refusals.unavailable import UnavailableOfferings
 from tenon.evolve import evolve
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.requirements import Requirements

@@ -7,7 +7,7 @@ import pytest
 from sandbox.ec2 import catalogue
 from sandbox.ec2.quotas import ON_DEMAND, SPOT, quota_code
 from sandbox.ec2.region import REGION
-from tenon.ec2.refusals.avoided import UnavailableOfferings
+from tenon.ec2.refusals.unavailable import UnavailableOfferings
 from tenon.ec2.refusals.vcpu_quotas import STANDARD, quota_of
 from tenon.kube.offerings import OfferingKey
 from tenon.provisioning.unavailable_offerings import unavailable_annotation, unavailable_offerings
@@ -52,17 +52,17 @@ def test_types_that_the_simulated_account_counts_together_share_a_quota(
 
 
 def test_a_used_up_quota_rules_out_its_types_for_one_capacity_type() -> None:
-    avoided = UnavailableOfferings([OfferingKey.of_quota("spot", "G and VT")])
-    assert OfferingKey("spot", "g5.xlarge", "us-west-2c") in avoided
-    assert OfferingKey("on-demand", "g5.xlarge", "us-west-2c") not in avoided
-    assert OfferingKey("spot", "m5.large", "us-west-2c") not in avoided
+    unavailable = UnavailableOfferings([OfferingKey.of_quota("spot", "G and VT")])
+    assert OfferingKey("spot", "g5.xlarge", "us-west-2c") in unavailable
+    assert OfferingKey("on-demand", "g5.xlarge", "us-west-2c") not in unavailable
+    assert OfferingKey("spot", "m5.large", "us-west-2c") not in unavailable
 
 
 def test_a_nodeclaim_names_the_used_up_quotas_and_refused_types_of_its_types() -> None:
     quota, kind = OfferingKey.of_quota("spot", "G and VT"), OfferingKey("on-demand", "g5.xlarge", "")
-    avoided = [quota, kind, OfferingKey.of_quota("spot", "P"), OfferingKey("spot", "", "")]
-    assert unavailable_offerings(unavailable_annotation(["g5.xlarge"], avoided)) == {quota, kind}
-    assert unavailable_annotation(["m5.large"], avoided) == {}
+    unavailable = [quota, kind, OfferingKey.of_quota("spot", "P"), OfferingKey("spot", "", "")]
+    assert unavailable_offerings(unavailable_annotation(["g5.xlarge"], unavailable)) == {quota, kind}
+    assert unavailable_annotation(["m5.large"], unavailable) == {}
 
 
 def test_a_family_that_no_known_quota_covers_has_one_of_its_own() -> None:

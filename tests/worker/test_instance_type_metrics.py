@@ -155,7 +155,7 @@ async def test_act16_they_follow_within_a_minute(world: World) -> None:
     """What EC2 refuses is not available, and what it no longer offers has no series."""
     async with world.leading():
         refused = OfferingKey.refusable("spot", "m5.large", ZONES[0])
-        world.refusals.avoid({refused: utc_now() + timedelta(hours=1)})
+        world.refusals.replace_unavailable({refused: utc_now() + timedelta(hours=1)})
         await asyncio.sleep(MINUTE)
         result = world.scraped()[AVAILABLE]
         assert [place for place, value in result.items() if value == 0] == [("m5.large", "spot", ZONES[0])]

@@ -95,7 +95,7 @@ async def test_a_pool_in_a_capacity_shortage_says_so_until_a_nodeclaim_launches(
     tried = TriedLaunch("short", offering, ("m5.large",))
     async with keeping(pool("short"), pool("other"), refusals=refusals) as (cache, server, events):
         refusals.update([])
-        refusals.avoid({offering: now + timedelta(minutes=3)})
+        refusals.replace_unavailable({offering: now + timedelta(minutes=3)})
         refusals.no_capacity([tried])
         refusals.no_capacity([tried])
         assert changed == ["short", "short"]

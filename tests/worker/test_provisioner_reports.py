@@ -60,13 +60,13 @@ async def test_aws041_each_report_has_all_interrupted_offerings_that_still_count
     clock = [datetime(2026, 11, 23, tzinfo=UTC)]
     temporal, offerings = FakeTemporal(), InterruptedOfferings(lambda: clock[0])
     async with in_background(offerings.report(cast("Any", temporal), "c")):
-        offerings.sold_out([offering("m5.large")])
+        offerings.mark_unavailable([offering("m5.large")])
         await sent(temporal, 1)
         clock[0] += timedelta(minutes=3, seconds=-1)
-        offerings.sold_out([offering("m5.xlarge")])
+        offerings.mark_unavailable([offering("m5.xlarge")])
         await sent(temporal, 2)
         clock[0] += timedelta(seconds=2)
-        offerings.sold_out([offering("m5.2xlarge")])
+        offerings.mark_unavailable([offering("m5.2xlarge")])
         reports = await sent(temporal, 3)
     assert [[name for group in report.refused for name in group.instance_types] for report in reports] == [
         ["m5.large"],

@@ -87,6 +87,6 @@ async def begin(temporal: WorkflowEnvironment, cluster: str) -> None:
 def refusing() -> LaunchBreakers:
     """What an io process knows after two refusals."""
     breakers = LaunchBreakers(lambda: datetime.now(UTC))
-    breakers.sold_out([SPOT])
+    breakers.mark_unavailable([SPOT])
     breakers.refused("web", "Unauthorized", "you may not")
     return breakers

@@ -192,7 +192,7 @@ async def test_refusals_reach_a_plan_without_a_new_wait_and_never_interrupt_it(
     async with provisioner(temporal, cluster, planning) as handle:
         await until(lambda: asked(planning, 1))
         breakers = LaunchBreakers(lambda: datetime.now(UTC))
-        breakers.sold_out([SPOT])
+        breakers.mark_unavailable([SPOT])
         await handle.signal(ProvisionerWorkflow.launches_reported, breakers.report())
         planning.pods.set()
         await until(lambda: planned(planning, 1))

@@ -123,7 +123,7 @@ def _read_interruptions(
 
     async def read() -> None:
         await InterruptionController(
-            clients.kube, clients.recorder, cache, queue, settings.cluster_name, offerings.sold_out, reader
+            clients.kube, clients.recorder, cache, queue, settings.cluster_name, offerings.mark_unavailable, reader
         ).run()
 
     async def report(client: Client) -> None:

@@ -15,7 +15,7 @@ from temporalio.service import RPCError
 
 from activities import loggers
 from activities.clock import utc_now
-from tenon.ec2.refusals.avoided import UNAVAILABLE_OFFERINGS_TTL, grouped
+from tenon.ec2.refusals.unavailable import UNAVAILABLE_OFFERINGS_TTL, grouped
 from tenon.kube.offerings import OfferingKey
 from tenon.messages.launch import OfferingRef
 from tenon.messages.provisioning import LaunchReport
@@ -42,7 +42,7 @@ class InterruptedOfferings:
         self._until: dict[OfferingKey, datetime] = {}
         self._news = asyncio.Event()
 
-    def sold_out(self, offerings: Iterable[OfferingRef]) -> None:
+    def mark_unavailable(self, offerings: Iterable[OfferingRef]) -> None:
         """Record offerings that EC2 takes back (AWS-041, AWS-140)."""
         for offering in offerings:
             self._until[offering.key] = self._now() + UNAVAILABLE_OFFERINGS_TTL

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from tenon.apis import labels
 from tenon.apis.nodepool import NODES
-from tenon.disruption.model import ClusterModel, Command, NodeDetail, Situation, sold_out
+from tenon.disruption.model import ClusterModel, Command, NodeDetail, Situation, at_limit
 from tenon.disruption.search.carried_out import new_name, new_node
 from tenon.kube.pod import Pod
 from tenon.resources import CPU, MEMORY, PODS, Resources, add, maximum, subtract
@@ -101,7 +101,7 @@ class Rescheduler:
         for name in leaving_nodes:
             node = self._nodes[name]
             freed.setdefault(node.labels.get(labels.NODEPOOL, ""), []).append(node)
-        pools = [_eased(pool, freed.get(name, ())) if buys else sold_out(pool) for name, pool in self._pools.items()]
+        pools = [_eased(pool, freed.get(name, ())) if buys else at_limit(pool) for name, pool in self._pools.items()]
         nodes = [node for name, node in self._nodes.items() if name not in leaving_nodes]
         return replace(self._problem, pods=pods, nodes=nodes, pools=pools)
 

@@ -10,7 +10,7 @@ from collections.abc import Container, Iterable, Sequence
 
 from tenon.apis import labels
 from tenon.ec2.launch.filters import compatible
-from tenon.ec2.refusals.avoided import UnavailableOfferings
+from tenon.ec2.refusals.unavailable import UnavailableOfferings
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.requirements import Requirements
 from tenon.messages.launch import FleetOverride, Instance, LaunchRequest, OfferingRef

@@ -43,7 +43,7 @@ class _Market:
     """The best sale of each type that may be bought."""
     prices: Mapping[str, float]
     """Price by type."""
-    sold_out: Sequence[_Sale]
+    unavailable: Sequence[_Sale]
     """Sales that satisfy the requirements, but are not available. None of them is of a reservation."""
     others: Sequence[tuple[_Sale, str]]
     """Sales that the pool allows but a node with these requirements cannot use, with the reason."""
@@ -54,13 +54,13 @@ class _PoolTypes:
     """The types of a pool, with the facts that all its claims share."""
 
     kinds: Sequence[InstanceType]
-    """The pool's types, and those of which everything that the pool allows is sold out."""
+    """The pool's types, and those of which everything that the pool allows is unavailable."""
     own: Requirements
     """The pool's requirements on labels that types or their offerings determine."""
     known_labels: frozenset[str]
     """Labels that types or their offerings determine."""
     sales: Sequence[_Sale]
-    """Every offering of the pool, including those sold out, cheapest first."""
+    """Every offering of the pool, including those unavailable, cheapest first."""
     markets: dict[Requirements, _Market] = field(default_factory=dict)
 
 
@@ -175,7 +175,7 @@ class TypeChoiceExplainer:
 
     def _refused_sales(self, claim: PlannedClaim, market: _Market) -> Iterator[tuple[_Sale, datetime]]:
         """Cheaper sales that EC2 refused, cheapest first. They may be too small for all of the claim's pods."""
-        for sale in market.sold_out:
+        for sale in market.unavailable:
             if sale.price >= claim.price * (1 - _ALIKE):
                 break
             key = OfferingKey(sale.offering.capacity_type, sale.name, sale.offering.zone)
@@ -222,7 +222,7 @@ class TypeChoiceExplainer:
             unavailable_types = (
                 kind
                 for kind in self._types_without_refusals.get(name, ())
-                if kind.name not in pool_type_names and _has_sold_out(kind)
+                if kind.name not in pool_type_names and _has_unavailable(kind)
             )
             kinds = [*pool.instance_types, *unavailable_types]
             rooms = ((kind, kind.allocatable) for kind in kinds)
@@ -244,7 +244,7 @@ def _asked(claim: PlannedClaim, shelf: _PoolTypes) -> Requirements:
     )
 
 
-def _has_sold_out(kind: InstanceType) -> bool:
+def _has_unavailable(kind: InstanceType) -> bool:
     return not all(offering.available for offering in kind.offerings)
 
 
@@ -268,7 +268,7 @@ def _market(shelf: _PoolTypes, requirements: Requirements) -> _Market:
     forbidding = {kind.name: _forbidding(kind, requirements) for kind in shelf.kinds}
     closed = {kind.name for kind in shelf.kinds if _forbidding(kind, shelf.own)}
     best: dict[str, _Sale] = {}
-    sold_out: list[_Sale] = []
+    unavailable: list[_Sale] = []
     other_sales: list[tuple[_Sale, str]] = []
     for sale in shelf.sales:
         forbidding_requirement = forbidding[sale.name] or _refusing(sale.offering, requirements)
@@ -277,7 +277,7 @@ def _market(shelf: _PoolTypes, requirements: Requirements) -> _Market:
         elif sale.name not in closed and not _refusing(sale.offering, shelf.own):
             name = sale.offering.reservation_id
             if forbidding_requirement is None and not name:
-                sold_out.append(sale)
+                unavailable.append(sale)
             if name and not sale.offering.available:
                 other_sales.append((sale, f"capacity reservation {name} takes no more nodes"))
             elif not name:  # how many places this plan leaves in a reservation is not known here
@@ -286,11 +286,11 @@ def _market(shelf: _PoolTypes, requirements: Requirements) -> _Market:
                         sale,
                         f"its pods need {forbidding_requirement}"
                         if forbidding_requirement is not None
-                        else "it is sold out",
+                        else "it is unavailable",
                     )
                 )
     prices = {name: sale.price for name, sale in best.items()}
-    market = shelf.markets[requirements] = _Market(list(best.values()), prices, sold_out, other_sales)
+    market = shelf.markets[requirements] = _Market(list(best.values()), prices, unavailable, other_sales)
     return market
 
 
@@ -310,7 +310,7 @@ def _too_small(claim: PlannedClaim, market: _Market) -> str:
 
 
 def _ruled_out(claim: PlannedClaim, market: _Market) -> str:
-    """The cheapest offering that would hold the pods for less, but is sold out or does not match their requirements."""
+    """The cheapest offering that would cost less but is unavailable or does not match the requirements of the pods."""
     for sale, why in market.others:
         if sale.price >= claim.price * (1 - _ALIKE):
             break

@@ -13,15 +13,15 @@ from tests.activities.node.world import Ec2
 
 
 class Seller(Ec2):
-    """Prepares any launch, and sells the one instance. ``avoided``: what the last request must not contain."""
+    """Prepares any launch, and sells the one instance. ``unavailable``: what the last request must not contain."""
 
-    avoided: Container[OfferingKey] = ()
+    unavailable: Container[OfferingKey] = ()
 
     def instance_types(self, node_class: EC2NodeClass, *_: object, **__: object) -> list[InstanceType]:
         return []
 
     def prepare_launch(self, *value: Any) -> LaunchRequest:
-        self.avoided = value[3]
+        self.unavailable = value[3]
         return LaunchRequest(client_token="t", capacity_type="on-demand", templates=[], tags={})
 
     def launch(self, request: LaunchRequest) -> LaunchResult:

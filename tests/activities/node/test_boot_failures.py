@@ -138,8 +138,8 @@ async def test_capacity_that_is_gone_at_the_boot_rules_out_the_offering_only() -
     world.claim["metadata"]["labels"] |= offering
     for number in range(BOOTS_BEFORE):
         await boots.look(REF, f"i-{number}")
-    assert OfferingKey("spot", "m5.large", "us-west-2a") in breakers.avoided()
-    assert OfferingKey("spot", "m5.large", "us-west-2b") not in breakers.avoided()
+    assert OfferingKey("spot", "m5.large", "us-west-2a") in breakers.unavailable()
+    assert OfferingKey("spot", "m5.large", "us-west-2b") not in breakers.unavailable()
     assert breakers.report().breakers == []
 
 
@@ -151,7 +151,7 @@ async def test_a_failure_of_ec2_rules_out_the_offering_and_pauses_the_class() ->
         world.claim["metadata"]["labels"][labels.INSTANCE_TYPE] = kind
         assert not await held(breakers, "web", "default")
         await boots.look(REF, f"i-{number}")
-        assert OfferingKey("spot", kind, "us-west-2a") in breakers.avoided()
+        assert OfferingKey("spot", kind, "us-west-2a") in breakers.unavailable()
         breakers.registered("default", ENDED_KIND | {"us-west-2b"}, world.clock() + FIRST_BOOT_PAUSE)
     assert await held(breakers, "batch", "default"), "Nodes in other zones say nothing"
     assert not await held(breakers, "batch", "other")

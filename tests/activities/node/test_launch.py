@@ -14,7 +14,7 @@ from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.hashing import ec2nodeclass_hashes
 from tenon.apis.validation import parse
-from tenon.ec2.refusals.avoided import UNAVAILABLE_OFFERINGS_TTL
+from tenon.ec2.refusals.unavailable import UNAVAILABLE_OFFERINGS_TTL
 from tenon.kube.offerings import OfferingKey
 from tenon.messages.launch import LaunchInput, LaunchRequest, PrepareLaunchInput
 from tests.activities.node.fake_kube import stamp
@@ -74,8 +74,8 @@ async def test_aws041_a_young_claim_is_launched_without_what_its_plan_left_out()
     annotation = {labels.UNAVAILABLE_OFFERINGS: "spot/m5.large/us-west-2a"}
     await world.kube.patch(NODECLAIMS, REF.name, {"metadata": {"annotations": annotation}})
     await launching.prepare(PrepareLaunchInput(claim=REF, attempt=1))
-    assert OfferingKey("spot", "m5.large", "us-west-2a") in seller.avoided
-    assert OfferingKey("spot", "m5.large", "us-west-2b") not in seller.avoided
+    assert OfferingKey("spot", "m5.large", "us-west-2a") in seller.unavailable
+    assert OfferingKey("spot", "m5.large", "us-west-2b") not in seller.unavailable
 
 
 @pytest.mark.parametrize(("timedelta", "avoids"), [(timedelta(seconds=1), True), (timedelta(), False)])
@@ -89,7 +89,7 @@ async def test_aws041_a_refusal_that_the_plan_knew_is_forgotten_in_time(timedelt
     prepared = await launching.prepare(PrepareLaunchInput(claim=REF, attempt=1, began_at=began))
     assert prepared.request is not None
     seller = cast("Seller", launching._ec2)
-    assert (OfferingKey("spot", "m5.large", "us-west-2a") in seller.avoided) is avoids
+    assert (OfferingKey("spot", "m5.large", "us-west-2a") in seller.unavailable) is avoids
 
 
 async def test_fin01_a_claim_has_its_finalizer_before_its_launch_is_prepared() -> None:

@@ -103,11 +103,11 @@ async def test_a_breaker_that_a_launch_closed_is_not_opened_again_by_another_pro
     assert len(stored.breakers) == 1
     assert other.active.is_set(), "it must hear when another process closes the breaker"
     closes.launched("web", ["m5.large"], node_class="default")
-    other.sold_out([SPOT])
+    other.mark_unavailable([SPOT])
     stored = exchange(stored, clock, closes, other)
     assert stored.breakers == [], "although the other process had not yet heard that it is closed"
     assert await other.admit("batch", "c", node_class="default") is None
-    other.sold_out([SPOT])
+    other.mark_unavailable([SPOT])
     assert exchange(stored, clock, closes, other).breakers == []
 
 
@@ -119,7 +119,7 @@ async def test_a_process_that_starts_hears_of_the_end_of_a_breaker_that_it_took_
     starts.adopt(stored)
     assert starts.active.is_set()
     closes.launched("web", ["m5.large"], node_class="default")
-    starts.sold_out([SPOT])
+    starts.mark_unavailable([SPOT])
     assert exchange(stored, clock, closes, starts).breakers == []
     assert await starts.admit("web", "c", node_class="default") is None
 
@@ -185,14 +185,14 @@ async def test_m3_an_ec2_that_does_not_answer_opens_the_breaker_as_an_outage() -
 async def test_refusals_are_reported_once_and_known_again_after_a_restart() -> None:
     clock = Clock()
     before = LaunchBreakers(clock)
-    before.sold_out([SPOT])
+    before.mark_unavailable([SPOT])
     before.refused("web", "Unauthorized", "you may not")
     assert before.news.is_set()
     report = before.report()
     after = LaunchBreakers(clock)
     after.launched("batch")
     after.adopt(LaunchReport(refused=report.refused, breakers=[*report.breakers]))
-    assert OfferingKey("spot", "m5.large", "us-west-2a") in after.avoided()
+    assert OfferingKey("spot", "m5.large", "us-west-2a") in after.unavailable()
     assert await after.admit("web", "c1") is not None
     clock.instant += timedelta(minutes=4)
     assert after.report() == LaunchReport()

@@ -103,7 +103,7 @@ async def test_lif01_a_refused_launch_keeps_the_claim_and_says_why() -> None:
 
 
 async def test_aws042_a_missing_spot_role_has_an_event_that_says_what_to_do() -> None:
-    """Spot is avoided as a whole, and the claim makes room for one that is bought on demand."""
+    """Spot is unavailable as a whole, and the claim makes room for one that is bought on demand."""
     every_spot = OfferingRef(capacity_type="spot", instance_type="", zone="")
     message = "AuthFailure.ServiceLinkedRoleCreationNotPermitted: CreateFleet: no"
     world, launching = waiting(
@@ -133,8 +133,8 @@ async def test_met52_only_refusals_of_the_requested_capacity_type_are_counted() 
     _, launching = waiting(Refuser(launch=LaunchResult(message="the group is full", unavailable=full)))
     await launching.launch(LaunchInput(claim=REF, request=REQUEST))
     assert {item: refusals(item) - before[item] for item in before} == {"on-demand": 1, "spot": 0}
-    avoided = launching._breakers.avoided()
-    assert all(item.key in avoided for item in full)
+    unavailable = launching._breakers.unavailable()
+    assert all(item.key in unavailable for item in full)
 
 
 async def test_aws043_a_full_subnet_holds_no_other_launch_of_the_nodepool_back() -> None:
@@ -300,7 +300,7 @@ async def test_offerings_without_capacity_are_avoided_although_the_claim_stays()
     breakers = launching._breakers
     result = await launching.launch(LaunchInput(claim=REF, request=REQUEST))
     assert there(world)
-    assert OfferingKey("spot", "m5.large", "us-west-2a") in breakers.avoided()
+    assert OfferingKey("spot", "m5.large", "us-west-2a") in breakers.unavailable()
     assert breakers.news.is_set(), "the provisioner hears of it, in one message for all claims of a moment"
     assert result.unavailable == [], "or each of a thousand claims would tell it of all its types and zones"
 

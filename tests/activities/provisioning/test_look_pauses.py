@@ -139,10 +139,10 @@ async def test_dis39_a_rest_ends_with_a_refusal_if_a_node_was_bought_in_the_shor
 ) -> None:
     """Its replacement may be available now. Other nodes have had theirs."""
     at = resting_setting(bought_in_shortage=in_shortage)
-    at.refusals.avoid({REFUSED: START + timedelta(hours=2)})
+    at.refusals.replace_unavailable({REFUSED: START + timedelta(hours=2)})
     assert await at.look() == []
     assert at.finder.start(at.view.managed, {}) is None
-    at.refusals.avoid({})
+    at.refusals.replace_unavailable({})
     assert (at.finder.start(at.view.managed, {}) is not None) == looks
 
 

@@ -269,7 +269,7 @@ async def test_a_look_knows_what_ec2_refuses() -> None:
     watching = Watching(Proposal(), Reason.UNDERUTILIZED, "multi")
     first = CATALOG[0].name
     at = Setting("a", methods=[watching])
-    at.refusals.avoid({OfferingKey("on-demand", first, "us-west-2a"): START + timedelta(hours=2)})
+    at.refusals.replace_unavailable({OfferingKey("on-demand", first, "us-west-2a"): START + timedelta(hours=2)})
     (pool,) = (await model(at)).problem.pools
     assert first not in {kind.name for kind in pool.instance_types}
     assert pool.limits != {"nodes": 0}
@@ -303,19 +303,19 @@ async def test_a_validation_of_a_replacement_asks_what_ec2_refused_since_the_las
     assert requests == [], "nothing is bought for it"
     replacing = evolve(to_message(command("a")), replacements=[Replacement(name="b", pool="default", body={})])
     await at.finder.validate(replacing, {})
-    assert set(at.refusals.avoided_until()) == {OfferingKey("on-demand", first, "us-west-2a")}
+    assert set(at.refusals.unavailable_until()) == {OfferingKey("on-demand", first, "us-west-2a")}
 
 
 async def test_a_validation_goes_on_with_what_is_known_if_nobody_answers() -> None:
     at, offering_key = Setting("a"), OfferingKey("on-demand", CATALOG[0].name, "us-west-2a")
-    at.refusals.avoid({offering_key: START + timedelta(hours=2)})
+    at.refusals.replace_unavailable({offering_key: START + timedelta(hours=2)})
 
     async def no_answer() -> None:
         return None
 
     at.refusals.ask = no_answer
     await at.refusals.refresh()
-    assert set(at.refusals.avoided_until()) == {offering_key}
+    assert set(at.refusals.unavailable_until()) == {offering_key}
 
 
 MEASURED = "Command x saves $0.1000 an hour; $0.1600 was predicted"
@@ -401,7 +401,7 @@ async def test_a_replacement_that_is_bought_in_a_shortage_is_marked(monkeypatch:
 
     async def marks(refusals: Iterable[OfferingKey]) -> list[str | None]:
         at = Setting("a", methods=[scripted(command("a", reason=Reason.DRIFTED, kind="", replacements=(planned,)))])
-        at.refusals.avoid(dict.fromkeys(refusals, START + timedelta(hours=2)))
+        at.refusals.replace_unavailable(dict.fromkeys(refusals, START + timedelta(hours=2)))
         (result,) = await at.look()
         return [
             replacement.body["metadata"]["annotations"].get(labels.BOUGHT_IN_SHORTAGE)

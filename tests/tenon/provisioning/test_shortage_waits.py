@@ -9,7 +9,7 @@ from functools import partial
 
 from tenon.apis import labels
 from tenon.apis.nodepool import NodePool
-from tenon.ec2.refusals.avoided import UnavailableOfferings, avoided_until
+from tenon.ec2.refusals.unavailable import UnavailableOfferings, unavailable_until
 from tenon.ec2.types.instance_types import without
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
@@ -67,7 +67,7 @@ def planned(
     requests = problem(
         pods, *(pool(entry.name, *entry.requirements.values(), types=types[entry.name]) for entry in pools)
     )
-    prices = TypeChoiceExplainer(requests, types, partial(avoided_until, until))
+    prices = TypeChoiceExplainer(requests, types, partial(unavailable_until, until))
     plan, waits = solve(requests), dict[str, ShortageWait]()
     if first := dear_nodes(plan, policies, prices):
         second = solve(problem(elsewhere(pods, first), *requests.pools))
@@ -158,7 +158,7 @@ def test_on_demand_capacity_instead_of_spot_is_no_reason_to_wait() -> None:
     until = {OfferingKey("spot", "c5.large", ZONE[0]): UNTIL}
     types = without(TYPES[:1], UnavailableOfferings(until))
     requests = problem([pod("a")], pool("default", *pair.requirements.values(), types=types))
-    prices = TypeChoiceExplainer(requests, {"default": types}, partial(avoided_until, until))
+    prices = TypeChoiceExplainer(requests, {"default": types}, partial(unavailable_until, until))
     assert dear_nodes(solve(requests), {"default": policy()}, prices) == {}
 
 

@@ -82,7 +82,7 @@ def test_a_cheaper_type_that_is_sold_out_is_named() -> None:
         entry("m5a.large", 2, 8, 0.12, zones=["us-west-2a"]),
     )
     sentence = why(problem([pod("p")], pool("default", ON_DEMAND, types=instance_types)))
-    assert sentence.endswith("m5.large in us-west-2a (on-demand) would cost 20 % less, but it is sold out")
+    assert sentence.endswith("m5.large in us-west-2a (on-demand) would cost 20 % less, but it is unavailable")
 
 
 def refused(*names: str) -> Callable[[OfferingKey], datetime | None]:

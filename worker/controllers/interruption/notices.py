@@ -91,11 +91,11 @@ class InterruptionController(Controller):
         cache: ClusterCache,
         queue: Queue,
         cluster: str,
-        sold_out: Callable[[Iterable[OfferingRef]], None],
+        mark_unavailable: Callable[[Iterable[OfferingRef]], None],
         reader: InstanceReader,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
-        """``sold_out`` receives the offerings that EC2 takes back, so that no replacement is bought there."""
+        """``mark_unavailable`` receives the offerings that EC2 takes back, so that no replacement is bought there."""
         super().__init__(cache)
         self._recorder = recorder
         self._reader = reader
@@ -105,7 +105,7 @@ class InterruptionController(Controller):
         self._nodes = InterruptedNodes(kube, recorder, cluster, self._log, now, self.name)
         self._limit = ScheduledChangeLimit(cache, self._nodes.leaves)
         self._queue = queue
-        self._sold_out = sold_out
+        self._mark_unavailable = mark_unavailable
         self._now = now
         # Its own threads: a long poll would hold one of the few that all of the process shares.
         self._threads = ThreadPoolExecutor(READERS, thread_name_prefix="sqs")
@@ -299,7 +299,7 @@ class InterruptionController(Controller):
         leaves = kind.ends_node or (kind is Kind.REBALANCE_RECOMMENDATION and self._rebalances(claim, node))
         if leaves:
             if kind in TAKEN_BACK:
-                self._sold_out(offering_of(claim))
+                self._mark_unavailable(offering_of(claim))
             if not await self._nodes.make_leave(kind, claim, node):
                 return
         await self._nodes.tell(kind, claim, node, leaves=leaves)

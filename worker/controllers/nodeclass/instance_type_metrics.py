@@ -114,7 +114,7 @@ class InstanceTypeMetricsController(Controller):
     async def reconcile(self, changes: Sequence[Change]) -> float | None:  # noqa: ARG002
         """Write the gauges if they changed. Look again soon while no NodePool is usable, as in a new cluster."""
         pools = usable_pools(self._view.node_pools(), self._view.node_class, self._view)
-        overlaid = await instance_types_by_pool(self._view, self._types, pools, self._refusals.avoided())
+        overlaid = await instance_types_by_pool(self._view, self._types, pools, self._refusals.unavailable())
         lists = list({id(types): types for _, types in overlaid.pools_with_types}.values())
         await asyncio.to_thread(self._write, lists, list(self._cache.claims))
         return None if pools else SOON

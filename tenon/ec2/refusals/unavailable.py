@@ -16,7 +16,7 @@ UNAVAILABLE_OFFERINGS_TTL = timedelta(minutes=3)
 NAMED_OFFERINGS = 3
 """How many refused offerings a sentence names."""
 MAX_AVOIDED = 3000
-"""How many offerings a message carries, about 60 KB. Those that are avoided the longest are kept."""
+"""How many offerings a message carries, about 60 KB. Those that are unavailable the longest are kept."""
 
 
 class UnavailableOfferings(frozenset[OfferingKey]):
@@ -38,8 +38,8 @@ class UnavailableOfferings(frozenset[OfferingKey]):
         )
 
 
-def avoided_until(until: Mapping[OfferingKey, datetime], offering: OfferingKey) -> datetime | None:
-    """Return until when an offering is avoided, whether EC2 refused it alone or with others; None if it did not."""
+def unavailable_until(until: Mapping[OfferingKey, datetime], offering: OfferingKey) -> datetime | None:
+    """Return until when an offering is unavailable, whether EC2 refused it alone or with others; None if it did not."""
     keys = [offering, offering.in_all_zones, offering.whole_capacity_type]
     if quota := quota_of(offering.instance_type, offering.capacity_type):
         keys.append(OfferingKey.of_quota(offering.capacity_type, quota))
@@ -100,7 +100,7 @@ def _again(until: datetime) -> str:
 
 
 def by_offering(refused: Iterable[RefusedTypes], now: datetime) -> dict[OfferingKey, datetime]:
-    """Return until when each offering is avoided. Expired entries are left out."""
+    """Return until when each offering is unavailable. Expired entries are left out."""
     until_by_offering: dict[OfferingKey, datetime] = {}
     for group in refused:
         if group.until > now:
