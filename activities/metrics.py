@@ -195,6 +195,17 @@ CONSOLIDATION_MOVES = Counter(
     "Moves of consolidation that were approved or rejected, once for each NodePool with a node in it.",
     ["decision", "nodepool", "policy"],
 )
+DELETION_COST_PENDING = Gauge(
+    "karpenter_pod_deletion_cost_nodes_with_pending_annotation_writes",
+    "Nodes whose pods still need another pod-deletion-cost after the last cycle.",
+    ["nodepool"],
+    multiprocess_mode="mostrecent",
+)
+DELETION_COST_WRITES = Counter(
+    "karpenter_pod_deletion_cost_pod_annotation_writes_total",
+    "Pods whose pod-deletion-cost was set or removed, or why it was not.",
+    ["result"],
+)
 FAILED_VALIDATIONS = Counter(
     "karpenter_voluntary_disruption_failed_validations_total",
     "Disruption commands that were no longer valid when they were checked.",

@@ -18,6 +18,8 @@ from worker.settings.env_typos import REMOVED as REMOVED_SETTINGS
 
 CHART = Path("deploy/chart")
 RIGHTS = Path("deploy/rbac.yaml")
+GATED_RIGHTS = Path("deploy/rbac-gates")
+"""By feature gate, what the worker needs only while the gate is on."""
 VALUES = CHART / "values.yaml"
 IGNORED = CHART / "files" / "ignored.yaml"
 OTHER_VALUE_NAMES = {
@@ -102,6 +104,7 @@ def chart_texts() -> dict[Path, str]:
         CHART / "files" / "settings.yaml": f"# {source}.\n" + yaml.safe_dump(names, sort_keys=False),
         CHART / "values.schema.json": json.dumps(_schema(source), indent=2) + "\n",
         CHART / "templates" / "rbac.yaml": _rights(),
+        CHART / "templates" / "rbac-gates.yaml": "".join(map(_gated_rights, sorted(GATED_RIGHTS.glob("*.yaml")))),
     }
 
 
@@ -162,16 +165,29 @@ def _gates(names: Any) -> dict[str, Any]:
     return {"type": ["object", "null"], "properties": gates, "additionalProperties": False}
 
 
+def _gated_rights(path: Path) -> str:
+    gate = gate_value_name(path.stem)
+    condition = f'eq (toString (get (.Values.settings.featureGates | default dict) "{gate}")) "true"'
+    return f"{_header(path)}{{{{- if {condition} }}}}\n---\n{_documents(path)}{{{{- end }}}}\n"
+
+
 def _rights() -> str:
+    return f"{_header(RIGHTS)}{_documents(RIGHTS)}"
+
+
+def _header(path: Path) -> str:
+    return f"{{{{- /* {_HEADER.format(path.as_posix())} */ -}}}}\n"
+
+
+def _documents(path: Path) -> str:
     text = "---\n".join(
         _document(each)
-        for each in yaml.safe_load_all(RIGHTS.read_text(encoding="utf-8"))
+        for each in yaml.safe_load_all(path.read_text(encoding="utf-8"))
         if each["kind"] not in ("Namespace", "ServiceAccount")
     )
     text = text.replace(f"    {_LABELS_MARK}: ''\n", f"    {_LABELS}\n")
     text = text.replace(f"  {_ANNOTATIONS_MARK}: ''\n", _ANNOTATIONS).replace(f"  {_KEPT_MARK}: ''\n", _KEPT)
-    text = text.replace(f"  - {_LEASES_MARK}\n", _LEASES)
-    return f"{{{{- /* {_HEADER.format('deploy/rbac.yaml')} */ -}}}}\n{text}"
+    return text.replace(f"  - {_LEASES_MARK}\n", _LEASES)
 
 
 def _document(document: dict[str, Any]) -> str:

@@ -264,7 +264,7 @@ class MoveFinder:
             raise ApplicationError("the cluster cache is not synced yet", type="CacheBehind")
         prices: dict[str, float] = {}
         if command.replacements:
-            overlaid = await self._sold()
+            overlaid = await self.sold()
             details = await asyncio.to_thread(self._view.snapshot().node_details, overlaid.types_by_pool())
             prices = {
                 replacement.name: details[replacement.name].price
@@ -276,7 +276,7 @@ class MoveFinder:
             await self._events.measured(command, savings, self._view.node_pools())
         return savings
 
-    async def _sold(self) -> Overlaid:
+    async def sold(self) -> Overlaid:
         """What the pools can buy."""
         find_class = self._view.node_class
         node_pools = self._view.node_pools()
@@ -335,7 +335,7 @@ class MoveFinder:
         self, nodes: Sequence[ManagedNode], open_commands: Mapping[str, OpenCommand], compute: Compute
     ) -> tuple[Situation, Overlaid]:
         """The situation with its model, and what the pools can buy."""
-        overlaid = await self._sold()
+        overlaid = await self.sold()
         snapshot = self._view.snapshot()
         reserved = self._batcher.reserved()
         breakers = self._refusals.breakers(self._view.node_pools())

@@ -7,7 +7,7 @@ ten thousand pods then takes a few megabytes. `tenon.kube.storage_decode` decode
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -121,7 +121,8 @@ def pod_record(wire: PodObject) -> PodRecord:
         do_not_evict=do_not_evict,
         started_at=epoch_seconds(status.start_time),
         surges=surges(annotations, pod.workload),
-        disruption_cost=_disruption_cost(annotations),
+        disruption_cost=_shared(annotations.get(labels.DISRUPTION_COST)),
+        deletion_cost=_shared(annotations.get(labels.POD_DELETION_COST)),
         bound_at=epoch_seconds(scheduled.last_transition_time) if scheduled and scheduled.status == "True" else 0.0,
     )
 
@@ -263,18 +264,8 @@ def _selector_owner(namespace: str, owner: Owner | None) -> tuple[str, str]:
     return share_value((plural, f"{namespace}/{owner.name}")) if owner and plural else NO_OWNER
 
 
-def _disruption_cost(annotations: Mapping[str, str]) -> int:
-    """Return the cost that a pod states for its eviction. A value that cannot be read is 0, whatever else it states."""
-    stated_cost = annotations.get(labels.DISRUPTION_COST)
-    return _whole_number(annotations.get(labels.POD_DELETION_COST) if stated_cost is None else stated_cost)
-
-
-def _whole_number(text: str | None) -> int:
-    """Parse the integer in an annotation; 0 if it is not an integer."""
-    try:
-        return int(text or 0)
-    except ValueError:
-        return 0
+def _shared(text: str | None) -> str | None:
+    return None if text is None else sys.intern(text)
 
 
 def _unsupported(spec: PodSpec) -> str:

@@ -101,6 +101,19 @@ def test_ops08_ops09_the_rights_are_those_of_the_plain_manifests() -> None:
         assert aggregated.items() <= same["metadata"]["labels"].items()
 
 
+@pytest.mark.parametrize("path", sorted((ROOT / "deploy" / "rbac-gates").glob("*.yaml")), ids=lambda path: path.stem)
+def test_n15_503_a_gate_brings_its_rights(path: Path) -> None:
+    """They are those of the plain manifests, and without the gate the worker does not have them."""
+    gate = f"settings.featureGates.{path.stem[0].lower()}{path.stem[1:]}"
+    without = rendered(*NAMED)
+    added = [each for each in rendered(*NAMED, "--set", f"{gate}=true") if each not in without]
+    written = list(yaml.safe_load_all(path.read_text()))
+    granted = [each for each in added if "Role" in each["kind"]]
+    for part in ("kind", "rules", "roleRef", "subjects"):
+        assert [each.get(part) for each in granted] == [each.get(part) for each in written]
+    assert [each for each in rendered(*NAMED, "--set-string", f"{gate}=false") if each not in without] == []
+
+
 def test_ops05_ops08_the_webhook_secret_and_its_right_exist_only_with_the_webhook() -> None:
     with_it, without = rendered(*NAMED), rendered(*NAMED, "--set", "webhook.enabled=false")
     written = list(yaml.safe_load_all((ROOT / "deploy" / "rbac.yaml").read_text()))

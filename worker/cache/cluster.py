@@ -82,6 +82,7 @@ class ClusterCache(ClusterState):
             reflect(resources.PDBS, decode_pdb, self.moving.pdbs),
         ]
         gates = gates or FeatureGates()
+        self.deletion_costs_managed = gates.pod_deletion_cost_management
         self._gated: dict[str, resources.Resource] = {}
         """By plural: kinds whose CRD may be missing, because an upgrade of a Helm chart does not install new CRDs."""
         if gates.node_overlay:

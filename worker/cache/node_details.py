@@ -96,7 +96,7 @@ def _detail(state: ClusterState, claim: ClaimRecord, node: NodeRecord, now: floa
         capacity_type=key[2],
         price=price,
         pods=tuple(state.scheduling_pod(pod) for pod in moving),
-        cost=rescheduling_cost((pod.pod.priority, pod.disruption_cost) for pod in moving),
+        cost=rescheduling_cost(state.eviction_terms(pod) for pod in moving),
         surges=tuple(sorted({deployment_key(pod.pod) for pod in moving if pod.surges})),
         held_by=holder(((pod, state.moving.budgets_of(pod)) for pod in node_pods), datetime.fromtimestamp(now, UTC)),
         has_grace_period=claim.termination_grace_seconds is not None,

@@ -65,6 +65,8 @@ class ClusterState:
         self.storage = Storage(self._requests_changed)
         self.moving = EvacuatingPods()
         self.spreading = DefaultTopologySpread(self._requests_changed)
+        self.deletion_costs_managed = False
+        """The gate PodDeletionCostManagement: Tenon writes pod-deletion-cost, and never reads it as a cost."""
         self.usage_parts: Mapping[str, object] = {}
         """The usage of each node, which `worker.cache.usage` caches here."""
         self.kept_nodes: NodeMemo[Node] = NodeMemo()
@@ -114,6 +116,7 @@ class ClusterState:
         self.moving.adopt(other.moving)
         self.spreading.adopt(other.spreading)
         self.bought = other.bought.copy()
+        self.deletion_costs_managed = other.deletion_costs_managed
         self.usage_parts = other.usage_parts
         self.kept_nodes, self.kept_details = other.kept_nodes, other.kept_details
         self._pods_by_node = other._pods_by_node.copy()
@@ -170,6 +173,10 @@ class ClusterState:
     def scheduling_pod(self, record: PodRecord) -> Pod:
         """A pod as scheduling sees it, with the requirements of its volumes and its default topology spread."""
         return self.spreading.scheduling_pod(record, self.storage.scheduling_pod(record))
+
+    def eviction_terms(self, record: PodRecord) -> tuple[int, int]:
+        """The priority of a pod and the cost that it states, from which the cost of its eviction follows."""
+        return record.pod.priority, record.stated_cost(deletion_costs_managed=self.deletion_costs_managed)
 
     def volume_limits(self, node_name: str) -> Mapping[str, int]:
         """How many volumes of each CSI driver the node can attach, as far as the drivers have reported it."""

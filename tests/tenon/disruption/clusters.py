@@ -231,7 +231,9 @@ def situation(cluster: Cluster) -> Situation:
             capacity_type=spec.capacity_type,
             price=price_of(spec),
             pods=tuple(record.pod for record in moving),
-            cost=rescheduling_cost((record.pod.priority, record.disruption_cost) for record in moving),
+            cost=rescheduling_cost(
+                (record.pod.priority, record.stated_cost(deletion_costs_managed=False)) for record in moving
+            ),
             held_by=held_by,
             has_grace_period=spec.grace_period,
             drifted=spec.drifted,
