@@ -228,6 +228,17 @@ NODECLASS_TRANSITION_SECONDS = Histogram(
     ["type", "status"],
     buckets=_POWERS,
 )
+BUFFER_TRANSITIONS = Counter(
+    "operator_capacitybuffer_status_condition_transitions_total",
+    "Conditions of CapacityBuffers that changed their status, or that are new.",
+    ["type", "status", "reason"],
+)
+BUFFER_TRANSITION_SECONDS = Histogram(
+    "operator_capacitybuffer_status_condition_transition_seconds",
+    "How long a condition of a CapacityBuffer had its last status when that changed.",
+    ["type", "status"],
+    buckets=_POWERS,
+)
 USER_DATA_BYTES = Gauge(
     "karpenter_ec2nodeclasses_userdata_bytes",
     "Size of the rendered user data of an EC2NodeClass in bytes, before base64.",

@@ -32,6 +32,7 @@ from tenon.kube.records import (
     NodeRecord,
     ObjectRecord,
     PodRecord,
+    ValueRecord,
 )
 from tenon.kube.requests import effective_requests, units
 from tenon.kube.requirements import DOES_NOT_EXIST, Requirements
@@ -47,6 +48,7 @@ from tenon.kube.structs import (
     PodObject,
     PodSpec,
     PodStatus,
+    Wire,
     read,
 )
 from tenon.kube.taints import UNSCHEDULABLE, Toleration
@@ -63,6 +65,15 @@ _pods = msgspec.json.Decoder(PodObject)
 _nodes = msgspec.json.Decoder(NodeObject)
 _daemons = msgspec.json.Decoder(DaemonSetObject)
 _objects = msgspec.json.Decoder(dict[str, Any])
+
+
+class _Described(Wire):
+    """An object of which only the metadata matters."""
+
+    metadata: Metadata
+
+
+_described = msgspec.json.Decoder(_Described)
 
 
 def decode_pod(raw: bytes | msgspec.Raw) -> PodRecord:
@@ -213,6 +224,16 @@ def _decode_json(record: type[AnyRecord], raw: bytes | msgspec.Raw) -> AnyRecord
     body["metadata"].pop("managedFields", None)
     _share_values(body)
     return decoded
+
+
+def decode_generation(raw: bytes | msgspec.Raw) -> ValueRecord[int]:
+    """Decode the generation of an object, which changes with its spec alone.
+
+    Raises:
+        ValueError: the bytes are not an object.
+    """
+    metadata = _described.decode(raw).metadata
+    return ValueRecord(metadata.namespaced_key, metadata.uid, metadata.resource_version, metadata.generation)
 
 
 decode_object = partial(_decode_json, ObjectRecord)

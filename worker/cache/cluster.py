@@ -12,6 +12,7 @@ from activities.kubernetes import resources
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.decode import (
     decode_daemonset,
+    decode_generation,
     decode_namespaced,
     decode_node,
     decode_nodeclaim,
@@ -91,6 +92,15 @@ class ClusterCache(ClusterState):
         if gates.capacity_buffer:
             self._reflectors.append(reflect(resources.CAPACITYBUFFERS, decode_namespaced, self.buffers))
             self._gated[resources.CAPACITYBUFFERS.plural] = resources.CAPACITYBUFFERS
+            self._reflectors += [
+                reflect(resource, decode_generation, self.buffer_targets[resource.kind])
+                for resource in (
+                    resources.DEPLOYMENTS,
+                    resources.STATEFULSETS,
+                    resources.REPLICASETS,
+                    resources.PODTEMPLATES,
+                )
+            ]
         if default_spread:
             self.spreading.defaults = default_spread
             owners = self.spreading.owners

@@ -13,6 +13,7 @@ from tenon.disruption.model import NodeDetail
 from tenon.kube.claim_record import LAST_POD_EVENT_TIME, ClaimRecord
 from tenon.kube.pod import Pod
 from tenon.kube.records import DaemonRecord, NamespacedRecord, NodeRecord, ObjectRecord, PodRecord, ValueRecord
+from tenon.provisioning.buffer_status import BUFFER_TARGETS, named_targets
 from tenon.resources import Resources, total
 from tenon.scheduling.model import Node
 from worker.cache.buying import ClaimedPods
@@ -61,6 +62,8 @@ class ClusterState:
         self.namespaces: Table[ValueRecord[Mapping[str, str]]] = Table(self._namespace_changed)
         self.overlays: Table[ObjectRecord] = Table(self._spec_listener(Topic.OVERLAY))
         self.buffers: Table[NamespacedRecord] = Table(self._spec_listener(Topic.BUFFER))
+        self.buffer_targets = {kind: self._target_table(kind) for kind in BUFFER_TARGETS}
+        """By kind, the generations of the objects that CapacityBuffers may refer to."""
         self.csi_nodes: Table[ValueRecord[Mapping[str, int]]] = Table(lambda _key, _before, _after: None)
         self.storage = Storage(self._requests_changed)
         self.moving = EvacuatingPods()
@@ -103,7 +106,7 @@ class ClusterState:
         A copy has no listeners. A listener refers to its state, and copies with such cycles would stay in memory until
         the garbage collector looks at its oldest generation, which may be never.
         """
-        for table in (self.pools, self.nodeclasses, self.overlays, self.buffers):
+        for table in (self.pools, self.nodeclasses, self.overlays, self.buffers, *self.buffer_targets.values()):
             table.disconnect()
         self.pods.adopt(other.pods)
         self.nodes.adopt(other.nodes)
@@ -407,6 +410,17 @@ class ClusterState:
 
     def _listener(self, topic: Topic) -> Callable[[str, object, object], None]:
         return lambda key, _before, _after: self.changes.publish(topic, key)
+
+    def _target_table(self, kind: str) -> Table[ValueRecord[int]]:
+        """A table whose changes are reported for the buffers that refer to the object."""
+
+        def publish(key: str, _before: object, _after: object) -> None:
+            namespace, _, name = key.partition("/")
+            for buffer in self.buffers:
+                if (kind, name) in named_targets(buffer.spec) and buffer.key.startswith(f"{namespace}/"):
+                    self.changes.publish(Topic.BUFFER, buffer.key)
+
+        return Table(publish)
 
     def _spec_listener(self, topic: Topic) -> Callable[[str, ObjectRecord | None, ObjectRecord | None], None]:
         """A listener that reports changes of the spec and ignores writes of the status."""

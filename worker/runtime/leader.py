@@ -189,7 +189,9 @@ def _controllers(settings: Settings, clients: Clients, cache: ClusterCache, plan
         )
     if gates.capacity_buffer:
         controllers.append(
-            CapacityBufferController(kube, cache, view, planning.room, planning.policy, planning.batcher.reserved)
+            CapacityBufferController(
+                kube, cache, view, planning.room, planning.policy, planning.batcher.reserved, clients.ec2
+            )
         )
     if gates.static_capacity:
         controllers.append(StaticNodePoolController(kube, cache, view, clients.ec2, planning.policy))
