@@ -195,6 +195,12 @@ CONSOLIDATION_MOVES = Counter(
     "Moves of consolidation that were approved or rejected, once for each NodePool with a node in it.",
     ["decision", "nodepool", "policy"],
 )
+CLOSED_DESTINATIONS = Gauge(
+    "tenon_consolidation_closed_destinations",
+    "Nodes that took no pods in the last look of consolidation, because consolidateAfter was not over for them.",
+    ["nodepool"],
+    multiprocess_mode="mostrecent",
+)
 DELETION_COST_PENDING = Gauge(
     "karpenter_pod_deletion_cost_nodes_with_pending_annotation_writes",
     "Nodes whose pods still need another pod-deletion-cost after the last cycle.",

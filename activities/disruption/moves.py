@@ -139,6 +139,7 @@ class MoveFinder:
         self._blocked_at: dict[str, datetime] = {}
         """By NodeClaim, when a method last found that it cannot leave."""
         self._elsewhere = PodsElsewhere()
+        self._closed_destinations = decision_metrics.ClosedDestinations()
         self._tables = TypeTables()
         """The index of the instance types, as the last look left it."""
         self._methods = methods
@@ -321,6 +322,7 @@ class MoveFinder:
         messages = messages[: how_many_fit(messages)]
         decision = replace(decision, commands=decision.commands[: len(messages)])
         _report(decision, methods, situation)
+        self._closed_destinations.report(situation)
         self._events.decided(decision, {node.claim: node for node in nodes}, self._view.node_pools())
         self._remember_blocked(decision, nodes)
         return leaving_together(messages, self._now())

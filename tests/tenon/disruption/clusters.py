@@ -149,6 +149,8 @@ class PoolSpec(Spec):
     refused: bool = False
     """EC2 refuses its launches."""
     least_saving: str | None = None
+    takes_pods_early: bool = False
+    """The annotation tenon.sh/takes-pods-within-consolidate-after."""
     expire_within_budgets: bool = False
     """The annotation tenon.sh/expire-within-budgets."""
     rest: str = "0s"
@@ -409,7 +411,8 @@ def _policy(name: str, spec: PoolSpec) -> PoolPolicy:
         None if spec.least_saving is None else read_least_saving(spec.least_saving),
         duration(spec.rest),
         () if spec.windows is None else read_windows(json.dumps(spec.windows)),
-        spec.expire_within_budgets,
+        takes_pods_early=spec.takes_pods_early,
+        expire_within_budgets=spec.expire_within_budgets,
     )
 
 
