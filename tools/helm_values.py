@@ -41,7 +41,7 @@ REMOVED_VALUES = ("assume_role_arn", "assume_role_duration")
 """Settings in values of Karpenter's charts before 1.0. The worker explains what to use instead."""
 _ACRONYMS = {"Arn": "ARN", "Ca": "CA", "Vpc": "VPC", "Enis": "ENIs", "Dra": "DRA", "Qps": "QPS", "Url": "URL"}
 """Acronyms as Karpenter's chart spells them."""
-_FIRST_ACRONYM = "DRA"
+_FIRST_ACRONYMS = ("DRA", "VPA")
 """The one acronym that gates begin with. The chart's template knows it too."""
 _FREE = frozenset(
     {
@@ -91,7 +91,7 @@ def value_name(field: str) -> str:
 
 def gate_value_name(gate: str) -> str:
     """Return a gate's name in the chart's values: nodeOverlay for NodeOverlay, draEFA for DRAEFA."""
-    first = _FIRST_ACRONYM if gate.startswith(_FIRST_ACRONYM) else gate[0]
+    first = gate[:3] if gate.startswith(_FIRST_ACRONYMS) else gate[0]
     return first.lower() + gate.removeprefix(first)
 
 

@@ -97,6 +97,8 @@ class PodRecord:
     """The value of the annotation disruption-cost; None if absent."""
     deletion_cost: str | None = None
     """The value of the annotation pod-deletion-cost; None if absent."""
+    containers: bytes = b""
+    """What its requests depend on (`vertical_pod_autoscalers.container_requests`); empty without VPAPredictions."""
     volumes: tuple[VolumeUse, ...] = ()
     """Its volumes that use claims. `Storage` resolves what they require of a node, which changes with the claims."""
     bound_at: float = 0.0

@@ -16,7 +16,7 @@ from sandbox.cluster import Sandbox
 from tenon.provisioning.gates import AwsFeatureGates
 from tenon.resources import parse_quantity
 from tests.docs.recipes import written_files
-from tools.helm_values import OTHER_VALUE_NAMES, value_name
+from tools.helm_values import OTHER_VALUE_NAMES, gate_value_name, value_name
 from worker.settings import Settings, load_all
 
 pytestmark = pytest.mark.integration
@@ -104,7 +104,7 @@ def test_ops08_ops09_the_rights_are_those_of_the_plain_manifests() -> None:
 @pytest.mark.parametrize("path", sorted((ROOT / "deploy" / "rbac-gates").glob("*.yaml")), ids=lambda path: path.stem)
 def test_n15_503_a_gate_brings_its_rights(path: Path) -> None:
     """They are those of the plain manifests, and without the gate the worker does not have them."""
-    gate = f"settings.featureGates.{path.stem[0].lower()}{path.stem[1:]}"
+    gate = f"settings.featureGates.{gate_value_name(path.stem)}"
     without = rendered(*NAMED)
     added = [each for each in rendered(*NAMED, "--set", f"{gate}=true") if each not in without]
     written = list(yaml.safe_load_all(path.read_text()))

@@ -25,6 +25,7 @@ from worker.cache.provider_ids import ProviderIds
 from worker.cache.storage import Storage
 from worker.cache.table import Table
 from worker.cache.untried_pods import UntriedPods
+from worker.cache.vpa_predictions import VpaPredictions
 
 PLANNED_GRACE_SECONDS = 60.0
 """Seconds after a node's initialization during which its planned pods may still be on their way."""
@@ -40,7 +41,8 @@ class ClusterState:
     """The cluster's tables, the indexes between them, and lookups over them.
 
     The tables are ``pods``, ``nodes``, ``claims``, ``pools``, ``nodeclasses``, ``daemonsets``, ``limit_ranges``,
-    ``namespaces``, ``overlays``, ``buffers``, ``csi_nodes``, and those of ``storage``, ``moving`` and ``spreading``.
+    ``namespaces``, ``overlays``, ``buffers``, ``csi_nodes``, and those of ``storage``, ``moving``, ``spreading`` and
+    ``predictions``.
 
     ``claims`` and ``pools`` hold only objects that Tenon manages (`tenon.apis.managed`), so their readers may act on
     all of them. The Node of another controller's NodeClaim appears here as a Node without a NodeClaim.
@@ -68,6 +70,7 @@ class ClusterState:
         self.storage = Storage(self._requests_changed)
         self.moving = EvacuatingPods()
         self.spreading = DefaultTopologySpread(self._requests_changed)
+        self.predictions = VpaPredictions()
         self.deletion_costs_managed = False
         """The gate PodDeletionCostManagement: Tenon writes pod-deletion-cost, and never reads it as a cost."""
         self.usage_parts: Mapping[str, object] = {}
@@ -106,8 +109,10 @@ class ClusterState:
         A copy has no listeners. A listener refers to its state, and copies with such cycles would stay in memory until
         the garbage collector looks at its oldest generation, which may be never.
         """
-        for table in (self.pools, self.nodeclasses, self.overlays, self.buffers, *self.buffer_targets.values()):
+        for table in (self.pools, self.nodeclasses, self.overlays, self.buffers):
             table.disconnect()
+        for targets in self.buffer_targets.values():
+            targets.disconnect()
         self.pods.adopt(other.pods)
         self.nodes.adopt(other.nodes)
         self.claims.adopt(other.claims)
@@ -118,6 +123,7 @@ class ClusterState:
         self.storage.adopt(other.storage)
         self.moving.adopt(other.moving)
         self.spreading.adopt(other.spreading)
+        self.predictions.adopt(other.predictions)
         self.bought = other.bought.copy()
         self.deletion_costs_managed = other.deletion_costs_managed
         self.usage_parts = other.usage_parts
@@ -176,6 +182,10 @@ class ClusterState:
     def scheduling_pod(self, record: PodRecord) -> Pod:
         """A pod as scheduling sees it, with the requirements of its volumes and its default topology spread."""
         return self.spreading.scheduling_pod(record, self.storage.scheduling_pod(record))
+
+    def recreated_pod(self, record: PodRecord) -> Pod:
+        """A pod as scheduling sees it after its eviction, when VPA may give it other requests."""
+        return self.predictions.created_again(record, self.scheduling_pod(record))
 
     def eviction_terms(self, record: PodRecord) -> tuple[int, int]:
         """The priority of a pod and the cost that it states, from which the cost of its eviction follows."""

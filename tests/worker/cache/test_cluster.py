@@ -336,8 +336,8 @@ async def test_a_gate_whose_definition_is_missing_stops_nothing_else(caplog: pyt
     told = [(record.message, vars(record)["resource"]) for record in caplog.records if "not serve" in record.message]
     assert told == [
         (
-            "The API server does not serve a resource, so its feature gate has no effect: apply the "
-            "CustomResourceDefinitions of deploy/crds",
+            "The API server does not serve a resource, so its feature gate has no effect: apply its "
+            "CustomResourceDefinition",
             "nodeoverlays.karpenter.sh",
         )
     ]
