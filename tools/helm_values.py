@@ -1,7 +1,7 @@
 """Generates parts of the Helm chart: the names of the settings, the schema of the values, and the RBAC rules.
 
-They are generated from `worker/settings`, `deploy/rbac.yaml` and the chart's own values, so that the chart cannot miss
-any of them, and refuses a misspelled value.
+They are generated from `worker/settings`, `deploy/rbac.yaml`, `deploy/rbac-gates` and the chart's own values, so that
+the chart cannot miss any of them, and refuses a misspelled value.
 """
 
 from __future__ import annotations

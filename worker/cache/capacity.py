@@ -99,7 +99,7 @@ class Expected:
         by_uid = {record.uid: record for record in (*state.pending(), *state.pods_to_move())}
         for uid, claim in state.planned(now).items():
             if uid in by_uid:
-                self._planned.setdefault(claim, []).append(state.scheduling_pod(by_uid[uid]))
+                self._planned.setdefault(claim, []).append(state.planned_pod(by_uid[uid]))
                 self.decided.add(uid)
                 self._left.add(by_uid[uid].node_name)
 

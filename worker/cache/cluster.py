@@ -183,8 +183,7 @@ class ClusterCache(ClusterState):
 
     def pending_pods(self) -> list[Pod]:
         """Pods that wait for capacity or must leave their node, whether or not a plan covers them."""
-        waiting = [self.predictions.waiting(record, self.scheduling_pod(record)) for record in self.pending()]
-        return [*waiting, *map(self.recreated_pod, self.moving_pods())]
+        return [self.planned_pod(record) for record in (*self.pending(), *self.moving_pods())]
 
     def scheduling_nodes(self, now: float | None = None) -> list[Node]:
         """Existing and in-flight capacity, sorted by name."""

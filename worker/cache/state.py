@@ -187,6 +187,12 @@ class ClusterState:
         """A pod as scheduling sees it after its eviction, when VPA may give it other requests."""
         return self.predictions.created_again(record, self.scheduling_pod(record))
 
+    def planned_pod(self, record: PodRecord) -> Pod:
+        """A pod as scheduling sees it on a node that it is to get: one that waits, or that must leave its node."""
+        if record.node_name:
+            return self.recreated_pod(record)
+        return self.predictions.waiting(record, self.scheduling_pod(record))
+
     def eviction_terms(self, record: PodRecord) -> tuple[int, int]:
         """The priority of a pod and the cost that it states, from which the cost of its eviction follows."""
         return record.pod.priority, record.stated_cost(deletion_costs_managed=self.deletion_costs_managed)
