@@ -287,18 +287,27 @@ async def test_the_cache_syncs_all_resources_and_stops_on_request() -> None:
     assert task.cancelled()
 
 
-def test_the_worker_may_read_what_it_caches() -> None:
+def test_n15_501_the_worker_may_read_what_it_caches() -> None:
     """OPS-08: a resource that it may not list would keep it unready for ever."""
-    rights = Path(__file__).parents[3] / "deploy" / "rbac.yaml"
-    (role,) = [
-        one
-        for one in yaml.safe_load_all(rights.read_text())
-        if (one["kind"], one["metadata"]["name"]) == ("ClusterRole", "tenon")
-    ]
-    held = {(verb, resource) for rule in role["rules"] for verb in rule["verbs"] for resource in rule["resources"]}
-    cached = {reflector.plural for reflector in Cache()._reflectors}
-    assert {"namespaces", "persistentvolumeclaims", "persistentvolumes", "storageclasses", "csinodes"} < cached
-    assert {(verb, plural) for verb in ("list", "watch") for plural in cached} <= held
+    deploy = Path(__file__).parents[3] / "deploy"
+
+    def held(*files: Path) -> set[tuple[str, str]]:
+        documents = [one for file in files for one in yaml.safe_load_all(file.read_text())]
+        roles = [one for one in documents if one["kind"] == "ClusterRole" and "aggregat" not in str(one["metadata"])]
+        rules = [rule for role in roles for rule in role["rules"]]
+        return {(verb, resource) for rule in rules for verb in rule["verbs"] for resource in rule["resources"]}
+
+    def needed(gates: FeatureGates) -> set[tuple[str, str]]:
+        cache = ClusterCache(cast("Any", None), gates=gates)
+        return {(verb, reflector.plural) for verb in ("list", "watch") for reflector in cache._reflectors}
+
+    always = held(deploy / "rbac.yaml")
+    assert {("list", "namespaces"), ("watch", "csinodes"), ("list", "persistentvolumes")} <= needed(FeatureGates())
+    assert needed(FeatureGates()) <= always
+    assert needed(FeatureGates(node_overlay=True, capacity_buffer=True)) <= always
+    gated = needed(FeatureGates(vpa_predictions=True))
+    assert not gated <= always
+    assert gated <= always | held(deploy / "rbac-gates" / "VPAPredictions.yaml")
 
 
 class Partial(FakeApi):

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from tenon.kube.vertical_pod_autoscalers import decode_pod_with_containers, decode_vpa
-from tests.worker.cache.objects import UNSCHEDULABLE, claim, metadata, node
+from tests.worker.cache.objects import UNSCHEDULABLE, claim, daemonset, metadata, node
 from tests.worker.fake_temporal import Cache
 from worker.cache.planning_view import PlanningView
 
@@ -14,18 +14,20 @@ OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-1", "uid": 
 LEAVING = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
 
 
-def add_pod(cache: Cache, name: str, node_name: str = "", cpu: str = "1") -> None:
-    meta = metadata(name, namespace="shop", labels={"pod-template-hash": "1"}, ownerReferences=[OWNER])
+def add_pod(cache: Cache, name: str, node_name: str = "", cpu: str = "1", owner: dict[str, Any] = OWNER) -> None:
+    meta = metadata(name, namespace="shop", labels={"pod-template-hash": "1"}, ownerReferences=[owner])
     spec = {"nodeName": node_name, "containers": [{"name": "main", "resources": {"requests": {"cpu": cpu}}}]}
     status = {"phase": "Running"} if node_name else {"phase": "Pending", "conditions": [UNSCHEDULABLE]}
     record = decode_pod_with_containers(json.dumps({"metadata": meta, "spec": spec, "status": status}).encode())
     cache.pods.on_event(record.key, record)
 
 
-def add_vpa(cache: Cache, cpu: str, *, mode: str = "Recreate", namespace: str = "shop") -> None:
+def add_vpa(
+    cache: Cache, cpu: str, *, mode: str = "Recreate", namespace: str = "shop", target: str = "Deployment/web"
+) -> None:
     recommendation = {"containerRecommendations": [{"containerName": "main", "target": {"cpu": cpu}}]}
     spec: dict[str, Any] = {
-        "targetRef": {"kind": "Deployment", "name": "web"},
+        "targetRef": dict(zip(("kind", "name"), target.split("/"), strict=True)),
         "updatePolicy": {"updateMode": mode},
     }
     body = {
@@ -87,3 +89,14 @@ def test_n15_305_a_waiting_pod_gets_room_for_what_it_becomes_and_for_what_it_is(
         add_vpa(cache, target, mode=mode)
         (pod,) = cache.pending_pods()
         assert pod.requests["cpu"] == expected, (mode, target)
+
+
+def test_n15_305_a_daemonset_takes_the_room_on_a_new_node_that_its_vpa_gives_it() -> None:
+    cache = Cache()
+    daemons = daemonset("agent", cpu="100m")
+    cache.daemonsets.on_event(daemons.key, daemons)
+    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": daemons.uid, "controller": True}
+    add_pod(cache, "agent-1", "n", cpu="100m", owner=owner)
+    assert cache.daemons()[0].requests["cpu"] == 100
+    add_vpa(cache, "700m", target="DaemonSet/agent")
+    assert cache.daemons()[0].requests["cpu"] == 700
