@@ -195,6 +195,23 @@ CONSOLIDATION_MOVES = Counter(
     "Moves of consolidation that were approved or rejected, once for each NodePool with a node in it.",
     ["decision", "nodepool", "policy"],
 )
+CLOSED_DESTINATIONS = Gauge(
+    "tenon_consolidation_closed_destinations",
+    "Nodes that took no pods in the last look of consolidation, because consolidateAfter was not over for them.",
+    ["nodepool"],
+    multiprocess_mode="mostrecent",
+)
+DELETION_COST_PENDING = Gauge(
+    "karpenter_pod_deletion_cost_nodes_with_pending_annotation_writes",
+    "Nodes whose pods still need another pod-deletion-cost after the last cycle.",
+    ["nodepool"],
+    multiprocess_mode="mostrecent",
+)
+DELETION_COST_WRITES = Counter(
+    "karpenter_pod_deletion_cost_pod_annotation_writes_total",
+    "Pods whose pod-deletion-cost was set or removed, or why it was not.",
+    ["result"],
+)
 FAILED_VALIDATIONS = Counter(
     "karpenter_voluntary_disruption_failed_validations_total",
     "Disruption commands that were no longer valid when they were checked.",
@@ -214,6 +231,17 @@ NODECLASS_TRANSITIONS = Counter(
 NODECLASS_TRANSITION_SECONDS = Histogram(
     "operator_ec2nodeclass_status_condition_transition_seconds",
     "How long a condition of an EC2NodeClass had its last status when that changed.",
+    ["type", "status"],
+    buckets=_POWERS,
+)
+BUFFER_TRANSITIONS = Counter(
+    "operator_capacitybuffer_status_condition_transitions_total",
+    "Conditions of CapacityBuffers that changed their status, or that are new.",
+    ["type", "status", "reason"],
+)
+BUFFER_TRANSITION_SECONDS = Histogram(
+    "operator_capacitybuffer_status_condition_transition_seconds",
+    "How long a condition of a CapacityBuffer had its last status when that changed.",
     ["type", "status"],
     buckets=_POWERS,
 )

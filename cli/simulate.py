@@ -194,6 +194,7 @@ def simulated(scope: Given) -> Report:
     if disruption:
         compare_with_pools(objects, instant, simulation_settings.ca_bundle)
     cache = FiledCache(instant.timestamp(), default_spread)
+    cache.deletion_costs_managed = simulation_settings.gates().pod_deletion_cost_management
     pending, undecodable = fill(cache, objects, moving=disruption)
     _stop_at(undecodable)
     view = PlanningView(cache)

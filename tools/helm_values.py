@@ -1,7 +1,7 @@
 """Generates parts of the Helm chart: the names of the settings, the schema of the values, and the RBAC rules.
 
-They are generated from `worker/settings`, `deploy/rbac.yaml` and the chart's own values, so that the chart cannot miss
-any of them, and refuses a misspelled value.
+They are generated from `worker/settings`, `deploy/rbac.yaml`, `deploy/rbac-gates` and the chart's own values, so that
+the chart cannot miss any of them, and refuses a misspelled value.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from worker.settings.env_typos import REMOVED as REMOVED_SETTINGS
 
 CHART = Path("deploy/chart")
 RIGHTS = Path("deploy/rbac.yaml")
+GATED_RIGHTS = Path("deploy/rbac-gates")
+"""By feature gate, what the worker needs only while the gate is on."""
 VALUES = CHART / "values.yaml"
 IGNORED = CHART / "files" / "ignored.yaml"
 OTHER_VALUE_NAMES = {
@@ -39,7 +41,7 @@ REMOVED_VALUES = ("assume_role_arn", "assume_role_duration")
 """Settings in values of Karpenter's charts before 1.0. The worker explains what to use instead."""
 _ACRONYMS = {"Arn": "ARN", "Ca": "CA", "Vpc": "VPC", "Enis": "ENIs", "Dra": "DRA", "Qps": "QPS", "Url": "URL"}
 """Acronyms as Karpenter's chart spells them."""
-_FIRST_ACRONYM = "DRA"
+_FIRST_ACRONYMS = ("DRA", "VPA")
 """The one acronym that gates begin with. The chart's template knows it too."""
 _FREE = frozenset(
     {
@@ -89,7 +91,7 @@ def value_name(field: str) -> str:
 
 def gate_value_name(gate: str) -> str:
     """Return a gate's name in the chart's values: nodeOverlay for NodeOverlay, draEFA for DRAEFA."""
-    first = _FIRST_ACRONYM if gate.startswith(_FIRST_ACRONYM) else gate[0]
+    first = gate[:3] if gate.startswith(_FIRST_ACRONYMS) else gate[0]
     return first.lower() + gate.removeprefix(first)
 
 
@@ -102,6 +104,7 @@ def chart_texts() -> dict[Path, str]:
         CHART / "files" / "settings.yaml": f"# {source}.\n" + yaml.safe_dump(names, sort_keys=False),
         CHART / "values.schema.json": json.dumps(_schema(source), indent=2) + "\n",
         CHART / "templates" / "rbac.yaml": _rights(),
+        CHART / "templates" / "rbac-gates.yaml": "".join(map(_gated_rights, sorted(GATED_RIGHTS.glob("*.yaml")))),
     }
 
 
@@ -162,16 +165,29 @@ def _gates(names: Any) -> dict[str, Any]:
     return {"type": ["object", "null"], "properties": gates, "additionalProperties": False}
 
 
+def _gated_rights(path: Path) -> str:
+    gate = gate_value_name(path.stem)
+    condition = f'eq (toString (get (.Values.settings.featureGates | default dict) "{gate}")) "true"'
+    return f"{_header(path)}{{{{- if {condition} }}}}\n---\n{_documents(path)}{{{{- end }}}}\n"
+
+
 def _rights() -> str:
+    return f"{_header(RIGHTS)}{_documents(RIGHTS)}"
+
+
+def _header(path: Path) -> str:
+    return f"{{{{- /* {_HEADER.format(path.as_posix())} */ -}}}}\n"
+
+
+def _documents(path: Path) -> str:
     text = "---\n".join(
         _document(document)
-        for document in yaml.safe_load_all(RIGHTS.read_text(encoding="utf-8"))
+        for document in yaml.safe_load_all(path.read_text(encoding="utf-8"))
         if document["kind"] not in ("Namespace", "ServiceAccount")
     )
     text = text.replace(f"    {_LABELS_MARK}: ''\n", f"    {_LABELS}\n")
     text = text.replace(f"  {_ANNOTATIONS_MARK}: ''\n", _ANNOTATIONS).replace(f"  {_KEPT_MARK}: ''\n", _KEPT)
-    text = text.replace(f"  - {_LEASES_MARK}\n", _LEASES)
-    return f"{{{{- /* {_HEADER.format('deploy/rbac.yaml')} */ -}}}}\n{text}"
+    return text.replace(f"  - {_LEASES_MARK}\n", _LEASES)
 
 
 def _document(document: dict[str, Any]) -> str:

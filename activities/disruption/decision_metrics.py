@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 
 from activities import loggers, metrics
 from tenon.disruption.methods.base import Method
-from tenon.disruption.model import Command, Decision, PoolPolicy
+from tenon.disruption.methods.consolidation import nodes_within_consolidate_after
+from tenon.disruption.model import Command, Decision, PoolPolicy, Situation
 
 log = loggers.DISRUPTION
 
@@ -39,6 +41,21 @@ def count_moves(decision: Decision, policies: Mapping[str, PoolPolicy]) -> None:
         metrics.CONSOLIDATION_SCORE.labels(*labels).observe(min(verdict.score, MAX_SCORE))
         if not verdict.approved:
             metrics.CONSOLIDATION_MOVES.labels(*labels).inc()
+
+
+class ClosedDestinations:
+    """Reports how many nodes of each NodePool take no pods, because consolidateAfter is not over for them (DIS-31)."""
+
+    def __init__(self) -> None:
+        self._pools: set[str] = set()
+        """NodePools with a value, which drops to 0 when the NodePool is gone."""
+
+    def report(self, situation: Situation) -> None:
+        """Set the gauge as of a look."""
+        closed = Counter(node.pool for node in nodes_within_consolidate_after(situation) if not node.leaving)
+        for pool in self._pools | situation.policies.keys():
+            metrics.CLOSED_DESTINATIONS.labels(pool).set(closed[pool])
+        self._pools = set(situation.policies)
 
 
 def count(command: Command) -> None:

@@ -139,6 +139,7 @@ class MoveFinder:
         self._blocked_at: dict[str, datetime] = {}
         """By NodeClaim, when a method last found that it cannot leave."""
         self._elsewhere = PodsElsewhere()
+        self._closed_destinations = decision_metrics.ClosedDestinations()
         self._tables = TypeTables()
         """The index of the instance types, as the last look left it."""
         self._methods = methods
@@ -264,7 +265,7 @@ class MoveFinder:
             raise ApplicationError("the cluster cache is not synced yet", type="CacheBehind")
         prices: dict[str, float] = {}
         if command.replacements:
-            overlaid = await self._sold()
+            overlaid = await self.types_by_pool()
             details = await asyncio.to_thread(self._view.snapshot().node_details, overlaid.types_by_pool())
             prices = {
                 replacement.name: details[replacement.name].price
@@ -276,7 +277,7 @@ class MoveFinder:
             await self._events.measured(command, savings, self._view.node_pools())
         return savings
 
-    async def _sold(self) -> Overlaid:
+    async def types_by_pool(self) -> Overlaid:
         """What the pools can buy."""
         find_class = self._view.node_class
         node_pools = self._view.node_pools()
@@ -321,6 +322,7 @@ class MoveFinder:
         messages = messages[: how_many_fit(messages)]
         decision = replace(decision, commands=decision.commands[: len(messages)])
         _report(decision, methods, situation)
+        self._closed_destinations.report(situation)
         self._events.decided(decision, {node.claim: node for node in nodes}, self._view.node_pools())
         self._remember_blocked(decision, nodes)
         return leaving_together(messages, self._now())
@@ -335,7 +337,7 @@ class MoveFinder:
         self, nodes: Sequence[ManagedNode], open_commands: Mapping[str, OpenCommand], compute: Compute
     ) -> tuple[Situation, Overlaid]:
         """The situation with its model, and what the pools can buy."""
-        overlaid = await self._sold()
+        overlaid = await self.types_by_pool()
         snapshot = self._view.snapshot()
         reserved = self._batcher.reserved()
         breakers = self._refusals.breakers(self._view.node_pools())

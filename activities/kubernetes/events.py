@@ -17,6 +17,7 @@ from activities import loggers
 from activities.clock import utc_now
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ConflictError
+from activities.kubernetes.event_rate import EventRate
 from activities.kubernetes.rate_limit import RequestClass, requests_as
 from activities.kubernetes.resources import EVENTS
 from tenon.apis.json_object import JsonObject
@@ -83,7 +84,7 @@ class EventRecorder:
         self._clock = clock
         self._now = now
         self._silent_until: OrderedDict[str, float] = OrderedDict()
-        self._tokens: dict[str, tuple[float, float]] = {}
+        self._rates = {reason: EventRate(*rate) for reason, rate in RATES.items()}
 
     async def publish(
         self,
@@ -145,14 +146,7 @@ class EventRecorder:
             self._silent_until.popitem(last=False)
 
     def _within_rate(self, reason: str, instant: float) -> bool:
-        if reason not in RATES:
-            return True
-        rate, burst = RATES[reason]
-        tokens, since = self._tokens.get(reason, (burst, instant))
-        tokens = min(burst, tokens + (instant - since) * rate)
-        allowed = tokens >= 1.0
-        self._tokens[reason] = (tokens - 1.0 if allowed else tokens, instant)
-        return allowed
+        return reason not in self._rates or self._rates[reason].allows(instant)
 
 
 def _reference(regarding: Mapping[str, Any]) -> dict[str, str]:

@@ -13,6 +13,7 @@ from activities.ec2.errors import CallStoppedError, EC2Error, ThrottledError
 from activities.kubernetes import nodeclaims
 from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventPublisher
+from activities.node.capacity_events import CapacityEvents
 from activities.node.launch_breakers import LaunchBreakers
 from tenon.apis.reasons import Reason
 from tenon.ec2.refusals.class_faults import ClassFault, class_fault
@@ -50,6 +51,7 @@ class LaunchRetry:
         self._breakers = breakers
         self._now = now
         self._tries = tries or _tries_of_activity
+        self._capacity_events = CapacityEvents(kube, recorder)
 
     @property
     def is_first_try(self) -> bool:
@@ -95,7 +97,7 @@ class LaunchRetry:
     ) -> PrepareLaunchResult:
         """Postpone the launch, or give the claim up if its launch timeout is over."""
         if rules.should_give_up(view.created_at, self._now(), has_answer=wait.answered):
-            return await self.given_up(ref, view, Reason.LAUNCH_TIMEOUT, f"{wait.reason}: {wait.message}")
+            return await self.given_up(claim, ref, view, Reason.LAUNCH_TIMEOUT, f"{wait.reason}: {wait.message}")
         await self._publish(claim, ref, wait)
         # This attempt sent no request, and the caller has already looked for instances of earlier requests.
         waits = evolve(wait, unsettled=False)
@@ -109,35 +111,41 @@ class LaunchRetry:
         """
         wait = result.waits
         if wait is None:
-            return await self._refused_for_good(ref, result)
+            return await self._refused_for_good(claim, ref, result)
         if wait.answered and self.is_first_try:
             wait = evolve(wait, unsettled=False)  # the first attempt was answered, so no earlier answer is missing
         answered = wait.answered and not wait.unsettled
         if rules.should_give_up(claim.created_at, self._now(), has_answer=answered):
             message = f"{wait.reason}: {wait.message}"
             timed_out = evolve(result, reason=Reason.LAUNCH_TIMEOUT, message=message, waits=None)
-            return await self._refused_for_good(ref, timed_out)
+            return await self._refused_for_good(claim, ref, timed_out)
         await self._publish(claim, ref, wait)
         return evolve(result, reason=wait.reason, message=wait.message, waits=wait)
 
-    async def _refused_for_good(self, ref: ClaimRef, result: LaunchResult) -> LaunchResult:
-        await nodeclaims.mark_launch_failed(self._kube, ref, result.reason, result.message, self._now)
-        await nodeclaims.delete_claim(self._kube, self._recorder, ref, result.reason, result.message)
+    async def _refused_for_good(self, claim: ClaimRecord, ref: ClaimRef, result: LaunchResult) -> LaunchResult:
+        await self._delete(claim, ref, result.reason, result.message)
         log.warning(
             "EC2 refused the launch of a NodeClaim, which is deleted",
             extra={"nodeclaim": ref.name, "reason": result.reason, "error": result.message},
         )
         return result
 
-    async def given_up(self, ref: ClaimRef, view: ClaimView, reason: str, message: str) -> PrepareLaunchResult:
+    async def given_up(
+        self, claim: ClaimRecord, ref: ClaimRef, view: ClaimView, reason: str, message: str
+    ) -> PrepareLaunchResult:
         """Delete the claim. The planner then plans its pods again."""
-        await nodeclaims.mark_launch_failed(self._kube, ref, reason, message, self._now)
-        await nodeclaims.delete_claim(self._kube, self._recorder, ref, reason, message)
+        await self._delete(claim, ref, reason, message)
         log.warning(
             "A NodeClaim cannot launch and is deleted",
             extra={"nodeclaim": ref.name, "reason": reason, "error": message},
         )
         return PrepareLaunchResult(view=view, reason=reason, message=message)
+
+    async def _delete(self, claim: ClaimRecord, ref: ClaimRef, reason: str, message: str) -> None:
+        await nodeclaims.mark_launch_failed(self._kube, ref, reason, message, self._now)
+        existed = await nodeclaims.delete_claim(self._kube, self._recorder, ref, reason, message)
+        if existed and Reason.of(reason) is Reason.INSUFFICIENT_CAPACITY:
+            await self._capacity_events.publish(claim, message)
 
     async def _publish(self, claim: ClaimRecord, ref: ClaimRef, wait: LaunchWait) -> None:
         await nodeclaims.mark_launch_failed(self._kube, ref, wait.reason, wait.message, self._now)

@@ -151,10 +151,11 @@ class Launching:
     ) -> PrepareLaunchResult:
         began = prepare_input.began_at or self._now()
         attempt = max(prepare_input.attempt, claim.launch_attempt)
+        give_up = partial(self._putting_off.given_up, claim, prepare_input.claim, view)
         try:
             earlier = await self._launched_before(claim, prepare_input.claim, began, sent_before=attempt > 1)
         except NodeClassNotReadyError as error:
-            return await self._putting_off.given_up(prepare_input.claim, view, Reason.NODECLASS_NOT_READY, str(error))
+            return await give_up(Reason.NODECLASS_NOT_READY, str(error))
         except NodeClassReadinessUnknownError as error:
             wait = LaunchWait(
                 reason=CLASS_UNKNOWN, message=f"{error}, so the launch of its instance cannot be recorded"
@@ -166,7 +167,7 @@ class Launching:
                 view=view, reason=earlier.waits.reason, message=earlier.waits.message, waits=earlier.waits
             )
         if earlier.lost and not view.deleting:
-            return await self._putting_off.given_up(prepare_input.claim, view, Reason.INSTANCE_GONE, earlier.lost)
+            return await give_up(Reason.INSTANCE_GONE, earlier.lost)
         if instance is not None:
             await self._tag(prepare_input.claim, instance, view.node_name)
             # An earlier workflow may have been terminated between tainting the node and deleting the claim.
@@ -198,11 +199,11 @@ class Launching:
                 prepare = partial(self._ec2.prepare_launch, nodeclaim, own, attempt, unavailable, types)
                 request = await with_heartbeat(asyncio.get_running_loop().run_in_executor(self._senders, prepare))
         except NodeClassNotReadyError as error:
-            return await self._putting_off.given_up(prepare_input.claim, view, Reason.NODECLASS_NOT_READY, str(error))
+            return await give_up(Reason.NODECLASS_NOT_READY, str(error))
         except InsufficientCapacityError as error:
             self._breakers.mark_unavailable(error.unavailable)
             self._breakers.news.set()  # the planner asked for this, so it does not know what is unavailable
-            return await self._putting_off.given_up(prepare_input.claim, view, Reason.INSUFFICIENT_CAPACITY, str(error))
+            return await give_up(Reason.INSUFFICIENT_CAPACITY, str(error))
         except NodeClassReadinessUnknownError as error:
             return await self._putting_off.unprepared(
                 claim, prepare_input.claim, view, LaunchWait(reason=CLASS_UNKNOWN, message=str(error))

@@ -51,7 +51,7 @@ RIGHTS = (
     *_rights("karpenter.sh", "nodeoverlays/status", "patch"),
     *_rights("autoscaling.x-k8s.io", "capacitybuffers", *_READ),
     *_rights("autoscaling.x-k8s.io", "capacitybuffers/status", "patch"),
-    *_rights("", "podtemplates", "get"),
+    *_rights("", "podtemplates", *_READ),
     *_rights("karpenter.sh", "nodepools/finalizers nodeclaims/finalizers provisioners/finalizers", "update"),
     *_rights("karpenter.k8s.aws", "awsnodetemplates/finalizers", "update"),
     *_rights("", "nodes", "patch", "update", "delete"),

@@ -5,17 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tenon.apis import labels
-
-
-def read_expire_within_budgets(text: str) -> bool:
-    """Read the annotation `tenon.sh/expire-within-budgets`.
-
-    Raises:
-        ValueError: it cannot be read. The message is a clause for a user.
-    """
-    if text not in ("true", "false"):
-        raise ValueError(f"{ascii(text)[:80]} is neither true nor false: write 'true' or 'false', in quotes")
-    return text == "true"
+from tenon.apis.boolean_annotations import read_boolean
 
 
 def expires_within_budgets(annotations: Mapping[str, str]) -> bool:
@@ -25,6 +15,6 @@ def expires_within_budgets(annotations: Mapping[str, str]) -> bool:
     """
     text = annotations.get(labels.EXPIRE_WITHIN_BUDGETS)
     try:
-        return text is not None and read_expire_within_budgets(text)
+        return text is not None and read_boolean(text)
     except ValueError:  # the NodePool's condition ValidationSucceeded says why
         return True

@@ -7,17 +7,6 @@ from collections.abc import Mapping
 from tenon.apis import labels
 
 
-def read_rebalance(text: str) -> bool:
-    """Read the value of the annotation.
-
-    Raises:
-        ValueError: it is neither true nor false.
-    """
-    if text not in ("true", "false"):
-        raise ValueError(f"must be true or false, not {text!r}")
-    return text == "true"
-
-
 def replaces_on_rebalance(annotations: Mapping[str, str]) -> bool:
     """Whether spot nodes of a NodePool with these annotations leave on a recommendation. A malformed value means no."""
     return annotations.get(labels.REPLACE_ON_REBALANCE) == "true"

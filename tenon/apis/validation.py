@@ -18,17 +18,16 @@ from tenon import resources
 from tenon.apis import expressions, labels
 from tenon.apis.ami_families import KUBELET, WITH_UNLISTED_SETTINGS
 from tenon.apis.base import ApiModel
+from tenon.apis.boolean_annotations import read_boolean
 from tenon.apis.cel_rules import broken_rules
 from tenon.apis.common import SelectorRequirement, Taint, is_label_name, is_label_value
 from tenon.apis.consolidation_limits import read_least_saving, read_rest
 from tenon.apis.disruption_windows import read_windows
 from tenon.apis.ec2launch import SIZE_PATTERN
 from tenon.apis.ec2nodeclass import EC2NodeClass
-from tenon.apis.expiration import read_expire_within_budgets
 from tenon.apis.kubelet import KubeletConfiguration, expressions_in
 from tenon.apis.nodeclaim import NodeClaim
 from tenon.apis.nodepool import SCHEDULE_PATTERN, NodePool, TemplateSpec
-from tenon.apis.rebalance import read_rebalance
 from tenon.apis.restricted import KNOWN_VALUES, restricted_reason
 from tenon.apis.shortage_price import read_price_factor, read_shortage_policy
 
@@ -42,8 +41,9 @@ _READERS: Mapping[str, Callable[[str], object]] = {
     labels.LEAST_SAVING: read_least_saving,
     labels.REST_AFTER_MOVE: read_rest,
     labels.DISRUPTION_WINDOWS: read_windows,
-    labels.EXPIRE_WITHIN_BUDGETS: read_expire_within_budgets,
-    labels.REPLACE_ON_REBALANCE: read_rebalance,
+    labels.EXPIRE_WITHIN_BUDGETS: read_boolean,
+    labels.REPLACE_ON_REBALANCE: read_boolean,
+    labels.TAKES_PODS_EARLY: read_boolean,
     labels.SHORTAGE_PRICE_FACTOR: read_price_factor,
     labels.SHORTAGE_POLICY: read_shortage_policy,
 }

@@ -9,6 +9,7 @@ from math import inf
 from typing import TypeVar
 
 from tenon.apis import labels
+from tenon.apis.boolean_annotations import read_boolean
 from tenon.apis.consolidation_limits import LeastSaving, read_least_saving, read_rest
 from tenon.apis.disruption_windows import DisruptionWindow, read_windows
 from tenon.apis.expiration import expires_within_budgets
@@ -44,6 +45,8 @@ class PoolPolicy:
     """How long consolidation leaves alone a node that was created for a consolidation (WSH-01)."""
     windows: tuple[DisruptionWindow, ...] | None = ()
     """The only times at which its nodes may be disrupted (WSH-14): always if empty, never if None."""
+    takes_pods_early: bool = False
+    """Consolidation moves pods to its nodes although consolidateAfter is not over for them."""
     expire_within_budgets: bool = False
     """Expired nodes wait for the budgets (WSH-28). Without it, their workflows remove them at once."""
 
@@ -64,6 +67,7 @@ def policy_of(pool: NodePool) -> PoolPolicy:
         consolidation_policy=disruption.consolidation_policy,
         replicas=pool.spec.replicas,
         least_saving=_annotated(pool, labels.LEAST_SAVING, read_least_saving, absent=None, broken=_TOO_MUCH),
+        takes_pods_early=_annotated(pool, labels.TAKES_PODS_EARLY, read_boolean, absent=False, broken=False),
         rest_after_move=_annotated(pool, labels.REST_AFTER_MOVE, read_rest, absent=timedelta(), broken=_TOO_LONG),
         windows=_annotated(pool, labels.DISRUPTION_WINDOWS, read_windows, absent=(), broken=None),
         expire_within_budgets=expires_within_budgets(pool.metadata.annotations),

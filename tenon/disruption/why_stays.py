@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 
 from tenon.apis import labels
 from tenon.apis.nodeclaim import DISRUPTION_REASON, DRIFTED
@@ -10,7 +11,7 @@ from tenon.apis.nodepool import Budget
 from tenon.apis.reasons import Reason
 from tenon.disruption.methods import moving_methods
 from tenon.disruption.methods.balanced import LEAST_SCORE, Balance, approved
-from tenon.disruption.methods.consolidation import closed_nodes
+from tenon.disruption.methods.consolidation import closed_nodes, nodes_within_consolidate_after
 from tenon.disruption.model import ManagedNode, NodeDetail, Situation
 from tenon.disruption.rules.blockers import Hold, holds, is_free
 from tenon.disruption.rules.budgets import binding, opens_at
@@ -54,6 +55,8 @@ class WhyStays:
         self._model = situation.model
         self._blocked = blocked or {}
         self._rescheduler = Rescheduler(self._model, closed_nodes(situation, self._model))
+        self._early = [node for node in nodes_within_consolidate_after(situation) if not node.bought_in_shortage]
+        """Nodes that take no pods because consolidateAfter is not over for them."""
         self._rule = PriceRule(self._model.problem, spot_to_spot=spot_to_spot)
         self._balance = Balance(situation, self._model)
         self._members = members_of(situation)
@@ -106,7 +109,10 @@ class WhyStays:
         obstacles = [*(_capitalized(hold.why) for hold in keeping), *self._of_budgets(node, Reason.UNDERUTILIZED)]
         yield from obstacles
         if node.pool in self._model.launching and detail.price > 0:
-            yield from self._of_price(node, detail, free=not obstacles)
+            plan = self._rescheduler.simulate([node.claim])
+            yield from self._of_price(node, detail, plan, free=not obstacles)
+            if plan.claims or not is_complete(plan):
+                yield from self._of_early_nodes(node, detail)
 
     def _of_budgets(self, node: ManagedNode, reason: Reason) -> list[str]:
         """Return which budgets allow no more node for the reason, and when they do; empty if they allow one."""
@@ -132,9 +138,33 @@ class WhyStays:
             f"disrupted for {reason.camel_case}{counted_already}{when}"
         ]
 
-    def _of_price(self, node: ManagedNode, detail: NodeDetail, *, free: bool) -> Iterator[str]:
-        """What the pods of the node would need elsewhere, and what that costs."""
-        plan = self._rescheduler.simulate([node.claim])
+    @cached_property
+    def _with_early_nodes(self) -> Rescheduler:
+        """The cluster as it were if nodes took pods although consolidateAfter is not over for them."""
+        names = {early.node for early in self._early}
+        return Rescheduler(self._model, closed_nodes(self._situation, self._model) - names)
+
+    def _of_early_nodes(self, node: ManagedNode, detail: NodeDetail) -> Iterator[str]:
+        """Which room the rule keeps from the pods that consolidateAfter must be over for a node that takes pods."""
+        others = [early for early in self._early if early.claim != node.claim]
+        if not others:
+            return
+        plan = self._with_early_nodes.simulate([node.claim])
+        if plan.claims or not is_complete(plan):
+            return
+        pools = {early.node: early.pool for early in others}
+        waiting = sorted({pools[name] for name, pods in plan.placements.items() if pods and name in pools})
+        yield (
+            f"Its {counted(len(detail.pods), 'pod')} would fit on {_hosts(plan)}, which would save ${detail.price:.4f} "
+            f"an hour, but consolidateAfter of NodePool {first_few(waiting, SHOWN)} is not over there: the annotation "
+            f"{labels.TAKES_PODS_EARLY} lets them move all the same"
+        )
+
+    def _of_price(self, node: ManagedNode, detail: NodeDetail, plan: Plan, *, free: bool) -> Iterator[str]:
+        """What the pods of the node would need elsewhere, and what that costs.
+
+        ``plan``: where they would go.
+        """
         pods = counted(len(detail.pods), "pod")
         if not is_complete(plan):
             key = min(plan.unschedulable)

@@ -7,7 +7,7 @@ ten thousand pods then takes a few megabytes. `tenon.kube.storage_decode` decode
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -32,6 +32,7 @@ from tenon.kube.records import (
     NodeRecord,
     ObjectRecord,
     PodRecord,
+    ValueRecord,
 )
 from tenon.kube.requests import effective_requests, units
 from tenon.kube.requirements import DOES_NOT_EXIST, Requirements
@@ -47,6 +48,7 @@ from tenon.kube.structs import (
     PodObject,
     PodSpec,
     PodStatus,
+    Wire,
     read,
 )
 from tenon.kube.taints import UNSCHEDULABLE, Toleration
@@ -63,6 +65,15 @@ _pods = msgspec.json.Decoder(PodObject)
 _nodes = msgspec.json.Decoder(NodeObject)
 _daemons = msgspec.json.Decoder(DaemonSetObject)
 _objects = msgspec.json.Decoder(dict[str, Any])
+
+
+class _Described(Wire):
+    """An object of which only the metadata matters."""
+
+    metadata: Metadata
+
+
+_described = msgspec.json.Decoder(_Described)
 
 
 def decode_pod(raw: bytes | msgspec.Raw) -> PodRecord:
@@ -121,7 +132,8 @@ def pod_record(wire: PodObject) -> PodRecord:
         do_not_evict=do_not_evict,
         started_at=epoch_seconds(status.start_time),
         surges=surges(annotations, pod.workload),
-        disruption_cost=_disruption_cost(annotations),
+        disruption_cost=_shared(annotations.get(labels.DISRUPTION_COST)),
+        deletion_cost=_shared(annotations.get(labels.POD_DELETION_COST)),
         bound_at=epoch_seconds(scheduled.last_transition_time) if scheduled and scheduled.status == "True" else 0.0,
     )
 
@@ -214,6 +226,16 @@ def _decode_json(record: type[AnyRecord], raw: bytes | msgspec.Raw) -> AnyRecord
     return decoded
 
 
+def decode_generation(raw: bytes | msgspec.Raw) -> ValueRecord[int]:
+    """Decode the generation of an object, which changes with its spec alone.
+
+    Raises:
+        ValueError: the bytes are not an object.
+    """
+    metadata = _described.decode(raw).metadata
+    return ValueRecord(metadata.namespaced_key, metadata.uid, metadata.resource_version, metadata.generation)
+
+
 decode_object = partial(_decode_json, ObjectRecord)
 decode_namespaced = partial(_decode_json, NamespacedRecord)
 decode_nodeclaim = partial(_decode_json, ClaimRecord)
@@ -263,18 +285,8 @@ def _selector_owner(namespace: str, owner: Owner | None) -> tuple[str, str]:
     return share_value((plural, f"{namespace}/{owner.name}")) if owner and plural else NO_OWNER
 
 
-def _disruption_cost(annotations: Mapping[str, str]) -> int:
-    """Return the cost that a pod states for its eviction. A value that cannot be read is 0, whatever else it states."""
-    stated_cost = annotations.get(labels.DISRUPTION_COST)
-    return _whole_number(annotations.get(labels.POD_DELETION_COST) if stated_cost is None else stated_cost)
-
-
-def _whole_number(text: str | None) -> int:
-    """Parse the integer in an annotation; 0 if it is not an integer."""
-    try:
-        return int(text or 0)
-    except ValueError:
-        return 0
+def _shared(text: str | None) -> str | None:
+    return None if text is None else sys.intern(text)
 
 
 def _unsupported(spec: PodSpec) -> str:

@@ -93,8 +93,12 @@ class PodRecord:
     """When the kubelet started it, in seconds since the epoch; 0 if it has not started."""
     surges: bool = False
     """A disruption command starts its new pod before it stops."""
-    disruption_cost: int = 0
-    """The value of the annotation disruption-cost, or else of pod-deletion-cost."""
+    disruption_cost: str | None = None
+    """The value of the annotation disruption-cost; None if absent."""
+    deletion_cost: str | None = None
+    """The value of the annotation pod-deletion-cost; None if absent."""
+    containers: bytes = b""
+    """What its requests depend on (`vertical_pod_autoscalers.container_requests`); empty without VPAPredictions."""
     volumes: tuple[VolumeUse, ...] = ()
     """Its volumes that use claims. `Storage` resolves what they require of a node, which changes with the claims."""
     bound_at: float = 0.0
@@ -109,6 +113,15 @@ class PodRecord:
     def uid(self) -> str:
         """The pod's UID."""
         return self.pod.uid
+
+    def stated_cost(self, *, deletion_costs_managed: bool) -> int:
+        """Return the cost that the pod states for its eviction. A value that cannot be read is 0.
+
+        ``deletion_costs_managed``: Tenon writes pod-deletion-cost itself, so that it is no wish of the pod's owner.
+        """
+        if self.disruption_cost is not None:
+            return _whole_number(self.disruption_cost)
+        return 0 if deletion_costs_managed else _whole_number(self.deletion_cost or "")
 
     @property
     def daemon(self) -> bool:
@@ -163,6 +176,15 @@ class PodRecord:
         if self.terminal or self.mirror or self.daemon:
             return False
         return not self.deleting or self.owner_kind == STATEFULSET
+
+
+def _whole_number(text: str) -> int:
+    """Parse a whole number of 32 bits; 0 if the text is not one."""
+    try:
+        number = int(text)
+    except ValueError:
+        return 0
+    return number if -(2**31) <= number < 2**31 else 0
 
 
 @dataclass(frozen=True, slots=True)

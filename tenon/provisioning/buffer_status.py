@@ -23,7 +23,15 @@ REQUIRES_NEW = "RequiresNewCapacity"
 NOT_READY = "NotReadyForProvisioning"
 EMPTY = "BufferEmpty"
 
+INFEASIBLE = "Infeasible"
+
 POD_TEMPLATE = "PodTemplate"
+WORKLOADS = ("Deployment", "StatefulSet", "ReplicaSet")
+"""The kinds of the API group apps that a buffer may refer to. Other autoscalers, which serve the same CRD, may know
+more.
+"""
+BUFFER_TARGETS = (*WORKLOADS, POD_TEMPLATE)
+_APPS = "apps"
 MAX_PODS = 10_000
 """The most pods that one buffer may stand for."""
 
@@ -65,6 +73,26 @@ def refers_to(buffer: CapacityBuffer) -> tuple[str, str]:
     return POD_TEMPLATE, template.name
 
 
+def named_targets(spec: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return kind and name of what a buffer's spec refers to, whether or not the spec is valid."""
+    scalable, template = spec.get("scalableRef") or {}, spec.get("podTemplateRef") or {}
+    return [(scalable.get("kind", ""), scalable.get("name", "")), (POD_TEMPLATE, template.get("name", ""))]
+
+
+def why_unsupported(buffer: CapacityBuffer) -> str:
+    """Return why the workload that the buffer refers to is not supported; empty if it is, or if it is a PodTemplate.
+
+    An empty API group is that of apps (N15-304).
+    """
+    reference = buffer.spec.scalable_ref
+    if reference is None or (reference.kind in WORKLOADS and reference.api_group in ("", _APPS)):
+        return ""
+    kind = reference.kind if reference.api_group in ("", _APPS) else f"{reference.kind}.{reference.api_group}"
+    return (
+        f"{kind} {reference.name} is not a supported workload: use one of {', '.join(WORKLOADS)} of the API group apps"
+    )
+
+
 def unreadable(why: str) -> Resolved:
     """A buffer that is not valid, or whose reference cannot be read."""
     return Resolved(RESOLUTION_FAILED, why)
@@ -90,9 +118,13 @@ def resolved(buffer: CapacityBuffer, target: Mapping[str, Any] | None) -> Resolv
 
 
 def buffer_status(
-    buffer: CapacityBuffer, resolved_buffer: Resolved, room: Room | None, now: datetime
+    buffer: CapacityBuffer, resolved_buffer: Resolved, room: Room | None, now: datetime, infeasible: str = ""
 ) -> CapacityBufferStatus:
-    """Return the buffer's new status. ``room`` is None before the first simulation of its pods."""
+    """Return the buffer's new status.
+
+    ``room`` is None before the first simulation of its pods. ``infeasible`` says why no node that any NodePool could
+    ever launch would take one of its pods (`tenon.provisioning.buffer_feasibility`).
+    """
     generation = buffer.metadata.generation
     ready = resolved_buffer.template is not None
     conditions = set_condition(
@@ -104,7 +136,7 @@ def buffer_status(
         message=resolved_buffer.why[:1000],
         observed_generation=generation,
     )
-    if provisioning := _provisioning(resolved_buffer, room):
+    if provisioning := _provisioning(resolved_buffer, room, infeasible):
         holds, reason, message = provisioning
         conditions = set_condition(
             conditions,
@@ -129,7 +161,7 @@ def condition_reasons(conditions: Sequence[Condition]) -> dict[str, str]:
     return {condition.type: condition.reason for condition in conditions}
 
 
-def _provisioning(resolved_buffer: Resolved, room: Room | None) -> tuple[bool, str, str] | None:
+def _provisioning(resolved_buffer: Resolved, room: Room | None, infeasible: str) -> tuple[bool, str, str] | None:
     """Return the status, reason and message of the condition Provisioning; None if nothing is known yet."""
     if resolved_buffer.template is None:
         return False, NOT_READY, "the buffer is not ready for provisioning"
@@ -139,6 +171,8 @@ def _provisioning(resolved_buffer: Resolved, room: Room | None) -> tuple[bool, s
         return None
     if room.ready >= resolved_buffer.count:
         return True, FITS_EXISTING, f"all {resolved_buffer.count} pods have room on nodes that are ready"
+    if infeasible and not room.starting:
+        return False, INFEASIBLE, f"no NodePool can ever launch a node for its pods: {infeasible}"
     parts = [f"{room.ready} of {resolved_buffer.count} pods have room on nodes that are ready"]
     if room.starting:
         parts.append(f"{room.starting} on nodes that start")

@@ -16,7 +16,7 @@ from sandbox.cluster import Sandbox
 from tenon.provisioning.gates import AwsFeatureGates
 from tenon.resources import parse_quantity
 from tests.docs.recipes import written_files
-from tools.helm_values import OTHER_VALUE_NAMES, value_name
+from tools.helm_values import OTHER_VALUE_NAMES, gate_value_name, value_name
 from worker.settings import Settings, load_all
 
 pytestmark = pytest.mark.integration
@@ -100,6 +100,19 @@ def test_ops08_ops09_the_rights_are_those_of_the_plain_manifests() -> None:
         assert same["metadata"].get("namespace") == item["metadata"].get("namespace")
         aggregated = {key: value for key, value in item["metadata"]["labels"].items() if "aggregate" in key}
         assert aggregated.items() <= same["metadata"]["labels"].items()
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "deploy" / "rbac-gates").glob("*.yaml")), ids=lambda path: path.stem)
+def test_n15_503_a_gate_brings_its_rights(path: Path) -> None:
+    """They are those of the plain manifests, and without the gate the worker does not have them."""
+    gate = f"settings.featureGates.{gate_value_name(path.stem)}"
+    without = rendered(*NAMED)
+    added = [document for document in rendered(*NAMED, "--set", f"{gate}=true") if document not in without]
+    written = list(yaml.safe_load_all(path.read_text()))
+    granted = [document for document in added if "Role" in document["kind"]]
+    for part in ("kind", "rules", "roleRef", "subjects"):
+        assert [document.get(part) for document in granted] == [document.get(part) for document in written]
+    assert [document for document in rendered(*NAMED, "--set-string", f"{gate}=false") if document not in without] == []
 
 
 def test_ops05_ops08_the_webhook_secret_and_its_right_exist_only_with_the_webhook() -> None:

@@ -28,9 +28,16 @@ def keys(*failures: dict[str, Any]) -> list[OfferingKey]:
 
 
 @pytest.mark.parametrize(
-    "code", ["InsufficientInstanceCapacity", "UnfulfillableCapacity", "Unsupported", "ReservationCapacityExceeded"]
+    "code",
+    [
+        "InsufficientInstanceCapacity",
+        "UnfulfillableCapacity",
+        "Unsupported",
+        "ReservationCapacityExceeded",
+        "SpotMaxPriceTooLow",
+    ],
 )
-def test_capacity_codes_rule_out_their_offering(code: str) -> None:
+def test_n15_406_capacity_codes_rule_out_their_offering(code: str) -> None:
     """AWS-040, AWS-041."""
     failure = refused(code, InstanceType="m5.large", AvailabilityZone="us-west-2a")
     assert keys(failure, failure) == [OfferingKey("spot", "m5.large", "us-west-2a")]

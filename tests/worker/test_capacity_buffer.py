@@ -10,13 +10,14 @@ from typing import Any, cast
 
 import pytest
 
+from activities import metrics
 from activities.kubernetes.errors import ApiError, ForbiddenError
 from activities.kubernetes.resources import CAPACITYBUFFERS, DEPLOYMENTS, NODECLAIMS, PODTEMPLATES, Resource
 from activities.provisioning.batching import Batcher
 from activities.provisioning.buffers import BufferRoom
 from activities.provisioning.planner import Planner
 from tenon.apis import labels
-from tenon.kube.decode import decode_namespaced, decode_nodeclaim, decode_object
+from tenon.kube.decode import decode_generation, decode_namespaced, decode_nodeclaim, decode_object
 from tenon.messages.provisioning import PlanInput
 from tenon.provisioning.planning_policy import PlanPolicy
 from tests.activities.node.fake_kube import Clock, FakeKube, Recorder
@@ -53,6 +54,8 @@ class Server(FakeKube):
         super().__init__(Clock())
         self.cache = cache
         self.fault: ApiError | None = None
+        self.generation = 0
+        """Of the PodTemplate."""
         self.spared: set[str] = set()
         """What can be read for all of the fault."""
 
@@ -94,13 +97,18 @@ class Server(FakeKube):
         raw = json.dumps(obj).encode()
         if resource is CAPACITYBUFFERS:
             self.cache.buffers.on_event(f"default/{obj['metadata']['name']}", decode_namespaced(raw))
+        elif resource.kind in self.cache.buffer_targets:
+            record = decode_generation(raw)
+            self.cache.buffer_targets[resource.kind].on_event(record.key, record)
         elif resource is NODECLAIMS:
             self.cache.claims.on_event(obj["metadata"]["name"], decode_nodeclaim(raw))
 
     def template(self, cpu: str = "1") -> None:
         """The PodTemplate that buffers here refer to."""
         spec = {"containers": [{"name": "main", "resources": {"requests": {"cpu": cpu}}}]}
-        self.add(PODTEMPLATES, {"metadata": {"name": "small", "generation": 1}, "template": {"spec": spec}})
+        self.generation += 1
+        metadata = {"name": "small", "generation": self.generation}
+        self.add(PODTEMPLATES, {"metadata": metadata, "template": {"spec": spec}})
 
     def buffer(self, generation: int = 1, **spec: Any) -> None:
         """The one buffer."""
@@ -134,7 +142,7 @@ class World:
         kube, recorder = cast("Any", self.server), cast("Any", Recorder())
         self.planner = Planner(view, FakeTypes(), kube, recorder, self.batcher, loop_clock(), buffers=self.room)
         self.controller = CapacityBufferController(
-            kube, self.cache, view, self.room, PlanPolicy(), self.batcher.reserved
+            kube, self.cache, view, self.room, PlanPolicy(), self.batcher.reserved, FakeTypes()
         )
         self.batch = 0
 
@@ -223,20 +231,121 @@ async def test_waiters_are_notified_when_a_buffer_loses_its_room() -> None:
         assert len(at.batcher.undecided()) == 2
 
 
-async def test_a_workload_is_followed_as_it_scales() -> None:
-    """CB-02, CB-04: a share of its replicas, at the next look, which is soon while there is no such workload."""
+async def test_n15_301_a_workload_is_followed_at_once_as_it_scales() -> None:
+    """CB-02, CB-04: a share of its replicas, from its creation on. Its status changes nothing."""
     world = {"podTemplateRef": None, "replicas": None, "scalableRef": {"kind": "Deployment", "name": "web"}}
+
+    def web(generation: int, replicas: int, status: int = 0) -> dict[str, Any]:
+        metadata = {"name": "web", "generation": generation}
+        spec = {"replicas": replicas, "template": TEMPLATE}
+        return {"metadata": metadata, "spec": spec, "status": {"readyReplicas": status}}
+
     async with keeping(**world, percentage=50) as at:
+        await asyncio.sleep(RECHECK_SOON + MOMENT)
         assert at.server.reason("ReadyForProvisioning") == "ScalableRefNotFound"
         assert at.batcher.undecided() == []
-        at.server.add(DEPLOYMENTS, {"metadata": {"name": "web"}, "spec": {"replicas": 4, "template": TEMPLATE}})
-        await asyncio.sleep(RECHECK_SOON + MOMENT)
+        at.server.add(DEPLOYMENTS, web(1, 4))
+        await asyncio.sleep(MOMENT)
         assert (at.server.status["replicas"], len(at.room.pods())) == (2, 2)
         before = [pod.uid for pod in at.room.pods()]
-        at.server.add(DEPLOYMENTS, {"metadata": {"name": "web"}, "spec": {"replicas": 6, "template": TEMPLATE}})
-        await asyncio.sleep(RECHECK + MOMENT)
+        at.server.add(DEPLOYMENTS, web(2, 6))
+        await asyncio.sleep(MOMENT)
         assert [pod.uid for pod in at.room.pods()][:2] == before
         assert at.server.status["replicas"] == 3
+        reads = len(at.server.gets)
+        at.server.add(DEPLOYMENTS, web(2, 6, status=1))
+        at.server.add(DEPLOYMENTS, {**web(1, 1), "metadata": {"name": "other"}})
+        await asyncio.sleep(MOMENT)
+        assert len(at.server.gets) == reads
+
+
+async def test_n15_302_a_buffer_that_is_deleted_or_resolves_no_more_lets_its_nodes_go_at_once() -> None:
+    """Disruption hears of it and looks again, also in a cluster where nothing else happens."""
+    async with keeping() as at:
+        (claim,) = await at.plan()
+        assert at.room.hosts() == {claim}
+        hears = asyncio.create_task(PlanningView(at.cache).nodes_changed(600))
+        await asyncio.sleep(0)
+        template = decode_generation(json.dumps({"metadata": {"name": "small", "namespace": "default"}}).encode())
+        del at.server.objects["podtemplates", "default", "small"]
+        at.cache.buffer_targets["PodTemplate"].on_event(template.key, None)
+        await hears
+        assert at.room.hosts() == frozenset()
+        at.server.template()
+        await asyncio.sleep(MOMENT)
+        assert len(at.room.pods()) == 2
+        at.cache.buffers.on_event("default/spare", None)
+        await asyncio.sleep(MOMENT)
+        assert at.room.pods() == []
+
+
+@pytest.mark.parametrize(
+    ("reference", "supported"),
+    [
+        ({"kind": "Deployment", "apiGroup": ""}, True),
+        ({"kind": "Deployment", "apiGroup": "apps"}, True),
+        ({"kind": "Deployment"}, True),
+        ({"kind": "Deployment", "apiGroup": "example.com"}, False),
+        ({"kind": "Rollout", "apiGroup": "argoproj.io"}, False),
+    ],
+    ids=str,
+)
+async def test_n15_304_an_empty_api_group_is_that_of_apps(reference: dict[str, str], supported: bool) -> None:
+    spec = {"podTemplateRef": None, "replicas": 1, "scalableRef": {**reference, "name": "web"}}
+    async with keeping(**spec) as at:
+        at.server.add(DEPLOYMENTS, {"metadata": {"name": "web"}, "spec": {"replicas": 4, "template": TEMPLATE}})
+        await asyncio.sleep(RECHECK_SOON + MOMENT)
+        reason = at.server.reason("ReadyForProvisioning")
+        assert reason == ("Resolved" if supported else "ResolutionFailed")
+        if not supported:
+            refusal = f"{reference['kind']}.{reference['apiGroup']} web is not a supported workload"
+            assert refusal in str(at.server.status["conditions"])
+
+
+async def test_n15_051_changes_of_conditions_are_counted() -> None:
+    counted = metrics.BUFFER_TRANSITIONS.labels("Provisioning", "False", "BufferEmpty")._value
+    before = counted.get()
+    async with keeping(replicas=0):
+        await asyncio.sleep(RECHECK + MOMENT)
+        assert counted.get() == before + 1, "a second look changes nothing"
+
+
+async def test_n15_303_a_buffer_that_no_node_will_ever_hold_says_so() -> None:
+    """Kueue gives up on such a buffer. One that only a limit keeps from its room may have it later."""
+    async with keeping() as at:
+        at.server.template(cpu="5000")
+        await asyncio.sleep(MOMENT)
+        assert await at.plan() == []
+        await asyncio.sleep(RECHECK + MOMENT)
+        assert at.server.reason("Provisioning") == "Infeasible"
+        (message,) = [
+            condition["message"] for condition in at.server.status["conditions"] if condition["type"] == "Provisioning"
+        ]
+        assert message.startswith("no NodePool can ever launch a node for its pods: ")
+        at.server.template()
+        await asyncio.sleep(MOMENT)
+        await at.plan()
+        await asyncio.sleep(RECHECK + MOMENT)
+        assert at.server.reason("Provisioning") == "RequiresNewCapacity"
+
+
+async def test_n15_303_a_limit_or_a_class_that_is_not_ready_makes_no_buffer_infeasible() -> None:
+    async with keeping() as at:
+        pool = {**NODEPOOL, "metadata": metadata("default", generation=2)}
+        pool["spec"] = {**pool["spec"], "limits": {"cpu": "1"}}
+        at.cache.pools.on_event("default", decode_object(json.dumps(pool).encode()))
+        assert await at.plan() == []
+        await asyncio.sleep(RECHECK + MOMENT)
+        assert at.server.reason("Provisioning") == "RequiresNewCapacity"
+        at.server.template(cpu="5000")
+        later = {**NODEPOOL, "metadata": metadata("later", generation=1)}
+        later["spec"] = json.loads(json.dumps(NODEPOOL["spec"]))
+        later["spec"]["template"]["spec"]["nodeClassRef"]["name"] = "not-there-yet"
+        at.cache.pools.on_event("later", decode_object(json.dumps(later).encode()))
+        await asyncio.sleep(MOMENT)
+        assert await at.plan() == []
+        await asyncio.sleep(RECHECK + MOMENT)
+        assert at.server.reason("Provisioning") == "RequiresNewCapacity"
 
 
 async def test_pods_of_another_template_are_other_pods() -> None:

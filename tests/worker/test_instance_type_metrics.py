@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import json
 import urllib.request
 from collections.abc import AsyncIterator, Sequence
@@ -17,6 +18,7 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from activities.clock import utc_now
+from activities.ec2.errors import EC2Error
 from activities.metrics import POOL_PRICE, TEXT_SUFFIX
 from activities.provisioning.launch_refusals import LaunchRefusals
 from tenon.apis import labels
@@ -57,6 +59,8 @@ class Sold(FakeTypes):
     def __init__(self) -> None:
         super().__init__()
         self.types: Sequence[InstanceType] = TYPES
+        self.unreadable: set[str] = set()
+        """EC2NodeClasses of which EC2 does not say the types."""
 
     def instance_types(
         self,
@@ -66,6 +70,8 @@ class Sold(FakeTypes):
         unpriced: bool = False,
         dedicated: bool = False,
     ) -> Sequence[InstanceType]:
+        if node_class.metadata.name in self.unreadable:
+            raise EC2Error("InternalError", "no", operation="DescribeInstanceTypes")
         return without(self.types, unavailable)
 
 
@@ -78,12 +84,13 @@ class World:
         view = PlanningView(self.cache)
         self.controller = InstanceTypeMetricsController(self.cache, view, self.types, self.refusals, folder)
 
-    def with_pool(self) -> World:
-        """A usable NodePool exists."""
-        ready = {**EC2NODECLASS, "metadata": metadata("default"), "status": {"conditions": [READY]}}
-        self.cache.nodeclasses.on_event("default", decode_object(json.dumps(ready).encode()))
-        pool = {**NODEPOOL, "metadata": metadata("default", generation=1)}
-        self.cache.pools.on_event("default", decode_object(json.dumps(pool).encode()))
+    def with_pool(self, name: str = "default") -> World:
+        """A usable NodePool exists, with a class of its name."""
+        ready = {**EC2NODECLASS, "metadata": metadata(name), "status": {"conditions": [READY]}}
+        self.cache.nodeclasses.on_event(name, decode_object(json.dumps(ready).encode()))
+        pool = {**copy.deepcopy(NODEPOOL), "metadata": metadata(name, generation=1)}
+        pool["spec"]["template"]["spec"]["nodeClassRef"]["name"] = name
+        self.cache.pools.on_event(name, decode_object(json.dumps(pool).encode()))
         return self
 
     @contextlib.asynccontextmanager
@@ -147,6 +154,14 @@ async def test_met50_met51_size_price_and_availability_are_served(world: World) 
         for zone in ZONES
     }
     assert result[AVAILABLE] == dict.fromkeys(result[PRICE], 1.0)
+
+
+@pytest.mark.asyncio(loop_scope="function")
+@pytest.mark.looptime
+async def test_n15_052_a_class_whose_types_cannot_be_read_hides_no_other(world: World) -> None:
+    world.with_pool("other").types.unreadable.add("other")
+    async with world.leading():
+        assert world.scraped()[CPU] == {("m5.large",): 2, ("c5.xlarge",): 4}
 
 
 @pytest.mark.asyncio(loop_scope="function")

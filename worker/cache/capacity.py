@@ -62,15 +62,16 @@ def scheduling_nodes(state: ClusterState, now: float) -> list[Node]:
 
 
 def daemon_pods(state: ClusterState) -> list[Pod]:
-    """One pod for each DaemonSet, sorted by key. It has the requests of a live pod, which admission may have filled in.
+    """One pod for each DaemonSet, sorted by key. It has the requests of a live pod, which admission may have filled in,
+    or with which VPA would create it on another node.
 
     If there is no live pod, the template's requests are used, with the defaults of LimitRanges.
     """
     uids = {daemon.uid for daemon in state.daemonsets}
     live: dict[str, Resources] = {}
     for record in state.pods if uids else ():
-        if record.owner_uid in uids and record.daemon and not record.terminal:
-            live.setdefault(record.owner_uid, record.pod.requests)
+        if record.owner_uid in uids and record.owner_uid not in live and record.daemon and not record.terminal:
+            live[record.owner_uid] = state.predictions.created_again(record, record.pod).requests
     defaults = requests_by_namespace(state.limit_ranges)
     pods = []
     for daemon in sorted(state.daemonsets, key=lambda daemon: daemon.key):
@@ -99,7 +100,7 @@ class Expected:
         by_uid = {record.uid: record for record in (*state.pending(), *state.pods_to_move())}
         for uid, claim in state.planned(now).items():
             if uid in by_uid:
-                self._planned.setdefault(claim, []).append(state.scheduling_pod(by_uid[uid]))
+                self._planned.setdefault(claim, []).append(state.planned_pod(by_uid[uid]))
                 self.decided.add(uid)
                 self._former_nodes.add(by_uid[uid].node_name)
 

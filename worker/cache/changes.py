@@ -35,7 +35,7 @@ class Topic(StrEnum):
     OVERLAY = "overlay"
     """A NodeOverlay was created or deleted, or its spec changed."""
     BUFFER = "buffer"
-    """A CapacityBuffer (namespace/name) was created or deleted, or its spec changed."""
+    """A CapacityBuffer (namespace/name) was created or deleted, or its spec or that of what it refers to changed."""
     BUFFER_ROOM = "buffer-room"
     """Whether a CapacityBuffer has room, or which nodes it uses, changed."""
 

@@ -12,6 +12,7 @@ from activities.kubernetes import resources
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.decode import (
     decode_daemonset,
+    decode_generation,
     decode_namespaced,
     decode_node,
     decode_nodeclaim,
@@ -24,6 +25,7 @@ from tenon.kube.pod_disruption_budgets import decode_pdb
 from tenon.kube.scheduler_config import NOTHING, DefaultSpread
 from tenon.kube.selector_decode import decode_replication_controller, decode_service, decode_workload
 from tenon.kube.storage_decode import decode_class, decode_csi_node, decode_namespace, decode_pvc, decode_volume
+from tenon.kube.vertical_pod_autoscalers import decode_pod_with_containers, decode_vpa
 from tenon.provisioning.gates import FeatureGates
 from tenon.resources import Resources
 from tenon.scheduling.model import Node
@@ -66,8 +68,9 @@ class ClusterCache(ClusterState):
         def reflect(resource: resources.Resource, decode: Callable[[Any], Any], table: Table[Any]) -> Reflector[Any]:
             return Reflector(kube, resource, decode, table, silence_limit=silence_limit)
 
+        gates = gates or FeatureGates()
         self._reflectors: list[Reflector[Any]] = [
-            reflect(resources.PODS, decode_pod, self.pods),
+            reflect(resources.PODS, decode_pod_with_containers if gates.vpa_predictions else decode_pod, self.pods),
             reflect(resources.NODES, decode_node, self.nodes),
             reflect(resources.NODECLAIMS, decode_nodeclaim, self.claims),
             reflect(resources.NODEPOOLS, decode_object, self.pools),
@@ -81,7 +84,7 @@ class ClusterCache(ClusterState):
             reflect(resources.CSINODES, decode_csi_node, self.csi_nodes),
             reflect(resources.PDBS, decode_pdb, self.moving.pdbs),
         ]
-        gates = gates or FeatureGates()
+        self.deletion_costs_managed = gates.pod_deletion_cost_management
         self._gated: dict[str, resources.Resource] = {}
         """By plural: kinds whose CRD may be missing, because an upgrade of a Helm chart does not install new CRDs."""
         if gates.node_overlay:
@@ -90,6 +93,18 @@ class ClusterCache(ClusterState):
         if gates.capacity_buffer:
             self._reflectors.append(reflect(resources.CAPACITYBUFFERS, decode_namespaced, self.buffers))
             self._gated[resources.CAPACITYBUFFERS.plural] = resources.CAPACITYBUFFERS
+            self._reflectors += [
+                reflect(resource, decode_generation, self.buffer_targets[resource.kind])
+                for resource in (
+                    resources.DEPLOYMENTS,
+                    resources.STATEFULSETS,
+                    resources.REPLICASETS,
+                    resources.PODTEMPLATES,
+                )
+            ]
+        if gates.vpa_predictions:
+            self._reflectors.append(reflect(resources.VPAS, decode_vpa, self.predictions.vpas))
+            self._gated[resources.VPAS.plural] = resources.VPAS
         if default_spread:
             self.spreading.defaults = default_spread
             owners = self.spreading.owners
@@ -119,8 +134,8 @@ class ClusterCache(ClusterState):
         while resource is not None and not await served(self._kube, resource, log_limiter):
             if not reflector.synced.is_set():
                 log.warning(
-                    "The API server does not serve a resource, so its feature gate has no effect: apply the "
-                    "CustomResourceDefinitions of deploy/crds",
+                    "The API server does not serve a resource, so its feature gate has no effect: apply its "
+                    "CustomResourceDefinition",
                     extra={"resource": f"{resource.plural}.{resource.group}"},
                 )
             reflector.synced.set()
@@ -168,7 +183,7 @@ class ClusterCache(ClusterState):
 
     def pending_pods(self) -> list[Pod]:
         """Pods that wait for capacity or must leave their node, whether or not a plan covers them."""
-        return [self.scheduling_pod(record) for record in (*self.pending(), *self.moving_pods())]
+        return [self.planned_pod(record) for record in (*self.pending(), *self.moving_pods())]
 
     def scheduling_nodes(self, now: float | None = None) -> list[Node]:
         """Existing and in-flight capacity, sorted by name."""

@@ -56,6 +56,7 @@ def _kept_detail(state: ClusterState, claim: ClaimRecord, node: NodeRecord, now:
         state.moving.pdb_changes,
         state.storage.changes if any(pod.volumes for pod in pods.values()) else None,
         state.spreading.changes,
+        state.predictions.changes,
     )
     kept_detail = state.kept_details.get(node.name, sources)
     if kept_detail is not None and kept_detail.price == price:
@@ -95,8 +96,8 @@ def _detail(state: ClusterState, claim: ClaimRecord, node: NodeRecord, now: floa
         zone=key[1],
         capacity_type=key[2],
         price=price,
-        pods=tuple(state.scheduling_pod(pod) for pod in moving),
-        cost=rescheduling_cost((pod.pod.priority, pod.disruption_cost) for pod in moving),
+        pods=tuple(state.recreated_pod(pod) for pod in moving),
+        cost=rescheduling_cost(state.eviction_terms(pod) for pod in moving),
         surges=tuple(sorted({deployment_key(pod.pod) for pod in moving if pod.surges})),
         held_by=holder(((pod, state.moving.budgets_of(pod)) for pod in node_pods), datetime.fromtimestamp(now, UTC)),
         has_grace_period=claim.termination_grace_seconds is not None,

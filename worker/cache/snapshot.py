@@ -12,6 +12,7 @@ from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodepool import NodePool
 from tenon.disruption.model import NodeDetail
 from tenon.kube.pod import Pod
+from tenon.kube.records import PodRecord
 from tenon.resources import Resources
 from tenon.scheduling.model import InstanceType, Node
 from worker.cache import capacity
@@ -64,6 +65,11 @@ class Snapshot:
         if self._usages is None:
             self._usages = pool_usages(self._state, with_leaving=True, at_most=True)
         return self._usages.get(pool, {})
+
+    def pods_by_claim(self) -> dict[str, list[PodRecord]]:
+        """The pods on the node of each NodeClaim, sorted by key."""
+        nodes = ((claim.name, self._state.node_of(claim)) for claim in self._state.claims)
+        return {claim: self._state.pods_on(node.name) for claim, node in nodes if node is not None}
 
     def node_details(self, types: Mapping[str, Sequence[InstanceType]]) -> dict[str, NodeDetail]:
         """What disruption methods that move pods need to know of each node, by NodeClaim."""

@@ -13,6 +13,7 @@ from tenon.disruption.model import NodeDetail
 from tenon.kube.claim_record import LAST_POD_EVENT_TIME, ClaimRecord
 from tenon.kube.pod import Pod
 from tenon.kube.records import DaemonRecord, NamespacedRecord, NodeRecord, ObjectRecord, PodRecord, ValueRecord
+from tenon.provisioning.buffer_status import BUFFER_TARGETS, named_targets
 from tenon.resources import Resources, total
 from tenon.scheduling.model import Node
 from worker.cache.buying import ClaimedPods
@@ -24,6 +25,7 @@ from worker.cache.provider_ids import ProviderIds
 from worker.cache.storage import Storage
 from worker.cache.table import Table
 from worker.cache.untried_pods import UntriedPods
+from worker.cache.vpa_predictions import VpaPredictions
 
 PLANNED_GRACE_SECONDS = 60.0
 """Seconds after a node's initialization during which its planned pods may still be on their way."""
@@ -39,7 +41,8 @@ class ClusterState:
     """The cluster's tables, the indexes between them, and lookups over them.
 
     The tables are ``pods``, ``nodes``, ``claims``, ``pools``, ``nodeclasses``, ``daemonsets``, ``limit_ranges``,
-    ``namespaces``, ``overlays``, ``buffers``, ``csi_nodes``, and those of ``storage``, ``moving`` and ``spreading``.
+    ``namespaces``, ``overlays``, ``buffers``, ``csi_nodes``, and those of ``storage``, ``moving``, ``spreading`` and
+    ``predictions``.
 
     ``claims`` and ``pools`` hold only objects that Tenon manages (`tenon.apis.managed`), so their readers may act on
     all of them. The Node of another controller's NodeClaim appears here as a Node without a NodeClaim.
@@ -61,10 +64,15 @@ class ClusterState:
         self.namespaces: Table[ValueRecord[Mapping[str, str]]] = Table(self._namespace_changed)
         self.overlays: Table[ObjectRecord] = Table(self._spec_listener(Topic.OVERLAY))
         self.buffers: Table[NamespacedRecord] = Table(self._spec_listener(Topic.BUFFER))
+        self.buffer_targets = {kind: self._target_table(kind) for kind in BUFFER_TARGETS}
+        """By kind, the generations of the objects that CapacityBuffers may refer to."""
         self.csi_nodes: Table[ValueRecord[Mapping[str, int]]] = Table(lambda _key, _before, _after: None)
         self.storage = Storage(self._requests_changed)
         self.moving = EvacuatingPods()
         self.spreading = DefaultTopologySpread(self._requests_changed)
+        self.predictions = VpaPredictions()
+        self.deletion_costs_managed = False
+        """The gate PodDeletionCostManagement: Tenon writes pod-deletion-cost, and never reads it as a cost."""
         self.usage_parts: Mapping[str, object] = {}
         """The usage of each node, which `worker.cache.usage` caches here."""
         self.kept_nodes: NodeMemo[Node] = NodeMemo()
@@ -103,6 +111,8 @@ class ClusterState:
         """
         for table in (self.pools, self.nodeclasses, self.overlays, self.buffers):
             table.disconnect()
+        for targets in self.buffer_targets.values():
+            targets.disconnect()
         self.pods.adopt(other.pods)
         self.nodes.adopt(other.nodes)
         self.claims.adopt(other.claims)
@@ -113,7 +123,9 @@ class ClusterState:
         self.storage.adopt(other.storage)
         self.moving.adopt(other.moving)
         self.spreading.adopt(other.spreading)
+        self.predictions.adopt(other.predictions)
         self.bought = other.bought.copy()
+        self.deletion_costs_managed = other.deletion_costs_managed
         self.usage_parts = other.usage_parts
         self.kept_nodes, self.kept_details = other.kept_nodes, other.kept_details
         self._pods_by_node = other._pods_by_node.copy()
@@ -170,6 +182,20 @@ class ClusterState:
     def scheduling_pod(self, record: PodRecord) -> Pod:
         """A pod as scheduling sees it, with the requirements of its volumes and its default topology spread."""
         return self.spreading.scheduling_pod(record, self.storage.scheduling_pod(record))
+
+    def recreated_pod(self, record: PodRecord) -> Pod:
+        """A pod as scheduling sees it after its eviction, when VPA may give it other requests."""
+        return self.predictions.created_again(record, self.scheduling_pod(record))
+
+    def planned_pod(self, record: PodRecord) -> Pod:
+        """A pod as scheduling sees it on a node that it is to get: one that waits, or that must leave its node."""
+        if record.node_name:
+            return self.recreated_pod(record)
+        return self.predictions.waiting(record, self.scheduling_pod(record))
+
+    def eviction_terms(self, record: PodRecord) -> tuple[int, int]:
+        """The priority of a pod and the cost that it states, from which the cost of its eviction follows."""
+        return record.pod.priority, record.stated_cost(deletion_costs_managed=self.deletion_costs_managed)
 
     def volume_limits(self, node_name: str) -> Mapping[str, int]:
         """How many volumes of each CSI driver the node can attach, as far as the drivers have reported it."""
@@ -400,6 +426,17 @@ class ClusterState:
 
     def _listener(self, topic: Topic) -> Callable[[str, object, object], None]:
         return lambda key, _before, _after: self.changes.publish(topic, key)
+
+    def _target_table(self, kind: str) -> Table[ValueRecord[int]]:
+        """A table whose changes are reported for the buffers that refer to the object."""
+
+        def publish(key: str, _before: object, _after: object) -> None:
+            namespace, _, name = key.partition("/")
+            for buffer in self.buffers:
+                if (kind, name) in named_targets(buffer.spec) and buffer.key.startswith(f"{namespace}/"):
+                    self.changes.publish(Topic.BUFFER, buffer.key)
+
+        return Table(publish)
 
     def _spec_listener(self, topic: Topic) -> Callable[[str, ObjectRecord | None, ObjectRecord | None], None]:
         """A listener that reports changes of the spec and ignores writes of the status."""

@@ -45,6 +45,7 @@ from worker.controllers.base import Controller
 from worker.controllers.disruption.ended_commands import DisruptionCommandController
 from worker.controllers.disruption.node_repair import NodeRepairController
 from worker.controllers.disruption.nodeclaim_conditions import NodeClaimDisruptionController
+from worker.controllers.disruption.pod_deletion_costs import PodDeletionCostController
 from worker.controllers.disruption.replacements import ReplacementController
 from worker.controllers.interruption.instance_status import InstanceStatusController
 from worker.controllers.legacy.legacy_api import LegacyApiController
@@ -235,9 +236,15 @@ def _controllers(settings: Settings, clients: Clients, cache: ClusterCache, plan
         controllers.append(NodeOverlayController(kube, cache, view, clients.ec2))
     if gates.node_repair:
         controllers.append(NodeRepairController(kube, clients.recorder, cache, settings.cluster_name))
+    if gates.pod_deletion_cost_management:
+        controllers.append(
+            PodDeletionCostController(kube, cache, view, planning.moves.types_by_pool, planning.batcher.nominated_nodes)
+        )
     if gates.capacity_buffer:
         controllers.append(
-            CapacityBufferController(kube, cache, view, planning.room, planning.policy, planning.batcher.reserved)
+            CapacityBufferController(
+                kube, cache, view, planning.room, planning.policy, planning.batcher.reserved, clients.ec2
+            )
         )
     if gates.static_capacity:
         controllers.append(StaticNodePoolController(kube, cache, view, clients.ec2, planning.policy))

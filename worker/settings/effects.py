@@ -17,7 +17,6 @@ WITHOUT_EFFECT: Mapping[str, str] = {
 GATES_WITHOUT_EFFECT: Mapping[str, str] = {
     "TerminateFirstDrift": "a replacement always starts first, and nodes that cannot have one stay",
     "TerminateFirstRepair": "an unhealthy node is always terminated before its replacement starts",
-    "PodDeletionCostManagement": "no pod deletion costs are set",
     "DRANVIDIAGPU": "pods with dynamic resource claims are always left out",
     "DRAEFA": "pods with dynamic resource claims are always left out",
     "RebootForRepair": "an unhealthy node is replaced, never rebooted",

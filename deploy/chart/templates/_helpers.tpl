@@ -37,7 +37,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- $gates := list }}
 {{- range $name, $on := . }}
 {{- if not (kindIs "invalid" $on) }}
-{{- $first := ternary 3 1 (hasPrefix "dra" $name) }}
+{{- $first := ternary 3 1 (or (hasPrefix "dra" $name) (hasPrefix "vpa" $name)) }}
 {{- $gates = append $gates (printf "%s%s=%v" (substr 0 $first $name | upper) (substr $first -1 $name) $on) }}
 {{- end }}
 {{- end }}

@@ -169,13 +169,22 @@ def closed_nodes(situation: Situation, model: ClusterModel) -> frozenset[str]:
     They are on their way out, inside consolidateAfter (DIS-31), or new nodes of open commands, whose room is taken.
     Nodes that were bought in a capacity shortage are to be replaced, so they take none either.
     """
-    closed = set(nodes_in_commands(situation, model))
-    for node in situation.nodes:
-        detail = model.details.get(node.claim)
-        since = situation.quiet_since_of(node)
-        if node.bought_in_shortage or not takes_pods(situation.policies.get(node.pool), since, situation.now):
-            closed.add(detail.node if detail is not None else node.node)
-    return frozenset(closed)
+    shortage = {_node_of(node, model) for node in situation.nodes if node.bought_in_shortage}
+    early = {_node_of(node, model) for node in nodes_within_consolidate_after(situation)}
+    return frozenset({*nodes_in_commands(situation, model), *shortage, *early})
+
+
+def nodes_within_consolidate_after(situation: Situation) -> list[ManagedNode]:
+    """Return the nodes that take no pods because consolidateAfter is not over for them (DIS-31)."""
+    policies, now = situation.policies, situation.now
+    return [
+        node for node in situation.nodes if not takes_pods(policies.get(node.pool), situation.quiet_since_of(node), now)
+    ]
+
+
+def _node_of(node: ManagedNode, model: ClusterModel) -> str:
+    detail = model.details.get(node.claim)
+    return detail.node if detail is not None else node.node
 
 
 def explain(move: Move, details: Mapping[str, NodeDetail], scores: Mapping[str, float]) -> tuple[str, ...]:

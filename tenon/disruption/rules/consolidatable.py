@@ -21,8 +21,14 @@ def is_over(policy: PoolPolicy, since: datetime | None, now: datetime) -> bool:
 
 
 def takes_pods(policy: PoolPolicy | None, since: datetime | None, now: datetime) -> bool:
-    """Return whether consolidation may move pods to a node: it is not inside consolidateAfter (DIS-31)."""
-    return policy is None or policy.consolidate_after is None or is_over(policy, since, now)
+    """Return whether consolidation may move pods to a node: it is not inside consolidateAfter (DIS-31).
+
+    The node's NodePool may open it early. Otherwise a busy cluster moves far fewer pods, because pods come and go on
+    many of its nodes all the time.
+    """
+    if policy is None or policy.consolidate_after is None or policy.takes_pods_early:
+        return True
+    return is_over(policy, since, now)
 
 
 def consolidatable_at(claim: ClaimRecord, policy: PoolPolicy, last_pod_event: datetime | None) -> datetime | None:

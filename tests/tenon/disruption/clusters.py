@@ -149,6 +149,8 @@ class PoolSpec(Spec):
     refused: bool = False
     """EC2 refuses its launches."""
     least_saving: str | None = None
+    takes_pods_early: bool = False
+    """The annotation tenon.sh/takes-pods-within-consolidate-after."""
     expire_within_budgets: bool = False
     """The annotation tenon.sh/expire-within-budgets."""
     rest: str = "0s"
@@ -231,7 +233,9 @@ def situation(cluster: Cluster) -> Situation:
             capacity_type=spec.capacity_type,
             price=price_of(spec),
             pods=tuple(record.pod for record in moving),
-            cost=rescheduling_cost((record.pod.priority, record.disruption_cost) for record in moving),
+            cost=rescheduling_cost(
+                (record.pod.priority, record.stated_cost(deletion_costs_managed=False)) for record in moving
+            ),
             held_by=held_by,
             has_grace_period=spec.grace_period,
             drifted=spec.drifted,
@@ -413,7 +417,8 @@ def _policy(name: str, spec: PoolSpec) -> PoolPolicy:
         None if spec.least_saving is None else read_least_saving(spec.least_saving),
         duration(spec.rest),
         () if spec.windows is None else read_windows(json.dumps(spec.windows)),
-        spec.expire_within_budgets,
+        takes_pods_early=spec.takes_pods_early,
+        expire_within_budgets=spec.expire_within_budgets,
     )
 
 

@@ -178,8 +178,10 @@ def test_dis30_dis31_consolidate_after_is_over_at_the_instant_at_which_it_ends(n
         (PoolPolicy("default", None), None, True),
         (None, None, True),
         (POLICY, None, False),
+        (replace(POLICY, takes_pods_early=True), NOW, True),
+        (replace(POLICY, takes_pods_early=True), None, True),
     ],
-    ids=["never-consolidates", "unknown-pool", "no-pod-event-known"],
+    ids=["never-consolidates", "unknown-pool", "no-pod-event-known", "opened", "opened-no-pod-event-known"],
 )
 def test_dis31_which_nodes_take_pods_whatever_the_time(policy: PoolPolicy, since: datetime | None, takes: bool) -> None:
     assert takes_pods(policy, since, NOW) is takes

@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from activities import metrics
+from activities.disruption.decision_metrics import ClosedDestinations
 from tenon.apis import labels
 from tenon.apis.consolidation_limits import LeastSaving, read_least_saving, read_rest
 from tenon.apis.reasons import Reason
@@ -197,3 +199,29 @@ def test_wsh01_a_pool_that_waits_after_a_command_runs_none_and_says_why() -> Non
     assert decision.commands == ()
     why = "NodePool default is slowed down: the last consolidation commands saved less than predicted"
     assert decision.unconsolidatable == {"a": why, "b": why}
+
+
+@pytest.mark.parametrize(("text", "early"), [("true", True), ("false", False), (None, False)])
+def test_dis31_a_nodepool_opens_its_nodes_within_consolidate_after(text: str | None, early: bool) -> None:
+    pool = node_pool(annotations={} if text is None else {labels.TAKES_PODS_EARLY: text})
+    assert check_nodepool(pool) == []
+    assert policy_of(pool).takes_pods_early is early
+
+
+def test_dis31_a_broken_annotation_is_refused_and_opens_no_node() -> None:
+    pool = node_pool(annotations={labels.TAKES_PODS_EARLY: "yes"})
+    (fault,) = check_nodepool(pool)
+    assert fault.path == "metadata.annotations[tenon.sh/takes-pods-within-consolidate-after]"
+    assert "write 'true' or 'false', in quotes" in fault.sentence
+    assert policy_of(pool).takes_pods_early is False
+
+
+def test_dis31_a_gauge_counts_the_nodes_that_take_no_pods_yet() -> None:
+    nodes = {"quiet": NodeSpec(quiet="1h", pods=[SMALL]), "busy": NodeSpec(quiet="1m", pods=[SMALL])}
+    reported = ClosedDestinations()
+    gauge = metrics.CLOSED_DESTINATIONS.labels("default")._value
+    reported.report(situation(Cluster(pools={"default": PoolSpec(consolidate_after="5m")}, nodes=nodes)))
+    assert gauge.get() == 1
+    opened = PoolSpec(consolidate_after="5m", takes_pods_early=True)
+    reported.report(situation(Cluster(pools={"default": opened}, nodes=nodes)))
+    assert gauge.get() == 0

@@ -20,7 +20,8 @@ from tenon.provisioning.gates import (
 def test_gat01_to_gat06_defaults_are_those_of_karpenter() -> None:
     assert str(FeatureGates()) == (
         "NodeRepair=false,ReservedCapacity=true,SpotToSpotConsolidation=false,NodeOverlay=false,StaticCapacity=false,"
-        "CapacityBuffer=false,TerminateFirstDrift=false,TerminateFirstRepair=false,PodDeletionCostManagement=false"
+        "CapacityBuffer=false,TerminateFirstDrift=false,TerminateFirstRepair=false,PodDeletionCostManagement=false,"
+        "VPAPredictions=false"
     )
     assert str(AwsFeatureGates()) == "NodeClassCEL=false,DRANVIDIAGPU=false,DRAEFA=false,RebootForRepair=false"
 

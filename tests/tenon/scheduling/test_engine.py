@@ -276,6 +276,15 @@ def test_sch031_min_values_are_strict(least: int, placed: bool) -> None:
         assert f"{least} values of {FAMILY}" in plan.unschedulable["default/p"]
 
 
+def test_n15_253_min_values_count_only_values_that_the_pod_allows() -> None:
+    """A pod of one zone cannot have the two zones that the NodePool asks for, although its types are sold in both."""
+    two_zones = pool("default", need(labels.ZONE, "Exists", least=2))
+    free, bound = pod("free"), asking("bound", need(labels.ZONE, "In", ZONES[0]))
+    plan = solve(problem([free, bound], two_zones))
+    assert [p.name for claim in plan.claims for p in claim.pods] == ["free"]
+    assert f"2 values of {labels.ZONE}" in plan.unschedulable["default/bound"]
+
+
 def test_sch031_a_node_is_not_filled_beyond_its_min_values() -> None:
     small = entry("m5.large", 2, 8, 0.1)
     large = entry("m6.xlarge", 4, 16, 0.2)

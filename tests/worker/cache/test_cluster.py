@@ -287,18 +287,31 @@ async def test_the_cache_syncs_all_resources_and_stops_on_request() -> None:
     assert task.cancelled()
 
 
-def test_the_worker_may_read_what_it_caches() -> None:
+def test_n15_501_the_worker_may_read_what_it_caches() -> None:
     """OPS-08: a resource that it may not list would keep it unready for ever."""
-    rights = Path(__file__).parents[3] / "deploy" / "rbac.yaml"
-    (role,) = [
-        item
-        for item in yaml.safe_load_all(rights.read_text())
-        if (item["kind"], item["metadata"]["name"]) == ("ClusterRole", "tenon")
-    ]
-    verbs = {(verb, resource) for rule in role["rules"] for verb in rule["verbs"] for resource in rule["resources"]}
-    cached = {reflector.plural for reflector in Cache()._reflectors}
-    assert {"namespaces", "persistentvolumeclaims", "persistentvolumes", "storageclasses", "csinodes"} < cached
-    assert {(verb, plural) for verb in ("list", "watch") for plural in cached} <= verbs
+    deploy = Path(__file__).parents[3] / "deploy"
+
+    def granted(*files: Path) -> set[tuple[str, str]]:
+        documents = [document for file in files for document in yaml.safe_load_all(file.read_text())]
+        roles = [
+            document
+            for document in documents
+            if document["kind"] == "ClusterRole" and "aggregat" not in str(document["metadata"])
+        ]
+        rules = [rule for role in roles for rule in role["rules"]]
+        return {(verb, resource) for rule in rules for verb in rule["verbs"] for resource in rule["resources"]}
+
+    def needed(gates: FeatureGates) -> set[tuple[str, str]]:
+        cache = ClusterCache(cast("Any", None), gates=gates)
+        return {(verb, reflector.plural) for verb in ("list", "watch") for reflector in cache._reflectors}
+
+    always = granted(deploy / "rbac.yaml")
+    assert {("list", "namespaces"), ("watch", "csinodes"), ("list", "persistentvolumes")} <= needed(FeatureGates())
+    assert needed(FeatureGates()) <= always
+    assert needed(FeatureGates(node_overlay=True, capacity_buffer=True)) <= always
+    gated = needed(FeatureGates(vpa_predictions=True))
+    assert not gated <= always
+    assert gated <= always | granted(deploy / "rbac-gates" / "VPAPredictions.yaml")
 
 
 class Partial(FakeApi):
@@ -338,8 +351,8 @@ async def test_a_gate_whose_definition_is_missing_stops_nothing_else(caplog: pyt
     ]
     assert messages == [
         (
-            "The API server does not serve a resource, so its feature gate has no effect: apply the "
-            "CustomResourceDefinitions of deploy/crds",
+            "The API server does not serve a resource, so its feature gate has no effect: apply its "
+            "CustomResourceDefinition",
             "nodeoverlays.karpenter.sh",
         )
     ]

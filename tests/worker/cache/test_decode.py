@@ -186,11 +186,22 @@ def test_a_pod_that_wants_no_pool_opts_out_sch_002(key: str) -> None:
         ({"karpenter.sh/disruption-cost": "100", "controller.kubernetes.io/pod-deletion-cost": "-5"}, 100),
         ({"karpenter.sh/disruption-cost": "dear", "controller.kubernetes.io/pod-deletion-cost": "-5"}, 0),
         ({"controller.kubernetes.io/pod-deletion-cost": "1.5"}, 0),
+        ({"controller.kubernetes.io/pod-deletion-cost": "-2147483648"}, -(2**31)),
+        ({"controller.kubernetes.io/pod-deletion-cost": "2147483648"}, 0),
     ],
 )
 def test_n15_211_a_pod_states_its_cost(annotations: dict[str, str], cost: int) -> None:
     """ANN-10, N15-023, N15-211, N15-212, N15-645: a cost for disruption alone goes before that for ReplicaSets."""
-    assert pod("a", meta={"annotations": annotations}).disruption_cost == cost
+    record = pod("a", meta={"annotations": annotations})
+    assert record.stated_cost(deletion_costs_managed=False) == cost
+
+
+def test_n15_024_a_deletion_cost_is_no_cost_while_tenon_writes_it() -> None:
+    rank = {"controller.kubernetes.io/pod-deletion-cost": "-5"}
+    ranked = pod("a", meta={"annotations": rank})
+    with_cost = pod("a", meta={"annotations": {**rank, "karpenter.sh/disruption-cost": "100"}})
+    assert ranked.stated_cost(deletion_costs_managed=True) == 0
+    assert with_cost.stated_cost(deletion_costs_managed=True) == 100
 
 
 def test_tolerations_and_taints_keep_kubernetes_defaults() -> None:

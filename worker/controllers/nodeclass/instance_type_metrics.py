@@ -7,12 +7,14 @@ be removed from them. So the leader writes these gauges as text once a minute, a
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
 from pathlib import Path
 
 from activities.cluster_view.interfaces import Types
+from activities.ec2.errors import EC2Error
 from activities.metrics import (
     OFFERING_AVAILABLE,
     OFFERING_PRICE,
@@ -25,6 +27,7 @@ from activities.metrics import (
 from activities.provisioning.launch_refusals import LaunchRefusals
 from activities.provisioning.offerings import instance_types_by_pool
 from tenon.apis import labels
+from tenon.apis.nodepool import NodePool
 from tenon.kube.claim_record import ClaimRecord
 from tenon.provisioning.readiness import usable_pools
 from tenon.scheduling.model import InstanceType
@@ -114,10 +117,31 @@ class InstanceTypeMetricsController(Controller):
     async def reconcile(self, changes: Sequence[Change]) -> float | None:  # noqa: ARG002
         """Write the gauges if they changed. Look again soon while no NodePool is usable, as in a new cluster."""
         pools = usable_pools(self._view.node_pools(), self._view.node_class, self._view)
-        overlaid = await instance_types_by_pool(self._view, self._types, pools, self._refusals.unavailable())
-        lists = list({id(types): types for _, types in overlaid.pools_with_types}.values())
+        failure: EC2Error | None = None
+        try:
+            pools_with_types = await self._types_by_pool(pools)
+        except EC2Error as error:
+            failure, pools_with_types = error, await self._types_where_readable(pools)
+        lists = list({id(types): types for _, types in pools_with_types}.values())
         await asyncio.to_thread(self._write, lists, list(self._cache.claims))
+        if failure is not None:
+            raise failure
         return None if pools else SOON
+
+    async def _types_by_pool(self, pools: Sequence[NodePool]) -> Sequence[tuple[NodePool, Sequence[InstanceType]]]:
+        return (
+            await instance_types_by_pool(self._view, self._types, pools, self._refusals.unavailable())
+        ).pools_with_types
+
+    async def _types_where_readable(
+        self, pools: Sequence[NodePool]
+    ) -> Sequence[tuple[NodePool, Sequence[InstanceType]]]:
+        """What the NodePools sell whose types can be read: one class that cannot must not hide the others (N15-052)."""
+        pools_with_types: list[tuple[NodePool, Sequence[InstanceType]]] = []
+        for pool in pools:
+            with contextlib.suppress(EC2Error):  # the caller raises the first
+                pools_with_types += await self._types_by_pool([pool])
+        return pools_with_types
 
     def _write(self, lists: Sequence[Sequence[InstanceType]], claims: Sequence[ClaimRecord]) -> None:
         gauges = measured(lists)

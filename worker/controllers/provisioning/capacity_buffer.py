@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
-from activities import loggers
+from activities import loggers, metrics
 from activities.clock import utc_now
+from activities.cluster_view.interfaces import Types
 from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
@@ -24,11 +25,15 @@ from activities.kubernetes.resources import (
     Resource,
 )
 from activities.provisioning.buffers import BufferRoom
+from activities.provisioning.offerings import instance_types_by_pool
 from activities.provisioning.solving import MAX_SECONDS, Limit
 from tenon.apis.capacitybuffer import ACTIVE_CAPACITY, CapacityBuffer, CapacityBufferStatus
+from tenon.apis.conditions import transitions
+from tenon.apis.nodepool import NodePool
 from tenon.apis.validation import parse
 from tenon.kube.pod import Pod
 from tenon.kube.records import NamespacedRecord
+from tenon.provisioning.buffer_feasibility import infeasible, one_pod_of_each
 from tenon.provisioning.buffer_status import (
     POD_TEMPLATE_NOT_FOUND,
     SCALABLE_REF_NOT_FOUND,
@@ -38,12 +43,14 @@ from tenon.provisioning.buffer_status import (
     refers_to,
     resolved,
     unreadable,
+    why_unsupported,
 )
 from tenon.provisioning.fault_isolation import solve_isolated
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.problem import Cluster, problem_of
+from tenon.provisioning.readiness import usable_pools
 from tenon.provisioning.solving import solve_with_buffers
-from tenon.scheduling.model import Plan
+from tenon.scheduling.model import InstanceType, Plan
 from worker.cache.buffer_pods import BufferPods
 from worker.cache.changes import Change, Topic
 from worker.cache.cluster import ClusterCache
@@ -62,11 +69,13 @@ SHARE = 0.05
 """The fraction of a core that looking for room may take on a busy cluster."""
 MAX_PAUSE = 10.0
 CONCURRENCY = 10
-SCALABLE: Mapping[str, Resource] = {resource.kind: resource for resource in (DEPLOYMENTS, STATEFULSETS, REPLICASETS)}
-"""Workloads that a buffer may refer to. Other autoscalers, which serve the same CRD, may support more."""
-REFERRED: Mapping[str, Resource] = {**SCALABLE, PODTEMPLATES.kind: PODTEMPLATES}
+REFERRED: Mapping[str, Resource] = {
+    resource.kind: resource for resource in (DEPLOYMENTS, STATEFULSETS, REPLICASETS, PODTEMPLATES)
+}
 NOT_FOUND = (SCALABLE_REF_NOT_FOUND, POD_TEMPLATE_NOT_FOUND)
 Reserved = Callable[[], Mapping[str, Sequence[Pod]]]
+PoolsWithTypes = Sequence[tuple[NodePool, Sequence[InstanceType]]]
+"""NodePools, each with the types that its class can buy."""
 
 
 class CapacityBufferController(Controller):
@@ -83,39 +92,50 @@ class CapacityBufferController(Controller):
         room: BufferRoom,
         policy: PlanPolicy,
         reserved: Reserved,
+        types: Types,
     ) -> None:
-        """``reserved``: pods that earlier plans promised to nodes, whose room is taken."""
+        """``reserved``: pods that earlier plans promised to nodes, whose room is taken. ``types``: what NodePools could
+        launch if EC2 refused nothing.
+        """
         super().__init__(cache)
         self._kube = kube
         self._view = view
         self._room = room
         self._policy = policy
         self._reserved = reserved
+        self._types = types
+        self._infeasible: Mapping[str, str] = {}
+        """By buffer, why its pods can never have a node."""
         self._standing = BufferPods()
         self._resolved: dict[str, Resolved] = {}
         self._read_at = float("-inf")
         """When the buffers are read again even if none of them changed."""
 
     async def reconcile(self, changes: Sequence[Change]) -> float | None:
-        """Read the buffers if one of them changed or it is time to; look for room in any case."""
+        """Read the buffers that changed, or all if it is time to; look for room in any case."""
         clock = asyncio.get_running_loop().time
-        if clock() >= self._read_at or any(topic is Topic.BUFFER for topic, _ in changes):
+        if clock() >= self._read_at:
             await self.isolate("", self._read())
             self._read_at = clock() + (RECHECK_SOON if self._is_incomplete() else RECHECK)
+        elif changed := {key for topic, key in changes if topic is Topic.BUFFER}:
+            await self.isolate("", self._read(changed))
+            if self._is_incomplete():
+                self._read_at = min(self._read_at, clock() + RECHECK_SOON)
         await self.isolate("", self._simulate())
         return max(0.0, self._read_at - clock())
 
     def _is_incomplete(self) -> bool:
         return any(resolved_buffer.reason in NOT_FOUND for resolved_buffer in self._resolved.values())
 
-    async def _read(self) -> None:
-        """Resolve the pods of all buffers. A buffer whose target could not be read keeps its previous result."""
+    async def _read(self, changed: Collection[str] | None = None) -> None:
+        """Resolve the pods of these buffers, or of all. One whose target could not be read keeps its last result."""
         records = [record for record in self._cache.buffers if self._followed(record)]
-        resolutions = await bounded(records, CONCURRENCY, self._resolve)
-        resolved = {
-            record.key: answer or self._resolved.get(record.key)
-            for record, answer in zip(records, resolutions, strict=True)
-        }
+        to_resolve = [
+            record for record in records if changed is None or record.key in changed or record.key not in self._resolved
+        ]
+        resolutions = await bounded(to_resolve, CONCURRENCY, self._resolve)
+        answers = {record.key: answer for record, answer in zip(to_resolve, resolutions, strict=True)}
+        resolved = {record.key: answers.get(record.key) or self._resolved.get(record.key) for record in records}
         self._resolved = {key: answer for key, answer in resolved.items() if answer is not None}
         pods: list[Pod] = []
         for record in records:
@@ -132,9 +152,9 @@ class CapacityBufferController(Controller):
         buffer, faults = parse(CapacityBuffer, record.body)
         if buffer is None or faults:
             return unreadable("; ".join(str(fault) for fault in faults))
+        if why := why_unsupported(buffer):
+            return unreadable(why)
         kind, name = refers_to(buffer)
-        if buffer.spec.scalable_ref is not None and kind not in SCALABLE:
-            return unreadable(f"{kind} {name} is not a supported workload: use one of {', '.join(SCALABLE)}")
         try:
             target = await self._kube.get(REFERRED[kind], name, record.body["metadata"]["namespace"])
         except ApiError as error:
@@ -156,9 +176,18 @@ class CapacityBufferController(Controller):
         before = self._found()
         ready: frozenset[str] = frozenset()
         plan = Plan()
+        self._infeasible = {}
         if pods:
-            plan, ready, cost = await asyncio.to_thread(
-                _simulated, self._view.snapshot(), pods, self._policy, self._reserved()
+            refused = one_pod_of_each(pods, (key for key, room in self._room.rooms().items() if room.refused))
+            pools_with_types = await self._launchable() if refused else ()
+            plan, ready, self._infeasible, cost = await asyncio.to_thread(
+                _simulated,
+                self._view.snapshot(),
+                pods,
+                self._policy,
+                self._reserved(),
+                refused if pools_with_types else (),
+                pools_with_types,
             )
             self.settle = min(MAX_PAUSE, max(COLLECT, cost / SHARE))
         if version == self._room.simulations:  # otherwise a plan has newer results
@@ -169,6 +198,16 @@ class CapacityBufferController(Controller):
             if record.key in self._resolved and not record.deleting:
                 await self._write(record, self._resolved[record.key])
 
+    async def _launchable(self) -> PoolsWithTypes:
+        """What all NodePools for pods could launch if EC2 refused nothing. Empty if that is not known of one of them.
+
+        A NodePool whose class is not ready may have types for the pods once it is.
+        """
+        pools = [pool for pool in self._view.node_pools() if pool.spec.replicas is None]
+        if len(usable := usable_pools(pools, self._view.node_class, self._view)) < len(pools):
+            return ()
+        return (await instance_types_by_pool(self._view, self._types, usable)).pools_with_types
+
     def _found(self) -> tuple[object, ...]:
         """The results whose change must be published."""
         return self._room.known, self._room.hosts(), frozenset(pod.uid for pod in self._room.lacking())
@@ -177,7 +216,8 @@ class CapacityBufferController(Controller):
         buffer, _ = parse(CapacityBuffer, record.body)
         if buffer is None:
             return  # the API server rejects such an object
-        status = buffer_status(buffer, resolved_buffer, self._room.rooms().get(record.key), utc_now())
+        room, infeasible = self._room.rooms().get(record.key), self._infeasible.get(record.key, "")
+        status = buffer_status(buffer, resolved_buffer, room, utc_now(), infeasible)
         new_status = status.to_dict()
         removed_fields = {field: None for field in record.status if field not in new_status}
         changed = {
@@ -200,8 +240,14 @@ class CapacityBufferController(Controller):
                     extra={"capacitybuffer": record.key, "error": str(error)},
                 )
             return
+        before = _status(record).conditions
+        for old, new in transitions(before, status.conditions):
+            metrics.BUFFER_TRANSITIONS.labels(new.type, new.status, new.reason).inc()
+            if old is not None:
+                lasted = (new.last_transition_time - old.last_transition_time).total_seconds()
+                metrics.BUFFER_TRANSITION_SECONDS.labels(new.type, new.status).observe(lasted)
         reasons = condition_reasons(status.conditions)
-        if reasons != condition_reasons(_status(record).conditions):
+        if reasons != condition_reasons(before):
             self._log.info(
                 "The conditions of a CapacityBuffer changed",
                 extra={"capacitybuffer": record.key, "pod-count": resolved_buffer.count, "conditions": reasons},
@@ -214,12 +260,22 @@ class CapacityBufferController(Controller):
 
 
 def _simulated(
-    cluster: Cluster, pods: Sequence[Pod], policy: PlanPolicy, reserved: Mapping[str, Sequence[Pod]]
-) -> tuple[Plan, frozenset[str], float]:
+    cluster: Cluster,
+    pods: Sequence[Pod],
+    policy: PlanPolicy,
+    reserved: Mapping[str, Sequence[Pod]],
+    refused: Sequence[Pod],
+    pools_with_types: PoolsWithTypes,
+) -> tuple[Plan, frozenset[str], Mapping[str, str], float]:
     """Simulate the pods on the existing nodes.
 
+    Args:
+        refused: one pod of each buffer for which the last plan could buy no node.
+        pools_with_types: what NodePools could ever launch.
+
     Returns:
-        The plan, the names of the initialized nodes, and the CPU seconds of this thread.
+        The plan, the names of the initialized nodes, why the pods of ``refused`` can never have a node, by buffer, and
+        the CPU seconds of this thread.
     """
     began = time.thread_time()
     problem = problem_of(cluster, pods, [], policy, reserved)
@@ -232,7 +288,12 @@ def _simulated(
         )
     plan = isolated_plan.plan
     ready = frozenset(node.name for node in problem.nodes if node.initialized)
-    return plan, ready, time.thread_time() - began
+    never: Mapping[str, str] = {}
+    if refused:
+        never = infeasible(
+            problem_of(cluster, refused, pools_with_types, policy, reserved), refused, Limit(MAX_SECONDS)
+        )
+    return plan, ready, never, time.thread_time() - began
 
 
 def _status(record: NamespacedRecord) -> CapacityBufferStatus:

@@ -41,6 +41,6 @@ def with_eviction_cost(cache: ClusterCache, claim: ClaimRecord, now: datetime) -
     return replace(
         static_claim(cache, claim),
         empty=not pods,
-        cost=rescheduling_cost((pod.pod.priority, pod.disruption_cost) for pod in pods),
+        cost=rescheduling_cost(cache.eviction_terms(pod) for pod in pods),
         protected=bool(protection_of(claim, node, now)) or any(pod_protection(pod, now) for pod in pods),
     )
