@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, JsonValue, PlainValidator, WithJsonSchema
+from pydantic import AfterValidator, ConfigDict, Field, JsonValue, PlainValidator, WithJsonSchema
 
 from tenon.apis import expressions
 from tenon.apis.base import (
@@ -20,7 +20,6 @@ from tenon.apis.base import (
     Rule,
     known_amount,
     kubernetes_name,
-    quantity_text,
 )
 from tenon.apis.duration import GoDuration
 
@@ -83,7 +82,6 @@ Pods = Annotated[int | str, PlainValidator(_pods), WithJsonSchema({**_COMPUTED, 
 """A number of pods, or an expression that computes it."""
 Reserved = Annotated[
     str,
-    BeforeValidator(quantity_text),
     AfterValidator(_reserved),
     WithJsonSchema({**_COMPUTED, "pattern": f"{AMOUNT_SCHEMA['pattern']}|^({expressions.FORM})$"}),
 ]

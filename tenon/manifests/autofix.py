@@ -11,8 +11,9 @@ from tenon.apis.validation import FieldError
 from tenon.manifests.documents import Item
 from tenon.manifests.fix_suggestions import candidates
 from tenon.manifests.paths import Path, has, path_of, value_at
-from tenon.manifests.schemas import Schema, choices_at, nearest
+from tenon.manifests.schemas import Schema, choices_at
 from tenon.manifests.yaml_writer import as_yaml
+from tenon.sentences import nearest
 
 MAX_TRIES = 300
 """Maximum number of replacements to try for one object."""

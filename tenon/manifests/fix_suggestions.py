@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tenon.apis.duration import NEVER_TEXT
-from tenon.manifests.schemas import nearest
+from tenon.sentences import nearest
 
 NO_LIST = "is not a list"
 """Sentence for a field that must hold a list."""

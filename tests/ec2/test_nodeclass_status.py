@@ -93,6 +93,31 @@ def test_ecs7_kubelet_settings_that_only_al2023_takes_make_other_families_unread
     assert reasons(new_status(on_al2023, ALL, CLUSTER, NOW)) == {}
 
 
+@pytest.mark.parametrize("family", ["al2@latest", "bottlerocket@latest", "windows2022@latest", "al2023@latest"])
+def test_n15_346_several_dns_addresses_are_for_al2023_nodes(family: str) -> None:
+    kubelet = {"clusterDNS": ["10.100.0.10", "10.100.0.11"]}
+    status = new_status(node_class(amiSelectorTerms=[{"alias": family}], kubelet=kubelet), ALL, CLUSTER, NOW)
+    refused = None if family == "al2023@latest" else "UnsupportedKubeletConfiguration"
+    assert reasons(status).get("ValidationSucceeded") == refused
+
+
+def test_n15_345_user_data_of_custom_nodes_is_the_users_so_no_setting_is_refused() -> None:
+    kubelet = {"clusterDNS": ["10.100.0.10", "10.100.0.11"], "topologyManagerPolicy": "restricted"}
+    custom = node_class(amiFamily="Custom", amiSelectorTerms=[{"id": "ami-1"}], kubelet=kubelet)
+    assert reasons(new_status(custom, ALL, CLUSTER, NOW)) == {}
+
+
+def test_n15_341_a_setting_that_no_kubelet_has_is_said_before_what_the_family_does_not_take() -> None:
+    kubelet = {"topologyManagerPolcy": "restricted", "podPidsLimit": 100}
+    written = node_class(amiSelectorTerms=[{"alias": "al2@latest"}], kubelet=kubelet)
+    found = get_condition(new_status(written, ALL, CLUSTER, NOW).conditions, "ValidationSucceeded")
+    assert found is not None
+    assert (found.status, found.reason) == ("False", "InvalidKubeletConfiguration")
+    assert found.message.startswith("spec.kubelet.topologyManagerPolcy: is not a setting of the kubelet of Kubernetes")
+    assert "did you mean topologyManagerPolicy?; spec.kubelet" in found.message
+    assert "spec.kubelet.podPidsLimit: is passed on to AL2023 nodes only, not to AL2" in found.message
+
+
 @pytest.mark.parametrize(
     ("spec", "reason"),
     [
@@ -102,7 +127,7 @@ def test_ecs7_kubelet_settings_that_only_al2023_takes_make_other_families_unread
         ),
         (
             {"kubelet": {"podsPerCore": 5}, "amiSelectorTerms": [{"alias": "bottlerocket@latest"}]},
-            "InvalidKubeletConfiguration",
+            "UnsupportedKubeletConfiguration",
         ),
         ({"tags": {"karpenter.sh/nodepool": "mine"}}, "TagValidationFailed"),
         ({"tags": {"": "empty"}}, "TagValidationFailed"),
