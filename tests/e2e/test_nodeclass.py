@@ -75,7 +75,8 @@ async def test_ecs7_kubelet_settings_for_al2023_only_are_reported_on_another_fam
     await until(told)
     assert found["reason"] == "UnsupportedKubeletConfiguration"
     assert (
-        found["message"] == "spec.kubelet.topologyManagerPolicy: is passed on to AL2023 nodes only, not to Bottlerocket"
+        found["message"]
+        == "spec.kubelet.topologyManagerPolicy: is passed on to AL2023 nodes only, not to Bottlerocket: remove it"
     )
 
     async def pool_waits() -> bool:
