@@ -96,7 +96,7 @@ class NodeClassResolver:
         *,
         refresh: Refresh = DEFAULT,
         check_types: Callable[[], None] = lambda: None,
-        check_expressions: ClassCheck = lambda _: PASSED,
+        check_gated: ClassCheck = lambda _: PASSED,
         dry_run: ClassCheck | None = None,
         reservations: CapacityReservations | None = None,
     ) -> None:
@@ -111,7 +111,7 @@ class NodeClassResolver:
             now: the clock.
             refresh: how long images, subnets and security groups are cached.
             check_types: raises EC2Error if EC2 does not describe its instance types.
-            check_expressions: checks the expressions in a class.
+            check_gated: checks what of a class needs a gate: expressions, and the sharing of GPUs.
             dry_run: tries out the calls of a launch with a class that is ready otherwise; None if the operator
                 turned dry runs off.
             reservations: finds capacity reservations; None without the gate ReservedCapacity.
@@ -119,7 +119,7 @@ class NodeClassResolver:
         self._reservations = reservations
         self._dry_run = dry_run
         self._check_types = check_types
-        self._check_expressions = check_expressions
+        self._check_gated = check_gated
         self._cluster = cluster
         self._network = network
         self._images = Images(clients, now=now, parameter_seconds=refresh.images.total_seconds())
@@ -170,7 +170,7 @@ class NodeClassResolver:
         )
         _, types_refused = lookup.part(api.VALIDATION_SUCCEEDED, self._check_types, None)
         expressions_result, expressions_refused = lookup.part(
-            api.VALIDATION_SUCCEEDED, lambda: self._check_expressions(node_class), PASSED
+            api.VALIDATION_SUCCEEDED, lambda: self._check_gated(node_class), PASSED
         )
         resolved = Resolved(
             subnets=subnets,

@@ -45,9 +45,10 @@ RATES = {
     "Nominated": (5.0, 10.0),
     "Unconsolidatable": (1.0, 20.0),
     "ConsolidationMeasured": (1.0, 20.0),
+    "InsufficientCapacityError on Pod": (5.0, 10.0),
     **dict.fromkeys((event.reason for event in (*EVENTS_OF_NOTICES.values(), LEAVES)), INTERRUPTIONS),
 }
-"""Reason to (events per second, burst), for reasons that occur in large numbers."""
+"""Reason, with or without a kind, to (events per second, burst), for events that occur in large numbers."""
 
 _REMEMBERED = 20_000
 _MESSAGE_LENGTH = 1024
@@ -99,7 +100,7 @@ class EventRecorder:
             "\0".join([*(reference[field] for field in sorted(reference)), type_, reason, message]).encode()
         ).hexdigest()[:16]
         instant = self._clock()
-        if self._silent_until.get(key, instant) > instant or not self._within_rate(reason, instant):
+        if self._silent_until.get(key, instant) > instant or not self._within_rate(reason, reference["kind"], instant):
             return False
         self._remember(key, instant + WINDOWS.get(reason, DEFAULT_WINDOW))
         namespace = reference.get("namespace") or "default"
@@ -144,7 +145,9 @@ class EventRecorder:
         while len(self._silent_until) > _REMEMBERED:
             self._silent_until.popitem(last=False)
 
-    def _within_rate(self, reason: str, instant: float) -> bool:
+    def _within_rate(self, reason: str, kind: str, instant: float) -> bool:
+        of_kind = f"{reason} on {kind}"
+        reason = of_kind if of_kind in RATES else reason
         if reason not in RATES:
             return True
         rate, burst = RATES[reason]

@@ -14,8 +14,9 @@ from activities import loggers
 from activities.kubernetes.changes import change
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ApiUnreachableError
+from activities.kubernetes.event_references import reference
 from activities.kubernetes.events import EventPublisher
-from activities.kubernetes.resources import NODECLAIMS
+from activities.kubernetes.resources import NODECLAIMS, PODS
 from tenon.apis import labels
 from tenon.apis.common import Condition, ConditionStatus
 from tenon.apis.conditions import clear_condition, set_condition, set_root
@@ -50,6 +51,8 @@ LAUNCH_EVENTS = {
 TAGGED = {labels.TAGGED: "true", labels.CLUSTER_TAGGED: "true"}
 """The annotations of a NodeClaim whose instance has all its tags. They keep Karpenter from writing tags."""
 _MAX_MESSAGE = 1024
+_TOLD_PODS = 10
+"""So many pods of a claim get an event when EC2 has no capacity: the burst of these events."""
 
 
 class AnotherInstanceError(TenonError):
@@ -313,9 +316,22 @@ async def delete_claim(kube: Kube, recorder: EventPublisher, ref: ClaimRef, reas
     known_reason = Reason.of(reason)
     if known_reason in LAUNCH_EVENTS:
         await recorder.publish(claim.body, LAUNCH_EVENTS[known_reason], message, "Warning")
+    if known_reason is Reason.INSUFFICIENT_CAPACITY:
+        await _tell_waiting_pods(kube, recorder, claim, message)
     await note_removal(kube, claim, Removal(reason=reason, detail=message, actor=leave_text.WORKFLOW))
     await request_deletion(kube, claim)
     return True
+
+
+async def _tell_waiting_pods(kube: Kube, recorder: EventPublisher, claim: ClaimRecord, message: str) -> None:
+    """Publish that EC2 has no capacity on pods of the claim that still wait. Reads few of them, because many wait."""
+    for planned in claim.planned_pods[:_TOLD_PODS]:
+        pod = await kube.get(PODS, planned.name, namespace=planned.namespace)
+        waits = pod is not None and object_json.uid(pod) == planned.uid and not object_json.is_deleting(pod)
+        if pod is not None and waits and not pod["spec"].get("nodeName") and pod["status"].get("phase") == "Pending":
+            reference_to_pod = reference(PODS, planned.name, planned.uid, planned.namespace)
+            text = f"EC2 has no capacity for NodeClaim {claim.name}: {message}"
+            await recorder.publish(reference_to_pod, LAUNCH_EVENTS[Reason.INSUFFICIENT_CAPACITY], text, "Warning")
 
 
 async def delete_with_finalizer(kube: Kube, claim: ClaimRecord, removal: Removal) -> bool:

@@ -25,6 +25,7 @@ from tenon.apis.disruption_windows import read_windows
 from tenon.apis.ec2launch import SIZE_PATTERN
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.expiration import read_expire_within_budgets
+from tenon.apis.gpu_sharing import shares_gpus
 from tenon.apis.kubelet import EVICTION_SIGNALS, THRESHOLD_PATTERN, KubeletConfiguration, expressions_in
 from tenon.apis.kubelet_types import type_errors, unknown_setting
 from tenon.apis.nodeclaim import NodeClaim
@@ -124,7 +125,7 @@ def check_nodepool(pool: NodePool) -> list[FieldError]:
         *_taints(spec, "spec.template.spec"),
         *_limits(pool.spec.limits),
         *_schedules(pool),
-        *_annotations(pool),
+        *_annotations(pool.metadata.annotations, _READERS),
     ]
 
 
@@ -147,7 +148,11 @@ def check_nodeclaim(claim: NodeClaim) -> list[FieldError]:
 
 def check_ec2nodeclass(node_class: EC2NodeClass) -> list[FieldError]:
     """Return all problems of an EC2NodeClass that can be found without calling AWS."""
-    problems = [*_broken_rules(node_class), *name_faults(node_class.metadata.name)]
+    problems = [
+        *_broken_rules(node_class),
+        *name_faults(node_class.metadata.name),
+        *_annotations(node_class.metadata.annotations, {labels.NVIDIA_CONSUMABLE_CAPACITY: shares_gpus}),
+    ]
     kubelet = node_class.spec.kubelet
     if kubelet is None:
         return problems
@@ -283,9 +288,11 @@ def _schedules(pool: NodePool) -> Iterable[FieldError]:
             )
 
 
-def _annotations(pool: NodePool) -> Iterable[FieldError]:
-    for key, read in _READERS.items():
-        text = pool.metadata.annotations.get(key)
+def _annotations(
+    annotations: Mapping[str, str], readers: Mapping[str, Callable[[str], object]]
+) -> Iterable[FieldError]:
+    for key, read in readers.items():
+        text = annotations.get(key)
         if text is None:
             continue
         try:

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from tenon.apis import conditions as condition_list
 from tenon.apis import ec2nodeclass as api
+from tenon.apis import labels
 from tenon.apis.common import Condition, ConditionStatus, SelectorRequirement
 from tenon.apis.ec2nodeclass import (
     AMI,
@@ -18,6 +19,7 @@ from tenon.apis.ec2nodeclass import (
     SecurityGroup,
     Subnet,
 )
+from tenon.apis.gpu_sharing import shares_gpus
 from tenon.apis.json_object import JsonObject
 from tenon.apis.validation import FieldError, check_ec2nodeclass, unsupported_kubelet_settings
 from tenon.ec2.families import family_of
@@ -166,6 +168,18 @@ def validate(node_class: EC2NodeClass, cluster: Cluster) -> CheckResult:
     return PASSED
 
 
+def check_gpu_sharing(node_class: EC2NodeClass, *, allowed: bool) -> CheckResult:
+    """Return why the class may not share GPUs. ``allowed``: the gate DRANVIDIAGPU is on."""
+    try:
+        shares = shares_gpus(node_class.metadata.annotations.get(labels.NVIDIA_CONSUMABLE_CAPACITY, ""))
+    except ValueError:  # `validate` says so
+        return PASSED
+    if allowed or not shares:
+        return PASSED
+    need = "shares GPUs, which needs AWS_FEATURE_GATES=DRANVIDIAGPU=true"
+    return CheckResult("DRADisabled", f"annotation {labels.NVIDIA_CONSUMABLE_CAPACITY} {need}")
+
+
 def user_data_bytes(node_class: EC2NodeClass, cluster: Cluster) -> int:
     """Return the size of the class's rendered user data, before base64; 0 if it cannot be rendered."""
     try:
@@ -190,6 +204,8 @@ def _user_data(node_class: EC2NodeClass, cluster: Cluster) -> str:
 
 def _reason_of(fault: FieldError) -> str:
     """Return Karpenter's reason for a broken rule; ValidationFailed where its API server would refuse the class."""
+    if fault.path == f"metadata.annotations[{labels.NVIDIA_CONSUMABLE_CAPACITY}]":
+        return "NVIDIAConsumableCapacityInvalid"
     if fault.path.startswith("spec.kubelet"):
         return "InvalidKubeletConfiguration"
     return "TagValidationFailed" if fault.sentence.startswith("tags ") else "ValidationFailed"

@@ -9,10 +9,10 @@ import pytest
 
 from activities.kubernetes import nodeclaims
 from activities.kubernetes.errors import ConflictError
-from activities.kubernetes.resources import NODECLAIMS
+from activities.kubernetes.resources import NODECLAIMS, PODS
 from tenon.messages.base import ClaimRef
 from tenon.messages.launch import ClaimView, Instance
-from tests.activities.node.world import PROVIDER_ID, REF, World, claim, live
+from tests.activities.node.world import PROVIDER_ID, REF, START, World, claim, live, pod, stamp
 
 INSTANCE = Instance(
     id="i-1",
@@ -141,6 +141,30 @@ async def test_endless_interference_is_an_error() -> None:
     world.kube.before_patch = [interfere] * 50
     with pytest.raises(ConflictError):
         await nodeclaims.mark_instance_terminating(world.kube, REF, world.clock)
+
+
+async def test_n15_312_pods_that_still_wait_hear_that_ec2_has_no_capacity() -> None:
+    """Not those that are bound, ended or leaving, and not a later pod of the same name."""
+    world = World()
+    body = unlaunched()
+    names = ("waits", "bound", "ended", "leaves", "later", "gone")
+    body["metadata"]["annotations"]["tenon.sh/planned-pods"] = ",".join(f"default/{name}=uid-{name}" for name in names)
+    world.kube.add(NODECLAIMS, body)
+    for name in names[:-1]:
+        written = pod(name, on="node-1" if name == "bound" else "")
+        written["status"]["phase"] = "Succeeded" if name == "ended" else "Pending"
+        if name == "leaves":
+            written["metadata"]["deletionTimestamp"] = stamp(START)
+        if name == "later":
+            written["metadata"]["uid"] = "another"
+        world.kube.add(PODS, written)
+    assert await nodeclaims.delete_claim(
+        world.kube, world.recorder, REF, "insufficient_capacity", "m5.large in us-west-2a"
+    )
+    told = [event for event in world.recorder.events if event[0] == "Pod"]
+    ((_, name, reason, text),) = told
+    assert (name, reason) == ("waits", "InsufficientCapacityError")
+    assert text == f"EC2 has no capacity for NodeClaim {REF.name}: m5.large in us-west-2a"
 
 
 @pytest.mark.parametrize(
