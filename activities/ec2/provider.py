@@ -82,7 +82,9 @@ class Ec2Provider:
         dry_runs: bool = True,
         zonal_shift: bool = False,
     ) -> None:
-        """``reserved_capacity`` is the gate ReservedCapacity, ``gpu_sharing`` DRANVIDIAGPU, ``zonal_shift`` the setting ENABLE_ZONAL_SHIFT.
+        """``reserved_capacity`` is the gate ReservedCapacity, ``gpu_sharing`` DRANVIDIAGPU.
+
+        ``zonal_shift`` is the setting ENABLE_ZONAL_SHIFT.
 
         Raises:
             PriceTableError: the file ``price_table`` (the setting PRICE_TABLE) cannot be used.

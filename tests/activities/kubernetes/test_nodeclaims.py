@@ -12,7 +12,8 @@ from activities.kubernetes.errors import ConflictError
 from activities.kubernetes.resources import NODECLAIMS, PODS
 from tenon.messages.base import ClaimRef
 from tenon.messages.launch import ClaimView, Instance
-from tests.activities.node.world import PROVIDER_ID, REF, START, World, claim, live, pod, stamp
+from tests.activities.node.fake_kube import START, stamp
+from tests.activities.node.world import PROVIDER_ID, REF, World, claim, live, pod
 
 INSTANCE = Instance(
     id="i-1",
