@@ -68,7 +68,7 @@ KUBELET: Manifest = {
     "maxPods": 50,
     "podsPerCore": 8,
     "systemReserved": {"cpu": "100m", "memory": "1Gi"},
-    "kubeReserved": {"ephemeral-storage": "1Gi", "pid": 100},
+    "kubeReserved": {"ephemeral-storage": "1Gi", "pid": "100"},
     "evictionHard": {"memory.available": "5%"},
     "evictionSoft": {"nodefs.available": "10Gi"},
     "evictionSoftGracePeriod": {"nodefs.available": "1m30s"},
