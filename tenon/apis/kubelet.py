@@ -20,6 +20,7 @@ from tenon.apis.base import (
     Rule,
     known_amount,
     kubernetes_name,
+    quantity_text,
 )
 from tenon.apis.duration import GoDuration
 
@@ -173,6 +174,14 @@ class KubeletConfiguration(SharedSettings):
     def passed_on(self) -> dict[str, object]:
         """The settings that the kubelet receives unchanged."""
         return dict(self.model_extra or {})
+
+
+def with_amounts_as_texts(kubelet: Mapping[str, Any]) -> dict[str, Any]:
+    """Return older kubelet settings as v1 has them: versions before v1 take the amounts of a map as numbers too."""
+    return {
+        field: {name: quantity_text(amount) for name, amount in value.items()} if isinstance(value, dict) else value
+        for field, value in kubelet.items()
+    }
 
 
 def expressions_in(kubelet: Mapping[str, Any]) -> dict[str, str]:

@@ -6,15 +6,13 @@ A NodeClaim copies the annotation from its pool, so that plan and launch agree e
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from pydantic import ValidationError
 
 from tenon.apis import labels
-from tenon.apis.base import quantity_text
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.json_object import parse_json_object
-from tenon.apis.kubelet import KubeletConfiguration, expressions_in
+from tenon.apis.kubelet import KubeletConfiguration, expressions_in, with_amounts_as_texts
 from tenon.apis.validation import check_ec2nodeclass
 from tenon.evolve import evolve
 
@@ -50,19 +48,14 @@ def own_kubelet_errors(node_class: EC2NodeClass, annotations: Mapping[str, str])
     return [f"annotation {labels.V1BETA1_KUBELET}: {fault}" for fault in composed if fault not in present]
 
 
-def _as_in_v1(value: Any) -> Any:
-    """Return the amounts of a map as text: v1beta1 takes them as numbers too."""
-    return {name: quantity_text(amount) for name, amount in value.items()} if isinstance(value, dict) else value
-
-
 def _read(annotations: Mapping[str, str]) -> KubeletConfiguration | None:
     """Return the settings in the annotation; None if there are none or they cannot be read."""
     try:
         raw_kubelet = parse_json_object(annotations.get(labels.V1BETA1_KUBELET))
         if raw_kubelet is None:
             return None
-        kubelet = {name: _as_in_v1(value) for name, value in raw_kubelet.items() if name != "containerRuntime"}
-        kubelet_configuration = KubeletConfiguration.model_validate(kubelet)
+        kubelet = {name: value for name, value in raw_kubelet.items() if name != "containerRuntime"}
+        kubelet_configuration = KubeletConfiguration.model_validate(with_amounts_as_texts(kubelet))
         return None if expressions_in(kubelet_configuration.to_dict()) else kubelet_configuration
     except (ValueError, ValidationError):
         return None

@@ -77,7 +77,7 @@ KUBELET: Manifest = {
     "imageGCLowThresholdPercent": 70,
     "cpuCFSQuota": False,
 }
-OLD_KUBELET = KUBELET | {"containerRuntime": "containerd"}
+OLD_KUBELET = KUBELET | {"containerRuntime": "containerd", "kubeReserved": {"ephemeral-storage": "1Gi", "pid": 100}}
 DISK = {
     "deleteOnTermination": True, "encrypted": True, "iops": 3000, "kmsKeyID": "alias/a", "snapshotID": "snap-1",
     "throughput": 125, "volumeSize": "100Gi", "volumeType": "gp3",
