@@ -1,10 +1,11 @@
-"""How many things there are, the first few of their names, and how long, in the sentences that people read."""
+"""Parts of the sentences that people read: counts, the first few names, durations, the name that was meant."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from datetime import timedelta
+from difflib import get_close_matches
 
 _AN_HOUR = re.compile(r"\$(-?[0-9][0-9.]*) an hour|(-?[0-9][0-9.]*) \$/h")
 _AMOUNT = re.compile(r"\$(-?[0-9]+(?:\.[0-9]+)?)")
@@ -45,3 +46,12 @@ def lasting(time: timedelta) -> str:
         if number:
             parts.append(f"{number}{name}")
     return "".join(parts) or "0s"
+
+
+def nearest(unknown_name: str, known_names: Sequence[str]) -> str | None:
+    """The known name closest to the given one, or None if none is similar."""
+    folded = {name.casefold(): name for name in known_names}
+    if unknown_name.strip().casefold() in folded:
+        return folded[unknown_name.strip().casefold()]
+    matches = get_close_matches(unknown_name, known_names, 1, 0.75)
+    return matches[0] if matches else None

@@ -106,7 +106,7 @@ def translated(operation: str) -> Iterator[None]:
     except ClientError as error:
         detail = error.response.get("Error", {})
         code = detail.get("Code", "Unknown")
-        metrics.CLOUD_ERRORS.labels("", operation, "aws", code).inc()
+        metrics.CLOUD_ERRORS.labels("", operation, "aws", detail.get("Code") or "unknown").inc()
         message = f"{operation}: {detail.get('Message', '')}"
         log_encoded_text(operation, message)
         if code in codes.THROTTLED:

@@ -20,7 +20,7 @@ from activities.ec2.profiles import ProfileLimitError, ProfileNotFoundError, Pro
 from activities.ec2.ttl_cache import DEFAULT, Refresh, TtlCache
 from tenon.apis import ec2nodeclass as api
 from tenon.apis.conditions import READY, get_condition, is_true
-from tenon.apis.ec2nodeclass import AMI, EC2NodeClass, EC2NodeClassStatus, PlacementGroup, Subnet
+from tenon.apis.ec2nodeclass import AMI, EC2NodeClass, EC2NodeClassStatus, PlacementGroup, SecurityGroup, Subnet
 from tenon.ec2.families.amis import UnsupportedAliasError
 from tenon.ec2.families.cluster import Cluster
 from tenon.ec2.nodeclass.status import PASSED, CheckResult, Resolved, ami, new_status
@@ -138,7 +138,7 @@ class NodeClassResolver:
         *,
         refresh: Refresh = DEFAULT,
         check_types: Callable[[], None] = lambda: None,
-        check_expressions: ClassCheck = lambda _: PASSED,
+        check_gated: ClassCheck = lambda _: PASSED,
         dry_run: ClassCheck | None = None,
         reservations: CapacityReservations | None = None,
     ) -> None:
@@ -151,9 +151,9 @@ class NodeClassResolver:
             network: finds subnets and security groups.
             profiles: finds and creates instance profiles.
             now: the clock.
-            refresh: how long images and subnets are cached.
+            refresh: how long images, subnets and security groups are cached.
             check_types: raises EC2Error if EC2 does not describe its instance types.
-            check_expressions: checks the expressions in a class.
+            check_gated: checks what of a class needs a gate: expressions, and the sharing of GPUs.
             dry_run: tries out the calls of a launch with a class that is ready otherwise; None if the operator
                 turned dry runs off.
             reservations: finds capacity reservations; None without the gate ReservedCapacity.
@@ -161,12 +161,13 @@ class NodeClassResolver:
         self._reservations = reservations
         self._dry_run = dry_run
         self._check_types = check_types
-        self._check_expressions = check_expressions
+        self._check_gated = check_gated
         self._cluster = cluster
         self._network = network
         self._images = Images(clients, now=now, parameter_seconds=refresh.images.total_seconds())
         self._known_images: TtlCache[AMI] = TtlCache(refresh.kept(refresh.images))
         self._known_subnets: TtlCache[Subnet] = TtlCache(refresh.kept(refresh.subnets))
+        self._known_groups: TtlCache[SecurityGroup] = TtlCache(refresh.kept(refresh.security_groups))
         self._clients = clients
         self._profiles = profiles
         self._now = now
@@ -189,7 +190,11 @@ class NodeClassResolver:
             old.subnets,
         )
         groups, groups_refused = lookup.part(
-            api.SECURITY_GROUPS_READY, lambda: self._network.security_groups(node_class), old.security_groups
+            api.SECURITY_GROUPS_READY,
+            lambda: self._known_groups.get(
+                repr(node_class.spec.security_group_selector_terms), lambda: self._network.security_groups(node_class)
+            ),
+            old.security_groups,
         )
         (profile, profile_result), profile_refused = lookup.part(
             api.INSTANCE_PROFILE_READY, lambda: self._found_profile(node_class), (old.instance_profile or "", PASSED)
@@ -207,7 +212,7 @@ class NodeClassResolver:
         )
         _, types_refused = lookup.part(api.VALIDATION_SUCCEEDED, self._check_types, None)
         expressions_result, expressions_refused = lookup.part(
-            api.VALIDATION_SUCCEEDED, lambda: self._check_expressions(node_class), PASSED
+            api.VALIDATION_SUCCEEDED, lambda: self._check_gated(node_class), PASSED
         )
         resolved = Resolved(
             subnets=subnets,

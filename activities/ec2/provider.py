@@ -45,7 +45,13 @@ from tenon.ec2.launch.filters import NoOfferingError, few_types, named_types
 from tenon.ec2.launch.launched_labels import tenancy
 from tenon.ec2.launch.request import plan_launch, without_addresses
 from tenon.ec2.nodeclass.expressions_check import check_expressions
-from tenon.ec2.nodeclass.status import CheckResult, not_ready, readiness_unknown, user_data_bytes
+from tenon.ec2.nodeclass.status import (
+    CheckResult,
+    check_gpu_sharing,
+    not_ready,
+    readiness_unknown,
+    user_data_bytes,
+)
 from tenon.ec2.refusals.refused_price import cheapest_left_out
 from tenon.ec2.types.instance_types import without
 from tenon.evolve import evolve
@@ -98,12 +104,15 @@ class Ec2Provider:
         isolated: bool = False,
         price_table: str = "",
         expressions: bool = False,
+        gpu_sharing: bool = False,
         reserved_capacity: bool = True,
         refresh: Refresh = DEFAULT,
         dry_runs: bool = True,
         zonal_shift: bool = False,
     ) -> None:
-        """``reserved_capacity`` is the gate ReservedCapacity, ``zonal_shift`` the setting ENABLE_ZONAL_SHIFT.
+        """``reserved_capacity`` is the gate ReservedCapacity, ``gpu_sharing`` DRANVIDIAGPU.
+
+        ``zonal_shift`` is the setting ENABLE_ZONAL_SHIFT.
 
         Raises:
             PriceTableError: the file ``price_table`` (the setting PRICE_TABLE) cannot be used.
@@ -123,6 +132,7 @@ class Ec2Provider:
         self._profiles = Profiles(clients, cluster.name, isolated=isolated)
         self.refresh = refresh
         self._expressions = expressions
+        self._gpu_sharing = gpu_sharing
         trials = DryRuns(clients, self._cluster_for, self.catalogue.instance_types, refresh.period)
         self._resolver = NodeClassResolver(
             clients,
@@ -131,7 +141,7 @@ class Ec2Provider:
             self._profiles,
             refresh=refresh,
             check_types=self.catalogue.check,
-            check_expressions=self._check_expressions,
+            check_gated=self._check_gated,
             dry_run=trials.check if dry_runs else None,
             reservations=self._reservations,
         )
@@ -168,8 +178,9 @@ class Ec2Provider:
         """Which prices are not known, why, and what is used instead."""
         return self.catalogue.price_warnings()
 
-    def _check_expressions(self, node_class: EC2NodeClass) -> CheckResult:
-        return check_expressions(node_class, self.catalogue.described, allowed=self._expressions)
+    def _check_gated(self, node_class: EC2NodeClass) -> CheckResult:
+        result = check_expressions(node_class, self.catalogue.described, allowed=self._expressions)
+        return result if result.reason else check_gpu_sharing(node_class, allowed=self._gpu_sharing)
 
     def instance_types(
         self,

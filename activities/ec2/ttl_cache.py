@@ -14,15 +14,16 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True, slots=True)
 class Refresh:
-    """The settings AMI_REFRESH_INTERVAL and SUBNET_REFRESH_INTERVAL."""
+    """The settings AMI_, SUBNET_ and SECURITY_GROUP_REFRESH_INTERVAL."""
 
     images: timedelta = timedelta(minutes=10)
     subnets: timedelta = timedelta(minutes=10)
+    security_groups: timedelta = timedelta(minutes=10)
 
     @property
     def period(self) -> timedelta:
-        """How often a node class is resolved: the shorter of the two intervals."""
-        return min(self.images, self.subnets)
+        """How often a node class is resolved: the shortest of the intervals."""
+        return min(self.images, self.subnets, self.security_groups)
 
     def kept(self, interval: timedelta) -> float:
         """Cache TTL in seconds; 0 if every resolve queries EC2 anyway."""

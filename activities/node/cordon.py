@@ -115,7 +115,7 @@ async def _count_pods(kube: Kube, reason: str, before: ClaimRecord, node_pods: S
         before.pool,
         before.labels.get(labels.CAPACITY_TYPE, ""),
         await consolidation_policy(kube, before.pool, reason),
-        known_reason.termination_mode if known_reason is not None else "forceful",
+        before.termination_mode,
     ).inc(sum(pod.reschedulable for pod in node_pods))
 
 

@@ -281,10 +281,12 @@ class NodeActivities:
     async def release(self, release_input: ReleaseInput) -> ReleaseResult:
         """Remove the finalizers from Node and NodeClaim, as the last step."""
         with requests_as(RequestClass.LEAVE):
+            claim = await nodeclaims.read_claim(self._kube, release_input.claim)
             released = await release.release(self._kube, release_input, self._recorder)
             _count_end(
                 release_input,
                 await nodepools.consolidation_policy(self._kube, release_input.pool, release_input.reason),
+                claim.termination_mode if claim is not None else "graceful",
             )
         log.info(
             "A node was deleted",
@@ -324,12 +326,11 @@ class NodeActivities:
         return [*self.steps(), *self.draining(), *self.ending()]
 
 
-def _count_end(release_input: ReleaseInput, policy: str) -> None:
+def _count_end(release_input: ReleaseInput, policy: str, mode: str) -> None:
     ended = utc_now()
     metrics.CLAIMS_TERMINATED.labels(release_input.pool, release_input.capacity_type, release_input.zone).inc()
     reason = Reason.of(release_input.reason)
     if release_input.reason and not release_input.already_deleted and not (reason and reason.is_by_hand):
-        mode = reason.termination_mode if reason else "forceful"
         metrics.CLAIMS_DISRUPTED.labels(
             snake_case(release_input.reason), release_input.pool, release_input.capacity_type, policy, mode
         ).inc()

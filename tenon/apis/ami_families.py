@@ -24,6 +24,8 @@ class KubeletSupport(NamedTuple):
     pods_per_core: bool
     unlisted: bool
     """Whether the kubelet receives settings that Tenon's API does not name."""
+    several_dns: bool
+    """Whether the kubelet receives more than one address of the cluster's DNS."""
 
 
 def require_every_family(table: Mapping[AMIFamily, Any], table_name: str) -> None:
@@ -37,14 +39,14 @@ def require_every_family(table: Mapping[AMIFamily, Any], table_name: str) -> Non
 
 
 KUBELET: Mapping[AMIFamily, KubeletSupport] = {
-    "AL2": KubeletSupport(pods_per_core=True, unlisted=False),
-    "AL2023": KubeletSupport(pods_per_core=True, unlisted=True),
-    "Bottlerocket": KubeletSupport(pods_per_core=False, unlisted=False),
-    "Custom": KubeletSupport(pods_per_core=True, unlisted=False),
-    "Windows2019": KubeletSupport(pods_per_core=True, unlisted=False),
-    "Windows2022": KubeletSupport(pods_per_core=True, unlisted=False),
-    "Windows2025": KubeletSupport(pods_per_core=True, unlisted=False),
+    "AL2": KubeletSupport(pods_per_core=True, unlisted=False, several_dns=False),
+    "AL2023": KubeletSupport(pods_per_core=True, unlisted=True, several_dns=True),
+    "Bottlerocket": KubeletSupport(pods_per_core=False, unlisted=False, several_dns=False),
+    # The user data of Custom is the user's, which takes what it wants from its own settings.
+    "Custom": KubeletSupport(pods_per_core=True, unlisted=True, several_dns=True),
+    "Windows2019": KubeletSupport(pods_per_core=True, unlisted=False, several_dns=False),
+    "Windows2022": KubeletSupport(pods_per_core=True, unlisted=False, several_dns=False),
+    "Windows2025": KubeletSupport(pods_per_core=True, unlisted=False, several_dns=False),
 }
 require_every_family(KUBELET, "KUBELET of tenon.apis.ami_families")
-WITHOUT_PODS_PER_CORE = tuple(family for family, support in KUBELET.items() if not support.pods_per_core)
-WITH_UNLISTED_SETTINGS = tuple(family for family, support in KUBELET.items() if support.unlisted)
+WITH_UNLISTED_SETTINGS = tuple(family for family, support in KUBELET.items() if support.unlisted and family != CUSTOM)

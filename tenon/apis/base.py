@@ -29,7 +29,6 @@ from tenon import resources
 
 RULES_KEY = "x-kubernetes-validations"
 SERVER: Final = "server"
-TENON: Final = "tenon"
 OPEN_KEY = "x-tenon-open"
 """Marks an object of a schema whose fields the API server stores unchecked. Tenon checks them."""
 QUANTITY_PATTERN = r"^[+-]?([0-9]+|[0-9]+\.[0-9]*|\.[0-9]+)(([KMGTPE]i)|[numkMGTPE]|([eE][+-]?[0-9]+))?$"
@@ -50,13 +49,12 @@ class Rule:
     """A cross-field rule of one model.
 
     `enforced_by` is `SERVER` for a transition rule, which compares with the stored object that only the API server has,
-    and for a rule that `tenon.apis.validation` checks with a more precise message. It is `TENON` where the API server
-    must accept what breaks the rule.
+    and for a rule that `tenon.apis.validation` checks with a more precise message.
     """
 
     cel: str
     sentence: str
-    enforced_by: Literal["server", "tenon", "both"] = "both"
+    enforced_by: Literal["server", "both"] = "both"
 
 
 def exactly_one(first: str, other: str, sentence: str) -> Rule:
@@ -121,9 +119,7 @@ class ApiModel(BaseModel):
     def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         schema = handler.resolve_ref_schema(handler(core_schema))
         if cls.rules:
-            schema[RULES_KEY] = [
-                {"rule": "" if rule.enforced_by == TENON else rule.cel, "message": rule.sentence} for rule in cls.rules
-            ]
+            schema[RULES_KEY] = [{"rule": rule.cel, "message": rule.sentence} for rule in cls.rules]
         return schema
 
     def to_dict(self) -> dict[str, Any]:

@@ -10,8 +10,8 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from tenon.apis import labels
-from tenon.apis.ami_families import CUSTOM, WITHOUT_PODS_PER_CORE, AMIFamily
-from tenon.apis.base import TENON, ApiModel, Rule, Timestamp, exactly_one
+from tenon.apis.ami_families import CUSTOM, AMIFamily
+from tenon.apis.base import ApiModel, Rule, Timestamp, exactly_one
 from tenon.apis.common import Conditions, ObjectMeta, SelectorRequirement
 from tenon.apis.ec2launch import (
     BlockDeviceMapping,
@@ -138,13 +138,6 @@ class EC2NodeClassSpec(LaunchSettings):
             "self.networkInterfaces.exists_one(j, "
             "i.networkCardIndex == j.networkCardIndex && j.interfaceType == 'efa-only'))",
             "networkInterfaces must not have two efa-only interfaces on one card",
-        ),
-        Rule(
-            "!has(self.kubelet) || !has(self.kubelet.podsPerCore) || !(has(self.amiFamily) "
-            f"? self.amiFamily in {cel_list(WITHOUT_PODS_PER_CORE)} : self.amiSelectorTerms.exists(term, "
-            f"has(term.alias) && term.alias.split('@')[0] in {cel_list(map(str.lower, WITHOUT_PODS_PER_CORE))}))",
-            f"kubelet.podsPerCore does not work with {', '.join(WITHOUT_PODS_PER_CORE)}",
-            TENON,
         ),
     )
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, JsonValue, PlainValidator, WithJsonSchema
+from pydantic import AfterValidator, ConfigDict, Field, JsonValue, PlainValidator, WithJsonSchema
 
 from tenon.apis import expressions
 from tenon.apis.base import (
@@ -83,7 +83,6 @@ Pods = Annotated[int | str, PlainValidator(_pods), WithJsonSchema({**_COMPUTED, 
 """A number of pods, or an expression that computes it."""
 Reserved = Annotated[
     str,
-    BeforeValidator(quantity_text),
     AfterValidator(_reserved),
     WithJsonSchema({**_COMPUTED, "pattern": f"{AMOUNT_SCHEMA['pattern']}|^({expressions.FORM})$"}),
 ]
@@ -175,6 +174,14 @@ class KubeletConfiguration(SharedSettings):
     def passed_on(self) -> dict[str, object]:
         """The settings that the kubelet receives unchanged."""
         return dict(self.model_extra or {})
+
+
+def with_amounts_as_texts(kubelet: Mapping[str, Any]) -> dict[str, Any]:
+    """Return older kubelet settings as v1 has them: versions before v1 take the amounts of a map as numbers too."""
+    return {
+        field: {name: quantity_text(amount) for name, amount in value.items()} if isinstance(value, dict) else value
+        for field, value in kubelet.items()
+    }
 
 
 def expressions_in(kubelet: Mapping[str, Any]) -> dict[str, str]:

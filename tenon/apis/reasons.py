@@ -147,11 +147,6 @@ class Reason(StrEnum):
         """Whether a user requested it."""
         return self.traits.is_by_hand
 
-    @property
-    def termination_mode(self) -> Mode:
-        """How long protected pods keep the node."""
-        return self.traits.mode
-
 
 def traits_of(text: str) -> Traits:
     """Return the traits of a reason in any spelling. An unknown one, such as EC2's error codes, is forceful."""

@@ -35,10 +35,7 @@ def stored_schema(model: type[ApiModel]) -> JsonObject:
 
 
 def _opened(schema: Any) -> Any:
-    """Remove the rules that only Tenon enforces, and the types of the fields of open objects.
-
-    The names of such fields stay, for `kubectl explain`.
-    """
+    """Remove the types and the rules of open objects. The names of their fields stay, for `kubectl explain`."""
     if isinstance(schema, list):
         return [_opened(value) for value in schema]
     if not isinstance(schema, dict):
@@ -49,9 +46,7 @@ def _opened(schema: Any) -> Any:
             for name, field in schema["properties"].items()
         }
         return {"description": schema["description"], "type": "object", PRESERVE_KEY: True, "properties": fields}
-    rules = [rule for rule in schema.get(RULES_KEY, ()) if rule["rule"]]
-    opened = {name: rules if name == RULES_KEY else _opened(value) for name, value in schema.items()}
-    return {name: value for name, value in opened.items() if name != RULES_KEY or rules}
+    return {name: _opened(value) for name, value in schema.items()}
 
 
 def _without_rules(schema: Any) -> Any:

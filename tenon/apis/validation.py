@@ -25,7 +25,9 @@ from tenon.apis.consolidation_limits import read_least_saving, read_rest
 from tenon.apis.disruption_windows import read_windows
 from tenon.apis.ec2launch import SIZE_PATTERN
 from tenon.apis.ec2nodeclass import EC2NodeClass
-from tenon.apis.kubelet import KubeletConfiguration, expressions_in
+from tenon.apis.gpu_sharing import shares_gpus
+from tenon.apis.kubelet import EVICTION_SIGNALS, THRESHOLD_PATTERN, KubeletConfiguration, expressions_in
+from tenon.apis.kubelet_types import type_errors, unknown_setting
 from tenon.apis.nodeclaim import NodeClaim
 from tenon.apis.nodepool import SCHEDULE_PATTERN, NodePool, TemplateSpec
 from tenon.apis.restricted import KNOWN_VALUES, restricted_reason
@@ -65,8 +67,18 @@ def parse(model: type[ModelT], manifest: Mapping[str, Any]) -> tuple[ModelT | No
     try:
         parsed = model.model_validate(dict(manifest))
     except ValidationError as error:
-        return None, [FieldError(_path(fault["loc"]), sentence_of(fault)) for fault in error.errors()]
+        faults = [FieldError(_path(fault["loc"]), sentence_of(fault)) for fault in error.errors()]
+        return None, [*faults, *_unread_kubelet_settings(model, manifest)]
     return parsed, check(parsed)
+
+
+def _unread_kubelet_settings(model: type[ApiModel], manifest: Mapping[str, Any]) -> Iterable[FieldError]:
+    """Yield the faults of the kubelet settings that only nodes read, in a class that Tenon cannot read."""
+    spec = manifest.get("spec")
+    kubelet = spec.get("kubelet") if model is EC2NodeClass and isinstance(spec, Mapping) else None
+    if isinstance(kubelet, Mapping):
+        read = {field.alias for field in KubeletConfiguration.model_fields.values()}
+        yield from _kubelet_types({name: value for name, value in kubelet.items() if name not in read})
 
 
 def unreadable_fields(model: type[ApiModel], manifest: Mapping[str, Any], fields: Iterable[str]) -> list[FieldError]:
@@ -113,7 +125,7 @@ def check_nodepool(pool: NodePool) -> list[FieldError]:
         *_taints(spec, "spec.template.spec"),
         *_limits(pool.spec.limits),
         *_schedules(pool),
-        *_annotations(pool),
+        *_annotations(pool.metadata.annotations, _READERS),
     ]
 
 
@@ -136,15 +148,51 @@ def check_nodeclaim(claim: NodeClaim) -> list[FieldError]:
 
 def check_ec2nodeclass(node_class: EC2NodeClass) -> list[FieldError]:
     """Return all problems of an EC2NodeClass that can be found without calling AWS."""
-    problems = [*_broken_rules(node_class), *name_faults(node_class.metadata.name)]
+    problems = [
+        *_broken_rules(node_class),
+        *name_faults(node_class.metadata.name),
+        *_annotations(node_class.metadata.annotations, {labels.NVIDIA_CONSUMABLE_CAPACITY: shares_gpus}),
+    ]
     kubelet = node_class.spec.kubelet
     if kubelet is None:
         return problems
-    family = node_class.spec.resolved_family
-    unlisted = () if KUBELET[family].unlisted else kubelet.passed_on
-    sentence = f"is passed on to {', '.join(WITH_UNLISTED_SETTINGS)} nodes only, not to {family}"
-    problems += [FieldError(f"spec.kubelet.{name}", sentence) for name in unlisted]
-    return [*problems, *unreadable_expressions(kubelet)]
+    settings = {name: value for name, value in kubelet.to_dict().items() if name != "maxPods" or isinstance(value, int)}
+    problems += [*_kubelet_types(settings), *unreadable_expressions(kubelet)]
+    return [*problems, *unsupported_kubelet_settings(node_class)]
+
+
+def unsupported_kubelet_settings(node_class: EC2NodeClass) -> list[FieldError]:
+    """Return the kubelet settings that nodes of the class's family would not get, or not as they are."""
+    kubelet, family = node_class.spec.kubelet, node_class.spec.resolved_family
+    if kubelet is None:
+        return []
+    support = KUBELET[family]
+    problems = []
+    if not support.unlisted:
+        sentence = f"is passed on to {', '.join(WITH_UNLISTED_SETTINGS)} nodes only, not to {family}: remove it"
+        problems += [FieldError(f"spec.kubelet.{name}", sentence) for name in kubelet.passed_on]
+    if kubelet.pods_per_core is not None and not support.pods_per_core:
+        problems.append(FieldError("spec.kubelet.podsPerCore", f"does not work with {family}: remove it"))
+    if len(kubelet.cluster_dns) > 1 and not support.several_dns:
+        sentence = f"has {len(kubelet.cluster_dns)} addresses, and {family} nodes take one: keep one"
+        problems.append(FieldError("spec.kubelet.clusterDNS", sentence))
+    return problems
+
+
+def _kubelet_types(settings: Mapping[str, Any]) -> Iterable[FieldError]:
+    """Yield what the kubelet could not read of its settings, by their names in a manifest."""
+    error = type_errors(settings)
+    for fault in error.errors() if error is not None else ():
+        unknown = fault["type"] == "extra_forbidden"
+        sentence = unknown_setting(fault["loc"]) if unknown else sentence_of(fault)
+        yield FieldError(_path(("spec", "kubelet", *fault["loc"])), sentence)
+    reclaim = settings.get("evictionMinimumReclaim")
+    for signal, amount in reclaim.items() if isinstance(reclaim, Mapping) else ():
+        path = f"spec.kubelet.evictionMinimumReclaim[{signal}]"
+        if signal not in EVICTION_SIGNALS:
+            yield FieldError(path, f"is not a signal: use one of {', '.join(EVICTION_SIGNALS)}")
+        elif isinstance(amount, str) and re.match(THRESHOLD_PATTERN, amount) is None:
+            yield FieldError(path, f"{amount[:80]!r} is neither a percentage from 0% to 100% nor an amount")
 
 
 def unreadable_expressions(kubelet: KubeletConfiguration) -> list[FieldError]:
@@ -240,9 +288,11 @@ def _schedules(pool: NodePool) -> Iterable[FieldError]:
             )
 
 
-def _annotations(pool: NodePool) -> Iterable[FieldError]:
-    for key, read in _READERS.items():
-        text = pool.metadata.annotations.get(key)
+def _annotations(
+    annotations: Mapping[str, str], readers: Mapping[str, Callable[[str], object]]
+) -> Iterable[FieldError]:
+    for key, read in readers.items():
+        text = annotations.get(key)
         if text is None:
             continue
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Literal
 
 from tenon.apis import labels
 from tenon.apis.duration import go_seconds
@@ -168,6 +169,12 @@ class ClaimRecord(ObjectRecord):
     def termination_grace_seconds(self) -> float | None:
         """How long a drain respects what protects pods; None for no limit, or if the duration is malformed."""
         return go_seconds(self.spec.get("terminationGracePeriod") or "")
+
+    @property
+    def termination_mode(self) -> Literal["graceful", "eventual", "forceful"]:
+        """How long protected pods keep its node, in metrics: without a limit, for a time, or not at all."""
+        seconds = self.termination_grace_seconds
+        return "graceful" if seconds is None else "eventual" if seconds > 0 else "forceful"
 
     @property
     def termination_timestamp(self) -> datetime | None:

@@ -12,8 +12,9 @@ from tenon.apis.duration import NEVER_TEXT
 from tenon.apis.validation import FieldError
 from tenon.manifests.documents import Item
 from tenon.manifests.paths import Path, has, path_of, value_at
-from tenon.manifests.schemas import Schema, choices_at, nearest
+from tenon.manifests.schemas import Schema, choices_at
 from tenon.manifests.yaml_writer import as_yaml
+from tenon.sentences import nearest
 
 NO_LIST = "is not a list"
 """Sentence for a field that must hold a list."""

@@ -15,6 +15,7 @@ from tenon.apis import labels
 from tenon.apis.base import ApiModel
 from tenon.apis.common import is_label_name, is_label_value
 from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.apis.kubelet_types import NOT_A_SETTING, settings_at
 from tenon.apis.legacy.conversion import Converted
 from tenon.apis.legacy.global_settings import convert_settings
 from tenon.apis.legacy.kinds.closed import closed_reason
@@ -30,6 +31,7 @@ from tenon.manifests.kinds import MODELS
 from tenon.manifests.paths import Path, has, path_of, text_of, value_at
 from tenon.manifests.schemas import Schema, schema_of, unknown_fields, unknown_problem
 
+KUBELET = ("spec", "kubelet")
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _MAX_NAME_LENGTH = 253
 _MAX_BYTES = 256 * 1024
@@ -123,8 +125,14 @@ def findings_of(item: Item, converted: Converted | None) -> list[Diagnostic]:
     if converted is not None and is_older(item.body):
         problems = _exact(item, [*problems, *problems_of_older(item, converted)])
     problems = list(dict.fromkeys(problems))
-    unknown = dict(unknown_fields(item.body, schema))
+    unknown = {**dict(unknown_fields(item.body, schema)), **_unknown_kubelet_settings(item.body, problems)}
     return _with_fixes(item, problems, schema, unknown, lambda body: refused(body, model))
+
+
+def _unknown_kubelet_settings(body: Mapping[str, Any], problems: Sequence[FieldError]) -> Known:
+    """Return the place of each kubelet setting that the kubelet does not have, with those that it has there."""
+    paths = [path_of(problem.path, body) for problem in problems if problem.sentence.startswith(NOT_A_SETTING)]
+    return {path: settings_at(path[len(KUBELET) : -1]) for path in paths}
 
 
 def findings_of_conversion(item: Item, converted: Converted) -> list[Diagnostic]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from functools import cache
 from typing import Any
 
@@ -11,6 +10,7 @@ from tenon.apis.base import ApiModel
 from tenon.apis.structural import root_schema
 from tenon.apis.validation import FieldError
 from tenon.manifests.paths import Path, text_of
+from tenon.sentences import nearest
 
 Schema = Mapping[str, Any]
 
@@ -72,15 +72,6 @@ def unknown_problem(path: Path, known_names: Sequence[str]) -> FieldError:
     if near is None and len(known_names) == 1 and known_names[0] in _AMOUNTS:
         near = ".".join(map(str, (*path[-2:-1], known_names[0], path[-1])))
     return FieldError(text_of(path), f"is not a field here: {f'did you mean {near}?' if near else 'leave it out'}")
-
-
-def nearest(unknown_name: str, known_names: Sequence[str]) -> str | None:
-    """The known name closest to the given one, or None if none is similar."""
-    folded = {name.casefold(): name for name in known_names}
-    if unknown_name.strip().casefold() in folded:
-        return folded[unknown_name.strip().casefold()]
-    matches = get_close_matches(unknown_name, known_names, 1, 0.75)
-    return matches[0] if matches else None
 
 
 def choices_at(schema: Schema, path: Path) -> Sequence[str]:

@@ -15,6 +15,7 @@ from sandbox import helm
 from sandbox.cluster import Sandbox
 from tenon.provisioning.gates import AwsFeatureGates
 from tenon.resources import parse_quantity
+from tests.deploy import user_of_karpenter_1_15
 from tests.docs.recipes import written_files
 from tools.helm_values import OTHER_VALUE_NAMES, gate_value_name, value_name
 from worker.settings import Settings, load_all
@@ -149,19 +150,21 @@ def test_ops07_values_of_karpenter_before_1_0_work_and_removed_ones_are_reported
     assert [warning for warning in document.warnings if warning.startswith("ASSUME_ROLE_ARN is no longer a setting")]
 
 
-def test_n15_641_the_settings_of_the_chart_of_karpenter_1_15_work_unchanged(tmp_path: Path) -> None:
-    """N15-641."""
-    values = tmp_path / "values.yaml"
-    values.write_text(
-        "settings: {clusterName: c, ignoreDRARequests: null, enableDRA: false, legacyNodeRepair: false,"
-        " securityGroupRefreshInterval: 1m, featureGates: {nodeRepair: false, reservedCapacity: true,"
-        " spotToSpotConsolidation: false, nodeOverlay: false, staticCapacity: false, capacityBuffer: false,"
-        " terminateFirstDrift: false, terminateFirstRepair: false, podDeletionCostManagement: false},"
-        " awsFeatureGates: {nodeClassCEL: false, draNVIDIAGPU: true, draEFA: null, rebootForRepair: false}}"
-    )
-    document = load_all({}, environment(rendered(values=values)))
-    assert document.settings.aws_feature_gates == AwsFeatureGates(dra_nvidia_gpu=True)
-    assert document.warnings == [
+def test_n15_641_the_values_of_karpenter_1_15_mean_what_its_deployment_says() -> None:
+    documents = rendered(values=user_of_karpenter_1_15.VALUES)
+    loaded = load_all({}, environment(documents))
+    same = load_all({}, user_of_karpenter_1_15.environment()).settings
+    assert loaded.warnings == []
+    assert loaded.settings.feature_gates == same.feature_gates
+    assert loaded.settings.aws_feature_gates == same.aws_feature_gates
+    for field in ("cluster_name", "interruption_queue", "ami_refresh_interval", "ignore_dra_requests"):
+        assert getattr(loaded.settings, field) == getattr(same, field)
+
+
+def test_n15_641_a_gate_of_1_15_that_has_no_effect_is_named() -> None:
+    loaded = load_all({}, environment(rendered(*NAMED, "--set", "settings.awsFeatureGates.draNVIDIAGPU=true")))
+    assert loaded.settings.aws_feature_gates == AwsFeatureGates(dra_nvidia_gpu=True)
+    assert loaded.warnings == [
         "The feature gate DRANVIDIAGPU=true has no effect in this version: "
         "pods with dynamic resource claims are always left out."
     ]

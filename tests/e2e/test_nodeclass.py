@@ -76,7 +76,7 @@ async def test_ecs7_kubelet_settings_for_al2023_only_are_reported_on_another_fam
     assert result["reason"] == "UnsupportedKubeletConfiguration"
     assert (
         result["message"]
-        == "spec.kubelet.topologyManagerPolicy: is passed on to AL2023 nodes only, not to Bottlerocket"
+        == "spec.kubelet.topologyManagerPolicy: is passed on to AL2023 nodes only, not to Bottlerocket: remove it"
     )
 
     async def pool_waits() -> bool:

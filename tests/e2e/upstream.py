@@ -1,4 +1,4 @@
-"""A cluster as upstream Karpenter v1 leaves it: its Lease, its objects in Kubernetes, its instances with their tags.
+"""A cluster as upstream Karpenter 1.15 leaves it: its Lease, its objects in Kubernetes, its instances with their tags.
 
 Written by hand from the forms that Karpenter writes (NP-S6, NC-02 to NC-05, EC-S10, AAN-01, AAN-02, AWS-122), so that
 nothing of it goes through code of Tenon's.
@@ -30,7 +30,7 @@ FINALIZER = "karpenter.sh/termination"
 POOL_HASHES = {"karpenter.sh/nodepool-hash": "7192598826009892108", "karpenter.sh/nodepool-hash-version": "v3"}
 CLASS_HASHES = {
     "karpenter.k8s.aws/ec2nodeclass-hash": "17027975244315209952",
-    "karpenter.k8s.aws/ec2nodeclass-hash-version": "v4",
+    "karpenter.k8s.aws/ec2nodeclass-hash-version": "v6",
 }
 
 

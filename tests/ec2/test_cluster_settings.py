@@ -196,6 +196,19 @@ def test_set29_what_is_to_be_looked_up_less_often_is_used_again(clients: Ec2, se
     assert asked(server, "DescribeSubnets") > subnets
 
 
+def test_n15_365_n15_474_security_groups_have_an_interval_of_their_own(clients: Ec2, server: Server) -> None:
+    often = timedelta(minutes=1)
+    refresh = Refresh(images=often, subnets=often, security_groups=timedelta(hours=1))
+    provider = Ec2Provider(clients, describe_cluster(clients, "sandbox"), refresh=refresh)
+    spec = node_class(role="KarpenterNodeRole-sandbox")
+    first = provider.resolve_node_class(spec)
+    groups, subnets = asked(server, "DescribeSecurityGroups"), asked(server, "DescribeSubnets")
+    assert provider.resolve_node_class(spec).security_groups == first.security_groups
+    assert asked(server, "DescribeSecurityGroups") == groups
+    assert asked(server, "DescribeSubnets") > subnets
+    assert Refresh(security_groups=often).period == often
+
+
 def test_set29_by_default_every_look_at_a_class_asks_for_all(clients: Ec2, server: Server) -> None:
     provider = Ec2Provider(clients, describe_cluster(clients, "sandbox"))
     assert provider.refresh.period == timedelta(minutes=10)

@@ -11,7 +11,15 @@ import pytest
 from tenon.apis.conditions import get_condition
 from tenon.apis.ec2nodeclass import EC2NodeClass, EC2NodeClassStatus, SecurityGroup, Subnet
 from tenon.ec2.families.amis import Image
-from tenon.ec2.nodeclass.status import CheckResult, Resolved, ami, new_status, not_ready, readiness_unknown
+from tenon.ec2.nodeclass.status import (
+    CheckResult,
+    Resolved,
+    ami,
+    check_gpu_sharing,
+    new_status,
+    not_ready,
+    readiness_unknown,
+)
 from tests.ec2.samples import CLUSTER, node_class
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
@@ -93,6 +101,56 @@ def test_ecs7_kubelet_settings_that_only_al2023_takes_make_other_families_unread
     assert reasons(new_status(on_al2023, ALL, CLUSTER, NOW)) == {}
 
 
+@pytest.mark.parametrize("family", ["al2@latest", "bottlerocket@latest", "windows2022@latest", "al2023@latest"])
+def test_n15_346_several_dns_addresses_are_for_al2023_nodes(family: str) -> None:
+    kubelet = {"clusterDNS": ["10.100.0.10", "10.100.0.11"]}
+    status = new_status(node_class(amiSelectorTerms=[{"alias": family}], kubelet=kubelet), ALL, CLUSTER, NOW)
+    refused = None if family == "al2023@latest" else "UnsupportedKubeletConfiguration"
+    assert reasons(status).get("ValidationSucceeded") == refused
+
+
+def test_n15_345_user_data_of_custom_nodes_is_the_users_so_no_setting_is_refused() -> None:
+    kubelet = {"clusterDNS": ["10.100.0.10", "10.100.0.11"], "topologyManagerPolicy": "restricted"}
+    custom = node_class(amiFamily="Custom", amiSelectorTerms=[{"id": "ami-1"}], kubelet=kubelet)
+    assert reasons(new_status(custom, ALL, CLUSTER, NOW)) == {}
+
+
+@pytest.mark.parametrize(
+    ("mode", "shares", "reason"),
+    [
+        ("", False, None),
+        ("disabled", False, None),
+        ("memory", True, None),
+        ("unlimited", True, None),
+        ("4", True, None),
+        ("0", False, "NVIDIAConsumableCapacityInvalid"),
+        ("half", False, "NVIDIAConsumableCapacityInvalid"),
+    ],
+)
+def test_n15_451_n15_452_the_sharing_of_gpus_is_checked_and_needs_its_gate(
+    mode: str, shares: bool, reason: str | None
+) -> None:
+    written = node_class()
+    annotations = {"karpenter.k8s.aws/nvidia-consumable-capacity": mode}
+    written = written.model_copy(update={"metadata": written.metadata.model_copy(update={"annotations": annotations})})
+    assert reasons(new_status(written, ALL, CLUSTER, NOW)).get("ValidationSucceeded") == reason
+    assert check_gpu_sharing(written, allowed=False).reason == ("DRADisabled" if shares else "")
+    assert check_gpu_sharing(written, allowed=True).reason == ""
+
+
+def test_n15_341_a_setting_that_no_kubelet_has_is_said_before_what_the_family_does_not_take() -> None:
+    kubelet = {"topologyManagerPolcy": "restricted", "podPidsLimit": 100}
+    written = node_class(amiSelectorTerms=[{"alias": "al2@latest"}], kubelet=kubelet)
+    validation = get_condition(new_status(written, ALL, CLUSTER, NOW).conditions, "ValidationSucceeded")
+    assert validation is not None
+    assert (validation.status, validation.reason) == ("False", "InvalidKubeletConfiguration")
+    assert validation.message.startswith(
+        "spec.kubelet.topologyManagerPolcy: is not a setting of the kubelet of Kubernetes"
+    )
+    assert "did you mean topologyManagerPolicy?; spec.kubelet" in validation.message
+    assert "spec.kubelet.podPidsLimit: is passed on to AL2023 nodes only, not to AL2" in validation.message
+
+
 @pytest.mark.parametrize(
     ("spec", "reason"),
     [
@@ -102,7 +160,7 @@ def test_ecs7_kubelet_settings_that_only_al2023_takes_make_other_families_unread
         ),
         (
             {"kubelet": {"podsPerCore": 5}, "amiSelectorTerms": [{"alias": "bottlerocket@latest"}]},
-            "InvalidKubeletConfiguration",
+            "UnsupportedKubeletConfiguration",
         ),
         ({"tags": {"karpenter.sh/nodepool": "mine"}}, "TagValidationFailed"),
         ({"tags": {"": "empty"}}, "TagValidationFailed"),

@@ -36,12 +36,17 @@ def test_v1b04_what_holds_no_settings_counts_for_nothing(text: str) -> None:
     assert "holds no kubelet settings" in fault
 
 
+def test_v1b04_amounts_may_be_numbers_as_in_v1beta1() -> None:
+    own = with_own_kubelet(node_class({}, role="r"), annotated('{"kubeReserved": {"cpu": 1, "memory": "1Gi"}}'))
+    assert kubelet_map(own) == {"kubeReserved": {"cpu": "1", "memory": "1Gi"}}
+
+
 def test_v1b04_ec14_what_the_class_may_not_have_the_pool_may_not_have_for_it() -> None:
     """And what is wrong with the class itself is told of the class alone."""
     bottlerocket = {"role": "r", "amiSelectorTerms": [{"alias": "bottlerocket@latest"}]}
     (fault,) = own_kubelet_errors(node_class({}, **bottlerocket), annotated('{"podsPerCore": 2}'))
     assert labels.V1BETA1_KUBELET in fault
-    assert "podsPerCore does not work with Bottlerocket" in fault
+    assert "podsPerCore: does not work with Bottlerocket" in fault
     broken = node_class({}, **bottlerocket, kubelet={"podsPerCore": 2})
     assert own_kubelet_errors(broken, annotated('{"podsPerCore": 3}')) == []
     assert own_kubelet_errors(broken, {}) == []

@@ -209,6 +209,13 @@ def test_tnt02_taints_in_the_settings_of_bottlerocket_are_refused(own: str) -> N
         FAMILIES["Bottlerocket"].user_data(bootstrap(user_data=own))
 
 
+def test_n15_387_memory_that_a_user_keeps_for_the_memory_manager_stays() -> None:
+    own = '[settings.kubernetes.memory-manager-reserved-memory."0"]\nenabled = true\nmemory = "1Gi"\n'
+    settings = tomllib.loads(FAMILIES["Bottlerocket"].user_data(bootstrap(user_data=own)))["settings"]
+    reserved = settings["kubernetes"]["memory-manager-reserved-memory"]
+    assert reserved == {"0": {"enabled": True, "memory": "1Gi"}}
+
+
 def test_bottlerocket_settings_win_over_the_users() -> None:
     """AWS-098."""
     own = '[settings.kubernetes]\nmax-pods = 5\nallowed-unsafe-sysctls = ["net.*"]\n\n[settings.motd]\nx = 1\n'

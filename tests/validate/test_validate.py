@@ -6,6 +6,7 @@ import io
 from pathlib import Path
 
 import pytest
+import yaml
 from rich.console import Console
 
 from cli.validate import show
@@ -86,6 +87,22 @@ def test_old_labels_and_unknown_values_are_warned_of() -> None:
         (12, "unknown values Spot are ignored"),
         (13, "label beta.kubernetes.io/arch is kubernetes.io/arch today, which it is read as"),
     ]
+
+
+def test_v1b04_numbers_among_the_reserved_amounts_of_older_objects_become_texts() -> None:
+    """A kubelet reads texts only. Versions before v1 took numbers too."""
+    pool = {
+        "apiVersion": "karpenter.sh/v1beta1",
+        "kind": "NodePool",
+        "metadata": {"name": "a"},
+        "spec": {
+            "template": {
+                "spec": {"nodeClassRef": {"name": "d"}, "requirements": [], "kubelet": {"kubeReserved": {"pid": 100}}}
+            }
+        },
+    }
+    objects = [pool, yaml.safe_load(CLASS) | {"metadata": {"name": "d"}}]
+    assert check([("objects.yaml", yaml.safe_dump_all(objects))]).faults == []
 
 
 def test_ec15_expressions_are_compiled_and_their_gate_is_named() -> None:

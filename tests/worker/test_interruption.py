@@ -230,7 +230,7 @@ def counted(name: str, **expectation: str) -> float:
 
 
 def disrupted(reason: str) -> float:
-    of_pool = {"nodepool": "pool", "capacity_type": "spot", "consolidation_policy": "", "termination_mode": "forceful"}
+    of_pool = {"nodepool": "pool", "capacity_type": "spot", "consolidation_policy": "", "termination_mode": "graceful"}
     return counted("karpenter_nodeclaims_disrupted_total", reason=reason, **of_pool)
 
 

@@ -150,7 +150,6 @@ def test_variables_of_others_are_none_of_our_business(name: str, value: str) -> 
         ("IGNORE_DRA_REQUESTS", "false"),
         ("DISABLE_CONTROLLER_WARMUP", "false"),
         ("LEGACY_NODE_REPAIR", "true"),
-        ("SECURITY_GROUP_REFRESH_INTERVAL", "5m"),
         ("FEATURE_GATES", "TerminateFirstDrift=true"),
         ("AWS_FEATURE_GATES", "RebootForRepair=true"),
     ],

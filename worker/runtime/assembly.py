@@ -173,9 +173,14 @@ def _ec2(clients: Ec2, settings: Settings, version: str, dns_ip: str) -> Ec2Prov
             isolated=settings.isolated_vpc,
             price_table=settings.price_table,
             expressions=settings.aws_feature_gates.node_class_cel,
+            gpu_sharing=settings.aws_feature_gates.dra_nvidia_gpu,
             reserved_capacity=settings.feature_gates.reserved_capacity,
             zonal_shift=settings.enable_zonal_shift,
-            refresh=Refresh(settings.ami_refresh_interval, settings.subnet_refresh_interval),
+            refresh=Refresh(
+                settings.ami_refresh_interval,
+                settings.subnet_refresh_interval,
+                settings.security_group_refresh_interval,
+            ),
             dry_runs=not settings.disable_dry_run,
         )
     except PriceTableError as error:

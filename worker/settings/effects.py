@@ -10,7 +10,6 @@ from worker.settings.model import Settings, text
 WITHOUT_EFFECT: Mapping[str, str] = {
     "ignore_dra_requests": "pods with dynamic resource claims are always left out",
     "legacy_node_repair": "the gate NodeRepair always works as that of Karpenter 1.14",
-    "security_group_refresh_interval": "security groups are looked up with subnets, every SUBNET_REFRESH_INTERVAL",
     "disable_controller_warmup": "every replica keeps its caches full, so that another can take over at once",
 }
 """What the worker does regardless of the value, by field name."""

@@ -68,7 +68,7 @@ class Settings(BaseModel):
         timedelta(minutes=10), description="Interval of resolving an EC2NodeClass's subnets, 1m or longer."
     )
     security_group_refresh_interval: Annotated[timedelta, between("1m")] = Field(
-        timedelta(minutes=1), description="Interval of resolving an EC2NodeClass's security groups, 1m or longer."
+        timedelta(minutes=10), description="Interval of resolving an EC2NodeClass's security groups, 1m or longer."
     )
     vm_memory_overhead_percent: float = Field(
         0.075,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from tenon.apis import labels
 from tenon.apis.json_object import JsonObject, field_at
+from tenon.apis.kubelet import with_amounts_as_texts
 from tenon.apis.legacy.conversion import listed, name_of
 
 
@@ -72,7 +73,8 @@ def _with_kubelet(node_class: JsonObject, name: str, text: str) -> JsonObject:
     if name != name_of(node_class):
         metadata = {key: value for key, value in metadata.items() if key not in ("uid", "resourceVersion")}
     present_kubelet = node_class["spec"].get("kubelet")
-    kubelet = {**(present_kubelet if isinstance(present_kubelet, dict) else {}), **json.loads(text)}
+    moved = with_amounts_as_texts(json.loads(text))
+    kubelet = {**(present_kubelet if isinstance(present_kubelet, dict) else {}), **moved}
     return {**node_class, "metadata": {**metadata, "name": name}, "spec": {**node_class["spec"], "kubelet": kubelet}}
 
 

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.json_object import parse_json_object
-from tenon.apis.kubelet import KubeletConfiguration, expressions_in
+from tenon.apis.kubelet import KubeletConfiguration, expressions_in, with_amounts_as_texts
 from tenon.apis.validation import check_ec2nodeclass
 from tenon.evolve import evolve
 
@@ -55,7 +55,7 @@ def _read(annotations: Mapping[str, str]) -> KubeletConfiguration | None:
         if raw_kubelet is None:
             return None
         kubelet = {name: value for name, value in raw_kubelet.items() if name != "containerRuntime"}
-        kubelet_configuration = KubeletConfiguration.model_validate(kubelet)
+        kubelet_configuration = KubeletConfiguration.model_validate(with_amounts_as_texts(kubelet))
         return None if expressions_in(kubelet_configuration.to_dict()) else kubelet_configuration
     except (ValueError, ValidationError):
         return None

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from tenon.apis import conditions as condition_list
 from tenon.apis import ec2nodeclass as api
+from tenon.apis import labels
 from tenon.apis.common import Condition, ConditionStatus, SelectorRequirement
 from tenon.apis.ec2nodeclass import (
     AMI,
@@ -18,8 +19,9 @@ from tenon.apis.ec2nodeclass import (
     SecurityGroup,
     Subnet,
 )
+from tenon.apis.gpu_sharing import shares_gpus
 from tenon.apis.json_object import JsonObject
-from tenon.apis.validation import FieldError, check_ec2nodeclass
+from tenon.apis.validation import FieldError, check_ec2nodeclass, unsupported_kubelet_settings
 from tenon.ec2.families import family_of
 from tenon.ec2.families.amis import Image
 from tenon.ec2.families.base import UserDataTooLargeError
@@ -149,8 +151,9 @@ def validate(node_class: EC2NodeClass, cluster: Cluster) -> CheckResult:
     """Check that the class is valid and that its user data can be rendered."""
     faults = check_ec2nodeclass(node_class)
     if faults:
-        passed_on = node_class.spec.kubelet.passed_on if node_class.spec.kubelet is not None else ()
-        return CheckResult(_reason_of(faults[0], passed_on), "; ".join(str(fault) for fault in faults))
+        unsupported = faults[0] in unsupported_kubelet_settings(node_class)
+        reason = "UnsupportedKubeletConfiguration" if unsupported else _reason_of(faults[0])
+        return CheckResult(reason, "; ".join(str(fault) for fault in faults))
     family = family_of(node_class)
     if family.needs_service_range and not cluster.service_cidr:
         return CheckResult(
@@ -163,6 +166,18 @@ def validate(node_class: EC2NodeClass, cluster: Cluster) -> CheckResult:
     except ValueError as error:
         return CheckResult("UserDataInvalid", str(error))
     return PASSED
+
+
+def check_gpu_sharing(node_class: EC2NodeClass, *, allowed: bool) -> CheckResult:
+    """Return why the class may not share GPUs. ``allowed``: the gate DRANVIDIAGPU is on."""
+    try:
+        shares = shares_gpus(node_class.metadata.annotations.get(labels.NVIDIA_CONSUMABLE_CAPACITY, ""))
+    except ValueError:  # `validate` says so
+        return PASSED
+    if allowed or not shares:
+        return PASSED
+    need = "shares GPUs, which needs AWS_FEATURE_GATES=DRANVIDIAGPU=true"
+    return CheckResult("DRADisabled", f"annotation {labels.NVIDIA_CONSUMABLE_CAPACITY} {need}")
 
 
 def user_data_bytes(node_class: EC2NodeClass, cluster: Cluster) -> int:
@@ -187,14 +202,11 @@ def _user_data(node_class: EC2NodeClass, cluster: Cluster) -> str:
     return family_of(node_class).user_data(node)
 
 
-def _reason_of(fault: FieldError, passed_on: Collection[str] = ()) -> str:
-    """Return Karpenter's reason for a broken rule; ValidationFailed where its API server would refuse the class.
-
-    ``passed_on``: the kubelet settings of the class that the kubelet receives unchanged.
-    """
-    if fault.path in {f"spec.kubelet.{name}" for name in passed_on}:
-        return "UnsupportedKubeletConfiguration"
-    if fault.path.startswith("spec.kubelet") or fault.sentence.startswith("kubelet."):
+def _reason_of(fault: FieldError) -> str:
+    """Return Karpenter's reason for a broken rule; ValidationFailed where its API server would refuse the class."""
+    if fault.path == f"metadata.annotations[{labels.NVIDIA_CONSUMABLE_CAPACITY}]":
+        return "NVIDIAConsumableCapacityInvalid"
+    if fault.path.startswith("spec.kubelet"):
         return "InvalidKubeletConfiguration"
     return "TagValidationFailed" if fault.sentence.startswith("tags ") else "ValidationFailed"
 

@@ -71,7 +71,7 @@ async def test_what_cannot_be_drained_is_not_waited_for() -> None:
 
 
 @pytest.mark.parametrize("force", [False, True])
-async def test_a_new_pod_of_the_same_name_is_not_removed_in_place_of_the_old_one(*, force: bool) -> None:
+async def test_n15_320_a_new_pod_of_the_same_name_is_not_removed_in_place_of_the_old_one(*, force: bool) -> None:
     """A StatefulSet's pod may have started again elsewhere since the pods were listed."""
     world = World().put_live().put_pods(pod("db-0", owner="StatefulSet"))
     listed = world.kube.list
@@ -371,7 +371,7 @@ async def test_a_machine_is_not_taken_for_gone_while_its_kubelet_reports() -> No
     assert world.kube.names(PODS) == []
 
 
-async def test_force_deletes_all_waves_at_once_whatever_protects_them() -> None:
+async def test_n15_318_n15_322_force_deletes_all_waves_at_once_whatever_protects_them() -> None:
     hold = pod("web-0")
     hold["metadata"]["annotations"] = {"karpenter.sh/do-not-disrupt": "true"}
     world = World().put_live().put_pods(hold, pod("dns", **CRITICAL), pod("log", owner="DaemonSet"))

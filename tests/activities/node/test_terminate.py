@@ -85,21 +85,21 @@ async def test_aws032_nodes_that_end_at_the_same_time_share_a_request() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "value", "policy", "mode"),
+    ("reason", "value", "policy", "grace", "mode"),
     [
-        ("Empty", {"consolidationPolicy": "WhenEmpty"}, "when_empty", "graceful"),
-        ("Underutilized", {}, "when_empty_or_underutilized", "graceful"),
-        ("Drifted", {"consolidationPolicy": "WhenEmpty"}, "", "eventual"),
-        ("expired", {"consolidationPolicy": "WhenEmpty"}, "", "forceful"),
-        ("Empty", None, "", "graceful"),
+        ("Empty", {"consolidationPolicy": "WhenEmpty"}, "when_empty", None, "graceful"),
+        ("Underutilized", {}, "when_empty_or_underutilized", "1h", "eventual"),
+        ("Drifted", {"consolidationPolicy": "WhenEmpty"}, "", None, "graceful"),
+        ("expired", {"consolidationPolicy": "WhenEmpty"}, "", "0s", "forceful"),
+        ("Empty", None, "", None, "graceful"),
     ],
     ids=["WhenEmpty", "by-default", "drift", "expiry", "no-pool"],
 )
-async def test_met08_dis85_a_disrupted_claim_counts_with_its_mode_and_policy(
-    reason: str, value: dict[str, str] | None, policy: str, mode: str
+async def test_n15_530_met08_a_disrupted_claim_counts_with_its_mode_and_policy(
+    reason: str, value: dict[str, str] | None, policy: str, grace: str | None, mode: str
 ) -> None:
     world = World()
-    world.kube.add(NODECLAIMS, claim())
+    world.kube.add(NODECLAIMS, claim(**({"terminationGracePeriod": grace} if grace is not None else {})))
     if value is not None:
         world.kube.add(NODEPOOLS, {"metadata": {"name": "counted"}, "spec": {"disruption": value}})
     labels = {"nodepool": "counted", "reason": reason.lower(), "capacity_type": "spot"}

@@ -72,19 +72,21 @@ async def test_dis60_only_disruption_and_node_repair_set_the_disruption_reason(r
 
 
 @pytest.mark.parametrize(
-    ("reason", "policy", "mode", "pods"),
+    ("reason", "policy", "grace", "mode", "pods"),
     [
-        ("Underutilized", "balanced", "graceful", 2),
-        ("Drifted", "", "eventual", 2),
-        ("expired", "", "forceful", 2),
-        ("drain", "", "forceful", 0),
+        ("Underutilized", "balanced", None, "graceful", 2),
+        ("Drifted", "", "1h", "eventual", 2),
+        ("expired", "", "0s", "forceful", 2),
+        ("drain", "", None, "graceful", 0),
     ],
 )
-async def test_met28_dis85_the_pods_of_a_disrupted_node_are_counted_once(
-    reason: str, policy: str, mode: str, pods: int
+async def test_n15_530_met28_the_pods_of_a_disrupted_node_are_counted_once(
+    reason: str, policy: str, grace: str | None, mode: str, pods: int
 ) -> None:
     world = World().put_live().put_pods(pod("a"), pod("b"), pod("agent", owner="DaemonSet"))
     world.claim["metadata"]["labels"] |= {"karpenter.sh/nodepool": f"of-{reason}", "karpenter.sh/capacity-type": "spot"}
+    if grace is not None:
+        world.claim["spec"]["terminationGracePeriod"] = grace
     balanced = {"metadata": {"name": f"of-{reason}"}, "spec": {"disruption": {"consolidationPolicy": "Balanced"}}}
     world.kube.add(NODEPOOLS, balanced)
     labels = {"nodepool": f"of-{reason}", "reason": reason.lower(), "capacity_type": "spot"}

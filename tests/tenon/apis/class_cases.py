@@ -96,7 +96,7 @@ CLASS_CASES = [
             "kubelet": {
                 "maxPods": 50,
                 "clusterDNS": ["10.96.0.10"],
-                "systemReserved": {"cpu": "100m", "memory": 1000},
+                "systemReserved": {"cpu": "100m", "memory": "1000"},
                 "evictionHard": {"memory.available": "5%"},
                 "evictionSoft": {"nodefs.available": "10Gi"},
                 "evictionSoftGracePeriod": {"nodefs.available": "1m30.5s"},
@@ -120,7 +120,7 @@ CLASS_CASES = [
         {
             "kubelet": {
                 "maxPods": "min(110, (default_enis - 1) * (ips_per_eni - 1) + 2)",
-                "kubeReserved": {"cpu": "max(60, vcpus * 30)", "memory": "11 * max_pods + 255", "pid": 1000},
+                "kubeReserved": {"cpu": "max(60, vcpus * 30)", "memory": "11 * max_pods + 255", "pid": "1000"},
                 "systemReserved": {"ephemeral-storage": "instance_type.startsWith('m5') ? 3 : 2"},
             }
         },

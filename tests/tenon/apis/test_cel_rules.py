@@ -58,12 +58,14 @@ def test_each_rule_of_a_sound_object_has_a_value(kind: type[ApiModel]) -> None:
 
 def test_half_of_a_surrogate_pair_does_not_stop_validation() -> None:
     _, problems = parse(EC2NodeClass, edited(EC2NODECLASS, {"kubelet": {"registerWithTaints": [], "x": "\ud800"}}))
-    assert [problem.path for problem in problems] == ["spec.kubelet"]
+    assert [problem.path for problem in problems] == ["spec.kubelet", "spec.kubelet.x"]
 
 
 def test_a_number_beyond_64_bits_in_a_field_that_no_rule_reads_breaks_none() -> None:
-    _, problems = parse(EC2NodeClass, edited(EC2NODECLASS, {"kubelet": {"x": {"y": [2**64, -(2**70)]}}}))
-    assert problems == []
+    """Only the kubelet's own type has something to say about it."""
+    kubelet = {"tlsCurvePreferences": [2**64, -(2**70)]}
+    _, problems = parse(EC2NodeClass, edited(EC2NODECLASS, {"kubelet": kubelet}))
+    assert [problem.path for problem in problems] == [f"spec.kubelet.tlsCurvePreferences[{index}]" for index in (0, 1)]
 
 
 @pytest.mark.parametrize(
@@ -76,8 +78,10 @@ def test_a_number_beyond_64_bits_in_a_field_that_no_rule_reads_breaks_none() -> 
     ],
     ids=str,
 )
-def test_pods_per_core_is_refused_for_the_family_that_the_class_uses(images: dict[str, Any], refused: bool) -> None:
+def test_n15_345_pods_per_core_is_refused_for_the_family_that_the_class_uses(
+    images: dict[str, Any], refused: bool
+) -> None:
     _, problems = parse(EC2NodeClass, edited(EC2NODECLASS, {**images, "kubelet": {"podsPerCore": 4}}))
     assert [problem.sentence for problem in problems] == (
-        ["kubelet.podsPerCore does not work with Bottlerocket"] if refused else []
+        ["does not work with Bottlerocket: remove it"] if refused else []
     )

@@ -74,7 +74,7 @@ def test_a_reason_without_all_its_traits_is_refused() -> None:
     ],
 )
 def test_dis01_dis85_termination_modes(reason: Reason, mode: str) -> None:
-    assert reason.termination_mode == mode
+    assert reason.traits.mode == mode
 
 
 def test_only_people_drain_delete_and_cancel() -> None:

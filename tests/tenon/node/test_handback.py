@@ -57,5 +57,22 @@ def test_a_node_that_is_being_deleted_keeps_its_taint() -> None:
     assert handed_back(node(DISRUPTED, deletionTimestamp="2026-01-01T00:00:00Z")) == {}
 
 
+def test_n15_649_a_nodeclaim_in_the_middle_of_its_drain_keeps_what_karpenter_goes_on_with() -> None:
+    """Its deadline, its finalizer and its deletion. Only what Tenon alone reads goes."""
+    metadata = {
+        "name": "c",
+        "deletionTimestamp": "2026-01-01T00:00:00Z",
+        "finalizers": ["karpenter.sh/termination"],
+        "annotations": {
+            "karpenter.sh/nodeclaim-termination-timestamp": "2026-01-01T01:00:00Z",
+            "karpenter.sh/do-not-repair": "true",
+            "tenon.sh/removal": "drain",
+        },
+    }
+    assert handed_back({"kind": "NodeClaim", "metadata": metadata}) == {
+        "metadata": {"annotations": {"tenon.sh/removal": None}}
+    }
+
+
 def test_what_karpenter_made_needs_no_change() -> None:
     assert handed_back(node(OWN, labels={"karpenter.sh/registered": "true"})) == {}

@@ -155,7 +155,7 @@ class NodeRepairController(Controller):
         metrics.CLAIMS_UNHEALTHY.labels(
             _snake_case(fault.condition.type), claim.pool, capacity_type, claim.image_id
         ).inc()
-        mode = Reason.UNHEALTHY.termination_mode
+        mode = Reason.UNHEALTHY.traits.mode
         metrics.CLAIMS_DISRUPTED.labels(Reason.UNHEALTHY.snake_case, claim.pool, capacity_type, "", mode).inc()
 
 

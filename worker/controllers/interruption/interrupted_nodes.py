@@ -71,7 +71,8 @@ class InterruptedNodes:
         while len(self._deleted) > REMEMBERED:
             self._deleted.popitem(last=False)
         capacity_type = claim.labels.get(labels.CAPACITY_TYPE, "")
-        metrics.CLAIMS_DISRUPTED.labels(kind.value, claim.pool, capacity_type, "", "forceful").inc()
+        mode = claim.termination_mode
+        metrics.CLAIMS_DISRUPTED.labels(kind.value, claim.pool, capacity_type, "", mode).inc()
         self._log.info(
             "The controller deleted a NodeClaim because its instance ends or fails",
             extra={

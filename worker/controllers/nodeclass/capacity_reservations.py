@@ -139,7 +139,7 @@ class CapacityBlockExpirationController(Controller):
         removal = Removal(reason=EXPIRING, detail=f"capacity block {name} ends soon", actor=f"controller {self.name}")
         if not await delete_with_finalizer(self._kube, claim, removal):
             return
-        metrics.CLAIMS_DISRUPTED.labels(EXPIRING, claim.pool, labels.RESERVED, "", "forceful").inc()
+        metrics.CLAIMS_DISRUPTED.labels(EXPIRING, claim.pool, labels.RESERVED, "", claim.termination_mode).inc()
         message = f"Capacity block {name} ends soon, and EC2 terminates its instances before that"
         subject = claim_reference(claim.name, claim.uid)
         await self._recorder.publish(subject, "CapacityReservationExpiring", message, "Warning")

@@ -151,9 +151,10 @@ class StaticNodePoolController(Controller):
             detail = f"NodePool {pool.metadata.name} has more nodes than its replicas"
             removal = Removal(reason=REASON, detail=detail, actor=f"controller {self.name}")
             if await delete_with_finalizer(self._kube, claim.record, removal):
+                mode = claim.record.termination_mode
                 cached_claim = self._cache.claims.get(claim.name)
                 capacity_type = cached_claim.labels.get(labels.CAPACITY_TYPE, "") if cached_claim is not None else ""
-                metrics.CLAIMS_DISRUPTED.labels(REASON, pool.metadata.name, capacity_type, "", "graceful").inc()
+                metrics.CLAIMS_DISRUPTED.labels(REASON, pool.metadata.name, capacity_type, "", mode).inc()
                 self._log.info(
                     "The controller deleted a NodeClaim of a static NodePool",
                     extra={"nodeclaim": claim.name, "nodepool": pool.metadata.name, "reason": REASON},

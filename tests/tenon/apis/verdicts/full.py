@@ -68,7 +68,7 @@ KUBELET: Manifest = {
     "maxPods": 50,
     "podsPerCore": 8,
     "systemReserved": {"cpu": "100m", "memory": "1Gi"},
-    "kubeReserved": {"ephemeral-storage": "1Gi", "pid": 100},
+    "kubeReserved": {"ephemeral-storage": "1Gi", "pid": "100"},
     "evictionHard": {"memory.available": "5%"},
     "evictionSoft": {"nodefs.available": "10Gi"},
     "evictionSoftGracePeriod": {"nodefs.available": "1m30s"},
@@ -77,7 +77,7 @@ KUBELET: Manifest = {
     "imageGCLowThresholdPercent": 70,
     "cpuCFSQuota": False,
 }
-OLD_KUBELET = KUBELET | {"containerRuntime": "containerd"}
+OLD_KUBELET = KUBELET | {"containerRuntime": "containerd", "kubeReserved": {"ephemeral-storage": "1Gi", "pid": 100}}
 DISK = {
     "deleteOnTermination": True, "encrypted": True, "iops": 3000, "kmsKeyID": "alias/a", "snapshotID": "snap-1",
     "throughput": 125, "volumeSize": "100Gi", "volumeType": "gp3",
