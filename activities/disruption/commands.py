@@ -37,6 +37,7 @@ from tenon.disruption.history.arrivals import with_arrival
 from tenon.disruption.rules.held_pods import holder, late_pod
 from tenon.kube import object_json
 from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.conditions import condition
 from tenon.kube.structs import Object
 from tenon.messages.base import ActivityName, ClaimRef
 from tenon.messages.disruption import (
@@ -205,6 +206,8 @@ class CommandActivities:
             if claim is None or claim.deleting:
                 continue
             node = (await find_node(self._kube, NodeInput(claim=ref), claim)).node
+            if node is not None and (why := _recovered(node, command)):
+                return StepResult(failure=f"NodeClaim {candidate.claim}: {why}")
             if node is None or not command.graceful:
                 continue
             present = await pods_on(self._kube, node["metadata"]["name"])
@@ -322,9 +325,8 @@ class CommandActivities:
 
 
 def _count_failure(command: DisruptionCommand) -> None:
-    does = "replace" if command.replacements else "delete"
     reason = snake_case(command.reason)
-    metrics.QUEUE_FAILURES.labels(does, reason, command.consolidation_type).inc()
+    metrics.QUEUE_FAILURES.labels(command.decision, reason, command.consolidation_type).inc()
 
 
 async def _offer_to_leave(finish_input: FinishInput, replacement: Replacement) -> None:
@@ -364,6 +366,14 @@ def _ref(cluster: str, candidate: DisruptionCandidate) -> ClaimRef:
 
 def _is_of(claim: Mapping[str, Any], command: DisruptionCommand) -> bool:
     return ClaimRecord.of(claim).replacement_for == command.id
+
+
+def _recovered(node: Object, command: DisruptionCommand) -> str:
+    """Why the node of a repair needs none any more; empty if it does, or if the command repairs nothing."""
+    fault = command.repair
+    if fault is None or condition(node, fault.condition).get("status") == fault.status:
+        return ""
+    return f"its condition {fault.condition} is not {fault.status} any more"
 
 
 def _waits_for(claim: ClaimRecord) -> str:

@@ -80,6 +80,8 @@ class CordonInput(NodeInput):
     only_if_empty: bool = False
     termination_timestamp: datetime | None = None
     """When the drain becomes forced, if that is before the end of the claim's own grace period."""
+    fault: str = ""
+    """The type of the condition for which node repair removes the node."""
     why: str = ""
     """The same with since when it holds, for events."""
     life: str = ""
@@ -226,6 +228,10 @@ class Disrupt(Message):
     detail: str = ""
     since: datetime | None = None
     only_if_empty: bool = False
+    drain_seconds: float | None = None
+    """The most time that the drain may take, if that is less than the NodeClaim's terminationGracePeriod."""
+    fault: str = ""
+    """The type of the condition for which node repair removes the node."""
 
 
 class DisruptAnswer(Message):

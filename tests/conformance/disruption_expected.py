@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from tenon.apis.reasons import Reason
 from tenon.disruption.model import Command
 from tenon.scheduling.model import PlannedClaim
-from tests.tenon.disruption.clusters import Spec
+from tests.tenon.disruption.clusters import Spec, duration
 
 
 class ExpectedNode(Spec):
@@ -41,6 +41,9 @@ class ExpectedCommand(Spec):
     """Dollars an hour, at least."""
     type: Literal["single", "multi"] | None = None
     graceful: bool | None = None
+    decision: Literal["delete", "replace", "reboot"] | None = None
+    drain_bound: str | None = None
+    """The most time that the drain may take by the repair policies; empty if they set none."""
     explanation: list[str] = Field(default_factory=list)
     """Fragments. A command for empty or expired nodes says nothing."""
 
@@ -68,6 +71,12 @@ def differences(wanted: ExpectedCommand, got: Command) -> Iterator[str]:
         yield f"expected the consolidation type {wanted.type}, got {got.consolidation_type}"
     if wanted.graceful is not None and wanted.graceful != got.graceful:
         yield f"expected graceful {wanted.graceful}, got {got.graceful}"
+    if wanted.decision is not None and wanted.decision != got.decision:
+        yield f"expected the decision {wanted.decision}, got {got.decision}"
+    if wanted.drain_bound is not None:
+        bound = got.repair.drain_bound if got.repair is not None else None
+        if bound != (duration(wanted.drain_bound) if wanted.drain_bound else None):
+            yield f"expected the drain bound {wanted.drain_bound!r}, got {bound}"
     told = "\n".join(got.explanation)
     yield from (f"the explanation does not say {fragment!r}" for fragment in wanted.explanation if fragment not in told)
 

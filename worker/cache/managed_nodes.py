@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from tenon.apis import labels
 from tenon.apis.nodeclaim import DRIFTED
 from tenon.apis.shortage_price import usual_price
 from tenon.disruption.history.arrivals import read_arrivals
 from tenon.disruption.model import ManagedNode
+from tenon.disruption.repair.breaker import veto
 from tenon.disruption.rules.held_pods import holder
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.protection import node_protection
 from tenon.kube.records import NodeRecord
+from tenon.kube.timestamps import from_epoch
 from worker.cache.cluster import ClusterCache
 from worker.cache.evacuating_pods import leaving
 
@@ -111,8 +114,21 @@ def _known(claim: ClaimRecord, node: NodeRecord | None, now: datetime) -> _Known
         bought_in_shortage=labels.BOUGHT_IN_SHORTAGE in claim.annotations,
         usual_price=usual_price(claim.annotations),
         expires_at=_expires_at(claim),
+        registered=claim.registered,
+        **_of_repair(claim, node),
     )
     return _Known(claim, node, managed)
+
+
+def _of_repair(claim: ClaimRecord, node: NodeRecord | None) -> dict[str, Any]:
+    """What node repair needs to know. Most nodes have no fault, and keep nothing."""
+    if node is None or not node.unhealthy:
+        return {}
+    return {
+        "unhealthy": node.unhealthy,
+        "node_created_at": from_epoch(node.created),
+        "repair_veto": veto(node.annotations, claim.annotations),
+    }
 
 
 def _expires_at(claim: ClaimRecord) -> datetime | None:

@@ -9,18 +9,16 @@ from worker.settings.model import Settings, text
 
 WITHOUT_EFFECT: Mapping[str, str] = {
     "ignore_dra_requests": "pods with dynamic resource claims are always left out",
-    "legacy_node_repair": "the gate NodeRepair always works as that of Karpenter 1.14",
     "security_group_refresh_interval": "security groups are looked up with subnets, every SUBNET_REFRESH_INTERVAL",
     "disable_controller_warmup": "every replica keeps its caches full, so that another can take over at once",
 }
 """What the worker does regardless of the value, by field name."""
 GATES_WITHOUT_EFFECT: Mapping[str, str] = {
     "TerminateFirstDrift": "a replacement always starts first, and nodes that cannot have one stay",
-    "TerminateFirstRepair": "an unhealthy node is always terminated before its replacement starts",
+    "TerminateFirstRepair": "a replacement always starts first, and unhealthy nodes that cannot have one stay",
     "PodDeletionCostManagement": "no pod deletion costs are set",
     "DRANVIDIAGPU": "pods with dynamic resource claims are always left out",
     "DRAEFA": "pods with dynamic resource claims are always left out",
-    "RebootForRepair": "an unhealthy node is replaced, never rebooted",
 }
 """What the worker does whether or not the gate is on, by gate name."""
 WITHOUT_WEBHOOK = (

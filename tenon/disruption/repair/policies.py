@@ -80,6 +80,14 @@ class RepairPolicy:
     priority: int = 0
     """From 0 to 100. Only the order of the priorities of a set counts."""
     steps: tuple[RepairStep, ...] = (REPLACE_NODE,)
+    name: str = ""
+    """What events call it; empty for the built-in policies."""
+
+    @property
+    def text(self) -> str:
+        """How events and logs call it: its name if it has one, or the condition that it names."""
+        kind = "fallback policy" if self.is_fallback else "policy"
+        return f"{kind} {self.name or f'{self.condition}={self.status}'}"
 
     @property
     def is_fallback(self) -> bool:
