@@ -30,6 +30,7 @@ from activities.kubernetes.nodeclaims import (
 from activities.kubernetes.resources import NODECLAIMS, NODES
 from activities.node import cordon
 from activities.node.nodes import Budgets, find_node, pods_on
+from activities.node.reboot_request import request_reboot
 from tenon.apis import labels
 from tenon.apis.nodeclaim import DISRUPTION_REASON
 from tenon.apis.reasons import Reason, camel_case, snake_case, traits_of
@@ -44,15 +45,17 @@ from tenon.messages.disruption import (
     DisruptInput,
     DisruptionCandidate,
     DisruptionCommand,
+    DisruptResult,
     FinishInput,
     Replacement,
     ReplacementsInput,
     StepResult,
 )
-from tenon.messages.node import Disrupt, DisruptAnswer, NodeInput, Removal
+from tenon.messages.node import Disrupt, DisruptAnswer, NodeInput, RebootRequest, Removal
 from tenon.node.cordon import tainted
 from tenon.node.ids import nodeclaim_id
 from tenon.node.leave_text import command_text
+from tenon.node.reboot_record import operation_id
 
 log = loggers.DISRUPTION
 
@@ -86,6 +89,7 @@ class CommandActivities:
             self.look_at_replacements,
             self.start_new_pods_first,
             self.check_candidates,
+            self.request_reboot,
             self.finish_command,
         ]
 
@@ -220,6 +224,30 @@ class CommandActivities:
                 return StepResult(failure=f"NodeClaim {candidate.claim}: {why}")
         await self._record_arrivals(command)
         return StepResult()
+
+    @activity.defn(name=ActivityName.REQUEST_REBOOT)
+    async def request_reboot(self, disrupt_input: DisruptInput) -> DisruptResult:
+        """Ask the node of a reboot to reboot its machine, with the drain bound of the repair policies (N15-152)."""
+        command, accepted, refused = disrupt_input.command, list[str](), dict[str, str]()
+        fault = command.repair
+        assert fault is not None, "only repair reboots nodes"
+        requested_at = activity.info().scheduled_time.replace(microsecond=0)  # the same for each attempt
+        for candidate in command.candidates:
+            request = RebootRequest(
+                operation_id=operation_id(candidate.uid, requested_at),
+                reason=f"{fault.condition}/{fault.reason}",
+                repairs=True,
+                drain_seconds=fault.drain_seconds,
+                requested_at=requested_at,
+                actor=command_text(command.id),
+            )
+            ref = _ref(disrupt_input.cluster, candidate)
+            answer = await request_reboot(self._kube, activity.client(), ref, request)
+            if answer.accepted:
+                accepted.append(candidate.claim)
+            else:
+                refused[candidate.claim] = answer.why
+        return DisruptResult(accepted=accepted, refused=refused)
 
     async def _record_arrivals(self, command: DisruptionCommand) -> None:
         """Write down where the pods go, so that consolidation lets them rest there. They are evicted next."""

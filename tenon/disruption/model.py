@@ -20,7 +20,7 @@ from tenon.disruption.repair.policies import RepairAction
 from tenon.disruption.repair.pool_policies import PoolRepair
 from tenon.kube.pod import Pod
 from tenon.kube.records import NodeCondition
-from tenon.messages.disruption import LookCursor
+from tenon.messages.disruption import REBOOT, LookCursor
 from tenon.scheduling.model import PlannedClaim, Pool, Problem
 from tenon.scheduling.type_table import TypeTables
 
@@ -28,8 +28,6 @@ ValueT = TypeVar("ValueT")
 AbsentT = TypeVar("AbsentT")
 BrokenT = TypeVar("BrokenT")
 
-REBOOT = "reboot"
-"""The decision of a command that reboots a node, and removes and replaces nothing."""
 _TOO_MUCH = LeastSaving(dollars=inf)
 _TOO_LONG = timedelta(days=36500)
 

@@ -15,14 +15,14 @@ from tenon.apis.reasons import Reason, traits_of
 from tenon.disruption.commands.pod_mark import pod_mark
 from tenon.disruption.deciding import eligible
 from tenon.disruption.methods import drift, has_cause, repair
-from tenon.disruption.model import REBOOT, Command, ManagedNode, Situation
+from tenon.disruption.model import Command, ManagedNode, Situation
 from tenon.disruption.repair.policies import RepairAction
 from tenon.disruption.rules.blockers import holds
 from tenon.disruption.rules.pool_budgets import PoolBudgets, is_counted
 from tenon.disruption.rules.repair import repair_of
 from tenon.disruption.search.rescheduling import Rescheduler, is_complete, nodes_in_commands
 from tenon.kube.requirements import Requirements
-from tenon.messages.disruption import DisruptionCandidate, DisruptionCommand, Replacement
+from tenon.messages.disruption import REBOOT, DisruptionCandidate, DisruptionCommand, Replacement
 from tenon.resources import Resources, add
 from tenon.scheduling.deadline import Expired, never
 from tenon.scheduling.model import Plan, PlannedClaim

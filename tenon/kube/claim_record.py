@@ -150,6 +150,12 @@ class ClaimRecord(ObjectRecord):
         return self.true_since(REBOOTING)
 
     @property
+    def rebooted_at(self) -> datetime | None:
+        """When its last reboot ended, well or badly; None if there was none, or one goes on."""
+        stated = self.condition(REBOOTING)
+        return parse_instant(stated.get("lastTransitionTime")) if stated.get("status") == "False" else None
+
+    @property
     def reboots(self) -> tuple[datetime, ...]:
         """When its recorded reboots were requested, the oldest first. Malformed times are left out."""
         texts = self.annotations.get(labels.REBOOTS, "").split(",")

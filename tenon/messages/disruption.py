@@ -9,6 +9,9 @@ from pydantic import Field
 
 from tenon.messages.base import Message
 
+REBOOT = "reboot"
+"""The decision of a command that reboots a node, and removes and replaces nothing."""
+
 
 class OpenCommand(Message):
     """One node that leaves because of a command that has not finished."""

@@ -122,9 +122,11 @@ def _known(claim: ClaimRecord, node: NodeRecord | None, now: datetime) -> _Known
 
 def _of_repair(claim: ClaimRecord, node: NodeRecord | None) -> dict[str, Any]:
     """What node repair needs to know. Most nodes have no fault, and keep nothing."""
+    reboots = {"rebooting": claim.rebooting, "reboots": claim.reboots, "rebooted_at": claim.rebooted_at}
     if node is None or not node.unhealthy:
-        return {}
+        return reboots
     return {
+        **reboots,
         "unhealthy": node.unhealthy,
         "node_created_at": from_epoch(node.created),
         "repair_veto": veto(node.annotations, claim.annotations),

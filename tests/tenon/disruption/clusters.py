@@ -20,7 +20,7 @@ from tenon.apis.consolidation_limits import read_least_saving
 from tenon.apis.disruption_windows import read_windows
 from tenon.apis.nodepool import Budget
 from tenon.apis.reasons import Reason
-from tenon.disruption.model import REBOOT, Command, ManagedNode, NodeDetail, PoolPolicy, Situation, model_of
+from tenon.disruption.model import Command, ManagedNode, NodeDetail, PoolPolicy, Situation, model_of
 from tenon.disruption.repair.policies import (
     REBOOT_NODE,
     REPLACE_NODE,
@@ -40,6 +40,7 @@ from tenon.kube.records import NodeCondition, PodRecord
 from tenon.kube.requirements import Requirements
 from tenon.kube.taints import Taint
 from tenon.kube.timestamps import format_instant
+from tenon.messages.disruption import REBOOT
 from tenon.resources import parse_resources, total
 from tenon.scheduling.catalog import parse_catalog
 from tenon.scheduling.model import InstanceType, Node, Pool, Problem
