@@ -147,10 +147,9 @@ def test_variables_of_others_are_none_of_our_business(name: str, value: str) -> 
     [
         ("IGNORE_DRA_REQUESTS", "false"),
         ("DISABLE_CONTROLLER_WARMUP", "false"),
-        ("LEGACY_NODE_REPAIR", "true"),
         ("SECURITY_GROUP_REFRESH_INTERVAL", "5m"),
         ("FEATURE_GATES", "TerminateFirstDrift=true"),
-        ("AWS_FEATURE_GATES", "RebootForRepair=true"),
+        ("AWS_FEATURE_GATES", "DRAEFA=true"),
     ],
 )
 def test_what_steers_nothing_yet_is_accepted_and_said(name: str, value: str) -> None:
@@ -161,7 +160,13 @@ def test_what_steers_nothing_yet_is_accepted_and_said(name: str, value: str) -> 
 
 
 def test_gat01_gat02_a_gate_that_has_an_effect_gives_no_warning() -> None:
-    assert load_all({}, {**NAMED, "FEATURE_GATES": "NodeRepair=true,ReservedCapacity=false"}).warnings == []
+    """N15-471: and neither does the setting of the old node repair."""
+    environment = {
+        "FEATURE_GATES": "NodeRepair=true,ReservedCapacity=false",
+        "AWS_FEATURE_GATES": "RebootForRepair=true",
+        "LEGACY_NODE_REPAIR": "true",
+    }
+    assert load_all({}, {**NAMED, **environment}).warnings == []
 
 
 def test_the_environment_of_karpenter_1_15_starts_a_worker_without_a_warning() -> None:
