@@ -42,13 +42,21 @@ def legacy(worker: Worker, sandbox: Sandbox, make_worker: MakeWorker) -> Iterato
     yield from _instead(worker, make_worker, sandbox, "e2e-legacy-repair", LEGACY_NODE_REPAIR="true")
 
 
-def _instead(worker: Worker, make_worker: MakeWorker, sandbox: Sandbox, name: str, **settings: str) -> Iterator[Worker]:
+def _instead(
+    worker: Worker, make_worker: MakeWorker, sandbox: Sandbox, name: str, *, is_legacy: bool = False
+) -> Iterator[Worker]:
     if make_worker is not WorkerProcess:
         pytest.skip("a worker in a pod has no PYTHONPATH")
     assert worker.stop() == 0
     folder = Path(__file__).parent / "ageless_nodes"
     path = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
-    other = make_worker(sandbox, name, FEATURE_GATES="NodeRepair=true", PYTHONPATH=path, **settings)
+    other = make_worker(
+        sandbox,
+        name,
+        FEATURE_GATES="NodeRepair=true",
+        LEGACY_NODE_REPAIR=str(is_legacy).lower(),
+        PYTHONPATH=path,
+    )
     other.start()
     yield other
     stopped = other.stop()

@@ -1,4 +1,4 @@
-"""Repairs unhealthy nodes: reboots one, or replaces it once its new node is there (N15-128, N15-129, N15-131 to N15-135).
+"""Repairs unhealthy nodes: reboots one, or replaces it once its new node is there (N15-129, N15-131 to N15-135).
 
 Repair has one command a pass, for the node with the highest score. The next pass sees what it changed, and follows at
 once. Most nodes have no fault, so it costs nothing while all are healthy.

@@ -18,4 +18,4 @@ def ageless(_: datetime | None, rebooted_at: datetime | None, reboots: Collectio
     return NodeHistory(None, rebooted_at, reboots)
 
 
-repair.NodeHistory = ageless  # type: ignore[assignment, misc]
+repair.NodeHistory = ageless  # type: ignore[assignment, attr-defined]
