@@ -189,7 +189,7 @@ class Disruptor:
         if self._budgets is not None:
             self._budgets.report(situation, pools)
         if self._held is not None:
-            self._held.report(situation)
+            self._held.report(situation, self._view.nodes_without_pool)
         return situation, decision, finished_claims
 
 

@@ -60,6 +60,12 @@ class ManagedNodes:
                 managed[place] = self._empty(managed[place], time)
         return managed
 
+    def without_pool(self) -> list[ManagedNode]:
+        """All nodes whose NodeClaim belongs to no NodePool. There are few, so they are converted each time."""
+        time = datetime.fromtimestamp(self._cache.clock(), UTC)
+        alone = (claim for claim in self._cache.claims if not claim.pool)
+        return [_known(claim, self._cache.node_of(claim), time).found for claim in alone]
+
     def _read(self, now: datetime) -> None:
         """Convert the nodes whose objects changed."""
         entries: dict[str, _Known] = {}

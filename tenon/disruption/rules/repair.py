@@ -60,6 +60,19 @@ def with_breaker(repair: PoolRepair, nodes: Iterable[ManagedNode]) -> PoolRepair
     return replace(repair, tripped=frozenset(pool for pool in pools if breaker.why_blocked(pool)))
 
 
+def without_pool(nodes: Iterable[ManagedNode], situation: Situation) -> dict[str, str]:
+    """Return the event of each node that would be repaired if its NodeClaim belonged to a NodePool (N15-124).
+
+    ``nodes``: those of stand-alone NodeClaims.
+    """
+    due = ((node, repair_of(node, situation)) for node in nodes if not (node.leaving or node.rebooting))
+    return {
+        node.claim: f"Its node is unhealthy ({decision.fault.text}), but repair requires a NodePool, and it has none"
+        for node, decision in due
+        if decision is not None
+    }
+
+
 def stopped_by_breaker(situation: Situation) -> Iterator[ManagedNode]:
     """Yield the nodes that would be repaired now if not too many nodes of their NodePool were unhealthy."""
     if situation.repair is None or not situation.repair.tripped:
