@@ -39,7 +39,7 @@ def repairing(worker: Worker, sandbox: Sandbox, make_worker: MakeWorker) -> Iter
 @pytest.fixture
 def legacy(worker: Worker, sandbox: Sandbox, make_worker: MakeWorker) -> Iterator[Worker]:
     """A worker with the node repair of Karpenter 1.14, in place of the usual one."""
-    yield from _instead(worker, make_worker, sandbox, "e2e-legacy-repair", LEGACY_NODE_REPAIR="true")
+    yield from _instead(worker, make_worker, sandbox, "e2e-legacy-repair", is_legacy=True)
 
 
 def _instead(

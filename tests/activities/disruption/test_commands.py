@@ -56,7 +56,7 @@ def command(*pods: str, **fields: Any) -> DisruptionCommand:
     candidate = DisruptionCandidate(
         claim=REF.name, uid=REF.uid, pool="web", since=START, pods=[pod_mark(f"uid-{name}") for name in pods]
     )
-    given: dict[str, Any] = {"reason": "Underutilized", **fields}
+    given: dict[str, Any] = {"reason": "Underutilized", "decision": "replace", **fields}
     return DisruptionCommand(
         id=ID,
         candidates=[candidate],
