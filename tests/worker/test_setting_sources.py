@@ -161,12 +161,23 @@ def test_what_steers_nothing_yet_is_accepted_and_said(name: str, value: str) -> 
 
 def test_gat01_gat02_a_gate_that_has_an_effect_gives_no_warning() -> None:
     """N15-471: and neither does the setting of the old node repair."""
-    environment = {
-        "FEATURE_GATES": "NodeRepair=true,ReservedCapacity=false",
-        "AWS_FEATURE_GATES": "RebootForRepair=true",
-        "LEGACY_NODE_REPAIR": "true",
-    }
-    assert load_all({}, {**NAMED, **environment}).warnings == []
+    gates = {"FEATURE_GATES": "NodeRepair=true,ReservedCapacity=false"}
+    for more in ({"AWS_FEATURE_GATES": "RebootForRepair=true"}, {"LEGACY_NODE_REPAIR": "true"}):
+        assert load_all({}, {**NAMED, **gates, **more}).warnings == []
+
+
+def test_n15_489_settings_of_node_repair_that_another_one_switches_off_are_said() -> None:
+    reboots, legacy = {"AWS_FEATURE_GATES": "RebootForRepair=true"}, {"LEGACY_NODE_REPAIR": "true"}
+    repairs = {"FEATURE_GATES": "NodeRepair=true"}
+    assert load_all({}, {**NAMED, **reboots}).warnings == [
+        "The feature gate RebootForRepair=true has no effect without the feature gate NodeRepair."
+    ]
+    assert load_all({}, {**NAMED, **legacy}).warnings == [
+        "LEGACY_NODE_REPAIR=true has no effect without the feature gate NodeRepair."
+    ]
+    assert load_all({}, {**NAMED, **repairs, **reboots, **legacy}).warnings == [
+        "The feature gate RebootForRepair=true has no effect with LEGACY_NODE_REPAIR=true."
+    ]
 
 
 def test_the_environment_of_karpenter_1_15_starts_a_worker_without_a_warning() -> None:
