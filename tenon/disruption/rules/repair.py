@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -42,19 +42,19 @@ def has_bound(node: ManagedNode, situation: Situation) -> bool:
     return detail is None or detail.has_grace_period or (decision is not None and decision.drain_bound is not None)
 
 
-def with_breaker(repair: PoolRepair, nodes: Iterable[ManagedNode]) -> PoolRepair:
+def with_breaker(repair: PoolRepair, nodes: Sequence[ManagedNode]) -> PoolRepair:
     """Return what repair does with these nodes: nothing in NodePools of which too many are unhealthy (N15-127).
 
     A node counts from the first moment of its fault, before its toleration is over. One without a Node does not count.
     """
-    present = [node for node in nodes if node.node]
     sick = {
         node.claim
-        for node in present
-        if node.unhealthy and any(map(repair.policies_of(node.pool).matching, node.unhealthy))
+        for node in nodes
+        if node.unhealthy and node.node and any(map(repair.policies_of(node.pool).matching, node.unhealthy))
     }
-    if not sick:
+    if not sick:  # most clusters are healthy, and are asked all the time
         return replace(repair, tripped=frozenset())
+    present = [node for node in nodes if node.node]
     breaker = Breaker((node.pool, node.claim in sick) for node in present)
     pools = {node.pool for node in present if node.claim in sick}
     return replace(repair, tripped=frozenset(pool for pool in pools if breaker.why_blocked(pool)))

@@ -121,13 +121,15 @@ def test_n15_114_half_an_hour_of_waiting_is_worth_one_rank() -> None:
 def test_n15_109_no_fault_is_older_than_its_node_or_its_last_reboot() -> None:
     broken = fault("StorageReady", 24 * HOUR)
     for history in (NodeHistory(created_at=NOW - 29 * MINUTE), replace(OLD, rebooted_at=NOW - 29 * MINUTE)):
-        (found,) = faults_of([broken], BUILT_IN, history, NOW)
-        assert found.due == NOW + MINUTE
+        (only_fault,) = faults_of([broken], BUILT_IN, history, NOW)
+        assert only_fault.due == NOW + MINUTE
         assert decided(broken, history=history) is None
     unknown = replace(broken, since=0.0)
-    (found,) = faults_of([unknown], BUILT_IN, OLD, NOW)
+    (only_fault,) = faults_of([unknown], BUILT_IN, OLD, NOW)
     assert OLD.created_at is not None
-    assert found.due == OLD.created_at + 30 * MINUTE, "a condition that does not say since when counts from its Node"
+    assert only_fault.due == OLD.created_at + 30 * MINUTE, (
+        "a condition that does not say since when counts from its Node"
+    )
 
 
 def test_n15_154_two_reboots_in_a_day_and_then_the_node_is_replaced() -> None:
