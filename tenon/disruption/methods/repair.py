@@ -67,21 +67,29 @@ class Repair:
         model = situation.model
         if model is None:
             return Proposal()
-        repairs = _Pass(model, situation, self._deadline())
-        is_left = False
-        for sick in _in_order(eligible, situation, model):
+        in_order = _in_order(eligible, situation, model)
+        if not in_order:
+            return Proposal(look_again=next_repair(situation))
+        expired = self._deadline()
+        repairs = _Pass(model, situation, expired)
+        is_left = is_cut = False
+        for sick in in_order:
             if not budgets.allows(sick.node):
                 is_left = True
                 continue
+            if is_cut := expired():
+                break
             command = repairs.command(sick)
             if command is not None:
                 return Proposal(
                     (command,), look_again=situation.now, blocked=repairs.blocked, is_cut=True, failed=repairs.failed
                 )
-        looks = [next_repair(situation), situation.now + LOOK_AGAIN if is_left or repairs.blocked else None]
+        is_left |= is_cut or bool(repairs.blocked)
+        looks = [next_repair(situation), situation.now + LOOK_AGAIN if is_left else None]
         return Proposal(
             look_again=min((look for look in looks if look is not None), default=None),
             blocked=repairs.blocked,
+            is_cut=is_cut,
             failed=repairs.failed,
         )
 
