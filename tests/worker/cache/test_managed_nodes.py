@@ -119,7 +119,8 @@ def test_n15_121_disruption_knows_what_repair_needs_and_nothing_of_healthy_nodes
     ended = {"type": "Rebooting", "status": "False", "lastTransitionTime": "2026-01-01T00:05:00Z"}
     held = claim("sick", node_name="sick", meta={**OF_POOL, "annotations": marks}, status={"conditions": [ended]})
     nodes = [decode_node(json.dumps(body).encode()), node("well")]
-    cluster = state(claims=[held, claim("well", node_name="well", meta=OF_POOL)], nodes=nodes)
+    pods = [running("a", "sick"), running("b", "well")]
+    cluster = state(claims=[held, claim("well", node_name="well", meta=OF_POOL)], nodes=nodes, pods=pods)
     sick, well = sorted(PlanningView(cluster).managed_nodes(), key=lambda managed: managed.claim)
     (condition,) = sick.unhealthy
     assert (condition.type, condition.status, condition.reason) == ("StorageReady", "False", "IOError")
