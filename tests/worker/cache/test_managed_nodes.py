@@ -121,7 +121,8 @@ def test_n15_121_disruption_knows_what_repair_needs_and_nothing_of_healthy_nodes
     nodes = [decode_node(json.dumps(body).encode()), node("well")]
     pods = [running("a", "sick"), running("b", "well")]
     cluster = state(claims=[held, claim("well", node_name="well", meta=OF_POOL)], nodes=nodes, pods=pods)
-    sick, well = sorted(PlanningView(cluster).managed_nodes(), key=lambda managed: managed.claim)
+    view = PlanningView(cluster)  # type: ignore[arg-type]
+    sick, well = sorted(view.managed_nodes(), key=lambda managed: managed.claim)
     (condition,) = sick.unhealthy
     assert (condition.type, condition.status, condition.reason) == ("StorageReady", "False", "IOError")
     assert sick.node_created_at == datetime(2026, 1, 1, tzinfo=UTC)
