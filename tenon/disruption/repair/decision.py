@@ -54,10 +54,6 @@ class Fault:
         reason = f" ({self.condition.reason})" if self.condition.reason else ""
         return f"{self.condition.type} is {self.condition.status}{reason}"
 
-    def lasting(self, now: datetime) -> str:
-        """The condition, and for how long it has lasted: ``StorageReady is False (IOError) for 31m``."""
-        return f"{self.text} for {lasting(now - self.since)}"
-
 
 @dataclass(frozen=True, slots=True)
 class RepairDecision:
@@ -120,17 +116,6 @@ def decide_repair(faults: Sequence[Fault], now: datetime) -> RepairDecision | No
 def next_due(faults: Iterable[Fault], now: datetime) -> datetime | None:
     """Return when the next fault of a node becomes due; None if no more do."""
     return min((fault.due for fault in faults if fault.due is not None and fault.due > now), default=None)
-
-
-def drain_bound_of(decision: RepairDecision, grace_period: timedelta | None) -> timedelta | None:
-    """Return the most time that the drain of a node takes, from the policy and the NodeClaim (N15-106).
-
-    Args:
-        decision: what is done about the node.
-        grace_period: the terminationGracePeriod of its NodeClaim; None if it has none.
-    """
-    bounds = [bound for bound in (decision.drain_bound, grace_period) if bound is not None]
-    return min(bounds, default=None)
 
 
 def _fault(

@@ -14,7 +14,6 @@ from tenon.disruption.repair.decision import (
     NodeHistory,
     RepairDecision,
     decide_repair,
-    drain_bound_of,
     faults_of,
     next_due,
 )
@@ -92,17 +91,6 @@ def test_n15_113_the_shortest_drain_bound_of_the_eligible_policies_counts() -> N
     decision = decided(storage, replace(hardware, since=NOW.timestamp()))
     assert decision is not None
     assert decision.drain_bound == 10 * MINUTE
-
-
-def test_n15_106_of_two_drain_bounds_the_shorter_counts() -> None:
-    decision = decided(fault("StorageReady", HOUR))
-    assert decision is not None
-    assert drain_bound_of(decision, None) == 10 * MINUTE
-    assert drain_bound_of(decision, MINUTE) == MINUTE
-    assert drain_bound_of(decision, HOUR) == 10 * MINUTE
-    assert drain_bound_of(replace(decision, drain_bound=None), HOUR) == HOUR
-    assert drain_bound_of(replace(decision, drain_bound=None), None) is None
-    assert drain_bound_of(replace(decision, drain_bound=timedelta()), HOUR) == timedelta()
 
 
 def test_n15_114_half_an_hour_of_waiting_is_worth_one_rank() -> None:
