@@ -75,7 +75,7 @@ CLAIMS_DISRUPTED = Counter(
 CLAIMS_UNHEALTHY = Counter(
     "karpenter_nodeclaims_unhealthy_disrupted_total",
     "NodeClaims deleted because their node was unhealthy.",
-    ["condition", "nodepool", "capacity_type", "image_id"],
+    ["condition", "nodepool", "capacity_type", "image_id", "termination_mode"],
 )
 CLAIM_TERMINATION_SECONDS = Histogram(
     "karpenter_nodeclaims_termination_duration_seconds",

@@ -25,6 +25,8 @@ from cli.simulating.files import Filenames, read_catalogue_file, read_files
 from cli.simulating.progress import show_progress
 from tenon.apis import labels
 from tenon.apis.nodeoverlay import NodeOverlay
+from tenon.disruption.repair.policies import built_in
+from tenon.disruption.repair.pool_policies import PoolRepair
 from tenon.ec2.refusals.unavailable import UnavailableOfferings, unavailable_until
 from tenon.ec2.types.capacity_reservations import without_reservations
 from tenon.ec2.types.instance_types import without
@@ -219,9 +221,19 @@ def simulated(scope: Given) -> Report:
         print(f"note: {one_line(note)}", file=sys.stderr)
     if catalog is None:
         _print_catalogue_notes(decision, types)
-    spot_to_spot = simulation_settings.gates().spot_to_spot_consolidation
+    gates, reboots = simulation_settings.gates(), simulation_settings.aws_gates().reboot_for_repair
+    repair = PoolRepair(built_in(reboots=reboots)) if gates.node_repair else None
     overlay = (
-        disruption_of(view, cache, decision.plan, question, instant, spot_to_spot=spot_to_spot, only=scope.node)
+        disruption_of(
+            view,
+            cache,
+            decision.plan,
+            question,
+            instant,
+            spot_to_spot=gates.spot_to_spot_consolidation,
+            repair=repair,
+            only=scope.node,
+        )
         if disruption
         else None
     )

@@ -29,7 +29,6 @@ PENDING = frozenset(
         "tenon/disruption/commands/open_commands.py",
         "tenon/disruption/deciding.py",
         "tenon/disruption/methods/consolidation.py",
-        "tenon/disruption/methods/drift.py",
         "tenon/disruption/rules/blockers.py",
         "tenon/disruption/rules/pool_budgets.py",
         "tenon/disruption/search/consolidation_price.py",

@@ -1,4 +1,4 @@
-"""The workflow of one disruption command. Empty nodes are asked to leave. Others are replaced first.
+"""The workflow of one disruption command. Empty nodes are asked to leave, others are replaced first, or reboot.
 
 A command that moves pods keeps new pods away from its candidates and waits until everything that comes in their place
 is ready (DIS-60 to DIS-65). If anything fails before the candidates are asked to leave, it undoes what it did. A
@@ -23,6 +23,7 @@ with workflow.unsafe.imports_passed_through():
     from tenon.evolve import evolve
     from tenon.messages.base import ActivityName, Message
     from tenon.messages.disruption import (
+        REBOOT,
         DisruptInput,
         DisruptionCommand,
         DisruptResult,
@@ -81,9 +82,7 @@ class DisruptionCommandWorkflow(PlannerCaller):
         No cancellation interrupts a step.
         """
         command = begin.command
-        running = asyncio.create_task(
-            self._replace_and_remove(command) if command.moves_pods else self._remove_empty_nodes()
-        )
+        running = asyncio.create_task(self._carry_out(command))
         while True:
             try:
                 return await asyncio.shield(running)
@@ -96,6 +95,34 @@ class DisruptionCommandWorkflow(PlannerCaller):
     def replacement_changed(self, claim: str) -> None:  # noqa: ARG002 - the name is for readers of the history
         """Receive that a replacement is initialized, or that it leaves or is gone."""
         self.replacements_changed = True
+
+    async def _carry_out(self, command: DisruptionCommand) -> DisruptResult:
+        if command.decision == REBOOT:
+            return await self._reboot()
+        return await (self._replace_and_remove(command) if command.moves_pods else self._remove_empty_nodes())
+
+    async def _reboot(self) -> DisruptResult:
+        """Ask the node to reboot in place. Its own workflow drains it, and looks after it from then on (N15-153)."""
+        try:
+            await self._validate()
+            result = await self._run(ActivityName.REQUEST_REBOOT, self.begin, DisruptResult)
+        except CommandFailedError as error:
+            return await self._undo(str(error))
+        except ActivityError as error:
+            return await self._undo(str(error.cause or error))
+        self._record(f"asked {len(result.accepted)} nodes to reboot")
+        for claim, why in sorted(result.refused.items()):
+            self._record(f"NodeClaim {claim}: {why}")
+        await self._postpone(sorted(result.refused), FAILED_PAUSE)
+        return result
+
+    async def _validate(self) -> StepResult:
+        if self.cancelled:
+            raise CommandFailedError(CANCELLED)
+        valid = await self.call(ActivityName.VALIDATE_COMMAND, self.begin, StepResult, self._summary())
+        if valid.failure:
+            raise CommandFailedError(valid.failure)
+        return valid
 
     async def _remove_empty_nodes(self) -> DisruptResult:
         result = await self._ask()
@@ -149,11 +176,7 @@ class DisruptionCommandWorkflow(PlannerCaller):
         if command.graceful:
             self._record("waits before it is validated")
             await self._sleep(VALIDATION_DELAY, "is validated, if the candidates are still the same")
-        if self.cancelled:
-            raise CommandFailedError(CANCELLED)
-        valid = await self.call(ActivityName.VALIDATE_COMMAND, self.begin, StepResult, self._summary())
-        if valid.failure:
-            raise CommandFailedError(valid.failure)
+        valid = await self._validate()
         if valid.instead is not None:
             self.begin = evolve(self.begin, command=valid.instead)
             command = valid.instead

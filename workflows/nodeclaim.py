@@ -279,7 +279,7 @@ class NodeClaimWorkflow:
         state = self.state
         for event in self.inbox:
             state = machine.apply(state, event, workflow.now())
-        answer = disruption_requests.answer(state, workflow.now())
+        answer = disruption_requests.answer(state, command, workflow.now())
         if answer.accepted:
             self.inbox.append(command)
         return answer

@@ -118,6 +118,7 @@ OPTIONS: dict[ActivityName, Options] = {
     ActivityName.SURGE: Options(StepResult, _seconds(60), longest_pause=_seconds(10)),
     ActivityName.CHECK_CANDIDATES: Options(StepResult, _seconds(30), _seconds(600)),
     ActivityName.DISRUPT: Options(DisruptResult, _seconds(60), _seconds(600)),
+    ActivityName.REQUEST_REBOOT: Options(DisruptResult, _seconds(60), _seconds(600)),
     ActivityName.FINISH_COMMAND: Options(StepResult, _seconds(300), heartbeat=_seconds(30)),
     ActivityName.MEASURE_SAVING: Options(MeasureResult, _seconds(60), _seconds(600), longest_pause=_seconds(5)),
     ActivityName.RESOLVE_NODECLASS: Options(NodeClassResult, _seconds(60), longest_pause=_seconds(60)),

@@ -125,6 +125,10 @@ class ClusterView(Cluster, Checks, Protocol):
         """The nodes that disruption may consider."""
         ...
 
+    def nodes_without_pool(self) -> Sequence[ManagedNode]:
+        """The nodes whose NodeClaim belongs to no NodePool. No method takes them."""
+        ...
+
     def quiet_since(self) -> Mapping[str, datetime]:
         """When the last pod came to each initialized node or left it, or when it was initialized, by NodeClaim."""
         ...

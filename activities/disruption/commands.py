@@ -30,6 +30,7 @@ from activities.kubernetes.nodeclaims import (
 from activities.kubernetes.resources import NODECLAIMS, NODES
 from activities.node import cordon
 from activities.node.nodes import Budgets, find_node, pods_on
+from activities.node.reboot_request import request_reboot
 from tenon.apis import labels
 from tenon.apis.nodeclaim import DISRUPTION_REASON
 from tenon.apis.reasons import Reason, camel_case, snake_case, traits_of
@@ -37,21 +38,24 @@ from tenon.disruption.history.arrivals import with_arrival
 from tenon.disruption.rules.held_pods import holder, late_pod
 from tenon.kube import object_json
 from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.conditions import condition
 from tenon.kube.structs import Object
 from tenon.messages.base import ActivityName, ClaimRef
 from tenon.messages.disruption import (
     DisruptInput,
     DisruptionCandidate,
     DisruptionCommand,
+    DisruptResult,
     FinishInput,
     Replacement,
     ReplacementsInput,
     StepResult,
 )
-from tenon.messages.node import Disrupt, DisruptAnswer, NodeInput, Removal
+from tenon.messages.node import Disrupt, DisruptAnswer, NodeInput, RebootRequest, Removal
 from tenon.node.cordon import tainted
 from tenon.node.ids import nodeclaim_id
 from tenon.node.leave_text import command_text
+from tenon.node.reboot_record import operation_id
 
 log = loggers.DISRUPTION
 
@@ -85,6 +89,7 @@ class CommandActivities:
             self.look_at_replacements,
             self.start_new_pods_first,
             self.check_candidates,
+            self.request_reboot,
             self.finish_command,
         ]
 
@@ -205,6 +210,8 @@ class CommandActivities:
             if claim is None or claim.deleting:
                 continue
             node = (await find_node(self._kube, NodeInput(claim=ref), claim)).node
+            if node is not None and (why := _recovered(node, command)):
+                return StepResult(failure=f"NodeClaim {candidate.claim}: {why}")
             if node is None or not command.graceful:
                 continue
             present = await pods_on(self._kube, node["metadata"]["name"])
@@ -217,6 +224,30 @@ class CommandActivities:
                 return StepResult(failure=f"NodeClaim {candidate.claim}: {why}")
         await self._record_arrivals(command)
         return StepResult()
+
+    @activity.defn(name=ActivityName.REQUEST_REBOOT)
+    async def request_reboot(self, disrupt_input: DisruptInput) -> DisruptResult:
+        """Ask the node of a reboot to reboot its machine, with the drain bound of the repair policies (N15-152)."""
+        command, accepted, refused = disrupt_input.command, list[str](), dict[str, str]()
+        fault = command.repair
+        assert fault is not None, "only repair reboots nodes"
+        requested_at = activity.info().scheduled_time.replace(microsecond=0)  # the same for each attempt
+        for candidate in command.candidates:
+            request = RebootRequest(
+                operation_id=operation_id(candidate.uid, requested_at),
+                reason=f"{fault.condition}/{fault.reason}",
+                repairs=True,
+                drain_seconds=fault.drain_seconds,
+                requested_at=requested_at,
+                actor=command_text(command.id),
+            )
+            ref = _ref(disrupt_input.cluster, candidate)
+            answer = await request_reboot(self._kube, activity.client(), ref, request)
+            if answer.accepted:
+                accepted.append(candidate.claim)
+            else:
+                refused[candidate.claim] = answer.why
+        return DisruptResult(accepted=accepted, refused=refused)
 
     async def _record_arrivals(self, command: DisruptionCommand) -> None:
         """Write down where the pods go, so that consolidation lets them rest there. They are evicted next."""
@@ -322,9 +353,8 @@ class CommandActivities:
 
 
 def _count_failure(command: DisruptionCommand) -> None:
-    does = "replace" if command.replacements else "delete"
     reason = snake_case(command.reason)
-    metrics.QUEUE_FAILURES.labels(does, reason, command.consolidation_type).inc()
+    metrics.QUEUE_FAILURES.labels(command.decision, reason, command.consolidation_type).inc()
 
 
 async def _offer_to_leave(finish_input: FinishInput, replacement: Replacement) -> None:
@@ -364,6 +394,14 @@ def _ref(cluster: str, candidate: DisruptionCandidate) -> ClaimRef:
 
 def _is_of(claim: Mapping[str, Any], command: DisruptionCommand) -> bool:
     return ClaimRecord.of(claim).replacement_for == command.id
+
+
+def _recovered(node: Object, command: DisruptionCommand) -> str:
+    """Why the node of a repair needs none any more; empty if it does, or if the command repairs nothing."""
+    fault = command.repair
+    if fault is None or condition(node, fault.condition).get("status") == fault.status:
+        return ""
+    return f"its condition {fault.condition} is not {fault.status} any more"
 
 
 def _waits_for(claim: ClaimRecord) -> str:

@@ -60,8 +60,7 @@ class ClosedDestinations:
 
 def count(command: Command) -> None:
     """Count a decision, and count it for each NodePool with a node in it (MET-30, MET-31)."""
-    does = "replace" if command.replacements else "delete"
-    labels = (does, command.reason.snake_case, command.consolidation_type)
+    labels = (command.decision, command.reason.snake_case, command.consolidation_type)
     metrics.DECISIONS.labels(*labels).inc()
     for pool in {candidate.node.pool for candidate in command.candidates}:
         metrics.DECISIONS_BY_POOL.labels(pool, *labels).inc()

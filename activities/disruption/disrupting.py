@@ -15,6 +15,7 @@ from activities.cluster_view.pacing import Pace
 from activities.disruption import decision_metrics
 from activities.disruption.held_node_events import HeldNodeEvents
 from activities.disruption.moves import MoveFinder
+from activities.disruption.repair_source import RepairSource, no_repair, repair_now
 from activities.disruption.slowed_pools import SlowedPools
 from activities.provisioning.budget_reporting import BudgetReporter
 from activities.provisioning.buffers import BufferRoom
@@ -61,13 +62,16 @@ class Disruptor:
         budgets: BudgetReporter | None = None,
         slowed: SlowedPools | None = None,
         held_node_events: HeldNodeEvents | None = None,
+        repair: RepairSource = no_repair,
     ) -> None:
         """``promised`` returns the names of Nodes and NodeClaims that pods are nominated for. ``buffers``: where
         CapacityBuffers keep room. ``moves``: looks for commands that move pods; None for no such commands.
         ``budgets``: reports what the budgets allow. ``slowed``: gets what the workflow says of earlier commands.
-        ``held_node_events``: reports nodes that something keeps from emptiness and consolidation.
+        ``held_node_events``: reports nodes that something keeps from emptiness and consolidation. ``repair``: what
+        node repair does, as for ``moves``.
         """
         self._moves = moves
+        self._repair = repair
         self._budgets = budgets
         self._held = held_node_events
         self._slowed = slowed or SlowedPools()
@@ -178,13 +182,14 @@ class Disruptor:
             under_command=claims_of(rest, postponed=False),
             nominated=frozenset(self._promised()) | hosts_of(rest),
             buffer_hosts=self._buffers.hosts(),
+            repair=repair_now(self._repair, nodes),
         )
         decision = decide(situation, METHODS, decision_metrics.timed)
         decision_metrics.report(decision, METHODS)
         if self._budgets is not None:
             self._budgets.report(situation, pools)
         if self._held is not None:
-            self._held.report(situation)
+            self._held.report(situation, self._view.nodes_without_pool)
         return situation, decision, finished_claims
 
 

@@ -7,13 +7,14 @@ that an annotation protects nor empty nodes, and a cluster with nothing else has
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from activities.disruption.move_events import why_stays
 from activities.kubernetes.event_references import claim_reference
 from activities.kubernetes.events import EventPublisher
 from tenon.disruption.deciding import why_held
 from tenon.disruption.model import ManagedNode, Situation
+from tenon.disruption.rules.repair import without_pool
 
 REPORT_SECONDS = 30.0
 """Seconds between two reports. Each goes over all nodes, so not every change of the cluster gets one."""
@@ -33,13 +34,17 @@ class HeldNodeEvents:
         """By NodeClaim and message: until when it is not repeated."""
         self._publishing: asyncio.Task[None] | None = None
 
-    def report(self, situation: Situation) -> None:
-        """Report which nodes are held if the last report is long ago. Events are written in the background."""
+    def report(self, situation: Situation, stand_alone: Callable[[], Sequence[ManagedNode]] = tuple) -> None:
+        """Report which nodes are held if the last report is long ago. Events are written in the background.
+
+        ``stand_alone``: returns the nodes of NodeClaims without a NodePool, which nothing repairs.
+        """
         now = asyncio.get_running_loop().time()
         if now < self._due or (self._publishing is not None and not self._publishing.done()):
             return
         self._due = now + REPORT_SECONDS
-        held_nodes = why_held(situation)
+        alone = stand_alone() if situation.repair is not None else ()
+        held_nodes = {**why_held(situation), **without_pool(alone, situation)}
         self._published_at = {
             (claim, why): at
             for (claim, why), at in self._published_at.items()
@@ -48,7 +53,7 @@ class HeldNodeEvents:
         unsaid = [held_node for held_node in sorted(held_nodes.items()) if held_node not in self._published_at][:MOST]
         if unsaid:
             self._published_at |= dict.fromkeys(unsaid, now + REPEAT_SECONDS)
-            nodes = {node.claim: node for node in situation.nodes}
+            nodes = {node.claim: node for node in (*situation.nodes, *alone)}
             self._publishing = asyncio.create_task(self._publish(unsaid, nodes))
 
     async def _publish(self, held_nodes: Sequence[tuple[str, str]], nodes: Mapping[str, ManagedNode]) -> None:

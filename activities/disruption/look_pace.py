@@ -16,6 +16,7 @@ from activities.provisioning.launch_refusals import LaunchRefusals
 from tenon.disruption.look_facts import LookFacts, look_facts
 from tenon.disruption.model import Situation
 from tenon.disruption.rules.consolidatable import moves_from, settles_at
+from tenon.disruption.rules.repair import repair_of
 
 LOOK_SECONDS = 10.0
 """Seconds between two looks, as in Karpenter."""
@@ -105,7 +106,7 @@ class LookPace:
 
     def _settles_in(self, situation: Situation, quiet_since: Mapping[str, datetime], clock: float) -> float:
         """Return for how many seconds a round that may begin should wait for nodes that become due (`settles_at`)."""
-        if any(node.drifted for node in situation.nodes):
+        if _is_urgent(situation):
             return 0.0
         if self._ready_since is None:
             self._ready_since = clock
@@ -125,16 +126,19 @@ class LookPace:
         """Add CPU seconds to the look that runs."""
         self._computed += seconds
 
-    def look_ends(self, *, found_moves: bool, ends_round: bool) -> None:
+    def look_ends(self, *, found_moves: bool, ends_round: bool, at_once: bool = False) -> None:
         """Set when the next look is due, and whether looks rest: after a round that tried all nodes and found nothing.
 
         Args:
             found_moves: whether the look found a command.
             ends_round: whether the look tried all nodes that were left of its round.
+            at_once: whether the next look follows at once, because this one began a repair (N15-129).
         """
         self._found |= found_moves
         rests = ends_round and not self._found
         self._pause(pause_after(self._computed - self._computed_before), rest_after(self._computed) if rests else None)
+        if at_once:
+            self._due = _clock()
 
     def look_failed(self) -> None:
         """Set when the next look is due after one that raised an error: soon, and whatever has changed."""
@@ -156,9 +160,14 @@ def _clock() -> float:
 
 def _idle_for(situation: Situation, quiet_since: Mapping[str, datetime]) -> float:
     """Return for how many seconds no node with pods has to leave; 0 if a look is worth its time."""
-    if any(node.drifted for node in situation.nodes):
+    if _is_urgent(situation):
         return 0.0
     due = moves_from(situation.nodes, situation.policies, quiet_since)
     if due is None:
         return LOOK_SECONDS
     return min(LOOK_SECONDS, max(0.0, (due - situation.now).total_seconds()))
+
+
+def _is_urgent(situation: Situation) -> bool:
+    """Whether a node drifted or is to be repaired, for which nothing settles first."""
+    return any(node.drifted or repair_of(node, situation) is not None for node in situation.nodes)

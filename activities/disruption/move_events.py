@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 
-from activities.kubernetes.event_references import claim_reference, pool_reference
+from activities.kubernetes.event_references import claim_reference, pool_reference, reference
 from activities.kubernetes.events import EventPublisher
+from activities.kubernetes.resources import NODES
 from tenon.apis.json_object import JsonObject
 from tenon.apis.nodepool import NodePool
 from tenon.disruption.methods.balanced import LEAST_SCORE
-from tenon.disruption.model import Decision, ManagedNode
+from tenon.disruption.model import Decision, ManagedNode, Situation
+from tenon.disruption.repair.breaker import BLOCKED, MAX_UNHEALTHY_PERCENT
+from tenon.disruption.rules.repair import stopped_by_breaker
 from tenon.messages.disruption import DisruptionCommand, MeasuredSaving
 
 TASK = "move events"
@@ -49,7 +52,7 @@ class MoveEvents:
                 )
                 await self._recorder.publish(pool_reference(by_name[pool]), "ConsolidationMeasured", text)
 
-    def decided(self, decision: Decision, nodes: Mapping[str, ManagedNode], pools: Sequence[NodePool]) -> None:
+    def decided(self, decision: Decision, situation: Situation, pools: Sequence[NodePool]) -> None:
         """Publish what a look says about nodes, in the background, so that its commands need not wait for the events.
 
         If the events of the look before are not written yet, it publishes nothing: most of them are the same.
@@ -57,7 +60,9 @@ class MoveEvents:
         if self._publishing is not None and not self._publishing.done():
             return
         by_name = {pool.metadata.name: pool for pool in pools}
+        nodes = {node.claim: node for node in situation.nodes}
         events = [
+            *_stopped_repairs(situation, by_name),
             *_blocked(decision, nodes),
             *_approvals(decision, nodes, by_name),
             *_unconsolidatable(decision, nodes),
@@ -67,7 +72,7 @@ class MoveEvents:
 
     async def _publish(self, events: Sequence[Event]) -> None:
         for about, reason, text in events:
-            await self._recorder.publish(about, reason, text)
+            await self._recorder.publish(about, reason, text, *(("Warning",) if reason == BLOCKED else ()))
 
 
 def _blocked(decision: Decision, nodes: Mapping[str, ManagedNode]) -> Iterator[Event]:
@@ -75,6 +80,16 @@ def _blocked(decision: Decision, nodes: Mapping[str, ManagedNode]) -> Iterator[E
     for claim, why in decision.blocked.items():
         if claim in nodes:
             yield claim_reference(claim, nodes[claim].uid), "DisruptionBlocked", why_stays(nodes[claim], why)
+
+
+def _stopped_repairs(situation: Situation, pools: Mapping[str, NodePool]) -> Iterator[Event]:
+    """Yield that too many nodes of a NodePool are unhealthy, about it and each node that is not repaired (N15-127)."""
+    for node in stopped_by_breaker(situation):
+        why = f"More than {MAX_UNHEALTHY_PERCENT}% of the nodes of NodePool {node.pool} are unhealthy"
+        references = [claim_reference(node.claim, node.uid), reference(NODES, node.node)]
+        if node.pool in pools:
+            references.append(pool_reference(pools[node.pool]))
+        yield from ((about, BLOCKED, why) for about in references)
 
 
 def _approvals(decision: Decision, nodes: Mapping[str, ManagedNode], pools: Mapping[str, NodePool]) -> Iterator[Event]:

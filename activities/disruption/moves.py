@@ -22,6 +22,7 @@ from activities.cluster_view.interfaces import ClusterView, DisruptionCluster, T
 from activities.disruption import decision_metrics
 from activities.disruption.look_pace import LookPace
 from activities.disruption.move_events import MoveEvents
+from activities.disruption.repair_source import RepairSource, no_repair, repair_now
 from activities.disruption.slowed_pools import SlowedPools
 from activities.kubernetes.events import EventPublisher
 from activities.provisioning.batching import Batcher
@@ -30,7 +31,7 @@ from activities.provisioning.launch_refusals import LaunchRefusals
 from activities.provisioning.offerings import instance_types_by_pool
 from activities.provisioning.solving import Limit
 from tenon.apis.nodepool import NodePool
-from tenon.apis.reasons import traits_of
+from tenon.apis.reasons import Reason, traits_of
 from tenon.apis.shortage_price import price_factor, shortage_annotation
 from tenon.disruption.commands.command_messages import arrivals_of, command_id, pods_sent, to_message
 from tenon.disruption.commands.leaving_together import leaving_together
@@ -126,11 +127,13 @@ class MoveFinder:
         slowed: SlowedPools | None = None,
         now: Callable[[], datetime] = utc_now,
         free_memory: Callable[[], None] = lambda: None,
+        repair: RepairSource = no_repair,
     ) -> None:
         """``policy``: the operator's settings that affect plans. ``buffers``: where CapacityBuffers keep room.
 
         ``refusals``: what EC2 refuses, which no replacement is made of. ``slowed``: the pools whose moves do not pay.
-        ``free_memory`` is called in a thread after each look, because its model of the cluster is large.
+        ``free_memory`` is called in a thread after each look, because its model of the cluster is large. ``repair``:
+        what node repair does.
         """
         self._view = view
         self._types = types
@@ -149,6 +152,7 @@ class MoveFinder:
         self._slowed = slowed or SlowedPools()
         self._now = now
         self._free_memory = free_memory
+        self._repair = repair
         self._look: asyncio.Task[list[DisruptionCommand]] | None = None
         self._limit: Limit | None = None
         self._pace = LookPace(view, batcher, self._refusals)
@@ -313,7 +317,11 @@ class MoveFinder:
             raise
         finally:
             self._limit = None
-        self._pace.look_ends(found_moves=bool(decision.commands), ends_round=complete and self._round_is_over())
+        self._pace.look_ends(
+            found_moves=bool(decision.commands),
+            ends_round=complete and self._round_is_over(),
+            at_once=any(command.reason is Reason.UNHEALTHY for command in decision.commands),
+        )
         pools = {pool.metadata.name: pool for pool, _ in overlaid.pools_with_types}
         winners = self._winners(situation, overlaid)
         messages = await asyncio.to_thread(
@@ -323,7 +331,7 @@ class MoveFinder:
         decision = replace(decision, commands=decision.commands[: len(messages)])
         _report(decision, methods, situation)
         self._closed_destinations.report(situation)
-        self._events.decided(decision, {node.claim: node for node in nodes}, self._view.node_pools())
+        self._events.decided(decision, situation, self._view.node_pools())
         self._remember_blocked(decision, nodes)
         return leaving_together(messages, self._now())
 
@@ -358,6 +366,7 @@ class MoveFinder:
             slowed=slowed_pools(self._slowed.savings, open_commands, self._now()),
             cursor=self._cursor or LookCursor(),
             blocked_at=dict(self._blocked_at),
+            repair=repair_now(self._repair, nodes),
         )
 
     def _hosts_of(self, open_commands: Mapping[str, OpenCommand]) -> frozenset[str]:
@@ -470,11 +479,15 @@ def _report(decision: Decision, methods: Sequence[Method], situation: Situation)
     decision_metrics.count_moves(decision, situation.policies)
     for command in decision.commands:
         decision_metrics.count(command)
+        names = [candidate.node.claim for candidate in command.candidates]
+        if command.repair is not None:
+            log.info("The worker selected a repair policy", extra={"nodeclaims": names, **command.repair.details()})
         log.info(
             "The worker found nodes to disrupt",
             extra={
-                "nodeclaims": [candidate.node.claim for candidate in command.candidates],
+                "nodeclaims": names,
                 "reason": command.reason,
+                "decision": command.decision,
                 "replacements": len(command.replacements),
                 "saving": round(command.saving, 4),
             },

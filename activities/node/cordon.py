@@ -71,7 +71,7 @@ async def cordon(kube: Kube, recorder: EventPublisher, cordon_input: CordonInput
     if claim is not None:
         before = claim
         claim, force_at = await _delete_claim(kube, cordon_input, claim, now)
-        await _count_pods(kube, cordon_input.removal.reason, before, node_pods)
+        await _count_pods(kube, cordon_input, before, node_pods, force_at, now())
     if node is not None:
         name = node["metadata"]["name"]
         if not object_json.is_deleting(node):
@@ -102,20 +102,34 @@ async def _say_why(
     await asyncio.gather(*(recorder.publish(subject, DISRUPTED, text) for subject in subjects))
 
 
-async def _count_pods(kube: Kube, reason: str, before: ClaimRecord, node_pods: Sequence[PodRecord]) -> None:
-    """Count the pods that must move because Tenon requested the deletion of their node (MET-28).
+async def _count_pods(
+    kube: Kube,
+    cordon_input: CordonInput,
+    before: ClaimRecord,
+    node_pods: Sequence[PodRecord],
+    force_at: datetime | None,
+    now: datetime,
+) -> None:
+    """Count the pods that must move because Tenon requested the deletion of their node (MET-28, N15-528).
 
     A repetition counts nothing, and neither does a deletion that a user requested.
     """
+    reason = cordon_input.removal.reason
     known_reason = Reason.of(reason)
     if before.deleting or not reason or (known_reason is not None and known_reason.is_by_hand):
         return
+    mode: str = before.termination_mode
+    capacity_type = before.labels.get(labels.CAPACITY_TYPE, "")
+    if known_reason is Reason.UNHEALTHY:
+        mode = decide.repair_mode(force_at, now)
+        condition = decide.condition_label(cordon_input.fault)
+        metrics.CLAIMS_UNHEALTHY.labels(condition, before.pool, capacity_type, before.image_id, mode).inc()
     metrics.PODS_DISRUPTED.labels(
         snake_case(reason),
         before.pool,
-        before.labels.get(labels.CAPACITY_TYPE, ""),
+        capacity_type,
         await consolidation_policy(kube, before.pool, reason),
-        before.termination_mode,
+        mode,
     ).inc(sum(pod.reschedulable for pod in node_pods))
 
 
@@ -185,6 +199,9 @@ async def _delete_claim(
     That time is counted from the deletion.
     """
     await record_before_deletion(kube, claim, cordon_input.removal)
+    bound, written = cordon_input.termination_timestamp, claim.termination_timestamp
+    if bound is not None and (written is None or bound < written):  # what deletes the claim otherwise finds it too
+        await annotate_claim(kube, cordon_input.claim, {labels.TERMINATION_TIMESTAMP: format_instant(bound)})
     reason = cordon_input.removal.reason
     if decide.has_disruption_reason(reason):
         await update_conditions(

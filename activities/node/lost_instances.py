@@ -26,7 +26,7 @@ from tenon.apis import labels
 from tenon.apis.managed import is_managed
 from tenon.apis.nodeclaim import INSTANCE_TERMINATING, LAUNCHED
 from tenon.cleanup.facts import ENDED_STATES, GONE_STATES
-from tenon.disruption.rules.repair import max_unhealthy
+from tenon.disruption.repair.breaker import max_unhealthy
 from tenon.kube.claim_record import ClaimRecord, instance_id_of
 from tenon.kube.conditions import is_true
 from tenon.kube.timestamps import parse_instant

@@ -10,11 +10,14 @@ from tenon.disruption.deciding import decide
 from tenon.disruption.history.slowed_condition import slowed_by_conditions
 from tenon.disruption.methods import METHODS, moving_methods
 from tenon.disruption.model import ClusterModel, Command, ManagedNode, Situation, policy_of
+from tenon.disruption.repair.pool_policies import PoolRepair
+from tenon.disruption.rules.repair import with_breaker
 from tenon.disruption.search.carried_out import carried_out
 from tenon.disruption.search.pods_elsewhere import PodsElsewhere
 from tenon.disruption.why_stays import WhyStays, why_leaving
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.records import NodeRecord
+from tenon.messages.disruption import REBOOT
 from tenon.scheduling.deadline import never
 from tenon.scheduling.model import InstanceType, Plan
 from tenon.simulation.decisions import Question, model_after, price_of
@@ -40,12 +43,14 @@ def disruption_of(
     now: datetime,
     *,
     spot_to_spot: bool = False,
+    repair: PoolRepair | None = None,
     only: str | None = None,
 ) -> Disruption:
     """Return the commands that the worker would give now, within budgets, once the plan is carried out.
 
     Nodes that the plan gives pods stay. The search has no time limit, so that the same input gives the same commands.
-    ``only``: the Node or NodeClaim that is asked about; None for all.
+    ``repair``: the policies of node repair; None without the gate NodeRepair. ``only``: the Node or NodeClaim that is
+    asked about; None for all.
     """
     managed = view.managed_nodes()
     nodes = {node.claim: cache.node_of(claim) for node in managed if (claim := cache.claims.get(node.claim))}
@@ -57,6 +62,7 @@ def disruption_of(
         nominated=frozenset(name for name, pods in plan.placements.items() if any(not pod.buffer for pod in pods)),
         buffer_hosts=frozenset(name for name, pods in plan.placements.items() if any(pod.buffer for pod in pods)),
         model=model,
+        repair=None if repair is None else with_breaker(repair, managed),
         slowed=slowed_by_conditions({pool.metadata.name: pool.status.conditions for pool in view.node_pools()}),
     )
     decision = decide(situation, (*METHODS, *moving_methods(never, spot_to_spot=spot_to_spot)))
@@ -93,6 +99,7 @@ def _after(situation: Situation, commands: Sequence[Command]) -> Situation:
             ),
         )
         for command in commands
+        if command.decision != REBOOT
     ]
     later: ClusterModel = carried_out(model, [move for move in moves if move[0]]).model
     leaving = frozenset(candidate.node.claim for command in commands for candidate in command.candidates)
@@ -141,6 +148,7 @@ def _totals(
     leaving = [
         candidate.node.claim
         for command in commands
+        if command.decision != REBOOT
         for candidate in command.candidates
         if candidate.node.claim in prices
     ]

@@ -17,6 +17,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from cli.console import output_console
+from tenon.messages.disruption import REBOOT
 from tenon.resources import CPU, MEMORY
 from tenon.sentences import first_few
 from tenon.simulation.document import Document
@@ -214,7 +215,8 @@ def _disruption(console: Console, entries: Sequence[Document]) -> None:
 def _command(console: Console, entry: Document) -> None:
     names, saving = ", ".join(entry["candidates"]), entry["savingPerHour"]
     money = f"saves ${saving}" if saving >= 0 else f"costs ${-saving} more"
-    text = f"{entry['reason']}: {names} would be removed, which {money} an hour"
+    outcome = "would reboot" if entry.get("decision") == REBOOT else f"would be removed, which {money} an hour"
+    text = f"{entry['reason']}: {names} {outcome}"
     console.print(escape(text))
     for line in entry.get("explanation", ()):
         console.print(f"  {escape(line)}", highlight=False, soft_wrap=True)

@@ -18,10 +18,12 @@ from croniter import CroniterBadDateError, croniter
 
 from tenon.apis.duration import HOURS_AND_MINUTES, Duration
 from tenon.apis.nodepool import SCHEDULE_PATTERN
-from tenon.apis.reasons import BUDGETED
+from tenon.apis.reasons import BUDGETED, Reason
 
 REASONS = tuple(reason.value for reason in BUDGETED)
 """The reasons that windows may name: those that budgets limit."""
+REASONS_BY_DEFAULT = tuple(reason for reason in REASONS if reason != Reason.UNHEALTHY)
+"""Those of a window that names none. An unhealthy node does not wait for a window unless one says so."""
 MAX_WINDOWS = 50
 _KEYS = ("schedule", "duration", "timezone", "reasons")
 _LONGEST_CHANGE = timedelta(hours=3)
@@ -41,7 +43,7 @@ class DisruptionWindow:
     schedule: str
     duration: timedelta
     timezone: str = "UTC"
-    reasons: tuple[str, ...] = REASONS
+    reasons: tuple[str, ...] = REASONS_BY_DEFAULT
 
     def is_open(self, now: datetime) -> bool:
         """Whether the window is open. It includes the instant at which it opens, not the one at which it closes."""
@@ -146,9 +148,11 @@ def _duration(value: Any, place: str) -> timedelta:
 
 
 def _reasons(entry: dict[str, Any], place: str) -> tuple[str, ...]:
-    reasons = entry.get("reasons", list(REASONS))
+    reasons = entry.get("reasons", list(REASONS_BY_DEFAULT))
     if not isinstance(reasons, list) or not reasons:
-        raise ValueError(f"{place}.reasons is not a list of reasons: leave it out for all of {', '.join(REASONS)}")
+        raise ValueError(
+            f"{place}.reasons is not a list of reasons: leave it out for all of {', '.join(REASONS_BY_DEFAULT)}"
+        )
     for reason in reasons:
         if reason not in REASONS:
             raise ValueError(f"{place}.reasons: {_shown(reason)} is not one of {', '.join(REASONS)}")

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -16,12 +16,10 @@ from tenon.apis.reasons import BUDGETED
 from tenon.apis.restricted import KNOWN_VALUES, cel_allowed, cel_list
 
 ConsolidationPolicy = Literal["WhenEmpty", "WhenEmptyOrUnderutilized", "Balanced"]
-REPAIR_REASON: Final = "Unhealthy"
-"""The reason of node repair in a budget. Karpenter 1.15 paces repair by it; Tenon repairs without asking budgets."""
 if TYPE_CHECKING:
     BudgetReason = str
 else:
-    BudgetReason = Literal[(*(reason.value for reason in BUDGETED), REPAIR_REASON)]
+    BudgetReason = Literal[tuple(reason.value for reason in BUDGETED)]
 NODES = "nodes"
 """The pseudo-resource that counts nodes in limits and in status.resources."""
 BUDGET_NODES_PATTERN = r"^((100|[0-9]{1,2})%|[0-9]+)$"

@@ -31,6 +31,8 @@ class Traits:
     """A command holds only for the pods that it was decided for, because others change what it saves."""
     counts_savings: bool
     """Its commands must pay, so what they save is measured. Otherwise they may take dearer replacements."""
+    counts_not_ready: bool
+    """Nodes that are not ready use its budgets up. Those of repair often are not."""
     is_by_hand: bool
     """A user requested it. Karpenter does not count these as disruptions."""
 
@@ -42,6 +44,7 @@ _FORCEFUL = Traits(
     moves_pods=False,
     fixes_pods=False,
     counts_savings=False,
+    counts_not_ready=True,
     is_by_hand=False,
 )
 """Most reasons: the node leaves whatever protects it, and no disruption method looks for it."""
@@ -74,6 +77,7 @@ class Reason(StrEnum):
             moves_pods=True,
             fixes_pods=True,
             counts_savings=True,
+            counts_not_ready=True,
             is_by_hand=False,
         ),
     )
@@ -86,6 +90,7 @@ class Reason(StrEnum):
             moves_pods=False,
             fixes_pods=False,
             counts_savings=False,
+            counts_not_ready=True,
             is_by_hand=False,
         ),
     )
@@ -98,6 +103,20 @@ class Reason(StrEnum):
             moves_pods=True,
             fixes_pods=False,
             counts_savings=False,
+            counts_not_ready=True,
+            is_by_hand=False,
+        ),
+    )
+    UNHEALTHY = (
+        "Unhealthy",
+        Traits(
+            mode="eventual",
+            budgeted="always",
+            is_consolidation=False,
+            moves_pods=True,
+            fixes_pods=False,
+            counts_savings=False,
+            counts_not_ready=False,
             is_by_hand=False,
         ),
     )
@@ -106,7 +125,6 @@ class Reason(StrEnum):
     GARBAGE_COLLECTED = "garbage_collected"
     REGISTRATION_TIMEOUT = "registration_timeout"
     INITIALIZATION_TIMEOUT = "initialization_timeout"
-    UNHEALTHY = "unhealthy"
     OVERPROVISIONED = "overprovisioned"
     CAPACITY_RESERVATION_EXPIRING = "capacity_reservation_expiring"
     UNUSED_REPLACEMENT = "unused_replacement"

@@ -160,7 +160,7 @@ def _check(method: Method, proposal: Proposal, allowed: Iterable[ManagedNode], b
         if name not in left:
             raise IneligibleNodeError(f"method {method.name} named NodeClaim {name}, which may not be disrupted")
         left.discard(name)
-        if not budgets.take(candidate.node.pool):
+        if not budgets.take_for(candidate.node):
             pool = candidate.node.pool
             raise IneligibleNodeError(f"method {method.name} took more nodes of NodePool {pool} than its budgets allow")
 

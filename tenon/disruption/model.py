@@ -16,8 +16,12 @@ from tenon.apis.expiration import expires_within_budgets
 from tenon.apis.nodepool import NODES, Budget, ConsolidationPolicy, NodePool
 from tenon.apis.reasons import Reason
 from tenon.disruption.history.arrivals import Arrival
+from tenon.disruption.repair.decision import RepairDecision
+from tenon.disruption.repair.policies import RepairAction
+from tenon.disruption.repair.pool_policies import PoolRepair
 from tenon.kube.pod import Pod
-from tenon.messages.disruption import LookCursor
+from tenon.kube.records import NodeCondition
+from tenon.messages.disruption import REBOOT, LookCursor
 from tenon.scheduling.model import PlannedClaim, Pool, Problem
 from tenon.scheduling.type_table import TypeTables
 
@@ -127,6 +131,21 @@ class ManagedNode:
     """What EC2 refused at the time, in dollars an hour; 0 if unknown."""
     expires_at: datetime | None = None
     """When it expires, or the end of an operator's keep request if that is later; None if never."""
+
+    registered: bool = True
+    """Its Node has joined. It may not be initialized yet."""
+    unhealthy: tuple[NodeCondition, ...] = ()
+    """The conditions of its Node that may be faults. Most nodes have none."""
+    node_created_at: datetime | None = None
+    """When its Node was created."""
+    repair_veto: str = ""
+    """The kind of the object, Node or NodeClaim, with the annotation that keeps repair away."""
+    rebooting: bool = False
+    """Its machine reboots, so no method takes it."""
+    reboots: tuple[datetime, ...] = ()
+    """When reboots of it were committed in the last day."""
+    rebooted_at: datetime | None = None
+    """When its last reboot ended."""
 
     def named_in(self, names: frozenset[str]) -> bool:
         """True if the names contain its NodeClaim or its Node."""
@@ -246,6 +265,8 @@ class Situation:
     """Nodes and NodeClaims that commands which have just been decided move pods to."""
     quiet_since: Mapping[str, datetime] | None = None
     """By NodeClaim, the last pod event, or the initialization if that is later. Stands in for that of the model."""
+    repair: PoolRepair | None = None
+    """What node repair does; None without the feature gate NodeRepair."""
 
     @property
     def knows_pod_events(self) -> bool:
@@ -295,7 +316,17 @@ class Command:
     expected: float = 0.0
     """The same, if every new node is launched as its cheapest type."""
     explanation: tuple[str, ...] = ()
-    """A few lines that say why, for the command's page in the Temporal UI."""
+    """A few lines that say why, for the command's page in the Temporal UI. The first one is also the detail of the
+    removal."""
+    repair: RepairDecision | None = None
+    """The fault that the command repairs."""
+
+    @property
+    def decision(self) -> str:
+        """Return what the command does, as the label ``decision`` of metrics (N15-238)."""
+        if self.repair is not None and self.repair.action is RepairAction.REBOOT:
+            return REBOOT
+        return "replace" if self.replacements else "delete"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Checks shortly before a command starts that it still holds (DIS-46): the cluster has had time to change.
 
-A drift command whose pods need other new nodes by now takes those, because its aim is not a price (DIS-03).
+A drift or repair command whose pods need other new nodes by now takes those, because its aim is not a price (DIS-03).
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from tenon.apis.nodepool import NODES
 from tenon.apis.reasons import Reason, traits_of
 from tenon.disruption.commands.pod_mark import pod_mark
 from tenon.disruption.deciding import eligible
-from tenon.disruption.methods import has_cause
-from tenon.disruption.methods.drift import replacement_of
+from tenon.disruption.methods import drift, has_cause, repair
 from tenon.disruption.model import Command, ManagedNode, Situation
+from tenon.disruption.repair.policies import RepairAction
 from tenon.disruption.rules.blockers import holds
-from tenon.disruption.rules.pool_budgets import PoolBudgets
+from tenon.disruption.rules.pool_budgets import PoolBudgets, is_counted
+from tenon.disruption.rules.repair import repair_of
 from tenon.disruption.search.rescheduling import Rescheduler, is_complete, nodes_in_commands
 from tenon.kube.requirements import Requirements
-from tenon.messages.disruption import DisruptionCandidate, DisruptionCommand, Replacement
+from tenon.messages.disruption import REBOOT, DisruptionCandidate, DisruptionCommand, Replacement
 from tenon.resources import Resources, add
 from tenon.scheduling.deadline import Expired, never
 from tenon.scheduling.model import Plan, PlannedClaim
@@ -55,6 +56,7 @@ def validated(command: DisruptionCommand, situation: Situation, expired: Expired
     must_pay = traits_of(command.reason).counts_savings
     if plan is None or must_pay or not _leaves_room(plan, situation):
         return Validation(why)
+    replacement_of = repair.replacement_of if command.reason == Reason.UNHEALTHY else drift.replacement_of
     return Validation(instead=replacement_of(command.candidates[0].claim, plan, situation))
 
 
@@ -73,10 +75,14 @@ def _check(command: DisruptionCommand, situation: Situation, expired: Expired) -
             return f"NodeClaim {candidate.claim}: {why}", None
         if rescheduler.detail(candidate.claim) is None:
             return f"the Node of NodeClaim {candidate.claim} is gone", None
-        if not budgets.take(candidate.pool):
+        if not budgets.take_for(node):
             if why := budgets.why_closed(candidate.pool):
                 return f"NodePool {candidate.pool} is {why}", None
             return f"the budgets of NodePool {candidate.pool} do not allow it any more", None
+    if command.decision == REBOOT:
+        decision = repair_of(nodes[command.candidates[0].claim], situation)
+        reboots = decision is not None and decision.action is RepairAction.REBOOT
+        return "" if reboots else "the node needs another repair than a reboot by now", None
     if all(situation.policies[candidate.pool].replicas is not None for candidate in command.candidates):
         return "", None  # a static NodePool's nodes are replaced one by one, wherever their pods go
     plan = rescheduler.simulate([candidate.claim for candidate in command.candidates], expired=expired)
@@ -115,7 +121,7 @@ def still_allowed(commands: Iterable[DisruptionCommand], situation: Situation) -
     situation, which needs no model.
     """
     allowed_commands: list[DisruptionCommand] = []
-    free: dict[str, str] = {}
+    free: dict[str, ManagedNode] = {}
     budgets: PoolBudgets | None = None
     reason = ""
     for command in commands:
@@ -125,10 +131,14 @@ def still_allowed(commands: Iterable[DisruptionCommand], situation: Situation) -
             )
             reason = command.reason
             now = replace(situation, under_command=situation.under_command | started)
-            free = {node.claim: node.uid for node in eligible(now, Reason(reason))}
-            budgets = PoolBudgets(now, reason)
-        counts = Counter(candidate.pool for candidate in command.candidates)
-        free_still = all(free.get(candidate.claim) == candidate.uid for candidate in command.candidates)
+            free = {node.claim: node for node in eligible(now, Reason(reason))}
+            budgets = PoolBudgets(now, Reason(reason))
+        nodes = [free.get(candidate.claim) for candidate in command.candidates]
+        counts = Counter(node.pool for node in nodes if node is not None and is_counted(node))
+        free_still = all(
+            node is not None and node.uid == candidate.uid
+            for node, candidate in zip(nodes, command.candidates, strict=True)
+        )
         if free_still and all(budgets.left(pool) >= count for pool, count in counts.items()):
             for pool in counts.elements():
                 budgets.take(pool)

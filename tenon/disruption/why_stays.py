@@ -15,7 +15,7 @@ from tenon.disruption.methods.consolidation import closed_nodes, nodes_within_co
 from tenon.disruption.model import ManagedNode, NodeDetail, Situation
 from tenon.disruption.rules.blockers import Hold, holds, is_free
 from tenon.disruption.rules.budgets import binding, opens_at
-from tenon.disruption.rules.pool_budgets import Members, members_of, unavailable_nodes
+from tenon.disruption.rules.pool_budgets import Members, is_counted, members_of, unavailable_nodes
 from tenon.disruption.rules.windows import why_closed
 from tenon.disruption.search.consolidation_price import LEAST_SAVING, SPOT_FLEXIBILITY, PriceRule, may_be_spot
 from tenon.disruption.search.rescheduling import Rescheduler, is_complete
@@ -117,10 +117,12 @@ class WhyStays:
     def _of_budgets(self, node: ManagedNode, reason: Reason) -> list[str]:
         """Return which budgets allow no more node for the reason, and when they do; empty if they allow one."""
         situation = self._situation
+        if not is_counted(node):
+            return []
         if closed := why_closed(situation.policies[node.pool].windows, reason, situation.now):
             return [f"NodePool {node.pool} allows no disruption for {reason}: it is {closed}"]
         budgets = situation.policies[node.pool].budgets
-        total, away = self._members.get(node.pool, Members()).total, unavailable_nodes(situation, node.pool)
+        total, away = self._members.get(node.pool, Members()).total, unavailable_nodes(situation, node.pool, reason)
         try:
             tight = binding(budgets, reason, total, len(away), situation.now)
         except ValueError as error:

@@ -322,6 +322,7 @@ def _unhealthy(conditions: list[Condition] | None) -> tuple[NodeCondition, ...]:
             sys.intern(condition_item.type),
             sys.intern(condition_item.status),
             epoch_seconds(condition_item.last_transition_time),
+            sys.intern(condition_item.reason or ""),
         )
         for condition_item in conditions or ()
         if condition_item.status != "True" and condition_item.type.endswith("Ready")

@@ -194,6 +194,7 @@ class NodeCondition:
     type: str
     status: str
     since: float
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

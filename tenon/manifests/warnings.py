@@ -16,7 +16,7 @@ from tenon.apis.kubelet import expressions_in
 from tenon.apis.legacy.conversion import PROVISIONER_NAME, Note
 from tenon.apis.legacy.global_settings import convert_settings, is_settings
 from tenon.apis.managed import manages_pool
-from tenon.apis.nodepool import REPAIR_REASON, NodePool
+from tenon.apis.nodepool import NodePool
 from tenon.apis.validation import parse, unknown_values
 from tenon.ec2.nodeclass.expressions_check import GATE_IS_OFF
 from tenon.kube.requirements import hint
@@ -33,7 +33,6 @@ from tenon.resources import parse_quantity
 
 Sound = Sequence[tuple[Item, Sequence[Mapping[str, Any]]]]
 """Items without faults, each with its v1 objects."""
-UNPACED_REPAIR = f"{REPAIR_REASON} limits nothing in this version: Tenon repairs nodes without regard to budgets"
 _MANAGED_GROUPS = "EKS managed node groups"
 _LABELS_OF_OTHERS: Mapping[str, tuple[str, str]] = {
     "eks.amazonaws.com/capacityType": (_MANAGED_GROUPS, f"{labels.CAPACITY_TYPE}, with spot or on-demand"),
@@ -184,10 +183,6 @@ def _of_pool(item: Item, pool: NodePool, classes: Collection[str]) -> Iterator[D
         if budget.schedule is not None and not has_a_date(budget.schedule):
             path = old_path(("spec", "disruption", "budgets", index, "schedule"), moves)
             yield _warning(item, path, NO_DATE.format(budget.schedule))
-        if REPAIR_REASON in (reasons := budget.reasons or ()):
-            place = reasons.index(REPAIR_REASON)
-            path = old_path(("spec", "disruption", "budgets", index, "reasons", place), moves)
-            yield _warning(item, path, UNPACED_REPAIR)
 
 
 def _expressions(item: Item, manifest: Mapping[str, Any]) -> Iterator[Diagnostic]:

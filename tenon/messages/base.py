@@ -41,6 +41,7 @@ class ActivityName(StrEnum):
     SURGE = "start new pods first"
     CHECK_CANDIDATES = "check candidates"
     DISRUPT = "disrupt nodes"
+    REQUEST_REBOOT = "request reboot"
     FINISH_COMMAND = "finish command"
     MEASURE_SAVING = "measure saving"
     RESOLVE_NODECLASS = "resolve node class"

@@ -9,6 +9,9 @@ from pydantic import Field
 
 from tenon.messages.base import Message
 
+REBOOT = "reboot"
+"""The decision of a command that reboots a node, and removes and replaces nothing."""
+
 
 class OpenCommand(Message):
     """One node that leaves because of a command that has not finished."""
@@ -102,6 +105,17 @@ class Replacement(Message):
     """The NodeClaim as it is written to the API server."""
 
 
+class RepairCause(Message):
+    """The fault of a node that a command repairs."""
+
+    condition: str
+    status: str
+    reason: str = ""
+    """That of the condition."""
+    drain_seconds: float | None = None
+    """The most time that the drain may take, by the repair policies; None if they set no bound."""
+
+
 class DisruptionCommand(Message):
     """Nodes to remove together, why, and what comes in their place."""
 
@@ -131,6 +145,10 @@ class DisruptionCommand(Message):
     """By the same, how many pods move there."""
     leaves_from: datetime | None = None
     """Its pods are not evicted before then, so that other commands of the same look have tainted their nodes too."""
+    decision: str = ""
+    """What it does, as metrics name it: delete, replace or reboot."""
+    repair: RepairCause | None = None
+    """The fault that it repairs."""
 
 
 class DisruptionDecision(Message):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from tenon.apis import labels
-from tenon.apis.reasons import Reason
+from tenon.apis.reasons import Mode, Reason
 from tenon.kube import object_json
 from tenon.kube.structs import Object
 from tenon.kube.taints import merged, taints_of, without_taint
@@ -27,7 +28,19 @@ def has_disruption_reason(reason: str) -> bool:
     Expiration does not count, even if a command removes the node.
     """
     known = Reason.of(reason)
-    return known is not None and (known.is_disruption or known is Reason.UNHEALTHY)
+    return known is not None and known.is_disruption
+
+
+def repair_mode(force_at: datetime | None, now: datetime) -> Mode:
+    """Return the termination mode of a node that is repaired: by when its pods are deleted (N15-528, N15-530)."""
+    if force_at is None:
+        return "graceful"
+    return "eventual" if force_at > now else "forceful"
+
+
+def condition_label(type_: str) -> str:
+    """Return the type of a condition in metric labels, such as accelerated_hardware_ready."""
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in type_).lstrip("_")
 
 
 def cordoned(node: Object) -> dict[str, Any]:

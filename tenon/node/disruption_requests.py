@@ -4,18 +4,27 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from tenon.apis.reasons import Reason
 from tenon.messages.node import Disrupt, DisruptAnswer
 from tenon.node import leaving_stages as termination
 from tenon.node.leave_text import command_text
 from tenon.node.state import NodeState, Stage
 from tenon.node.steps import LeaveRequest
 
+UNINITIALIZED = frozenset({Stage.INITIALIZING, Stage.BINDING})
+"""The stages of a node that has joined and is not live yet, in which only repair removes it (N15-122)."""
 
-def answer(state: NodeState, now: datetime) -> DisruptAnswer:
-    """Decide whether the node accepts a disruption command. Call it before applying the command."""
+
+def answer(state: NodeState, command: Disrupt, now: datetime) -> DisruptAnswer:
+    """Decide whether the node accepts a disruption command. Call it before applying the command.
+
+    An unhealthy node is replaced although it never initialized, or an operator wants to keep it.
+    """
     if state.stage.leaving or state.leave is not None:
         why = f"already leaving: {state.leave.reason if state.leave else ''}"
         return DisruptAnswer(accepted=False, why=why, leaving=True)
+    if Reason.of(command.reason) is Reason.UNHEALTHY and state.stage in (Stage.LIVE, *UNINITIALIZED):
+        return DisruptAnswer(accepted=True)
     if state.stage is not Stage.LIVE:
         return DisruptAnswer(accepted=False, why=f"not live yet: {state.stage.value}")
     if state.keep_until is not None and now < state.keep_until:
@@ -25,8 +34,15 @@ def answer(state: NodeState, now: datetime) -> DisruptAnswer:
 
 def disrupted(state: NodeState, event: Disrupt, now: datetime) -> NodeState:
     """Leave; stay if the command is not accepted."""
-    if not answer(state, now).accepted:
+    if not answer(state, event, now).accepted:
         return state
     actor = command_text(event.command)
-    request = LeaveRequest(reason=event.reason, detail=event.detail, actor=actor, since=event.since)
+    request = LeaveRequest(
+        reason=event.reason,
+        detail=event.detail,
+        actor=actor,
+        since=event.since,
+        drain_seconds=event.drain_seconds,
+        fault=event.fault,
+    )
     return termination.leave(state, request, now, only_if_empty=event.only_if_empty)

@@ -72,6 +72,13 @@ def leave(state: NodeState, request: LeaveRequest, now: datetime, *, only_if_emp
     return record(evolve(state, **update), now, text)
 
 
+def forced_from(leave: Leave) -> datetime | None:
+    """Return when the drain becomes forced, by an operator's request or a drain bound; None if neither says it."""
+    if leave.force:
+        return leave.asked_at
+    return None if leave.drain_seconds is None else leave.asked_at + timedelta(seconds=leave.drain_seconds)
+
+
 def _leave(request: LeaveRequest, now: datetime) -> Leave:
     return Leave(**dict(request), asked_at=now)
 

@@ -65,6 +65,10 @@ class Leave(Removal):
     """Further reasons to remove the node that came while it was leaving."""
     since: datetime | None = None
     """Since when the reason of a disruption command holds, such as when the node became empty."""
+    drain_seconds: float | None = None
+    """The most time that the drain may take, if a disruption command says it."""
+    fault: str = ""
+    """The type of the condition for which node repair removes the node."""
     asked_at: datetime
 
 

@@ -60,6 +60,10 @@ class LeaveRequest(Removal):
     since: datetime | None = None
     already_deleted: bool = False
     """Its NodeClaim is being deleted already."""
+    drain_seconds: float | None = None
+    """The most time that the drain may take, if a disruption command says it."""
+    fault: str = ""
+    """The type of the condition for which node repair removes the node."""
 
 
 class KeepRecorded(Message):

@@ -9,6 +9,7 @@ from typing import Any
 
 from tenon.disruption.model import Command
 from tenon.kube.pod import Pod
+from tenon.messages.disruption import REBOOT
 from tenon.resources import format_resources
 from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
 from tenon.scheduling.model import Plan, PlannedClaim, Problem
@@ -108,6 +109,7 @@ def command_entry(command: Command, nodes: Mapping[str, str], price: float, firs
         price: what its nodes cost an hour, which a command without replacements saves.
         first: the number of its first replacement.
     """
+    reboots = command.decision == REBOOT
     entry = {
         "reason": command.reason.value,
         "method": command.method,
@@ -115,13 +117,16 @@ def command_entry(command: Command, nodes: Mapping[str, str], price: float, firs
         "replacements": [
             claim_entry(claim, f"replacement-{number}") for number, claim in enumerate(command.replacements, first)
         ],
-        "savingPerHour": round(command.saving if command.moves_pods else price, _DIGITS),
+        "savingPerHour": round(command.saving if command.moves_pods or reboots else price, _DIGITS),
     }
+    if reboots:
+        entry["decision"] = command.decision
     if command.moves_pods:
         destinations = sorted(command.destinations.items())
         entry["existingNodes"] = [
             {"name": name, "pods": [pod.key for pod in pods]} for name, pods in destinations if pods
         ]
+    if command.explanation:
         entry["explanation"] = list(command.explanation)
     return entry
 

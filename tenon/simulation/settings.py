@@ -53,9 +53,9 @@ NUMBERS = {
 }
 """Numeric settings that affect a plan."""
 GATES = "FEATURE_GATES"
-"""Decides which objects of a live cluster are read. Objects in files are always read."""
+"""Decides which objects of a live cluster are read, and whether unhealthy nodes are repaired."""
 GATES_OF_AWS = "AWS_FEATURE_GATES"
-"""Decides whether EC2NodeClasses may contain expressions."""
+"""Decides whether EC2NodeClasses may contain expressions, and whether a repair reboots nodes."""
 SPREAD = "SCHEDULER_CONFIG"
 """A document or its path. It sets the default topology spread of pods without constraints."""
 CA_BUNDLE = "CLUSTER_CA_BUNDLE"

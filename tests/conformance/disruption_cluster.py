@@ -33,7 +33,7 @@ from tests.conformance.disruption_expected import ExpectedCommand, differences
 from tests.conformance.disruption_head import DescribedScenario
 from tests.tenon.disruption.clusters import Cluster, Spec, duration, findings, situation
 
-Name = Literal["expiration", "emptiness", "static drift", "drift", "consolidation"]
+Name = Literal["expiration", "emptiness", "repair", "static drift", "drift", "consolidation"]
 
 
 class Later(Spec):
@@ -51,7 +51,14 @@ class ClusterScenario(DescribedScenario):
     """Nodes and pools, and what disruption makes of them."""
 
     cluster: Cluster
-    methods: tuple[Name, ...] = ("expiration", "emptiness", "static drift", "drift", "consolidation")
+    methods: tuple[Name, ...] = (
+        "expiration",
+        "emptiness",
+        "repair",
+        "static drift",
+        "drift",
+        "consolidation",
+    )
     spot_to_spot: bool = False
     least_saving: float = LEAST_SAVING
     expect: list[ExpectedCommand]

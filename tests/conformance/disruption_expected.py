@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from tenon.apis.reasons import Reason
 from tenon.disruption.model import Command
 from tenon.scheduling.model import PlannedClaim
-from tests.tenon.disruption.clusters import Spec
+from tests.tenon.disruption.clusters import Spec, duration
 
 
 class ExpectedNode(Spec):
@@ -41,6 +41,9 @@ class ExpectedCommand(Spec):
     """Dollars an hour, at least."""
     type: Literal["single", "multi"] | None = None
     graceful: bool | None = None
+    decision: Literal["delete", "replace", "reboot"] | None = None
+    drain_bound: str | None = None
+    """The most time that the drain may take by the repair policies; empty if they set none."""
     explanation: list[str] = Field(default_factory=list)
     """Fragments. A command for empty or expired nodes says nothing."""
 
@@ -68,6 +71,12 @@ def differences(expected_command: ExpectedCommand, command: Command) -> Iterator
         yield f"expected the consolidation type {expected_command.type}, got {command.consolidation_type}"
     if expected_command.graceful is not None and expected_command.graceful != command.graceful:
         yield f"expected graceful {expected_command.graceful}, got {command.graceful}"
+    if expected_command.decision is not None and expected_command.decision != command.decision:
+        yield f"expected the decision {expected_command.decision}, got {command.decision}"
+    if expected_command.drain_bound is not None:
+        bound = command.repair.drain_bound if command.repair is not None else None
+        if bound != (duration(expected_command.drain_bound) if expected_command.drain_bound else None):
+            yield f"expected the drain bound {expected_command.drain_bound!r}, got {bound}"
     text = "\n".join(command.explanation)
     yield from (
         f"the explanation does not say {fragment!r}"

@@ -6,7 +6,7 @@ A file in `disruption/` is one YAML document of one of three kinds, which its ke
   when it is validated on the cluster as it is later (`disruption_cluster.py`, `disruption_expected.py`).
 - `drift`: a NodeClaim, and the NodePool and EC2NodeClass that it was launched from and that are there now
   (`disruption_drift.py`).
-- `repair`: nodes with conditions (`disruption_repair.py`).
+- `legacy_repair`: nodes with conditions, and which LEGACY_NODE_REPAIR replaces (`disruption_legacy_repair.py`).
 
 To add one, copy the file that is most alike and name it after its row. Write under `derivation` how the expectation
 follows from the row and the catalogue, before you run it.
@@ -22,12 +22,16 @@ import yaml
 
 from tests.conformance.disruption_cluster import ClusterScenario
 from tests.conformance.disruption_drift import DriftScenario
-from tests.conformance.disruption_repair import RepairScenario
+from tests.conformance.disruption_legacy_repair import LegacyRepairScenario
 
 FOLDER = Path(__file__).parent / "disruption"
 
-Scenario = ClusterScenario | DriftScenario | RepairScenario
-KINDS: Mapping[str, type[Scenario]] = {"cluster": ClusterScenario, "drift": DriftScenario, "repair": RepairScenario}
+Scenario = ClusterScenario | DriftScenario | LegacyRepairScenario
+KINDS: Mapping[str, type[Scenario]] = {
+    "cluster": ClusterScenario,
+    "drift": DriftScenario,
+    "legacy_repair": LegacyRepairScenario,
+}
 
 
 def read(path: Path) -> Scenario:

@@ -71,7 +71,7 @@ def test_each_kind_is_used() -> None:
         (ONE_NODE.replace("expect: []", "expect: [{removes: [a]}]"), "needs a fragment of its explanation"),
         (ONE_NODE.replace("expect: []", "expect: [{removes: [b], reason: Empty}]"), "does not have"),
         (ONE_NODE + "\nthen: [{ends: ''}]", "exactly one command"),
-        (ONE_NODE + "\nrepair: {nodes: {}}", "exactly one of"),
+        (ONE_NODE + "\nlegacy_repair: {nodes: {}}", "exactly one of"),
     ],
 )
 def test_a_scenario_that_would_show_nothing_is_refused(text: str, why: str, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ NOT_IN_A_PLAN = {
     "SCH-098": "dynamic resources are refused (SCH-096); they are not allocated yet",
     "SCH-099": "it says what dynamic resources leave out",
     "SCH-103": "it weighs replacements in consolidation, and buys nothing",
-    "SCH-104": "repair of nodes is the worker's, and buys nothing",
+    "SCH-104": "repair of nodes is a disruption: conformance/disruption shows it",
     "SCH-105": "it changes requests in disruption only, by objects that a simulation does not read",
     "SCH-107": "it is metrics of the worker",
 }

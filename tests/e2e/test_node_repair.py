@@ -1,32 +1,208 @@
-"""Unhealthy nodes are replaced by force, with the feature gate NodeRepair."""
+"""Unhealthy nodes are replaced, with the feature gate NodeRepair.
+
+The worker of these tests takes faults for as old as their conditions say, although the Nodes are seconds old.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
 
+import pytest
 from temporalio.client import Client
 
+from activities.kubernetes.client import Kube
+from activities.kubernetes.resources import NODECLAIMS, NODEPOOLS
 from sandbox.cluster import Sandbox
-from tests.e2e.conftest import MakePool
+from tests.e2e.conftest import MakePool, MakeWorker
 from tests.e2e.lives import life_of
-from tests.e2e.pools import SMALL, leaving
+from tests.e2e.pools import SMALL, Pool, condition, leaving
 from tests.e2e.worker import Worker
+from tests.e2e.worker_process import WorkerProcess
 from tests.workflows.waiting import until
 
+Object = dict[str, Any]
+DEADLINE = "karpenter.sh/nodeclaim-termination-timestamp"
+OVERDUE = timedelta(minutes=31)
 
-def report(sandbox: Sandbox, node: str, type_: str, ago: timedelta = timedelta()) -> None:
+
+@pytest.fixture(scope="module")
+def repairing(worker: Worker, sandbox: Sandbox, make_worker: MakeWorker) -> Iterator[Worker]:
+    """A worker for which Nodes are ageless, in place of the usual one."""
+    yield from _instead(worker, make_worker, sandbox, "e2e-repairing")
+
+
+@pytest.fixture
+def legacy(worker: Worker, sandbox: Sandbox, make_worker: MakeWorker) -> Iterator[Worker]:
+    """A worker with the node repair of Karpenter 1.14, in place of the usual one."""
+    yield from _instead(worker, make_worker, sandbox, "e2e-legacy-repair", is_legacy=True)
+
+
+def _instead(
+    worker: Worker, make_worker: MakeWorker, sandbox: Sandbox, name: str, *, is_legacy: bool = False
+) -> Iterator[Worker]:
+    if make_worker is not WorkerProcess:
+        pytest.skip("a worker in a pod has no PYTHONPATH")
+    assert worker.stop() == 0
+    folder = Path(__file__).parent / "ageless_nodes"
+    path = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
+    other = make_worker(
+        sandbox,
+        name,
+        FEATURE_GATES="NodeRepair=true",
+        LEGACY_NODE_REPAIR=str(is_legacy).lower(),
+        PYTHONPATH=path,
+    )
+    other.start()
+    yield other
+    stopped = other.stop()
+    worker.start()
+    assert stopped == 0, f"see {other.log}"
+
+
+def report(sandbox: Sandbox, node: str, type_: str, ago: timedelta = OVERDUE, reason: str = "Test") -> None:
     """Set a condition to False, as the node monitoring agent does."""
     since = (datetime.now(UTC) - ago).strftime("%Y-%m-%dT%H:%M:%SZ")
-    found = {"type": type_, "status": "False", "lastTransitionTime": since, "reason": "Test", "message": "it is broken"}
-    patch = json.dumps({"status": {"conditions": [found]}})
+    stated = {"type": type_, "status": "False", "lastTransitionTime": since, "reason": reason, "message": "broken"}
+    patch = json.dumps({"status": {"conditions": [stated]}})
     sandbox.kubectl("patch", "node", node, "--subresource=status", "--patch", patch)
 
 
-async def test_sch104_an_unhealthy_node_is_replaced_whatever_protects_its_pods(
-    make_pool: MakePool, worker: Worker, sandbox: Sandbox, client: Client
+async def sick(pool: Pool, sandbox: Sandbox) -> tuple[str, Object]:
+    """The NodeClaim of the only node of a NodePool, whose StorageReady is False, and the pod on it."""
+    await pool.deploy(1)
+    (pod,) = await pool.running(1)
+    (claim,) = await pool.settled(1)
+    report(sandbox, claim["status"]["nodeName"], "StorageReady", reason="IOError")
+    return claim["metadata"]["name"], pod
+
+
+async def begins_to_leave(pool: Pool, kube: Kube, name: str) -> Object:
+    """The NodeClaim at the first moment at which it is seen to leave."""
+    claims: list[Object] = []
+
+    async def leaves() -> bool:
+        claim = await kube.get(NODECLAIMS, name)
+        if claim is not None and leaving(claim):
+            claims.append(claim)
+        return claim is None or bool(claims)
+
+    await until(leaves, within=180.0)
+    assert claims, await pool.history()
+    return claims[0]
+
+
+async def test_n15_131_the_replacement_is_initialized_before_an_unhealthy_node_leaves(
+    make_pool: MakePool, repairing: Worker, sandbox: Sandbox, client: Client, kube: Kube
 ) -> None:
-    """CTL-08, EVT-04, GAT-01, MET-09: against a closed budget, a PodDisruptionBudget at zero and a long grace time."""
+    """N15-115, N15-136, N15-522, N15-528: and everything says which fault it was, and which policy."""
+    pool = await make_pool(requirements=SMALL, consolidate_after="Never", template={"terminationGracePeriod": "2h"})
+    name, before = await sick(pool, sandbox)
+    left = await begins_to_leave(pool, kube, name)
+    (new,) = [claim for claim in await pool.claims() if claim["metadata"]["name"] != name]
+    deleted = datetime.fromisoformat(left["metadata"]["deletionTimestamp"])
+    initialized = condition(new, "Initialized")
+    assert initialized["status"] == "True"
+    assert datetime.fromisoformat(initialized["lastTransitionTime"]) <= deleted
+    deadline = datetime.fromisoformat(left["metadata"]["annotations"][DEADLINE])
+    assert timedelta(minutes=9) < deadline - deleted <= timedelta(minutes=10), "10 minutes are less than 2 hours"
+    await pool.gone(name)
+    life = await life_of(client, sandbox, name)
+    assert life.reason == "Unhealthy"
+    assert life.actor.startswith("command unhealthy-")
+    assert life.detail == "StorageReady is False (IOError): policy StorageReady=False takes ReplaceNode after 30m"
+    assert f"leaving: Unhealthy: {life.detail} ({life.actor})" in [entry.text for entry in life.timeline]
+    (after,) = await pool.running(1)
+    assert after["metadata"]["uid"] != before["metadata"]["uid"]
+    assert await pool.claim_of(after) == new["metadata"]["name"]
+    assert repairing.logged("The worker selected a repair policy", condition="StorageReady", action="ReplaceNode")
+    ended = {"condition": "storage_ready", "nodepool": pool.name, "termination_mode": "eventual"}
+    decided = {"decision": "replace", "reason": "unhealthy", "nodepool": pool.name}
+
+    async def counted() -> bool:
+        return (
+            repairing.metric("karpenter_nodeclaims_unhealthy_disrupted_total", **ended) == 1
+            and repairing.metric("karpenter_voluntary_disruption_decisions_by_nodepool_total", **decided) == 1
+        )
+
+    await until(counted)
+
+
+@pytest.mark.usefixtures("repairing")
+async def test_n15_128_a_budget_for_unhealthy_holds_repair_back(
+    make_pool: MakePool, sandbox: Sandbox, kube: Kube
+) -> None:
+    """N15-642: until the budget opens."""
+    closed = [{"nodes": "0", "reasons": ["Unhealthy"]}]
+    pool = await make_pool(requirements=SMALL, consolidate_after="Never", budgets=closed)
+    name, _ = await sick(pool, sandbox)
+    await pool.seen(pool.name, "DisruptionBlocked", "No allowed disruptions for disruption reason Unhealthy")
+    assert not any(leaving(claim) for claim in await pool.claims())
+    await kube.patch(NODEPOOLS, pool.name, {"spec": {"disruption": {"budgets": [{"nodes": "100%"}]}}})
+    await pool.gone(name)
+    await pool.running(1)
+
+
+@pytest.mark.usefixtures("repairing")
+async def test_n15_125_an_operator_keeps_repair_away_and_lets_it_go_on(make_pool: MakePool, sandbox: Sandbox) -> None:
+    pool = await make_pool(requirements=SMALL, consolidate_after="Never")
+    await pool.deploy(1)
+    await pool.running(1)
+    (claim,) = await pool.settled(1)
+    name, node = claim["metadata"]["name"], claim["status"]["nodeName"]
+    await pool.annotate_node(node, "karpenter.sh/do-not-repair", "true")
+    report(sandbox, node, "StorageReady")
+    await pool.seen(name, "DisruptionBlocked", "StorageReady is False", "karpenter.sh/do-not-repair")
+    assert not any(leaving(each) for each in await pool.claims())
+    await pool.annotate_node(node, "karpenter.sh/do-not-repair", None)
+    await pool.gone(name)
+
+
+@pytest.mark.usefixtures("repairing")
+async def test_n15_126_a_pod_that_may_not_be_evicted_keeps_an_unhealthy_node_until_its_deadline(
+    make_pool: MakePool, sandbox: Sandbox, kube: Kube
+) -> None:
+    """By the policy, that is 10 minutes; a shorter terminationGracePeriod counts instead."""
+    kept = {"karpenter.sh/do-not-disrupt": "true"}
+    pool = await make_pool(requirements=SMALL, consolidate_after="Never")
+    short = await make_pool(requirements=SMALL, consolidate_after="Never", template={"terminationGracePeriod": "5s"})
+    for each in (pool, short):
+        await each.pod("kept", annotations=kept)
+        await each.running(1)
+    claims = {each.name: (await each.settled(1))[0] for each in (pool, short)}
+    for claim in claims.values():
+        report(sandbox, claim["status"]["nodeName"], "StorageReady")
+    await short.gone(claims[short.name]["metadata"]["name"])
+    left = await begins_to_leave(pool, kube, claims[pool.name]["metadata"]["name"])
+    deadline = datetime.fromisoformat(left["metadata"]["annotations"][DEADLINE])
+    assert deadline > datetime.now(UTC) + timedelta(minutes=5)
+    (pod,) = await pool.pods()
+    assert pod["status"]["phase"] == "Running"
+    await pool.delete_pod("kept")
+
+
+@pytest.mark.usefixtures("repairing")
+async def test_n15_127_too_many_unhealthy_nodes_are_left_alone(make_pool: MakePool, sandbox: Sandbox) -> None:
+    """N15-562: of two nodes one may be unhealthy. The other one of these is not due yet, but it counts."""
+    pool = await make_pool(requirements=SMALL, consolidate_after="Never")
+    await pool.deploy(2)
+    await pool.running(2)
+    first, second = await pool.settled(2)
+    report(sandbox, first["status"]["nodeName"], "KernelReady", timedelta())
+    report(sandbox, second["status"]["nodeName"], "NetworkingReady", timedelta(hours=1))
+    for named in (second["metadata"]["name"], second["status"]["nodeName"], pool.name):
+        await pool.seen(named, "NodeRepairBlocked", "More than 20%", pool.name)
+    assert not any(leaving(claim) for claim in await pool.claims())
+
+
+async def test_n15_144_legacy_repair_ends_an_unhealthy_node_whatever_protects_its_pods(
+    make_pool: MakePool, legacy: Worker, sandbox: Sandbox, client: Client
+) -> None:
+    """CTL-08, N15-146: against a closed budget, a PodDisruptionBudget at zero and a long grace time."""
     pool = await make_pool(
         requirements=SMALL,
         budgets=[{"nodes": "0"}],
@@ -38,31 +214,19 @@ async def test_sch104_an_unhealthy_node_is_replaced_whatever_protects_its_pods(
     (claim,) = await pool.settled(1)
     name = claim["metadata"]["name"]
     await pool.protect("web")
-    report(sandbox, claim["status"]["nodeName"], "StorageReady", timedelta(minutes=31))
+    report(sandbox, claim["status"]["nodeName"], "StorageReady")
     await pool.gone(name)
     life = await life_of(client, sandbox, name)
-    assert (life.reason, life.actor) == ("unhealthy", "controller node.health")
+    assert (life.reason, life.actor) == ("Unhealthy", "controller node.health")
     assert life.detail.startswith("StorageReady is False for 31m")
-    assert f"leaving: unhealthy: {life.detail} (controller node.health)" in [entry.text for entry in life.timeline]
     (new,) = await pool.running(1)
     assert new["metadata"]["uid"] != pod["metadata"]["uid"]
-    assert await pool.claim_of(new) != name
-    ended = {"condition": "storage_ready", "nodepool": pool.name, "image_id": claim["status"]["imageID"]}
+    forceful = {"nodepool": pool.name, "termination_mode": "forceful"}
 
     async def counted() -> bool:
-        return worker.metric("karpenter_nodeclaims_unhealthy_disrupted_total", **ended) == 1
+        return (
+            legacy.metric("karpenter_nodeclaims_unhealthy_disrupted_total", condition="storage_ready", **forceful) == 1
+            and legacy.metric("karpenter_pods_disruption_initiated_total", reason="unhealthy", **forceful) == 1
+        )
 
     await until(counted)
-
-
-async def test_sch104_evt04_too_many_unhealthy_nodes_are_left_alone(make_pool: MakePool, sandbox: Sandbox) -> None:
-    """Of two nodes one may be unhealthy. The other one of these is not due yet, but it counts."""
-    pool = await make_pool(requirements=SMALL, consolidate_after="Never")
-    await pool.deploy(2)
-    await pool.running(2)
-    first, second = await pool.settled(2)
-    report(sandbox, first["status"]["nodeName"], "KernelReady")
-    report(sandbox, second["status"]["nodeName"], "NetworkingReady", timedelta(hours=1))
-    for named in (second["metadata"]["name"], second["status"]["nodeName"]):
-        await pool.seen(named, "NodeRepairBlocked", "More than 20%", pool.name)
-    assert not any(leaving(claim) for claim in await pool.claims())

@@ -27,7 +27,7 @@ from tenon.messages.disruption import (
 )
 from tenon.messages.nodeclass import NodeClassInput, NodeClassResult
 from tenon.messages.provisioning import LaunchReport
-from tests.workflows.fake_steps import FakeSteps, command
+from tests.workflows.fake_steps import FakeSteps, command, reboot
 from tests.workflows.refusing_ec2 import Planning, provisioner, refusing
 from tests.workflows.waiting import until
 from workflows import names
@@ -132,7 +132,7 @@ class Commands:
 
 
 async def commands(temporal: WorkflowEnvironment, cluster: str) -> None:
-    """Commands that are refused, that replace nodes, that fail, and that an operator cancels."""
+    """Commands that are refused, that replace nodes, that reboot one, that fail, and that an operator cancels."""
     leader = Leader()
     queue, client = names.task_queue(cluster), temporal.client
     planning: list[Callable[..., Any]] = [leader.decide, leader.validate, leader.measure]
@@ -174,7 +174,9 @@ async def commands(temporal: WorkflowEnvironment, cluster: str) -> None:
             await (await play.start("underutilized-2", moves)).result()
             leader.fails = {ActivityName.VALIDATE_COMMAND: "a pod came or went"}
             await (await play.start("underutilized-3", moves)).result()
-            leader.fails, leader.waits = {}, "default-new waits"
+            leader.fails, leader.refused = {}, {}
+            await (await play.start("unhealthy-1", reboot())).result()
+            leader.waits = "default-new waits"
             before = leader.calls.count(ActivityName.AWAIT_REPLACEMENTS.value)
             waiting = await play.start("underutilized-4", moves)
             await play.called(ActivityName.AWAIT_REPLACEMENTS, before + 1)

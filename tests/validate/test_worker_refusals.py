@@ -208,12 +208,9 @@ def test_a_budget_that_opens_some_day_is_fine(schedule: str) -> None:
     assert warnings(POOL.replace("spec:\n", budget, 1)) == []
 
 
-def test_n15_001_a_budget_for_repair_is_accepted_and_warned_of() -> None:
-    """N15-001: Karpenter 1.15 paces repair by it."""
+def test_n15_001_a_budget_for_repair_is_accepted() -> None:
     budget = "spec:\n  disruption: {budgets: [{nodes: '1', reasons: [Empty, Unhealthy]}]}\n"
-    ((line, reason),) = warnings(POOL.replace("spec:\n", budget, 1))
-    assert line == 6
-    assert reason.startswith("Unhealthy limits nothing in this version")
+    assert warnings(POOL.replace("spec:\n", budget, 1)) == []
 
 
 def test_pools_whose_classes_have_other_operating_systems_take_different_pods() -> None:

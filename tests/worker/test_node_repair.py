@@ -1,4 +1,4 @@
-"""Unhealthy nodes lose their NodeClaim when their time is over, unless too many nodes are unhealthy."""
+"""LEGACY_NODE_REPAIR: unhealthy nodes lose their NodeClaim when their time is over, unless too many are unhealthy."""
 
 from __future__ import annotations
 
@@ -114,8 +114,8 @@ async def test_a_claim_that_lost_its_finalizer_gets_it_before_it_is_deleted() ->
         assert world.claim("a")["metadata"]["finalizers"] == [labels.TERMINATION_FINALIZER]
 
 
-async def test_sch104_ctl08_a_node_that_stays_unhealthy_loses_its_claim_by_force() -> None:
-    """MET-09: and not before its time."""
+async def test_n15_144_ctl08_a_node_that_stays_unhealthy_loses_its_claim_by_force() -> None:
+    """SCH-104, MET-09, N15-146: and not before its time."""
     of_node = {"nodepool": "repaired", "capacity_type": "spot"}
     async with watched() as world:
         for name in "abcde":
@@ -128,8 +128,8 @@ async def test_sch104_ctl08_a_node_that_stays_unhealthy_loses_its_claim_by_force
         written = world.claim("a")["metadata"]["annotations"][FORCE_AT]
         assert START + timedelta(minutes=30) <= datetime.fromisoformat(written) <= world.now()
         (why,) = recorded(world.claim("a")["metadata"]["annotations"])
-        assert why == Removal(reason="unhealthy", detail="Ready is Unknown for 30m", actor="controller node.health")
-        image = {**of_node, "image_id": "ami-1", "condition": "ready"}
+        assert why == Removal(reason="Unhealthy", detail="Ready is Unknown for 30m", actor="controller node.health")
+        image = {**of_node, "image_id": "ami-1", "condition": "ready", "termination_mode": "forceful"}
         assert counted("karpenter_nodeclaims_unhealthy_disrupted_total", **image) == 1
         modes = {"consolidation_policy": "", "termination_mode": "forceful", "reason": "unhealthy"}
         assert counted("karpenter_nodeclaims_disrupted_total", **of_node, **modes) == 1

@@ -149,9 +149,8 @@ def test_variables_of_others_are_none_of_our_business(name: str, value: str) -> 
     [
         ("IGNORE_DRA_REQUESTS", "false"),
         ("DISABLE_CONTROLLER_WARMUP", "false"),
-        ("LEGACY_NODE_REPAIR", "true"),
         ("FEATURE_GATES", "TerminateFirstDrift=true"),
-        ("AWS_FEATURE_GATES", "RebootForRepair=true"),
+        ("AWS_FEATURE_GATES", "DRAEFA=true"),
     ],
 )
 def test_what_steers_nothing_yet_is_accepted_and_said(name: str, value: str) -> None:
@@ -162,7 +161,24 @@ def test_what_steers_nothing_yet_is_accepted_and_said(name: str, value: str) -> 
 
 
 def test_gat01_gat02_a_gate_that_has_an_effect_gives_no_warning() -> None:
-    assert load_all({}, {**NAMED, "FEATURE_GATES": "NodeRepair=true,ReservedCapacity=false"}).warnings == []
+    """N15-471: and neither does the setting of the old node repair."""
+    gates = {"FEATURE_GATES": "NodeRepair=true,ReservedCapacity=false"}
+    for more in ({"AWS_FEATURE_GATES": "RebootForRepair=true"}, {"LEGACY_NODE_REPAIR": "true"}):
+        assert load_all({}, {**NAMED, **gates, **more}).warnings == []
+
+
+def test_n15_489_settings_of_node_repair_that_another_one_switches_off_are_said() -> None:
+    reboots, legacy = {"AWS_FEATURE_GATES": "RebootForRepair=true"}, {"LEGACY_NODE_REPAIR": "true"}
+    repairs = {"FEATURE_GATES": "NodeRepair=true"}
+    assert load_all({}, {**NAMED, **reboots}).warnings == [
+        "The feature gate RebootForRepair=true has no effect without the feature gate NodeRepair."
+    ]
+    assert load_all({}, {**NAMED, **legacy}).warnings == [
+        "LEGACY_NODE_REPAIR=true has no effect without the feature gate NodeRepair."
+    ]
+    assert load_all({}, {**NAMED, **repairs, **reboots, **legacy}).warnings == [
+        "The feature gate RebootForRepair=true has no effect with LEGACY_NODE_REPAIR=true."
+    ]
 
 
 def test_the_environment_of_karpenter_1_15_starts_a_worker_without_a_warning() -> None:

@@ -19,6 +19,7 @@ from tenon.messages.disruption import (
     MeasuredSaving,
     MeasureInput,
     MeasureResult,
+    RepairCause,
     Replacement,
     ReplacementsInput,
     StepResult,
@@ -86,6 +87,12 @@ class FakeSteps:
         ]
         return DisruptResult(accepted=accepted, refused=self.refused, leaving=self.leaving)
 
+    @activity.defn(name=ActivityName.REQUEST_REBOOT)
+    async def reboot(self, value: DisruptInput) -> DisruptResult:
+        self._step(ActivityName.REQUEST_REBOOT)
+        accepted = [item.claim for item in value.command.candidates if item.claim not in self.refused]
+        return DisruptResult(accepted=accepted, refused=self.refused)
+
     @activity.defn(name=ActivityName.FINISH_COMMAND)
     async def finish(self, finish_input: FinishInput) -> StepResult:
         self.finished.append(finish_input)
@@ -98,7 +105,16 @@ class FakeSteps:
         return MeasureResult(pools=self.savings)
 
     def common(self) -> list[Any]:
-        return [self.taint, self.create, self.replacements, self.surge, self.check, self.disrupt, self.finish]
+        return [
+            self.taint,
+            self.create,
+            self.replacements,
+            self.surge,
+            self.check,
+            self.disrupt,
+            self.reboot,
+            self.finish,
+        ]
 
 
 def command(*, graceful: bool = True, replacements: int = 1) -> DisruptionCommand:
@@ -112,4 +128,18 @@ def command(*, graceful: bool = True, replacements: int = 1) -> DisruptionComman
         replacements=[Replacement(name="default-new", pool="default", body={}) for _ in range(replacements)],
         predicted=0.3,
         explanation=["two nodes are replaced by one"],
+        decision="replace" if replacements else "delete",
+    )
+
+
+def reboot() -> DisruptionCommand:
+    """A node that reboots in place."""
+    return DisruptionCommand(
+        id="unhealthy-1",
+        reason=Reason.UNHEALTHY,
+        candidates=[DisruptionCandidate(claim="default-1", uid="u1", pool="default", since=NOW)],
+        graceful=False,
+        explanation=["AcceleratedHardwareReady is False (XID63)", "the node reboots in place, so nothing is bought"],
+        decision="reboot",
+        repair=RepairCause(condition="AcceleratedHardwareReady", status="False", reason="XID63", drain_seconds=300.0),
     )

@@ -28,7 +28,7 @@ from tenon.messages.disruption import (
     Replacement,
     StepResult,
 )
-from tests.workflows.fake_steps import FakeSteps, command
+from tests.workflows.fake_steps import FakeSteps, command, reboot
 from tests.workflows.waiting import until
 from workflows import names
 from workflows.disruption_command import DisruptionCommandWorkflow
@@ -500,3 +500,38 @@ async def test_wsh16_new_pods_start_on_the_new_nodes_before_the_old_nodes_leave(
     done = [*ALL_STEPS[:4], "start new pods first"]
     assert steps.calls == ([*done, "finish command"] if fails else [*done, *ALL_STEPS[4:]])
     assert bool(result.failure) is fails
+
+
+async def test_n15_153_a_reboot_is_validated_and_requested_and_nothing_else(
+    temporal: WorkflowEnvironment, cluster: str
+) -> None:
+    """No taint, no replacement, nothing to undo, and no savings."""
+    steps = FakeSteps()
+    async with running(temporal, cluster, steps, reboot()) as handle:
+        result = await handle.result()
+    assert (result.accepted, result.saving) == (["default-1"], None)
+    assert steps.calls == ["validate command", "request reboot"]
+
+
+async def test_n15_153_a_reboot_that_does_not_hold_any_more_is_not_requested(
+    temporal: WorkflowEnvironment, cluster: str
+) -> None:
+    steps = FakeSteps()
+    steps.fails[ActivityName.VALIDATE_COMMAND] = "the node needs another repair than a reboot by now"
+    async with running(temporal, cluster, steps, reboot()) as handle:
+        result = await handle.result()
+    assert result.failure == "the node needs another repair than a reboot by now"
+    assert steps.calls == ["validate command"]
+
+
+async def test_n15_135_a_repair_is_validated_at_once_and_undone_as_other_commands(
+    temporal: WorkflowEnvironment, cluster: str
+) -> None:
+    steps = FakeSteps()
+    steps.fails[ActivityName.AWAIT_REPLACEMENTS] = "replacement default-new is gone"
+    repair = evolve(command(graceful=False), reason=Reason.UNHEALTHY, repair=reboot().repair)
+    async with running(temporal, cluster, steps, repair) as handle:
+        result = await handle.result()
+    assert result.failure == "replacement default-new is gone"
+    assert steps.calls == [*ALL_STEPS[:4], "finish command"]
+    assert [given.undo for given in steps.finished] == [True]

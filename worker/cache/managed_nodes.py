@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from tenon.apis import labels
 from tenon.apis.nodeclaim import DRIFTED
 from tenon.apis.shortage_price import usual_price
 from tenon.disruption.history.arrivals import read_arrivals
 from tenon.disruption.model import ManagedNode
+from tenon.disruption.repair.breaker import veto
 from tenon.disruption.rules.held_pods import holder
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.protection import node_protection
 from tenon.kube.records import NodeRecord
+from tenon.kube.timestamps import from_epoch
 from worker.cache.cluster import ClusterCache
 from worker.cache.evacuating_pods import leaving
 
@@ -56,6 +59,12 @@ class ManagedNodes:
             for place in self._places.get(node_name, ()):
                 managed[place] = self._empty(managed[place], time)
         return managed
+
+    def without_pool(self) -> list[ManagedNode]:
+        """All nodes whose NodeClaim belongs to no NodePool. There are few, so they are converted each time."""
+        time = datetime.fromtimestamp(self._cache.clock(), UTC)
+        alone = (claim for claim in self._cache.claims if not claim.pool)
+        return [_known(claim, self._cache.node_of(claim), time).managed_node for claim in alone]
 
     def _read(self, now: datetime) -> None:
         """Convert the nodes whose objects changed."""
@@ -113,8 +122,23 @@ def _known(claim: ClaimRecord, node: NodeRecord | None, now: datetime) -> _Known
         bought_in_shortage=labels.BOUGHT_IN_SHORTAGE in claim.annotations,
         usual_price=usual_price(claim.annotations),
         expires_at=_expires_at(claim),
+        registered=claim.registered,
+        **_of_repair(claim, node),
     )
     return _Known(claim, node, managed)
+
+
+def _of_repair(claim: ClaimRecord, node: NodeRecord | None) -> dict[str, Any]:
+    """What node repair needs to know. Most nodes have no fault, and keep nothing."""
+    reboots = {"rebooting": claim.rebooting, "reboots": claim.reboots, "rebooted_at": claim.rebooted_at}
+    if node is None or not node.unhealthy:
+        return reboots
+    return {
+        **reboots,
+        "unhealthy": node.unhealthy,
+        "node_created_at": from_epoch(node.created),
+        "repair_veto": veto(node.annotations, claim.annotations),
+    }
 
 
 def _expires_at(claim: ClaimRecord) -> datetime | None:

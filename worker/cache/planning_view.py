@@ -298,6 +298,10 @@ class PlanningView:
         """The nodes that disruption may consider."""
         return self._managed.now()
 
+    def nodes_without_pool(self) -> list[ManagedNode]:
+        """The nodes whose NodeClaim belongs to no NodePool."""
+        return self._managed.without_pool()
+
     async def changed(self, seconds: float) -> None:
         """Wait for the next change that may affect which pods need a decision, for at most ``seconds``."""
         await self._wait_for_change(PLANNING_TOPICS, seconds)

@@ -21,6 +21,7 @@ from activities import loggers
 from activities.disruption.disrupting import Disruptor
 from activities.disruption.held_node_events import HeldNodeEvents
 from activities.disruption.moves import MoveFinder, methods_within
+from activities.disruption.repair_source import built_in_repair, no_repair
 from activities.disruption.slowed_pools import SlowedPools
 from activities.ec2.instance_statuses import failing
 from activities.kubernetes.client import Kube
@@ -177,6 +178,8 @@ def _planning(settings: Settings, clients: Clients, cache: ClusterCache) -> Plan
     planner = Planner(
         view, clients.ec2, clients.kube, clients.recorder, batcher, policy=policy, buffers=room, refusals=refusals
     )
+    is_repaired = gates.node_repair and not settings.legacy_node_repair
+    repair = built_in_repair(reboots=settings.aws_feature_gates.reboot_for_repair) if is_repaired else no_repair
     methods = partial(methods_within, spot_to_spot=gates.spot_to_spot_consolidation)
     moves = MoveFinder(
         view,
@@ -189,6 +192,7 @@ def _planning(settings: Settings, clients: Clients, cache: ClusterCache) -> Plan
         refusals=refusals,
         slowed=slowed,
         free_memory=return_free_memory,
+        repair=repair,
     )
     disruptor = Disruptor(
         view,
@@ -198,6 +202,7 @@ def _planning(settings: Settings, clients: Clients, cache: ClusterCache) -> Plan
         budgets=BudgetReporter(clients.recorder),
         slowed=slowed,
         held_node_events=HeldNodeEvents(clients.recorder),
+        repair=repair,
     )
     return Planning(view, policy, room, refusals, slowed, batcher, planner, moves, disruptor)
 
@@ -234,7 +239,7 @@ def _controllers(settings: Settings, clients: Clients, cache: ClusterCache, plan
         controllers.append(InstanceTypeMetricsController(cache, view, clients.ec2, planning.refusals, Path(folder)))
     if gates.node_overlay:
         controllers.append(NodeOverlayController(kube, cache, view, clients.ec2))
-    if gates.node_repair:
+    if gates.node_repair and settings.legacy_node_repair:
         controllers.append(NodeRepairController(kube, clients.recorder, cache, settings.cluster_name))
     if gates.pod_deletion_cost_management:
         controllers.append(

@@ -9,7 +9,6 @@ from worker.settings.model import Settings, text
 
 WITHOUT_EFFECT: Mapping[str, str] = {
     "ignore_dra_requests": "pods with dynamic resource claims are always left out",
-    "legacy_node_repair": "the gate NodeRepair always works as that of Karpenter 1.14",
     "disable_controller_warmup": "every replica keeps its caches full, so that another can take over at once",
 }
 """What the worker does regardless of the value, by field name."""
@@ -18,7 +17,6 @@ GATES_WITHOUT_EFFECT: Mapping[str, str] = {
     "TerminateFirstRepair": "an unhealthy node is always terminated before its replacement starts",
     "DRANVIDIAGPU": "pods with dynamic resource claims are always left out",
     "DRAEFA": "pods with dynamic resource claims are always left out",
-    "RebootForRepair": "an unhealthy node is replaced, never rebooted",
 }
 """What the worker does whether or not the gate is on, by gate name."""
 WITHOUT_WEBHOOK = (
@@ -37,7 +35,7 @@ def warnings(settings: Settings, stated_names: Container[str] = frozenset()) -> 
         for name, value, default, why in _in_vain(settings, stated_names)
         if value != default
     ]
-    return [*in_vain, WITHOUT_WEBHOOK] if settings.disable_webhook else in_vain
+    return [*in_vain, *_of_repair(settings), *([WITHOUT_WEBHOOK] if settings.disable_webhook else [])]
 
 
 def why_none(name: str) -> str:
@@ -50,6 +48,16 @@ def gate_values(settings: Settings) -> dict[str, bool]:
     core = {name: bool(getattr(settings.feature_gates, field)) for name, field in GATES.items()}
     aws = {name: bool(getattr(settings.aws_feature_gates, field)) for name, field in AWS_GATES.items()}
     return core | aws
+
+
+def _of_repair(settings: Settings) -> Iterator[str]:
+    """Yield which settings of node repair have no effect because of another one (N15-144, N15-489)."""
+    repairs, legacy = settings.feature_gates.node_repair, settings.legacy_node_repair
+    if legacy and not repairs:
+        yield "LEGACY_NODE_REPAIR=true has no effect without the feature gate NodeRepair."
+    if settings.aws_feature_gates.reboot_for_repair and (legacy or not repairs):
+        why = "with LEGACY_NODE_REPAIR=true" if repairs else "without the feature gate NodeRepair"
+        yield f"The feature gate RebootForRepair=true has no effect {why}."
 
 
 def _in_vain(settings: Settings, stated_names: Container[str]) -> Iterator[tuple[str, object, object, str]]:

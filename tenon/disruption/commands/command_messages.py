@@ -9,8 +9,9 @@ from datetime import datetime
 from tenon.disruption.commands.pod_mark import pod_mark
 from tenon.disruption.history.arrivals import arriving, counted, times_moved
 from tenon.disruption.model import ClusterModel, Command
+from tenon.disruption.repair.decision import RepairDecision
 from tenon.kube.pod import Pod
-from tenon.messages.disruption import DisruptionCandidate, DisruptionCommand, Replacement
+from tenon.messages.disruption import DisruptionCandidate, DisruptionCommand, RepairCause, Replacement
 
 
 def command_id(command: Command, at: datetime | None = None) -> str:
@@ -75,6 +76,18 @@ def to_message(
         explanation=list(command.explanation),
         arrivals={claim: dict(times) for claim, times in (arrivals or {}).items()},
         sent={claim: dict(pods) for claim, pods in (sent or {}).items()},
+        decision=command.decision,
+        repair=_cause(command.repair) if command.repair is not None else None,
+    )
+
+
+def _cause(decision: RepairDecision) -> RepairCause:
+    condition, bound = decision.fault.condition, decision.drain_bound
+    return RepairCause(
+        condition=condition.type,
+        status=condition.status,
+        reason=condition.reason,
+        drain_seconds=None if bound is None else bound.total_seconds(),
     )
 
 

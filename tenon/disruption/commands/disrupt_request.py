@@ -14,4 +14,6 @@ def disrupt_request(command: DisruptionCommand, candidate: DisruptionCandidate) 
         detail=next(iter(command.explanation), ""),
         since=candidate.since,
         only_if_empty=command.only_if_empty,
+        drain_seconds=command.repair.drain_seconds if command.repair is not None else None,
+        fault=command.repair.condition if command.repair is not None else "",
     )

@@ -10,6 +10,7 @@ from tenon.disruption.methods.consolidation import Consolidation
 from tenon.disruption.methods.drift import Drift, StaticDrift
 from tenon.disruption.methods.emptiness import Emptiness
 from tenon.disruption.methods.expiration import Expiration
+from tenon.disruption.methods.repair import Repair
 from tenon.disruption.model import ManagedNode, Situation
 from tenon.scheduling.deadline import Expired, never
 
@@ -27,9 +28,11 @@ def moving_methods(
     Args:
         expired: whether the time of all methods is over.
         spot_to_spot: spot nodes may be replaced by spot nodes (feature gate SpotToSpotConsolidation).
-        drift_expired: whether the part of the time is over that drift may use; by default, it may use all of it.
+        drift_expired: whether the part of the time is over that repair and drift may use; by default, they may use all
+            of it.
     """
     return (
+        Repair(deadline=lambda: drift_expired or expired),
         StaticDrift(),
         Drift(deadline=lambda: drift_expired or expired),
         Consolidation(spot_to_spot=spot_to_spot, deadline=lambda: expired),

@@ -7,12 +7,12 @@ Candidates take turns over NodePools, and those that could not leave before come
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from tenon.apis.nodepool import NODES
 from tenon.apis.reasons import Reason
+from tenon.disruption.commands.replacement_text import replacement_lines, without_place
 from tenon.disruption.model import (
     Candidate,
     ClusterModel,
@@ -24,13 +24,11 @@ from tenon.disruption.model import (
 )
 from tenon.disruption.rules.pool_budgets import PoolBudgets
 from tenon.disruption.search.rescheduling import Rescheduler, is_complete, nodes_in_commands
+from tenon.disruption.search.static_replacements import StaticReplacements
 from tenon.kube.pod import Pod
 from tenon.kube.timestamps import format_instant
 from tenon.scheduling.deadline import Expired, never
-from tenon.scheduling.empty_node import NoEmptyNodeError, empty_node_problem, plan_empty_node
 from tenon.scheduling.model import Plan, PlannedClaim
-from tenon.scheduling.reservations import reservation_of, with_places_taken
-from tenon.sentences import counted
 
 MAX_COMMANDS = 10
 """How many nodes one pass replaces at most. The next pass sees what these changed."""
@@ -158,7 +156,7 @@ class Drift:
                 break
             simulated += bool(drifted_node.detail.pods)
             if not is_complete(plan):
-                drift_pass.block(drifted_node, _without_place(plan.unschedulable))
+                drift_pass.block(drifted_node, without_place(plan.unschedulable))
                 continue
             rescheduler.accept([claim], plan)
             hosts |= plan.placements.keys()
@@ -196,31 +194,16 @@ class StaticDrift:
         if model is None:
             return Proposal()
         drift_pass = _Pass(eligible, situation, model)
-        room: dict[str, int] = {}
-        planned: dict[str, PlannedClaim | str] = {}
-        bought: list[PlannedClaim] = []
+        replacements = StaticReplacements(situation, model)
         for drifted_node in drift_pass.in_turn(budgets):
             if len(drift_pass.commands) >= self._most:
                 drift_pass.is_cut = True
                 break
             pool = drifted_node.node.pool
-            if pool not in room:
-                room[pool] = _room(pool, situation, model)
-            if room[pool] <= 0:
-                drift_pass.block(
-                    drifted_node, f"NodePool {pool} has more nodes than replicas, or limits.nodes leaves no room"
-                )
-                continue
-            if pool not in planned:
-                planned[pool] = _plan(pool, model, bought)
-            replacement = planned[pool]
+            replacement = replacements.next(pool)
             if isinstance(replacement, str):
                 drift_pass.block(drifted_node, replacement)
                 continue
-            bought.append(replacement)
-            if reservation_of(replacement):
-                planned.clear()  # the next node may need another place
-            room[pool] -= 1
             budgets.take(pool)
             drift_pass.commands.append(_command(self.name, drifted_node, (replacement,), {}, situation.now))
         return drift_pass.proposal()
@@ -243,31 +226,6 @@ def _drifted(node: ManagedNode, detail: NodeDetail, situation: Situation) -> _Dr
     since = detail.drifted_since or situation.now
     blocked_at = situation.blocked_at.get(node.claim, _NEVER_BLOCKED)
     return _Drifted(node, detail, (blocked_at, bool(detail.pods), since, node.claim))
-
-
-def _room(pool: str, situation: Situation, model: ClusterModel) -> int:
-    """Return how many nodes of a static pool may be replaced now.
-
-    While it has more nodes than replicas, its controller removes some first. A replica that is missing, also because a
-    command has yet to create the replacement, counts as a node.
-    """
-    replicas = situation.policies[pool].replicas or 0
-    members = [node for node in situation.nodes if node.pool == pool]
-    staying = sum(not node.leaving and node.claim not in situation.under_command for node in members)
-    static_pool = model.static_pools.get(pool)
-    if staying > replicas or static_pool is None:
-        return 0
-    limit = (static_pool.limits or {}).get(NODES)
-    return len(members) if limit is None else limit - len(members) - (replicas - staying)
-
-
-def _plan(pool: str, model: ClusterModel, bought: Iterable[PlannedClaim]) -> PlannedClaim | str:
-    """Return the new node of a static pool, or why there is none."""
-    try:
-        (left,) = with_places_taken([model.static_pools[pool]], bought)
-        return plan_empty_node(empty_node_problem(model.problem, left))
-    except NoEmptyNodeError as error:
-        return f"no replacement can be bought: {error}"
 
 
 def _command(
@@ -300,21 +258,4 @@ def _explanation(
 ) -> Iterator[str]:
     why = f": {detail.drift_message}" if detail.drift_message else ""
     yield f"{detail.drifted} since {format_instant(since)}{why}"
-    for claim in claims[:2]:
-        bought = claim.offering
-        place = f"{bought.instance_type}, {bought.zone}, {bought.capacity_type}"
-        yield f"replacement for {counted(len(claim.pods), 'pod')}: {claim.price:.4f} $/h ({place})"
-    if len(claims) > 2:
-        yield f"and {counted(len(claims) - 2, 'more replacement')}"
-    moving = [len(pods) for pods in placements.values() if pods]
-    if moving:
-        yield f"{counted(sum(moving), 'pod')} on {counted(len(moving), 'existing node')}"
-    if not claims and not moving:
-        yield "no pod needs another node, so nothing is bought"
-
-
-def _without_place(unschedulable: Mapping[str, str]) -> str:
-    key = min(unschedulable)
-    others = len(unschedulable) - 1
-    more = f" (and {counted(others, 'more pod')})" if others else ""
-    return f"pod {key}{more} has no other place: {unschedulable[key]}"
+    yield from replacement_lines(claims, placements)

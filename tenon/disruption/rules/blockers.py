@@ -19,7 +19,9 @@ from tenon.apis import labels
 from tenon.apis.reasons import Reason, traits_of
 from tenon.disruption.history.arrivals import rest_until, times_moved
 from tenon.disruption.model import ManagedNode, Situation
+from tenon.disruption.repair.breaker import MAX_UNHEALTHY_PERCENT
 from tenon.disruption.rules.consolidatable import is_over, over_at
+from tenon.disruption.rules.repair import has_bound
 from tenon.kube.timestamps import format_instant
 from tenon.sentences import counted
 
@@ -29,6 +31,9 @@ When = Callable[[ManagedNode, Situation], datetime | None]
 
 EVERY = frozenset(Reason)
 DISRUPTIONS = frozenset(reason for reason in Reason if reason.is_disruption)
+REPAIR = frozenset({Reason.UNHEALTHY})
+VOLUNTARY = DISRUPTIONS - REPAIR
+"""What gives way to the wish that a node stays as it is. An unhealthy node is replaced all the same (N15-022)."""
 CONSOLIDATION = frozenset(reason for reason in Reason if reason.traits.is_consolidation)
 SAVINGS = frozenset(reason for reason in Reason if reason.traits.counts_savings)
 
@@ -60,7 +65,7 @@ class Blocker:
     @property
     def is_about_node(self) -> bool:
         """Whether it excludes the node itself, whatever its pods and whichever disruption it is."""
-        return self.reasons >= DISRUPTIONS and not self.graceful_only
+        return self.reasons >= VOLUNTARY and not self.graceful_only
 
 
 class Hold(NamedTuple):
@@ -244,6 +249,25 @@ def _pods_rest_until(node: ManagedNode, situation: Situation) -> datetime | None
     return rest_until(detail.pods, node.arrivals, situation.now) if detail is not None else None
 
 
+def _pod_of_repair(node: ManagedNode, situation: Situation) -> str:
+    """The pod that keeps an unhealthy node, because its drain might never end."""
+    pod = _pod(node, situation)
+    return "" if not pod or has_bound(node, situation) else pod
+
+
+def _needs_a_bound(node: ManagedNode, situation: Situation) -> str:
+    return f"repair requires a termination grace period to bypass blocking pods: {_pod(node, situation)}"
+
+
+def _is_tripped(node: ManagedNode, situation: Situation) -> bool:
+    return situation.repair is not None and node.pool in situation.repair.tripped
+
+
+def _has_no_types(node: ManagedNode, situation: Situation) -> bool:
+    model = situation.model
+    return model is not None and node.pool not in model.launching and node.pool not in model.static_pools
+
+
 def _has_no_price(node: ManagedNode, situation: Situation) -> bool:
     """A node without labels of type, zone and capacity type has no price (DIS-25)."""
     detail = situation.detail_of(node)
@@ -268,7 +292,15 @@ BLOCKERS = (
         lambda node, _: f"NodePool {node.pool} does not exist or cannot be read",
         is_final=True,
     ),
-    Blocker("initialized", EVERY, lambda node, _: not node.initialized, "its NodeClaim is not initialized"),
+    Blocker("rebooting", EVERY, lambda node, _: node.rebooting, "node is rebooting", reported=True),
+    Blocker("initialized", EVERY - REPAIR, lambda node, _: not node.initialized, "its NodeClaim is not initialized"),
+    Blocker(
+        "registered",
+        REPAIR,
+        lambda node, _: not (node.registered or node.initialized),
+        "node isn't initialized nor registered",
+        reported=True,
+    ),
     Blocker(
         "command",
         EVERY,
@@ -278,7 +310,7 @@ BLOCKERS = (
     Blocker("expiry", frozenset({Reason.EXPIRED}), _is_early, _expiry, ends=lambda node, _: node.expires_at),
     Blocker(
         "protected",
-        DISRUPTIONS,
+        VOLUNTARY,
         lambda node, _: node.protected_by,
         lambda node, _: f"{node.protected_by} protects it",
         reported=True,
@@ -298,8 +330,31 @@ BLOCKERS = (
     Blocker(
         "nominated",
         DISRUPTIONS,
-        lambda node, situation: situation.nominated and node.named_in(situation.nominated),
+        # An unhealthy node that is not initialized may never run them (N15-122).
+        lambda node, situation: situation.nominated and node.initialized and node.named_in(situation.nominated),
         "pods that have no node yet are expected to run on it",
+    ),
+    Blocker(
+        "do-not-repair",
+        REPAIR,
+        lambda node, _: node.repair_veto,
+        lambda node, _: f'the "{labels.DO_NOT_REPAIR}" annotation of its {node.repair_veto} keeps repair away',
+        reported=True,
+    ),
+    Blocker(
+        "too many unhealthy",  # an event of its own says it
+        REPAIR,
+        _is_tripped,
+        lambda node, _: f"more than {MAX_UNHEALTHY_PERCENT}% of the nodes of NodePool {node.pool} are unhealthy",
+    ),
+    Blocker("pod of an unhealthy node", REPAIR, _pod_of_repair, _needs_a_bound, reported=True),
+    Blocker(
+        "types for repair",
+        REPAIR,
+        _has_no_types,
+        lambda node, _: f"NodePool {node.pool} can launch no nodes now, so its nodes are not repaired",
+        reported=True,
+        needs_model=True,
     ),
     Blocker("never", CONSOLIDATION, _is_never, _never, is_final=True),
     Blocker(
@@ -309,7 +364,7 @@ BLOCKERS = (
         _keeps_pods,
         is_final=True,
     ),
-    Blocker("pod", DISRUPTIONS, _pod, _pod, reported=True, graceful_only=True),
+    Blocker("pod", VOLUNTARY, _pod, _pod, reported=True, graceful_only=True),
     Blocker(
         "CapacityBuffer",
         CONSOLIDATION,

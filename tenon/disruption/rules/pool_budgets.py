@@ -14,11 +14,17 @@ from tenon.disruption.rules.windows import why_closed
 
 @dataclass(slots=True)
 class Members:
-    """The nodes of a NodePool that budgets count: initialized, and their instance is not being terminated (DIS-50)."""
+    """The nodes of a NodePool that budgets count (`is_counted`)."""
 
     total: int = 0
-    unavailable: int = 0
-    """Those that use the budget up: they are not ready, leaving, or under a command (DIS-52)."""
+    away: int = 0
+    """Those that use each budget up: they are leaving, rebooting, or under a command (DIS-52)."""
+    not_ready: int = 0
+    """The others that are not ready, which use up the budgets of reasons that count them (N15-231)."""
+
+    def unavailable(self, reason: Reason) -> int:
+        """Return how many use up the budgets of a reason."""
+        return self.away + (self.not_ready if reason.traits.counts_not_ready else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,26 +52,37 @@ def members_of(situation: Situation) -> Mapping[str, Members]:
     """Count the nodes of all NodePools in one pass, because a cluster may have thousands of nodes."""
     members_by_pool: defaultdict[str, Members] = defaultdict(Members)
     for node in situation.nodes:
-        if _counts(node):
+        if is_counted(node):
             members = members_by_pool[node.pool]
             members.total += 1
-            members.unavailable += _is_unavailable(node, situation)
+            if _is_away(node, situation):
+                members.away += 1
+            elif not node.ready:
+                members.not_ready += 1
     return members_by_pool
 
 
-def unavailable_nodes(situation: Situation, pool: str) -> list[ManagedNode]:
-    """Return the nodes that use up the budgets of a NodePool."""
+def unavailable_nodes(situation: Situation, pool: str, reason: Reason) -> list[ManagedNode]:
+    """Return the nodes that use up the budgets of a NodePool for a reason."""
     return [
-        node for node in situation.nodes if node.pool == pool and _counts(node) and _is_unavailable(node, situation)
+        node
+        for node in situation.nodes
+        if node.pool == pool
+        and is_counted(node)
+        and (_is_away(node, situation) or (reason.traits.counts_not_ready and not node.ready))
     ]
 
 
-def _counts(node: ManagedNode) -> bool:
-    return node.initialized and not node.terminating
+def is_counted(node: ManagedNode) -> bool:
+    """Return whether budgets count the node: it is initialized or reboots, and its instance stays (DIS-50, N15-232).
+
+    A node that budgets do not count needs none of them, so that repair ends a node that never initializes (N15-128).
+    """
+    return (node.initialized or node.rebooting) and not node.terminating
 
 
-def _is_unavailable(node: ManagedNode, situation: Situation) -> bool:
-    return node.leaving or not node.ready or bool(node.disrupted_by) or node.claim in situation.under_command
+def _is_away(node: ManagedNode, situation: Situation) -> bool:
+    return node.leaving or node.rebooting or bool(node.disrupted_by) or node.claim in situation.under_command
 
 
 def budget_states(situation: Situation) -> list[BudgetState]:
@@ -83,16 +100,15 @@ def budget_states(situation: Situation) -> list[BudgetState]:
                 )
             most = by_budgets[same]
             closed = why_closed(policy.windows, reason, situation.now)
-            states.append(
-                BudgetState(pool, reason, pool_members.total, 0 if closed else most, pool_members.unavailable, closed)
-            )
+            consuming = pool_members.unavailable(reason)
+            states.append(BudgetState(pool, reason, pool_members.total, 0 if closed else most, consuming, closed))
     return states
 
 
 class PoolBudgets:
     """How many more nodes of each NodePool may be disrupted for one reason. Computed on first use of a pool."""
 
-    def __init__(self, situation: Situation, reason: str) -> None:
+    def __init__(self, situation: Situation, reason: Reason) -> None:
         self._situation = situation
         self._reason = reason
         self._members: Mapping[str, Members] | None = None
@@ -115,6 +131,14 @@ class PoolBudgets:
         self._left[pool] -= 1
         return True
 
+    def take_for(self, node: ManagedNode) -> bool:
+        """Take the node from its pool's budget, if budgets count it. Return False if none is left."""
+        return not is_counted(node) or self.take(node.pool)
+
+    def allows(self, node: ManagedNode) -> bool:
+        """Return whether `take_for` would take the node."""
+        return not is_counted(node) or self.left(node.pool) > 0
+
     def _allowed(self, pool: str) -> int:
         situation = self._situation
         if self.why_closed(pool):
@@ -126,6 +150,6 @@ class PoolBudgets:
             situation.policies[pool].budgets,
             self._reason,
             total=pool_members.total,
-            unavailable=pool_members.unavailable,
+            unavailable=pool_members.unavailable(self._reason),
             now=situation.now,
         )

@@ -1,123 +1,83 @@
-"""Which nodes are replaced because they are unhealthy, and when too many are (SCH-104).
-
-Repair is forceful: it ignores budgets, do-not-disrupt and terminationGracePeriod. An operator who examines a node
-keeps repair away by an annotation of its own. Repair also stops when many nodes of a
-NodePool are unhealthy at once, because then the cause is probably not the nodes. The same limit holds for nodes that
-leave because of EC2's status checks.
-"""
+"""What is wrong with a node, what is done about it, and what keeps repair from it (N15-121 to N15-127)."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime
 
-from tenon.apis import labels
-from tenon.kube.records import NodeCondition
-
-
-@dataclass(frozen=True, slots=True)
-class RepairPolicy:
-    """A node is replaced when a condition has had this status for longer than ``toleration``."""
-
-    condition: str
-    status: str
-    toleration: timedelta
+from tenon.disruption.model import ManagedNode, Situation
+from tenon.disruption.repair.breaker import Breaker
+from tenon.disruption.repair.decision import Fault, NodeHistory, RepairDecision, decide_repair, faults_of, next_due
+from tenon.disruption.repair.pool_policies import PoolRepair
 
 
-_HALF_AN_HOUR = timedelta(minutes=30)
-POLICIES = (
-    RepairPolicy("Ready", "False", _HALF_AN_HOUR),
-    RepairPolicy("Ready", "Unknown", _HALF_AN_HOUR),
-    # Conditions that the EKS node monitoring agent sets.
-    RepairPolicy("AcceleratedHardwareReady", "False", timedelta(minutes=10)),
-    RepairPolicy("StorageReady", "False", _HALF_AN_HOUR),
-    RepairPolicy("NetworkingReady", "False", _HALF_AN_HOUR),
-    RepairPolicy("KernelReady", "False", _HALF_AN_HOUR),
-    RepairPolicy("ContainerRuntimeReady", "False", _HALF_AN_HOUR),
-)
-"""Those of Karpenter's AWS provider. Users cannot change them."""
-MAX_UNHEALTHY_PERCENT = 20
-BLOCKED = "NodeRepairBlocked"
-"""The reason of the event on a node that is not ended because too many are unhealthy."""
-
-_NEVER = datetime.max.replace(tzinfo=UTC)
-_TOLERATIONS = {(policy.condition, policy.status): policy.toleration for policy in POLICIES}
+def faults_of_node(node: ManagedNode, situation: Situation) -> tuple[Fault, ...]:
+    """Return the faults of a node, whether or not they are due. None if node repair is off."""
+    if not node.unhealthy or situation.repair is None:
+        return ()
+    history = NodeHistory(node.node_created_at, node.rebooted_at, node.reboots)
+    return faults_of(node.unhealthy, situation.repair.policies_of(node.pool), history, situation.now)
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """Why a node is unhealthy, and when to replace it if that lasts (None: never, because the start is unknown)."""
-
-    condition: NodeCondition
-    due: datetime | None
-
-
-def fault_of(conditions: Iterable[NodeCondition]) -> Fault | None:
-    """Return the fault for which the node is due first; None if no policy names any of its conditions."""
-    faults = [fault for condition in conditions if (fault := _fault(condition)) is not None]
-    return min(faults, key=lambda fault: (fault.due or _NEVER, fault.condition.type), default=None)
-
-
-def _fault(condition: NodeCondition) -> Fault | None:
-    toleration = _TOLERATIONS.get((condition.type, condition.status))
-    if toleration is None:
+def repair_of(node: ManagedNode, situation: Situation) -> RepairDecision | None:
+    """Return what is done about a node now; None if nothing is."""
+    if not node.unhealthy:  # thousands of nodes ask
         return None
-    if not condition.since:
-        return Fault(condition, None)
-    return Fault(condition, datetime.fromtimestamp(condition.since, UTC) + toleration)
+    return decide_repair(faults_of_node(node, situation), situation.now)
 
 
-def why_kept(node: Mapping[str, str], claim: Mapping[str, str]) -> str:
-    """Why a node is not repaired, by the annotations of its Node and its NodeClaim. Empty if it may be."""
-    for kind, on_object in (("Node", node), ("NodeClaim", claim)):
-        if on_object.get(labels.DO_NOT_REPAIR) == "true":
-            return f"The {kind} has the annotation {labels.DO_NOT_REPAIR}: remove it so that the node is replaced"
-    return ""
+def next_repair(situation: Situation) -> datetime | None:
+    """Return when the next fault of a node becomes due; None if no more do."""
+    times = (next_due(faults_of_node(node, situation), situation.now) for node in situation.nodes if node.unhealthy)
+    return min((time for time in times if time is not None), default=None)
 
 
-def max_unhealthy(total: int) -> int:
-    """How many of so many nodes may be unhealthy. It rounds up, so the only node of a NodePool may be ended."""
-    return -(-total * MAX_UNHEALTHY_PERCENT // 100)
+def has_bound(node: ManagedNode, situation: Situation) -> bool:
+    """Return whether the drain of a node that is repaired ends, so that no pod keeps it for ever (N15-126).
+
+    Only a model knows the NodeClaim's terminationGracePeriod. Without one, the drain counts as bounded.
+    """
+    decision, detail = repair_of(node, situation), situation.detail_of(node)
+    return detail is None or detail.has_grace_period or (decision is not None and decision.drain_bound is not None)
 
 
-class Breaker:
-    """Says for which NodePools no node is ended by force, because too many of its nodes are unhealthy."""
+def with_breaker(repair: PoolRepair, nodes: Sequence[ManagedNode]) -> PoolRepair:
+    """Return what repair does with these nodes: nothing in NodePools of which too many are unhealthy (N15-127).
 
-    def __init__(self, nodes: Iterable[tuple[str, bool]]) -> None:
-        """``nodes`` are the NodePool of each node of the cluster (empty if none), and whether it is unhealthy."""
-        self._total, self._unhealthy = Counter[str](), Counter[str]()
-        for pool, unhealthy in nodes:
-            self._total[pool] += 1
-            self._unhealthy[pool] += unhealthy
-
-    def add(self, pool: str) -> None:
-        """Count one more node of the NodePool as unhealthy."""
-        self._unhealthy[pool] += 1
-
-    def why_blocked(self, pool: str) -> str:
-        """Why no node of the NodePool is ended; empty if they are. Without a NodePool the whole cluster counts."""
-        unhealthy, limit = self._counts(pool)
-        if unhealthy <= limit:
-            return ""
-        return f"More than {MAX_UNHEALTHY_PERCENT}% of the nodes of {_named(pool)} are unhealthy"
-
-    def why_waits(self, pool: str) -> str:
-        """Why no other node of the NodePool may become unhealthy, or begin to leave, now; empty if one may."""
-        unhealthy, limit = self._counts(pool)
-        if unhealthy < limit:
-            return ""
-        return (
-            f"{MAX_UNHEALTHY_PERCENT}% of the nodes of {_named(pool)} leave now ({unhealthy}): "
-            "this node leaves when one of them is gone"
-        )
-
-    def _counts(self, pool: str) -> tuple[int, int]:
-        total = self._total[pool] if pool else self._total.total()
-        unhealthy = self._unhealthy[pool] if pool else self._unhealthy.total()
-        return unhealthy, max_unhealthy(total)
+    A node counts from the first moment of its fault, before its toleration is over. One without a Node does not count.
+    """
+    sick = {
+        node.claim
+        for node in nodes
+        if node.unhealthy and node.node and any(map(repair.policies_of(node.pool).matching, node.unhealthy))
+    }
+    if not sick:  # most clusters are healthy, and are asked all the time
+        return replace(repair, tripped=frozenset())
+    present = [node for node in nodes if node.node]
+    breaker = Breaker((node.pool, node.claim in sick) for node in present)
+    pools = {node.pool for node in present if node.claim in sick}
+    return replace(repair, tripped=frozenset(pool for pool in pools if breaker.why_blocked(pool)))
 
 
-def _named(pool: str) -> str:
-    return f"NodePool {pool}" if pool else "the cluster"
+def without_pool(nodes: Iterable[ManagedNode], situation: Situation) -> dict[str, str]:
+    """Return the event of each node that would be repaired if its NodeClaim belonged to a NodePool (N15-124).
+
+    ``nodes``: those of stand-alone NodeClaims.
+    """
+    due = ((node, repair_of(node, situation)) for node in nodes if not (node.leaving or node.rebooting))
+    return {
+        node.claim: f"Its node is unhealthy ({decision.fault.text}), but repair requires a NodePool, and it has none"
+        for node, decision in due
+        if decision is not None
+    }
+
+
+def stopped_by_breaker(situation: Situation) -> Iterator[ManagedNode]:
+    """Yield the nodes that would be repaired now if not too many nodes of their NodePool were unhealthy."""
+    if situation.repair is None or not situation.repair.tripped:
+        return
+    for node in situation.nodes:
+        is_repaired = node.pool in situation.repair.tripped and not (node.leaving or node.rebooting)
+        if is_repaired and repair_of(node, situation) is not None:
+            yield node

@@ -135,10 +135,11 @@ def after_commands(model: ClusterModel, commands: Sequence[Command]) -> ClusterM
 
 
 def nodes_in_commands(situation: Situation, model: ClusterModel) -> frozenset[str]:
-    """Return the names of Nodes whose room is not free: those that leave, and the new nodes of open commands."""
+    """Return the names of Nodes whose room is not free: those that leave or reboot, and the new nodes of commands."""
     nodes = set()
     for node in situation.nodes:
-        if node.leaving or node.disrupted_by or node.replacement_for or node.claim in situation.under_command:
+        is_busy = node.leaving or node.rebooting or node.disrupted_by or node.replacement_for
+        if is_busy or node.claim in situation.under_command:
             detail = model.details.get(node.claim)
             nodes.add(detail.node if detail is not None else node.node)
     return frozenset(nodes)

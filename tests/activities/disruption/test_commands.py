@@ -25,11 +25,12 @@ from tenon.messages.disruption import (
     DisruptionCandidate,
     DisruptionCommand,
     FinishInput,
+    RepairCause,
     Replacement,
     ReplacementsInput,
     StepResult,
 )
-from tenon.messages.node import Disrupt, DisruptAnswer
+from tenon.messages.node import Disrupt, DisruptAnswer, RebootAnswer, RebootRequest
 from tenon.node.ids import nodeclaim_id
 from tenon.node.leave_text import recorded
 from tests.activities.node.fake_kube import START
@@ -55,7 +56,7 @@ def command(*pods: str, **fields: Any) -> DisruptionCommand:
     candidate = DisruptionCandidate(
         claim=REF.name, uid=REF.uid, pool="web", since=START, pods=[pod_mark(f"uid-{name}") for name in pods]
     )
-    value: dict[str, Any] = {"reason": "Underutilized", **fields}
+    value: dict[str, Any] = {"reason": "Underutilized", "decision": "replace", **fields}
     return DisruptionCommand(
         id=ID,
         candidates=[candidate],
@@ -510,3 +511,35 @@ async def test_a_finished_command_gives_its_replacements_free() -> None:
     assert "tenon.sh/replacement-for" not in new["annotations"]
     assert "deletionTimestamp" not in new
     assert world.kube.names(PODS) == []
+
+
+@pytest.mark.parametrize(("status", "failure"), [("False", ""), ("Unknown", ""), ("True", "recovers")])
+async def test_n15_135_a_node_that_recovers_while_its_replacement_starts_stays(status: str, failure: str) -> None:
+    """A repair that is not needed any more is undone, also if the watch has not said so yet."""
+    world = World().put_live()
+    world.node["status"]["conditions"] = [{"type": "Ready", "status": status}]
+    written = RepairCause(condition="Ready", status="Unknown" if status == "Unknown" else "False")
+    result = await steps(world).check_candidates(given(reason="Unhealthy", graceful=False, repair=written))
+    expected = f"NodeClaim {REF.name}: its condition Ready is not False any more" if failure else ""
+    assert result.failure == expected
+
+
+async def test_n15_152_a_reboot_is_requested_with_the_drain_bound_of_the_policies() -> None:
+    world, requests = World().put_live(), list[RebootRequest]()
+
+    class Handle:
+        async def execute_update(self, _name: str, request: RebootRequest, **_: Any) -> RebootAnswer:
+            requests.append(request)
+            return RebootAnswer(accepted=True)
+
+    client = SimpleNamespace(get_workflow_handle=lambda _: Handle())
+    environment = ActivityEnvironment(client=cast("Any", client))
+    fault = RepairCause(condition="AcceleratedHardwareReady", status="False", reason="XID63", drain_seconds=300.0)
+    expected = given(reason="Unhealthy", decision="reboot", repair=fault)
+    result = await environment.run(steps(world).request_reboot, expected)
+    assert (result.accepted, result.refused) == ([REF.name], {})
+    (request,) = requests
+    assert (request.reason, request.drain_seconds, request.repairs) == ("AcceleratedHardwareReady/XID63", 300.0, True)
+    assert request.actor == f"command {ID}"
+    assert world.status_of("Rebooting") == ("True", "RebootRequested")
+    assert "taints" not in world.node["spec"] or DISRUPTED not in world.node["spec"]["taints"]

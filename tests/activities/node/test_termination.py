@@ -96,6 +96,26 @@ async def test_n15_530_met28_the_pods_of_a_disrupted_node_are_counted_once(
         assert (REGISTRY.get_sample_value("karpenter_pods_disruption_initiated_total", labels) or 0) == pods
 
 
+@pytest.mark.parametrize(
+    ("seconds", "mode"), [(None, "graceful"), (300, "eventual"), (0, "forceful")], ids=["none", "bound", "zero"]
+)
+async def test_n15_528_a_repaired_node_is_counted_once_with_its_condition_and_mode(
+    seconds: int | None, mode: str
+) -> None:
+    """N15-530, N15-531: and so are its pods."""
+    pool = f"sick-{mode}"
+    world = World().put_live().put_pods(pod("a"), pod("b"))
+    world.claim["metadata"]["labels"] |= {"karpenter.sh/nodepool": pool, "karpenter.sh/capacity-type": "spot"}
+    stamp = None if seconds is None else START + timedelta(seconds=seconds)
+    for _ in range(2):
+        await run(world, reason="Unhealthy", termination_timestamp=stamp, fault="KernelReady")
+    common = {"nodepool": pool, "capacity_type": "spot", "termination_mode": mode}
+    claims = {**common, "condition": "kernel_ready", "image_id": world.claim["status"].get("imageID", "")}
+    assert REGISTRY.get_sample_value("karpenter_nodeclaims_unhealthy_disrupted_total", claims) == 1
+    pods = {**common, "reason": "unhealthy", "consolidation_policy": ""}
+    assert REGISTRY.get_sample_value("karpenter_pods_disruption_initiated_total", pods) == 2
+
+
 @pytest.mark.parametrize("reason", ["expired", "deleted"])
 async def test_dis84_do_not_disrupt_stops_neither_expiration_nor_deletion(reason: str) -> None:
     """It keeps its pods until the terminationGracePeriod ends, but the node goes."""
@@ -131,7 +151,7 @@ async def test_cordon_again_changes_nothing() -> None:
 async def test_force_begins_at_the_earliest_instant(
     grace: str | None, explicit: int | None, existing: int | None, minutes: int | None
 ) -> None:
-    """TRM-06, ANN-04: deletion time plus the grace period, an instant asked for, or what is written already."""
+    """TRM-06, ANN-04, N15-136: the earliest of deletion plus grace period, an instant asked for, what is written."""
     world = World().put_live(**({"terminationGracePeriod": grace} if grace else {}))
     if existing:
         written = (START + timedelta(minutes=existing)).strftime("%Y-%m-%dT%H:%M:%SZ")

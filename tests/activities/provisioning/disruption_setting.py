@@ -6,6 +6,7 @@ from typing import Any
 
 from activities.disruption.disrupting import Disruptor
 from activities.disruption.held_node_events import HeldNodeEvents
+from activities.disruption.repair_source import RepairSource, no_repair
 from activities.provisioning.budget_reporting import BudgetReporter
 from tenon.disruption.model import ManagedNode
 from tenon.messages.disruption import AwaitDisruptionInput
@@ -32,7 +33,13 @@ def managed(name: str, **changed: Any) -> ManagedNode:
 
 
 class Setting:
-    def __init__(self, *nodes: ManagedNode, after: str = "60s", budgets: list[dict[str, Any]] | None = None) -> None:
+    def __init__(
+        self,
+        *nodes: ManagedNode,
+        after: str = "60s",
+        budgets: list[dict[str, Any]] | None = None,
+        repair: RepairSource = no_repair,
+    ) -> None:
         self.view = FakeView()
         edits = {AFTER_A_MINUTE: after, "disruption/budgets": budgets or [{"nodes": "100%"}]}
         self.view.pools = [node_pool(edits=edits)]
@@ -43,7 +50,7 @@ class Setting:
         reporter = BudgetReporter(self.recorder)
         hold = HeldNodeEvents(self.recorder)
         self.disruptor = Disruptor(
-            self.view, self.now, lambda: self.nominated_nodes, budgets=reporter, held_node_events=hold
+            self.view, self.now, lambda: self.nominated_nodes, budgets=reporter, held_node_events=hold, repair=repair
         )
 
     def seconds(self) -> float:

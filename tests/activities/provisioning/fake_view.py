@@ -67,6 +67,7 @@ class FakeView(FreshChecks):
         self.classes = {"default": node_class()}
         self.existing: list[Node] = []
         self.managed: list[ManagedNode] = []
+        self.alone: list[ManagedNode] = []
         self.details: dict[str, NodeDetail] = {}
         self.usage: Resources = {}
         self.spaces: dict[str, dict[str, str]] = {"default": {}}
@@ -201,6 +202,9 @@ class FakeView(FreshChecks):
 
     def managed_nodes(self) -> Sequence[ManagedNode]:
         return self.managed
+
+    def nodes_without_pool(self) -> Sequence[ManagedNode]:
+        return self.alone
 
     async def changed(self, seconds: float) -> None:
         self.waits += 1

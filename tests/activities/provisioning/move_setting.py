@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from activities.disruption.moves import MoveFinder
+from activities.disruption.repair_source import RepairSource, no_repair
 from activities.disruption.slowed_pools import SlowedPools
 from activities.provisioning.batching import Batcher
 from activities.provisioning.launch_refusals import LaunchRefusals
@@ -61,7 +62,7 @@ def detail(name: str) -> NodeDetail:
 class Setting:
     """A cluster with these nodes, and a finder with scripted methods."""
 
-    def __init__(self, *names: str, methods: Sequence[Method] = ()) -> None:
+    def __init__(self, *names: str, methods: Sequence[Method] = (), repair: RepairSource = no_repair) -> None:
         self.view = FakeView()
         self.view.pools = [node_pool(edits={"disruption/budgets": [{"nodes": "100%"}]})]
         self.view.managed = [managed(name, empty=False) for name in names]
@@ -81,6 +82,7 @@ class Setting:
             slowed=self.slowed,
             now=lambda: START + timedelta(hours=1),
             free_memory=lambda: self.freed.append(threading.current_thread()),
+            repair=repair,
         )
 
     async def look(self) -> list[DisruptionCommand]:

@@ -8,6 +8,8 @@ from datetime import timedelta
 import pytest
 
 from activities.disruption.held_node_events import MOST, REPEAT_SECONDS, REPORT_SECONDS
+from activities.disruption.repair_source import built_in_repair, no_repair
+from tenon.kube.records import NodeCondition
 from tenon.messages.disruption import AwaitDisruptionInput
 from tests.activities.provisioning.disruption_setting import Setting, managed
 from tests.activities.provisioning.fake_view import START
@@ -65,3 +67,20 @@ async def test_dis15_many_nodes_get_their_events_in_turns_and_rarely_again() -> 
     assert sorted(event[1] for event in await events(at, 2 * REPORT_SECONDS)) == names
     await events(at, REPEAT_SECONDS + 2 * REPORT_SECONDS)
     assert set(Counter(event[1] for event in at.recorder.events).values()) == {2}
+
+
+async def test_n15_124_an_unhealthy_node_without_a_nodepool_says_that_it_is_not_repaired() -> None:
+    """Once its fault is due, and only with node repair."""
+    broken = NodeCondition("StorageReady", "False", (START - timedelta(hours=1)).timestamp())
+    young = NodeCondition("StorageReady", "False", START.timestamp())
+    text = "Its node is unhealthy (StorageReady is False), but repair requires a NodePool, and it has none"
+    for repair, expected in (
+        (built_in_repair(reboots=False), [("NodeClaim", "alone", "DisruptionBlocked", text)]),
+        (no_repair, []),
+    ):
+        at = Setting(repair=repair)
+        at.view.alone = [
+            managed("alone", pool="", empty=False, unhealthy=(broken,)),
+            managed("young", pool="", empty=False, unhealthy=(young,)),
+        ]
+        assert await events(at) == expected

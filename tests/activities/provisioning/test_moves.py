@@ -19,6 +19,7 @@ from activities.disruption.decision_metrics import MAX_SCORE
 from activities.disruption.disrupting import Disruptor
 from activities.disruption.move_events import TASK
 from activities.disruption.moves import methods_within
+from activities.disruption.repair_source import built_in_repair, no_repair
 from activities.provisioning.solving import Limit
 from tenon.apis import labels
 from tenon.apis.reasons import Reason
@@ -38,6 +39,7 @@ from tenon.disruption.validation import Validation
 from tenon.ec2.types.instance_types import without
 from tenon.evolve import evolve
 from tenon.kube.offerings import OfferingKey
+from tenon.kube.records import NodeCondition
 from tenon.kube.requirements import Requirements
 from tenon.messages.disruption import (
     AwaitDisruptionInput,
@@ -410,6 +412,29 @@ async def test_a_replacement_that_is_bought_in_a_shortage_is_marked(monkeypatch:
 
     assert await marks([]) == [None]
     assert await marks(keys) == ["0.0272"]
+
+
+async def test_n15_127_n15_562_stopped_repair_is_said_on_the_node_the_nodeclaim_and_the_nodepool() -> None:
+    """Only on nodes that are due. Nothing is said without node repair."""
+    names = [f"n{number}" for number in range(5)]
+    for repair, expected in ((built_in_repair(reboots=False), 3), (no_repair, 0)):
+        at = Setting(*names, methods=[scripted()], repair=repair)
+        due = NodeCondition("StorageReady", "False", START.timestamp())
+        young = NodeCondition("KernelReady", "False", (START + timedelta(minutes=59)).timestamp())
+        at.view.managed[0] = replace(at.view.managed[0], node="node-0", unhealthy=(due,))
+        at.view.managed[1] = replace(at.view.managed[1], node="node-1", unhealthy=(young,))
+        at.view.managed[2:] = [replace(node, node=f"node-{node.claim}") for node in at.view.managed[2:]]
+        events = await events_of(at) if expected else []
+        text = "More than 20% of the nodes of NodePool default are unhealthy"
+        subjects = [("NodeClaim", "n0"), ("Node", "node-0"), ("NodePool", "default")]
+        assert events == [(*about, "NodeRepairBlocked", text) for about in subjects][:expected]
+
+
+async def test_n15_129_the_look_after_a_repair_follows_at_once() -> None:
+    for reason, at_once in ((Reason.UNHEALTHY, True), (Reason.DRIFTED, False)):
+        at = Setting("a", methods=[scripted(command("a", reason=reason, kind=""), reason=reason, kind="")])
+        await at.look()
+        assert (at.finder.due_in() < 1.0) is at_once
 
 
 async def test_evt02_a_node_that_consolidation_leaves_says_why() -> None:

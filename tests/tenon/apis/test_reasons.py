@@ -50,8 +50,8 @@ def test_a_code_of_ec2_is_a_reason_as_it_is() -> None:
 
 @pytest.mark.parametrize("reason", list(Reason))
 def test_np18_budgets_name_the_reasons_of_disruption(reason: Reason) -> None:
-    """Karpenter 1.15 lets them name repair too."""
-    accepted = reason in (Reason.EMPTY, Reason.DRIFTED, Reason.UNDERUTILIZED)
+    """N15-001: and that of repair."""
+    accepted = reason in (Reason.EMPTY, Reason.DRIFTED, Reason.UNDERUTILIZED, Reason.UNHEALTHY)
     assert reason.is_disruption is accepted
     with nullcontext() if accepted else pytest.raises(ValidationError):
         Budget(reasons=[reason.value])

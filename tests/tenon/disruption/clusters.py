@@ -21,15 +21,26 @@ from tenon.apis.disruption_windows import read_windows
 from tenon.apis.nodepool import Budget
 from tenon.apis.reasons import Reason
 from tenon.disruption.model import Command, ManagedNode, NodeDetail, PoolPolicy, Situation, model_of
+from tenon.disruption.repair.policies import (
+    REBOOT_NODE,
+    REPLACE_NODE,
+    RepairPolicy,
+    RepairPolicySet,
+    built_in,
+    validated,
+)
+from tenon.disruption.repair.pool_policies import PoolRepair
 from tenon.disruption.rules.held_pods import holder
+from tenon.disruption.rules.repair import with_breaker
 from tenon.disruption.search.cost import rescheduling_cost
 from tenon.kube.decode import MIRROR_ANNOTATION, decode_pod
 from tenon.kube.pod_disruption_budgets import PodDisruptionBudget, decode_pdb, selecting
 from tenon.kube.protection import node_protection
-from tenon.kube.records import PodRecord
+from tenon.kube.records import NodeCondition, PodRecord
 from tenon.kube.requirements import Requirements
 from tenon.kube.taints import Taint
 from tenon.kube.timestamps import format_instant
+from tenon.messages.disruption import REBOOT
 from tenon.resources import parse_resources, total
 from tenon.scheduling.catalog import parse_catalog
 from tenon.scheduling.model import InstanceType, Node, Pool, Problem
@@ -127,6 +138,18 @@ class NodeSpec(Spec):
     expired_for: str | None = None
     managed: bool = True
     """Whether a NodePool owns it."""
+    conditions: dict[str, tuple[str, str | None, str]] = {}
+    """Conditions of its Node that are not as they should be: status, for how long (null: it does not say), reason."""
+    joined: str | None = None
+    """How long ago its Node was created; unknown by default, so that no condition is younger."""
+    registered: bool = True
+    do_not_repair: Literal["", "Node", "NodeClaim"] = ""
+    """The object with the annotation karpenter.sh/do-not-repair."""
+    rebooting: bool = False
+    reboots: list[str] = []
+    """How long ago reboots were committed."""
+    rebooted: str | None = None
+    """How long ago the last reboot ended."""
 
 
 class PoolSpec(Spec):
@@ -159,6 +182,27 @@ class PoolSpec(Spec):
     """The instance types that it may launch; all by default."""
 
 
+class PolicySpec(Spec):
+    """A repair policy of a NodePool's own set, with one step or a reboot before it."""
+
+    condition: str
+    status: str = "False"
+    reason: str | None = None
+    after: str
+    drain_bound: str | None = None
+    priority: int = 0
+    reboots: bool = False
+
+
+class RepairSpec(Spec):
+    """The policies of node repair."""
+
+    reboots: bool = False
+    """The gate RebootForRepair."""
+    pools: dict[str, list[PolicySpec]] = {}
+    """By NodePool, the policies that stand in for the built-in ones."""
+
+
 class Cluster(Spec):
     """A whole cluster."""
 
@@ -171,6 +215,8 @@ class Cluster(Spec):
     blocked: dict[str, str] = {}
     """By node, how long ago a method last found that it cannot leave."""
     pdbs: dict[str, PdbSpec] = {}
+    repair: RepairSpec | None = None
+    """What node repair does; by default it is off."""
     now: datetime = NOW
     """Durations of nodes and pods count back from here."""
 
@@ -224,6 +270,13 @@ def situation(cluster: Cluster) -> Situation:
                 replacement_for=spec.replacement_for,
                 created_for=spec.created_for,
                 expires_at=_expires_at(spec, now),
+                registered=spec.registered,
+                unhealthy=conditions_of(spec, now),
+                node_created_at=None if spec.joined is None else now - duration(spec.joined),
+                repair_veto=spec.do_not_repair,
+                rebooting=spec.rebooting,
+                reboots=tuple(now - duration(ago) for ago in spec.reboots),
+                rebooted_at=None if spec.rebooted is None else now - duration(spec.rebooted),
             )
         )
         details[name] = NodeDetail(
@@ -256,7 +309,37 @@ def situation(cluster: Cluster) -> Situation:
         buffer_hosts=frozenset(cluster.buffer_hosts),
         model=model_of(_problem(cluster), details, static, refused),
         blocked_at={name: now - duration(ago) for name, ago in cluster.blocked.items()},
+        repair=None if cluster.repair is None else with_breaker(repair_of_spec(cluster.repair), managed),
     )
+
+
+def conditions_of(spec: NodeSpec, now: datetime) -> tuple[NodeCondition, ...]:
+    """The conditions of a node as its record has them."""
+    return tuple(
+        NodeCondition(type_, status, 0.0 if ago is None else (now - duration(ago)).timestamp(), reason)
+        for type_, (status, ago, reason) in spec.conditions.items()
+    )
+
+
+def repair_of_spec(spec: RepairSpec) -> PoolRepair:
+    """What node repair does, apart from its breaker."""
+    return PoolRepair(built_in(reboots=spec.reboots), {pool: _policies(specs) for pool, specs in spec.pools.items()})
+
+
+def _policies(specs: list[PolicySpec]) -> RepairPolicySet:
+    policies = [
+        RepairPolicy(
+            policy.condition,
+            policy.status,
+            policy.reason,
+            duration(policy.after),
+            None if policy.drain_bound is None else duration(policy.drain_bound),
+            policy.priority,
+            (REBOOT_NODE, REPLACE_NODE) if policy.reboots else (REPLACE_NODE,),
+        )
+        for policy in specs
+    ]
+    return validated(policies, needs_fallback=False)
 
 
 def _expires_at(spec: NodeSpec, now: datetime) -> datetime | None:
@@ -312,7 +395,9 @@ def findings(cluster: Cluster, commands: Iterable[Command]) -> list[Finding]:
     pods of an expired node are planned once they are evicted.
     """
     selection = [
-        command for command in commands if command.reason != Reason.EXPIRED and not _is_static(command, cluster)
+        command
+        for command in commands
+        if command.reason != Reason.EXPIRED and command.decision != REBOOT and not _is_static(command, cluster)
     ]
     removal = {candidate.node.claim for command in selection for candidate in command.candidates}
     manifests: list[Object] = [_pool_manifest(name, spec) for name, spec in cluster.pools.items()]

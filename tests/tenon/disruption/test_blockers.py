@@ -8,20 +8,21 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from tenon.apis.reasons import BUDGETED, EVERY_BUDGETED, Reason
+from tenon.apis.reasons import EVERY_BUDGETED, Reason
 from tenon.disruption.commands.command_messages import to_message
 from tenon.disruption.deciding import decide, eligible, why_held
 from tenon.disruption.look_facts import look_facts
 from tenon.disruption.methods import METHODS, moving_methods
 from tenon.disruption.model import ManagedNode, PoolPolicy, Situation
 from tenon.disruption.rules import blockers
-from tenon.disruption.rules.blockers import BLOCKERS, DISRUPTIONS, Blocker, applying, holds, is_free
+from tenon.disruption.rules.blockers import BLOCKERS, DISRUPTIONS, VOLUNTARY, Blocker, applying, holds, is_free
 from tenon.disruption.rules.consolidatable import is_over, over_at, takes_pods
 from tenon.disruption.validation import still_allowed, why_invalid
 from tenon.disruption.why_stays import WhyStays
 from tenon.kube.protection import node_protection
 from tenon.messages.base import ClaimRef
 from tenon.messages.disruption import DisruptionCommand
+from tenon.messages.node import Disrupt
 from tenon.node.disruption_requests import answer
 from tenon.node.state import NodeState, Stage
 from tenon.scheduling.deadline import never
@@ -125,7 +126,7 @@ def test_every_blocker_has_a_name_of_its_own_and_a_reason_that_a_method_has() ->
     assert all(blocker.reasons & set(EVERY_BUDGETED) for blocker in BLOCKERS)
 
 
-@pytest.mark.parametrize("reason", BUDGETED)
+@pytest.mark.parametrize("reason", sorted(VOLUNTARY))
 def test_dis10_dis11_what_excludes_a_node_excludes_it_for_every_disruption(reason: Reason) -> None:
     (spare,) = (node for node in cluster().nodes if node.claim == "spare")
     for changed, why in (
@@ -204,7 +205,7 @@ def test_a_nodes_workflow_refuses_what_the_table_keeps(
     """The workflow has the last word, about its own state only: it knows of a request to keep the node first."""
     keep_until = None if kept_for is None else NOW + kept_for
     workflow = NodeState(claim=ClaimRef(cluster="c", name="spare", uid="u"), stage=stage, keep_until=keep_until)
-    assert answer(workflow, NOW).accepted is accepted
+    assert answer(workflow, Disrupt(command="c", reason="Empty"), NOW).accepted is accepted
     (spare,) = (node for node in cluster().nodes if node.claim == "spare")
     node = replace(
         spare,

@@ -56,7 +56,7 @@ def test_a_node_whose_command_failed_is_not_moved_and_not_counted_by_budgets() -
     nodes = [replace(NODE, claim="failed"), replace(NODE, claim="free")]
     situation = Situation(nodes, {"default": PoolPolicy("default", None)}, DUE, postponed=frozenset({"failed"}))
     assert [managed_node.claim for managed_node in eligible(situation, Reason.DRIFTED)] == ["free"]
-    assert PoolBudgets(situation, "Drifted").left("default") == 1
+    assert PoolBudgets(situation, Reason.DRIFTED).left("default") == 1
 
 
 def test_a_command_that_moves_pods_holds_its_node_until_its_mark_is_gone() -> None:

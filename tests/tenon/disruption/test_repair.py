@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tenon.disruption.rules.repair import Breaker, fault_of
+from tenon.disruption.repair.breaker import Breaker
+from tenon.disruption.repair.legacy import fault_of
 from tenon.kube.decode import decode_node
 from tenon.kube.records import NodeRecord
 from tests.worker.cache.objects import metadata

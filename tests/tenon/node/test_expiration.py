@@ -77,7 +77,7 @@ def test_wsh28_a_command_removes_a_node_that_waits_for_the_budgets() -> None:
     asks = machine.apply(at_live(pool="default", expires_at=NOW), ASKS, NOW)
     waits = machine.apply(asks, ExpirationResult(waits=True), NOW)
     command = Disrupt(command="expired-1", reason="expired")
-    assert disruption_requests.answer(waits, NOW).accepted
+    assert disruption_requests.answer(waits, command, NOW).accepted
     remainder = machine.apply(waits, command, NOW)
     assert remainder.leave is not None
     assert (remainder.leave.reason, remainder.leave.only_if_empty) == ("expired", False)

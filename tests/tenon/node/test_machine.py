@@ -200,7 +200,7 @@ def test_ctl06_a_drain_that_makes_progress_goes_on_at_once() -> None:
 )
 def test_disruption_is_refused_with_a_reason(state: NodeState, why: str) -> None:
     """A node that leaves, starts or is kept takes no command."""
-    answer = disruption_requests.answer(state, NOW)
+    answer = disruption_requests.answer(state, Disrupt(command="c", reason="Empty"), NOW)
     assert not answer.accepted
     assert why in answer.why
 

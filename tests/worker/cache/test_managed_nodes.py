@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,8 +10,9 @@ import pytest
 
 from tenon.disruption.history.arrivals import Arrival
 from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.decode import decode_node
 from tests.worker.cache.cluster_state import NOW, STATUS, state
-from tests.worker.cache.objects import claim, node, running
+from tests.worker.cache.objects import claim, metadata, node, running
 from worker.cache.capacity import scheduling_nodes
 from worker.cache.changes import Topic
 from worker.cache.planning_view import PlanningView
@@ -105,3 +107,32 @@ def test_wsh01_a_node_knows_which_pods_commands_moved_to_it() -> None:
         "moved": (arrived,),
         "other": (),
     }
+
+
+def test_n15_121_disruption_knows_what_repair_needs_and_nothing_of_healthy_nodes() -> None:
+    """N15-021, N15-109, N15-154: conditions with their reasons, the Node's age, the veto, and past reboots."""
+    since = "2026-01-01T00:10:00Z"
+    broken = [
+        {"type": "Ready", "status": "True"},
+        {"type": "StorageReady", "status": "False", "reason": "IOError", "lastTransitionTime": since},
+    ]
+    body = {
+        "metadata": metadata("sick"),
+        "spec": {"providerID": "aws:///us-west-2a/i-sick"},
+        "status": {"conditions": broken},
+    }
+    marks = {"karpenter.sh/do-not-repair": "true", "tenon.sh/reboots": "2026-01-01T00:01:00Z"}
+    ended = {"type": "Rebooting", "status": "False", "lastTransitionTime": "2026-01-01T00:05:00Z"}
+    hold = claim("sick", node_name="sick", meta={**OF_POOL, "annotations": marks}, status={"conditions": [ended]})
+    nodes = [decode_node(json.dumps(body).encode()), node("well")]
+    pods = [running("a", "sick"), running("b", "well")]
+    cluster = state(claims=[hold, claim("well", node_name="well", meta=OF_POOL)], nodes=nodes, pods=pods)
+    view = PlanningView(cluster)  # type: ignore[arg-type]
+    sick, well = sorted(view.managed_nodes(), key=lambda managed: managed.claim)
+    (condition,) = sick.unhealthy
+    assert (condition.type, condition.status, condition.reason) == ("StorageReady", "False", "IOError")
+    assert sick.node_created_at == datetime(2026, 1, 1, tzinfo=UTC)
+    assert (sick.repair_veto, sick.rebooting) == ("NodeClaim", False)
+    assert sick.reboots == (datetime(2026, 1, 1, 0, 1, tzinfo=UTC),)
+    assert sick.rebooted_at == datetime(2026, 1, 1, 0, 5, tzinfo=UTC)
+    assert (well.unhealthy, well.node_created_at, well.repair_veto, well.reboots) == ((), None, "", ())

@@ -1,4 +1,4 @@
-"""Replaces unhealthy nodes, if the feature gate NodeRepair is on (CTL-08, SCH-104).
+"""Replaces unhealthy nodes as in Karpenter 1.14, with the gate NodeRepair and LEGACY_NODE_REPAIR (CTL-08, N15-144).
 
 The controller only asks: it writes on the NodeClaim that its grace period is over, and deletes it. The node's workflow
 then drains the node by force, and pending pods get new nodes as usual.
@@ -19,13 +19,15 @@ from activities.kubernetes.nodeclaims import annotate_claim, delete_with_finaliz
 from activities.kubernetes.resources import NODES
 from tenon.apis import labels
 from tenon.apis.reasons import Reason
-from tenon.disruption.rules.repair import BLOCKED, Breaker, Fault, fault_of, why_kept
+from tenon.disruption.repair.breaker import BLOCKED, Breaker, veto
+from tenon.disruption.repair.legacy import Fault, fault_of
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.conditions import condition
 from tenon.kube.records import NodeRecord
 from tenon.kube.timestamps import format_instant
 from tenon.messages.base import ClaimRef
 from tenon.messages.node import Removal
+from tenon.node.cordon import condition_label
 from tenon.sentences import lasting
 from worker.cache.changes import Change, Topic
 from worker.cache.cluster import ClusterCache
@@ -34,6 +36,7 @@ from worker.controllers.event_subjects import subjects
 
 BLOCKED_RETRY = timedelta(minutes=5)
 FAILED_RETRY = timedelta(seconds=15)
+MODE = "forceful"
 AT_ONCE = 10
 """Nodes that are handled at the same time."""
 
@@ -128,7 +131,8 @@ class NodeRepairController(Controller):
         claim = await read_claim(self._kube, ref)
         if claim is None or claim.deleting:
             return
-        if why := why_kept(annotations, claim.annotations):
+        if kind := veto(annotations, claim.annotations):
+            why = f"The {kind} has the annotation {labels.DO_NOT_REPAIR}: remove it so that the node is replaced"
             for subject in subjects(cached, node):
                 await self._recorder.publish(subject, BLOCKED, why, "Warning")
             return
@@ -152,19 +156,14 @@ class NodeRepairController(Controller):
             },
         )
         capacity_type = claim.labels.get(labels.CAPACITY_TYPE, "")
-        metrics.CLAIMS_UNHEALTHY.labels(
-            _snake_case(fault.condition.type), claim.pool, capacity_type, claim.image_id
-        ).inc()
-        mode = Reason.UNHEALTHY.traits.mode
-        metrics.CLAIMS_DISRUPTED.labels(Reason.UNHEALTHY.snake_case, claim.pool, capacity_type, "", mode).inc()
+        type_, reason = condition_label(fault.condition.type), Reason.UNHEALTHY.snake_case
+        metrics.CLAIMS_UNHEALTHY.labels(type_, claim.pool, capacity_type, claim.image_id, MODE).inc()
+        metrics.CLAIMS_DISRUPTED.labels(reason, claim.pool, capacity_type, "", MODE).inc()
+        moving = sum(pod.reschedulable for pod in self._cache.pods_on(node.name))
+        metrics.PODS_DISRUPTED.labels(reason, claim.pool, capacity_type, "", MODE).inc(moving)
 
 
 def _is_still(fresh: Mapping[str, Any], node: NodeRecord, fault: Fault) -> bool:
     """Whether the API server confirms what the cache says. A repair cannot be undone."""
     same = fresh["metadata"].get("uid") == node.uid
     return same and condition(fresh, fault.condition.type).get("status") == fault.condition.status
-
-
-def _snake_case(type_: str) -> str:
-    """The type of a condition in metric labels, such as accelerated_hardware_ready."""
-    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in type_).lstrip("_")

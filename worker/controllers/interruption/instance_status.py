@@ -16,7 +16,8 @@ from activities.clock import utc_now
 from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventPublisher
-from tenon.disruption.rules.repair import BLOCKED, Breaker, fault_of
+from tenon.disruption.repair.breaker import BLOCKED, Breaker
+from tenon.disruption.repair.policies import built_in
 from tenon.ec2.instances.interruption import Kind
 from tenon.ec2.instances.status import InstanceStatus, impaired, unhealthy
 from tenon.kube.claim_record import ClaimRecord, instance_id_of
@@ -30,6 +31,8 @@ from worker.controllers.interruption.scheduled_changes import ScheduledChangeLim
 POLL_SECONDS = 60.0
 AT_ONCE = 10
 """Nodes that are handled at the same time."""
+POLICIES = built_in(reboots=False)
+"""Which conditions of a Node count as faults."""
 
 
 class InstanceStatusController(Controller):
@@ -83,7 +86,7 @@ class InstanceStatusController(Controller):
         """
         for node in self._cache.nodes:
             claim = self._cache.claim_of(node)
-            sick = instance_id_of(node.provider_id) in failing or fault_of(node.unhealthy) is not None
+            sick = instance_id_of(node.provider_id) in failing or any(map(POLICIES.matching, node.unhealthy))
             yield claim.pool if claim is not None else "", sick
         for claim in self._cache.claims:
             if claim.provider_id and self._cache.node_of(claim) is None:

@@ -28,7 +28,7 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventPublisher
 from tenon.apis import labels
 from tenon.apis.rebalance import replaces_on_rebalance
-from tenon.disruption.rules.repair import BLOCKED
+from tenon.disruption.repair.breaker import BLOCKED
 from tenon.ec2.instances.interruption import (
     UNCONFIRMED,
     Evidence,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from tenon.disruption.rules.repair import Breaker
+from tenon.disruption.repair.breaker import Breaker
 from tenon.kube.claim_record import ClaimRecord
 from worker.cache.cluster import ClusterCache
 

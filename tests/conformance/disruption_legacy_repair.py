@@ -1,4 +1,4 @@
-"""A scenario of node repair: nodes with conditions, and which of them are replaced."""
+"""A scenario of node repair as in Karpenter 1.14: nodes with conditions, and which of them are replaced."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from datetime import UTC
 
 from pydantic import Field
 
-from tenon.disruption.rules.repair import Breaker, fault_of
+from tenon.disruption.repair.breaker import Breaker
+from tenon.disruption.repair.legacy import fault_of
 from tenon.kube.records import NodeCondition
 from tests.conformance.disruption_head import DescribedScenario
 from tests.tenon.disruption.clusters import NOW, Spec, duration
@@ -40,35 +41,35 @@ class ExpectedRepair(Spec):
     """NodePools of which too many nodes are unhealthy."""
 
 
-class RepairScenario(DescribedScenario):
+class LegacyRepairScenario(DescribedScenario):
     """Nodes of which some are unhealthy."""
 
-    repair: Repairing
+    legacy_repair: Repairing
     expect: ExpectedRepair
 
     def failures(self) -> list[str]:
         """What is wrong with the nodes that are replaced."""
         faults = {
             name: fault
-            for name, node in self.repair.nodes.items()
+            for name, node in self.legacy_repair.nodes.items()
             if (fault := fault_of(list(_conditions(node)))) is not None
         }
-        nodes = [(node.pool, name in faults) for name, node in self.repair.nodes.items()]
-        nodes += [(pool, False) for pool, number in self.repair.healthy.items() for _ in range(number)]
+        nodes = [(node.pool, name in faults) for name, node in self.legacy_repair.nodes.items()]
+        nodes += [(pool, False) for pool, number in self.legacy_repair.healthy.items() for _ in range(number)]
         breaker = Breaker(nodes)
         blocked = sorted(pool for pool in {pool for pool, _ in nodes} if breaker.why_blocked(pool))
         expected_repair = ExpectedRepair(
             repaired={
                 name: f"{fault.condition.type} is {fault.condition.status}"
                 for name, fault in faults.items()
-                if fault.due is not None and fault.due <= NOW and self.repair.nodes[name].pool not in blocked
+                if fault.due is not None and fault.due <= NOW and self.legacy_repair.nodes[name].pool not in blocked
             },
             waits={
                 name: f"{(fault.due - NOW).total_seconds():.0f}s"
                 for name, fault in faults.items()
                 if fault.due is not None and fault.due > NOW
             },
-            healthy=sorted(self.repair.nodes.keys() - faults.keys()),
+            healthy=sorted(self.legacy_repair.nodes.keys() - faults.keys()),
             blocked=blocked,
         )
         return [] if expected_repair == self.expect else [f"expected {self.expect}", f"got      {expected_repair}"]
