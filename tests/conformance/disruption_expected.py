@@ -9,7 +9,9 @@ from pydantic import Field, model_validator
 
 from tenon.apis.reasons import Reason
 from tenon.disruption.model import Command
+from tenon.messages.disruption import TerminateFirstReason
 from tenon.scheduling.model import PlannedClaim
+from tenon.scheduling.reservations import reservation_of
 from tests.tenon.disruption.clusters import Spec, duration
 
 
@@ -25,6 +27,7 @@ class ExpectedNode(Spec):
     capacity_type: str | None = None
     requires_capacity_type: list[str] | None = None
     zone: str | None = None
+    reservation: str | None = None
     price: float | None = None
     pods: int | None = None
 
@@ -41,9 +44,13 @@ class ExpectedCommand(Spec):
     """Dollars an hour, at least."""
     type: Literal["single", "multi"] | None = None
     graceful: bool | None = None
-    decision: Literal["delete", "replace", "reboot"] | None = None
+    decision: Literal["delete", "replace", "reboot", "terminate-first"] | None = None
     drain_bound: str | None = None
     """The most time that the drain may take by the repair policies; empty if they set none."""
+    leaves_first: TerminateFirstReason | None = None
+    """Why the node leaves before its replacement starts; it must not if this is left out."""
+    intended: list[ExpectedNode] | None = None
+    """What comes in its place then."""
     explanation: list[str] = Field(default_factory=list)
     """Fragments. A command for empty or expired nodes says nothing."""
 
@@ -61,6 +68,16 @@ def differences(wanted: ExpectedCommand, got: Command) -> Iterator[str]:
         if len(wanted.launches) != len(got.replacements):
             yield f"expected {len(wanted.launches)} new nodes, got {len(got.replacements)}"
         for node, claim in zip(wanted.launches, got.replacements, strict=False):
+            yield from _node_differences(node, claim)
+    reason = got.terminate_first.reason if got.terminate_first is not None else None
+    if reason != wanted.leaves_first:
+        yield f"expected it to leave first because of {wanted.leaves_first}, got {reason}"
+    if (got.decision == "terminate-first") is not (wanted.leaves_first is not None):
+        yield f"its decision is {got.decision}"
+    if wanted.intended is not None:
+        if len(wanted.intended) != len(got.new_claims):
+            yield f"expected {len(wanted.intended)} intended nodes, got {len(got.new_claims)}"
+        for node, claim in zip(wanted.intended, got.new_claims, strict=False):
             yield from _node_differences(node, claim)
     onto = {node: len(pods) for node, pods in got.destinations.items()}
     if wanted.onto is not None and wanted.onto != onto:
@@ -91,6 +108,7 @@ def _node_differences(wanted: ExpectedNode, got: PlannedClaim) -> Iterator[str]:
         "capacity_type": got.offering.capacity_type,
         "requires_capacity_type": list(allowed.values),
         "zone": got.offering.zone,
+        "reservation": reservation_of(got),
         "pods": len(got.pods),
     }
     for name, value in seen.items():

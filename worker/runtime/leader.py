@@ -126,7 +126,11 @@ def _planning(settings: Settings, clients: Clients, cache: ClusterCache) -> Plan
     )
     is_repaired = gates.node_repair and not settings.legacy_node_repair
     repair = built_in_repair(reboots=settings.aws_feature_gates.reboot_for_repair) if is_repaired else no_repair
-    methods = partial(methods_within, spot_to_spot=gates.spot_to_spot_consolidation)
+    methods = partial(
+        methods_within,
+        spot_to_spot=gates.spot_to_spot_consolidation,
+        terminate_first_drift=gates.terminate_first_drift,
+    )
     moves = MoveFinder(
         view,
         clients.ec2,

@@ -14,7 +14,6 @@ WITHOUT_EFFECT: Mapping[str, str] = {
 }
 """What the worker does regardless of the value, by field name."""
 GATES_WITHOUT_EFFECT: Mapping[str, str] = {
-    "TerminateFirstDrift": "a replacement always starts first, and nodes that cannot have one stay",
     "TerminateFirstRepair": "a replacement always starts first, and unhealthy nodes that cannot have one stay",
     "PodDeletionCostManagement": "no pod deletion costs are set",
     "DRANVIDIAGPU": "pods with dynamic resource claims are always left out",
