@@ -173,7 +173,7 @@ class DisruptionCommandWorkflow(PlannerCaller):
         left = sorted({*result.accepted, *result.leaving})
         if left and self.begin.command.terminate_first is not None:
             return await self._await_replacement(AwaitedReplacement(since=asked_at, result=result))
-        if command.terminate_first is not None:
+        if left and command.terminate_first is not None:
             await self._report("replaced", left)  # its replacements started first after all
         if left:
             return evolve(result, saving=await self._measure(left))

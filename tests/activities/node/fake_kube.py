@@ -151,7 +151,7 @@ class FakeKube:
         if field_selector:
             field, value = field_selector.split("=")
             assert (resource, field) == (PODS, "spec.nodeName")
-            found = [pod for pod in found if pod["spec"].get("nodeName") == value]
+            found = [pod for pod in found if pod["spec"].get("nodeName", "") == value]
         return found
 
     async def stream(
