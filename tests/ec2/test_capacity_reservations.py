@@ -13,7 +13,6 @@ import pytest
 from activities.ec2 import capacity_reservations
 from activities.ec2.capacity_reservations import CapacityReservations
 from activities.ec2.client import Ec2
-from activities.ec2.errors import InsufficientCapacityError
 from activities.ec2.provider import Ec2Provider
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import CapacityReservation, EC2NodeClass
@@ -219,7 +218,8 @@ def test_aws123_a_claim_takes_its_place_until_ec2_counts_it(provider: Ec2Provide
     ]
     left = offered(without_taken(types, claims))
     assert (left[made.id].reservation_capacity, left[made.id].available) == (2, True)
-    assert (left[other.id].reservation_capacity, left[other.id].available) == (0, False)
+    assert (left[other.id].reservation_capacity, left[other.id].available) == (0, True), "it is full, and healthy"
+    assert not left[other.id].launchable
 
 
 def test_aws111_a_launch_goes_into_its_reservation_and_no_other(
@@ -275,10 +275,24 @@ def test_aws045_a_full_reservation_is_avoided_and_no_other(provider: Ec2Provider
     assert refused.instance is None
     assert refused.waits is None, "the claim is deleted, and its pods are planned again"
     avoided = {each.key for each in refused.unavailable}
-    assert avoided == {OfferingKey("reserved", "", ZONE, "reservation", first.id)}
-    with pytest.raises(InsufficientCapacityError):
-        launch(provider, chosen, "full-3", one, unavailable=avoided)
-    assert bought(launch(provider, chosen, "full-4", unavailable=avoided)).reservation_id == second.id
+    assert avoided == {OfferingKey("reserved", "", ZONE, "full-reservation", first.id)}
+    marked = offered(provider.instance_types(chosen, avoided))
+    assert [(marked[made.id].available, marked[made.id].reservation_capacity) for made in (first, second)] == [
+        (True, 0),
+        (True, 1),
+    ]
+    assert bought(launch(provider, chosen, "full-3", unavailable=avoided)).reservation_id == second.id
+
+
+def test_n15_401_a_claim_for_a_full_reservation_never_becomes_on_demand(provider: Ec2Provider, server: Server) -> None:
+    """EC2 decides, because its answer is newer than the count."""
+    made = reserve(server, count=1)
+    chosen = selecting(provider, {"id": made.id})
+    one = (labels.RESERVATION_ID, "In", [made.id])
+    bought(launch(provider, chosen, "only-1", one))
+    provider.count_places()
+    refused = launch(provider, chosen, "only-2", one)
+    assert (refused.instance, refused.waits) == (None, None)
 
 
 def test_a_reservation_that_ended_since_the_plan_is_avoided(provider: Ec2Provider, server: Server) -> None:
@@ -324,6 +338,20 @@ def test_aws021_aws023_one_request_is_for_one_kind_and_the_roomiest_of_a_zone(
     assert named == {roomy.id, elsewhere.id}
     assert len(request.templates) == 2
     assert (request.reservation_type, request.reservation_interruptible) == ("default", False)
+
+
+def test_n15_402_full_blocks_and_reservations_leave_the_launch_to_what_has_places(
+    provider: Ec2Provider, server: Server
+) -> None:
+    """With no block that has a place, other reservations stay, and with none of these, other capacity types."""
+    block = server.world.reservations.create(instance_type="m5.large", zone=ZONE, total=0, type="capacity-block")
+    plain = reserve(server, type="m5.xlarge", count=1)
+    chosen = selecting(provider, {"id": block.id}, {"id": plain.id})
+    anything = node_claim(name="anything")
+    request = provider.prepare_launch(anything, chosen, 1)
+    assert (request.capacity_type, request.reservation_type) == ("reserved", "default")
+    full = {OfferingKey.of_full_reservation("reserved", ZONE, plain.id)}
+    assert provider.prepare_launch(anything, chosen, 1, full).capacity_type == "spot"
 
 
 def test_aws022_of_capacity_blocks_one_is_asked_for(provider: Ec2Provider, server: Server) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 
 from activities.ec2.errors import EC2Error, ThrottledError, translated
 from tenon.ec2.refusals import errors
+from tenon.ec2.refusals.avoided import avoided_for
 from tenon.ec2.refusals.errors import reason_for, unavailable_offerings
 from tenon.kube.offerings import OfferingKey
 
@@ -28,10 +30,17 @@ def keys(*failures: dict[str, Any]) -> list[OfferingKey]:
 
 
 @pytest.mark.parametrize(
-    "code", ["InsufficientInstanceCapacity", "UnfulfillableCapacity", "Unsupported", "ReservationCapacityExceeded"]
+    "code",
+    [
+        "InsufficientInstanceCapacity",
+        "UnfulfillableCapacity",
+        "Unsupported",
+        "ReservationCapacityExceeded",
+        "SpotMaxPriceTooLow",
+    ],
 )
 def test_capacity_codes_rule_out_their_offering(code: str) -> None:
-    """AWS-040, AWS-041."""
+    """AWS-040, AWS-041, N15-406."""
     failure = refused(code, InstanceType="m5.large", AvailabilityZone="us-west-2a")
     assert keys(failure, failure) == [OfferingKey("spot", "m5.large", "us-west-2a")]
 
@@ -53,6 +62,28 @@ def test_aws041_aws044_a_refusal_in_a_placement_group_is_about_the_group(
     assert {each.key for each in found} == {
         OfferingKey(*key, "us-west-2a", "placement-group", "pg-1") for key in ruled_out
     }
+
+
+@pytest.mark.parametrize(
+    ("code", "scope"),
+    [
+        ("ReservationCapacityExceeded", "full-reservation"),
+        ("InsufficientInstanceCapacity", "reservation"),
+        ("InvalidCapacityReservationState.Unavailable", "reservation"),
+    ],
+)
+def test_n15_404_n15_405_n15_406_a_refused_reserved_launch_is_about_its_reservation(code: str, scope: str) -> None:
+    """One that is full counts as full, not as unavailable, so that a node in it may still give its place back."""
+    place = ("m5.large", "us-west-2a")
+    failure = refused(code, InstanceType=place[0], AvailabilityZone=place[1])
+    (found,) = unavailable_offerings([failure], "reserved", [place], {place: "cr-1"})
+    assert found.key == OfferingKey("reserved", "", "us-west-2a", scope, "cr-1")  # type: ignore[arg-type]
+
+
+def test_n15_405_a_full_reservation_counts_as_full_until_its_places_are_counted_again() -> None:
+    full = OfferingKey.of_full_reservation("reserved", "us-west-2a", "cr-1")
+    assert avoided_for(full) == timedelta(minutes=1)
+    assert avoided_for(OfferingKey.refusable("reserved", "m5.large", "us-west-2a", "cr-1")) == timedelta(minutes=3)
 
 
 def test_other_codes_rule_out_nothing() -> None:

@@ -47,6 +47,7 @@ from worker.controllers.node.pod_events import PodEventsController
 from worker.controllers.node.workflow_starts import NodeClaimWorkflowController
 from worker.controllers.nodeclass.capacity_reservations import (
     CapacityBlockExpirationController,
+    FreedPlacesController,
     ReservedCapacityTypeController,
 )
 from worker.controllers.nodeclass.instance_type_metrics import InstanceTypeMetricsController
@@ -181,6 +182,7 @@ def _controllers(settings: Settings, clients: Clients, cache: ClusterCache, plan
     ]
     if gates.reserved_capacity:
         controllers.append(ReservedCapacityTypeController(kube, cache, clients.ec2))
+        controllers.append(FreedPlacesController(cache, clients.ec2))
         controllers.append(CapacityBlockExpirationController(kube, clients.recorder, cache, view.node_class))
     if settings.enable_zonal_shift:
         controllers.append(ZonalShiftController(clients.recorder, cache, view, clients.ec2))

@@ -242,11 +242,11 @@ def unavailable_offerings(
     """Return the offerings that the ``Errors`` of a fleet rule out, sorted.
 
     ``tried`` are the (instance type, zone) pairs of the request, and ``reservations`` are those that they launch into.
-    A reservation that is full counts as full only, until its places are counted again (N15-405). Any other refusal of a
-    reserved launch rules this reservation out (N15-404). A missing spot role gives one key without type and zone, a quota that is used up gives one key for all types that
-    share it, and a refused type gives one key for all its zones. Other errors rule out pairs. An error without a type
-    or zone is about every pair that matches the rest of it. If these pairs have several quotas, it rules out only the
-    pairs.
+    A missing spot role gives one key without type and zone, a quota that is used up gives one key for all types that
+    share it, and a refused type gives one key for all its zones. A reservation that is full counts as full only, until
+    its places are counted again (N15-405). Any other refusal of a reserved launch rules the reservation out, and no
+    other one (N15-404). Other errors rule out pairs. An error without a type or zone is about every pair that matches
+    the rest of it. If these pairs have several quotas, it rules out only the pairs.
 
     What EC2 refuses in a ``placement_group`` is ruled out for this group only. A spread group takes seven instances in
     a zone, so an error about the group itself rules out the zone for the group, whatever the type and capacity type.

@@ -228,7 +228,4 @@ def _marked(instance_type: InstanceType, unavailable: Container[OfferingKey]) ->
 def _is_full(offering: Offering, unavailable: Container[OfferingKey]) -> bool:
     """Whether EC2 said not long ago that the offering's reservation is full."""
     name = offering.reservation_id
-    return (
-        name != ""
-        and OfferingKey.of_full_reservation(offering.capacity_type, offering.zone, name) in unavailable
-    )
+    return name != "" and OfferingKey.of_full_reservation(offering.capacity_type, offering.zone, name) in unavailable
