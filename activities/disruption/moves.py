@@ -104,16 +104,22 @@ MethodsFor = Callable[[Limit], Sequence[Method]]
 
 
 def methods_within(
-    limit: Limit, *, spot_to_spot: bool = False, terminate_first_drift: bool = False
+    limit: Limit,
+    *,
+    spot_to_spot: bool = False,
+    terminate_first_drift: bool = False,
+    terminate_first_repair: bool = False,
 ) -> Sequence[Method]:
     """Return the methods that move pods. Drift comes first and leaves a share of the time for consolidation.
 
     ``spot_to_spot``: the feature gate SpotToSpotConsolidation. ``terminate_first_drift``: TerminateFirstDrift.
+    ``terminate_first_repair``: TerminateFirstRepair.
     """
     return moving_methods(
         limit,
         spot_to_spot=spot_to_spot,
         terminate_first_drift=terminate_first_drift,
+        terminate_first_repair=terminate_first_repair,
         drift_expired=limit.part(DRIFT_SHARE),
     )
 

@@ -70,6 +70,7 @@ def disruption_of(
         never,
         spot_to_spot=gates.spot_to_spot_consolidation,
         terminate_first_drift=gates.terminate_first_drift,
+        terminate_first_repair=gates.terminate_first_repair,
     )
     decision = decide(situation, (*METHODS, *methods))
     for error in decision.failed.values():

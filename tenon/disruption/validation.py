@@ -112,8 +112,9 @@ def _why_not_static(command: DisruptionCommand, situation: Situation) -> str:
     assert situation.model is not None
     (candidate,) = command.candidates
     replacements = StaticReplacements(situation, situation.model, terminate_first=True)
-    budgets = PoolBudgets(situation, command.reason)
-    replacement = replacements.of(candidate.pool, situation.model.details[candidate.claim], budgets)
+    budgets = PoolBudgets(situation, Reason(command.reason))
+    (node,) = (managed_node for managed_node in situation.nodes if managed_node.claim == candidate.claim)
+    replacement = replacements.of(node, situation.model.details[candidate.claim], budgets)
     return "" if replacement.terminate_first is not None else replacement.why_not or STARTS_FIRST
 
 

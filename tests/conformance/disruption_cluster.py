@@ -61,7 +61,7 @@ class ClusterScenario(DescribedScenario):
     )
     spot_to_spot: bool = False
     terminate_first: bool = False
-    """The feature gate TerminateFirstDrift."""
+    """The feature gates TerminateFirstDrift and TerminateFirstRepair."""
     least_saving: float = LEAST_SAVING
     expect: list[ExpectedCommand]
     in_order: bool = False
@@ -114,7 +114,9 @@ class ClusterScenario(DescribedScenario):
             *METHODS,
             *(
                 method
-                for method in moving_methods(never, terminate_first_drift=self.terminate_first)
+                for method in moving_methods(
+                    never, terminate_first_drift=self.terminate_first, terminate_first_repair=self.terminate_first
+                )
                 if not isinstance(method, Consolidation)
             ),
             Consolidation(spot_to_spot=self.spot_to_spot, least_saving=self.least_saving),

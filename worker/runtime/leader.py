@@ -131,6 +131,7 @@ def _planning(settings: Settings, clients: Clients, cache: ClusterCache) -> Plan
         methods_within,
         spot_to_spot=gates.spot_to_spot_consolidation,
         terminate_first_drift=gates.terminate_first_drift,
+        terminate_first_repair=gates.terminate_first_repair,
     )
     moves = MoveFinder(
         view,

@@ -230,7 +230,7 @@ class StaticDrift:
                 drift_pass.is_cut = True
                 break
             pool = drifted_node.node.pool
-            replacement = replacements.of(pool, drifted_node.detail, budgets)
+            replacement = replacements.of(drifted_node.node, drifted_node.detail, budgets)
             if replacement.claim is None:
                 drift_pass.block(drifted_node, replacement.why_not)
                 continue

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tenon.apis.nodepool import NODES
-from tenon.disruption.model import ClusterModel, NodeDetail, Situation, TerminateFirst
-from tenon.disruption.rules.pool_budgets import PoolBudgets, members_of
+from tenon.disruption.model import ClusterModel, ManagedNode, NodeDetail, Situation, TerminateFirst
+from tenon.disruption.rules.pool_budgets import PoolBudgets, is_counted, members_of
 from tenon.disruption.search.consolidation_price import is_compatible
 from tenon.disruption.search.rescheduling import Rescheduler, is_complete
 from tenon.messages.disruption import TerminateFirstReason
@@ -98,14 +98,15 @@ class StaticReplacements:
         self._freed: dict[str, int] = {}
         """By ID of a capacity reservation, how many of its places the nodes give back that leave first."""
 
-    def of(self, pool: str, detail: NodeDetail, budgets: PoolBudgets) -> StaticReplacement:
+    def of(self, node: ManagedNode, detail: NodeDetail, budgets: PoolBudgets) -> StaticReplacement:
         """Return how a node is replaced, and count it as replaced so.
 
         Args:
-            pool: its static NodePool.
-            detail: what is known of the node.
+            node: a node of a static NodePool.
+            detail: what is known of it.
             budgets: what they leave. A node that leaves first needs a replica that may be missing meanwhile.
         """
+        pool = node.pool
         static_pool = self._model.static_pools.get(pool)
         if static_pool is None:
             return StaticReplacement(why_not=f"NodePool {pool} can launch no nodes now")
@@ -115,7 +116,7 @@ class StaticReplacements:
             place = self._place(detail)
             if place not in offered:
                 return StaticReplacement(why_not=f"its {RESERVATIONS_FULL}")
-            return self._leaving_first(pool, detail, TerminateFirstReason.NO_RESERVED_CAPACITY, place, budgets)
+            return self._leaving_first(node, detail, TerminateFirstReason.NO_RESERVED_CAPACITY, place, budgets)
         if pool not in self._room:
             self._room[pool] = self._room_of(static_pool)
         if self._room[pool] > 0:
@@ -125,7 +126,7 @@ class StaticReplacements:
         if not self._terminate_first:
             return StaticReplacement(why_not=f"its {AT_LIMIT}")
         place = self._place(detail)
-        return self._leaving_first(pool, detail, TerminateFirstReason.STATIC_AT_LIMIT, place, budgets)
+        return self._leaving_first(node, detail, TerminateFirstReason.STATIC_AT_LIMIT, place, budgets)
 
     def _staged(self, pool: str) -> StaticReplacement:
         if pool not in self._planned:
@@ -138,12 +139,12 @@ class StaticReplacements:
         return StaticReplacement(planned)
 
     def _leaving_first(
-        self, pool: str, detail: NodeDetail, reason: TerminateFirstReason, place: str, budgets: PoolBudgets
+        self, node: ManagedNode, detail: NodeDetail, reason: TerminateFirstReason, place: str, budgets: PoolBudgets
     ) -> StaticReplacement:
-        if why := why_surge_forbids(detail) or self._why_too_few(pool, budgets):
+        if why := why_surge_forbids(detail) or self._why_too_few(node, budgets):
             return StaticReplacement(why_not=why)
         freed = {place: 1} if place else {}
-        planned = self._plan(pool, freed)
+        planned = self._plan(node.pool, freed)
         if isinstance(planned, str):
             return StaticReplacement(why_not=planned)
         for name in freed:
@@ -151,11 +152,16 @@ class StaticReplacements:
         self._buys(planned)
         return StaticReplacement(planned, TerminateFirst(reason, (planned,), place))
 
-    def _why_too_few(self, pool: str, budgets: PoolBudgets) -> str:
-        """Return why replicas that no budget counts, because they are missing, keep the node; empty if they do not."""
+    def _why_too_few(self, node: ManagedNode, budgets: PoolBudgets) -> str:
+        """Return why replicas that no budget counts, because they are missing, keep the node; empty if they do not.
+
+        A node that budgets do not count, because it never was initialized, needs none of them either.
+        """
+        pool, counts = node.pool, is_counted(node)
         members = members_of(self._situation).get(pool)
-        missing = self._replicas(pool) - (members.total if members is not None else 0)
-        if missing <= 0 or budgets.left(pool) > missing:
+        total = (members.total if members is not None else 0) + (not counts)
+        missing = self._replicas(pool) - total
+        if missing <= 0 or budgets.left(pool) >= missing + counts:
             return ""
         lacks = counted(missing, "replica")
         return f"NodePool {pool} lacks {lacks}, which its budgets must allow as well before a node leaves first"
