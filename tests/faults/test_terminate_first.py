@@ -32,13 +32,14 @@ ROLLED_WITHIN = 600.0
 
 def least_ready(moments: Moments) -> int:
     """The fewest NodeClaims that were ready for pods, and did not leave, at any moment."""
-    return min(
+    ready = [
         sum(
             condition(claim, "Initialized").get("status") == "True" and not leaving(claim)
             for claim in objects["NodeClaim"].values()
         )
         for objects in moments.replay()
-    )
+    ]
+    return min(ready)
 
 
 async def rolled(pool: Pool, count: int) -> None:

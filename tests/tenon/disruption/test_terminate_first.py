@@ -95,9 +95,9 @@ def test_n15_198_a_node_with_pods_that_must_surge_does_not_leave_first() -> None
     assert "Deployment shop/db asks to start its new pod first" in decision.blocked["a"]
 
 
-@pytest.mark.parametrize(("on_demand", "expected"), [(None, {"cr-1"}), (True, None), (False, None)])
+@pytest.mark.parametrize(("on_demand", "expected"), [(None, frozenset({"cr-1"})), (True, None), (False, None)])
 def test_n15_195_one_compatible_offering_outside_reservations_is_enough_even_if_it_is_unavailable(
-    on_demand: bool | None, expected: set[str] | None
+    on_demand: bool | None, expected: frozenset[str] | None
 ) -> None:
     """``on_demand``: whether its on-demand offerings are available; None if the pool may not use them."""
     types = ["reserved", "on-demand"] if on_demand is not None else ["reserved"]
@@ -127,7 +127,7 @@ def test_n15_195_a_place_that_an_earlier_command_of_the_look_took_is_not_free() 
     pool = given.model.static_pools["default"]
     usage = {"capacity-reservation/cr-1": -1}
     assert full_reservations(replace(pool, usage=usage)) is None
-    assert full_reservations(replace(pool, usage={"capacity-reservation/cr-1": 0})) == {"cr-1"}
+    assert full_reservations(replace(pool, usage={"capacity-reservation/cr-1": 0})) == frozenset({"cr-1"})
 
 
 # --- the wait for the replacement ---
