@@ -32,7 +32,7 @@ ROLLED_WITHIN = 600.0
 
 def least_ready(moments: Moments) -> int:
     """The fewest NodeClaims that were ready for pods, and did not leave, at any moment."""
-    ready = [
+    ready: list[int] = [
         sum(
             condition(claim, "Initialized").get("status") == "True" and not leaving(claim)
             for claim in objects["NodeClaim"].values()
