@@ -4,33 +4,21 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
-from temporalio import activity
 from temporalio.api.sdk.v1 import WorkflowMetadata
 from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
-from tenon.apis.reasons import Reason
 from tenon.evolve import evolve
-from tenon.messages.base import ActivityName
 from tenon.messages.disruption import (
     AwaitedReport,
     DisruptInput,
-    DisruptionCandidate,
-    DisruptionCommand,
     DisruptResult,
-    FindReplacementsInput,
     FoundReplacements,
-    IntendedReplacement,
-    SettleReplacementsInput,
-    StepResult,
-    TerminateFirstReason,
-    TerminatesFirst,
 )
-from tests.workflows.fake_steps import NOW, FakeSteps
+from tests.workflows.fake_steps import NOW, FakeSteps, leaves_first
 from tests.workflows.waiting import until
 from workflows import names
 from workflows.disruption_command import DisruptionCommandWorkflow
@@ -38,49 +26,23 @@ from workflows.disruption_command import DisruptionCommandWorkflow
 pytestmark = pytest.mark.integration
 
 Handle = WorkflowHandle[DisruptionCommandWorkflow, DisruptResult]
-COMMAND = DisruptionCommand(
-    id="drifted-1",
-    reason=Reason.DRIFTED,
-    candidates=[DisruptionCandidate(claim="default-1", uid="u1", pool="default", since=NOW)],
-    moves_pods=True,
-    graceful=False,
-    explanation=["AMIDrift", "leaves before its replacement starts"],
-    terminate_first=TerminatesFirst(
-        reason=TerminateFirstReason.NO_RESERVED_CAPACITY,
-        intended=[IntendedReplacement(pool="default", reservation="cr-1", workloads={"w": 2})],
-    ),
-)
+COMMAND = leaves_first()
 LEAVING = FoundReplacements(leaving=["default-1"])
 WAITING = FoundReplacements(waiting_pods=2)
 STARTING = FoundReplacements(starting={"default-2": "waits for its Node"}, waiting_pods=2)
 RUNNING = FoundReplacements(running=["default-2"])
 
 
-class Steps(FakeSteps):
+def finding(*finds: FoundReplacements) -> FakeSteps:
     """What each look finds; the last one again and again."""
-
-    def __init__(self, *finds: FoundReplacements) -> None:
-        super().__init__()
-        self.finds = list(finds)
-        self.settled: list[SettleReplacementsInput] = []
-
-    @activity.defn(name=ActivityName.FIND_REPLACEMENTS)
-    async def find(self, _given: FindReplacementsInput) -> FoundReplacements:
-        self._step(ActivityName.FIND_REPLACEMENTS)
-        return self.finds.pop(0) if len(self.finds) > 1 else self.finds[0]
-
-    @activity.defn(name=ActivityName.SETTLE_REPLACEMENTS)
-    async def settle(self, given: SettleReplacementsInput) -> StepResult:
-        self.settled.append(given)
-        return self._step(ActivityName.SETTLE_REPLACEMENTS)
-
-    def common(self) -> list[Any]:
-        return [*super().common(), self.find, self.settle]
+    steps = FakeSteps()
+    steps.finds = list(finds)
+    return steps
 
 
 @asynccontextmanager
 async def running(
-    temporal: WorkflowEnvironment, cluster: str, steps: Steps, begin: DisruptInput | None = None
+    temporal: WorkflowEnvironment, cluster: str, steps: FakeSteps, begin: DisruptInput | None = None
 ) -> AsyncIterator[Handle]:
     queue = names.task_queue(cluster)
     common = Worker(temporal.client, task_queue=queue, workflows=[DisruptionCommandWorkflow], activities=steps.common())
@@ -109,7 +71,7 @@ async def test_n15_191_a_command_stays_open_until_what_replaces_its_node_runs(
     temporal: WorkflowEnvironment, cluster: str
 ) -> None:
     """It asks for budgets to count the node, while it leaves and when it is gone, and then no more."""
-    steps = Steps(LEAVING, WAITING, STARTING, RUNNING)
+    steps = finding(LEAVING, WAITING, STARTING, RUNNING)
     async with running(temporal, cluster, steps) as handle:
         result = await handle.result()
         signals = await signals_of(handle)
@@ -142,7 +104,7 @@ async def test_n15_191_a_replacement_that_never_comes_ends_the_command_with_a_se
     temporal: WorkflowEnvironment, cluster: str
 ) -> None:
     """Budgets count the node for an hour more, so that the NodePool does not lose the next one at once."""
-    steps = Steps(WAITING)
+    steps = finding(WAITING)
     async with running(temporal, cluster, steps) as handle:
         result = await handle.result()
         signals = await signals_of(handle)
@@ -156,7 +118,7 @@ async def test_n15_191_a_replacement_that_never_comes_ends_the_command_with_a_se
 
 
 async def test_n15_191_an_operator_may_end_the_wait(temporal: WorkflowEnvironment, cluster: str) -> None:
-    steps = Steps(WAITING)
+    steps = finding(WAITING)
     with temporal.with_time_skipping_disabled():
         async with running(temporal, cluster, steps) as handle:
 
@@ -174,7 +136,7 @@ async def test_n15_191_an_operator_may_end_the_wait(temporal: WorkflowEnvironmen
 async def test_n15_191_a_signal_ends_the_pause_before_the_next_look(
     temporal: WorkflowEnvironment, cluster: str
 ) -> None:
-    steps = Steps(LEAVING)
+    steps = finding(LEAVING)
     with temporal.with_time_skipping_disabled():
         async with running(temporal, cluster, steps) as handle:
 
@@ -190,7 +152,7 @@ async def test_n15_191_a_signal_ends_the_pause_before_the_next_look(
 
 async def test_n15_191_a_run_that_continues_as_new_goes_on_waiting(temporal: WorkflowEnvironment, cluster: str) -> None:
     """A drain may take days, and a history must not grow without end."""
-    steps = Steps(RUNNING)
+    steps = finding(RUNNING)
     earlier = evolve(
         DisruptInput(cluster=cluster, command=COMMAND),
         awaited={"since": NOW, "result": {"accepted": ["default-1"]}, "timeline": ["12:00:00 asked 1 nodes to leave"]},
@@ -206,7 +168,7 @@ async def test_n15_191_a_run_that_continues_as_new_goes_on_waiting(temporal: Wor
 async def test_n15_192_a_command_whose_replacement_can_start_first_by_now_starts_it(
     temporal: WorkflowEnvironment, cluster: str
 ) -> None:
-    steps = Steps(RUNNING)
+    steps = finding(RUNNING)
     steps.instead = evolve(COMMAND, terminate_first=None)
     async with running(temporal, cluster, steps) as handle:
         result = await handle.result()
@@ -217,7 +179,7 @@ async def test_n15_192_a_command_whose_replacement_can_start_first_by_now_starts
 
 
 async def test_n15_191_a_node_that_refuses_is_not_awaited(temporal: WorkflowEnvironment, cluster: str) -> None:
-    steps = Steps(RUNNING)
+    steps = finding(RUNNING)
     steps.refused = {"default-1": "kept until tomorrow"}
     async with running(temporal, cluster, steps) as handle:
         result = await handle.result()
