@@ -7,12 +7,13 @@ place. Every method that replaces nodes may ask: drift does, with the gate Termi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tenon.apis.nodepool import NODES
 from tenon.disruption.model import ClusterModel, ManagedNode, NodeDetail, Situation, TerminateFirst
-from tenon.disruption.rules.pool_budgets import PoolBudgets, is_counted, members_of
+from tenon.disruption.rules.pool_budgets import Members, PoolBudgets, is_counted, members_of
 from tenon.disruption.search.consolidation_price import is_compatible
 from tenon.disruption.search.rescheduling import Rescheduler, is_complete
 from tenon.messages.disruption import TerminateFirstReason
@@ -91,6 +92,13 @@ class StaticReplacements:
         self._model = model
         self._terminate_first = terminate_first
         self._nodes = {node.name: node for node in model.problem.nodes}
+        self._staying = Counter(
+            node.pool for node in situation.nodes if not node.leaving and node.claim not in situation.under_command
+        )
+        """By NodePool, how many nodes stay."""
+        self._members: Mapping[str, Members] | None = None
+        self._full: dict[str, frozenset[str] | None] = {}
+        """By NodePool, what `full_reservations` says after the replacements so far."""
         self._room: dict[str, int] = {}
         """By NodePool, how many more replacements may start beside the nodes that they replace."""
         self._planned: dict[str, PlannedClaim | str] = {}
@@ -112,7 +120,7 @@ class StaticReplacements:
             return StaticReplacement(why_not=f"NodePool {pool} can launch no nodes now")
         if self._surplus(pool) > 0:
             return StaticReplacement(why_not=f"NodePool {pool} has more nodes than replicas")
-        if self._terminate_first and (offered := full_reservations(self._left(static_pool))) is not None:
+        if self._terminate_first and (offered := self._full_reservations(static_pool)) is not None:
             place = self._place(detail)
             if place not in offered:
                 return StaticReplacement(why_not=f"its {RESERVATIONS_FULL}")
@@ -149,6 +157,7 @@ class StaticReplacements:
             return StaticReplacement(why_not=planned)
         for name in freed:
             self._freed[name] = self._freed.get(name, 0) + 1
+            self._full.clear()
         self._buys(planned)
         return StaticReplacement(planned, TerminateFirst(reason, (planned,), place))
 
@@ -158,8 +167,9 @@ class StaticReplacements:
         A node that budgets do not count, because it never was initialized, needs none of them either.
         """
         pool, counts = node.pool, is_counted(node)
-        members = members_of(self._situation).get(pool)
-        total = (members.total if members is not None else 0) + (not counts)
+        if self._members is None:
+            self._members = members_of(self._situation)
+        total = self._members.get(pool, Members()).total + (not counts)
         missing = self._replicas(pool) - total
         if missing <= 0 or budgets.left(pool) >= missing + counts:
             return ""
@@ -170,6 +180,7 @@ class StaticReplacements:
         self._bought.append(planned)
         if reservation_of(planned):
             self._planned.clear()  # the next node may need another place
+            self._full.clear()
 
     def _plan(self, pool: str, freed: dict[str, int] | None = None) -> PlannedClaim | str:
         """Return the new node of a static pool, or why there is none."""
@@ -178,6 +189,11 @@ class StaticReplacements:
             return plan_empty_node(empty_node_problem(self._model.problem, left))
         except NoEmptyNodeError as error:
             return f"no replacement can be bought: {error}"
+
+    def _full_reservations(self, static_pool: Pool) -> frozenset[str] | None:
+        if static_pool.name not in self._full:
+            self._full[static_pool.name] = full_reservations(self._left(static_pool))
+        return self._full[static_pool.name]
 
     def _left(self, static_pool: Pool) -> Pool:
         """Return the pool with what the replacements so far leave of its reservations."""
@@ -193,14 +209,7 @@ class StaticReplacements:
 
     def _surplus(self, pool: str) -> int:
         """Return how many nodes the pool has too many. Its controller removes them first."""
-        return self._staying(pool) - self._replicas(pool)
-
-    def _staying(self, pool: str) -> int:
-        situation = self._situation
-        return sum(
-            node.pool == pool and not node.leaving and node.claim not in situation.under_command
-            for node in situation.nodes
-        )
+        return self._staying[pool] - self._replicas(pool)
 
     def _room_of(self, static_pool: Pool) -> int:
         """Return how many nodes of the pool may be replaced by nodes that start beside them.
@@ -210,7 +219,7 @@ class StaticReplacements:
         name = static_pool.name
         members = sum(node.pool == name for node in self._situation.nodes)
         limit = (static_pool.limits or {}).get(NODES)
-        return members if limit is None else limit - members - (self._replicas(name) - self._staying(name))
+        return members if limit is None else limit - members - (self._replicas(name) - self._staying[name])
 
 
 def full_reservations(pool: Pool) -> frozenset[str] | None:
