@@ -185,18 +185,18 @@ class DisruptionCommandWorkflow(PlannerCaller):
         reported = await self._report_awaited(awaited)
         while True:
             self.replacements_changed = False
-            found = await self._find_replacements(awaited)
+            replacements = await self._find_replacements(awaited)
             now = workflow.now()
-            if awaited.gone_at is None and not found.leaving:
+            if awaited.gone_at is None and not replacements.leaving:
                 awaited = evolve(awaited, gone_at=now, looks=0)
                 self._record(f"{', '.join(self._names())} is gone")
                 reported = await self._report_awaited(awaited)
-            wait = judge(command, awaited, found, now)
+            wait = judge(command, awaited, replacements, now)
             if self.cancelled and wait.outcome is None:
                 wait = Wait(Outcome.CANCELLED, CANCELLED)
             if wait.outcome is not None:
-                return await self._settle(awaited, found, wait.outcome, wait.text)
-            idle_since = (awaited.idle_since or now) if is_idle(command, found) else None
+                return await self._settle(awaited, replacements, wait.outcome, wait.text)
+            idle_since = (awaited.idle_since or now) if is_idle(command, replacements) else None
             awaited = evolve(awaited, looks=awaited.looks + 1, idle_since=idle_since)
             if now >= reported + REPORT_EVERY:
                 reported = await self._report_awaited(awaited)
@@ -220,7 +220,7 @@ class DisruptionCommandWorkflow(PlannerCaller):
             return FoundReplacements(leaving=self._names() if awaited.gone_at is None else [], waiting_pods=1)
 
     async def _settle(
-        self, awaited: AwaitedReplacement, found: FoundReplacements, outcome: Outcome, text: str
+        self, awaited: AwaitedReplacement, replacements: FoundReplacements, outcome: Outcome, text: str
     ) -> DisruptResult:
         """Say what became of the replacement, and let budgets count the cluster as it is."""
         self._record(text)
@@ -231,7 +231,7 @@ class DisruptionCommandWorkflow(PlannerCaller):
             command=command,
             outcome=outcome,
             text=text,
-            claims=[*found.running, *found.starting],
+            claims=[*replacements.running, *replacements.starting],
             seconds=gone_for.total_seconds(),
         )
         await self._run(ActivityName.SETTLE_REPLACEMENTS, given, StepResult)
@@ -239,7 +239,7 @@ class DisruptionCommandWorkflow(PlannerCaller):
             await self._report_awaited(awaited, GIVEN_UP_PAUSE)
         else:
             await self._report("replaced", self._names())
-        return evolve(awaited.result, replaced_by=found.running, replacement=text)
+        return evolve(awaited.result, replaced_by=replacements.running, replacement=text)
 
     async def _report_awaited(self, awaited: AwaitedReplacement, listed_for: timedelta = LISTED_FOR) -> datetime:
         """Ask the disruption workflow to count the node. Return the time."""

@@ -80,15 +80,15 @@ class AwaitedReplacementActivities:
             activity.heartbeat()
             marked += await self._marked(intended, count, command, find_input.since)
         waiting_pods = await self._waiting_pods(command)
-        found = FoundReplacements(
+        replacements = FoundReplacements(
             leaving=leaving,
             running=sorted(claim.name for claim in marked if claim.initialized),
             starting={claim.name: waits_for(claim) for claim in marked if not claim.initialized},
             waiting_pods=waiting_pods,
         )
-        if waiting_pods or not (leaving or found.running):
-            await self._say_what_waits(command, found)
-        return found
+        if waiting_pods or not (leaving or replacements.running):
+            await self._say_what_waits(command, replacements)
+        return replacements
 
     async def _marked(
         self, intended: tuple[str, str], count: int, command: DisruptionCommand, since: datetime
@@ -132,8 +132,8 @@ class AwaitedReplacementActivities:
             not (record.terminal or record.deleting) and workload_mark(record.pod) in workloads for record in unbound
         )
 
-    async def _say_what_waits(self, command: DisruptionCommand, found: FoundReplacements) -> None:
-        pods = f": {counted(found.waiting_pods, 'pod')} without a node" if found.waiting_pods else ""
+    async def _say_what_waits(self, command: DisruptionCommand, replacements: FoundReplacements) -> None:
+        pods = f": {counted(replacements.waiting_pods, 'pod')} without a node" if replacements.waiting_pods else ""
         for candidate in command.candidates:
             text = f"NodeClaim {candidate.claim} left before its replacement, which does not run yet{pods}"
             await self._publish(candidate.pool, "AwaitingReplacement", text)

@@ -117,8 +117,8 @@ class WhyStays:
             return [f"NodePool {node.pool} allows no disruption for {reason}: it is {closed}"]
         budgets = situation.policies[node.pool].budgets
         total, away = self._members.get(node.pool, Members()).total, unavailable_nodes(situation, node.pool, reason)
-        gone = [claim for claim, pool in gone_first(situation).items() if pool == node.pool]
-        unavailable = len(away) + len(gone)
+        gone_claims = [claim for claim, pool in gone_first(situation).items() if pool == node.pool]
+        unavailable = len(away) + len(gone_claims)
         try:
             tight = binding(budgets, reason, total, unavailable, situation.now)
         except ValueError as error:
@@ -127,7 +127,7 @@ class WhyStays:
             return []
         opens = opens_at(budgets, reason, total=total, unavailable=unavailable, now=situation.now)
         when = f"; it opens at {format_instant(opens)}" if opens is not None else ""
-        names = sorted([*(leaving_node.node or leaving_node.claim for leaving_node in away), *gone])
+        names = sorted([*(leaving_node.node or leaving_node.claim for leaving_node in away), *gone_claims])
         counted_already = (
             f"; {first_few(names, SHOWN)} {'counts' if len(names) == 1 else 'count'} as unavailable" if names else ""
         )

@@ -93,12 +93,12 @@ async def test_n15_192_n15_198_a_full_reservation_drifts_node_by_node(
 
     async def all_ended() -> bool:
         running = f"{query} AND ExecutionStatus = 'Running'"
-        return not [found async for found in client.list_workflows(running)]
+        return not [command async for command in client.list_workflows(running)]
 
     await until(all_ended, within=120)
     results = [
-        await client.get_workflow_handle(found.id, run_id=found.run_id).result()
-        async for found in client.list_workflows(f"{query} AND ExecutionStatus = 'Completed'")
+        await client.get_workflow_handle(command.id, run_id=command.run_id).result()
+        async for command in client.list_workflows(f"{query} AND ExecutionStatus = 'Completed'")
     ]
     replaced = {name for result in results if set(result.get("accepted", ())) & old for name in result["replaced_by"]}
     assert replaced == {str(claim["metadata"]["name"]) for claim in await pool.claims()}

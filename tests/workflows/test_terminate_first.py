@@ -58,8 +58,8 @@ async def running(
 
 async def signals_of(handle: Handle) -> list[tuple[str, bytes]]:
     events = (await handle.fetch_history()).events
-    sent = [event.signal_external_workflow_execution_initiated_event_attributes for event in events]
-    return [(one.signal_name, one.input.payloads[0].data) for one in sent if one.signal_name]
+    attributes = [event.signal_external_workflow_execution_initiated_event_attributes for event in events]
+    return [(signal.signal_name, signal.input.payloads[0].data) for signal in attributes if signal.signal_name]
 
 
 async def page_of(handle: Handle) -> str:

@@ -62,38 +62,40 @@ def why_first(terminates_first: TerminatesFirst) -> str:
     return f"It leaves before its replacement starts, because {why}"
 
 
-def judge(command: DisruptionCommand, awaited: AwaitedReplacement, found: FoundReplacements, now: datetime) -> Wait:
+def judge(
+    command: DisruptionCommand, awaited: AwaitedReplacement, replacements: FoundReplacements, now: datetime
+) -> Wait:
     """Return what a look says.
 
     Args:
         command: the command, whose node leaves first.
         awaited: the state before the look. ``gone_at`` is set if the node is gone.
-        found: what the look found.
+        replacements: what the look found.
         now: when it ended.
     """
     assert command.terminate_first is not None
     if awaited.gone_at is None:
-        return Wait(None, f"NodeClaim {', '.join(found.leaving)} is still leaving{_pods(found)}")
+        return Wait(None, f"NodeClaim {', '.join(replacements.leaving)} is still leaving{_pods(replacements)}")
     intended = command.terminate_first.intended
     took = lasting(now - awaited.gone_at)
-    if len(found.running) >= len(intended):
-        return Wait(Outcome.REPLACED, f"{_claims(found.running)} replaced it {took} after it was gone")
-    if awaited.idle_since is not None and now >= awaited.idle_since + LOOK_AGAIN and is_idle(command, found):
+    if len(replacements.running) >= len(intended):
+        return Wait(Outcome.REPLACED, f"{_claims(replacements.running)} replaced it {took} after it was gone")
+    if awaited.idle_since is not None and now >= awaited.idle_since + LOOK_AGAIN and is_idle(command, replacements):
         return Wait(Outcome.UNNEEDED, "its pods run on other nodes, so it needs no replacement")
     where = _where(command)
     if now >= awaited.gone_at + GIVEN_UP_AFTER:
         return Wait(Outcome.GIVEN_UP, f"no replacement ran within {lasting(GIVEN_UP_AFTER)}: expected {where}")
-    if found.starting:
-        name, waits = min(found.starting.items())
-        return Wait(None, f"waits for replacement {name}, which {waits}{_pods(found)}")
-    return Wait(None, f"waits for {where}{_pods(found)}")
+    if replacements.starting:
+        name, waits = min(replacements.starting.items())
+        return Wait(None, f"waits for replacement {name}, which {waits}{_pods(replacements)}")
+    return Wait(None, f"waits for {where}{_pods(replacements)}")
 
 
-def is_idle(command: DisruptionCommand, found: FoundReplacements) -> bool:
+def is_idle(command: DisruptionCommand, replacements: FoundReplacements) -> bool:
     """Return whether no pod needs the replacement now. A static NodePool has one whether or not pods need it."""
     assert command.terminate_first is not None
     follows_pods = any(intended.workloads for intended in command.terminate_first.intended)
-    return follows_pods and not (found.leaving or found.waiting_pods or found.starting)
+    return follows_pods and not (replacements.leaving or replacements.waiting_pods or replacements.starting)
 
 
 def pause_before(awaited: AwaitedReplacement) -> timedelta:
@@ -118,7 +120,8 @@ def _claims(names: list[str]) -> str:
     return f"NodeClaim{'s' if len(names) > 1 else ''} {first_few(sorted(names), 3)}"
 
 
-def _pods(found: FoundReplacements) -> str:
-    if not found.waiting_pods:
+def _pods(replacements: FoundReplacements) -> str:
+    if not replacements.waiting_pods:
         return ""
-    return f"; {counted(found.waiting_pods, 'pod')} {'waits' if found.waiting_pods == 1 else 'wait'} for a node"
+    number = replacements.waiting_pods
+    return f"; {counted(number, 'pod')} {'waits' if number == 1 else 'wait'} for a node"

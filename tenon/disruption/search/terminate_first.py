@@ -185,8 +185,8 @@ class StaticReplacements:
     def _plan(self, pool: str, freed: dict[str, int] | None = None) -> PlannedClaim | str:
         """Return the new node of a static pool, or why there is none."""
         try:
-            (left,) = with_places_credited([self._left(self._model.static_pools[pool])], freed or {})
-            return plan_empty_node(empty_node_problem(self._model.problem, left))
+            (credited_pool,) = with_places_credited([self._left(self._model.static_pools[pool])], freed or {})
+            return plan_empty_node(empty_node_problem(self._model.problem, credited_pool))
         except NoEmptyNodeError as error:
             return f"no replacement can be bought: {error}"
 
@@ -197,8 +197,8 @@ class StaticReplacements:
 
     def _left(self, static_pool: Pool) -> Pool:
         """Return the pool with what the replacements so far leave of its reservations."""
-        (left,) = with_places_taken(with_places_credited([static_pool], self._freed), self._bought)
-        return left
+        (pool_left,) = with_places_taken(with_places_credited([static_pool], self._freed), self._bought)
+        return pool_left
 
     def _place(self, detail: NodeDetail) -> str:
         node = self._nodes.get(detail.node)
@@ -252,5 +252,5 @@ def intended_text(terminate_first: TerminateFirst) -> Iterable[str]:
     for claim in terminate_first.intended[:2]:
         name = reservation_of(claim)
         where = f" in capacity reservation {name}" if name else ""
-        what = f" for {counted(len(claim.pods), 'pod')}" if claim.pods else ""
-        yield f"intended replacement{what}: {claim.offering.instance_type} of NodePool {claim.pool}{where}"
+        for_pods = f" for {counted(len(claim.pods), 'pod')}" if claim.pods else ""
+        yield f"intended replacement{for_pods}: {claim.offering.instance_type} of NodePool {claim.pool}{where}"

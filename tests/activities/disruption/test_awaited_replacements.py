@@ -53,7 +53,7 @@ def command(ident: str = "drifted-1", *, reservation: str = "cr-1", count: int =
 
 
 def add_claim(world: World, name: str, *, reservation: str = "cr-1", since: int = 60, initialized: bool = True) -> None:
-    conditions = [condition(one) for one in ("Launched", "Registered", *(["Initialized"] if initialized else []))]
+    conditions = [condition(kind) for kind in ("Launched", "Registered", *(["Initialized"] if initialized else []))]
     world.kube.add(
         NODECLAIMS,
         {
@@ -73,12 +73,12 @@ def add_claim(world: World, name: str, *, reservation: str = "cr-1", since: int 
     )
 
 
-async def find(world: World, wanted: DisruptionCommand) -> FoundReplacements:
+async def find(world: World, of_command: DisruptionCommand) -> FoundReplacements:
     steps = AwaitedReplacementActivities(world.kube, world.recorder)
-    given = FindReplacementsInput(
-        cluster=REF.cluster, command=wanted, since=START + timedelta(seconds=30, microseconds=9)
+    step_input = FindReplacementsInput(
+        cluster=REF.cluster, command=of_command, since=START + timedelta(seconds=30, microseconds=9)
     )
-    return await ActivityEnvironment().run(steps.find, given)
+    return await ActivityEnvironment().run(steps.find, step_input)
 
 
 def marks(world: World) -> dict[str, str]:
@@ -107,16 +107,16 @@ async def test_n15_191_only_a_newer_nodeclaim_of_the_reservation_is_the_replacem
     add_claim(world, "elsewhere", reservation="cr-2")
     assert (await find(world, command())).running == []
     add_claim(world, "new")
-    found = await find(world, command())
-    assert (found.running, found.starting) == (["new"], {})
+    replacements = await find(world, command())
+    assert (replacements.running, replacements.starting) == (["new"], {})
     assert marks(world) == {"older": "", "bought": "", "elsewhere": "", "new": "drifted-1"}
 
 
 async def test_n15_191_a_static_node_is_replaced_by_a_nodeclaim_of_its_nodepool() -> None:
     world = gone()
     add_claim(world, "new", reservation="", initialized=False)
-    found = await find(world, command(reservation=""))
-    assert (found.running, list(found.starting)) == ([], ["new"])
+    replacements = await find(world, command(reservation=""))
+    assert (replacements.running, list(replacements.starting)) == ([], ["new"])
 
 
 async def test_n15_198_two_commands_never_count_the_same_replacement() -> None:
@@ -165,11 +165,11 @@ async def test_n15_191_the_end_of_the_wait_frees_the_replacement_and_is_told_and
     world.recorder.events.clear()
     series = {"nodepool": "web", "reason": "drifted", "result": outcome}
     before = REGISTRY.get_sample_value("tenon_terminate_first_wait_seconds_count", series) or 0.0
-    given = SettleReplacementsInput(
+    step_input = SettleReplacementsInput(
         cluster=REF.cluster, command=command(), outcome=outcome, text="so it was", claims=["new", "lost"], seconds=94
     )
     steps = AwaitedReplacementActivities(world.kube, world.recorder)
-    await ActivityEnvironment().run(steps.settle, given)
+    await ActivityEnvironment().run(steps.settle, step_input)
     assert marks(world) == {"new": ""}
     assert [event[2:] for event in world.recorder.events] == [
         (reason, f"NodeClaim {REF.name} left before its replacement: so it was")
@@ -181,8 +181,8 @@ async def test_n15_198_the_mark_of_another_command_stays() -> None:
     world = gone()
     add_claim(world, "new")
     await find(world, command("drifted-2"))
-    given = SettleReplacementsInput(
+    step_input = SettleReplacementsInput(
         cluster=REF.cluster, command=command("drifted-1"), outcome="replaced", text="", claims=["new"], seconds=0
     )
-    await ActivityEnvironment().run(AwaitedReplacementActivities(world.kube, world.recorder).settle, given)
+    await ActivityEnvironment().run(AwaitedReplacementActivities(world.kube, world.recorder).settle, step_input)
     assert marks(world) == {"new": "drifted-2"}

@@ -56,15 +56,17 @@ def full(**pool: object) -> Situation:
     )
 
 
-def the_command(given: Situation) -> Command:
-    (command,) = decide(given, [StaticDrift(terminate_first=True), Drift(terminate_first=True)]).commands
+def the_command(cluster_situation: Situation) -> Command:
+    (command,) = decide(cluster_situation, [StaticDrift(terminate_first=True), Drift(terminate_first=True)]).commands
     return command
 
 
 def message(**changes: object) -> DisruptionCommand:
-    given = full()
-    assert given.model is not None
-    return evolve(to_message(the_command(given), pods={"a": given.model.details["a"].pods}), **changes)
+    cluster_situation = full()
+    assert cluster_situation.model is not None
+    return evolve(
+        to_message(the_command(cluster_situation), pods={"a": cluster_situation.model.details["a"].pods}), **changes
+    )
 
 
 def test_n15_192_the_message_records_what_is_intended_before_the_node_leaves() -> None:
@@ -77,20 +79,23 @@ def test_n15_192_the_message_records_what_is_intended_before_the_node_leaves() -
 
 
 def test_n15_247_what_follows_a_command_of_the_look_gets_neither_place_twice() -> None:
-    given = full()
-    assert given.model is not None
-    command = the_command(given)
+    cluster_situation = full()
+    assert cluster_situation.model is not None
+    command = the_command(cluster_situation)
     assert command.freed_places == {"cr-1": 1}
-    (pool,) = after_commands(given.model, [command]).problem.pools
-    offerings = [one for kind in pool.instance_types for one in kind.offerings if one.reservation_id]
+    (pool,) = after_commands(cluster_situation.model, [command]).problem.pools
+    offerings = [offering for kind in pool.instance_types for offering in kind.offerings if offering.reservation_id]
     assert [places_left(pool, offering) for offering in offerings] == [0]
 
 
 def test_n15_198_a_node_with_pods_that_must_surge_does_not_leave_first() -> None:
-    given = full()
-    assert given.model is not None
-    details = {"a": replace(given.model.details["a"], surges=("shop/db",))}
-    decision = decide(replace(given, model=replace(given.model, details=details)), [Drift(terminate_first=True)])
+    cluster_situation = full()
+    assert cluster_situation.model is not None
+    details = {"a": replace(cluster_situation.model.details["a"], surges=("shop/db",))}
+    decision = decide(
+        replace(cluster_situation, model=replace(cluster_situation.model, details=details)),
+        [Drift(terminate_first=True)],
+    )
     assert decision.commands == ()
     assert "Deployment shop/db asks to start its new pod first" in decision.blocked["a"]
 
@@ -101,9 +106,9 @@ def test_n15_195_one_compatible_offering_outside_reservations_is_enough_even_if_
 ) -> None:
     """``on_demand``: whether its on-demand offerings are available; None if the pool may not use them."""
     types = ["reserved", "on-demand"] if on_demand is not None else ["reserved"]
-    given = full(capacity_types=types, replicas=1)
-    assert given.model is not None
-    pool = given.model.static_pools["default"]
+    cluster_situation = full(capacity_types=types, replicas=1)
+    assert cluster_situation.model is not None
+    pool = cluster_situation.model.static_pools["default"]
     assert full_reservations(_with_on_demand(pool, available=bool(on_demand))) == expected
 
 
@@ -112,8 +117,8 @@ def _with_on_demand(pool: Pool, *, available: bool) -> Pool:
         replace(
             kind,
             offerings=tuple(
-                one if one.reservation_id else replace(one, available=available and one.available)
-                for one in kind.offerings
+                offering if offering.reservation_id else replace(offering, available=available and offering.available)
+                for offering in kind.offerings
             ),
         )
         for kind in pool.instance_types
@@ -122,9 +127,9 @@ def _with_on_demand(pool: Pool, *, available: bool) -> Pool:
 
 
 def test_n15_195_a_place_that_an_earlier_command_of_the_look_took_is_not_free() -> None:
-    given = full(replicas=1)
-    assert given.model is not None
-    pool = given.model.static_pools["default"]
+    cluster_situation = full(replicas=1)
+    assert cluster_situation.model is not None
+    pool = cluster_situation.model.static_pools["default"]
     usage = {"capacity-reservation/cr-1": -1}
     assert full_reservations(replace(pool, usage=usage)) is None
     assert full_reservations(replace(pool, usage={"capacity-reservation/cr-1": 0})) == frozenset({"cr-1"})
@@ -137,14 +142,14 @@ GONE = evolve(AWAITED, gone_at=NOW)
 
 
 def test_n15_191_a_command_waits_while_its_node_still_leaves() -> None:
-    found = FoundReplacements(leaving=["a"], waiting_pods=1)
-    wait = judge(message(), AWAITED, found, NOW + 10 * GIVEN_UP_AFTER)
+    replacements = FoundReplacements(leaving=["a"], waiting_pods=1)
+    wait = judge(message(), AWAITED, replacements, NOW + 10 * GIVEN_UP_AFTER)
     assert (wait.outcome, wait.text) == (None, "NodeClaim a is still leaving; 1 pod waits for a node")
 
 
 def test_n15_191_a_command_ends_when_its_replacement_runs() -> None:
-    found = FoundReplacements(running=["b"])
-    wait = judge(message(), GONE, found, NOW + timedelta(seconds=94))
+    replacements = FoundReplacements(running=["b"])
+    wait = judge(message(), GONE, replacements, NOW + timedelta(seconds=94))
     assert (wait.outcome, wait.text) == (Outcome.REPLACED, "NodeClaim b replaced it 1m34s after it was gone")
 
 
@@ -159,7 +164,7 @@ def test_n15_191_a_command_says_what_its_replacement_waits_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("idle_for", "found", "expected"),
+    ("idle_for", "replacements", "expected"),
     [
         (LOOK_AGAIN, FoundReplacements(), Outcome.UNNEEDED),
         (timedelta(), FoundReplacements(), None),
@@ -169,23 +174,23 @@ def test_n15_191_a_command_says_what_its_replacement_waits_for() -> None:
     ids=["twice", "once", "a pod waits", "a node starts"],
 )
 def test_n15_191_a_replacement_that_no_pod_needs_is_not_awaited(
-    idle_for: timedelta, found: FoundReplacements, expected: Outcome | None
+    idle_for: timedelta, replacements: FoundReplacements, expected: Outcome | None
 ) -> None:
     """One look may come before a ReplicaSet has made the new pod."""
-    assert judge(message(), evolve(GONE, idle_since=NOW), found, NOW + idle_for).outcome is expected
+    assert judge(message(), evolve(GONE, idle_since=NOW), replacements, NOW + idle_for).outcome is expected
 
 
 def test_n15_191_a_static_pool_gets_its_replacement_whether_or_not_pods_wait() -> None:
-    given = full(replicas=1, limits={"nodes": "1"})
-    static = to_message(the_command(given))
+    cluster_situation = full(replicas=1, limits={"nodes": "1"})
+    static = to_message(the_command(cluster_situation))
     awaited = evolve(GONE, idle_since=NOW)
     assert judge(static, awaited, FoundReplacements(), NOW + 2 * LOOK_AGAIN).outcome is None
 
 
 def test_n15_191_a_replacement_that_never_comes_is_given_up() -> None:
-    found = FoundReplacements(waiting_pods=2)
-    assert judge(message(), GONE, found, NOW + GIVEN_UP_AFTER - timedelta(seconds=1)).outcome is None
-    wait = judge(message(), GONE, found, NOW + GIVEN_UP_AFTER)
+    replacements = FoundReplacements(waiting_pods=2)
+    assert judge(message(), GONE, replacements, NOW + GIVEN_UP_AFTER - timedelta(seconds=1)).outcome is None
+    wait = judge(message(), GONE, replacements, NOW + GIVEN_UP_AFTER)
     assert wait.outcome is Outcome.GIVEN_UP
     assert wait.text == (
         "no replacement ran within 30m: expected a node of NodePool default in capacity reservation cr-1"
@@ -240,14 +245,14 @@ def test_n15_198_only_commands_that_were_not_undone_await_a_replacement() -> Non
 
 def test_n15_198_a_report_of_a_command_restores_what_a_new_disruption_workflow_forgot() -> None:
     report = AwaitedReport(command="drifted-1", reason="Drifted", pools={"a": "default"}, seconds=60, gone=True)
-    for known in ({}, {"a": OPEN}, {"a": evolve(OPEN, command="another")}):
-        entry = still_awaiting(known, report, NOW)["a"]
+    for listed_before in ({}, {"a": OPEN}, {"a": evolve(OPEN, command="another")}):
+        entry = still_awaiting(listed_before, report, NOW)["a"]
         assert (entry.command, entry.until, entry.hosts) == ("drifted-1", NOW + timedelta(minutes=1), [])
         assert awaiting_replacement({"a": entry}) == {"a": "default"}
 
 
 def test_n15_198_a_node_whose_instance_is_being_terminated_counts_as_gone() -> None:
-    given = replace(full(), awaiting_replacement={"a": "default"})
-    assert gone_first(given) == {}
-    ending = replace(given.nodes[0], leaving=True, terminating=True)
-    assert gone_first(replace(given, nodes=[ending])) == {"a": "default"}
+    cluster_situation = replace(full(), awaiting_replacement={"a": "default"})
+    assert gone_first(cluster_situation) == {}
+    ending = replace(cluster_situation.nodes[0], leaving=True, terminating=True)
+    assert gone_first(replace(cluster_situation, nodes=[ending])) == {"a": "default"}
