@@ -168,6 +168,23 @@ DECISIONS_BY_POOL = Counter(
     "Disruption decisions made, once for each NodePool with a node in it.",
     ["nodepool", "decision", "reason", "consolidation_type"],
 )
+TERMINATE_FIRST_DECISIONS = Counter(
+    "karpenter_voluntary_disruption_terminate_first_decisions_total",
+    "Decisions to terminate a node before its replacement starts, because there is no room for both.",
+    ["nodepool", "reason", "terminate_first_reason"],
+)
+NODES_AWAITING_REPLACEMENT = Gauge(
+    "tenon_nodepools_nodes_awaiting_replacement",
+    "Nodes of a NodePool that left before their replacement, which does not run yet. Budgets count them.",
+    ["nodepool"],
+    multiprocess_mode="mostrecent",
+)
+REPLACEMENT_WAIT_SECONDS = Histogram(
+    "tenon_terminate_first_wait_seconds",
+    "Time from the end of a node that left before its replacement until the replacement ran, or was given up.",
+    ["nodepool", "reason", "result"],
+    buckets=_POWERS,
+)
 EVALUATION_SECONDS = Histogram(
     "karpenter_voluntary_disruption_decision_evaluation_duration_seconds",
     "Duration of one evaluation of a disruption method.",

@@ -224,16 +224,7 @@ def simulated(scope: Given) -> Report:
     gates, reboots = simulation_settings.gates(), simulation_settings.aws_gates().reboot_for_repair
     repair = PoolRepair(built_in(reboots=reboots)) if gates.node_repair else None
     overlay = (
-        disruption_of(
-            view,
-            cache,
-            decision.plan,
-            question,
-            instant,
-            spot_to_spot=gates.spot_to_spot_consolidation,
-            repair=repair,
-            only=scope.node,
-        )
+        disruption_of(view, cache, decision.plan, question, instant, gates=gates, repair=repair, only=scope.node)
         if disruption
         else None
     )

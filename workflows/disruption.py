@@ -18,11 +18,12 @@ from tenon.evolve import evolve
 
 with workflow.unsafe.imports_passed_through():
     from tenon.apis.reasons import camel_case
-    from tenon.disruption.commands.open_commands import commands_without
+    from tenon.disruption.commands.open_commands import commands_without, still_awaiting
     from tenon.disruption.history.savings import is_forgotten, remember
     from tenon.messages.base import ActivityName, Message
     from tenon.messages.disruption import (
         AwaitDisruptionInput,
+        AwaitedReport,
         DisruptInput,
         DisruptionCommand,
         DisruptionDecision,
@@ -141,6 +142,7 @@ class DisruptionWorkflow(PlannerCaller):
                 due=None if command.moves_pods else now,
                 since=now,
                 hosts=[] if position else sorted(command.arrivals),
+                awaits_replacement=command.terminate_first is not None,
             )
         try:
             await self._start_child(command)
@@ -192,6 +194,18 @@ class DisruptionWorkflow(PlannerCaller):
                 self.savings[pool] = remembered
         if self.savings != before:
             self.input_changed = True
+
+    @workflow.signal
+    def awaits_replacement(self, report: AwaitedReport) -> None:
+        """Receive that nodes leave before their replacement starts. They count against budgets until it runs."""
+        self.by_claim = still_awaiting(self.by_claim, report, workflow.now())
+        self.input_changed = True
+
+    @workflow.signal
+    def replaced(self, claims: list[str]) -> None:
+        """Receive that the replacements of nodes that left first run, or are not needed any more."""
+        self.by_claim = commands_without(self.by_claim, claims)
+        self.input_changed = True
 
     @workflow.query
     def open_commands(self) -> dict[str, OpenCommand]:

@@ -3,13 +3,16 @@
 A command that moves pods keeps new pods away from its candidates and waits until everything that comes in their place
 is ready (DIS-60 to DIS-65). If anything fails before the candidates are asked to leave, it undoes what it did. A
 candidate that leaves for another reason meanwhile is not a failure: its replacement serves its pods.
+
+A node for which there is no room beside its replacement leaves first. Its command stays open until the replacement
+runs, so that budgets count the node all that time, and survives every restart of a worker meanwhile.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TypeVar
 
 from temporalio import workflow
@@ -17,6 +20,16 @@ from temporalio.exceptions import ActivityError
 
 with workflow.unsafe.imports_passed_through():
     from tenon.apis.reasons import traits_of
+    from tenon.disruption.commands.awaited_replacements import (
+        GIVEN_UP_PAUSE,
+        LISTED_FOR,
+        REPORT_EVERY,
+        Outcome,
+        Wait,
+        is_idle,
+        judge,
+        pause_before,
+    )
     from tenon.disruption.commands.leaving_together import VALIDATION_DELAY
     from tenon.disruption.history.savings import total
     from tenon.errors import TenonError
@@ -24,16 +37,21 @@ with workflow.unsafe.imports_passed_through():
     from tenon.messages.base import ActivityName, Message
     from tenon.messages.disruption import (
         REBOOT,
+        AwaitedReplacement,
+        AwaitedReport,
         DisruptInput,
         DisruptionCommand,
         DisruptResult,
+        FindReplacementsInput,
         FinishInput,
+        FoundReplacements,
         MeasuredSaving,
         MeasureInput,
         MeasureResult,
         Postponement,
         ReplacementsInput,
         SavingReport,
+        SettleReplacementsInput,
         StepResult,
     )
     from tenon.sentences import for_temporal_ui
@@ -68,10 +86,11 @@ class DisruptionCommandWorkflow(PlannerCaller):
     def __init__(self, begin: DisruptInput) -> None:
         super().__init__(begin.plan_queue)
         self.begin = begin
-        self.timeline: list[str] = []
+        self.timeline: list[str] = list(begin.awaited.timeline) if begin.awaited is not None else []
         self.cancelled = False
         self.replacements_changed = False
-        """A signal said that a replacement is initialized or leaves, and no look has begun since."""
+        """A signal said that a replacement is initialized or leaves, or that a candidate is gone, and no look has begun
+        since."""
         self.prepared = False
         """Something of the command may be in the cluster, so that a failure must be undone."""
 
@@ -93,10 +112,12 @@ class DisruptionCommandWorkflow(PlannerCaller):
 
     @workflow.signal
     def replacement_changed(self, claim: str) -> None:  # noqa: ARG002 - the name is for readers of the history
-        """Receive that a replacement is initialized, or that it leaves or is gone."""
+        """Receive that a replacement is initialized, leaves or is gone, or that a candidate that left first is gone."""
         self.replacements_changed = True
 
     async def _carry_out(self, command: DisruptionCommand) -> DisruptResult:
+        if self.begin.awaited is not None:
+            return await self._await_replacement(self.begin.awaited)
         if command.decision == REBOOT:
             return await self._reboot()
         return await (self._replace_and_remove(command) if command.moves_pods else self._remove_empty_nodes())
@@ -137,6 +158,7 @@ class DisruptionCommandWorkflow(PlannerCaller):
             return await self._undo(str(error))
         except ActivityError as error:
             return await self._undo(str(error.cause or error))
+        asked_at = workflow.now()
         try:
             result = await self._ask()
         except ActivityError as error:
@@ -149,9 +171,92 @@ class DisruptionCommandWorkflow(PlannerCaller):
         await self._finish(stay, undo=not (result.accepted or result.leaving))
         await self._postpone(stay, FAILED_PAUSE)
         left = sorted({*result.accepted, *result.leaving})
+        if left and self.begin.command.terminate_first is not None:
+            return await self._await_replacement(AwaitedReplacement(since=asked_at, result=result))
+        if left and command.terminate_first is not None:
+            await self._report("replaced", left)  # its replacements started first after all
         if left:
             return evolve(result, saving=await self._measure(left))
         return result
+
+    async def _await_replacement(self, awaited: AwaitedReplacement) -> DisruptResult:
+        """Wait until what replaces a node that left first runs. Budgets count the node until then (N15-191)."""
+        command = self.begin.command
+        reported = await self._report_awaited(awaited)
+        while True:
+            self.replacements_changed = False
+            replacements = await self._find_replacements(awaited)
+            now = workflow.now()
+            if awaited.gone_at is None and not replacements.leaving:
+                awaited = evolve(awaited, gone_at=now, looks=0)
+                self._record(f"{', '.join(self._names())} is gone")
+                reported = await self._report_awaited(awaited)
+            wait = judge(command, awaited, replacements, now)
+            if self.cancelled and wait.outcome is None:
+                wait = Wait(Outcome.CANCELLED, CANCELLED)
+            if wait.outcome is not None:
+                return await self._settle(awaited, replacements, wait.outcome, wait.text)
+            idle_since = (awaited.idle_since or now) if is_idle(command, replacements) else None
+            awaited = evolve(awaited, looks=awaited.looks + 1, idle_since=idle_since)
+            if now >= reported + REPORT_EVERY:
+                reported = await self._report_awaited(awaited)
+            self._show(wait.text)
+            if workflow.info().is_continue_as_new_suggested():
+                awaited = evolve(awaited, timeline=self.timeline)
+                workflow.continue_as_new(evolve(self.begin, plan_queue=self.plan_queue, awaited=awaited))
+            with contextlib.suppress(TimeoutError):
+                await workflow.wait_condition(
+                    lambda: self.replacements_changed or self.cancelled,
+                    timeout=pause_before(awaited),
+                    timeout_summary="looks for the replacement",
+                )
+
+    async def _find_replacements(self, awaited: AwaitedReplacement) -> FoundReplacements:
+        given = FindReplacementsInput(cluster=self.begin.cluster, command=self.begin.command, since=awaited.since)
+        try:
+            return await self._run(ActivityName.FIND_REPLACEMENTS, given, FoundReplacements)
+        except ActivityError as error:
+            self._record(f"could not look for the replacement: {error.cause or error}")
+            return FoundReplacements(leaving=self._names() if awaited.gone_at is None else [], waiting_pods=1)
+
+    async def _settle(
+        self, awaited: AwaitedReplacement, replacements: FoundReplacements, outcome: Outcome, text: str
+    ) -> DisruptResult:
+        """Say what became of the replacement, and let budgets count the cluster as it is."""
+        self._record(text)
+        command = self.begin.command
+        gone_for = workflow.now() - awaited.gone_at if awaited.gone_at is not None else timedelta()
+        given = SettleReplacementsInput(
+            cluster=self.begin.cluster,
+            command=command,
+            outcome=outcome,
+            text=text,
+            claims=[*replacements.running, *replacements.starting],
+            seconds=gone_for.total_seconds(),
+        )
+        await self._run(ActivityName.SETTLE_REPLACEMENTS, given, StepResult)
+        if outcome is Outcome.GIVEN_UP:
+            await self._report_awaited(awaited, GIVEN_UP_PAUSE)
+        else:
+            await self._report("replaced", self._names())
+        return evolve(awaited.result, replaced_by=replacements.running, replacement=text)
+
+    async def _report_awaited(self, awaited: AwaitedReplacement, listed_for: timedelta = LISTED_FOR) -> datetime:
+        """Ask the disruption workflow to count the node. Return the time."""
+        command = self.begin.command
+        left = {*awaited.result.accepted, *awaited.result.leaving}
+        report = AwaitedReport(
+            command=command.id,
+            reason=command.reason,
+            pools={candidate.claim: candidate.pool for candidate in command.candidates if candidate.claim in left},
+            seconds=listed_for.total_seconds(),
+            gone=awaited.gone_at is not None,
+        )
+        await self._report("awaits_replacement", report)
+        return workflow.now()
+
+    def _names(self) -> list[str]:
+        return sorted(candidate.claim for candidate in self.begin.command.candidates)
 
     async def _measure(self, left: list[str]) -> MeasuredSaving | None:
         """Compare what the command saves with what was predicted, and report it to the disruption workflow."""
@@ -278,7 +383,7 @@ class DisruptionCommandWorkflow(PlannerCaller):
         ``asked``: some candidates may have accepted and leave, so their replacements stay, as ordinary nodes.
         """
         self._record(f"failed: {failure}")
-        claims = sorted(candidate.claim for candidate in self.begin.command.candidates)
+        claims = self._names()
         if self.prepared:
             await self._finish(claims, undo=not asked)
             self._record("undone, but the replacements stay" if asked else "undone")

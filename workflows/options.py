@@ -12,7 +12,7 @@ from temporalio.common import RetryPolicy
 from temporalio.workflow import ActivityCancellationType
 
 from tenon.messages.base import ActivityName, ErrorType, Message
-from tenon.messages.disruption import DisruptionDecision, DisruptResult, MeasureResult, StepResult
+from tenon.messages.disruption import DisruptionDecision, DisruptResult, FoundReplacements, MeasureResult, StepResult
 from tenon.messages.launch import LaunchResult, PrepareLaunchResult
 from tenon.messages.node import (
     BindResult,
@@ -120,6 +120,8 @@ OPTIONS: dict[ActivityName, Options] = {
     ActivityName.DISRUPT: Options(DisruptResult, _seconds(60), _seconds(600)),
     ActivityName.REQUEST_REBOOT: Options(DisruptResult, _seconds(60), _seconds(600)),
     ActivityName.FINISH_COMMAND: Options(StepResult, _seconds(300), heartbeat=_seconds(30)),
+    ActivityName.FIND_REPLACEMENTS: Options(FoundReplacements, _seconds(30), _seconds(600)),
+    ActivityName.SETTLE_REPLACEMENTS: Options(StepResult, _seconds(60)),
     ActivityName.MEASURE_SAVING: Options(MeasureResult, _seconds(60), _seconds(600), longest_pause=_seconds(5)),
     ActivityName.RESOLVE_NODECLASS: Options(NodeClassResult, _seconds(60), longest_pause=_seconds(60)),
 }

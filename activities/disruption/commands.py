@@ -34,6 +34,7 @@ from activities.node.reboot_request import request_reboot
 from tenon.apis import labels
 from tenon.apis.nodeclaim import DISRUPTION_REASON
 from tenon.apis.reasons import Reason, camel_case, snake_case, traits_of
+from tenon.disruption.commands.awaited_replacements import why_first
 from tenon.disruption.history.arrivals import with_arrival
 from tenon.disruption.rules.held_pods import holder, late_pod
 from tenon.kube import object_json
@@ -114,7 +115,7 @@ class CommandActivities:
             update = ConditionUpdate(DISRUPTION_REASON, "True", camel_case(disrupt_input.command.reason))
             await update_conditions(self._kube, ref, [update], self._now)
             await change(self._kube, NODES, node["metadata"]["name"], tainted, uid=object_json.uid(node))
-            await self._say_what_it_waits_for(disrupt_input.command, claim, node)
+            await self._say_what_itwaits_for(disrupt_input.command, claim, node)
         log.info(
             "The worker prepares to disrupt nodes",
             extra={
@@ -132,7 +133,10 @@ class CommandActivities:
             if claim is not None:
                 await self._recorder.publish(claim.body, "DisruptionBlocked", why)
 
-    async def _say_what_it_waits_for(self, command: DisruptionCommand, claim: ClaimRecord, node: Object) -> None:
+    async def _say_what_itwaits_for(self, command: DisruptionCommand, claim: ClaimRecord, node: Object) -> None:
+        if command.terminate_first is not None:
+            for subject in (claim.body, node):
+                await self._recorder.publish(subject, "TerminatingFirst", why_first(command.terminate_first))
         if not command.replacements:
             return
         names = ", ".join(replacement.name for replacement in command.replacements)
@@ -175,7 +179,7 @@ class CommandActivities:
                 return StepResult(failure=f"replacement {replacement.name} is gone{_why_gone(body)}")
             claim = ClaimRecord.of(body)
             if not claim.initialized:
-                waiting[replacement.name] = _waits_for(claim)
+                waiting[replacement.name] = waits_for(claim)
         return StepResult(waits="; ".join(f"{name} {reason}" for name, reason in sorted(waiting.items())[:3]))
 
     @activity.defn(name=ActivityName.SURGE)
@@ -404,7 +408,8 @@ def _recovered(node: Object, command: DisruptionCommand) -> str:
     return f"its condition {fault.condition} is not {fault.status} any more"
 
 
-def _waits_for(claim: ClaimRecord) -> str:
+def waits_for(claim: ClaimRecord) -> str:
+    """Return what a NodeClaim that is not initialized waits for, in a clause."""
     if not claim.launched:
         launched = claim.condition("Launched")
         return str(launched.get("message") or "waits for its instance")

@@ -64,3 +64,6 @@ def count(command: Command) -> None:
     metrics.DECISIONS.labels(*labels).inc()
     for pool in {candidate.node.pool for candidate in command.candidates}:
         metrics.DECISIONS_BY_POOL.labels(pool, *labels).inc()
+        if command.terminate_first is not None:
+            why = command.terminate_first.reason.value
+            metrics.TERMINATE_FIRST_DECISIONS.labels(pool, command.reason.snake_case, why).inc()

@@ -20,7 +20,13 @@ from activities.disruption.slowed_pools import SlowedPools
 from activities.provisioning.budget_reporting import BudgetReporter
 from activities.provisioning.buffers import BufferRoom
 from tenon.disruption.commands.command_messages import command_id, to_message
-from tenon.disruption.commands.open_commands import claims_of, claims_of_finished_commands, commands_without, hosts_of
+from tenon.disruption.commands.open_commands import (
+    awaiting_replacement,
+    claims_of,
+    claims_of_finished_commands,
+    commands_without,
+    hosts_of,
+)
 from tenon.disruption.deciding import decide
 from tenon.disruption.methods import METHODS
 from tenon.disruption.model import Command, Decision, Situation, policy_of
@@ -135,6 +141,7 @@ class Disruptor:
                 until=now,
                 since=now,
                 hosts=[] if position else sorted(command.arrivals),
+                awaits_replacement=command.terminate_first is not None,
             )
             for command in commands
             for position, candidate in enumerate(command.candidates)
@@ -180,6 +187,7 @@ class Disruptor:
             policies={pool.metadata.name: policy_of(pool) for pool in pools},
             now=self._now(),
             under_command=claims_of(rest, postponed=False),
+            awaiting_replacement=awaiting_replacement(rest),
             nominated=frozenset(self._promised()) | hosts_of(rest),
             buffer_hosts=self._buffers.hosts(),
             repair=repair_now(self._repair, nodes),

@@ -35,7 +35,7 @@ from tenon.apis.reasons import Reason, traits_of
 from tenon.apis.shortage_price import price_factor, shortage_annotation
 from tenon.disruption.commands.command_messages import arrivals_of, command_id, pods_sent, to_message
 from tenon.disruption.commands.leaving_together import leaving_together
-from tenon.disruption.commands.open_commands import claims_of, hosts_of
+from tenon.disruption.commands.open_commands import awaiting_replacement, claims_of, hosts_of
 from tenon.disruption.deciding import decide
 from tenon.disruption.history.savings import measured, slowed_pools
 from tenon.disruption.methods import moving_methods
@@ -103,12 +103,25 @@ MethodsFor = Callable[[Limit], Sequence[Method]]
 """Returns the methods that move pods, which stop when the time limit is over."""
 
 
-def methods_within(limit: Limit, *, spot_to_spot: bool = False) -> Sequence[Method]:
+def methods_within(
+    limit: Limit,
+    *,
+    spot_to_spot: bool = False,
+    terminate_first_drift: bool = False,
+    terminate_first_repair: bool = False,
+) -> Sequence[Method]:
     """Return the methods that move pods. Drift comes first and leaves a share of the time for consolidation.
 
-    ``spot_to_spot``: the feature gate SpotToSpotConsolidation.
+    ``spot_to_spot``: the feature gate SpotToSpotConsolidation. ``terminate_first_drift``: TerminateFirstDrift.
+    ``terminate_first_repair``: TerminateFirstRepair.
     """
-    return moving_methods(limit, spot_to_spot=spot_to_spot, drift_expired=limit.part(DRIFT_SHARE))
+    return moving_methods(
+        limit,
+        spot_to_spot=spot_to_spot,
+        terminate_first_drift=terminate_first_drift,
+        terminate_first_repair=terminate_first_repair,
+        drift_expired=limit.part(DRIFT_SHARE),
+    )
 
 
 class MoveFinder:
@@ -360,6 +373,7 @@ class MoveFinder:
             policies={pool.metadata.name: policy_of(pool) for pool in self._view.node_pools()},
             now=self._now(),
             under_command=claims_of(open_commands, postponed=False),
+            awaiting_replacement=awaiting_replacement(open_commands),
             postponed=claims_of(open_commands, postponed=True),
             nominated=frozenset(self._batcher.nominated_nodes()) | self._hosts_of(open_commands),
             buffer_hosts=self._buffers.hosts(),

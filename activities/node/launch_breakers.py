@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable
 from datetime import datetime, timedelta
 
-from tenon.ec2.refusals.unavailable import UNAVAILABLE_OFFERINGS_TTL, UnavailableOfferings, by_offering, grouped
+from tenon.ec2.refusals.unavailable import UnavailableOfferings, by_offering, grouped, unavailable_for
 from tenon.evolve import evolve
 from tenon.kube.offerings import OfferingKey
 from tenon.messages.launch import OfferingRef
@@ -82,9 +82,9 @@ class LaunchBreakers:
 
     def mark_unavailable(self, offerings: Iterable[OfferingRef]) -> None:
         """Record offerings for which EC2 had no capacity."""
-        until = self._now() + UNAVAILABLE_OFFERINGS_TTL
+        now = self._now()
         for offering in offerings:
-            self._unavailable_until[offering.key] = until
+            self._unavailable_until[offering.key] = now + unavailable_for(offering.key)
             self.news.set()
 
     # --- launches ---

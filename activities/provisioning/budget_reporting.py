@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from activities import metrics
@@ -10,7 +11,7 @@ from activities.kubernetes.event_references import pool_reference
 from activities.kubernetes.events import EventPublisher
 from tenon.apis.nodepool import NodePool
 from tenon.disruption.model import Situation
-from tenon.disruption.rules.pool_budgets import BudgetState, budget_states
+from tenon.disruption.rules.pool_budgets import BudgetState, budget_states, gone_first
 
 REPORT_SECONDS = 30.0
 """Seconds between two reports. Each counts all nodes, so not every change of the cluster gets one."""
@@ -24,6 +25,8 @@ class BudgetReporter:
         self._recorder = recorder
         self._due = 0.0
         self._reported: set[tuple[str, str]] = set()
+        self._awaiting: set[str] = set()
+        """The NodePools with nodes that left before their replacement, at the last report."""
         self._publishing: asyncio.Task[None] | None = None
 
     def report(self, situation: Situation, pools: Sequence[NodePool]) -> None:
@@ -34,6 +37,7 @@ class BudgetReporter:
         self._due = now + REPORT_SECONDS
         states = budget_states(situation)
         self._measure(states)
+        self._measure_gone(situation)
         blocked = [state for state in states if state.blocks]
         if blocked and (self._publishing is None or self._publishing.done()):
             self._publishing = asyncio.create_task(self._publish(blocked, {pool.metadata.name: pool for pool in pools}))
@@ -48,6 +52,13 @@ class BudgetReporter:
             metrics.POOL_ALLOWED_DISRUPTIONS.labels(*series).set(state.allowed)
             metrics.POOL_NODES_CONSUMING_BUDGETS.labels(*series).set(state.consuming)
         self._reported = reported
+
+    def _measure_gone(self, situation: Situation) -> None:
+        """Count the nodes that left before their replacement. A NodePool without one drops to 0."""
+        counts = Counter(gone_first(situation).values())
+        for pool in self._awaiting | counts.keys():
+            metrics.NODES_AWAITING_REPLACEMENT.labels(pool).set(counts[pool])
+        self._awaiting = set(counts)
 
     async def _publish(self, blocked: Sequence[BudgetState], pools: Mapping[str, NodePool]) -> None:
         for state in blocked:

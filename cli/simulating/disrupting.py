@@ -18,6 +18,7 @@ from tenon.disruption.why_stays import WhyStays, why_leaving
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.records import NodeRecord
 from tenon.messages.disruption import REBOOT
+from tenon.provisioning.gates import FeatureGates
 from tenon.scheduling.deadline import never
 from tenon.scheduling.model import InstanceType, Plan
 from tenon.simulation.decisions import Question, model_after, price_of
@@ -42,15 +43,15 @@ def disruption_of(
     question: Question,
     now: datetime,
     *,
-    spot_to_spot: bool = False,
+    gates: FeatureGates,
     repair: PoolRepair | None = None,
     only: str | None = None,
 ) -> Disruption:
     """Return the commands that the worker would give now, within budgets, once the plan is carried out.
 
     Nodes that the plan gives pods stay. The search has no time limit, so that the same input gives the same commands.
-    ``repair``: the policies of node repair; None without the gate NodeRepair. ``only``: the Node or NodeClaim that is
-    asked about; None for all.
+    ``gates``: those of the worker. ``repair``: the policies of node repair; None without the gate NodeRepair. ``only``:
+    the Node or NodeClaim that is asked about; None for all.
     """
     managed = view.managed_nodes()
     nodes = {node.claim: cache.node_of(claim) for node in managed if (claim := cache.claims.get(node.claim))}
@@ -65,13 +66,19 @@ def disruption_of(
         repair=None if repair is None else with_breaker(repair, managed),
         slowed=slowed_by_conditions({pool.metadata.name: pool.status.conditions for pool in view.node_pools()}),
     )
-    decision = decide(situation, (*METHODS, *moving_methods(never, spot_to_spot=spot_to_spot)))
+    methods = moving_methods(
+        never,
+        spot_to_spot=gates.spot_to_spot_consolidation,
+        terminate_first_drift=gates.terminate_first_drift,
+        terminate_first_repair=gates.terminate_first_repair,
+    )
+    decision = decide(situation, (*METHODS, *methods))
     for error in decision.failed.values():
         raise error
     why = WhyStays(
         _after(situation, decision.commands),
         blocked=decision.blocked,
-        spot_to_spot=spot_to_spot,
+        spot_to_spot=gates.spot_to_spot_consolidation,
     )
     leaving = {candidate.node.claim for command in decision.commands for candidate in command.candidates}
     shown_claims = {node.claim for node in managed if only is None or only in (node.node, node.claim)}
@@ -94,9 +101,7 @@ def _after(situation: Situation, commands: Sequence[Command]) -> Situation:
     moves = [
         (
             [candidate.node.claim for candidate in command.candidates if candidate.node.claim in model.details],
-            Plan(
-                tuple(claim for claim in command.replacements if claim.pool in pool_names), dict(command.destinations)
-            ),
+            Plan(tuple(claim for claim in command.new_claims if claim.pool in pool_names), dict(command.destinations)),
         )
         for command in commands
         if command.decision != REBOOT
@@ -136,7 +141,7 @@ def _commands(
                 price = sum(price_of(node.labels, types) for node in candidates.values())
                 names = {claim: node.name for claim, node in candidates.items()}
                 entries.append(command_entry(part, names, price, number))
-                number += len(part.replacements)
+                number += len(part.new_claims)
     return entries
 
 
@@ -152,7 +157,7 @@ def _totals(
         for candidate in command.candidates
         if candidate.node.claim in prices
     ]
-    new = [claim.price for command in commands for claim in command.replacements]
+    new = [claim.price for command in commands for claim in command.new_claims]
     before = sum(prices.values())
     return {
         "nodesBeforeDisruption": len(prices),

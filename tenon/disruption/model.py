@@ -21,7 +21,7 @@ from tenon.disruption.repair.policies import RepairAction
 from tenon.disruption.repair.pool_policies import PoolRepair
 from tenon.kube.pod import Pod
 from tenon.kube.records import NodeCondition
-from tenon.messages.disruption import REBOOT, LookCursor
+from tenon.messages.disruption import REBOOT, LookCursor, TerminateFirstReason
 from tenon.scheduling.model import PlannedClaim, Pool, Problem
 from tenon.scheduling.type_table import TypeTables
 
@@ -248,6 +248,8 @@ class Situation:
     """NodeClaims that an open command removes."""
     postponed: frozenset[str] = frozenset()
     """NodeClaims that a command could not remove and that are left alone for a while. Budgets do not count them."""
+    awaiting_replacement: Mapping[str, str] = field(default_factory=dict)
+    """NodeClaims that leave, or are gone, before their replacement runs, with their NodePool. Budgets count them."""
     nominated: frozenset[str] = frozenset()
     """Nodes and NodeClaims that pending pods are expected to run on (DIS-10)."""
     buffer_hosts: frozenset[str] = frozenset()
@@ -294,6 +296,17 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
+class TerminateFirst:
+    """How a node is replaced that must leave before its replacement can start (N15-191)."""
+
+    reason: TerminateFirstReason
+    intended: tuple[PlannedClaim, ...]
+    """What comes in its place once it is gone, as far as is known now. Ordinary provisioning buys it."""
+    reservation: str = ""
+    """The ID of the capacity reservation that gets a place when the node leaves; empty if it is in none."""
+
+
+@dataclass(frozen=True, slots=True)
 class Command:
     """Nodes to remove together for one reason, and what comes in their place."""
 
@@ -320,13 +333,28 @@ class Command:
     removal."""
     repair: RepairDecision | None = None
     """The fault that the command repairs."""
+    terminate_first: TerminateFirst | None = None
+    """Set if the node leaves before its replacement starts. Then the command has no ``replacements``."""
 
     @property
     def decision(self) -> str:
         """Return what the command does, as the label ``decision`` of metrics (N15-238)."""
         if self.repair is not None and self.repair.action is RepairAction.REBOOT:
             return REBOOT
+        if self.terminate_first is not None:
+            return "terminate-first"
         return "replace" if self.replacements else "delete"
+
+    @property
+    def new_claims(self) -> tuple[PlannedClaim, ...]:
+        """The nodes that are bought for the command, before or after its candidates leave."""
+        return self.terminate_first.intended if self.terminate_first is not None else self.replacements
+
+    @property
+    def freed_places(self) -> Mapping[str, int]:
+        """By ID of a capacity reservation, how many of its places a plan may use that the candidates still have."""
+        name = self.terminate_first.reservation if self.terminate_first is not None else ""
+        return {name: 1} if name else {}
 
 
 @dataclass(frozen=True, slots=True)

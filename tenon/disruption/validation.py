@@ -21,11 +21,15 @@ from tenon.disruption.rules.blockers import holds
 from tenon.disruption.rules.pool_budgets import PoolBudgets, is_counted
 from tenon.disruption.rules.repair import repair_of
 from tenon.disruption.search.rescheduling import Rescheduler, is_complete, nodes_in_commands
+from tenon.disruption.search.terminate_first import StaticReplacements, plan_after_leaving
 from tenon.kube.requirements import Requirements
 from tenon.messages.disruption import REBOOT, DisruptionCandidate, DisruptionCommand, Replacement
 from tenon.resources import Resources, add
 from tenon.scheduling.deadline import Expired, never
 from tenon.scheduling.model import Plan, PlannedClaim
+
+STARTS_FIRST = "its replacement can start before it leaves"
+"""Why a command that terminates a node first does not start any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +88,13 @@ def _check(command: DisruptionCommand, situation: Situation, expired: Expired) -
         reboots = decision is not None and decision.action is RepairAction.REBOOT
         return "" if reboots else "the node needs another repair than a reboot by now", None
     if all(situation.policies[candidate.pool].replicas is not None for candidate in command.candidates):
-        return "", None  # a static NodePool's nodes are replaced one by one, wherever their pods go
+        return _why_not_static(command, situation), None
     plan = rescheduler.simulate([candidate.claim for candidate in command.candidates], expired=expired)
+    if command.terminate_first is not None and is_complete(plan):
+        return STARTS_FIRST, plan
+    if command.terminate_first is not None and not plan.unreached:
+        is_left = plan_after_leaving(command.candidates[0].claim, rescheduler, expired) is not None
+        return "" if is_left else "its pods would have no place even when it is gone", None
     if not is_complete(plan):
         first = next(iter(sorted(plan.unschedulable)), "")
         return (f"pod {first} would fit nowhere" if first else "the simulation took too long"), None
@@ -94,6 +103,19 @@ def _check(command: DisruptionCommand, situation: Situation, expired: Expired) -
     if not _serves(command.replacements, plan.claims):
         return "its pods need other instance types than its replacements", plan
     return "", None
+
+
+def _why_not_static(command: DisruptionCommand, situation: Situation) -> str:
+    """Return why a static NodePool's node must not leave; empty if it may. It is replaced wherever its pods go."""
+    if command.terminate_first is None:
+        return ""
+    assert situation.model is not None
+    (candidate,) = command.candidates
+    replacements = StaticReplacements(situation, situation.model, terminate_first=True)
+    budgets = PoolBudgets(situation, Reason(command.reason))
+    (node,) = (managed_node for managed_node in situation.nodes if managed_node.claim == candidate.claim)
+    replacement = replacements.of(node, situation.model.details[candidate.claim], budgets)
+    return "" if replacement.terminate_first is not None else replacement.why_not or STARTS_FIRST
 
 
 def _leaves_room(plan: Plan, situation: Situation) -> bool:

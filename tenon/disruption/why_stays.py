@@ -15,7 +15,7 @@ from tenon.disruption.methods.consolidation import closed_nodes, nodes_within_co
 from tenon.disruption.model import ManagedNode, NodeDetail, Situation
 from tenon.disruption.rules.blockers import Hold, holds, is_free
 from tenon.disruption.rules.budgets import binding, opens_at
-from tenon.disruption.rules.pool_budgets import Members, is_counted, members_of, unavailable_nodes
+from tenon.disruption.rules.pool_budgets import Members, gone_first, is_counted, members_of, unavailable_nodes
 from tenon.disruption.rules.windows import why_closed
 from tenon.disruption.search.consolidation_price import LEAST_SAVING, SPOT_FLEXIBILITY, PriceRule, may_be_spot
 from tenon.disruption.search.rescheduling import Rescheduler, is_complete
@@ -123,15 +123,17 @@ class WhyStays:
             return [f"NodePool {node.pool} allows no disruption for {reason}: it is {closed}"]
         budgets = situation.policies[node.pool].budgets
         total, away = self._members.get(node.pool, Members()).total, unavailable_nodes(situation, node.pool, reason)
+        gone_claims = [claim for claim, pool in gone_first(situation).items() if pool == node.pool]
+        unavailable = len(away) + len(gone_claims)
         try:
-            tight = binding(budgets, reason, total, len(away), situation.now)
+            tight = binding(budgets, reason, total, unavailable, situation.now)
         except ValueError as error:
             return [f"A budget of NodePool {node.pool} allows nothing: {error}"]
         if not tight:
             return []
-        opens = opens_at(budgets, reason, total=total, unavailable=len(away), now=situation.now)
+        opens = opens_at(budgets, reason, total=total, unavailable=unavailable, now=situation.now)
         when = f"; it opens at {format_instant(opens)}" if opens is not None else ""
-        names = sorted(leaving_node.node or leaving_node.claim for leaving_node in away)
+        names = sorted([*(leaving_node.node or leaving_node.claim for leaving_node in away), *gone_claims])
         counted_already = (
             f"; {first_few(names, SHOWN)} {'counts' if len(names) == 1 else 'count'} as unavailable" if names else ""
         )

@@ -6,10 +6,13 @@ from __future__ import annotations
 
 from typing import Final, Literal, NamedTuple, get_args
 
-Scope = Literal["", "reservation", "placement-group", "quota"]
+Scope = Literal["", "reservation", "full-reservation", "placement-group", "quota"]
 """What a refusal is about besides a capacity type, an instance type and a zone; empty for nothing else."""
 SCOPES: Final[frozenset[str]] = frozenset(get_args(Scope))
 RESERVATION: Final = "reservation"
+"""EC2 refuses launches into the reservation, or takes it back."""
+FULL_RESERVATION: Final = "full-reservation"
+"""The reservation has no place left, and is healthy."""
 PLACEMENT_GROUP: Final = "placement-group"
 QUOTA: Final = "quota"
 
@@ -46,6 +49,11 @@ class OfferingKey(NamedTuple):
         return cls(capacity_type, instance_type, zone)
 
     @classmethod
+    def of_full_reservation(cls, capacity_type: str, zone: str, reservation_id: str) -> OfferingKey:
+        """The key for a capacity reservation that EC2 says is full."""
+        return cls(capacity_type, "", zone, FULL_RESERVATION, reservation_id)
+
+    @classmethod
     def of_quota(cls, capacity_type: str, quota: str) -> OfferingKey:
         """The key for all instance types that count against this quota of the account."""
         return cls(capacity_type, "", "", QUOTA, quota)
@@ -63,7 +71,7 @@ class OfferingKey(NamedTuple):
     def __str__(self) -> str:
         """What the key is about, without its capacity type, as sentences name it."""
         where = self.zone or "every zone"
-        if self.scope == RESERVATION:
+        if self.scope in (RESERVATION, FULL_RESERVATION):
             return f"capacity reservation {self.scope_name} in {where}"
         if self.scope == PLACEMENT_GROUP:
             return f"{self.instance_type or 'any type'} in placement group {self.scope_name} in {where}"

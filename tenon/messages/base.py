@@ -43,6 +43,8 @@ class ActivityName(StrEnum):
     DISRUPT = "disrupt nodes"
     REQUEST_REBOOT = "request reboot"
     FINISH_COMMAND = "finish command"
+    FIND_REPLACEMENTS = "find replacements"
+    SETTLE_REPLACEMENTS = "settle replacements"
     MEASURE_SAVING = "measure saving"
     RESOLVE_NODECLASS = "resolve node class"
 

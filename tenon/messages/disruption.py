@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from enum import StrEnum
 from typing import Any
 
 from pydantic import Field
@@ -28,6 +29,9 @@ class OpenCommand(Message):
     """The command failed. Until ``until``, no command that moves pods takes the node. It may leave if it is empty."""
     hosts: list[str] = Field(default_factory=list)
     """The NodeClaims that the command moves pods to. Only the entry of its first node has them."""
+    awaits_replacement: bool = False
+    """The node leaves before its replacement starts. It counts against budgets, also when it is gone, until its command
+    says that the replacement runs."""
 
 
 class MeasuredSaving(Message):
@@ -116,6 +120,32 @@ class RepairCause(Message):
     """The most time that the drain may take, by the repair policies; None if they set no bound."""
 
 
+class TerminateFirstReason(StrEnum):
+    """Why a node must leave before its replacement can start; the values of a metric's label."""
+
+    NO_RESERVED_CAPACITY = "no-reserved-capacity"
+    """The replacement needs the place that the node has in a capacity reservation."""
+    STATIC_AT_LIMIT = "static-at-limit"
+    """The node's static NodePool has as many replicas as its ``limits.nodes``."""
+
+
+class IntendedReplacement(Message):
+    """A node that ordinary provisioning buys once the candidate of a command is gone, as planned."""
+
+    pool: str
+    reservation: str = ""
+    """The ID of the capacity reservation that it goes into; empty for none."""
+    workloads: dict[str, int] = Field(default_factory=dict)
+    """By `workload_mark`, how many pods wait for it."""
+
+
+class TerminatesFirst(Message):
+    """Why the candidate of a command leaves before its replacement starts, and what comes in its place."""
+
+    reason: TerminateFirstReason
+    intended: list[IntendedReplacement]
+
+
 class DisruptionCommand(Message):
     """Nodes to remove together, why, and what comes in their place."""
 
@@ -146,9 +176,11 @@ class DisruptionCommand(Message):
     leaves_from: datetime | None = None
     """Its pods are not evicted before then, so that other commands of the same look have tainted their nodes too."""
     decision: str = ""
-    """What it does, as metrics name it: delete, replace or reboot."""
+    """What it does, as metrics name it: delete, replace, terminate-first or reboot."""
     repair: RepairCause | None = None
     """The fault that it repairs."""
+    terminate_first: TerminatesFirst | None = None
+    """Set if its only candidate leaves before the replacement starts. Then it has no ``replacements``."""
 
 
 class DisruptionDecision(Message):
@@ -163,15 +195,6 @@ class DisruptionDecision(Message):
     """Where the next look goes on; None if no look has ended since the call began."""
 
 
-class DisruptInput(Message):
-    """Carries out a command: asks each candidate's workflow to leave."""
-
-    cluster: str
-    command: DisruptionCommand
-    plan_queue: str = ""
-    """The task queue of the leader that decided it."""
-
-
 class DisruptResult(Message):
     """Claim names by answer. ``failure``: why the command was undone before any candidate was asked."""
 
@@ -182,6 +205,37 @@ class DisruptResult(Message):
     """Those of the refused that are already leaving, or are gone."""
     saving: MeasuredSaving | None = None
     """What it saves; None if it was undone, or if a price is not known."""
+    replaced_by: list[str] = Field(default_factory=list)
+    """The NodeClaims that replace a node that left first."""
+    replacement: str = ""
+    """What became of that replacement, in a clause; empty for a command whose replacements start first."""
+
+
+class AwaitedReplacement(Message):
+    """How far a command has come that waits for what replaces a node that left first."""
+
+    since: datetime
+    """When the node was asked to leave. What replaces it is created later."""
+    result: DisruptResult
+    gone_at: datetime | None = None
+    """When the node was seen to be gone."""
+    looks: int = 0
+    """How often the command has looked for the replacement."""
+    idle_since: datetime | None = None
+    """Since when looks have found that no pod waits for the replacement, and nothing is launched for it."""
+    timeline: list[str] = Field(default_factory=list)
+    """What the command has done so far, for its page."""
+
+
+class DisruptInput(Message):
+    """Carries out a command: asks each candidate's workflow to leave."""
+
+    cluster: str
+    command: DisruptionCommand
+    plan_queue: str = ""
+    """The task queue of the leader that decided it."""
+    awaited: AwaitedReplacement | None = None
+    """Set if the node has left first, and an earlier run waited for its replacement."""
 
 
 class StepResult(Message):
@@ -214,6 +268,54 @@ class FinishInput(Message):
     command: DisruptionCommand
     stay: list[str] = Field(default_factory=list)
     undo: bool = False
+
+
+class FindReplacementsInput(Message):
+    """Looks once for what replaces a node that left first. ``since``: when the node was asked to leave."""
+
+    cluster: str
+    command: DisruptionCommand
+    since: datetime
+
+
+class FoundReplacements(Message):
+    """What has come in the place of a node that left first."""
+
+    leaving: list[str] = Field(default_factory=list)
+    """The candidates that are still there."""
+    running: list[str] = Field(default_factory=list)
+    """The NodeClaims that replace them and are initialized."""
+    starting: dict[str, str] = Field(default_factory=dict)
+    """Those that are not, with what each waits for."""
+    waiting_pods: int = 0
+    """How many pods of the workloads that left have no node."""
+
+
+class SettleReplacementsInput(Message):
+    """Ends the wait for what replaces a node that left first."""
+
+    cluster: str
+    command: DisruptionCommand
+    outcome: str
+    """A value of `tenon.disruption.commands.awaited_replacements.Outcome`."""
+    text: str
+    """What became of the replacement, in a clause."""
+    claims: list[str]
+    """The NodeClaims that are marked as replacements of the command."""
+    seconds: float
+    """How long the replacement took, from when the node was gone."""
+
+
+class AwaitedReport(Message):
+    """Says which nodes leave first, or left, and that budgets count them for so many seconds."""
+
+    command: str
+    reason: str
+    pools: dict[str, str]
+    """By NodeClaim, its NodePool."""
+    seconds: float
+    gone: bool = False
+    """Whether they are gone, so that no pods move to other nodes any more."""
 
 
 class MeasureInput(Message):

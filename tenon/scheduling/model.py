@@ -41,6 +41,7 @@ class Offering:
     capacity_type: str
     price: float
     available: bool = True
+    """Whether it is healthy: EC2 offers it in the class's zones and has not refused it. A full reservation is."""
     zone_id: str = ""
     reservation_id: str = ""
     reservation_capacity: int = 0
@@ -50,6 +51,11 @@ class Offering:
     """``true`` or ``false``, as the label has it; empty without a reservation."""
     counted_at: float = 0.0
     """When EC2 counted the places, in seconds since 1970."""
+
+    @property
+    def launchable(self) -> bool:
+        """Whether a node can be launched with it now: it is available and, if it is of a reservation, has a place."""
+        return self.available and (not self.reservation_id or self.reservation_capacity > 0)
 
     @property
     def values(self) -> tuple[str, ...]:

@@ -2,21 +2,21 @@
 
 A reservation becomes a pool of its own, which comes before its NodePool. It has the same name and rules, launches into
 the reservation only, and is limited to one node per place. Limits that pools share, and reservations that several pools
-may use, are counted once.
+may use, are counted once. A reservation that is full becomes such a pool too, so that pods hear which one is full.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from tenon.apis import labels
 from tenon.kube.requirements import IN, NOT_IN, Requirement, Requirements
-from tenon.resources import add
+from tenon.resources import add, subtract
 from tenon.scheduling.fleet import Fleet
 from tenon.scheduling.limits import RESERVATION
-from tenon.scheduling.model import InstanceType, PlannedClaim, Pool
+from tenon.scheduling.model import InstanceType, Node, Offering, PlannedClaim, Pool
 from tenon.scheduling.pod_classes import PodClass
 from tenon.scheduling.template import Template
 
@@ -77,6 +77,26 @@ def with_places_taken(pools: Iterable[Pool], claims: Iterable[PlannedClaim]) -> 
     """
     taken_places = Counter(f"{RESERVATION}{name}" for claim in claims if (name := reservation_of(claim)))
     return [replace(pool, usage=add(pool.usage, taken_places)) for pool in pools] if taken_places else list(pools)
+
+
+def with_places_credited(pools: Iterable[Pool], places: Mapping[str, int]) -> list[Pool]:
+    """Return the pools as if reservations had so many more places, by ID.
+
+    A reservation that a pool may not use, or that is unavailable for another reason than being full, gets none.
+    """
+    credited = {f"{RESERVATION}{name}": count for name, count in places.items()}
+    return [replace(pool, usage=subtract(pool.usage, credited)) for pool in pools] if credited else list(pools)
+
+
+def reservation_of_node(node: Node) -> str:
+    """Return the ID of the reservation in which the node has a place; empty if it is in none."""
+    is_reserved_node = node.labels.get(labels.CAPACITY_TYPE) == labels.RESERVED
+    return node.labels.get(labels.RESERVATION_ID, "") if is_reserved_node else ""
+
+
+def places_left(pool: Pool, offering: Offering) -> int:
+    """Return how many more nodes of the pool the offering's reservation takes, after plans that took places."""
+    return offering.reservation_capacity - pool.usage.get(f"{RESERVATION}{offering.reservation_id}", 0)
 
 
 def is_reserved(pool: Pool) -> bool:

@@ -115,12 +115,14 @@ def command_entry(command: Command, nodes: Mapping[str, str], price: float, firs
         "method": command.method,
         "candidates": [nodes[candidate.node.claim] for candidate in command.candidates],
         "replacements": [
-            claim_entry(claim, f"replacement-{number}") for number, claim in enumerate(command.replacements, first)
+            claim_entry(claim, f"replacement-{number}") for number, claim in enumerate(command.new_claims, first)
         ],
         "savingPerHour": round(command.saving if command.moves_pods or reboots else price, _DIGITS),
     }
     if reboots:
         entry["decision"] = command.decision
+    if command.terminate_first is not None:
+        entry["terminateFirst"] = command.terminate_first.reason.value
     if command.moves_pods:
         destinations = sorted(command.destinations.items())
         entry["existingNodes"] = [

@@ -60,6 +60,8 @@ class ClusterScenario(DescribedScenario):
         "consolidation",
     )
     spot_to_spot: bool = False
+    terminate_first: bool = False
+    """The feature gates TerminateFirstDrift and TerminateFirstRepair."""
     least_saving: float = LEAST_SAVING
     expect: list[ExpectedCommand]
     in_order: bool = False
@@ -110,7 +112,13 @@ class ClusterScenario(DescribedScenario):
     def _methods(self) -> list[Method]:
         every: list[Method] = [
             *METHODS,
-            *(moving_method for moving_method in moving_methods(never) if not isinstance(moving_method, Consolidation)),
+            *(
+                method
+                for method in moving_methods(
+                    never, terminate_first_drift=self.terminate_first, terminate_first_repair=self.terminate_first
+                )
+                if not isinstance(method, Consolidation)
+            ),
             Consolidation(spot_to_spot=self.spot_to_spot, least_saving=self.least_saving),
         ]
         return [method for method in every if method.name in self.methods]

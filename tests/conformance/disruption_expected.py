@@ -9,7 +9,9 @@ from pydantic import Field, model_validator
 
 from tenon.apis.reasons import Reason
 from tenon.disruption.model import Command
+from tenon.messages.disruption import TerminateFirstReason
 from tenon.scheduling.model import PlannedClaim
+from tenon.scheduling.reservations import reservation_of
 from tests.tenon.disruption.clusters import Spec, duration
 
 
@@ -25,6 +27,7 @@ class ExpectedNode(Spec):
     capacity_type: str | None = None
     requires_capacity_type: list[str] | None = None
     zone: str | None = None
+    reservation: str | None = None
     price: float | None = None
     pods: int | None = None
 
@@ -41,9 +44,13 @@ class ExpectedCommand(Spec):
     """Dollars an hour, at least."""
     type: Literal["single", "multi"] | None = None
     graceful: bool | None = None
-    decision: Literal["delete", "replace", "reboot"] | None = None
+    decision: Literal["delete", "replace", "reboot", "terminate-first"] | None = None
     drain_bound: str | None = None
     """The most time that the drain may take by the repair policies; empty if they set none."""
+    leaves_first: TerminateFirstReason | None = None
+    """Why the node leaves before its replacement starts; it must not if this is left out."""
+    intended: list[ExpectedNode] | None = None
+    """What comes in its place then."""
     explanation: list[str] = Field(default_factory=list)
     """Fragments. A command for empty or expired nodes says nothing."""
 
@@ -54,55 +61,62 @@ class ExpectedCommand(Spec):
         return self
 
 
-def differences(expected_command: ExpectedCommand, command: Command) -> Iterator[str]:
-    if expected_command.reason != command.reason:
-        yield f"expected the reason {expected_command.reason}, got {command.reason}"
-    if expected_command.launches is not None:
-        if len(expected_command.launches) != len(command.replacements):
-            yield f"expected {len(expected_command.launches)} new nodes, got {len(command.replacements)}"
-        for node, claim in zip(expected_command.launches, command.replacements, strict=False):
+def differences(expected: ExpectedCommand, actual: Command) -> Iterator[str]:
+    if expected.reason != actual.reason:
+        yield f"expected the reason {expected.reason}, got {actual.reason}"
+    if expected.launches is not None:
+        if len(expected.launches) != len(actual.replacements):
+            yield f"expected {len(expected.launches)} new nodes, got {len(actual.replacements)}"
+        for node, claim in zip(expected.launches, actual.replacements, strict=False):
             yield from _node_differences(node, claim)
-    onto = {node: len(pods) for node, pods in command.destinations.items()}
-    if expected_command.onto is not None and expected_command.onto != onto:
-        yield f"expected pods onto {expected_command.onto}, got {onto}"
-    if expected_command.saving is not None and abs(expected_command.saving - command.saving) > 1e-6:
-        yield f"expected a saving of {expected_command.saving}, got {command.saving}"
-    if expected_command.type is not None and expected_command.type != command.consolidation_type:
-        yield f"expected the consolidation type {expected_command.type}, got {command.consolidation_type}"
-    if expected_command.graceful is not None and expected_command.graceful != command.graceful:
-        yield f"expected graceful {expected_command.graceful}, got {command.graceful}"
-    if expected_command.decision is not None and expected_command.decision != command.decision:
-        yield f"expected the decision {expected_command.decision}, got {command.decision}"
-    if expected_command.drain_bound is not None:
-        bound = command.repair.drain_bound if command.repair is not None else None
-        if bound != (duration(expected_command.drain_bound) if expected_command.drain_bound else None):
-            yield f"expected the drain bound {expected_command.drain_bound!r}, got {bound}"
-    text = "\n".join(command.explanation)
+    reason = actual.terminate_first.reason if actual.terminate_first is not None else None
+    if reason != expected.leaves_first:
+        yield f"expected it to leave first because of {expected.leaves_first}, got {reason}"
+    if (actual.decision == "terminate-first") is not (expected.leaves_first is not None):
+        yield f"its decision is {actual.decision}"
+    if expected.intended is not None:
+        if len(expected.intended) != len(actual.new_claims):
+            yield f"expected {len(expected.intended)} intended nodes, got {len(actual.new_claims)}"
+        for node, claim in zip(expected.intended, actual.new_claims, strict=False):
+            yield from _node_differences(node, claim)
+    onto = {node: len(pods) for node, pods in actual.destinations.items()}
+    if expected.onto is not None and expected.onto != onto:
+        yield f"expected pods onto {expected.onto}, got {onto}"
+    if expected.saving is not None and abs(expected.saving - actual.saving) > 1e-6:
+        yield f"expected a saving of {expected.saving}, got {actual.saving}"
+    if expected.type is not None and expected.type != actual.consolidation_type:
+        yield f"expected the consolidation type {expected.type}, got {actual.consolidation_type}"
+    if expected.graceful is not None and expected.graceful != actual.graceful:
+        yield f"expected graceful {expected.graceful}, got {actual.graceful}"
+    if expected.decision is not None and expected.decision != actual.decision:
+        yield f"expected the decision {expected.decision}, got {actual.decision}"
+    if expected.drain_bound is not None:
+        bound = actual.repair.drain_bound if actual.repair is not None else None
+        if bound != (duration(expected.drain_bound) if expected.drain_bound else None):
+            yield f"expected the drain bound {expected.drain_bound!r}, got {bound}"
+    messages = "\n".join(actual.explanation)
     yield from (
-        f"the explanation does not say {fragment!r}"
-        for fragment in expected_command.explanation
-        if fragment not in text
+        f"the explanation does not say {fragment!r}" for fragment in expected.explanation if fragment not in messages
     )
 
 
-def _node_differences(expected_node: ExpectedNode, planned_claim: PlannedClaim) -> Iterator[str]:
-    allowed = planned_claim.requirements.get("karpenter.sh/capacity-type")
-    observations: dict[str, object] = {
-        "pool": planned_claim.pool,
-        "type": planned_claim.offering.instance_type,
-        "types": list(planned_claim.instance_types),
-        "type_count": len(planned_claim.instance_types),
-        "capacity_type": planned_claim.offering.capacity_type,
+def _node_differences(expected_node: ExpectedNode, actual: PlannedClaim) -> Iterator[str]:
+    allowed = actual.requirements.get("karpenter.sh/capacity-type")
+    observed: dict[str, object] = {
+        "pool": actual.pool,
+        "type": actual.offering.instance_type,
+        "types": list(actual.instance_types),
+        "type_count": len(actual.instance_types),
+        "capacity_type": actual.offering.capacity_type,
         "requires_capacity_type": list(allowed.values),
-        "zone": planned_claim.offering.zone,
-        "pods": len(planned_claim.pods),
+        "zone": actual.offering.zone,
+        "reservation": reservation_of(actual),
+        "pods": len(actual.pods),
     }
-    for name, value in observations.items():
+    for name, value in observed.items():
         expected = getattr(expected_node, name)
         if expected is not None and expected != value:
             yield f"expected a new node with {name} {expected}, got {value}"
-    if expected_node.price is not None and abs(expected_node.price - planned_claim.price) > 1e-6:
-        yield f"expected a new node for ${expected_node.price}, got ${planned_claim.price}"
-    yield from (
-        f"a new node lists {name}" for name in expected_node.types_exclude if name in planned_claim.instance_types
-    )
+    if expected_node.price is not None and abs(expected_node.price - actual.price) > 1e-6:
+        yield f"expected a new node for ${expected_node.price}, got ${actual.price}"
+    yield from (f"a new node lists {name}" for name in expected_node.types_exclude if name in actual.instance_types)

@@ -13,7 +13,6 @@ import pytest
 from activities.ec2 import capacity_reservations
 from activities.ec2.capacity_reservations import CapacityReservations
 from activities.ec2.client import Ec2
-from activities.ec2.errors import InsufficientCapacityError
 from activities.ec2.provider import Ec2Provider
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import CapacityReservation, EC2NodeClass
@@ -46,8 +45,8 @@ def _no_reservations(server: Server, provider: Ec2Provider) -> Iterator[None]:
     server.world.reservations.clear()
 
 
-def launch(provider: Ec2Provider, node_class: EC2NodeClass, name: str, *terms: Any, **more: Any) -> LaunchResult:
-    return provider.launch(provider.prepare_launch(node_claim(RESERVED, *terms, name=name), node_class, 1, **more))
+def launch(provider: Ec2Provider, selection: EC2NodeClass, name: str, *terms: Any, **more: Any) -> LaunchResult:
+    return provider.launch(provider.prepare_launch(node_claim(RESERVED, *terms, name=name), selection, 1, **more))
 
 
 def bought(result: LaunchResult) -> Instance:
@@ -56,7 +55,7 @@ def bought(result: LaunchResult) -> Instance:
 
 
 @pytest.mark.parametrize(
-    ("term", "names"),
+    ("term", "result"),
     [
         ({"tags": {"team": "a"}}, ["a"]),
         ({"tags": {"team": "*"}}, ["a", "b"]),
@@ -67,16 +66,16 @@ def bought(result: LaunchResult) -> Instance:
     ids=str,
 )
 def test_ec03_terms_select_reservations(
-    provider: Ec2Provider, server: Server, term: dict[str, Any], names: list[str]
+    provider: Ec2Provider, server: Server, term: dict[str, Any], result: list[str]
 ) -> None:
-    output = {
+    created = {
         "a": reserve(server, tags={"team": "a"}),
         "b": reserve(server, tags={"team": "b"}, criteria="open"),
         "c": reserve(server, owner="999999999999"),
     }
     reserve(server, tags={"team": "a"}, state="cancelled")
     listed = selecting(provider, term).status.capacity_reservations
-    assert [item.id for item in listed] == [output[name].id for name in names]
+    assert [item.id for item in listed] == [created[name].id for name in result]
 
 
 def test_ecs4_the_status_says_what_a_reservation_is(provider: Ec2Provider, server: Server) -> None:
@@ -100,7 +99,7 @@ def test_ecs4_the_status_says_what_a_reservation_is(provider: Ec2Provider, serve
     ("minutes", "type_", "leaves"), [(39, "capacity-block", True), (41, "capacity-block", False), (5, "default", False)]
 )
 def test_aws124_a_capacity_block_is_drained_40_minutes_before_its_end(minutes: int, type_: Any, leaves: bool) -> None:
-    capacity_reservation = CapacityReservation(
+    result = CapacityReservation(
         id="cr-1",
         availability_zone=ZONE,
         instance_type="m5.large",
@@ -109,15 +108,15 @@ def test_aws124_a_capacity_block_is_drained_40_minutes_before_its_end(minutes: i
         end_time=NOW + timedelta(minutes=minutes),
         reservation_type=type_,
     )
-    assert drains(capacity_reservation, NOW) is leaves
+    assert drains(result, NOW) is leaves
 
 
 def test_aws079_alb19_a_reservation_is_an_offering_with_its_places(provider: Ec2Provider, server: Server) -> None:
     """The labels of reservations depend on the offering, so the type neither has nor excludes them."""
-    output = reserve(server, count=3)
-    types = provider.instance_types(selecting(provider, {"id": output.id}))
-    assert reservation_ids(types) == {output.id}
-    result = offered(types)[output.id]
+    created = reserve(server, count=3)
+    types = provider.instance_types(selecting(provider, {"id": created.id}))
+    assert reservation_ids(types) == {created.id}
+    result = offered(types)[created.id]
     assert (result.zone, result.capacity_type, result.reservation_capacity) == (ZONE, "reserved", 3)
     assert result.price == pytest.approx(0.096 / 10_000_000)
     by_name = {item.name: item for item in types}
@@ -129,53 +128,53 @@ def test_aws033_places_are_counted_once_a_minute(
     provider: Ec2Provider, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And a plan between two counts gets the same objects, for which the engine remembers its answers."""
-    output = reserve(server, count=3)
-    selection = selecting(provider, {"id": output.id})
+    created = reserve(server, count=3)
+    selection = selecting(provider, {"id": created.id})
     first = provider.instance_types(selection)
-    output.total = 5
+    created.total = 5
     assert provider.instance_types(selection) is first
     provider.count_places()
-    assert offered(provider.instance_types(selection))[output.id].reservation_capacity == 5
+    assert offered(provider.instance_types(selection))[created.id].reservation_capacity == 5
 
 
 def test_no_plan_waits_for_a_count_while_the_last_one_is_known(
     provider: Ec2Provider, clients: Ec2, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One slow answer of EC2 must not stop all launches and plans."""
-    output, other = reserve(server, count=3), reserve(server, count=1)
+    created, other = reserve(server, count=3), reserve(server, count=1)
     counting = CapacityReservations(clients)
-    assert counting.places([output.id])[output.id].remaining == 3
-    output.total = 5
+    assert counting.places([created.id])[created.id].remaining == 3
+    created.total = 5
     counting.forget()
-    event, answers, count = Event(), Event(), counting.count
+    requests, answers, count = Event(), Event(), counting.count
 
     def slow(ids: Collection[str]) -> dict[str, Places]:
-        event.set()
+        requests.set()
         assert answers.wait(30)
         return count(ids)
 
     monkeypatch.setattr(counting, "count", slow)
     with ThreadPoolExecutor(3) as threads:
-        counts = threads.submit(counting.places, [output.id])
-        assert event.wait(30)
+        counts = threads.submit(counting.places, [created.id])
+        assert requests.wait(30)
         try:
-            assert threads.submit(counting.places, [output.id]).result(30)[output.id].remaining == 3
+            assert threads.submit(counting.places, [created.id]).result(30)[created.id].remaining == 3
             unknown = threads.submit(counting.places, [other.id])
         finally:
             answers.set()
-        assert counts.result(30)[output.id].remaining == 5
+        assert counts.result(30)[created.id].remaining == 5
         assert unknown.result(30)[other.id].remaining == 1
 
 
 def test_counts_stay_while_ec2_refuses(provider: Ec2Provider, server: Server) -> None:
     from sandbox.ec2.faults import Fault
 
-    output = reserve(server, count=3)
-    selection = selecting(provider, {"id": output.id})
+    created = reserve(server, count=3)
+    selection = selecting(provider, {"id": created.id})
     provider.instance_types(selection)
     provider.count_places()
     server.world.faults.add(Fault(action="DescribeCapacityReservations", code="InternalError", status=500, count=None))
-    assert offered(provider.instance_types(selection))[output.id].reservation_capacity == 3
+    assert offered(provider.instance_types(selection))[created.id].reservation_capacity == 3
     server.world.faults.clear()
 
 
@@ -184,9 +183,9 @@ def test_counts_of_other_classes_stay_while_ec2_refuses(provider: Ec2Provider, s
     from sandbox.ec2.faults import Fault
 
     item, other = reserve(server, count=3), reserve(server, count=2)
-    classes = [selecting(provider, {"id": entry.id}) for entry in (item, other)]
-    for reserving_class in classes:
-        provider.instance_types(reserving_class)
+    classes = [selecting(provider, {"id": reservation.id}) for reservation in (item, other)]
+    for selection in classes:
+        provider.instance_types(selection)
     provider.count_places()
     provider.instance_types(classes[0])
     server.world.faults.add(Fault(action="DescribeCapacityReservations", code="InternalError", status=500, count=None))
@@ -207,19 +206,22 @@ def claim(name: str, reservation: str, launched: datetime | None = None, *, leav
 
 def test_aws123_a_claim_takes_its_place_until_ec2_counts_it(provider: Ec2Provider, server: Server) -> None:
     """The count of EC2 holds what was launched a while before it, and nothing else."""
-    output, other = reserve(server, count=4), reserve(server, type="m5a.large", count=1)
-    types = provider.instance_types(selecting(provider, {"id": output.id}, {"id": other.id}))
-    counted = datetime.fromtimestamp(offered(types)[output.id].counted_at, UTC)
+    created, other = reserve(server, count=4), reserve(server, type="m5a.large", count=1)
+    types = provider.instance_types(selecting(provider, {"id": created.id}, {"id": other.id}))
+    counted = datetime.fromtimestamp(offered(types)[created.id].counted_at, UTC)
     claims = [
-        claim("waits", output.id),
-        claim("just-launched", output.id, counted - timedelta(seconds=2)),
-        claim("counted", output.id, counted - timedelta(minutes=5)),
-        claim("never-launched", output.id, leaving=True),
+        claim("waits", created.id),
+        claim("just-launched", created.id, counted - timedelta(seconds=2)),
+        claim("counted", created.id, counted - timedelta(minutes=5)),
+        claim("never-launched", created.id, leaving=True),
         claim("elsewhere", other.id),
     ]
-    remainder = offered(without_taken(types, claims))
-    assert (remainder[output.id].reservation_capacity, remainder[output.id].available) == (2, True)
-    assert (remainder[other.id].reservation_capacity, remainder[other.id].available) == (0, False)
+    remaining = offered(without_taken(types, claims))
+    assert (remaining[created.id].reservation_capacity, remaining[created.id].available) == (2, True)
+    assert (remaining[other.id].reservation_capacity, remaining[other.id].available) == (0, True), (
+        "it is full, and healthy"
+    )
+    assert not remaining[other.id].launchable
 
 
 def test_aws111_a_launch_goes_into_its_reservation_and_no_other(
@@ -227,43 +229,41 @@ def test_aws111_a_launch_goes_into_its_reservation_and_no_other(
 ) -> None:
     """AWS-002, AWS-091, LBL-02: the instance, and the labels of its claim, say so."""
     reserve(server, criteria="open")
-    output = reserve(server, count=1)
-    selection = selecting(provider, {"id": output.id})
+    created = reserve(server, count=1)
+    selection = selecting(provider, {"id": created.id})
     instance = bought(launch(provider, selection, "reserved-1"))
     until_shown(server, instance.id)
     raw = clients.ec2.describe_instances(InstanceIds=[instance.id])["Reservations"][0]["Instances"][0]
-    assert (raw["CapacityReservationId"], raw["InstanceType"]) == (output.id, "m5.large")
+    assert (raw["CapacityReservationId"], raw["InstanceType"]) == (created.id, "m5.large")
     assert raw["Placement"]["AvailabilityZone"] == ZONE
     assert instance.capacity_type == "reserved"
     result = launched_labels({}, instance, None)
     assert result[labels.CAPACITY_TYPE] == "reserved"
-    assert result[labels.RESERVATION_ID] == output.id
+    assert result[labels.RESERVATION_ID] == created.id
     assert result[labels.RESERVATION_TYPE] == "default"
     assert result[labels.RESERVATION_INTERRUPTIBLE] == "false"
-    assert server.world.reservations.left(output) == 0
+    assert server.world.reservations.left(created) == 0
 
 
 def test_aws002_reserved_comes_before_spot_and_spot_before_on_demand(provider: Ec2Provider, server: Server) -> None:
     """Of what the claim allows and what can be bought now."""
-    output = reserve(server, count=1)
-    selection = selecting(provider, {"id": output.id})
+    created = reserve(server, count=1)
+    selection = selecting(provider, {"id": created.id})
     anywhere = node_claim(("node.kubernetes.io/instance-type", "In", ["m5.large"]), name="prefers")
     bought_as: list[str] = []
-    unavailable: set[OfferingKey] = set()
+    avoided: set[OfferingKey] = set()
     for _ in range(3):
-        bought_as.append(provider.prepare_launch(anywhere, selection, 1, unavailable).capacity_type)
-        unavailable |= (
-            {OfferingKey("reserved", "", ZONE, "reservation", output.id)}
-            if len(unavailable) == 0
+        bought_as.append(provider.prepare_launch(anywhere, selection, 1, avoided).capacity_type)
+        avoided |= (
+            {OfferingKey("reserved", "", ZONE, "reservation", created.id)}
+            if len(avoided) == 0
             else spot_of_m5(provider, selection)
         )
     assert bought_as == ["reserved", "spot", "on-demand"]
 
 
-def spot_of_m5(provider: Ec2Provider, node_class: EC2NodeClass) -> set[OfferingKey]:
-    (kind,) = [
-        instance_type for instance_type in provider.instance_types(node_class) if instance_type.name == "m5.large"
-    ]
+def spot_of_m5(provider: Ec2Provider, selection: EC2NodeClass) -> set[OfferingKey]:
+    (kind,) = [item for item in provider.instance_types(selection) if item.name == "m5.large"]
     return {OfferingKey("spot", "m5.large", o.zone) for o in kind.offerings if o.capacity_type == "spot"}
 
 
@@ -271,25 +271,39 @@ def test_aws045_a_full_reservation_is_avoided_and_no_other(provider: Ec2Provider
     """The refused one alone: another reservation of the same type and zone is used meanwhile."""
     first, second = reserve(server, count=1), reserve(server, count=1)
     selection = selecting(provider, {"id": first.id}, {"id": second.id})
-    reservation_ids = (labels.RESERVATION_ID, "In", [first.id])
-    bought(launch(provider, selection, "full-1", reservation_ids))
-    refused = launch(provider, selection, "full-2", reservation_ids)
+    item = (labels.RESERVATION_ID, "In", [first.id])
+    bought(launch(provider, selection, "full-1", item))
+    refused = launch(provider, selection, "full-2", item)
     assert refused.instance is None
     assert refused.waits is None, "the claim is deleted, and its pods are planned again"
-    unavailable = {item.key for item in refused.unavailable}
-    assert unavailable == {OfferingKey("reserved", "", ZONE, "reservation", first.id)}
-    with pytest.raises(InsufficientCapacityError):
-        launch(provider, selection, "full-3", reservation_ids, unavailable=unavailable)
-    assert bought(launch(provider, selection, "full-4", unavailable=unavailable)).reservation_id == second.id
+    avoided = {unavailable.key for unavailable in refused.unavailable}
+    assert avoided == {OfferingKey("reserved", "", ZONE, "full-reservation", first.id)}
+    marked = offered(provider.instance_types(selection, avoided))
+    assert [(marked[created.id].available, marked[created.id].reservation_capacity) for created in (first, second)] == [
+        (True, 0),
+        (True, 1),
+    ]
+    assert bought(launch(provider, selection, "full-3", unavailable=avoided)).reservation_id == second.id
+
+
+def test_n15_401_a_claim_for_a_full_reservation_never_becomes_on_demand(provider: Ec2Provider, server: Server) -> None:
+    """EC2 decides, because its answer is newer than the count."""
+    created = reserve(server, count=1)
+    selection = selecting(provider, {"id": created.id})
+    item = (labels.RESERVATION_ID, "In", [created.id])
+    bought(launch(provider, selection, "only-1", item))
+    provider.count_places()
+    refused = launch(provider, selection, "only-2", item)
+    assert (refused.instance, refused.waits) == (None, None)
 
 
 def test_a_reservation_that_ended_since_the_plan_is_avoided(provider: Ec2Provider, server: Server) -> None:
-    output = reserve(server)
-    selection = selecting(provider, {"id": output.id})
-    server.world.reservations.end(output.id)
+    created = reserve(server)
+    selection = selecting(provider, {"id": created.id})
+    server.world.reservations.end(created.id)
     refused = launch(provider, selection, "ended-1")
     assert refused.waits is None
-    assert [item.key for item in refused.unavailable] == [OfferingKey("reserved", "", ZONE, "reservation", output.id)]
+    assert [item.key for item in refused.unavailable] == [OfferingKey("reserved", "", ZONE, "reservation", created.id)]
 
 
 @pytest.mark.parametrize(
@@ -305,13 +319,13 @@ def test_aws004_aws111_each_kind_of_reservation_has_its_request(
     provider: Ec2Provider, server: Server, fields: dict[str, Any], target: str, kinds: tuple[str, str]
 ) -> None:
     """EC2 refuses a request of another kind."""
-    output = server.world.reservations.create(instance_type="m5.large", zone=ZONE, total=1, **fields)
-    instance = bought(launch(provider, selecting(provider, {"id": output.id}), f"kind-{target}"))
-    assert instance.reservation_id == output.id
+    created = server.world.reservations.create(instance_type="m5.large", zone=ZONE, total=1, **fields)
+    instance = bought(launch(provider, selecting(provider, {"id": created.id}), f"kind-{target}"))
+    assert instance.reservation_id == created.id
     result = launched_labels({}, instance, None)
     assert (result[labels.RESERVATION_TYPE], result[labels.RESERVATION_INTERRUPTIBLE]) == kinds
-    parameters = server.world.calls.listing("CreateFleet")[-1]["parameters"]
-    assert parameters["TargetCapacitySpecification.DefaultTargetCapacityType"] == target
+    requests = server.world.calls.listing("CreateFleet")[-1]["parameters"]
+    assert requests["TargetCapacitySpecification.DefaultTargetCapacityType"] == target
 
 
 def test_aws021_aws023_one_request_is_for_one_kind_and_the_roomiest_of_a_zone(
@@ -322,10 +336,24 @@ def test_aws021_aws023_one_request_is_for_one_kind_and_the_roomiest_of_a_zone(
     elsewhere = reserve(server, count=1, zone="us-west-2b")
     selection = selecting(provider, {"ownerID": small.owner})
     request = provider.prepare_launch(node_claim(RESERVED, name="kinds"), selection, 1)
-    reservation_ids = {row.reservation_id for template in request.templates for row in template.overrides}
-    assert reservation_ids == {roomy.id, elsewhere.id}
+    names = {row.reservation_id for template in request.templates for row in template.overrides}
+    assert names == {roomy.id, elsewhere.id}
     assert len(request.templates) == 2
     assert (request.reservation_type, request.reservation_interruptible) == ("default", False)
+
+
+def test_n15_402_full_blocks_and_reservations_leave_the_launch_to_what_has_places(
+    provider: Ec2Provider, server: Server
+) -> None:
+    """With no block that has a place, other reservations stay, and with none of these, other capacity types."""
+    block = server.world.reservations.create(instance_type="m5.large", zone=ZONE, total=0, type="capacity-block")
+    plain = reserve(server, type="m5.xlarge", count=1)
+    selection = selecting(provider, {"id": block.id}, {"id": plain.id})
+    anything = node_claim(name="anything")
+    request = provider.prepare_launch(anything, selection, 1)
+    assert (request.capacity_type, request.reservation_type) == ("reserved", "default")
+    full = {OfferingKey.of_full_reservation("reserved", ZONE, plain.id)}
+    assert provider.prepare_launch(anything, selection, 1, full).capacity_type == "spot"
 
 
 def test_aws022_of_capacity_blocks_one_is_asked_for(provider: Ec2Provider, server: Server) -> None:
@@ -340,9 +368,9 @@ def test_aws123_without_the_gate_reservations_are_left_to_ec2(
     provider: Ec2Provider, clients: Ec2, server: Server
 ) -> None:
     """No offering, no condition, and EC2's own default: an open reservation that matches."""
-    output = reserve(server, criteria="open", count=1)
+    created = reserve(server, criteria="open", count=1)
     off = Ec2Provider(clients, provider.cluster, reserved_capacity=False)
-    selection = selecting(off, {"id": output.id})
+    selection = selecting(off, {"id": created.id})
     assert selection.status.capacity_reservations == []
     assert reservation_ids(off.instance_types(selection)) == frozenset()
     terms = [
@@ -352,11 +380,11 @@ def test_aws123_without_the_gate_reservations_are_left_to_ec2(
     ]
     request = provider.prepare_launch(node_claim(*terms, name="gate-on"), selection, 1)
     assert bought(provider.launch(request)).capacity_type == "on-demand"
-    assert server.world.reservations.left(output) == 1, "with the gate, what nobody selected is not used"
+    assert server.world.reservations.left(created) == 1, "with the gate, what nobody selected is not used"
     request = off.prepare_launch(node_claim(*terms, name="gate-off"), selection, 1)
     by_chance = bought(off.launch(request))
     assert by_chance.capacity_type == "on-demand"
-    assert server.world.reservations.left(output) == 0
+    assert server.world.reservations.left(created) == 0
     until_shown(server, by_chance.id)
     adopted = provider.describe_instance(by_chance.id)
     assert adopted is not None
@@ -384,15 +412,15 @@ def test_aws123_an_instance_is_reserved_only_if_its_launch_asked_for_it(asked_fo
 
 
 def test_aws126_an_instance_leaves_a_reservation_that_is_cancelled(provider: Ec2Provider, server: Server) -> None:
-    output = reserve(server)
-    instance = bought(launch(provider, selecting(provider, {"id": output.id}), "leaves-1"))
+    created = reserve(server)
+    instance = bought(launch(provider, selecting(provider, {"id": created.id}), "leaves-1"))
     until_shown(server, instance.id)
-    assert provider.reservations([instance.id, "i-0123456789abcdef0"]) == {instance.id: output.id}
-    server.world.reservations.end(output.id)
+    assert provider.reservations([instance.id, "i-0123456789abcdef0"]) == {instance.id: created.id}
+    server.world.reservations.end(created.id)
     assert provider.reservations([instance.id]) == {instance.id: ""}
-    describe_instance = provider.describe_instance(instance.id)
-    assert describe_instance is not None
-    assert describe_instance.capacity_type == "on-demand"
+    result = provider.describe_instance(instance.id)
+    assert result is not None
+    assert result.capacity_type == "on-demand"
 
 
 def test_act01_a_class_that_selects_reservations_is_resolved_every_minute(
@@ -407,6 +435,6 @@ def test_ecs7_a_refused_call_is_a_finding_of_the_class(provider: Ec2Provider, se
     from sandbox.ec2.faults import Fault
 
     server.world.faults.add(Fault(action="DescribeCapacityReservations", code="UnauthorizedOperation", status=403))
-    conditions = {condition.type: condition for condition in selecting(provider, {"id": "cr-1"}).status.conditions}
-    assert conditions["CapacityReservationsReady"].reason == "Unauthorized"
-    assert "ec2:DescribeCapacityReservations" in conditions["CapacityReservationsReady"].message
+    result = {item.type: item for item in selecting(provider, {"id": "cr-1"}).status.conditions}
+    assert result["CapacityReservationsReady"].reason == "Unauthorized"
+    assert "ec2:DescribeCapacityReservations" in result["CapacityReservationsReady"].message

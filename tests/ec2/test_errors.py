@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 from activities.ec2.errors import EC2Error, ThrottledError, translated
 from tenon.ec2.refusals import errors
 from tenon.ec2.refusals.errors import reason_for, unavailable_offerings
+from tenon.ec2.refusals.unavailable import unavailable_for
 from tenon.kube.offerings import OfferingKey
 
 SOLD = ("reserved", "spot", "on-demand")
@@ -60,6 +62,28 @@ def test_aws041_aws044_a_refusal_in_a_placement_group_is_about_the_group(
     assert {item.key for item in result} == {
         OfferingKey(*key, "us-west-2a", "placement-group", "pg-1") for key in ruled_out
     }
+
+
+@pytest.mark.parametrize(
+    ("code", "scope"),
+    [
+        ("ReservationCapacityExceeded", "full-reservation"),
+        ("InsufficientInstanceCapacity", "reservation"),
+        ("InvalidCapacityReservationState.Unavailable", "reservation"),
+    ],
+)
+def test_n15_404_n15_405_n15_406_a_refused_reserved_launch_is_about_its_reservation(code: str, scope: str) -> None:
+    """One that is full counts as full, not as unavailable, so that a node in it may still give its place back."""
+    place = ("m5.large", "us-west-2a")
+    failure = refused(code, InstanceType=place[0], AvailabilityZone=place[1])
+    (result,) = unavailable_offerings([failure], "reserved", [place], {place: "cr-1"})
+    assert result.key == OfferingKey("reserved", "", "us-west-2a", scope, "cr-1")  # type: ignore[arg-type]
+
+
+def test_n15_405_a_full_reservation_counts_as_full_until_its_places_are_counted_again() -> None:
+    full = OfferingKey.of_full_reservation("reserved", "us-west-2a", "cr-1")
+    assert unavailable_for(full) == timedelta(minutes=1)
+    assert unavailable_for(OfferingKey.refusable("reserved", "m5.large", "us-west-2a", "cr-1")) == timedelta(minutes=3)
 
 
 def test_other_codes_rule_out_nothing() -> None:

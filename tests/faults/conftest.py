@@ -42,7 +42,10 @@ def worker(sandbox: Sandbox, api: ApiProxy, report_shared_fault: Report) -> Iter
     """The worker of all tests here, behind `api`; a test that kills it must start it again."""
     sandbox.ec2().lifecycle(pending=0.2, shutting_down=0.2)
     running = WorkerProcess(
-        sandbox, "faults-worker", KUBECONFIG=str(api.kubeconfig), FEATURE_GATES="StaticCapacity=true"
+        sandbox,
+        "faults-worker",
+        KUBECONFIG=str(api.kubeconfig),
+        FEATURE_GATES="StaticCapacity=true,TerminateFirstDrift=true",
     )
     running.start()
     yield running

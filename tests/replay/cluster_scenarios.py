@@ -23,11 +23,12 @@ from tenon.messages.disruption import (
     DisruptionCommand,
     DisruptionDecision,
     DisruptResult,
+    FoundReplacements,
     MeasuredSaving,
 )
 from tenon.messages.nodeclass import NodeClassInput, NodeClassResult
 from tenon.messages.provisioning import LaunchReport
-from tests.workflows.fake_steps import FakeSteps, command, reboot
+from tests.workflows.fake_steps import FakeSteps, command, leaves_first, reboot
 from tests.workflows.refusing_ec2 import Planning, provisioner, refusing
 from tests.workflows.waiting import until
 from workflows import names
@@ -131,6 +132,24 @@ class Commands:
         self._leader.decisions.clear()
 
 
+async def leave_first(play: Commands, leader: Leader) -> None:
+    """Nodes that leave before their replacements start: one is replaced, and an operator ends the wait of the other."""
+    removed = FoundReplacements(waiting_pods=2)
+    finds = [FoundReplacements(leaving=["default-1"]), removed, FoundReplacements(running=["default-2"])]
+    for ident, ends in (("drifted-1", False), ("drifted-2", True)):
+        before = leader.calls.count(ActivityName.FIND_REPLACEMENTS.value)
+        leader.finds = finds[:1]
+        first = await play.start(ident, leaves_first())
+        await play.called(ActivityName.FIND_REPLACEMENTS, before + 1)
+        for number, result in enumerate(finds[1:2] if ends else finds[1:], start=2):
+            leader.finds = [result]
+            await first.signal(DisruptionCommandWorkflow.replacement_changed, "default-1")
+            await play.called(ActivityName.FIND_REPLACEMENTS, before + number)
+        if ends:
+            await first.cancel()
+        await first.result()
+
+
 async def commands(temporal: WorkflowEnvironment, cluster: str) -> None:
     """Commands that are refused, that replace nodes, that reboot one, that fail, and that an operator cancels."""
     leader = Leader()
@@ -176,6 +195,7 @@ async def commands(temporal: WorkflowEnvironment, cluster: str) -> None:
             await (await play.start("underutilized-3", moves)).result()
             leader.fails, leader.refused = {}, {}
             await (await play.start("unhealthy-1", reboot())).result()
+            await leave_first(play, leader)
             leader.waits = "default-new waits"
             before = leader.calls.count(ActivityName.AWAIT_REPLACEMENTS.value)
             waiting = await play.start("underutilized-4", moves)

@@ -20,6 +20,7 @@ from tests.worker.cache.objects import claim, metadata
 from tests.worker.fake_temporal import Cache
 from worker.controllers.nodeclass.capacity_reservations import (
     CapacityBlockExpirationController,
+    FreedPlacesController,
     ReservedCapacityTypeController,
 )
 
@@ -177,3 +178,29 @@ async def test_act14_a_claim_that_lost_its_finalizer_gets_it_before_it_is_delete
     (why,) = recorded(metadata_["annotations"])
     assert (why.reason, why.detail) == ("capacity_reservation_expiring", "capacity block cr-1 ends soon")
     assert why.actor == "controller capacityreservation.expiration"
+
+
+class Counting:
+    """How often the places had to be counted again."""
+
+    def __init__(self) -> None:
+        self.times = 0
+
+    def count_places(self) -> None:
+        self.times += 1
+
+
+async def test_n15_408_places_are_counted_again_when_a_node_of_a_reservation_is_gone() -> None:
+    cache, counting = Cache(), Counting()
+    controller = FreedPlacesController(cache, counting)
+    for name, kind in (("held", RESERVED), ("bought", {labels.CAPACITY_TYPE: "spot"})):
+        cache.publish(claim(name, meta={"labels": {labels.NODEPOOL: "pool", **kind}}))
+    await controller.reconcile([])
+    assert counting.times == 0
+    cache.claims.on_event("bought", None)
+    await controller.reconcile([])
+    assert counting.times == 0, "it had no place"
+    cache.claims.on_event("held", None)
+    for _ in range(2):
+        await controller.reconcile([])
+        assert counting.times == 1

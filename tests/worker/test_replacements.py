@@ -103,3 +103,16 @@ async def test_a_command_that_has_ended_is_not_signaled_again() -> None:
         await show(cache, status=INITIALIZED)
         await asyncio.sleep(60)
         assert (temporal.signals, temporal.fails[f"signal {COMMAND}"]) == ([], [])
+
+
+async def test_n15_191_a_command_hears_once_that_a_node_that_left_first_is_gone() -> None:
+    cache, temporal = Cache(), FakeTemporal()
+    annotations = {labels.DISRUPTED_BY: "drifted-1"}
+    async with watched(cache, temporal):
+        cache.publish(claim("old", meta={"annotations": annotations}))
+        cache.publish(claim("old", meta={"annotations": annotations, "deletionTimestamp": "2026-03-01T12:00:01Z"}))
+        await asyncio.sleep(MOMENT)
+        assert temporal.signals == [], "it only begins to leave"
+        cache.claims.on_event("old", None)
+        await asyncio.sleep(MOMENT)
+        assert temporal.signals == [(COMMAND, "replacement_changed", ("old",))]

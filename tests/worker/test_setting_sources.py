@@ -144,12 +144,20 @@ def test_variables_of_others_are_none_of_our_business(name: str, value: str) -> 
     assert load_all({}, {**NAMED, name: value}).warnings == []
 
 
+def test_n15_202_terminate_first_of_repair_needs_repair_as_a_method() -> None:
+    gate = "TerminateFirstRepair=true"
+    for alone in ({"FEATURE_GATES": gate}, {"FEATURE_GATES": f"NodeRepair=true,{gate}", "LEGACY_NODE_REPAIR": "true"}):
+        warnings = load_all({}, {**NAMED, **alone}).warnings
+        assert any(f"The feature gate {gate} has no effect" in warning for warning in warnings)
+    both = load_all({}, {**NAMED, "FEATURE_GATES": f"NodeRepair=true,{gate}"}).warnings
+    assert not any("TerminateFirstRepair" in warning for warning in both)
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [
         ("IGNORE_DRA_REQUESTS", "false"),
         ("DISABLE_CONTROLLER_WARMUP", "false"),
-        ("FEATURE_GATES", "TerminateFirstDrift=true"),
         ("AWS_FEATURE_GATES", "DRAEFA=true"),
     ],
 )

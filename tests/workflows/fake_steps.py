@@ -15,14 +15,20 @@ from tenon.messages.disruption import (
     DisruptionCandidate,
     DisruptionCommand,
     DisruptResult,
+    FindReplacementsInput,
     FinishInput,
+    FoundReplacements,
+    IntendedReplacement,
     MeasuredSaving,
     MeasureInput,
     MeasureResult,
     RepairCause,
     Replacement,
     ReplacementsInput,
+    SettleReplacementsInput,
     StepResult,
+    TerminateFirstReason,
+    TerminatesFirst,
 )
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -45,6 +51,10 @@ class FakeSteps:
         self.created: list[str] = []
         self.waits = ""
         """What the replacements wait for."""
+
+        self.finds: list[FoundReplacements] = [FoundReplacements()]
+        """What each look for what replaces a node that left first finds; the last one again and again."""
+        self.settled: list[SettleReplacementsInput] = []
 
     def _step(self, name: ActivityName) -> StepResult:
         self.calls.append(name.value)
@@ -104,6 +114,16 @@ class FakeSteps:
         self.measured.append(measure_input.left)
         return MeasureResult(pools=self.savings)
 
+    @activity.defn(name=ActivityName.FIND_REPLACEMENTS)
+    async def find(self, _given_value: FindReplacementsInput) -> FoundReplacements:
+        self._step(ActivityName.FIND_REPLACEMENTS)
+        return self.finds.pop(0) if len(self.finds) > 1 else self.finds[0]
+
+    @activity.defn(name=ActivityName.SETTLE_REPLACEMENTS)
+    async def settle(self, value: SettleReplacementsInput) -> StepResult:
+        self.settled.append(value)
+        return self._step(ActivityName.SETTLE_REPLACEMENTS)
+
     def common(self) -> list[Any]:
         return [
             self.taint,
@@ -114,7 +134,24 @@ class FakeSteps:
             self.disrupt,
             self.reboot,
             self.finish,
+            self.find,
+            self.settle,
         ]
+
+
+def leaves_first() -> DisruptionCommand:
+    """A drifted node whose place in a capacity reservation its replacement needs."""
+    intended = IntendedReplacement(pool="default", reservation="cr-1", workloads={"w": 2})
+    return DisruptionCommand(
+        id="drifted-1",
+        reason=Reason.DRIFTED,
+        candidates=[DisruptionCandidate(claim="default-1", uid="u1", pool="default", since=NOW)],
+        moves_pods=True,
+        graceful=False,
+        explanation=["AMIDrift", "leaves before its replacement starts"],
+        decision="terminate-first",
+        terminate_first=TerminatesFirst(reason=TerminateFirstReason.NO_RESERVED_CAPACITY, intended=[intended]),
+    )
 
 
 def command(*, graceful: bool = True, replacements: int = 1) -> DisruptionCommand:

@@ -19,6 +19,7 @@ from temporalio.workflow import NondeterminismError
 from activities import loggers
 from activities.cleanup.sweep import Housekeeping
 from activities.disruption.ask_to_leave import disrupt
+from activities.disruption.awaited_replacements import AwaitedReplacementActivities
 from activities.disruption.commands import CommandActivities
 from activities.ec2.client import Ec2
 from activities.ec2.cluster import describe_cluster, version_by_eks
@@ -217,6 +218,7 @@ def io_workers(
     activities: list[Callable[..., Any]] = [
         *node.steps(),
         *commands.all(),
+        *AwaitedReplacementActivities(clients.kube, clients.recorder).all(),
         classes.resolve,
         disrupt,
         housekeeping.collect,

@@ -58,6 +58,7 @@ from worker.controllers.node.pod_events import PodEventsController
 from worker.controllers.node.workflow_starts import NodeClaimWorkflowController
 from worker.controllers.nodeclass.capacity_reservations import (
     CapacityBlockExpirationController,
+    FreedPlacesController,
     ReservedCapacityTypeController,
 )
 from worker.controllers.nodeclass.instance_type_metrics import InstanceTypeMetricsController
@@ -180,7 +181,12 @@ def _planning(settings: Settings, clients: Clients, cache: ClusterCache) -> Plan
     )
     is_repaired = gates.node_repair and not settings.legacy_node_repair
     repair = built_in_repair(reboots=settings.aws_feature_gates.reboot_for_repair) if is_repaired else no_repair
-    methods = partial(methods_within, spot_to_spot=gates.spot_to_spot_consolidation)
+    methods = partial(
+        methods_within,
+        spot_to_spot=gates.spot_to_spot_consolidation,
+        terminate_first_drift=gates.terminate_first_drift,
+        terminate_first_repair=gates.terminate_first_repair,
+    )
     moves = MoveFinder(
         view,
         clients.ec2,
@@ -231,6 +237,7 @@ def _controllers(settings: Settings, clients: Clients, cache: ClusterCache, plan
     ]
     if gates.reserved_capacity:
         controllers.append(ReservedCapacityTypeController(kube, cache, clients.ec2))
+        controllers.append(FreedPlacesController(cache, clients.ec2))
         controllers.append(CapacityBlockExpirationController(kube, clients.recorder, cache, view.node_class))
     if settings.enable_zonal_shift:
         controllers.append(ZonalShiftController(clients.recorder, cache, view, clients.ec2))

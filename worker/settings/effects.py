@@ -13,8 +13,6 @@ WITHOUT_EFFECT: Mapping[str, str] = {
 }
 """What the worker does regardless of the value, by field name."""
 GATES_WITHOUT_EFFECT: Mapping[str, str] = {
-    "TerminateFirstDrift": "a replacement always starts first, and nodes that cannot have one stay",
-    "TerminateFirstRepair": "an unhealthy node is always terminated before its replacement starts",
     "DRANVIDIAGPU": "pods with dynamic resource claims are always left out",
     "DRAEFA": "pods with dynamic resource claims are always left out",
 }
@@ -51,13 +49,17 @@ def gate_values(settings: Settings) -> dict[str, bool]:
 
 
 def _of_repair(settings: Settings) -> Iterator[str]:
-    """Yield which settings of node repair have no effect because of another one (N15-144, N15-489)."""
+    """Yield which settings of node repair have no effect because of another one (N15-144, N15-202, N15-489)."""
     repairs, legacy = settings.feature_gates.node_repair, settings.legacy_node_repair
     if legacy and not repairs:
         yield "LEGACY_NODE_REPAIR=true has no effect without the feature gate NodeRepair."
-    if settings.aws_feature_gates.reboot_for_repair and (legacy or not repairs):
-        why = "with LEGACY_NODE_REPAIR=true" if repairs else "without the feature gate NodeRepair"
+    if repairs and not legacy:
+        return
+    why = "with LEGACY_NODE_REPAIR=true" if repairs else "without the feature gate NodeRepair"
+    if settings.aws_feature_gates.reboot_for_repair:
         yield f"The feature gate RebootForRepair=true has no effect {why}."
+    if settings.feature_gates.terminate_first_repair:
+        yield f"The feature gate TerminateFirstRepair=true has no effect {why}."
 
 
 def _in_vain(settings: Settings, stated_names: Container[str]) -> Iterator[tuple[str, object, object, str]]:

@@ -11,7 +11,15 @@ from tenon.disruption.history.arrivals import arriving, counted, times_moved
 from tenon.disruption.model import ClusterModel, Command
 from tenon.disruption.repair.decision import RepairDecision
 from tenon.kube.pod import Pod
-from tenon.messages.disruption import DisruptionCandidate, DisruptionCommand, RepairCause, Replacement
+from tenon.messages.disruption import (
+    DisruptionCandidate,
+    DisruptionCommand,
+    IntendedReplacement,
+    RepairCause,
+    Replacement,
+    TerminatesFirst,
+)
+from tenon.scheduling.reservations import reservation_of
 
 
 def command_id(command: Command, at: datetime | None = None) -> str:
@@ -78,6 +86,7 @@ def to_message(
         sent={claim: dict(pods) for claim, pods in (sent or {}).items()},
         decision=command.decision,
         repair=_cause(command.repair) if command.repair is not None else None,
+        terminate_first=_terminates_first(command),
     )
 
 
@@ -89,6 +98,16 @@ def _cause(decision: RepairDecision) -> RepairCause:
         reason=condition.reason,
         drain_seconds=None if bound is None else bound.total_seconds(),
     )
+
+
+def _terminates_first(command: Command) -> TerminatesFirst | None:
+    if command.terminate_first is None:
+        return None
+    intended = [
+        IntendedReplacement(pool=claim.pool, reservation=reservation_of(claim), workloads=counted(claim.pods))
+        for claim in command.terminate_first.intended
+    ]
+    return TerminatesFirst(reason=command.terminate_first.reason, intended=intended)
 
 
 def arrivals_of(

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from tenon.evolve import evolve
-from tenon.messages.disruption import OpenCommand
+from tenon.messages.disruption import AwaitedReport, OpenCommand
 
 if TYPE_CHECKING:  # workflows import this module, and the process that runs them does not load the scheduling engine
     from tenon.disruption.model import ManagedNode
@@ -21,11 +21,46 @@ PREPARED_WITHIN = timedelta(minutes=3)
 def claims_of_finished_commands(
     open_commands: Mapping[str, OpenCommand], nodes: Sequence[ManagedNode], now: datetime
 ) -> list[str]:
-    """Return NodeClaims whose command is over: they are gone, or did not leave although they were due."""
+    """Return NodeClaims whose command is over: they are gone, or did not leave although they were due.
+
+    The command of a node that left first is not over when the node is gone, but when its replacement runs.
+    """
     present = {node.claim: node for node in nodes}
     return sorted(
-        claim for claim, entry in open_commands.items() if claim not in present or _is_over(entry, present[claim], now)
+        claim
+        for claim, entry in open_commands.items()
+        if (_is_over(entry, present[claim], now) if claim in present else not _awaits(entry))
     )
+
+
+def awaiting_replacement(open_commands: Mapping[str, OpenCommand]) -> dict[str, str]:
+    """Return the NodeClaims that leave, or left, before their replacement runs, with their NodePool."""
+    return {claim: entry.pool for claim, entry in open_commands.items() if _awaits(entry)}
+
+
+def _awaits(entry: OpenCommand) -> bool:
+    return entry.awaits_replacement and not entry.postponed
+
+
+def still_awaiting(
+    open_commands: Mapping[str, OpenCommand], report: AwaitedReport, now: datetime
+) -> dict[str, OpenCommand]:
+    """Return the open commands with those of a report, which may have been forgotten."""
+    until = now + timedelta(seconds=report.seconds)
+    reported = {
+        claim: evolve(entry, until=until, hosts=[] if report.gone else entry.hosts)
+        if (entry := open_commands.get(claim)) is not None and entry.command == report.command
+        else OpenCommand(
+            command=report.command,
+            reason=report.reason,
+            pool=pool,
+            until=until,
+            since=now,
+            awaits_replacement=True,
+        )
+        for claim, pool in report.pools.items()
+    }
+    return {**open_commands, **reported}
 
 
 def claims_of(open_commands: Mapping[str, OpenCommand], *, postponed: bool) -> frozenset[str]:

@@ -21,20 +21,28 @@ choose. A node that one method takes is not offered to the next.
 
 
 def moving_methods(
-    expired: Expired, *, spot_to_spot: bool = False, drift_expired: Expired | None = None
+    expired: Expired,
+    *,
+    spot_to_spot: bool = False,
+    terminate_first_drift: bool = False,
+    terminate_first_repair: bool = False,
+    drift_expired: Expired | None = None,
 ) -> tuple[Method, ...]:
     """Return the methods that move pods, in the order in which they choose. They stop when the time has ``expired``.
 
     Args:
         expired: whether the time of all methods is over.
         spot_to_spot: spot nodes may be replaced by spot nodes (feature gate SpotToSpotConsolidation).
+        terminate_first_drift: drifted nodes may leave before their replacements start if there is no room for both
+            (feature gate TerminateFirstDrift).
+        terminate_first_repair: the same of unhealthy nodes (feature gate TerminateFirstRepair).
         drift_expired: whether the part of the time is over that repair and drift may use; by default, they may use all
             of it.
     """
     return (
-        Repair(deadline=lambda: drift_expired or expired),
-        StaticDrift(),
-        Drift(deadline=lambda: drift_expired or expired),
+        Repair(deadline=lambda: drift_expired or expired, terminate_first=terminate_first_repair),
+        StaticDrift(terminate_first=terminate_first_drift),
+        Drift(deadline=lambda: drift_expired or expired, terminate_first=terminate_first_drift),
         Consolidation(spot_to_spot=spot_to_spot, deadline=lambda: expired),
     )
 

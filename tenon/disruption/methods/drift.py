@@ -1,8 +1,9 @@
 """Replaces nodes that drifted: that are no longer as their NodePool and EC2NodeClass describe them.
 
 `Drift` simulates where the pods go and buys what they need (DIS-03). `StaticDrift` replaces the nodes of static
-NodePools one by one (DIS-02). Each command has one node, so that a node that cannot leave holds up no other one.
-Candidates take turns over NodePools, and those that could not leave before come last (DIS-78).
+NodePools one by one (DIS-02). Where there is no room for both, a node leaves before its replacement, if the gate allows
+it. Each command has one node, so that a node that cannot leave holds up no other one. Candidates take turns over
+NodePools, and those that could not leave before come last (DIS-78).
 """
 
 from __future__ import annotations
@@ -21,10 +22,17 @@ from tenon.disruption.model import (
     NodeDetail,
     Proposal,
     Situation,
+    TerminateFirst,
 )
 from tenon.disruption.rules.pool_budgets import PoolBudgets
 from tenon.disruption.search.rescheduling import Rescheduler, is_complete, nodes_in_commands
-from tenon.disruption.search.static_replacements import StaticReplacements
+from tenon.disruption.search.terminate_first import (
+    StaticReplacements,
+    intended_text,
+    of_reservation,
+    plan_after_leaving,
+    why_surge_forbids,
+)
 from tenon.kube.pod import Pod
 from tenon.kube.timestamps import format_instant
 from tenon.scheduling.deadline import Expired, never
@@ -109,15 +117,24 @@ class Drift:
     reason = Reason.DRIFTED
     consolidation_type = ""
 
-    def __init__(self, most: int = MAX_COMMANDS, deadline: Callable[[], Expired] = _no_limit) -> None:
+    def __init__(
+        self,
+        most: int = MAX_COMMANDS,
+        deadline: Callable[[], Expired] = _no_limit,
+        *,
+        terminate_first: bool = False,
+    ) -> None:
         """Create the method.
 
         Args:
             most: how many nodes one pass replaces at most.
             deadline: called at the start of each pass; what it returns ends the simulations of that pass early.
+            terminate_first: a node may leave before its replacement starts if its place in a capacity reservation is
+                needed for it (feature gate TerminateFirstDrift).
         """
         self._most = most
         self._deadline = deadline
+        self._terminate_first = terminate_first
 
     def cause(self, node: ManagedNode, situation: Situation) -> str:
         """Return that the node drifted."""
@@ -145,6 +162,8 @@ class Drift:
                 continue
             try:
                 plan = rescheduler.simulate([claim], expired=expired) if drifted_node.detail.pods else Plan()
+                waits = not is_complete(plan) and not plan.unreached
+                later = plan_after_leaving(claim, rescheduler, expired) if waits and self._terminate_first else None
             except Exception as error:  # the engine fails on this node's pods: the other nodes must not wait for it
                 drift_pass.failed = drift_pass.failed or error
                 drift_pass.block(drifted_node, f"the search for a place for its pods failed ({type(error).__name__})")
@@ -155,13 +174,20 @@ class Drift:
                 drift_pass.is_cut = True
                 break
             simulated += bool(drifted_node.detail.pods)
-            if not is_complete(plan):
+            leaves_first: TerminateFirst | None = None
+            if later is not None:
+                if why := why_surge_forbids(drifted_node.detail):
+                    drift_pass.block(drifted_node, why)
+                    continue
+                plan, leaves_first = later, of_reservation(claim, rescheduler, later)
+            elif waits:
                 drift_pass.block(drifted_node, without_place(plan.unschedulable))
                 continue
-            rescheduler.accept([claim], plan)
+            command = _command(self.name, drifted_node, plan.claims, plan.placements, situation.now, leaves_first)
+            rescheduler.accept([claim], plan, command.freed_places)
             hosts |= plan.placements.keys()
             budgets.take(drifted_node.node.pool)
-            drift_pass.commands.append(_command(self.name, drifted_node, plan.claims, plan.placements, situation.now))
+            drift_pass.commands.append(command)
         return drift_pass.proposal()
 
 
@@ -174,15 +200,19 @@ def replacement_of(claim: str, plan: Plan, situation: Situation) -> Command:
 
 
 class StaticDrift:
-    """Replaces drifted nodes of static NodePools, each by one new node, within ``limits.nodes``."""
+    """Replaces drifted nodes of static NodePools, each by one new node, within ``limits.nodes``.
+
+    With the feature gate TerminateFirstDrift, a node for whose replacement there is no room leaves first.
+    """
 
     name = "static drift"
     reason = Reason.DRIFTED
     consolidation_type = ""
 
-    def __init__(self, most: int = MAX_COMMANDS) -> None:
-        """``most``: how many nodes one pass replaces at most."""
+    def __init__(self, most: int = MAX_COMMANDS, *, terminate_first: bool = False) -> None:
+        """``most``: how many nodes one pass replaces at most. ``terminate_first``: the feature gate."""
         self._most = most
+        self._terminate_first = terminate_first
 
     def cause(self, node: ManagedNode, situation: Situation) -> str:
         """Return that the node drifted."""
@@ -194,18 +224,20 @@ class StaticDrift:
         if model is None:
             return Proposal()
         drift_pass = _Pass(eligible, situation, model)
-        replacements = StaticReplacements(situation, model)
+        replacements = StaticReplacements(situation, model, terminate_first=self._terminate_first)
         for drifted_node in drift_pass.in_turn(budgets):
             if len(drift_pass.commands) >= self._most:
                 drift_pass.is_cut = True
                 break
             pool = drifted_node.node.pool
-            replacement = replacements.next(pool)
-            if isinstance(replacement, str):
-                drift_pass.block(drifted_node, replacement)
+            replacement = replacements.of(drifted_node.node, drifted_node.detail, budgets)
+            if replacement.claim is None:
+                drift_pass.block(drifted_node, replacement.why_not)
                 continue
             budgets.take(pool)
-            drift_pass.commands.append(_command(self.name, drifted_node, (replacement,), {}, situation.now))
+            drift_pass.commands.append(
+                _command(self.name, drifted_node, (replacement.claim,), {}, situation.now, replacement.terminate_first)
+            )
         return drift_pass.proposal()
 
 
@@ -234,6 +266,7 @@ def _command(
     claims: tuple[PlannedClaim, ...],
     placements: Mapping[str, tuple[Pod, ...]],
     now: datetime,
+    terminate_first: TerminateFirst | None = None,
 ) -> Command:
     detail = drifted_node.detail
     since = detail.drifted_since or now
@@ -243,19 +276,29 @@ def _command(
         reason=Reason.DRIFTED,
         consolidation_type="",
         candidates=(Candidate(drifted_node.node, since=since),),
-        replacements=claims,
+        replacements=() if terminate_first is not None else claims,
         destinations={name: pods for name, pods in placements.items() if pods},
         moves_pods=True,
         graceful=False,
         saving=saving,
         expected=saving,
-        explanation=tuple(_explanation(detail, claims, placements, since)),
+        explanation=tuple(_explanation(detail, claims, placements, since, terminate_first)),
+        terminate_first=terminate_first,
     )
 
 
 def _explanation(
-    detail: NodeDetail, claims: Sequence[PlannedClaim], placements: Mapping[str, tuple[Pod, ...]], since: datetime
+    detail: NodeDetail,
+    claims: Sequence[PlannedClaim],
+    placements: Mapping[str, tuple[Pod, ...]],
+    since: datetime,
+    terminate_first: TerminateFirst | None,
 ) -> Iterator[str]:
     why = f": {detail.drift_message}" if detail.drift_message else ""
     yield f"{detail.drifted} since {format_instant(since)}{why}"
-    yield from replacement_lines(claims, placements)
+    if terminate_first is None:
+        yield from replacement_lines(claims, placements)
+        return
+    yield from intended_text(terminate_first)
+    if placements:
+        yield from replacement_lines((), placements)

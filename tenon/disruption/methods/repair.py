@@ -12,13 +12,28 @@ from datetime import timedelta
 
 from tenon.apis.reasons import Reason
 from tenon.disruption.commands.replacement_text import replacement_lines, without_place
-from tenon.disruption.model import Candidate, ClusterModel, Command, ManagedNode, NodeDetail, Proposal, Situation
+from tenon.disruption.model import (
+    Candidate,
+    ClusterModel,
+    Command,
+    ManagedNode,
+    NodeDetail,
+    Proposal,
+    Situation,
+    TerminateFirst,
+)
 from tenon.disruption.repair.decision import RepairDecision
 from tenon.disruption.repair.policies import RepairAction
 from tenon.disruption.rules.pool_budgets import PoolBudgets
 from tenon.disruption.rules.repair import next_repair, repair_of
 from tenon.disruption.search.rescheduling import Rescheduler, is_complete, nodes_in_commands
-from tenon.disruption.search.static_replacements import StaticReplacements
+from tenon.disruption.search.terminate_first import (
+    StaticReplacements,
+    intended_text,
+    of_reservation,
+    plan_after_leaving,
+    why_surge_forbids,
+)
 from tenon.kube.pod import Pod
 from tenon.scheduling.deadline import Expired, never
 from tenon.scheduling.model import Plan, PlannedClaim
@@ -53,9 +68,13 @@ class Repair:
     reason = Reason.UNHEALTHY
     consolidation_type = ""
 
-    def __init__(self, deadline: Callable[[], Expired] = _no_limit) -> None:
-        """``deadline``: called at the start of each pass; what it returns ends the simulations of that pass early."""
+    def __init__(self, deadline: Callable[[], Expired] = _no_limit, *, terminate_first: bool = False) -> None:
+        """``deadline``: called at the start of each pass; what it returns ends the simulations of that pass early.
+
+        ``terminate_first``: a node for whose replacement there is no room leaves first (gate TerminateFirstRepair).
+        """
         self._deadline = deadline
+        self._terminate_first = terminate_first
 
     def cause(self, node: ManagedNode, situation: Situation) -> str:
         """Return which fault is due."""
@@ -71,7 +90,7 @@ class Repair:
         if not in_order:
             return Proposal(look_again=next_repair(situation))
         expired = self._deadline()
-        repairs = _Pass(model, situation, expired)
+        repairs = _Pass(model, situation, budgets, expired, terminate_first=self._terminate_first)
         is_left = is_cut = False
         for sick in in_order:
             if not budgets.allows(sick.node):
@@ -97,43 +116,61 @@ class Repair:
 class _Pass:
     """One pass: what it finds out about the nodes that it tries."""
 
-    def __init__(self, model: ClusterModel, situation: Situation, expired: Expired) -> None:
+    def __init__(
+        self,
+        model: ClusterModel,
+        situation: Situation,
+        budgets: PoolBudgets,
+        expired: Expired,
+        *,
+        terminate_first: bool,
+    ) -> None:
         self.blocked: dict[str, str] = {}
         self.failed: Exception | None = None
         """The first exception of the engine."""
         self._situation = situation
         self._expired = expired
         self._rescheduler = Rescheduler(model, nodes_in_commands(situation, model))
-        self._static = StaticReplacements(situation, model)
+        self._budgets = budgets
+        self._terminate_first = terminate_first
+        self._static = StaticReplacements(situation, model, terminate_first=terminate_first)
 
     def command(self, sick: _Sick) -> Command | None:
         """Return the command that repairs the node; None if it cannot be repaired now, which `blocked` then says."""
         if sick.decision.action is RepairAction.REBOOT:
             return _reboot(sick)
-        plan = self._replacement(sick)
-        if isinstance(plan, str):
-            self.blocked[sick.node.claim] = f"{_text(sick.decision)}, but {plan}"
+        replacement = self._replacement(sick)
+        if isinstance(replacement, str):
+            self.blocked[sick.node.claim] = f"{_text(sick.decision)}, but {replacement}"
             return None
-        return _replace(sick, plan, self._situation)
+        plan, leaves_first = replacement
+        return _replace(sick, plan, self._situation, leaves_first)
 
-    def _replacement(self, sick: _Sick) -> Plan | str:
-        """Return where the pods of the node go, or why nothing can take its place while it is there."""
+    def _replacement(self, sick: _Sick) -> tuple[Plan, TerminateFirst | None] | str:
+        """Return where the pods of the node go, and how it leaves first if it must; or why it must stay."""
         claim = sick.node.claim
         if self._situation.policies[sick.node.pool].replicas is not None:
-            replacement = self._static.next(sick.node.pool)
-            return replacement if isinstance(replacement, str) else Plan((replacement,))
+            static = self._static.of(sick.node, sick.detail, self._budgets)
+            return static.why_not if static.claim is None else (Plan((static.claim,)), static.terminate_first)
         if self._rescheduler.detail(claim) is None:
             return "its Node is not known to the scheduler yet"
         if not sick.detail.pods:
-            return Plan()
+            return Plan(), None
         try:
             plan = self._rescheduler.simulate([claim], expired=self._expired)
+            waits = not is_complete(plan) and not plan.unreached
+            later = (
+                plan_after_leaving(claim, self._rescheduler, self._expired) if waits and self._terminate_first else None
+            )
         except Exception as error:  # the engine fails on this node's pods: the other nodes must not wait for it
             self.failed = self.failed or error
             return f"the search for a place for its pods failed ({type(error).__name__})"
         if plan.unreached:
             return "the simulation of where its pods would go did not end in time"
-        return plan if is_complete(plan) else without_place(plan.unschedulable)
+        if later is not None:
+            why = why_surge_forbids(sick.detail)
+            return why or (later, of_reservation(claim, self._rescheduler, later))
+        return without_place(plan.unschedulable) if waits else (plan, None)
 
 
 def replacement_of(claim: str, plan: Plan, situation: Situation) -> Command:
@@ -171,7 +208,7 @@ def _reboot(sick: _Sick) -> Command:
     )
 
 
-def _replace(sick: _Sick, plan: Plan, situation: Situation) -> Command:
+def _replace(sick: _Sick, plan: Plan, situation: Situation, terminate_first: TerminateFirst | None = None) -> Command:
     saving = sick.detail.price - sum(claim.price for claim in plan.claims)
     decision = sick.decision
     is_static = situation.policies[sick.node.pool].replicas is not None
@@ -180,14 +217,23 @@ def _replace(sick: _Sick, plan: Plan, situation: Situation) -> Command:
         reason=Reason.UNHEALTHY,
         consolidation_type="",
         candidates=(Candidate(sick.node, since=decision.fault.since),),
-        replacements=plan.claims,
+        replacements=() if terminate_first is not None else plan.claims,
         destinations={name: pods for name, pods in plan.placements.items() if pods},
         moves_pods=True,
         graceful=False,
         saving=saving,
         expected=saving,
-        explanation=(_detail(decision), *_lines(decision, plan.claims, plan.placements, is_static=is_static)),
+        explanation=(
+            _detail(decision),
+            *_bound_lines(decision),
+            *(
+                intended_text(terminate_first)
+                if terminate_first is not None
+                else _lines(plan.claims, plan.placements, is_static=is_static)
+            ),
+        ),
         repair=decision,
+        terminate_first=terminate_first,
     )
 
 
@@ -199,13 +245,7 @@ def _detail(decision: RepairDecision) -> str:
     return f"{fault.text}: {fault.policy.text} takes {decision.action.text} after {tolerated}{escalated}"
 
 
-def _lines(
-    decision: RepairDecision,
-    claims: Sequence[PlannedClaim],
-    placements: Mapping[str, tuple[Pod, ...]],
-    *,
-    is_static: bool,
-) -> Iterator[str]:
+def _bound_lines(decision: RepairDecision) -> Iterator[str]:
     bound = decision.drain_bound
     if bound is None:
         yield "the terminationGracePeriod of the NodeClaim bounds the drain"
@@ -213,6 +253,11 @@ def _lines(
         yield f"the drain takes {lasting(bound)} at most, because of {decision.bound_by.condition.type}"
     else:
         yield f"the node is not drained, because of {decision.bound_by.condition.type}"
+
+
+def _lines(
+    claims: Sequence[PlannedClaim], placements: Mapping[str, tuple[Pod, ...]], *, is_static: bool
+) -> Iterator[str]:
     if is_static:
         yield "one new node of the static NodePool takes its place"
     yield from replacement_lines(claims, placements)

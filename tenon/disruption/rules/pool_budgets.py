@@ -14,7 +14,10 @@ from tenon.disruption.rules.windows import why_closed
 
 @dataclass(slots=True)
 class Members:
-    """The nodes of a NodePool that budgets count (`is_counted`)."""
+    """The nodes of a NodePool that budgets count (`is_counted`).
+
+    A node that left before its replacement counts until the replacement runs.
+    """
 
     total: int = 0
     away: int = 0
@@ -59,7 +62,21 @@ def members_of(situation: Situation) -> Mapping[str, Members]:
                 members.away += 1
             elif not node.ready:
                 members.not_ready += 1
+    for pool in gone_first(situation).values():
+        members_by_pool[pool].total += 1
+        members_by_pool[pool].away += 1
     return members_by_pool
+
+
+def gone_first(situation: Situation) -> Mapping[str, str]:
+    """Return the NodeClaims that are gone before their replacement runs, with their NodePool.
+
+    Those that still leave are not among them: they count as leaving nodes.
+    """
+    if not situation.awaiting_replacement:
+        return {}
+    counted = {node.claim for node in situation.nodes if is_counted(node)}
+    return {claim: pool for claim, pool in situation.awaiting_replacement.items() if claim not in counted}
 
 
 def unavailable_nodes(situation: Situation, pool: str, reason: Reason) -> list[ManagedNode]:

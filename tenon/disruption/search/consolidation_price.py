@@ -214,8 +214,11 @@ def _listing(claim: PlannedClaim, sales: Sequence[Sale]) -> PlannedClaim:
 
 def allows(requirements: Requirements, offering: Offering) -> bool:
     """Whether a claim with these requirements may launch with the offering."""
-    if not offering.available:
-        return False
+    return offering.launchable and is_compatible(requirements, offering)
+
+
+def is_compatible(requirements: Requirements, offering: Offering) -> bool:
+    """Whether the requirements allow the labels of the offering, whether or not a node can be launched with it."""
     for key in OFFERING_KEYS:
         if key in requirements:
             value = _label(offering, key)

@@ -6,7 +6,8 @@ not initialized take no pods (DIS-31), because they may never become ready.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from tenon.apis import labels
@@ -18,7 +19,7 @@ from tenon.resources import CPU, MEMORY, PODS, Resources, add, maximum, subtract
 from tenon.scheduling.deadline import Expired, never
 from tenon.scheduling.engine import solve
 from tenon.scheduling.model import Node, Plan, PlannedClaim, Pool, Problem
-from tenon.scheduling.reservations import with_places_taken
+from tenon.scheduling.reservations import with_places_credited, with_places_taken
 
 
 class Rescheduler:
@@ -46,6 +47,10 @@ class Rescheduler:
         detail = self._details.get(claim)
         return detail if detail is not None and detail.node in self._nodes else None
 
+    def node(self, claim: str) -> Node:
+        """Return the Node of a NodeClaim for which `detail` has an answer."""
+        return self._nodes[self._details[claim].node]
+
     def nodes(self) -> list[Node]:
         """Return the nodes as the removals so far leave them. Those that take no pods are closed."""
         return list(self._nodes.values())
@@ -56,6 +61,7 @@ class Rescheduler:
         *,
         buys: bool = True,
         closed: Collection[str] = frozenset(),
+        extra_places: Mapping[str, int] | None = None,
         expired: Expired = never,
     ) -> Plan:
         """Plan all pods of these NodeClaims without their nodes.
@@ -64,6 +70,7 @@ class Rescheduler:
             claims: NodeClaims for which `detail` has an answer.
             buys: False allows existing nodes only.
             closed: names of more Nodes that must take no pods in this plan.
+            extra_places: by ID of a capacity reservation, how many places it gets when the nodes leave (N15-247).
             expired: ends the solve early; pods that it did not reach are ``unreached``.
 
         Returns:
@@ -72,6 +79,8 @@ class Rescheduler:
         leaving = [self._details[claim] for claim in claims]
         pods = tuple(pod for detail in leaving for pod in detail.pods)
         problem = self._without(leaving, pods=pods, buys=buys)
+        if extra_places:
+            problem = replace(problem, pools=with_places_credited(problem.pools, extra_places))
         if closed:
             problem = replace(
                 problem,
@@ -79,12 +88,16 @@ class Rescheduler:
             )
         return solve(replace(problem, nodes=_that_matter(problem)), expired, self._tables)
 
-    def accept(self, claims: Iterable[str], plan: Plan) -> None:
-        """Change the model as the plan says. Its new nodes take no other pods, but rules between pods count theirs."""
+    def accept(self, claims: Iterable[str], plan: Plan, extra_places: Mapping[str, int] | None = None) -> None:
+        """Change the model as the plan says. Its new nodes take no other pods, but rules between pods count theirs.
+
+        ``extra_places``: those that the plan was made with.
+        """
         names = list(claims)
         remaining = self._without([self._details[claim] for claim in names], pods=(), buys=True)
         self._nodes = {node.name: node.with_pods(plan.placements.get(node.name, ())) for node in remaining.nodes}
-        self._pools = {pool.name: pool for pool in with_places_taken(remaining.pools, plan.claims)}
+        pools = with_places_credited(remaining.pools, extra_places or {})
+        self._pools = {pool.name: pool for pool in with_places_taken(pools, plan.claims)}
         for number, claim in enumerate(plan.claims):
             pool = self._pools[claim.pool]
             node = new_node(new_name(names, number), claim, pool)
@@ -114,22 +127,26 @@ def after_commands(model: ClusterModel, commands: Sequence[Command]) -> ClusterM
     """
     rescheduler = Rescheduler(model)
     without_move: list[PlannedClaim] = []
+    credited: Counter[str] = Counter()
     for command in commands:
         names = [
             candidate.node.claim
             for candidate in command.candidates
             if rescheduler.detail(candidate.node.claim) is not None
         ]
-        if not names or any(claim.pool in model.static_pools for claim in command.replacements):
-            without_move += command.replacements
+        new_claims, freed = command.new_claims, command.freed_places
+        if not names or any(claim.pool in model.static_pools for claim in new_claims):
+            without_move += new_claims
+            credited.update(freed)
         else:
-            rescheduler.accept(names, Plan(command.replacements, command.destinations))
+            rescheduler.accept(names, Plan(new_claims, command.destinations), freed)
     problem = rescheduler.problem()
-    every = [claim for command in commands for claim in command.replacements]
-    static = with_places_taken(model.static_pools.values(), every)
+    every = [claim for command in commands for claim in command.new_claims]
+    freed_places = Counter(name for command in commands for name in command.freed_places)
+    static = with_places_taken(with_places_credited(model.static_pools.values(), freed_places), every)
     return replace(
         model,
-        problem=replace(problem, pools=with_places_taken(problem.pools, without_move)),
+        problem=replace(problem, pools=with_places_taken(with_places_credited(problem.pools, credited), without_move)),
         static_pools={pool.name: pool for pool in static},
     )
 

@@ -77,6 +77,8 @@ def choose(
         NoOfferingError: no type is left, or too few types for the claim's minValues.
     """
     choices = compatible(requirements, requests, instance_types, frozenset(zones))
+    # If nothing but full reservations is left, EC2 decides: its answer is newer than the count of their places.
+    choices = _filter_offerings(choices, lambda offering: offering.launchable) or choices
     flexible = not _min_values(requirements)
     if flexible:
         choices = _drop_expensive_spot(_plain_first(choices))

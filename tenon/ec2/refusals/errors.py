@@ -36,6 +36,8 @@ INSUFFICIENT_CAPACITY = frozenset(
 
 RESERVATION_CODES = ("InvalidCapacityReservation", "CapacityReservation", "ReservationCapacityExceeded")
 """Beginnings of the codes that say that a capacity reservation has no place for the launch, or has ended."""
+RESERVATION_FULL = "ReservationCapacityExceeded"
+"""The reservation has no place left, which says nothing about its health."""
 _ABOUT_GROUP = "placement group"
 """Part of EC2's messages that say that a placement group, not the type, is what has no room."""
 PLACEMENT_GROUP_UNKNOWN = frozenset({"InvalidPlacementGroup.Unknown", "InvalidPlacementGroupId.Unknown"})
@@ -241,9 +243,10 @@ def unavailable_offerings(
 
     ``tried`` are the (instance type, zone) pairs of the request, and ``reservations`` are those that they launch into.
     A missing spot role gives one key without type and zone, a quota that is used up gives one key for all types that
-    share it, and a refused type gives one key for all its zones. Other errors rule out pairs. An error without a type
-    or zone is about every pair that matches the rest of it. If these pairs have several quotas, it rules out only the
-    pairs.
+    share it, and a refused type gives one key for all its zones. A reservation that is full counts as full only, until
+    its places are counted again (N15-405). Any other refusal of a reserved launch rules the reservation out, and no
+    other one (N15-404). Other errors rule out pairs. An error without a type or zone is about every pair that matches
+    the rest of it. If these pairs have several quotas, it rules out only the pairs.
 
     What EC2 refuses in a ``placement_group`` is ruled out for this group only. A spread group takes seven instances in
     a zone, so an error about the group itself rules out the zone for the group, whatever the type and capacity type.
@@ -264,6 +267,11 @@ def unavailable_offerings(
             keys.add(OfferingKey.of_quota(capacity_type, quotas.pop()))
         elif denied and code in TYPE_REFUSED and capacity_type != labels.RESERVED:
             keys.add(OfferingKey(capacity_type, denied, ""))
+        elif reservations and code == RESERVATION_FULL:
+            keys |= {
+                OfferingKey.of_full_reservation(capacity_type, zone, reservations.get((name, zone), ""))
+                for name, zone in named_pairs
+            }
         elif (
             code in INSUFFICIENT_CAPACITY
             or code in QUOTA_USED_UP

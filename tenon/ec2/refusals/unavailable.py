@@ -6,13 +6,15 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 
 from tenon.ec2.refusals.vcpu_quotas import quota_of
-from tenon.kube.offerings import QUOTA, OfferingKey
+from tenon.kube.offerings import FULL_RESERVATION, QUOTA, OfferingKey
 from tenon.kube.timestamps import format_instant
 from tenon.messages.provisioning import RefusedTypes
 from tenon.sentences import counted, first_few
 
 UNAVAILABLE_OFFERINGS_TTL = timedelta(minutes=3)
 """How long plans and launches avoid an offering after EC2 had no capacity for it (AWS-033)."""
+FULL_RESERVATION_TTL = timedelta(minutes=1)
+"""How long a reservation counts as full that EC2 said is full. By then its places were counted again (N15-405)."""
 NAMED_OFFERINGS = 3
 """How many refused offerings a sentence names."""
 MAX_AVOIDED = 3000
@@ -36,6 +38,11 @@ class UnavailableOfferings(frozenset[OfferingKey]):
             or super().__contains__(offering.in_all_zones)
             or (quota != "" and super().__contains__(OfferingKey.of_quota(offering.capacity_type, quota)))
         )
+
+
+def unavailable_for(offering: OfferingKey) -> timedelta:
+    """Return how long an offering that EC2 refused is unavailable."""
+    return FULL_RESERVATION_TTL if offering.scope == FULL_RESERVATION else UNAVAILABLE_OFFERINGS_TTL
 
 
 def unavailable_until(until: Mapping[OfferingKey, datetime], offering: OfferingKey) -> datetime | None:

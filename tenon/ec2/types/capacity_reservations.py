@@ -221,7 +221,7 @@ def region_of(zone: str) -> str:
 
 
 def without_taken(instance_types: Sequence[InstanceType], claims: Iterable[ClaimRecord]) -> list[InstanceType]:
-    """Subtract the places of NodeClaims that EC2 may not have counted. A reservation without a place is sold out."""
+    """Subtract the places of NodeClaims that EC2 may not have counted."""
     holding: dict[str, list[ClaimRecord]] = {}
     for claim in claims:
         if name := claim.labels.get(labels.RESERVATION_ID):
@@ -230,8 +230,7 @@ def without_taken(instance_types: Sequence[InstanceType], claims: Iterable[Claim
     def left(offering: Offering) -> Offering:
         since = offering.counted_at - COUNTED_AFTER
         uncounted = sum(_takes_place(claim, since) for claim in holding.get(offering.reservation_id, ()))
-        places = max(0, offering.reservation_capacity - uncounted)
-        return replace(offering, reservation_capacity=places, available=offering.available and places > 0)
+        return replace(offering, reservation_capacity=max(0, offering.reservation_capacity - uncounted))
 
     return _changed(instance_types, left)
 

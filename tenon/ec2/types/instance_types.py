@@ -187,7 +187,7 @@ def _requirement(key: str, members: tuple[str, ...]) -> Requirement:
 
 
 def without(instance_types: Iterable[InstanceType], unavailable: Container[OfferingKey]) -> list[InstanceType]:
-    """Mark the refused offerings as unavailable. Types without refused offerings stay the same objects.
+    """Mark the refused offerings as unavailable, and full reservations as full. Other types stay the same objects.
 
     A type that is launched into a placement group also lacks what EC2 refused in this group.
     """
@@ -211,10 +211,21 @@ def _marked(instance_type: InstanceType, unavailable: Container[OfferingKey]) ->
         )
         for old_offering in instance_type.offerings
     ]
-    if not any(refused):
+    full = [_is_full(offering, unavailable) for offering in instance_type.offerings]
+    if not any(refused) and not any(full):
         return instance_type
     offerings = tuple(
-        dataclasses.replace(offering, available=False) if is_refused else offering
-        for offering, is_refused in zip(instance_type.offerings, refused, strict=True)
+        dataclasses.replace(
+            offering,
+            available=offering.available and not is_refused,
+            reservation_capacity=0 if is_full else offering.reservation_capacity,
+        )
+        for offering, is_refused, is_full in zip(instance_type.offerings, refused, full, strict=True)
     )
     return dataclasses.replace(instance_type, offerings=offerings)
+
+
+def _is_full(offering: Offering, unavailable: Container[OfferingKey]) -> bool:
+    """Whether EC2 said not long ago that the offering's reservation is full."""
+    name = offering.reservation_id
+    return name != "" and OfferingKey.of_full_reservation(offering.capacity_type, offering.zone, name) in unavailable

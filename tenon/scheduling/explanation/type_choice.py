@@ -245,7 +245,7 @@ def _asked(claim: PlannedClaim, shelf: _PoolTypes) -> Requirements:
 
 
 def _has_unavailable(kind: InstanceType) -> bool:
-    return not all(offering.available for offering in kind.offerings)
+    return not all(offering.launchable for offering in kind.offerings)
 
 
 def _condition(claim: PlannedClaim, types: int) -> str:
@@ -272,13 +272,13 @@ def _market(shelf: _PoolTypes, requirements: Requirements) -> _Market:
     other_sales: list[tuple[_Sale, str]] = []
     for sale in shelf.sales:
         forbidding_requirement = forbidding[sale.name] or _refusing(sale.offering, requirements)
-        if forbidding_requirement is None and sale.offering.available:
+        if forbidding_requirement is None and sale.offering.launchable:
             best.setdefault(sale.name, sale)
         elif sale.name not in closed and not _refusing(sale.offering, shelf.own):
             name = sale.offering.reservation_id
             if forbidding_requirement is None and not name:
                 unavailable.append(sale)
-            if name and not sale.offering.available:
+            if name and not sale.offering.launchable:
                 other_sales.append((sale, f"capacity reservation {name} takes no more nodes"))
             elif not name:  # how many places this plan leaves in a reservation is not known here
                 other_sales.append(

@@ -151,7 +151,7 @@ class FakeKube:
         if field_selector:
             field, value = field_selector.split("=")
             assert (resource, field) == (PODS, "spec.nodeName")
-            objs = [pod for pod in objs if pod["spec"].get("nodeName") == value]
+            objs = [pod for pod in objs if pod["spec"].get("nodeName", "") == value]
         return objs
 
     async def stream(

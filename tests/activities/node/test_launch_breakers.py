@@ -286,3 +286,16 @@ async def test_a_refusal_of_a_class_holds_back_its_nodepools_and_no_others() -> 
     breakers.leave("b")
     assert await breakers.admit("web", "w2", node_class="broken", sends=True) is None
     assert breakers.report() == LaunchReport(closed=["EC2NodeClass/broken"])
+
+
+async def test_n15_404_n15_405_a_full_reservation_counts_as_full_for_a_minute_only() -> None:
+    clock = Clock()
+    breakers = LaunchBreakers(clock)
+    full = OfferingKey.of_full_reservation("reserved", "us-west-2a", "cr-1")
+    refused = OfferingKey.refusable("reserved", "m5.large", "us-west-2a", "cr-2")
+    breakers.mark_unavailable([OfferingRef.of(full), OfferingRef.of(refused)])
+    assert set(breakers.unavailable()) == {full, refused}
+    clock.instant += timedelta(seconds=61)
+    assert set(breakers.unavailable()) == {refused}
+    clock.instant += timedelta(minutes=2)
+    assert set(breakers.unavailable()) == set()

@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 from prometheus_client import REGISTRY
 
+from activities.disruption import decision_metrics
 from activities.disruption.disrupting import RECHECK_SECONDS
 from tenon.apis import labels as names
 from tenon.apis.duration import Duration
-from tenon.disruption.model import policy_of
-from tenon.messages.disruption import DisruptionDecision, OpenCommand
+from tenon.apis.reasons import Reason
+from tenon.disruption.model import Candidate, Command, TerminateFirst, policy_of
+from tenon.messages.disruption import DisruptionDecision, OpenCommand, TerminateFirstReason
 from tests.activities.provisioning.disruption_setting import AFTER_A_MINUTE, QUESTION, Setting, managed
 from tests.activities.provisioning.fake_view import START, node_pool
 
@@ -129,6 +131,40 @@ async def test_nodes_under_a_command_use_the_budget_up() -> None:
     at = Setting(managed("a"), managed("b"), budgets=[{"nodes": "1"}], after="0s")
     decision = await at.disruptor.await_candidates(QUESTION.model_copy(update={"ledger": {"a": entry}}))
     assert claims(decision) == []
+
+
+async def test_n15_198_a_node_that_left_before_its_replacement_uses_the_budget_up_and_is_a_gauge() -> None:
+    """Its command says when the replacement runs. Until then the list of open commands keeps the node."""
+
+    def away() -> float | None:
+        return REGISTRY.get_sample_value("tenon_nodepools_nodes_awaiting_replacement", {"nodepool": "default"})
+
+    later = START + timedelta(hours=1)
+    entry = OpenCommand(
+        command="c1", reason="Drifted", pool="default", until=later, since=START, awaits_replacement=True
+    )
+    at = Setting(managed("b"), budgets=[{"nodes": "1"}], after="0s")
+    decision = await at.disruptor.await_candidates(QUESTION.model_copy(update={"ledger": {"a": entry}}))
+    assert (claims(decision), decision.gone) == ([], [])
+    assert away() == 1
+    replaced = Setting(managed("b"), budgets=[{"nodes": "1"}], after="0s")
+    assert claims(await replaced.disruptor.await_candidates(QUESTION)) == ["b"]
+
+
+async def test_n15_200_n15_238_n15_521_a_node_that_leaves_first_is_counted_by_its_reason() -> None:
+    def counted(name: str, **series: str) -> float:
+        return REGISTRY.get_sample_value(f"karpenter_voluntary_disruption_{name}_total", series) or 0.0
+
+    def counts() -> tuple[float, float]:
+        series = {"decision": "terminate-first", "reason": "drifted", "consolidation_type": ""}
+        why = {"nodepool": "default", "reason": "drifted", "terminate_first_reason": "static-at-limit"}
+        return counted("decisions", **series), counted("terminate_first_decisions", **why)
+
+    before = counts()
+    first = TerminateFirst(TerminateFirstReason.STATIC_AT_LIMIT, ())
+    nodes = (Candidate(managed("a", empty=False), since=START),)
+    decision_metrics.count(Command("static drift", Reason.DRIFTED, "", nodes, moves_pods=True, terminate_first=first))
+    assert [now - then for now, then in zip(counts(), before, strict=True)] == [1, 1]
 
 
 async def test_dis62_a_node_that_an_open_command_moves_pods_to_stays() -> None:

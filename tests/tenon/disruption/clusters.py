@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -108,6 +109,8 @@ class NodeSpec(Spec):
     type: str = "m5.xlarge"
     zone: str = "us-west-2a"
     capacity_type: str = "on-demand"
+    reservation: str = ""
+    """The capacity reservation that it has a place in."""
     pods: list[PodSpec] = []
     quiet: str | None = "1h"
     """How long ago the last pod event was."""
@@ -150,6 +153,16 @@ class NodeSpec(Spec):
     """How long ago reboots were committed."""
     rebooted: str | None = None
     """How long ago the last reboot ended."""
+
+
+class ReservationSpec(Spec):
+    """A capacity reservation, which every NodePool may use that allows reserved capacity."""
+
+    type: str = "m5.xlarge"
+    zone: str = "us-west-2a"
+    places: int = 0
+    """How many more nodes it takes."""
+    available: bool = True
 
 
 class PoolSpec(Spec):
@@ -214,6 +227,9 @@ class Cluster(Spec):
     postponed: list[str] = []
     blocked: dict[str, str] = {}
     """By node, how long ago a method last found that it cannot leave."""
+    awaiting_replacement: dict[str, str] = {}
+    """NodeClaims that left before their replacement runs, with their NodePool."""
+    reservations: dict[str, ReservationSpec] = {}
     pdbs: dict[str, PdbSpec] = {}
     repair: RepairSpec | None = None
     """What node repair does; by default it is off."""
@@ -230,6 +246,24 @@ DEDICATED = Taint("dedicated", "NoSchedule", "x")
 def types() -> Mapping[str, InstanceType]:
     """The catalogue by name."""
     return {kind.name: kind for kind in parse_catalog(CATALOGUE)}
+
+
+def catalogue_of(cluster: Cluster, freed: Mapping[str, int] | None = None) -> Object:
+    """The catalogue with the cluster's reservations. ``freed``: how many more places each of them has."""
+    entries = [{**entry, "offerings": list(entry["offerings"])} for entry in CATALOGUE["instanceTypes"]]
+    for name, spec in cluster.reservations.items():
+        (entry,) = (entry for entry in entries if entry["name"] == spec.type)
+        entry["offerings"].append(
+            {
+                "zone": spec.zone,
+                "capacityType": labels.RESERVED,
+                "price": 1e-8,
+                "available": spec.available,
+                "reservationId": name,
+                "reservationCapacity": spec.places + (freed or {}).get(name, 0),
+            }
+        )
+    return {"instanceTypes": entries}
 
 
 def duration(text: str) -> timedelta:
@@ -283,7 +317,7 @@ def situation(cluster: Cluster) -> Situation:
             node=name,
             instance_type=spec.type,
             zone=spec.zone,
-            capacity_type=spec.capacity_type,
+            capacity_type=_capacity_type(spec),
             price=price_of(spec),
             pods=tuple(record.pod for record in moving),
             cost=rescheduling_cost(
@@ -307,6 +341,7 @@ def situation(cluster: Cluster) -> Situation:
         postponed=frozenset(cluster.postponed),
         nominated=frozenset(cluster.nominated),
         buffer_hosts=frozenset(cluster.buffer_hosts),
+        awaiting_replacement=dict(cluster.awaiting_replacement),
         model=model_of(_problem(cluster), details, static, refused),
         blocked_at={name: now - duration(ago) for name, ago in cluster.blocked.items()},
         repair=None if cluster.repair is None else with_breaker(repair_of_spec(cluster.repair), managed),
@@ -370,6 +405,8 @@ def price_of(spec: NodeSpec) -> float:
     """The price of a node's own offering."""
     if spec.price is not None:
         return spec.price
+    if spec.reservation:
+        return 1e-8
     offered = types()[spec.type].offerings
     return next(o.price for o in offered if (o.zone, o.capacity_type) == (spec.zone, spec.capacity_type))
 
@@ -413,8 +450,9 @@ def findings(cluster: Cluster, commands: Iterable[Command]) -> list[Finding]:
     claims = [
         claim_entry(claim, f"new-{turn}-{number}")
         for turn, command in enumerate(selection)
-        for number, claim in enumerate(command.replacements)
+        for number, claim in enumerate(command.new_claims)
     ]
+    freed = Counter(name for command in selection for name in command.freed_places)
     hosts: dict[str, list[str]] = {}
     for command in selection:
         for node, pods in command.destinations.items():
@@ -432,7 +470,7 @@ def findings(cluster: Cluster, commands: Iterable[Command]) -> list[Finding]:
             "lowerBoundPricePerHour": 0.0,
         },
     }
-    return judge(manifests, CATALOGUE, plan)
+    return judge(manifests, catalogue_of(cluster, freed), plan)
 
 
 def _is_static(command: Command, cluster: Cluster) -> bool:
@@ -466,8 +504,13 @@ def _node_labels(name: str, spec: NodeSpec) -> dict[str, str]:
         for key, requirement in types()[spec.type].requirements.items()
         if requirement.members
     }
-    own = {labels.ZONE: spec.zone, labels.CAPACITY_TYPE: spec.capacity_type, labels.HOSTNAME: name}
-    return {**values, **own, **({labels.NODEPOOL: spec.pool} if spec.managed else {})}
+    own = {labels.ZONE: spec.zone, labels.CAPACITY_TYPE: _capacity_type(spec), labels.HOSTNAME: name}
+    place = {labels.RESERVATION_ID: spec.reservation} if spec.reservation else {}
+    return {**values, **own, **place, **({labels.NODEPOOL: spec.pool} if spec.managed else {})}
+
+
+def _capacity_type(spec: NodeSpec) -> str:
+    return labels.RESERVED if spec.reservation else spec.capacity_type
 
 
 def _needs(spec: PoolSpec) -> list[Object]:
@@ -480,11 +523,12 @@ def _needs(spec: PoolSpec) -> list[Object]:
 
 
 def _pool(name: str, spec: PoolSpec, cluster: Cluster) -> Pool:
+    offered = parse_catalog(catalogue_of(cluster)) if cluster.reservations else list(types().values())
     mine = [types()[node.type].capacity for node in cluster.nodes.values() if node.managed and node.pool == name]
     return Pool(
         name,
         Requirements.from_terms(_needs(spec)),
-        list(types().values()) if spec.resolved else [],
+        offered if spec.resolved else [],
         weight=spec.weight,
         taints=(DEDICATED,) if spec.tainted else (),
         limits=parse_resources(spec.limits) if spec.limits else None,

@@ -1,5 +1,8 @@
 """Tells the workflow of a disruption command when one of its replacements is initialized, leaves or is gone.
 
+It also says when a node is gone that a command removed: the command of a node that left first then looks for the
+replacement.
+
 The workflow waits for that without an activity: one that waits would hold a worker slot that launching the replacements
 needs. A signal is only a hint. The workflow looks at the NodeClaims itself, and also looks without a signal once a
 minute, so nothing is lost if the leader changes.
@@ -21,7 +24,8 @@ from workflows.disruption_command import DisruptionCommandWorkflow
 
 
 class ReplacementController(ObjectController):
-    """Sends one signal for each replacement that becomes initialized, and one if it leaves or is gone."""
+    """Sends a signal for each replacement that becomes initialized, leaves or is gone, and for each candidate that is
+    gone."""
 
     name = "disruption.replacements"
     object_field = "nodeclaim"
@@ -34,18 +38,18 @@ class ReplacementController(ObjectController):
         self._client = client
         self._cluster = cluster
         self._seen: dict[str, tuple[str, bool, bool]] = {}
-        """By name of a replacement: its command, whether it is initialized, whether it leaves; as last signaled."""
+        """By NodeClaim: its command and, of a replacement, whether it is initialized and leaves; as last signaled."""
 
     def initial(self) -> Sequence[Change]:
         """All NodeClaims: they may have changed while no replica led."""
         return [(Topic.CLAIM, claim.name) for claim in self._cache.claims]
 
     def needs_reconcile(self, name: str) -> bool:
-        """Whether the NodeClaim is a replacement that has changed, or was one."""
+        """Whether the NodeClaim is a replacement or a leaving candidate that has changed, or was one."""
         return self._level(name) != self._seen.get(name)
 
     async def reconcile_object(self, name: str) -> float | None:
-        """Signal the command of a replacement if there is anything that ends its wait."""
+        """Signal the command of a NodeClaim if there is anything that may end its wait."""
         level, last_level = self._level(name), self._seen.get(name)
         if level is not None:
             command, initialized, leaves = level
@@ -61,9 +65,11 @@ class ReplacementController(ObjectController):
 
     def _level(self, name: str) -> tuple[str, bool, bool] | None:
         claim = self._cache.claims.get(name)
-        if claim is None or not claim.replacement_for:
+        if claim is None:
             return None
-        return claim.replacement_for, claim.initialized, claim.deleting
+        if claim.replacement_for:
+            return claim.replacement_for, claim.initialized, claim.deleting
+        return (claim.disrupted_by, False, False) if claim.disrupted_by and claim.deleting else None
 
     async def _signal(self, command: str, claim: str) -> None:
         handle = self._client.get_workflow_handle(names.command_id(self._cluster, command))

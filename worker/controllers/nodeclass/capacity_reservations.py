@@ -97,6 +97,41 @@ class ReservedCapacityTypeController(Controller):
         )
 
 
+class CountedPlaces(Protocol):
+    """What counts the free places of reservations, as `activities.ec2.provider.Ec2Provider` does."""
+
+    def count_places(self) -> None:
+        """Ask EC2 again when the places are needed next."""
+        ...
+
+
+class FreedPlacesController(Controller):
+    """Has the places of reservations counted again when a NodeClaim is gone that had one (N15-408).
+
+    A count may be a minute old. Pods that wait for the place of a node that left first should not wait for the next.
+    """
+
+    name = "capacityreservation.places"
+    object_field = "nodeclaim"
+    topics = (Topic.CLAIM,)
+    interval = 1.0
+    resync = INTERVAL
+
+    def __init__(self, cache: ClusterCache, ec2: CountedPlaces) -> None:
+        super().__init__(cache)
+        self._ec2 = ec2
+        self._reserved: frozenset[str] = frozenset()
+        """The UIDs of the NodeClaims that had a place at the last look."""
+
+    async def reconcile(self, changes: Sequence[Change]) -> float | None:  # noqa: ARG002
+        """Compare the NodeClaims with those of the last look."""
+        present = {claim.uid for claim in self._cache.claims}
+        if self._reserved - present:
+            self._ec2.count_places()
+        self._reserved = frozenset(claim.uid for claim in self._cache.claims if labels.RESERVATION_ID in claim.labels)
+        return None
+
+
 class CapacityBlockExpirationController(Controller):
     """Deletes the NodeClaims in capacity blocks that end soon."""
 
