@@ -5,9 +5,10 @@ from __future__ import annotations
 from temporalio.common import SearchAttributeKey
 
 from tenon.node import ids
-from tenon.node.ids import UID_MEMO, blocked_nodeclaims_query, nodeclaim_id, open_nodeclaims_query
+from tenon.node.ids import REBOOT_UPDATE, UID_MEMO, blocked_nodeclaims_query, nodeclaim_id, open_nodeclaims_query
 
 __all__ = [
+    "REBOOT_UPDATE",
     "SEARCH_ATTRIBUTES",
     "UID_MEMO",
     "blocked_nodeclaims_query",

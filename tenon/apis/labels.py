@@ -119,6 +119,12 @@ PRICE_OVERLAY_APPLIED = "karpenter.sh/price-overlay-applied"
 CAPACITY_OVERLAY_APPLIED = "karpenter.sh/capacity-overlay-applied"
 """On a NodeClaim, as ``true``: a NodeOverlay changed the capacity of one of its candidate instance types."""
 TERMINATION_TIMESTAMP = "karpenter.sh/nodeclaim-termination-timestamp"
+REBOOT_PRE_BOOT_ID = "karpenter.sh/reboot-pre-boot-id"
+"""On a NodeClaim: the boot ID of its Node before its machine was asked to reboot. It goes when the reboot ends."""
+REBOOT_GRACE_PERIOD = "karpenter.sh/reboot-termination-grace-period"
+"""On a NodeClaim: how long a reboot drains at most, as a Go duration. ``0s`` is no drain; without it, no limit."""
+REBOOTS = "tenon.sh/reboots"
+"""On a NodeClaim: when its last reboots were requested, as RFC 3339 times separated by commas."""
 EC2NODECLASS_HASH = "karpenter.k8s.aws/ec2nodeclass-hash"
 EC2NODECLASS_HASH_VERSION = "karpenter.k8s.aws/ec2nodeclass-hash-version"
 TAGGED = "karpenter.k8s.aws/tagged"
@@ -219,6 +225,8 @@ KEPT_OF_V1BETA1 = "tenon.sh/v1beta1"
 DISRUPTED_TAINT = ("karpenter.sh/disrupted", "NoSchedule")
 DISRUPTION_TAINT = ("karpenter.sh/disruption", "NoSchedule")
 """The taint that Karpenter used before v1 instead of `DISRUPTED_TAINT`."""
+REBOOTING_TAINT = ("karpenter.sh/rebooting", "NoSchedule")
+"""The taint of a node from the start of its reboot until its new boot is seen."""
 UNREGISTERED_TAINT = ("karpenter.sh/unregistered", "NoExecute")
 NOT_READY_TAINT = "node.kubernetes.io/not-ready"
 EPHEMERAL_TAINTS = frozenset(

@@ -27,6 +27,12 @@ DISRUPTION_REASON = "DisruptionReason"
 DRAINED = "Drained"
 VOLUMES_DETACHED = "VolumesDetached"
 INSTANCE_TERMINATING = "InstanceTerminating"
+REBOOTING = "Rebooting"
+"""True while the machine of the node reboots. Not one of `READY_DEPENDENTS`."""
+REBOOT_REQUESTED, REBOOT_ISSUED = "RebootRequested", "RebootIssued"
+"""The reasons of `REBOOTING` while it is True: before and after EC2 accepted the reboot."""
+REBOOT_SUCCEEDED, REBOOT_FAILED = "RebootSucceeded", "RebootFailed"
+"""The reasons of `REBOOTING` once it is False."""
 
 
 class NodeClaimSpec(NodeSpec):

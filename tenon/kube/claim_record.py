@@ -8,7 +8,7 @@ from typing import Literal
 
 from tenon.apis import labels
 from tenon.apis.duration import go_seconds
-from tenon.apis.nodeclaim import INITIALIZED, INSTANCE_TERMINATING, LAUNCHED, REGISTERED
+from tenon.apis.nodeclaim import INITIALIZED, INSTANCE_TERMINATING, LAUNCHED, REBOOTING, REGISTERED
 from tenon.kube.planned_pods import PlannedPod, planned_pods
 from tenon.kube.records import ObjectRecord
 from tenon.kube.taints import Taint, parse_taints
@@ -139,6 +139,27 @@ class ClaimRecord(ObjectRecord):
     def terminating(self) -> bool:
         """Whether its workflow is terminating the instance."""
         return self.is_true(INSTANCE_TERMINATING)
+
+    @property
+    def rebooting(self) -> bool:
+        """Whether a reboot of its machine was requested and has not ended."""
+        return self.is_true(REBOOTING)
+
+    @property
+    def reboot_requested_at(self) -> datetime | None:
+        """When the reboot that goes on was requested; None if none does."""
+        return self.true_since(REBOOTING)
+
+    @property
+    def reboots(self) -> tuple[datetime, ...]:
+        """When its recorded reboots were requested, the oldest first. Malformed times are left out."""
+        texts = self.annotations.get(labels.REBOOTS, "").split(",")
+        return tuple(sorted(instant for text in texts if (instant := parse_instant(text.strip())) is not None))
+
+    @property
+    def pre_boot_id(self) -> str:
+        """The boot ID of its Node before its machine was asked to reboot; empty if it was not asked."""
+        return self.annotations.get(labels.REBOOT_PRE_BOOT_ID, "")
 
     @property
     def last_pod_event(self) -> datetime | None:

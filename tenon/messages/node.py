@@ -237,6 +237,30 @@ class DisruptAnswer(Message):
     """It refused because it is already leaving, or is gone."""
 
 
+class RebootRequest(Message):
+    """Asks a node to reboot its machine in place. The NodeClaim records it, so that every restart finds it again."""
+
+    operation_id: str
+    """The same for each repetition of this request: `tenon.node.reboot_record.operation_id` makes it."""
+    reason: str
+    """What the reboot is for: the condition and its reason as CONDITION/REASON, or an operator's words."""
+    repairs: bool = False
+    """Node repair asks. If the reboot fails, the node is replaced in any case."""
+    drain_seconds: float | None = None
+    """For how long pods are evicted at most. The others stay and ride through. None for no limit, 0 for no drain."""
+    requested_at: datetime
+    """In whole seconds, as the NodeClaim records it."""
+    actor: str = ""
+    """The controller or person."""
+
+
+class RebootAnswer(Message):
+    """Whether the node reboots for a request. ``why`` explains a refusal."""
+
+    accepted: bool
+    why: str = ""
+
+
 class Keep(Message):
     """An operator's request to keep a node at least until a given time."""
 

@@ -7,6 +7,8 @@ POOL_ATTRIBUTE = "TenonPool"
 STAGE_ATTRIBUTE = "TenonStage"
 BLOCKED_ATTRIBUTE = "TenonBlocked"
 NODECLAIM_WORKFLOW = "NodeClaim"
+REBOOT_UPDATE = "reboot"
+"""The update of a node's workflow that asks it to reboot the machine. It answers with a `RebootAnswer`."""
 UID_MEMO = "uid"
 """The memo field that holds the UID of the workflow's NodeClaim, so that a list of workflows shows it."""
 
