@@ -16,6 +16,8 @@ def answer(state: NodeState, now: datetime) -> DisruptAnswer:
     if state.stage.leaving or state.leave is not None:
         why = f"already leaving: {state.leave.reason if state.leave else ''}"
         return DisruptAnswer(accepted=False, why=why, leaving=True)
+    if state.stage is Stage.REBOOTING:
+        return DisruptAnswer(accepted=False, why="its machine reboots")
     if state.stage is not Stage.LIVE:
         return DisruptAnswer(accepted=False, why=f"not live yet: {state.stage.value}")
     if state.keep_until is not None and now < state.keep_until:
