@@ -90,6 +90,19 @@ PODS_DISRUPTED = Counter(
 )
 NODES_CREATED = Counter("karpenter_nodes_created_total", "Nodes registered.", ["nodepool", "zone"])
 NODES_TERMINATED = Counter("karpenter_nodes_terminated_total", "Nodes terminated.", ["nodepool", "zone"])
+_REBOOTS = (10, 20, 40, 80, 160, 320, 640, 1280)
+REBOOTS = Counter("karpenter_nodes_reboots_total", "Reboots of nodes that ended, by result.", ["result"])
+REBOOT_SECONDS = Histogram(
+    "karpenter_nodes_reboot_duration_seconds",
+    "Time from the request of a reboot to its end.",
+    ["result"],
+    buckets=_REBOOTS,
+)
+REBOOT_RECOVERY_SECONDS = Histogram(
+    "karpenter_nodes_reboot_recovery_duration_seconds",
+    "Time from the moment that EC2 accepted a reboot until the Node was Ready with another boot ID.",
+    buckets=_REBOOTS,
+)
 NODES_DRAINED = Counter("karpenter_nodes_drained_total", "Nodes drained.", ["nodepool"])
 NODE_LIFETIME_SECONDS = Histogram(
     "karpenter_nodes_lifetime_duration_seconds",

@@ -32,9 +32,11 @@ from tenon.ec2.refusals.unavailable import shortages
 from tenon.errors import TenonError
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.timestamps import format_instant
-from tenon.messages.node import Keep, Operator
+from tenon.messages.node import Keep, Operator, RebootAnswer, RebootRequest
 from tenon.messages.provisioning import LaunchBreaker, LaunchReport, PurchasePause, ShortageWait
 from tenon.node.breaker import sentence, subject
+from tenon.node.reboot import FAILED
+from tenon.node.reboot_record import operation_id
 from tenon.node.remedies import remedies, report
 from tenon.node.state import NodeState
 from tenon.node.timeline import blocked_since, blocked_text, details, why_blocked
@@ -51,6 +53,8 @@ T = TypeVar("T")
 
 CONCURRENCY = 10
 """Maximum number of blocked nodes that are queried concurrently."""
+FOLLOW_SECONDS = 1.0
+"""Seconds between two looks at a reboot."""
 _NAME = re.compile(r"[A-Za-z0-9.-]+")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A NodeClaim, its Node or its instance.")]
@@ -164,6 +168,77 @@ def expire(name: Name, cluster: Cluster = None) -> None:
     """Treat a node as expired now."""
     _run(_signal(name, cluster, NodeClaimWorkflow.expire, _operator()))
     print(f"{name}: expired; follow it with `tenon node show {name}`")
+
+
+@app.command()
+def reboot(
+    name: Name,
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for events and the timeline.")],
+    grace_period: Annotated[
+        str | None,
+        typer.Option(
+            "--grace-period",
+            metavar="DURATION",
+            help="How long pods are evicted first, such as 5m; 0s for none. Then the others ride through. "
+            "Default: terminationGracePeriod of the NodeClaim, or no limit.",
+        ),
+    ] = None,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until the reboot ends, and show it.")] = True,
+    cluster: Cluster = None,
+) -> None:
+    """Reboot a node's machine in place: keep pods away, evict them, reboot."""
+    try:
+        seconds = None if grace_period is None else parse_duration(grace_period).total_seconds()
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        raise typer.Exit(2) from None
+    _run(_reboot(name, cluster, reason, seconds, wait=wait))
+
+
+async def _reboot(name: str, cluster: str | None, reason: str, seconds: float | None, *, wait: bool) -> None:
+    handle = await _handle(name, cluster)
+    try:
+        state: NodeState = await handle.query(NodeClaimWorkflow.status)
+        now = utc_now()
+        request = RebootRequest(
+            operation_id=operation_id(state.claim.uid, now),
+            reason=reason,
+            drain_seconds=seconds,
+            requested_at=now,
+            actor=_operator().name,
+        )
+        answer: RebootAnswer = await handle.execute_update(NodeClaimWorkflow.reboot, request, id=request.operation_id)
+        if not answer.accepted:
+            raise NodeError(f"{name} does not reboot: {answer.why}.")
+        if not wait:
+            print(f"{name}: rebooting; follow it with `tenon node show {name}`")
+            return
+        await _follow(handle, request)
+    except (WorkflowQueryFailedError, RPCError) as error:
+        raise NodeError(_not_found(handle, error)) from None
+
+
+async def _follow(handle: WorkflowHandle[Any, Any], request: RebootRequest) -> None:
+    """Print what happens until the reboot has ended. The workflow goes on if this command is stopped.
+
+    Raises:
+        NodeError: the reboot failed, or the node leaves.
+    """
+    shown = 0
+    while True:
+        state: NodeState = await handle.query(NodeClaimWorkflow.status)
+        lines = [entry for entry in state.timeline if entry.at >= request.requested_at]
+        for entry in lines[shown:]:
+            print(f"{entry.at:%H:%M:%S}  {entry.text}", flush=True)
+        shown = max(shown, len(lines))
+        if state.leave is not None:
+            raise NodeError("The reboot has ended, because the node leaves: `tenon node show` says why.")
+        accepted = request.requested_at in state.reboots
+        if accepted and state.reboot is None:
+            if any(entry.text.startswith(FAILED) for entry in lines):
+                raise NodeError("The reboot failed, and the node stays as it was.")
+            return
+        await asyncio.sleep(FOLLOW_SECONDS)
 
 
 @app.command()

@@ -21,8 +21,8 @@ from tenon.evolve import evolve
 with workflow.unsafe.imports_passed_through():
     from tenon.apis.reasons import Reason, camel_case
     from tenon.messages.base import ActivityName, ErrorType, Message
-    from tenon.messages.node import Disrupt, DisruptAnswer, Keep, Operator, Poke
-    from tenon.node import disruption_requests, expiration, machine
+    from tenon.messages.node import Disrupt, DisruptAnswer, Keep, Operator, Poke, RebootAnswer, RebootRequest
+    from tenon.node import disruption_requests, expiration, machine, reboot
     from tenon.node.leave_text import operator_text
     from tenon.node.state import NodeClaimInput, NodeClaimResult, NodeState, Stage
     from tenon.node.steps import DeadlinePassed, End, Failed, LeaveRequest, Run, Wait
@@ -284,6 +284,17 @@ class NodeClaimWorkflow:
             self.inbox.append(command)
         return answer
 
+    @workflow.update(name=names.REBOOT_UPDATE)
+    def reboot(self, request: RebootRequest) -> RebootAnswer:
+        """Ask the node to reboot its machine in place. The answer says whether it does."""
+        state = self.state
+        for event in self.inbox:
+            state = machine.apply(state, event, workflow.now())
+        answer = reboot.answer(state, request)
+        if answer.accepted:
+            self.inbox.append(request)
+        return answer
+
     @workflow.query
     def status(self) -> NodeState:
         """The node's state, including its timeline."""
@@ -310,6 +321,8 @@ def visible_stage(state: NodeState) -> str:
             return "starting"
         case Stage.LIVE:
             return "live"
+        case Stage.REBOOTING:
+            return "rebooting"
         case Stage.ENDED:
             return "ended"
         case _:

@@ -27,6 +27,7 @@ from tenon.messages.node import (
 )
 from tenon.messages.nodeclass import NodeClassResult
 from tenon.messages.provisioning import BatchSummary, PlanResult
+from tenon.messages.reboot import BootRecord, FenceResult, RebootCheck, RebootDrainResult, RebootEnded, RebootReply
 from tenon.node.steps import KeepRecorded, Withdrawn
 
 LAUNCH_TIMEOUT = timedelta(minutes=5)
@@ -107,6 +108,15 @@ OPTIONS: dict[ActivityName, Options] = {
     ),
     ActivityName.TERMINATE: Options(TerminateResult, _seconds(150), heartbeat=_seconds(30), lane=ENDING, tries=TRIES),
     ActivityName.RELEASE: Options(ReleaseResult, _seconds(30), first_pause=_seconds(0.2), tries=TRIES),
+    ActivityName.FENCE: Options(FenceResult, _seconds(30), first_pause=_seconds(0.2), tries=TRIES),
+    ActivityName.DRAIN_FOR_REBOOT: Options(
+        RebootDrainResult, _seconds(120), heartbeat=_seconds(45), lane=DRAINING, tries=TRIES
+    ),
+    ActivityName.RECORD_BOOT: Options(BootRecord, _seconds(30), first_pause=_seconds(0.2), tries=TRIES),
+    # Once: EC2 may have accepted what has no answer, and the workflow watches the machine before it asks again.
+    ActivityName.REBOOT: Options(RebootReply, _seconds(90), heartbeat=_seconds(30), tries=1),
+    ActivityName.CHECK_REBOOT: Options(RebootCheck, _seconds(30), first_pause=_seconds(0.2), tries=TRIES),
+    ActivityName.END_FAILED_REBOOT: Options(RebootEnded, _seconds(30), first_pause=_seconds(0.2), tries=TRIES),
     ActivityName.AWAIT_BATCH: Options(BatchSummary, _seconds(660), longest_pause=_seconds(5)),
     ActivityName.PLAN: Options(PlanResult, _seconds(180), longest_pause=_seconds(10)),
     ActivityName.AWAIT_DISRUPTION: Options(DisruptionDecision, _seconds(660), longest_pause=_seconds(5)),

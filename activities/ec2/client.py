@@ -85,6 +85,15 @@ class Ec2:
         self._lock = Lock()
 
     @cached_property
+    def ec2_without_retries(self) -> EC2Client:
+        """A client of EC2 that sends each request once, for calls that EC2 would carry out twice. Few nodes need it."""
+        once = self._options["config"].merge(Config(retries={"mode": "standard", "total_max_attempts": 1}))
+        with self._lock:
+            client: EC2Client = self._session.client("ec2", **{**self._options, "config": once})
+        self.pacer.attach(client)
+        return client
+
+    @cached_property
     def ssm(self) -> SSMClient:
         """The client of Systems Manager, made when it is needed: only EC2NodeClasses need it."""
         client: SSMClient = self._client("ssm")

@@ -6,7 +6,7 @@ All methods block, so call them from threads. AWS failures are raised as `EC2Err
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING
@@ -32,6 +32,7 @@ from activities.ec2.nodeclass import NodeClassResolver
 from activities.ec2.pricing import Pricing
 from activities.ec2.profiles import Profiles
 from activities.ec2.rate_limits import Throttling
+from activities.ec2.reboots import reboot_instance
 from activities.ec2.ttl_cache import DEFAULT, Refresh
 from activities.ec2.zonal_shifts import ZonalShifts
 from tenon.apis import labels
@@ -58,6 +59,7 @@ from tenon.evolve import evolve
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.requirements import Requirements
 from tenon.messages.launch import Instance, LaunchGroup, LaunchRequest, LaunchResult
+from tenon.messages.reboot import RebootOutcome, RebootReply
 from tenon.resources import parse_resources
 from tenon.scheduling.model import InstanceType
 
@@ -326,6 +328,16 @@ class Ec2Provider:
     def terminate(self, instance_id: str) -> str | None:
         """Terminate the instance. Return its new state, or None if EC2 does not know it any more."""
         return self._instances.terminate(instance_id)
+
+    def reboot(self, instance_id: str, zones: Collection[str]) -> RebootReply:
+        """Ask EC2 to reboot the instance. ``zones``: the ID and the name of its zone.
+
+        Nothing is asked in a zone that ARC shifts the cluster away from, because the machine may not come back there.
+        """
+        if away := self.shifted_zones() & set(zones):
+            message = f"ARC shifts the cluster away from zone {', '.join(sorted(away))}"
+            return RebootReply(outcome=RebootOutcome.REFUSED, message=message)
+        return reboot_instance(self._clients, instance_id)
 
     def terminate_instances(self, instance_ids: Sequence[str]) -> Mapping[str, str | EC2Error | None]:
         """Terminate instances. Return for each its new state, None if EC2 does not know it, or the error."""

@@ -31,6 +31,7 @@ OPERATIONS = {
             "DescribeSpotPriceHistory",
             "DescribeSubnets",
             "GetConsoleOutput",
+            "RebootInstances",
             "RunInstances",
             "TerminateInstances",
         }

@@ -34,6 +34,8 @@ WINDOWS = {
     "NodeRepairBlocked": 900.0,
     "FailedScheduling": 300.0,
     "NoCompatibleInstanceTypes": 60.0,
+    "RebootObserved": 1800.0,
+    "RebootFailed": 1800.0,
     "HeldByFinalizer": 3600.0,
     "ReplacementIdle": 3600.0,
     "ZonalShiftUnknown": 1800.0,

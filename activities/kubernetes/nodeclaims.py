@@ -31,6 +31,7 @@ from tenon.messages.base import ClaimRef, ErrorType
 from tenon.messages.launch import ClaimView, Instance
 from tenon.messages.node import Removal
 from tenon.node import consistency, leave_text
+from tenon.node.reboot_record import recorded_request
 from tenon.node.release import with_finalizer
 from tenon.provisioning.purchase import bounded_lines
 from tenon.resources import Resources, format_resources
@@ -112,6 +113,8 @@ def view_of(claim: ClaimRecord) -> ClaimView:
         node_name=claim.node_name,
         registered=claim.registered,
         initialized=claim.initialized,
+        reboot=recorded_request(claim),
+        reboots=claim.reboots,
         planned_pods=len(claim.planned_pods),
         explanation=bounded_lines(claim.annotations.get(labels.EXPLANATION) or ""),
     )

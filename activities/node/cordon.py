@@ -137,13 +137,13 @@ async def withdraw(kube: Kube, ref: ClaimRef, node_name: str, *, command: str = 
     """Remove the cordon from a node that stays, and the disruption condition from its claim.
 
     The cordon may be left over from a workflow that was terminated, or set by a user. What belongs to an open
-    disruption command stays, unless it is this ``command``.
+    disruption command stays, unless it is this ``command``; so does that of a node that reboots (N15-170).
 
     Returns:
         Whether something was removed. Nothing is removed if the claim or Node is being deleted or is gone.
     """
     claim = await read_claim(kube, ref)
-    if claim is None or not claim.registered or claim.disrupted_by not in ("", command):
+    if claim is None or not claim.registered or claim.rebooting or claim.disrupted_by not in ("", command):
         return False
     node = (await find_node(kube, NodeInput(claim=ref, node_name=node_name), claim)).node
     if node is None or _is_leaving(claim, node):

@@ -26,7 +26,7 @@ from tenon.kube.timestamps import format_instant
 from tenon.messages.base import ClaimRef
 from tenon.messages.node import RebootAnswer, RebootRequest
 from tenon.node.ids import REBOOT_UPDATE, nodeclaim_id
-from tenon.node.reboot_record import REBOOTING_FOR, annotations_of
+from tenon.node.reboot_record import REBOOTING_FOR, annotations_of, has_ended
 
 log = loggers.NODECLAIM_LIFECYCLE
 
@@ -47,8 +47,7 @@ async def request_reboot(kube: Kube, client: Client, ref: ClaimRef, request: Reb
     claim = await read_claim(kube, ref)
     if claim is None:
         return RebootAnswer(accepted=False, why=f"NodeClaim {ref.name} is gone")
-    if request.drain_seconds is None:
-        request = evolve(request, drain_seconds=claim.termination_grace_seconds)
+    request = bounded(request, claim)
     try:
         if not await record_request(kube, ref, request, claim):
             return RebootAnswer(accepted=False, why=f"NodeClaim {ref.name} is gone")
@@ -59,6 +58,13 @@ async def request_reboot(kube: Kube, client: Client, ref: ClaimRef, request: Reb
         extra={"nodeclaim": ref.name, "reason": request.reason, "operation": request.operation_id},
     )
     return await _tell(client, ref, request)
+
+
+def bounded(request: RebootRequest, claim: ClaimRecord) -> RebootRequest:
+    """The request with the drain bound of the NodeClaim if it has none of its own."""
+    if request.drain_seconds is not None:
+        return request
+    return evolve(request, drain_seconds=claim.termination_grace_seconds)
 
 
 async def record_request(kube: Kube, ref: ClaimRef, request: RebootRequest, claim: ClaimRecord) -> bool:
@@ -101,10 +107,12 @@ def _is_recorded(claim: ClaimRecord, request: RebootRequest) -> bool:
     """Whether the NodeClaim has this very request. Raises NotRebootedError if it may not have it."""
     if claim.deleting:
         raise NotRebootedError(f"NodeClaim {claim.name} is being deleted")
+    if has_ended(claim, request):
+        return True
     since = claim.reboot_requested_at
     if since is None:
         return False
-    if since != request.requested_at.replace(microsecond=0):
+    if since != request.requested_at:
         raise NotRebootedError(f"NodeClaim {claim.name} reboots already, since {format_instant(since)}")
     return True
 

@@ -15,10 +15,12 @@ from typing import Any
 from activities.ec2.catalogue import Catalogue
 from activities.ec2.client import Ec2
 from activities.ec2.cluster import arn_of
+from activities.ec2.dry_runs import ALLOWED
 from activities.ec2.errors import EC2Error, translated
 from activities.ec2.price_tables import PriceTableError
 from activities.ec2.pricing import Pricing
 from cli.diagnosis.finding import Finding, fault, ok, unknown, warning
+from tenon.apis import labels
 from tenon.ec2.refusals.errors import BAD_CREDENTIALS
 from worker.settings import Settings
 
@@ -43,6 +45,7 @@ def check_aws(aws: Ec2, settings: Settings, roles: Iterable[str], now: Callable[
         return [fault("AWS", f"{error.explained.rstrip('.')}.", ATTACH)]
     findings = [ok("AWS", f"AWS answers in {aws.region}."), *_clock(answer, now())]
     findings += _rights(aws, settings)
+    findings += _reboots(aws, settings.cluster_name)
     findings.append(check_prices(aws, settings, now))
     findings += _queue(aws, settings.interruption_queue)
     return [*findings, *(_access(aws, settings.cluster_name, role) for role in sorted(set(roles)))]
@@ -67,6 +70,30 @@ def _clock(answer: Any, now: datetime) -> list[Finding]:
     if abs(difference) > CLOCK_LATE:
         return [warning("clock", sentence, "synchronize the clock, as with chrony")]
     return [ok("clock", sentence)]
+
+
+def _reboots(aws: Ec2, cluster: str) -> list[Finding]:
+    """Try out the reboot of one instance of the cluster. Node repair and `tenon node reboot` need the right."""
+    filters: Any = [
+        {"Name": f"tag:{labels.TAG_CLUSTER}", "Values": [cluster]},
+        {"Name": "tag-key", "Values": [labels.TAG_NODEPOOL]},
+        {"Name": "instance-state-name", "Values": ["running"]},
+    ]
+    try:
+        with translated("DescribeInstances"):
+            answer = aws.ec2.describe_instances(Filters=filters, MaxResults=5)
+        ids = [instance["InstanceId"] for group in answer["Reservations"] for instance in group["Instances"]]
+        if not ids:
+            return []
+        with translated("RebootInstances"):
+            aws.ec2.reboot_instances(InstanceIds=ids[:1], DryRun=True)
+    except EC2Error as error:
+        if error.code == ALLOWED:
+            return [ok("reboots", "The worker may reboot the instances of the cluster.")]
+        if error.unauthorized:
+            return [warning("reboots", f"{error.explained.rstrip('.')}.", ATTACH)]
+        return [unknown("reboots", f"AWS did not say whether instances may be rebooted: {error.explained}")]
+    return []
 
 
 def _rights(aws: Ec2, settings: Settings) -> list[Finding]:

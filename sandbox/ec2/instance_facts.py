@@ -72,4 +72,5 @@ def instance_facts(machine: Machine) -> nodes.InstanceFacts:
         private_dns_name=instance.private_dns_name,
         disk_gib=int(disk),
         kernel=KERNELS[family_of(image_name(machine))],
+        boot_id=machine.boot_id,
     )

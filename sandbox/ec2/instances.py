@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 import time
+import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from threading import RLock
@@ -70,12 +71,21 @@ class Machine:
     partition: int = 0
     lifecycle: str = ""
     """InstanceLifecycle of an instance that is neither spot nor on-demand."""
+    boots: int = 0
+    """How often it has rebooted, with the reboot that goes on."""
+    rebooting_since: float | None = None
+    """Since when it reboots; None if it does not."""
     fixed: dict[str, Any] = field(default_factory=dict)
     """The parts of its description that never change, computed once."""
 
     @property
     def id(self) -> str:
         return str(self.instance.id)
+
+    @property
+    def boot_id(self) -> str:
+        """The ID of its present boot, as its kernel makes it."""
+        return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{self.id}/{self.boots}"))
 
     @property
     def state(self) -> str:
@@ -172,6 +182,23 @@ class InstanceBook:
                     self._enter(machine, "shutting-down")
                     self._later(self.timing.shutting_down, machine, "terminated")
             return result
+
+    def reboot(self, instance_ids: list[str]) -> None:
+        """Reboot running instances. Their state stays running.
+
+        Raises:
+            EC2ClientError: an instance is unknown or does not run. None of them reboots then.
+        """
+        with self.lock:
+            machines = self.find(instance_ids)
+            for machine in machines:
+                if machine.state != "running":
+                    text = f"The instance '{machine.id}' is not in a state from which it can be rebooted."
+                    raise EC2ClientError("IncorrectInstanceState", text)
+            for machine in machines:
+                machine.boots += 1
+                machine.rebooting_since = self.clock()
+                machine.console.append("The machine reboots.")
 
     def lose(self, instance_id: str, code: str, message: str) -> None:
         """Terminate an instance as another user would. Its Node, if it has joined, stays behind.

@@ -123,7 +123,9 @@ class KubeletSimulator:
             if not machine.booted:
                 machine.booted = True
                 machine.console += self._boot.rule(machine.pool[0], machine.sequence).console.splitlines()
-            if node is None:
+            if node is not None and machine.rebooting_since is not None:
+                self._reboot(machine, node, now)
+            elif node is None:
                 if machine.id in self._joined:
                     continue
                 if not self._boot.due(machine.pool[0], machine.running_since, now, machine.sequence):
@@ -192,6 +194,37 @@ class KubeletSimulator:
         }
         self._client.call("PATCH", path, change, patch="merge")
         log.info("A Node is ready", extra={"node": node["metadata"]["name"]})
+
+    def _reboot(self, machine: Machine, node: dict[str, Any], now: float) -> None:
+        """Stop the kubelet, and start it with another boot ID when the machine has booted. Its containers restart."""
+        if not lost_visibly(node):
+            self._calls.do(f"reboot {machine.id}", partial(self._lose, node))
+        elif self._boot.due(machine.pool[0], machine.rebooting_since, now, machine.sequence):
+            self._calls.do(f"boot {machine.id}", partial(self._boot_again, machine, node, machine.rebooting_since))
+
+    def _boot_again(self, machine: Machine, node: dict[str, Any], since: float | None) -> None:
+        name = node["metadata"]["name"]
+        status = {"conditions": nodes.conditions(False, datetime.now(UTC)), "nodeInfo": {"bootID": machine.boot_id}}
+        self._client.call("PATCH", f"/api/v1/nodes/{name}/status", {"status": status}, patch="strategic")
+        for pod in self._pods.objects():
+            if pod["spec"].get("nodeName") == name and (pod.get("status") or {}).get("phase") == "Running":
+                self._restart(pod)
+        self._joined[machine.id] = self._clock()
+        if machine.rebooting_since == since:  # otherwise it was asked to reboot once more
+            machine.rebooting_since = None
+        log.info("A machine has booted again", extra={"node": name, "boot": machine.boot_id})
+
+    def _restart(self, pod: dict[str, Any]) -> None:
+        """Count a restart of each container, as the kubelet does for the pods that it finds after a boot."""
+        running = {"running": {"startedAt": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")}}
+        containers = [
+            {**status, "restartCount": int(status.get("restartCount") or 0) + 1, "state": running}
+            for status in (pod["status"].get("containerStatuses") or ())
+        ]
+        metadata = pod["metadata"]
+        path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}/status"
+        change = {"metadata": {"uid": metadata["uid"]}, "status": {"containerStatuses": containers}}
+        self._client.call("PATCH", path, change, patch="merge")
 
     def _leave(self, entries: list[dict[str, Any]]) -> None:
         """Stop the heartbeats of instances that shut down, and delete the Nodes of instances that are gone."""

@@ -41,6 +41,7 @@ class InstanceFacts:
     private_dns_name: str
     disk_gib: int = 20
     kernel: str = "6.12.0"
+    boot_id: str = ""
 
 
 def eni_pods(kind: Mapping[str, Any]) -> int:
@@ -174,7 +175,7 @@ def node(
                 "osImage": "Sandbox Linux",
                 "machineID": facts.instance_id,
                 "systemUUID": facts.instance_id,
-                "bootID": facts.instance_id,
+                "bootID": facts.boot_id or facts.instance_id,
             },
         },
     }

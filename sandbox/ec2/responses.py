@@ -152,6 +152,16 @@ class SandboxEC2(EC2Response):  # type: ignore[misc]
         ]
         return render("TerminateInstances", {"TerminatingInstances": changes})
 
+    def reboot_instances(self) -> Any:
+        ids = self._get_param("InstanceIds", [])
+        if not ids:
+            raise EC2ClientError("MissingParameter", "The request must contain the parameter InstanceId")
+        if malformed := [name for name in ids if not INSTANCE_ID.fullmatch(name)]:
+            raise EC2ClientError("InvalidInstanceID.Malformed", f'Invalid id: "{malformed[0]}"')
+        self.error_on_dryrun()
+        self.world.book.reboot(ids)
+        return document("RebootInstances", "<return>true</return>")
+
     def create_tags(self) -> Any:
         self._known_resources()
         reserved = [tag["Key"] for tag in self._get_param("Tags", []) if tag["Key"].startswith("aws:")]

@@ -257,3 +257,8 @@ TAG_FLEET = "aws:ec2:fleet-id"
 def is_ephemeral_taint(key: str, effect: str) -> bool:
     """Whether a starting node carries the taint only temporarily, so that planning ignores it."""
     return (key, effect) in EPHEMERAL_TAINTS or key.startswith(READINESS_TAINT_PREFIX)
+
+
+def is_reboot_taint(key: str, effect: str) -> bool:
+    """Whether the taint of a node that reboots goes once it has booted: the fence, and that of a silent kubelet."""
+    return (key, effect) == REBOOTING_TAINT or key == "node.kubernetes.io/unreachable"

@@ -179,6 +179,7 @@ def decode_node(raw: bytes | msgspec.Raw) -> NodeRecord:
         deleting=metadata.deletion_timestamp is not None,
         created=epoch_seconds(metadata.creation_timestamp),
         unhealthy=_unhealthy(status.conditions),
+        boot_id=status.node_info.boot_id if status.node_info is not None else "",
     )
 
 

@@ -213,6 +213,8 @@ class NodeRecord:
     created: float = 0.0
     unhealthy: tuple[NodeCondition, ...] = ()
     """Its conditions such as Ready and StorageReady that are not True. Most nodes have none."""
+    boot_id: str = ""
+    """Another one after each boot of the machine."""
 
     @property
     def key(self) -> str:

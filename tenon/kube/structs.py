@@ -232,10 +232,15 @@ class NodeSpec(Wire):
     unschedulable: bool = False
 
 
+class NodeInfo(Wire):
+    boot_id: str = field(default="", name="bootID")
+
+
 class NodeStatus(Wire):
     capacity: Quantities | None = None
     allocatable: Quantities | None = None
     conditions: list[Condition] | None = None
+    node_info: NodeInfo | None = None
 
 
 class NodeObject(Wire):

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from tenon.kube.offerings import OfferingKey, Scope
 from tenon.messages.base import ClaimRef, Message
-from tenon.messages.node import Removal
+from tenon.messages.node import RebootRequest, Removal
 
 
 class OfferingRef(Message):
@@ -141,6 +141,10 @@ class ClaimView(Message):
     """How many pods the claim was bought for."""
     explanation: list[str] = Field(default_factory=list)
     """Why the claim was bought, in lines."""
+    reboot: RebootRequest | None = None
+    """The reboot that the claim records."""
+    reboots: tuple[datetime, ...] = ()
+    """When its last reboots were requested."""
     initialization_timeout_seconds: float | None = None
     """How long a registered node may take to initialize; None for no limit, as in Karpenter."""
 

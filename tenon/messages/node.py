@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from tenon.messages.base import ClaimRef, Message
 
@@ -199,6 +200,34 @@ class ReleaseResult(Message):
     held_by: list[str] = Field(default_factory=list)
 
 
+def _whole_seconds(instant: datetime) -> datetime:
+    return instant.replace(microsecond=0)
+
+
+class RebootRequest(Message):
+    """Asks a node to reboot its machine in place. The NodeClaim records it, so that every restart finds it again."""
+
+    operation_id: str
+    """The same for each repetition of this request: `tenon.node.reboot_record.operation_id` makes it."""
+    reason: str
+    """What the reboot is for: the condition and its reason as CONDITION/REASON, or an operator's words."""
+    repairs: bool = False
+    """Node repair asks. If the reboot fails, the node is replaced in any case."""
+    drain_seconds: float | None = None
+    """For how long pods are evicted at most. The others stay and ride through. None for no limit, 0 for no drain."""
+    requested_at: Annotated[datetime, AfterValidator(_whole_seconds)]
+    """In whole seconds, as the NodeClaim records it."""
+    actor: str = ""
+    """The controller or person."""
+
+
+class RebootAnswer(Message):
+    """Whether the node reboots for a request. ``why`` explains a refusal."""
+
+    accepted: bool
+    why: str = ""
+
+
 class Poke(Message):
     """Tells the workflow that its node changed. Level-triggered, so lost or duplicate pokes are harmless."""
 
@@ -218,6 +247,10 @@ class Poke(Message):
     """The Node or NodeClaim has the marks of a disruption command, although neither is being deleted."""
     minutes_late: int = 0
     """For how many minutes the instance has had no Node, if its Node should have joined by now."""
+    reboot: RebootRequest | None = None
+    """The reboot that the NodeClaim records."""
+    rebooted: bool = False
+    """The Node reports another boot ID than the NodeClaim recorded before that reboot."""
 
 
 class Disrupt(Message):
@@ -241,30 +274,6 @@ class DisruptAnswer(Message):
     why: str = ""
     leaving: bool = False
     """It refused because it is already leaving, or is gone."""
-
-
-class RebootRequest(Message):
-    """Asks a node to reboot its machine in place. The NodeClaim records it, so that every restart finds it again."""
-
-    operation_id: str
-    """The same for each repetition of this request: `tenon.node.reboot_record.operation_id` makes it."""
-    reason: str
-    """What the reboot is for: the condition and its reason as CONDITION/REASON, or an operator's words."""
-    repairs: bool = False
-    """Node repair asks. If the reboot fails, the node is replaced in any case."""
-    drain_seconds: float | None = None
-    """For how long pods are evicted at most. The others stay and ride through. None for no limit, 0 for no drain."""
-    requested_at: datetime
-    """In whole seconds, as the NodeClaim records it."""
-    actor: str = ""
-    """The controller or person."""
-
-
-class RebootAnswer(Message):
-    """Whether the node reboots for a request. ``why`` explains a refusal."""
-
-    accepted: bool
-    why: str = ""
 
 
 class Keep(Message):

@@ -23,6 +23,8 @@ def answer(state: NodeState, command: Disrupt, now: datetime) -> DisruptAnswer:
     if state.stage.leaving or state.leave is not None:
         why = f"already leaving: {state.leave.reason if state.leave else ''}"
         return DisruptAnswer(accepted=False, why=why, leaving=True)
+    if state.stage is Stage.REBOOTING:
+        return DisruptAnswer(accepted=False, why="its machine reboots")
     if Reason.of(command.reason) is Reason.UNHEALTHY and state.stage in (Stage.LIVE, *UNINITIALIZED):
         return DisruptAnswer(accepted=True)
     if state.stage is not Stage.LIVE:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tenon.apis import labels
-from tenon.kube.conditions import condition
+from tenon.apis.nodeclaim import REBOOTING
+from tenon.kube.conditions import condition, is_true
 from tenon.kube.structs import Object
 from tenon.kube.taints import parse_taints, taints_of
 from tenon.resources import parse_resources
@@ -23,6 +24,8 @@ class Initialization:
 def initialization(claim: Object, node: Object) -> Initialization:
     """Check that the Node is Ready, has no startup or ephemeral taints, and publishes every requested resource."""
     name = node["metadata"]["name"]
+    if is_true(claim, REBOOTING):  # the boot that the Node reports may be the one before
+        return Initialization(False, REBOOTING, f"Node {name} reboots")
     ready = ready_condition(node)
     if ready.get("status") != "True":
         return Initialization(

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from tenon.apis.reasons import Reason
 from tenon.evolve import evolve
 from tenon.messages.launch import LaunchResult, PrepareLaunchResult
-from tenon.node import launch_retry
+from tenon.node import launch_retry, reboot
 from tenon.node import leaving_stages as termination
 from tenon.node.leave_text import WORKFLOW, deletion
 from tenon.node.startup_stages import REGISTRATION_TIMEOUT
@@ -110,5 +110,8 @@ def _adopted(state: NodeState, event: PrepareLaunchResult, now: datetime) -> Nod
         launch_failures=0,
         launch_unsettled_until=None,
         blocked=None,
+        reboots=tuple(at for at in view.reboots if view.reboot is None or at != view.reboot.requested_at),
+        pods_were_bound=view.initialized,
     )
-    return record(adopted, now, f"resumed at {stage.value}")
+    adopted = record(adopted, now, f"resumed at {stage.value}")
+    return reboot.requested(adopted, view.reboot, now) if view.reboot is not None else adopted

@@ -43,6 +43,12 @@ def drain_seconds(state: NodeState) -> float:
     return FIRST_DRAIN_SECONDS if state.drain_rounds == 0 else DRAIN_SECONDS
 
 
+def pause_of_drain(state: NodeState, *, evicted: int) -> tuple[timedelta, int]:
+    """Return how long a blocked drain waits, and how many attempts in a row evicted no pod by now."""
+    stalls = 0 if evicted else state.drain_stalls + 1
+    return GOES_ON if evicted else min(BLOCKED_RETRY * 2 ** min(stalls - 1, 8), MAX_BLOCKED_RETRY), stalls
+
+
 def leave(state: NodeState, request: LeaveRequest, now: datetime, *, only_if_empty: bool = False) -> NodeState:
     """Start leaving.
 
@@ -61,10 +67,10 @@ def leave(state: NodeState, request: LeaveRequest, now: datetime, *, only_if_emp
         new_leave = evolve(present, force=True, only_if_empty=only_if_empty, asked_at=now)
     update: dict[str, object] = {"leave": new_leave}
     if not state.stage.leaving:
-        update |= {"stage": Stage.CORDONING, "deadline": None, "request": None, "look": False}
+        update |= {"stage": Stage.CORDONING, "deadline": None, "request": None, "look": False, "reboot": None}
         update["deletion_started_at"] = now
         waited_for_node = state.stage is Stage.REGISTERING and not state.failures
-        if waited_for_node or state.stage in (Stage.PREPARING, Stage.LAUNCHING):
+        if waited_for_node or state.stage in (Stage.PREPARING, Stage.LAUNCHING, Stage.REBOOTING):
             update["blocked"] = None
     else:
         update |= {"look": True, "force_at": min(state.force_at or now, now)}
@@ -148,8 +154,7 @@ def drained(state: NodeState, result: DrainResult, now: datetime) -> NodeState:
         after = Stage.DETACHING if waits_for_volumes else Stage.TERMINATING
         done = evolve(state, stage=after, blocked=None, deadline=None, volumes_attached=result.volumes_attached)
         return record(done, now, f"drained, {counted(state.evicted_pods, 'pod')} evicted in all")
-    stalls = 0 if result.evicted else state.drain_stalls + 1
-    pause = GOES_ON if result.evicted else min(BLOCKED_RETRY * 2 ** min(stalls - 1, 8), MAX_BLOCKED_RETRY)
+    pause, stalls = pause_of_drain(state, evicted=result.evicted)
     again = min(now + pause, result.next_force_at or now + pause)
     since = (state.blocked and state.blocked.since) or now
     blocked = Blocked(

@@ -1,11 +1,11 @@
 """The state machine of a node: `apply` computes the state after an event, and `next_step` says what to do in a state.
 
-    preparing -> launching -> registering -> initializing -> binding -> live
+    preparing -> launching -> registering -> initializing -> binding -> live <-> rebooting
                      |             |              |            |         |
                      +-------------+------> cordoning -> draining -> detaching -> terminating -> releasing -> ended
 
 Each part of the lifecycle has its own module: `launch_stages`, `startup_stages`, `expiration`, `disruption_requests`,
-`termination`. All functions are pure. The workflow around them only waits and stores the state.
+`reboot`, `leaving_stages`. All functions are pure. The workflow around them only waits and stores the state.
 """
 
 from __future__ import annotations
@@ -26,11 +26,13 @@ from tenon.messages.node import (
     InitializeResult,
     Keep,
     Poke,
+    RebootRequest,
     RegisterResult,
     ReleaseResult,
     TerminateResult,
 )
-from tenon.node import disruption_requests, expiration, launch_retry, launch_stages, startup_stages
+from tenon.messages.reboot import BootRecord, FenceResult, RebootCheck, RebootDrainResult, RebootEnded, RebootReply
+from tenon.node import disruption_requests, expiration, launch_retry, launch_stages, reboot, startup_stages
 from tenon.node import leaving_stages as termination
 from tenon.node.leave_text import WORKFLOW, deletion, operator_text
 from tenon.node.next_step import next_step
@@ -53,15 +55,23 @@ DONE = (
     DetachResult,
     TerminateResult,
     ReleaseResult,
+    FenceResult,
+    RebootDrainResult,
+    BootRecord,
+    RebootReply,
+    RebootCheck,
+    RebootEnded,
 )
 """Results of steps that are retried without limit. Such a result clears what blocked the step."""
+
+_DRAINS = (DrainResult, RebootDrainResult)
 
 
 def apply(state: NodeState, event: Message, now: datetime) -> NodeState:
     """Return the state after an event. An event that does not concern the current stage changes nothing."""
     if state.failures and isinstance(event, DONE):
         # A drain goes on with the instant since which pods block it.
-        state = evolve(state, failures=0, blocked=state.blocked if isinstance(event, DrainResult) else None)
+        state = evolve(state, failures=0, blocked=state.blocked if isinstance(event, _DRAINS) else None)
     match event:
         case PrepareLaunchResult():
             return launch_stages.prepared(state, event, now)
@@ -90,6 +100,20 @@ def apply(state: NodeState, event: Message, now: datetime) -> NodeState:
             return termination.terminated(state, event, now)
         case ReleaseResult():
             return termination.released(state, event, now)
+        case FenceResult():
+            return reboot.fenced(state, event, now)
+        case RebootDrainResult():
+            return reboot.drained(state, event, now)
+        case BootRecord():
+            return reboot.boot_recorded(state, event, now)
+        case RebootReply():
+            return reboot.replied(state, event, now)
+        case RebootCheck():
+            return reboot.checked(state, event, now)
+        case RebootEnded():
+            return reboot.ended(state, now)
+        case RebootRequest():
+            return reboot.requested(state, event, now)
         case Poke():
             return _poked(state, event, now)
         case Keep():
@@ -125,6 +149,10 @@ def _poked(state: NodeState, event: Poke, now: datetime) -> NodeState:
     if event.claim_deleting or event.node_deleting:
         removals = event.removals or (deletion("NodeClaim" if event.claim_deleting else "Node"),)
         return termination.leave_deleted(state, removals, now)
+    if state.stage is Stage.REBOOTING:
+        return reboot.poked(state, rebooted=event.rebooted)
+    if event.reboot is not None:
+        return reboot.requested(state, event.reboot, now)
     if event.disrupted:
         return evolve(state, disrupted=True) if state.stage is Stage.LIVE else state
     if state.stage in (Stage.LIVE, Stage.BINDING):
@@ -164,6 +192,8 @@ def _failed(state: NodeState, event: Failed, now: datetime) -> NodeState:
     if event.activity in (ActivityName.PREPARE_LAUNCH, ActivityName.LAUNCH):
         request = LeaveRequest(reason=Reason.LAUNCH_TIMEOUT, detail=event.message, actor=WORKFLOW)
         return termination.leave(state, request, now)
+    if event.activity is ActivityName.REBOOT:
+        return reboot.lost_answer(state, event.message, now)
     text = f"{event.activity.value} failed: {event.message}"
     blocked = Blocked(message=text, since=state.blocked.since if state.blocked else None)
     update: dict[str, object] = {"blocked": blocked, "failures": state.failures + 1}

@@ -20,6 +20,7 @@ from tenon.messages.node import (
 from tenon.node import launch_retry, leave_text
 from tenon.node import leaving_stages as termination
 from tenon.node.expiration import expiry, next_expiry
+from tenon.node.reboot_steps import reboot_step
 from tenon.node.state import NodeState, Stage
 from tenon.node.steps import End, Run, Step, Wait
 
@@ -75,6 +76,8 @@ def next_step(state: NodeState, now: datetime) -> Step:
                 return Wait(state.spread_until, "leaves later, because many nodes are overdue")
             expires_at = next_expiry(state)
             return Wait(expires_at, "expires" if expires_at == expiry(state) else "waits for the budgets, asks again")
+        case Stage.REBOOTING if state.reboot is not None:
+            return reboot_step(state, state.reboot, _node_input(state), now)
         case Stage.CORDONING | Stage.DRAINING | Stage.DETACHING | Stage.TERMINATING | Stage.RELEASING:
             return _leaving_step(state, now)
         case Stage.ENDED:

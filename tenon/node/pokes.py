@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tenon.apis import labels
 from tenon.kube.taints import Taint
-from tenon.messages.node import Poke, Removal
+from tenon.messages.node import Poke, RebootRequest, Removal
 
 
 def poke_for(
@@ -24,12 +24,15 @@ def poke_for(
     disruption_reason: bool = False,
     candidate: bool = False,
     minutes_late: int = 0,
+    reboot: RebootRequest | None = None,
+    rebooted: bool = False,
 ) -> Poke | None:
     """Return the poke for the current state of the objects; None if the workflow waits for none of it.
 
     ``disruption_reason``: the NodeClaim has the condition that a disruption command sets. ``candidate``: taint and
     condition belong to an open command, so they stay. ``minutes_late``: see
-    `tenon.node.registration.minutes_late`.
+    `tenon.node.registration.minutes_late`. ``reboot``: the reboot that the NodeClaim records; ``rebooted``: the Node
+    reports another boot than before it.
 
     The same state always gives the same poke, so that a sender can detect that it was already sent. If several Nodes
     have the claim's provider ID, the poke names none of them, so that registration finds and reports them all.
@@ -47,6 +50,9 @@ def poke_for(
         return Poke(minutes_late=minutes_late, reason=f"no Node after {minutes_late} minutes") if late else None
     if not registered:
         return Poke(node_name="" if several_nodes else node_name, reason="joined")
+    if reboot is not None:
+        ready = rebooted and node_ready
+        return Poke(node_name=node_name, reboot=reboot, rebooted=rebooted, node_ready=ready, reason="reboots")
     if not initialized and node_ready and not _waiting(startup_taints, node_taints):
         return Poke(node_name=node_name, node_ready=True, reason="ready")
     tainted = any((taint.key, taint.effect) == labels.DISRUPTED_TAINT for taint in node_taints)

@@ -12,7 +12,7 @@ from tenon.apis.duration import go_seconds
 from tenon.apis.nodeclaim import DISRUPTION_REASON, REBOOTING
 from tenon.apis.reasons import Reason
 from tenon.kube.claim_record import ClaimRecord
-from tenon.kube.timestamps import format_instant
+from tenon.kube.timestamps import format_instant, parse_instant
 from tenon.messages.node import RebootRequest
 
 HISTORY = timedelta(hours=24)
@@ -40,6 +40,13 @@ def recorded_request(claim: ClaimRecord) -> RebootRequest | None:
         drain_seconds=seconds,
         requested_at=requested_at,
     )
+
+
+def has_ended(claim: ClaimRecord, request: RebootRequest) -> bool:
+    """Whether the NodeClaim says that this reboot is over."""
+    rebooting = claim.condition(REBOOTING)
+    ended_at = parse_instant(rebooting.get("lastTransitionTime")) if rebooting.get("status") == "False" else None
+    return ended_at is not None and ended_at > request.requested_at and request.requested_at in claim.reboots
 
 
 def drain_bound(claim: ClaimRecord) -> tuple[float | None, str]:

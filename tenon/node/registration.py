@@ -24,6 +24,9 @@ OWN_ANNOTATIONS = frozenset(
         labels.EXPLANATION,
         labels.TERMINATION_TIMESTAMP,
         labels.KEEP_UNTIL,
+        labels.REBOOTS,
+        labels.REBOOT_GRACE_PERIOD,
+        labels.REBOOT_PRE_BOOT_ID,
         labels.KEPT_OF_V1BETA1,
         "kubectl.kubernetes.io/last-applied-configuration",
     }

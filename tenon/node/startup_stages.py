@@ -58,7 +58,7 @@ def initialized(state: NodeState, event: InitializeResult, now: datetime) -> Nod
         return _still_uninitialized(state, event.message or event.reason, now)
     done = evolve(state, initialized=True, deadline=None, blocked=None)
     done = record(done, now, "initialized")
-    if done.planned_pods:
+    if done.planned_pods and not done.pods_were_bound:
         return evolve(done, stage=Stage.BINDING)
     return _enter_live(done, now)
 
@@ -92,7 +92,7 @@ def _initialize_by(state: NodeState) -> datetime | None:
 
 def bound(state: NodeState, event: BindResult, now: datetime) -> NodeState:
     """Count the pods that run, and enter the live stage."""
-    counted = evolve(state, bound_pods=event.bound, running_pods=event.running)
+    counted = evolve(state, bound_pods=event.bound, running_pods=event.running, pods_were_bound=True)
     return _enter_live(record(counted, now, pods_text(counted)) if event.planned else counted, now)
 
 

@@ -12,7 +12,8 @@ from pydantic import Field
 
 from tenon.messages.base import ClaimRef, Message
 from tenon.messages.launch import Instance, LaunchRequest
-from tenon.messages.node import BlockedPods, Removal
+from tenon.messages.node import BlockedPods, RebootRequest, Removal
+from tenon.messages.reboot import RebootResult
 
 
 class Stage(StrEnum):
@@ -24,6 +25,7 @@ class Stage(StrEnum):
     INITIALIZING = "initializing"
     BINDING = "binding"
     LIVE = "live"
+    REBOOTING = "rebooting"
     CORDONING = "cordoning"
     DRAINING = "draining"
     DETACHING = "detaching"
@@ -84,6 +86,46 @@ class Blocked(Message):
     """Which nodes stand empty meanwhile."""
     since: datetime | None = None
     """Since when pods are waited for."""
+
+
+class RebootPhase(StrEnum):
+    """What a reboot does next, in this order. Between `ISSUING` and `RECOVERING` no restart may issue it again."""
+
+    FENCING = "fencing"
+    DRAINING = "draining"
+    RECORDING = "recording"
+    """Its boot ID is recorded."""
+    ISSUING = "issuing"
+    SETTLING = "settling"
+    """EC2 may have accepted the reboot, but no answer came."""
+    RECOVERING = "recovering"
+    """EC2 has accepted the reboot."""
+    FAILING = "failing"
+
+
+class Reboot(Message):
+    """A reboot that goes on."""
+
+    request: RebootRequest
+    phase: RebootPhase = RebootPhase.FENCING
+    boot_id: str = ""
+    """The boot ID before the reboot; empty until it is recorded."""
+    issuing_since: datetime | None = None
+    """When EC2 was first to be asked."""
+    refusals: int = 0
+    """How often EC2 refused."""
+    asked_at: datetime | None = None
+    """When EC2 was asked last without an answer."""
+    issued_at: datetime | None = None
+    """When EC2 accepted the reboot, or was asked if the answer is lost."""
+    booted: bool = False
+    """The Node reports another boot ID."""
+    result: RebootResult | None = None
+    """Why it failed."""
+    message: str = ""
+    """The same in words."""
+    stays: bool = False
+    """Although the reboot failed, the node stays."""
 
 
 class NodeState(Message):
@@ -149,6 +191,11 @@ class NodeState(Message):
     """The expired node waits for the budgets of its NodePool, and asks again at this time."""
     spread_until: datetime | None = None
     """When this node leaves, if it is overdue together with many others after an outage."""
+    reboot: Reboot | None = None
+    reboots: tuple[datetime, ...] = ()
+    """When the reboots of the last 24 hours were requested, the oldest first."""
+    pods_were_bound: bool = False
+    """Its planned pods were bound once. After a reboot they are not bound again."""
 
 
 class NodeClaimInput(Message):

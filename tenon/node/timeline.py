@@ -51,7 +51,7 @@ def clock(at: datetime | None) -> str:
 
 def blocked_since(state: NodeState) -> datetime | None:
     """Return since when the node's drain is blocked; None in other stages, which do not record it."""
-    return state.blocked.since if state.blocked and state.stage is Stage.DRAINING else None
+    return state.blocked.since if state.blocked and state.stage in (Stage.DRAINING, Stage.REBOOTING) else None
 
 
 def why_blocked(state: NodeState) -> str:
@@ -100,6 +100,13 @@ def details(state: NodeState) -> str:
     ]
     if state.keep_until:
         rows.append(("Kept until", clock(state.keep_until)))
+    if state.reboot:
+        request = state.reboot.request
+        actor = f" ({request.actor})" if request.actor else ""
+        since = clock(request.requested_at)
+        rows.append(("Reboots", f"{state.reboot.phase.value}: {request.reason}{actor}, requested {since}"))
+    if state.reboots:
+        rows.append(("Reboots in 24 h", ", ".join(map(clock, state.reboots))))
     if state.leave:
         rows.append(("Leaving", "; ".join(map(removal_text, (state.leave, *state.leave.later)))))
     if state.force_at:

@@ -10,6 +10,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from tenon.messages.launch import LaunchResult, LaunchWait
 from tenon.messages.node import Disrupt, DrainResult, Keep, Poke
+from tenon.messages.reboot import RebootOutcome, RebootReply
 from tenon.node.state import NodeState, Stage
 from tests.workflows.fake_activities import INSTANCE, FakeWorld
 from tests.workflows.guarded_node import GUARDED
@@ -25,6 +26,7 @@ from tests.workflows.node_workflow import (
     rested,
     waits_for_budgets,
 )
+from tests.workflows.rebooting_world import RebootingWorld, reboot_request
 from tests.workflows.waiting import until
 from workflows.nodeclaim import NodeClaimWorkflow
 
@@ -185,6 +187,20 @@ async def waiting_again(handle: Handle) -> bool:
     return state.launch_failures == 2
 
 
+async def reboots(temporal: WorkflowEnvironment, cluster: str) -> None:
+    """The machine reboots after a drain. EC2 refuses its second reboot for good, and the node is replaced."""
+    world = RebootingWorld()
+    async with node(temporal, cluster, world, skip_time=False):
+        handle = await live(temporal.client, cluster)
+        await handle.execute_update(NodeClaimWorkflow.reboot, reboot_request(60.0))
+        await temporal.fast_forward(handle, timedelta(seconds=6))
+        await until(lambda: called(world, "check reboot"))
+        await until(lambda: at(newest(temporal.client, cluster), Stage.LIVE))
+        world.replies = [RebootReply(outcome=RebootOutcome.REJECTED, message="you may not")]
+        await newest(temporal.client, cluster).execute_update(NodeClaimWorkflow.reboot, reboot_request(number=10))
+        await handle.result()
+
+
 SCENARIOS = {
     "whole-life": whole_life,
     "force-drain": force_drain,
@@ -198,4 +214,5 @@ SCENARIOS = {
     "not-managed": not_managed,
     "refused": refused,
     "expired-waits": expired_waits,
+    "reboots": reboots,
 }

@@ -159,7 +159,8 @@ def _there(state: ClusterState, record: NodeRecord) -> list[PodRecord]:
 
 
 def _initialized(record: NodeRecord, claim: ClaimRecord | None) -> bool:
-    return claim is None or record.labels.get(labels.INITIALIZED) == "true"
+    """Whether the node is as it stays. One that reboots comes back, so it counts like one that starts (N15-169)."""
+    return claim is None or (record.labels.get(labels.INITIALIZED) == "true" and not claim.rebooting)
 
 
 def _existing(
@@ -250,7 +251,9 @@ def _lasting_taints(taints: Iterable[Taint], claim: ClaimRecord) -> tuple[Taint,
     return tuple(
         taint
         for taint in taints
-        if (taint.key, taint.effect) not in startup and not labels.is_ephemeral_taint(taint.key, taint.effect)
+        if (taint.key, taint.effect) not in startup
+        and not labels.is_ephemeral_taint(taint.key, taint.effect)
+        and not (claim.rebooting and labels.is_reboot_taint(taint.key, taint.effect))
     )
 
 

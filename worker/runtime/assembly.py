@@ -34,6 +34,7 @@ from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.resources import SERVICES
 from activities.node.launch_breakers import LaunchBreakers
 from activities.node.nodeclaim_lifecycle import NodeActivities
+from activities.node.reboot_activities import RebootActivities
 from activities.nodeclass.cluster_version import ClusterVersion, server_version
 from activities.nodeclass.nodeclasses import NodeClassActivities
 from tenon import __version__
@@ -211,12 +212,14 @@ def io_workers(
         settings.default_spread(),
         breakers,
     )
+    reboots = RebootActivities(clients.kube, clients.recorder, clients.ec2)
     classes = NodeClassActivities(clients.kube, clients.recorder, clients.ec2, clients.version)
     housekeeping = Housekeeping(clients.kube, clients.recorder, clients.ec2)
     at_once = concurrency(settings.cpu_requests)
     commands = CommandActivities(clients.kube, clients.recorder)
     activities: list[Callable[..., Any]] = [
         *node.steps(),
+        *reboots.steps(),
         *commands.all(),
         *AwaitedReplacementActivities(clients.kube, clients.recorder).all(),
         classes.resolve,
@@ -248,7 +251,7 @@ def io_workers(
             graceful_shutdown_timeout=GRACEFUL,
         )
         for lane, own, slots in (
-            (DRAINING, node.draining(), at_once.draining),
+            (DRAINING, [*node.draining(), *reboots.draining()], at_once.draining),
             (ENDING, node.ending(), at_once.ending),
         )
     ]

@@ -1,4 +1,4 @@
-"""A reboot is committed: what the NodeClaim records, what the workflow is messages, and when nothing happens."""
+"""A reboot is committed: what the NodeClaim records, what the workflow is told, and when nothing happens."""
 
 from __future__ import annotations
 

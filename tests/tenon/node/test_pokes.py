@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from tenon.apis import labels
 from tenon.kube.taints import Taint
-from tenon.messages.node import Poke, Removal
+from tenon.messages.node import Poke, RebootRequest, Removal
 from tenon.node.pokes import poke_for
 
 STARTUP = Taint("warming", "NoExecute")
@@ -19,6 +20,7 @@ REPAIRED = Removal(reason="unhealthy", detail="Ready is False for 30m", actor="c
 JOINED = Poke(node_name="n", reason="joined")
 READY = Poke(node_name="n", node_ready=True, reason="ready")
 
+REBOOT = RebootRequest(operation_id="u-1", reason="a test", requested_at=datetime(2026, 3, 1, tzinfo=UTC))
 DISRUPTED = Taint(*labels.DISRUPTED_TAINT)
 STRAY = Poke(node_name="n", disrupted=True, reason="disrupted")
 
@@ -31,6 +33,16 @@ LEVELS: list[tuple[str, dict[str, Any], Poke | None]] = [
         "leaves, disruption taint",
         {"node_name": "n", **LIVE, "node_taints": [DISRUPTED], "node_deleting": True},
         Poke(node_name="n", node_deleting=True, reason="deleted"),
+    ),
+    (
+        "reboots",
+        {"node_name": "n", **LIVE, "disruption_reason": True, "reboot": REBOOT},
+        Poke(node_name="n", reboot=REBOOT, reason="reboots"),
+    ),
+    (
+        "has rebooted",
+        {"node_name": "n", "registered": True, "node_ready": True, "reboot": REBOOT, "rebooted": True},
+        Poke(node_name="n", reboot=REBOOT, rebooted=True, node_ready=True, reason="reboots"),
     ),
     ("launched, no Node", {}, None),
     ("launched, no Node in time", {"minutes_late": 3}, Poke(minutes_late=3, reason="no Node after 3 minutes")),

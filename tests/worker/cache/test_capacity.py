@@ -73,6 +73,25 @@ def test_a_starting_node_promises_what_its_claim_says_sch_090() -> None:
     assert done.allocatable == {"cpu": 4000, "pods": 10}
 
 
+@pytest.mark.parametrize("meta", [{"labels": {"karpenter.sh/nodepool": "pool"}}, INITIALIZED], ids=["issued", "drains"])
+def test_n15_169_a_node_that_reboots_counts_as_one_that_comes_back(meta: dict[str, Any]) -> None:
+    taints = [
+        {"key": "karpenter.sh/rebooting", "effect": "NoSchedule"},
+        {"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"},
+        {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"},
+        {"key": "warming", "effect": "NoSchedule"},
+        {"key": "team", "effect": "NoSchedule", "value": "a"},
+    ]
+    startup = [{"key": "warming", "effect": "NoSchedule"}]
+    silent = replace(node(taints=taints, meta=meta), ready=False)
+    rebooting = {**STATUS, "conditions": [{"type": "Rebooting", "status": "True", "reason": "RebootRequested"}]}
+    comes_back = only(state(nodes=[silent], claims=[claim(status=rebooting, startupTaints=startup)]))
+    assert comes_back.taints == (Taint(key="team", effect="NoSchedule", value="a"),)
+    assert comes_back.initialized is False
+    stays_away = only(state(nodes=[silent], claims=[claim(status=STATUS, startupTaints=startup)]))
+    assert Taint("karpenter.sh/rebooting", "NoSchedule") in stays_away.taints
+
+
 @pytest.mark.parametrize(("ready", "closed"), [(True, False), (False, True)])
 def test_the_taint_not_ready_counts_only_on_a_node_that_is_not_ready(ready: bool, closed: bool) -> None:
     """kube-controller-manager takes it off a moment after the kubelet reports Ready."""

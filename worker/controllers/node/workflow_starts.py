@@ -24,6 +24,7 @@ from tenon.messages.base import ClaimRef
 from tenon.messages.node import Poke
 from tenon.node.leave_text import recorded
 from tenon.node.pokes import poke_for
+from tenon.node.reboot_record import recorded_request
 from tenon.node.registration import minutes_late, next_late
 from tenon.node.state import NodeClaimInput
 from worker.cache.changes import Change, Topic
@@ -270,6 +271,8 @@ class NodeClaimWorkflowController(Controller):
             disruption_reason=claim.is_true(DISRUPTION_REASON),
             candidate=bool(claim.disrupted_by),
             minutes_late=minutes_late(claim, self._now()) if node is None else 0,
+            reboot=recorded_request(claim),
+            rebooted=bool(node and claim.pre_boot_id and node.boot_id not in ("", claim.pre_boot_id)),
         )
 
     async def _start_claim(self, claim: ClaimRecord) -> None:
