@@ -1,4 +1,4 @@
-"""A hundred live nodes pass to a version of the worker with another order of steps, and back, with worker versioning."""
+"""With worker versioning, a hundred live nodes pass to a version with another order of steps, and back."""
 
 from __future__ import annotations
 

@@ -18,6 +18,7 @@ import os
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from temporalio.client import Client
@@ -134,16 +135,11 @@ class WorkerVersions:
             return
         try:
             async with asyncio.timeout(within.total_seconds()):
-                await self._until_left(self._client)
+                await self._until_answered(partial(self._until_left, self._client))
         except TimeoutError:
             log.warning(
                 "Runs are still pinned to this version of the worker, and the Current version takes them over",
                 extra={"build-id": self.build_id},
-            )
-        except RPCError as error:
-            log.warning(
-                "Temporal does not say which runs are pinned to this version of the worker",
-                extra={"build-id": self.build_id, "error": error.message},
             )
 
     def _routing(self, client: Client) -> VersionRouting:
@@ -178,7 +174,6 @@ class WorkerVersions:
             if before is not None and before.current != UNVERSIONED:
                 await self._ramp(routing)
             await self._make_current(routing, before or Routing())
-            await self._move_all(routing, self.build_id)  # after a rollback: what a later version could not go on with
         metrics.WORKER_VERSION_SERVES.labels(self.build_id).set(1)
 
     async def _ramp(self, routing: VersionRouting) -> None:
@@ -233,7 +228,7 @@ class WorkerVersions:
         serves = seen.serves(self.build_id)
         metrics.WORKER_VERSION_SERVES.labels(self.build_id).set(int(serves))
         if not serves and self._limiter.count("not routed") is not None:
-            log.warning(
+            log.info(
                 "Temporal sends no new workflows to the version of this worker, which is neither Current nor Ramping",
                 extra={"build-id": self.build_id, "current-build-id": seen.current},
             )
