@@ -327,11 +327,18 @@ async def test_doctor_says_when_no_worker_of_the_current_version_runs_and_what_t
     assert "No version" in without.sentence
     async with version(client, cluster, FakeWorld(), "a", monkeypatch) as first:
         await until(lambda: is_ready(first))
-        (serving_now,) = await check_worker_versions(automatic)
-        assert serving_now.state is State.OK
+
+        async def finds_it() -> bool:
+            return [finding.state for finding in await check_worker_versions(automatic)] == [State.OK]
+
+        await until(finds_it)
     monkeypatch.setattr(version_routing, "POLL_LIMIT", timedelta())
-    (gone,) = await check_worker_versions(automatic)
-    assert gone.state is State.FAULT
-    assert gone.mend.endswith(f"set-current-version --deployment-name tenon-{cluster} --build-id a")
-    (off,) = await check_worker_versions(load(cluster_name=cluster))
-    assert off.mend.endswith(f"set-current-version --deployment-name tenon-{cluster} --unversioned")
+    disabled = load(cluster_name=cluster)
+    for settings, option in ((automatic, "--build-id a"), (disabled, "--unversioned")):
+
+        async def says_what_to_do(settings: Settings = settings, option: str = option) -> bool:
+            (finding,) = await check_worker_versions(settings)
+            command = f"set-current-version --deployment-name tenon-{cluster} {option}"
+            return finding.state is State.FAULT and finding.mend.endswith(command)
+
+        await until(says_what_to_do)
