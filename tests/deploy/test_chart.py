@@ -425,3 +425,23 @@ def test_a_chart_with_worker_versioning_names_the_version_and_gives_its_runs_tim
     by_default = rendered(*NAMED)
     assert "TEMPORAL_WORKER_BUILD_ID" not in environment(by_default)
     assert pod(by_default)["terminationGracePeriodSeconds"] == 60
+
+
+def test_a_chart_for_temporals_worker_controller_has_its_objects_with_the_pods_of_the_deployment() -> None:
+    """The controller chooses the build ID, so the chart names none."""
+    given = ("--set", "workerController.enabled=true", "--set", "settings.workerVersioning=Manual")
+    documents = rendered(*NAMED, *given)
+    deployment = the(documents, "WorkerDeployment")
+    assert (
+        deployment["spec"]["template"]
+        == the(rendered(*NAMED, "--set", "settings.workerVersioning=Manual"), "Deployment")["spec"]["template"]
+    )
+    assert set(deployment["spec"]) == {"replicas", "workerOptions", "rollout", "sunset", "template"}
+    assert the(documents, "Connection")["spec"] == {"hostPort": "temporal-frontend.temporal:7233"}
+    assert "TEMPORAL_WORKER_BUILD_ID" not in str(deployment)
+    assert not [document for document in documents if document["kind"] == "Deployment"]
+
+
+def test_a_chart_for_temporals_worker_controller_is_refused_without_manual_versioning() -> None:
+    with pytest.raises(helm.HelmError, match=r"needs settings\.workerVersioning: Manual"):
+        rendered(*NAMED, "--set", "workerController.enabled=true")
