@@ -93,8 +93,8 @@ async def test_a_hundred_nodes_pass_to_another_version_and_back_and_none_fails_o
     with versioned(sandbox, "a", 1) as first, versioned(sandbox, "b", 2) as second:
         first.start()
         assert worker.stop() == 0
-        await asyncio.gather(pool.deploy(FLEET), pool.deploy(GUARDED, "guarded"))
-        await asyncio.gather(pool.running(FLEET, within=400), pool.running(GUARDED, "guarded", within=400))
+        await asyncio.gather(pool.deploy(FLEET, "web"), pool.deploy(GUARDED, "guarded"))
+        await asyncio.gather(pool.running(FLEET, "web", within=400), pool.running(GUARDED, "guarded", within=400))
         budget = await pool.protect("guarded")
         guarded = [await pool.claim_of(pod) for pod in await pool.pods("guarded")]
         others = sorted({claim["metadata"]["name"] for claim in await pool.claims()} - set(guarded))
@@ -104,7 +104,7 @@ async def test_a_hundred_nodes_pass_to_another_version_and_back_and_none_fails_o
                 await handle.signal("drain")
             guarded = guarded[2:]
             pods += MORE
-            await pool.scale(pods)  # launches are under way
+            await pool.scale(pods, "web")  # launches are under way
             began = time.monotonic()
             await asyncio.to_thread(later.start, folder)
             ready = time.monotonic() - began
@@ -113,14 +113,14 @@ async def test_a_hundred_nodes_pass_to_another_version_and_back_and_none_fails_o
             assert await asyncio.to_thread(earlier.stop) == 0
             left = time.monotonic() - began
             after = await answer_seconds(client, sandbox, others)
-            await pool.running(pods, within=300)
+            await pool.running(pods, "web", within=300)
             leaving, others = others[:2], others[2:]
             for claim in leaving:
                 await client.get_workflow_handle(names.nodeclaim_id(sandbox.cluster_name, claim)).signal("drain")
             await asyncio.gather(*(pool.gone(claim, within=120) for claim in leaving))
             for claim in leaving:
                 assert (EXTRA_STEP in await steps_of(client, sandbox, claim)) is extra
-            await pool.running(pods, within=120)
+            await pool.running(pods, "web", within=120)
             # The figures of docs/operations.md.
             print(
                 f"ready {ready:.0f} s, left {left:.0f} s, {len(others)} nodes answer in {before:.1f} and {after:.1f} s"
