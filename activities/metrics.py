@@ -392,6 +392,17 @@ WORKFLOW_TASK_FAILURES = Counter(
     "Workflow tasks that failed on an error in the code of the workflow, and that Temporal retries.",
     ["workflow"],
 )
+WORKFLOW_RUNS_ENDED = Counter(
+    "tenon_workflow_runs_ended_total",
+    "Runs of workflows that ended because this version of the worker could not replay their history.",
+    ["workflow"],
+)
+WORKER_VERSION_SERVES = Gauge(
+    "tenon_worker_version_serves",
+    "1 if Temporal sends tasks to this worker's version, which is Current or Ramping; 0 if not.",
+    ["build_id"],
+    multiprocess_mode="livemax",
+)
 PAYLOADS_UNREADABLE = Counter(
     "tenon_payloads_unreadable_total",
     "Encrypted payloads that could not be decrypted, for example because their key is not in the file.",

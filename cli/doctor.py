@@ -29,7 +29,7 @@ from cli.context import worker_of_sandbox
 from cli.diagnosis.aws import check_aws, unusable_credentials
 from cli.diagnosis.finding import Finding, State, fault, ok
 from cli.diagnosis.kubernetes import check_kubernetes
-from cli.diagnosis.temporal import check_temporal
+from cli.diagnosis.temporal import check_temporal, check_worker_versions
 from cli.setting_flags import FAULTS, SettingsCommand, with_setting_flags
 from cli.simulating.progress import show_progress
 from tenon.apis.json_object import field_at
@@ -87,6 +87,8 @@ async def _examine(flags: dict[str, object], flag_faults: list[str], kubeconfig:
         except SettingsError as error:
             findings.append(fault("settings", str(error), "see: tenon settings"))
         findings += await check_temporal()
+        if settings is not None:
+            findings += await check_worker_versions(settings)
         roles: list[str] = []
         if kube is not None:
             findings += await check_kubernetes(kube, now)

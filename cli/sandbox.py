@@ -25,7 +25,7 @@ from sandbox.cluster import Sandbox, SandboxError
 from sandbox.cluster import stop as stop_sandbox
 from sandbox.helm import HELM
 from sandbox.kubectl import KubectlError
-from sandbox.kubelet.release import IMAGE
+from sandbox.kubelet.release import CHART, IMAGE
 from sandbox.layout import Layout
 from sandbox.leading_worker import LeadingWorker, read_leader
 from sandbox.nodeadm import NODEADM
@@ -183,11 +183,14 @@ def down(state: StateDir = None) -> None:
 @app.command()
 def install(
     image: Annotated[Path, typer.Argument(metavar="ARCHIVE", help="The image that `make image` built.")] = IMAGE,
+    chart: Annotated[
+        Path, typer.Option(metavar="FOLDER|ARCHIVE", help="Tenon's chart; that of a release is tenon-VERSION.tgz.")
+    ] = CHART,
     state: StateDir = None,
 ) -> None:
     """Install Tenon's chart on the real node of a sandbox that was started with --kubelet."""
     try:
-        Sandbox.attach(state).install(image)
+        Sandbox.attach(state).install(image, chart=chart)
     except (SandboxError, BuildError, MissingToolError) as error:
         raise fail(error) from error
     output_console().print(f"Tenon runs in the namespace {Sandbox.namespace}", highlight=False)

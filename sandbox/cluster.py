@@ -232,12 +232,15 @@ class Sandbox:
         ``values`` are more values for the chart.
 
         Raises:
-            SandboxError: the sandbox has no real node, there is no such image, or the worker did not become ready.
+            SandboxError: the sandbox has no real node, there is no such image or chart, or the worker did not
+                become ready.
         """
         if not self.layout.node_process.exists():
             raise SandboxError("The sandbox has no real node: start it with `tenon sandbox up --kubelet`.")
         if not archive.exists():
             raise SandboxError(f"There is no image in {archive}: run `make image`, or name another archive.")
+        if not chart.exists():
+            raise SandboxError(f"There is no chart in {chart}, as in an installed wheel: give one with --chart.")
         try:
             release.install(self.layout, self.kubernetes_endpoint, archive, values, chart)
         except (OSError, ValueError, helm.HelmError, kubectl.KubectlError) as error:

@@ -47,7 +47,7 @@ _FREE = frozenset(
     {
         "additionalLabels", "additionalAnnotations", "annotations", "endpointConfig", "labels", "podLabels",
         "podAnnotations", "podSecurityContext", "securityContext", "strategy", "dnsConfig", "nodeSelector",
-        "affinity", "resources",
+        "affinity", "resources", "connection", "rollout", "sunset",
     }
 )  # fmt: skip
 """Objects of the values whose fields are Kubernetes' or the user's. All others have the fields of values.yaml."""

@@ -26,6 +26,8 @@ from worker.runtime.memory import PARENT
 PROCESSES = ("io", "cluster")
 STOP_TIMEOUT = 45.0
 """Seconds that a process has to finish its running activities after SIGTERM."""
+LEAVE_TIMEOUT = 240.0
+"""Seconds that it has before that, with WORKER_VERSIONING=Automatic, until its runs have gone to another version."""
 
 
 class Child(NamedTuple):
@@ -63,7 +65,8 @@ def run(settings: Mapping[str, str]) -> int:
             processes = {name: child.process for name, child in children.items()}
             if not stopping.is_set():
                 _print_kills(processes, int(settings["MEMORY_LIMIT"]))
-            status = _stop(processes, is_requested=stopping.is_set())
+            more = LEAVE_TIMEOUT if settings.get("WORKER_VERSIONING") == "Automatic" else 0.0
+            status = _stop(processes, STOP_TIMEOUT + more, is_requested=stopping.is_set())
             _print_failures(children, health, printed)
             return status
         finally:
@@ -129,16 +132,16 @@ def _print_kills(children: Mapping[str, subprocess.Popen[bytes]], memory_limit: 
         print(f"The {name} process was killed by {text}; the worker stops.", file=sys.stderr, flush=True)
 
 
-def _stop(children: dict[str, subprocess.Popen[bytes]], *, is_requested: bool) -> int:
+def _stop(children: dict[str, subprocess.Popen[bytes]], timeout: float, *, is_requested: bool) -> int:
     for child in children.values():
         if child.poll() is None:
             child.terminate()
-    deadline = time.monotonic() + STOP_TIMEOUT
+    deadline = time.monotonic() + timeout
     for name, child in children.items():
         try:
             child.wait(max(0.1, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
-            print(f"the {name} process did not stop within {STOP_TIMEOUT:.0f} s and was killed", file=sys.stderr)
+            print(f"the {name} process did not stop within {timeout:.0f} s and was killed", file=sys.stderr)
             child.kill()
             child.wait()
     codes = [child.returncode for child in children.values()]

@@ -34,9 +34,12 @@ with workflow.unsafe.imports_passed_through():
         SavingReport,
     )
     from workflows import names
+    from workflows.continuing import continue_as_new, is_for_another_version, must_continue_as_new
     from workflows.disruption_command import DisruptionCommandWorkflow
     from workflows.planner_call import PlannerCaller
 
+MAX_HISTORY = 500
+"""The number of history events after which a run continues as new."""
 REFUSED_PAUSE = timedelta(seconds=30)
 """How long a node is left alone after it refused a command."""
 COMMAND_GRACE = timedelta(minutes=10)
@@ -87,9 +90,9 @@ class DisruptionWorkflow(PlannerCaller):
                     self.cursor = decision.cursor
                 for command in decision.commands:
                     await self._start(command)
-            if workflow.info().is_continue_as_new_suggested() or workflow.info().get_current_history_length() > 500:
+            if must_continue_as_new(MAX_HISTORY):
                 await workflow.wait_condition(workflow.all_handlers_finished)
-                workflow.continue_as_new(
+                continue_as_new(
                     evolve(
                         begin,
                         ledger=self.by_claim,
@@ -114,7 +117,7 @@ class DisruptionWorkflow(PlannerCaller):
             disruption_input,
             DisruptionDecision,
             "wait for nodes that may be disrupted",
-            outdated=lambda: self.input_changed,
+            outdated=lambda: self.input_changed or is_for_another_version(),
         )
 
     async def _announce_leader(self) -> None:

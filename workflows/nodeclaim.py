@@ -27,7 +27,7 @@ with workflow.unsafe.imports_passed_through():
     from tenon.node.state import NodeClaimInput, NodeClaimResult, NodeState, Stage
     from tenon.node.steps import DeadlinePassed, End, Failed, LeaveRequest, Run, Wait
     from tenon.node.timeline import details, result_of
-    from workflows import names
+    from workflows import continuing, names
     from workflows.options import OPTIONS
 
 MAX_HISTORY = 2000
@@ -94,7 +94,7 @@ class NodeClaimWorkflow:
 
     def _continue_as_new(self, begin: NodeClaimInput) -> NoReturn:
         """Continue as new with the current state."""
-        workflow.continue_as_new(evolve(begin, state=self.state))
+        continuing.continue_as_new(evolve(begin, state=self.state))
 
     async def _run(self, step: Run) -> None:
         self.acted = True
@@ -194,9 +194,10 @@ class NodeClaimWorkflow:
             )
 
     def _too_long(self) -> bool:
-        """Whether the run must continue as new in the middle of a stage, such as a drain that is blocked for days."""
-        info = workflow.info()
-        return info.is_continue_as_new_suggested() or info.get_current_history_length() > MAX_HISTORY
+        """Whether the run must continue as new in the middle of a stage, such as a drain that is blocked for days, or
+        because another version of the worker takes over.
+        """
+        return continuing.must_continue_as_new(MAX_HISTORY)
 
     def _should_continue_as_new(self) -> bool:
         # Whatever makes the node live, or changes when it expires, is followed by an activity.
@@ -204,10 +205,7 @@ class NodeClaimWorkflow:
 
     def _has_grown(self) -> bool:
         """Whether an idle run must continue as new although it has changed nothing."""
-        return (
-            workflow.info().is_continue_as_new_suggested()
-            or workflow.info().get_current_history_length() > LONG_HISTORY
-        )
+        return continuing.must_continue_as_new(LONG_HISTORY)
 
     def _show(self) -> None:
         """Update the details in the UI each time, and the search attributes only when their values changed."""

@@ -9,8 +9,11 @@ from temporalio import workflow
 with workflow.unsafe.imports_passed_through():
     from tenon.messages.base import ActivityName
     from tenon.messages.nodeclass import NodeClassInput, NodeClassResult
+    from workflows.continuing import continue_as_new, must_continue_as_new
     from workflows.options import OPTIONS
 
+MAX_HISTORY = 500
+"""The number of history events after which a run continues as new."""
 REFRESH_UNREADY = timedelta(minutes=1)
 """The refresh interval of a class that is not ready. For a ready class, the activity says it from the settings."""
 
@@ -48,9 +51,9 @@ class NodeClassWorkflow:
                 )
             except TimeoutError:
                 self.changed = True
-            if workflow.info().is_continue_as_new_suggested() or workflow.info().get_current_history_length() > 500:
+            if must_continue_as_new(MAX_HISTORY):
                 await workflow.wait_condition(workflow.all_handlers_finished)
-                workflow.continue_as_new(begin)
+                continue_as_new(begin)
 
     @workflow.signal(description="Sent by Tenon: the EC2NodeClass changed. Resolves it again.")
     def poke(self) -> None:

@@ -11,6 +11,7 @@ distinguish the two (`tests/workflows/test_provisioner_refusals.py`).
 
 from __future__ import annotations
 
+import sys
 from datetime import datetime
 
 from pydantic import Field
@@ -32,8 +33,11 @@ with workflow.unsafe.imports_passed_through():
         RefusedTypes,
     )
     from tenon.node import breaker
+    from workflows.continuing import continue_as_new, is_for_another_version, must_continue_as_new
     from workflows.planner_call import PlannerCaller
 
+MAX_HISTORY = 500
+"""The number of history events after which a run continues as new once it has a batch."""
 MAX_REPORTS = 200
 """The number of refusal reports after which a run continues as new, even in the middle of a long poll."""
 
@@ -75,10 +79,10 @@ class ProvisionerWorkflow(PlannerCaller):
             batch = await self._await_batch()
             if batch is not None and batch.pods:
                 await self._plan(batch)
-            long = batch is not None and workflow.info().get_current_history_length() > 500
-            if long or self.reports >= MAX_REPORTS or workflow.info().is_continue_as_new_suggested():
+            long = must_continue_as_new(MAX_HISTORY if batch is not None else sys.maxsize)
+            if long or self.reports >= MAX_REPORTS:
                 await workflow.wait_condition(workflow.all_handlers_finished)
-                workflow.continue_as_new(
+                continue_as_new(
                     evolve(
                         begin,
                         batch=self.batch,
@@ -100,7 +104,7 @@ class ProvisionerWorkflow(PlannerCaller):
         return batch
 
     def _outdated(self) -> bool:
-        return self.breakers_changed or self.reports >= MAX_REPORTS
+        return self.breakers_changed or self.reports >= MAX_REPORTS or is_for_another_version()
 
     async def _plan(self, batch: BatchSummary) -> None:
         now = workflow.now()

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from cli.diagnosis.finding import Finding, fault, ok, unknown
 from worker.runtime.search_attributes import create_command, missing_search_attributes
 from worker.runtime.temporal_client import EncryptionKeysError, TemporalError, connect
+from worker.runtime.version_routing import UNVERSIONED, Routing, VersionRouting, own_version
+from worker.runtime.worker_versions import DISABLED
+from worker.settings import Settings
+from workflows import names
 
 CHECK = "Temporal"
+VERSIONS = "worker versions"
 
 
 async def check_temporal() -> list[Finding]:
@@ -41,3 +47,37 @@ async def check_temporal() -> list[Finding]:
         mend = f"start a worker that may add them, or run: {create_command(missing, namespace)}"
         return [*findings, fault("search attributes", f"The namespace {namespace} lacks {names}.", mend)]
     return [*findings, ok("search attributes", f"The namespace {namespace} has all of Tenon's search attributes.")]
+
+
+async def check_worker_versions(settings: Settings) -> list[Finding]:
+    """Check that a worker runs of the version to which Temporal sends workflows. Empty if Temporal does not answer."""
+    try:
+        client = await connect()
+        return [await _version_finding(client, settings)]
+    except TemporalError:
+        return []  # the check of Temporal says why
+    except RPCError as error:
+        return [unknown(VERSIONS, f"Temporal does not describe the versions of the worker: {error.message}.")]
+
+
+async def _version_finding(client: Client, settings: Settings) -> Finding:
+    own = own_version(settings.cluster_name)
+    routing = VersionRouting(client, own.deployment_name, names.task_queue(settings.cluster_name))
+    observed = await routing.read() or Routing()
+    command = f"temporal worker deployment set-current-version --deployment-name {own.deployment_name}"
+    if settings.worker_versioning == DISABLED:
+        if observed.current == UNVERSIONED:
+            return ok(VERSIONS, "Worker versioning is off, and Temporal sends workflows to any worker.")
+        sentence = (
+            f"Temporal sends workflows to version {observed.current} of the worker, but WORKER_VERSIONING is Disabled."
+        )
+        return fault(VERSIONS, sentence, f"run: {command} --unversioned")
+    if observed.current == UNVERSIONED:
+        sentence = f"No version of the Worker Deployment {own.deployment_name} is Current, so no worker gets workflows."
+        return fault(VERSIONS, sentence, f"start a worker, then run: {command} --build-id {own.build_id}")
+    if not await routing.has_worker(observed.current):
+        sentence = (
+            f"Temporal sends workflows to version {observed.current} of the worker, and none of its workers runs."
+        )
+        return fault(VERSIONS, sentence, f"start one, or run: {command} --build-id {own.build_id}")
+    return ok(VERSIONS, f"Version {observed.current} of the worker is Current, and its workers run.")

@@ -431,3 +431,36 @@ def test_an_uninstalled_release_leaves_what_it_says(sandbox: Sandbox) -> None:
         helm.run("uninstall", *where, "--ignore-not-found")
         sandbox.kubectl("delete", "secret", "tenon-webhook-cert", "--namespace=default", "--ignore-not-found")
         sandbox.kubectl("delete", "nodepool", "left")
+
+
+def test_a_chart_with_worker_versioning_names_the_version_and_gives_its_runs_time_to_leave() -> None:
+    """Two images of one tag are two versions. A worker without the time would leave nodes without a worker."""
+    digest = "sha256:" + "0123456789abcdef" * 4
+    given = ("settings.workerVersioning=Automatic", "controller.image.tag=1.2.3", f"controller.image.digest={digest}")
+    documents = rendered(*NAMED, *(argument for value in given for argument in ("--set", value)))
+    assert environment(documents)["TEMPORAL_WORKER_BUILD_ID"] == "1.2.3-0123456789ab"
+    assert environment(documents)["WORKER_VERSIONING"] == "Automatic"
+    assert pod(documents)["terminationGracePeriodSeconds"] == 300
+    by_default = rendered(*NAMED)
+    assert "TEMPORAL_WORKER_BUILD_ID" not in environment(by_default)
+    assert pod(by_default)["terminationGracePeriodSeconds"] == 60
+
+
+def test_a_chart_for_temporals_worker_controller_has_its_objects_with_the_pods_of_the_deployment() -> None:
+    """The controller chooses the build ID, so the chart names none."""
+    value = ("--set", "workerController.enabled=true", "--set", "settings.workerVersioning=Manual")
+    documents = rendered(*NAMED, *value)
+    deployment = the(documents, "WorkerDeployment")
+    assert (
+        deployment["spec"]["template"]
+        == the(rendered(*NAMED, "--set", "settings.workerVersioning=Manual"), "Deployment")["spec"]["template"]
+    )
+    assert set(deployment["spec"]) == {"replicas", "workerOptions", "rollout", "sunset", "template"}
+    assert the(documents, "Connection")["spec"] == {"hostPort": "temporal-frontend.temporal:7233"}
+    assert "TEMPORAL_WORKER_BUILD_ID" not in str(deployment)
+    assert not [document for document in documents if document["kind"] == "Deployment"]
+
+
+def test_a_chart_for_temporals_worker_controller_is_refused_without_manual_versioning() -> None:
+    with pytest.raises(helm.HelmError, match=r"needs settings\.workerVersioning: Manual"):
+        rendered(*NAMED, "--set", "workerController.enabled=true")

@@ -14,7 +14,6 @@ import botocore.session
 from botocore.utils import InstanceMetadataRegionFetcher
 from temporalio.client import Client
 from temporalio.worker import Worker
-from temporalio.workflow import NondeterminismError
 
 from activities import loggers
 from activities.cleanup.sweep import Housekeeping
@@ -41,6 +40,7 @@ from tenon import __version__
 from tenon.ec2.families.cluster import Cluster
 from worker.runtime.activity_retries import RetryAfterInterceptor
 from worker.runtime.concurrency import concurrency
+from worker.runtime.worker_versions import deployment_config, errors_that_end_runs
 from worker.settings import Settings, SettingsError
 from workflows import names
 from workflows.disruption import DisruptionWorkflow
@@ -63,11 +63,6 @@ WORKFLOWS: Sequence[type] = (
 )
 LEASE_QPS, LEASE_BURST = 10.0, 20
 GRACEFUL = timedelta(seconds=20)
-ENDS_ON: Sequence[type[BaseException]] = (NondeterminismError,)
-"""Errors that end a workflow. This version may not be able to replay a workflow that another version of the code
-started. Such a workflow ends instead of failing task after task, and the NodeClaim controller starts it again from the
-state of the cluster and of EC2.
-"""
 BUILD_ID = __version__
 """Set explicitly, because the SDK otherwise hashes the code of every loaded module, which takes seconds."""
 
@@ -197,6 +192,12 @@ async def warm_up(clients: Clients) -> None:
         log.warning("The worker failed to read the instance types in advance", extra={"error": str(error)})
 
 
+def _version(settings: Settings) -> dict[str, Any]:
+    """What a worker that runs workflows says about its version."""
+    config = deployment_config(settings)
+    return {"build_id": BUILD_ID} if config is None else {"deployment_config": config}
+
+
 def io_workers(
     client: Client, settings: Settings, clients: Clients, breakers: LaunchBreakers | None = None
 ) -> list[Worker]:
@@ -233,11 +234,11 @@ def io_workers(
         task_queue=queue,
         workflows=WORKFLOWS,
         activities=activities,
-        build_id=BUILD_ID,
+        **_version(settings),
         max_concurrent_workflow_tasks=at_once.workflow_tasks,
         max_concurrent_activities=at_once.activities,
         max_cached_workflows=2000,
-        workflow_failure_exception_types=ENDS_ON,
+        workflow_failure_exception_types=errors_that_end_runs(settings),
         graceful_shutdown_timeout=GRACEFUL,
     )
     lanes = [

@@ -25,6 +25,7 @@ from worker.runtime.search_attributes import ensure_search_attributes
 from worker.runtime.temporal_client import watch_temporal
 from worker.runtime.temporal_connection import Connection, connected
 from worker.runtime.tracing import tracing_wanted
+from worker.runtime.worker_versions import WorkerVersions, is_newest_revision
 from worker.settings import Settings
 from worker.webhook.serving import conversions_served
 
@@ -54,6 +55,8 @@ async def _serve(settings: Settings, readiness: Readiness, stop: asyncio.Event) 
         namespaces=settings.namespaces_of_rivals(),
         gate=clients.gate,
     )
+    versions = WorkerVersions(settings, partial(is_newest_revision, leases))
+    stopped = asyncio.Event()
     warming = asyncio.create_task(warm_up(clients), name="warm up")
 
     breakers = LaunchBreakers(utc_now)
@@ -63,6 +66,14 @@ async def _serve(settings: Settings, readiness: Readiness, stop: asyncio.Event) 
 
     async def health(temporal: Connection) -> None:
         await watch_temporal(temporal, readiness)
+
+    async def leave() -> None:
+        """Stop once no run waits for this version of the worker."""
+        await stop.wait()
+        readiness.why = "stopping"
+        await versions.leave()
+        stopped.set()
+        await asyncio.Event().wait()
 
     async def serve(temporal: Connection) -> None:
         workers = io_workers(temporal.client, settings, clients, breakers)
@@ -74,18 +85,19 @@ async def _serve(settings: Settings, readiness: Readiness, stop: asyncio.Event) 
                 async with asyncio.TaskGroup() as group:
                     group.create_task(temporal.follow(*workers), name="new connections")
                     group.create_task(temporal.serve(report), name="launch reports")
+                    group.create_task(temporal.serve(versions.run), name="worker versions")
             finally:
-                if stop.is_set():
-                    readiness.why = "stopping"
                 # All at once. One after the other, the last would take tasks until the others have ended theirs.
                 await asyncio.gather(*(worker.shutdown() for worker in workers))
 
     readiness.checks.append(rivals.why_unknown)
+    readiness.checks.append(lambda: "" if rivals.rival else versions.why_not_ready())
     readiness.why = ""
     try:
         await until_stopped(
-            stop,
+            stopped,
             [
+                asyncio.create_task(leave(), name="leave"),
                 asyncio.create_task(connected(opening, health), name="temporal health"),
                 asyncio.create_task(connected(opening, Connection.run), name="temporal certificates"),
                 asyncio.create_task(watch_api_server(leases, readiness), name="api server health"),

@@ -10,37 +10,13 @@ import dataclasses
 from functools import partial
 
 from temporalio import client, worker
-from temporalio.bridge.proto.workflow_activation import WorkflowActivation
-from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.converter import DataConverter, DefaultFailureConverterWithEncodedAttributes, PayloadCodec
 from temporalio.plugin import SimplePlugin
-from temporalio.worker import UnsandboxedWorkflowRunner, WorkflowInstance, WorkflowInstanceDetails, WorkflowRunner
+from temporalio.worker import WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
-from activities.metrics import WORKFLOW_TASK_FAILURES
-
-
-class CountingRunner(UnsandboxedWorkflowRunner):
-    """Runs workflows without the sandbox, and counts their failed tasks by the type of the workflow.
-
-    Temporal retries a task that fails on an error in the code until a version without the error runs, so the workflow
-    stands still. Temporal's SDK counts these tasks too, but serves its metrics only on a port of its own.
-    """
-
-    def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
-        """Create an instance that counts."""
-        instance = super().create_instance(det)
-        activate = instance.activate
-
-        def counted(act: WorkflowActivation) -> WorkflowActivationCompletion:
-            completion = activate(act)
-            if completion.HasField("failed"):
-                WORKFLOW_TASK_FAILURES.labels(det.info.workflow_type).inc()
-            return completion
-
-        instance.activate = counted  # type: ignore[method-assign]  # an instance has more methods, and the SDK adds some
-        return instance
+from worker.runtime.workflow_runner import TenonWorkflowRunner
 
 
 def _runner(runner: WorkflowRunner | None, *, guarded: bool) -> WorkflowRunner:
@@ -51,7 +27,7 @@ def _runner(runner: WorkflowRunner | None, *, guarded: bool) -> WorkflowRunner:
     modules passed through it detects nothing and takes a third of the CPU time of a replay.
     """
     if not guarded:
-        return CountingRunner()
+        return TenonWorkflowRunner()
     passed = SandboxRestrictions.default.with_passthrough_modules("tenon", "workflows.names", "workflows.options")
     if isinstance(runner, SandboxedWorkflowRunner):
         return dataclasses.replace(runner, restrictions=passed)

@@ -128,6 +128,14 @@ class Settings(BaseModel):
     payload_encryption_config: str = Field(
         "", description="Path of the file with the keys that encrypt payloads; empty: they are not encrypted."
     )
+    worker_versioning: Literal["Disabled", "Automatic", "Manual"] = Field(
+        "Disabled",
+        description="Temporal's worker versioning: Disabled; Automatic: each new version makes itself Current; "
+        "Manual: an operator or Temporal's Worker Controller does.",
+    )
+    worker_version_ramp: Annotated[timedelta, between("0s", "10m")] = Field(
+        timedelta(), description="How long a new version gets 20 % of the workflows before it gets all, up to 10m."
+    )
     kube_client_qps: float = Field(200, gt=0, allow_inf_nan=False, description="Requests to the API server per second.")
     kube_client_burst: int = Field(300, gt=0, description="Burst of requests to the API server.")
     cpu_requests: float = Field(
