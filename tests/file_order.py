@@ -26,7 +26,8 @@ def in_order(items: list[pytest.Item], seed: int | None) -> list[pytest.Item]:
     """The tests file by file.
 
     Files that need a sandbox come last, because an unused one takes processor time from the other tests. Of these,
-    files with a test that must be alone come first: other processes have no sandbox then.
+    files with a test that must be alone come first: other processes have no sandbox then. Files of a folder follow each
+    other, because they share a worker: in mixed order each process starts a worker again for almost every file.
     """
     alone = {item.path for item in items if item.get_closest_marker("alone") is not None}
     files = list(dict.fromkeys(item.path for item in items))
@@ -35,8 +36,11 @@ def in_order(items: list[pytest.Item], seed: int | None) -> list[pytest.Item]:
         files.sort(key=lambda file: -seconds.get(_name(file), 0.0))
     else:
         random.Random(seed).shuffle(files)
-    files.sort(key=lambda file: (needs_sandbox(file), file not in alone))
-    place = {file: number for number, file in enumerate(files)}
+    without = [file for file in files if not needs_sandbox(file)]
+    on_sandbox = [file for file in files if needs_sandbox(file)]
+    folders = list(dict.fromkeys(file.parent for file in on_sandbox))
+    on_sandbox.sort(key=lambda file: (file not in alone, folders.index(file.parent)))
+    place = {file: number for number, file in enumerate([*without, *on_sandbox])}
     return sorted(items, key=lambda item: place[item.path])
 
 

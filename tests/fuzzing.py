@@ -21,8 +21,8 @@ settings.register_profile("same", settings(derandomize=True, database=None, **UN
 settings.register_profile("fuzz", settings(settings.get_profile("default"), derandomize=False, **UNTIMED))
 # Loaded before any test module is, for their own settings take what they leave out from the profile of that moment.
 settings.load_profile("same")
-SHARE, LEAST = 0.2, 15
-"""The share of a test's examples that an ordinary run tries, and the least number if the test asks for more."""
+SHARE, LEAST, MOST = 0.2, 15, 30
+"""The share of a test's examples that an ordinary run tries, the least number if the test asks for more, the most."""
 COLLECTED_CONSTANTS = providers._get_local_constants
 
 
@@ -56,7 +56,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _examples(requests: int, times: int | None) -> int:
-    return requests * times if times else min(requests, max(LEAST, round(requests * SHARE)))
+    return requests * times if times else min(requests, max(LEAST, min(MOST, round(requests * SHARE))))
 
 
 def _function(item: Any) -> Any:

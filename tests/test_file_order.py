@@ -42,6 +42,15 @@ def test_of_these_files_with_a_test_that_must_be_alone_come_first() -> None:
     assert names(item(ON, "1"), item(ALSO_ON, "2"), alone, item(OFF, "4")) == ["4", "2", "3", "1"]
 
 
+def test_files_that_share_a_worker_follow_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder with the slowest file comes first."""
+    table = tmp_path / "slow_files.json"
+    table.write_text(json.dumps({ALSO_ON: 50, "e2e/test_c.py": 40, "faults/test_d.py": 30}))
+    monkeypatch.setattr(file_order, "TABLE", table)
+    items = [item(ON, "1"), item("faults/test_d.py", "2"), item(ALSO_ON, "3"), item("e2e/test_c.py", "4")]
+    assert names(*items) == ["3", "2", "4", "1"]
+
+
 def test_slow_files_come_first_as_a_run_has_recorded_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     record = ProcessRecord(tmp_path, "none-gw0")
     record.ran(Ran(f"tests/{ALSO_OFF}::test_1", 100.0, 130.0))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+import msgspec
 from kubernetes import config
 
 from tenon.errors import TenonError
@@ -61,7 +62,7 @@ class KubeClient:
         )
         if answer.status >= 400:
             raise KubeError(answer.status, answer.data.decode("utf-8", "replace")[:500])
-        parsed: dict[str, Any] = json.loads(answer.data or b"{}")
+        parsed: dict[str, Any] = msgspec.json.decode(answer.data or b"{}")
         return parsed
 
     def watch(self, path: str, query: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -84,7 +85,7 @@ class KubeClient:
             rest = b""
             while chunk := answer.read1():
                 *lines, rest = (rest + chunk).split(b"\n")
-                for event in (json.loads(line) for line in lines if line):
+                for event in (msgspec.json.decode(line) for line in lines if line):  # it reads every pod and Node
                     if event["type"] == "ERROR":
                         raise KubeError(int(event["object"].get("code") or 500), str(event["object"].get("message")))
                     yield event

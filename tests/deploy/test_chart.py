@@ -436,8 +436,8 @@ def test_an_uninstalled_release_leaves_what_it_says(sandbox: Sandbox) -> None:
 def test_a_chart_with_worker_versioning_names_the_version_and_gives_its_runs_time_to_leave() -> None:
     """Two images of one tag are two versions. A worker without the time would leave nodes without a worker."""
     digest = "sha256:" + "0123456789abcdef" * 4
-    given = ("settings.workerVersioning=Automatic", "controller.image.tag=1.2.3", f"controller.image.digest={digest}")
-    documents = rendered(*NAMED, *(argument for value in given for argument in ("--set", value)))
+    values = ("settings.workerVersioning=Automatic", "controller.image.tag=1.2.3", f"controller.image.digest={digest}")
+    documents = rendered(*NAMED, *(argument for value in values for argument in ("--set", value)))
     assert environment(documents)["TEMPORAL_WORKER_BUILD_ID"] == "1.2.3-0123456789ab"
     assert environment(documents)["WORKER_VERSIONING"] == "Automatic"
     assert pod(documents)["terminationGracePeriodSeconds"] == 300

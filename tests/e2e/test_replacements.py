@@ -14,7 +14,7 @@ from tests.e2e.moments import Moments, recorded
 from tests.e2e.pools import SMALL, WITHIN, Object, condition, leaving
 from tests.workflows.waiting import until
 
-COUNT, AT_ONCE = 20, 4
+COUNT, AT_ONCE = 10, 2
 """Nodes, and how many of them a budget of 20 % lets be unavailable."""
 
 
@@ -75,9 +75,9 @@ async def test_dis_63_a_drifted_node_leaves_when_its_replacement_is_ready(make_p
 
 
 async def test_dis_74_another_ami_replaces_all_nodes_within_the_budget(make_pool: MakePool) -> None:
-    """Twenty nodes under a budget of 20 %: at no moment are more than four of twenty unavailable.
+    """Ten nodes under a budget of 20 %: at no moment are more than two of ten unavailable.
 
-    The budget counts a new node as soon as it is initialized, so five of 21 to 25 nodes may be (DIS-50, DIS-51).
+    The budget counts a new node as soon as it is initialized, so three of 11 to 15 nodes may be (DIS-50, DIS-51).
     """
     pool = await make_pool(consolidate_after="Never", requirements=SMALL, budgets=[{"nodes": "20%"}])
     spread = {"topologyKey": "kubernetes.io/hostname", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}

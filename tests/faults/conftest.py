@@ -5,6 +5,7 @@
 - ``ec2``: EC2's side door; faults, holds, capacity and boot rules are cleared after each test.
 - ``kube``, ``client``, ``new_pool``, ``make_pool``, ``tenon``, ``temporal_cli``: as in the end-to-end tests.
 - ``observe``: ``async with observe(pool, ...) as seen:`` judges what happened to pools (see `observer`).
+- ``at_moments``: brings disruption commands to a step each (see `command_moments`).
 """
 
 from __future__ import annotations
@@ -15,14 +16,16 @@ from functools import partial
 from typing import TypeAlias
 
 import pytest
+from temporalio.client import Client
 
 from activities.kubernetes.client import Kube
 from sandbox.cluster import Sandbox
 from sandbox.ec2.client import Ec2Admin
 from sandbox.faults.apiproxy import ApiProxy
 from tests.audit import Report
-from tests.e2e.conftest import client, kube, make_pool, new_pool, rejected_pods_reported, temporal_cli, tenon
+from tests.e2e.conftest import NewPool, client, kube, make_pool, new_pool, rejected_pods_reported, temporal_cli, tenon
 from tests.e2e.worker_process import WorkerProcess
+from tests.faults.command_moments import CommandsAtMoments
 from tests.faults.observer import Observer, observed
 
 __all__ = ["client", "kube", "make_pool", "new_pool", "rejected_pods_reported", "temporal_cli", "tenon"]
@@ -83,3 +86,9 @@ def ec2(sandbox: Sandbox) -> Ec2Admin:
 def observe(kube: Kube, sandbox: Sandbox) -> Observe:
     """Makes observers of pools."""
     return partial(observed, kube, sandbox)
+
+
+@pytest.fixture(scope="package")
+def at_moments(new_pool: NewPool, kube: Kube, sandbox: Sandbox, api: ApiProxy, client: Client) -> CommandsAtMoments:
+    """Brings disruption commands to a step each."""
+    return CommandsAtMoments(new_pool, kube, sandbox, api, client)

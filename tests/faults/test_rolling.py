@@ -21,7 +21,7 @@ from tests.workflows.waiting import until
 from workflows import names
 from workflows.nodeclaim import NodeClaimWorkflow
 
-FLEET = 20
+FLEET = 12
 PACKAGES = ("activities", "cli", "sandbox", "tenon", "worker", "workflows")
 ORIGINAL = "after = Stage.DETACHING if waits_for_volumes else Stage.TERMINATING"
 CHANGED = "after = Stage.DETACHING"
@@ -64,7 +64,7 @@ async def taken_away(client: Client, sandbox: Sandbox, pool: Pool, claims: list[
     await pool.running(FLEET, within=120)
 
 
-async def test_twenty_live_nodes_pass_to_changed_commands_and_back_without_a_failed_task(
+async def test_twelve_live_nodes_pass_to_changed_commands_and_back_without_a_failed_task(
     make_pool: MakePool, worker: WorkerProcess, client: Client, sandbox: Sandbox, tmp_path: Path
 ) -> None:
     """Nodes at rest are only their state and a timer, so either version goes on with what the other left."""

@@ -123,7 +123,8 @@ async def test_a_hundred_nodes_pass_to_another_version_and_back_and_none_fails_o
             await pool.running(pods, "web", within=120)
             # The figures of docs/operations.md.
             print(
-                f"ready {ready:.0f} s, left {remaining:.0f} s, {len(others)} nodes answer in {before:.1f} and {after:.1f} s"
+                f"ready {ready:.0f} s, left {remaining:.0f} s, "
+                f"{len(others)} nodes answer in {before:.1f} and {after:.1f} s"
             )
         await pool.kube.delete(PDBS, budget, namespace=NAMESPACE)
         await pool.running(GUARDED, "guarded", within=300)

@@ -1,19 +1,17 @@
-"""A disruption command completes once or is undone once, whatever dies, is refused or arrives in the middle of it.
+"""Brings disruption commands of several NodePools to a step each, so that one fault meets all of them.
 
-Commands of several NodePools are brought to a step each, and then one fault meets all of them: a SIGKILL, an operator
-who terminates them, or a pod that arrives on the candidate.
+A test then kills a process, terminates the commands, or lets a pod arrive on each candidate. Each command must complete
+once or be undone once.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TypeAlias
 
-import pytest
-import pytest_asyncio
 from temporalio.client import Client
 
 from activities.kubernetes.client import Kube
@@ -22,10 +20,8 @@ from sandbox.cluster import Sandbox
 from sandbox.ec2.client import Ec2Admin
 from sandbox.faults.apiproxy import ApiProxy
 from tenon.apis import labels
-from tests.e2e.conftest import MakePool, NewPool
+from tests.e2e.conftest import NewPool
 from tests.e2e.pools import NAMESPACE, SMALL, Pool, condition
-from tests.e2e.worker_process import WorkerProcess
-from tests.faults.conftest import Observe
 from tests.faults.observer import Observer, watching
 from tests.workflows.waiting import until
 from workflows import names
@@ -200,16 +196,16 @@ async def undone(pool: Pool, old: str, nodes: int = 1) -> None:
 
     async def free() -> bool:
         claims = await pool.claims()
-        if len(claims) != nodes or any(labels.REPLACEMENT_FOR in claim["metadata"]["annotations"] for claim in claims):
+        if len(claims) != nodes or any(labels.REPLACEMENT_FOR in item["metadata"]["annotations"] for item in claims):
             return False
         return not await marked(pool, old)
 
     await until(free, within=LONG)
 
 
-def seen_of(observer: Observer, pool: Pool) -> tuple[int, int]:
+def seen_of(observed: Observer, pool: Pool) -> tuple[int, int]:
     """How many NodeClaims and how many instances were ever seen of a pool."""
-    return sum(name.startswith(f"{pool.name}-") for name in observer.claims), observer.bought(pool)
+    return sum(name.startswith(f"{pool.name}-") for name in observed.claims), observed.bought(pool)
 
 
 @dataclass(frozen=True)
@@ -247,145 +243,38 @@ class Set:
         return dict(zip(keys, ended, strict=True))
 
 
-AtMoments: TypeAlias = Callable[[Collection[str], Collection[str]], AbstractAsyncContextManager[Set]]
+@dataclass(frozen=True)
+class CommandsAtMoments:
+    """Brings commands to their moments: ``async with at_moments(keys, staying) as commands``."""
 
-
-@pytest.fixture(scope="module")
-def at_moments(new_pool: NewPool, kube: Kube, sandbox: Sandbox, api: ApiProxy, client: Client) -> AtMoments:
-    """Brings commands to their moments, given as keys. The pods at those of the second must not be evicted."""
+    new_pool: NewPool
+    kube: Kube
+    sandbox: Sandbox
+    api: ApiProxy
+    client: Client
 
     @asynccontextmanager
-    async def set_stage(keys: Collection[str], staying: Collection[str]) -> AsyncIterator[Set]:
+    async def __call__(self, keys: Collection[str], staying: Collection[str]) -> AsyncIterator[Set]:
+        """A command for each key. The pods at those of ``staying`` must not be evicted."""
         async with AsyncExitStack() as stack:
-            on_demands = [ON_DEMAND if moment_of(key) in CONSOLIDATIONS else SMALL for key in keys]
-            making = [new_pool(requirements=types, consolidate_after="Never") for types in on_demands]
-            output = await asyncio.gather(*map(stack.enter_async_context, making))
-            pools = dict(zip(keys, output, strict=True))
-            observer = await stack.enter_async_context(watching(kube, sandbox, *pools.values()))
+            expected = [ON_DEMAND if moment_of(key) in CONSOLIDATIONS else SMALL for key in keys]
+            making = [self.new_pool(requirements=types, consolidate_after="Never") for types in expected]
+            created = await asyncio.gather(*map(stack.enter_async_context, making))
+            pools = dict(zip(keys, created, strict=True))
+            observed = await stack.enter_async_context(watching(self.kube, self.sandbox, *pools.values()))
             for key in pools.keys() - set(staying):
-                observer.may_move(pools[key])
+                observed.may_move(pools[key])
             consolidated = [moment_of(key) in CONSOLIDATIONS for key in keys]
-            names = await asyncio.gather(*map(one_node, output, consolidated))
-            stage = Stage(pools, api, sandbox.ec2(), client, sandbox.cluster_name)
+            names = await asyncio.gather(*map(one_node, created, consolidated))
+            stage = Stage(pools, self.api, self.sandbox.ec2(), self.client, self.sandbox.cluster_name)
             stack.push_async_callback(stage.release)  # or the pools could not be cleared, and a failure not be read
             await stage.set()
-            yield Set(stage, observer, dict(zip(pools, names, strict=True)))
-
-    return set_stage
+            yield Set(stage, observed, dict(zip(pools, names, strict=True)))
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="session", params=["io", "cluster"])
-async def killed(
-    request: pytest.FixtureRequest, at_moments: AtMoments, worker: WorkerProcess
-) -> AsyncIterator[Outcomes]:
-    """What became of the command of each moment after a process was killed."""
-    async with at_moments(MOMENTS, ()) as value:
-        await value.stage.waits(WAITS)
-        await asyncio.to_thread(worker.kill, request.param)
-        await value.stage.release()
-        await asyncio.to_thread(worker.start)
-        yield await value.outcomes(value.completed)
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def met(at_moments: AtMoments, client: Client, sandbox: Sandbox) -> AsyncIterator[Outcomes]:
-    """What became of the commands that were terminated, and of those on whose candidate a pod arrived (`LATE`).
-
-    Both faults meet at the same time, because the nodes of a terminated command are free only after three minutes.
-    """
-    late = [LATE + moment for moment in ARRIVALS]
-    async with at_moments(
-        [*MOMENTS, *late], {CHECKED, *(key for key in late if moment_of(key) in CONSOLIDATIONS)}
-    ) as value:
-        stage = value.stage
-
-        async def arrives(key: str) -> None:
-            """A pod that tolerates the taint."""
-            pool = stage.pools[key]
-            claim = await pool.kube.get(NODECLAIMS, value.old[key])
-            assert claim is not None
-            node = claim["status"]["nodeName"]
-            await pool.pod("late", cpu="100m", nodeName=node, tolerations=[{"operator": "Exists"}])
-
-        async def rejected(key: str) -> None:
-            """The command ends at its validation, and the node gets no other one."""
-            pool = stage.pools[key]
-            await pool.seen(value.old[key], "ConsolidationRejected", f"{pool.name}-late came after the decision")
-            await disrupt(pool, NEVER)
-
-        await stage.waits(LATE + WAITS)
-        await asyncio.gather(*map(arrives, late))
-        rejection = asyncio.create_task(rejected(LATE + WAITS))
-        await stage.waits(WAITS)
-        for moment in MOMENTS:
-            command = names.command_id(sandbox.cluster_name, await stage.command_of(moment))
-            await client.get_workflow_handle(command).terminate("by a test")
-        await rejection
-        await disrupt(stage.pools[CHECKED], NEVER)  # or emptiness would take the replacement that nothing uses
-        await disrupt(stage.pools[LATE + CHEAPER], NEVER)
-        await stage.release()
-
-        async def end(key: str) -> None:
-            pool, old, moment = stage.pools[key], value.old[key], moment_of(key)
-            if key == CHECKED:
-                await undone(pool, old, nodes=2)
-            elif key == moment:
-                await value.completed(key)
-            elif moment in CONSOLIDATIONS:
-                await undone(pool, old)
-                await pool.running(2)
-            else:
-                await value.completed(key)
-                assert await pool.events(f"{pool.name}-late", "Evicted") == [], "a drain leaves it alone"
-            if key != moment:
-                await pool.delete_pod("late")
-
-        yield await value.outcomes(end)
-
-
-def outcome(outcomes: Outcomes, key: str) -> tuple[int, int]:
+def outcome(result: Outcomes, key: str) -> tuple[int, int]:
     """How many NodeClaims and instances a pool had in all."""
-    ended = outcomes[key]
+    ended = result[key]
     if isinstance(ended, BaseException):
         raise ended
     return ended
-
-
-@pytest.mark.parametrize("moment", MOMENTS)
-async def test_a_command_whose_process_is_killed_completes_once(killed: Outcomes, moment: str) -> None:
-    """One replacement was bought and took over."""
-    assert outcome(killed, moment) == (2, 2)
-
-
-@pytest.mark.parametrize("moment", MOMENTS)
-async def test_a_command_that_is_terminated_completes_once_or_is_undone_once(met: Outcomes, moment: str) -> None:
-    """One that is terminated before its last step leaves its replacement unused.
-
-    Where a terminated command has left its node in place, the next command uses the replacement or buys it.
-    """
-    assert outcome(met, moment) == (2, 2)
-
-
-@pytest.mark.parametrize("moment", ARRIVALS)
-async def test_a_pod_that_arrives_on_a_candidate_undoes_a_consolidation_only(met: Outcomes, moment: str) -> None:
-    """A consolidation ends at its validation or is undone, and its replacement goes again. A drifted node leaves."""
-    assert outcome(met, LATE + moment) == (ARRIVALS[moment], ARRIVALS[moment])
-
-
-async def test_dis_65_without_capacity_for_the_replacement_the_node_stays_and_is_freed(
-    make_pool: MakePool, observe: Observe, ec2: Ec2Admin
-) -> None:
-    """The pod never moves."""
-    pool = await make_pool(requirements=SMALL, consolidate_after="Never")
-    async with observe(pool) as observations:
-        name = await one_node(pool, False)
-        (pod,) = await pool.running(1)
-        ec2.capacity(0)
-        await drift(pool)
-        await pool.observer(name, "DisruptionWaitingReadiness")  # the command may be over a moment later
-        await undone(pool, name)
-        ec2.clear_capacity()
-        assert [item["metadata"]["uid"] for item in await pool.running(1)] == [pod["metadata"]["uid"]]
-        assert seen_of(observations, pool) == (2, 1)
-        await pool.scale(0)
-        await disrupt(pool, AT_ONCE)
