@@ -5,11 +5,8 @@ The worker of these tests takes faults for as old as their conditions say, altho
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,55 +18,18 @@ from sandbox.cluster import Sandbox
 from tests.e2e.conftest import MakePool, MakeWorker
 from tests.e2e.lives import life_of
 from tests.e2e.pools import SMALL, Pool, condition, leaving
+from tests.e2e.repairing_worker import instead, report
 from tests.e2e.worker import Worker
-from tests.e2e.worker_process import WorkerProcess
 from tests.workflows.waiting import until
 
 Object = dict[str, Any]
 DEADLINE = "karpenter.sh/nodeclaim-termination-timestamp"
-OVERDUE = timedelta(minutes=31)
 
 
 @pytest.fixture(scope="module")
 def repairing(worker: Worker, sandbox: Sandbox, make_worker: MakeWorker) -> Iterator[Worker]:
     """A worker for which Nodes are ageless, in place of the usual one."""
-    yield from _instead(worker, make_worker, sandbox, "e2e-repairing")
-
-
-@pytest.fixture
-def legacy(worker: Worker, sandbox: Sandbox, make_worker: MakeWorker) -> Iterator[Worker]:
-    """A worker with the node repair of Karpenter 1.14, in place of the usual one."""
-    yield from _instead(worker, make_worker, sandbox, "e2e-legacy-repair", is_legacy=True)
-
-
-def _instead(
-    worker: Worker, make_worker: MakeWorker, sandbox: Sandbox, name: str, *, is_legacy: bool = False
-) -> Iterator[Worker]:
-    if make_worker is not WorkerProcess:
-        pytest.skip("a worker in a pod has no PYTHONPATH")
-    assert worker.stop() == 0
-    folder = Path(__file__).parent / "ageless_nodes"
-    path = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
-    other = make_worker(
-        sandbox,
-        name,
-        FEATURE_GATES="NodeRepair=true",
-        LEGACY_NODE_REPAIR=str(is_legacy).lower(),
-        PYTHONPATH=path,
-    )
-    other.start()
-    yield other
-    stopped = other.stop()
-    worker.start()
-    assert stopped == 0, f"see {other.log}"
-
-
-def report(sandbox: Sandbox, node: str, type_: str, ago: timedelta = OVERDUE, reason: str = "Test") -> None:
-    """Set a condition to False, as the node monitoring agent does."""
-    since = (datetime.now(UTC) - ago).strftime("%Y-%m-%dT%H:%M:%SZ")
-    stated = {"type": type_, "status": "False", "lastTransitionTime": since, "reason": reason, "message": "broken"}
-    patch = json.dumps({"status": {"conditions": [stated]}})
-    sandbox.kubectl("patch", "node", node, "--subresource=status", "--patch", patch)
+    yield from instead(worker, make_worker, sandbox, "e2e-repairing")
 
 
 async def sick(pool: Pool, sandbox: Sandbox) -> tuple[str, Object]:
@@ -197,36 +157,3 @@ async def test_n15_127_too_many_unhealthy_nodes_are_left_alone(make_pool: MakePo
     for named in (second["metadata"]["name"], second["status"]["nodeName"], pool.name):
         await pool.seen(named, "NodeRepairBlocked", "More than 20%", pool.name)
     assert not any(leaving(claim) for claim in await pool.claims())
-
-
-async def test_n15_144_legacy_repair_ends_an_unhealthy_node_whatever_protects_its_pods(
-    make_pool: MakePool, legacy: Worker, sandbox: Sandbox, client: Client
-) -> None:
-    """CTL-08, N15-146: against a closed budget, a PodDisruptionBudget at zero and a long grace time."""
-    pool = await make_pool(
-        requirements=SMALL,
-        budgets=[{"nodes": "0"}],
-        template={"terminationGracePeriod": "2h"},
-        consolidate_after="Never",
-    )
-    await pool.deploy(1)
-    (pod,) = await pool.running(1)
-    (claim,) = await pool.settled(1)
-    name = claim["metadata"]["name"]
-    await pool.protect("web")
-    report(sandbox, claim["status"]["nodeName"], "StorageReady")
-    await pool.gone(name)
-    life = await life_of(client, sandbox, name)
-    assert (life.reason, life.actor) == ("Unhealthy", "controller node.health")
-    assert life.detail.startswith("StorageReady is False for 31m")
-    (new,) = await pool.running(1)
-    assert new["metadata"]["uid"] != pod["metadata"]["uid"]
-    forceful = {"nodepool": pool.name, "termination_mode": "forceful"}
-
-    async def counted() -> bool:
-        return (
-            legacy.metric("karpenter_nodeclaims_unhealthy_disrupted_total", condition="storage_ready", **forceful) == 1
-            and legacy.metric("karpenter_pods_disruption_initiated_total", reason="unhealthy", **forceful) == 1
-        )
-
-    await until(counted)
