@@ -22,6 +22,7 @@ _NEWEST = (
     "karpenter.k8s.aws_ec2nodeclasses.yaml",
     "karpenter.sh_nodeclaims.yaml",
     "karpenter.sh_nodeoverlays.yaml",
+    "tenon.sh_noderepairpolicies.yaml",
     "autoscaling.x-k8s.io_capacitybuffers.yaml",
 )
 """The kinds that the page lists. Their older versions, and the kinds before v1beta1, are read and converted only."""

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 
+from tenon.apis.nodepool import NodePool
+from tenon.apis.noderepairpolicy import NodeRepairPolicy
 from tenon.disruption.model import ManagedNode
 from tenon.disruption.repair.policies import built_in
 from tenon.disruption.repair.pool_policies import PoolRepair
+from tenon.disruption.repair.user_policies import pool_repair
 from tenon.disruption.rules.repair import with_breaker
 
 RepairSource = Callable[[], PoolRepair | None]
@@ -17,10 +21,34 @@ def no_repair() -> None:
     """Node repair is off."""
 
 
-def built_in_repair(*, reboots: bool) -> RepairSource:
-    """Return the source of Karpenter's policies. ``reboots``: the AWS feature gate RebootForRepair."""
-    repair = PoolRepair(built_in(reboots=reboots))
-    return lambda: repair
+@dataclass(frozen=True, slots=True)
+class RepairPolicies:
+    """The NodeRepairPolicies of the cluster that users wrote."""
+
+    policies: Sequence[NodeRepairPolicy]
+    invalid: Collection[str] = ()
+    """The names of those that have problems."""
+
+
+def stated_repair(
+    policies: Callable[[], RepairPolicies], pools: Callable[[], Sequence[NodePool]], *, reboots: bool
+) -> RepairSource:
+    """Return the source of the policies that users state, and of Karpenter's for all other NodePools.
+
+    Args:
+        policies: returns the NodeRepairPolicies as they are now.
+        pools: returns the NodePools as they are now.
+        reboots: Karpenter's policies may reboot nodes (the AWS feature gate RebootForRepair).
+    """
+    karpenters = built_in(reboots=reboots)
+
+    def source() -> PoolRepair:
+        written = policies()
+        if not written.policies:
+            return PoolRepair(karpenters)
+        return pool_repair(karpenters, written.policies, written.invalid, pools())
+
+    return source
 
 
 def repair_now(source: RepairSource, nodes: Sequence[ManagedNode]) -> PoolRepair | None:

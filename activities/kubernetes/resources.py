@@ -61,6 +61,7 @@ CRDS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", False
 NODEPOOLS = Resource("karpenter.sh", "v1", "nodepools", False, "NodePool")
 NODECLAIMS = Resource("karpenter.sh", "v1", "nodeclaims", False, "NodeClaim")
 NODEOVERLAYS = Resource("karpenter.sh", "v1alpha1", "nodeoverlays", False, "NodeOverlay")
+NODEREPAIRPOLICIES = Resource("tenon.sh", "v1alpha1", "noderepairpolicies", False, "NodeRepairPolicy")
 CAPACITYBUFFERS = Resource("autoscaling.x-k8s.io", "v1beta1", "capacitybuffers", True, "CapacityBuffer")
 VPAS = Resource("autoscaling.k8s.io", "v1", "verticalpodautoscalers", True, "VerticalPodAutoscaler")
 PROVISIONERS = Resource("karpenter.sh", "v1alpha5", "provisioners", False, "Provisioner")

@@ -17,6 +17,7 @@ from tenon.apis.legacy.kinds import v1alpha1, v1alpha5, v1beta1, v1beta1_ec2node
 from tenon.apis.nodeclaim import NodeClaim
 from tenon.apis.nodeoverlay import NodeOverlay
 from tenon.apis.nodepool import NodePool
+from tenon.apis.noderepairpolicy import NodeRepairPolicy
 
 
 @dataclass(frozen=True)
@@ -144,6 +145,25 @@ RESOURCES = (
         "nodeoverlays",
         (Version("v1alpha1", NodeOverlay, (_READY, _AGE, _WEIGHT)),),
         short_names=("overlays",),
+    ),
+    Resource(
+        labels.TENON_GROUP,
+        "noderepairpolicies",
+        (
+            Version(
+                "v1alpha1",
+                NodeRepairPolicy,
+                (
+                    Column("NodePools", ".status.nodePools", "integer"),
+                    Column("Matching", ".status.matchingNodes", "integer"),
+                    _READY,
+                    _AGE,
+                    _WEIGHT,
+                    Column("Conditions", ".spec.faults[*].conditionType", wide=True),
+                ),
+            ),
+        ),
+        short_names=("nrp",),
     ),
     Resource(
         BUFFER_GROUP,

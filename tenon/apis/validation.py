@@ -29,7 +29,8 @@ from tenon.apis.gpu_sharing import shares_gpus
 from tenon.apis.kubelet import EVICTION_SIGNALS, THRESHOLD_PATTERN, KubeletConfiguration, expressions_in
 from tenon.apis.kubelet_types import type_errors, unknown_setting
 from tenon.apis.nodeclaim import NodeClaim
-from tenon.apis.nodepool import SCHEDULE_PATTERN, NodePool, TemplateSpec
+from tenon.apis.nodepool import SCHEDULE_PATTERN, Budget, NodePool, TemplateSpec
+from tenon.apis.noderepairpolicy import NodeRepairPolicy, RepairBudget, rule_problems
 from tenon.apis.restricted import KNOWN_VALUES, restricted_reason
 from tenon.apis.shortage_price import read_price_factor, read_shortage_policy
 
@@ -111,6 +112,8 @@ def check(resource: ApiModel) -> list[FieldError]:
         return check_nodeclaim(resource)
     if isinstance(resource, EC2NodeClass):
         return check_ec2nodeclass(resource)
+    if isinstance(resource, NodeRepairPolicy):
+        return check_noderepairpolicy(resource)
     return _broken_rules(resource)
 
 
@@ -124,7 +127,7 @@ def check_nodepool(pool: NodePool) -> list[FieldError]:
         *_requirements(spec.requirements, "spec.template.spec.requirements", closed=(labels.NODEPOOL,)),
         *_taints(spec, "spec.template.spec"),
         *_limits(pool.spec.limits),
-        *_schedules(pool),
+        *_schedules(pool.spec.disruption.budgets, "spec.disruption.budgets"),
         *_annotations(pool.metadata.annotations, _READERS),
     ]
 
@@ -193,6 +196,15 @@ def _kubelet_types(settings: Mapping[str, Any]) -> Iterable[FieldError]:
             yield FieldError(path, f"is not a signal: use one of {', '.join(EVICTION_SIGNALS)}")
         elif isinstance(amount, str) and re.match(THRESHOLD_PATTERN, amount) is None:
             yield FieldError(path, f"{amount[:80]!r} is neither a percentage from 0% to 100% nor an amount")
+
+
+def check_noderepairpolicy(policy: NodeRepairPolicy) -> list[FieldError]:
+    """Return all problems of a NodeRepairPolicy."""
+    return [
+        *_broken_rules(policy),
+        *(FieldError(path, sentence) for path, sentence in rule_problems(policy.spec)),
+        *_schedules(policy.spec.budgets, "spec.budgets"),
+    ]
 
 
 def unreadable_expressions(kubelet: KubeletConfiguration) -> list[FieldError]:
@@ -279,12 +291,12 @@ def _limits(limits: Mapping[str, str]) -> Iterable[FieldError]:
             yield FieldError(f"spec.limits[{name}]", f"{quantity} is below zero: a limit must not be negative")
 
 
-def _schedules(pool: NodePool) -> Iterable[FieldError]:
-    for index, budget in enumerate(pool.spec.disruption.budgets):
+def _schedules(budgets: Sequence[Budget | RepairBudget], path: str) -> Iterable[FieldError]:
+    for index, budget in enumerate(budgets):
         if budget.schedule is not None and not _is_cron(budget.schedule):
-            path = f"spec.disruption.budgets[{index}].schedule"
             yield FieldError(
-                path, f"{budget.schedule[:80]!r} is not a cron schedule of five fields, such as '0 9 * * 1-5'"
+                f"{path}[{index}].schedule",
+                f"{budget.schedule[:80]!r} is not a cron schedule of five fields, such as '0 9 * * 1-5'",
             )
 
 

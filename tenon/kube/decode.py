@@ -317,7 +317,7 @@ def _avoids_nodepools(terms: Sequence[Requirements]) -> bool:
 
 
 def _unhealthy(conditions: list[Condition] | None) -> tuple[NodeCondition, ...]:
-    """The conditions of a Node that should be True, by their name, and are not. The kubelet's pressures are others."""
+    """The conditions of a Node that may be faults: all but those that every healthy node has."""
     return tuple(
         NodeCondition(
             sys.intern(condition_item.type),
@@ -326,8 +326,25 @@ def _unhealthy(conditions: list[Condition] | None) -> tuple[NodeCondition, ...]:
             sys.intern(condition_item.reason or ""),
         )
         for condition_item in conditions or ()
-        if condition_item.status != "True" and condition_item.type.endswith("Ready")
+        if not _is_usual(condition_item)
     )
+
+
+def _is_usual(condition_item: Condition) -> bool:
+    if condition_item.status == "True":
+        return condition_item.type.endswith("Ready")
+    return condition_item.status == "False" and condition_item.type in _USUALLY_FALSE
+
+
+_USUALLY_FALSE = frozenset(
+    {
+        # The kubelet's.
+        *("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"),
+        # Those of node-problem-detector's own configurations.
+        *("KernelDeadlock", "ReadonlyFilesystem", "CorruptDockerOverlay2", "FrequentUnregisterNetDevice"),
+        *("FrequentKubeletRestart", "FrequentDockerRestart", "FrequentContainerdRestart"),
+    }
+)
 
 
 def _condition(conditions: Sequence[Condition] | None, type_: str) -> Condition | None:

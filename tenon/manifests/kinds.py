@@ -17,7 +17,7 @@ MODELS: Mapping[tuple[str, str], type[ApiModel]] = {
 }
 """Model of each kind and version."""
 KINDS = frozenset(kind for kind, _ in MODELS)
-_GROUPS = (labels.GROUP, labels.AWS_GROUP)
+_GROUPS = (labels.GROUP, labels.AWS_GROUP, labels.TENON_GROUP)
 _MIN_SIMILARITY = 0.85
 
 

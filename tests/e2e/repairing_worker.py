@@ -44,6 +44,6 @@ def instead(
 def report(sandbox: Sandbox, node: str, type_: str, ago: timedelta = OVERDUE, reason: str = "Test") -> None:
     """Set a condition to False, as the node monitoring agent does."""
     since = (datetime.now(UTC) - ago).strftime("%Y-%m-%dT%H:%M:%SZ")
-    stated = {"type": type_, "status": "False", "lastTransitionTime": since, "reason": reason, "message": "broken"}
-    patch = json.dumps({"status": {"conditions": [stated]}})
+    written = {"type": type_, "status": "False", "lastTransitionTime": since, "reason": reason, "message": "broken"}
+    patch = json.dumps({"status": {"conditions": [written]}})
     sandbox.kubectl("patch", "node", node, "--subresource=status", "--patch", patch)

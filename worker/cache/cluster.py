@@ -90,6 +90,9 @@ class ClusterCache(ClusterState):
         if gates.node_overlay:
             self._reflectors.append(reflect(resources.NODEOVERLAYS, decode_object, self.overlays))
             self._gated[resources.NODEOVERLAYS.plural] = resources.NODEOVERLAYS
+        if gates.node_repair:
+            self._reflectors.append(reflect(resources.NODEREPAIRPOLICIES, decode_object, self.repair_policies))
+            self._gated[resources.NODEREPAIRPOLICIES.plural] = resources.NODEREPAIRPOLICIES
         if gates.capacity_buffer:
             self._reflectors.append(reflect(resources.CAPACITYBUFFERS, decode_namespaced, self.buffers))
             self._gated[resources.CAPACITYBUFFERS.plural] = resources.CAPACITYBUFFERS

@@ -11,12 +11,14 @@ from typing import TypeVar
 
 from activities import loggers
 from activities.cluster_view.interfaces import Fingerprint
+from activities.disruption.repair_source import RepairPolicies
 from activities.kubernetes.resources import NODECLAIMS, PODS
 from tenon.apis import labels
 from tenon.apis.base import ApiModel
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodeoverlay import NodeOverlay
 from tenon.apis.nodepool import NODE_LAUNCH_HEALTHY, NodePool
+from tenon.apis.noderepairpolicy import BUILT_IN, NodeRepairPolicy
 from tenon.apis.validation import FieldError, check_nodepool, parse
 from tenon.disruption.model import ManagedNode
 from tenon.ec2.families.own_kubelet import own_kubelet_errors
@@ -62,7 +64,17 @@ PLANNING_TOPICS = frozenset(
         Topic.BUFFER_ROOM,
     }
 )
-DISRUPTION_TOPICS = frozenset({Topic.CLAIM, Topic.NODE, Topic.NODE_PODS, Topic.PENDING, Topic.POOL, Topic.BUFFER_ROOM})
+DISRUPTION_TOPICS = frozenset(
+    {
+        Topic.CLAIM,
+        Topic.NODE,
+        Topic.NODE_PODS,
+        Topic.PENDING,
+        Topic.POOL,
+        Topic.BUFFER_ROOM,
+        Topic.REPAIR_POLICY,
+    }
+)
 
 
 class PlanningView:
@@ -75,6 +87,7 @@ class PlanningView:
         self._supplies: dict[str, tuple[ObjectRecord, str]] = {}
         self._classes: Versions[EC2NodeClass] = {}
         self._overlays: Versions[NodeOverlay] = {}
+        self._repair_policies: Versions[NodeRepairPolicy] = {}
         self._own_kubelets: dict[str, tuple[EC2NodeClass, dict[str, list[str]]]] = {}
 
     def synced(self) -> bool:
@@ -170,6 +183,23 @@ class PlanningView:
     def node_overlay(self, record: ObjectRecord) -> Parsed[NodeOverlay]:
         """A NodeOverlay's model, and its validation errors."""
         return _parsed(self._overlays, NodeOverlay, record)
+
+    def repair_policies(self) -> RepairPolicies:
+        """The NodeRepairPolicies that users wrote, and the names of those that have problems."""
+        policies: list[NodeRepairPolicy] = []
+        invalid: set[str] = set()
+        for record in self._cache.repair_policies:
+            model, faults = self.repair_policy(record)
+            if model is None or record.deleting or record.name == BUILT_IN:
+                continue
+            policies.append(model)
+            if faults:
+                invalid.add(record.name)
+        return RepairPolicies(policies, invalid)
+
+    def repair_policy(self, record: ObjectRecord) -> Parsed[NodeRepairPolicy]:
+        """A NodeRepairPolicy's model, and its validation errors."""
+        return _parsed(self._repair_policies, NodeRepairPolicy, record)
 
     def pool_usage(self, pool: str) -> Resources:
         """The most that a pool's nodes and claims may use of its limits. Nodes that are leaving count, because they

@@ -21,7 +21,7 @@ from activities import loggers
 from activities.disruption.disrupting import Disruptor
 from activities.disruption.held_node_events import HeldNodeEvents
 from activities.disruption.moves import MoveFinder, methods_within
-from activities.disruption.repair_source import built_in_repair, no_repair
+from activities.disruption.repair_source import RepairSource, no_repair, stated_repair
 from activities.disruption.slowed_pools import SlowedPools
 from activities.ec2.instance_statuses import failing
 from activities.kubernetes.client import Kube
@@ -45,6 +45,7 @@ from worker.cache.planning_view import PlanningView
 from worker.controllers.base import Controller
 from worker.controllers.disruption.ended_commands import DisruptionCommandController
 from worker.controllers.disruption.node_repair import NodeRepairController
+from worker.controllers.disruption.node_repair_policies import NodeRepairPolicyController
 from worker.controllers.disruption.nodeclaim_conditions import NodeClaimDisruptionController
 from worker.controllers.disruption.pod_deletion_costs import PodDeletionCostController
 from worker.controllers.disruption.replacements import ReplacementController
@@ -144,6 +145,7 @@ class Planning:
     planner: Planner
     moves: MoveFinder
     disruptor: Disruptor
+    repair: RepairSource
 
 
 async def lead(settings: Settings, temporal: Connection, clients: Clients, cache: ClusterCache) -> None:
@@ -180,7 +182,8 @@ def _planning(settings: Settings, clients: Clients, cache: ClusterCache) -> Plan
         view, clients.ec2, clients.kube, clients.recorder, batcher, policy=policy, buffers=room, refusals=refusals
     )
     is_repaired = gates.node_repair and not settings.legacy_node_repair
-    repair = built_in_repair(reboots=settings.aws_feature_gates.reboot_for_repair) if is_repaired else no_repair
+    reboots = settings.aws_feature_gates.reboot_for_repair
+    repair = stated_repair(view.repair_policies, view.node_pools, reboots=reboots) if is_repaired else no_repair
     methods = partial(
         methods_within,
         spot_to_spot=gates.spot_to_spot_consolidation,
@@ -210,7 +213,7 @@ def _planning(settings: Settings, clients: Clients, cache: ClusterCache) -> Plan
         held_node_events=HeldNodeEvents(clients.recorder),
         repair=repair,
     )
-    return Planning(view, policy, room, refusals, slowed, batcher, planner, moves, disruptor)
+    return Planning(view, policy, room, refusals, slowed, batcher, planner, moves, disruptor, repair)
 
 
 def _controllers(settings: Settings, clients: Clients, cache: ClusterCache, planning: Planning) -> list[Controller]:
@@ -246,6 +249,8 @@ def _controllers(settings: Settings, clients: Clients, cache: ClusterCache, plan
         controllers.append(InstanceTypeMetricsController(cache, view, clients.ec2, planning.refusals, Path(folder)))
     if gates.node_overlay:
         controllers.append(NodeOverlayController(kube, cache, view, clients.ec2))
+    if gates.node_repair and not settings.legacy_node_repair:
+        controllers.append(NodeRepairPolicyController(kube, cache, view, planning.repair))
     if gates.node_repair and settings.legacy_node_repair:
         controllers.append(NodeRepairController(kube, clients.recorder, cache, settings.cluster_name))
     if gates.pod_deletion_cost_management:

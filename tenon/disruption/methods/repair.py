@@ -25,7 +25,7 @@ from tenon.disruption.model import (
 from tenon.disruption.repair.decision import RepairDecision
 from tenon.disruption.repair.policies import RepairAction
 from tenon.disruption.rules.pool_budgets import PoolBudgets
-from tenon.disruption.rules.repair import next_repair, repair_of
+from tenon.disruption.rules.repair import next_repair, repair_of, why_policy_waits
 from tenon.disruption.search.rescheduling import Rescheduler, is_complete, nodes_in_commands
 from tenon.disruption.search.terminate_first import (
     StaticReplacements,
@@ -98,6 +98,9 @@ class Repair:
                 continue
             if is_cut := expired():
                 break
+            if why := why_policy_waits(sick.node, situation):
+                repairs.block(sick, why)
+                continue
             command = repairs.command(sick)
             if command is not None:
                 return Proposal(
@@ -141,10 +144,14 @@ class _Pass:
             return _reboot(sick)
         replacement = self._replacement(sick)
         if isinstance(replacement, str):
-            self.blocked[sick.node.claim] = f"{_text(sick.decision)}, but {replacement}"
+            self.block(sick, replacement)
             return None
         plan, leaves_first = replacement
         return _replace(sick, plan, self._situation, leaves_first)
+
+    def block(self, sick: _Sick, why: str) -> None:
+        """Record why a node is not repaired now."""
+        self.blocked[sick.node.claim] = f"{_text(sick.decision)}, but {why}"
 
     def _replacement(self, sick: _Sick) -> tuple[Plan, TerminateFirst | None] | str:
         """Return where the pods of the node go, and how it leaves first if it must; or why it must stay."""

@@ -89,6 +89,10 @@ class RepairPolicy:
         kind = "fallback policy" if self.is_fallback else "policy"
         return f"{kind} {self.name or f'{self.condition}={self.status}'}"
 
+    def names(self, condition: NodeCondition) -> bool:
+        """Return whether it is for a condition of this type and status."""
+        return (self.condition, self.status) == (condition.type, condition.status)
+
     @property
     def is_fallback(self) -> bool:
         """Whether it applies where no expression of the set finds the reason."""
@@ -100,6 +104,8 @@ class RepairPolicySet:
     """The policies of a NodePool, which are judged together. `validated` makes one from policies that a user writes."""
 
     policies: tuple[RepairPolicy, ...] = ()
+    by_user: bool = False
+    """Each policy without a reason is the fallback of its own type and status, and there may be none."""
     pairs: frozenset[tuple[str, str]] = field(init=False, compare=False, repr=False)
     """The types and statuses that any policy names."""
     _ranks: dict[int, int] = field(init=False, compare=False, repr=False)
@@ -121,51 +127,57 @@ class RepairPolicySet:
         """Return the policies for which a condition is a fault, whatever time has passed.
 
         The fallback applies to each type and status that any policy names, if no expression of these finds the reason
-        (N15-105).
+        (N15-105). In a set that a user states, it applies to its own type and status only.
         """
         if (condition.type, condition.status) not in self.pairs:
             return ()
         by_reason = tuple(policy for policy in self.policies if self._finds(policy, condition))
-        return by_reason or tuple(policy for policy in self.policies if policy.is_fallback)
+        return by_reason or tuple(
+            policy for policy in self.policies if policy.is_fallback and (not self.by_user or policy.names(condition))
+        )
 
     def rank(self, policy: RepairPolicy) -> int:
         """Return the place of the policy's priority among the distinct priorities of the set, from 0 (N15-107)."""
         return self._ranks[policy.priority]
 
     def _finds(self, policy: RepairPolicy, condition: NodeCondition) -> bool:
-        if policy.reason is None or (policy.condition, policy.status) != (condition.type, condition.status):
+        if policy.reason is None or not policy.names(condition):
             return False
         return self._expressions[policy.reason].search(condition.reason) is not None
 
 
-def validated(policies: Sequence[RepairPolicy], *, needs_fallback: bool = True) -> RepairPolicySet:
+def validated(policies: Sequence[RepairPolicy], *, by_user: bool = False) -> RepairPolicySet:
     """Return the set of these policies.
 
     Args:
         policies: in any order; the order never matters.
-        needs_fallback: one policy must be the fallback, as in Karpenter. Otherwise there may be none.
+        by_user: a user states them. Otherwise one must be the fallback, which may not reboot, as in Karpenter.
 
     Raises:
         InvalidRepairPolicyError: the policies are no valid set (N15-108); the text is one sentence.
     """
-    for wrong in _mistakes(policies, needs_fallback=needs_fallback):
+    for wrong in _mistakes(policies, by_user=by_user):
         raise InvalidRepairPolicyError(wrong)
-    return RepairPolicySet(tuple(policies))
+    return RepairPolicySet(tuple(policies), by_user=by_user)
 
 
-def _mistakes(policies: Sequence[RepairPolicy], *, needs_fallback: bool) -> Iterator[str]:
+def _mistakes(policies: Sequence[RepairPolicy], *, by_user: bool) -> Iterator[str]:
     if not policies:
         yield "the set has no repair policy: write at least one"
     for policy in policies:
         subject = f"the repair policy for {policy.condition or '(no condition)'}={policy.status or '(no status)'}"
         for wrong in _mistakes_of(policy):
             yield f"{subject} {wrong}"
+    if by_user:
+        return
     fallbacks = [policy for policy in policies if policy.is_fallback]
     if len(fallbacks) > 1:
         names = " and ".join(f"{policy.condition}={policy.status}" for policy in fallbacks)
         yield f"the set has {len(fallbacks)} policies without a reason ({names}): only one may be the fallback"
-    if needs_fallback and not fallbacks:
+    if not fallbacks:
         yield "the set has no policy without a reason: one must be the fallback"
+    if any(step.action is RepairAction.REBOOT for policy in fallbacks for step in policy.steps):
+        yield "the fallback, which has no reason, reboots: a fallback may only replace the node"
 
 
 def _mistakes_of(policy: RepairPolicy) -> Iterator[str]:
@@ -184,8 +196,6 @@ def _mistakes_of(policy: RepairPolicy) -> Iterator[str]:
     for number, step in enumerate(policy.steps, start=1):
         for wrong in _mistakes_of_step(step, is_last=number == len(policy.steps)):
             yield f"has a wrong step {number}: {wrong}"
-    if policy.is_fallback and any(step.action is RepairAction.REBOOT for step in policy.steps):
-        yield "has no reason, so it is the fallback, and reboots: a fallback may only replace the node"
     try:
         _compiled(policy)
     except InvalidRepairPolicyError as error:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from tenon.apis.nodepool import Budget
 from tenon.apis.reasons import BUDGETED, EVERY_BUDGETED, Reason
 from tenon.disruption.model import ManagedNode, Situation
 from tenon.disruption.rules.budgets import allowed
@@ -120,6 +121,19 @@ def budget_states(situation: Situation) -> list[BudgetState]:
             consuming = pool_members.unavailable(reason)
             states.append(BudgetState(pool, reason, pool_members.total, 0 if closed else most, consuming, closed))
     return states
+
+
+def left_together(situation: Situation, pools: Collection[str], budgets: Sequence[Budget], reason: Reason) -> int:
+    """Return how many more nodes of these NodePools may be disrupted by budgets that count them together."""
+    members_by_pool = members_of(situation)
+    members = [members_by_pool[pool] for pool in pools if pool in members_by_pool]
+    return allowed(
+        budgets,
+        reason,
+        total=sum(pool_members.total for pool_members in members),
+        unavailable=sum(pool_members.unavailable(reason) for pool_members in members),
+        now=situation.now,
+    )
 
 
 class PoolBudgets:

@@ -6,10 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 
+from tenon.apis.reasons import Reason
 from tenon.disruption.model import ManagedNode, Situation
 from tenon.disruption.repair.breaker import Breaker
 from tenon.disruption.repair.decision import Fault, NodeHistory, RepairDecision, decide_repair, faults_of, next_due
 from tenon.disruption.repair.pool_policies import PoolRepair
+from tenon.disruption.rules.pool_budgets import is_counted, left_together
 
 
 def faults_of_node(node: ManagedNode, situation: Situation) -> tuple[Fault, ...]:
@@ -40,6 +42,16 @@ def has_bound(node: ManagedNode, situation: Situation) -> bool:
     """
     decision, detail = repair_of(node, situation), situation.detail_of(node)
     return detail is None or detail.has_grace_period or (decision is not None and decision.drain_bound is not None)
+
+
+def why_policy_waits(node: ManagedNode, situation: Situation) -> str:
+    """Return which budget of the node's NodeRepairPolicy keeps its repair back, in a clause; empty if none does."""
+    budgets = situation.repair.budgets.get(node.pool) if situation.repair is not None else None
+    if budgets is None or not is_counted(node):
+        return ""
+    if left_together(situation, budgets.pools, budgets.budgets, Reason.UNHEALTHY) > 0:
+        return ""
+    return f"the budgets of NodeRepairPolicy {budgets.policy} allow no more repairs now"
 
 
 def with_breaker(repair: PoolRepair, nodes: Sequence[ManagedNode]) -> PoolRepair:

@@ -61,7 +61,7 @@ async def test_another_replica_continues_the_count() -> None:
     assert [event["count"] for event in api.events.values()] == [2]
 
 
-async def test_an_event_refers_to_its_object_and_lives_in_its_namespace() -> None:
+async def test_n15_311_an_event_refers_to_its_object_and_lives_in_its_namespace() -> None:
     api = Api()
     pod = {"apiVersion": "v1", "kind": "Pod", "namespace": "ns", "name": "p", "uid": "u"}
     await api.recorder().publish(NODE, "Disrupted", "x", "Warning")

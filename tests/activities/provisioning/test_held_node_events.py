@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from activities.disruption.held_node_events import MOST, REPEAT_SECONDS, REPORT_SECONDS
-from activities.disruption.repair_source import built_in_repair, no_repair
+from activities.disruption.repair_source import RepairPolicies, no_repair, stated_repair
 from tenon.kube.records import NodeCondition
 from tenon.messages.disruption import AwaitDisruptionInput
 from tests.activities.provisioning.disruption_setting import Setting, managed
@@ -75,7 +75,10 @@ async def test_n15_124_an_unhealthy_node_without_a_nodepool_says_that_it_is_not_
     young = NodeCondition("StorageReady", "False", START.timestamp())
     text = "Its node is unhealthy (StorageReady is False), but repair requires a NodePool, and it has none"
     for repair, expected in (
-        (built_in_repair(reboots=False), [("NodeClaim", "alone", "DisruptionBlocked", text)]),
+        (
+            stated_repair(lambda: RepairPolicies([]), list, reboots=False),
+            [("NodeClaim", "alone", "DisruptionBlocked", text)],
+        ),
         (no_repair, []),
     ):
         at = Setting(repair=repair)

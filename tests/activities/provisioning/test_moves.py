@@ -19,7 +19,7 @@ from activities.disruption.decision_metrics import MAX_SCORE
 from activities.disruption.disrupting import Disruptor
 from activities.disruption.move_events import TASK
 from activities.disruption.moves import methods_within
-from activities.disruption.repair_source import built_in_repair, no_repair
+from activities.disruption.repair_source import RepairPolicies, no_repair, stated_repair
 from activities.provisioning.solving import Limit
 from tenon.apis import labels
 from tenon.apis.reasons import Reason
@@ -417,7 +417,7 @@ async def test_a_replacement_that_is_bought_in_a_shortage_is_marked(monkeypatch:
 async def test_n15_127_n15_562_stopped_repair_is_said_on_the_node_the_nodeclaim_and_the_nodepool() -> None:
     """Only on nodes that are due. Nothing is said without node repair."""
     names = [f"n{number}" for number in range(5)]
-    for repair, expected in ((built_in_repair(reboots=False), 3), (no_repair, 0)):
+    for repair, expected in ((stated_repair(lambda: RepairPolicies([]), list, reboots=False), 3), (no_repair, 0)):
         at = Setting(*names, methods=[scripted()], repair=repair)
         due = NodeCondition("StorageReady", "False", START.timestamp())
         young = NodeCondition("KernelReady", "False", (START + timedelta(minutes=59)).timestamp())

@@ -77,6 +77,7 @@ def test_every_field_is_described(name: str) -> None:
         ("EC2NodeClass v1", "Ready Age", "Role"),
         ("EC2NodeClass v1beta1", "Ready Age", "Role"),
         ("NodeOverlay v1alpha1", "Ready Age", "Weight"),
+        ("NodeRepairPolicy v1alpha1", "NodePools Matching Ready Age", "Weight Conditions"),
         (
             "CapacityBuffer v1beta1",
             "Strategy PodTemplate Replicas ConditionsType ConditionsStatus ConditionsReason Age",
@@ -101,6 +102,7 @@ def test_columns(name: str, narrow: str, wide: str) -> None:
         ("karpenter.sh_nodeclaims.yaml", None, "karpenter", "Cluster"),
         ("karpenter.k8s.aws_ec2nodeclasses.yaml", ["ec2nc", "ec2ncs"], "karpenter", "Cluster"),
         ("karpenter.sh_nodeoverlays.yaml", ["overlays"], "karpenter", "Cluster"),
+        ("tenon.sh_noderepairpolicies.yaml", ["nrp"], "karpenter", "Cluster"),
         ("autoscaling.x-k8s.io_capacitybuffers.yaml", ["cb"], "autoscaling", "Namespaced"),
         ("karpenter.sh_provisioners.yaml", None, "karpenter", "Cluster"),
         ("karpenter.sh_machines.yaml", None, "karpenter", "Cluster"),

@@ -374,7 +374,7 @@ def _policies(specs: list[PolicySpec]) -> RepairPolicySet:
         )
         for policy in specs
     ]
-    return validated(policies, needs_fallback=False)
+    return validated(policies, by_user=True)
 
 
 def _expires_at(spec: NodeSpec, now: datetime) -> datetime | None:

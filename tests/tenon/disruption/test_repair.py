@@ -78,10 +78,22 @@ def test_a_condition_that_does_not_say_since_when_is_never_due() -> None:
 
 
 def test_the_record_of_a_healthy_node_stays_equal_and_keeps_nothing() -> None:
-    """Heartbeats and pressures of the kubelet are no changes, and thousands of nodes keep no conditions."""
-    ready = node(stated("Ready", "True"), stated("DiskPressure", "False"))
+    """Heartbeats are no changes, and thousands of nodes keep no conditions that all healthy ones have."""
+    usual = [stated("DiskPressure", "False"), stated("KernelDeadlock", "False"), stated("StorageReady", "True")]
+    ready = node(stated("Ready", "True"), *usual)
     assert ready.unhealthy == ()
-    assert ready == node(stated("Ready", "True", SINCE + timedelta(hours=1)), stated("DiskPressure", "True"))
+    assert ready == node(stated("Ready", "True", SINCE + timedelta(hours=1)), *usual)
+
+
+def test_the_record_of_a_node_keeps_each_condition_that_a_policy_may_name() -> None:
+    """Also conditions that should be False, and those of agents that nobody knows."""
+    unusual = [stated("DiskPressure", "True"), stated("KernelDeadlock", "True"), stated("FanSpins", "False")]
+    conditions = node(stated("Ready", "True"), *unusual).unhealthy
+    assert [(condition.type, condition.status) for condition in conditions] == [
+        ("DiskPressure", "True"),
+        ("KernelDeadlock", "True"),
+        ("FanSpins", "False"),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from tenon.kube.claim_record import ClaimRecord
@@ -51,7 +52,9 @@ def owned_by(kind: str, uid: str = "owner") -> dict[str, Any]:
     return {"ownerReferences": [{"kind": kind, "uid": uid, "controller": True, "name": "o", "apiVersion": "v1"}]}
 
 
-def node(name: str = "n", *, meta: Any = None, cpu: str = "4", **spec: Any) -> NodeRecord:
+def node(
+    name: str = "n", *, meta: Any = None, cpu: str = "4", conditions: Sequence[Any] = (), **spec: Any
+) -> NodeRecord:
     spec.setdefault("providerID", f"aws:///us-west-2a/i-{name}")
     quantities = {"cpu": cpu, "pods": "10"}
     body = {
@@ -60,7 +63,7 @@ def node(name: str = "n", *, meta: Any = None, cpu: str = "4", **spec: Any) -> N
         "status": {
             "capacity": quantities,
             "allocatable": quantities,
-            "conditions": [{"type": "Ready", "status": "True"}],
+            "conditions": [{"type": "Ready", "status": "True"}, *conditions],
         },
     }
     return decode_node(json.dumps(body).encode())

@@ -14,6 +14,7 @@ from tenon.apis.legacy.kinds import v1alpha1, v1alpha5, v1beta1, v1beta1_ec2node
 from tenon.apis.nodeclaim import NodeClaim
 from tenon.apis.nodeoverlay import NodeOverlay
 from tenon.apis.nodepool import NodePool
+from tenon.apis.noderepairpolicy import NodeRepairPolicy
 
 Manifest = dict[str, Any]
 
@@ -155,6 +156,25 @@ FULL = [
     }),
     Full("an overlay of capacity", NodeOverlay, "nodeoverlays", {
         "requirements": [], "priceAdjustment": "-10%", "capacity": {"example.com/x": 5, "hugepages-2Mi": "100Mi"},
+    }),
+    Full("a policy of a ladder", NodeRepairPolicy, "noderepairpolicies", {
+        "nodePoolSelector": {
+            "matchLabels": {"team": "a"},
+            "matchExpressions": [{"key": "gpu", "operator": "In", "values": ["yes"]}],
+        },
+        "weight": 10,
+        "faults": [
+            {
+                "conditionType": "KernelDeadlock", "conditionStatus": "True", "reasonRegex": "Lockup",
+                "tolerationDuration": "5m", "terminationGracePeriod": "10m", "priority": 5,
+                "steps": [
+                    {"action": "Wait", "patience": "5m"},
+                    {"action": "RebootNode", "patience": "1m", "limit": {"times": 2, "within": "24h"}},
+                    {"action": "ReplaceNode"},
+                ],
+            },
+        ],
+        "budgets": [{"nodes": "20%", "schedule": "0 9 * * mon-fri", "duration": "8h30m"}],
     }),
     Full("a buffer of pods", CapacityBuffer, "capacitybuffers", {
         "provisioningStrategy": "buffer.x-k8s.io/active-capacity", "podTemplateRef": {"name": "small"}, "replicas": 3,

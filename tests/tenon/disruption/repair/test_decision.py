@@ -137,7 +137,7 @@ def test_a_ladder_waits_reboots_and_replaces_each_with_its_own_patience() -> Non
         RepairStep(RepairAction.REBOOT, 2 * MINUTE, at_most=1, within=HOUR),
         RepairStep(RepairAction.REPLACE, 3 * MINUTE),
     )
-    policies = validated([RepairPolicy("A", "True", ".", MINUTE, steps=ladder)], needs_fallback=False)
+    policies = validated([RepairPolicy("A", "True", ".", MINUTE, steps=ladder)], by_user=True)
     broken = fault("A", timedelta(), "Odd", "True")
     (first,) = faults_of([broken], policies, OLD, NOW)
     assert (first.action, first.due) == (RepairAction.REBOOT, NOW + 8 * MINUTE)
@@ -148,7 +148,7 @@ def test_a_ladder_waits_reboots_and_replaces_each_with_its_own_patience() -> Non
 
 def test_a_ladder_that_ends_leaves_the_node_until_the_limit_allows_another_reboot() -> None:
     steps = (RepairStep(RepairAction.REBOOT, at_most=1, within=HOUR),)
-    policies = validated([RepairPolicy("A", "True", ".", MINUTE, steps=steps)], needs_fallback=False)
+    policies = validated([RepairPolicy("A", "True", ".", MINUTE, steps=steps)], by_user=True)
     broken = fault("A", 10 * HOUR, "Odd", "True")
     for ago, is_due in ((59, False), (60, True)):
         history = replace(OLD, reboots=(NOW - ago * MINUTE,))

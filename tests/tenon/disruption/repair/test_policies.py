@@ -164,8 +164,7 @@ def test_n15_104_a_set_has_one_fallback_which_does_not_reboot() -> None:
         ),
         (
             [reboots],
-            "the repair policy for Ready=False has no reason, so it is the fallback, and reboots: "
-            "a fallback may only replace the node",
+            "the fallback, which has no reason, reboots: a fallback may only replace the node",
         ),
     ):
         with pytest.raises(InvalidRepairPolicyError) as refusal:
@@ -173,8 +172,8 @@ def test_n15_104_a_set_has_one_fallback_which_does_not_reboot() -> None:
         assert str(refusal.value) == sentence
 
 
-def test_a_set_that_needs_no_fallback_leaves_other_reasons_alone() -> None:
-    policies = validated([DISK], needs_fallback=False)
+def test_a_set_of_a_user_needs_no_fallback_and_leaves_other_reasons_alone() -> None:
+    policies = validated([DISK], by_user=True)
     assert policies.matching(condition("StorageReady", reason="IOError")) == (DISK,)
     assert policies.matching(condition("StorageReady", reason="DiskGone")) == ()
     assert ANY_REASON == ".*"
