@@ -142,7 +142,7 @@ async def test_no09_an_outage_of_ec2_or_kubernetes_is_tried_again() -> None:
     [
         (FeatureGates(), set[str]()),
         (FeatureGates(node_overlay=True), {"nodeoverlays"}),
-        (FeatureGates(capacity_buffer=True), {"capacitybuffers"}),
+        (FeatureGates(capacity_buffer=True), {"capacitybuffers", "podtemplates", "deployments"}),
     ],
 )
 async def test_gat04_gat06_what_a_gate_keeps_off_is_not_read(gates: FeatureGates, watched: set[str]) -> None:
