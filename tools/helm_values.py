@@ -166,6 +166,8 @@ def _gates(names: Any) -> dict[str, Any]:
 
 
 def _gated_rights(path: Path) -> str:
+    if path.stem not in GATES:
+        raise TypeError(f"{path}: {path.stem} is not a feature gate: name the file like the gate that needs the rights")
     gate = gate_value_name(path.stem)
     condition = f'eq (toString (get (.Values.settings.featureGates | default dict) "{gate}")) "true"'
     return f"{_header(path)}{{{{- if {condition} }}}}\n---\n{_documents(path)}{{{{- end }}}}\n"

@@ -22,9 +22,9 @@ with workflow.unsafe.imports_passed_through():
     from tenon.apis.reasons import Reason, camel_case
     from tenon.messages.base import ActivityName, ErrorType, Message
     from tenon.messages.node import Disrupt, DisruptAnswer, Keep, Operator, Poke, RebootAnswer, RebootRequest
-    from tenon.node import disruption_requests, expiration, machine, reboot
+    from tenon.node import disruption_requests, machine, reboot
     from tenon.node.leave_text import operator_text
-    from tenon.node.state import NodeClaimInput, NodeClaimResult, NodeState, Stage
+    from tenon.node.state import NodeClaimInput, NodeClaimResult, NodeState, Stage, expiry
     from tenon.node.steps import DeadlinePassed, End, Failed, LeaveRequest, Run, Wait
     from tenon.node.timeline import details, result_of
     from workflows import continuing, names
@@ -211,7 +211,7 @@ class NodeClaimWorkflow:
         """Update the details in the UI each time, and the search attributes only when their values changed."""
         workflow.set_current_details(details(self.state))
         reason = self.state.leave.reason if self.state.leave else ""
-        expires, blocked = expiration.expiry(self.state), bool(self.state.blocked)
+        expires, blocked = expiry(self.state), bool(self.state.blocked)
         shown = visible_stage(self.state), self.state.instance, expires, blocked, reason
         if self.shown is None and self.at_start.instance is not None:
             self.shown = shown  # continue-as-new carries the attributes over

@@ -135,3 +135,5 @@ OPTIONS: dict[ActivityName, Options] = {
     ActivityName.MEASURE_SAVING: Options(MeasureResult, _seconds(60), _seconds(600), longest_pause=_seconds(5)),
     ActivityName.RESOLVE_NODECLASS: Options(NodeClassResult, _seconds(60), longest_pause=_seconds(60)),
 }
+if without := set(ActivityName) - set(OPTIONS):
+    raise TypeError(f"the activity {min(without)} has no options: add a row to workflows/options.py")

@@ -440,7 +440,7 @@ class MoveFinder:
             replacements.append(Replacement(name=name, pool=planned.pool, body=body))
         pods = {candidate.node.claim: model.details[candidate.node.claim].pods for candidate in command.candidates}
         prices = {candidate.node.claim: model.details[candidate.node.claim].price for candidate in command.candidates}
-        names = [candidate.name for candidate in replacements]
+        names = [replacement.name for replacement in replacements]
         surge = [pod_key for candidate in command.candidates for pod_key in model.details[candidate.node.claim].surges]
         return to_message(
             command,

@@ -231,19 +231,19 @@ async def _read(kube: Kube, entries: Sequence[PlannedPod]) -> dict[str, PodRecor
     groups: dict[str, list[PlannedPod]] = {}
     for entry in entries:
         groups.setdefault(f"group {entry.group}" if entry.group else entry.key, []).append(entry)
-    pods_by_uid: dict[str, PodRecord | None] = {}
+    pods_by_key: dict[str, PodRecord | None] = {}
     others: list[PlannedPod] = []
     first = [alike_pods[0] for alike_pods in groups.values()]
     for entry, pod, alike_pods in zip(first, await bounded(first, CONCURRENCY, read), groups.values(), strict=True):
-        pods_by_uid[entry.key] = pod
+        pods_by_key[entry.key] = pod
         waits = pod is not None and is_unscheduled(entry, pod)
         for other in alike_pods[1:]:
             if pod is not None and waits and has_same_controller(pod.pod, other):
-                pods_by_uid[other.key] = _like(pod, other)
+                pods_by_key[other.key] = _like(pod, other)
             else:
                 others.append(other)
-    pods_by_uid |= zip((entry.key for entry in others), await bounded(others, CONCURRENCY, read), strict=True)
-    return {key: pod for key, pod in pods_by_uid.items() if pod is not None}
+    pods_by_key |= zip((entry.key for entry in others), await bounded(others, CONCURRENCY, read), strict=True)
+    return {key: pod for key, pod in pods_by_key.items() if pod is not None}
 
 
 def _like(pod: PodRecord, other: PlannedPod) -> PodRecord:

@@ -23,6 +23,7 @@ from tenon.kube.timestamps import format_instant
 from tenon.messages.node import DrainInput, DrainResult
 from tenon.node import drain as decide
 from tenon.node.drain_blockers import grouped, overdue_termination, sentence
+from tenon.sentences import counted
 
 POLL_SECONDS = 1.0
 MAX_POLL_SECONDS = 5.0
@@ -83,7 +84,7 @@ async def drain(
             attached = await attached_volumes(kube, name, now())
             return DrainResult(drained=True, evicted=evictor.evicted, volumes_attached=len(attached))
         if first:
-            text = f"{len(waited)} pods are left on Node {name}"
+            text = f"{counted(len(waited), 'pod')} left on Node {name}"
             await update_conditions(
                 kube, drain_input.claim, [ConditionUpdate(DRAINED, "Unknown", "Draining", text)], now
             )
@@ -129,5 +130,5 @@ async def _publish_left_behind(recorder: EventPublisher, node: Object, sentences
     if not sentences:
         return
     more = f"; and {len(sentences) - 3} more" if len(sentences) > 3 else ""
-    text = f"the drain no longer waits for these pods:  {'; '.join(sentences[:3])}{more}"
+    text = f"the drain no longer waits for these pods: {'; '.join(sentences[:3])}{more}"
     await recorder.publish(node, "FailedDraining", text, "Warning")

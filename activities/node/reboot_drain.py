@@ -44,11 +44,11 @@ async def drain_for_reboot(
     while True:
         waited = decide.remaining_pods(await pods_on(kube, name), now())
         heartbeat(len(waited))
-        remaining = min(ends) - now().timestamp()
-        if not waited or remaining <= 0:
+        seconds_left = min(ends) - now().timestamp()
+        if not waited or seconds_left <= 0:
             blocked = grouped(evictor.blocked(waited))[:MAX_BLOCKED]
             return RebootDrainResult(evicted=evictor.evicted, remaining=len(waited), blocked=blocked)
         await evictor.act(waited, now())
         pause = min(pause * 1.5, MAX_POLL_SECONDS) if len(waited) == before else POLL_SECONDS
         before = len(waited)
-        await sleep(min(pause, max(remaining, POLL_SECONDS)))
+        await sleep(min(pause, max(seconds_left, POLL_SECONDS)))

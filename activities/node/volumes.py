@@ -16,6 +16,7 @@ from activities.node.nodes import find_node, pods_on
 from tenon.apis.nodeclaim import VOLUMES_DETACHED
 from tenon.messages.node import DetachInput, DetachResult
 from tenon.node import drain
+from tenon.sentences import counted
 
 Heartbeat = Callable[..., None]
 Sleep = Callable[[float], Awaitable[None]]
@@ -49,18 +50,18 @@ async def attached_volumes(kube: Kube, node_name: str, now: datetime) -> list[st
     attachments = [attachment for attachment in everything if attachment.spec.node_name == node_name]
     if not attachments:
         return []
-    attached: set[str] = set()
+    volumes_of_staying_pods: set[str] = set()
     for pod in await pods_on(kube, node_name):
         if drain.is_drainable(pod, now):
             continue
         for use in pod.volumes:
             namespace, _, name = use.pvc.partition("/")
             pvc = await kube.get(PVCS, name, namespace)
-            attached.add(((pvc or {}).get("spec") or {}).get("volumeName") or "")
+            volumes_of_staying_pods.add(((pvc or {}).get("spec") or {}).get("volumeName") or "")
     return sorted(
         attachment.metadata.name
         for attachment in attachments
-        if (attachment.spec.source.volume or attachment.metadata.name) not in attached
+        if (attachment.spec.source.volume or attachment.metadata.name) not in volumes_of_staying_pods
     )
 
 
@@ -83,7 +84,7 @@ async def detach_volumes(
         heartbeat(len(attached))
         if not attached:
             break
-        text = f"{len(attached)} volumes are attached to Node {name}: {', '.join(attached[:3])}"
+        text = f"{counted(len(attached), 'volume')} still attached to Node {name}: {', '.join(attached[:3])}"
         if detach_input.force_at is not None and now() >= detach_input.force_at:
             update = ConditionUpdate(VOLUMES_DETACHED, "False", "TerminationGracePeriodElapsed", text)
             await update_conditions(kube, detach_input.claim, [update], now)

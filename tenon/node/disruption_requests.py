@@ -6,7 +6,7 @@ from datetime import datetime
 
 from tenon.apis.reasons import Reason
 from tenon.messages.node import Disrupt, DisruptAnswer
-from tenon.node import leaving_stages as termination
+from tenon.node import leaving_stages
 from tenon.node.leave_text import command_text
 from tenon.node.state import NodeState, Stage
 from tenon.node.steps import LeaveRequest
@@ -47,4 +47,4 @@ def disrupted(state: NodeState, event: Disrupt, now: datetime) -> NodeState:
         drain_seconds=event.drain_seconds,
         fault=event.fault,
     )
-    return termination.leave(state, request, now, only_if_empty=event.only_if_empty)
+    return leaving_stages.leave(state, request, now, only_if_empty=event.only_if_empty)

@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 from tenon.apis.reasons import Reason
 from tenon.evolve import evolve
 from tenon.messages.node import ExpirationResult
-from tenon.node import leaving_stages as termination
+from tenon.node import leaving_stages
 from tenon.node.leave_text import WORKFLOW
-from tenon.node.state import NodeState, Stage
+from tenon.node.state import NodeState, Stage, expiry
 from tenon.node.steps import LeaveRequest
 from tenon.node.timeline import record
 
@@ -21,13 +21,6 @@ LATE = timedelta(minutes=1)
 """A deadline handled this late was delayed by an outage, which probably delayed many other nodes too."""
 SPREAD = timedelta(minutes=1)
 """Nodes that are overdue together leave spread over this period."""
-
-
-def expiry(state: NodeState) -> datetime | None:
-    """Return when the node expires; an operator's keep request postpones it."""
-    if state.expires_at is None or state.keep_until is None:
-        return state.expires_at
-    return max(state.expires_at, state.keep_until)
 
 
 def next_expiry(state: NodeState) -> datetime | None:
@@ -61,7 +54,7 @@ def may_expire(state: NodeState, event: ExpirationResult, now: datetime) -> Node
 def leave_expired(state: NodeState, now: datetime) -> NodeState:
     """Leave because the time to live is over."""
     request = LeaveRequest(reason=Reason.EXPIRED, detail="its time to live is over", actor=WORKFLOW)
-    return termination.leave(state, request, now)
+    return leaving_stages.leave(state, request, now)
 
 
 def staggered(state: NodeState, due: datetime, now: datetime) -> NodeState | None:

@@ -7,11 +7,10 @@ from datetime import datetime, timedelta
 from tenon.apis.reasons import Reason
 from tenon.evolve import evolve
 from tenon.messages.launch import LaunchResult, PrepareLaunchResult
-from tenon.node import launch_retry, reboot
-from tenon.node import leaving_stages as termination
+from tenon.node import launch_retry, leaving_stages, reboot
 from tenon.node.leave_text import WORKFLOW, deletion
 from tenon.node.startup_stages import REGISTRATION_TIMEOUT
-from tenon.node.state import NodeState, Stage
+from tenon.node.state import Leave, NodeState, Stage
 from tenon.node.steps import LeaveRequest
 from tenon.node.timeline import record
 
@@ -22,7 +21,8 @@ def prepared(state: NodeState, event: PrepareLaunchResult, now: datetime) -> Nod
     """Launch with the request that was prepared, resume a claim that has an instance, retry later, or leave."""
     view = event.view
     if not view.exists:
-        return record(evolve(state, stage=Stage.TERMINATING), now, "the NodeClaim is gone")
+        leave = Leave(**dict(deletion("NodeClaim")), already_deleted=True, asked_at=now)
+        return record(evolve(state, stage=Stage.TERMINATING, leave=leave), now, "the NodeClaim is gone")
     expires = (
         view.created_at + timedelta(seconds=view.expire_after_seconds)
         if view.created_at and view.expire_after_seconds is not None
@@ -42,13 +42,13 @@ def prepared(state: NodeState, event: PrepareLaunchResult, now: datetime) -> Nod
     if view.instance is not None:
         state = _adopted(state, event, now)
     if view.deleting:
-        return termination.leave_deleted(state, view.removals or (deletion("NodeClaim"),), now)
+        return leaving_stages.leave_deleted(state, view.removals or (deletion("NodeClaim"),), now)
     if view.instance is not None:
         return state
     if event.waits is not None:
         return launch_retry.with_retry(state, event.waits, now)
     if event.request is None:
-        return termination.leave(state, _failed(event), now)
+        return leaving_stages.leave(state, _failed(event), now)
     return record(
         evolve(state, stage=Stage.LAUNCHING, request=event.request, attempt=event.attempt or state.attempt),
         now,
@@ -65,7 +65,7 @@ def launched(state: NodeState, event: LaunchResult, now: datetime) -> NodeState:
     if instance is None and event.waits is not None:
         return launch_retry.with_retry(state, event.waits, now)
     if instance is None:
-        return termination.leave(state, _failed(event), now)
+        return leaving_stages.leave(state, _failed(event), now)
     joins = evolve(
         state,
         stage=Stage.REGISTERING,

@@ -175,7 +175,7 @@ def detached(state: NodeState, result: DetachResult, now: datetime) -> NodeState
     if result.detached:
         update = {"stage": Stage.TERMINATING, "blocked": None, "deadline": None, "volumes_attached": 0, "look": False}
         return record(evolve(state, **update), now, "volumes detached")
-    text = f"{result.attached} volumes are still attached"
+    text = f"{counted(result.attached, 'volume')} still attached"
     waits = evolve(state, blocked=Blocked(message=text), deadline=now + BLOCKED_RETRY, look=False)
     return record(waits, now, text)
 

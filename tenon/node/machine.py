@@ -32,8 +32,15 @@ from tenon.messages.node import (
     TerminateResult,
 )
 from tenon.messages.reboot import BootRecord, FenceResult, RebootCheck, RebootDrainResult, RebootEnded, RebootReply
-from tenon.node import disruption_requests, expiration, launch_retry, launch_stages, reboot, startup_stages
-from tenon.node import leaving_stages as termination
+from tenon.node import (
+    disruption_requests,
+    expiration,
+    launch_retry,
+    launch_stages,
+    leaving_stages,
+    reboot,
+    startup_stages,
+)
 from tenon.node.leave_text import WORKFLOW, deletion, operator_text
 from tenon.node.next_step import next_step
 from tenon.node.state import Blocked, NodeState, Stage
@@ -91,15 +98,15 @@ def apply(state: NodeState, event: Message, now: datetime) -> NodeState:
         case ExpirationResult():
             return expiration.may_expire(state, event, now)
         case CordonResult():
-            return termination.cordoned(state, event, now)
+            return leaving_stages.cordoned(state, event, now)
         case DrainResult():
-            return termination.drained(state, event, now)
+            return leaving_stages.drained(state, event, now)
         case DetachResult():
-            return termination.detached(state, event, now)
+            return leaving_stages.detached(state, event, now)
         case TerminateResult():
-            return termination.terminated(state, event, now)
+            return leaving_stages.terminated(state, event, now)
         case ReleaseResult():
-            return termination.released(state, event, now)
+            return leaving_stages.released(state, event, now)
         case FenceResult():
             return reboot.fenced(state, event, now)
         case RebootDrainResult():
@@ -123,7 +130,7 @@ def apply(state: NodeState, event: Message, now: datetime) -> NodeState:
         case Disrupt():
             return disruption_requests.disrupted(state, event, now)
         case LeaveRequest():
-            return termination.leave(state, event, now)
+            return leaving_stages.leave(state, event, now)
         case DeadlinePassed():
             return _deadline(state, now)
         case Failed():
@@ -140,15 +147,15 @@ def _end_without_changes(state: NodeState, now: datetime) -> NodeState:
 
 def _poked(state: NodeState, event: Poke, now: datetime) -> NodeState:
     if event.instance_gone:
-        return termination.instance_gone(state, now)
+        return leaving_stages.instance_gone(state, now)
     if state.stage.leaving:
-        return termination.recorded_late(state, event.removals, now)
+        return leaving_stages.recorded_late(state, event.removals, now)
     if state.stage is Stage.PREPARING and not event.claim_gone:
         # The next step reads the claim and its instance, which leaving needs. Run it at once.
         return evolve(state, deadline=None) if event.claim_deleting else state
     if event.claim_deleting or event.node_deleting:
         removals = event.removals or (deletion("NodeClaim" if event.claim_deleting else "Node"),)
-        return termination.leave_deleted(state, removals, now)
+        return leaving_stages.leave_deleted(state, removals, now)
     if state.stage is Stage.REBOOTING:
         return reboot.poked(state, rebooted=event.rebooted)
     if event.reboot is not None:
@@ -191,7 +198,7 @@ def _failed(state: NodeState, event: Failed, now: datetime) -> NodeState:
         state = evolve(state, launch_unsettled_until=now + launch_retry.ANSWER_GRACE)
     if event.activity in (ActivityName.PREPARE_LAUNCH, ActivityName.LAUNCH):
         request = LeaveRequest(reason=Reason.LAUNCH_TIMEOUT, detail=event.message, actor=WORKFLOW)
-        return termination.leave(state, request, now)
+        return leaving_stages.leave(state, request, now)
     if event.activity is ActivityName.REBOOT:
         return reboot.lost_answer(state, event.message, now)
     text = f"{event.activity.value} failed: {event.message}"

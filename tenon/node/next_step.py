@@ -17,11 +17,10 @@ from tenon.messages.node import (
     Removal,
     TerminateInput,
 )
-from tenon.node import launch_retry, leave_text
-from tenon.node import leaving_stages as termination
-from tenon.node.expiration import expiry, next_expiry
+from tenon.node import launch_retry, leave_text, leaving_stages
+from tenon.node.expiration import next_expiry
 from tenon.node.reboot_steps import reboot_step
-from tenon.node.state import NodeState, Stage
+from tenon.node.state import NodeState, Stage, expiry
 from tenon.node.steps import End, Run, Step, Wait
 
 NO_NODE_JOINS = "registration timeout: terminates the instance unless its Node has joined"
@@ -104,7 +103,7 @@ def _leaving_step(state: NodeState, now: datetime) -> Step:
                     **base,
                     removal=leave.plain if leave else Removal(reason=""),
                     only_if_empty=bool(leave and leave.only_if_empty),
-                    termination_timestamp=termination.forced_from(leave) if leave else None,
+                    termination_timestamp=leaving_stages.forced_from(leave) if leave else None,
                     fault=leave.fault if leave else "",
                     why=leave_text.why_it_leaves(state),
                     life=leave_text.life(state),
@@ -119,7 +118,7 @@ def _leaving_step(state: NodeState, now: datetime) -> Step:
                     force_at=state.force_at,
                     force=force,
                     pool=state.pool,
-                    budget_seconds=termination.drain_seconds(state),
+                    budget_seconds=leaving_stages.drain_seconds(state),
                     instance_gone=state.instance_gone,
                     reason=state.leave.reason if state.leave else "",
                     why=leave_text.why_it_leaves(state),

@@ -25,7 +25,7 @@ from tenon.messages.reboot import (
     RebootReply,
     RebootResult,
 )
-from tenon.node import leaving_stages as termination
+from tenon.node import leaving_stages
 from tenon.node.leave_text import WORKFLOW
 from tenon.node.reboot_record import HISTORY
 from tenon.node.startup_stages import FIRST_CHECK
@@ -137,9 +137,9 @@ def drained(state: NodeState, result: RebootDrainResult, now: datetime) -> NodeS
         rest = f"{counted(result.remaining, 'pod')} left, which ride through the reboot"
         done = evolve(_next(state, RebootPhase.RECORDING), drain_rounds=0, drain_stalls=0)
         return record(done, now, rest if result.remaining else "drained for the reboot")
-    pause, stalls = termination.pause_of_drain(state, evicted=result.evicted)
+    pause, stalls = leaving_stages.pause_of_drain(state, evicted=result.evicted)
     since = (state.blocked and state.blocked.since) or now
-    shown, others = result.blocked[: termination.SHOWN], result.blocked[termination.SHOWN :]
+    shown, others = result.blocked[: leaving_stages.SHOWN], result.blocked[leaving_stages.SHOWN :]
     blocked = Blocked(pods=tuple(shown), more=len(others), since=since)
     waits = evolve(
         state,
@@ -251,7 +251,7 @@ def ended(state: NodeState, now: datetime) -> NodeState:
     if reboot.stays:
         return evolve(state, stage=Stage.LIVE if state.initialized else Stage.INITIALIZING)
     detail = f"its reboot failed: {reboot.message}"
-    return termination.leave(state, LeaveRequest(reason=Reason.UNHEALTHY, detail=detail, actor=WORKFLOW), now)
+    return leaving_stages.leave(state, LeaveRequest(reason=Reason.UNHEALTHY, detail=detail, actor=WORKFLOW), now)
 
 
 def poked(state: NodeState, *, rebooted: bool) -> NodeState:

@@ -14,7 +14,7 @@ from tenon.messages.reboot import (
     RebootInput,
     RebootResult,
 )
-from tenon.node import leaving_stages as termination
+from tenon.node import leaving_stages
 from tenon.node import reboot as transitions
 from tenon.node.state import NodeState, Reboot, RebootPhase
 from tenon.node.steps import Run, Step, Wait
@@ -45,7 +45,7 @@ def reboot_step(state: NodeState, reboot: Reboot, node_input: NodeInput, now: da
                 RebootDrainInput(
                     **base,
                     until=until,
-                    budget_seconds=termination.drain_seconds(state),
+                    budget_seconds=leaving_stages.drain_seconds(state),
                     why=f"reboots for {transitions.request_text(request)}",
                 ),
                 f"{state.node_name}, at most until {until:%H:%M:%S}" if until else state.node_name,

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from tenon.apis.reasons import Reason
 from tenon.evolve import evolve
 from tenon.messages.node import BindResult, InitializeResult, RegisterResult
-from tenon.node import leaving_stages as termination
+from tenon.node import leaving_stages
 from tenon.node.leave_text import WORKFLOW
 from tenon.node.state import Blocked, NodeState, Stage
 from tenon.node.steps import LeaveRequest
@@ -28,7 +28,7 @@ def registered(state: NodeState, event: RegisterResult, now: datetime) -> NodeSt
     state = evolve(state, look=False)
     if not event.node_name:
         if state.last_look:
-            return termination.leave(state, _registration_timeout(state, event.console), now)
+            return leaving_stages.leave(state, _registration_timeout(state, event.console), now)
         waits = evolve(state, blocked=Blocked(message=event.message)) if event.console else state
         return record(waits, now, f"not registered yet: {event.message or event.reason}")
     joined = evolve(
@@ -72,7 +72,7 @@ def _still_uninitialized(state: NodeState, why: str, now: datetime) -> NodeState
         minutes = int((now - since).total_seconds() // 60)
         message = f"not initialized {minutes} minutes after its registration: {why}"
         request = LeaveRequest(reason=Reason.INITIALIZATION_TIMEOUT, detail=message, actor=WORKFLOW)
-        return termination.leave(waiting, request, now)
+        return leaving_stages.leave(waiting, request, now)
     look_again = now + min(RECHECK, FIRST_RECHECK * 2 ** min(state.looks, 10))
     blocked = Blocked(message=f"not initialized yet: {why}") if now - since >= RECHECK else None
     return evolve(

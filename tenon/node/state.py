@@ -198,6 +198,13 @@ class NodeState(Message):
     """Its planned pods were bound once. After a reboot they are not bound again."""
 
 
+def expiry(state: NodeState) -> datetime | None:
+    """Return when the node expires; an operator's keep request postpones it."""
+    if state.expires_at is None or state.keep_until is None:
+        return state.expires_at
+    return max(state.expires_at, state.keep_until)
+
+
 class NodeClaimInput(Message):
     """Starts a node's workflow: a new one with only the claim, a continued one with the state of the previous run."""
 

@@ -8,7 +8,7 @@ from tenon.evolve import evolve
 from tenon.messages.launch import Instance
 from tenon.node.drain_blockers import sentence
 from tenon.node.leave_text import removal_text
-from tenon.node.state import NodeClaimResult, NodeState, Stage, TimelineEntry
+from tenon.node.state import NodeClaimResult, NodeState, Stage, TimelineEntry, expiry
 from tenon.sentences import counted, for_temporal_ui, shortened
 
 MAX_ENTRIES = 64
@@ -96,7 +96,7 @@ def details(state: NodeState) -> str:
         ("Instance", _instance_text(instance)),
         ("Price", f"{instance.price:.4f} $/h" if instance else "-"),
         ("Pods", _pods_row(state)),
-        ("Expires", clock(state.expires_at)),
+        ("Expires", clock(expiry(state))),
     ]
     if state.keep_until:
         rows.append(("Kept until", clock(state.keep_until)))

@@ -87,10 +87,24 @@ MEANINGS: Mapping[str, str] = {
     "RebootForRepair": "Reboot a node to repair a fault that a reboot clears.",
     "NodeClassCEL": "Read expressions in the kubelet settings of EC2NodeClasses.",
 }
+
+
 REMOVED: Mapping[str, str] = {
     "Drift": "drift is always on since Karpenter 1.0",
 }
 """Removed gates, and what applies instead."""
+
+
+def _check_complete() -> None:
+    """Refuse at import a gate that nobody could set, or that no document explains."""
+    for gates, names in ((FeatureGates, GATES), (AwsFeatureGates, AWS_GATES)):
+        if differing := {field.name for field in fields(gates)} ^ set(names.values()):
+            raise TypeError(f"{min(differing)} must be a field of {gates.__name__} and a value of its table of gates")
+    if differing := {*GATES, *AWS_GATES} ^ set(MEANINGS):
+        raise TypeError(f"the gate {min(differing)} must be in a table of gates and in MEANINGS")
+
+
+_check_complete()
 
 Gates = TypeVar("Gates", FeatureGates, AwsFeatureGates)
 

@@ -22,7 +22,7 @@ from tests.activities.node.fake_kube import START, Clock, FakeKube, Recorder, st
 from tests.worker.background import in_background
 from tests.worker.cache.objects import claim, metadata
 from tests.worker.fake_temporal import Cache
-from worker.controllers.disruption.node_repair import BLOCKED_RETRY, FAILED_RETRY, NodeRepairController
+from worker.controllers.disruption.legacy_node_repair import BLOCKED_RETRY, FAILED_RETRY, LegacyNodeRepairController
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
 
@@ -93,7 +93,7 @@ class World:
 async def watched() -> AsyncIterator[World]:
     world = World()
     kube, recorder = cast("Any", world.kube), world.recorder
-    async with in_background(NodeRepairController(kube, recorder, world.cache, "c", world.now).run()):
+    async with in_background(LegacyNodeRepairController(kube, recorder, world.cache, "c", world.now).run()):
         await asyncio.sleep(0)
         yield world
 
@@ -238,7 +238,7 @@ async def test_a_new_leader_counts_from_the_condition_and_not_from_its_own_start
     world = World()
     world.node("a", "False")
     await asyncio.sleep(HALF_AN_HOUR - 10)
-    controller = NodeRepairController(cast("Any", world.kube), world.recorder, world.cache, "c", world.now)
+    controller = LegacyNodeRepairController(cast("Any", world.kube), world.recorder, world.cache, "c", world.now)
     task = asyncio.create_task(controller.run())
     await asyncio.sleep(11)
     task.cancel()

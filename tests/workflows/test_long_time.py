@@ -23,7 +23,7 @@ from tenon.messages.launch import (
     PrepareLaunchResult,
 )
 from tenon.messages.node import Disrupt, Keep, Poke
-from tenon.node import leaving_stages as termination
+from tenon.node import leaving_stages
 from tenon.node.expiration import EXPIRY_WAITS
 from tenon.node.launch_retry import should_give_up
 from tenon.node.state import NodeState, Stage
@@ -129,8 +129,8 @@ async def test_a_kept_node_outlives_its_expiry_until_the_wish_is_over(
 
 def rarely(monkeypatch: pytest.MonkeyPatch, pause: timedelta) -> None:
     """Blocked nodes are tried again so rarely that weeks take few tries: each wait that is skipped costs a second."""
-    monkeypatch.setattr(termination, "BLOCKED_RETRY", pause)
-    monkeypatch.setattr(termination, "MAX_BLOCKED_RETRY", pause)
+    monkeypatch.setattr(leaving_stages, "BLOCKED_RETRY", pause)
+    monkeypatch.setattr(leaving_stages, "MAX_BLOCKED_RETRY", pause)
 
 
 async def test_two_days_of_grace_for_a_drain_that_a_budget_blocks(

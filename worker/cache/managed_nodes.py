@@ -51,10 +51,8 @@ class ManagedNodes:
         if self._version != self._cache.node_changes:
             self._read(time)
         managed = [entry.managed_node for entry in self._entries.values()]
-        for place, empty_node in self._kept_entries:
-            managed[place] = replace(
-                managed[place], protected_by=protection_of(empty_node.claim, empty_node.node, time)
-            )
+        for place, entry in self._kept_entries:
+            managed[place] = replace(managed[place], protected_by=protection_of(entry.claim, entry.node, time))
         for node_name in self._cache.empty_nodes:
             for place in self._places.get(node_name, ()):
                 managed[place] = self._empty(managed[place], time)

@@ -29,8 +29,8 @@ class UntriedPods:
         """
         before = self._remove(key)
         after = self._add(record) if record is not None and _is_replica(record) else None
-        turned = [pod_record for pod_record in {before, after} if pod_record is not None and pod_record.turned()]
-        return [untried for pod_record in turned for name, untried in pod_record.untried.items() if name != key]
+        turned = [replicas for replicas in {before, after} if replicas is not None and replicas.turned()]
+        return [untried for replicas in turned for name, untried in replicas.untried.items() if name != key]
 
     def fits_nowhere(self, key: str) -> bool:
         """Whether kube-scheduler has not tried this pod, but refused a replica of it that still waits."""

@@ -44,7 +44,7 @@ from worker.cache.cluster import ClusterCache
 from worker.cache.planning_view import PlanningView
 from worker.controllers.base import Controller
 from worker.controllers.disruption.ended_commands import DisruptionCommandController
-from worker.controllers.disruption.node_repair import NodeRepairController
+from worker.controllers.disruption.legacy_node_repair import LegacyNodeRepairController
 from worker.controllers.disruption.node_repair_policies import NodeRepairPolicyController
 from worker.controllers.disruption.nodeclaim_conditions import NodeClaimDisruptionController
 from worker.controllers.disruption.pod_deletion_costs import PodDeletionCostController
@@ -252,7 +252,7 @@ def _controllers(settings: Settings, clients: Clients, cache: ClusterCache, plan
     if gates.node_repair and not settings.legacy_node_repair:
         controllers.append(NodeRepairPolicyController(kube, cache, view, planning.repair))
     if gates.node_repair and settings.legacy_node_repair:
-        controllers.append(NodeRepairController(kube, clients.recorder, cache, settings.cluster_name))
+        controllers.append(LegacyNodeRepairController(kube, clients.recorder, cache, settings.cluster_name))
     if gates.pod_deletion_cost_management:
         controllers.append(
             PodDeletionCostController(kube, cache, view, planning.moves.types_by_pool, planning.batcher.nominated_nodes)

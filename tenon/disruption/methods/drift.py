@@ -195,8 +195,8 @@ def replacement_of(claim: str, plan: Plan, situation: Situation) -> Command:
     """Return the command that replaces a drifted node as this plan says, which is not the plan of a pass."""
     assert situation.model is not None
     (node,) = (managed_node for managed_node in situation.nodes if managed_node.claim == claim)
-    managed_node = _drifted(node, situation.model.details[claim], situation)
-    return _command(Drift.name, managed_node, plan.claims, plan.placements, situation.now)
+    drifted_node = _drifted(node, situation.model.details[claim], situation)
+    return _command(Drift.name, drifted_node, plan.claims, plan.placements, situation.now)
 
 
 class StaticDrift:

@@ -14,8 +14,8 @@ from activities.node.launching import RESUMED_AFTER, Launching
 from tenon.apis import labels
 from tenon.messages.launch import PrepareLaunchInput, PrepareLaunchResult
 from tenon.messages.node import CordonInput
-from tenon.node import expiration, machine
-from tenon.node.state import NodeState
+from tenon.node import machine
+from tenon.node.state import NodeState, expiry
 from tests.activities.node.fake_kube import START, stamp
 from tests.activities.node.seller import Seller
 from tests.activities.node.world import DISRUPTED, REF, Ec2, World, claim, live, node
@@ -64,7 +64,7 @@ async def test_dis80_its_expiry_counts_from_the_creation_of_the_claim() -> None:
     world = World().put_live()
     world.claim["metadata"]["creationTimestamp"] = stamp(START - timedelta(days=29))
     _, state = await taken_over(world)
-    assert expiration.expiry(state) == START + timedelta(days=1)
+    assert expiry(state) == START + timedelta(days=1)
 
 
 @pytest.mark.parametrize(

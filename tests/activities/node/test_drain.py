@@ -249,7 +249,7 @@ async def test_after_the_grace_period_nothing_that_hangs_is_waited_for(finalizer
     assert force_at <= world.clock() <= force_at + timedelta(seconds=10)
     event = world.recorder.events[-1]
     assert event[:3] == ("Node", "node-1", "FailedDraining")
-    assert event[3].startswith("the drain no longer waits for these pods:  pod default/web-0 should have ended by ")
+    assert event[3].startswith("the drain no longer waits for these pods: pod default/web-0 should have ended by ")
     assert ("example.com/hold" in event[3]) is bool(finalizers)
 
 
@@ -272,7 +272,7 @@ async def test_a_pod_that_cannot_be_deleted_holds_the_node_a_minute_past_its_gra
     second = await run(world, force_at=force_at)
     assert second.drained
     assert world.clock() <= force_at + timedelta(seconds=70)
-    assert "the drain no longer waits for these pods:  pod default/guarded" in world.recorder.events[-1][3]
+    assert "the drain no longer waits for these pods: pod default/guarded" in world.recorder.events[-1][3]
 
 
 async def test_a_pod_that_can_be_deleted_at_last_still_gets_its_second() -> None:

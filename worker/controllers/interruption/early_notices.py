@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from datetime import datetime, timedelta
 
-from tenon.ec2.instances.interruption import Kind
+from tenon.ec2.instances.interruption import Kind, Notice
 
 KEPT_FOR = timedelta(minutes=15)
 """As long as a node may take to register."""
@@ -21,22 +21,26 @@ class EarlyNotices:
     """The notices, by instance."""
 
     def __init__(self) -> None:
-        self._notices: OrderedDict[str, tuple[Kind, datetime]] = OrderedDict()
+        self._notices: OrderedDict[str, tuple[Notice, datetime]] = OrderedDict()
 
     def __len__(self) -> int:
         """The number of instances."""
         return len(self._notices)
 
-    def keep(self, kind: Kind, instance_id: str, now: datetime) -> None:
+    def __contains__(self, instance_id: str) -> bool:
+        """Whether there is a notice about the instance."""
+        return instance_id in self._notices
+
+    def keep(self, notice: Notice, instance_id: str, now: datetime) -> None:
         """Remember a notice. A spot interruption is not replaced by a later notice: it says more."""
         before = self._notices.pop(instance_id, None)
-        if before is not None and before[0] is Kind.SPOT_INTERRUPTED:
-            kind = before[0]
-        self._notices[instance_id] = (kind, now + KEPT_FOR)
+        if before is not None and before[0].kind is Kind.SPOT_INTERRUPTED:
+            notice = before[0]
+        self._notices[instance_id] = (notice, now + KEPT_FOR)
         while len(self._notices) > MAX_KEPT or next(iter(self._notices.values()))[1] < now:
             self._notices.popitem(last=False)
 
-    def take(self, instance_id: str, now: datetime) -> Kind | None:
+    def take(self, instance_id: str, now: datetime) -> Notice | None:
         """Return the notice about an instance and forget it."""
-        kind, until = self._notices.pop(instance_id, (None, now))
-        return kind if until >= now else None
+        notice, until = self._notices.pop(instance_id, (None, now))
+        return notice if until >= now else None

@@ -19,6 +19,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
+from functools import partial
 from typing import Protocol
 
 from activities import metrics
@@ -238,7 +239,7 @@ class InterruptionController(Controller):
         claim = self._cache.claim_of_instance(instance_id)
         if claim is None:
             if kind.ends_node:
-                self._early.keep(kind, instance_id, self._now())
+                self._early.keep(notice, instance_id, self._now())
             return True
         if self._nodes.leaves(claim):
             await self._note(kind, claim)
@@ -282,17 +283,20 @@ class InterruptionController(Controller):
                 if not self._early:
                     continue
                 for claim in filter(None, (self._cache.claims.get(name) for _, name in changes)):
-                    kind = self._early.take(claim.instance_id, self._now()) if claim.instance_id else None
-                    if kind is not None and not await self.isolate(claim.name, self._handle_early(kind, claim)):
-                        self._early.keep(kind, claim.instance_id, self._now())
-                        await asyncio.sleep(EARLY_RETRY_SECONDS)
-                        subscription.offer((Topic.CLAIM, claim.name))
+                    notice = self._early.take(claim.instance_id, self._now()) if claim.instance_id else None
+                    if notice is None:
+                        continue
+                    if not await self.isolate(claim.name, self._handle_early(notice, claim)):
+                        self._early.keep(notice, claim.instance_id, self._now())
+                    if claim.instance_id in self._early:  # it must wait, and a change of the claim may be far off
+                        offer = partial(subscription.offer, (Topic.CLAIM, claim.name))
+                        asyncio.get_running_loop().call_later(EARLY_RETRY_SECONDS, offer)
 
-    async def _handle_early(self, kind: Kind, claim: ClaimRecord) -> None:
-        check = InterruptionCheck(self._reader, [(kind, claim.instance_id)])
+    async def _handle_early(self, notice: Notice, claim: ClaimRecord) -> None:
+        check = InterruptionCheck(self._reader, [(notice.kind, claim.instance_id)])
         self._limit.count(older_than=COUNT_SECONDS)
-        if not await self._handle(Notice(kind), claim.instance_id, check):
-            self._early.keep(kind, claim.instance_id, self._now())
+        if not await self._handle(notice, claim.instance_id, check):
+            self._early.keep(notice, claim.instance_id, self._now())
 
     async def _apply(self, kind: Kind, claim: ClaimRecord) -> None:
         node = self._cache.node_of(claim)

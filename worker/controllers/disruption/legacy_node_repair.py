@@ -41,7 +41,7 @@ AT_ONCE = 10
 """Nodes that are handled at the same time."""
 
 
-class NodeRepairController(Controller):
+class LegacyNodeRepairController(Controller):
     """Deletes the NodeClaim of a node that has been unhealthy for longer than its condition's toleration."""
 
     name = "node.health"
