@@ -27,12 +27,14 @@ from activities.kubernetes.nodeclaims import (
     read_claim,
     update_conditions,
 )
+from activities.kubernetes.repair_outcomes import record_outcome
 from activities.kubernetes.resources import NODECLAIMS, NODES
 from activities.node import cordon
 from activities.node.nodes import Budgets, find_node, pods_on
 from activities.node.reboot_request import request_reboot
 from tenon.apis import labels
 from tenon.apis.nodeclaim import DISRUPTION_REASON
+from tenon.apis.noderepairpolicy import RecentRepair
 from tenon.apis.reasons import Reason, camel_case, snake_case, traits_of
 from tenon.disruption.commands.awaited_replacements import why_first
 from tenon.disruption.history.arrivals import with_arrival
@@ -115,7 +117,7 @@ class CommandActivities:
             update = ConditionUpdate(DISRUPTION_REASON, "True", camel_case(disrupt_input.command.reason))
             await update_conditions(self._kube, ref, [update], self._now)
             await change(self._kube, NODES, node["metadata"]["name"], tainted, uid=object_json.uid(node))
-            await self._say_what_itwaits_for(disrupt_input.command, claim, node)
+            await self._say_what_it_waits_for(disrupt_input.command, claim, node)
         log.info(
             "The worker prepares to disrupt nodes",
             extra={
@@ -133,7 +135,7 @@ class CommandActivities:
             if claim is not None:
                 await self._recorder.publish(claim.body, "DisruptionBlocked", why)
 
-    async def _say_what_itwaits_for(self, command: DisruptionCommand, claim: ClaimRecord, node: Object) -> None:
+    async def _say_what_it_waits_for(self, command: DisruptionCommand, claim: ClaimRecord, node: Object) -> None:
         if command.terminate_first is not None:
             for subject in (claim.body, node):
                 await self._recorder.publish(subject, "TerminatingFirst", why_first(command.terminate_first))
@@ -241,6 +243,7 @@ class CommandActivities:
                 operation_id=operation_id(candidate.uid, requested_at),
                 reason=f"{fault.condition}/{fault.reason}",
                 repairs=True,
+                policy=fault.policy,
                 drain_seconds=fault.drain_seconds,
                 requested_at=requested_at,
                 actor=command_text(command.id),
@@ -328,7 +331,23 @@ class CommandActivities:
                     "nodeclaims": finish_input.stay,
                 },
             )
+        await self._record_repair(finish_input)
         return StepResult()
+
+    async def _record_repair(self, finish_input: FinishInput) -> None:
+        """Count the repair in the status of its policy."""
+        command = finish_input.command
+        if command.repair is None:
+            return
+        repair = RecentRepair(
+            id=command.id,
+            node_claim=command.candidates[0].claim,
+            fault=command.repair.text,
+            action="ReplaceNode",
+            outcome="failed" if finish_input.undo else "succeeded",
+            at=self._now(),
+        )
+        await record_outcome(self._kube, command.repair.policy, repair)
 
     async def _release(self, finish_input: FinishInput, replacement: Replacement) -> None:
         """End the command's hold on a replacement. If the command failed, remove it unless a pod uses it."""

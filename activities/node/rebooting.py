@@ -16,6 +16,7 @@ from activities.kubernetes.changes import change
 from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.nodeclaims import Clock, ConditionUpdate, annotate_claim, read_claim, update_conditions
+from activities.kubernetes.repair_outcomes import record_outcome
 from activities.kubernetes.resources import NODECLAIMS, NODES
 from activities.node.nodes import find_node
 from activities.node.reboot_request import NotRebootedError, bounded, record_request
@@ -28,6 +29,7 @@ from tenon.apis.nodeclaim import (
     REBOOT_SUCCEEDED,
     REBOOTING,
 )
+from tenon.apis.noderepairpolicy import RecentRepair
 from tenon.kube import object_json
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.conditions import is_true
@@ -123,6 +125,7 @@ async def check(kube: Kube, recorder: EventPublisher, check_input: RebootCheckIn
         await recorder.publish(claim.body, OBSERVED, text)
     if not (rebooted and ready):
         return RebootCheck(rebooted=rebooted, ready=ready)
+    await _record_repair(kube, ref, request, RebootResult.SUCCEEDED, now())
     done = ConditionUpdate(REBOOTING, "False", REBOOT_SUCCEEDED, "the machine has booted and its Node is Ready")
     await update_conditions(kube, ref, [done], now, cleared=(DISRUPTION_REASON,))
     _count(request, RebootResult.SUCCEEDED, now())
@@ -145,6 +148,7 @@ async def end_failed(kube: Kube, recorder: EventPublisher, failure: RebootFailur
     await recorder.publish(
         claim.body, FAILED, f"the reboot that was requested at {at} failed: {failure.message}", "Warning"
     )
+    await _record_repair(kube, ref, request, failure.result, now())
     if failure.stays:
         ended = ConditionUpdate(REBOOTING, "False", REBOOT_FAILED, failure.message)
         await update_conditions(kube, ref, [ended], now, cleared=(DISRUPTION_REASON,))
@@ -205,6 +209,21 @@ async def _tighten(kube: Kube, ref: ClaimRef, deadline: datetime) -> None:
         return {"metadata": {"annotations": {labels.TERMINATION_TIMESTAMP: format_instant(deadline)}}}
 
     await change(kube, NODECLAIMS, ref.name, earlier, uid=ref.uid)
+
+
+async def _record_repair(
+    kube: Kube, ref: ClaimRef, request: RebootRequest, result: RebootResult, now: datetime
+) -> None:
+    """Count the reboot in the status of the policy that asked for it, before the NodeClaim says that it is over."""
+    repair = RecentRepair(
+        id=request.operation_id,
+        node_claim=ref.name,
+        fault=request.reason,
+        action="RebootNode",
+        outcome=result.value,
+        at=now,
+    )
+    await record_outcome(kube, request.policy, repair)
 
 
 def _count(request: RebootRequest, result: RebootResult, now: datetime) -> None:

@@ -148,8 +148,8 @@ class RecentRepair(ApiModel):
 
     id: str
     """The disruption command, or the operation of a reboot."""
-    node: str = ""
-    """The Node."""
+    node_claim: str = ""
+    """The NodeClaim of the node."""
     fault: str = ""
     """The condition, its status and reason."""
     action: Action

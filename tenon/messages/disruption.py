@@ -118,6 +118,13 @@ class RepairCause(Message):
     """That of the condition."""
     drain_seconds: float | None = None
     """The most time that the drain may take, by the repair policies; None if they set no bound."""
+    policy: str = ""
+    """The NodeRepairPolicy of the fault."""
+
+    @property
+    def text(self) -> str:
+        """The condition as events show it, such as ``StorageReady is False (IOError)``."""
+        return f"{self.condition} is {self.status}" + (f" ({self.reason})" if self.reason else "")
 
 
 class TerminateFirstReason(StrEnum):

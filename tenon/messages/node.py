@@ -213,6 +213,8 @@ class RebootRequest(Message):
     """What the reboot is for: the condition and its reason as CONDITION/REASON, or an operator's words."""
     repairs: bool = False
     """Node repair asks. If the reboot fails, the node is replaced in any case."""
+    policy: str = ""
+    """The NodeRepairPolicy that asks; empty if an operator does."""
     drain_seconds: float | None = None
     """For how long pods are evicted at most. The others stay and ride through. None for no limit, 0 for no drain."""
     requested_at: Annotated[datetime, AfterValidator(_whole_seconds)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
@@ -114,6 +115,14 @@ async def test_a_condition_of_node_problem_detector_is_a_fault_if_a_policy_says_
     policy = await kube.get(NODEREPAIRPOLICIES, name)
     assert policy is not None
     assert condition(policy, "Ready")["status"] == "True"
+
+    async def counts_the_repair() -> bool:
+        outcomes = (await policies.status(name)).get("outcomes")
+        return outcomes == [{"action": "ReplaceNode", "outcome": "succeeded", "count": 1}]
+
+    await until(counts_the_repair)
+    (repair,) = (await policies.status(name))["recent"]
+    assert (repair["nodeClaim"], repair["fault"]) == (claims[selected.name], "KernelDeadlock is True (DockerHung)")
     listed = sandbox.kubectl("get", "noderepairpolicies")
     assert "built-in" in listed
     assert repairing.logged("The worker selected a repair policy", condition="KernelDeadlock")
@@ -136,3 +145,54 @@ async def test_a_policy_without_faults_turns_repair_off_for_its_nodepools(
     assert built_in is not None
     conditions = {fault["conditionType"] for fault in built_in["spec"]["faults"]}
     assert {"Ready", "AcceleratedHardwareReady", "StorageReady"} <= conditions
+
+
+async def test_n15_154_a_fault_that_two_reboots_do_not_clear_is_replaced_although_workers_die(
+    make_pool: MakePool, repairing: Worker, sandbox: Sandbox, policies: Policies, kube: Kube, client: Client
+) -> None:
+    """N15-138: an error of a GPU that stays. The worker is killed during the first reboot, and restarted after it."""
+    pool = await make_pool(requirements=SMALL, consolidate_after="Never")
+    sandbox.kubectl("label", "nodepool", pool.name, f"example.com/pool={pool.name}")
+    fault = {
+        "conditionType": "AcceleratedHardwareReady",
+        "conditionStatus": "False",
+        "reasonRegex": "XID(48|63)",
+        "tolerationDuration": "2s",
+        "terminationGracePeriod": "6s",
+        "steps": [{"action": "RebootNode", "limit": {"times": 2, "within": "24h"}}, {"action": "ReplaceNode"}],
+    }
+    name = await policies.state(pool.name, fault)
+    await pool.deploy(1)
+    await pool.running(1)
+    (claim,) = await pool.settled(1)
+    machine = claim["status"]["providerID"].rsplit("/", 1)[-1]
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    broken = {"type": "AcceleratedHardwareReady", "status": "False", "reason": "NvidiaXID48Error"}
+    patch = json.dumps({"status": {"conditions": [broken | {"lastTransitionTime": now, "message": "double bit ECC"}]}})
+    sandbox.kubectl("patch", "node", claim["status"]["nodeName"], "--subresource=status", "--patch", patch)
+
+    async def reboot_is(reason: str) -> bool:
+        present = await kube.get(NODECLAIMS, claim["metadata"]["name"])
+        return present is not None and condition(present, "Rebooting").get("reason") == reason
+
+    await until(lambda: reboot_is("RebootIssued"), within=180.0)
+    await asyncio.to_thread(repairing.crash)
+    await asyncio.to_thread(repairing.start)
+    await until(lambda: reboot_is("RebootSucceeded"), within=180.0)
+    assert await asyncio.to_thread(repairing.stop) == 0
+    await asyncio.to_thread(repairing.start)
+    await pool.gone(claim["metadata"]["name"], within=300.0)
+    assert sum(machine in str(call) for call in sandbox.ec2().calls("RebootInstances")) == 2
+    life = await life_of(client, sandbox, claim["metadata"]["name"])
+    assert life.reason == "Unhealthy"
+    assert "after as many reboots as the policy allows" in life.detail
+    await pool.running(1)
+
+    async def counts_all() -> bool:
+        outcomes = (await policies.status(name)).get("outcomes") or []
+        return {(entry["action"], entry["outcome"]): entry["count"] for entry in outcomes} == {
+            ("RebootNode", "succeeded"): 2,
+            ("ReplaceNode", "succeeded"): 1,
+        }
+
+    await until(counts_all)

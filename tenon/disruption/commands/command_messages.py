@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
+from tenon.apis.noderepairpolicy import BUILT_IN
 from tenon.disruption.commands.pod_mark import pod_mark
 from tenon.disruption.history.arrivals import arriving, counted, times_moved
 from tenon.disruption.model import ClusterModel, Command
@@ -97,6 +98,7 @@ def _cause(decision: RepairDecision) -> RepairCause:
         status=condition.status,
         reason=condition.reason,
         drain_seconds=None if bound is None else bound.total_seconds(),
+        policy=decision.fault.policy.name or BUILT_IN,
     )
 
 
