@@ -65,5 +65,5 @@ async def test_a_count_that_the_api_server_forbids_does_not_fail_the_repair() ->
     async def forbidden(*_: Any, **__: Any) -> None:
         raise ForbiddenError(403, "Forbidden", "no")
 
-    world.kube.patch = forbidden  # type: ignore[method-assign]
+    world.kube.patch = forbidden
     await record_outcome(world.kube, "case", repair("a"))
