@@ -49,6 +49,8 @@ RIGHTS = (
     *_rights("karpenter.sh", "provisioners/status machines/status", "get", "patch"),
     *_rights("karpenter.k8s.aws", "awsnodetemplates/status", "get", "patch"),
     *_rights("karpenter.sh", "nodeoverlays/status", "patch"),
+    *_rights("tenon.sh", "noderepairpolicies", *_READ, "create", "patch"),
+    *_rights("tenon.sh", "noderepairpolicies/status", "patch"),
     *_rights("autoscaling.x-k8s.io", "capacitybuffers", *_READ),
     *_rights("autoscaling.x-k8s.io", "capacitybuffers/status", "patch"),
     *_rights("", "podtemplates", *_READ),

@@ -14,7 +14,7 @@ from tenon.messages.base import ClaimRef
 from tenon.messages.disruption import DisruptInput, DisruptionCommand
 from tenon.node.state import NodeClaimInput, NodeState, Stage
 from tests.activities.node.fake_kube import START
-from workflows import disruption_command, nodeclaim, planner_call
+from workflows import continuing, disruption_command, nodeclaim, planner_call
 from workflows.disruption_command import DisruptionCommandWorkflow
 from workflows.nodeclaim import NodeClaimWorkflow
 
@@ -31,6 +31,7 @@ class Runtime(SimpleNamespace):
             task_queue="tenon-sandbox",
             is_continue_as_new_suggested=lambda: False,
             get_current_history_length=lambda: 20,
+            is_target_worker_deployment_version_changed=lambda: False,
         )
         super().__init__(
             info=lambda: info,
@@ -90,7 +91,7 @@ class Begun:
 @pytest.fixture(params=["node", "command"])
 async def begun(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Begun:
     runtime = Runtime()
-    for module in (nodeclaim, disruption_command, planner_call):
+    for module in (nodeclaim, continuing, disruption_command, planner_call):
         monkeypatch.setattr(module, "workflow", runtime)
     if request.param == "node":
         begin = NodeClaimInput(claim=CLAIM, pool="web", state=NodeState(claim=CLAIM, stage=Stage.LIVE))

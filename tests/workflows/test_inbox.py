@@ -14,7 +14,7 @@ from tenon.messages.launch import Instance
 from tenon.messages.node import BindResult, Disrupt, DisruptAnswer
 from tenon.node.state import NodeClaimInput, NodeState, Stage
 from tests.activities.node.fake_kube import START
-from workflows import nodeclaim
+from workflows import continuing, nodeclaim
 from workflows.nodeclaim import MAX_HISTORY, NodeClaimWorkflow
 
 REF = ClaimRef(cluster="sandbox", name="web-1", uid="uid-web-1")
@@ -51,6 +51,7 @@ class Runtime(SimpleNamespace):
             task_queue="tenon-sandbox",
             is_continue_as_new_suggested=lambda: False,
             get_current_history_length=lambda: history,
+            is_target_worker_deployment_version_changed=lambda: False,
         )
         super().__init__(
             info=lambda: info,
@@ -68,7 +69,7 @@ class Runtime(SimpleNamespace):
             arrives, self.arrives = self.arrives, None
             arrives()
 
-    def continue_as_new(self, *_: Any) -> None:
+    def continue_as_new(self, *_: Any, **__: Any) -> None:
         raise ContinuedError
 
     def start_activity(self, name: str, *_: Any, **__: Any) -> None:
@@ -79,7 +80,8 @@ def run(monkeypatch: pytest.MonkeyPatch, state: NodeState, history: int) -> tupl
     """A run that gets the signal ``drain`` while it waits for its handlers."""
     begin = NodeClaimInput(claim=REF, pool="web", state=state)
     runtime = Runtime(history)
-    monkeypatch.setattr(nodeclaim, "workflow", runtime)
+    for module in (nodeclaim, continuing):
+        monkeypatch.setattr(module, "workflow", runtime)
     node = NodeClaimWorkflow(begin)
     runtime.arrives = node.drain
     return node, begin

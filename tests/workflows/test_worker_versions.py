@@ -304,7 +304,11 @@ async def test_a_ramping_version_whose_tasks_fail_gives_all_workflows_back_and_i
                 return observed is not None and (observed.current, observed.ramping) == ("a", "")
 
             await until(given_back)
-            assert "roll back" in second.why_not_ready()
+
+            async def says_so() -> bool:
+                return "roll back" in second.why_not_ready()
+
+            await until(says_so)
 
 
 async def test_workers_without_versioning_take_over_from_those_that_had_it(

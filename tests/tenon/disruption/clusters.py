@@ -28,7 +28,6 @@ from tenon.disruption.repair.policies import (
     RepairPolicy,
     RepairPolicySet,
     built_in,
-    validated,
 )
 from tenon.disruption.repair.pool_policies import PoolRepair
 from tenon.disruption.rules.held_pods import holder
@@ -374,7 +373,7 @@ def _policies(specs: list[PolicySpec]) -> RepairPolicySet:
         )
         for policy in specs
     ]
-    return validated(policies, by_user=True)
+    return RepairPolicySet(tuple(policies))
 
 
 def _expires_at(spec: NodeSpec, now: datetime) -> datetime | None:
