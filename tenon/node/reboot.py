@@ -99,8 +99,8 @@ def fenced(state: NodeState, result: FenceResult, now: datetime) -> NodeState:
         return state
     if result.request is not None:
         same = result.request.operation_id == reboot.request.operation_id
-        actor = reboot.request.actor if same else ""
-        reboot = evolve(reboot, request=evolve(result.request, actor=actor))
+        unrecorded = {"actor": reboot.request.actor, "policy": reboot.request.policy} if same else {}
+        reboot = evolve(reboot, request=evolve(result.request, **unrecorded))
         state = evolve(state, reboot=reboot)
     if result.ended:
         return _succeeded(state, reboot, now)

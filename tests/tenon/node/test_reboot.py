@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenon.apis.reasons import Reason
+from tenon.evolve import evolve
 from tenon.messages.base import ActivityName, Message
 from tenon.messages.launch import PrepareLaunchResult
 from tenon.messages.node import (
@@ -56,6 +57,7 @@ def wanted(drain: float | None = 60.0, *, at: datetime = NOW, repairs: bool = Tr
         drain_seconds=drain,
         requested_at=at,
         actor="node repair",
+        policy="gpus",
     )
 
 
@@ -245,6 +247,17 @@ def test_n15_166_a_node_that_is_gone_is_waited_for_until_the_deadline_of_the_pha
     state = after(state, RebootCheck(node_exists=False), now=NOW + 20 * M)
     assert state.reboot is not None
     assert (phase(state), state.reboot.result) == (RebootPhase.FAILING, RebootResult.RECOVERY_TIMEOUT)
+
+
+def test_n15_643_what_the_nodeclaim_does_not_record_of_a_request_stays_if_it_is_the_same() -> None:
+    recorded = evolve(wanted(5), actor="", policy="")
+    same = after(requested(), FenceResult(boot_id="boot-1", request=recorded)).reboot
+    assert same is not None
+    assert (same.request.drain_seconds, same.request.actor, same.request.policy) == (5, "node repair", "gpus")
+    other = evolve(recorded, operation_id="another")
+    taken_over = after(requested(), FenceResult(boot_id="boot-1", request=other)).reboot
+    assert taken_over is not None
+    assert taken_over.request == other
 
 
 def test_n15_167_termination_takes_over_from_a_reboot() -> None:
