@@ -1,9 +1,13 @@
-"""With worker versioning, a hundred live nodes pass to a version with another order of steps, and back."""
+"""With worker versioning, live nodes pass to a version with another order of steps, and back.
+
+An ordinary run has few nodes, because each costs a second of the machine. ``TENON_DRILL_NODES=96`` has a hundred.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +27,7 @@ from tests.workflows.waiting import until
 from workflows import names
 from workflows.nodeclaim import NodeClaimWorkflow
 
-FLEET, GUARDED, MORE = 96, 4, 5
+FLEET, GUARDED, MORE = int(os.environ.get("TENON_DRILL_NODES", "20")), 4, 3
 RAMP = "10s"
 
 
@@ -83,7 +87,7 @@ async def faults(client: Client, pool: Pool) -> tuple[int, list[str]]:
 
 
 @pytest.mark.timeout(900)
-async def test_a_hundred_nodes_pass_to_another_version_and_back_and_none_fails_or_waits(
+async def test_nodes_pass_to_another_version_and_back_and_none_fails_or_waits(
     make_pool: MakePool, worker: WorkerProcess, client: Client, sandbox: Sandbox, tmp_path: Path
 ) -> None:
     """Nodes launch, rest, drain, and wait behind a PodDisruptionBudget while the versions change."""
