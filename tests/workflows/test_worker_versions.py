@@ -324,6 +324,23 @@ async def test_workers_without_versioning_take_over_from_those_that_had_it(
         await live(client, cluster)
 
 
+async def test_a_run_of_a_version_that_died_goes_on_after_versioning_was_turned_off(
+    client: Client, temporal: WorkflowEnvironment, cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise nodes in the middle of steps would wait for a version that never comes back."""
+    world = FakeWorld()
+    world.drains = [DrainResult(remaining=1, blocked=[GUARDED])]
+    with temporal.with_time_skipping_disabled():
+        async with version(client, cluster, world, "a", monkeypatch) as first:
+            await until(lambda: is_ready(first))
+            handle = await draining(client, cluster)
+            assert await where(handle) == ("a", True)
+        monkeypatch.setattr(version_routing, "POLL_LIMIT", timedelta())  # a worker that stopped is gone at once
+        async with version(client, cluster, world, "a", monkeypatch, settings=load(cluster_name=cluster)):
+            await handle.signal(NodeClaimWorkflow.force_drain)
+            assert (await newest(client, cluster).result()).reason == "drain"
+
+
 async def test_doctor_says_when_no_worker_of_the_current_version_runs_and_what_to_do(
     client: Client, cluster: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,7 +23,12 @@ from temporalio.api.workflowservice.v1 import (
     UpdateWorkflowExecutionOptionsRequest,
 )
 from temporalio.client import Client
-from temporalio.common import OneTimeVersioningOverride, WorkerDeploymentVersion
+from temporalio.common import (
+    AutoUpgradeVersioningOverride,
+    OneTimeVersioningOverride,
+    VersioningOverride,
+    WorkerDeploymentVersion,
+)
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities.clock import utc_now
@@ -152,8 +157,13 @@ class VersionRouting:
         ]
 
     async def move(self, workflow_id: str, run_id: str, build_id: str) -> None:
-        """Let this version run the next task of a run, whichever version it is pinned to."""
-        override = OneTimeVersioningOverride(WorkerDeploymentVersion(self._deployment, build_id))
+        """Let this version run the next task of a run, whichever version it is pinned to.
+
+        A run that goes to `UNVERSIONED` workers goes to the Current version from then on.
+        """
+        override: VersioningOverride = AutoUpgradeVersioningOverride()
+        if build_id != UNVERSIONED:
+            override = OneTimeVersioningOverride(WorkerDeploymentVersion(self._deployment, build_id))
         await self._service.update_workflow_execution_options(
             UpdateWorkflowExecutionOptionsRequest(
                 namespace=self._client.namespace,

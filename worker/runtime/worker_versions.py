@@ -5,6 +5,7 @@ With `Automatic`, for one Deployment whose pods Kubernetes replaces one after th
 - The newest ReplicaSet's workers make their version Current once they serve, and are ready only then. So Kubernetes
   stops the last worker of the earlier version only when another one gets the tasks.
 - A worker that stops while another version is Current first lets its runs go there. A run leaves at its next step.
+- Workers without versioning do the same after it was turned off, until no version has runs.
 - If the Current version has no worker, a worker of another version makes its own Current. Runs that stayed on a version
   without workers move to the Current one.
 
@@ -120,9 +121,10 @@ class WorkerVersions:
             if await self._decides():
                 await self._until_answered(lambda: self._take_over(routing))
             self._waits = ""
-            while self.build_id:
+            while self.build_id != UNVERSIONED:
                 await self._until_answered(lambda: self._look(routing))
                 await asyncio.sleep(LOOK_EVERY)
+            await self._until_answered(lambda: self._adopt_versioned_runs(routing))
         finally:
             self._client, self._waits = None, not_serving
 
@@ -232,6 +234,14 @@ class WorkerVersions:
                 "Temporal sends no new workflows to the version of this worker, which is neither Current nor Ramping",
                 extra={"build-id": self.build_id, "current-build-id": observed.current},
             )
+
+    async def _adopt_versioned_runs(self, routing: VersionRouting) -> None:
+        """Take over the runs of versions whose workers are gone, after worker versioning was turned off."""
+        while (observed := await routing.read()) is not None and observed.draining:
+            if observed.current == UNVERSIONED:
+                for build_id in observed.draining:
+                    await self._adopt(routing, build_id)
+            await asyncio.sleep(LOOK_EVERY)
 
     async def _adopt(self, routing: VersionRouting, build_id: str) -> None:
         """Take over the runs of a version that has no worker any more."""
