@@ -87,8 +87,25 @@ class RepairStep(ApiModel):
     """How often a reboot is tried. Without a limit, the steps after it never follow."""
 
 
+def _last_step(condition: str, sentence: str) -> Rule:
+    """The rule that only the last step may be like this."""
+    return Rule(
+        f"!has(self.steps) || self.steps.filter(step, {condition}).size() == "
+        f"(self.steps.size() > 0 && [self.steps[self.steps.size() - 1]].exists(step, {condition}) ? 1 : 0)",
+        sentence,
+    )
+
+
 class FaultRule(ApiModel):
     """A condition of a Node that is a fault, and the steps that are taken while it lasts."""
+
+    rules: ClassVar[tuple[Rule, ...]] = (
+        _last_step("step.action == 'ReplaceNode'", "ReplaceNode must be the last step: no step follows it"),
+        _last_step(
+            "step.action == 'RebootNode' && !has(step.limit)",
+            "RebootNode without a limit must be the last step: add a limit, or no step follows it",
+        ),
+    )
 
     condition_type: Annotated[str, Field(min_length=1, max_length=MAX_KEY)]
     """The type of the condition, such as Ready."""
@@ -199,14 +216,6 @@ def rule_problems(spec: NodeRepairPolicySpec) -> Iterator[tuple[str, str]]:
                 f"names the same condition, status and reason as spec.faults[{index_of[key]}]: remove one of them",
             )
         index_of.setdefault(key, index)
-        for number, step in enumerate(rule.steps[:-1]):
-            if step.action == "ReplaceNode":
-                yield (
-                    f"{path}.steps[{number}]",
-                    "replaces the node, so the steps after it never follow: make it the last",
-                )
-            elif step.action == "RebootNode" and step.limit is None:
-                yield f"{path}.steps[{number}]", "has no limit, so the steps after it never follow: add a limit"
 
 
 def expression_problem(text: str) -> str:

@@ -55,8 +55,11 @@ def test_accepted(edits: dict[str, Any]) -> None:
         (with_fault(steps=[{"action": "Drain"}]), "spec.faults[0].steps[0].action"),
         (with_fault(steps=[{"action": "Wait"}]), "Wait needs patience"),
         (with_fault(steps=[{"action": "ReplaceNode", "limit": LADDER[1]["limit"]}]), "only RebootNode has a limit"),
-        (with_fault(steps=[LADDER[2], LADDER[1]]), "spec.faults[0].steps[0]: replaces the node, so the steps after it"),
-        (with_fault(steps=[{"action": "RebootNode"}, LADDER[2]]), "spec.faults[0].steps[0]: has no limit"),
+        (with_fault(steps=[LADDER[2], LADDER[1]]), "spec.faults[0]: ReplaceNode must be the last step"),
+        (
+            with_fault(steps=[{"action": "RebootNode"}, LADDER[2]]),
+            "RebootNode without a limit must be the last step",
+        ),
         (with_fault(reasonRegex="("), "spec.faults[0].reasonRegex: '(' is not a regular expression"),
         (with_fault(reasonRegex="(a+)+"), "spec.faults[0].reasonRegex: '(a+)+' repeats a group"),
         (with_fault(reasonRegex=".*a.*b.*c.*d"), "repeats something more than 3 times"),

@@ -49,6 +49,10 @@ DELIBERATE: dict[str, str] = {
     r"spec\.(taints|startupTaints) = \[": "the same, for a taint that stands there twice",
     r"requirements\.\d+\.key = 'a+": "the same, for the keys of requirements",
     r"labels\.k{64} =": "the same, for the keys of labels",
+    r"a policy of a ladder: spec\.faults = \[": (
+        "that two faults name the same condition, status and reason is too expensive for a rule of the API server; the "
+        "policy repairs nothing then"
+    ),
     "metadata: a name of 253": "an object's name cannot change, so one that is stored says so in ValidationSucceeded",
 }
 """Differences that stay: a pattern for the names of the cases, and the reason."""
