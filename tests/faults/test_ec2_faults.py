@@ -141,10 +141,11 @@ class Market:
         return fleets(self.ec2, self.pool)[self.earlier_requests :]
 
     async def given_up(self) -> set[str]:
-        """The claims that EC2 had nothing for, as their events tell; they themselves are soon gone."""
+        """The claims that EC2 had nothing for, as their events tell. Their pods get such events too (N15-312)."""
         events = await self.pool.kube.list(EVENTS, field_selector="reason=InsufficientCapacityError")
-        result = {str(event["involvedObject"]["name"]) for event in events}
-        return {name for name in result if name.startswith(f"{self.pool.name}-")}
+        subjects = [event["involvedObject"] for event in events]
+        claims = {str(subject["name"]) for subject in subjects if subject["kind"] == "NodeClaim"}
+        return {name for name in claims if name.startswith(f"{self.pool.name}-")}
 
 
 async def test_capacity_that_runs_out_step_by_step(
