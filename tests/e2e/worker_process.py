@@ -34,6 +34,7 @@ class WorkerProcess(Worker):
         super().__init__(sandbox, name)
         self._environment = environment(sandbox, replica, **changes)
         self._process: subprocess.Popen[bytes] | None = None
+        self.stops_within: float = STOP_SECONDS
 
     def start(self, code: Path | None = None, *, unready: str = "") -> None:
         """Start it and return once /readyz says so; ``code`` is a folder with another version of the packages.
@@ -75,7 +76,7 @@ class WorkerProcess(Worker):
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
         try:
-            return self._process.wait(STOP_SECONDS)
+            return self._process.wait(self.stops_within)
         except subprocess.TimeoutExpired:
             for child in self._children():
                 child.kill()

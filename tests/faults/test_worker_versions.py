@@ -24,6 +24,7 @@ from tests.e2e.pools import NAMESPACE, SMALL, Pool
 from tests.e2e.worker_process import WorkerProcess
 from tests.faults.test_rolling import EXTRA_STEP, other_version
 from tests.workflows.waiting import until
+from worker.runtime.worker_versions import LEAVE_WITHIN
 from workflows import names
 from workflows.nodeclaim import NodeClaimWorkflow
 
@@ -42,6 +43,7 @@ def versioned(sandbox: Sandbox, build_id: str, replica: int) -> Iterator[WorkerP
         WORKER_VERSION_RAMP=RAMP,
         TEMPORAL_WORKER_BUILD_ID=build_id,
     )
+    worker.stops_within = LEAVE_WITHIN.total_seconds() + 40.0  # it waits until its runs have gone
     try:
         yield worker
     finally:
