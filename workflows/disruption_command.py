@@ -212,9 +212,9 @@ class DisruptionCommandWorkflow(PlannerCaller):
                 )
 
     async def _find_replacements(self, awaited: AwaitedReplacement) -> FoundReplacements:
-        given = FindReplacementsInput(cluster=self.begin.cluster, command=self.begin.command, since=awaited.since)
+        find_input = FindReplacementsInput(cluster=self.begin.cluster, command=self.begin.command, since=awaited.since)
         try:
-            return await self._run(ActivityName.FIND_REPLACEMENTS, given, FoundReplacements)
+            return await self._run(ActivityName.FIND_REPLACEMENTS, find_input, FoundReplacements)
         except ActivityError as error:
             self._record(f"could not look for the replacement: {error.cause or error}")
             return FoundReplacements(leaving=self._names() if awaited.gone_at is None else [], waiting_pods=1)
@@ -226,7 +226,7 @@ class DisruptionCommandWorkflow(PlannerCaller):
         self._record(text)
         command = self.begin.command
         gone_for = workflow.now() - awaited.gone_at if awaited.gone_at is not None else timedelta()
-        given = SettleReplacementsInput(
+        settle_input = SettleReplacementsInput(
             cluster=self.begin.cluster,
             command=command,
             outcome=outcome,
@@ -234,7 +234,7 @@ class DisruptionCommandWorkflow(PlannerCaller):
             claims=[*replacements.running, *replacements.starting],
             seconds=gone_for.total_seconds(),
         )
-        await self._run(ActivityName.SETTLE_REPLACEMENTS, given, StepResult)
+        await self._run(ActivityName.SETTLE_REPLACEMENTS, settle_input, StepResult)
         if outcome is Outcome.GIVEN_UP:
             await self._report_awaited(awaited, GIVEN_UP_PAUSE)
         else:
@@ -261,9 +261,9 @@ class DisruptionCommandWorkflow(PlannerCaller):
     async def _measure(self, left: list[str]) -> MeasuredSaving | None:
         """Compare what the command saves with what was predicted, and report it to the disruption workflow."""
         begin = self.begin
-        given = MeasureInput(cluster=begin.cluster, command=begin.command, left=left)
+        measure_input = MeasureInput(cluster=begin.cluster, command=begin.command, left=left)
         try:
-            result = await self.call(ActivityName.MEASURE_SAVING, given, MeasureResult, self._summary())
+            result = await self.call(ActivityName.MEASURE_SAVING, measure_input, MeasureResult, self._summary())
         except ActivityError as error:
             self._record(f"what it saves is not known: {error.cause or error}")
             return None
@@ -312,8 +312,10 @@ class DisruptionCommandWorkflow(PlannerCaller):
         if self.cancelled:
             raise CommandFailedError(CANCELLED)
         self._show(f"waits for new pods of {', '.join(command.surge)}")
-        given = ReplacementsInput(cluster=self.begin.cluster, command=command, until=workflow.now() + SURGE_WITHIN)
-        if failure := (await self._run(ActivityName.SURGE, given, StepResult)).failure:
+        replacements_input = ReplacementsInput(
+            cluster=self.begin.cluster, command=command, until=workflow.now() + SURGE_WITHIN
+        )
+        if failure := (await self._run(ActivityName.SURGE, replacements_input, StepResult)).failure:
             raise CommandFailedError(failure)
         self._record(f"{', '.join(command.surge)} had their new pods ready before the old ones left")
 
@@ -323,12 +325,12 @@ class DisruptionCommandWorkflow(PlannerCaller):
         No activity runs in between, because launching the replacements needs the worker slot that it would hold.
         """
         until = workflow.now() + REPLACEMENTS_WITHIN
-        given = ReplacementsInput(cluster=self.begin.cluster, command=command, until=until)
+        replacements_input = ReplacementsInput(cluster=self.begin.cluster, command=command, until=until)
         while True:
             if self.cancelled:
                 raise CommandFailedError(CANCELLED)
             self.replacements_changed = False
-            result = await self._run(ActivityName.AWAIT_REPLACEMENTS, given, StepResult)
+            result = await self._run(ActivityName.AWAIT_REPLACEMENTS, replacements_input, StepResult)
             if result.failure:
                 raise CommandFailedError(result.failure)
             if not result.waits:
@@ -359,11 +361,11 @@ class DisruptionCommandWorkflow(PlannerCaller):
     async def _ask(self) -> DisruptResult:
         return await self._run(ActivityName.DISRUPT, self.begin, DisruptResult)
 
-    async def _run(self, activity: ActivityName, given: Message, answer: type[Answer]) -> Answer:
+    async def _run(self, activity: ActivityName, activity_input: Message, answer: type[Answer]) -> Answer:
         options = OPTIONS[activity]
         result: Answer = await workflow.execute_activity(
             activity.value,
-            given,
+            activity_input,
             result_type=answer,
             start_to_close_timeout=options.try_for,
             schedule_to_close_timeout=options.give_up_after,
@@ -396,8 +398,8 @@ class DisruptionCommandWorkflow(PlannerCaller):
         return DisruptResult(refused=dict.fromkeys(claims, failure), failure=failure)
 
     async def _finish(self, stay: list[str], *, undo: bool) -> None:
-        given = FinishInput(cluster=self.begin.cluster, command=self.begin.command, stay=stay, undo=undo)
-        await self._run(ActivityName.FINISH_COMMAND, given, StepResult)
+        finish_input = FinishInput(cluster=self.begin.cluster, command=self.begin.command, stay=stay, undo=undo)
+        await self._run(ActivityName.FINISH_COMMAND, finish_input, StepResult)
 
     async def _postpone(self, claims: list[str], pause: timedelta) -> None:
         """Ask the disruption workflow to leave these nodes alone for a while."""

@@ -27,7 +27,8 @@ VALIDATION_SUCCEEDED = "ValidationSucceeded"
 MAX_FAULTS = 100
 MAX_STEPS = 10
 MAX_EXPRESSION = 256
-MAX_REPEATS = 3
+MAX_REPEATS = 2
+"""With more, the time of a search grows with the third power of the reason's length."""
 MAX_RECENT = 20
 """How many repairs the status of a policy lists."""
 _REPEAT = re.compile(r"(?<!\\)[*+?{]")

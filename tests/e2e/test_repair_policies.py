@@ -145,6 +145,13 @@ async def test_a_policy_without_faults_turns_repair_off_for_its_nodepools(
     assert built_in is not None
     conditions = {fault["conditionType"] for fault in built_in["spec"]["faults"]}
     assert {"Ready", "AcceleratedHardwareReady", "StorageReady"} <= conditions
+    sandbox.kubectl("patch", "noderepairpolicy", "built-in", "--type=merge", "--patch", '{"spec": {"weight": 5}}')
+
+    async def is_restored() -> bool:
+        policy = await kube.get(NODEREPAIRPOLICIES, "built-in")
+        return policy is not None and policy["spec"] == built_in["spec"]
+
+    await until(is_restored)
 
 
 async def test_n15_154_a_fault_that_two_reboots_do_not_clear_is_replaced_although_workers_die(

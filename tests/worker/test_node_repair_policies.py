@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 
 from activities.disruption.repair_source import stated_repair
+from activities.kubernetes.errors import NotFoundError
 from activities.kubernetes.resources import NODEREPAIRPOLICIES, Resource
 from tenon.apis.noderepairpolicy import BUILT_IN
 from tenon.kube.decode import decode_object
@@ -36,17 +37,27 @@ class Server:
     def __init__(self, cache: Cache) -> None:
         self.cache = cache
         self.writes: list[tuple[str, str]] = []
+        self.is_served = True
 
     async def create(self, resource: Resource, body: dict[str, Any]) -> None:
         assert resource == NODEREPAIRPOLICIES
+        if not self.is_served:
+            raise NotFoundError(404, "NotFound", "the server could not find the requested resource")
         self.writes.append(("create", body["metadata"]["name"]))
         self.put({"apiVersion": "tenon.sh/v1alpha1", "kind": "NodeRepairPolicy", **body})
 
-    async def patch(self, resource: Resource, name: str, patch: dict[str, Any], *, subresource: str = "") -> None:
+    async def patch(
+        self, resource: Resource, name: str, patch: Any, *, subresource: str = "", kind: str = "merge"
+    ) -> None:
         assert resource == NODEREPAIRPOLICIES
         self.writes.append((subresource or "patch", name))
         present = self.cache.repair_policies.get(name)
         assert present is not None
+        if kind == "json":
+            (operation,) = patch
+            assert (operation["op"], operation["path"]) == ("replace", "/spec")
+            self.put({**present.body, "spec": operation["value"]})
+            return
         part = "status" if subresource else "spec"
         body = copy.deepcopy(dict(present.body))
         self.put(body | {part: {**body.get(part, {}), **patch[part]}})
@@ -73,14 +84,15 @@ class Server:
 
 
 @contextlib.asynccontextmanager
-async def keeping(*, reboots: bool = True) -> AsyncIterator[tuple[Cache, Server]]:
+async def keeping(*, is_served: bool = True) -> AsyncIterator[tuple[Cache, Server]]:
     cache = Cache()
     server = Server(cache)
+    server.is_served = is_served
     for name, labels in (("ml", {"team": "ml"}), ("plain", dict[str, str]())):
         pool = {**NODEPOOL, "metadata": metadata(name, generation=1, labels=labels)}
         cache.pools.on_event(name, decode_object(json.dumps(pool).encode()))
     view = PlanningView(cache)
-    source = stated_repair(view.repair_policies, view.node_pools, reboots=reboots)
+    source = stated_repair(view.repair_policies, view.node_pools, reboots=True)
     controller = NodeRepairPolicyController(cast("Any", server), cache, view, source)
     async with in_background(controller.run()):
         await asyncio.sleep(MOMENT)
@@ -104,14 +116,26 @@ async def test_the_built_in_policies_are_an_object_that_stays_as_it_is() -> None
         assert record is not None
         conditions = {fault["conditionType"] for fault in record.body["spec"]["faults"]}
         assert {"Ready", "AcceleratedHardwareReady", "StorageReady"} <= conditions
-        server.put({**record.body, "spec": {"faults": []}})
-        await asyncio.sleep(MOMENT)
-        restored = cache.repair_policies.get(BUILT_IN)
-        assert restored is not None
-        assert restored.body["spec"]["faults"] == record.body["spec"]["faults"]
+        all_edits: list[dict[str, Any]] = [{"faults": []}, {"weight": 5, "nodePoolSelector": ML}]
+        for edits in all_edits:
+            server.put({**record.body, "spec": {**record.body["spec"], **edits}})
+            await asyncio.sleep(MOMENT)
+            restored = cache.repair_policies.get(BUILT_IN)
+            assert restored is not None
+            assert restored.body["spec"] == record.body["spec"]
         written = list(server.writes)
         await asyncio.sleep(24 * 3600)
         assert server.writes == written, "what is as it should be is not written again"
+
+
+async def test_without_the_definition_nothing_is_written_and_nothing_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """An upgrade of a Helm chart does not install new definitions. The cache says so once."""
+    async with keeping(is_served=False) as (_, server):
+        await asyncio.sleep(3600)
+        assert server.writes == []
+    assert not caplog.records
 
 
 async def test_a_status_counts_the_nodepools_of_a_policy_and_the_nodes_that_it_matches() -> None:

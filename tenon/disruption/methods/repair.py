@@ -25,7 +25,7 @@ from tenon.disruption.model import (
 from tenon.disruption.repair.decision import RepairDecision
 from tenon.disruption.repair.policies import RepairAction
 from tenon.disruption.rules.pool_budgets import PoolBudgets
-from tenon.disruption.rules.repair import next_repair, repair_of, why_policy_waits
+from tenon.disruption.rules.repair import PolicyBudgets, next_repair, repair_of
 from tenon.disruption.search.rescheduling import Rescheduler, is_complete, nodes_in_commands
 from tenon.disruption.search.terminate_first import (
     StaticReplacements,
@@ -91,6 +91,7 @@ class Repair:
             return Proposal(look_again=next_repair(situation))
         expired = self._deadline()
         repairs = _Pass(model, situation, budgets, expired, terminate_first=self._terminate_first)
+        policy_budgets = PolicyBudgets(situation)
         is_left = is_cut = False
         for sick in in_order:
             if not budgets.allows(sick.node):
@@ -98,7 +99,7 @@ class Repair:
                 continue
             if is_cut := expired():
                 break
-            if why := why_policy_waits(sick.node, situation):
+            if why := policy_budgets.why_waits(sick.node):
                 repairs.block(sick, why)
                 continue
             command = repairs.command(sick)

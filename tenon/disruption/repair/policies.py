@@ -17,6 +17,8 @@ from tenon.kube.records import NodeCondition
 
 STATUSES = ("True", "False", "Unknown")
 MAX_PRIORITY = 100
+MAX_REASON = 256
+"""How much of a reason is searched. Anything may write a condition, and a long reason must not stop the others."""
 ANY_REASON = ".*"
 """The regular expression of a policy that matches its condition whatever the reason is."""
 REBOOTS = 2
@@ -143,7 +145,7 @@ class RepairPolicySet:
     def _finds(self, policy: RepairPolicy, condition: NodeCondition) -> bool:
         if policy.reason is None or not policy.names(condition):
             return False
-        return self._expressions[policy.reason].search(condition.reason) is not None
+        return self._expressions[policy.reason].search(condition.reason[:MAX_REASON]) is not None
 
 
 def validated(policies: Sequence[RepairPolicy], *, by_user: bool = False) -> RepairPolicySet:

@@ -44,14 +44,26 @@ def has_bound(node: ManagedNode, situation: Situation) -> bool:
     return detail is None or detail.has_grace_period or (decision is not None and decision.drain_bound is not None)
 
 
-def why_policy_waits(node: ManagedNode, situation: Situation) -> str:
-    """Return which budget of the node's NodeRepairPolicy keeps its repair back, in a clause; empty if none does."""
-    budgets = situation.repair.budgets.get(node.pool) if situation.repair is not None else None
-    if budgets is None or not is_counted(node):
-        return ""
-    if left_together(situation, budgets.pools, budgets.budgets, Reason.UNHEALTHY) > 0:
-        return ""
-    return f"the budgets of NodeRepairPolicy {budgets.policy} allow no more repairs now"
+class PolicyBudgets:
+    """What the budgets of NodeRepairPolicies leave in one pass. Computed on first use of a policy."""
+
+    def __init__(self, situation: Situation) -> None:
+        self._situation = situation
+        self._remaining: dict[str, int] = {}
+
+    def why_waits(self, node: ManagedNode) -> str:
+        """Return which policy keeps the repair of a node back, in a clause; empty if none does."""
+        repair = self._situation.repair
+        budgets = repair.budgets.get(node.pool) if repair is not None else None
+        if budgets is None or not is_counted(node):
+            return ""
+        if budgets.policy not in self._remaining:
+            self._remaining[budgets.policy] = left_together(
+                self._situation, budgets.pools, budgets.budgets, Reason.UNHEALTHY
+            )
+        if self._remaining[budgets.policy] > 0:
+            return ""
+        return f"the budgets of NodeRepairPolicy {budgets.policy} allow no more repairs now"
 
 
 def with_breaker(repair: PoolRepair, nodes: Sequence[ManagedNode]) -> PoolRepair:

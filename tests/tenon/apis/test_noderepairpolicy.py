@@ -62,7 +62,7 @@ def test_accepted(edits: dict[str, Any]) -> None:
         ),
         (with_fault(reasonRegex="("), "spec.faults[0].reasonRegex: '(' is not a regular expression"),
         (with_fault(reasonRegex="(a+)+"), "spec.faults[0].reasonRegex: '(a+)+' repeats a group"),
-        (with_fault(reasonRegex=".*a.*b.*c.*d"), "repeats something more than 3 times"),
+        (with_fault(reasonRegex=".*a.*b.*c"), "repeats something more than 2 times"),
         (with_fault(reasonRegex="a" * (MAX_EXPRESSION + 1)), "spec.faults[0].reasonRegex"),
         ({"faults": [FAULT, FAULT]}, "spec.faults[1]: names the same condition, status and reason as spec.faults[0]"),
         ({"budgets": [{"nodes": "10"}, {"nodes": "1", "schedule": "@daily"}]}, "schedule and duration"),

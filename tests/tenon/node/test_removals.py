@@ -204,3 +204,16 @@ def test_met08_what_deleted_the_claim_counts_the_disruption() -> None:
         assert isinstance(step, Run)
         assert isinstance(step.input, ReleaseInput)
         assert step.input.already_deleted is already
+
+
+def test_the_result_of_a_claim_that_is_gone_before_its_launch_has_a_reason() -> None:
+    state = machine.apply(NodeState(claim=REF), PrepareLaunchResult(view=ClaimView()), NOW)
+    assert state.stage is Stage.TERMINATING
+    life = result_of(state, NOW)
+    assert (life.reason, life.actor) == ("deleted", SOMEBODY)
+
+
+def test_the_page_of_a_node_says_when_it_expires_although_somebody_keeps_it() -> None:
+    kept_until = NOW + timedelta(days=3)
+    page = details(at_live(expires_at=NOW + timedelta(days=1), keep_until=kept_until))
+    assert f"| Expires | {kept_until:%Y-%m-%d %H:%M}" in page

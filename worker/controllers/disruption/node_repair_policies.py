@@ -13,7 +13,7 @@ from typing import Any
 from activities.clock import utc_now
 from activities.disruption.repair_source import RepairSource
 from activities.kubernetes.client import Kube
-from activities.kubernetes.errors import ConflictError
+from activities.kubernetes.errors import ConflictError, NotFoundError
 from activities.kubernetes.resources import NODEREPAIRPOLICIES
 from tenon.apis.noderepairpolicy import BUILT_IN, NodeRepairPolicyStatus
 from tenon.disruption.repair.user_policies import built_in_spec, policies_by_pool, repair_policy_conditions
@@ -63,14 +63,16 @@ class NodeRepairPolicyController(Controller):
             }
             try:
                 await self._kube.create(NODEREPAIRPOLICIES, body)
-            except ConflictError:
-                return  # the watch has yet to show it
+            except (ConflictError, NotFoundError):
+                return  # the watch has yet to show it, or the CustomResourceDefinition is missing, which the cache says
             self._log.info("The worker created the built-in NodeRepairPolicy", extra={"noderepairpolicy": BUILT_IN})
             return
         model, _ = self._view.repair_policy(record)
         if record.deleting or (model is not None and model.spec.to_dict() == spec):
             return
-        await self._kube.patch(NODEREPAIRPOLICIES, BUILT_IN, {"spec": spec})
+        # A merge patch would leave what a user added, such as a label of the selector.
+        replaced = [{"op": "replace", "path": "/spec", "value": spec}]
+        await self._kube.patch(NODEREPAIRPOLICIES, BUILT_IN, replaced, kind="json")
         self._log.warning(
             "The worker restored the built-in NodeRepairPolicy: write another policy with a nodePoolSelector instead",
             extra={"noderepairpolicy": BUILT_IN},

@@ -122,6 +122,14 @@ def test_the_built_in_policies_read_the_same_as_an_object() -> None:
             ]
 
 
+def test_only_the_beginning_of_a_reason_is_searched() -> None:
+    """Anything may write a condition, and a search in a long reason would take minutes."""
+    policies = policy_set(policy("kernel", faults=[FAULT | {"reasonRegex": "Lockup"}]))
+    for length, is_fault in ((250, True), (251, False)):
+        reason = "x" * length + "Lockup"
+        assert bool(policies.matching(condition("KernelDeadlock", "True", reason))) is is_fault
+
+
 def test_budgets_of_a_policy_count_all_its_nodepools_together() -> None:
     policies = [policy("ml", 5, {"team": "ml"}, budgets=[{"nodes": "1"}]), policy("other")]
     repair = pool_repair(BUILT_IN, policies, (), [pool("a", team="ml"), pool("b", team="ml"), pool("plain")])
