@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -246,6 +247,21 @@ class Pool:
         )
 
     # --- waiting ---
+
+    async def console(self) -> str:
+        """What the pool's only instance writes to its console, once it has written something."""
+        ec2 = self.sandbox.aws("ec2")
+        output = ""
+
+        async def written() -> bool:
+            nonlocal output
+            for instance in await asyncio.to_thread(self.instances):
+                answer = await asyncio.to_thread(ec2.get_console_output, InstanceId=instance["id"])
+                output = answer.get("Output", "")
+            return bool(output)
+
+        await until(written, within=WITHIN)
+        return output
 
     async def running(self, count: int, app: str = "", within: float = WITHIN) -> list[Object]:
         """Wait until exactly so many pods run; the pods."""

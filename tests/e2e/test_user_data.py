@@ -2,55 +2,29 @@
 
 from __future__ import annotations
 
-import asyncio
-
-from sandbox.cluster import Sandbox
 from tests.e2e.conftest import MakePool
-from tests.e2e.pools import SMALL, Pool
-from tests.workflows.waiting import until
+from tests.e2e.pools import SMALL
 
 NOT_A_CONFIG = "apiVersion: node.eks.aws/v1alpha1\nkind: Nodeconfig\nspec: {}\n"
 NOT_A_SETTING = "[settings.kubernetes]\nmax-podz = 3\n"
 
 
-async def console(sandbox: Sandbox, pool: Pool) -> str:
-    """What the first boot of the pool's only instance says, once it says something."""
-    ec2 = sandbox.aws("ec2")
-    output = ""
-
-    async def spoke() -> bool:
-        nonlocal output
-        for instance in await asyncio.to_thread(sandbox.ec2().instances):
-            if instance["tags"].get("karpenter.sh/nodepool") == pool.name:
-                output = (await asyncio.to_thread(ec2.get_console_output, InstanceId=instance["id"])).get("Output", "")
-        return bool(output)
-
-    await until(spoke, within=90)
-    return output
-
-
-async def test_aws097_a_document_that_nodeadm_refuses_keeps_the_node_away(
-    make_pool: MakePool, sandbox: Sandbox
-) -> None:
+async def test_aws097_a_document_that_nodeadm_refuses_keeps_the_node_away(make_pool: MakePool) -> None:
     """The instance runs, never joins, and its console says why."""
     pool = await make_pool(requirements=SMALL, userData=NOT_A_CONFIG)
     await pool.deploy(1)
-    assert 'nodeadm: no kind "Nodeconfig" is registered' in await console(sandbox, pool)
+    assert 'nodeadm: no kind "Nodeconfig" is registered' in await pool.console()
 
 
-async def test_aws098_a_setting_that_bottlerocket_does_not_have_keeps_the_node_away(
-    make_pool: MakePool, sandbox: Sandbox
-) -> None:
+async def test_aws098_a_setting_that_bottlerocket_does_not_have_keeps_the_node_away(make_pool: MakePool) -> None:
     pool = await make_pool(
         requirements=SMALL, amiSelectorTerms=[{"alias": "bottlerocket@latest"}], userData=NOT_A_SETTING
     )
     await pool.deploy(1)
-    assert "unknown setting settings.kubernetes.max-podz" in await console(sandbox, pool)
+    assert "unknown setting settings.kubernetes.max-podz" in await pool.console()
 
 
-async def test_aws095_aws098_the_kubelets_of_both_families_use_what_the_class_says(
-    make_pool: MakePool, sandbox: Sandbox
-) -> None:
+async def test_aws095_aws098_the_kubelets_of_both_families_use_what_the_class_says(make_pool: MakePool) -> None:
     """Reserves, pods and taints reach the node through the family's own reader, and a pod runs there."""
     kubelet = {
         "maxPods": 17,
@@ -66,4 +40,4 @@ async def test_aws095_aws098_the_kubelets_of_both_families_use_what_the_class_sa
         (node,) = [node for node in await pool.nodes() if node["metadata"]["name"] == pod["spec"]["nodeName"]]
         assert node["status"]["capacity"]["pods"] == "17"
         assert node["status"]["allocatable"]["cpu"] == "1780m"
-        assert "10.96.0.53" in await console(sandbox, pool)
+        assert "10.96.0.53" in await pool.console()

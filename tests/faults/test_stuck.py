@@ -152,6 +152,7 @@ async def test_lif03_an_instance_that_never_joins_is_reported_with_its_console(
 
         await until(launched)
         claim = (await pool.claims())[0]["metadata"]["name"]
+        assert NO_ACCESS in await pool.console()  # it boots a moment after its launch, and its console is read once
         await launched_long_ago(kube, claim)
 
         async def told() -> bool:
