@@ -21,7 +21,7 @@ DEDICATED_SHARE = 1.06
 """What dedicated instances cost more: made up, near to what AWS asks for common types."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # so that what is computed from a book can be kept by book
 class PriceBook:
     """Prices per hour by instance type, in the currency of the partition."""
 

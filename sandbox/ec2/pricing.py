@@ -6,6 +6,7 @@ Bare metal has a product family of its own, and is listed with dedicated tenancy
 from __future__ import annotations
 
 import json
+from functools import cache
 from typing import Any
 
 from moto.ec2.exceptions import EC2ClientError
@@ -41,7 +42,7 @@ def answer(prices: PriceBook, action: str, body: bytes) -> Answer:
     page = names[start : start + size]
     content: dict[str, Any] = {
         "FormatVersion": "aws_v1",
-        "PriceList": [json.dumps(_product(prices, *item)) for item in page],
+        "PriceList": [_product(prices, *item) for item in page],
     }
     if start + size < len(names):
         content["NextToken"] = tokens.encode(start + size)
@@ -56,6 +57,7 @@ def _family(name: str) -> str:
     return "Compute Instance (bare metal)" if is_metal(name) else "Compute Instance"
 
 
+@cache
 def _fields(name: str, tenancy: str) -> dict[str, str]:
     """What a request may filter by."""
     return {**_attributes(name, tenancy), "productFamily": _family(name)}
@@ -78,7 +80,9 @@ def _attributes(name: str, tenancy: str) -> dict[str, str]:
     }
 
 
-def _product(prices: PriceBook, name: str, tenancy: str) -> dict[str, Any]:
+@cache
+def _product(prices: PriceBook, name: str, tenancy: str) -> str:
+    """A product with its price, as JSON. It is kept, because every worker asks for all of them when it starts."""
     price = prices.price("on-demand", name, tenancy.lower())
     sku = "TENON" + "".join(letter for letter in f"{name}{tenancy}".upper() if letter.isalnum())
     term, rate = f"{sku}.JRTCKXETXF", f"{sku}.JRTCKXETXF.6YS6EN2CT7"
@@ -88,8 +92,9 @@ def _product(prices: PriceBook, name: str, tenancy: str) -> dict[str, Any]:
         "description": f"{price} {CURRENCY} per {name}",
         "rateCode": rate,
     }
-    return {
+    product = {
         "serviceCode": "AmazonEC2",
         "product": {"productFamily": _family(name), "sku": sku, "attributes": _attributes(name, tenancy)},
         "terms": {"OnDemand": {term: {"sku": sku, "priceDimensions": {rate: dimension}}}},
     }
+    return json.dumps(product)

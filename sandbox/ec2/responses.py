@@ -46,6 +46,11 @@ class SandboxEC2(EC2Response):  # type: ignore[misc]
             problem = EC2ClientError("InvalidParameterValue", f"The filter '{name}' is invalid")
             return self.serialized(ActionResult(problem))
 
+    @staticmethod
+    def _enrich_response(headers: dict[str, str], body: Any) -> tuple[dict[str, str], Any]:
+        """Leave the body as it is. The mock searches all of it for a request ID that EC2 spells differently."""
+        return {**headers, "status": str(headers.get("status", 200))}, body
+
     # --- launching ---
 
     def create_fleet(self) -> Any:

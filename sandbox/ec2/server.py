@@ -21,7 +21,7 @@ from sandbox.ec2.prices import read_prices
 from sandbox.ec2.region import REGION, UnknownRegionError, check_region
 from sandbox.ec2.world import ClusterFacts, World
 from sandbox.ec2.wsgi import Front
-from worker.runtime.logs import TenonFormatter
+from worker.runtime.log_lines import TenonFormatter
 
 if TYPE_CHECKING:
     from werkzeug.serving import BaseWSGIServer

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 from sandbox.ec2 import catalogue
@@ -39,23 +40,29 @@ def history(
     hours = [newest - timedelta(hours=back) for back in range(HOURS + 1)]
     in_force = max((hour for hour in hours if hour <= min(first, last)), default=hours[-1])
     stamps = [hour for hour in hours if in_force <= hour <= last]
-    rows = []
-    for kind, place in sorted(catalogue.zonal_offerings(region)):
-        price = prices.price("spot", kind)
-        if price is None or (wanted_types and kind not in wanted_types) or (zone and zone != place):
-            continue
-        rows += [
-            {
-                "InstanceType": kind,
-                "AvailabilityZone": place,
-                "ProductDescription": product,
-                "SpotPrice": f"{price:.6f}",
-                "Timestamp": stamp,
-            }
-            for product in wanted_products
-            for stamp in stamps
-        ]
-    return rows
+    return [
+        {
+            "InstanceType": kind,
+            "AvailabilityZone": place,
+            "ProductDescription": product,
+            "SpotPrice": price,
+            "Timestamp": stamp,
+        }
+        for kind, place, price in _offers(prices, region)
+        if (not wanted_types or kind in wanted_types) and (not zone or zone == place)
+        for product in wanted_products
+        for stamp in stamps
+    ]
+
+
+@lru_cache(maxsize=4)
+def _offers(prices: PriceBook, region: str) -> tuple[tuple[str, str, str], ...]:
+    """Type, zone and price of each offer, in order. Each page of a history is cut from all of them."""
+    return tuple(
+        (kind, place, f"{price:.6f}")
+        for kind, place in sorted(catalogue.zonal_offerings(region))
+        if (price := prices.price("spot", kind)) is not None
+    )
 
 
 READERS = {

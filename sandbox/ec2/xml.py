@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 from uuid import uuid4
 from xml.sax.saxutils import escape
@@ -19,6 +19,7 @@ NAMESPACE = "http://ec2.amazonaws.com/doc/2016-11-15/"
 Encoder = Callable[[Any], str]
 
 
+@lru_cache(maxsize=256)  # a listing repeats the same times
 def iso(moment: datetime) -> str:
     """A time in EC2's format: UTC, milliseconds, Z."""
     aware = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)

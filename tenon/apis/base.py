@@ -26,6 +26,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from tenon import resources
+from tenon.apis.field_descriptions import field_descriptions
 
 RULES_KEY = "x-kubernetes-validations"
 SERVER: Final = "server"
@@ -101,11 +102,11 @@ class ApiModel(BaseModel):
     """Reads what the API server would store: unknown fields are dropped, nulls are as good as absent."""
 
     model_config = ConfigDict(
+        defer_build=True,  # a process needs few of the models
         alias_generator=kubernetes_name,
         populate_by_name=True,
         extra="ignore",
         strict=True,
-        use_attribute_docstrings=True,
     )
 
     rules: ClassVar[tuple[Rule, ...]] = ()
@@ -118,6 +119,10 @@ class ApiModel(BaseModel):
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         schema = handler.resolve_ref_schema(handler(core_schema))
+        for model in reversed(cls.__mro__):
+            if issubclass(model, ApiModel):
+                for name, description in field_descriptions(model).items():
+                    schema["properties"][kubernetes_name(name)]["description"] = description
         if cls.rules:
             schema[RULES_KEY] = [{"rule": rule.cel, "message": rule.sentence} for rule in cls.rules]
         return schema

@@ -12,7 +12,7 @@ from tenon.apis.reasons import Reason
 class Message(BaseModel):
     """Base of all messages. Instances are immutable, and decoding ignores fields that a newer version added."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
 
 class ActivityName(StrEnum):

@@ -7,7 +7,8 @@ import logging
 
 from temporalio import activity, workflow
 
-from worker.runtime.logs import TenonFormatter, without_details
+from worker.runtime.log_lines import TenonFormatter
+from worker.runtime.logs import without_details
 
 
 def test_a_workflows_line_has_no_dictionary_in_its_message() -> None:

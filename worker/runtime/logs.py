@@ -1,43 +1,21 @@
-"""Writes one JSON object per line, with the field names that operators of Karpenter search for."""
+"""Sends the logs of a worker process to where its settings say, and reports lines that cannot be written."""
 
 from __future__ import annotations
 
 import logging
 import sys
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from logging.handlers import WatchedFileHandler
 from typing import Any, TextIO
 
-from pythonjsonlogger.json import JsonFormatter
 from temporalio import activity, workflow
 
 from activities import loggers
+from worker.runtime.log_lines import TenonFormatter
 from worker.settings import Settings, SettingsError
 
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warn": logging.WARNING, "error": logging.ERROR}
 _STREAMS: dict[str, Callable[[], TextIO]] = {"stdout": lambda: sys.stdout, "stderr": lambda: sys.stderr}
-
-
-class TenonFormatter(JsonFormatter):
-    """Writes level, time, logger and message, then the extra fields of the record."""
-
-    def __init__(self, process: str) -> None:
-        """``process`` names the worker process that writes."""
-        super().__init__("%(message)s")
-        self.process = process
-
-    def add_fields(self, log_data: dict[str, Any], record: logging.LogRecord, message_dict: dict[str, Any]) -> None:
-        """Add the fixed fields first, then those of the record."""
-        log_data["level"] = record.levelname.replace("WARNING", "WARN")
-        log_data["time"] = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        log_data["logger"] = record.name
-        log_data["process"] = self.process
-        super().add_fields(log_data, record, message_dict)
-        if workflow_id := getattr(record, "temporal_workflow", {}).get("workflow_id"):
-            log_data["workflow"] = workflow_id
-        for noise in ("taskName", "temporal_activity", "temporal_workflow", "__temporal_original_message"):
-            log_data.pop(noise, None)
 
 
 def set_up(process: str, settings: Settings) -> None:
