@@ -39,12 +39,20 @@ class RebootingWorld(FakeWorld):
         self.checks: list[RebootCheck] = [BOOTED]
         self.settling = RebootCheck(ready=True)
         """What the Node reports while nobody knows whether EC2 accepted."""
+        self.issued_at: datetime | None = None
+        """When somebody else had EC2 accept the reboot, if a NodeClaim says so."""
         self.failure: RebootFailure | None = None
 
     @activity.defn(name=ActivityName.FENCE)
     async def fence(self, value: FenceInput) -> FenceResult:
         self._called(ActivityName.FENCE, value)
-        return FenceResult(request=value.request, boot_id="boot-1")
+        return FenceResult(
+            request=value.request,
+            boot_id="boot-1",
+            issued=self.issued_at is not None,
+            issued_at=self.issued_at,
+            pre_boot_id="" if self.issued_at is None else "boot-1",
+        )
 
     @activity.defn(name=ActivityName.DRAIN_FOR_REBOOT)
     async def drain_for_reboot(self, value: RebootDrainInput) -> RebootDrainResult:
