@@ -207,7 +207,7 @@ class DisruptionCommandWorkflow(PlannerCaller):
             with contextlib.suppress(TimeoutError):
                 await workflow.wait_condition(
                     lambda: self.replacements_changed or self.cancelled,
-                    timeout=pause_before(awaited),
+                    timeout=pause_before(awaited, workflow.now()),
                     timeout_summary="looks for the replacement",
                 )
 

@@ -28,7 +28,9 @@ LISTED_FOR = timedelta(minutes=75)
 """How long budgets count the node after the last report of its command, in case an operator terminates that."""
 REPORT_EVERY = timedelta(minutes=10)
 LOOK_AGAIN = timedelta(seconds=15)
-"""The pause between two looks once the node is gone. It is short, because the next node of the budget waits for it."""
+"""The first pause between two looks once the node is gone. It is short, because the next node of the budget waits."""
+SHARE_OF_WAIT = 8
+"""A pause is an eighth of the wait so far, if that is longer: 31 looks in half an hour, none much too late."""
 LONGEST_PAUSE = timedelta(minutes=10)
 """The longest pause while the node still drains, which may take days. A signal ends it when the node is gone."""
 
@@ -98,10 +100,10 @@ def is_idle(command: DisruptionCommand, replacements: FoundReplacements) -> bool
     return follows_pods and not (replacements.leaving or replacements.waiting_pods or replacements.starting)
 
 
-def pause_before(awaited: AwaitedReplacement) -> timedelta:
+def pause_before(awaited: AwaitedReplacement, now: datetime) -> timedelta:
     """Return how long to wait before the next look, unless a signal says that something changed."""
     if awaited.gone_at is not None:
-        return LOOK_AGAIN
+        return max(LOOK_AGAIN, (now - awaited.gone_at) / SHARE_OF_WAIT)
     doubled = 1 << min(awaited.looks, 6)
     return min(LONGEST_PAUSE, LOOK_AGAIN * doubled)
 

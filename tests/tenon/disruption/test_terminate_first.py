@@ -198,10 +198,18 @@ def test_n15_191_a_replacement_that_never_comes_is_given_up() -> None:
 
 
 def test_n15_199_a_command_looks_less_and_less_often_at_a_node_that_drains_for_days() -> None:
-    pauses = [pause_before(evolve(AWAITED, looks=looks)) for looks in range(20)]
+    pauses = [pause_before(evolve(AWAITED, looks=looks), NOW) for looks in range(20)]
     assert pauses == sorted(pauses)
     assert (pauses[0], pauses[-1]) == (LOOK_AGAIN, LONGEST_PAUSE)
-    assert pause_before(evolve(GONE, looks=20)) == LOOK_AGAIN
+
+
+def test_n15_191_a_command_looks_often_for_a_replacement_that_boots_and_rarely_for_one_that_does_not_come() -> None:
+    passed, looks = timedelta(), 0
+    while passed < GIVEN_UP_AFTER:
+        pause = pause_before(GONE, NOW + passed)
+        assert pause == LOOK_AGAIN if passed <= timedelta(minutes=2) else pause <= passed / 8
+        passed, looks = passed + pause, looks + 1
+    assert looks <= 32
 
 
 # --- the list of open commands ---
