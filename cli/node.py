@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import getpass
 import json
 import os
@@ -10,20 +11,27 @@ import re
 import socket
 import sys
 from collections.abc import Awaitable, Coroutine, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal, TypeVar
 
 import typer
 from rich.console import Console
 from rich.markdown import Markdown
-from temporalio.client import Client, WorkflowExecution, WorkflowHandle, WorkflowQueryFailedError
+from temporalio.client import (
+    Client,
+    WorkflowExecution,
+    WorkflowHandle,
+    WorkflowQueryFailedError,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
+)
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities.clock import utc_now
 from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ApiUnreachableError, ConfigError
-from activities.kubernetes.resources import NODECLAIMS
+from activities.kubernetes.resources import NODECLAIMS, Resource
 from cli.application import create_app
 from cli.console import output_console
 from cli.context import Context, ContextError, resolve
@@ -32,7 +40,7 @@ from tenon.ec2.refusals.unavailable import shortages
 from tenon.errors import TenonError
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.timestamps import format_instant
-from tenon.messages.node import Keep, Operator, RebootAnswer, RebootRequest
+from tenon.messages.node import Keep, Operator, OperatorAnswer, RebootAnswer, RebootRequest
 from tenon.messages.provisioning import LaunchBreaker, LaunchReport, PurchasePause, ShortageWait
 from tenon.node.breaker import sentence, subject
 from tenon.node.reboot import FAILED
@@ -55,12 +63,26 @@ CONCURRENCY = 10
 """Maximum number of blocked nodes that are queried concurrently."""
 FOLLOW_SECONDS = 1.0
 """Seconds between two looks at a reboot."""
+ANSWERED_WITHIN = timedelta(seconds=15)
+"""How long to wait for the answer of a node's workflow. Temporal does not keep an update that no worker has taken."""
+SELF_SUBJECT_REVIEWS = Resource("authentication.k8s.io", "v1", "selfsubjectreviews", False, "SelfSubjectReview")
+RequestKind = tuple[Any, Any]
+"""An update of the node's workflow, and the signal that asks for the same."""
+_DRAIN: RequestKind = (NodeClaimWorkflow.ask_drain, NodeClaimWorkflow.drain)
+_FORCE_DRAIN: RequestKind = (NodeClaimWorkflow.ask_force_drain, NodeClaimWorkflow.force_drain)
+_EXPIRE: RequestKind = (NodeClaimWorkflow.ask_expire, NodeClaimWorkflow.expire)
+_KEEP: RequestKind = (NodeClaimWorkflow.ask_keep, NodeClaimWorkflow.keep)
 _NAME = re.compile(r"[A-Za-z0-9.-]+")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A NodeClaim, its Node or its instance.")]
 Cluster = Annotated[
     str | None, typer.Option("--cluster", metavar="NAME", envvar="CLUSTER_NAME", help="Name of the cluster.")
 ]
+Reason = Annotated[
+    str | None,
+    typer.Option("--reason", metavar="TEXT", help="Why, for the timeline. A terminal is asked if it is missing."),
+]
+Ticket = Annotated[str, typer.Option("--ticket", metavar="KEY", help="Where the reason is written down.")]
 Output = Annotated[Literal["table", "json"], typer.Option("--output", "-o", help="table or json.")]
 Blocked = Annotated[bool, typer.Option("--blocked", help="Only nodes that are blocked and need attention.")]
 
@@ -124,21 +146,55 @@ async def _newest_of(name: str, cluster: str | None) -> WorkflowHandle[Any, Any]
     return None
 
 
-def _operator() -> Operator:
-    """Return who runs this command, for the node's timeline."""
+async def _user() -> str:
+    """Return who runs this command, for the node's timeline: the user that the API server sees, or USER@HOST."""
+    with contextlib.suppress(ConfigError, ApiError, KeyError):
+        kube = await Kube.connect()
+        try:
+            review = await kube.create(SELF_SUBJECT_REVIEWS, {})
+            return f"{review['status']['userInfo']['username']}, by tenon node"
+        finally:
+            await kube.close()
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # a container's user without a name
         user = f"user {os.getuid()}"
-    return Operator(name=f"{user}@{socket.gethostname()}, by tenon node")
+    return f"{user}@{socket.gethostname()}, by tenon node"
 
 
-async def _signal(name: str, cluster: str | None, signal: Any, argument: Any) -> None:
+def _asked_reason(reason: str | None) -> str:
+    """Return the reason, and ask for it in a terminal if there is none. Scripts are not asked."""
+    if reason is None and sys.stdin.isatty() and sys.stdout.isatty():
+        answer: str = typer.prompt("Why (for the timeline of the node)", default="", show_default=False)
+        return answer
+    return reason or ""
+
+
+async def _ask(
+    name: str, cluster: str | None, request_kind: RequestKind, reason: str, ticket: str, until: datetime | None = None
+) -> None:
+    """Ask the node's workflow for something. If no worker answers, send a signal, which Temporal keeps.
+
+    Raises:
+        NodeError: the node does not do it, or there is no such node.
+    """
+    update, signal = request_kind
+    operator = {"by": await _user(), "reason": reason, "ticket": ticket}
     handle = await _handle(name, cluster)
+    request = Operator(**operator) if until is None else Keep(**operator, until=until)
     try:
-        await handle.signal(signal, argument)
+        try:
+            answer: OperatorAnswer = await handle.execute_update(update, request, rpc_timeout=ANSWERED_WITHIN)
+        except WorkflowUpdateRPCTimeoutOrCancelledError:
+            await handle.signal(signal, request)
+            print("No worker answers. Temporal keeps the request until one runs.", file=sys.stderr)
+            return
+    except WorkflowUpdateFailedError as error:
+        raise NodeError(f"{name} refuses: {error.cause}") from None
     except RPCError as error:
         raise NodeError(_not_found(handle, error)) from None
+    if not answer.accepted:
+        raise NodeError(f"{name} refuses: {answer.why}.")
 
 
 def _not_found(handle: WorkflowHandle[Any, Any], error: RPCError | WorkflowQueryFailedError) -> str:
@@ -150,23 +206,23 @@ def _not_found(handle: WorkflowHandle[Any, Any], error: RPCError | WorkflowQuery
 
 
 @app.command()
-def drain(name: Name, cluster: Cluster = None) -> None:
+def drain(name: Name, reason: Reason = None, ticket: Ticket = "", cluster: Cluster = None) -> None:
     """Cordon, drain and terminate a node, within PodDisruptionBudgets."""
-    _run(_signal(name, cluster, NodeClaimWorkflow.drain, _operator()))
+    _run(_ask(name, cluster, _DRAIN, _asked_reason(reason), ticket))
     print(f"{name}: draining; follow it with `tenon node show {name}`")
 
 
 @app.command("force-drain")
-def force_drain(name: Name, cluster: Cluster = None) -> None:
+def force_drain(name: Name, reason: Reason = None, ticket: Ticket = "", cluster: Cluster = None) -> None:
     """Delete a node's pods at once, even protected ones, and terminate the node."""
-    _run(_signal(name, cluster, NodeClaimWorkflow.force_drain, _operator()))
+    _run(_ask(name, cluster, _FORCE_DRAIN, _asked_reason(reason), ticket))
     print(f"{name}: draining by force; follow it with `tenon node show {name}`")
 
 
 @app.command()
-def expire(name: Name, cluster: Cluster = None) -> None:
+def expire(name: Name, reason: Reason = None, ticket: Ticket = "", cluster: Cluster = None) -> None:
     """Treat a node as expired now."""
-    _run(_signal(name, cluster, NodeClaimWorkflow.expire, _operator()))
+    _run(_ask(name, cluster, _EXPIRE, _asked_reason(reason), ticket))
     print(f"{name}: expired; follow it with `tenon node show {name}`")
 
 
@@ -205,7 +261,7 @@ async def _reboot(name: str, cluster: str | None, reason: str, seconds: float | 
             reason=reason,
             drain_seconds=seconds,
             requested_at=now,
-            actor=_operator().name,
+            actor=await _user(),
         )
         answer: RebootAnswer = await handle.execute_update(NodeClaimWorkflow.reboot, request, id=request.operation_id)
         if not answer.accepted:
@@ -247,6 +303,8 @@ def keep(
     duration: Annotated[
         str, typer.Option("--for", metavar="DURATION", help="How long, for example 4h or 90m.")
     ] = "24h",
+    reason: Reason = None,
+    ticket: Ticket = "",
     cluster: Cluster = None,
 ) -> None:
     """Protect a node from disruption and expiry for some time."""
@@ -255,7 +313,7 @@ def keep(
     except ValueError as error:
         print(error, file=sys.stderr)
         raise typer.Exit(2) from None
-    _run(_signal(name, cluster, NodeClaimWorkflow.keep, Keep(until=until, operator=_operator())))
+    _run(_ask(name, cluster, _KEEP, _asked_reason(reason), ticket, until))
     print(f"{name}: kept until {until:%Y-%m-%d %H:%M:%S} UTC")
 
 

@@ -39,7 +39,6 @@ PENDING = frozenset(
         "tenon/node/cordon.py",
         "tenon/node/initialization.py",
         "tenon/node/leaving_stages.py",
-        "tenon/node/machine.py",
         "tenon/node/steps.py",
         "tests/conformance/disruption_cluster.py",
         "tests/e2e/test_node_repair.py",

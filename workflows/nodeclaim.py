@@ -21,9 +21,17 @@ from tenon.evolve import evolve
 with workflow.unsafe.imports_passed_through():
     from tenon.apis.reasons import Reason, camel_case
     from tenon.messages.base import ActivityName, ErrorType, Message
-    from tenon.messages.node import Disrupt, DisruptAnswer, Keep, Operator, Poke, RebootAnswer, RebootRequest
-    from tenon.node import disruption_requests, machine, reboot
-    from tenon.node.leave_text import operator_text
+    from tenon.messages.node import (
+        Disrupt,
+        DisruptAnswer,
+        Keep,
+        Operator,
+        OperatorAnswer,
+        Poke,
+        RebootAnswer,
+        RebootRequest,
+    )
+    from tenon.node import disruption_requests, machine, operator_requests, reboot
     from tenon.node.state import NodeClaimInput, NodeClaimResult, NodeState, Stage, expiry
     from tenon.node.steps import DeadlinePassed, End, Failed, LeaveRequest, Run, Wait
     from tenon.node.timeline import details, result_of
@@ -253,31 +261,76 @@ class NodeClaimWorkflow:
     @workflow.signal
     def drain(self, operator: Operator | None = None) -> None:
         """Cordon, drain and terminate the node, respecting PodDisruptionBudgets."""
-        self.inbox.append(LeaveRequest(reason=Reason.DRAIN, actor=operator_text(operator)))
+        self.inbox.append(operator_requests.drain(operator))
 
     @workflow.signal
     def force_drain(self, operator: Operator | None = None) -> None:
         """Like `drain`, but delete the pods at once, even if something protects them."""
-        self.inbox.append(LeaveRequest(reason=Reason.FORCE_DRAIN, actor=operator_text(operator), force=True))
+        self.inbox.append(operator_requests.force_drain(operator))
 
     @workflow.signal
     def expire(self, operator: Operator | None = None) -> None:
         """Treat the node as expired now."""
-        self.inbox.append(LeaveRequest(reason=Reason.EXPIRED, actor=operator_text(operator)))
+        self.inbox.append(operator_requests.expire(operator))
 
     @workflow.signal
     def keep(self, keep: Keep) -> None:
         """Keep the node at least until the given time: neither disrupt nor expire it before."""
         self.inbox.append(keep)
 
-    @workflow.update
-    def disrupt(self, command: Disrupt) -> DisruptAnswer:
-        """Ask the node to leave for a disruption command. The answer says whether it accepts."""
-        # Judge on a copy: the workflow applies queued events between activities only, never while one runs.
+    @workflow.update(name="drain")
+    def ask_drain(self, operator: Operator) -> OperatorAnswer:
+        """Cordon, drain and terminate the node, respecting PodDisruptionBudgets. Say who asks, and why."""
+        return self._ask(operator_requests.drain(operator))
+
+    @workflow.update(name="force_drain")
+    def ask_force_drain(self, operator: Operator) -> OperatorAnswer:
+        """Like `drain`, but delete the pods at once, even if something protects them. Say who asks, and why."""
+        return self._ask(operator_requests.force_drain(operator))
+
+    @workflow.update(name="expire")
+    def ask_expire(self, operator: Operator) -> OperatorAnswer:
+        """Treat the node as expired now. Say who asks, and why."""
+        return self._ask(operator_requests.expire(operator))
+
+    @workflow.update(name="keep")
+    def ask_keep(self, keep: Keep) -> OperatorAnswer:
+        """Keep the node at least until the given time: neither disrupt nor expire it before. Say who asks, and why."""
+        return self._ask(keep)
+
+    @ask_drain.validator
+    def _validate_drain(self, operator: Operator) -> None:
+        _validate(operator)
+
+    @ask_force_drain.validator
+    def _validate_force_drain(self, operator: Operator) -> None:
+        _validate(operator)
+
+    @ask_expire.validator
+    def _validate_expire(self, operator: Operator) -> None:
+        _validate(operator)
+
+    @ask_keep.validator
+    def _validate_keep(self, keep: Keep) -> None:
+        _validate(keep)
+
+    def _ask(self, request: LeaveRequest | Keep) -> OperatorAnswer:
+        answer = operator_requests.answer(self._foreseen(), request, workflow.now())
+        if answer.accepted:
+            self.inbox.append(request)
+        return answer
+
+    def _foreseen(self) -> NodeState:
+        """The state once the queued events are applied, which happens between activities only, never while one runs."""
         state = self.state
         for event in self.inbox:
             state = machine.apply(state, event, workflow.now())
-        answer = disruption_requests.answer(state, command, workflow.now())
+        return state
+
+    @workflow.update
+    def disrupt(self, command: Disrupt) -> DisruptAnswer:
+        """Ask the node to leave for a disruption command. The answer says whether it accepts."""
+        answer = disruption_requests.answer(self._foreseen(), command, workflow.now())
         if answer.accepted:
             self.inbox.append(command)
         return answer
@@ -285,10 +338,7 @@ class NodeClaimWorkflow:
     @workflow.update(name=names.REBOOT_UPDATE)
     def reboot(self, request: RebootRequest) -> RebootAnswer:
         """Ask the node to reboot its machine in place. The answer says whether it does."""
-        state = self.state
-        for event in self.inbox:
-            state = machine.apply(state, event, workflow.now())
-        answer = reboot.answer(state, request)
+        answer = reboot.answer(self._foreseen(), request)
         if answer.accepted:
             self.inbox.append(request)
         return answer
@@ -302,6 +352,11 @@ class NodeClaimWorkflow:
 def _type_of(error: ActivityError) -> str | None:
     """The type of the ApplicationError that an activity raised, or None for other errors, such as a timeout."""
     return error.cause.type if isinstance(error.cause, ApplicationError) else None
+
+
+def _validate(operator: Operator) -> None:
+    if why := operator_requests.why_invalid(operator):
+        raise ValueError(why)
 
 
 def _cancellation(why: str) -> LeaveRequest:

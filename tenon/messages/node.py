@@ -29,9 +29,20 @@ class Removal(Message):
 
 
 class Operator(Message):
-    """Who sends a signal, for the node's timeline."""
+    """Who asks something of a node, and why, for its timeline, its result and its events."""
 
-    name: str
+    by: str = ""
+    """Who asks: a user of Kubernetes, or USER@HOST."""
+    reason: str = ""
+    ticket: str = ""
+    """Where the reason is written down, such as the key of an issue."""
+
+
+class OperatorAnswer(Message):
+    """Whether the node does what an operator asked. ``why`` explains a refusal."""
+
+    accepted: bool
+    why: str = ""
 
 
 class NodeInput(Message):
@@ -278,11 +289,10 @@ class DisruptAnswer(Message):
     """It refused because it is already leaving, or is gone."""
 
 
-class Keep(Message):
+class Keep(Operator):
     """An operator's request to keep a node at least until a given time."""
 
     until: datetime
-    operator: Operator | None = None
 
 
 class ExpirationInput(Message):

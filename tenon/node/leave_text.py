@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from tenon.apis import labels
 from tenon.apis.reasons import Reason, camel_case
 from tenon.evolve import evolve
-from tenon.messages.node import Operator, Removal
+from tenon.messages.node import Removal
 from tenon.node.state import NodeState
 from tenon.sentences import lasting, shortened
 
@@ -33,11 +33,6 @@ _removals = TypeAdapter(tuple[Removal, ...])
 def deletion(kind: str) -> Removal:
     """Return the reason of a deletion of a NodeClaim or Node that Tenon did not request."""
     return Removal(reason=Reason.DELETED, detail=f"the {kind} was deleted", actor=SOMEBODY)
-
-
-def operator_text(operator: Operator | None) -> str:
-    """Return the actor of a signal. Temporal's UI and CLI send none."""
-    return operator.name if operator is not None else "an operator, by a Temporal signal"
 
 
 def command_text(command: str) -> str:

@@ -74,7 +74,8 @@ def leave(state: NodeState, request: LeaveRequest, now: datetime, *, only_if_emp
             update["blocked"] = None
     else:
         update |= {"look": True, "force_at": min(state.force_at or now, now)}
-        text = f"force drain requested ({request.actor}): pods are deleted without eviction from now on"
+        why = f": {request.detail};" if request.detail else ":"
+        text = f"force drain requested ({request.actor}){why} pods are deleted without eviction from now on"
     return record(evolve(state, **update), now, text)
 
 

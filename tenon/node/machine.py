@@ -38,10 +38,11 @@ from tenon.node import (
     launch_retry,
     launch_stages,
     leaving_stages,
+    operator_requests,
     reboot,
     startup_stages,
 )
-from tenon.node.leave_text import WORKFLOW, deletion, operator_text
+from tenon.node.leave_text import WORKFLOW, deletion
 from tenon.node.next_step import next_step
 from tenon.node.state import Blocked, NodeState, Stage
 from tenon.node.steps import DeadlinePassed, Failed, KeepRecorded, LeaveRequest, Withdrawn
@@ -125,8 +126,7 @@ def apply(state: NodeState, event: Message, now: datetime) -> NodeState:
             return _poked(state, event, now)
         case Keep():
             kept_state = evolve(state, keep_until=event.until, keep_recorded=False, expired=False)
-            who = operator_text(event.operator)
-            return record(kept_state, now, f"kept until {event.until:%Y-%m-%d %H:%M} ({who})")
+            return record(kept_state, now, operator_requests.kept_text(event))
         case Disrupt():
             return disruption_requests.disrupted(state, event, now)
         case LeaveRequest():

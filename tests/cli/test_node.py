@@ -109,11 +109,17 @@ async def test_the_blocked_nodes_are_listed_with_their_reasons(
     assert any("force-drain" in remedy for remedy in row["remedies"])
     assert f"{BUDGET}, since {row['since'].replace('T', ' ').removesuffix('Z')} UTC" in text
 
-    forced = await asyncio.to_thread(tenon, "force-drain", NAME, "--cluster", cluster)
+    refused = await asyncio.to_thread(tenon, "keep", NAME, "--cluster", cluster)
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert refused.stderr.startswith(f"{NAME} refuses: it is leaving already: drain (an operator, ")
+
+    why = ("--reason", "its disk is slow", "--ticket", "OPS-12")
+    forced = await asyncio.to_thread(tenon, "force-drain", NAME, "--cluster", cluster, *why)
     assert forced.exit_code == 0, forced.output
     life = await newest(temporal.client, cluster).result()
     actor = f"{getpass.getuser()}@{socket.gethostname()}, by tenon node"
-    assert any(f"force drain requested ({actor})" in entry.text for entry in life.timeline)
+    requested = f"force drain requested ({actor}): its disk is slow, OPS-12"
+    assert any(requested in entry.text for entry in life.timeline)
 
     async def gone() -> bool:
         listed = await asyncio.to_thread(tenon, "list", "--cluster", cluster, "--blocked", "-o", "json")
@@ -290,6 +296,22 @@ async def test_a_node_that_is_gone_is_shown_by_the_name_of_its_node_and_its_inst
             unknown = await asyncio.to_thread(tenon, "show", name, "--cluster", cluster)
             assert unknown.exit_code == 2
             assert "No workflow" in unknown.output
+
+
+async def test_a_request_that_no_worker_answers_is_kept_by_temporal(
+    temporal: WorkflowEnvironment, tenon: Tenon, cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker may be away just when a node must go."""
+    monkeypatch.setattr("cli.node.ANSWERED_WITHIN", timedelta(seconds=1))
+    async with listed(temporal, cluster, Guarded()):
+        pass
+    with temporal.with_time_skipping_disabled():
+        answer = await asyncio.to_thread(tenon, "force-drain", NAME, "--cluster", cluster, "--reason", "it smokes")
+        assert answer.exit_code == 0, answer.output
+        assert answer.stderr == "No worker answers. Temporal keeps the request until one runs.\n"
+    async with serving(temporal.client, cluster, Guarded().all()):
+        life = await newest(temporal.client, cluster).result()
+    assert (life.reason, life.detail) == ("force_drain", "it smokes")
 
 
 def test_an_unknown_output_format_is_refused(tenon: Tenon) -> None:

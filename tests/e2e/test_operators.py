@@ -121,13 +121,15 @@ async def test_nodes_are_listed_shown_expired_and_drained_by_name(
     assert state["stage"] == "live"
     assert all(text in shown for text in (first, by_name[first]["id"], "Timeline", "live"))
 
-    await together(tenon, ("node", "expire", first), ("node", "drain", second))
+    why = ("--reason", "its disk is slow", "--ticket", "OPS-12")
+    await together(tenon, ("node", "expire", first), ("node", "drain", second, *why))
     await pool.gone(first)
     await pool.gone(second)
     assert (await life_of(client, sandbox, first)).reason == "expired"
     life = await life_of(client, sandbox, second)
-    assert life.reason == "drain"
-    assert life.actor.endswith(", by tenon node")
+    assert (life.reason, life.detail) == ("drain", "its disk is slow, OPS-12")
+    assert life.actor == "sandbox-admin, by tenon node", "the user that the API server sees"
+    await pool.seen(second, "Disrupted", "its disk is slow, OPS-12 (sandbox-admin, by tenon node)")
 
 
 async def test_keep_holds_an_empty_node_beyond_its_time_to_live(

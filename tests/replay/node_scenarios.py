@@ -9,7 +9,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment
 
 from tenon.messages.launch import LaunchResult, LaunchWait
-from tenon.messages.node import Disrupt, DrainResult, Keep, Poke
+from tenon.messages.node import Disrupt, DrainResult, Keep, Operator, Poke
 from tenon.messages.reboot import RebootOutcome, RebootReply
 from tenon.node.state import NodeState, Stage
 from tests.workflows.fake_activities import INSTANCE, FakeWorld
@@ -94,6 +94,24 @@ async def force_drain(temporal: WorkflowEnvironment, cluster: str) -> None:
         await handle.signal(NodeClaimWorkflow.drain)
         await until(lambda: called(world, "drain node"))
         await handle.signal(NodeClaimWorkflow.force_drain)
+        await handle.result()
+        world.hold_drain = False
+
+
+async def operator(temporal: WorkflowEnvironment, cluster: str) -> None:
+    """An operator asks by updates: keeps the node, drains it, expires it in vain, and overtakes the drain."""
+    ann = Operator(by="ann@example.com", reason="its disk is slow", ticket="OPS-12")
+    world = FakeWorld()
+    world.hold_drain = True
+    async with node(temporal, cluster, world, skip_time=False):
+        handle = await live(temporal.client, cluster)
+        until_then = Keep(**ann.model_dump(), until=datetime.now(UTC) + timedelta(days=3))
+        await handle.execute_update(NodeClaimWorkflow.ask_keep, until_then)
+        await until(lambda: called(world, "record keep"))
+        await newest(temporal.client, cluster).execute_update(NodeClaimWorkflow.ask_drain, ann)
+        await until(lambda: called(world, "drain node"))
+        await newest(temporal.client, cluster).execute_update(NodeClaimWorkflow.ask_expire, ann)
+        await newest(temporal.client, cluster).execute_update(NodeClaimWorkflow.ask_force_drain, ann)
         await handle.result()
         world.hold_drain = False
 
@@ -204,6 +222,7 @@ async def reboots(temporal: WorkflowEnvironment, cluster: str) -> None:
 SCENARIOS = {
     "whole-life": whole_life,
     "force-drain": force_drain,
+    "operator": operator,
     "no-capacity": no_capacity,
     "keep": keep,
     "cancelled": cancelled,

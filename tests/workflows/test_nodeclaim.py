@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from temporalio import activity
-from temporalio.client import WorkflowExecutionStatus
+from temporalio.client import WorkflowExecutionStatus, WorkflowUpdateFailedError
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
@@ -198,10 +198,14 @@ PERSON = "an operator, by a Temporal signal"
 @pytest.mark.parametrize(
     ("signal", "argument", "why"),
     [
-        ("drain", Operator(name="ann@laptop"), Removal(reason="drain", actor="ann@laptop")),
+        (
+            "drain",
+            Operator(by="ann@laptop", reason="its disk is slow", ticket="OPS-12"),
+            Removal(reason="drain", detail="its disk is slow, OPS-12", actor="ann@laptop"),
+        ),
         ("drain", None, Removal(reason="drain", actor=PERSON)),
         ("force_drain", None, Removal(reason="force_drain", actor=PERSON)),
-        ("expire", Operator(name="ann@laptop"), Removal(reason="expired", actor="ann@laptop")),
+        ("expire", Operator(by="ann@laptop"), Removal(reason="expired", actor="ann@laptop")),
         ("poke", Poke(claim_deleting=True, removals=(INTERRUPTED,)), INTERRUPTED),
     ],
     ids=["tenon node drain", "drain in the Temporal UI", "force_drain in the Temporal UI", "expire", "interruption"],
@@ -218,6 +222,39 @@ async def test_evt04_the_result_says_why_the_node_left_and_who_removed_it(
     assert line.endswith(f"({why.actor})")
     attributes = (await handle.describe()).typed_search_attributes
     assert attributes.get(names.REASON) == camel_case(why.reason)
+
+
+async def test_an_operators_update_is_answered_and_says_who_and_why(
+    temporal: WorkflowEnvironment, cluster: str
+) -> None:
+    """A node that leaves already refuses; one that says nothing about who asks is not heard."""
+    ann = Operator(by="ann@example.com", reason="its disk is slow", ticket="OPS-12")
+    world = FakeWorld()
+    world.hold_drain = True
+    async with node(temporal, cluster, world, skip_time=False):
+        handle = await live(temporal.client, cluster)
+        with pytest.raises(WorkflowUpdateFailedError) as unsigned:
+            await handle.execute_update(NodeClaimWorkflow.ask_drain, Operator(reason="no name"))
+        assert "Say who asks" in str(unsigned.value.cause)
+        past = Keep(by="ann@example.com", until=datetime(2020, 1, 1, tzinfo=UTC))
+        assert (await handle.execute_update(NodeClaimWorkflow.ask_keep, past)).why == "2020-01-01 00:00:00 UTC is over"
+        assert (await handle.execute_update(NodeClaimWorkflow.ask_drain, ann)).accepted
+        await until(lambda: called(world, "drain node"))
+        again = await newest(temporal.client, cluster).execute_update(NodeClaimWorkflow.ask_expire, ann)
+        assert (again.accepted, again.why) == (
+            False,
+            "it is leaving already: drain: its disk is slow, OPS-12 (ann@example.com)",
+        )
+        forced = await newest(temporal.client, cluster).execute_update(NodeClaimWorkflow.ask_force_drain, ann)
+        assert forced.accepted
+        life = await handle.result()
+        world.hold_drain = False
+    assert (life.reason, life.detail, life.actor) == ("drain", "its disk is slow, OPS-12", "ann@example.com")
+    texts = [entry.text for entry in life.timeline]
+    assert (
+        "force drain requested (ann@example.com): its disk is slow, OPS-12; "
+        "pods are deleted without eviction from now on"
+    ) in texts
 
 
 async def test_evt04_a_cancellation_says_why(temporal: WorkflowEnvironment, cluster: str) -> None:

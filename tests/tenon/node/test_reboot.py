@@ -17,7 +17,6 @@ from tenon.messages.node import (
     BlockedPods,
     Disrupt,
     InitializeResult,
-    Operator,
     Poke,
     RebootRequest,
 )
@@ -35,7 +34,6 @@ from tenon.messages.reboot import (
     RebootResult,
 )
 from tenon.node import disruption_requests, reboot
-from tenon.node.leave_text import operator_text
 from tenon.node.machine import apply, next_step
 from tenon.node.state import NodeState, RebootPhase, Stage
 from tenon.node.steps import DeadlinePassed, Failed, LeaveRequest, Run, Wait
@@ -349,7 +347,7 @@ def test_the_page_of_a_node_says_that_it_reboots() -> None:
     assert "Reboots in 24 h" in page
 
 
-OPERATOR = LeaveRequest(reason="drain", actor=operator_text(Operator(name="me")))
+OPERATOR = LeaveRequest(reason="drain", actor="me")
 RESULTS: dict[ActivityName, list[Message]] = {
     ActivityName.FENCE: [
         FenceResult(boot_id="boot-1"),

@@ -1,0 +1,81 @@
+"""What an operator asks of a node, by an update or a signal of its workflow, and whether the node does it.
+
+An update is answered, so it must say who asks. A signal, which Temporal's UI and CLI send with one click, may say
+nothing, and a node that does not do what it asks for only notes it.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from tenon.apis.reasons import Reason
+from tenon.messages.node import Keep, Operator, OperatorAnswer
+from tenon.node.leave_text import MAX_DETAIL, MAX_NAME, removal_text
+from tenon.node.state import NodeState, Stage
+from tenon.node.steps import LeaveRequest
+
+BY_SIGNAL = "an operator, by a Temporal signal"
+"""The actor of a signal that does not say who sends it."""
+
+
+def why_invalid(operator: Operator) -> str:
+    """Return what an update lacks; empty if it is complete."""
+    if not operator.by.strip():
+        return 'Say who asks, for example {"by": "ann", "reason": "its disk is slow"}.'
+    for name, limit in (("by", MAX_NAME), ("reason", MAX_DETAIL), ("ticket", MAX_NAME)):
+        if (length := len(getattr(operator, name))) > limit:
+            return f"{name} has {length} characters: {limit} are the most."
+    return ""
+
+
+def actor_of(operator: Operator | None) -> str:
+    """Return who asks. Temporal's UI and CLI send nothing by themselves."""
+    return operator.by if operator is not None and operator.by else BY_SIGNAL
+
+
+def reason_of(operator: Operator | None) -> str:
+    """Return why, with the ticket: 'its disk is slow, OPS-12'; empty if the operator does not say it."""
+    return "" if operator is None else ", ".join(filter(None, (operator.reason.strip(), operator.ticket.strip())))
+
+
+def drain(operator: Operator | None) -> LeaveRequest:
+    """Return the request to leave that respects PodDisruptionBudgets."""
+    return _leave(Reason.DRAIN, operator)
+
+
+def force_drain(operator: Operator | None) -> LeaveRequest:
+    """Return the request to leave that deletes the pods at once."""
+    return _leave(Reason.FORCE_DRAIN, operator, force=True)
+
+
+def expire(operator: Operator | None) -> LeaveRequest:
+    """Return the request to leave as if the node's expiry had come."""
+    return _leave(Reason.EXPIRED, operator)
+
+
+def _leave(reason: Reason, operator: Operator | None, *, force: bool = False) -> LeaveRequest:
+    return LeaveRequest(reason=reason, detail=reason_of(operator), actor=actor_of(operator), force=force)
+
+
+def answer(state: NodeState, request: LeaveRequest | Keep, now: datetime) -> OperatorAnswer:
+    """Decide whether the node does what is asked. Call it before applying the request."""
+    if state.stage is Stage.ENDED:
+        return OperatorAnswer(accepted=False, why="it is gone")
+    leave = state.leave
+    if isinstance(request, Keep):
+        if state.stage.leaving or leave is not None:
+            return OperatorAnswer(accepted=False, why=f"it is leaving already: {removal_text(leave) if leave else ''}")
+        if request.until <= now:
+            return OperatorAnswer(accepted=False, why=f"{request.until:%Y-%m-%d %H:%M:%S} UTC is over")
+        return OperatorAnswer(accepted=True)
+    stays_otherwise = leave is not None and leave.only_if_empty and state.stage is Stage.CORDONING
+    if leave is None or stays_otherwise or (request.force and not leave.force):
+        return OperatorAnswer(accepted=True)
+    return OperatorAnswer(accepted=False, why=f"it is leaving already: {removal_text(leave)}")
+
+
+def kept_text(keep: Keep) -> str:
+    """Return the line of the timeline for a request to keep the node."""
+    reason = reason_of(keep)
+    because = f": {reason}" if reason else ""
+    return f"kept until {keep.until:%Y-%m-%d %H:%M}{because} ({actor_of(keep)})"

@@ -1,0 +1,70 @@
+"""Which of an operator's requests a node does, and what it says of the others."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tenon.messages.base import ClaimRef
+from tenon.messages.node import Keep, Operator
+from tenon.node import machine, operator_requests
+from tenon.node.leave_text import MAX_DETAIL
+from tenon.node.state import NodeState, Stage
+from tests.activities.node.fake_kube import START
+
+NOW = START + timedelta(minutes=3)
+ANN = Operator(by="ann", reason="its disk is slow", ticket="OPS-12")
+LATER = Keep(by="ann", reason="a long test", until=NOW + timedelta(hours=4))
+
+
+def state(**fields: Any) -> NodeState:
+    return NodeState(claim=ClaimRef(cluster="sandbox", name="web-1", uid="u"), **{"stage": Stage.LIVE, **fields})
+
+
+DRAINING = machine.apply(state(), operator_requests.drain(ANN), NOW)
+FORCED = machine.apply(DRAINING, operator_requests.force_drain(ANN), NOW)
+
+
+@pytest.mark.parametrize(
+    ("node", "request_", "why"),
+    [
+        (state(), operator_requests.drain(ANN), ""),
+        (state(stage=Stage.REGISTERING), operator_requests.drain(ANN), ""),
+        (state(), LATER, ""),
+        (state(stage=Stage.ENDED), operator_requests.drain(ANN), "it is gone"),
+        (state(stage=Stage.ENDED), LATER, "it is gone"),
+        (DRAINING, operator_requests.expire(ANN), "it is leaving already: drain: its disk is slow, OPS-12 (ann)"),
+        (DRAINING, operator_requests.force_drain(ANN), ""),
+        (FORCED, operator_requests.force_drain(ANN), "it is leaving already: drain: its disk is slow, OPS-12 (ann)"),
+        (DRAINING, LATER, "it is leaving already: drain: its disk is slow, OPS-12 (ann)"),
+        (state(), LATER.model_copy(update={"until": NOW}), f"{NOW:%Y-%m-%d %H:%M:%S} UTC is over"),
+    ],
+)
+def test_a_node_does_what_it_accepts_and_says_why_it_does_not(node: NodeState, request_: Any, why: str) -> None:
+    answer = operator_requests.answer(node, request_, NOW)
+    assert (answer.accepted, answer.why) == (not why, why)
+    assert (machine.apply(node, request_, NOW) != node) or not answer.accepted
+
+
+@pytest.mark.parametrize(
+    ("operator", "why"),
+    [
+        (ANN, ""),
+        (Operator(by="ann"), ""),
+        (Operator(by=" ", reason="x"), "Say who asks"),
+        (Operator(by="ann", reason="x" * (MAX_DETAIL + 1)), "reason has 301 characters: 300 are the most."),
+        (Operator(by="ann", ticket="x" * 101), "ticket has 101 characters: 100 are the most."),
+    ],
+)
+def test_an_update_must_say_who_asks_and_fits_on_the_nodeclaim(operator: Operator, why: str) -> None:
+    assert operator_requests.why_invalid(operator).startswith(why)
+    assert bool(operator_requests.why_invalid(operator)) == bool(why)
+
+
+def test_a_kept_nodes_timeline_says_who_and_why() -> None:
+    kept = machine.apply(state(), LATER, NOW)
+    assert kept.timeline[-1].text == f"kept until {LATER.until:%Y-%m-%d %H:%M}: a long test (ann)"
+    unsigned = machine.apply(state(), Keep(until=LATER.until), NOW)
+    assert unsigned.timeline[-1].text.endswith("(an operator, by a Temporal signal)")
