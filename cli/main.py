@@ -14,6 +14,7 @@ from typing import Annotated, Any, TextIO
 import typer
 from typer.main import get_command
 
+from cli import completion
 from cli.application import Group, create_app
 from cli.missing_extra import missing, stand_in
 from tenon import __version__
@@ -54,6 +55,7 @@ def report_unwritable_output() -> Iterator[None]:
 
 COMMANDS = {
     "codec-server": "cli.codec_server",
+    "completion": "cli.completion",
     "convert": "cli.convert",
     "demo": "cli.demo",
     "doctor": "cli.doctor",
@@ -108,12 +110,23 @@ app = create_app(
 )
 
 
+def _program() -> str:
+    """How the user calls this command, for its usage: kubectl finds its plugins by their names."""
+    return "kubectl tenon" if Path(sys.argv[0]).name == "kubectl-tenon" else "tenon"
+
+
+def complete_for_kubectl() -> None:
+    """Print what may follow on a command line of ``kubectl tenon``."""
+    completion.answer_kubectl(lambda: app(prog_name="tenon"), sys.argv[1:])
+
+
 def main() -> None:
     """Run the command and exit the process with its status."""
     open_what_is_closed()
     try:
         with report_unwritable_output():
-            app()
+            completion.prepare()
+            app(prog_name=_program())
     except SystemExit as ended:
         status = ended.code if isinstance(ended.code, int) else int(bool(ended.code))
         if "temporalio" in sys.modules:

@@ -79,7 +79,8 @@ def test_it_installs_one_package_and_its_command(wheel: Path) -> None:
         (entry_points,) = [archive.read(name).decode() for name in names if name.endswith("entry_points.txt")]
     tops = {name.split("/")[0] for name in names if ".dist-info/" not in name}
     assert tops == {"tenon_autoscaler"}
-    assert entry_points == "[console_scripts]\ntenon = tenon_autoscaler.__main__:main\n"
+    commands = [line.partition(" = ")[0] for line in entry_points.splitlines()]
+    assert commands == ["[console_scripts]", "kubectl-tenon", "kubectl_complete-tenon", "tenon"]
     packages = {name.split("/")[2] for name in names if name.startswith("tenon_autoscaler/packages/")}
     assert packages == {*TAKEN, "deploy", "examples"}
     assert {Path(name).name for name in names if "/packages/deploy/crds/" in name} == DEFINITIONS
