@@ -10,7 +10,8 @@ from contextlib import redirect_stdout, suppress
 from typing import Annotated, Literal
 
 import typer
-from typer.completion import completion_init, get_completion_script
+from typer._completion_classes import completion_init
+from typer._completion_shared import get_completion_script
 
 from cli.application import create_app
 

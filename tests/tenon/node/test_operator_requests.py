@@ -64,7 +64,7 @@ def test_an_update_must_say_who_asks_and_fits_on_the_nodeclaim(operator: Operato
 
 
 def test_a_kept_nodes_timeline_says_who_and_why() -> None:
-    kept = machine.apply(state(), LATER, NOW)
-    assert kept.timeline[-1].text == f"kept until {LATER.until:%Y-%m-%d %H:%M}: a long test (ann)"
+    kept_state = machine.apply(state(), LATER, NOW)
+    assert kept_state.timeline[-1].text == f"kept until {LATER.until:%Y-%m-%d %H:%M}: a long test (ann)"
     unsigned = machine.apply(state(), Keep(until=LATER.until), NOW)
     assert unsigned.timeline[-1].text.endswith("(an operator, by a Temporal signal)")
