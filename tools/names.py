@@ -16,38 +16,7 @@ _BARE_WORDS = """
 """
 BARE_WORDS = frozenset(_BARE_WORDS.split())
 """Participles and pronouns that are no name alone; with a noun, as in `known_types`, they are."""
-PENDING = frozenset(
-    (
-        "activities/disruption/commands.py",
-        "activities/disruption/disrupting.py",
-        "activities/disruption/look_pace.py",
-        "activities/disruption/moves.py",
-        "activities/disruption/slowed_pools.py",
-        "activities/node/launch_breakers.py",
-        "activities/node/launch_failure.py",
-        "tenon/disruption/commands/command_messages.py",
-        "tenon/disruption/commands/open_commands.py",
-        "tenon/disruption/deciding.py",
-        "tenon/disruption/methods/consolidation.py",
-        "tenon/disruption/rules/blockers.py",
-        "tenon/disruption/rules/pool_budgets.py",
-        "tenon/disruption/search/consolidation_price.py",
-        "tenon/disruption/validation.py",
-        "tenon/messages/disruption.py",
-        "tenon/messages/launch.py",
-        "tenon/messages/node.py",
-        "tenon/node/cordon.py",
-        "tenon/node/initialization.py",
-        "tenon/node/leaving_stages.py",
-        "tenon/node/steps.py",
-        "tests/conformance/disruption_cluster.py",
-        "tests/e2e/test_node_repair.py",
-        "tests/worker/test_setting_sources.py",
-        "tests/workflows/test_disruption_command.py",
-        "worker/controllers/disruption/replacements.py",
-        "workflows/disruption_command.py",
-    )
-)
+PENDING = frozenset({"tests/e2e/test_node_repair.py"})
 """Modules that still have such names. A module leaves this list with its last bare name; none joins it."""
 
 

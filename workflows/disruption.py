@@ -85,7 +85,7 @@ class DisruptionWorkflow(PlannerCaller):
             if self.plan_queue != self.announced_queue:
                 await self._announce_leader()
             if decision is not None:
-                self.by_claim = commands_without(self.by_claim, decision.gone)
+                self.by_claim = commands_without(self.by_claim, decision.finished_claims)
                 if decision.cursor is not None:
                     self.cursor = decision.cursor
                 for command in decision.commands:

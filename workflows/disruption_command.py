@@ -162,7 +162,7 @@ class DisruptionCommandWorkflow(PlannerCaller):
         try:
             result = await self._ask()
         except ActivityError as error:
-            return await self._undo(str(error.cause or error), asked=True)
+            return await self._undo(str(error.cause or error), may_leave=True)
         stay = sorted(set(result.refused) - set(result.leaving))
         self._record(f"asked {len(result.accepted)} nodes to leave")
         for claim, why in sorted(result.refused.items()):
@@ -170,13 +170,13 @@ class DisruptionCommandWorkflow(PlannerCaller):
         # What leaves for another reason needs its replacement all the same.
         await self._finish(stay, undo=not (result.accepted or result.leaving))
         await self._postpone(stay, FAILED_PAUSE)
-        left = sorted({*result.accepted, *result.leaving})
-        if left and self.begin.command.terminate_first is not None:
+        leaving_claims = sorted({*result.accepted, *result.leaving})
+        if leaving_claims and self.begin.command.terminate_first is not None:
             return await self._await_replacement(AwaitedReplacement(since=asked_at, result=result))
-        if left and command.terminate_first is not None:
-            await self._report("replaced", left)  # its replacements started first after all
-        if left:
-            return evolve(result, saving=await self._measure(left))
+        if leaving_claims and command.terminate_first is not None:
+            await self._report("replaced", leaving_claims)  # its replacements started first after all
+        if leaving_claims:
+            return evolve(result, saving=await self._measure(leaving_claims))
         return result
 
     async def _await_replacement(self, awaited: AwaitedReplacement) -> DisruptResult:
@@ -244,13 +244,15 @@ class DisruptionCommandWorkflow(PlannerCaller):
     async def _report_awaited(self, awaited: AwaitedReplacement, listed_for: timedelta = LISTED_FOR) -> datetime:
         """Ask the disruption workflow to count the node. Return the time."""
         command = self.begin.command
-        left = {*awaited.result.accepted, *awaited.result.leaving}
+        leaving_claims = {*awaited.result.accepted, *awaited.result.leaving}
         report = AwaitedReport(
             command=command.id,
             reason=command.reason,
-            pools={candidate.claim: candidate.pool for candidate in command.candidates if candidate.claim in left},
+            pools={
+                candidate.claim: candidate.pool for candidate in command.candidates if candidate.claim in leaving_claims
+            },
             seconds=listed_for.total_seconds(),
-            gone=awaited.gone_at is not None,
+            candidates_gone=awaited.gone_at is not None,
         )
         await self._report("awaits_replacement", report)
         return workflow.now()
@@ -258,10 +260,10 @@ class DisruptionCommandWorkflow(PlannerCaller):
     def _names(self) -> list[str]:
         return sorted(candidate.claim for candidate in self.begin.command.candidates)
 
-    async def _measure(self, left: list[str]) -> MeasuredSaving | None:
+    async def _measure(self, leaving_claims: list[str]) -> MeasuredSaving | None:
         """Compare what the command saves with what was predicted, and report it to the disruption workflow."""
         begin = self.begin
-        measure_input = MeasureInput(cluster=begin.cluster, command=begin.command, left=left)
+        measure_input = MeasureInput(cluster=begin.cluster, command=begin.command, leaving_claims=leaving_claims)
         try:
             result = await self.call(ActivityName.MEASURE_SAVING, measure_input, MeasureResult, self._summary())
         except ActivityError as error:
@@ -291,7 +293,7 @@ class DisruptionCommandWorkflow(PlannerCaller):
         self._record("new pods are kept away from the candidates")
         if command.replacements:
             await self._step(ActivityName.CREATE_REPLACEMENTS)
-            self._record(f"created {', '.join(one.name for one in command.replacements)}")
+            self._record(f"created {', '.join(replacement.name for replacement in command.replacements)}")
             await self._await_replacements(command)
         if command.surge:
             await self._start_new_pods_first(command)
@@ -379,16 +381,16 @@ class DisruptionCommandWorkflow(PlannerCaller):
         command = self.begin.command
         return f"{command.reason}: {len(command.candidates)} nodes"
 
-    async def _undo(self, failure: str, *, asked: bool = False) -> DisruptResult:
+    async def _undo(self, failure: str, *, may_leave: bool = False) -> DisruptResult:
         """Undo the command.
 
-        ``asked``: some candidates may have accepted and leave, so their replacements stay, as ordinary nodes.
+        ``may_leave``: some candidates may have accepted and leave, so their replacements stay, as ordinary nodes.
         """
         self._record(f"failed: {failure}")
         claims = self._names()
         if self.prepared:
-            await self._finish(claims, undo=not asked)
-            self._record("undone, but the replacements stay" if asked else "undone")
+            await self._finish(claims, undo=not may_leave)
+            self._record("undone, but the replacements stay" if may_leave else "undone")
         else:
             workflow.logger.info(
                 "A disruption command ended before it touched anything",
@@ -406,10 +408,10 @@ class DisruptionCommandWorkflow(PlannerCaller):
         if claims:
             await self._report("postpone", Postponement(claims=claims, seconds=pause.total_seconds()))
 
-    async def _report(self, signal: str, what: Message | list[str]) -> None:
+    async def _report(self, signal: str, payload: Message | list[str]) -> None:
         handle = workflow.get_external_workflow_handle(names.disruption_id(self.begin.cluster))
         try:
-            await handle.signal(signal, what)
+            await handle.signal(signal, payload)
         except Exception as error:  # it is not running: a new one has no memory of this command anyway
             workflow.logger.warning(
                 "The command failed to report its result to the disruption workflow", extra={"error": str(error)}

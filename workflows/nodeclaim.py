@@ -160,7 +160,7 @@ class NodeClaimWorkflow:
     async def _wait(self, step: Wait) -> None:
         timeout = None if step.until is None else max(timedelta(), step.until - workflow.now())
         try:
-            await workflow.wait_condition(lambda: bool(self.inbox), timeout=timeout, timeout_summary=step.what)
+            await workflow.wait_condition(lambda: bool(self.inbox), timeout=timeout, timeout_summary=step.summary)
         except TimeoutError:
             self._apply(DeadlinePassed())
 

@@ -263,13 +263,13 @@ class CommandActivities:
         for name, times in command.arrivals.items():
             activity.heartbeat()
 
-            sent = command.sent.get(name, {})
+            arriving_workloads = command.arriving_workloads.get(name, {})
 
             def compute(
-                claim: Object, times: Mapping[str, int] = times, sent: Mapping[str, int] = sent
+                claim: Object, times: Mapping[str, int] = times, workloads: Mapping[str, int] = arriving_workloads
             ) -> dict[str, Any]:
                 recorded = object_json.annotations(claim).get(labels.MOVED_HERE, "[]")
-                return {"metadata": {"annotations": {labels.MOVED_HERE: with_arrival(recorded, now, times, sent)}}}
+                return {"metadata": {"annotations": {labels.MOVED_HERE: with_arrival(recorded, now, times, workloads)}}}
 
             if (present_claim := await self._kube.get(NODECLAIMS, name)) is not None:
                 await change(

@@ -62,7 +62,7 @@ class Disruptor:
         self,
         view: ClusterView,
         now: Callable[[], datetime] = utc_now,
-        promised: Callable[[], Collection[str]] = frozenset,
+        nominated_nodes: Callable[[], Collection[str]] = frozenset,
         buffers: BufferRoom | None = None,
         moves: MoveFinder | None = None,
         budgets: BudgetReporter | None = None,
@@ -70,7 +70,7 @@ class Disruptor:
         held_node_events: HeldNodeEvents | None = None,
         repair: RepairSource = no_repair,
     ) -> None:
-        """``promised`` returns the names of Nodes and NodeClaims that pods are nominated for. ``buffers``: where
+        """``nominated_nodes`` returns the names of Nodes and NodeClaims that pods are nominated for. ``buffers``: where
         CapacityBuffers keep room. ``moves``: looks for commands that move pods; None for no such commands.
         ``budgets``: reports what the budgets allow. ``slowed``: gets what the workflow says of earlier commands.
         ``held_node_events``: reports nodes that something keeps from emptiness and consolidation. ``repair``: what
@@ -79,17 +79,17 @@ class Disruptor:
         self._moves = moves
         self._repair = repair
         self._budgets = budgets
-        self._held = held_node_events
+        self._held_node_events = held_node_events
         self._slowed = slowed or SlowedPools()
         self._view = view
-        self._promised = promised
+        self._nominated_nodes = nominated_nodes
         self._buffers = buffers or BufferRoom()
         self._now = now
         self._turn = 0
         self._pace = Pace(POLL_SECONDS, share=SHARE, longest=MAX_PAUSE)
         self._open_commands: Mapping[str, OpenCommand] = {}
         """As last reported by the disruption workflow, with what it was answered since."""
-        self._kept: LookCursor | None = None
+        self._workflow_cursor: LookCursor | None = None
         """Where the next look goes on, as the workflow knows it."""
 
     async def await_candidates(self, disruption_input: AwaitDisruptionInput) -> DisruptionDecision:
@@ -102,10 +102,10 @@ class Disruptor:
         self._slowed.update(disruption_input.savings)
         if self._moves is not None and self._moves.cursor is None:
             self._moves.resume(disruption_input.cursor)
-            self._kept = disruption_input.cursor
-        while (left := give_up - loop.time()) > 0 and turn == self._turn:  # a newer call ends an older one
+            self._workflow_cursor = disruption_input.cursor
+        while (seconds_left := give_up - loop.time()) > 0 and turn == self._turn:  # a newer call ends an older one
             if not (self._view.synced() and self._buffers.known):
-                await self._view.nodes_changed(min(left, 1.0))
+                await self._view.nodes_changed(min(seconds_left, 1.0))
                 continue
             with self._pace.measure():
                 situation, decision, finished_claims = self._decide(disruption_input)
@@ -120,10 +120,10 @@ class Disruptor:
                 rest = commands_without(disruption_input.ledger, finished_claims)
                 if moves := self._moves.take(replace(situation, postponed=claims_of(rest, postponed=True))):
                     return self._answer(commands=moves, finished_claims=finished_claims)
-                if self._moves.cursor != self._kept:
+                if self._moves.cursor != self._workflow_cursor:
                     return self._answer(finished_claims=finished_claims)  # the workflow keeps it
                 look = self._moves.start(situation.nodes, rest)
-            pause = min(left, RECHECK_SECONDS)
+            pause = min(seconds_left, RECHECK_SECONDS)
             if decision.look_again is not None:
                 pause = min(pause, max(0.05, (decision.look_again - self._now()).total_seconds()))
             await self._wait(pause, look)
@@ -147,8 +147,10 @@ class Disruptor:
             for position, candidate in enumerate(command.candidates)
         }
         self._open_commands = {**commands_without(self._open_commands, {*finished_claims, *started}), **started}
-        self._kept = self._moves.cursor if self._moves is not None else None
-        return DisruptionDecision(commands=list(commands), gone=finished_claims, cursor=self._kept)
+        self._workflow_cursor = self._moves.cursor if self._moves is not None else None
+        return DisruptionDecision(
+            commands=list(commands), finished_claims=finished_claims, cursor=self._workflow_cursor
+        )
 
     def _message(self, command: Command) -> DisruptionCommand:
         """Return the command's message. One that does not depend on empty nodes may be repeated for the same nodes."""
@@ -164,7 +166,7 @@ class Disruptor:
         """Compare what a command saves with what was predicted."""
         if self._moves is None:
             return MeasureResult()
-        return MeasureResult(pools=await self._moves.measure(measure_input.command, measure_input.left))
+        return MeasureResult(pools=await self._moves.measure(measure_input.command, measure_input.leaving_claims))
 
     async def _wait(self, seconds: float, look: asyncio.Future[Any] | None) -> None:
         """Wait until the nodes change or the look ends, at the latest until the next look is due."""
@@ -188,7 +190,7 @@ class Disruptor:
             now=self._now(),
             under_command=claims_of(rest, postponed=False),
             awaiting_replacement=awaiting_replacement(rest),
-            nominated=frozenset(self._promised()) | hosts_of(rest),
+            nominated=frozenset(self._nominated_nodes()) | hosts_of(rest),
             buffer_hosts=self._buffers.hosts(),
             repair=repair_now(self._repair, nodes),
         )
@@ -196,8 +198,8 @@ class Disruptor:
         decision_metrics.report(decision, METHODS)
         if self._budgets is not None:
             self._budgets.report(situation, pools)
-        if self._held is not None:
-            self._held.report(situation, self._view.nodes_without_pool)
+        if self._held_node_events is not None:
+            self._held_node_events.report(situation, self._view.nodes_without_pool)
         return situation, decision, finished_claims
 
 

@@ -56,13 +56,13 @@ class LookPace:
         """Until then it starts only if something has changed that may let it find more than the last round."""
         self._ready_since: float | None = None
         """Since when a round waits for more nodes to become due, in the event loop's time; None if none waits."""
-        self._known: LookFacts | None = None
+        self._last_facts: LookFacts | None = None
         """The facts at the start of the last round."""
         self._computed = 0.0
         """The CPU seconds of the round that runs, of which each look at a large cluster is a part."""
         self._computed_before = 0.0
         """Those of its looks before the one that runs."""
-        self._found = False
+        self._found_moves = False
         """Whether a look of this round found a command."""
 
     def is_due(self) -> bool:
@@ -91,9 +91,9 @@ class LookPace:
         used, released = self._view.requests_on_nodes(), self._view.pods_released()
         evictions_allowed, unavailable = self._view.evictions_allowed(), self._refusals.unavailable()
         facts = look_facts(
-            replace(outline, quiet_since=quiet), used, released, evictions_allowed, unavailable, self._known
+            replace(outline, quiet_since=quiet), used, released, evictions_allowed, unavailable, self._last_facts
         )
-        if now < self._rests_until and self._known is not None and not facts.offer_more_than(self._known):
+        if now < self._rests_until and self._last_facts is not None and not facts.offer_more_than(self._last_facts):
             self._due = min(self._rests_until, now + LOOK_SECONDS)
             self._ready_since = None
             return False
@@ -101,7 +101,7 @@ class LookPace:
             if (wait := self._settles_in(outline, quiet, now)) > 0:
                 self._due = now + wait
                 return False
-            self._known = facts
+            self._last_facts = facts
         return True
 
     def _settles_in(self, situation: Situation, quiet_since: Mapping[str, datetime], clock: float) -> float:
@@ -119,7 +119,7 @@ class LookPace:
     def look_begins(self, *, new_round: bool) -> None:
         """Note that a look begins."""
         if new_round:
-            self._computed, self._found = 0.0, False
+            self._computed, self._found_moves = 0.0, False
         self._computed_before = self._computed
 
     def add(self, seconds: float) -> None:
@@ -134,8 +134,8 @@ class LookPace:
             ends_round: whether the look tried all nodes that were left of its round.
             at_once: whether the next look follows at once, because this one began a repair (N15-129).
         """
-        self._found |= found_moves
-        rests = ends_round and not self._found
+        self._found_moves |= found_moves
+        rests = ends_round and not self._found_moves
         self._pause(pause_after(self._computed - self._computed_before), rest_after(self._computed) if rests else None)
         if at_once:
             self._due = _clock()

@@ -270,10 +270,10 @@ class MoveFinder:
         self._remember_hosts(message)
         return StepResult(instead=evolve(message, leaves_from=command.leaves_from))
 
-    async def measure(self, command: DisruptionCommand, left: Collection[str]) -> dict[str, MeasuredSaving]:
+    async def measure(self, command: DisruptionCommand, leaving_claims: Collection[str]) -> dict[str, MeasuredSaving]:
         """Return what a command saves, by NodePool; empty if a price is not known. Consolidation says it in an event.
 
-        ``left``: the NodeClaims that leave.
+        ``leaving_claims``: the NodeClaims that leave.
 
         Raises:
             ApplicationError: the worker has just started and does not know the cluster yet. Temporal retries.
@@ -289,7 +289,7 @@ class MoveFinder:
                 for replacement in command.replacements
                 if replacement.name in details
             }
-        savings = measured(command, left, prices) or {}
+        savings = measured(command, leaving_claims, prices) or {}
         if traits_of(command.reason).counts_savings:
             await self._events.measured(command, savings, self._view.node_pools())
         return savings
@@ -449,7 +449,7 @@ class MoveFinder:
             pods=pods,
             prices=prices,
             arrivals=arrivals_of(command, model, names, self._now()),
-            sent=pods_sent(command, model, names),
+            arriving_workloads=pods_sent(command, model, names),
             surge=surge,
         )
 

@@ -14,12 +14,12 @@ class SlowedPools:
         """``on_change`` is called with each NodePool whose savings changed."""
         self._on_change = on_change
         self.savings: Mapping[str, PoolSavings] = {}
-        self.known = False
+        self.is_reported = False
         """Whether the workflow has reported to this process yet."""
 
     def update(self, savings: Mapping[str, PoolSavings]) -> None:
         """Replace the savings by those that the workflow reports."""
-        self.known = True
+        self.is_reported = True
         before, self.savings = self.savings, dict(savings)
         for pool in sorted(before.keys() | self.savings.keys()):
             if before.get(pool) != self.savings.get(pool):

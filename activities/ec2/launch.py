@@ -134,7 +134,7 @@ class Launcher:
         is_kept = busy is not None or not unavailable
         fault = class_fault(code, text)
         waits = (
-            LaunchWait(reason=reason, message=message, answered=busy is None, class_fault=fault) if is_kept else None
+            LaunchWait(reason=reason, message=message, has_answer=busy is None, class_fault=fault) if is_kept else None
         )
         return LaunchResult(unavailable=unavailable, reason=reason, message=message, waits=waits)
 
@@ -171,7 +171,7 @@ class Launcher:
             waits = LaunchWait(reason=reason, message=message, new_token=True)
         else:
             message = f"{message}, and does not show an instance of it yet"
-            waits = LaunchWait(reason=reason, message=message, answered=False, unsettled=True, accepted=True)
+            waits = LaunchWait(reason=reason, message=message, has_answer=False, unsettled=True, accepted=True)
         return LaunchResult(reason=reason, message=message, waits=waits)
 
     def _launched(self, request: LaunchRequest, instance_id: str, override: dict[str, Any]) -> Instance:

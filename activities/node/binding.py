@@ -79,7 +79,7 @@ async def bind(
         # While waiting, the claim may have been deleted and the Node cordoned.
         claim, node = await _read_both(kube, node_input)
     if claim is None or node is None or claim.deleting:
-        return BindResult(planned=len(entries), left=len(entries))
+        return BindResult(planned=len(entries), for_scheduler=len(entries))
     if not startup_cordon.has_startup_cordon(node):
         return await _bind(kube, entries, node, default_spread, set())
     async with NodePodWatch(kube, node["metadata"]["name"]) as watch:
@@ -117,12 +117,12 @@ async def _bind(
 ) -> BindResult:
     """Bind the pods. ``bound_uids`` receives the UIDs of those that Tenon binds now."""
     if not entries or object_json.labels(node).get(labels.INITIALIZED) != "true":
-        return BindResult(planned=len(entries), left=len(entries))
+        return BindResult(planned=len(entries), for_scheduler=len(entries))
     choice, node_pods = await _choose(kube, entries, node, default_spread)
     if choice.bind and not await _is_watched(kube, node):
         open_pods = len(choice.other_pods) + len(choice.bind)
         return BindResult(
-            bound=len(choice.bound_here), planned=len(entries), left=open_pods, running=_running(node_pods)
+            bound=len(choice.bound_here), planned=len(entries), for_scheduler=open_pods, running=_running(node_pods)
         )
 
     async def post(pod: PodRecord) -> bool:
@@ -141,7 +141,7 @@ async def _bind(
     return BindResult(
         bound=bound + len(choice.bound_here),
         planned=len(entries),
-        left=len(choice.other_pods) + len(choice.bind) - bound,
+        for_scheduler=len(choice.other_pods) + len(choice.bind) - bound,
         running=_running(node_pods) + bound,
     )
 

@@ -47,7 +47,7 @@ class LaunchBreakers:
         self._open: dict[str, LaunchBreaker] = {}
         """By key: of a NodePool, of an EC2NodeClass, or of the account."""
         self._closed: set[str] = set()
-        self._answered: dict[str, datetime] = {}
+        self._accepted_at: dict[str, datetime] = {}
         self._unanswered: dict[str, int] = {}
         self._turns: dict[tuple[str, bool], dict[str, datetime]] = {}
         """Key of a breaker, or NodePool without one, and which of these it is, then claim: the start of a launch that
@@ -58,7 +58,7 @@ class LaunchBreakers:
         """Keys of breakers that the provisioner workflow has received as this process has them."""
         self._kept_by = ""
         """The provisioner workflow that received them, unless an operator has terminated it."""
-        self._asked: dict[str, dict[str, datetime]] = {}
+        self._held_back_at: dict[str, dict[str, datetime]] = {}
         """Key of a breaker, then claim, to when it last held the claim back."""
         self._probed: dict[str, dict[str, datetime]] = {}
         """Key of a breaker, then claim, to when it last probed."""
@@ -113,27 +113,27 @@ class LaunchBreakers:
                 return None
             if breaker is not None:
                 if now < breaker.next_probe_at or self._yields(key, breaker, claim, now):
-                    self._asked.setdefault(key, {})[claim] = now
+                    self._held_back_at.setdefault(key, {})[claim] = now
                     return breaker
                 if self._takes_turn((key, True), claim, now, 1):
-                    self._asked.get(key, {}).pop(claim, None)
+                    self._held_back_at.get(key, {}).pop(claim, None)
                     self._probed.setdefault(key, {})[claim] = now
                     return None
             elif self._takes_turn((pool, False), claim, now, FIRST_LAUNCHES):
                 return None
-            left = give_up - asyncio.get_running_loop().time()
-            if left <= 0:
+            seconds_left = give_up - asyncio.get_running_loop().time()
+            if seconds_left <= 0:
                 return breaker
             changed = self._changed
             try:
-                async with asyncio.timeout(left):
+                async with asyncio.timeout(seconds_left):
                     await changed.wait()
             except TimeoutError:
                 continue
 
     def launched(self, pool: str, instance_types: Collection[str] = (), *, node_class: str = "") -> None:
         """Record that EC2 accepted a launch of the pool with these types, with or without capacity for it."""
-        self._answered[pool] = self._now()
+        self._accepted_at[pool] = self._now()
         self._unanswered.pop(pool, None)
         for key in rules.keys_of(pool, node_class):
             breaker = self._open.get(key)
@@ -195,7 +195,9 @@ class LaunchBreakers:
     def leave(self, claim: str) -> None:
         """End the claim's turn, if it has one. Call this after reporting the outcome."""
         self._turns = {
-            key: left for key, turns in self._turns.items() if (left := {k: v for k, v in turns.items() if k != claim})
+            key: other_turns
+            for key, turns in self._turns.items()
+            if (other_turns := {k: v for k, v in turns.items() if k != claim})
         }
         self._wake()
 
@@ -222,8 +224,8 @@ class LaunchBreakers:
     def acknowledge(self, report: LaunchReport) -> None:
         """Acknowledge that the provisioner workflow received this report."""
         self._closed -= set(report.closed)
-        sent = rules.by_key(report.breakers)
-        self._reported |= {key for key, breaker in sent.items() if self._open.get(key) is breaker}
+        reported_breakers = rules.by_key(report.breakers)
+        self._reported |= {key for key, breaker in reported_breakers.items() if self._open.get(key) is breaker}
         if self._reported:
             self.active.set()
 
@@ -233,7 +235,7 @@ class LaunchBreakers:
         self._kept_by = report.kept_by
         self._unavailable_until = {**by_offering(report.refused, now), **self._unavailable_until}
         for key, breaker in rules.by_key(report.breakers).items():
-            launches = breaker.pool in self._answered and not breaker.instance_types
+            launches = breaker.pool in self._accepted_at and not breaker.instance_types
             if not launches and not rules.untried(breaker, now):
                 self._open.setdefault(key, breaker)
                 if self._open[key] is breaker:
@@ -280,7 +282,7 @@ class LaunchBreakers:
         if not pool:
             return
         if not instance_types:
-            self._answered.pop(pool, None)
+            self._accepted_at.pop(pool, None)
         key = rules.key_of(pool, node_class)
         self._closed.discard(key)
         before = self._open.get(key)
@@ -312,12 +314,12 @@ class LaunchBreakers:
         del self._open[key]
         self._foreign.discard(key)
         self._reported.discard(key)
-        self._asked.pop(key, None)
+        self._held_back_at.pop(key, None)
         self._probed.pop(key, None)
 
     def _in_doubt(self, pool: str, now: datetime) -> bool:
-        answered = self._answered.get(pool)
-        return answered is None or now - answered > KNOWN_FOR
+        accepted_at = self._accepted_at.get(pool)
+        return accepted_at is None or now - accepted_at > KNOWN_FOR
 
     def _takes_turn(self, key: tuple[str, bool], claim: str, now: datetime, most: int) -> bool:
         turns = {pool: since for pool, since in self._turns.get(key, {}).items() if now - since < TURN}
@@ -333,7 +335,7 @@ class LaunchBreakers:
         probed = self._probed.get(key, {})
         if claim not in probed:
             return False
-        waiting = self._asked.get(key, {})
+        waiting = self._held_back_at.get(key, {})
         return any(
             now - asked_at < STILL_WAITS and (other not in probed or probed[other] < probed[claim])
             for other, asked_at in waiting.items()

@@ -60,13 +60,13 @@ class LaunchRetry:
 
     def breaker_wait(self, breaker: LaunchBreaker) -> LaunchWait:
         """Why and until when a launch waits for a breaker."""
-        such = "instances" if breaker.boots else "such launches"
+        launches = "instances" if breaker.boots else "such launches"
         lasts = "end while they boot" if breaker.boots else "are refused"
         return LaunchWait(
             reason=breaker.reason,
-            message=f"{breaker.message} (held back while {such} of {subject(breaker)} {lasts})",
-            answered=not breaker.outage,
-            held=True,
+            message=f"{breaker.message} (held back while {launches} of {subject(breaker)} {lasts})",
+            has_answer=not breaker.outage,
+            breaker_open=True,
             not_before=max(breaker.next_probe_at, self._now() + MIN_PAUSE),
         )
 
@@ -90,13 +90,13 @@ class LaunchRetry:
         if error.retryable and self._tries() < TRIES_IN_PLACE:
             await nodeclaims.mark_launch_failed(self._kube, ref, reason, message, self._now)
             raise error
-        return LaunchWait(reason=reason, message=message, answered=not error.retryable, unsettled=error.retryable)
+        return LaunchWait(reason=reason, message=message, has_answer=not error.retryable, unsettled=error.retryable)
 
     async def unprepared(
         self, claim: ClaimRecord, ref: ClaimRef, view: ClaimView, wait: LaunchWait
     ) -> PrepareLaunchResult:
         """Postpone the launch, or give the claim up if its launch timeout is over."""
-        if rules.should_give_up(view.created_at, self._now(), has_answer=wait.answered):
+        if rules.should_give_up(view.created_at, self._now(), has_answer=wait.has_answer):
             return await self.given_up(claim, ref, view, Reason.LAUNCH_TIMEOUT, f"{wait.reason}: {wait.message}")
         await self._publish(claim, ref, wait)
         # This attempt sent no request, and the caller has already looked for instances of earlier requests.
@@ -112,10 +112,10 @@ class LaunchRetry:
         wait = result.waits
         if wait is None:
             return await self._refused_for_good(claim, ref, result)
-        if wait.answered and self.is_first_try:
+        if wait.has_answer and self.is_first_try:
             wait = evolve(wait, unsettled=False)  # the first attempt was answered, so no earlier answer is missing
-        answered = wait.answered and not wait.unsettled
-        if rules.should_give_up(claim.created_at, self._now(), has_answer=answered):
+        has_answer = wait.has_answer and not wait.unsettled
+        if rules.should_give_up(claim.created_at, self._now(), has_answer=has_answer):
             message = f"{wait.reason}: {wait.message}"
             timed_out = evolve(result, reason=Reason.LAUNCH_TIMEOUT, message=message, waits=None)
             return await self._refused_for_good(claim, ref, timed_out)
@@ -150,7 +150,7 @@ class LaunchRetry:
     async def _publish(self, claim: ClaimRecord, ref: ClaimRef, wait: LaunchWait) -> None:
         await nodeclaims.mark_launch_failed(self._kube, ref, wait.reason, wait.message, self._now)
         await self._recorder.publish(claim.body, nodeclaims.LAUNCH_FAILED, f"{wait.reason}: {wait.message}", "Warning")
-        level = logging.INFO if wait.held else logging.WARNING
+        level = logging.INFO if wait.breaker_open else logging.WARNING
         log.log(
             level,
             "A NodeClaim did not launch and is retried",

@@ -332,7 +332,7 @@ class Launching:
             self._groups.accepted(launch_input.request.group)
         if result.waits is not None and result.waits.new_token:
             return result  # EC2 has refused nothing
-        if launch_input.request.group is not None and result.waits is not None and result.waits.answered:
+        if launch_input.request.group is not None and result.waits is not None and result.waits.has_answer:
             self._groups.leave(launch_input.request.group)
         if result.reason == SPOT_ROLE_MISSING:
             await self._recorder.publish(
@@ -341,7 +341,7 @@ class Launching:
         lacks_capacity = result.instance is None and result.waits is None
         if result.instance is not None or lacks_capacity or result.reason == SUBNET_FULL:
             self._breakers.launched(pool, instance_types, node_class=claim.node_class)
-        elif result.waits is not None and result.waits.answered and result.reason != TEMPLATE_NOT_FOUND:
+        elif result.waits is not None and result.waits.has_answer and result.reason != TEMPLATE_NOT_FOUND:
             metrics.LAUNCH_FAILURES.labels("", "", launch_input.request.capacity_type, result.reason).inc()
             fault = result.waits.class_fault
             types = frozenset() if fault == ClassFault.WHOLE else instance_types

@@ -186,7 +186,7 @@ class NodeActivities:
                 "node": node_input.node_name,
                 "bound": result.bound,
                 "planned": result.planned,
-                "left": result.left,
+                "for-scheduler": result.for_scheduler,
             },
         )
         return result

@@ -95,7 +95,7 @@ def why_held(situation: Situation) -> dict[str, str]:
     It names nodes that an annotation protects, and empty nodes that a pod of a DaemonSet or a static pod keeps (DIS-11,
     DIS-13). What keeps nodes with pods, and drifted nodes, `decide` says with the methods that move pods.
     """
-    held = {}
+    sentences = {}
     for node in situation.nodes:
         if node.drifted or not may_be_reported(node, situation, Reason.EMPTY):
             continue
@@ -103,10 +103,10 @@ def why_held(situation: Situation) -> dict[str, str]:
         if (first := reported(keeping)) is None or keeping[-1].blocker.is_final:
             continue
         if first.blocker.is_about_node:
-            held[node.claim] = f"Disruption is blocked: {first.event}"
+            sentences[node.claim] = f"Disruption is blocked: {first.event}"
         elif first.blocker.graceful_only and all(hold.until is None for hold in keeping):
-            held[node.claim] = f"It is empty, but {first.event}"
-    return held
+            sentences[node.claim] = f"It is empty, but {first.event}"
+    return sentences
 
 
 def _proposal(method: Method, situation: Situation) -> tuple[Proposal, int]:
@@ -154,12 +154,12 @@ def _check(method: Method, proposal: Proposal, allowed: Iterable[ManagedNode], b
     Raises:
         IneligibleNodeError: it used more.
     """
-    left = {node.claim for node in allowed}
+    allowed_claims = {node.claim for node in allowed}
     for candidate in (candidate for command in proposal.commands for candidate in command.candidates):
         name = candidate.node.claim
-        if name not in left:
+        if name not in allowed_claims:
             raise IneligibleNodeError(f"method {method.name} named NodeClaim {name}, which may not be disrupted")
-        left.discard(name)
+        allowed_claims.discard(name)
         if not budgets.take_for(candidate.node):
             pool = candidate.node.pool
             raise IneligibleNodeError(f"method {method.name} took more nodes of NodePool {pool} than its budgets allow")

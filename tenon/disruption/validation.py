@@ -175,20 +175,20 @@ def _serves(replacements: Iterable[Replacement], claims: Iterable[PlannedClaim])
 
     It takes the first one that serves, so it may say no although another choice would serve all.
     """
-    left = [(replacement.pool, _types(replacement)) for replacement in replacements]
+    unmatched_replacements = [(replacement.pool, _types(replacement)) for replacement in replacements]
     for claim in sorted(claims, key=lambda claim: len(claim.instance_types)):  # the one with the least choice first
         types = set(claim.instance_types)
         serving = next(
             (
                 replacement
-                for replacement in left
+                for replacement in unmatched_replacements
                 if replacement[0] == claim.pool and replacement[1] is not None and replacement[1] <= types
             ),
             None,
         )
         if serving is None:
             return False
-        left.remove(serving)
+        unmatched_replacements.remove(serving)
     return True
 
 

@@ -178,7 +178,7 @@ class DisruptionCommand(Message):
     explanation: list[str] = Field(default_factory=list)
     arrivals: dict[str, dict[str, int]] = Field(default_factory=dict)
     """By NodeClaim to which its pods move: by `workload_mark`, how often they have moved in the last day then."""
-    sent: dict[str, dict[str, int]] = Field(default_factory=dict)
+    arriving_workloads: dict[str, dict[str, int]] = Field(default_factory=dict)
     """By the same, how many pods move there."""
     leaves_from: datetime | None = None
     """Its pods are not evicted before then, so that other commands of the same look have tainted their nodes too."""
@@ -193,11 +193,11 @@ class DisruptionCommand(Message):
 class DisruptionDecision(Message):
     """Commands to carry out now; empty if the wait ended without any.
 
-    ``gone`` lists the NodeClaims whose commands are over.
+    ``finished_claims`` lists the NodeClaims whose commands are over.
     """
 
     commands: list[DisruptionCommand] = Field(default_factory=list)
-    gone: list[str] = Field(default_factory=list)
+    finished_claims: list[str] = Field(default_factory=list)
     cursor: LookCursor | None = None
     """Where the next look goes on; None if no look has ended since the call began."""
 
@@ -321,16 +321,16 @@ class AwaitedReport(Message):
     pools: dict[str, str]
     """By NodeClaim, its NodePool."""
     seconds: float
-    gone: bool = False
+    candidates_gone: bool = False
     """Whether they are gone, so that no pods move to other nodes any more."""
 
 
 class MeasureInput(Message):
-    """Compares what a command saves with what was predicted. ``left``: the NodeClaims that leave."""
+    """Compares what a command saves with what was predicted. ``leaving_claims``: the NodeClaims that leave."""
 
     cluster: str
     command: DisruptionCommand
-    left: list[str]
+    leaving_claims: list[str]
 
 
 class MeasureResult(Message):

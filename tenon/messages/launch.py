@@ -164,10 +164,10 @@ class LaunchWait(Message):
 
     reason: str
     message: str
-    answered: bool = True
+    has_answer: bool = True
     """True if EC2 refused the launch; false if EC2 was too busy or did not answer."""
-    held: bool = False
-    """True if the launch was not tried, because EC2 refuses what the NodePool asks for."""
+    breaker_open: bool = False
+    """True if the launch was not tried, because a breaker holds it back."""
     not_before: datetime | None = None
     """The earliest time of the next try."""
     unsettled: bool = False

@@ -79,7 +79,7 @@ class BindResult(Message):
 
     bound: int = 0
     planned: int = 0
-    left: int = 0
+    for_scheduler: int = 0
     running: int | None = None
     """All pods on the node that would need another node if it left, including those it was not bought for."""
 

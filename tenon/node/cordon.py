@@ -27,8 +27,8 @@ def has_disruption_reason(reason: str) -> bool:
 
     Expiration does not count, even if a command removes the node.
     """
-    known = Reason.of(reason)
-    return known is not None and known.is_disruption
+    known_reason = Reason.of(reason)
+    return known_reason is not None and known_reason.is_disruption
 
 
 def repair_mode(force_at: datetime | None, now: datetime) -> Mode:

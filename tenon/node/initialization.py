@@ -33,21 +33,24 @@ def initialization(claim: Object, node: Object) -> Initialization:
         )
     present = parse_taints(taints_of(node))
     spec = claim.get("spec") or {}
-    startup = {(taint.key, taint.effect) for taint in parse_taints(spec.get("startupTaints"))}
-    left = [f"{taint.key}:{taint.effect}" for taint in present if (taint.key, taint.effect) in startup]
-    if left:
+    declared = {(taint.key, taint.effect) for taint in parse_taints(spec.get("startupTaints"))}
+    startup_taints = [f"{taint.key}:{taint.effect}" for taint in present if (taint.key, taint.effect) in declared]
+    if startup_taints:
         return Initialization(
             False,
             "StartupTaintsExist",
-            f"Node {name} still has startup taints: {', '.join(left)}; the agent that they wait for must remove them",
+            f"Node {name} still has startup taints: {', '.join(startup_taints)}; "
+            "the agent that they wait for must remove them",
         )
-    left = [
+    ephemeral_taints = [
         f"{taint.key}:{taint.effect}, which {_remover(taint.key)} removes"
         for taint in present
         if labels.is_ephemeral_taint(taint.key, taint.effect)
     ]
-    if left:
-        return Initialization(False, "KnownEphemeralTaintsExist", f"Node {name} still has taints: {'; '.join(left)}")
+    if ephemeral_taints:
+        return Initialization(
+            False, "KnownEphemeralTaintsExist", f"Node {name} still has taints: {'; '.join(ephemeral_taints)}"
+        )
     absent = _unpublished(spec, node)
     if absent:
         return Initialization(

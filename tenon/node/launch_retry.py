@@ -57,8 +57,8 @@ def with_retry(state: NodeState, wait: LaunchWait, now: datetime) -> NodeState:
         blocked = Blocked(message=wait.message)
         waits = evolve(state, stage=Stage.PREPARING, request=None, deadline=wait.not_before, blocked=blocked)
         return record(waits, now, wait.message)
-    failures = state.launch_failures + (not wait.held)
-    at_once = wait.held or (wait.new_token and failures <= NEW_TOKENS_AT_ONCE)
+    failures = state.launch_failures + (not wait.breaker_open)
+    at_once = wait.breaker_open or (wait.new_token and failures <= NEW_TOKENS_AT_ONCE)
     again_at = max(now if at_once else now + pause(failures), wait.not_before or now)
     unsettled_until = state.launch_unsettled_until
     if wait.unsettled and not (wait.accepted and unsettled_until is not None):

@@ -116,7 +116,7 @@ def noted(state: NodeState, removals: Sequence[Removal], now: datetime) -> NodeS
     if leave is None:
         return state
     for removal in removals:
-        if removal.reason not in {leave.reason, *(each.reason for each in leave.later)}:
+        if removal.reason not in {leave.reason, *(later_removal.reason for later_removal in leave.later)}:
             leave = evolve(leave, later=(*leave.later, removal.plain))
             state = record(evolve(state, leave=leave), now, f"another reason to leave: {removal_text(removal)}")
     return state

@@ -24,10 +24,10 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Wait for events, at most until ``until``. ``what`` says what happens at that time."""
+    """Wait for events, at most until ``until``. ``summary`` says what happens at that time."""
 
     until: datetime | None
-    what: str = "checks the node again"
+    summary: str = "checks the node again"
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ class Later(Spec):
 
     changes: dict[str, Any] = Field(default_factory=dict)
     """Keys of the cluster, merged into it; lists are replaced."""
-    gone: list[str] = Field(default_factory=list)
+    removed_nodes: list[str] = Field(default_factory=list)
     """Nodes that are no longer there."""
     ends: str
     """The clause that says why the command must not start; empty if it holds."""
@@ -170,7 +170,7 @@ class ClusterScenario(DescribedScenario):
         )
         for number, later in enumerate(self.then):
             declaration = _merged(self.cluster.model_dump(by_alias=True, exclude_unset=True), later.changes)
-            for name in later.gone:
+            for name in later.removed_nodes:
                 del declaration["nodes"][name]
             result = why_invalid(message, situation(Cluster.model_validate(declaration)))
             if result != later.ends:

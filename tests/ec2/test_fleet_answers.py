@@ -87,7 +87,7 @@ def test_throttling_inside_an_answer_is_no_refusal(code: str, reason: str) -> No
     """AWS-049: the claim stays. The offerings that had no capacity are unavailable all the same."""
     result = launched("InsufficientInstanceCapacity", code)
     assert result.waits is not None
-    assert (result.waits.reason, result.waits.answered, result.waits.unsettled) == (reason, False, False)
+    assert (result.waits.reason, result.waits.has_answer, result.waits.unsettled) == (reason, False, False)
     assert [item.instance_type for item in result.unavailable] == ["m5.large"]
 
 
@@ -101,7 +101,7 @@ def test_what_was_bought_is_taken_although_ec2_was_busy() -> None:
 def test_lif01_a_refusal_inside_an_answer_keeps_the_claim(code: str) -> None:
     result = launched(code, code)
     assert result.waits is not None
-    assert (result.waits.answered, result.waits.unsettled) == (True, False)
+    assert (result.waits.has_answer, result.waits.unsettled) == (True, False)
     assert code in result.waits.message
 
 
@@ -196,7 +196,7 @@ def test_an_answer_without_instances_and_errors_is_looked_up_by_its_token() -> N
     assert nothing is not None
     assert nothing.unsettled, "an instance may still appear"
     assert nothing.accepted, "but not for long: EC2 buys nothing more for this token"
-    assert not nothing.answered
+    assert not nothing.has_answer
 
 
 def test_aws126_a_new_instance_that_is_described_before_its_reservation_is_reserved() -> None:

@@ -181,7 +181,7 @@ def test_a_token_that_ec2_knows_with_other_parameters_is_waited_for_until_ec2_sh
     machine.shown = False
     waits = provider.launch(other).waits
     assert waits is not None
-    assert (waits.unsettled, waits.accepted, waits.answered, waits.new_token) == (True, True, False, False)
+    assert (waits.unsettled, waits.accepted, waits.has_answer, waits.new_token) == (True, True, False, False)
     machine.shown = True
     again = provider.launch(other).instance
     assert again is not None

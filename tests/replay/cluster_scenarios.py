@@ -125,7 +125,7 @@ class Commands:
 
         async def continued() -> bool:
             if not self._leader.decisions:
-                self._leader.decisions += [DisruptionDecision(gone=["default-1"])] * 10
+                self._leader.decisions += [DisruptionDecision(finished_claims=["default-1"])] * 10
             return (await self.disruption.describe()).run_id != first
 
         await until(continued)

@@ -78,10 +78,10 @@ def test_leg52_config_map_tags_reach_old_node_templates_in_every_process() -> No
 def test_leg52_tags_that_no_class_takes_stop_the_worker(value: str, why: str) -> None:
     with pytest.raises(SettingsError) as refused:
         load_all({}, {**NAMED, "DEFAULT_TAGS": value})
-    said = str(refused.value)
-    assert said.startswith("DEFAULT_TAGS=")
-    assert said.endswith(f" cannot be used: {why}")
-    assert "\n" not in said
+    error_text = str(refused.value)
+    assert error_text.startswith("DEFAULT_TAGS=")
+    assert error_text.endswith(f" cannot be used: {why}")
+    assert "\n" not in error_text
 
 
 def test_a_malformed_value_of_a_config_map_says_where_it_is() -> None:
@@ -149,8 +149,8 @@ def test_n15_202_terminate_first_of_repair_needs_repair_as_a_method() -> None:
     for alone in ({"FEATURE_GATES": gate}, {"FEATURE_GATES": f"NodeRepair=true,{gate}", "LEGACY_NODE_REPAIR": "true"}):
         warnings = load_all({}, {**NAMED, **alone}).warnings
         assert any(f"The feature gate {gate} has no effect" in warning for warning in warnings)
-    both = load_all({}, {**NAMED, "FEATURE_GATES": f"NodeRepair=true,{gate}"}).warnings
-    assert not any("TerminateFirstRepair" in warning for warning in both)
+    warnings_of_both = load_all({}, {**NAMED, "FEATURE_GATES": f"NodeRepair=true,{gate}"}).warnings
+    assert not any("TerminateFirstRepair" in warning for warning in warnings_of_both)
 
 
 @pytest.mark.parametrize(
@@ -208,12 +208,12 @@ def test_a_gate_of_a_version_to_come_is_ignored_while_it_is_false() -> None:
 
 
 def test_defaults_are_no_reason_for_a_warning() -> None:
-    given = {**NAMED, **Settings(cluster_name="prod").as_environment()}
-    assert load_all({}, given).warnings == []
+    environment = {**NAMED, **Settings(cluster_name="prod").as_environment()}
+    assert load_all({}, environment).warnings == []
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("ports", "error_text"),
     [
         ({"METRICS_PORT": "8081"}, "METRICS_PORT and HEALTH_PROBE_PORT are 8081: give each a different port."),
         (
@@ -222,18 +222,18 @@ def test_defaults_are_no_reason_for_a_warning() -> None:
         ),
     ],
 )
-def test_two_servers_on_one_port_stop_the_worker(given: dict[str, str], said: str) -> None:
+def test_two_servers_on_one_port_stop_the_worker(ports: dict[str, str], error_text: str) -> None:
     with pytest.raises(SettingsError) as refused:
-        load_all({}, {**NAMED, **given})
-    assert str(refused.value) == said
+        load_all({}, {**NAMED, **ports})
+    assert str(refused.value) == error_text
 
 
 @pytest.mark.parametrize(
-    "given",
+    "ports",
     [{"METRICS_PORT": "8443", "DISABLE_WEBHOOK": "true"}, {"METRICS_PORT": "0", "HEALTH_PROBE_PORT": "0"}],
 )
-def test_ports_of_servers_that_do_not_meet_are_taken(given: dict[str, str]) -> None:
-    assert load_all({}, {**NAMED, **given}).settings.metrics_port == int(given["METRICS_PORT"])
+def test_ports_of_servers_that_do_not_meet_are_taken(ports: dict[str, str]) -> None:
+    assert load_all({}, {**NAMED, **ports}).settings.metrics_port == int(ports["METRICS_PORT"])
 
 
 def test_what_is_said_to_have_no_effect_exists() -> None:

@@ -111,7 +111,7 @@ class FakeSteps:
     @activity.defn(name=ActivityName.MEASURE_SAVING)
     async def measure(self, measure_input: MeasureInput) -> MeasureResult:
         self._step(ActivityName.MEASURE_SAVING)
-        self.measured.append(measure_input.left)
+        self.measured.append(measure_input.leaving_claims)
         return MeasureResult(pools=self.savings)
 
     @activity.defn(name=ActivityName.FIND_REPLACEMENTS)

@@ -75,7 +75,7 @@ async def test_dis_60_a_command_prepares_replaces_looks_again_and_only_then_remo
         result = await handle.result()
     assert result.accepted == ["default-1", "default-2"]
     assert steps.calls == ALL_STEPS
-    assert [(given.stay, given.undo) for given in steps.finished] == [([], False)]
+    assert [(finish_input.stay, finish_input.undo) for finish_input in steps.finished] == [([], False)]
 
 
 @pytest.mark.parametrize(("refused", "signals"), [({}, []), ({"default-2": "kept"}, ["settled"])])
@@ -312,7 +312,9 @@ async def test_dis_65_a_failure_undoes_the_command_once(
     assert "no luck" in result.failure
     assert not result.accepted
     assert steps.calls == [*ALL_STEPS[: ALL_STEPS.index(step.value) + 1], "finish command"]
-    assert [(given.stay, given.undo) for given in steps.finished] == [(["default-1", "default-2"], True)]
+    assert [(finish_input.stay, finish_input.undo) for finish_input in steps.finished] == [
+        (["default-1", "default-2"], True)
+    ]
 
 
 async def test_a_candidate_that_refuses_stays_and_loses_its_taint(temporal: WorkflowEnvironment, cluster: str) -> None:
@@ -321,7 +323,7 @@ async def test_a_candidate_that_refuses_stays_and_loses_its_taint(temporal: Work
     async with running(temporal, cluster, steps, command()) as handle:
         result = await handle.result()
     assert result.accepted == ["default-1"]
-    assert [(given.stay, given.undo) for given in steps.finished] == [(["default-2"], False)]
+    assert [(finish_input.stay, finish_input.undo) for finish_input in steps.finished] == [(["default-2"], False)]
 
 
 async def test_a_candidate_that_left_for_another_reason_keeps_its_replacement(
@@ -333,7 +335,7 @@ async def test_a_candidate_that_left_for_another_reason_keeps_its_replacement(
     steps.leaving = ["default-1", "default-2"]
     async with running(temporal, cluster, steps, command()) as handle:
         await handle.result()
-    assert [(given.stay, given.undo) for given in steps.finished] == [([], False)]
+    assert [(finish_input.stay, finish_input.undo) for finish_input in steps.finished] == [([], False)]
 
 
 async def test_replacements_stay_if_the_request_to_leave_fails(temporal: WorkflowEnvironment, cluster: str) -> None:
@@ -342,7 +344,9 @@ async def test_replacements_stay_if_the_request_to_leave_fails(temporal: Workflo
     async with running(temporal, cluster, steps, command()) as handle:
         result = await handle.result()
     assert result.failure == "no answer"
-    assert [(given.stay, given.undo) for given in steps.finished] == [(["default-1", "default-2"], False)]
+    assert [(finish_input.stay, finish_input.undo) for finish_input in steps.finished] == [
+        (["default-1", "default-2"], False)
+    ]
 
 
 async def test_replacements_go_if_every_candidate_refuses(temporal: WorkflowEnvironment, cluster: str) -> None:
@@ -350,7 +354,9 @@ async def test_replacements_go_if_every_candidate_refuses(temporal: WorkflowEnvi
     steps.refused = {"default-1": "kept", "default-2": "kept"}
     async with running(temporal, cluster, steps, command()) as handle:
         await handle.result()
-    assert [(given.stay, given.undo) for given in steps.finished] == [(["default-1", "default-2"], True)]
+    assert [(finish_input.stay, finish_input.undo) for finish_input in steps.finished] == [
+        (["default-1", "default-2"], True)
+    ]
 
 
 async def test_a_cancelled_command_is_undone_while_it_waits_for_replacements(
@@ -534,4 +540,4 @@ async def test_n15_135_a_repair_is_validated_at_once_and_undone_as_other_command
         result = await handle.result()
     assert result.failure == "replacement default-new is gone"
     assert steps.calls == [*ALL_STEPS[:4], "finish command"]
-    assert [given.undo for given in steps.finished] == [True]
+    assert [finish_input.undo for finish_input in steps.finished] == [True]

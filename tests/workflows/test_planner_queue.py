@@ -294,7 +294,7 @@ async def test_the_planner_hears_at_once_of_a_command_that_failed(served: Cluste
 async def test_dis62_the_planner_knows_where_pods_move_after_a_candidate_is_gone(served: Cluster) -> None:
     leader = await served.leader(served.shared)
     leader.decisions.append(DisruptionDecision(commands=[moving_command()]))
-    leader.decisions.append(DisruptionDecision(gone=["a"]))
+    leader.decisions.append(DisruptionDecision(finished_claims=["a"]))
     disruption = await served.disruption()
     async with ended(disruption):
         await leader.is_asked("disruption", 3)

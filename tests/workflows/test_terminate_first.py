@@ -89,7 +89,7 @@ async def test_n15_191_a_command_stays_open_until_what_replaces_its_node_runs(
     assert result.replacement.startswith("NodeClaim default-2 replaced it")
     assert [name for name, _ in signals] == ["awaits_replacement", "awaits_replacement", "replaced"]
     reports = [AwaitedReport.model_validate_json(data) for name, data in signals if name == "awaits_replacement"]
-    assert [(report.pools, report.gone) for report in reports] == [
+    assert [(report.pools, report.candidates_gone) for report in reports] == [
         ({"default-1": "default"}, False),
         ({"default-1": "default"}, True),
     ]

@@ -205,7 +205,7 @@ def _planning(settings: Settings, clients: Clients, cache: ClusterCache) -> Plan
     )
     disruptor = Disruptor(
         view,
-        promised=batcher.nominated_nodes,
+        nominated_nodes=batcher.nominated_nodes,
         buffers=room,
         moves=moves,
         budgets=BudgetReporter(clients.recorder),

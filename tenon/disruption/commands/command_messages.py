@@ -42,7 +42,7 @@ def to_message(
     pods: Mapping[str, Sequence[Pod]] | None = None,
     prices: Mapping[str, float] | None = None,
     arrivals: Mapping[str, Mapping[str, int]] | None = None,
-    sent: Mapping[str, Mapping[str, int]] | None = None,
+    arriving_workloads: Mapping[str, Mapping[str, int]] | None = None,
     surge: Iterable[str] = (),
 ) -> DisruptionCommand:
     """Return the command's message.
@@ -54,7 +54,7 @@ def to_message(
         pods: by NodeClaim name, the pods that it moves from there.
         prices: by NodeClaim name, dollars an hour of its offering.
         arrivals: what `arrivals_of` says.
-        sent: what `pods_sent` says.
+        arriving_workloads: what `pods_sent` says.
         surge: the Deployments that start their new pod first.
     """
     moved, known_prices = pods or {}, prices or {}
@@ -84,7 +84,7 @@ def to_message(
         surge=sorted(set(surge)),
         explanation=list(command.explanation),
         arrivals={claim: dict(times) for claim, times in (arrivals or {}).items()},
-        sent={claim: dict(pods) for claim, pods in (sent or {}).items()},
+        arriving_workloads={claim: dict(pods) for claim, pods in (arriving_workloads or {}).items()},
         decision=command.decision,
         repair=_cause(command.repair) if command.repair is not None else None,
         terminate_first=_terminates_first(command),

@@ -48,7 +48,7 @@ def still_awaiting(
     """Return the open commands with those of a report, which may have been forgotten."""
     until = now + timedelta(seconds=report.seconds)
     reported = {
-        claim: evolve(entry, until=until, hosts=[] if report.gone else entry.hosts)
+        claim: evolve(entry, until=until, hosts=[] if report.candidates_gone else entry.hosts)
         if (entry := open_commands.get(claim)) is not None and entry.command == report.command
         else OpenCommand(
             command=report.command,
@@ -83,12 +83,16 @@ def commands_without(open_commands: Mapping[str, OpenCommand], claims: Collectio
     Only one entry of a command names the nodes that its pods move to, because there may be many. If it goes while the
     command has others, one of these names them from now on.
     """
-    left = {claim: entry for claim, entry in open_commands.items() if claim not in claims}
+    remaining_commands = {claim: entry for claim, entry in open_commands.items() if claim not in claims}
     for command in (open_commands[claim] for claim in sorted(claims) if claim in open_commands):
-        heir = min((claim for claim, entry in left.items() if entry.command == command.command), default=None)
+        heir = min(
+            (claim for claim, entry in remaining_commands.items() if entry.command == command.command), default=None
+        )
         if command.hosts and heir is not None:
-            left[heir] = evolve(left[heir], hosts=sorted({*left[heir].hosts, *command.hosts}))
-    return left
+            remaining_commands[heir] = evolve(
+                remaining_commands[heir], hosts=sorted({*remaining_commands[heir].hosts, *command.hosts})
+            )
+    return remaining_commands
 
 
 def _is_over(entry: OpenCommand, node: ManagedNode, now: datetime) -> bool:

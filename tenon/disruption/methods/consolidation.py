@@ -84,15 +84,15 @@ class Consolidation:
             closed=closed_nodes(situation, model),
             expired=self._deadline(),
         )
-        left = {pool: budgets.left(pool) for pool in {node.pool for node in candidates.values()}}
-        affordable = {claim: node.pool for claim, node in candidates.items() if left[node.pool] > 0}
+        remaining_budgets = {pool: budgets.left(pool) for pool in {node.pool for node in candidates.values()}}
+        affordable = {claim: node.pool for claim, node in candidates.items() if remaining_budgets[node.pool] > 0}
         turn = None
         if situation.cursor is not None:
             turn = next_turn(affordable, model.details, known_pools(situation.cursor, situation.policies))
         order = by_price_per_cost(affordable, model.details) if turn is None else turn.claims
         began_late = terms.expired()
         try:
-            moves = _paced(search(model, order, left, terms), terms.pool_of, situation)
+            moves = _paced(search(model, order, remaining_budgets, terms), terms.pool_of, situation)
         except Exception as error:  # a node that the engine fails on must not keep later looks from the others
             cursor = situation.cursor if turn is None else turn.following(failed=True)
             return Proposal(cursor=cursor, failed=error)

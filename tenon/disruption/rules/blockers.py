@@ -97,13 +97,13 @@ class Hold(NamedTuple):
 
 def holds(node: ManagedNode, situation: Situation, reason: Reason) -> list[Hold]:
     """Return what keeps a node from being removed for a reason, the most important first."""
-    held: list[Hold] = []
+    active_holds: list[Hold] = []
     for blocker in _APPLYING[reason, situation.model is not None]:
         if blocker.keeps(node, situation) and not (blocker.graceful_only and _gives_way(node, situation, reason)):
-            held.append(Hold(blocker, node, situation))
+            active_holds.append(Hold(blocker, node, situation))
             if blocker.is_final:
                 break
-    return held
+    return active_holds
 
 
 def is_free(node: ManagedNode, situation: Situation, reason: Reason) -> bool:
@@ -134,9 +134,9 @@ def may_be_reported(node: ManagedNode, situation: Situation, reason: Reason) -> 
     return False
 
 
-def reported(held: Iterable[Hold]) -> Hold | None:
+def reported(active_holds: Iterable[Hold]) -> Hold | None:
     """Return what an event says of all this: the first that is no matter of time alone, if events report it."""
-    for hold in held:
+    for hold in active_holds:
         if hold.blocker.reported or hold.until is None:
             return hold if hold.blocker.reported else None
     return None
@@ -196,10 +196,10 @@ def _consolidate_after(node: ManagedNode, situation: Situation) -> str:
     since = situation.quiet_since_of(node)
     if since is None:
         return "it is not known when a pod last came or went"
-    what = "it has been empty since" if node.empty else "a pod came or went, or the node was initialized, at"
+    last_change = "it has been empty since" if node.empty else "a pod came or went, or the node was initialized, at"
     over = over_at(situation.policies[node.pool], since)
     until = f"is over at {format_instant(over)}" if over is not None else "is Never"
-    return f"{what} {format_instant(since)}, and consolidateAfter of NodePool {node.pool} {until}"
+    return f"{last_change} {format_instant(since)}, and consolidateAfter of NodePool {node.pool} {until}"
 
 
 def _consolidate_after_ends(node: ManagedNode, situation: Situation) -> datetime | None:

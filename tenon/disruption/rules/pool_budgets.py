@@ -143,13 +143,13 @@ class PoolBudgets:
         self._situation = situation
         self._reason = reason
         self._members: Mapping[str, Members] | None = None
-        self._left: dict[str, int] = {}
+        self._remaining: dict[str, int] = {}
 
     def left(self, pool: str) -> int:
         """Return how many more nodes may be disrupted."""
-        if pool not in self._left:
-            self._left[pool] = self._allowed(pool)
-        return self._left[pool]
+        if pool not in self._remaining:
+            self._remaining[pool] = self._allowed(pool)
+        return self._remaining[pool]
 
     def why_closed(self, pool: str) -> str:
         """Return why the pool's disruption windows allow none, in a clause; empty if they do not forbid it."""
@@ -159,7 +159,7 @@ class PoolBudgets:
         """Take one node from the pool's budget. Return False if none is left."""
         if self.left(pool) <= 0:
             return False
-        self._left[pool] -= 1
+        self._remaining[pool] -= 1
         return True
 
     def take_for(self, node: ManagedNode) -> bool:

@@ -71,7 +71,7 @@ class PriceRule:
         self._spot_to_spot = spot_to_spot
         self._sells_without_spot = any(pool.instance_types and not may_be_spot(pool) for pool in problem.pools)
         self._least_saving = least_saving
-        self._asked = asked_saving
+        self._asked_saving = asked_saving
         self._sales: dict[tuple[str, tuple[Requirement, ...]], dict[str, Sale]] = {}
 
     def is_free(self, detail: NodeDetail) -> bool:
@@ -90,7 +90,7 @@ class PriceRule:
             return None
         settled = [self._settled(claim) for claim in bill_claims]
         price = sum(claim.price for claim, _ in settled)
-        least = max(self._least_saving, self._asked(leaving))
+        least = max(self._least_saving, self._asked_saving(leaving))
         if before - price <= least:
             return None
         spot = all(detail.capacity_type == labels.SPOT for detail in leaving)

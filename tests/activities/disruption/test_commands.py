@@ -331,7 +331,9 @@ async def test_wsh01_a_command_writes_down_where_its_pods_go_once_nothing_keeps_
     assert refused.failure
     assert "tenon.sh/moved-here" not in annotations_of(world)
     requests = {REF.name: {"0a0b0c0d": 3}}
-    await environment.run(steps(world).check_candidates, given("web-1", "late-1", arrivals=arrivals, sent=requests))
+    await environment.run(
+        steps(world).check_candidates, given("web-1", "late-1", arrivals=arrivals, arriving_workloads=requests)
+    )
     (arrival,) = read_arrivals(annotations_of(world)["tenon.sh/moved-here"])
     assert arrival == Arrival(world.clock(), {"0a0b0c0d": 2}, {"0a0b0c0d": 3})
 

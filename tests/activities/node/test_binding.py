@@ -22,7 +22,7 @@ async def test_planned_pods_are_bound_once() -> None:
     planned(world, "default/a=uid-a", "default/b=uid-b")
     for _ in range(2):
         result = await bind(world.kube, WANTED, at_once)
-        assert (result.bound, result.planned, result.left) == (2, 2, 0)
+        assert (result.bound, result.planned, result.for_scheduler) == (2, 2, 0)
     assert [call for call in world.kube.calls if call[0] == "bind"] == [
         ("bind", "a", "node-1"),
         ("bind", "b", "node-1"),
@@ -39,7 +39,9 @@ async def test_no_pod_is_bound_before_watches_show_the_node() -> None:
     await register(world.kube, world.recorder, WANTED, world.clock)
     await initialize(world.kube, WANTED, world.clock)
     result = await bind(world.kube, WANTED, at_once)
-    assert (result.bound, result.planned, result.left) == (0, 1, 1), "kube-scheduler binds by what it has been told"
+    assert (result.bound, result.planned, result.for_scheduler) == (0, 1, 1), (
+        "kube-scheduler binds by what it has been told"
+    )
     assert not [call for call in world.kube.calls if call[0] == "bind"]
     assert not world.node["spec"].get("unschedulable")
     world.kube.watched = int(world.node["metadata"]["resourceVersion"])
@@ -106,7 +108,7 @@ async def test_other_pods_of_the_workload_are_counted_when_they_took_the_room() 
             world.kube.objects[("pods", "default", name)]["spec"]["nodeName"] = "node-1"
 
     result = await bind(world.kube, WANTED, scheduler)
-    assert (result.bound, result.planned, result.left, result.running) == (0, 2, 0, 2)
+    assert (result.bound, result.planned, result.for_scheduler, result.running) == (0, 2, 0, 2)
 
 
 async def test_pods_next_to_the_planned_ones_are_counted_too() -> None:
@@ -135,7 +137,7 @@ async def test_what_the_scheduler_placed_in_its_moment_is_not_bound_again() -> N
     moment = Moment(world, a="node-1", b="node-2")
     result = await bind(world.kube, WANTED, moment)
     assert moment.times == 1
-    assert (result.bound, result.planned, result.left) == (2, 3, 0)
+    assert (result.bound, result.planned, result.for_scheduler) == (2, 3, 0)
     assert [call for call in world.kube.calls if call[0] == "bind"] == [("bind", "c", "node-1")]
 
 
@@ -148,7 +150,7 @@ async def test_the_scheduler_gets_no_moment_when_no_planned_pod_waits() -> None:
     moment = Moment(world)
     result = await bind(world.kube, WANTED, moment)
     assert moment.times == 0
-    assert (result.bound, result.planned, result.left) == (1, 5, 0)
+    assert (result.bound, result.planned, result.for_scheduler) == (1, 5, 0)
     assert world.kube.calls == []
 
 
@@ -178,7 +180,7 @@ async def test_a_conflict_leaves_the_pod_to_the_scheduler() -> None:
     world.put_pods(pod("new", on=""))
     world.kube.unbindable = {"a"}
     result = await bind(world.kube, WANTED, at_once)
-    assert (result.bound, result.planned, result.left) == (1, 4, 1)
+    assert (result.bound, result.planned, result.for_scheduler) == (1, 4, 1)
     assert ("bind", "new", "node-1") not in world.kube.calls, "a pod recreated under the name was not planned"
 
 
@@ -187,7 +189,7 @@ async def test_pods_that_came_meanwhile_take_their_room() -> None:
     world = World().put_live().put_pods(pod("a", on=""), *(pod(f"other-{n}") for n in range(8)))
     planned(world, "default/a=uid-a")
     result = await bind(world.kube, WANTED, at_once)
-    assert (result.bound, result.left) == (0, 1)
+    assert (result.bound, result.for_scheduler) == (0, 1)
 
 
 async def test_nothing_is_bound_before_initialized_or_while_leaving() -> None:

@@ -67,7 +67,7 @@ async def test_pods_of_an_indexed_job_with_a_long_name_are_alike() -> None:
 async def test_who_edits_a_claim_cannot_have_a_pod_bound_by_the_rules_of_another(forged: dict[str, Any]) -> None:
     world = grouped(World().put_live(), "0,0", waiting("web-1-a"), forged)
     result = await bind(world.kube, WANTED, at_once)
-    assert (result.bound, result.left) == (1, 1)
+    assert (result.bound, result.for_scheduler) == (1, 1)
     metadata = forged["metadata"]
     assert not world.kube.objects["pods", metadata["namespace"], metadata["name"]]["spec"].get("nodeName")
 
@@ -99,7 +99,7 @@ async def test_pods_that_are_alike_are_bound_only_as_far_as_there_is_room() -> N
     world.node["status"]["allocatable"] |= {"cpu": "1200m"}
     alike(world, "0,0,0", "abc")
     result = await bind(world.kube, WANTED, at_once)
-    assert (result.bound, result.left) == (2, 1)
+    assert (result.bound, result.for_scheduler) == (2, 1)
 
 
 @pytest.mark.parametrize("groups", ["0,0", "0,0,0,0", ",,", ""])
@@ -116,7 +116,7 @@ async def test_when_the_first_of_pods_that_are_alike_has_a_node_the_others_are_r
     world.kube.objects[("pods", "default", "web-1-a")]["spec"]["nodeName"] = "node-2"
     world.kube.objects[("pods", "default", "web-1-c")]["metadata"]["deletionTimestamp"] = "2026-03-01T12:00:00Z"
     result = await bind(world.kube, WANTED, at_once)
-    assert (result.bound, result.left) == (2, 0)
+    assert (result.bound, result.for_scheduler) == (2, 0)
     assert [call for call in world.kube.calls if call[0] == "bind"] == [
         ("bind", "web-1-b", "node-1"),
         ("bind", "web-1-d", "node-1"),
@@ -128,4 +128,4 @@ async def test_a_pod_that_is_gone_is_not_bound_although_one_that_is_alike_waits(
     world = alike(World().put_live(), "0,0,0", "abc")
     del world.kube.objects[("pods", "default", "web-1-b")]
     result = await bind(world.kube, WANTED, at_once)
-    assert (result.bound, result.planned, result.left) == (2, 3, 1)
+    assert (result.bound, result.planned, result.for_scheduler) == (2, 3, 1)

@@ -38,7 +38,7 @@ NOT_SHOWN = LaunchResult(
     waits=LaunchWait(
         reason="IdempotentParameterMismatch",
         message="EC2 knows the token",
-        answered=False,
+        has_answer=False,
         unsettled=True,
         accepted=True,
     ),
@@ -231,7 +231,7 @@ async def test_a_launch_without_an_answer_is_repeated_for_two_minutes_after_each
     await life.step()
     for _ in range(3):
         life.world.clock.instant += ANSWER_GRACE - timedelta(seconds=1)
-        lost = LaunchResult(waits=LaunchWait(reason="X", message="no answer", answered=False, unsettled=True))
+        lost = LaunchResult(waits=LaunchWait(reason="X", message="no answer", has_answer=False, unsettled=True))
         life.state = machine.apply(life.state, lost, life.world.clock())
         assert life.state.stage is Stage.LAUNCHING
     assert life.state.launch_unsettled_until == life.world.clock() + ANSWER_GRACE

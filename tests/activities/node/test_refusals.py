@@ -173,8 +173,8 @@ async def test_an_ec2_that_is_busy_or_away_is_tried_again_soon_and_then_later(er
     prepare = (await launching.prepare(PrepareLaunchInput(claim=REF))).waits
     assert launch is not None
     assert prepare is not None
-    assert (launch.answered, launch.unsettled) == (False, True)
-    assert (prepare.answered, prepare.unsettled) == (False, False)
+    assert (launch.has_answer, launch.unsettled) == (False, True)
+    assert (prepare.has_answer, prepare.unsettled) == (False, False)
     assert there(world)
 
 

@@ -92,7 +92,7 @@ async def test_a_pod_that_a_webhook_keeps_from_binding_delays_neither_node_nor_p
     await initialize(world.kube, WANTED, world.clock)
     world.kube.forbidden = {"a"}
     result = await bind(world.kube, WANTED, at_once)
-    assert (result.bound, result.left) == (1, 1)
+    assert (result.bound, result.for_scheduler) == (1, 1)
     assert not world.node["spec"].get("unschedulable")
 
 

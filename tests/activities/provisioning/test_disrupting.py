@@ -145,7 +145,7 @@ async def test_n15_198_a_node_that_left_before_its_replacement_uses_the_budget_u
     )
     at = Setting(managed("b"), budgets=[{"nodes": "1"}], after="0s")
     decision = await at.disruptor.await_candidates(QUESTION.model_copy(update={"ledger": {"a": entry}}))
-    assert (claims(decision), decision.gone) == ([], [])
+    assert (claims(decision), decision.finished_claims) == ([], [])
     assert away() == 1
     replaced = Setting(managed("b"), budgets=[{"nodes": "1"}], after="0s")
     assert claims(await replaced.disruptor.await_candidates(QUESTION)) == ["b"]

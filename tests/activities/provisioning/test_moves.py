@@ -205,7 +205,10 @@ async def test_dis46_a_validation_knows_that_the_nodes_last_command_is_over() ->
     disruptor = Disruptor(at.view, lambda: START + timedelta(hours=1), moves=at.finder)
     dead = OpenCommand(command="dead", reason="Underutilized", pool="default", until=START, since=START)
     disruption_decision = await disruptor.await_candidates(AwaitDisruptionInput(cluster="c", ledger={"a": dead}))
-    assert (disruption_decision.gone, [command.candidates[0].claim for command in disruption_decision.commands]) == (
+    assert (
+        disruption_decision.finished_claims,
+        [command.candidates[0].claim for command in disruption_decision.commands],
+    ) == (
         ["a"],
         ["a", "b"],
     )

@@ -252,7 +252,9 @@ def test_n15_198_only_commands_that_were_not_undone_await_a_replacement() -> Non
 
 
 def test_n15_198_a_report_of_a_command_restores_what_a_new_disruption_workflow_forgot() -> None:
-    report = AwaitedReport(command="drifted-1", reason="Drifted", pools={"a": "default"}, seconds=60, gone=True)
+    report = AwaitedReport(
+        command="drifted-1", reason="Drifted", pools={"a": "default"}, seconds=60, candidates_gone=True
+    )
     for listed_before in ({}, {"a": OPEN}, {"a": evolve(OPEN, command="another")}):
         entry = still_awaiting(listed_before, report, NOW)["a"]
         assert (entry.command, entry.until, entry.hosts) == ("drifted-1", NOW + timedelta(minutes=1), [])

@@ -45,8 +45,8 @@ from tests.tenon.node.launched import INSTANCE, NOW, REF, VIEW, at_live
 REQUEST = LaunchRequest(client_token="t", capacity_type="spot", templates=[], tags={})
 UNKNOWN = LaunchWait(reason="NodeClassReadinessUnknown", message="not resolved yet")
 REFUSED = LaunchWait(reason="Unauthorized", message="not allowed")
-UNANSWERED = LaunchWait(reason="LaunchFailed", message="no answer", answered=False, unsettled=True)
-HELD = LaunchWait(reason="Unauthorized", message="held back", held=True, not_before=NOW + timedelta(seconds=7))
+UNANSWERED = LaunchWait(reason="LaunchFailed", message="no answer", has_answer=False, unsettled=True)
+HELD = LaunchWait(reason="Unauthorized", message="held back", breaker_open=True, not_before=NOW + timedelta(seconds=7))
 
 BLOCKED = BlockedPods(pods=("default/web-0",), why="waits")
 ANSWERS: dict[ActivityName, st.SearchStrategy[Message]] = {

@@ -73,9 +73,9 @@ def test_the_details_of_a_node_say_why_it_was_bought() -> None:
     [
         (BindResult(bound=5, planned=5, running=5), "5 pods run here, all that it was bought for"),
         (BindResult(bound=0, planned=5, running=5), "5 pods run here, 0 of the 5 it was bought for"),
-        (BindResult(bound=3, planned=5, left=2, running=4), "4 pods run here, 3 of the 5 it was bought for"),
+        (BindResult(bound=3, planned=5, for_scheduler=2, running=4), "4 pods run here, 3 of the 5 it was bought for"),
         (BindResult(bound=0, planned=5, running=1), "1 pod runs here, 0 of the 5 it was bought for"),
-        (BindResult(bound=3, planned=5, left=2), "3 of the 5 it was bought for run here"),
+        (BindResult(bound=3, planned=5, for_scheduler=2), "3 of the 5 it was bought for run here"),
     ],
 )
 def test_a_node_says_how_many_pods_really_run_on_it(result: BindResult, text: str) -> None:

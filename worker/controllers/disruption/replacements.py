@@ -37,7 +37,7 @@ class ReplacementController(ObjectController):
         super().__init__(cache)
         self._client = client
         self._cluster = cluster
-        self._seen: dict[str, tuple[str, bool, bool]] = {}
+        self._signaled_levels: dict[str, tuple[str, bool, bool]] = {}
         """By NodeClaim: its command and, of a replacement, whether it is initialized and leaves; as last signaled."""
 
     def initial(self) -> Sequence[Change]:
@@ -46,21 +46,21 @@ class ReplacementController(ObjectController):
 
     def needs_reconcile(self, name: str) -> bool:
         """Whether the NodeClaim is a replacement or a leaving candidate that has changed, or was one."""
-        return self._level(name) != self._seen.get(name)
+        return self._level(name) != self._signaled_levels.get(name)
 
     async def reconcile_object(self, name: str) -> float | None:
         """Signal the command of a NodeClaim if there is anything that may end its wait."""
-        level, last_level = self._level(name), self._seen.get(name)
+        level, last_level = self._level(name), self._signaled_levels.get(name)
         if level is not None:
             command, initialized, leaves = level
             if initialized or leaves:
                 await self._signal(command, name)
-            self._seen[name] = level
+            self._signaled_levels[name] = level
             return None
         if last_level is not None:
             if self._cache.claims.get(name) is None:  # otherwise its command has ended and released it
                 await self._signal(last_level[0], name)
-            self._seen.pop(name)
+            self._signaled_levels.pop(name)
         return None
 
     def _level(self, name: str) -> tuple[str, bool, bool] | None:

@@ -177,7 +177,7 @@ class NodePoolStatusController(Controller):
             launched = self._launched.get(name)
             shortage = self._refusals.shortage(name, launched)
             conditions = with_capacity(conditions, shortage, launched, now=now, observed_generation=generation)
-        if self._slowed.known:
+        if self._slowed.is_reported:
             savings = self._slowed.savings.get(name)
             conditions = with_slowed(conditions, savings, now=now, observed_generation=generation)
         return conditions
