@@ -43,9 +43,13 @@ _NEVER_AGAIN = [kind.value for kind in ErrorType]
 LOCAL_FOR = timedelta(seconds=5)
 """Less than the 8 seconds after which Temporal's SDK reports that a workflow task with local activities goes on."""
 
+COMMON = ""
+"""The lane of the task queue that workflows share with most activities."""
 DRAINING, ENDING = "draining", "ending"
 """Lanes: activities that wait long for pods, volumes or instances have their own worker slots, so that they never delay
 a launch."""
+PLANNING = "plan"
+"""The lane that only the leader serves, because what these activities need is in its memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +63,7 @@ class Options:
     first_pause: timedelta = timedelta(seconds=1)
     longest_pause: timedelta = timedelta(seconds=30)
     cancellation: ActivityCancellationType = ActivityCancellationType.TRY_CANCEL
-    lane: str = ""
+    lane: str = COMMON
     tries: int = 0
     """The maximum attempts, after which the workflow gets the last failure; 0 means no limit."""
     local_for: timedelta | None = None
@@ -117,10 +121,10 @@ OPTIONS: dict[ActivityName, Options] = {
     ActivityName.REBOOT: Options(RebootReply, _seconds(90), heartbeat=_seconds(30), tries=1),
     ActivityName.CHECK_REBOOT: Options(RebootCheck, _seconds(30), first_pause=_seconds(0.2), tries=TRIES),
     ActivityName.END_FAILED_REBOOT: Options(RebootEnded, _seconds(30), first_pause=_seconds(0.2), tries=TRIES),
-    ActivityName.AWAIT_BATCH: Options(BatchSummary, _seconds(660), longest_pause=_seconds(5)),
-    ActivityName.PLAN: Options(PlanResult, _seconds(180), longest_pause=_seconds(10)),
-    ActivityName.AWAIT_DISRUPTION: Options(DisruptionDecision, _seconds(660), longest_pause=_seconds(5)),
-    ActivityName.VALIDATE_COMMAND: Options(StepResult, _seconds(60), longest_pause=_seconds(5)),
+    ActivityName.AWAIT_BATCH: Options(BatchSummary, _seconds(660), longest_pause=_seconds(5), lane=PLANNING),
+    ActivityName.PLAN: Options(PlanResult, _seconds(180), longest_pause=_seconds(10), lane=PLANNING),
+    ActivityName.AWAIT_DISRUPTION: Options(DisruptionDecision, _seconds(660), longest_pause=_seconds(5), lane=PLANNING),
+    ActivityName.VALIDATE_COMMAND: Options(StepResult, _seconds(60), longest_pause=_seconds(5), lane=PLANNING),
     ActivityName.TAINT_CANDIDATES: Options(StepResult, _seconds(30), _seconds(600)),
     ActivityName.CREATE_REPLACEMENTS: Options(StepResult, _seconds(30), _seconds(600)),
     ActivityName.AWAIT_REPLACEMENTS: Options(StepResult, _seconds(30), _seconds(600)),
@@ -132,7 +136,9 @@ OPTIONS: dict[ActivityName, Options] = {
     ActivityName.FINISH_COMMAND: Options(StepResult, _seconds(300), heartbeat=_seconds(30)),
     ActivityName.FIND_REPLACEMENTS: Options(FoundReplacements, _seconds(30), _seconds(600)),
     ActivityName.SETTLE_REPLACEMENTS: Options(StepResult, _seconds(60)),
-    ActivityName.MEASURE_SAVING: Options(MeasureResult, _seconds(60), _seconds(600), longest_pause=_seconds(5)),
+    ActivityName.MEASURE_SAVING: Options(
+        MeasureResult, _seconds(60), _seconds(600), longest_pause=_seconds(5), lane=PLANNING
+    ),
     ActivityName.RESOLVE_NODECLASS: Options(NodeClassResult, _seconds(60), longest_pause=_seconds(60)),
 }
 if without := set(ActivityName) - set(OPTIONS):

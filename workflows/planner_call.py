@@ -15,6 +15,7 @@ from temporalio.exceptions import ActivityError
 
 with workflow.unsafe.imports_passed_through():
     from tenon.messages.base import ActivityName, Message
+    from workflows import names
     from workflows.options import OPTIONS
 
 Answer = TypeVar("Answer", bound=Message)
@@ -73,7 +74,7 @@ class PlannerCaller:
             activity.value,
             activity_input,
             result_type=answer,
-            task_queue=self.plan_queue or f"{workflow.info().task_queue}-plan",
+            task_queue=self.plan_queue or names.lane_queue(workflow.info().task_queue, options.lane),
             start_to_close_timeout=options.try_for,
             schedule_to_close_timeout=options.give_up_after,
             retry_policy=options.retry,

@@ -249,10 +249,10 @@ class MoveFinder:
         others = {claim: entry for claim, entry in open_commands.items() if entry.command != command.id}
         situation, overlaid = await self._situation(self._view.managed_nodes(), others, asyncio.to_thread)
         validation = await asyncio.to_thread(validated, command, situation, limit)
-        if validation.why:
-            metrics.FAILED_VALIDATIONS.labels(command.consolidation_type).inc()
-            await self._events.rejected(command, validation.why)
         if validation.instead is None:
+            if validation.why:
+                metrics.FAILED_VALIDATIONS.labels(command.consolidation_type).inc()
+                await self._events.rejected(command, validation.why)
             return StepResult(failure=validation.why)
         log.info(
             "A disruption command takes other replacements, because its pods need other nodes by now",

@@ -298,8 +298,8 @@ class NodeActivities:
         )
         return released
 
-    def steps(self) -> Sequence[Callable[..., Any]]:
-        """The activities that share the slots of the common task queue."""
+    def all(self) -> Sequence[Callable[..., Any]]:
+        """All activities."""
         return [
             self.prepare_launch,
             self.launch,
@@ -310,20 +310,11 @@ class NodeActivities:
             self.withdraw,
             self.check_expiration,
             self.cordon,
+            self.drain,
+            self.detach_volumes,
+            self.terminate,
             self.release,
         ]
-
-    def draining(self) -> Sequence[Callable[..., Any]]:
-        """The activities of the draining lane, which wait for pods and volumes."""
-        return [self.drain, self.detach_volumes]
-
-    def ending(self) -> Sequence[Callable[..., Any]]:
-        """The activities of the ending lane, which wait for instances to terminate."""
-        return [self.terminate]
-
-    def all(self) -> Sequence[Callable[..., Any]]:
-        """All activities of all lanes."""
-        return [*self.steps(), *self.draining(), *self.ending()]
 
 
 def _count_end(release_input: ReleaseInput, policy: str, mode: str) -> None:

@@ -101,14 +101,13 @@ class RebootActivities:
         """Remove the fence after a reboot that failed, and record the failure."""
         return await rebooting.end_failed(self._kube, self._recorder, failure, utc_now)
 
-    def steps(self) -> Sequence[Callable[..., Any]]:
-        """The activities that share the slots of the common task queue."""
-        return [self.fence, self.record_boot, self.reboot, self.check_reboot, self.end_failed_reboot]
-
-    def draining(self) -> Sequence[Callable[..., Any]]:
-        """The activity of the draining lane, which waits for pods."""
-        return [self.drain_for_reboot]
-
     def all(self) -> Sequence[Callable[..., Any]]:
-        """All activities of all lanes."""
-        return [*self.steps(), *self.draining()]
+        """All activities."""
+        return [
+            self.fence,
+            self.drain_for_reboot,
+            self.record_boot,
+            self.reboot,
+            self.check_reboot,
+            self.end_failed_reboot,
+        ]

@@ -60,8 +60,14 @@ class Reason(StrEnum):
 
     traits: Traits
 
-    def __new__(cls, value: str, traits: Traits = _FORCEFUL) -> Reason:
-        """Create the member of a value."""
+    def __new__(cls, value: str, traits: Traits | None = None) -> Reason:
+        """Create the member of a value.
+
+        Raises:
+            TypeError: it has no traits.
+        """
+        if traits is None:
+            raise TypeError(f"the reason {value} has no traits: say what it means in tenon/apis/reasons.py")
         member = str.__new__(cls, value)
         member._value_ = value
         member.traits = traits
@@ -122,18 +128,18 @@ class Reason(StrEnum):
     )
     # Termination that ignores what protects a node. Budgets may cover expiration, which is then a command.
     EXPIRED = ("expired", replace(_FORCEFUL, budgeted="on request"))
-    GARBAGE_COLLECTED = "garbage_collected"
-    REGISTRATION_TIMEOUT = "registration_timeout"
-    INITIALIZATION_TIMEOUT = "initialization_timeout"
-    OVERPROVISIONED = "overprovisioned"
-    CAPACITY_RESERVATION_EXPIRING = "capacity_reservation_expiring"
-    UNUSED_REPLACEMENT = "unused_replacement"
+    GARBAGE_COLLECTED = ("garbage_collected", _FORCEFUL)
+    REGISTRATION_TIMEOUT = ("registration_timeout", _FORCEFUL)
+    INITIALIZATION_TIMEOUT = ("initialization_timeout", _FORCEFUL)
+    OVERPROVISIONED = ("overprovisioned", _FORCEFUL)
+    CAPACITY_RESERVATION_EXPIRING = ("capacity_reservation_expiring", _FORCEFUL)
+    UNUSED_REPLACEMENT = ("unused_replacement", _FORCEFUL)
     # Failed launches.
-    INSUFFICIENT_CAPACITY = "insufficient_capacity"
-    NODECLASS_NOT_READY = "nodeclass_not_ready"
-    LAUNCH_TIMEOUT = "launch_timeout"
-    INSTANCE_GONE = "instance_gone"
-    TEMPLATE_GONE = "template_gone"
+    INSUFFICIENT_CAPACITY = ("insufficient_capacity", _FORCEFUL)
+    NODECLASS_NOT_READY = ("nodeclass_not_ready", _FORCEFUL)
+    LAUNCH_TIMEOUT = ("launch_timeout", _FORCEFUL)
+    INSTANCE_GONE = ("instance_gone", _FORCEFUL)
+    TEMPLATE_GONE = ("template_gone", _FORCEFUL)
     # Requests by users.
     DELETED = ("deleted", _BY_HAND)
     DRAIN = ("drain", _BY_HAND)

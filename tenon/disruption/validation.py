@@ -34,7 +34,7 @@ STARTS_FIRST = "its replacement can start before it leaves"
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """Why a command must not start, in one clause; empty if it may.
+    """Why a command must not start as it is, in one clause; empty if it may.
 
     ``instead``: the command that starts in its place, with other replacements for the same node.
     """
@@ -43,25 +43,20 @@ class Validation:
     instead: Command | None = None
 
 
-def why_invalid(command: DisruptionCommand, situation: Situation, expired: Expired = never) -> str:
-    """Return why the command must not start, or only with other replacements, in one clause; empty if it may.
+def validated(command: DisruptionCommand, situation: Situation, expired: Expired = never) -> Validation:
+    """Return whether the command may start, and what starts in its place.
 
     Args:
         command: a command that moves pods.
         situation: the cluster as it is now, with its model. The nodes of other commands are under command there.
         expired: ends the simulation early, which counts as a failure.
     """
-    return _check(command, situation, expired)[0]
-
-
-def validated(command: DisruptionCommand, situation: Situation, expired: Expired = never) -> Validation:
-    """Return whether the command may start, and what starts in its place. The parameters are those of `why_invalid`."""
     why, plan = _check(command, situation, expired)
     must_pay = traits_of(command.reason).counts_savings
     if plan is None or must_pay or not _leaves_room(plan, situation):
         return Validation(why)
     replacement_of = repair.replacement_of if command.reason == Reason.UNHEALTHY else drift.replacement_of
-    return Validation(instead=replacement_of(command.candidates[0].claim, plan, situation))
+    return Validation(why, replacement_of(command.candidates[0].claim, plan, situation))
 
 
 def _check(command: DisruptionCommand, situation: Situation, expired: Expired) -> tuple[str, Plan | None]:

@@ -23,7 +23,7 @@ from tenon.disruption.rules.budgets import UNLIMITED
 from tenon.disruption.rules.pool_budgets import PoolBudgets, budget_states
 from tenon.disruption.search.carried_out import carried_out
 from tenon.disruption.search.consolidation_price import LEAST_SAVING
-from tenon.disruption.validation import why_invalid
+from tenon.disruption.validation import validated
 from tenon.disruption.why_stays import WhyStays
 from tenon.messages.disruption import DisruptionCommand, Replacement
 from tenon.provisioning.pools import instance_type_requirement
@@ -172,7 +172,7 @@ class ClusterScenario(DescribedScenario):
             declaration = _merged(self.cluster.model_dump(by_alias=True, exclude_unset=True), later.changes)
             for name in later.removed_nodes:
                 del declaration["nodes"][name]
-            result = why_invalid(message, situation(Cluster.model_validate(declaration)))
+            result = validated(message, situation(Cluster.model_validate(declaration))).why
             if result != later.ends:
                 yield f"then[{number}]: expected {later.ends!r}, got {result!r}"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
@@ -38,6 +38,7 @@ from activities.nodeclass.cluster_version import ClusterVersion, server_version
 from activities.nodeclass.nodeclasses import NodeClassActivities
 from tenon import __version__
 from tenon.ec2.families.cluster import Cluster
+from worker.runtime.activity_lanes import Activity, by_lane
 from worker.runtime.activity_retries import RetryAfterInterceptor
 from worker.runtime.concurrency import concurrency
 from worker.runtime.worker_versions import deployment_config, errors_that_end_runs
@@ -48,7 +49,7 @@ from workflows.disruption_command import DisruptionCommandWorkflow
 from workflows.housekeeping import HousekeepingWorkflow
 from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.nodeclass import NodeClassWorkflow
-from workflows.options import DRAINING, ENDING
+from workflows.options import COMMON, DRAINING, ENDING
 from workflows.provisioner import ProvisionerWorkflow
 
 log = loggers.INSTANCE_TYPES
@@ -198,13 +199,10 @@ def _version(settings: Settings) -> dict[str, Any]:
     return {"build_id": BUILD_ID} if config is None else {"deployment_config": config}
 
 
-def io_workers(
-    client: Client, settings: Settings, clients: Clients, breakers: LaunchBreakers | None = None
-) -> list[Worker]:
-    """The workers for workflows, EC2 calls and Kubernetes writes: one for each lane, and one for everything else.
-
-    A node that drains or terminates holds its slot for minutes. The lanes keep such nodes from delaying launches.
-    """
+def io_activities(
+    settings: Settings, clients: Clients, breakers: LaunchBreakers | None = None
+) -> dict[str, list[Activity]]:
+    """The activities that each replica runs, by lane; without the sweep, whose timeouts are not in `OPTIONS`."""
     node = NodeActivities(
         clients.kube,
         clients.recorder,
@@ -215,25 +213,36 @@ def io_workers(
     )
     reboots = RebootActivities(clients.kube, clients.recorder, clients.ec2)
     classes = NodeClassActivities(clients.kube, clients.recorder, clients.ec2, clients.version)
+    return by_lane(
+        [
+            *node.all(),
+            *reboots.all(),
+            *CommandActivities(clients.kube, clients.recorder).all(),
+            *AwaitedReplacementActivities(clients.kube, clients.recorder).all(),
+            classes.resolve,
+            disrupt,
+        ],
+        {COMMON, DRAINING, ENDING},
+    )
+
+
+def io_workers(
+    client: Client, settings: Settings, clients: Clients, breakers: LaunchBreakers | None = None
+) -> list[Worker]:
+    """The workers for workflows, EC2 calls and Kubernetes writes: one for each lane, and one for everything else.
+
+    A node that drains or terminates holds its slot for minutes. The lanes keep such nodes from delaying launches.
+    """
+    activities = io_activities(settings, clients, breakers)
     housekeeping = Housekeeping(clients.kube, clients.recorder, clients.ec2)
     at_once = concurrency(settings.cpu_requests)
-    commands = CommandActivities(clients.kube, clients.recorder)
-    activities: list[Callable[..., Any]] = [
-        *node.steps(),
-        *reboots.steps(),
-        *commands.all(),
-        *AwaitedReplacementActivities(clients.kube, clients.recorder).all(),
-        classes.resolve,
-        disrupt,
-        housekeeping.collect,
-    ]
     queue = names.task_queue(settings.cluster_name)
     common = Worker(
         client,
         interceptors=[RetryAfterInterceptor()],
         task_queue=queue,
         workflows=WORKFLOWS,
-        activities=activities,
+        activities=[*activities[COMMON], housekeeping.collect],
         **_version(settings),
         max_concurrent_workflow_tasks=at_once.workflow_tasks,
         max_concurrent_activities=at_once.activities,
@@ -246,14 +255,11 @@ def io_workers(
             client,
             interceptors=[RetryAfterInterceptor()],
             task_queue=names.lane_queue(queue, lane),
-            activities=own,
+            activities=activities[lane],
             build_id=BUILD_ID,
             max_concurrent_activities=slots,
             graceful_shutdown_timeout=GRACEFUL,
         )
-        for lane, own, slots in (
-            (DRAINING, [*node.draining(), *reboots.draining()], at_once.draining),
-            (ENDING, node.ending(), at_once.ending),
-        )
+        for lane, slots in ((DRAINING, at_once.draining), (ENDING, at_once.ending))
     ]
     return [common, *lanes]

@@ -70,6 +70,7 @@ from worker.controllers.provisioning.capacity_buffer import CapacityBufferContro
 from worker.controllers.provisioning.node_overlay import NodeOverlayController
 from worker.controllers.provisioning.static_nodepool import StaticNodePoolController
 from worker.legacy.watches import LegacyObjects
+from worker.runtime.activity_lanes import by_lane
 from worker.runtime.activity_retries import RetryAfterInterceptor
 from worker.runtime.assembly import BUILD_ID, Clients
 from worker.runtime.child_processes import METRICS_FOLDER
@@ -81,6 +82,7 @@ from worker.runtime.plan_activities import PlanActivities
 from worker.runtime.temporal_connection import Connection
 from worker.settings import Settings
 from workflows import names
+from workflows.options import PLANNING
 
 settings_log = loggers.SETTINGS
 
@@ -275,6 +277,7 @@ async def _decide(client: Client, kube: Kube, settings: Settings, cache: Cluster
     announcements = Announcements(client, cluster, queue)
     planning.refusals.ask = partial(stored_launches, client, cluster)
     plan = PlanActivities(planning.batcher, planning.planner, planning.disruptor, announcements)
+    plan_activities = by_lane(plan.all(), {PLANNING})[PLANNING]
 
     async def sweep() -> None:
         await sweep_now(client, cluster)
@@ -284,7 +287,7 @@ async def _decide(client: Client, kube: Kube, settings: Settings, cache: Cluster
             client,
             interceptors=[RetryAfterInterceptor()],
             task_queue=task_queue,
-            activities=[plan.await_batch, plan.plan, plan.await_disruption, plan.validate_command, plan.measure_saving],
+            activities=plan_activities,
             build_id=BUILD_ID,
             max_concurrent_activities=10,
             graceful_shutdown_timeout=timedelta(),  # long polls have nothing to finish, and a plan is retried

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 from temporalio import activity
 
 from activities.disruption.disrupting import Disruptor
@@ -28,6 +31,10 @@ class PlanActivities:
         self._planner = planner
         self._disruptor = disruptor
         self._announced = announced
+
+    def all(self) -> Sequence[Callable[..., Any]]:
+        """All activities."""
+        return [self.await_batch, self.plan, self.await_disruption, self.validate_command, self.measure_saving]
 
     @activity.defn(name=ActivityName.AWAIT_BATCH)
     async def await_batch(self, batch_input: AwaitBatchInput) -> BatchSummary:

@@ -63,6 +63,13 @@ def test_a_reason_without_all_its_traits_is_refused() -> None:
         Traits(mode="graceful", budgeted="always", is_consolidation=False)  # type: ignore[call-arg]
 
 
+def test_a_reason_without_traits_is_refused() -> None:
+    """The enum calls this for each member when the module is imported."""
+    create = Reason._new_member_  # type: ignore[attr-defined]
+    with pytest.raises(TypeError, match="the reason polished has no traits"):
+        create(Reason, "polished")
+
+
 @pytest.mark.parametrize(
     ("reason", "mode"),
     [

@@ -17,7 +17,7 @@ from tenon.disruption.model import ManagedNode, PoolPolicy, Situation
 from tenon.disruption.rules import blockers
 from tenon.disruption.rules.blockers import BLOCKERS, DISRUPTIONS, VOLUNTARY, Blocker, applying, holds, is_free
 from tenon.disruption.rules.consolidatable import is_over, over_at, takes_pods
-from tenon.disruption.validation import still_allowed, why_invalid
+from tenon.disruption.validation import still_allowed, validated
 from tenon.disruption.why_stays import WhyStays
 from tenon.kube.protection import node_protection
 from tenon.messages.base import ClaimRef
@@ -103,13 +103,13 @@ def test_a_new_blocker_is_known_to_every_reader(drifted: str, request: pytest.Fi
     before = commands(state)
     assert before.keys() == {"spare", "empty"}
     assert before["spare"].reason == reason
-    assert why_invalid(before["spare"], state) == ""
+    assert validated(before["spare"], state).why == ""
     facts = replace(state, model=None, quiet_since=QUIET)
     assert reason in look_facts(facts, {}, {}, 0).nodes["spare"].reasons
     request.getfixturevalue("forbidden")
     assert commands(state) == {}
     assert eligible(state, reason) == []
-    assert why_invalid(before["spare"], state) == "NodeClaim spare: the market is open"
+    assert validated(before["spare"], state).why == "NodeClaim spare: the market is open"
     assert still_allowed([before["spare"]], state) == []
     assert not look_facts(facts, {}, {}, 0).nodes["spare"].reasons
     assert why_held(replace(state, model=None))["empty"] == "Disruption is blocked: the market is open"
