@@ -9,6 +9,7 @@ from typing import Any
 
 from tenon.apis.base import RULES_KEY
 from tenon.apis.crd import custom_resource_definitions
+from tenon.kube.event_reasons import EventReason
 from tenon.provisioning.gates import AWS_GATES, MEANINGS
 from worker.settings import Settings, flag_of
 from worker.settings.effects import gate_values, why_none
@@ -16,6 +17,7 @@ from worker.settings.model import text
 
 FIELDS = Path("docs/fields.md")
 SETTINGS = Path("docs/all-settings.md")
+EVENTS = Path("docs/events.md")
 
 _NEWEST = (
     "karpenter.sh_nodepools.yaml",
@@ -53,16 +55,37 @@ Temporal's and AWS's standard environment variables.
 A duration is a text such as `90s`, `10m` or `1h30m`. A switch is `true` or `false`; its flag alone means `true`.
 """
 
+_EVENTS_TOP = """# Every event
+
+<!-- Made by `make generate` from tenon/kube/event_reasons.py. Change the reasons there, not this page. -->
+
+This page lists the Kubernetes events that Tenon publishes, by reason. `kubectl describe` shows those of an object, and
+`kubectl get events -A --field-selector reason=Disrupted` those of one reason. [troubleshooting.md](troubleshooting.md)
+begins with what you see, and says what to do.
+
+When a condition of a NodePool, an EC2NodeClass or an object of an older API says that something is wrong, an event has
+the reason of the condition. When a condition of an EC2NodeClass changes, an event has its type as the reason.
+
+| reason | type | on | means |
+|---|---|---|---|
+"""
+
 
 def page_texts() -> dict[Path, str]:
     """Return the text of each page by its path in the repository."""
-    return {FIELDS: fields_page(), SETTINGS: settings_page()}
+    return {FIELDS: fields_page(), SETTINGS: settings_page(), EVENTS: events_page()}
 
 
 def fields_page() -> str:
     """Return the page of all fields."""
     definitions = custom_resource_definitions(checked_by_tenon=True)
     return _FIELDS_TOP + "".join(_kind(definitions[name]["spec"]) for name in _NEWEST)
+
+
+def events_page() -> str:
+    """Return the page of all events."""
+    rows = (f"| {reason} | {reason.type} | {reason.objects} | {reason.meaning} |\n" for reason in EventReason)
+    return _EVENTS_TOP + "".join(rows)
 
 
 def settings_page() -> str:

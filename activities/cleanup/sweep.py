@@ -18,7 +18,7 @@ from temporalio.service import RPCError
 
 from activities import loggers, metrics
 from activities.cleanup.node_workflows import NodeWorkflows
-from activities.cleanup.sweep_actions import HELD_BACK, SweepActions, event_for, subject_of
+from activities.cleanup.sweep_actions import ACTIONS, SweepActions, event_for, subject_of
 from activities.cleanup.sweep_reader import MAX_ERROR_LENGTH, observe
 from activities.clock import utc_now
 from activities.ec2.errors import EC2Error
@@ -36,6 +36,7 @@ from tenon.cleanup.findings import Finding, Kind
 from tenon.cleanup.instances import left_to_workflows
 from tenon.ec2.launch.network_annotations import network_annotations
 from tenon.evolve import evolve
+from tenon.kube.event_reasons import EventReason
 from tenon.messages.base import ClaimRef
 from tenon.messages.cleanup import COLLECT_GARBAGE, Figures, HousekeepingInput, HousekeepingResult
 
@@ -157,7 +158,7 @@ class Housekeeping:
             subjects = [subject_of(finding) for finding in held_back_finding.findings]
             by_name = {(subject["kind"], subject["metadata"]["name"]): subject for subject in subjects}
             for subject in list(by_name.values())[:MAX_REPORTED]:
-                await self._recorder.publish(subject, HELD_BACK, held_back_finding.why, "Warning")
+                await self._recorder.publish(subject, EventReason.GARBAGE_COLLECTION_HELD_BACK, held_back_finding.why)
 
     async def _act_on(
         self, acting: SweepActions, todo: Iterable[Finding], observations: Observations, figures: dict[str, Figures]
@@ -176,10 +177,7 @@ class Housekeeping:
                 metrics.HOUSEKEEPING_FAILED.labels(finding.kind.value).inc()
                 faults[finding.key] = f"{finding.kind.value} {finding.name}: {error}"[:MAX_ERROR_LENGTH]
                 extra = {"kind": finding.kind.value, "object": finding.name, "error": str(error)}
-                if finding.kind is Kind.UNTAGGED_INSTANCE:
-                    log.warning("The sweep failed to tag an instance", extra=extra)
-                else:
-                    log.warning("The sweep failed to terminate an orphaned object", extra=extra)
+                log.warning("The sweep failed to act on what it found", extra=extra)
                 continue
             if is_held:
                 await self._publish_events(finding, figures)
@@ -194,14 +192,11 @@ class Housekeeping:
             _add(figures, finding.kind, "findings", "ended")
             metrics.HOUSEKEEPING_ENDED.labels(finding.kind.value).inc()
             extra = {"kind": finding.kind.value, "object": finding.name, "nodeclaim": finding.claim}
-            if finding.kind is Kind.UNTAGGED_INSTANCE:
-                log.info("The sweep tagged an instance", extra=extra)
-            else:
-                log.info("The sweep terminated an orphaned object", extra={**extra, "since": finding.since.isoformat()})
+            log.info(ACTIONS[finding.kind], extra={**extra, "since": finding.since.isoformat()})
         event = event_for(finding)
         if event is not None:
             about, reason, text = event
-            await self._recorder.publish(about, reason, text, "Warning")
+            await self._recorder.publish(about, reason, text)
 
     def _measure(self, observations: Observations) -> None:
         """Set the metric of claims per foreign finalizer. A finalizer that holds no claims any more becomes 0."""

@@ -17,16 +17,24 @@ from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS, NODEPOOL
 from tenon.cleanup.facts import ENDED_STATES, GONE_STATES, Graces, Observations, ObservedClaim, ObservedTemplate
 from tenon.cleanup.findings import Finding, Kind
 from tenon.kube.claim_record import instance_id_of
+from tenon.kube.event_reasons import EventReason
 from tenon.messages.base import ClaimRef
 from tenon.messages.node import Poke
 from tenon.node.release import without_finalizer
 
-SweepEvent = tuple[dict[str, Any], str, str]
+SweepEvent = tuple[dict[str, Any], EventReason, str]
 """The object, the reason and the message of an event."""
 
-
-HELD_BACK = "GarbageCollectionHeldBack"
-"""The reason of the events about findings that a person must confirm."""
+ACTIONS = {
+    Kind.INSTANCE_WITHOUT_CLAIM: "The sweep terminated an instance without a NodeClaim",
+    Kind.CLAIM_WITHOUT_INSTANCE: "The sweep signaled a workflow that the instance of its NodeClaim is gone",
+    Kind.CLAIM_WITHOUT_WORKFLOW: "The sweep started the workflow of a NodeClaim",
+    Kind.WORKFLOW_WITHOUT_CLAIM: "The sweep signaled a workflow that its NodeClaim is gone",
+    Kind.NODE_WITHOUT_CLAIM: "The sweep deleted a Node without NodeClaim and instance",
+    Kind.UNUSED_TEMPLATE: "The sweep deleted an unused launch template",
+    Kind.UNTAGGED_INSTANCE: "The sweep tagged an instance",
+}
+"""What was done about a finding of each kind, for the log. Tenon does nothing about a foreign finalizer."""
 
 
 def subject_of(finding: Finding) -> dict[str, Any]:
@@ -49,26 +57,34 @@ def event_for(finding: Finding) -> SweepEvent | None:
         case Kind.INSTANCE_WITHOUT_CLAIM:
             bought = f"; it was bought for NodeClaim {finding.claim}" if finding.claim else ""
             text = f"Terminated instance {finding.instance_id}, which no NodeClaim refers to{bought}"
-            return about, "InstanceWithoutNodeClaim", text
+            return about, EventReason.INSTANCE_WITHOUT_NODE_CLAIM, text
         case Kind.CLAIM_WITHOUT_INSTANCE:
             text = f"Instance {finding.instance_id} is gone although Tenon did not terminate it: the node leaves"
-            return about, "NodeClaimWithoutInstance", text
+            return about, EventReason.NODE_CLAIM_WITHOUT_INSTANCE, text
         case Kind.CLAIM_WITHOUT_WORKFLOW:
-            return about, "NodeClaimWithoutWorkflow", "No workflow managed this node: a new one was started"
+            return (
+                about,
+                EventReason.NODE_CLAIM_WITHOUT_WORKFLOW,
+                "No workflow managed this node: a new one was started",
+            )
         case Kind.WORKFLOW_WITHOUT_CLAIM:
             text = "The NodeClaim is gone but its workflow was open: the workflow terminates the instance"
-            return about, "WorkflowWithoutNodeClaim", text
+            return about, EventReason.WORKFLOW_WITHOUT_NODE_CLAIM, text
         case Kind.NODE_WITHOUT_CLAIM:
             text = f"NodeClaim and instance {finding.instance_id} are gone: deleted the Node"
-            return about, "NodeWithoutNodeClaim", text
+            return about, EventReason.NODE_WITHOUT_NODE_CLAIM, text
         case Kind.UNUSED_TEMPLATE:
-            return about, "LaunchTemplateUnused", f"Deleted launch template {finding.template}, which nothing uses"
+            return (
+                about,
+                EventReason.LAUNCH_TEMPLATE_UNUSED,
+                f"Deleted launch template {finding.template}, which nothing uses",
+            )
         case Kind.FOREIGN_FINALIZER:
             text = (
                 "The node is gone, but finalizers of other controllers keep the NodeClaim: "
                 f"{', '.join(finding.finalizers)}. Their controllers, or an operator, must remove them"
             )
-            return about, "HeldByFinalizer", text
+            return about, EventReason.HELD_BY_FINALIZER, text
         case Kind.UNTAGGED_INSTANCE:
             return None
 

@@ -29,6 +29,7 @@ from tenon.disruption.commands.awaited_replacements import Outcome
 from tenon.disruption.history.arrivals import workload_mark
 from tenon.kube import object_json
 from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.event_reasons import EventReason
 from tenon.kube.structs import Object
 from tenon.kube.timestamps import parse_instant
 from tenon.messages.base import ActivityName, ClaimRef
@@ -45,10 +46,10 @@ from tenon.sentences import counted
 log = loggers.DISRUPTION
 
 EVENTS = {
-    Outcome.REPLACED: "ReplacementRunning",
-    Outcome.UNNEEDED: "ReplacementNotNeeded",
-    Outcome.GIVEN_UP: "ReplacementMissing",
-    Outcome.CANCELLED: "ReplacementNotAwaited",
+    Outcome.REPLACED: EventReason.REPLACEMENT_RUNNING,
+    Outcome.UNNEEDED: EventReason.REPLACEMENT_NOT_NEEDED,
+    Outcome.GIVEN_UP: EventReason.REPLACEMENT_MISSING,
+    Outcome.CANCELLED: EventReason.REPLACEMENT_NOT_AWAITED,
 }
 """The event on the NodePool when a command no longer waits."""
 
@@ -136,7 +137,7 @@ class AwaitedReplacementActivities:
         pods = f": {counted(replacements.waiting_pods, 'pod')} without a node" if replacements.waiting_pods else ""
         for candidate in command.candidates:
             text = f"NodeClaim {candidate.claim} left before its replacement, which does not run yet{pods}"
-            await self._publish(candidate.pool, "AwaitingReplacement", text)
+            await self._publish(candidate.pool, EventReason.AWAITING_REPLACEMENT, text)
 
     @activity.defn(name=ActivityName.SETTLE_REPLACEMENTS)
     async def settle(self, settle_input: SettleReplacementsInput) -> StepResult:
@@ -151,7 +152,7 @@ class AwaitedReplacementActivities:
             series = (candidate.pool, snake_case(command.reason), outcome.value)
             metrics.REPLACEMENT_WAIT_SECONDS.labels(*series).observe(settle_input.seconds)
             text = f"NodeClaim {candidate.claim} left before its replacement: {settle_input.text}"
-            await self._publish(candidate.pool, EVENTS[outcome], text, warning=is_missing)
+            await self._publish(candidate.pool, EVENTS[outcome], text)
         log.log(
             logging.WARNING if is_missing else logging.INFO,
             "A disruption command no longer waits for the replacement of a node that left first",
@@ -173,11 +174,11 @@ class AwaitedReplacementActivities:
 
         await change(self._kube, NODECLAIMS, claim.name, compute, uid=claim.uid)
 
-    async def _publish(self, pool: str, reason: str, text: str, *, warning: bool = False) -> None:
+    async def _publish(self, pool: str, reason: EventReason, text: str) -> None:
         """Publish an event on a NodePool, if it is still there."""
         body = await self._kube.get(NODEPOOLS, pool)
         if body is not None:
-            await self._recorder.publish(body, reason, text, "Warning" if warning else "Normal")
+            await self._recorder.publish(body, reason, text)
 
 
 def _intended(command: DisruptionCommand) -> Counter[tuple[str, str]]:

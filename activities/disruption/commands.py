@@ -42,6 +42,7 @@ from tenon.disruption.rules.held_pods import holder, late_pod
 from tenon.kube import object_json
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.conditions import condition
+from tenon.kube.event_reasons import EventReason
 from tenon.kube.structs import Object
 from tenon.messages.base import ActivityName, ClaimRef
 from tenon.messages.disruption import (
@@ -133,18 +134,18 @@ class CommandActivities:
         for candidate in disrupt_input.command.candidates:
             claim = await read_claim(self._kube, _ref(disrupt_input.cluster, candidate))
             if claim is not None:
-                await self._recorder.publish(claim.body, "DisruptionBlocked", why)
+                await self._recorder.publish(claim.body, EventReason.DISRUPTION_BLOCKED, why)
 
     async def _say_what_it_waits_for(self, command: DisruptionCommand, claim: ClaimRecord, node: Object) -> None:
         if command.terminate_first is not None:
             for subject in (claim.body, node):
-                await self._recorder.publish(subject, "TerminatingFirst", why_first(command.terminate_first))
+                await self._recorder.publish(subject, EventReason.TERMINATING_FIRST, why_first(command.terminate_first))
         if not command.replacements:
             return
         names = ", ".join(replacement.name for replacement in command.replacements)
         text = f"Waiting on readiness of {names} to continue disruption"
         for subject in (claim.body, node):
-            await self._recorder.publish(subject, "DisruptionWaitingReadiness", text)
+            await self._recorder.publish(subject, EventReason.DISRUPTION_WAITING_READINESS, text)
 
     @activity.defn(name=ActivityName.CREATE_REPLACEMENTS)
     async def create_replacements(self, disrupt_input: DisruptInput) -> StepResult:
@@ -164,7 +165,9 @@ class CommandActivities:
                 )
             else:
                 reason = camel_case(disrupt_input.command.reason)
-                await self._recorder.publish(created, "DisruptionLaunching", f"Launching NodeClaim: {reason}")
+                await self._recorder.publish(
+                    created, EventReason.DISRUPTION_LAUNCHING, f"Launching NodeClaim: {reason}"
+                )
         return StepResult()
 
     @activity.defn(name=ActivityName.AWAIT_REPLACEMENTS)
@@ -226,7 +229,7 @@ class CommandActivities:
             if traits_of(command.reason).fixes_pods:
                 why = why or late_pod(present, candidate.pods)
             if why:
-                await self._recorder.publish(claim.body, "DisruptionBlocked", why)
+                await self._recorder.publish(claim.body, EventReason.DISRUPTION_BLOCKED, why)
                 return StepResult(failure=f"NodeClaim {candidate.claim}: {why}")
         await self._record_arrivals(command)
         return StepResult()
@@ -308,7 +311,7 @@ class CommandActivities:
                 continue
             if claim.deleting:
                 text = f"Disrupting NodeClaim: {camel_case(finish_input.command.reason)}"
-                await self._recorder.publish(claim.body, "DisruptionTerminating", text)
+                await self._recorder.publish(claim.body, EventReason.DISRUPTION_TERMINATING, text)
                 continue
             if candidate.claim not in stay:
                 log.warning(

@@ -15,6 +15,7 @@ from activities.kubernetes.events import EventPublisher
 from tenon.disruption.deciding import why_held
 from tenon.disruption.model import ManagedNode, Situation
 from tenon.disruption.rules.repair import without_pool
+from tenon.kube.event_reasons import EventReason
 
 REPORT_SECONDS = 30.0
 """Seconds between two reports. Each goes over all nodes, so not every change of the cluster gets one."""
@@ -59,4 +60,4 @@ class HeldNodeEvents:
     async def _publish(self, held_nodes: Sequence[tuple[str, str]], nodes: Mapping[str, ManagedNode]) -> None:
         for claim, why in held_nodes:
             about = claim_reference(claim, nodes[claim].uid)
-            await self._recorder.publish(about, "DisruptionBlocked", why_stays(nodes[claim], why))
+            await self._recorder.publish(about, EventReason.DISRUPTION_BLOCKED, why_stays(nodes[claim], why))

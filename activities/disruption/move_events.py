@@ -12,12 +12,13 @@ from tenon.apis.json_object import JsonObject
 from tenon.apis.nodepool import NodePool
 from tenon.disruption.methods.balanced import LEAST_SCORE
 from tenon.disruption.model import Decision, ManagedNode, Situation
-from tenon.disruption.repair.breaker import BLOCKED, MAX_UNHEALTHY_PERCENT
+from tenon.disruption.repair.breaker import MAX_UNHEALTHY_PERCENT
 from tenon.disruption.rules.repair import stopped_by_breaker
+from tenon.kube.event_reasons import EventReason
 from tenon.messages.disruption import DisruptionCommand, MeasuredSaving
 
 TASK = "move events"
-Event = tuple[JsonObject, str, str]
+Event = tuple[JsonObject, EventReason, str]
 """What it is about, its reason, its message."""
 
 
@@ -38,7 +39,9 @@ class MoveEvents:
         if not command.consolidation_type:
             return
         for candidate in command.candidates:
-            await self._recorder.publish(claim_reference(candidate.claim, candidate.uid), "ConsolidationRejected", why)
+            await self._recorder.publish(
+                claim_reference(candidate.claim, candidate.uid), EventReason.CONSOLIDATION_REJECTED, why
+            )
 
     async def measured(
         self, command: DisruptionCommand, savings: Mapping[str, MeasuredSaving], pools: Sequence[NodePool]
@@ -50,7 +53,7 @@ class MoveEvents:
                 text = (
                     f"Command {command.id} saves ${saving.reached:.4f} an hour; ${saving.predicted:.4f} was predicted"
                 )
-                await self._recorder.publish(pool_reference(by_name[pool]), "ConsolidationMeasured", text)
+                await self._recorder.publish(pool_reference(by_name[pool]), EventReason.CONSOLIDATION_MEASURED, text)
 
     def decided(self, decision: Decision, situation: Situation, pools: Sequence[NodePool]) -> None:
         """Publish what a look says about nodes, in the background, so that its commands need not wait for the events.
@@ -72,14 +75,14 @@ class MoveEvents:
 
     async def _publish(self, events: Sequence[Event]) -> None:
         for about, reason, text in events:
-            await self._recorder.publish(about, reason, text, *(("Warning",) if reason == BLOCKED else ()))
+            await self._recorder.publish(about, reason, text)
 
 
 def _blocked(decision: Decision, nodes: Mapping[str, ManagedNode]) -> Iterator[Event]:
     """Yield why each node cannot leave although it should (DIS-15)."""
     for claim, why in decision.blocked.items():
         if claim in nodes:
-            yield claim_reference(claim, nodes[claim].uid), "DisruptionBlocked", why_stays(nodes[claim], why)
+            yield claim_reference(claim, nodes[claim].uid), EventReason.DISRUPTION_BLOCKED, why_stays(nodes[claim], why)
 
 
 def _stopped_repairs(situation: Situation, pools: Mapping[str, NodePool]) -> Iterator[Event]:
@@ -89,7 +92,7 @@ def _stopped_repairs(situation: Situation, pools: Mapping[str, NodePool]) -> Ite
         references = [claim_reference(node.claim, node.uid), reference(NODES, node.node)]
         if node.pool in pools:
             references.append(pool_reference(pools[node.pool]))
-        yield from ((about, BLOCKED, why) for about in references)
+        yield from ((about, EventReason.NODE_REPAIR_BLOCKED, why) for about in references)
 
 
 def _approvals(decision: Decision, nodes: Mapping[str, ManagedNode], pools: Mapping[str, NodePool]) -> Iterator[Event]:
@@ -100,15 +103,15 @@ def _approvals(decision: Decision, nodes: Mapping[str, ManagedNode], pools: Mapp
         text = f"score {verdict.score:.2f} >= threshold {LEAST_SCORE:.2f}"
         node = nodes.get(verdict.claims[0]) if len(verdict.claims) == 1 else None
         if node is not None:
-            yield claim_reference(node.claim, node.uid), "ConsolidationApproved", text
+            yield claim_reference(node.claim, node.uid), EventReason.CONSOLIDATION_APPROVED, text
         elif verdict.pool in pools:
-            yield pool_reference(pools[verdict.pool]), "ConsolidationApproved", text
+            yield pool_reference(pools[verdict.pool]), EventReason.CONSOLIDATION_APPROVED, text
 
 
 def _unconsolidatable(decision: Decision, nodes: Mapping[str, ManagedNode]) -> Iterator[Event]:
     for claim, why in decision.unconsolidatable.items():
         if claim in nodes:
-            yield claim_reference(claim, nodes[claim].uid), "Unconsolidatable", why_stays(nodes[claim], why)
+            yield claim_reference(claim, nodes[claim].uid), EventReason.UNCONSOLIDATABLE, why_stays(nodes[claim], why)
 
 
 def why_stays(node: ManagedNode, why: str) -> str:

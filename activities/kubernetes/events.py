@@ -11,7 +11,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from activities import loggers
 from activities.clock import utc_now
@@ -23,31 +23,33 @@ from activities.kubernetes.resources import EVENTS
 from tenon.apis.json_object import JsonObject
 from tenon.ec2.instances.interruption import EVENTS as EVENTS_OF_NOTICES
 from tenon.ec2.instances.interruption import LEAVES
+from tenon.kube.event_reasons import EventReason, EventType, Published
 from tenon.kube.timestamps import format_instant
 from tenon.sentences import shortened
 
 log = loggers.EVENTS
 
 DEFAULT_WINDOW = 120.0
-WINDOWS = {
-    "Unconsolidatable": 900.0,
-    "NodeRepairBlocked": 900.0,
-    "FailedScheduling": 300.0,
-    "NoCompatibleInstanceTypes": 60.0,
-    "RebootObserved": 1800.0,
-    "RebootFailed": 1800.0,
-    "HeldByFinalizer": 3600.0,
-    "ReplacementIdle": 3600.0,
-    "ZonalShiftUnknown": 1800.0,
+WINDOWS: dict[str, float] = {
+    EventReason.UNCONSOLIDATABLE: 900.0,
+    EventReason.NODE_REPAIR_BLOCKED: 900.0,
+    EventReason.SCHEDULED_CHANGE_DELAYED: 900.0,
+    EventReason.FAILED_SCHEDULING: 300.0,
+    EventReason.NO_COMPATIBLE_INSTANCE_TYPES: 60.0,
+    EventReason.REBOOT_OBSERVED: 1800.0,
+    EventReason.REBOOT_FAILED: 1800.0,
+    EventReason.HELD_BY_FINALIZER: 3600.0,
+    EventReason.REPLACEMENT_IDLE: 3600.0,
+    EventReason.ZONAL_SHIFT_UNKNOWN: 1800.0,
 }
 """Reason to the seconds during which repetitions are not written."""
 
 INTERRUPTIONS = (10.0, 100.0)
 """A wave of interruptions must not delay the taints of its own nodes: all requests share one limit."""
-RATES = {
-    "Nominated": (5.0, 10.0),
-    "Unconsolidatable": (1.0, 20.0),
-    "ConsolidationMeasured": (1.0, 20.0),
+RATES: dict[str, tuple[float, float]] = {
+    EventReason.NOMINATED: (5.0, 10.0),
+    EventReason.UNCONSOLIDATABLE: (1.0, 20.0),
+    EventReason.CONSOLIDATION_MEASURED: (1.0, 20.0),
     **dict.fromkeys((event.reason for event in (*EVENTS_OF_NOTICES.values(), LEAVES)), INTERRUPTIONS),
 }
 """Reason to (events per second, burst), for reasons that occur in large numbers."""
@@ -62,11 +64,14 @@ class EventPublisher(Protocol):
     async def publish(
         self,
         regarding: Mapping[str, Any],
-        reason: str,
+        reason: Published,
         message: str,
-        type_: Literal["Normal", "Warning"] = "Normal",
+        type_: EventType | None = None,
     ) -> bool:
-        """Publish an event about an object or a reference to one. Return whether it was published."""
+        """Publish an event about an object or a reference to one. Return whether it was published.
+
+        ``type_``: if it is not that of the reason.
+        """
         ...
 
 
@@ -91,15 +96,16 @@ class EventRecorder:
     async def publish(
         self,
         regarding: Mapping[str, Any],
-        reason: str,
+        reason: Published,
         message: str,
-        type_: Literal["Normal", "Warning"] = "Normal",
+        type_: EventType | None = None,
     ) -> bool:
         """Write an event about an object or a reference to one. Return False if it was suppressed or failed."""
+        event_type = type_ or reason.type
         reference = _reference(regarding)
         message = shortened(message, _MESSAGE_LENGTH)
         key = hashlib.sha256(
-            "\0".join([*(reference[field] for field in sorted(reference)), type_, reason, message]).encode()
+            "\0".join([*(reference[field] for field in sorted(reference)), event_type, reason, message]).encode()
         ).hexdigest()[:16]
         instant = self._clock()
         if self._silent_until.get(key, instant) > instant or not self._within_rate(reason, instant):
@@ -111,9 +117,9 @@ class EventRecorder:
         event: JsonObject = {
             "metadata": {"name": name, "namespace": namespace},
             "involvedObject": reference,
-            "reason": reason,
+            "reason": str(reason),
             "message": message,
-            "type": type_,
+            "type": event_type,
             "count": 1,
             "firstTimestamp": stamp,
             "lastTimestamp": stamp,

@@ -25,6 +25,7 @@ from tenon.apis.reasons import Reason, camel_case
 from tenon.errors import TenonError
 from tenon.kube import object_json
 from tenon.kube.claim_record import ClaimRecord, instance_id_of
+from tenon.kube.event_reasons import EventReason
 from tenon.kube.structs import Object
 from tenon.kube.timestamps import format_instant
 from tenon.messages.base import ClaimRef, ErrorType
@@ -44,8 +45,8 @@ Guard = Callable[[Object], None]
 
 LAUNCH_FAILED = "LaunchFailed"
 LAUNCH_EVENTS = {
-    Reason.INSUFFICIENT_CAPACITY: "InsufficientCapacityError",
-    Reason.NODECLASS_NOT_READY: Reason.NODECLASS_NOT_READY.camel_case,
+    Reason.INSUFFICIENT_CAPACITY: EventReason.INSUFFICIENT_CAPACITY,
+    Reason.NODECLASS_NOT_READY: EventReason.NODE_CLASS_NOT_READY,
 }
 """The reason why a claim is deleted before it has an instance, to the reason of the event about it."""
 TAGGED = {labels.TAGGED: "true", labels.CLUSTER_TAGGED: "true"}
@@ -315,7 +316,7 @@ async def delete_claim(kube: Kube, recorder: EventPublisher, ref: ClaimRef, reas
         return False
     known_reason = Reason.of(reason)
     if known_reason in LAUNCH_EVENTS:
-        await recorder.publish(claim.body, LAUNCH_EVENTS[known_reason], message, "Warning")
+        await recorder.publish(claim.body, LAUNCH_EVENTS[known_reason], message)
     await note_removal(kube, claim, Removal(reason=reason, detail=message, actor=leave_text.WORKFLOW))
     await request_deletion(kube, claim)
     return True

@@ -20,11 +20,12 @@ from activities.node.launch_breakers import LaunchBreakers
 from tenon.apis import labels
 from tenon.ec2.launch.claim_offering import offering_of
 from tenon.ec2.refusals.state_reasons import BootFault, boot_fault
+from tenon.kube.event_reasons import EventReason
 from tenon.messages.base import ClaimRef
 
 log = loggers.NODECLAIM_LIFECYCLE
 
-ENDED = "InstanceEnded"
+ENDED = EventReason.INSTANCE_ENDED.value
 
 
 class BootFailures:
@@ -68,7 +69,7 @@ class BootFailures:
             kinds = claim.image_and_type if fault is not BootFault.INTERNAL else {claim.labels.get(labels.ZONE, "")}
             self._breakers.ended_booting(code, message, instance_id, node_class=node_class, kinds=kinds)
         await nodeclaims.mark_instance_ended(self._kube, ref, ENDED, message, self._now)
-        await self._recorder.publish(claim.body, ENDED, message, "Warning")
+        await self._recorder.publish(claim.body, EventReason.INSTANCE_ENDED, message)
         log.warning(
             "EC2 ended an instance before its Node joined",
             extra={"nodeclaim": ref.name, "instance": instance_id, "reason": code, "error": text},

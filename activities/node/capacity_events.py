@@ -18,11 +18,12 @@ from activities.kubernetes.rate_limit import RequestClass, requests_as
 from activities.kubernetes.resources import PODS
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.decode import pod_of
+from tenon.kube.event_reasons import EventReason
 from tenon.kube.planned_pods import PlannedPod, planned_pods
 
 log = loggers.EVENTS
 
-REASON = "InsufficientCapacityError"
+REASON = EventReason.INSUFFICIENT_CAPACITY
 PER_SECOND, BURST = 5.0, 10.0
 SILENT_SECONDS = 120.0
 """For so long, a pod gets no second event, whatever it says."""
@@ -72,4 +73,4 @@ class CapacityEvents:
         self._silent_until.move_to_end(planned.uid)
         while len(self._silent_until) > _REMEMBERED:
             self._silent_until.popitem(last=False)
-        await self._recorder.publish(body, REASON, message, "Warning")
+        await self._recorder.publish(body, REASON, message)

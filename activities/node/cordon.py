@@ -30,6 +30,7 @@ from tenon.apis.nodeclaim import DISRUPTION_REASON
 from tenon.apis.reasons import Reason, camel_case, snake_case
 from tenon.kube import object_json
 from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.event_reasons import EventReason
 from tenon.kube.records import PodRecord
 from tenon.kube.structs import Object
 from tenon.kube.timestamps import format_instant
@@ -38,7 +39,6 @@ from tenon.messages.node import CordonInput, CordonResult, NodeInput
 from tenon.node import cordon as decide
 from tenon.node import drain
 
-DISRUPTED = "Disrupted"
 """The reason of the event on NodeClaim and Node when the node begins to leave."""
 
 
@@ -79,7 +79,7 @@ async def cordon(kube: Kube, recorder: EventPublisher, cordon_input: CordonInput
         if force_at is not None:
             text = f"all pods will be deleted by {format_instant(force_at)}, whatever protects them"
             for subject in [node, *([claim.body] if claim is not None else [])]:
-                await recorder.publish(subject, "TerminationGracePeriodExpiring", text, "Warning")
+                await recorder.publish(subject, EventReason.TERMINATION_GRACE_PERIOD_EXPIRING, text)
     await _say_why(recorder, cordon_input, claim, node)
     return CordonResult(
         node_name=node["metadata"]["name"] if node is not None else "",
@@ -99,7 +99,7 @@ async def _say_why(
     """
     text = f"{cordon_input.why}; {cordon_input.life}" if cordon_input.life else cordon_input.why
     subjects = [subject for subject in (claim.body if claim is not None else None, node) if subject is not None]
-    await asyncio.gather(*(recorder.publish(subject, DISRUPTED, text) for subject in subjects))
+    await asyncio.gather(*(recorder.publish(subject, EventReason.DISRUPTED, text) for subject in subjects))
 
 
 async def _count_pods(

@@ -17,6 +17,7 @@ from activities.node.volumes import Heartbeat, Sleep, attached_volumes
 from tenon.apis import labels
 from tenon.apis.nodeclaim import DRAINED
 from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.event_reasons import EventReason
 from tenon.kube.records import PodRecord
 from tenon.kube.structs import Object
 from tenon.kube.timestamps import format_instant
@@ -29,8 +30,6 @@ POLL_SECONDS = 1.0
 MAX_POLL_SECONDS = 5.0
 """The maximum pause. While nothing changes, each pause is 1.5 times as long as the previous one."""
 MAX_BLOCKED = 10
-REPLACEMENT_IDLE = "ReplacementIdle"
-"""The reason of the event about nodes that stand empty while a drain is blocked."""
 
 IdleNodes = Callable[[Sequence[PodRecord]], Awaitable[str]]
 """Returns which nodes stand empty because they were bought for these pods, as the end of a sentence."""
@@ -94,7 +93,7 @@ async def drain(
             blocked = grouped(evictor.blocked(waited))[:MAX_BLOCKED]
             standing = await idle_nodes(waited) if blocked and idle_nodes is not None else ""
             if standing:
-                await recorder.publish(node, REPLACEMENT_IDLE, f"{sentence(blocked[0])}; {standing}", "Warning")
+                await recorder.publish(node, EventReason.REPLACEMENT_IDLE, f"{sentence(blocked[0])}; {standing}")
             return DrainResult(
                 evicted=evictor.evicted,
                 remaining=len(waited),
@@ -131,4 +130,4 @@ async def _publish_left_behind(recorder: EventPublisher, node: Object, sentences
         return
     more = f"; and {len(sentences) - 3} more" if len(sentences) > 3 else ""
     text = f"the drain no longer waits for these pods: {'; '.join(sentences[:3])}{more}"
-    await recorder.publish(node, "FailedDraining", text, "Warning")
+    await recorder.publish(node, EventReason.FAILED_DRAINING, text)

@@ -18,6 +18,7 @@ from activities.kubernetes.resources import PODS
 from activities.node.nodes import Budgets
 from tenon.apis import labels
 from tenon.evolve import evolve
+from tenon.kube.event_reasons import EventReason
 from tenon.kube.protection import is_invalid_value
 from tenon.kube.records import PodRecord
 from tenon.kube.structs import Object
@@ -84,16 +85,16 @@ class Evictor:
 
         async def publish_on(pod: PodRecord) -> None:
             await self._recorder.publish(
-                pod_reference(pod.pod), "FailedDraining", sentence(self._blocked[pod.uid]), "Warning"
+                pod_reference(pod.pod), EventReason.FAILED_DRAINING, sentence(self._blocked[pod.uid])
             )
 
         await bounded(held_pods, CONCURRENCY, publish_on)
         sentences = [sentence(blocked) for blocked in grouped(self._blocked[pod.uid] for pod in held_pods)]
         more = f"; and {len(sentences) - 3} more" if len(sentences) > 3 else ""
-        await self._recorder.publish(self._node, "FailedDraining", "; ".join(sentences[:3]) + more, "Warning")
+        await self._recorder.publish(self._node, EventReason.FAILED_DRAINING, "; ".join(sentences[:3]) + more)
         if self._drain_input.force_at is not None and not self._drain_input.force:
             text = f"all pods will be deleted by {format_instant(self._drain_input.force_at)}, whatever protects them"
-            await self._recorder.publish(self._node, "TerminationGracePeriodExpiring", text, "Warning")
+            await self._recorder.publish(self._node, EventReason.TERMINATION_GRACE_PERIOD_EXPIRING, text)
 
     async def _evict_one(self, pod: PodRecord, now: datetime, *, turn: bool) -> None:
         uid = pod.uid
@@ -120,13 +121,13 @@ class Evictor:
     async def _evict(self, pod: PodRecord, now: datetime) -> None:
         if is_invalid_value(written := pod.do_not_disrupt):
             text = f"annotation {labels.DO_NOT_DISRUPT}={written} is ignored: it must be true or a duration like 30m"
-            await self._recorder.publish(pod_reference(pod.pod), "InvalidDoNotDisruptAnnotation", text, "Warning")
+            await self._recorder.publish(pod_reference(pod.pod), EventReason.INVALID_DO_NOT_DISRUPT, text)
         answer = await self._kube.evict(pod.pod.namespace, pod.pod.name, uid=pod.uid)
         metrics.POD_EVICTIONS.labels(str(answer.code)).inc()
         if answer.outcome == "evicted":
             self.evicted += 1
             text = f"evicted from Node {self._node['metadata']['name']}{self._because}"
-            await self._recorder.publish(pod_reference(pod.pod), "Evicted", text, "Normal")
+            await self._recorder.publish(pod_reference(pod.pod), EventReason.EVICTED, text)
         elif answer.outcome != "gone":
             budgets, by_budget = await self._budgets.selecting(pod), answer.outcome == "blocked"
             refusal = refused_eviction(pod, budgets, by_budget=by_budget, answer=answer.message)
@@ -142,7 +143,7 @@ class Evictor:
         self.evicted += 1
         node = self._node["metadata"]["name"]
         text = f"deleted with {grace_seconds} s of grace, because its Node {node} must be removed{self._because}"
-        await self._recorder.publish(pod_reference(pod.pod), "Disrupted", text, "Warning")
+        await self._recorder.publish(pod_reference(pod.pod), EventReason.DISRUPTED, text, "Warning")
 
     def _refused(self, pod: PodRecord, now: datetime, refusal: BlockedPods, *, retry_after: float = 0.0) -> None:
         uid = pod.uid

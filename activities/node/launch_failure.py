@@ -20,6 +20,7 @@ from tenon.ec2.refusals.class_faults import ClassFault, class_fault
 from tenon.ec2.refusals.errors import reason_for
 from tenon.evolve import evolve
 from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.event_reasons import EventReason
 from tenon.messages.base import ClaimRef
 from tenon.messages.launch import ClaimView, LaunchResult, LaunchWait, PrepareLaunchResult
 from tenon.messages.provisioning import LaunchBreaker
@@ -149,7 +150,7 @@ class LaunchRetry:
 
     async def _publish(self, claim: ClaimRecord, ref: ClaimRef, wait: LaunchWait) -> None:
         await nodeclaims.mark_launch_failed(self._kube, ref, wait.reason, wait.message, self._now)
-        await self._recorder.publish(claim.body, nodeclaims.LAUNCH_FAILED, f"{wait.reason}: {wait.message}", "Warning")
+        await self._recorder.publish(claim.body, EventReason.LAUNCH_FAILED, f"{wait.reason}: {wait.message}")
         level = logging.INFO if wait.breaker_open else logging.WARNING
         log.log(
             level,

@@ -51,6 +51,7 @@ from tenon.ec2.refusals.refused_price import cheapest_refused
 from tenon.ec2.refusals.unavailable import UNAVAILABLE_OFFERINGS_TTL, UnavailableOfferings
 from tenon.evolve import evolve
 from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.event_reasons import EventReason
 from tenon.messages.base import ClaimRef, ErrorType
 from tenon.messages.launch import (
     ClaimView,
@@ -75,7 +76,6 @@ CLASS_UNKNOWN = "NodeClassReadinessUnknown"
 SUBNET_FULL = codes.reason_for(codes.SUBNET_FULL)
 """The launch is retried in another subnet. It says nothing about the next launch of the NodePool."""
 SPOT_ROLE_MISSING = codes.reason_for(codes.SPOT_ROLE_MISSING)
-BOUGHT_IN_SHORTAGE = "BoughtInShortage"
 CREATE_SPOT_ROLE = "run aws iam create-service-linked-role --aws-service-name spot.amazonaws.com"
 RESUMED_AFTER = timedelta(seconds=15)
 """If a claim is older than this when its workflow starts, an earlier workflow may have launched it already."""
@@ -284,7 +284,7 @@ class Launching:
             raise  # the next attempt continues with the instance that the claim has
         instance = result.instance
         if in_shortage and cheaper is not None:
-            await self._recorder.publish(claim.body, BOUGHT_IN_SHORTAGE, _dearer(instance, cheaper), "Warning")
+            await self._recorder.publish(claim.body, EventReason.BOUGHT_IN_SHORTAGE, _dearer(instance, cheaper))
         log.info(
             "A NodeClaim launched",
             extra={
@@ -336,7 +336,7 @@ class Launching:
             self._groups.leave(launch_input.request.group)
         if result.reason == SPOT_ROLE_MISSING:
             await self._recorder.publish(
-                claim.body, SPOT_ROLE_MISSING, f"{result.message}: {CREATE_SPOT_ROLE}", "Warning"
+                claim.body, EventReason.SPOT_ROLE_MISSING, f"{result.message}: {CREATE_SPOT_ROLE}"
             )
         lacks_capacity = result.instance is None and result.waits is None
         if result.instance is not None or lacks_capacity or result.reason == SUBNET_FULL:

@@ -29,6 +29,7 @@ from tenon.cleanup.facts import ENDED_STATES, GONE_STATES
 from tenon.disruption.repair.breaker import max_unhealthy
 from tenon.kube.claim_record import ClaimRecord, instance_id_of
 from tenon.kube.conditions import is_true
+from tenon.kube.event_reasons import EventReason
 from tenon.kube.timestamps import parse_instant
 from tenon.messages.launch import Instance, LaunchWait
 
@@ -36,7 +37,7 @@ log = loggers.NODECLAIM_LIFECYCLE
 
 SHOWS_WITHIN = timedelta(minutes=2)
 """How long after its launch an instance may exist although EC2 does not show it yet."""
-UNKNOWN = "InstanceUnknown"
+UNKNOWN = EventReason.INSTANCE_UNKNOWN.value
 """The reason of the events about an instance that EC2 does not know although its node stays."""
 COUNTED_FOR = timedelta(minutes=1)
 """How long a count of the instances that EC2 does not know is used."""
@@ -122,7 +123,7 @@ class LostInstances:
             state = await self._state(instance_id)
         if state is None and (why := await with_heartbeat(self._why_kept())):
             message = f"instance {instance_id} is unknown to EC2, but {why}"
-            await self._recorder.publish(claim.body, UNKNOWN, message, "Warning")
+            await self._recorder.publish(claim.body, EventReason.INSTANCE_UNKNOWN, message)
             not_before = self._now() + ASKS_AGAIN
             return Search(waits=LaunchWait(reason=UNKNOWN, message=message, launched=True, not_before=not_before))
         if state in GONE_STATES:
@@ -146,7 +147,7 @@ class LostInstances:
             f"EC2 does not know instance {claim.instance_id} or calls it terminated, but Node {claim.node_name} "
             f"is Ready: the node stays. If it lasts, {CHECK_ACCOUNT}"
         )
-        await self._recorder.publish(claim.body, UNKNOWN, message, "Warning")
+        await self._recorder.publish(claim.body, EventReason.INSTANCE_UNKNOWN, message)
         log.warning(
             "EC2 does not know the instance of a Ready node, which stays",
             extra={"nodeclaim": claim.name, "node": claim.node_name, "instance": claim.instance_id},

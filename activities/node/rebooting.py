@@ -33,6 +33,7 @@ from tenon.apis.noderepairpolicy import RecentRepair
 from tenon.kube import object_json
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.conditions import is_true
+from tenon.kube.event_reasons import EventReason
 from tenon.kube.structs import Object
 from tenon.kube.timestamps import format_instant, parse_instant
 from tenon.messages.base import ClaimRef
@@ -52,7 +53,6 @@ from tenon.node.reboot_record import drain_bound, has_ended, recorded_request
 
 log = loggers.NODECLAIM_LIFECYCLE
 
-OBSERVED, FAILED = "RebootObserved", "RebootFailed"
 """Reasons of events on the NodeClaim (N15-561)."""
 
 
@@ -122,7 +122,7 @@ async def check(kube: Kube, recorder: EventPublisher, check_input: RebootCheckIn
     if rebooted:
         at = format_instant(request.requested_at)
         text = f"the machine has booted again, as was requested at {at}"
-        await recorder.publish(claim.body, OBSERVED, text)
+        await recorder.publish(claim.body, EventReason.REBOOT_OBSERVED, text)
     if not (rebooted and ready):
         return RebootCheck(rebooted=rebooted, ready=ready)
     await _record_repair(kube, ref, request, RebootResult.SUCCEEDED, now())
@@ -145,9 +145,8 @@ async def end_failed(kube: Kube, recorder: EventPublisher, failure: RebootFailur
     if node is not None:
         await _change_node(kube, node, reboot_fence.unfenced)
     at = format_instant(request.requested_at)
-    await recorder.publish(
-        claim.body, FAILED, f"the reboot that was requested at {at} failed: {failure.message}", "Warning"
-    )
+    text = f"the reboot that was requested at {at} failed: {failure.message}"
+    await recorder.publish(claim.body, EventReason.REBOOT_FAILED, text)
     await _record_repair(kube, ref, request, failure.result, now())
     if failure.stays:
         ended = ConditionUpdate(REBOOTING, "False", REBOOT_FAILED, failure.message)

@@ -13,11 +13,9 @@ from activities.node.nodes import find_node
 from tenon.apis.nodeclaim import REGISTERED
 from tenon.kube import object_json
 from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.event_reasons import EventReason
 from tenon.messages.node import NodeInput, RegisterResult
 from tenon.node.registration import NODE_NOT_FOUND, NOT_JOINED, minutes_late, not_joined, registration
-
-UNREGISTERED_MISSING = "UnregisteredTaintMissing"
-
 
 LateLabels = Callable[[ClaimRecord], Awaitable[Mapping[str, str]]]
 """Returns the labels that could not be known when the instance was launched."""
@@ -67,7 +65,7 @@ async def register(
         await update_conditions(kube, node_input.claim, [missing], now, read_object=claim.body)
         if match.reason != NOT_JOINED:
             return RegisterResult(reason=match.reason, message=match.message)
-        await recorder.publish(claim.body, match.reason, match.message, "Warning")
+        await recorder.publish(claim.body, EventReason.NODE_NOT_JOINED, match.message)
         return RegisterResult(reason=match.reason, message=match.message, console=console)
     if late := await late_labels(claim):  # first, so that the Node gets them as well
         claim = await label_claim(kube, node_input.claim, late, claim.body)
@@ -77,10 +75,9 @@ async def register(
     if registration(claim.body, match.node).unregistered_taint_missing:
         await recorder.publish(
             match.node,
-            UNREGISTERED_MISSING,
+            EventReason.UNREGISTERED_TAINT_MISSING,
             f"Node {name} joined without the taint karpenter.sh/unregistered:NoExecute, so pods may have started "
             "before Tenon added its labels and taints: add the taint to the kubelet's arguments in its user data",
-            "Warning",
         )
     written = await change(
         kube,

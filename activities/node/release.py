@@ -16,10 +16,9 @@ from activities.kubernetes.nodeclaims import read_claim, request_deletion
 from activities.kubernetes.resources import NODECLAIMS, NODES
 from activities.node.nodes import find_node
 from tenon.kube import object_json
+from tenon.kube.event_reasons import EventReason
 from tenon.messages.node import ReleaseInput, ReleaseResult
 from tenon.node.release import finalizer_message, foreign_finalizers, without_finalizer
-
-HELD_BY_FINALIZER = "HeldByFinalizer"
 
 
 async def release(kube: Kube, release_input: ReleaseInput, recorder: EventPublisher) -> ReleaseResult:
@@ -43,6 +42,6 @@ async def release(kube: Kube, release_input: ReleaseInput, recorder: EventPublis
     held_objects = [obj for obj in changed_objects if obj is not None and foreign_finalizers(obj)]
     for obj in held_objects:
         await recorder.publish(
-            obj, HELD_BY_FINALIZER, f"Tenon has removed its own finalizer; {finalizer_message(obj)}", "Warning"
+            obj, EventReason.HELD_BY_FINALIZER, f"Tenon has removed its own finalizer; {finalizer_message(obj)}"
         )
     return ReleaseResult(held_by=[finalizer_message(obj) for obj in held_objects])

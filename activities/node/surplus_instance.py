@@ -14,10 +14,9 @@ from activities.ec2.errors import EC2Error
 from activities.ec2.provider import Ec2Provider
 from activities.kubernetes.events import EventPublisher
 from tenon.kube.claim_record import ClaimRecord, instance_id_of
+from tenon.kube.event_reasons import EventReason
 
 log = loggers.NODECLAIM_LIFECYCLE
-
-SURPLUS_INSTANCE = "SurplusInstance"
 
 
 async def terminate_surplus(
@@ -38,4 +37,4 @@ async def terminate_surplus(
         f"Tenon launched {instance_id} for this NodeClaim, which another controller had given the instance "
         f"{instance_id_of(kept_instance) or kept_instance} meanwhile: {outcome}"
     )
-    await recorder.publish(claim.body, SURPLUS_INSTANCE, why, "Warning")
+    await recorder.publish(claim.body, EventReason.SURPLUS_INSTANCE, why)

@@ -17,6 +17,7 @@ from activities.kubernetes.event_references import pod_reference
 from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.resources import PODS
 from tenon.kube.conditions import is_true
+from tenon.kube.event_reasons import EventReason
 from tenon.kube.records import PodRecord
 from tenon.kube.structs import Object
 
@@ -50,7 +51,7 @@ async def forget_pods(
                 if answer.outcome == "gone":
                     return False
                 if answer.outcome == "evicted":
-                    await recorder.publish(pod_reference(pod.pod), "Disrupted", text, "Warning")
+                    await recorder.publish(pod_reference(pod.pod), EventReason.DISRUPTED, text, "Warning")
                     return True
             if not await kube.delete(PODS, name, namespace=namespace, grace_seconds=0, uid=uid):
                 return False
@@ -62,7 +63,7 @@ async def forget_pods(
                 extra={"pod": pod.key, "error": str(error)},
             )
             return False
-        await recorder.publish(pod_reference(pod.pod), "Disrupted", text, "Warning")
+        await recorder.publish(pod_reference(pod.pod), EventReason.DISRUPTED, text, "Warning")
         return True
 
     stranded = [pod for pod in node_pods if not (pod.terminal or pod.daemon or pod.mirror)]

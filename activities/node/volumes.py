@@ -14,6 +14,7 @@ from activities.kubernetes.nodeclaims import Clock, ConditionUpdate, read_claim,
 from activities.kubernetes.resources import PVCS, VOLUMEATTACHMENTS
 from activities.node.nodes import find_node, pods_on
 from tenon.apis.nodeclaim import VOLUMES_DETACHED
+from tenon.kube.event_reasons import EventReason
 from tenon.messages.node import DetachInput, DetachResult
 from tenon.node import drain
 from tenon.sentences import counted
@@ -90,9 +91,9 @@ async def detach_volumes(
             await update_conditions(kube, detach_input.claim, [update], now)
             return DetachResult(detached=True, attached=len(attached))
         if not reported:
-            update = ConditionUpdate(VOLUMES_DETACHED, "Unknown", "AwaitingVolumeDetachment", text)
+            update = ConditionUpdate(VOLUMES_DETACHED, "Unknown", EventReason.AWAITING_VOLUME_DETACHMENT.value, text)
             await update_conditions(kube, detach_input.claim, [update], now)
-            await recorder.publish(node, "AwaitingVolumeDetachment", text, "Normal")
+            await recorder.publish(node, EventReason.AWAITING_VOLUME_DETACHMENT, text)
             reported = True
         seconds_left = (until - now()).total_seconds()
         if seconds_left <= 0:

@@ -32,6 +32,7 @@ from tenon.ec2.nodeclass.instance_profiles import unused_profiles
 from tenon.ec2.nodeclass.status import DEPENDENCIES_NOT_READY, unparsable_conditions
 from tenon.kube import object_json
 from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.event_reasons import ConditionEvent, EventReason
 from tenon.messages.base import ActivityName
 from tenon.messages.nodeclass import NodeClassInput, NodeClassResult
 
@@ -111,14 +112,14 @@ class NodeClassActivities:
         except EC2Error as error:
             if error.retryable:
                 raise
-            await self._recorder.publish(raw, "FailedTermination", error.explained, "Warning")
+            await self._recorder.publish(raw, EventReason.FAILED_TERMINATION, error.explained)
             return NodeClassResult(deleting=True, message=error.explained)
 
     async def _report_unreadable(self, raw: JsonObject, name: str, faults: Sequence[FieldError]) -> str:
         """Say in a condition, an event and the log what is wrong with the class. Return the same."""
         unreadable_conditions = unparsable_conditions(raw, faults, self._now())
         why = next(condition for condition in unreadable_conditions if condition.type == VALIDATION_SUCCEEDED)
-        await self._recorder.publish(raw, why.reason, why.message, "Warning")
+        await self._recorder.publish(raw, ConditionEvent(why.reason), why.message)
         log.error("An EC2NodeClass cannot be read", extra={"ec2nodeclass": name, "error": why.message})
         conditions = [condition.to_dict() for condition in unreadable_conditions]
         if conditions != (raw.get("status") or {}).get("conditions"):
@@ -128,7 +129,7 @@ class NodeClassActivities:
     async def _report_not_ready(self, raw: JsonObject, name: str, conditions: Sequence[Condition]) -> None:
         failed = [c for c in conditions if c.status != "True" and c.type != READY]
         for condition in (c for c in failed if c.reason != DEPENDENCIES_NOT_READY):
-            await self._recorder.publish(raw, condition.reason, condition.message, "Warning")
+            await self._recorder.publish(raw, ConditionEvent(condition.reason), condition.message)
         log.warning(
             "An EC2NodeClass is not ready",
             extra={"ec2nodeclass": name, "conditions": {c.type: c.message for c in failed}},
@@ -137,11 +138,11 @@ class NodeClassActivities:
     async def _publish_warnings(self, raw: JsonObject, node_class: EC2NodeClass) -> None:
         """Publish what users should know of a class that works: unknown prices, and user data near its limit."""
         for warning in self._ec2.price_warnings():
-            await self._recorder.publish(raw, "PricesUnknown", warning, "Warning")
+            await self._recorder.publish(raw, EventReason.PRICES_UNKNOWN, warning)
         size = self._ec2.user_data_bytes(node_class)
         metrics.USER_DATA_BYTES.labels(node_class.metadata.name).set(size)
         if warning := size_warning(size):
-            await self._recorder.publish(raw, "UserDataNearLimit", warning, "Warning")
+            await self._recorder.publish(raw, EventReason.USER_DATA_NEAR_LIMIT, warning)
 
     async def _report_transitions(
         self, raw: JsonObject, before: Sequence[Condition], after: Sequence[Condition]
@@ -154,7 +155,9 @@ class NodeClassActivities:
             seconds = (new.last_transition_time - old.last_transition_time).total_seconds()
             metrics.NODECLASS_TRANSITION_SECONDS.labels(new.type, new.status).observe(seconds)
             why = f"{new.reason}: {new.message}" if new.message else new.reason
-            await self._recorder.publish(raw, new.type, f"{new.type} changed from {old.status} to {new.status}: {why}")
+            await self._recorder.publish(
+                raw, ConditionEvent(new.type, "Normal"), f"{new.type} changed from {old.status} to {new.status}: {why}"
+            )
 
     async def _delete_unused_profiles(self, node_class: EC2NodeClass) -> None:
         """Delete the instance profiles of the class's earlier roles that no instance has any more (ACT-05)."""
@@ -213,7 +216,7 @@ class NodeClassActivities:
         users = [claim.name for claim in await self._users(name)]
         if users:
             message = f"waiting for {len(users)} NodeClaims to end: {', '.join(sorted(users)[:5])}"
-            await self._recorder.publish(raw, "WaitingOnNodeClaimTermination", message)
+            await self._recorder.publish(raw, EventReason.WAITING_ON_NODE_CLAIMS, message)
             return NodeClassResult(deleting=True, message=message)
         await asyncio.to_thread(self._ec2.delete_launch_templates, name)
         if node_class is not None:  # Tenon never creates a profile for a class that it cannot parse

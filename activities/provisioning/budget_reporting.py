@@ -12,6 +12,7 @@ from activities.kubernetes.events import EventPublisher
 from tenon.apis.nodepool import NodePool
 from tenon.disruption.model import Situation
 from tenon.disruption.rules.pool_budgets import BudgetState, budget_states, gone_first
+from tenon.kube.event_reasons import EventReason
 
 REPORT_SECONDS = 30.0
 """Seconds between two reports. Each counts all nodes, so not every change of the cluster gets one."""
@@ -64,4 +65,4 @@ class BudgetReporter:
         for state in blocked:
             why = f": the NodePool is {state.closed}" if state.closed else " due to blocking budget"
             text = f"No allowed disruptions for disruption reason {state.reason.camel_case}{why}"
-            await self._recorder.publish(pool_reference(pools[state.pool]), "DisruptionBlocked", text)
+            await self._recorder.publish(pool_reference(pools[state.pool]), EventReason.DISRUPTION_BLOCKED, text)

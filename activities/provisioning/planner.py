@@ -52,6 +52,7 @@ from tenon.apis.nodepool import NodePool
 from tenon.apis.shortage_price import is_far_dearer, price_factor
 from tenon.ec2.refusals.unavailable import by_offering, unavailable_until
 from tenon.kube.conditions import condition
+from tenon.kube.event_reasons import EventReason
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
 from tenon.messages.provisioning import PlanInput, PlanResult, PurchasePause, ShortageWait
@@ -220,7 +221,7 @@ class Planner:
         for name, why in decision.without_types.items():
             message = f"{why[0].upper()}{why[1:]}"
             await self._recorder.publish(
-                pool_reference(decision.pools[name]), "NoCompatibleInstanceTypes", message, "Warning"
+                pool_reference(decision.pools[name]), EventReason.NO_COMPATIBLE_INSTANCE_TYPES, message
             )
         lacking = self._refused_launches.reasons(plan, pods, unavailable_until, decision.dear_claims)
         self._refused_launches.bought(written.claims)
@@ -229,7 +230,7 @@ class Planner:
         )
         for pod, node, since in self._batcher.refused_on_nodes(filter(_waits, pods)):
             message = existing_node_sentence(node, since, await self._refusal(pod))
-            await self._recorder.publish(pod_reference(pod), "FailedScheduling", message, "Warning")
+            await self._recorder.publish(pod_reference(pod), EventReason.FAILED_SCHEDULING, message)
         return self._result(
             plan_input,
             claims=list(written.names),
@@ -369,7 +370,7 @@ class Planner:
                 pool = next((pool for pool in self._view.node_pools() if pool.metadata.name == pause.pool), None)
                 if pool is not None:
                     message = pool_sentence(pause, pod.key, refusal)
-                    await self._recorder.publish(pool_reference(pool), "NodesNotUsed", message, "Warning")
+                    await self._recorder.publish(pool_reference(pool), EventReason.NODES_NOT_USED, message)
             sentences[pod.key] = pause_sentence(pause, refusals[pause.group])
         return sentences
 
@@ -438,9 +439,8 @@ class Planner:
             message = refusal[0][1].message
             await self._recorder.publish(
                 pool_reference(pools[name]),
-                "FailedCreate",
+                EventReason.FAILED_CREATE,
                 f"The API server refused {len(refusal)} of its NodeClaims, for {pods} pods: {message}",
-                "Warning",
             )
 
 

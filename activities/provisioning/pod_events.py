@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from activities import loggers
 from activities.kubernetes.event_references import pod_reference
 from activities.kubernetes.events import EventPublisher
+from tenon.kube.event_reasons import EventReason
 from tenon.kube.pod import Pod
 from tenon.scheduling.model import Plan
 
@@ -32,9 +33,8 @@ _PLACES, _PODS_OF_A_PLACE = 50, 10
 @dataclass(frozen=True, slots=True)
 class _PodEvent:
     pod: Pod
-    reason: str
+    reason: EventReason
     message: str
-    warning: bool = False
 
 
 class PodEvents:
@@ -71,7 +71,7 @@ class PodEvents:
             self._put(event)
         pod_keys = [pod_key for _ in range(CONCURRENCY) if (pod_key := self._next()) is not None]
         for pod_key in pod_keys:
-            if pod_key.warning:
+            if pod_key.reason is EventReason.FAILED_SCHEDULING:
                 log.warning(
                     "The provisioner could not schedule a pod", extra={"pod": pod_key.pod.key, "error": pod_key.message}
                 )
@@ -101,9 +101,7 @@ class PodEvents:
         self._reported.move_to_end(event.pod.uid)
         while len(self._reported) > _REMEMBERED:
             self._reported.popitem(last=False)
-        return await self._recorder.publish(
-            pod_reference(event.pod), event.reason, event.message, "Warning" if event.warning else "Normal"
-        )
+        return await self._recorder.publish(pod_reference(event.pod), event.reason, event.message)
 
 
 def _events(
@@ -117,11 +115,11 @@ def _events(
     for key, why in plan.unschedulable.items():
         if key in waiting:
             text = f"{lacking[key]}; {why}" if key in lacking else why
-            yield _PodEvent(waiting[key], "FailedScheduling", text, warning=True)
+            yield _PodEvent(waiting[key], EventReason.FAILED_SCHEDULING, text)
     for key in lacking.keys() & waiting.keys() - plan.unschedulable.keys():
-        yield _PodEvent(waiting[key], "FailedScheduling", lacking[key], warning=True)
+        yield _PodEvent(waiting[key], EventReason.FAILED_SCHEDULING, lacking[key])
     for key in sorted(plan.unreached & waiting.keys()):
-        yield _PodEvent(waiting[key], "FailedScheduling", UNREACHED, warning=True)
+        yield _PodEvent(waiting[key], EventReason.FAILED_SCHEDULING, UNREACHED)
     places = [(f"nodeclaim/{name}", planned.pods) for name, planned in zip(claims, plan.claims, strict=True)]
     places = places[:_PLACES]
     places += [
@@ -132,4 +130,4 @@ def _events(
         for pod in placed[:_PODS_OF_A_PLACE]:
             if pod.key in waiting and pod.key not in lacking:
                 doubt = f", but {doubts[pod.key]}" if pod.key in doubts else ""
-                yield _PodEvent(pod, "Nominated", f"Pod should schedule on: {place}{doubt}")
+                yield _PodEvent(pod, EventReason.NOMINATED, f"Pod should schedule on: {place}{doubt}")

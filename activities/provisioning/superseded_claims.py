@@ -16,6 +16,7 @@ from activities.kubernetes.errors import ApiError
 from activities.kubernetes.event_references import claim_reference
 from activities.kubernetes.events import EventPublisher
 from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.event_reasons import EventReason
 from tenon.messages.node import Removal
 from tenon.messages.provisioning import LaunchBreaker
 
@@ -45,7 +46,7 @@ async def delete_superseded(
             f"Its pods get other nodes, because EC2 refuses what EC2NodeClass {claim.node_class} asks for: "
             f"{breaker.reason}: {breaker.message}"
         )
-        await recorder.publish(claim_reference(name, claim.uid), nodeclaims.LAUNCH_FAILED, message, "Warning")
+        await recorder.publish(claim_reference(name, claim.uid), EventReason.LAUNCH_FAILED, message)
         try:
             removal = Removal(reason=breaker.reason, detail=message, actor="controller provisioner")
             await nodeclaims.note_removal(kube, claim, removal)

@@ -182,8 +182,8 @@ async def test_aws147_sch104_scheduled_events_of_a_whole_fleet_end_a_fifth_of_it
         for number in range(2):
             world.node(20 + len(ended) + number)  # the replacements
     assert len(ended) == 10
-    assert "NodeRepairBlocked" in world.recorder.reasons()
-    events = next(event[3] for event in world.recorder.events if event[2] == "NodeRepairBlocked")
+    assert "ScheduledChangeDelayed" in world.recorder.reasons()
+    events = next(event[3] for event in world.recorder.events if event[2] == "ScheduledChangeDelayed")
     assert events.startswith("20% of the nodes of NodePool pool leave now (2)")
 
 

@@ -507,7 +507,7 @@ async def test_aws141_sch104_scheduled_changes_of_a_whole_nodepool_end_a_fifth_a
     world.send({**HEALTH, "detail": detail})
 
     async def held() -> bool:
-        return world.recorder.reasons().count("NodeRepairBlocked") >= 2 * (len(ids) - 2)
+        return world.recorder.reasons().count("ScheduledChangeDelayed") >= 2 * (len(ids) - 2)
 
     async with reading(world, lambda: OLD):
         await until(held)

@@ -14,6 +14,7 @@ from tenon.apis.json_object import JsonObject
 from tenon.apis.legacy.conversion import NODE_CLASS_KIND, name_of
 from tenon.apis.legacy.materialized_objects import Materialized, belongs_to, changes, differs
 from tenon.apis.legacy.old_status import INVALID, NAME_TAKEN, REFUSED, WAITING, Outcome
+from tenon.kube.event_reasons import EventReason
 from tenon.kube.owners import controller, owners
 from tenon.kube.records import ObjectRecord
 from worker.cache.cluster import ClusterCache
@@ -162,7 +163,7 @@ class Materializer:
                 "An object differs from its source of an older API",
                 extra={"kind": body["kind"], "object": name, "source-object": _shown(old), "error": text},
             )
-            await self._recorder.publish(regarding, "NotInStep", text, "Warning")
+            await self._recorder.publish(regarding, EventReason.NOT_IN_STEP, text)
             return
         log.info(
             "The controller updated an object from one of an older API",
@@ -171,7 +172,7 @@ class Materializer:
         _, before = self._unchanged.get((body["kind"], name), ("", body))
         if before == body:  # a user edited the v1 object and not the old one
             text = f"Tenon reset it to match {_shown(old)}: edit the older object instead"
-            await self._recorder.publish(regarding, "KeptInStep", text)
+            await self._recorder.publish(regarding, EventReason.KEPT_IN_STEP, text)
 
 
 def _of_same_name(present: Mapping[str, Any], old: Mapping[str, Any]) -> bool:

@@ -30,6 +30,7 @@ from activities.kubernetes.errors import ApiError, ForbiddenError
 from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.resources import LEASES
 from tenon.apis.json_object import JsonObject
+from tenon.kube.event_reasons import EventReason
 from tenon.kube.timestamps import parse_instant
 from worker.log_rate_limit import LogRateLimiter
 from worker.runtime.cancellation import interrupted
@@ -46,8 +47,6 @@ LONG_AGO = timedelta(minutes=15)
 uninstalled Karpenter do not delay a start. AWS rejects requests whose clock is off by more than five minutes, so two
 clocks differ by at most ten.
 """
-STANDING_BY = "StandingBy"
-LEASE_IGNORED = "LeaseIgnored"
 BLIND_SECONDS = 30.0
 """Seconds after which a process that cannot read the Leases closes its gate. It may be cut off from the API server
 while another controller is not, and what waits for its turn at EC2 would still be sent.
@@ -225,7 +224,7 @@ class LeaderConflict:
                 "ServiceAccount may write NodeClaims: Tenon does not stand by. If a Karpenter holds this Lease, add "
                 "the namespace to STAND_BY_NAMESPACES of Tenon"
             )
-            await self._recorder.publish(ignored_lease.lease, LEASE_IGNORED, why, "Warning")
+            await self._recorder.publish(ignored_lease.lease, EventReason.LEASE_IGNORED, why)
 
     def _observe(self, key: Key, lease: JsonObject, before: _Observation | None, clock: float) -> _Observation:
         """Compare one Lease with its previous observation."""
@@ -276,4 +275,4 @@ class LeaderConflict:
             "Another controller leads, and Tenon stands by",
             extra={"lease": f"{rival.namespace}/{rival.name}", "holder": rival.holder},
         )
-        await self._recorder.publish(rival.lease, STANDING_BY, f"{rival}: Tenon stands by, and {when}")
+        await self._recorder.publish(rival.lease, EventReason.STANDING_BY, f"{rival}: Tenon stands by, and {when}")

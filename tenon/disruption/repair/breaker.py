@@ -12,8 +12,6 @@ from collections.abc import Iterable, Mapping
 from tenon.apis import labels
 
 MAX_UNHEALTHY_PERCENT = 20
-BLOCKED = "NodeRepairBlocked"
-"""The reason of the event about a node that is not ended because too many are unhealthy."""
 
 
 def veto(node: Mapping[str, str], claim: Mapping[str, str]) -> str:

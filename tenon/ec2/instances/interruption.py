@@ -11,12 +11,13 @@ import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from tenon.apis import labels
 from tenon.errors import TenonError
+from tenon.kube.event_reasons import EventReason
 from tenon.kube.timestamps import parse_instant
 
 VERSION = "0"
@@ -85,8 +86,6 @@ _ENDS_NODE = frozenset(
 
 ENDING_STATES = ("stopping", "stopped", "shutting-down", "terminated")
 SPOT_ONLY = (Kind.SPOT_INTERRUPTED, Kind.REBALANCE_RECOMMENDATION)
-UNCONFIRMED = "InterruptionNotConfirmed"
-"""The reason of the event about a notice that EC2 does not confirm."""
 SHOWN_WITHIN = timedelta(minutes=1)
 """How long after a notice EC2 may not show yet what the notice says."""
 
@@ -119,25 +118,28 @@ def is_fresh(sent_at: datetime | None, now: datetime) -> bool:
 class NoticeEvent:
     """The Kubernetes event about a notice, on the Node and the NodeClaim (EVT-07)."""
 
-    reason: str
+    reason: EventReason
     message: str
-    type: Literal["Normal", "Warning"] = "Warning"
 
 
 EVENTS = {
-    Kind.SPOT_INTERRUPTED: NoticeEvent("SpotInterrupted", "EC2 interrupts the spot instance"),
+    Kind.SPOT_INTERRUPTED: NoticeEvent(EventReason.SPOT_INTERRUPTED, "EC2 interrupts the spot instance"),
     Kind.REBALANCE_RECOMMENDATION: NoticeEvent(
-        "SpotRebalanceRecommendation", "EC2 recommends to replace the spot instance", "Normal"
+        EventReason.SPOT_REBALANCE_RECOMMENDATION, "EC2 recommends to replace the spot instance"
     ),
-    Kind.INSTANCE_STOPPED: NoticeEvent("InstanceStopping", "The instance stops or has stopped"),
-    Kind.INSTANCE_TERMINATED: NoticeEvent("InstanceTerminating", "The instance terminates or has terminated"),
+    Kind.INSTANCE_STOPPED: NoticeEvent(EventReason.INSTANCE_STOPPING, "The instance stops or has stopped"),
+    Kind.INSTANCE_TERMINATED: NoticeEvent(
+        EventReason.INSTANCE_TERMINATING, "The instance terminates or has terminated"
+    ),
     Kind.CAPACITY_RESERVATION_INTERRUPTED: NoticeEvent(
-        "CapacityReservationInstanceInterrupted", "The owner of the capacity reservation takes the instance back"
+        EventReason.RESERVATION_INTERRUPTED, "The owner of the capacity reservation takes the instance back"
     ),
-    Kind.INSTANCE_STATUS: NoticeEvent("InstanceUnhealthy", "The instance fails EC2's instance status check"),
-    Kind.SYSTEM_STATUS: NoticeEvent("InstanceUnhealthy", "The instance fails EC2's system status check"),
+    Kind.INSTANCE_STATUS: NoticeEvent(EventReason.INSTANCE_UNHEALTHY, "The instance fails EC2's instance status check"),
+    Kind.SYSTEM_STATUS: NoticeEvent(EventReason.INSTANCE_UNHEALTHY, "The instance fails EC2's system status check"),
 }
-LEAVES = NoticeEvent("TerminatingOnInterruption", "Tenon drains the node and replaces it because of an interruption")
+LEAVES = NoticeEvent(
+    EventReason.TERMINATING_ON_INTERRUPTION, "Tenon drains the node and replaces it because of an interruption"
+)
 
 
 @dataclass(frozen=True, slots=True)

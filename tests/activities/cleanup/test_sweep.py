@@ -258,8 +258,9 @@ async def test_an_instance_without_the_tag_of_a_claim(lost: Cluster, caplog: pyt
     assert result.figures["untagged_instance"] == Figures(findings=1, ended=1)
     done = {record.getMessage(): vars(record)["kind"] for record in caplog.records if "kind" in vars(record)}
     assert done == {
-        "The sweep terminated an orphaned object": "instance_without_claim",
+        "The sweep terminated an instance without a NodeClaim": "instance_without_claim",
         "The sweep tagged an instance": "untagged_instance",
+        "The sweep deleted an unused launch template": "unused_launch_template",
     }
     claim = lost.kube.objects[("nodeclaims", "", "live-0")]
     assert claim["metadata"]["annotations"]["karpenter.k8s.aws/tagged"] == "true"

@@ -8,6 +8,7 @@ import pytest
 
 from activities.kubernetes.errors import ApiError, ConflictError, ForbiddenError
 from activities.kubernetes.events import EventRecorder
+from tenon.kube.event_reasons import EventReason
 
 NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "uid": "u", "labels": {"a": "b"}}}
 
@@ -40,9 +41,14 @@ class Api:
 
 @pytest.mark.parametrize(
     ("reason", "seconds"),
-    [("Disrupted", 120), ("FailedScheduling", 300), ("Unconsolidatable", 900), ("NoCompatibleInstanceTypes", 60)],
+    [
+        (EventReason.DISRUPTED, 120),
+        (EventReason.FAILED_SCHEDULING, 300),
+        (EventReason.UNCONSOLIDATABLE, 900),
+        (EventReason.NO_COMPATIBLE_INSTANCE_TYPES, 60),
+    ],
 )
-async def test_a_repetition_is_silent_for_its_window_and_then_counts(reason: str, seconds: float) -> None:
+async def test_a_repetition_is_silent_for_its_window_and_then_counts(reason: EventReason, seconds: float) -> None:
     api = Api()
     recorder = api.recorder()
     assert await recorder.publish(NODE, reason, "so it is")
@@ -56,16 +62,16 @@ async def test_a_repetition_is_silent_for_its_window_and_then_counts(reason: str
 
 async def test_another_replica_continues_the_count() -> None:
     api = Api()
-    await api.recorder().publish(NODE, "Disrupted", "x")
-    await api.recorder().publish(NODE, "Disrupted", "x")
+    await api.recorder().publish(NODE, EventReason.DISRUPTED, "x")
+    await api.recorder().publish(NODE, EventReason.DISRUPTED, "x")
     assert [event["count"] for event in api.events.values()] == [2]
 
 
 async def test_n15_311_an_event_refers_to_its_object_and_lives_in_its_namespace() -> None:
     api = Api()
     pod = {"apiVersion": "v1", "kind": "Pod", "namespace": "ns", "name": "p", "uid": "u"}
-    await api.recorder().publish(NODE, "Disrupted", "x", "Warning")
-    await api.recorder().publish(pod, "Nominated", "x" * 5000)
+    await api.recorder().publish(NODE, EventReason.FAILED_DRAINING, "x")
+    await api.recorder().publish(pod, EventReason.NOMINATED, "x" * 5000)
     node_event, pod_event = api.events.values()
     assert node_event["involvedObject"] == {"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"}
     assert (node_event["metadata"]["namespace"], node_event["type"]) == ("default", "Warning")
@@ -77,9 +83,9 @@ async def test_n15_311_an_event_refers_to_its_object_and_lives_in_its_namespace(
 async def test_nominations_are_limited_to_a_burst_of_ten_and_five_a_second() -> None:
     api = Api()
     recorder = api.recorder()
-    assert sum([await recorder.publish(NODE, "Nominated", str(number)) for number in range(20)]) == 10
+    assert sum([await recorder.publish(NODE, EventReason.NOMINATED, str(number)) for number in range(20)]) == 10
     api.time += 1
-    assert sum([await recorder.publish(NODE, "Nominated", str(number)) for number in range(20, 40)]) == 5
+    assert sum([await recorder.publish(NODE, EventReason.NOMINATED, str(number)) for number in range(20, 40)]) == 5
 
 
 async def test_evt02_unconsolidatable_nodes_are_reported_in_turn_and_every_15_minutes() -> None:
@@ -89,7 +95,7 @@ async def test_evt02_unconsolidatable_nodes_are_reported_in_turn_and_every_15_mi
 
     async def told(names: range) -> int:
         claims = [{**NODE, "metadata": {"name": f"claim-{number}"}} for number in names]
-        return sum([await recorder.publish(claim, "Unconsolidatable", "why") for claim in claims])
+        return sum([await recorder.publish(claim, EventReason.UNCONSOLIDATABLE, "why") for claim in claims])
 
     assert await told(range(100)) == 20
     api.time += 100
@@ -102,7 +108,7 @@ async def test_evt02_unconsolidatable_nodes_are_reported_in_turn_and_every_15_mi
 async def test_a_refused_event_is_logged_and_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
     api = Api()
     api.error = ForbiddenError(403, "Forbidden", "events are not for you")
-    assert not await api.recorder().publish(NODE, "Disrupted", "x")
+    assert not await api.recorder().publish(NODE, EventReason.DISRUPTED, "x")
     assert any("events are not for you" in str(vars(record).get("error")) for record in caplog.records)
 
 
@@ -110,7 +116,7 @@ async def test_an_event_that_an_outage_swallowed_is_written_when_it_is_published
     api = Api()
     recorder = api.recorder()
     api.error = ApiError(503, "ServiceUnavailable", "etcd is away")
-    assert not await recorder.publish(NODE, "HeldByFinalizer", "x")
+    assert not await recorder.publish(NODE, EventReason.HELD_BY_FINALIZER, "x")
     api.error = None
-    assert await recorder.publish(NODE, "HeldByFinalizer", "x")
+    assert await recorder.publish(NODE, EventReason.HELD_BY_FINALIZER, "x")
     assert len(api.events) == 1

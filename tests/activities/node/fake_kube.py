@@ -17,6 +17,7 @@ from activities.kubernetes.client import EvictionAnswer
 from activities.kubernetes.errors import ApiError, ConflictError, ForbiddenError
 from activities.kubernetes.resources import PODS, Resource
 from activities.kubernetes.shared_list import Shape
+from tenon.kube.event_reasons import EventType, Published
 
 Object = dict[str, Any]
 START = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
@@ -52,7 +53,9 @@ class Recorder:
     def __init__(self) -> None:
         self.events: list[tuple[str, str, str, str]] = []
 
-    async def publish(self, regarding: Mapping[str, Any], reason: str, message: str, type_: str = "Normal") -> bool:
+    async def publish(
+        self, regarding: Mapping[str, Any], reason: Published, message: str, type_: EventType | None = None
+    ) -> bool:
         self.events.append((regarding["kind"], regarding["metadata"]["name"], reason, message))
         return True
 

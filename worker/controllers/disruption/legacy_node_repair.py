@@ -19,10 +19,11 @@ from activities.kubernetes.nodeclaims import annotate_claim, delete_with_finaliz
 from activities.kubernetes.resources import NODES
 from tenon.apis import labels
 from tenon.apis.reasons import Reason
-from tenon.disruption.repair.breaker import BLOCKED, Breaker, veto
+from tenon.disruption.repair.breaker import Breaker, veto
 from tenon.disruption.repair.legacy import Fault, fault_of
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.conditions import condition
+from tenon.kube.event_reasons import EventReason
 from tenon.kube.records import NodeRecord
 from tenon.kube.timestamps import format_instant
 from tenon.messages.base import ClaimRef
@@ -117,7 +118,7 @@ class LegacyNodeRepairController(Controller):
         fault = self._faults[name]
         if why := breaker.why_blocked(claim.pool):
             for subject in subjects(claim, node):
-                await self._recorder.publish(subject, BLOCKED, why, "Warning")
+                await self._recorder.publish(subject, EventReason.NODE_REPAIR_BLOCKED, why)
             return
         fresh = await self._kube.get(NODES, node.name)
         if fresh is not None and _is_still(fresh, node, fault):
@@ -134,7 +135,7 @@ class LegacyNodeRepairController(Controller):
         if kind := veto(annotations, claim.annotations):
             why = f"The {kind} has the annotation {labels.DO_NOT_REPAIR}: remove it so that the node is replaced"
             for subject in subjects(cached, node):
-                await self._recorder.publish(subject, BLOCKED, why, "Warning")
+                await self._recorder.publish(subject, EventReason.NODE_REPAIR_BLOCKED, why)
             return
         now = self._now()
         if claim.termination_timestamp is None or claim.termination_timestamp > now:

@@ -16,11 +16,12 @@ from activities.clock import utc_now
 from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventPublisher
-from tenon.disruption.repair.breaker import BLOCKED, Breaker
+from tenon.disruption.repair.breaker import Breaker
 from tenon.disruption.repair.policies import built_in
 from tenon.ec2.instances.interruption import Kind
 from tenon.ec2.instances.status import InstanceStatus, impaired, unhealthy
 from tenon.kube.claim_record import ClaimRecord, instance_id_of
+from tenon.kube.event_reasons import EventReason
 from worker.cache.changes import Change
 from worker.cache.cluster import ClusterCache
 from worker.controllers.base import Controller
@@ -94,12 +95,14 @@ class InstanceStatusController(Controller):
 
     async def _handle(self, claim: ClaimRecord, kind: Kind, breaker: Breaker) -> None:
         node = self._cache.node_of(claim)
+        reason = EventReason.NODE_REPAIR_BLOCKED
         why = breaker.why_blocked(claim.pool) if kind.failed else ""
         if kind is Kind.EVENT_STATUS:
+            reason = EventReason.SCHEDULED_CHANGE_DELAYED
             why = self._limit.admit(claim)
         if why:
             for subject in subjects(claim, node):
-                await self._recorder.publish(subject, BLOCKED, why, "Warning")
+                await self._recorder.publish(subject, reason, why)
             return
         if await self._nodes.make_leave(kind, claim, node):
             metrics.INSTANCES_UNHEALTHY.labels(kind.value).inc()

@@ -98,4 +98,4 @@ class InterruptedNodes:
         events = [event for event in (EVENTS.get(kind), LEAVES if leaves else None) if event is not None]
         for subject in subjects(claim, node):
             for event in events:
-                await self._recorder.publish(subject, event.reason, event.message, event.type)
+                await self._recorder.publish(subject, event.reason, event.message)

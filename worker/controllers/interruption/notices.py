@@ -29,9 +29,7 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventPublisher
 from tenon.apis import labels
 from tenon.apis.rebalance import replaces_on_rebalance
-from tenon.disruption.repair.breaker import BLOCKED
 from tenon.ec2.instances.interruption import (
-    UNCONFIRMED,
     Evidence,
     Kind,
     MalformedNoticeError,
@@ -42,6 +40,7 @@ from tenon.ec2.instances.interruption import (
 )
 from tenon.ec2.launch.claim_offering import offering_of
 from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.event_reasons import EventReason
 from tenon.kube.records import NodeRecord
 from tenon.messages.launch import OfferingRef
 from worker.cache.changes import Change, Topic
@@ -252,7 +251,7 @@ class InterruptionController(Controller):
             return True
         if kind is Kind.SCHEDULED_CHANGE and (why := self._limit.admit(claim)):
             for subject in subjects(claim, self._cache.node_of(claim)):
-                await self._recorder.publish(subject, BLOCKED, why, "Warning")
+                await self._recorder.publish(subject, EventReason.SCHEDULED_CHANGE_DELAYED, why)
             return False
         await self._apply(kind, claim)
         return True
@@ -273,7 +272,7 @@ class InterruptionController(Controller):
             )
         why = f"A message in the interruption queue says {kind.value}, which EC2 does not confirm: the node stays"
         for subject in subjects(claim, self._cache.node_of(claim)):
-            await self._recorder.publish(subject, UNCONFIRMED, why, "Warning")
+            await self._recorder.publish(subject, EventReason.INTERRUPTION_NOT_CONFIRMED, why)
 
     async def _apply_early(self) -> None:
         """Apply notices when a NodeClaim gets the instance that they are about, until cancelled."""

@@ -30,6 +30,7 @@ from tenon.apis.legacy.old_status import (
     provisioner_status,
     template_status,
 )
+from tenon.kube.event_reasons import ConditionEvent
 from tenon.kube.records import ObjectRecord
 from worker.cache.changes import Change, Topic
 from worker.cache.cluster import ClusterCache
@@ -172,7 +173,7 @@ class LegacyApiController(Controller):
 
     async def _publish(self, resource: Resource, record: ObjectRecord, outcome: Outcome) -> None:
         """Publish and log why an old object has no effect."""
-        await self._recorder.publish(with_type(resource, record), outcome.reason, outcome.problem, "Warning")
+        await self._recorder.publish(with_type(resource, record), ConditionEvent(outcome.reason), outcome.problem)
         self._log.warning(
             "An object of an older API has no effect",
             extra={"kind": resource.kind, "object": record.name, "error": outcome.problem},

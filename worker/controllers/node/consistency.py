@@ -15,6 +15,7 @@ from activities.kubernetes.event_references import claim_reference
 from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.nodeclaims import consistency_condition, update_conditions
 from tenon.apis.nodeclaim import CONSISTENT_STATE_FOUND
+from tenon.kube.event_reasons import EventReason
 from tenon.messages.base import ClaimRef
 from tenon.node.consistency import shortfalls
 from worker.cache.changes import Change, Topic
@@ -70,7 +71,7 @@ class NodeClaimConsistencyController(ObjectController):
             return None
         subject = claim_reference(name, claim.uid)
         for message in shortfalls:
-            await self._recorder.publish(subject, "FailedConsistencyCheck", message, "Warning")
+            await self._recorder.publish(subject, EventReason.FAILED_CONSISTENCY_CHECK, message)
         return RESCAN_SECONDS
 
     def _shortfalls(self, name: str) -> list[str] | None:

@@ -27,6 +27,7 @@ from tenon.apis.reasons import Reason
 from tenon.ec2.types.capacity_reservations import RESERVATION_LABELS, drains
 from tenon.kube import object_json
 from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.event_reasons import EventReason
 from tenon.messages.node import Removal
 from worker.cache.changes import Change, Topic
 from worker.cache.cluster import ClusterCache
@@ -177,7 +178,7 @@ class CapacityBlockExpirationController(Controller):
         metrics.CLAIMS_DISRUPTED.labels(EXPIRING, claim.pool, labels.RESERVED, "", claim.termination_mode).inc()
         message = f"Capacity block {name} ends soon, and EC2 terminates its instances before that"
         subject = claim_reference(claim.name, claim.uid)
-        await self._recorder.publish(subject, "CapacityReservationExpiring", message, "Warning")
+        await self._recorder.publish(subject, EventReason.CAPACITY_RESERVATION_EXPIRING, message)
         self._log.info(
             "A node leaves because its capacity block ends soon",
             extra={"nodeclaim": claim.name, "nodepool": claim.pool, "capacity-reservation": name},

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import Protocol
 
 from activities.kubernetes.event_references import reference
 from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.resources import EC2NODECLASSES
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.json_object import JsonObject
+from tenon.kube.event_reasons import EventReason
 from tenon.kube.records import ObjectRecord
 from worker.cache.changes import Change
 from worker.cache.cluster import ClusterCache
@@ -57,23 +58,23 @@ class ZonalShiftController(Controller):
                 "ARC shifts the cluster away from a zone, and no node is launched there", extra={"zone": zone}
             )
             message = "ARC shifts the cluster away from zone {}: no node is launched there"
-            await self._tell(zone, "ZonalShiftActive", message, "Warning")
+            await self._tell(zone, EventReason.ZONAL_SHIFT_ACTIVE, message)
         for zone in sorted(ended):
             self._log.info("ARC no longer shifts the cluster away from a zone", extra={"zone": zone})
             message = "ARC no longer shifts the cluster away from zone {}: nodes are launched there again"
-            await self._tell(zone, "ZonalShiftCleared", message, "Normal")
+            await self._tell(zone, EventReason.ZONAL_SHIFT_CLEARED, message)
         if refusal := self._shifts.refused_zones():
             message = f"Zonal shifts are not known, so nodes may be launched in a zone that fails: {refusal}"
             for record in self._cache.nodeclasses:
-                await self._recorder.publish(_reference(record), "ZonalShiftUnknown", message, "Warning")
+                await self._recorder.publish(_reference(record), EventReason.ZONAL_SHIFT_UNKNOWN, message)
         return None
 
-    async def _tell(self, zone: str, reason: str, message: str, type_: Literal["Normal", "Warning"]) -> None:
+    async def _tell(self, zone: str, reason: EventReason, message: str) -> None:
         for record in self._cache.nodeclasses:
             node_class = self._view.node_class(record.name)
             name = _zone_named(node_class, zone) if node_class is not None else ""
             if name:
-                await self._recorder.publish(_reference(record), reason, message.format(name), type_)
+                await self._recorder.publish(_reference(record), reason, message.format(name))
 
 
 def _reference(record: ObjectRecord) -> JsonObject:

@@ -20,8 +20,8 @@ from tenon.apis.nodepool import (
     NodePool,
 )
 from tenon.apis.validation import parse, unknown_values
+from tenon.kube.event_reasons import ConditionEvent, EventReason
 from tenon.kube.records import ObjectRecord
-from tenon.provisioning.pool_overlap import REASON
 
 
 class NodePoolEvents:
@@ -41,7 +41,9 @@ class NodePoolEvents:
         was_ready = before is None or before.status == "True"
         if failed and (was_ready or record.condition("Ready").get("message") is None):
             for condition in failed:
-                await self._recorder.publish(_reference(record), condition["reason"], condition["message"], "Warning")
+                await self._recorder.publish(
+                    _reference(record), ConditionEvent(condition["reason"]), condition["message"]
+                )
             self._log.warning(
                 "A NodePool is not ready",
                 extra={"nodepool": record.name, "conditions": {c["type"]: c["message"] for c in failed}},
@@ -49,17 +51,17 @@ class NodePoolEvents:
         health: dict[str, Any] = next((c for c in status["conditions"] if c["type"] == NODE_LAUNCH_HEALTHY), {})
         health_before = record.condition(NODE_LAUNCH_HEALTHY)
         if health.get("status") == "False" and health["message"] != health_before.get("message"):
-            await self._recorder.publish(_reference(record), "LaunchesHeldBack", health["message"], "Warning")
+            await self._recorder.publish(_reference(record), EventReason.LAUNCHES_HELD_BACK, health["message"])
         capacity: dict[str, Any] = next((c for c in status["conditions"] if c["type"] == CAPACITY_AVAILABLE), {})
         message_before = record.condition(CAPACITY_AVAILABLE).get("message")
         if capacity.get("status") == "False" and capacity["message"] != message_before:
-            await self._recorder.publish(_reference(record), capacity["reason"], capacity["message"], "Warning")
+            await self._recorder.publish(_reference(record), ConditionEvent(capacity["reason"]), capacity["message"])
         slowed = next((c["message"] for c in status["conditions"] if c["type"] == CONSOLIDATION_SLOWED), "")
         if slowed and slowed != record.condition(CONSOLIDATION_SLOWED).get("message"):
-            await self._recorder.publish(_reference(record), CONSOLIDATION_SLOWED, slowed, "Warning")
+            await self._recorder.publish(_reference(record), EventReason.CONSOLIDATION_SLOWED, slowed)
         overlap = next((c["message"] for c in status["conditions"] if c["type"] == OVERLAPPING), "")
         if overlap and overlap != record.condition(OVERLAPPING).get("message"):
-            await self._recorder.publish(_reference(record), REASON, overlap, "Warning")
+            await self._recorder.publish(_reference(record), EventReason.SAME_PODS_SAME_WEIGHT, overlap)
 
     def log_unknown_values(self, pool: NodePool) -> None:
         """Log requirement values that no node can have, once for each generation of the pool."""
@@ -77,7 +79,7 @@ class NodePoolEvents:
         _, faults = parse(NodePool, record.body)
         why = "; ".join(str(fault) for fault in faults)
         self._log.error("A NodePool cannot be read and is left out", extra={"nodepool": record.name, "error": why})
-        await self._recorder.publish(_reference(record), "NodePoolValidationFailed", why, "Warning")
+        await self._recorder.publish(_reference(record), EventReason.NODE_POOL_VALIDATION_FAILED, why)
 
 
 def _reference(record: ObjectRecord) -> JsonObject:
