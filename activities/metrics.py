@@ -345,28 +345,28 @@ OPEN_BREAKERS = Gauge(
     ["nodepool"],
     multiprocess_mode="mostrecent",
 )
-HOUSEKEEPING_FOUND = Counter(
-    "tenon_housekeeping_found_total", "Lost or inconsistent objects that sweeps found, by kind.", ["kind"]
+GARBAGE_COLLECTION_FOUND = Counter(
+    "tenon_garbage_collection_found_total", "Lost or inconsistent objects that sweeps found, by kind.", ["kind"]
 )
-HOUSEKEEPING_ENDED = Counter(
-    "tenon_housekeeping_ended_total", "Findings of sweeps that were removed or repaired, by kind.", ["kind"]
+GARBAGE_COLLECTION_ENDED = Counter(
+    "tenon_garbage_collection_ended_total", "Findings of sweeps that were removed or repaired, by kind.", ["kind"]
 )
-HOUSEKEEPING_FAILED = Counter(
-    "tenon_housekeeping_failed_total", "Findings of sweeps whose removal or repair failed, by kind.", ["kind"]
+GARBAGE_COLLECTION_FAILED = Counter(
+    "tenon_garbage_collection_failed_total", "Findings of sweeps whose removal or repair failed, by kind.", ["kind"]
 )
-HOUSEKEEPING_HELD_BACK = Gauge(
-    "tenon_housekeeping_held_back",
+GARBAGE_COLLECTION_HELD_BACK = Gauge(
+    "tenon_garbage_collection_held_back",
     "Findings that a person must confirm, because too many look lost at once, as of its last sweep, by kind.",
     ["kind"],
     multiprocess_mode="mostrecent",
 )
-HOUSEKEEPING_UNREAD = Counter(
-    "tenon_housekeeping_unread_total",
+GARBAGE_COLLECTION_UNREAD = Counter(
+    "tenon_garbage_collection_unread_total",
     "Sources that a sweep could not read, so that it skipped their objects.",
     ["source"],
 )
-HOUSEKEEPING_SUCCESS = Gauge(
-    "tenon_housekeeping_last_success_timestamp_seconds",
+GARBAGE_COLLECTION_SUCCESS = Gauge(
+    "tenon_garbage_collection_last_success_timestamp_seconds",
     "Time of the last sweep that read everything; alert if it is older than a few intervals.",
     multiprocess_mode="max",
 )

@@ -45,13 +45,13 @@ class WaitingCommand:
         await workflow.wait_condition(lambda: False)
 
 
-@workflow.defn(name="Housekeeping")
-class WaitingHousekeeping:
-    """A housekeeping workflow without sweeps."""
+@workflow.defn(name="GarbageCollection")
+class WaitingGarbageCollection:
+    """A garbage collection workflow without sweeps."""
 
     @workflow.run
     async def run(self, _: Any) -> None:
         """Complete at once."""
 
 
-WAITING = (WaitingNodeClaim, WaitingNodeClass, WaitingCommand, WaitingHousekeeping)
+WAITING = (WaitingNodeClaim, WaitingNodeClass, WaitingCommand, WaitingGarbageCollection)

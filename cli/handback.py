@@ -32,7 +32,7 @@ from tenon.sentences import counted
 from worker.runtime.lease import LEASE_NAME, is_tenons
 from worker.runtime.temporal_client import TemporalError, connect
 from workflows import names
-from workflows.housekeeping import schedule_id
+from workflows.garbage_collection import schedule_id
 
 app = create_app()
 Cluster = Annotated[

@@ -1,6 +1,6 @@
 """The timeouts and retry policies of activities in one table, which shows the worst case for a node.
 
-Only the sweep's activity is not in it: `workflows/housekeeping.py` has its timeouts.
+Only the sweep's activity is not in it: `workflows/garbage_collection.py` has its timeouts.
 """
 
 from __future__ import annotations

@@ -13,10 +13,10 @@ from activities.ec2.client import Ec2
 from activities.ec2.errors import EC2Error, retry_throttled, translated
 from activities.ec2.request_batching import RequestBatcher, Turns
 from tenon.apis import labels
-from tenon.cleanup.facts import GONE_STATES, ObservedInstance
-from tenon.cleanup.instances import NAME, tags_to_write
 from tenon.ec2.refusals import errors as codes
 from tenon.ec2.types.capacity_reservations import launched_into
+from tenon.garbage_collection.facts import GONE_STATES, ObservedInstance
+from tenon.garbage_collection.instances import NAME, tags_to_write
 from tenon.kube.claim_record import provider_id_of
 from tenon.messages.launch import Instance, LaunchGroup
 

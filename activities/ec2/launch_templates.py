@@ -14,9 +14,9 @@ from activities.ec2.client import Ec2
 from activities.ec2.errors import EC2Error, retry_throttled, translated
 from activities.ec2.single_flight import SingleFlight
 from tenon.apis import labels
-from tenon.cleanup.facts import ObservedTemplate
 from tenon.ec2.launch.template import LaunchTemplate, tag_list
 from tenon.ec2.refusals import errors as codes
+from tenon.garbage_collection.facts import ObservedTemplate
 
 if TYPE_CHECKING:
     from types_boto3_ec2.type_defs import FilterTypeDef, LaunchTemplateTypeDef

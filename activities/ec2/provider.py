@@ -38,7 +38,6 @@ from activities.ec2.zonal_shifts import ZonalShifts
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass, EC2NodeClassStatus
 from tenon.apis.nodeclaim import NodeClaim
-from tenon.cleanup.facts import ObservedInstance, ObservedTemplate
 from tenon.ec2.families import family_of
 from tenon.ec2.families.cluster import Cluster
 from tenon.ec2.instances.zonal_shifts import without_zones
@@ -56,6 +55,7 @@ from tenon.ec2.nodeclass.status import (
 from tenon.ec2.refusals.refused_price import cheapest_left_out
 from tenon.ec2.types.instance_types import without
 from tenon.evolve import evolve
+from tenon.garbage_collection.facts import ObservedInstance, ObservedTemplate
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.requirements import Requirements
 from tenon.messages.launch import Instance, LaunchGroup, LaunchRequest, LaunchResult

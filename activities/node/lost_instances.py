@@ -25,8 +25,8 @@ from activities.kubernetes.resources import NODECLAIMS, NODES
 from tenon.apis import labels
 from tenon.apis.managed import is_managed
 from tenon.apis.nodeclaim import INSTANCE_TERMINATING, LAUNCHED
-from tenon.cleanup.facts import ENDED_STATES, GONE_STATES
 from tenon.disruption.repair.breaker import max_unhealthy
+from tenon.garbage_collection.facts import ENDED_STATES, GONE_STATES
 from tenon.kube.claim_record import ClaimRecord, instance_id_of
 from tenon.kube.conditions import is_true
 from tenon.kube.event_reasons import EventReason

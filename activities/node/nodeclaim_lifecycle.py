@@ -147,7 +147,7 @@ class NodeActivities:
         return {labels.PLACEMENT_GROUP_PARTITION: str(partition)} if partition else {}
 
     async def _name_instance(self, node_input: NodeInput, node_name: str, claim: ClaimRecord) -> None:
-        """Tag the instance with its claim and Node name. If that fails, the housekeeping sweep does it later.
+        """Tag the instance with its claim and Node name. If that fails, the sweep does it later.
 
         A claim of a launch group then says so in its annotations, because its instance had no tag that names it before.
         """

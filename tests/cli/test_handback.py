@@ -11,9 +11,9 @@ from temporalio.testing import WorkflowEnvironment
 
 from activities.kubernetes.client import Kube
 from cli.handback import StillLeadsError, end_workflows, marks_removed, wait_until_lease_free
-from worker.runtime.housekeeping_schedule import ensure_schedule
+from worker.runtime.garbage_collection_schedule import ensure_schedule
 from workflows import names
-from workflows.housekeeping import schedule_id
+from workflows.garbage_collection import schedule_id
 
 
 @pytest.mark.integration

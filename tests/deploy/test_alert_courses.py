@@ -114,14 +114,14 @@ def test_failing_calls_alert_and_answers_that_tenon_expects_do_not(
 
 def test_a_worker_that_starts_has_time_for_its_first_sweep(tmp_path: Path) -> None:
     """The gauge is 0 until then. promtool's clock begins at 0 too, so the worker starts two hours later."""
-    name = "tenon_housekeeping_last_success_timestamp_seconds"
+    name = "tenon_garbage_collection_last_success_timestamp_seconds"
     values = "_x119 0x9 7800x60 7800x60"
     fires: dict[str, list[dict[str, str]]] = {"121m": [], "129m": [], "180m": [], "230m": [{}]}
     course(tmp_path, "TenonSweepsDoNotWork", {name: values}, fires=fires)
 
 
 def test_sweeps_that_never_succeed_alert_too(tmp_path: Path) -> None:
-    name = "tenon_housekeeping_last_success_timestamp_seconds"
+    name = "tenon_garbage_collection_last_success_timestamp_seconds"
     course(tmp_path, "TenonSweepsDoNotWork", {name: "_x119 0x60"}, fires={"130m": [], "140m": [{}]})
 
 

@@ -1,4 +1,4 @@
-"""Time that need not be waited for: what housekeeping judges by its age is made old, or young again."""
+"""Time that need not be waited for: what garbage collection judges by its age is made old, or young again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Housekeeping by hand: what an operator does who presses "trigger" on the Schedule in Temporal's UI."""
+"""Garbage collection by hand: what an operator does who presses "trigger" on the Schedule in Temporal's UI."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from contextlib import asynccontextmanager
 
 from temporalio.client import Client, ScheduleActionExecutionStartWorkflow, ScheduleActionResult, ScheduleOverlapPolicy
 
-from tenon.messages.cleanup import HousekeepingInput, HousekeepingResult
+from tenon.messages.garbage_collection import GarbageCollectionInput, GarbageCollectionResult
 from tests.workflows.waiting import until
 from workflows import names
-from workflows.housekeeping import HousekeepingWorkflow, housekeeping_id, schedule_id
+from workflows.garbage_collection import GarbageCollectionWorkflow, garbage_collection_id, schedule_id
 
 
 @asynccontextmanager
 async def only_by_hand(client: Client, cluster: str) -> AsyncIterator[None]:
     """Pause the Schedule meanwhile, as an operator may: no sweep runs or begins but those of `sweep`.
 
-    Housekeeping looks by itself soon after a Node stopped reporting. What it ends then is missing in the report of a
-    sweep by hand, which also waits for that look to end, while what is still in its grace grows older.
+    A sweep begins by itself soon after a Node stopped reporting. What it ends is missing in the report of a sweep by
+    hand, which also waits for that one to end, while what is still in its grace grows older.
     """
     schedule = client.get_schedule_handle(schedule_id(cluster))
 
@@ -33,7 +33,7 @@ async def only_by_hand(client: Client, cluster: str) -> AsyncIterator[None]:
         await schedule.unpause()
 
 
-async def sweep(client: Client, cluster: str) -> HousekeepingResult:
+async def sweep(client: Client, cluster: str) -> GarbageCollectionResult:
     """Trigger the Schedule, wait for the sweep that this began, and return its report."""
     schedule = client.get_schedule_handle(schedule_id(cluster))
     before = await _latest(client, cluster)
@@ -53,18 +53,18 @@ async def sweep(client: Client, cluster: str) -> HousekeepingResult:
     action = begun[0].action
     assert isinstance(action, ScheduleActionExecutionStartWorkflow)
     handle = client.get_workflow_handle(
-        action.workflow_id, run_id=action.first_execution_run_id, result_type=HousekeepingResult
+        action.workflow_id, run_id=action.first_execution_run_id, result_type=GarbageCollectionResult
     )
-    report: HousekeepingResult = await handle.result()
+    report: GarbageCollectionResult = await handle.result()
     return report
 
 
-async def confirmed_sweep(client: Client, cluster: str, findings: int) -> HousekeepingResult:
+async def confirmed_sweep(client: Client, cluster: str, findings: int) -> GarbageCollectionResult:
     """Sweep as a person does who confirms what the last sweep held back, and return the report."""
     return await client.execute_workflow(
-        HousekeepingWorkflow.run,
-        HousekeepingInput(cluster=cluster, confirmed=findings),
-        id=f"{housekeeping_id(cluster)}-confirmed",
+        GarbageCollectionWorkflow.run,
+        GarbageCollectionInput(cluster=cluster, confirmed=findings),
+        id=f"{garbage_collection_id(cluster)}-confirmed",
         task_queue=names.task_queue(cluster),
     )
 

@@ -15,7 +15,7 @@ from sandbox.cluster import Sandbox
 from sandbox.ec2.client import Ec2Admin
 from sandbox.ec2.region import REGION
 from tenon.apis import labels
-from tenon.cleanup.findings import Kind
+from tenon.garbage_collection.findings import Kind
 from tests.e2e.conftest import MakePool
 from tests.e2e.lives import life_of
 from tests.e2e.pools import KEY, SMALL, Pool, condition
@@ -228,7 +228,7 @@ async def test_capacity_for_some_of_many_claims(make_pool: MakePool, observe: Ob
 async def test_instances_that_end_unasked(
     make_pool: MakePool, observe: Observe, ec2: Ec2Admin, kube: Kube, client: Client, sandbox: Sandbox
 ) -> None:
-    """Killed or vanished while live, dead while booting: housekeeping notices, and the pods get another node."""
+    """Killed or vanished while live, dead while booting: garbage collection notices, and the pods get another node."""
     killed, vanished, booting = await asyncio.gather(*(make_pool(requirements=SMALL) for _ in range(3)))
     pools = (killed, vanished, booting)
     async with observe(*pools) as observations:

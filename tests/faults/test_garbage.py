@@ -1,4 +1,4 @@
-"""Housekeeping finds a hundred mixed orphans in the three records, and leaves a second cluster's things alone."""
+"""Garbage collection finds a hundred mixed orphans in the three records, and leaves a second cluster's things alone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sandbox.cluster import Sandbox
 from sandbox.ec2.client import Ec2Admin
 from sandbox.faults import catalogue
 from tenon.apis import labels
-from tenon.cleanup.findings import Kind
+from tenon.garbage_collection.findings import Kind
 from tenon.messages.base import ClaimRef
 from tenon.node.state import NodeClaimInput, NodeClaimResult
 from tests.e2e.conftest import MakePool
@@ -63,7 +63,7 @@ class Planted:
 
 def ended(worker: WorkerProcess, kind: Kind) -> float:
     """How much of a kind all sweeps have ended."""
-    return worker.metric("tenon_housekeeping_ended_total", kind=kind.value)
+    return worker.metric("tenon_garbage_collection_ended_total", kind=kind.value)
 
 
 @pytest_asyncio.fixture(loop_scope="session")

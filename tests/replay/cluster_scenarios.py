@@ -17,7 +17,6 @@ from temporalio.worker import Worker
 from tenon.apis.reasons import Reason
 from tenon.evolve import evolve
 from tenon.messages.base import ActivityName
-from tenon.messages.cleanup import COLLECT_GARBAGE, HousekeepingInput, HousekeepingResult
 from tenon.messages.disruption import (
     AwaitDisruptionInput,
     DisruptionCommand,
@@ -26,6 +25,7 @@ from tenon.messages.disruption import (
     FoundReplacements,
     MeasuredSaving,
 )
+from tenon.messages.garbage_collection import COLLECT_GARBAGE, GarbageCollectionInput, GarbageCollectionResult
 from tenon.messages.nodeclass import NodeClassInput, NodeClassResult
 from tenon.messages.provisioning import LaunchReport
 from tests.workflows.fake_steps import FakeSteps, command, leaves_first, reboot
@@ -34,7 +34,7 @@ from tests.workflows.waiting import until
 from workflows import names
 from workflows.disruption import DisruptionInput, DisruptionWorkflow
 from workflows.disruption_command import DisruptionCommandWorkflow
-from workflows.housekeeping import HousekeepingWorkflow, housekeeping_id, schedule_id
+from workflows.garbage_collection import GarbageCollectionWorkflow, garbage_collection_id, schedule_id
 from workflows.nodeclass import NodeClassWorkflow
 from workflows.provisioner import MAX_REPORTS, ProvisionerWorkflow
 
@@ -246,18 +246,21 @@ async def node_class(temporal: WorkflowEnvironment, cluster: str) -> None:
 
 
 @activity.defn(name=COLLECT_GARBAGE)
-async def collect(housekeeping_input: HousekeepingInput) -> HousekeepingResult:
+async def collect(sweep_input: GarbageCollectionInput) -> GarbageCollectionResult:
     """Leave an instance to its workflow."""
-    return HousekeepingResult(left_since=housekeeping_input.left_since or {"i-1": datetime.now(UTC)})
+    return GarbageCollectionResult(left_since=sweep_input.left_since or {"i-1": datetime.now(UTC)})
 
 
 async def sweeps(temporal: WorkflowEnvironment, cluster: str) -> None:
     """Two sweeps of a Schedule. The second gets what the first left."""
     queue = names.task_queue(cluster)
     sweep = ScheduleActionStartWorkflow(
-        HousekeepingWorkflow.run, HousekeepingInput(cluster=cluster), id=housekeeping_id(cluster), task_queue=queue
+        GarbageCollectionWorkflow.run,
+        GarbageCollectionInput(cluster=cluster),
+        id=garbage_collection_id(cluster),
+        task_queue=queue,
     )
-    async with Worker(temporal.client, task_queue=queue, workflows=[HousekeepingWorkflow], activities=[collect]):
+    async with Worker(temporal.client, task_queue=queue, workflows=[GarbageCollectionWorkflow], activities=[collect]):
         schedule = await temporal.client.create_schedule(schedule_id(cluster), Schedule(sweep, ScheduleSpec()))
 
         async def done(times: int) -> bool:

@@ -22,7 +22,7 @@ from temporalio.worker import Replayer
 from temporalio.workflow import NondeterminismError, _Definition
 
 from tenon.messages.base import ActivityName
-from tenon.messages.cleanup import COLLECT_GARBAGE
+from tenon.messages.garbage_collection import COLLECT_GARBAGE
 from tenon.node import machine
 from tenon.node.state import NodeClaimInput, NodeState, Stage
 from tenon.node.steps import Run, Step

@@ -1,4 +1,4 @@
-"""Housekeeping is called when a Node falls silent, and not again and again."""
+"""Garbage collection is called when a Node falls silent, and not again and again."""
 
 from __future__ import annotations
 

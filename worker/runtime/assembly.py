@@ -16,7 +16,6 @@ from temporalio.client import Client
 from temporalio.worker import Worker
 
 from activities import loggers
-from activities.cleanup.sweep import Housekeeping
 from activities.disruption.ask_to_leave import disrupt
 from activities.disruption.awaited_replacements import AwaitedReplacementActivities
 from activities.disruption.commands import CommandActivities
@@ -26,6 +25,7 @@ from activities.ec2.errors import EC2Error
 from activities.ec2.price_tables import PriceTableError
 from activities.ec2.provider import Ec2Provider
 from activities.ec2.ttl_cache import Refresh
+from activities.garbage_collection.sweep import GarbageCollection
 from activities.gate import Gate
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ForbiddenError
@@ -46,7 +46,7 @@ from worker.settings import Settings, SettingsError
 from workflows import names
 from workflows.disruption import DisruptionWorkflow
 from workflows.disruption_command import DisruptionCommandWorkflow
-from workflows.housekeeping import HousekeepingWorkflow
+from workflows.garbage_collection import GarbageCollectionWorkflow
 from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.nodeclass import NodeClassWorkflow
 from workflows.options import COMMON, DRAINING, ENDING
@@ -60,7 +60,7 @@ WORKFLOWS: Sequence[type] = (
     DisruptionWorkflow,
     DisruptionCommandWorkflow,
     NodeClassWorkflow,
-    HousekeepingWorkflow,
+    GarbageCollectionWorkflow,
 )
 LEASE_QPS, LEASE_BURST = 10.0, 20
 GRACEFUL = timedelta(seconds=20)
@@ -234,7 +234,7 @@ def io_workers(
     A node that drains or terminates holds its slot for minutes. The lanes keep such nodes from delaying launches.
     """
     activities = io_activities(settings, clients, breakers)
-    housekeeping = Housekeeping(clients.kube, clients.recorder, clients.ec2)
+    garbage_collection = GarbageCollection(clients.kube, clients.recorder, clients.ec2)
     at_once = concurrency(settings.cpu_requests)
     queue = names.task_queue(settings.cluster_name)
     common = Worker(
@@ -242,7 +242,7 @@ def io_workers(
         interceptors=[RetryAfterInterceptor()],
         task_queue=queue,
         workflows=WORKFLOWS,
-        activities=[*activities[COMMON], housekeeping.collect],
+        activities=[*activities[COMMON], garbage_collection.collect],
         **_version(settings),
         max_concurrent_workflow_tasks=at_once.workflow_tasks,
         max_concurrent_activities=at_once.activities,

@@ -74,7 +74,7 @@ from worker.runtime.activity_lanes import by_lane
 from worker.runtime.activity_retries import RetryAfterInterceptor
 from worker.runtime.assembly import BUILD_ID, Clients
 from worker.runtime.child_processes import METRICS_FOLDER
-from worker.runtime.housekeeping_schedule import reconcile_schedule, sweep_now
+from worker.runtime.garbage_collection_schedule import reconcile_schedule, sweep_now
 from worker.runtime.launch_reports import stored_launches
 from worker.runtime.leader_announcements import Announcements
 from worker.runtime.memory import return_free_memory
@@ -298,7 +298,7 @@ async def _decide(client: Client, kube: Kube, settings: Settings, cache: Cluster
         log.info("The worker leads and plans for the cluster", extra={"cluster": cluster})
         group.create_task(announcements.run(), name="announcements")
         group.create_task(
-            reconcile_schedule(client, cluster, settings.garbage_collection_interval), name="housekeeping"
+            reconcile_schedule(client, cluster, settings.garbage_collection_interval), name="garbage collection"
         )
         group.create_task(NotReadyNodeController(cache, sweep).run(), name="lost nodes")
         nodeclaims = NodeClaimWorkflowController(client, cache, cluster, queue)

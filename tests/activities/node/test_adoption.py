@@ -41,7 +41,7 @@ async def test_a_node_that_runs_is_at_rest_at_once_and_its_tags_are_mended() -> 
 async def test_a_node_whose_instance_cannot_be_tagged_is_taken_over_all_the_same(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Housekeeping tags it later; until then the claim does not say that it is tagged."""
+    """Garbage collection tags it later; until then the claim does not say that it is tagged."""
     caplog.set_level(logging.INFO, logger="controller.nodeclaim.lifecycle")
     world, ec2 = World().put_live(), Ec2()
     ec2.refuses = True
@@ -52,7 +52,7 @@ async def test_a_node_whose_instance_cannot_be_tagged_is_taken_over_all_the_same
 
 
 async def test_a_node_whose_instance_ec2_does_not_show_yet_is_not_called_tagged() -> None:
-    """Housekeeping tags it later, and says so on the claim."""
+    """Garbage collection tags it later, and says so on the claim."""
     world, ec2 = World().put_live(), Ec2()
     ec2.shows = False
     _, state = await taken_over(world, ec2)

@@ -1,7 +1,7 @@
 """Restores a NodeClaim's finalizer that a plain update (`kubectl replace`) removed.
 
 A claim without its finalizer vanishes as soon as it is deleted. The requested grace period would be lost. If no process
-watches at that moment, nothing knows that the instance must be terminated until housekeeping finds it.
+watches at that moment, nothing knows that the instance must be terminated until garbage collection finds it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Runs the housekeeping sweep early when a node stops reporting, because it may have lost its instance.
+"""Runs the sweep early when a node stops reporting, because it may have lost its instance.
 
 Karpenter asks EC2 every two minutes. A Schedule that fires that often costs a quiet cluster more than everything else,
 so the Node's own silence, which the cache sees for free, triggers the sweep instead.
@@ -17,7 +17,7 @@ from worker.cache.cluster import ClusterCache
 from worker.controllers.base import Controller
 
 CHECKS = (10.0, 120.0)
-"""Seconds after a Node stopped being Ready at which housekeeping runs; afterwards the Schedule takes over."""
+"""Seconds after a Node stopped being Ready at which garbage collection runs; afterwards the Schedule takes over."""
 RETRY = 15.0
 
 
@@ -75,11 +75,11 @@ class NotReadyNodeController(Controller):
             for name, (since, checks) in self._not_ready.items()
             if checks < len(CHECKS) and since + CHECKS[checks] <= now
         ]
-        self._log.info("Nodes stopped reporting, and housekeeping checks their instances", extra={"nodes": due[:20]})
+        self._log.info("Nodes stopped reporting, and a sweep checks their instances", extra={"nodes": due[:20]})
         try:
             await self._sweep()
         except RPCError as error:
-            self._log.warning("The controller failed to start housekeeping", extra={"error": error.message})
+            self._log.warning("The controller failed to start a sweep", extra={"error": error.message})
             self._not_before = asyncio.get_running_loop().time() + RETRY
             return
         for name in due:

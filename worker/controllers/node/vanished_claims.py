@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from tenon.cleanup.brake import is_too_many
+from tenon.garbage_collection.brake import is_too_many
 
 LATELY = 600.0
 """Seconds for which a NodeClaim counts: the default interval of the sweeps, so that a slow loss of many counts too."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tenon.cleanup.facts import ENDED_STATES, GONE_STATES, Graces, Observations, ObservedClaim
-from tenon.cleanup.findings import Finding, Kind
+from tenon.garbage_collection.facts import ENDED_STATES, GONE_STATES, Graces, Observations, ObservedClaim
+from tenon.garbage_collection.findings import Finding, Kind
 
 
 def without_instance(observations: Observations, graces: Graces) -> Iterator[Finding]:

@@ -13,23 +13,23 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
 from temporalio.worker import Worker
 
-from activities.cleanup.sweep import Housekeeping
 from activities.ec2.client import Ec2
 from activities.ec2.provider import Ec2Provider
+from activities.garbage_collection.sweep import GarbageCollection
 from activities.kubernetes.errors import ApiError
 from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS, NODES, Resource
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.messages.base import ClaimRef
-from tenon.messages.cleanup import HousekeepingInput, HousekeepingResult
+from tenon.messages.garbage_collection import GarbageCollectionInput, GarbageCollectionResult
 from tenon.messages.launch import LaunchRequest
 from tenon.node.state import NodeClaimInput
-from tests.activities.cleanup.life import Life
+from tests.activities.garbage_collection.life import Life
 from tests.activities.node.fake_kube import Clock, FakeKube, Recorder, stamp
 from tests.ec2.conftest import Administrator
 from tests.ec2.samples import node_claim
 from tests.workflows.waiting import until
 from workflows import names
-from workflows.housekeeping import HousekeepingWorkflow, housekeeping_id
+from workflows.garbage_collection import GarbageCollectionWorkflow, garbage_collection_id
 
 FINALIZER = "karpenter.sh/termination"
 LATER = timedelta(hours=2)
@@ -83,18 +83,18 @@ class Cluster:
     def now(self) -> datetime:
         return datetime.now(UTC) + self.late
 
-    def housekeeping(self) -> Housekeeping:
+    def garbage_collection(self) -> GarbageCollection:
         async def pause(seconds: float) -> None:
             self.pauses.append(seconds)
 
-        return Housekeeping(self.kube, self.recorder, self.provider, now=self.now, pause=pause)
+        return GarbageCollection(self.kube, self.recorder, self.provider, now=self.now, pause=pause)
 
-    async def sweep(self, **value: Any) -> HousekeepingResult:
+    async def sweep(self, **value: Any) -> GarbageCollectionResult:
         self.sweeps += 1
         return await self.client.execute_workflow(
-            HousekeepingWorkflow.run,
-            HousekeepingInput(cluster=self.name, **value),
-            id=f"{housekeeping_id(self.name)}-{self.sweeps}",
+            GarbageCollectionWorkflow.run,
+            GarbageCollectionInput(cluster=self.name, **value),
+            id=f"{garbage_collection_id(self.name)}-{self.sweeps}",
             task_queue=names.task_queue(self.name),
         )
 
@@ -240,8 +240,8 @@ async def serving(
     worker = Worker(
         client,
         task_queue=names.task_queue(name),
-        workflows=[HousekeepingWorkflow, Life],
-        activities=[cluster.housekeeping().collect],
+        workflows=[GarbageCollectionWorkflow, Life],
+        activities=[cluster.garbage_collection().collect],
     )
     async with worker:
         yield cluster

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from tenon.cleanup import claims, instances, orphans
-from tenon.cleanup.facts import GONE_STATES, Graces, Observations
-from tenon.cleanup.findings import Finding, Kind
+from tenon.garbage_collection import claims, instances, orphans
+from tenon.garbage_collection.facts import GONE_STATES, Graces, Observations
+from tenon.garbage_collection.findings import Finding, Kind
 
 FEW = 5
 """So many findings of a kind never stop a sweep.

@@ -1,4 +1,4 @@
-"""Reconciles the housekeeping Schedule: creates it, updates it if it differs, and triggers it when a leader starts."""
+"""Reconciles the sweeps' Schedule: creates it, updates it if it differs, and triggers it when a leader starts."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from temporalio.common import SearchAttributePair, TypedSearchAttributes
 from temporalio.service import RPCError
 
 from activities import loggers
-from tenon.messages.cleanup import HousekeepingInput
+from tenon.messages.garbage_collection import GarbageCollectionInput
 from worker.runtime.encrypted_payloads import KEY_ID, PayloadCodecError
 from workflows import names
-from workflows.housekeeping import HousekeepingWorkflow, housekeeping_id, schedule_id
+from workflows.garbage_collection import GarbageCollectionWorkflow, garbage_collection_id, schedule_id
 
-log = loggers.HOUSEKEEPING
+log = loggers.GARBAGE_COLLECTION
 
 EVERY = timedelta(minutes=10)
 """A sweep costs about three billed actions: ten minutes keep a quiet cluster below twenty an hour."""
@@ -65,16 +65,14 @@ async def reconcile_schedule(client: Client, cluster: str, every: timedelta = EV
         try:
             changed = await ensure_schedule(client, cluster, every)
             if changed:
-                log.info(
-                    "The worker wrote the housekeeping Schedule", extra={"cluster": cluster, "interval": str(every)}
-                )
+                log.info("The worker wrote the sweeps' Schedule", extra={"cluster": cluster, "interval": str(every)})
             if not begun:
                 await sweep_now(client, cluster)
                 begun = True
             pause = RESYNC
         except RPCError as error:
             log.warning(
-                "The worker failed to reconcile the housekeeping Schedule and retries", extra={"error": error.message}
+                "The worker failed to reconcile the sweeps' Schedule and retries", extra={"error": error.message}
             )
             pause = RETRY
         await asyncio.sleep(pause)
@@ -100,9 +98,9 @@ async def _update_schedule(client: Client, cluster: str, schedule: Schedule) -> 
 def _schedule(cluster: str, every: timedelta) -> Schedule:
     return Schedule(
         action=ScheduleActionStartWorkflow(
-            HousekeepingWorkflow.run,
-            HousekeepingInput(cluster=cluster),
-            id=housekeeping_id(cluster),
+            GarbageCollectionWorkflow.run,
+            GarbageCollectionInput(cluster=cluster),
+            id=garbage_collection_id(cluster),
             task_queue=names.task_queue(cluster),
             typed_search_attributes=TypedSearchAttributes([SearchAttributePair(names.CLUSTER, cluster)]),
             static_summary="what was lost",

@@ -14,15 +14,15 @@ from temporalio.client import Client, ScheduleActionExecutionStartWorkflow, Sche
 from temporalio.testing import WorkflowEnvironment
 
 from tenon.apis.ec2nodeclass import EC2NodeClass
-from tenon.messages.cleanup import Figures, HousekeepingResult
-from tests.activities.cleanup.lost import LATER, Cluster
+from tenon.messages.garbage_collection import Figures, GarbageCollectionResult
+from tests.activities.garbage_collection.lost import LATER, Cluster
 from tests.ec2.samples import node_claim
 from tests.workflows.waiting import until
-from worker.runtime.housekeeping_schedule import ensure_schedule, reconcile_schedule, sweep_now
+from worker.runtime.garbage_collection_schedule import ensure_schedule, reconcile_schedule, sweep_now
 from worker.runtime.payload_codec import EncryptionCodec
 from worker.runtime.temporal_plugin import TenonPlugin
 from workflows import names
-from workflows.housekeeping import schedule_id
+from workflows.garbage_collection import schedule_id
 
 if TYPE_CHECKING:
     from sandbox.ec2.server import Server
@@ -73,7 +73,7 @@ async def test_an_encrypted_schedule_changes_with_the_key_and_not_otherwise(
     await client.get_schedule_handle(schedule_id(lost.name)).delete()
 
 
-async def scheduled_sweep(client: Client, lost: Cluster, number: int) -> HousekeepingResult:
+async def scheduled_sweep(client: Client, lost: Cluster, number: int) -> GarbageCollectionResult:
     """Have the Schedule start sweep ``number``, counted from 1, and return its report."""
     handle = client.get_schedule_handle(schedule_id(lost.name))
     await sweep_now(client, lost.name)
@@ -85,8 +85,8 @@ async def scheduled_sweep(client: Client, lost: Cluster, number: int) -> Houseke
     await until(done)
     last = (await handle.describe()).info.recent_actions[-1].action
     assert isinstance(last, ScheduleActionExecutionStartWorkflow)
-    run = client.get_workflow_handle(last.workflow_id, result_type=HousekeepingResult)
-    report: HousekeepingResult = await run.result()
+    run = client.get_workflow_handle(last.workflow_id, result_type=GarbageCollectionResult)
+    report: GarbageCollectionResult = await run.result()
     return report
 
 

@@ -12,7 +12,7 @@ from temporalio.common import (
 )
 from temporalio.service import RPCError, RPCStatusCode
 
-from tenon.cleanup.facts import ObservedWorkflow
+from tenon.garbage_collection.facts import ObservedWorkflow
 from tenon.messages.base import ClaimRef
 from tenon.messages.node import Poke
 from tenon.node import ids

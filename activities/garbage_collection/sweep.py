@@ -17,28 +17,28 @@ from temporalio import activity
 from temporalio.service import RPCError
 
 from activities import loggers, metrics
-from activities.cleanup.node_workflows import NodeWorkflows
-from activities.cleanup.sweep_actions import ACTIONS, SweepActions, event_for, subject_of
-from activities.cleanup.sweep_reader import MAX_ERROR_LENGTH, observe
 from activities.clock import utc_now
 from activities.ec2.errors import EC2Error
 from activities.ec2.provider import Ec2Provider
+from activities.garbage_collection.node_workflows import NodeWorkflows
+from activities.garbage_collection.sweep_actions import ACTIONS, SweepActions, event_for, subject_of
+from activities.garbage_collection.sweep_reader import MAX_ERROR_LENGTH, observe
 from activities.heartbeat import with_heartbeat
 from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
 from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.nodeclaims import annotate_claim
-from tenon.cleanup.brake import BRAKED, HeldBack, held_back
-from tenon.cleanup.decide import GRACES, findings, split_by_limits
-from tenon.cleanup.facts import Graces, Observations, ObservedClaim
-from tenon.cleanup.findings import Finding, Kind
-from tenon.cleanup.instances import left_to_workflows
 from tenon.ec2.launch.network_annotations import network_annotations
 from tenon.evolve import evolve
+from tenon.garbage_collection.brake import BRAKED, HeldBack, held_back
+from tenon.garbage_collection.decide import GRACES, findings, split_by_limits
+from tenon.garbage_collection.facts import Graces, Observations, ObservedClaim
+from tenon.garbage_collection.findings import Finding, Kind
+from tenon.garbage_collection.instances import left_to_workflows
 from tenon.kube.event_reasons import EventReason
 from tenon.messages.base import ClaimRef
-from tenon.messages.cleanup import COLLECT_GARBAGE, Figures, HousekeepingInput, HousekeepingResult
+from tenon.messages.garbage_collection import COLLECT_GARBAGE, Figures, GarbageCollectionInput, GarbageCollectionResult
 
 MAX_RECORDED = 200
 """Maximum number of NodeClaims to correct in one sweep. The next sweeps correct the others."""
@@ -73,7 +73,7 @@ def _outdated(observations: Observations) -> Iterator[tuple[ObservedClaim, dict[
             yield claim, annotations
 
 
-log = loggers.HOUSEKEEPING
+log = loggers.GARBAGE_COLLECTION
 
 HEARTBEAT_AFTER = 20.0
 """Seconds of work between heartbeats. Heartbeats are billed, so a sweep that finds little sends none."""
@@ -83,7 +83,7 @@ FAILED_KEPT = 1000
 """The maximum number of failed findings in the result, which must stay small."""
 
 
-class Housekeeping:
+class GarbageCollection:
     """Finds lost objects, and ends or repairs them. A failure on one object never stops the others."""
 
     def __init__(
@@ -105,12 +105,12 @@ class Housekeeping:
         self._finalizers: set[str] = set()
 
     @activity.defn(name=COLLECT_GARBAGE)
-    async def collect(self, sweep_input: HousekeepingInput) -> HousekeepingResult:
+    async def collect(self, sweep_input: GarbageCollectionInput) -> GarbageCollectionResult:
         """Compare Kubernetes, EC2 and Temporal, end or repair what is lost, and return figures."""
         workflows = NodeWorkflows(activity.client(), sweep_input.cluster, activity.info().task_queue)
         observations, unread = await observe(self._kube, self._ec2, workflows, self._now, sweep_input.left_since)
         for source, why in unread.items():
-            metrics.HOUSEKEEPING_UNREAD.labels(source).inc()
+            metrics.GARBAGE_COLLECTION_UNREAD.labels(source).inc()
             log.warning("The sweep failed to read a source", extra={"source": source, "error": why})
         figures = {kind.value: Figures() for kind in Kind}
         free, held_back_findings = held_back(
@@ -130,8 +130,8 @@ class Housekeeping:
             _add(figures, finding.kind, "findings", "put_off")
         self._measure(observations)
         if not unread:
-            metrics.HOUSEKEEPING_SUCCESS.set(self._now().timestamp())
-        return HousekeepingResult(
+            metrics.GARBAGE_COLLECTION_SUCCESS.set(self._now().timestamp())
+        return GarbageCollectionResult(
             figures={kind: row for kind, row in figures.items() if row.findings},
             unread=unread,
             faults=list(faults.values())[:MAX_REPORTED],
@@ -145,7 +145,7 @@ class Housekeeping:
             finding.kind for held_back_finding in held_back_findings for finding in held_back_finding.findings
         )
         for kind in BRAKED:
-            metrics.HOUSEKEEPING_HELD_BACK.labels(kind.value).set(counts[kind])
+            metrics.GARBAGE_COLLECTION_HELD_BACK.labels(kind.value).set(counts[kind])
         for held_back_finding in held_back_findings:
             extra = {
                 "kind": held_back_finding.kind.value,
@@ -174,7 +174,7 @@ class Housekeeping:
                 is_held = await acting.act(finding, observations)
             except (ApiError, EC2Error, RPCError) as error:
                 _add(figures, finding.kind, "findings", "failed")
-                metrics.HOUSEKEEPING_FAILED.labels(finding.kind.value).inc()
+                metrics.GARBAGE_COLLECTION_FAILED.labels(finding.kind.value).inc()
                 faults[finding.key] = f"{finding.kind.value} {finding.name}: {error}"[:MAX_ERROR_LENGTH]
                 extra = {"kind": finding.kind.value, "object": finding.name, "error": str(error)}
                 log.warning("The sweep failed to act on what it found", extra=extra)
@@ -190,7 +190,7 @@ class Housekeeping:
             _add(figures, finding.kind, "findings")
         else:
             _add(figures, finding.kind, "findings", "ended")
-            metrics.HOUSEKEEPING_ENDED.labels(finding.kind.value).inc()
+            metrics.GARBAGE_COLLECTION_ENDED.labels(finding.kind.value).inc()
             extra = {"kind": finding.kind.value, "object": finding.name, "nodeclaim": finding.claim}
             log.info(ACTIONS[finding.kind], extra={**extra, "since": finding.since.isoformat()})
         event = event_for(finding)
@@ -213,6 +213,6 @@ class Housekeeping:
 
 def _add(figures: dict[str, Figures], kind: Kind, *fields: str) -> None:
     if "findings" in fields:
-        metrics.HOUSEKEEPING_FOUND.labels(kind.value).inc()
+        metrics.GARBAGE_COLLECTION_FOUND.labels(kind.value).inc()
     row = figures[kind.value]
     figures[kind.value] = evolve(row, **{field: getattr(row, field) + 1 for field in fields})

@@ -14,17 +14,17 @@ from typing import Any, TypeVar
 
 from temporalio.service import RPCError
 
-from activities.cleanup.node_workflows import NodeWorkflows
 from activities.ec2.errors import EC2Error
 from activities.ec2.provider import Ec2Provider
+from activities.garbage_collection.node_workflows import NodeWorkflows
 from activities.heartbeat import with_heartbeat
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
 from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS, NODES, Resource
 from tenon.apis import labels
 from tenon.apis.managed import manages_claim, may_manage_node
-from tenon.cleanup.facts import Observations, ObservedClaim, ObservedInstance, ObservedNode
 from tenon.ec2.launch.network_annotations import recorded_network
+from tenon.garbage_collection.facts import Observations, ObservedClaim, ObservedInstance, ObservedNode
 from tenon.kube import object_json
 from tenon.kube.claim_record import ClaimRecord, instance_id_of
 from tenon.kube.conditions import is_true

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from activities.cleanup.node_workflows import NodeWorkflows
+from activities.garbage_collection.node_workflows import NodeWorkflows
 from activities.kubernetes.errors import ApiError
 from activities.kubernetes.resources import NODES
-from tenon.messages.cleanup import Figures
-from tests.activities.cleanup.lost import LATER, Cluster, some
+from tenon.messages.garbage_collection import Figures
+from tests.activities.garbage_collection.lost import LATER, Cluster, some
 
 if TYPE_CHECKING:
     from sandbox.ec2.server import Server

@@ -8,15 +8,15 @@ from typing import Any, cast
 
 import pytest
 
-from activities.cleanup.sweep_actions import SweepActions
+from activities.garbage_collection.sweep_actions import SweepActions
 from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS, NODES
 from tenon.apis import labels
-from tenon.cleanup.decide import GRACES
-from tenon.cleanup.facts import Observations, ObservedNode
-from tenon.cleanup.findings import Finding, Kind
 from tenon.ec2.families.cluster import Cluster
+from tenon.garbage_collection.decide import GRACES
+from tenon.garbage_collection.facts import Observations, ObservedNode
+from tenon.garbage_collection.findings import Finding, Kind
 from tenon.messages.node import Poke
-from tests.activities.cleanup.lost import PagedKube
+from tests.activities.garbage_collection.lost import PagedKube
 from tests.activities.node.fake_kube import START, stamp
 from tests.activities.node.seller import node_class
 from tests.activities.node.world import REF, claim, live, node

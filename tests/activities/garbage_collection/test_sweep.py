@@ -9,9 +9,9 @@ from prometheus_client import REGISTRY
 
 from activities.kubernetes.resources import NODES
 from tenon.apis import labels
-from tenon.messages.cleanup import Figures
+from tenon.messages.garbage_collection import Figures
 from tenon.messages.launch import LaunchGroup
-from tests.activities.cleanup.lost import LATER, Cluster, some
+from tests.activities.garbage_collection.lost import LATER, Cluster, some
 from tests.workflows.waiting import until
 from workflows import names
 
@@ -22,11 +22,11 @@ AT_FIRST = timedelta(seconds=10)
 
 
 def held(kind: str) -> float | None:
-    return REGISTRY.get_sample_value("tenon_housekeeping_held_back", {"kind": kind})
+    return REGISTRY.get_sample_value("tenon_garbage_collection_held_back", {"kind": kind})
 
 
 def ended(kind: str) -> float:
-    return REGISTRY.get_sample_value("tenon_housekeeping_ended_total", {"kind": kind}) or 0.0
+    return REGISTRY.get_sample_value("tenon_garbage_collection_ended_total", {"kind": kind}) or 0.0
 
 
 async def test_a_hundred_orphans_end_and_the_neighbour_is_untouched(lost: Cluster) -> None:
@@ -98,7 +98,7 @@ async def test_a_hundred_orphans_end_and_the_neighbour_is_untouched(lost: Cluste
     }
     assert len(result.model_dump_json()) < 10_000
     assert ended("instance_without_claim") - counted == 30
-    success = REGISTRY.get_sample_value("tenon_housekeeping_last_success_timestamp_seconds")
+    success = REGISTRY.get_sample_value("tenon_garbage_collection_last_success_timestamp_seconds")
     assert success is not None
     assert success >= (lost.now() - timedelta(minutes=10)).timestamp()
     assert lost.alive() == {*live, *idle, *unnamed}

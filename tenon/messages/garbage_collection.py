@@ -1,4 +1,4 @@
-"""Messages of the housekeeping sweep. A result stays small however much was found."""
+"""Messages of the sweep. A result stays small however much was found."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ COLLECT_GARBAGE = "collect garbage"
 """The activity type, as the Temporal UI shows it."""
 
 
-class HousekeepingInput(Message):
+class GarbageCollectionInput(Message):
     """Asks for one sweep of a cluster. ``left_since`` is what the previous sweep left to the workflows."""
 
     cluster: str
@@ -40,7 +40,7 @@ class Figures(Message):
     held_back: int = 0
 
 
-class HousekeepingResult(Message):
+class GarbageCollectionResult(Message):
     """The counts of a sweep. ``unread`` says what could not be read and was therefore not judged."""
 
     figures: dict[str, Figures] = Field(default_factory=dict)

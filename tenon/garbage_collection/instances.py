@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 
 from tenon.apis import labels
-from tenon.cleanup.facts import Graces, Observations, ObservedInstance
-from tenon.cleanup.findings import Finding, Kind
+from tenon.garbage_collection.facts import Graces, Observations, ObservedInstance
+from tenon.garbage_collection.findings import Finding, Kind
 
 NAME = "Name"
 MAX_LEFT = 100

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenon.cleanup.brake import BRAKED, HeldBack, held_back, is_too_many
-from tenon.cleanup.decide import GRACES, findings
-from tenon.cleanup.facts import Observations
-from tenon.cleanup.findings import Kind
-from tests.tenon.cleanup.test_decide import NOW, WORLDS, claim, instance, node, workflow, world
+from tenon.garbage_collection.brake import BRAKED, HeldBack, held_back, is_too_many
+from tenon.garbage_collection.decide import GRACES, findings
+from tenon.garbage_collection.facts import Observations
+from tenon.garbage_collection.findings import Kind
+from tests.tenon.garbage_collection.test_decide import NOW, WORLDS, claim, instance, node, workflow, world
 
 LATELY = NOW - timedelta(minutes=20)
 

@@ -10,7 +10,7 @@ from temporalio.common import RetryPolicy
 from tenon.evolve import evolve
 
 with workflow.unsafe.imports_passed_through():
-    from tenon.messages.cleanup import COLLECT_GARBAGE, HousekeepingInput, HousekeepingResult
+    from tenon.messages.garbage_collection import COLLECT_GARBAGE, GarbageCollectionInput, GarbageCollectionResult
 
 SWEEP_WITHIN = timedelta(minutes=10)
 HEARTBEAT_TIMEOUT = timedelta(minutes=3)
@@ -20,31 +20,31 @@ TRIES = 2
 done, and the next scheduled sweep follows soon anyway."""
 
 
-def housekeeping_id(cluster: str) -> str:
+def garbage_collection_id(cluster: str) -> str:
     """The workflow id of the sweeps, to which the Schedule appends the start time."""
-    return f"housekeeping/{cluster}"
+    return f"garbage-collection/{cluster}"
 
 
 def schedule_id(cluster: str) -> str:
     """The id of the Schedule that starts the sweeps."""
-    return f"housekeeping-{cluster}"
+    return f"garbage-collection-{cluster}"
 
 
-@workflow.defn(name="Housekeeping")
-class HousekeepingWorkflow:
+@workflow.defn(name="GarbageCollection")
+class GarbageCollectionWorkflow:
     """Runs one sweep and passes it what the previous sweep left to the NodeClaim workflows."""
 
     @workflow.run
-    async def run(self, begin: HousekeepingInput) -> HousekeepingResult:
+    async def run(self, begin: GarbageCollectionInput) -> GarbageCollectionResult:
         """Run the sweep and return its report."""
         if workflow.has_last_completion_result():
-            last = workflow.get_last_completion_result(HousekeepingResult)
+            last = workflow.get_last_completion_result(GarbageCollectionResult)
             if last is not None:
                 begin = evolve(begin, left_since=last.left_since, failed=last.failed)
-        result: HousekeepingResult = await workflow.execute_activity(
+        result: GarbageCollectionResult = await workflow.execute_activity(
             COLLECT_GARBAGE,
             begin,
-            result_type=HousekeepingResult,
+            result_type=GarbageCollectionResult,
             start_to_close_timeout=SWEEP_WITHIN,
             heartbeat_timeout=HEARTBEAT_TIMEOUT,
             retry_policy=RetryPolicy(maximum_attempts=TRIES, initial_interval=timedelta(seconds=10)),
@@ -54,7 +54,7 @@ class HousekeepingWorkflow:
         return result
 
 
-def _report(result: HousekeepingResult) -> str:
+def _report(result: GarbageCollectionResult) -> str:
     """The sweep's figures as Markdown for the Temporal UI."""
     lines = [
         f"- {kind}: {row.ended} of {row.findings} ended, {row.failed} failed, {row.put_off} put off"

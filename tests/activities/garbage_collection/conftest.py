@@ -13,7 +13,7 @@ from activities.ec2.provider import Ec2Provider
 from sandbox.ec2.authorization.identities import worker_key
 from sandbox.ec2.consistency import AT_ONCE, Delays
 from tenon.apis.ec2nodeclass import EC2NodeClass
-from tests.activities.cleanup.lost import Cluster, serving
+from tests.activities.garbage_collection.lost import Cluster, serving
 from tests.ec2.conftest import (
     Administrator,
     _undo_injections,

@@ -10,8 +10,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tenon.cleanup.decide import GRACES, findings, split_by_limits
-from tenon.cleanup.facts import (
+from tenon.garbage_collection.decide import GRACES, findings, split_by_limits
+from tenon.garbage_collection.facts import (
     Observations,
     ObservedClaim,
     ObservedInstance,
@@ -19,8 +19,8 @@ from tenon.cleanup.facts import (
     ObservedTemplate,
     ObservedWorkflow,
 )
-from tenon.cleanup.findings import Finding, Kind
-from tenon.cleanup.instances import left_to_workflows, tags_to_write
+from tenon.garbage_collection.findings import Finding, Kind
+from tenon.garbage_collection.instances import left_to_workflows, tags_to_write
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 OLD = NOW - timedelta(hours=5)

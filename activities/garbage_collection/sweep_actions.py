@@ -5,17 +5,24 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from activities.cleanup.node_workflows import NodeWorkflows
-from activities.cleanup.sweep_reader import claim_seen, node_seen, read_claims
 from activities.ec2.provider import Ec2Provider
+from activities.garbage_collection.node_workflows import NodeWorkflows
+from activities.garbage_collection.sweep_reader import claim_seen, node_seen, read_claims
 from activities.heartbeat import with_heartbeat
 from activities.kubernetes.changes import change
 from activities.kubernetes.client import Kube
 from activities.kubernetes.event_references import reference
 from activities.kubernetes.nodeclaims import TAGGED, annotate_claim
 from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS, NODEPOOLS, NODES
-from tenon.cleanup.facts import ENDED_STATES, GONE_STATES, Graces, Observations, ObservedClaim, ObservedTemplate
-from tenon.cleanup.findings import Finding, Kind
+from tenon.garbage_collection.facts import (
+    ENDED_STATES,
+    GONE_STATES,
+    Graces,
+    Observations,
+    ObservedClaim,
+    ObservedTemplate,
+)
+from tenon.garbage_collection.findings import Finding, Kind
 from tenon.kube.claim_record import instance_id_of
 from tenon.kube.event_reasons import EventReason
 from tenon.messages.base import ClaimRef

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from tenon.cleanup.facts import GONE_STATES, Graces, Observations, ObservedNode
-from tenon.cleanup.findings import Finding, Kind
+from tenon.garbage_collection.facts import GONE_STATES, Graces, Observations, ObservedNode
+from tenon.garbage_collection.findings import Finding, Kind
 from tenon.kube.claim_record import instance_id_of
 
 

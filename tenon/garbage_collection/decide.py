@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tenon.cleanup import claims, instances, orphans
-from tenon.cleanup.facts import Graces, Observations
-from tenon.cleanup.findings import Finding, Kind
+from tenon.garbage_collection import claims, instances, orphans
+from tenon.garbage_collection.facts import Graces, Observations
+from tenon.garbage_collection.findings import Finding, Kind
 
 GRACES = Graces()
 

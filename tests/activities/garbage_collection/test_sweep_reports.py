@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from prometheus_client import REGISTRY
 
-from tenon.messages.cleanup import Figures
-from tests.activities.cleanup.lost import LATER, Cluster
+from tenon.messages.garbage_collection import Figures
+from tests.activities.garbage_collection.lost import LATER, Cluster
 from tests.activities.node.fake_kube import stamp
 
 pytestmark = pytest.mark.integration
