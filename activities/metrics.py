@@ -227,7 +227,7 @@ CONSOLIDATION_MOVES = Counter(
 )
 CLOSED_DESTINATIONS = Gauge(
     "tenon_consolidation_closed_destinations",
-    "Nodes that took no pods in the last look of consolidation, because consolidateAfter was not over for them.",
+    "Nodes that took no pods in the last pass of consolidation, because consolidateAfter was not over for them.",
     ["nodepool"],
     multiprocess_mode="mostrecent",
 )

@@ -26,7 +26,7 @@ from tenon.disruption.model import Command, Decision
 from tenon.disruption.search import consolidation_search
 from tenon.disruption.search.move_planner import Planner
 from tenon.disruption.search.moves import Move
-from tenon.messages.disruption import LookCursor
+from tenon.messages.disruption import PassCursor
 from tenon.scheduling.bound import lower_bound
 from tenon.scheduling.engine import solve
 from tenon.scheduling.model import Problem
@@ -94,7 +94,7 @@ def measure(cluster: Wasteful, limit: float = inf) -> dict[str, object]:
 def _round(cluster: Wasteful, limit: float) -> tuple[Round, Wasteful]:
     """Look until every node was looked at. Return what was found, and the cluster that it leaves."""
     result = Round()
-    cursor = LookCursor()
+    cursor = PassCursor()
     while not result.seconds or cursor.more:
         decision, first, seconds, cpu = _look(cluster.at(cursor), limit)
         result.seconds.append(seconds)

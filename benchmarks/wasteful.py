@@ -20,7 +20,7 @@ from tenon.disruption.search.carried_out import carried_out
 from tenon.disruption.search.cost import rescheduling_cost
 from tenon.kube.pod import Pod
 from tenon.kube.requirements import IN, Requirement
-from tenon.messages.disruption import LookCursor
+from tenon.messages.disruption import PassCursor
 from tenon.resources import CPU as CORES
 from tenon.resources import parse_resources, total
 from tenon.scheduling.model import InstanceType, Node, Offering, Plan, Problem
@@ -79,7 +79,7 @@ class Wasteful:
         nodes = [replace(node, protected_by="") for node in self.situation.nodes]
         return replace(self, situation=replace(self.situation, nodes=nodes))
 
-    def at(self, cursor: LookCursor) -> Wasteful:
+    def at(self, cursor: PassCursor) -> Wasteful:
         """Return the cluster with the next look at this place."""
         return replace(self, situation=replace(self.situation, cursor=cursor))
 

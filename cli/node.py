@@ -346,7 +346,7 @@ def show(name: Name, cluster: Cluster = None, output: Output = "table") -> None:
 def list_nodes(cluster: Cluster = None, output: Output = "table", blocked: Blocked = False) -> None:
     """List the nodes that exist or are starting, and what blocks the blocked ones."""
     rows, states, refusals, pauses = _run(_collect(cluster, blocked))
-    breakers, scarce, waits = refusals.breakers, shortages(refusals.refused, utc_now()), refusals.waits
+    breakers, scarce, waits = refusals.breakers, shortages(refusals.unavailable, utc_now()), refusals.waits
     if output == "json":
         nodes = [row | _explained(states.get(row["nodeClaim"])) for row in rows]
         held_rows = [*map(_breaker_row, breakers), *map(_wait_row, waits), *map(_shortage_row, scarce)]

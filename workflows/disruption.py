@@ -27,8 +27,8 @@ with workflow.unsafe.imports_passed_through():
         DisruptInput,
         DisruptionCommand,
         DisruptionDecision,
-        LookCursor,
         OpenCommand,
+        PassCursor,
         PoolSavings,
         Postponement,
         SavingReport,
@@ -55,7 +55,7 @@ class DisruptionInput(Message):
     cluster: str
     ledger: dict[str, OpenCommand] = Field(default_factory=dict)
     savings: dict[str, PoolSavings] = Field(default_factory=dict)
-    cursor: LookCursor = Field(default_factory=LookCursor)
+    cursor: PassCursor = Field(default_factory=PassCursor)
     plan_queue: str = ""
 
 

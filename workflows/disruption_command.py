@@ -61,7 +61,7 @@ with workflow.unsafe.imports_passed_through():
 
 REPLACEMENTS_WITHIN = timedelta(minutes=10)
 """How long the replacements may take to be initialized (DIS-65)."""
-LOOK_AGAIN = timedelta(seconds=60)
+CHECK_AGAIN = timedelta(seconds=60)
 """How long a command waits for a signal about its replacements before it looks at them anyway."""
 SURGE_WITHIN = timedelta(minutes=10)
 """How long Deployments may take to start their new pods."""
@@ -89,8 +89,8 @@ class DisruptionCommandWorkflow(PlannerCaller):
         self.timeline: list[str] = list(begin.awaited.timeline) if begin.awaited is not None else []
         self.cancelled = False
         self.replacements_changed = False
-        """A signal said that a replacement is initialized or leaves, or that a candidate is gone, and no look has begun
-        since."""
+        """A signal said that a replacement is initialized or leaves, or that a candidate is gone, and no check has
+        begun since."""
         self.prepared = False
         """Something of the command may be in the cluster, so that a failure must be undone."""
 
@@ -188,7 +188,7 @@ class DisruptionCommandWorkflow(PlannerCaller):
             replacements = await self._find_replacements(awaited)
             now = workflow.now()
             if awaited.gone_at is None and not replacements.leaving:
-                awaited = evolve(awaited, gone_at=now, looks=0)
+                awaited = evolve(awaited, gone_at=now, checks=0)
                 self._record(f"{', '.join(self._names())} is gone")
                 reported = await self._report_awaited(awaited)
             wait = judge(command, awaited, replacements, now)
@@ -197,7 +197,7 @@ class DisruptionCommandWorkflow(PlannerCaller):
             if wait.outcome is not None:
                 return await self._settle(awaited, replacements, wait.outcome, wait.text)
             idle_since = (awaited.idle_since or now) if is_idle(command, replacements) else None
-            awaited = evolve(awaited, looks=awaited.looks + 1, idle_since=idle_since)
+            awaited = evolve(awaited, checks=awaited.checks + 1, idle_since=idle_since)
             if now >= reported + REPORT_EVERY:
                 reported = await self._report_awaited(awaited)
             self._show(wait.text)
@@ -301,7 +301,7 @@ class DisruptionCommandWorkflow(PlannerCaller):
         await self._step(ActivityName.CHECK_CANDIDATES)
 
     async def _await_others(self, command: DisruptionCommand) -> None:
-        """Let other commands of the same look taint their nodes, so that no pod goes to one of these."""
+        """Let other commands of the same pass taint their nodes, so that no pod goes to one of these."""
         if command.leaves_from is None:
             return
         pause = command.leaves_from - workflow.now()
@@ -322,7 +322,7 @@ class DisruptionCommandWorkflow(PlannerCaller):
         self._record(f"{', '.join(command.surge)} had their new pods ready before the old ones left")
 
     async def _await_replacements(self, command: DisruptionCommand) -> None:
-        """Look at the replacements when a signal says that one changed, and at least every `LOOK_AGAIN`.
+        """Look at the replacements when a signal says that one changed, and at least every `CHECK_AGAIN`.
 
         No activity runs in between, because launching the replacements needs the worker slot that it would hold.
         """
@@ -343,7 +343,7 @@ class DisruptionCommandWorkflow(PlannerCaller):
             with contextlib.suppress(TimeoutError):
                 await workflow.wait_condition(
                     lambda: self.replacements_changed or self.cancelled,
-                    timeout=min(LOOK_AGAIN, until - workflow.now()),
+                    timeout=min(CHECK_AGAIN, until - workflow.now()),
                     timeout_summary="looks at its replacements",
                 )
         self._record("all replacements are initialized")

@@ -30,7 +30,7 @@ with workflow.unsafe.imports_passed_through():
         PlanInput,
         PlanResult,
         PurchasePause,
-        RefusedTypes,
+        UnavailableTypes,
     )
     from tenon.node import breaker
     from workflows.continuing import continue_as_new, is_for_another_version, must_continue_as_new
@@ -47,7 +47,7 @@ class ProvisionerInput(Message):
 
     cluster: str
     batch: int = 0
-    refused: list[RefusedTypes] = Field(default_factory=list)
+    unavailable: list[UnavailableTypes] = Field(default_factory=list)
     breakers: list[LaunchBreaker] = Field(default_factory=list)
     pauses: list[PurchasePause] = Field(default_factory=list)
     last_plan: PlanResult | None = None
@@ -65,7 +65,7 @@ class ProvisionerWorkflow(PlannerCaller):
         # Batch numbers start at the wall clock, so that a provisioner that was terminated and started again never
         # reuses the number of an earlier batch, and with it the NodeClaim names.
         self.batch = begin.batch or int(workflow.now().timestamp())
-        self.unavailable = by_offering(begin.refused, workflow.now())
+        self.unavailable = by_offering(begin.unavailable, workflow.now())
         self.breakers = breaker.by_key(begin.breakers)
         self.pauses = begin.pauses
         self.reports = 0
@@ -86,7 +86,7 @@ class ProvisionerWorkflow(PlannerCaller):
                     evolve(
                         begin,
                         batch=self.batch,
-                        refused=grouped(self.unavailable),
+                        unavailable=grouped(self.unavailable),
                         breakers=list(self.breakers.values()),
                         pauses=self.pauses,
                         last_plan=self.last_plan,
@@ -113,7 +113,7 @@ class ProvisionerWorkflow(PlannerCaller):
         plan_input = PlanInput(
             cluster=self.cluster,
             batch=self.batch,
-            refused=grouped(self.unavailable),
+            unavailable=grouped(self.unavailable),
             breakers=self._open(),
             pauses=self.pauses,
         )
@@ -129,7 +129,7 @@ class ProvisionerWorkflow(PlannerCaller):
         """Receive what EC2 refuses from an io process. Plans avoid it for a while."""
         self.reports += 1
         now = workflow.now()
-        self.unavailable |= by_offering(report.refused, now)
+        self.unavailable |= by_offering(report.unavailable, now)
         before = self._refusals()
         self.breakers = breaker.merged(self.breakers, report, now)
         if self._refusals() != before:
@@ -165,7 +165,7 @@ class ProvisionerWorkflow(PlannerCaller):
         unavailable = {key: until for key, until in self.unavailable.items() if until > now}
         waits = [wait for wait in self.last_plan.waits if wait.until > now] if self.last_plan is not None else []
         return LaunchReport(
-            refused=grouped(unavailable),
+            unavailable=grouped(unavailable),
             breakers=list(breakers.values()),
             waits=waits,
             kept_by=workflow.info().first_execution_run_id,

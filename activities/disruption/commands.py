@@ -174,7 +174,7 @@ class CommandActivities:
     async def look_at_replacements(self, replacements_input: ReplacementsInput) -> StepResult:
         """Look once whether all replacements are initialized, or one is gone.
 
-        The workflow waits between two looks. An activity that waits would hold a worker slot, and launching the
+        The workflow waits between two checks. An activity that waits would hold a worker slot, and launching the
         replacements needs the same slots.
         """
         waiting: dict[str, str] = {}
@@ -210,7 +210,7 @@ class CommandActivities:
 
     @activity.defn(name=ActivityName.CHECK_CANDIDATES)
     async def check_candidates(self, disrupt_input: DisruptInput) -> StepResult:
-        """Look at the candidates' pods for the last time. A candidate that is already leaving needs no look."""
+        """Look at the candidates' pods for the last time. A candidate that is already leaving needs no check."""
         command = disrupt_input.command
         budgets = Budgets(self._kube)
         for candidate in command.candidates:

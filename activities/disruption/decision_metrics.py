@@ -1,4 +1,4 @@
-"""Metrics and logs of disruption decisions, which the look for empty nodes and the look for moves share."""
+"""Metrics and logs of disruption decisions, which the pass for empty nodes and the pass for moves share."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class ClosedDestinations:
         """NodePools with a value, which drops to 0 when the NodePool is gone."""
 
     def report(self, situation: Situation) -> None:
-        """Set the gauge as of a look."""
+        """Set the gauge as of a pass."""
         closed = Counter(node.pool for node in nodes_within_consolidate_after(situation) if not node.leaving)
         for pool in self._pools | situation.policies.keys():
             metrics.CLOSED_DESTINATIONS.labels(pool).set(closed[pool])

@@ -34,10 +34,10 @@ from tenon.messages.disruption import (
     AwaitDisruptionInput,
     DisruptionCommand,
     DisruptionDecision,
-    LookCursor,
     MeasureInput,
     MeasureResult,
     OpenCommand,
+    PassCursor,
     StepResult,
 )
 
@@ -89,8 +89,8 @@ class Disruptor:
         self._pace = Pace(POLL_SECONDS, share=SHARE, longest=MAX_PAUSE)
         self._open_commands: Mapping[str, OpenCommand] = {}
         """As last reported by the disruption workflow, with what it was answered since."""
-        self._workflow_cursor: LookCursor | None = None
-        """Where the next look goes on, as the workflow knows it."""
+        self._workflow_cursor: PassCursor | None = None
+        """Where the next pass goes on, as the workflow knows it."""
 
     async def await_candidates(self, disruption_input: AwaitDisruptionInput) -> DisruptionDecision:
         """Wait until a node may be disrupted within its budgets. Return no commands if the wait ends before that."""
@@ -115,18 +115,18 @@ class Disruptor:
                 return self._answer(
                     commands=[self._message(command) for command in decision.commands], finished_claims=finished_claims
                 )
-            look = None
+            running_pass = None
             if self._moves is not None:
                 rest = commands_without(disruption_input.ledger, finished_claims)
                 if moves := self._moves.take(replace(situation, postponed=claims_of(rest, postponed=True))):
                     return self._answer(commands=moves, finished_claims=finished_claims)
                 if self._moves.cursor != self._workflow_cursor:
                     return self._answer(finished_claims=finished_claims)  # the workflow keeps it
-                look = self._moves.start(situation.nodes, rest)
+                running_pass = self._moves.start(situation.nodes, rest)
             pause = min(seconds_left, RECHECK_SECONDS)
-            if decision.look_again is not None:
-                pause = min(pause, max(0.05, (decision.look_again - self._now()).total_seconds()))
-            await self._wait(pause, look)
+            if decision.next_pass is not None:
+                pause = min(pause, max(0.05, (decision.next_pass - self._now()).total_seconds()))
+            await self._wait(pause, running_pass)
             await self._pace.wait(give_up - loop.time())
         return DisruptionDecision()
 
@@ -168,13 +168,15 @@ class Disruptor:
             return MeasureResult()
         return MeasureResult(pools=await self._moves.measure(measure_input.command, measure_input.leaving_claims))
 
-    async def _wait(self, seconds: float, look: asyncio.Future[Any] | None) -> None:
-        """Wait until the nodes change or the look ends, at the latest until the next look is due."""
+    async def _wait(self, seconds: float, running_pass: asyncio.Future[Any] | None) -> None:
+        """Wait until the nodes change or the pass ends, at the latest until the next pass is due."""
         if self._moves is not None:
             seconds = min(seconds, self._moves.due_in())
         change: asyncio.Future[Any] = asyncio.ensure_future(self._view.nodes_changed(seconds))
         try:
-            await asyncio.wait({change} if look is None else {change, look}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(
+                {change} if running_pass is None else {change, running_pass}, return_when=asyncio.FIRST_COMPLETED
+            )
         finally:
             change.cancel()
 

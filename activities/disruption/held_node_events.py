@@ -1,7 +1,7 @@
 """Events on NodeClaims that emptiness or consolidation would consider if nothing held their nodes (DIS-15).
 
-Looks for moves say the same of pods that hold a node with pods, and of nodes that drifted. But they know neither nodes
-that an annotation protects nor empty nodes, and a cluster with nothing else has no looks.
+Passes for moves say the same of pods that hold a node with pods, and of nodes that drifted. But they know neither nodes
+that an annotation protects nor empty nodes, and a cluster with nothing else has no passes.
 """
 
 from __future__ import annotations

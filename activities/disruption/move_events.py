@@ -56,9 +56,9 @@ class MoveEvents:
                 await self._recorder.publish(pool_reference(by_name[pool]), EventReason.CONSOLIDATION_MEASURED, text)
 
     def decided(self, decision: Decision, situation: Situation, pools: Sequence[NodePool]) -> None:
-        """Publish what a look says about nodes, in the background, so that its commands need not wait for the events.
+        """Publish what a pass says about nodes, in the background, so that its commands need not wait for the events.
 
-        If the events of the look before are not written yet, it publishes nothing: most of them are the same.
+        If the events of the pass before are not written yet, it publishes nothing: most of them are the same.
         """
         if self._publishing is not None and not self._publishing.done():
             return

@@ -1,6 +1,6 @@
 """Looks for disruption commands that move pods, in a thread on a snapshot of the cluster.
 
-A look simulates many placements, so it takes longer than a look for empty nodes and never delays one. `look_pace` says
+A pass simulates many placements, so it takes longer than a pass for empty nodes and never delays one. `pass_pace` says
 when it begins.
 """
 
@@ -20,8 +20,8 @@ from activities import loggers, metrics
 from activities.clock import utc_now
 from activities.cluster_view.interfaces import ClusterView, DisruptionCluster, Types
 from activities.disruption import decision_metrics
-from activities.disruption.look_pace import LookPace
 from activities.disruption.move_events import MoveEvents
+from activities.disruption.pass_pace import PassPace
 from activities.disruption.repair_source import RepairSource, no_repair, repair_now
 from activities.disruption.slowed_pools import SlowedPools
 from activities.kubernetes.events import EventPublisher
@@ -57,9 +57,9 @@ from tenon.evolve import evolve
 from tenon.kube.pod import Pod
 from tenon.messages.disruption import (
     DisruptionCommand,
-    LookCursor,
     MeasuredSaving,
     OpenCommand,
+    PassCursor,
     Replacement,
     StepResult,
 )
@@ -77,16 +77,16 @@ from tenon.scheduling.type_table import TypeTables
 log = loggers.DISRUPTION
 
 MAX_COMMANDS = 50
-"""How many commands of one look start. Each is validated on the whole cluster, and the next look finds the others. By
+"""How many commands of one pass start. Each is validated on the whole cluster, and the next pass finds the others. By
 then, kube-scheduler has put pods of the first ones on nodes that should have left too, so the limit is not lower."""
 MAX_LAUNCHING = 25
-"""How many of them launch nodes. NodeClaims are large, and all commands of a look must fit in a message."""
+"""How many of them launch nodes. NodeClaims are large, and all commands of a pass must fit in a message."""
 MAX_SECONDS = 60.0
-"""Seconds after which a look gives what it has found."""
+"""Seconds after which a pass gives what it has found."""
 MAX_REMEMBERED = 1000
 """The maximum number of commands of which new hosts are remembered."""
 DRIFT_SHARE = 0.5
-"""The part of this time that drift may use. Its candidates may all be nodes that cannot leave, in every look."""
+"""The part of this time that drift may use. Its candidates may all be nodes that cannot leave, in every pass."""
 
 Result = TypeVar("Result")
 
@@ -125,7 +125,7 @@ def methods_within(
 
 
 class MoveFinder:
-    """Finds and validates commands that move pods. One look runs at a time."""
+    """Finds and validates commands that move pods. One pass runs at a time."""
 
     def __init__(
         self,
@@ -145,7 +145,7 @@ class MoveFinder:
         """``policy``: the operator's settings that affect plans. ``buffers``: where CapacityBuffers keep room.
 
         ``refusals``: what EC2 refuses, which no replacement is made of. ``slowed``: the pools whose moves do not pay.
-        ``free_memory`` is called in a thread after each look, because its model of the cluster is large. ``repair``:
+        ``free_memory`` is called in a thread after each pass, because its model of the cluster is large. ``repair``:
         what node repair does.
         """
         self._view = view
@@ -157,7 +157,7 @@ class MoveFinder:
         self._elsewhere = PodsElsewhere()
         self._closed_destinations = decision_metrics.ClosedDestinations()
         self._tables = TypeTables()
-        """The index of the instance types, as the last look left it."""
+        """The index of the instance types, as the last pass left it."""
         self._methods = methods
         self._policy = policy or PlanPolicy()
         self._buffers = buffers or BufferRoom()
@@ -166,72 +166,72 @@ class MoveFinder:
         self._now = now
         self._free_memory = free_memory
         self._repair = repair
-        self._look: asyncio.Task[list[DisruptionCommand]] | None = None
+        self._pass: asyncio.Task[list[DisruptionCommand]] | None = None
         self._limit: Limit | None = None
-        self._pace = LookPace(view, batcher, self._refusals)
+        self._pace = PassPace(view, batcher, self._refusals)
         self._new_hosts: dict[str, frozenset[str]] = {}
         """By command that takes other replacements than it was decided with, the NodeClaims that its pods move to."""
-        self._cursor: LookCursor | None = None
-        """Where the next look goes on; None until it is known."""
+        self._cursor: PassCursor | None = None
+        """Where the next pass goes on; None until it is known."""
 
     def close(self) -> None:
-        """End the look that runs."""
+        """End the pass that runs."""
         self._events.close()
         if self._limit is not None:
             self._limit.end()
-        if self._look is not None:
-            self._look.cancel()
+        if self._pass is not None:
+            self._pass.cancel()
 
     def start(
         self, nodes: Sequence[ManagedNode], open_commands: Mapping[str, OpenCommand]
     ) -> asyncio.Task[list[DisruptionCommand]] | None:
-        """Start a look if one is due. Returns the look that runs, if any.
+        """Start a pass if one is due. Returns the pass that runs, if any.
 
         Args:
             nodes: all nodes.
             open_commands: the open and the failed commands, by NodeClaim.
         """
-        if self._look is not None or not self._pace.is_due() or len(open_commands) >= MAX_OPEN:
-            return self._look
+        if self._pass is not None or not self._pace.is_due() or len(open_commands) >= MAX_OPEN:
+            return self._pass
         if self._pace.lets_begin(self._outline(nodes, open_commands), new_round=self._round_is_over()):
-            self._look = asyncio.create_task(self._find_and_free(nodes, open_commands))
-        return self._look
+            self._pass = asyncio.create_task(self._find_and_free(nodes, open_commands))
+        return self._pass
 
     def _round_is_over(self) -> bool:
-        """Whether the next look begins a round: the last one did not leave nodes for it."""
+        """Whether the next pass begins a round: the last one did not leave nodes for it."""
         return self._cursor is None or not self._cursor.more
 
     @property
-    def cursor(self) -> LookCursor | None:
-        """Where the next look goes on, for the workflow, which keeps it; None until `resume` says it."""
+    def cursor(self) -> PassCursor | None:
+        """Where the next pass goes on, for the workflow, which keeps it; None until `resume` says it."""
         return self._cursor
 
-    def resume(self, cursor: LookCursor) -> None:
-        """Go on where the looks of an earlier leader ended."""
+    def resume(self, cursor: PassCursor) -> None:
+        """Go on where the passes of an earlier leader ended."""
         self._cursor = cursor
 
     def due_in(self) -> float:
-        """Return in how many seconds `start` may start a look. A look that runs ends by itself."""
-        if self._look is not None:
+        """Return in how many seconds `start` may start a pass. A pass that runs ends by itself."""
+        if self._pass is not None:
             return MAX_SECONDS
         return self._pace.due_in()
 
     def take(self, situation: Situation) -> list[DisruptionCommand]:
-        """Return the commands of the look that ended, without those that are not allowed any more.
+        """Return the commands of the pass that ended, without those that are not allowed any more.
 
         ``situation``: the nodes and the open commands as they are now. It needs no model.
         """
-        look = self._look
-        if look is None or not look.done():
+        finished_pass = self._pass
+        if finished_pass is None or not finished_pass.done():
             return []
-        self._look = None
-        if look.cancelled():
+        self._pass = None
+        if finished_pass.cancelled():
             return []
-        if (error := look.exception()) is not None:
+        if (error := finished_pass.exception()) is not None:
             self._pace.retry_soon()
             log.error("The worker failed to search for nodes to disrupt and retries", exc_info=error)
             return []
-        return still_allowed(look.result(), situation)
+        return still_allowed(finished_pass.result(), situation)
 
     async def validate(self, command: DisruptionCommand, open_commands: Mapping[str, OpenCommand]) -> StepResult:
         """Return why the command must not be carried out any more, or what is carried out in its place (DIS-46).
@@ -314,7 +314,7 @@ class MoveFinder:
         self, nodes: Sequence[ManagedNode], open_commands: Mapping[str, OpenCommand]
     ) -> list[DisruptionCommand]:
         limit = self._limit = Limit(MAX_SECONDS)
-        self._pace.look_begins(new_round=self._round_is_over())
+        self._pace.pass_begins(new_round=self._round_is_over())
         try:
             situation, overlaid = await self._situation(nodes, open_commands, self._compute)
             assert situation.model is not None
@@ -323,14 +323,14 @@ class MoveFinder:
             decision = await self._compute(decide, situation, methods, decision_metrics.timed)
             _count_timeouts(methods, limit)
             decision = replace(decision, commands=_first(decision.commands))
-            self._cursor = decision.cursor or self._cursor or LookCursor()  # consolidation that failed names none
+            self._cursor = decision.cursor or self._cursor or PassCursor()  # consolidation that failed names none
             complete = not (decision.failed or decision.is_cut or limit())
         except BaseException:
-            self._pace.look_failed()
+            self._pace.pass_failed()
             raise
         finally:
             self._limit = None
-        self._pace.look_ends(
+        self._pace.pass_ends(
             found_moves=bool(decision.commands),
             ends_round=complete and self._round_is_over(),
             at_once=any(command.reason is Reason.UNHEALTHY for command in decision.commands),
@@ -378,7 +378,7 @@ class MoveFinder:
             nominated=frozenset(self._batcher.nominated_nodes()) | self._hosts_of(open_commands),
             buffer_hosts=self._buffers.hosts(),
             slowed=slowed_pools(self._slowed.savings, open_commands, self._now()),
-            cursor=self._cursor or LookCursor(),
+            cursor=self._cursor or PassCursor(),
             blocked_at=dict(self._blocked_at),
             repair=repair_now(self._repair, nodes),
         )
@@ -482,7 +482,7 @@ def _model(
 
 
 def _count_timeouts(methods: Sequence[Method], limit: Limit) -> None:
-    """Count consolidation that a look's time limit cut short (MET-33)."""
+    """Count consolidation that a pass's time limit cut short (MET-33)."""
     if limit():
         for kind in {method.consolidation_type for method in methods} - {""}:
             metrics.CONSOLIDATION_TIMEOUTS.labels(kind).inc()

@@ -1,4 +1,4 @@
-"""Where looks get the repair policies from, which may change while the worker runs."""
+"""Where passes get the repair policies from, which may change while the worker runs."""
 
 from __future__ import annotations
 

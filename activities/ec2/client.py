@@ -13,7 +13,7 @@ from botocore.config import Config
 from botocore.utils import parse_timestamp
 
 from activities import metrics
-from activities.ec2 import last_look
+from activities.ec2 import last_check
 from activities.ec2.errors import CallStoppedError, translated
 from activities.ec2.rate_limits import READING, Pacer
 from activities.ec2.service_model import ServiceModelLoader
@@ -77,7 +77,7 @@ class Ec2:
         self.ec2: EC2Client = session.client("ec2", **options)
         self.pacer = Pacer()
         self.pacer.attach(self.ec2)
-        last_look.attach(self.ec2)
+        last_check.attach(self.ec2)
         self.eks: EKSClient = session.client("eks", **options)
         self.pricing: PricingClient = session.client("pricing", **{**options, "region_name": pricing_region(region)})
         self._session: Any = session

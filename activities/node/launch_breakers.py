@@ -212,7 +212,7 @@ class LaunchBreakers:
         now = self._now()
         self._open = {key: breaker for key, breaker in self._open.items() if not rules.untried(breaker, now)}
         return LaunchReport(
-            refused=grouped(self._unavailable_until),
+            unavailable=grouped(self._unavailable_until),
             breakers=[
                 open_breaker
                 for key, open_breaker in sorted(self._open.items())
@@ -233,7 +233,7 @@ class LaunchBreakers:
         """Take over what was known before this process started. What the process itself has seen takes precedence."""
         now = self._now()
         self._kept_by = report.kept_by
-        self._unavailable_until = {**by_offering(report.refused, now), **self._unavailable_until}
+        self._unavailable_until = {**by_offering(report.unavailable, now), **self._unavailable_until}
         for key, breaker in rules.by_key(report.breakers).items():
             launches = breaker.pool in self._accepted_at and not breaker.instance_types
             if not launches and not rules.untried(breaker, now):

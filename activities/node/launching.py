@@ -12,7 +12,7 @@ from functools import partial
 from temporalio.exceptions import ApplicationError
 
 from activities import loggers, metrics
-from activities.ec2 import last_look
+from activities.ec2 import last_check
 from activities.ec2.errors import (
     EC2Error,
     InsufficientCapacityError,
@@ -80,8 +80,8 @@ CREATE_SPOT_ROLE = "run aws iam create-service-linked-role --aws-service-name sp
 RESUMED_AFTER = timedelta(seconds=15)
 """If a claim is older than this when its workflow starts, an earlier workflow may have launched it already."""
 GROUP_LEFT = "EC2 refused the launch group, or one of its NodeClaims left: the others launch alone"
-LOOKS_WITHIN = 30.0
-"""Seconds for a last look at the NodeClaims of a launch, whose thread waits for it."""
+CHECK_WITHIN = 30.0
+"""Seconds for the last check of the NodeClaims of a launch, whose thread waits for it."""
 SENDERS = 64
 """Threads for launches. They may wait long within EC2's rate limits and must not block the threads of other calls."""
 
@@ -306,18 +306,18 @@ class Launching:
         loop, read_at = asyncio.get_running_loop(), self._now()
         context = copy_context()  # that of the activity, which says how often it was tried
 
-        def look() -> None:
-            check = self._check_still_wanted(launch_input, claim, read_at)
-            context.run(asyncio.run_coroutine_threadsafe, check, loop).result(LOOKS_WITHIN)
+        def check() -> None:
+            coroutine = self._check_still_wanted(launch_input, claim, read_at)
+            context.run(asyncio.run_coroutine_threadsafe, coroutine, loop).result(CHECK_WITHIN)
 
         def send() -> LaunchResult:
-            with last_look.looking(look):
+            with last_check.checking(check):
                 return self._ec2.launch(launch_input.request)
 
         try:
             async with self._throttled.shown(launch_input.claim, SENDING):
                 result = await with_heartbeat(loop.run_in_executor(self._senders, send))
-        except last_look.NotWantedError as error:
+        except last_check.NotWantedError as error:
             return _not_sent(str(error))
         except EC2Error as error:
             wait = await self._putting_off.failed(launch_input.claim, claim, error)
@@ -357,13 +357,13 @@ class Launching:
             NotWantedError: the request would buy an instance for a NodeClaim that left.
         """
         if await self._group_is_left(launch_input, claim):
-            raise last_look.NotWantedError(GROUP_LEFT)
+            raise last_check.NotWantedError(GROUP_LEFT)
         sent_before = launch_input.unsettled or not self._putting_off.is_first_try
         if launch_input.request.group is not None or sent_before or self._now() - read_at <= READ_FOR:
             return  # a repeated request finds what it bought, and the claim was read a moment ago
         now = await nodeclaims.read_claim(self._kube, launch_input.claim)
         if now is None or now.deleting:
-            raise last_look.NotWantedError("the NodeClaim was deleted before its launch was sent")
+            raise last_check.NotWantedError("the NodeClaim was deleted before its launch was sent")
 
     async def _group_is_left(self, launch_input: LaunchInput, claim: ClaimRecord) -> bool:
         group = launch_input.request.group

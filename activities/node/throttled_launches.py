@@ -31,7 +31,7 @@ PREPARING = (
 """The calls for which the preparation of a launch may wait."""
 SENDING = ("CreateFleet", "DescribeInstances")
 """The calls for which a launch may wait."""
-LOOKS_EVERY = 5.0
+CHECKS_EVERY = 5.0
 """Seconds between two looks at a call that is not back. So a person sees within 15 seconds that it is throttled."""
 WRITES_EVERY = timedelta(minutes=1)
 """How often a NodeClaim is written while its launch waits."""
@@ -70,7 +70,7 @@ class ThrottledLaunches:
     async def _show(self, ref: ClaimRef, calls: Collection[str]) -> None:
         written: datetime | None = None
         while True:
-            await self._sleep(LOOKS_EVERY)
+            await self._sleep(CHECKS_EVERY)
             throttling, now = self._ec2.throttling(calls), self._now()
             if throttling is None or (written is not None and now - written < WRITES_EVERY):
                 continue

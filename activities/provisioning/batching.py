@@ -52,7 +52,7 @@ MAX_ISOLATION = timedelta(minutes=5)
 """The longest pause for pods on which the engine failed or whose NodeClaim the API server refused."""
 SHARE_OF_LOOKS = 0.02
 """The fraction of a core for looking which pods are undecided. While thousands of pods start on nodes that were bought
-for them, almost each of their events leads to a look that finds nothing.
+for them, almost each of their events leads to a pass that finds nothing.
 """
 CLOSES_WITHIN = 50.0
 """How many seconds after the wait for a first pod a batch may close. The activity times out 60 seconds after that wait
@@ -315,7 +315,7 @@ class Batcher:
         return BatchSummary(pods=waiting or len(pods), opened_at=opened_at, pauses=self.pauses())
 
     async def _wait_for_change(self, seconds: float) -> None:
-        """Return after a change, when the pace allows another look, at the latest after ``seconds``."""
+        """Return after a change, when the pace allows another pass, at the latest after ``seconds``."""
         end = asyncio.get_running_loop().time() + seconds
         await self._view.changed(seconds)
         await self._pace.wait(end - asyncio.get_running_loop().time())

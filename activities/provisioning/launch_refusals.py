@@ -43,7 +43,7 @@ class LaunchRefusals:
         report = await self.ask() if self.ask is not None else None
         if report is not None:
             self.update(report.breakers)
-            self.replace_unavailable(by_offering(report.refused, self._now()))
+            self.replace_unavailable(by_offering(report.unavailable, self._now()))
 
     def update(self, breakers: Iterable[LaunchBreaker]) -> None:
         """Replace the breakers by those that the workflow reports. Breakers that only count hold nothing back."""

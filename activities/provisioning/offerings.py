@@ -15,12 +15,12 @@ from tenon.provisioning.overlays import Overlaid, apply_overlays
 from tenon.provisioning.pools import is_dedicated
 from tenon.scheduling.model import InstanceType
 
-Refused = frozenset[OfferingKey]
+Unavailable = frozenset[OfferingKey]
 """Offerings that EC2 refused recently."""
 
 
 async def instance_types_by_pool(
-    view: ClusterView, types: Types, pools: Sequence[NodePool], refused: Refused = frozenset()
+    view: ClusterView, types: Types, pools: Sequence[NodePool], unavailable: Unavailable = frozenset()
 ) -> Overlaid:
     """Each pool with its instance types. The EC2NodeClass of each pool must exist and be ready.
 
@@ -30,7 +30,7 @@ async def instance_types_by_pool(
     claims = view.reserved_claims()
 
     def read(node_class: EC2NodeClass, dedicated: bool) -> Sequence[InstanceType]:
-        instance_types = types.instance_types(node_class, refused, unpriced=bool(overlays), dedicated=dedicated)
+        instance_types = types.instance_types(node_class, unavailable, unpriced=bool(overlays), dedicated=dedicated)
         return without_taken(instance_types, claims) if reservation_ids(instance_types) else instance_types
 
     pools_with_types: list[tuple[NodePool, Sequence[InstanceType]]] = []

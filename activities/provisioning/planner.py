@@ -410,7 +410,7 @@ class Planner:
 
     def _unavailable(self, plan_input: PlanInput) -> dict[OfferingKey, datetime]:
         """The offerings that EC2 refused recently, each with the time until which plans avoid it."""
-        return by_offering(plan_input.refused, self._now())
+        return by_offering(plan_input.unavailable, self._now())
 
     def _remember(self, decision: _Decision, written: Written, plan_input: PlanInput) -> None:
         self._waiting.planned(decision.all_pods, decision.waits)

@@ -39,10 +39,10 @@ class UnusedNodes:
         self._counted: set[tuple[str, str]] = set()
         """NodeClaim and UID of a pod that it was counted for. A pod whose spec changes does not count it again."""
         self._supply = ""
-        """The versions of the NodePools at the last look. Empty if no group is known."""
+        """The versions of the NodePools at the last pass. Empty if no group is known."""
         self._adopted = False
         self._waiting: list[Pod] = []
-        """The pods that waited at the last look."""
+        """The pods that waited at the last pass."""
 
     def adopt(self, pauses: Iterable[PurchasePause]) -> None:
         """Take over what the workflow has kept from an earlier process, once."""

@@ -34,10 +34,10 @@ def read_unavailable(notes: list[str]) -> Mapping[OfferingKey, datetime]:
         notes.append(f"offerings that EC2 refuses now are part of the plan, because they are not known: {why}")
         return {}
     now = utc_now()
-    unavailable = by_offering(report.refused, now)
+    unavailable = by_offering(report.unavailable, now)
     action = f"avoids {counted(len(unavailable), 'offering')} that EC2 refused" if unavailable else "avoids no offering"
     notes.append(f"the provisioner of cluster {cluster} {action}, and so does this plan")
-    notes.extend(shortages(report.refused, now))
+    notes.extend(shortages(report.unavailable, now))
     notes.extend(
         f"{subject(breaker)}: {sentence(breaker)}; this plan uses it all the same" for breaker in report.breakers
     )

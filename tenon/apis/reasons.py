@@ -204,4 +204,4 @@ BUDGETED = tuple(reason for reason in Reason if reason.traits.budgeted == "alway
 EVERY_BUDGETED = (*BUDGETED, *(reason for reason in Reason if reason.traits.budgeted == "on request"))
 """The same, with those that a NodePool may ask for."""
 MOVING = tuple(reason for reason in Reason if reason.traits.moves_pods)
-"""The reasons for which a look at the cluster moves pods."""
+"""The reasons for which a pass over the cluster moves pods."""

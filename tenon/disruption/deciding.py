@@ -17,7 +17,7 @@ from tenon.disruption.rules.blockers import free_at, holds, is_free, may_be_repo
 from tenon.disruption.rules.pool_budgets import PoolBudgets
 from tenon.disruption.search.rescheduling import after_commands
 from tenon.errors import TenonError
-from tenon.messages.disruption import LookCursor
+from tenon.messages.disruption import PassCursor
 
 Around = Callable[[Method], AbstractContextManager[object]]
 """Returns a context in which a method is evaluated. Callers measure the time with it, because `tenon` has no clock."""
@@ -34,13 +34,13 @@ class IneligibleNodeError(TenonError):
 def decide(situation: Situation, methods: Sequence[Method] = METHODS, around: Around = _nothing) -> Decision:
     """Return the commands of all methods. If a method fails, the failure is reported and the others go on."""
     commands: list[Command] = []
-    looks: list[datetime] = []
+    next_passes: list[datetime] = []
     failed: dict[str, Exception] = {}
     counts: Counter[Reason] = Counter()
     blocked: dict[str, str] = {}
     unconsolidatable: dict[str, str] = {}
     verdicts: list[Verdict] = []
-    cursor: LookCursor | None = None
+    cursor: PassCursor | None = None
     is_cut = False
     for method in methods:
         try:
@@ -58,13 +58,13 @@ def decide(situation: Situation, methods: Sequence[Method] = METHODS, around: Ar
         is_cut |= proposal.is_cut
         if proposal.failed is not None:
             failed[method.name] = proposal.failed
-        if proposal.look_again is not None:
-            looks.append(proposal.look_again)
+        if proposal.next_pass is not None:
+            next_passes.append(proposal.next_pass)
         situation = _after(situation, proposal.commands)
-    look_again = min(looks, default=None)
+    next_pass = min(next_passes, default=None)
     found_commands = tuple(commands)
     return Decision(
-        found_commands, look_again, failed, counts, blocked, unconsolidatable, tuple(verdicts), cursor, is_cut
+        found_commands, next_pass, failed, counts, blocked, unconsolidatable, tuple(verdicts), cursor, is_cut
     )
 
 
@@ -134,10 +134,10 @@ def _proposal(method: Method, situation: Situation) -> tuple[Proposal, int]:
             unconsolidatable[node.claim] = first.event
     proposal = method.propose(allowed, _budgets(method, situation), situation)
     _check(method, proposal, allowed, _budgets(method, situation))
-    looks = [*later, *([proposal.look_again] if proposal.look_again is not None else ())]
+    next_passes = [*later, *([proposal.next_pass] if proposal.next_pass is not None else ())]
     proposal = replace(
         proposal,
-        look_again=min(looks, default=None),
+        next_pass=min(next_passes, default=None),
         blocked={**blocked, **proposal.blocked},
         unconsolidatable={**unconsolidatable, **proposal.unconsolidatable},
     )

@@ -21,7 +21,7 @@ from tenon.disruption.repair.policies import RepairAction
 from tenon.disruption.repair.pool_policies import PoolRepair
 from tenon.kube.pod import Pod
 from tenon.kube.records import NodeCondition
-from tenon.messages.disruption import REBOOT, LookCursor, TerminateFirstReason
+from tenon.messages.disruption import REBOOT, PassCursor, TerminateFirstReason
 from tenon.scheduling.model import PlannedClaim, Pool, Problem
 from tenon.scheduling.type_table import TypeTables
 
@@ -259,8 +259,8 @@ class Situation:
     slowed: Mapping[str, str] = field(default_factory=dict)
     """By NodePool whose last consolidation commands saved less than predicted: why it must wait now, or an empty text
     if it may start one command."""
-    cursor: LookCursor | None = None
-    """Which nodes consolidation looks at next, if there are too many for one look; None to look at all of them."""
+    cursor: PassCursor | None = None
+    """Which nodes consolidation looks at next, if there are too many for one pass; None to look at all of them."""
     blocked_at: Mapping[str, datetime] = field(default_factory=dict)
     """By NodeClaim, when a method last found that it cannot leave. Others come first, so that it holds up none."""
     destinations: frozenset[str] = frozenset()
@@ -374,19 +374,19 @@ class Proposal:
     """A method's answer: its commands, and when to run it again if nothing changes (None: only on a change)."""
 
     commands: tuple[Command, ...] = ()
-    look_again: datetime | None = None
+    next_pass: datetime | None = None
     blocked: Mapping[str, str] = field(default_factory=dict)
     """By NodeClaim, why it cannot leave although the method's reason holds, in a sentence for an event (DIS-15)."""
     unconsolidatable: Mapping[str, str] = field(default_factory=dict)
     """By NodeClaim, why consolidation leaves its node as it is, in a sentence for an event (EVT-02)."""
     verdicts: tuple[Verdict, ...] = ()
     """The moves that Balanced judged."""
-    cursor: LookCursor | None = None
-    """Where the next look goes on; None if this one looked at all nodes."""
+    cursor: PassCursor | None = None
+    """Where the next pass goes on; None if this one looked at all nodes."""
     is_cut: bool = False
     """Whether it ended before it had tried every candidate."""
     failed: Exception | None = None
-    """What failed, if the method has an answer all the same: what it decided about other nodes, or where the next look
+    """What failed, if the method has an answer all the same: what it decided about other nodes, or where the next pass
     goes on."""
 
 
@@ -395,7 +395,7 @@ class Decision:
     """The answer of all methods."""
 
     commands: tuple[Command, ...] = ()
-    look_again: datetime | None = None
+    next_pass: datetime | None = None
     failed: Mapping[str, Exception] = field(default_factory=dict)
     """By method name, the exception it raised. Other methods are not affected."""
     eligible: Mapping[Reason, int] = field(default_factory=dict)
@@ -406,7 +406,7 @@ class Decision:
     """By NodeClaim, why consolidation leaves its node as it is."""
     verdicts: tuple[Verdict, ...] = ()
     """The moves that Balanced judged."""
-    cursor: LookCursor | None = None
-    """Where the next look of consolidation goes on; None if this one looked at all nodes, or failed."""
+    cursor: PassCursor | None = None
+    """Where the next pass of consolidation goes on; None if this one looked at all nodes, or failed."""
     is_cut: bool = False
     """Whether a method ended before it had tried every candidate."""

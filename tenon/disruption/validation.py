@@ -116,7 +116,7 @@ def _why_not_static(command: DisruptionCommand, situation: Situation) -> str:
 def _leaves_room(plan: Plan, situation: Situation) -> bool:
     """Whether NodePools stay within their limits if each other command that runs buys as much as this plan.
 
-    What they will buy is not known here. A look counts it, so otherwise the node waits for the next one.
+    What they will buy is not known here. A pass counts it, so otherwise the node waits for the next one.
     """
     assert situation.model is not None
     pools = {pool.name: pool for pool in situation.model.problem.pools}

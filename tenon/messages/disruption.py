@@ -55,22 +55,22 @@ class PoolSavings(Message):
     """When the last of them was measured."""
 
 
-class LastLooked(Message):
+class LastConsidered(Message):
     """The last node of a NodePool that consolidation looked at, and its rank."""
 
     price_per_cost: float
     claim: str
 
 
-class LookCursor(Message):
-    """How far consolidation has looked through a cluster that is too large for one look."""
+class PassCursor(Message):
+    """How far consolidation has looked through a cluster that is too large for one pass."""
 
-    last: dict[str, LastLooked] = Field(default_factory=dict)
+    last: dict[str, LastConsidered] = Field(default_factory=dict)
     """By NodePool. A NodePool that is missing begins with its first node."""
     more: bool = False
-    """Whether nodes wait for the next look. If not, a new round begins."""
+    """Whether nodes wait for the next pass. If not, a new round begins."""
     most: int = 0
-    """How many nodes the next look considers; 0 for the default. Fewer after a look that ran out of time."""
+    """How many nodes the next pass considers; 0 for the default. Fewer after a pass that ran out of time."""
 
 
 class AwaitDisruptionInput(Message):
@@ -82,7 +82,7 @@ class AwaitDisruptionInput(Message):
     """The open command of each claim, by claim name."""
     savings: dict[str, PoolSavings] = Field(default_factory=dict)
     """By NodePool, the last commands that saved less than predicted."""
-    cursor: LookCursor = Field(default_factory=LookCursor)
+    cursor: PassCursor = Field(default_factory=PassCursor)
     """As the last decision said it."""
 
 
@@ -181,7 +181,7 @@ class DisruptionCommand(Message):
     arriving_workloads: dict[str, dict[str, int]] = Field(default_factory=dict)
     """By the same, how many pods move there."""
     leaves_from: datetime | None = None
-    """Its pods are not evicted before then, so that other commands of the same look have tainted their nodes too."""
+    """Its pods are not evicted before then, so that other commands of the same pass have tainted their nodes too."""
     decision: str = ""
     """What it does, as metrics name it: delete, replace, terminate-first or reboot."""
     repair: RepairCause | None = None
@@ -198,8 +198,8 @@ class DisruptionDecision(Message):
 
     commands: list[DisruptionCommand] = Field(default_factory=list)
     finished_claims: list[str] = Field(default_factory=list)
-    cursor: LookCursor | None = None
-    """Where the next look goes on; None if no look has ended since the call began."""
+    cursor: PassCursor | None = None
+    """Where the next pass goes on; None if no pass has ended since the call began."""
 
 
 class DisruptResult(Message):
@@ -226,7 +226,7 @@ class AwaitedReplacement(Message):
     result: DisruptResult
     gone_at: datetime | None = None
     """When the node was seen to be gone."""
-    looks: int = 0
+    checks: int = 0
     """How often the command has looked for the replacement."""
     idle_since: datetime | None = None
     """Since when looks have found that no pod waits for the replacement, and nothing is launched for it."""

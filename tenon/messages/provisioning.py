@@ -10,7 +10,7 @@ from tenon.kube.offerings import Scope
 from tenon.messages.base import Message
 
 
-class RefusedTypes(Message):
+class UnavailableTypes(Message):
     """The `OfferingKey` of several instance types for which EC2 has no capacity, and until when to avoid them."""
 
     capacity_type: str
@@ -74,7 +74,7 @@ class ShortageWait(Message):
 class LaunchReport(Message):
     """What one io process, or all of them, know about EC2's refusals."""
 
-    refused: list[RefusedTypes] = Field(default_factory=list)
+    unavailable: list[UnavailableTypes] = Field(default_factory=list)
     breakers: list[LaunchBreaker] = Field(default_factory=list)
     closed: list[str] = Field(default_factory=list)
     """NodePools whose launches succeed again, and the keys of EC2NodeClasses (`tenon.node.breaker.key_of`)."""
@@ -162,7 +162,7 @@ class PlanInput(Message):
 
     cluster: str
     batch: int
-    refused: list[RefusedTypes] = Field(default_factory=list)
+    unavailable: list[UnavailableTypes] = Field(default_factory=list)
     breakers: list[LaunchBreaker] = Field(default_factory=list)
     pauses: list[PurchasePause] = Field(default_factory=list)
     """See `AwaitBatchInput.pauses`."""

@@ -65,7 +65,7 @@ def with_retry(state: NodeState, wait: LaunchWait, now: datetime) -> NodeState:
         unsettled_until = now + ANSWER_GRACE
     update: dict[str, object] = {
         "deadline": again_at,
-        "look": False,
+        "check_now": False,
         "launch_failures": failures,
         "launch_unsettled_until": unsettled_until,
         "blocked": Blocked(message=f"not launched yet: {wait.message}"),

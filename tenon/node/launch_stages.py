@@ -104,7 +104,7 @@ def _adopted(state: NodeState, event: PrepareLaunchResult, now: datetime) -> Nod
         registered=view.registered,
         registered_at=now if view.registered else None,
         initialized=view.initialized,
-        look=True,
+        check_now=True,
         deadline=now + REGISTRATION_TIMEOUT,
         request=None,
         launch_failures=0,

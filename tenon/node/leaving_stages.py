@@ -67,13 +67,13 @@ def leave(state: NodeState, request: LeaveRequest, now: datetime, *, only_if_emp
         new_leave = evolve(present, force=True, only_if_empty=only_if_empty, asked_at=now)
     update: dict[str, object] = {"leave": new_leave}
     if not state.stage.leaving:
-        update |= {"stage": Stage.CORDONING, "deadline": None, "request": None, "look": False, "reboot": None}
+        update |= {"stage": Stage.CORDONING, "deadline": None, "request": None, "check_now": False, "reboot": None}
         update["deletion_started_at"] = now
         waited_for_node = state.stage is Stage.REGISTERING and not state.failures
         if waited_for_node or state.stage in (Stage.PREPARING, Stage.LAUNCHING, Stage.REBOOTING):
             update["blocked"] = None
     else:
-        update |= {"look": True, "force_at": min(state.force_at or now, now)}
+        update |= {"check_now": True, "force_at": min(state.force_at or now, now)}
         why = f": {request.detail};" if request.detail else ":"
         text = f"force drain requested ({request.actor}){why} pods are deleted without eviction from now on"
     return record(evolve(state, **update), now, text)
@@ -136,7 +136,7 @@ def cordoned(state: NodeState, result: CordonResult, now: datetime) -> NodeState
         "node_name": result.node_name or state.node_name,
         "stage": Stage.DRAINING if has_node else Stage.TERMINATING,
         "deadline": None,
-        "look": False,
+        "check_now": False,
     }
     text = f"cordoned {update['node_name']}, {counted(result.pods, 'pod')} to drain" if has_node else "no node to drain"
     return record(evolve(state, **update), now, text)
@@ -148,7 +148,7 @@ def drained(state: NodeState, result: DrainResult, now: datetime) -> NodeState:
     Otherwise record what blocks it and retry later.
     """
     state = evolve(
-        state, evicted_pods=state.evicted_pods + result.evicted, drain_rounds=state.drain_rounds + 1, look=False
+        state, evicted_pods=state.evicted_pods + result.evicted, drain_rounds=state.drain_rounds + 1, check_now=False
     )
     if result.drained:
         waits_for_volumes = result.volumes_attached and not state.instance_gone
@@ -174,10 +174,16 @@ def drained(state: NodeState, result: DrainResult, now: datetime) -> NodeState:
 def detached(state: NodeState, result: DetachResult, now: datetime) -> NodeState:
     """Continue with termination if all volumes are detached; otherwise wait."""
     if result.detached:
-        update = {"stage": Stage.TERMINATING, "blocked": None, "deadline": None, "volumes_attached": 0, "look": False}
+        update = {
+            "stage": Stage.TERMINATING,
+            "blocked": None,
+            "deadline": None,
+            "volumes_attached": 0,
+            "check_now": False,
+        }
         return record(evolve(state, **update), now, "volumes detached")
     text = f"{counted(result.attached, 'volume')} still attached"
-    waits = evolve(state, blocked=Blocked(message=text), deadline=now + BLOCKED_RETRY, look=False)
+    waits = evolve(state, blocked=Blocked(message=text), deadline=now + BLOCKED_RETRY, check_now=False)
     return record(waits, now, text)
 
 
@@ -189,7 +195,7 @@ def instance_gone(state: NodeState, now: datetime) -> NodeState:
     gone_state = record(evolve(state, instance_gone=True), now, f"EC2 has no {instance} any more")
     if gone_state.stage.leaving:
         sure = evolve(gone_state.leave, only_if_empty=False) if gone_state.leave else None
-        return evolve(gone_state, look=True, leave=sure)
+        return evolve(gone_state, check_now=True, leave=sure)
     request = LeaveRequest(
         reason=Reason.GARBAGE_COLLECTED, detail=f"{instance} is gone from EC2", actor="garbage collection"
     )
@@ -207,9 +213,9 @@ def released(state: NodeState, result: ReleaseResult, now: datetime) -> NodeStat
 def terminated(state: NodeState, result: TerminateResult, now: datetime) -> NodeState:
     """Continue with the release if EC2 reports the instance as gone; otherwise ask again later."""
     if result.terminated:
-        update = {"stage": Stage.RELEASING, "blocked": None, "deadline": None, "look": False}
+        update = {"stage": Stage.RELEASING, "blocked": None, "deadline": None, "check_now": False}
         text = f"instance {state.instance.id} terminated" if state.instance else "no instance left"
         return record(evolve(state, **update), now, text)
     text = f"the instance is still {result.state}"
-    waits = evolve(state, blocked=Blocked(message=text), deadline=now + BLOCKED_RETRY, look=False)
+    waits = evolve(state, blocked=Blocked(message=text), deadline=now + BLOCKED_RETRY, check_now=False)
     return record(waits, now, text)

@@ -166,7 +166,7 @@ def _poked(state: NodeState, event: Poke, now: datetime) -> NodeState:
         return state
     # Until the node is registered, the name is only a hint; the newest poke has the best one.
     node_name = event.node_name if state.stage is Stage.REGISTERING else event.node_name or state.node_name
-    return evolve(state, look=True, node_name=node_name)
+    return evolve(state, check_now=True, node_name=node_name)
 
 
 def _deadline(state: NodeState, now: datetime) -> NodeState:
@@ -184,8 +184,8 @@ def _deadline(state: NodeState, now: datetime) -> NodeState:
     if state.stage in (Stage.PREPARING, Stage.LAUNCHING):
         return evolve(state, deadline=None)
     if state.stage is Stage.REGISTERING:
-        return evolve(state, look=True, last_look=True, deadline=None)
-    return evolve(state, look=True, deadline=None)
+        return evolve(state, check_now=True, last_check=True, deadline=None)
+    return evolve(state, check_now=True, deadline=None)
 
 
 def _failed(state: NodeState, event: Failed, now: datetime) -> NodeState:
@@ -208,5 +208,5 @@ def _failed(state: NodeState, event: Failed, now: datetime) -> NodeState:
         update |= {"expired": False, "expiry_waits_until": now + FAILED_RETRY, "spread_until": None}
     elif state.stage is not Stage.REGISTERING:  # its deadline is the registration timeout, so it retries at once
         pause = min(FAILED_RETRY * 2 ** min(state.failures, 8), MAX_FAILED_RETRY)
-        update |= {"deadline": now + pause, "look": False}
+        update |= {"deadline": now + pause, "check_now": False}
     return record(evolve(state, **update), now, text)

@@ -57,9 +57,9 @@ def next_step(state: NodeState, now: datetime) -> Step:
                 ),
                 f"{state.request.capacity_type}, {len(types)} instance types{together}",
             )
-        case Stage.REGISTERING if state.look:
+        case Stage.REGISTERING if state.check_now:
             return Run(ActivityName.REGISTER, _node_input(state), _instance_text(state))
-        case Stage.INITIALIZING if state.look:
+        case Stage.INITIALIZING if state.check_now:
             return Run(ActivityName.INITIALIZE, _node_input(state), state.node_name)
         case Stage.BINDING:
             return Run(ActivityName.BIND, _node_input(state), f"{state.planned_pods} pods -> {state.node_name}")
@@ -90,7 +90,7 @@ def next_step(state: NodeState, now: datetime) -> Step:
 
 
 def _leaving_step(state: NodeState, now: datetime) -> Step:
-    if state.look is False and state.deadline is not None and now < state.deadline:
+    if state.check_now is False and state.deadline is not None and now < state.deadline:
         return Wait(state.deadline, "tries again")
     base = _node_input(state).model_dump()
     force = state.leave.force if state.leave else False

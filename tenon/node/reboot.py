@@ -34,7 +34,7 @@ from tenon.node.steps import LeaveRequest
 from tenon.node.timeline import record, why_blocked
 from tenon.sentences import counted, lasting
 
-LOOK_AGAIN = timedelta(seconds=15)
+CHECK_AGAIN = timedelta(seconds=15)
 """How soon to look again whether the machine has booted, or its Node is there (N15-161)."""
 MIN_DRAIN = timedelta(seconds=5)
 """The shortest drain with a bound, and how long a drain lasts at least, because pods may be bound late (N15-157)."""
@@ -74,7 +74,7 @@ def requested(state: NodeState, request: RebootRequest, now: datetime) -> NodeSt
         reboot=Reboot(request=request),
         reboots=(*recent, request.requested_at),
         deadline=None,
-        look=False,
+        check_now=False,
         blocked=None,
         failures=0,
     )
@@ -107,7 +107,7 @@ def fenced(state: NodeState, result: FenceResult, now: datetime) -> NodeState:
     if result.invalid:
         return _failing(state, RebootResult.INVALID_REQUEST, result.invalid, now, stays=True)
     if not result.claim_stays:
-        return _waits(state, now + LOOK_AGAIN)
+        return _waits(state, now + CHECK_AGAIN)
     if result.issued:
         return _issued(state, result.pre_boot_id, result.issued_at or now, "goes on: EC2 has accepted the reboot", now)
     if not result.node_exists:
@@ -125,7 +125,7 @@ def drained(state: NodeState, result: RebootDrainResult, now: datetime) -> NodeS
     if reboot is None:
         return state
     state = evolve(
-        state, evicted_pods=state.evicted_pods + result.evicted, drain_rounds=state.drain_rounds + 1, look=False
+        state, evicted_pods=state.evicted_pods + result.evicted, drain_rounds=state.drain_rounds + 1, check_now=False
     )
     if not result.node_exists:
         return _without_node(state, now)
@@ -188,14 +188,14 @@ def replied(state: NodeState, reply: RebootReply, now: datetime) -> NodeState:
         case RebootOutcome.UNKNOWN:
             return lost_answer(state, reply.message, now)
         case RebootOutcome.WITHDRAWN:
-            return _waits(state, now + LOOK_AGAIN)
+            return _waits(state, now + CHECK_AGAIN)
         case RebootOutcome.REFUSED:
             text = f"EC2 refuses the reboot for now: {reply.message}"
             if now >= (reboot.issuing_since or now) + ISSUED_WITHIN:
                 return _failing(state, RebootResult.PROVIDER_ERROR, _not_issued(reply.message), now)
             pause = min(REFUSED_RETRY * 2 ** min(reboot.refusals, 8), MAX_REFUSED_RETRY)
             again = evolve(reboot, refusals=reboot.refusals + 1)
-            waits = evolve(state, reboot=again, deadline=now + pause, look=False, blocked=Blocked(message=text))
+            waits = evolve(state, reboot=again, deadline=now + pause, check_now=False, blocked=Blocked(message=text))
             return record(waits, now, text)
 
 
@@ -212,7 +212,7 @@ def checked(state: NodeState, check: RebootCheck, now: datetime) -> NodeState:
     reboot = _in_phase(state, RebootPhase.SETTLING, RebootPhase.RECOVERING)
     if reboot is None:
         return state
-    state = evolve(state, look=False, blocked=None)
+    state = evolve(state, check_now=False, blocked=None)
     if check.ended:
         return _succeeded(state, reboot, now)
     if reboot.phase is RebootPhase.SETTLING:
@@ -225,7 +225,7 @@ def checked(state: NodeState, check: RebootCheck, now: datetime) -> NodeState:
     give_up_at = (reboot.issued_at or now) + RECOVERS_WITHIN
     if now >= give_up_at:
         return _failing(state, RebootResult.RECOVERY_TIMEOUT, _not_recovered(reboot), now)
-    return _waits(state, min(now + LOOK_AGAIN, give_up_at))
+    return _waits(state, min(now + CHECK_AGAIN, give_up_at))
 
 
 def _settled(state: NodeState, reboot: Reboot, check: RebootCheck, now: datetime) -> NodeState:
@@ -234,7 +234,7 @@ def _settled(state: NodeState, reboot: Reboot, check: RebootCheck, now: datetime
         return _issued(state, reboot.boot_id, asked_at, "the machine has booted", now)
     watched_until = asked_at + SETTLES_WITHIN
     if now < watched_until:
-        return _waits(state, min(now + LOOK_AGAIN, watched_until))
+        return _waits(state, min(now + CHECK_AGAIN, watched_until))
     if not check.ready:
         return _issued(state, reboot.boot_id, asked_at, "its Node is not Ready, so the machine reboots", now)
     if now >= (reboot.issuing_since or now) + ISSUED_WITHIN:
@@ -247,7 +247,7 @@ def ended(state: NodeState, now: datetime) -> NodeState:
     reboot = _in_phase(state, RebootPhase.FAILING)
     if reboot is None:
         return state
-    state = evolve(state, reboot=None, deadline=None, look=True, blocked=None)
+    state = evolve(state, reboot=None, deadline=None, check_now=True, blocked=None)
     if reboot.stays:
         return evolve(state, stage=Stage.LIVE if state.initialized else Stage.INITIALIZING)
     detail = f"its reboot failed: {reboot.message}"
@@ -257,7 +257,7 @@ def ended(state: NodeState, now: datetime) -> NodeState:
 def poked(state: NodeState, *, rebooted: bool) -> NodeState:
     """Look at once if the Node reports a new boot and that is what the reboot waits for."""
     reboot = _in_phase(state, RebootPhase.SETTLING, RebootPhase.RECOVERING)
-    return evolve(state, look=True) if reboot is not None and rebooted else state
+    return evolve(state, check_now=True) if reboot is not None and rebooted else state
 
 
 def _in_phase(state: NodeState, *phases: RebootPhase) -> Reboot | None:
@@ -266,7 +266,9 @@ def _in_phase(state: NodeState, *phases: RebootPhase) -> Reboot | None:
 
 
 def _next(state: NodeState, phase: RebootPhase, **changes: object) -> NodeState:
-    return evolve(state, reboot=evolve(_of(state), phase=phase, **changes), deadline=None, look=False, blocked=None)
+    return evolve(
+        state, reboot=evolve(_of(state), phase=phase, **changes), deadline=None, check_now=False, blocked=None
+    )
 
 
 def _of(state: NodeState) -> Reboot:
@@ -275,7 +277,7 @@ def _of(state: NodeState) -> Reboot:
 
 
 def _waits(state: NodeState, until: datetime) -> NodeState:
-    return evolve(state, deadline=until, look=False)
+    return evolve(state, deadline=until, check_now=False)
 
 
 def _issued(state: NodeState, boot_id: str, issued_at: datetime, text: str, now: datetime) -> NodeState:
@@ -291,8 +293,8 @@ def _succeeded(state: NodeState, reboot: Reboot, now: datetime) -> NodeState:
         reboot=None,
         initialized=False,
         registered_at=now,
-        looks=0,
-        look=True,
+        checks=0,
+        check_now=True,
         deadline=now + FIRST_CHECK,
     )
     return record(done, now, f"rebooted, {took} after the request")
@@ -306,7 +308,7 @@ def _without_node(state: NodeState, now: datetime) -> NodeState:
             return _failing(state, RebootResult.RECOVERY_TIMEOUT, _not_recovered(reboot), now)
     elif now >= (reboot.issuing_since or reboot.request.requested_at) + ISSUED_WITHIN:
         return _failing(state, RebootResult.PROVIDER_ERROR, _not_issued("its Node is gone"), now, has_node=False)
-    return record(_waits(state, now + LOOK_AGAIN), now, "its Node is gone")
+    return record(_waits(state, now + CHECK_AGAIN), now, "its Node is gone")
 
 
 def _failing(

@@ -32,7 +32,7 @@ _AWAITED = {
 
 def reboot_step(state: NodeState, reboot: Reboot, node_input: NodeInput, now: datetime) -> Step:
     """Return what the reboot does now."""
-    if not state.look and state.deadline is not None and now < state.deadline:
+    if not state.check_now and state.deadline is not None and now < state.deadline:
         return Wait(state.deadline, _AWAITED[reboot.phase])
     base, request = node_input.model_dump(), reboot.request
     match reboot.phase:

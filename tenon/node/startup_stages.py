@@ -25,9 +25,9 @@ FIRST_RECHECK = timedelta(seconds=5)
 
 def registered(state: NodeState, event: RegisterResult, now: datetime) -> NodeState:
     """Wait for the initialization, or keep waiting for the Node until the registration timeout."""
-    state = evolve(state, look=False)
+    state = evolve(state, check_now=False)
     if not event.node_name:
-        if state.last_look:
+        if state.last_check:
             return leaving_stages.leave(state, _registration_timeout(state, event.console), now)
         waits = evolve(state, blocked=Blocked(message=event.message)) if event.console else state
         return record(waits, now, f"not registered yet: {event.message or event.reason}")
@@ -53,7 +53,7 @@ def _registration_timeout(state: NodeState, console: str) -> LeaveRequest:
 
 def initialized(state: NodeState, event: InitializeResult, now: datetime) -> NodeState:
     """Bind the planned pods, or keep waiting until the Node is initialized."""
-    state = evolve(state, look=False)
+    state = evolve(state, check_now=False)
     if not event.initialized:
         return _still_uninitialized(state, event.message or event.reason, now)
     done = evolve(state, initialized=True, deadline=None, blocked=None)
@@ -73,13 +73,13 @@ def _still_uninitialized(state: NodeState, why: str, now: datetime) -> NodeState
         message = f"not initialized {minutes} minutes after its registration: {why}"
         request = LeaveRequest(reason=Reason.INITIALIZATION_TIMEOUT, detail=message, actor=WORKFLOW)
         return leaving_stages.leave(waiting, request, now)
-    look_again = now + min(RECHECK, FIRST_RECHECK * 2 ** min(state.looks, 10))
+    next_check = now + min(RECHECK, FIRST_RECHECK * 2 ** min(state.checks, 10))
     blocked = Blocked(message=f"not initialized yet: {why}") if now - since >= RECHECK else None
     return evolve(
         waiting,
         blocked=blocked,
-        looks=state.looks + 1,
-        deadline=min(look_again, give_up_at) if give_up_at else look_again,
+        checks=state.checks + 1,
+        deadline=min(next_check, give_up_at) if give_up_at else next_check,
     )
 
 
@@ -97,4 +97,4 @@ def bound(state: NodeState, event: BindResult, now: datetime) -> NodeState:
 
 
 def _enter_live(state: NodeState, now: datetime) -> NodeState:
-    return record(evolve(state, stage=Stage.LIVE, deadline=None, look=False), now, "live")
+    return record(evolve(state, stage=Stage.LIVE, deadline=None, check_now=False), now, "live")

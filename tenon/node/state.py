@@ -155,7 +155,7 @@ class NodeState(Message):
     expires_at: datetime | None = None
     keep_until: datetime | None = None
     keep_recorded: bool = True
-    look: bool = False
+    check_now: bool = False
     """Something changed in the cluster since the last check of the node."""
     leave: Leave | None = None
     force_at: datetime | None = None
@@ -173,10 +173,10 @@ class NodeState(Message):
     """When the first run of this workflow began."""
     instance_gone: bool = False
     """EC2 no longer has the instance, so there is nothing left to drain or to wait for."""
-    last_look: bool = False
+    last_check: bool = False
     """The registration timeout is over. One last check finds a Node that joined while no activity could run."""
     registered_at: datetime | None = None
-    looks: int = 0
+    checks: int = 0
     """How many checks since registration found the node not initialized."""
     initialization_timeout_seconds: float | None = None
     disrupted: bool = False

@@ -67,7 +67,7 @@ class ClusterScenario(DescribedScenario):
     in_order: bool = False
     """The commands, and the nodes of each, come in the order in which they are listed."""
     eligible: int | None = None
-    look_again: str | None = None
+    next_pass: str | None = None
     """In how much time; nothing is said about it if it is left out."""
     stays: dict[str, list[str]] = Field(default_factory=dict)
     """By node that stays: fragments of the sentences that say why."""
@@ -193,10 +193,10 @@ def _wrong(scenario: ClusterScenario, decision: Decision) -> Iterator[str]:
     eligible = sum(decision.eligible.values())
     if scenario.eligible is not None and eligible != scenario.eligible:
         yield f"expected {scenario.eligible} eligible nodes, got {eligible}"
-    if scenario.look_again is not None:
-        due = scenario.cluster.now + duration(scenario.look_again) if scenario.look_again else None
-        if decision.look_again != due:
-            yield f"expected to look again at {due}, got {decision.look_again}"
+    if scenario.next_pass is not None:
+        due = scenario.cluster.now + duration(scenario.next_pass) if scenario.next_pass else None
+        if decision.next_pass != due:
+            yield f"expected to look again at {due}, got {decision.next_pass}"
 
 
 def _removed(command: Command) -> list[str]:

@@ -273,7 +273,7 @@ def test_aws130_the_price_list_goes_before_the_operators_table(tmp_path: Path) -
     assert pricing.current()[1].on_demand == {"m5.large": 9.9}
 
 
-def test_aws130_a_changed_table_counts_at_the_next_look_and_a_broken_one_does_not(tmp_path: Path) -> None:
+def test_aws130_a_changed_table_counts_at_the_next_pass_and_a_broken_one_does_not(tmp_path: Path) -> None:
     """Kubernetes replaces the file of a changed ConfigMap while the worker runs."""
     clock, file = Clock(), tmp_path / "prices.json"
     path = table_file(file, "us-gov-west-1", 0.13)

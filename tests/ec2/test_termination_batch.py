@@ -65,7 +65,7 @@ async def test_aws032_instances_are_ended_together_and_looked_at_together() -> N
     assert [len(call) for call in machines.looked] == [200, 200, 200]
 
 
-async def test_h7_a_look_that_is_throttled_does_not_send_the_termination_again() -> None:
+async def test_h7_a_pass_that_is_throttled_does_not_send_the_termination_again() -> None:
     machines = Machines()
     machines.blind = [
         ThrottledError("RequestLimitExceeded", "slow down"),

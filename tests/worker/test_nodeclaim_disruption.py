@@ -315,7 +315,7 @@ async def test_dis30_a_recorded_pod_event_is_never_replaced_by_an_earlier_one() 
         assert world.server.bodies["claim"]["status"]["lastPodEventTime"] == noted
 
 
-async def test_dis30_pod_events_cause_no_look_before_a_node_may_be_consolidatable(
+async def test_dis30_pod_events_cause_no_pass_before_a_node_may_be_consolidatable(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """They never hasten it, and hundreds arrive in a second. What could have drifted does not depend on pods."""

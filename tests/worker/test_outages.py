@@ -64,7 +64,7 @@ def test_an_outage_is_logged_at_once_then_once_a_minute_then_its_end(caplog: pyt
 
 
 @pytest.mark.parametrize("pause", [7.0, 20.0, 45.0])
-def test_a_slow_look_does_not_stretch_the_minute(pause: float, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_slow_pass_does_not_stretch_the_minute(pause: float, caplog: pytest.LogCaptureFixture) -> None:
     """A look at a hanging server takes as long as the pause between two."""
     clock = Clock()
     outage = Outage("EC2", "nothing is launched", LOG, clock=clock)

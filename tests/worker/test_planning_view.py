@@ -293,7 +293,7 @@ class Counted(dict[str, Any]):
         return super().get(key, default)
 
 
-async def test_a_look_at_a_hundred_empty_nodes_reads_the_pods_of_no_claim_twice() -> None:
+async def test_a_pass_over_a_hundred_empty_nodes_reads_the_pods_of_no_claim_twice() -> None:
     """When the work of a batch ends many nodes are empty at once; to parse all claims for each of them took seconds."""
     async with viewing() as (_, cache, view):
         for number in range(100):

@@ -68,7 +68,7 @@ async def test_aws041_each_report_has_all_interrupted_offerings_that_still_count
         clock[0] += timedelta(seconds=2)
         offerings.mark_unavailable([offering("m5.2xlarge")])
         reports = await sent(temporal, 3)
-    assert [[name for group in report.refused for name in group.instance_types] for report in reports] == [
+    assert [[name for group in report.unavailable for name in group.instance_types] for report in reports] == [
         ["m5.large"],
         ["m5.large", "m5.xlarge"],
         ["m5.xlarge", "m5.2xlarge"],

@@ -220,7 +220,7 @@ async def test_sch100_what_protected_a_node_before_v1_still_does(where: str) -> 
         assert server.deleted == [second]
 
 
-async def test_a_look_at_all_pools_calls_no_api_and_counts_no_pods() -> None:
+async def test_a_pass_over_all_pools_calls_no_api_and_counts_no_pods() -> None:
     """A round follows nearly every change, on the loop that renews the Lease: the claims are gone through once."""
     cache = CountingCache()
     server = ApiServer(cache)

@@ -53,7 +53,7 @@ class FakeSteps:
         """What the replacements wait for."""
 
         self.finds: list[FoundReplacements] = [FoundReplacements()]
-        """What each look for what replaces a node that left first finds; the last one again and again."""
+        """What each check for what replaces a node that left first finds; the last one again and again."""
         self.settled: list[SettleReplacementsInput] = []
 
     def _step(self, name: ActivityName) -> StepResult:

@@ -31,7 +31,7 @@ def new_step(state: NodeState, now: datetime) -> Step:
     if state.stage is Stage.CORDONING and state.leave is not None and state.leave.only_if_empty:
         return Run(ActivityName.KEEP, KeepInput(claim=state.claim, until=now), "is it empty?")
     if state.stage is Stage.DRAINING and state.drain_rounds == 0 and not state.blocked:
-        return OLD_STEP(state.model_copy(update={"stage": Stage.CORDONING, "look": True}), now)
+        return OLD_STEP(state.model_copy(update={"stage": Stage.CORDONING, "check_now": True}), now)
     return OLD_STEP(state, now)
 
 

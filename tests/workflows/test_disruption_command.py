@@ -234,7 +234,7 @@ async def _looked(steps: FakeSteps, times: int = 1) -> bool:
     return steps.calls.count("await replacements") >= times
 
 
-async def test_commands_of_one_look_evict_their_pods_together(temporal: WorkflowEnvironment, cluster: str) -> None:
+async def test_commands_of_one_pass_evict_their_pods_together(temporal: WorkflowEnvironment, cluster: str) -> None:
     """A pod that is evicted earlier goes to a node that another of them has not tainted yet, and keeps it."""
     at = datetime.now(UTC) + timedelta(minutes=5)
     changed_command = evolve(command(replacements=0), leaves_from=at)

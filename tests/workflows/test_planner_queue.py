@@ -26,10 +26,10 @@ from tenon.messages.disruption import (
     DisruptionCommand,
     DisruptionDecision,
     DisruptResult,
-    LastLooked,
-    LookCursor,
+    LastConsidered,
     MeasuredSaving,
     OpenCommand,
+    PassCursor,
     PoolSavings,
     Postponement,
     SavingReport,
@@ -59,7 +59,7 @@ class Leader:
         self.decisions: list[DisruptionDecision] = []
         self.ledgers: list[dict[str, OpenCommand]] = []
         self.savings: list[dict[str, PoolSavings]] = []
-        self.cursors: list[LookCursor] = []
+        self.cursors: list[PassCursor] = []
 
     @activity.defn(name=ActivityName.AWAIT_BATCH)
     async def await_batch(self, await_batch_input: AwaitBatchInput) -> BatchSummary:
@@ -335,8 +335,8 @@ async def test_wsh01_the_planner_hears_at_once_that_a_command_saved_less_than_pr
 async def test_the_workflow_remembers_where_consolidation_looks_next(served: Cluster) -> None:
     """So that a new leader goes on there. An answer that does not say it changes nothing, nor does a new run."""
     leader = await served.leader(served.shared)
-    begun = LookCursor(last={"web": LastLooked(price_per_cost=0.1, claim="web-a")}, more=True)
-    later = LookCursor(last={"web": LastLooked(price_per_cost=0.05, claim="web-b")}, more=True, most=500)
+    begun = PassCursor(last={"web": LastConsidered(price_per_cost=0.1, claim="web-a")}, more=True)
+    later = PassCursor(last={"web": LastConsidered(price_per_cost=0.05, claim="web-b")}, more=True, most=500)
     leader.decisions += [DisruptionDecision(cursor=begun), DisruptionDecision(), DisruptionDecision(cursor=later)]
     # a run continues as new at 500 events
     leader.decisions += [DisruptionDecision() for _ in range(100)]
@@ -345,7 +345,7 @@ async def test_the_workflow_remembers_where_consolidation_looks_next(served: Clu
     async with ended(disruption):
         await leader.is_asked("disruption", 104)
         assert (await disruption.describe()).run_id != first
-    assert leader.cursors == [LookCursor(), begun, begun, *[later] * 101]
+    assert leader.cursors == [PassCursor(), begun, begun, *[later] * 101]
 
 
 async def test_a_command_can_be_searched_for_by_its_cluster_and_its_reason(

@@ -40,7 +40,7 @@ async def test_a_breaker_is_heard_by_the_planner_at_once_and_so_is_its_end(
         assert planning.requests[2].breakers == []
         planning.pods.set()
         await until(lambda: planned(planning, 1))
-    assert [group.instance_types for group in planning.planned[0].refused] == [["m5.large"]]
+    assert [group.instance_types for group in planning.planned[0].unavailable] == [["m5.large"]]
     assert len(planning.requests) <= 4
 
 
@@ -80,7 +80,7 @@ async def test_m4_many_reports_fold_the_run_and_nothing_is_forgotten(
         await until(folded)
         node_state = await handle.query(ProvisionerWorkflow.launches)
         assert [breaker.pool for breaker in node_state.breakers] == ["web"]
-        assert node_state.refused == report.refused
+        assert node_state.unavailable == report.unavailable
 
 
 async def test_sch018_the_next_leader_hears_which_pods_did_not_get_their_nodes(
@@ -116,7 +116,7 @@ async def test_m8_refusals_outlive_the_io_process_and_the_provisioner(
 
         async def known() -> bool:
             node_state = await handle.query(ProvisionerWorkflow.launches)
-            return [breaker.pool for breaker in node_state.breakers] == ["web"] and bool(node_state.refused)
+            return [breaker.pool for breaker in node_state.breakers] == ["web"] and bool(node_state.unavailable)
 
         await until(known)
         restarted = LaunchBreakers(lambda: datetime.now(UTC))
@@ -197,7 +197,7 @@ async def test_refusals_reach_a_plan_without_a_new_wait_and_never_interrupt_it(
         planning.pods.set()
         await until(lambda: planned(planning, 1))
         assert len(planning.requests) == 1
-        assert [group.instance_types for group in planning.planned[0].refused] == [["m5.large"]]
+        assert [group.instance_types for group in planning.planned[0].unavailable] == [["m5.large"]]
         breakers.refused("web", "Unauthorized", "you may not")
         await handle.signal(ProvisionerWorkflow.launches_reported, breakers.report())
         planning.solves.set()

@@ -133,7 +133,7 @@ async def test_n15_191_an_operator_may_end_the_wait(temporal: WorkflowEnvironmen
     assert steps.settled[0].outcome == "cancelled"
 
 
-async def test_n15_191_a_signal_ends_the_pause_before_the_next_look(
+async def test_n15_191_a_signal_ends_the_pause_before_the_next_pass(
     temporal: WorkflowEnvironment, cluster: str
 ) -> None:
     steps = finding(LEAVING)

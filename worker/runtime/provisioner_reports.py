@@ -56,7 +56,7 @@ class InterruptedOfferings:
     def _current(self) -> LaunchReport | None:
         now = self._now()
         self._until = {key: until for key, until in self._until.items() if until > now}
-        return LaunchReport(refused=grouped(self._until)) if self._until else None
+        return LaunchReport(unavailable=grouped(self._until)) if self._until else None
 
 
 async def send_reports(

@@ -27,10 +27,10 @@ another."""
 LISTED_FOR = timedelta(minutes=75)
 """How long budgets count the node after the last report of its command, in case an operator terminates that."""
 REPORT_EVERY = timedelta(minutes=10)
-LOOK_AGAIN = timedelta(seconds=15)
-"""The first pause between two looks once the node is gone. It is short, because the next node of the budget waits."""
+CHECK_AGAIN = timedelta(seconds=15)
+"""The first pause between two checks once the node is gone. It is short, because the next node of the budget waits."""
 SHARE_OF_WAIT = 8
-"""A pause is an eighth of the wait so far, if that is longer: 31 looks in half an hour, none much too late."""
+"""A pause is an eighth of the wait so far, if that is longer: 31 checks in half an hour, none much too late."""
 LONGEST_PAUSE = timedelta(minutes=10)
 """The longest pause while the node still drains, which may take days. A signal ends it when the node is gone."""
 
@@ -47,7 +47,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """What a look for the replacement says."""
+    """What a check for the replacement says."""
 
     outcome: Outcome | None
     """None while the command goes on waiting."""
@@ -67,12 +67,12 @@ def why_first(terminates_first: TerminatesFirst) -> str:
 def judge(
     command: DisruptionCommand, awaited: AwaitedReplacement, replacements: FoundReplacements, now: datetime
 ) -> Wait:
-    """Return what a look says.
+    """Return what a check says.
 
     Args:
         command: the command, whose node leaves first.
-        awaited: the state before the look. ``gone_at`` is set if the node is gone.
-        replacements: what the look found.
+        awaited: the state before the check. ``gone_at`` is set if the node is gone.
+        replacements: what the check found.
         now: when it ended.
     """
     assert command.terminate_first is not None
@@ -82,7 +82,7 @@ def judge(
     took = lasting(now - awaited.gone_at)
     if len(replacements.running) >= len(intended):
         return Wait(Outcome.REPLACED, f"{_claims(replacements.running)} replaced it {took} after it was gone")
-    if awaited.idle_since is not None and now >= awaited.idle_since + LOOK_AGAIN and is_idle(command, replacements):
+    if awaited.idle_since is not None and now >= awaited.idle_since + CHECK_AGAIN and is_idle(command, replacements):
         return Wait(Outcome.UNNEEDED, "its pods run on other nodes, so it needs no replacement")
     where = _where(command)
     if now >= awaited.gone_at + GIVEN_UP_AFTER:
@@ -101,11 +101,11 @@ def is_idle(command: DisruptionCommand, replacements: FoundReplacements) -> bool
 
 
 def pause_before(awaited: AwaitedReplacement, now: datetime) -> timedelta:
-    """Return how long to wait before the next look, unless a signal says that something changed."""
+    """Return how long to wait before the next check, unless a signal says that something changed."""
     if awaited.gone_at is not None:
-        return max(LOOK_AGAIN, (now - awaited.gone_at) / SHARE_OF_WAIT)
-    doubled = 1 << min(awaited.looks, 6)
-    return min(LONGEST_PAUSE, LOOK_AGAIN * doubled)
+        return max(CHECK_AGAIN, (now - awaited.gone_at) / SHARE_OF_WAIT)
+    doubled = 1 << min(awaited.checks, 6)
+    return min(LONGEST_PAUSE, CHECK_AGAIN * doubled)
 
 
 def _where(command: DisruptionCommand) -> str:

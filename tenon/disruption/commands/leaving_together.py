@@ -1,7 +1,7 @@
-"""Lets commands of one look evict their pods at the same time, once all of them have tainted their nodes.
+"""Lets commands of one pass evict their pods at the same time, once all of them have tainted their nodes.
 
 kube-scheduler puts a pod on the emptiest node that is not tainted. While commands taint and evict one after another,
-this is a node that another command of the look is about to remove. That command then ends, and the node keeps the pod.
+this is a node that another command of the pass is about to remove. That command then ends, and the node keeps the pod.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FOR_EACH = timedelta(seconds=0.25)
 
 
 def leaving_together(commands: Sequence[DisruptionCommand], now: datetime) -> list[DisruptionCommand]:
-    """Return the commands of one look, with the time from which on those that launch nothing evict their pods.
+    """Return the commands of one pass, with the time from which on those that launch nothing evict their pods.
 
     The others take longer anyway, until their new nodes are ready.
     """

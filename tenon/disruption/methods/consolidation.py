@@ -1,7 +1,7 @@
 """Removes nodes whose pods run cheaper elsewhere: on the other nodes, or on fewer or cheaper new ones (DIS-04, DIS-05).
 
 It looks at sets of nodes of any size, not at one node or at the first 100, and several new nodes may replace them. In
-a large cluster, each look considers the next part of the nodes (`tenon.disruption.search.turns`).
+a large cluster, each pass considers the next part of the nodes (`tenon.disruption.search.turns`).
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Consolidation:
         began_late = terms.expired()
         try:
             moves = _paced(search(model, order, remaining_budgets, terms), terms.pool_of, situation)
-        except Exception as error:  # a node that the engine fails on must not keep later looks from the others
+        except Exception as error:  # a node that the engine fails on must not keep later passes from the others
             cursor = situation.cursor if turn is None else turn.following(failed=True)
             return Proposal(cursor=cursor, failed=error)
         for move in moves:

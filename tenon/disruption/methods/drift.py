@@ -103,7 +103,7 @@ class _Pass:
         after = MORE_AFTER if self.is_cut else BLOCKED_AFTER if self.blocked or self._left_over else None
         return Proposal(
             tuple(self.commands),
-            look_again=None if after is None else self._now + after,
+            next_pass=None if after is None else self._now + after,
             blocked=self.blocked,
             is_cut=self.is_cut,
             failed=self.failed,

@@ -39,7 +39,7 @@ from tenon.scheduling.deadline import Expired, never
 from tenon.scheduling.model import Plan, PlannedClaim
 from tenon.sentences import lasting
 
-LOOK_AGAIN = timedelta(seconds=10)
+PASS_AGAIN = timedelta(seconds=10)
 """When to look again after a pass that could not repair every unhealthy node (N15-129)."""
 
 
@@ -88,7 +88,7 @@ class Repair:
             return Proposal()
         in_order = _in_order(eligible, situation, model)
         if not in_order:
-            return Proposal(look_again=next_repair(situation))
+            return Proposal(next_pass=next_repair(situation))
         expired = self._deadline()
         repairs = _Pass(model, situation, budgets, expired, terminate_first=self._terminate_first)
         policy_budgets = PolicyBudgets(situation)
@@ -105,12 +105,12 @@ class Repair:
             command = repairs.command(sick)
             if command is not None:
                 return Proposal(
-                    (command,), look_again=situation.now, blocked=repairs.blocked, is_cut=True, failed=repairs.failed
+                    (command,), next_pass=situation.now, blocked=repairs.blocked, is_cut=True, failed=repairs.failed
                 )
         is_left |= is_cut or bool(repairs.blocked)
-        looks = [next_repair(situation), situation.now + LOOK_AGAIN if is_left else None]
+        next_passes = [next_repair(situation), situation.now + PASS_AGAIN if is_left else None]
         return Proposal(
-            look_again=min((look for look in looks if look is not None), default=None),
+            next_pass=min((due for due in next_passes if due is not None), default=None),
             blocked=repairs.blocked,
             is_cut=is_cut,
             failed=repairs.failed,

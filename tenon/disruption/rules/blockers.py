@@ -1,6 +1,6 @@
 """The table of what keeps a node, and for which reasons (DIS-10 to DIS-16, DIS-30, DIS-46).
 
-To add a blocker, add it to `BLOCKERS`. Decisions, validation, events, explanations, and the facts that start a look
+To add a blocker, add it to `BLOCKERS`. Decisions, validation, events, explanations, and the facts that start a pass
 read the table, so none of them can forget it. Two things are not in it: budgets, which count nodes while methods choose
 some, and what only a search finds out, such as a pod that fits nowhere else.
 

@@ -53,7 +53,7 @@ def moves_from(
 ) -> datetime | None:
     """Return from when on a node with pods may be consolidated, at the earliest; None if none may.
 
-    It is cheap and only says when a look for moves is worth its time: a busy cluster often has no quiet node.
+    It is cheap and only says when a pass for moves is worth its time: a busy cluster often has no quiet node.
 
     Args:
         nodes: all nodes.
@@ -79,7 +79,7 @@ def settles_at(
 ) -> datetime:
     """Return when the nodes that become due one after another have all done so; ``now`` if none is due within a step.
 
-    When a load falls, nodes lose their pods within seconds of each other. A look between the first and the last of them
+    When a load falls, nodes lose their pods within seconds of each other. A pass between the first and the last of them
     finds room on the first ones, and only full nodes whose pods could use it. A moment later the same room would take
     the few pods of nodes that are nearly empty, and save as much.
 

@@ -1,6 +1,6 @@
 """The cluster as it will be once moves are carried out, so that a search can look again before anything happens.
 
-A second look finds what the first one made possible, for example room on a new node. It is better to plan that now than
+A second pass finds what the first one made possible, for example room on a new node. It is better to plan that now than
 to move the same pods twice.
 """
 

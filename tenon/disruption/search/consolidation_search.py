@@ -49,14 +49,14 @@ def search(model: ClusterModel, candidates: Sequence[str], allowances: Mapping[s
         allowances: how many nodes may leave, by NodePool.
         terms: what each move must meet.
     """
-    moves = _Look(model, candidates, allowances, terms).moves()
+    moves = _Pass(model, candidates, allowances, terms).moves()
     for _ in range(MAX_ROUNDS):
         if not moves or terms.expired():
             break
         after = carried_out(model, [(move.claims, move.plan) for move in moves])
         moved_claims = {claim for move in moves for claim in move.claims}
         remaining = [*(claim for claim in candidates if claim not in moved_claims), *after.new]
-        more = _Look(
+        more = _Pass(
             after.model,
             by_price_per_cost(remaining, after.model.details),
             _less(allowances, moved_claims, terms),
@@ -74,7 +74,7 @@ def _less(allowances: Mapping[str, int], moved_claims: Iterable[str], terms: Ter
     return {pool: count - taken_counts[pool] for pool, count in allowances.items()}
 
 
-class _Look:
+class _Pass:
     """One search on one state of the cluster."""
 
     def __init__(
@@ -100,7 +100,7 @@ class _Look:
         self._closed: frozenset[str] = self._too_dear(nodes)
 
     def moves(self) -> list[Move]:
-        """Return all moves that the look finds."""
+        """Return all moves that the pass finds."""
         self._delete()
         self._replace()
         if self._closed:

@@ -1,8 +1,8 @@
 """Joins moves with those that they make possible, so that each pod moves once and one decision is the last one.
 
-A look at the cluster after some moves finds more: room on a new node, a node that now takes part in a cheaper set. The
-moves of both are put together as they are: nodes that leave in either leave, and each pod goes where it is in the end.
-Only if that breaks a rule about a single move, such as its price, the engine plans all these nodes again.
+A pass over the cluster after some moves finds more: room on a new node, a node that now takes part in a cheaper set.
+The moves of both are put together as they are: nodes that leave in either leave, and each pod goes where it is in the
+end. Only if that breaks a rule about a single move, such as its price, the engine plans all these nodes again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Joining:
         self._terms = terms
 
     def with_moves(self, more: Iterable[Move], after: CarriedOut) -> list[Move] | None:
-        """Return the moves with those that a look at the cluster after them found; None if none can be joined."""
+        """Return the moves with those that a pass over the cluster after them found; None if none can be joined."""
         limited = any(pool.limits for pool in self._model.problem.pools)
         first_new = self._next
         changed = left_out = planned_again = False
@@ -45,7 +45,7 @@ class Joining:
             touched |= self._hosting({after.model.details[claim].node for claim in move.claims})
             joined = None
             if touched <= self._moves.keys() and not self._terms.expired():
-                # it was planned as if those before it in the same look were made as they are
+                # it was planned as if those before it in the same pass were made as they are
                 needs_others = left_out and (has_rules(move.plan) or (limited and bool(move.plan.claims)))
                 as_seen = all(position < first_new for position in touched)
                 if as_seen and not (planned_again or needs_others):

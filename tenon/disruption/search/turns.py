@@ -1,8 +1,9 @@
 """Divides the nodes of a large cluster into turns, so that consolidation looks at each of them in bounded time.
 
-A look at thousands of nodes takes so long that its commands are late, or that it reaches its time limit before the last
-nodes. So a look considers a part of them, the best of each NodePool first, and the next look goes on after these. A
-round ends when every NodePool's last node was looked at. The NodePools share each turn, so a large one delays no other.
+A pass over thousands of nodes takes so long that its commands are late, or that it reaches its time limit before the
+last nodes. So a pass considers a part of them, the best of each NodePool first, and the next pass goes on after these.
+A round ends when every NodePool's last node was looked at. The NodePools share each turn, so a large one delays no
+other.
 
 The cursor only says which node was the last in the ranking, by NodePool, so it stays small. A node whose rank changes
 in the middle of a round, because pods came or went, may have to wait for the next round.
@@ -17,31 +18,31 @@ from typing import TypeAlias
 
 from tenon.disruption.model import NodeDetail
 from tenon.evolve import evolve
-from tenon.messages.disruption import LastLooked, LookCursor
+from tenon.messages.disruption import LastConsidered, PassCursor
 
 Rank: TypeAlias = tuple[float, str]
 
 MOST = 1_000
-"""How many nodes a look considers."""
+"""How many nodes a pass considers."""
 LEAST = 10
-"""As few as this after looks that ran out of time. The cursor moves on even if these took too long as well."""
+"""As few as this after passes that ran out of time. The cursor moves on even if these took too long as well."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """The nodes of one look."""
+    """The nodes of one pass."""
 
     claims: tuple[str, ...]
     """NodeClaims, best first."""
     most: int
     """How many it could have had."""
-    begins: Mapping[str, LastLooked]
-    """After which nodes it begins, as `LookCursor.last`."""
-    ends: LookCursor
-    """The cursor of the next look if this one looks at all of its nodes."""
+    begins: Mapping[str, LastConsidered]
+    """After which nodes it begins, as `PassCursor.last`."""
+    ends: PassCursor
+    """The cursor of the next pass if this one looks at all of its nodes."""
 
-    def following(self, *, expired: bool = False, failed: bool = False) -> LookCursor:
-        """Return the cursor of the next look.
+    def following(self, *, expired: bool = False, failed: bool = False) -> PassCursor:
+        """Return the cursor of the next pass.
 
         If this one was not complete, the next one begins with the same nodes, but has fewer of them.
 
@@ -56,7 +57,7 @@ class Turn:
         fewer = max(least, min(self.most, len(self.claims)) // 2)
         if len(self.claims) <= least:
             return evolve(self.ends, most=fewer)
-        return LookCursor(last=self.begins, more=True, most=fewer)
+        return PassCursor(last=self.begins, more=True, most=fewer)
 
 
 def by_price_per_cost(claims: Iterable[str], details: Mapping[str, NodeDetail]) -> list[str]:
@@ -64,13 +65,13 @@ def by_price_per_cost(claims: Iterable[str], details: Mapping[str, NodeDetail]) 
     return sorted(claims, key=lambda claim: _rank(claim, details[claim]))
 
 
-def next_turn(pool_of: Mapping[str, str], details: Mapping[str, NodeDetail], cursor: LookCursor) -> Turn:
+def next_turn(pool_of: Mapping[str, str], details: Mapping[str, NodeDetail], cursor: PassCursor) -> Turn:
     """Return the nodes to look at now.
 
     Args:
         pool_of: the candidates, each with its NodePool.
         details: what is known of their nodes.
-        cursor: where the last look ended.
+        cursor: where the last pass ended.
     """
     most = min(cursor.most, MOST) or MOST
     last = cursor.last
@@ -86,24 +87,24 @@ def next_turn(pool_of: Mapping[str, str], details: Mapping[str, NodeDetail], cur
     ends = dict(last if more else _without(last, pool_of.values()))
     if more:
         for price_per_cost, claim in chosen_ranks:
-            ends[pool_of[claim]] = LastLooked(price_per_cost=-price_per_cost, claim=claim)
+            ends[pool_of[claim]] = LastConsidered(price_per_cost=-price_per_cost, claim=claim)
     grown = most * 2 if most * 2 < MOST else 0
     claims = tuple(claim for _, claim in sorted(chosen_ranks))
-    return Turn(claims, most, last, LookCursor(last=ends, more=more, most=grown))
+    return Turn(claims, most, last, PassCursor(last=ends, more=more, most=grown))
 
 
-def known_pools(cursor: LookCursor, pools: Collection[str]) -> LookCursor:
+def known_pools(cursor: PassCursor, pools: Collection[str]) -> PassCursor:
     """Return the cursor without NodePools that exist no more."""
     return evolve(cursor, last={pool: rank for pool, rank in cursor.last.items() if pool in pools})
 
 
-def _without(last: Mapping[str, LastLooked], pools: Iterable[str]) -> dict[str, LastLooked]:
+def _without(last: Mapping[str, LastConsidered], pools: Iterable[str]) -> dict[str, LastConsidered]:
     left_out = set(pools)
     return {pool: rank for pool, rank in last.items() if pool not in left_out}
 
 
 def _waiting(
-    pool_of: Mapping[str, str], details: Mapping[str, NodeDetail], last: Mapping[str, LastLooked]
+    pool_of: Mapping[str, str], details: Mapping[str, NodeDetail], last: Mapping[str, LastConsidered]
 ) -> dict[str, list[Rank]]:
     """Return the candidates of each NodePool after the last one, best first."""
     ranks_by_pool: dict[str, list[Rank]] = defaultdict(list)

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from tenon.ec2.refusals.vcpu_quotas import quota_of
 from tenon.kube.offerings import FULL_RESERVATION, QUOTA, OfferingKey
 from tenon.kube.timestamps import format_instant
-from tenon.messages.provisioning import RefusedTypes
+from tenon.messages.provisioning import UnavailableTypes
 from tenon.sentences import counted, first_few
 
 UNAVAILABLE_OFFERINGS_TTL = timedelta(minutes=3)
@@ -60,14 +60,14 @@ def concerns_types(key: OfferingKey, instance_types: Collection[str]) -> bool:
     return key == key.whole_capacity_type or key.instance_type in instance_types
 
 
-def grouped(until: Mapping[OfferingKey, datetime]) -> list[RefusedTypes]:
+def grouped(until: Mapping[OfferingKey, datetime]) -> list[UnavailableTypes]:
     """Group offerings by zone for messages. Listing them one by one would make messages five times as long."""
     newest = sorted(until.items(), key=lambda item: (item[1], item[0]), reverse=True)[:MAX_AVOIDED]
     groups: dict[tuple[OfferingKey, datetime], list[str]] = {}
     for key, instant in newest:
         groups.setdefault((key._replace(instance_type=""), instant), []).append(key.instance_type)
     return [
-        RefusedTypes(
+        UnavailableTypes(
             capacity_type=key.capacity_type,
             zone=key.zone,
             scope=key.scope,
@@ -79,9 +79,9 @@ def grouped(until: Mapping[OfferingKey, datetime]) -> list[RefusedTypes]:
     ]
 
 
-def shortages(refused: Iterable[RefusedTypes], now: datetime) -> list[str]:
+def shortages(groups: Iterable[UnavailableTypes], now: datetime) -> list[str]:
     """Say in sentences what EC2 refuses now: capacity types, vCPU quotas that are used up, and offerings."""
-    until = by_offering(refused, now)
+    until = by_offering(groups, now)
     sentences: list[str] = []
     offerings: dict[str, list[OfferingKey]] = {}
     for key in sorted(until):
@@ -106,10 +106,10 @@ def _again(until: datetime) -> str:
     return f"tried again after {format_instant(until)}"
 
 
-def by_offering(refused: Iterable[RefusedTypes], now: datetime) -> dict[OfferingKey, datetime]:
+def by_offering(groups: Iterable[UnavailableTypes], now: datetime) -> dict[OfferingKey, datetime]:
     """Return until when each offering is unavailable. Expired entries are left out."""
     until_by_offering: dict[OfferingKey, datetime] = {}
-    for group in refused:
+    for group in groups:
         if group.until > now:
             for name in group.instance_types:
                 key = OfferingKey(group.capacity_type, name, group.zone, group.scope, group.scope_name)

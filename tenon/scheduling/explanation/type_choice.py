@@ -74,7 +74,7 @@ def nothing_refused(_: OfferingKey) -> datetime | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _RefusedTypes:
+class _UnavailableTypes:
     """The cheaper types that hold what a claim must hold, and that EC2 refused."""
 
     count: int
@@ -182,7 +182,7 @@ class TypeChoiceExplainer:
             if until := self._refused_until(key):
                 yield sale, until
 
-    def _refused(self, claim: PlannedClaim, market: _Market) -> _RefusedTypes | None:
+    def _refused(self, claim: PlannedClaim, market: _Market) -> _UnavailableTypes | None:
         cheaper: dict[str, tuple[_Sale, datetime]] = {}
         for sale, until in self._refused_sales(claim, market):
             if not _missing(claim.requests, sale.room):
@@ -190,7 +190,7 @@ class TypeChoiceExplainer:
         if not cheaper:
             return None
         first, until = next(iter(cheaper.values()))
-        return _RefusedTypes(len(cheaper), first.name, first.price, until)
+        return _UnavailableTypes(len(cheaper), first.name, first.price, until)
 
     def _explain(self, claim: PlannedClaim, shelf: _PoolTypes, requirements: Requirements) -> str:
         capacity_type, name, zone = claim.offering[:3]

@@ -162,7 +162,7 @@ async def test_a_name_that_another_nodeclaim_has_is_not_taken_for_the_replacemen
 
 
 async def look(world: World, **changes: Any) -> StepResult:
-    """What a look at the replacement says, if it has changed like this."""
+    """What a check of the replacement says, if it has changed like this."""
     world.kube.add(NODECLAIMS, replacement() | changes)
     replacements_input = ReplacementsInput(cluster=REF.cluster, command=command(), until=START + timedelta(minutes=10))
     return await ActivityEnvironment().run(steps(world).look_at_replacements, replacements_input)

@@ -101,7 +101,7 @@ async def test_evt04_each_pod_says_why_it_was_removed(*, force: bool, event: str
     assert events[3].endswith(": Drain: ann@laptop")
 
 
-async def test_a_pod_that_the_last_look_shows_is_drained_too() -> None:
+async def test_a_pod_that_the_last_pass_shows_is_drained_too() -> None:
     """The API server's cache may lack a pod that came a moment ago, and the instance ends next."""
     world = World().put_live().put_pods(pod("web-0"))
     listed = world.kube.list

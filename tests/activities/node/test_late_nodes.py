@@ -76,7 +76,7 @@ async def test_ec2_is_not_asked_before_the_node_is_late() -> None:
     assert world.recorder.events == []
 
 
-async def test_a_second_look_that_finds_nothing_new_writes_nothing() -> None:
+async def test_a_second_pass_that_finds_nothing_new_writes_nothing() -> None:
     world = late()
     await look(world, Console("Unauthorized"))
     writes = len(world.kube.calls)

@@ -191,7 +191,7 @@ async def test_refusals_are_reported_once_and_known_again_after_a_restart() -> N
     report = before.report()
     after = LaunchBreakers(clock)
     after.launched("batch")
-    after.adopt(LaunchReport(refused=report.refused, breakers=[*report.breakers]))
+    after.adopt(LaunchReport(unavailable=report.unavailable, breakers=[*report.breakers]))
     assert OfferingKey("spot", "m5.large", "us-west-2a") in after.unavailable()
     assert await after.admit("web", "c1") is not None
     clock.instant += timedelta(minutes=4)

@@ -40,7 +40,7 @@ class Listed:
         return list(self.claims)
 
 
-async def test_members_wait_for_the_last_one_and_share_the_look() -> None:
+async def test_members_wait_for_the_last_one_and_share_the_pass() -> None:
     kube, clock = Listed(member(0), member(1)), Clock()
 
     async def pause(_: float) -> None:

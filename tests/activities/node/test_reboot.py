@@ -248,7 +248,7 @@ async def test_n15_165_a_node_that_stays_says_that_its_reboot_failed() -> None:
     assert world.recorder.reasons() == ["RebootFailed"]
 
 
-async def test_n15_170_the_look_for_orphaned_marks_leaves_a_rebooting_node_alone() -> None:
+async def test_n15_170_the_pass_for_orphaned_marks_leaves_a_rebooting_node_alone() -> None:
     world = await issued()
     assert not await withdraw(world.kube, REF, "node-1")
     assert world.status_of("DisruptionReason") == ("True", "Unhealthy")

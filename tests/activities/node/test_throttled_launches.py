@@ -107,7 +107,7 @@ class Waiting(Seller):
 @pytest.mark.parametrize("step", ["prepare", "launch"])
 async def test_aws048_both_steps_of_a_launch_show_throttling(step: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """And a launch that succeeds afterwards clears it."""
-    monkeypatch.setattr(throttled_launches, "LOOKS_EVERY", 0.01)
+    monkeypatch.setattr(throttled_launches, "CHECKS_EVERY", 0.01)
     ec2, world = Waiting(), unlaunched()
     launching = Launching(world.kube, world.recorder, cast("Any", ec2), world.clock, tries=lambda: 1)
 

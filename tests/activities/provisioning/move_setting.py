@@ -85,7 +85,7 @@ class Setting:
             repair=repair,
         )
 
-    async def look(self) -> list[DisruptionCommand]:
+    async def run_pass(self) -> list[DisruptionCommand]:
         look = self.finder.start(self.view.managed, {})
         assert look is not None
         await look

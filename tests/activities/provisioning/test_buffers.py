@@ -170,7 +170,7 @@ async def test_pods_of_buffers_are_not_counted_among_those_that_wait() -> None:
     assert depth() == 1
 
 
-def test_a_look_does_not_overwrite_why_a_plan_could_not_buy() -> None:
+def test_a_pass_does_not_overwrite_why_a_plan_could_not_buy() -> None:
     """It buys nothing, so to it no NodePool is ready: the user would hear that and look in the wrong place."""
     room = BufferRoom(gate=True)
     pods = standing(2)

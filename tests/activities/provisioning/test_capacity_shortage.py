@@ -12,7 +12,7 @@ from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.ec2.types.instance_types import without
 from tenon.kube.offerings import OfferingKey
-from tenon.messages.provisioning import PlanInput, RefusedTypes
+from tenon.messages.provisioning import PlanInput, UnavailableTypes
 from tenon.scheduling.model import InstanceType
 from tests.activities.provisioning.fake_view import FakeTypes, node_pool
 from tests.activities.provisioning.setting import Setting
@@ -26,12 +26,12 @@ class Shortage:
 
     def __init__(self, at: Setting) -> None:
         self.at, self.batch = at, 41
-        self.refused: dict[str, RefusedTypes] = {}
+        self.unavailable: dict[str, UnavailableTypes] = {}
 
     async def plan(self) -> list[str]:
         """Plan a batch with what EC2 refused so far. Return the types of its NodeClaim, the cheapest ones first."""
-        refused = list(self.refused.values())
-        planned = await self.at.planner.plan(PlanInput(cluster="c", batch=self.batch, refused=refused))
+        unavailable = list(self.unavailable.values())
+        planned = await self.at.planner.plan(PlanInput(cluster="c", batch=self.batch, unavailable=unavailable))
         self.batch += 1
         if not planned.claims:
             return []
@@ -46,7 +46,7 @@ class Shortage:
         (name,) = self.at.kube.objects
         self.at.now += timedelta(seconds=4)
         for item in types[:most]:
-            self.refused[item] = RefusedTypes(
+            self.unavailable[item] = UnavailableTypes(
                 capacity_type="on-demand", zone="us-west-2a", instance_types=[item], until=self.at.now + AVOIDED
             )
         self.at.view.without(name)
@@ -150,7 +150,9 @@ async def test_a_nodeclaim_far_above_the_price_of_what_ec2_refused_is_marked(fac
     of.at.now += timedelta(seconds=4)
     small = [kind.name for kind in CATALOG if not kind.name.endswith((".8xlarge", ".16xlarge"))]
     until = of.at.now + AVOIDED
-    of.refused["all"] = RefusedTypes(capacity_type="on-demand", zone="us-west-2a", instance_types=small, until=until)
+    of.unavailable["all"] = UnavailableTypes(
+        capacity_type="on-demand", zone="us-west-2a", instance_types=small, until=until
+    )
     await of.plan()
     (body,) = of.at.kube.objects.values()
     annotations = body["metadata"]["annotations"]
@@ -170,8 +172,8 @@ async def test_only_what_was_asked_for_is_named() -> None:
     for _ in range(2):
         await of.refuse(0)
         until = of.at.now + AVOIDED
-        of.refused["spot"] = RefusedTypes(capacity_type="spot", zone="", instance_types=[""], until=until)
-        of.refused["quota"] = RefusedTypes(
+        of.unavailable["spot"] = UnavailableTypes(capacity_type="spot", zone="", instance_types=[""], until=until)
+        of.unavailable["quota"] = UnavailableTypes(
             capacity_type="on-demand", zone="", scope="quota", scope_name="Standard", instance_types=[""], until=until
         )
     await of.plan()
@@ -183,7 +185,7 @@ async def test_only_what_was_asked_for_is_named() -> None:
 def waiting_for(of: Shortage, *names: str, seconds: int = 180) -> None:
     """EC2 refuses these types from now on."""
     until = of.at.now + timedelta(seconds=seconds)
-    of.refused["all"] = RefusedTypes(
+    of.unavailable["all"] = UnavailableTypes(
         capacity_type="on-demand", zone="us-west-2a", instance_types=list(names), until=until
     )
 
@@ -228,7 +230,7 @@ async def test_the_workflow_hears_what_pods_wait_for_until_they_are_gone() -> No
     of = patient()
 
     async def reported() -> list[tuple[str, int, str]]:
-        plan_input = PlanInput(cluster="c", batch=of.batch, refused=list(of.refused.values()))
+        plan_input = PlanInput(cluster="c", batch=of.batch, unavailable=list(of.unavailable.values()))
         of.batch += 1
         planned = await of.at.planner.plan(plan_input)
         return [(item.pool, item.pods, item.pod) for item in planned.waits]

@@ -45,7 +45,7 @@ async def test_dis13_dis15_an_empty_node_kept_by_a_daemonset_pod_says_so_when_du
     assert await events(at, 2 * REPORT_SECONDS) == [("NodeClaim", "a", "DisruptionBlocked", text)]
 
 
-async def test_dis15_what_no_method_would_take_or_a_look_reports_gets_no_such_event() -> None:
+async def test_dis15_what_no_method_would_take_or_a_pass_reports_gets_no_such_event() -> None:
     """What drifted, leaves, is not ready for disruption, or belongs to a NodePool that keeps its nodes."""
     at = Setting(
         managed("drifted", protected_by=ANNOTATION, drifted=True),

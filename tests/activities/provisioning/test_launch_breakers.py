@@ -7,7 +7,7 @@ from typing import Any
 
 from activities.provisioning.launch_refusals import LaunchRefusals
 from tenon.apis import labels
-from tenon.messages.provisioning import AwaitBatchInput, LaunchReport, RefusedTypes
+from tenon.messages.provisioning import AwaitBatchInput, LaunchReport, UnavailableTypes
 from tenon.node.breaker import UNTRIED_FOR, by_key, ended_booting, is_open, refused
 from tenon.provisioning.launch_breakers import by_pool
 from tests.activities.provisioning.fake_view import START, node_class, node_pool
@@ -62,10 +62,10 @@ async def test_aws033_offerings_that_ec2_refused_are_not_planned() -> None:
     """They arrive by zone, all types of one together."""
     at = Setting(pod("a"))
     names = [kind.name for kind in CATALOG]
-    group = RefusedTypes(
+    group = UnavailableTypes(
         capacity_type="spot", zone="us-west-2a", instance_types=names, until=START + timedelta(minutes=3)
     )
-    changed_batch = BATCH.model_copy(update={"refused": [group]})
+    changed_batch = BATCH.model_copy(update={"unavailable": [group]})
     result = await at.planner.plan(changed_batch)
     assert (result.claims, result.unschedulable) == ([], 1)
     at.now = group.until

@@ -49,7 +49,7 @@ from tenon.messages.disruption import (
     PoolSavings,
     Replacement,
 )
-from tenon.messages.provisioning import LaunchReport, RefusedTypes
+from tenon.messages.provisioning import LaunchReport, UnavailableTypes
 from tenon.node.breaker import refused
 from tenon.scheduling.engine import solve
 from tenon.scheduling.model import Plan, PlannedClaim, Problem
@@ -66,7 +66,7 @@ def counted(name: str, **labels: str) -> float:
     return REGISTRY.get_sample_value(name, labels) or 0.0
 
 
-async def test_met29_met30_met31_a_look_times_its_methods_and_counts_its_decisions() -> None:
+async def test_met29_met30_met31_a_pass_times_its_methods_and_counts_its_decisions() -> None:
     kind: Mapping[str, str] = {"reason": "underutilized", "consolidation_type": "multi"}
     delete = {"decision": "delete", **kind}
 
@@ -79,13 +79,13 @@ async def test_met29_met30_met31_a_look_times_its_methods_and_counts_its_decisio
 
     before = counts()
     at = Setting("a", "b", methods=[scripted(command("a", "b"))])
-    assert [len(item.candidates) for item in await at.look()] == [2]
+    assert [len(item.candidates) for item in await at.run_pass()] == [2]
     assert [now - then for now, then in zip(counts(), before, strict=True)] == [1, 1, 1]
 
 
-async def test_a_look_frees_its_memory_outside_the_event_loop_even_if_it_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_pass_frees_its_memory_outside_the_event_loop_even_if_it_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     at = Setting("a", methods=[scripted()])
-    await at.look()
+    await at.run_pass()
     assert len(at.freed) == 1
 
     def broken() -> None:
@@ -94,7 +94,7 @@ async def test_a_look_frees_its_memory_outside_the_event_loop_even_if_it_fails(m
     failing = Setting("a", methods=[scripted()])
     monkeypatch.setattr(failing.view, "snapshot", broken)
     with pytest.raises(RuntimeError):
-        await failing.look()
+        await failing.run_pass()
     assert len(failing.freed) == 1
     assert threading.main_thread() not in {*at.freed, *failing.freed}
 
@@ -110,7 +110,7 @@ async def test_met33_consolidation_that_reaches_its_time_limit_is_counted(
     before = counts()
     monkeypatch.setattr(moves, "MAX_SECONDS", seconds)
     at = Setting("a", methods=[scripted(), scripted(reason=Reason.DRIFTED, kind="")])
-    await at.look()
+    await at.run_pass()
     assert [now - then for now, then in zip(counts(), before, strict=True)] == [timeouts, 0]
 
 
@@ -225,7 +225,7 @@ async def test_dis46_a_validation_waits_for_the_cache_of_a_worker_that_just_star
         await at.finder.validate(to_message(command("a")), {})
 
 
-async def test_dis46_a_look_counts_what_started_while_it_ran() -> None:
+async def test_dis46_a_pass_counts_what_started_while_it_ran() -> None:
     at = Setting("a", "b", methods=[scripted(command("a"), command("b"))])
     look = at.finder.start(at.view.managed, {})
     assert look is not None
@@ -234,7 +234,7 @@ async def test_dis46_a_look_counts_what_started_while_it_ran() -> None:
     assert at.finder.take(at.situation(under_command=["b"])) == []
 
 
-async def test_dis62_a_look_leaves_nodes_that_an_open_command_moves_pods_to() -> None:
+async def test_dis62_a_pass_leaves_nodes_that_an_open_command_moves_pods_to() -> None:
     names: list[Sequence[str]] = []
 
     class Watching(Scripted):
@@ -253,7 +253,7 @@ async def test_dis62_a_look_leaves_nodes_that_an_open_command_moves_pods_to() ->
     assert names == [["a"]]
 
 
-async def test_a_look_knows_what_ec2_refuses() -> None:
+async def test_a_pass_knows_what_ec2_refuses() -> None:
     """A move must depend neither on an offering nor on a NodePool that EC2 refused a moment ago."""
     situations: list[Situation] = []
 
@@ -266,7 +266,7 @@ async def test_a_look_knows_what_ec2_refuses() -> None:
             return Proposal()
 
     async def model(at: Setting) -> ClusterModel:
-        await at.look()
+        await at.run_pass()
         model = situations.pop().model
         assert model is not None
         return model
@@ -300,7 +300,9 @@ async def test_a_validation_of_a_replacement_asks_what_ec2_refused_since_the_las
         requests.append("refusals")
         until = START + timedelta(hours=2)
         return LaunchReport(
-            refused=[RefusedTypes(capacity_type="on-demand", zone="us-west-2a", instance_types=[first], until=until)]
+            unavailable=[
+                UnavailableTypes(capacity_type="on-demand", zone="us-west-2a", instance_types=[first], until=until)
+            ]
         )
 
     at.refusals.ask = answer
@@ -365,7 +367,7 @@ async def test_wsh02_a_command_is_measured_at_the_prices_of_launched_offerings(
         await at.finder.measure(disruption_command, ["a", "b"])
 
 
-async def test_wsh01_a_look_knows_which_pools_the_workflow_says_are_slowed_down() -> None:
+async def test_wsh01_a_pass_knows_which_pools_the_workflow_says_are_slowed_down() -> None:
     observations: list[Mapping[str, str]] = []
 
     class Watching(Scripted):
@@ -381,13 +383,13 @@ async def test_wsh01_a_look_knows_which_pools_the_workflow_says_are_slowed_down(
     disruptor = Disruptor(at.view, lambda: START + timedelta(hours=1), slowed=at.slowed)
     await_disruption_input = AwaitDisruptionInput(cluster="c", savings={"default": poor}, wait_seconds=0.01)
     await disruptor.await_candidates(await_disruption_input)
-    await at.look()
+    await at.run_pass()
     assert "saved $0.0100 an hour instead of $0.2000" in observations[0]["default"]
 
 
 async def events_of(at: Setting) -> list[tuple[str, str, str, str]]:
-    """The events of a look."""
-    await at.look()
+    """The events of a pass."""
+    await at.run_pass()
     await asyncio.gather(*(task for task in asyncio.all_tasks() if task.get_name() == TASK))
     return at.recorder.events
 
@@ -407,7 +409,7 @@ async def test_a_replacement_that_is_bought_in_a_shortage_is_marked(monkeypatch:
     async def marks(refusals: Iterable[OfferingKey]) -> list[str | None]:
         at = Setting("a", methods=[scripted(command("a", reason=Reason.DRIFTED, kind="", replacements=(planned,)))])
         at.refusals.replace_unavailable(dict.fromkeys(refusals, START + timedelta(hours=2)))
-        (result,) = await at.look()
+        (result,) = await at.run_pass()
         return [
             replacement.body["metadata"]["annotations"].get(labels.BOUGHT_IN_SHORTAGE)
             for replacement in result.replacements
@@ -433,10 +435,10 @@ async def test_n15_127_n15_562_stopped_repair_is_said_on_the_node_the_nodeclaim_
         assert events == [(*about, "NodeRepairBlocked", text) for about in subjects][:expected]
 
 
-async def test_n15_129_the_look_after_a_repair_follows_at_once() -> None:
+async def test_n15_129_the_pass_after_a_repair_follows_at_once() -> None:
     for reason, at_once in ((Reason.UNHEALTHY, True), (Reason.DRIFTED, False)):
         at = Setting("a", methods=[scripted(command("a", reason=reason, kind=""), reason=reason, kind="")])
-        await at.look()
+        await at.run_pass()
         assert (at.finder.due_in() < 1.0) is at_once
 
 
@@ -482,12 +484,12 @@ async def test_met35_met36_moves_and_their_scores_are_counted() -> None:
 
     before = counts()
     verdicts = (Verdict("default", ("a",), inf, approved=True), Verdict("default", ("b",), 0.25, approved=False))
-    await Setting("a", "b", methods=[scripted(command("a"), verdicts=verdicts)]).look()
+    await Setting("a", "b", methods=[scripted(command("a"), verdicts=verdicts)]).run_pass()
     assert [now - then for now, then in zip(counts(), before, strict=True)] == [1, 0, 0, MAX_SCORE, 1, 0.25]
 
 
 def test_dis78_drift_leaves_half_of_the_time_for_consolidation(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Drifted nodes that cannot leave used all of it in every look, so that consolidation found nothing for days."""
+    """Drifted nodes that cannot leave used all of it in every pass, so that consolidation found nothing for days."""
     seconds = 0.0
     simulate = Rescheduler.simulate
 
@@ -533,34 +535,34 @@ async def test_pods_elsewhere_are_found_outside_the_event_loop(monkeypatch: pyte
         return pods_elsewhere(nodes, *value)
 
     monkeypatch.setattr("tenon.disruption.search.pods_elsewhere.pods_elsewhere", watched)
-    await at.look()
+    await at.run_pass()
     await at.finder.validate(to_message(command("a")), {})
     assert len(threads) == 2
     assert threading.main_thread() not in threads
 
 
 async def test_met31_commands_that_do_not_start_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next look finds them again."""
+    """The next pass finds them again."""
     monkeypatch.setattr(moves, "MAX_COMMANDS", 1)
     kind = {"decision": "delete", "reason": "underutilized", "consolidation_type": "multi"}
     before = counted(f"{PREFIX}decisions_total", **kind)
     at = Setting("a", "b", methods=[scripted(command("a"), command("b"))])
-    assert [item.candidates[0].claim for item in await at.look()] == ["a"]
+    assert [item.candidates[0].claim for item in await at.run_pass()] == ["a"]
     assert counted(f"{PREFIX}decisions_total", **kind) == before + 1
 
 
-async def test_a_look_starts_fewer_commands_that_launch_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """NodeClaims are large, and all commands of a look must fit in a message."""
+async def test_a_pass_starts_fewer_commands_that_launch_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NodeClaims are large, and all commands of a pass must fit in a message."""
     monkeypatch.setattr(moves, "MAX_LAUNCHING", 1)
     (launched,) = solve(Problem([pod()], [pool()])).claims
     launching = [command(name, replacements=(launched,)) for name in "ac"]
     at = Setting("a", "b", "c", "d", methods=[scripted(launching[0], command("b"), launching[1], command("d"))])
-    assert [item.candidates[0].claim for item in await at.look()] == ["a", "b", "d"]
+    assert [item.candidates[0].claim for item in await at.run_pass()] == ["a", "b", "d"]
 
 
-async def test_commands_of_one_look_evict_their_pods_at_the_same_time() -> None:
+async def test_commands_of_one_pass_evict_their_pods_at_the_same_time() -> None:
     at = Setting("a", "b", methods=[scripted(command("a"), command("b"))])
-    first, second = await at.look()
+    first, second = await at.run_pass()
     assert first.leaves_from == second.leaves_from is not None
 
 
@@ -575,7 +577,7 @@ async def test_commands_of_one_look_evict_their_pods_at_the_same_time() -> None:
         ({"drifted": True}, {"disruption/consolidateAfter": "Never"}, True),
     ],
 )
-async def test_a_look_needs_a_node_that_may_have_to_leave(
+async def test_a_pass_needs_a_node_that_may_have_to_leave(
     changed: dict[str, Any], edits: dict[str, Any], looks: bool
 ) -> None:
     at = Setting("a")

@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
 
 
 async def pause_after(took: float, *, least: float = 0.0, at_most: float = 60.0) -> float:
-    """The seconds until the next look, after one that took so many seconds of a core."""
+    """The seconds until the next pass, after one that took so many seconds of a core."""
     times = [0.0, took]
     pace = Pace(least, lambda: times.pop(0))
     with pace.measure():
@@ -24,7 +24,7 @@ async def pause_after(took: float, *, least: float = 0.0, at_most: float = 60.0)
     return asyncio.get_running_loop().time() - began
 
 
-async def test_expensive_looks_are_delayed_and_cheap_ones_are_not() -> None:
+async def test_expensive_passes_are_delayed_and_cheap_ones_are_not() -> None:
     assert await pause_after(NEGLIGIBLE) == pytest.approx(0.0)
     assert await pause_after(0.02) == pytest.approx(0.02 / SHARE)
     assert await pause_after(3.0) == pytest.approx(MAX_PAUSE)

@@ -16,7 +16,7 @@ from tenon.apis import labels
 from tenon.kube.pod_rules import PodRules, PodTerm
 from tenon.kube.requirements import Requirements
 from tenon.kube.selectors import LabelSelector
-from tenon.messages.provisioning import PlanInput, RefusedTypes
+from tenon.messages.provisioning import PlanInput, UnavailableTypes
 from tenon.provisioning.claims import largest_capacity
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.scheduling.model import Node
@@ -171,7 +171,7 @@ async def test_a_claim_that_is_gone_after_the_cache_was_reread_delays_nothing() 
 
 
 async def test_nothing_is_bought_for_pods_that_a_quiet_watch_shows_as_pending() -> None:
-    """They were bound meanwhile; the first look is a guess, the second is the truth."""
+    """They were bound meanwhile; the first pass is a guess, the second is the truth."""
     at = Setting(pod("a"), pod("b", cpu="8"))
 
     def read_anew() -> bool:
@@ -339,21 +339,21 @@ async def test_a_pool_mended_while_the_plan_was_made_is_tried_at_once() -> None:
     assert [result.name for result in at.batcher.undecided()] == ["huge"]
 
 
-async def test_refused_offerings_are_avoided_until_their_time_is_over() -> None:
+async def test_unavailable_offerings_are_not_planned_until_their_time_is_over() -> None:
     """AWS-033."""
     cheapest = (await _types_bought(()))[0]
     until = START + timedelta(minutes=3)
-    assert cheapest not in await _types_bought([_refused(cheapest, until)])
-    assert cheapest in await _types_bought([_refused(cheapest, START)])
+    assert cheapest not in await _types_bought([_unavailable(cheapest, until)])
+    assert cheapest in await _types_bought([_unavailable(cheapest, START)])
 
 
-async def test_an_unschedulable_pod_is_planned_again_when_a_refused_offering_expires() -> None:
+async def test_an_unschedulable_pod_is_planned_again_when_an_offering_is_available_again() -> None:
     """After some plans in vain its own pause would be longer."""
     at = Setting(pod("a", cpu="5000"))
     for number in range(3):
         at.now += timedelta(minutes=2)
-        refused = _refused(CATALOG[0].name, at.now + timedelta(seconds=15))
-        value = {"batch": 41 + number, "refused": [refused]}
+        offering = _unavailable(CATALOG[0].name, at.now + timedelta(seconds=15))
+        value = {"batch": 41 + number, "unavailable": [offering]}
         assert (await at.planner.plan(BATCH.model_copy(update=value))).unschedulable == 1
     at.now += timedelta(seconds=14)
     assert at.batcher.undecided() == []
@@ -361,13 +361,13 @@ async def test_an_unschedulable_pod_is_planned_again_when_a_refused_offering_exp
     assert [result.name for result in at.batcher.undecided()] == ["a"]
 
 
-def _refused(instance_type: str, until: datetime) -> RefusedTypes:
-    return RefusedTypes(capacity_type="spot", zone="us-west-2a", instance_types=[instance_type], until=until)
+def _unavailable(instance_type: str, until: datetime) -> UnavailableTypes:
+    return UnavailableTypes(capacity_type="spot", zone="us-west-2a", instance_types=[instance_type], until=until)
 
 
-async def _types_bought(refused: Sequence[RefusedTypes]) -> Sequence[str]:
+async def _types_bought(unavailable: Sequence[UnavailableTypes]) -> Sequence[str]:
     at = Setting(pod("a"))
-    result = await at.planner.plan(BATCH.model_copy(update={"refused": list(refused)}))
+    result = await at.planner.plan(BATCH.model_copy(update={"unavailable": list(unavailable)}))
     return at.types_of(result.claims[0])
 
 

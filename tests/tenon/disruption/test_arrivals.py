@@ -142,7 +142,7 @@ def resting(cluster: Cluster, times: int, at: datetime = MOVED) -> Situation:
 def test_wsh01_a_node_whose_pods_rest_is_neither_replaced_nor_deleted(times: int, rest: timedelta) -> None:
     nodes = {"a": NodeSpec(type="m5.4xlarge", pods=[SMALL]), "b": NodeSpec(type="c5.large", pods=[SMALL])}
     decision = decided(resting(Cluster(nodes=nodes), times))
-    assert (decision.commands, decision.look_again) == ((), MOVED + rest)
+    assert (decision.commands, decision.next_pass) == ((), MOVED + rest)
     why = "disruption commands moved pods of it not long ago, so consolidation lets them rest"
     assert decision.unconsolidatable == {"a": why, "b": why}
     assert len(decided(replace(resting(Cluster(nodes=nodes), times), now=MOVED + rest)).commands) >= 1
@@ -255,7 +255,7 @@ def moved_to(*names: str, requests: int, at: datetime = MOVED, times: int = 1) -
 
 
 def arrivals_in(situation: Situation, pods_elsewhere: PodsElsewhere | None = None) -> dict[str, tuple[Arrival, ...]]:
-    """By NodeClaim. ``pods_elsewhere``: what earlier looks found."""
+    """By NodeClaim. ``pods_elsewhere``: what earlier passes found."""
     assert situation.model is not None
     managed_nodes = (pods_elsewhere or PodsElsewhere()).added_to(situation.nodes, situation.model.details, NOW)
     return {node.claim: node.arrivals for node in managed_nodes}

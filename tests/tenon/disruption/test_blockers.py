@@ -11,9 +11,9 @@ import pytest
 from tenon.apis.reasons import EVERY_BUDGETED, Reason
 from tenon.disruption.commands.command_messages import to_message
 from tenon.disruption.deciding import decide, eligible, why_held
-from tenon.disruption.look_facts import look_facts
 from tenon.disruption.methods import METHODS, moving_methods
 from tenon.disruption.model import ManagedNode, PoolPolicy, Situation
+from tenon.disruption.pass_facts import pass_facts
 from tenon.disruption.rules import blockers
 from tenon.disruption.rules.blockers import BLOCKERS, DISRUPTIONS, VOLUNTARY, Blocker, applying, holds, is_free
 from tenon.disruption.rules.consolidatable import is_over, over_at, takes_pods
@@ -81,7 +81,7 @@ def test_whether_a_node_is_free_is_asked_without_a_sentence(drifted: str, monkey
     assert eligible(state, reason) == []
     assert still_allowed([before["spare"]], state) == []
     facts = replace(state, model=None, quiet_since=QUIET)
-    assert not look_facts(facts, {}, {}, 0).nodes["spare"].reasons
+    assert not pass_facts(facts, {}, {}, 0).nodes["spare"].reasons
     (empty,) = (node for node in state.nodes if node.empty)
     decision = decide(replace(state, nodes=[empty], model=None))
     assert (decision.failed, decision.commands, why_held(replace(state, nodes=[empty]))) == ({}, (), {})
@@ -93,7 +93,7 @@ def test_dis30_when_an_empty_node_is_due_is_asked_without_a_sentence(monkeypatch
     nodes = [replace(node, quiet_since=NOW) for node in state.nodes if node.empty]
     policies = {"default": replace(state.policies["default"], consolidate_after=AFTER)}
     decision = decide(replace(state, nodes=nodes, policies=policies, model=None))
-    assert (decision.failed, decision.commands, decision.look_again) == ({}, (), NOW + AFTER)
+    assert (decision.failed, decision.commands, decision.next_pass) == ({}, (), NOW + AFTER)
 
 
 @pytest.mark.parametrize("drifted", ["", "AMIDrift"])
@@ -105,13 +105,13 @@ def test_a_new_blocker_is_known_to_every_reader(drifted: str, request: pytest.Fi
     assert before["spare"].reason == reason
     assert validated(before["spare"], state).why == ""
     facts = replace(state, model=None, quiet_since=QUIET)
-    assert reason in look_facts(facts, {}, {}, 0).nodes["spare"].reasons
+    assert reason in pass_facts(facts, {}, {}, 0).nodes["spare"].reasons
     request.getfixturevalue("forbidden")
     assert commands(state) == {}
     assert eligible(state, reason) == []
     assert validated(before["spare"], state).why == "NodeClaim spare: the market is open"
     assert still_allowed([before["spare"]], state) == []
-    assert not look_facts(facts, {}, {}, 0).nodes["spare"].reasons
+    assert not pass_facts(facts, {}, {}, 0).nodes["spare"].reasons
     assert why_held(replace(state, model=None))["empty"] == "Disruption is blocked: the market is open"
     decision = decide(state, moving_methods(never))
     assert decision.blocked.get("spare") == (
@@ -169,7 +169,7 @@ def test_dis30_dis31_consolidate_after_is_over_at_the_instant_at_which_it_ends(n
     later = replace(state, nodes=nodes, policies=policies, now=now, model=model)
     for reason, name in ((Reason.UNDERUTILIZED, "spare"), (Reason.EMPTY, "empty")):
         assert (name in {node.claim for node in eligible(later, reason)}) is over
-    facts = look_facts(replace(later, model=None, quiet_since=dict.fromkeys(QUIET, since)), {}, {}, 0)
+    facts = pass_facts(replace(later, model=None, quiet_since=dict.fromkeys(QUIET, since)), {}, {}, 0)
     assert (Reason.UNDERUTILIZED in getattr(facts.nodes.get("spare"), "reasons", ())) is over
 
 

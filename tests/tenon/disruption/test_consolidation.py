@@ -63,7 +63,7 @@ def test_dis51_a_large_set_shrinks_to_the_budget() -> None:
 
 def test_without_a_model_there_is_no_decision() -> None:
     decision = decided(replace(situation(wasteful(3)), model=None))
-    assert (decision.commands, decision.look_again) == ((), None)
+    assert (decision.commands, decision.next_pass) == ((), None)
 
 
 def test_the_order_of_nodes_does_not_matter() -> None:

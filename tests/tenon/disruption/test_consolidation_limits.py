@@ -165,7 +165,7 @@ def young(age: str, created_for: str = Reason.UNDERUTILIZED, rest: str = "2h") -
 
 def test_wsh01_a_node_that_consolidation_created_rests() -> None:
     decision = decided(young("90m"))
-    assert (decision.commands, decision.look_again) == ((), NOW + timedelta(minutes=30))
+    assert (decision.commands, decision.next_pass) == ((), NOW + timedelta(minutes=30))
     assert len(decided(young("2h")).commands) == 1
 
 

@@ -139,9 +139,9 @@ def test_dis32_no_move_breaks_a_rule_between_pods(cluster: Cluster, gate: bool) 
 
 
 def test_dis32_a_joined_move_leaves_the_pods_that_the_spread_of_another_command_counts() -> None:
-    """The first look buys one node in each zone, so that n3 may go to zone a. n1's pod must go to zone b for that.
+    """The first pass buys one node in each zone, so that n3 may go to zone a. n1's pod must go to zone b for that.
 
-    The second look could move n1's pod to n6, without a new node. Then zone a would have three pods and zone b none.
+    The second pass could move n1's pod to n6, without a new node. Then zone a would have three pods and zone b none.
     """
     cluster = Cluster(
         pools={"default": PoolSpec(), "other": PoolSpec(capacity_types=["on-demand", "spot"])},
@@ -186,8 +186,8 @@ def test_dis32_moves_that_are_planned_again_keep_the_spread_of_pods_that_other_c
 
 @given(clusters(free=True, rules=False, most=12), st.booleans())
 @settings(max_examples=120)
-def test_wsh01_a_second_look_at_what_a_decision_leaves_finds_little(cluster: Cluster, gate: bool) -> None:
-    """In about one of a hundred small clusters it finds a move that the first look missed. That move saves little."""
+def test_wsh01_a_second_pass_at_what_a_decision_leaves_finds_little(cluster: Cluster, gate: bool) -> None:
+    """In about one of a hundred small clusters it finds a move that the first pass missed. That move saves little."""
     value = situation(cluster)
     first = decided(value, spot_to_spot=gate)
     after = resting(applied(value, first.commands), value, first.commands)
@@ -199,7 +199,7 @@ def test_wsh01_a_second_look_at_what_a_decision_leaves_finds_little(cluster: Clu
 
 @given(clusters(free=True, most=12), st.booleans())
 @settings(max_examples=60)
-def test_wsh01_a_second_look_moves_no_pod_again(cluster: Cluster, gate: bool) -> None:
+def test_wsh01_a_second_pass_moves_no_pod_again(cluster: Cluster, gate: bool) -> None:
     """With rules between pods it may find room on new nodes for pods that have not moved."""
     value = situation(cluster)
     first = decided(value, spot_to_spot=gate)
@@ -211,7 +211,7 @@ def test_wsh01_a_second_look_moves_no_pod_again(cluster: Cluster, gate: bool) ->
 @pytest.mark.parametrize(
     ("seed", "count", "rules"), [(4, 147, False), (8, 194, False), (10, 167, False), (0, 100, True), (6, 120, True)]
 )
-def test_wsh01_a_second_look_at_a_large_cluster_moves_no_pod_again_and_finds_next_to_nothing(
+def test_wsh01_a_second_pass_at_a_large_cluster_moves_no_pod_again_and_finds_next_to_nothing(
     seed: int, count: int, rules: bool
 ) -> None:
     """It finds what could not be joined: a spot node may be emptied onto a new one, but not leave in its command."""

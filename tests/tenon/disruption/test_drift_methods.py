@@ -144,7 +144,7 @@ def test_a_node_on_which_the_engine_fails_does_not_keep_others_from_leaving(monk
         "b": "its node drifted (AMIDrift), but the search for a place for its pods failed (ZeroDivisionError)"
     }
     assert isinstance(decision.failed["drift"], ZeroDivisionError)
-    assert decision.look_again == NOW + BLOCKED_AFTER
+    assert decision.next_pass == NOW + BLOCKED_AFTER
 
 
 def test_dis03_the_replacement_of_a_node_fits_into_the_limits_that_the_node_leaves() -> None:
@@ -175,7 +175,7 @@ def test_dis76_dis15_a_node_whose_pods_have_no_other_place_is_skipped_and_named(
     assert names(decision) == ["free"]
     assert decision.blocked.keys() == {"stuck"}
     assert decision.blocked["stuck"].startswith("its node drifted (AMIDrift), but pod default/odd has no other place: ")
-    assert decision.look_again == NOW + BLOCKED_AFTER
+    assert decision.next_pass == NOW + BLOCKED_AFTER
 
 
 @pytest.fixture
@@ -207,7 +207,7 @@ def test_dis78_qrk12_the_stuck_nodes_of_one_pool_hold_up_no_other_pool(after: Ca
     assert names(cluster.decide()) == ["theirs", "ours"]
     first = cluster.decide(after(3))
     assert names(first) == ["theirs"]
-    assert first.look_again == NOW + MORE_AFTER
+    assert first.next_pass == NOW + MORE_AFTER
     assert first.blocked.keys() == {"stuck-0", "stuck-1"}
     remainder = {"under_command": frozenset({"theirs"})}
     tried = dict.fromkeys(first.blocked, NOW)
@@ -222,7 +222,7 @@ def test_a_simulation_that_never_ends_in_time_comes_last_in_the_next_pass() -> N
     cluster.add("huge", *(pod(f"p-{number}", "1") for number in range(3)), since=NOW - 2 * HOUR)
     cluster.add("small", pod("web", "3"))
     slow = cluster.decide(Drift(deadline=expired_after_one_answer))
-    assert (names(slow), slow.look_again) == ([], NOW + MORE_AFTER)
+    assert (names(slow), slow.next_pass) == ([], NOW + MORE_AFTER)
     assert slow.blocked == {
         "huge": "its node drifted (AMIDrift), but the simulation of where its pods would go did not end in time"
     }
@@ -265,7 +265,7 @@ def test_dis51_dis77_budgets_hold_drift_back() -> None:
     cluster.policies["other"] = replace(cluster.policies["other"], budgets=(Budget(nodes="0", reasons=["Drifted"]),))
     decision = cluster.decide()
     assert names(decision) == ["a-0"]
-    assert decision.look_again == NOW + BLOCKED_AFTER, "a budget may open with its schedule"
+    assert decision.next_pass == NOW + BLOCKED_AFTER, "a budget may open with its schedule"
     assert decision.eligible[Reason.DRIFTED] == 8
     assert cluster.decide(under_command=frozenset({"a-0"})).commands == ()
 
@@ -276,7 +276,7 @@ def test_a_pass_replaces_a_bounded_number_of_nodes_and_the_next_one_follows_soon
         cluster.add(f"a-{number}")
     decision = cluster.decide(Drift(most=3))
     assert len(decision.commands) == 3
-    assert decision.look_again == NOW + MORE_AFTER
+    assert decision.next_pass == NOW + MORE_AFTER
 
 
 def test_two_commands_of_a_pass_do_not_use_the_same_room() -> None:
@@ -298,7 +298,7 @@ def test_a_node_that_pods_of_another_command_move_to_stays_for_now() -> None:
     decision = cluster.decide()
     assert names(decision) == ["a"]
     assert the_only(decision).destinations.keys() == {"b"}
-    assert decision.look_again == NOW + MORE_AFTER
+    assert decision.next_pass == NOW + MORE_AFTER
 
 
 def test_pods_do_not_move_to_a_node_that_an_open_command_removes() -> None:
@@ -315,7 +315,7 @@ def test_nodes_that_did_not_drift_and_situations_without_a_model_need_nothing() 
     cluster.add("a", since=None)
     for method in (Drift(), StaticDrift()):
         for decision in (cluster.decide(method), cluster.decide(method, model=None)):
-            assert (decision.commands, decision.look_again, decision.blocked) == ((), None, {})
+            assert (decision.commands, decision.next_pass, decision.blocked) == ((), None, {})
 
 
 # --- static pools ---

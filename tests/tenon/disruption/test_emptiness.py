@@ -38,7 +38,7 @@ def empty_nodes(
     assert not decision.failed
     assert {command.reason for command in decision.commands} <= {Reason.EMPTY}
     assert all(command.only_if_empty for command in decision.commands)
-    return [candidate for command in decision.commands for candidate in command.candidates], decision.look_again
+    return [candidate for command in decision.commands for candidate in command.candidates], decision.next_pass
 
 
 @pytest.mark.parametrize("overdue", [timedelta(0), timedelta(hours=1)])
@@ -49,7 +49,7 @@ def test_dis30_a_node_leaves_at_once_when_its_time_has_passed(overdue: timedelta
     assert [(e.node.claim, e.since) for e in result] == [("default-a", NOW - TTL - overdue)]
 
 
-def test_dis30_before_that_nothing_is_decided_and_the_next_look_is_known() -> None:
+def test_dis30_before_that_nothing_is_decided_and_the_next_pass_is_known() -> None:
     """No polling, and nothing that could change until then is judged yet (DIS-46, DIS-53)."""
     nodes = [replace(NODE, claim=f"default-{age}", quiet_since=NOW - timedelta(seconds=age)) for age in (5, 29)]
     result, again = empty_nodes(nodes, POLICIES, under_command=NOBODY, now=NOW)

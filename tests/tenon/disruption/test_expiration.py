@@ -48,7 +48,7 @@ def test_wsh28_the_first_expired_leave_within_the_budget_with_or_without_pods() 
         False,
         (),
     )
-    assert result.look_again == NOW + HOUR
+    assert result.next_pass == NOW + HOUR
     assert result.eligible[Reason.EXPIRED] == 3
 
 
@@ -59,7 +59,7 @@ def test_wsh28_nodes_that_are_away_for_any_reason_use_the_budget(away: dict[str,
 
 def test_wsh28_without_the_annotation_expired_nodes_are_left_to_their_workflows() -> None:
     result = decision(node("a"), node("b", -HOUR), policy=replace(TWO, expire_within_budgets=False))
-    assert (result.commands, result.look_again, result.eligible[Reason.EXPIRED]) == ((), None, 0)
+    assert (result.commands, result.next_pass, result.eligible[Reason.EXPIRED]) == ((), None, 0)
 
 
 @pytest.mark.parametrize("hold", [{"protected_by": "an annotation"}, {"replacement_for": "drifted-1"}])

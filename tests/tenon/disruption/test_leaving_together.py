@@ -1,4 +1,4 @@
-"""Which commands of a look wait for each other before their pods are evicted, and until when."""
+"""Which commands of a pass wait for each other before their pods are evicted, and until when."""
 
 from __future__ import annotations
 

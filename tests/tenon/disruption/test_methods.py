@@ -90,7 +90,7 @@ def test_qrk16_a_method_that_fails_does_not_stop_the_others() -> None:
     decision = decide(Situation([node("a"), node("b")], POLICIES, NOW), [Broken(name="broken"), Emptiness(), Modest()])
     assert str(decision.failed["broken"]) == "no prices"
     assert [command.method for command in decision.commands] == ["emptiness"]
-    assert decision.look_again == NOW + timedelta(minutes=1)
+    assert decision.next_pass == NOW + timedelta(minutes=1)
 
 
 def test_a_node_that_one_method_took_is_not_offered_to_the_next() -> None:

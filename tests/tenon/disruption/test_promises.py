@@ -1,4 +1,4 @@
-"""What the commands of one look are promised: each place, each room and each node only once."""
+"""What the commands of one pass are promised: each place, each room and each node only once."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ LARGE = PodSpec(cpu="3", memory="6Gi", apart=True)
 
 @pytest.mark.parametrize("method", [Drift(), Consolidation()])
 @pytest.mark.parametrize("places", [1, 2])
-def test_sch094_the_commands_of_a_look_share_the_places_of_a_reservation(method: Method, places: int) -> None:
+def test_sch094_the_commands_of_a_pass_share_the_places_of_a_reservation(method: Method, places: int) -> None:
     """The replacements beyond its places could not be launched, and their commands were undone."""
     nodes = of_type(3, type="m5.4xlarge", pods=[LARGE], drifted="AMIDrift")
     value = situation(Cluster(pools={"default": PoolSpec(capacity_types=ANY)}, nodes=nodes))
@@ -86,7 +86,7 @@ def test_sch094_a_method_counts_the_places_that_an_earlier_one_took(methods: Seq
     assert places_promised(decision) == 1
 
 
-def test_sch094_a_second_look_of_a_search_counts_the_places_that_the_first_took() -> None:
+def test_sch094_a_second_pass_of_a_search_counts_the_places_that_the_first_took() -> None:
     pools = {"default": PoolSpec(capacity_types=ANY)}
     reservation = situation(Cluster(pools=pools, nodes=of_type(2, type="m5.4xlarge", pods=[LARGE])))
     reservation = with_reservation(reservation, "m5.xlarge")
@@ -129,7 +129,7 @@ def taken(decision: Decision) -> set[str]:
 
 
 def test_dis62_consolidation_takes_no_node_that_drift_moves_pods_to() -> None:
-    """Both commands of one look failed their validation, or the pods moved twice."""
+    """Both commands of one pass failed their validation, or the pods moved twice."""
     nodes = {
         "old": NodeSpec(type="m5.large", pods=[PodSpec(cpu="500m")], drifted="AMIDrift"),
         "host": NodeSpec(type="m5.4xlarge", pods=[PodSpec(cpu="1")]),
@@ -154,7 +154,7 @@ def test_dis62_consolidation_plans_with_the_room_that_drift_leaves() -> None:
     assert findings(cluster, decision.commands) == []
 
 
-def test_limits_count_what_an_earlier_method_of_the_look_launches() -> None:
+def test_limits_count_what_an_earlier_method_of_the_pass_launches() -> None:
     """Both would need the last 4 CPU that a NodePool may launch."""
     nodes = {
         "old": NodeSpec(pool="small", type="c5.xlarge", pods=[LARGE], drifted="AMIDrift"),

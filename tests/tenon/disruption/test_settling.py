@@ -1,4 +1,4 @@
-"""When a round of looks may begin although nodes are about to become due: not in the middle of a load that falls."""
+"""When a round of passes may begin although nodes are about to become due: not in the middle of a load that falls."""
 
 from __future__ import annotations
 

@@ -9,10 +9,10 @@ import pytest
 
 from tenon.apis.reasons import Reason
 from tenon.disruption.commands.awaited_replacements import (
+    CHECK_AGAIN,
     GIVEN_UP_AFTER,
     LISTED_FOR,
     LONGEST_PAUSE,
-    LOOK_AGAIN,
     Outcome,
     judge,
     pause_before,
@@ -78,7 +78,7 @@ def test_n15_192_the_message_records_what_is_intended_before_the_node_leaves() -
     assert why_first(command.terminate_first).endswith("because capacity reservation cr-1 is full")
 
 
-def test_n15_247_what_follows_a_command_of_the_look_gets_neither_place_twice() -> None:
+def test_n15_247_what_follows_a_command_of_the_pass_gets_neither_place_twice() -> None:
     cluster_situation = full()
     assert cluster_situation.model is not None
     command = the_command(cluster_situation)
@@ -126,7 +126,7 @@ def _with_on_demand(pool: Pool, *, available: bool) -> Pool:
     return replace(pool, instance_types=kinds)
 
 
-def test_n15_195_a_place_that_an_earlier_command_of_the_look_took_is_not_free() -> None:
+def test_n15_195_a_place_that_an_earlier_command_of_the_pass_took_is_not_free() -> None:
     cluster_situation = full(replicas=1)
     assert cluster_situation.model is not None
     pool = cluster_situation.model.static_pools["default"]
@@ -166,17 +166,17 @@ def test_n15_191_a_command_says_what_its_replacement_waits_for() -> None:
 @pytest.mark.parametrize(
     ("idle_for", "replacements", "expected"),
     [
-        (LOOK_AGAIN, FoundReplacements(), Outcome.UNNEEDED),
+        (CHECK_AGAIN, FoundReplacements(), Outcome.UNNEEDED),
         (timedelta(), FoundReplacements(), None),
-        (LOOK_AGAIN, FoundReplacements(waiting_pods=1), None),
-        (LOOK_AGAIN, FoundReplacements(starting={"b": "boots"}), None),
+        (CHECK_AGAIN, FoundReplacements(waiting_pods=1), None),
+        (CHECK_AGAIN, FoundReplacements(starting={"b": "boots"}), None),
     ],
     ids=["twice", "once", "a pod waits", "a node starts"],
 )
 def test_n15_191_a_replacement_that_no_pod_needs_is_not_awaited(
     idle_for: timedelta, replacements: FoundReplacements, expected: Outcome | None
 ) -> None:
-    """One look may come before a ReplicaSet has made the new pod."""
+    """One check may come before a ReplicaSet has made the new pod."""
     assert judge(message(), evolve(GONE, idle_since=NOW), replacements, NOW + idle_for).outcome is expected
 
 
@@ -184,7 +184,7 @@ def test_n15_191_a_static_pool_gets_its_replacement_whether_or_not_pods_wait() -
     cluster_situation = full(replicas=1, limits={"nodes": "1"})
     static = to_message(the_command(cluster_situation))
     awaited = evolve(GONE, idle_since=NOW)
-    assert judge(static, awaited, FoundReplacements(), NOW + 2 * LOOK_AGAIN).outcome is None
+    assert judge(static, awaited, FoundReplacements(), NOW + 2 * CHECK_AGAIN).outcome is None
 
 
 def test_n15_191_a_replacement_that_never_comes_is_given_up() -> None:
@@ -198,18 +198,18 @@ def test_n15_191_a_replacement_that_never_comes_is_given_up() -> None:
 
 
 def test_n15_199_a_command_looks_less_and_less_often_at_a_node_that_drains_for_days() -> None:
-    pauses = [pause_before(evolve(AWAITED, looks=looks), NOW) for looks in range(20)]
+    pauses = [pause_before(evolve(AWAITED, checks=number), NOW) for number in range(20)]
     assert pauses == sorted(pauses)
-    assert (pauses[0], pauses[-1]) == (LOOK_AGAIN, LONGEST_PAUSE)
+    assert (pauses[0], pauses[-1]) == (CHECK_AGAIN, LONGEST_PAUSE)
 
 
 def test_n15_191_a_command_looks_often_for_a_replacement_that_boots_and_rarely_for_one_that_does_not_come() -> None:
-    passed, looks = timedelta(), 0
+    passed, checks = timedelta(), 0
     while passed < GIVEN_UP_AFTER:
         pause = pause_before(GONE, NOW + passed)
-        assert pause == LOOK_AGAIN if passed <= timedelta(minutes=2) else pause <= passed / 8
-        passed, looks = passed + pause, looks + 1
-    assert looks <= 32
+        assert pause == CHECK_AGAIN if passed <= timedelta(minutes=2) else pause <= passed / 8
+        passed, checks = passed + pause, checks + 1
+    assert checks <= 32
 
 
 # --- the list of open commands ---

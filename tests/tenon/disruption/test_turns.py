@@ -16,7 +16,7 @@ from tenon.disruption.methods.consolidation import Consolidation
 from tenon.disruption.model import Decision, NodeDetail
 from tenon.disruption.search import turns
 from tenon.disruption.search.turns import LEAST, Turn, next_turn
-from tenon.messages.disruption import LastLooked, LookCursor
+from tenon.messages.disruption import LastConsidered, PassCursor
 from tenon.scheduling.deadline import Expired, never
 from tests.tenon.disruption.clusters import Cluster, NodeSpec, PodSpec, PoolSpec, situation
 
@@ -30,10 +30,10 @@ def details(pool_of: Mapping[str, str], prices: Mapping[str, float] | None = Non
 
 
 def a_round(
-    pool_of: Mapping[str, str], prices: Mapping[str, float] | None = None, cursor: LookCursor | None = None
+    pool_of: Mapping[str, str], prices: Mapping[str, float] | None = None, cursor: PassCursor | None = None
 ) -> list[Turn]:
     """The turns until every candidate was looked at."""
-    cursor, result = cursor or LookCursor(), list[Turn]()
+    cursor, result = cursor or PassCursor(), list[Turn]()
     while not result or cursor.more:
         result.append(next_turn(pool_of, details(pool_of, prices), cursor))
         cursor = result[-1].following(expired=False)
@@ -47,7 +47,7 @@ def pools(**sizes: int) -> dict[str, str]:
 def test_a_small_cluster_is_one_turn_and_has_no_cursor() -> None:
     (turn,) = a_round(pools(a=600, b=400))
     assert len(turn.claims) == 1_000
-    assert turn.ends == LookCursor()
+    assert turn.ends == PassCursor()
 
 
 @given(st.dictionaries(st.sampled_from("abcdefgh"), st.integers(1, 40)), st.data())
@@ -80,8 +80,8 @@ def test_qrk12_a_large_pool_delays_no_other() -> None:
 def test_the_cursor_goes_on_after_a_restart_and_through_changes() -> None:
     """Nodes that left do not matter, and new ones with a later rank are looked at in the same round."""
     pool_of = pools(a=2_500)
-    first = next_turn(pool_of, details(pool_of), LookCursor())
-    model_validate_json = LookCursor.model_validate_json(first.ends.model_dump_json())
+    first = next_turn(pool_of, details(pool_of), PassCursor())
+    model_validate_json = PassCursor.model_validate_json(first.ends.model_dump_json())
     changed = {claim: pool for claim, pool in pool_of.items() if claim != "a-0999"} | {"a-9999": "a", "b-0": "b"}
     claims = [claim for turn in a_round(changed, cursor=model_validate_json) for claim in turn.claims]
     assert sorted(claims) == [*sorted(pool_of)[1_000:], "a-9999", "b-0"]
@@ -89,15 +89,15 @@ def test_the_cursor_goes_on_after_a_restart_and_through_changes() -> None:
 
 def test_a_round_begins_when_no_node_is_left_after_the_cursor() -> None:
     pool_of = pools(a=5)
-    cursor = LookCursor(last={"a": LastLooked(price_per_cost=1.0, claim="a-9999")}, more=True)
+    cursor = PassCursor(last={"a": LastConsidered(price_per_cost=1.0, claim="a-9999")}, more=True)
     turn = next_turn(pool_of, details(pool_of), cursor)
-    assert (len(turn.claims), turn.ends) == (5, LookCursor())
+    assert (len(turn.claims), turn.ends) == (5, PassCursor())
 
 
 def test_a_pool_without_candidates_keeps_its_place() -> None:
     """For example while its budget allows nothing. Otherwise each round would begin with the same nodes."""
     pair = pools(a=2_000, b=2_000)
-    begun = next_turn(pair, details(pair), LookCursor()).ends
+    begun = next_turn(pair, details(pair), PassCursor()).ends
     only = {claim: pool for claim, pool in pair.items() if pool == "b"}
     ends = a_round(only, cursor=begun)[-1].ends
     assert (ends.more, ends.last) == (False, {"a": begun.last["a"]})
@@ -107,7 +107,7 @@ def test_a_pool_without_candidates_keeps_its_place() -> None:
 def test_a_turn_that_ran_out_of_time_is_repeated_with_half_of_its_nodes() -> None:
     pool_of = pools(a=1_600)
     node_details = details(pool_of)
-    turn, sizes, cursor = next_turn(pool_of, node_details, LookCursor()), list[int](), LookCursor()
+    turn, sizes, cursor = next_turn(pool_of, node_details, PassCursor()), list[int](), PassCursor()
     for _ in range(8):
         turn = next_turn(pool_of, node_details, cursor)
         sizes.append(len(turn.claims))
@@ -134,12 +134,12 @@ def test_consolidation_looks_at_its_turn_only(monkeypatch: pytest.MonkeyPatch) -
         },
     )
 
-    def decided(cursor: LookCursor | None, expired: Expired = never) -> Decision:
+    def decided(cursor: PassCursor | None, expired: Expired = never) -> Decision:
         decision = decide(replace(situation(cluster), cursor=cursor), [Consolidation(deadline=lambda: expired)])
         assert not decision.failed
         return decision
 
-    first = decided(LookCursor())
+    first = decided(PassCursor())
     assert first.cursor is not None
     assert first.cursor.more
     leaving = {candidate.node.claim for command in first.commands for candidate in command.candidates}
@@ -152,7 +152,7 @@ def test_consolidation_looks_at_its_turn_only(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("count", [1, 2, 10, 100])
-def test_looks_get_past_a_node_that_the_engine_fails_on(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_passes_get_past_a_node_that_the_engine_fails_on(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """All others are looked at, also in a cluster that is smaller than any turn."""
     bad = f"n{count // 2:03}"
     observations: set[str] = set()
@@ -166,7 +166,7 @@ def test_looks_get_past_a_node_that_the_engine_fails_on(count: int, monkeypatch:
     monkeypatch.setattr(consolidation, "search", failing)
     names = [f"n{number:03}" for number in range(count)]
     value = situation(Cluster(nodes=dict.fromkeys(names, NodeSpec(pods=[PodSpec()]))))
-    cursor, failures = LookCursor(), 0
+    cursor, failures = PassCursor(), 0
     for _ in range(30):
         decision = decide(replace(value, cursor=cursor), [Consolidation()])
         failures += bool(decision.failed)

@@ -198,7 +198,7 @@ def test_dis46_a_consolidation_command_whose_pods_need_other_nodes_ends() -> Non
 def test_dis03_new_nodes_of_a_drift_command_keep_within_limits_whatever_others_buy(
     cpus: str, others: list[str], *, starts: bool
 ) -> None:
-    """Other commands that start now may buy as much. The node waits for the next look, which counts what they buy."""
+    """Other commands that start now may buy as much. The node waits for the next pass, which counts what they buy."""
     nodes = {"host": {**HOST, "replacement_for": "another"}, "spare": DRIFTED}
     requirements = [{"key": labels.INSTANCE_TYPE, "operator": "In", "values": ["m5.large"]}]
     pool = {"budgets": [{"nodes": "100%"}], "limits": {"cpu": cpus}, "requirements": requirements}
@@ -223,7 +223,7 @@ def test_dis46_the_pods_of_a_static_nodepools_node_need_no_place_of_their_own() 
 
 
 def test_dis51_commands_that_the_budgets_do_not_allow_any_more_are_dropped() -> None:
-    """A look takes a while. What started meanwhile uses up the same budgets."""
+    """A pass takes a while. What started meanwhile uses up the same budgets."""
     nodes = dict.fromkeys(("a", "b", "c", "d"), SPARE)
     pool = {"consolidate_after": "30s", "budgets": [{"nodes": "2"}]}
     now = situation(Cluster.model_validate({"pools": {"default": pool}, "nodes": nodes}))

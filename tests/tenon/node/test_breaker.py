@@ -104,9 +104,9 @@ def test_a_capacity_type_as_a_whole_travels_too() -> None:
 def test_a_storm_of_refusals_stays_a_message_of_bounded_size() -> None:
     """Those that are unavailable for longest are kept."""
     many = {OfferingKey("spot", f"t{n}", "a"): NOW + timedelta(seconds=n) for n in range(2 * MAX_AVOIDED)}
-    report = LaunchReport(refused=grouped(many))
-    assert sum(len(group.instance_types) for group in report.refused) == MAX_AVOIDED
-    assert by_offering(report.refused, NOW).keys() == {
+    report = LaunchReport(unavailable=grouped(many))
+    assert sum(len(group.instance_types) for group in report.unavailable) == MAX_AVOIDED
+    assert by_offering(report.unavailable, NOW).keys() == {
         OfferingKey("spot", f"t{n}", "a") for n in range(MAX_AVOIDED, 2 * MAX_AVOIDED)
     }
 

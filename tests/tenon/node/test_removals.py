@@ -115,7 +115,7 @@ WAYS: list[tuple[str, NodeState, Message, Removal]] = [
     ),
     (
         "no Node",
-        at(Stage.REGISTERING, last_look=True),
+        at(Stage.REGISTERING, last_check=True),
         RegisterResult(reason="NodeNotFound"),
         Removal(
             reason="registration_timeout", detail=f"no Node joined for {INSTANCE.id} within 15 minutes", actor=WORKFLOW

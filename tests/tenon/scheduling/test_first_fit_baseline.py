@@ -39,7 +39,7 @@ def batch() -> Problem:
     return problem(pods, pool("default", ON_DEMAND, AMD64, types=TYPES))
 
 
-def test_zones_are_chosen_with_a_look_at_prices() -> None:
+def test_zones_are_chosen_with_a_pass_at_prices() -> None:
     """Packed zone by zone the nodes cost more: two zones then have both eight of the thirty and one of the three."""
     plan = solve(batch())
     assert plan.unschedulable == {}

@@ -112,7 +112,7 @@ def test_pods_of_several_budgets_never_go_and_those_that_no_budget_protects_do_s
 
 
 def test_dis39_what_lets_pods_be_evicted_is_counted() -> None:
-    """Looks for moves that found nothing rest until then."""
+    """Passes for moves that found nothing rest until then."""
     cluster_state = state(pdbs=[budget(maxUnavailable=1, disruptions_allowed=0)])
     view = PlanningView(cluster_state)  # type: ignore[arg-type]
 

@@ -51,7 +51,7 @@ def test_met61_a_replica_reports_whether_it_leads() -> None:
     virtually(main)
 
 
-def test_a_release_hands_over_at_the_next_look() -> None:
+def test_a_release_hands_over_at_the_next_pass() -> None:
     async def main() -> None:
         api = Api()
         first, second = api.election("a"), api.election("b")

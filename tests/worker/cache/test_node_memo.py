@@ -190,7 +190,7 @@ CHANGES = st.one_of(pod_changes(), node_changes(), claim_changes(), other_change
         max_size=15,
     )
 )
-def test_a_plan_and_a_look_see_the_same_as_if_nothing_was_kept(steps: list[tuple[list[Change], float, float]]) -> None:
+def test_a_plan_and_a_pass_see_the_same_as_if_nothing_was_kept(steps: list[tuple[list[Change], float, float]]) -> None:
     """Each step changes some objects, lets time pass and takes a snapshot; an older one may be read after it."""
     clock = [START]
     state = settled(lambda: clock[0])

@@ -43,7 +43,7 @@ class DisruptionCommandController(Controller):
         self._kube = kube
         self._cluster = cluster
         self._closed: set[str] = set()
-        """Commands that were closed at the last look. Only at the second look are their annotations stale for sure: the
+        """Commands that were closed at the last pass. Only at the second pass are their annotations stale for sure: the
         cache may not have seen the last writes of a command that just ended.
         """
 

@@ -1,6 +1,6 @@
 """Keeps the built-in NodeRepairPolicy as an object, and writes the status of every NodeRepairPolicy.
 
-Nothing depends on the status: every look evaluates the policies itself, with the same functions.
+Nothing depends on the status: every pass evaluates the policies itself, with the same functions.
 """
 
 from __future__ import annotations

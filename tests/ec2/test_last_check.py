@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from temporalio.testing import ActivityEnvironment
 
-from activities.ec2 import last_look
+from activities.ec2 import last_check
 from activities.ec2.client import Ec2
 from activities.ec2.provider import Ec2Provider
 from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS
@@ -40,14 +40,14 @@ class Counted:
     def __call__(self) -> None:
         self.looks += 1
         if self.looks > self.passes:
-            raise last_look.NotWantedError("not wanted")
+            raise last_check.NotWantedError("not wanted")
 
 
 def test_a_launch_that_is_not_wanted_any_more_is_not_sent(
     provider: Ec2Provider, server: Server, ready_class: EC2NodeClass
 ) -> None:
     requests = group(provider, ready_class, "unwanted")
-    with last_look.looking(Counted(0)), pytest.raises(last_look.NotWantedError):
+    with last_check.checking(Counted(0)), pytest.raises(last_check.NotWantedError):
         provider.launch(requests[0])
     assert fleets(server) == 0
     assert all(result.instance for result in launched(provider, requests)), "nothing of the failure is remembered"
@@ -62,7 +62,7 @@ def test_a_launch_is_looked_at_again_only_if_ec2_has_certainly_bought_nothing(
 
     server.world.faults.add(Fault(action="CreateFleet", code=code, status=status, count=1))
     look = Counted(3)
-    with last_look.looking(look):
+    with last_check.checking(look):
         assert provider.launch(group(provider, ready_class, f"again-{looks}")[0]).instance is not None
     assert look.looks == looks
 

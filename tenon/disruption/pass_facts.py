@@ -1,4 +1,4 @@
-"""What a look for moves depends on, so that one which found nothing is soon repeated only if it may find something now.
+"""What a pass for moves depends on, so that one which found nothing is soon repeated only if it may find something now.
 
 Karpenter skips consolidation while the cluster is as a pass without a result left it, for five minutes at most
 (DIS-39). A busy cluster never stays as it was, so here only what gives a move a new chance counts as a change. A pod
@@ -23,7 +23,7 @@ from tenon.scheduling.deadline import never
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """What a look may do with a node."""
+    """What a pass may do with a node."""
 
     reasons: frozenset[Reason]
     """For which it may leave. Rules about its pods do not count."""
@@ -42,8 +42,8 @@ class NodeFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class LookFacts:
-    """What a look may use."""
+class PassFacts:
+    """What a pass may use."""
 
     policies: Mapping[str, PoolPolicy]
     budgets: Mapping[tuple[str, Reason], int]
@@ -55,13 +55,13 @@ class LookFacts:
     unavailable: frozenset[OfferingKey] = frozenset()
     """What EC2 refused, if a node was bought in a capacity shortage: when it is available again, the node may leave."""
 
-    def offer_more_than(self, before: LookFacts) -> bool:
-        """Return whether a look may find what it did not find with the facts ``before``."""
+    def offer_more_than(self, before: PassFacts) -> bool:
+        """Return whether a pass may find what it did not find with the facts ``before``."""
         return self.allow_more_than(before) or any(
             claim not in before.nodes or node.offer_more_than(before.nodes[claim]) for claim, node in self.nodes.items()
         )
 
-    def allow_more_than(self, before: LookFacts) -> bool:
+    def allow_more_than(self, before: PassFacts) -> bool:
         """Return whether something that holds for many nodes changed.
 
         That is a policy, a budget, what forbids evictions, or what EC2 refuses.
@@ -74,14 +74,14 @@ class LookFacts:
         )
 
 
-def look_facts(
+def pass_facts(
     situation: Situation,
     used: Mapping[str, Resources],
     released: Mapping[str, int],
     evictions_allowed: int,
     unavailable: frozenset[OfferingKey] = frozenset(),
-    before: LookFacts | None = None,
-) -> LookFacts:
+    before: PassFacts | None = None,
+) -> PassFacts:
     """Return the facts now. It is cheap and needs no model.
 
     Args:
@@ -93,7 +93,7 @@ def look_facts(
         before: the facts of the last round. For a node whose consolidateAfter began again since then, they still hold.
     """
     budgets = {reason: PoolBudgets(situation, reason) for reason in MOVING}
-    facts = LookFacts(
+    facts = PassFacts(
         policies=situation.policies,
         budgets={(pool, reason): budgets[reason].left(pool) for pool in situation.policies for reason in MOVING},
         nodes={

@@ -27,7 +27,7 @@ class NotWantedError(TenonError):
 
 @dataclass
 class _Launch:
-    look: Callable[[], None]
+    check: Callable[[], None]
     due: bool = True
 
 
@@ -35,13 +35,13 @@ _LAUNCH: ContextVar[_Launch | None] = ContextVar("launch", default=None)
 
 
 @contextmanager
-def looking(look: Callable[[], None]) -> Iterator[None]:
-    """Call ``look`` in this thread before a CreateFleet of the block is sent. What it raises stops the call.
+def checking(check: Callable[[], None]) -> Iterator[None]:
+    """Call ``check`` in this thread before a CreateFleet of the block is sent. What it raises stops the call.
 
     It is called again after EC2 throttled the call, which bought nothing, but not before other retries of the AWS
     client, because the first try may have bought something.
     """
-    token = _LAUNCH.set(_Launch(look))
+    token = _LAUNCH.set(_Launch(check))
     try:
         yield
     finally:
@@ -50,14 +50,14 @@ def looking(look: Callable[[], None]) -> Iterator[None]:
 
 def attach(client: EC2Client) -> None:
     """Ask before the client sends a launch. All its waits are over by then."""
-    client.meta.events.register(f"before-send.ec2.{ACTION}", _look)
+    client.meta.events.register(f"before-send.ec2.{ACTION}", _check)
     client.meta.events.register(f"response-received.ec2.{ACTION}", _answered)
 
 
-def _look(**_: Any) -> None:
+def _check(**_: Any) -> None:
     launch = _LAUNCH.get()
     if launch is not None and launch.due:
-        launch.look()
+        launch.check()
         launch.due = False
 
 

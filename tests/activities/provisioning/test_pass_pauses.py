@@ -1,4 +1,4 @@
-"""When the next look for moves begins: after a pause, after a change, and where the last one ended."""
+"""When the next pass for moves begins: after a pause, after a change, and where the last one ended."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from activities.disruption import look_pace, moves
+from activities.disruption import moves, pass_pace
 from activities.disruption.disrupting import Disruptor
 from tenon.apis.reasons import Reason
 from tenon.disruption.commands.command_messages import to_message
@@ -27,16 +27,16 @@ from tenon.disruption.rules.pool_budgets import PoolBudgets
 from tenon.kube.offerings import OfferingKey
 from tenon.messages.disruption import (
     AwaitDisruptionInput,
-    LastLooked,
-    LookCursor,
+    LastConsidered,
+    PassCursor,
 )
 from tests.activities.provisioning.disruption_setting import managed
 from tests.activities.provisioning.fake_view import START, FakeTypes, node_pool
 from tests.activities.provisioning.move_setting import Scripted, Setting, command, detail, may_evict, scripted
 
 
-async def test_the_pause_after_a_look_does_not_count_the_wait_for_ec2(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a start, the first look waits for EC2's instance types. It was followed by a pause of minutes."""
+async def test_the_pause_after_a_pass_does_not_count_the_wait_for_ec2(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a start, the first pass waits for EC2's instance types. It was followed by a pause of minutes."""
     at = Setting("a")
     event = threading.Event()
     read = FakeTypes.instance_types
@@ -47,16 +47,16 @@ async def test_the_pause_after_a_look_does_not_count_the_wait_for_ec2(monkeypatc
 
     monkeypatch.setattr(FakeTypes, "instance_types", slow)
     asyncio.get_running_loop().call_later(0.5, event.set)
-    assert await at.look() == []
-    assert at.finder.due_in() <= look_pace.LOOK_SECONDS
+    assert await at.run_pass() == []
+    assert at.finder.due_in() <= pass_pace.PASS_SECONDS
 
 
 @pytest.fixture
 def resting(monkeypatch: pytest.MonkeyPatch) -> None:
     """The pause after a round that found nothing does not end, and other pauses are over at once."""
-    monkeypatch.setattr(look_pace, "PAUSE_FACTOR", 1e9)
-    monkeypatch.setattr(look_pace, "BUSY_PAUSE_FACTOR", 0.0)
-    monkeypatch.setattr(look_pace, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(pass_pace, "PAUSE_FACTOR", 1e9)
+    monkeypatch.setattr(pass_pace, "BUSY_PAUSE_FACTOR", 0.0)
+    monkeypatch.setattr(pass_pace, "PASS_SECONDS", 0.0)
 
 
 ONE_A_TIME = {"disruption/budgets": [{"nodes": "1"}], "disruption/consolidateAfter": "60s"}
@@ -118,12 +118,12 @@ def is_restless_and_lets_a_pod_go(at: Setting) -> None:
     ],
 )
 @pytest.mark.usefixtures("resting")
-async def test_dis39_a_change_that_may_let_a_look_find_more_ends_its_rest(
+async def test_dis39_a_change_that_may_let_a_pass_find_more_ends_its_rest(
     facts: dict[str, Any], change: Callable[[Setting], None]
 ) -> None:
-    """After a look that found nothing, users waited up to five minutes for a cluster that had just scaled in."""
+    """After a pass that found nothing, users waited up to five minutes for a cluster that had just scaled in."""
     at = resting_setting(**facts)
-    assert await at.look() == []
+    assert await at.run_pass() == []
     assert at.finder.start(at.view.managed, {}) is None
     change(at)
     assert at.finder.start(at.view.managed, {}) is not None
@@ -140,7 +140,7 @@ async def test_dis39_a_rest_ends_with_a_refusal_if_a_node_was_bought_in_the_shor
     """Its replacement may be available now. Other nodes have had theirs."""
     at = resting_setting(bought_in_shortage=in_shortage)
     at.refusals.replace_unavailable({REFUSED: START + timedelta(hours=2)})
-    assert await at.look() == []
+    assert await at.run_pass() == []
     assert at.finder.start(at.view.managed, {}) is None
     at.refusals.replace_unavailable({})
     assert (at.finder.start(at.view.managed, {}) is not None) == looks
@@ -185,7 +185,7 @@ def is_joined_by_another(at: Setting) -> None:
 @pytest.mark.usefixtures("resting")
 async def test_dis39_looks_rest_while_nothing_gives_a_move_a_new_chance(change: Callable[[Setting], None]) -> None:
     at = resting_setting()
-    assert await at.look() == []
+    assert await at.run_pass() == []
     change(at)
     assert at.finder.start(at.view.managed, {}) is None
 
@@ -194,10 +194,10 @@ async def test_dis39_looks_rest_while_nothing_gives_a_move_a_new_chance(change: 
 async def test_dis39_a_node_that_is_quiet_again_as_it_was_is_no_reason_to_look() -> None:
     """In a cluster whose pods are replaced all the time, some node always becomes consolidatable again."""
     at = resting_setting()
-    assert await at.look() == []
+    assert await at.run_pass() == []
     has_a_pod_event(at)
     is_quiet(at)
-    assert await at.look() == []  # knows b from the look before
+    assert await at.run_pass() == []  # knows b from the pass before
     at.view.details["b"] = detail("b")
     assert at.finder.start(at.view.managed, {}) is None
 
@@ -207,12 +207,12 @@ async def test_dis39_a_node_that_is_quiet_again_as_it_was_is_no_reason_to_look()
 async def test_dis39_a_change_for_all_nodes_counts_again_for_a_node_quiet_later(
     change: Callable[[Setting], None],
 ) -> None:
-    """The first look after it leaves out a node that is inside consolidateAfter."""
+    """The first pass after it leaves out a node that is inside consolidateAfter."""
     at = resting_setting()
-    assert await at.look() == []
+    assert await at.run_pass() == []
     has_a_pod_event(at)
     change(at)
-    assert await at.look() == []
+    assert await at.run_pass() == []
     assert at.finder.start(at.view.managed, {}) is None
     at.view.details["b"] = detail("b")
     assert at.finder.start(at.view.managed, {}) is not None
@@ -222,7 +222,7 @@ async def test_dis39_a_change_for_all_nodes_counts_again_for_a_node_quiet_later(
 async def test_dis39_a_pod_that_may_be_evicted_now_gives_only_its_own_node_a_new_chance() -> None:
     """Where jobs with do-not-disrupt end all the time, looks at the whole cluster never rested."""
     at = resting_setting()
-    assert await at.look() == []
+    assert await at.run_pass() == []
     has_a_pod_event(at)
     lets_a_pod_go(at)
     assert at.finder.start(at.view.managed, {}) is None
@@ -232,15 +232,15 @@ async def test_dis39_a_pod_that_may_be_evicted_now_gives_only_its_own_node_a_new
 
 def test_dis39_looks_use_a_tenth_of_a_core_and_at_rest_a_hundredth_for_five_minutes_at_most() -> None:
     seconds = [10.0, 10.0, 50.0, 300.0, 300.0]
-    assert list(map(look_pace.pause_after, (0.0, 1.0, 5.0, 30.0, 60.0))) == seconds
-    assert list(map(look_pace.rest_after, (0.0, 0.1, 0.5, 3.0, 60.0))) == seconds
+    assert list(map(pass_pace.pause_after, (0.0, 1.0, 5.0, 30.0, 60.0))) == seconds
+    assert list(map(pass_pace.rest_after, (0.0, 0.1, 0.5, 3.0, 60.0))) == seconds
 
 
 @pytest.mark.usefixtures("resting")
 async def test_dis39_looks_do_not_rest_for_longer_than_five_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(look_pace, "MAX_PAUSE", 0.0)
+    monkeypatch.setattr(pass_pace, "MAX_PAUSE", 0.0)
     at = Setting("a")
-    assert await at.look() == []
+    assert await at.run_pass() == []
     assert at.finder.start(at.view.managed, {}) is not None
 
 
@@ -249,7 +249,7 @@ async def test_dis39_looks_do_not_rest_after_one_that_ran_out_of_time(monkeypatc
     """It did not try every node, so there may be something to find."""
     monkeypatch.setattr(moves, "MAX_SECONDS", 0.0)
     at = resting_setting()
-    assert await at.look() == []
+    assert await at.run_pass() == []
     assert at.finder.start(at.view.managed, {}) is not None
 
 
@@ -267,7 +267,7 @@ async def test_wsh01_a_round_waits_for_nodes_that_are_due_in_a_moment() -> None:
 
 async def test_wsh01_a_round_does_not_wait_forever(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a busy cluster some node always becomes due in a moment."""
-    monkeypatch.setattr(look_pace, "MAX_SETTLE", 0.0)
+    monkeypatch.setattr(pass_pace, "MAX_SETTLE", 0.0)
     at = resting_setting()
     is_due_in_five_seconds(at)
     assert at.finder.start(at.view.managed, {}) is not None
@@ -280,44 +280,44 @@ async def test_wsh01_a_node_that_drifted_does_not_wait_for_others() -> None:
     assert at.finder.start(at.view.managed, {}) is not None
 
 
-async def test_a_look_that_follows_a_change_waits_ten_times_the_cpu_time_of_the_last(
+async def test_a_pass_that_follows_a_change_waits_ten_times_the_cpu_time_of_the_last(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """So looks at a cluster that changes all the time use 10 % of a core at most."""
-    monkeypatch.setattr(look_pace, "BUSY_PAUSE_FACTOR", 1e9)
+    monkeypatch.setattr(pass_pace, "BUSY_PAUSE_FACTOR", 1e9)
     at = Setting("a")
-    assert await at.look() == []
+    assert await at.run_pass() == []
     drifts(at)
     assert at.finder.start(at.view.managed, {}) is None
-    assert look_pace.LOOK_SECONDS < at.finder.due_in() <= look_pace.MAX_PAUSE
+    assert pass_pace.PASS_SECONDS < at.finder.due_in() <= pass_pace.MAX_PAUSE
 
 
 @pytest.mark.usefixtures("resting")
-async def test_a_look_at_a_part_of_the_nodes_is_soon_followed_by_the_next() -> None:
-    """Looks rest only after a round that found nothing, and until something changes since the round began."""
-    half = LookCursor(last={"default": LastLooked(price_per_cost=0.1, claim="a")}, more=True)
-    look_cursors: list[LookCursor | None] = []
-    answers = [(half, ()), (LookCursor(), ()), (half, ()), (LookCursor(), ()), (half, (command("a"),))]
+async def test_a_pass_over_a_part_of_the_nodes_is_soon_followed_by_the_next() -> None:
+    """Passes rest only after a round that found nothing, and until something changes since the round began."""
+    half = PassCursor(last={"default": LastConsidered(price_per_cost=0.1, claim="a")}, more=True)
+    pass_cursors: list[PassCursor | None] = []
+    answers = [(half, ()), (PassCursor(), ()), (half, ()), (PassCursor(), ()), (half, (command("a"),))]
 
     class Turns(Scripted):
         def cause(self, node: ManagedNode, situation: Situation) -> str:
             return "a test asks for it"
 
         def propose(self, eligible: Sequence[ManagedNode], budgets: PoolBudgets, situation: Situation) -> Proposal:
-            look_cursors.append(situation.cursor)
-            cursor, commands = answers[len(look_cursors) - 1]
+            pass_cursors.append(situation.cursor)
+            cursor, commands = answers[len(pass_cursors) - 1]
             return Proposal(commands, cursor=cursor)
 
     at = Setting("a", "b", methods=[Turns(Proposal(), Reason.UNDERUTILIZED, "multi")])
-    await at.look()
-    await at.look()
+    await at.run_pass()
+    await at.run_pass()
     assert at.finder.start(at.view.managed, {}) is None
     may_evict(at)
-    await at.look()
+    await at.run_pass()
     may_evict(at)  # the first half of the round does not know it
-    await at.look()
-    await at.look()
-    assert look_cursors == [LookCursor(), half, LookCursor(), half, LookCursor()]
+    await at.run_pass()
+    await at.run_pass()
+    assert pass_cursors == [PassCursor(), half, PassCursor(), half, PassCursor()]
     assert at.finder.start(at.view.managed, {}) is not None
 
 
@@ -329,25 +329,25 @@ class Broken(Scripted):
         raise RuntimeError("the engine failed")
 
 
-async def test_a_look_that_fails_goes_on_where_the_last_one_ended() -> None:
-    """The next look began with the first nodes again, so those after a node that the engine fails on had no turn."""
-    half = LookCursor(last={"default": LastLooked(price_per_cost=0.1, claim="a")}, more=True)
+async def test_a_pass_that_fails_goes_on_where_the_last_one_ended() -> None:
+    """The next pass began with the first nodes again, so those after a node that the engine fails on had no turn."""
+    half = PassCursor(last={"default": LastConsidered(price_per_cost=0.1, claim="a")}, more=True)
     at = Setting("a", "b", methods=[Broken(Proposal(), Reason.UNDERUTILIZED, "multi")])
     at.finder.resume(half)
-    assert await at.look() == []
+    assert await at.run_pass() == []
     assert at.finder.cursor == half
 
 
 @pytest.mark.usefixtures("resting")
 async def test_dis39_looks_do_not_rest_after_one_that_left_candidates_for_the_next() -> None:
-    """Drift has only a share of the time, so it may leave some although the look was not over."""
+    """Drift has only a share of the time, so it may leave some although the pass was not over."""
     at = Setting("a", methods=[scripted(reason=Reason.DRIFTED, kind="", is_cut=True)])
-    assert await at.look() == []
+    assert await at.run_pass() == []
     assert at.finder.start(at.view.managed, {}) is not None
 
 
-async def test_the_pause_after_a_look_does_not_count_validations(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They use the CPU for commands that an earlier look found."""
+async def test_the_pause_after_a_pass_does_not_count_validations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They use the CPU for commands that an earlier pass found."""
     validated = threading.Event()
     used = threading.local()
 
@@ -365,8 +365,8 @@ async def test_the_pause_after_a_look_does_not_count_validations(monkeypatch: py
             return self._proposal
 
     monkeypatch.setattr(time, "thread_time", thread_time)
-    monkeypatch.setattr(look_pace, "BUSY_PAUSE_FACTOR", 1e6)
-    monkeypatch.setattr(look_pace, "MAX_PAUSE", inf)
+    monkeypatch.setattr(pass_pace, "BUSY_PAUSE_FACTOR", 1e6)
+    monkeypatch.setattr(pass_pace, "MAX_PAUSE", inf)
     pauses = []
     for validations in (0, 2):
         at = Setting("a", methods=[Waiting(Proposal(), Reason.UNDERUTILIZED, "multi")])
@@ -383,9 +383,9 @@ async def test_the_pause_after_a_look_does_not_count_validations(monkeypatch: py
     assert pauses == [pytest.approx(pauses[0], rel=0.01)] * 2
 
 
-async def test_the_workflow_keeps_where_the_next_look_goes_on() -> None:
+async def test_the_workflow_keeps_where_the_next_pass_goes_on() -> None:
     """So that the next leader goes on there."""
-    half = LookCursor(last={"default": LastLooked(price_per_cost=0.1, claim="a")}, more=True)
+    half = PassCursor(last={"default": LastConsidered(price_per_cost=0.1, claim="a")}, more=True)
 
     def leader(*methods: Method) -> tuple[Setting, Disruptor]:
         at = Setting("a", "b", methods=methods)
@@ -394,29 +394,29 @@ async def test_the_workflow_keeps_where_the_next_look_goes_on() -> None:
     at, disruptor = leader(scripted(cursor=half))
     disruption_decision = await disruptor.await_candidates(AwaitDisruptionInput(cluster="c"))
     assert (disruption_decision.cursor, disruption_decision.commands) == (half, [])
-    at.view.wait_complete = False  # the next call ends without a look
+    at.view.wait_complete = False  # the next call ends without a pass
     disruption_decision = await disruptor.await_candidates(
         AwaitDisruptionInput(cluster="c", cursor=half, wait_seconds=0.05)
     )
     assert disruption_decision.cursor is None
 
-    look_cursors: list[LookCursor | None] = []
+    pass_cursors: list[PassCursor | None] = []
 
     class Watching(Scripted):
         def cause(self, node: ManagedNode, situation: Situation) -> str:
             return "a test asks for it"
 
         def propose(self, eligible: Sequence[ManagedNode], budgets: PoolBudgets, situation: Situation) -> Proposal:
-            look_cursors.append(situation.cursor)
-            return Proposal(cursor=LookCursor())
+            pass_cursors.append(situation.cursor)
+            return Proposal(cursor=PassCursor())
 
     at, disruptor = leader(Watching(Proposal(), Reason.UNDERUTILIZED, "multi"))
     disruption_decision = await disruptor.await_candidates(AwaitDisruptionInput(cluster="c", cursor=half))
-    assert (look_cursors, disruption_decision.cursor) == ([half], LookCursor())
+    assert (pass_cursors, disruption_decision.cursor) == ([half], PassCursor())
 
 
-async def test_no_look_runs_while_no_node_is_quiet_for_long_enough() -> None:
-    """A look costs much more than the question when the next node may be a candidate."""
+async def test_no_pass_runs_while_no_node_is_quiet_for_long_enough() -> None:
+    """A pass costs much more than the question when the next node may be a candidate."""
     at = Setting("a", "b")
     at.view.pools = [node_pool(edits={"disruption/consolidateAfter": "90s"})]
     soon = START + timedelta(hours=1) - timedelta(seconds=86)
