@@ -87,7 +87,7 @@ class World:
         self.cache = Cache()
         self.kube = FakeKube(Clock())
         self.recorder = Recorder()
-        self.sold_out: list[OfferingRef] = []
+        self.unavailable: list[OfferingRef] = []
         self.states: dict[str, str] = {}
         """What EC2 answers about instances. Those that are not here run."""
         self.scheduled: set[str] = set()
@@ -213,7 +213,7 @@ async def reading(world: World, now: Callable[[], datetime] | None = None) -> As
         world.cache,
         MessageQueue(world.workers_sqs, QUEUE),
         "c",
-        world.sold_out.extend,
+        world.unavailable.extend,
         world.reader(),
         now or (lambda: datetime.now(UTC)),
     )
@@ -246,7 +246,7 @@ async def test_aws140_the_message_goes_after_the_node_is_tainted_and_its_claim_d
     async with reading(world):
         await world.emptied()
     assert world.leaving() == world.tainted() == [interrupted] != [other]
-    assert world.sold_out == [OfferingRef(capacity_type="spot", instance_type="m7g.large", zone="us-west-2a")]
+    assert world.unavailable == [OfferingRef(capacity_type="spot", instance_type="m7g.large", zone="us-west-2a")]
     name = interrupted.removeprefix("i-")
     pair = [("NodeClaim", name), ("Node", name)]
     assert [event[:3] for event in world.recorder.events] == [
@@ -285,7 +285,9 @@ async def test_aws125_aws145_a_node_whose_reservation_is_taken_back_leaves_it(
     async with reading(world):
         await world.emptied()
     assert world.leaving() == world.tainted() == [taken_back] != [other]
-    assert [item.key for item in world.sold_out] == [OfferingKey("reserved", "", "us-west-2a", "reservation", "cr-1")]
+    assert [item.key for item in world.unavailable] == [
+        OfferingKey("reserved", "", "us-west-2a", "reservation", "cr-1")
+    ]
     assert {"CapacityReservationInstanceInterrupted", "TerminatingOnInterruption"} <= set(world.recorder.reasons())
 
 
@@ -300,7 +302,7 @@ async def test_aws141_143_every_notice_about_the_end_of_an_instance_makes_its_no
     async with reading(world):
         await world.emptied()
     assert world.leaving() == world.tainted() == ids
-    assert world.sold_out == []
+    assert world.unavailable == []
     assert {"InstanceStopping", "InstanceTerminating"} < set(world.recorder.reasons())
 
 
@@ -398,7 +400,7 @@ async def test_wsh26_a_recommendation_replaces_a_node_only_if_its_pool_asks_for_
     assert world.leaving() == world.tainted() == ([instance] if leaves else [])
     assert "SpotRebalanceRecommendation" in world.recorder.reasons()
     assert ("TerminatingOnInterruption" in world.recorder.reasons()) is leaves
-    assert bool(world.sold_out) is leaves
+    assert bool(world.unavailable) is leaves
 
 
 async def test_act06_a_queue_that_does_not_exist_is_waited_for(world: World, caplog: pytest.LogCaptureFixture) -> None:
@@ -495,7 +497,7 @@ async def test_aws140_a_spot_interruption_of_an_instance_that_is_no_spot_instanc
     world.send(about(SPOT, node))
     async with reading(world, lambda: OLD):
         await world.emptied()
-    assert (world.leaving(), world.sold_out) == ([], [])
+    assert (world.leaving(), world.unavailable) == ([], [])
     assert set(world.recorder.reasons()) == {"InterruptionNotConfirmed"}
 
 

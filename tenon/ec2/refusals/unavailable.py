@@ -17,7 +17,7 @@ FULL_RESERVATION_TTL = timedelta(minutes=1)
 """How long a reservation counts as full that EC2 said is full. By then its places were counted again (N15-405)."""
 NAMED_OFFERINGS = 3
 """How many refused offerings a sentence names."""
-MAX_AVOIDED = 3000
+MAX_REPORTED = 3000
 """How many offerings a message carries, about 60 KB. Those that are unavailable the longest are kept."""
 
 
@@ -62,7 +62,7 @@ def concerns_types(key: OfferingKey, instance_types: Collection[str]) -> bool:
 
 def grouped(until: Mapping[OfferingKey, datetime]) -> list[UnavailableTypes]:
     """Group offerings by zone for messages. Listing them one by one would make messages five times as long."""
-    newest = sorted(until.items(), key=lambda item: (item[1], item[0]), reverse=True)[:MAX_AVOIDED]
+    newest = sorted(until.items(), key=lambda item: (item[1], item[0]), reverse=True)[:MAX_REPORTED]
     groups: dict[tuple[OfferingKey, datetime], list[str]] = {}
     for key, instant in newest:
         groups.setdefault((key._replace(instance_type=""), instant), []).append(key.instance_type)

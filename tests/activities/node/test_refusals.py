@@ -295,8 +295,8 @@ async def test_a_launch_group_that_is_refused_is_never_asked_for_again() -> None
 
 async def test_offerings_without_capacity_are_avoided_although_the_claim_stays() -> None:
     """Of one request EC2 refused some offerings, and was too busy for the others."""
-    sold_out = OfferingRef(capacity_type="spot", instance_type="m5.large", zone="us-west-2a")
-    world, launching = waiting(Refuser(launch=refused(unavailable=[sold_out])))
+    unavailable = OfferingRef(capacity_type="spot", instance_type="m5.large", zone="us-west-2a")
+    world, launching = waiting(Refuser(launch=refused(unavailable=[unavailable])))
     breakers = launching._breakers
     result = await launching.launch(LaunchInput(claim=REF, request=REQUEST))
     assert there(world)

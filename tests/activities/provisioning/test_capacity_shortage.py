@@ -18,7 +18,7 @@ from tests.activities.provisioning.fake_view import FakeTypes, node_pool
 from tests.activities.provisioning.setting import Setting
 from tests.tenon.scheduling.builders import CATALOG, ON_DEMAND, asking, need, pod
 
-AVOIDED = timedelta(minutes=3)
+UNAVAILABLE_FOR = timedelta(minutes=3)
 
 
 class Shortage:
@@ -47,7 +47,7 @@ class Shortage:
         self.at.now += timedelta(seconds=4)
         for item in types[:most]:
             self.unavailable[item] = UnavailableTypes(
-                capacity_type="on-demand", zone="us-west-2a", instance_types=[item], until=self.at.now + AVOIDED
+                capacity_type="on-demand", zone="us-west-2a", instance_types=[item], until=self.at.now + UNAVAILABLE_FOR
             )
         self.at.view.without(name)
         del self.at.kube.objects[name]
@@ -83,7 +83,7 @@ async def test_evt03_a_pod_says_what_ec2_lacks_after_its_second_refused_nodeclai
     """A single refused NodeClaim is part of daily work. The event names what is tried now, and when the rest is."""
     of = shortage()
     first = await of.refuse()
-    again = of.at.now + AVOIDED
+    again = of.at.now + UNAVAILABLE_FOR
     await of.refuse()
     assert of.said("FailedScheduling") == []
     assert (await of.plan())[0] == "c6g.xlarge"
@@ -126,7 +126,7 @@ async def test_a_nodeclaim_says_which_cheaper_types_ec2_refused() -> None:
     """It is the cheapest of what is left, not of what fits."""
     of = shortage()
     first = await of.refuse()
-    again = of.at.now + AVOIDED
+    again = of.at.now + UNAVAILABLE_FOR
     await of.refuse()
     third = await of.plan()
     (body,) = of.at.kube.objects.values()
@@ -149,7 +149,7 @@ async def test_a_nodeclaim_far_above_the_price_of_what_ec2_refused_is_marked(fac
     del of.at.kube.objects[name]
     of.at.now += timedelta(seconds=4)
     small = [kind.name for kind in CATALOG if not kind.name.endswith((".8xlarge", ".16xlarge"))]
-    until = of.at.now + AVOIDED
+    until = of.at.now + UNAVAILABLE_FOR
     of.unavailable["all"] = UnavailableTypes(
         capacity_type="on-demand", zone="us-west-2a", instance_types=small, until=until
     )
@@ -171,7 +171,7 @@ async def test_only_what_was_asked_for_is_named() -> None:
     of = Shortage(Setting(pod("a")))
     for _ in range(2):
         await of.refuse(0)
-        until = of.at.now + AVOIDED
+        until = of.at.now + UNAVAILABLE_FOR
         of.unavailable["spot"] = UnavailableTypes(capacity_type="spot", zone="", instance_types=[""], until=until)
         of.unavailable["quota"] = UnavailableTypes(
             capacity_type="on-demand", zone="", scope="quota", scope_name="Standard", instance_types=[""], until=until
@@ -206,9 +206,9 @@ async def test_a_pod_waits_until_the_refusals_end_and_says_for_what() -> None:
     assert await of.plan() == []
     (name,) = of.said("FailedScheduling")
     assert name.startswith("NodePool default: EC2 refused c6g.large at $0.0680 an hour, and the cheapest node left is ")
-    assert f"the pod waits until {of.at.now + AVOIDED:%Y-%m-%dT%H:%M:%SZ} and Tenon tries again" in name
+    assert f"the pod waits until {of.at.now + UNAVAILABLE_FOR:%Y-%m-%dT%H:%M:%SZ} and Tenon tries again" in name
     assert of.at.batcher.undecided() == []
-    of.at.now += AVOIDED
+    of.at.now += UNAVAILABLE_FOR
     assert [pod.name for pod in of.at.batcher.undecided()] == ["a"]
     assert (await of.plan())[0] == "c6g.large"
 

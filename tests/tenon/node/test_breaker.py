@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from tenon.ec2.refusals.unavailable import MAX_AVOIDED, UnavailableOfferings, by_offering, grouped, shortages
+from tenon.ec2.refusals.unavailable import MAX_REPORTED, UnavailableOfferings, by_offering, grouped, shortages
 from tenon.kube.offerings import OfferingKey
 from tenon.messages.provisioning import LaunchBreaker, LaunchReport
 from tenon.node.breaker import UNTRIED_FOR, ended_booting, holds_back, key_of, merged, refused, untried
@@ -103,11 +103,11 @@ def test_a_capacity_type_as_a_whole_travels_too() -> None:
 
 def test_a_storm_of_refusals_stays_a_message_of_bounded_size() -> None:
     """Those that are unavailable for longest are kept."""
-    many = {OfferingKey("spot", f"t{n}", "a"): NOW + timedelta(seconds=n) for n in range(2 * MAX_AVOIDED)}
+    many = {OfferingKey("spot", f"t{n}", "a"): NOW + timedelta(seconds=n) for n in range(2 * MAX_REPORTED)}
     report = LaunchReport(unavailable=grouped(many))
-    assert sum(len(group.instance_types) for group in report.unavailable) == MAX_AVOIDED
+    assert sum(len(group.instance_types) for group in report.unavailable) == MAX_REPORTED
     assert by_offering(report.unavailable, NOW).keys() == {
-        OfferingKey("spot", f"t{n}", "a") for n in range(MAX_AVOIDED, 2 * MAX_AVOIDED)
+        OfferingKey("spot", f"t{n}", "a") for n in range(MAX_REPORTED, 2 * MAX_REPORTED)
     }
 
 

@@ -76,7 +76,7 @@ def test_what_the_pool_itself_rules_out_is_not_put_on_the_pods() -> None:
     assert "its pods need" not in why(problem([pod("p")], pool("default", ON_DEMAND, AMD64)))
 
 
-def test_a_cheaper_type_that_is_sold_out_is_named() -> None:
+def test_a_cheaper_type_that_is_unavailable_is_named() -> None:
     instance_types = catalog(
         entry("m5.large", 2, 8, 0.096, zones=["us-west-2a"], available=False),
         entry("m5a.large", 2, 8, 0.12, zones=["us-west-2a"]),
