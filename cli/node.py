@@ -31,7 +31,7 @@ from activities.clock import utc_now
 from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ApiUnreachableError, ConfigError
-from activities.kubernetes.resources import NODECLAIMS, Resource
+from activities.kubernetes.resources import EVENTS, NODECLAIMS, Resource
 from cli.application import create_app
 from cli.console import output_console
 from cli.context import Context, ContextError, resolve
@@ -47,6 +47,7 @@ from tenon.node.reboot import FAILED
 from tenon.node.reboot_record import operation_id
 from tenon.node.remedies import remedies, report
 from tenon.node.state import NodeState
+from tenon.node.stays import stays
 from tenon.node.timeline import blocked_since, blocked_text, details, why_blocked
 from tenon.provisioning.purchase_pauses import list_sentence
 from tenon.provisioning.shortage_waits import waiting_sentence
@@ -321,25 +322,44 @@ def keep(
 def show(name: Name, cluster: Cluster = None, output: Output = "table") -> None:
     """Show a node's state and timeline, also after its end; if it is blocked, also what resolves that."""
 
-    async def query() -> NodeState:
+    async def query() -> tuple[NodeState, str]:
         handle = await _handle(name, cluster)
         try:
             try:
-                return await handle.query(NodeClaimWorkflow.status)
+                state = await handle.query(NodeClaimWorkflow.status)
             except RPCError as error:
                 ended = await _newest_of(name, cluster) if error.status is RPCStatusCode.NOT_FOUND else None
                 if ended is None:
                     raise
                 handle = ended
-                return await handle.query(NodeClaimWorkflow.status)
+                state = await handle.query(NodeClaimWorkflow.status)
         except (WorkflowQueryFailedError, RPCError) as error:
             raise NodeError(_not_found(handle, error)) from None
+        return state, await _why_it_stays(state) if output == "table" else ""
 
-    state = _run(query())
+    state, why = _run(query())
     if output == "json":
         print(state.model_dump_json(indent=2))
     else:
-        output_console().print(Markdown(f"{details(state)}\n\n{report(state)}"))
+        output_console().print(Markdown("\n\n".join([details(state), report(state), why])))
+
+
+async def _why_it_stays(state: NodeState) -> str:
+    """Return what events say keeps a node that should be disrupted; empty if none does or nobody answers."""
+    if state.stage.leaving:
+        return ""
+    try:
+        kube = await Kube.connect()
+    except ConfigError:
+        return ""
+    try:
+        about = f"involvedObject.kind=NodeClaim,involvedObject.name={state.claim.name}"
+        return stays(await kube.list(EVENTS, field_selector=about), utc_now())
+    except ApiError as error:
+        print(f"The events of {state.claim.name} cannot be read: {error}", file=sys.stderr)
+        return ""
+    finally:
+        await kube.close()
 
 
 @app.command("list")

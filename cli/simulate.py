@@ -15,6 +15,7 @@ from typing import Annotated
 
 import typer
 
+from activities.disruption.repair_source import stated_repair
 from cli.application import create_app
 from cli.missing_extra import missing, refuse
 from cli.simulating import builtin
@@ -25,8 +26,6 @@ from cli.simulating.files import Filenames, read_catalogue_file, read_files
 from cli.simulating.progress import show_progress
 from tenon.apis import labels
 from tenon.apis.nodeoverlay import NodeOverlay
-from tenon.disruption.repair.policies import built_in
-from tenon.disruption.repair.pool_policies import PoolRepair
 from tenon.ec2.refusals.unavailable import UnavailableOfferings, unavailable_until
 from tenon.ec2.types.capacity_reservations import without_reservations
 from tenon.ec2.types.instance_types import without
@@ -222,7 +221,7 @@ def simulated(scope: Given) -> Report:
     if catalog is None:
         _print_catalogue_notes(decision, types)
     gates, reboots = simulation_settings.gates(), simulation_settings.aws_gates().reboot_for_repair
-    repair = PoolRepair(built_in(reboots=reboots)) if gates.node_repair else None
+    repair = stated_repair(view.repair_policies, view.node_pools, reboots=reboots)() if gates.node_repair else None
     overlay = (
         disruption_of(view, cache, decision.plan, question, instant, gates=gates, repair=repair, only=scope.node)
         if disruption

@@ -138,7 +138,7 @@ class PassPace:
         rests = ends_round and not self._found_moves
         self._pause(pause_after(self._computed - self._computed_before), rest_after(self._computed) if rests else None)
         if at_once:
-            self._due = _clock()
+            self._due = self._rests_until = _clock()  # the other unhealthy nodes are no news to a look
 
     def pass_failed(self) -> None:
         """Set when the next pass is due after one that raised an error: soon, and whatever has changed."""

@@ -67,6 +67,7 @@ def fill(cache: FiledCache, objects: Objects, *, moving: bool = False) -> tuple[
         ("PodDisruptionBudget", _decode_pdb, cache.moving.pdbs),
         ("EC2NodeClass", decode_object, cache.nodeclasses),
         ("NodePool", decode_object, cache.pools),
+        ("NodeRepairPolicy", decode_object, cache.repair_policies),
         ("NodeClaim", decode_nodeclaim, cache.claims),
         ("Node", decode_node, cache.nodes),
         ("LimitRange", decode_limit_range, cache.limit_ranges),

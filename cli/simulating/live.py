@@ -18,6 +18,7 @@ from activities.kubernetes.resources import (
     NODECLAIMS,
     NODEOVERLAYS,
     NODEPOOLS,
+    NODEREPAIRPOLICIES,
     NODES,
     PDBS,
     PODS,
@@ -63,6 +64,7 @@ async def _read(objects: Objects, gates: FeatureGates, with_selectors: bool) -> 
     kube = await Kube.connect()
     gated = [SERVICES, REPLICATIONCONTROLLERS] if with_selectors else []
     gated += [NODEOVERLAYS] if gates.node_overlay else []
+    gated += [NODEREPAIRPOLICIES] if gates.node_repair else []
     gated += [CAPACITYBUFFERS, PODTEMPLATES] if gates.capacity_buffer else []
     try:
         for resource in (*READ, *gated):

@@ -102,6 +102,13 @@ class ImpairBody(Body):
     seconds: float | None = Field(default=0.0, ge=0)
 
 
+class SilenceBody(Body):
+    """POST /sandbox/silence-kubelet."""
+
+    id: str
+    silent: bool = True
+
+
 class EventBody(Body):
     """POST /sandbox/schedule-event."""
 

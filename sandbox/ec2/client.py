@@ -191,6 +191,10 @@ class Ec2Admin:
         """Make a status check, ``system`` or ``instance``, fail since ``seconds`` ago. None: it passes again."""
         self._call("POST", "impair-instance", {"id": instance_id, "check": check, "seconds": seconds})
 
+    def silence_kubelet(self, instance_id: str, *, silent: bool = True) -> None:
+        """Make the kubelet of an instance report nothing, so that its Node is not ready, or report again."""
+        self._call("POST", "silence-kubelet", {"id": instance_id, "silent": silent})
+
     def schedule_event(self, instance_id: str, code: str = "instance-stop", description: str = "degraded") -> None:
         """Announce an event in the status of an instance, and nowhere else."""
         self._call("POST", "schedule-event", {"id": instance_id, "code": code, "description": description})

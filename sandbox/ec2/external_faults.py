@@ -21,6 +21,7 @@ from sandbox.ec2.admin_requests import (
     PlantTemplateBody,
     ReserveBody,
     ShiftBody,
+    SilenceBody,
     SpotRoleBody,
     read,
 )
@@ -48,6 +49,7 @@ class ExternalFaults:
             "POST recommend-rebalance": self._recommend_rebalance,
             "POST schedule-retirement": self._schedule_retirement,
             "POST impair-instance": self._impair,
+            "POST silence-kubelet": self._silence_kubelet,
             "POST schedule-event": self._schedule_event,
             "POST plant-instance": self._plant_instance,
             "POST plant-launch-template": self._plant_template,
@@ -94,6 +96,11 @@ class ExternalFaults:
         machine.impaired.pop(request.check, None)
         if request.seconds is not None:
             machine.impaired[request.check] = self._world.now() - request.seconds
+        return {"status": "ok"}
+
+    def _silence_kubelet(self, body: bytes) -> dict[str, Any]:
+        request = read(SilenceBody, body)
+        self._world.book.living(request.id).silent = request.silent
         return {"status": "ok"}
 
     def _schedule_event(self, body: bytes) -> dict[str, Any]:

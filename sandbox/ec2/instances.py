@@ -75,6 +75,8 @@ class Machine:
     """How often it has rebooted, with the reboot that goes on."""
     rebooting_since: float | None = None
     """Since when it reboots; None if it does not."""
+    silent: bool = False
+    """Whether its kubelet reports nothing, although it runs. A reboot ends that."""
     fixed: dict[str, Any] = field(default_factory=dict)
     """The parts of its description that never change, computed once."""
 
@@ -197,6 +199,7 @@ class InstanceBook:
                     raise EC2ClientError("IncorrectInstanceState", text)
             for machine in machines:
                 machine.boots += 1
+                machine.silent = False
                 machine.rebooting_since = self.clock()
                 machine.console.append("The machine reboots.")
 

@@ -170,7 +170,7 @@ class KubeletSimulator:
     def _should_be_ready(self, machine: Machine, node: dict[str, Any], now: float) -> bool:
         if object_json.annotations(node).get(kwok.KUBELET_ANNOTATION) == "ready":
             return False
-        if self._boot.rule(machine.pool[0], machine.sequence).not_ready:
+        if machine.silent or self._boot.rule(machine.pool[0], machine.sequence).not_ready:
             return False
         return now >= self._joined.get(machine.id, 0.0) + READY_AFTER
 
@@ -227,14 +227,15 @@ class KubeletSimulator:
         self._client.call("PATCH", path, change, patch="merge")
 
     def _leave(self, entries: list[dict[str, Any]]) -> None:
-        """Stop the heartbeats of instances that shut down, and delete the Nodes of instances that are gone."""
+        """Stop the heartbeats of silent and ending instances, and delete the Nodes of those that are gone."""
         for node in entries:
             instance_id = nodes.instance_of(node)
             if not instance_id:
                 continue
             machine = self._world.book.get(instance_id)
             name, uid = node["metadata"]["name"], node["metadata"]["uid"]
-            if instance_id in self._world.book.abandoned:
+            is_silent = machine is not None and machine.silent and machine.state == "running"
+            if is_silent or instance_id in self._world.book.abandoned:
                 if lost_visibly(node):
                     continue
                 self._calls.do(f"lose {uid}", partial(self._lose, node))

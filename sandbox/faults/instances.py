@@ -25,6 +25,13 @@ def _boot_well(sandbox: Sandbox) -> None:
     sandbox.ec2().clear_boot()
 
 
+def _all_report(sandbox: Sandbox) -> None:
+    ec2 = sandbox.ec2()
+    for instance in ec2.instances():
+        if instance["state"] == "running":
+            ec2.silence_kubelet(instance["id"], silent=False)
+
+
 @fault("instances-never-join", heal=_boot_well)
 def never_join(
     sandbox: Sandbox,
@@ -100,6 +107,14 @@ def impaired(
     """EC2's status check of a running instance fails from now on; its Node stays as it is."""
     choose = _choose(sandbox, instance, seed)
     sandbox.ec2().impair_instance(choose["instance"], check, seconds=seconds)
+    return [choose]
+
+
+@fault("kubelet-silent", heal=_all_report)
+def kubelet_silent(sandbox: Sandbox, instance: Instance = "", seed: Seed = 0) -> Done:
+    """The kubelet of a running instance reports nothing; its Node is not ready."""
+    choose = _choose(sandbox, instance, seed)
+    sandbox.ec2().silence_kubelet(choose["instance"])
     return [choose]
 
 

@@ -43,7 +43,7 @@ def worker(sandbox: Sandbox, make_worker: MakeWorker, report_shared_fault: Repor
     ec2.lifecycle(pending=0.2, shutting_down=0.2)
     running = make_worker(
         sandbox,
-        FEATURE_GATES="StaticCapacity=true,NodeOverlay=true,CapacityBuffer=true,NodeRepair=true",
+        FEATURE_GATES="StaticCapacity=true,NodeOverlay=true,CapacityBuffer=true,NodeRepair=true,TerminateFirstRepair=true",
         AWS_FEATURE_GATES="NodeClassCEL=true",
         ENABLE_PROFILING="true",
         ENABLE_ZONAL_SHIFT="true",

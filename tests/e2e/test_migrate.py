@@ -15,12 +15,14 @@ import pytest_asyncio
 from temporalio.client import Client
 
 from activities.kubernetes.client import Kube
-from activities.kubernetes.resources import EVENTS, LEASES, NODECLAIMS, NODEPOOLS, NODES, PODS
+from activities.kubernetes.resources import EVENTS, LEASES, NODECLAIMS, NODEPOOLS, NODES, PDBS, PODS
 from sandbox.cluster import Sandbox
 from tenon.apis.hashing import EC2NODECLASS_VERSION, NODEPOOL_VERSION
 from tenon.kube.timestamps import parse_instant
 from tests.e2e.conftest import Run
-from tests.e2e.pools import NAMESPACE, WITHIN, Pool, clear, condition
+from tests.e2e.lives import life_of
+from tests.e2e.pools import NAMESPACE, WITHIN, Object, Pool, clear, condition, leaving
+from tests.e2e.repair_policies import DEADLOCK, deadlock, stated
 from tests.e2e.upstream import FINALIZER, LEASE, LEASE_NAMESPACE, POOL_HASHES, Karpenter
 from tests.e2e.upstream_story import Story, delete_at_once, held_for, standing_by
 from tests.e2e.worker import Worker
@@ -29,6 +31,9 @@ from tests.workflows.waiting import until
 from worker.runtime.lease import released_by_tenon
 
 DISRUPTED = {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}
+FENCE = {"key": "karpenter.sh/rebooting", "effect": "NoSchedule"}
+WHOLE = ("settled", "second", "tainted", "rebooting")
+"""The nodes that Karpenter has initialized and does not delete, by what they show."""
 
 
 @dataclass
@@ -36,6 +41,25 @@ class KarpentersStory(Story):
     """With a Karpenter of v1."""
 
     karpenter: Karpenter
+
+    async def rebooted(self) -> Object:
+        """Wait until the node of ``rebooting`` has booted and is initialized; its NodeClaim."""
+        claims: list[Object] = []
+
+        async def done() -> bool:
+            claim = await self.read("rebooting")
+            assert claim is not None
+            claims.append(claim)
+            booted = condition(claim, "Rebooting").get("reason") == "RebootSucceeded"
+            return booted and condition(claim, "Initialized").get("status") == "True"
+
+        await until(done, within=WITHIN)
+        return claims[-1]
+
+    def asked_to_reboot(self, sandbox: Sandbox) -> int:
+        """How often EC2 was asked to reboot the machine of ``rebooting``."""
+        machine = self.karpenter.bought[self.name("rebooting")]
+        return sum(machine in str(call) for call in sandbox.ec2().calls("RebootInstances"))
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -46,21 +70,22 @@ async def story(sandbox: Sandbox, kube: Kube, client: Client, worker: Worker) ->
     karpenter = Karpenter(kube, sandbox, pool)
     try:
         await karpenter.set_up()
-        whole = [karpenter.node(item) for item in ("settled", "second", "tainted")]
+        whole = [karpenter.node(item) for item in WHOLE]
         whole.append(karpenter.node("deleted", terminationGracePeriod="1h"))
         output = await asyncio.gather(*whole)
-        claims = dict(zip(("settled", "second", "tainted", "deleted"), output, strict=True))
+        claims = dict(zip((*WHOLE, "deleted"), output, strict=True))
         claims["launched"] = await karpenter.claim("launched")
         await karpenter.launch(claims["launched"])
         pods = {}
-        for name in ("settled", "second", "tainted", "deleted"):
+        for name in (*WHOLE, "deleted"):
             hostname = {"kubernetes.io/hostname": claims[name]["status"]["nodeName"]}
             survivors = {"karpenter.sh/do-not-disrupt": "true"} if name == "deleted" else {}
             pod = await pool.pod(name, annotations=survivors, nodeSelector=hostname)
             pods[pod["metadata"]["name"]] = pod["metadata"]["uid"]
-        await pool.running(4)
+        await pool.running(5)
         del pods[f"{pool.name}-deleted"]
         await karpenter.taint(claims["tainted"])
+        await karpenter.reboot(claims["rebooting"])
         story = KarpentersStory(karpenter, worker, client, claims, pods)
         await delete_at_once(story)
         yield story
@@ -106,6 +131,17 @@ async def test_every_node_is_taken_over_as_it_is(story: KarpentersStory) -> None
         assert node is not None
         assert DISRUPTED not in (node["spec"].get("taints") or [])
         assert node["metadata"]["labels"]["karpenter.sh/initialized"] == "true"
+
+
+async def test_n15_643_a_reboot_that_karpenter_began_is_finished(story: KarpentersStory, sandbox: Sandbox) -> None:
+    """EC2 is not asked again, and the pod has stayed."""
+    claim = await story.rebooted()
+    node = await story.kube.get(NODES, claim["status"]["nodeName"])
+    assert node is not None
+    assert FENCE not in (node["spec"].get("taints") or [])
+    assert condition(claim, "Initialized")["status"] == "True"
+    assert "karpenter.sh/reboot-pre-boot-id" not in claim["metadata"]["annotations"]
+    assert story.asked_to_reboot(sandbox) == 1
 
 
 async def test_conditions_that_karpenter_wrote_stay_if_they_are_true(story: KarpentersStory) -> None:
@@ -194,14 +230,14 @@ async def test_handback_leaves_the_cluster_as_karpenter_would_have_it(
     assert "stop all workers first" in refused.stderr
     await story.pool.deploy(1, app="new", cpu="3")  # a node of Tenon's own goes the same way
     await story.pool.running(1, app="new")
-    await story.pool.settled(4)
+    await story.pool.settled(5)
     assert await asyncio.to_thread(story.worker.stop) == 0
     living, pods = story.living(), await story.pods_now()
     done = await asyncio.to_thread(tenon, "handback")
     assert done.returncode == 0, done.stderr
     assert await story.open() == set()
     claims, nodes = await story.pool.claims(), await story.pool.nodes()
-    assert (len(claims), len(nodes)) == (4, 4)
+    assert (len(claims), len(nodes)) == (5, 5)
     for obj in (*claims, *nodes):
         metadata = obj["metadata"]
         assert FINALIZER in metadata["finalizers"]
@@ -245,3 +281,69 @@ async def test_a_node_that_was_taken_over_drains_as_any_other(story: KarpentersS
     await story.kube.delete(NODES, story.claims["tainted"]["status"]["nodeName"])
     await story.pool.gone(story.name("settled"))
     await story.pool.gone(story.name("tainted"))
+
+
+async def test_n15_649_handback_in_the_middle_of_a_drain_a_reboot_and_a_repair_loses_nothing(
+    story: KarpentersStory, tenon: Run, sandbox: Sandbox, client: Client
+) -> None:
+    """N15-641: Karpenter finds them in its own form, and Tenon ends each of them once when it leads again.
+
+    The drain and the reboot wait for PodDisruptionBudgets, and the repair for an instance that does not join.
+    """
+    pool, kube, ec2 = story.pool, story.kube, sandbox.ec2()
+    (pod,) = await pool.pods("new")
+    drained, rebooting, sick = await pool.claim_of(pod), story.name("rebooting"), story.name("launched")
+    budgets = [await pool.protect(app) for app in ("new", "rebooting")]
+    async with stated(kube, sandbox) as policies:
+        await policies.state(pool.name, {**DEADLOCK, "terminationGracePeriod": "5m"})
+        await pool.deploy(1, app="sick")  # only this node has room
+        await pool.running(1, app="sick")
+        bought = story.bought()
+        ec2.boot(never=True)
+        try:
+            claim = await story.read("launched")
+            assert claim is not None
+            deadlock(sandbox, claim["status"]["nodeName"])
+
+            async def is_repaired() -> bool:
+                marked = condition(await story.read("launched"), "DisruptionReason").get("status") == "True"
+                return marked and len(story.bought() - bought) == 1
+
+            await until(is_repaired, within=WITHIN)  # the others use up the budget
+            for command in (("drain", drained), ("reboot", rebooting, "--reason", "a test", "--no-wait")):
+                done = await asyncio.to_thread(tenon, "node", *command)
+                assert done.returncode == 0, done.stderr
+
+            async def all_are_under_way() -> bool:
+                claims = {claim["metadata"]["name"]: claim for claim in await pool.claims()}
+                requested = condition(claims[rebooting], "Rebooting").get("reason") == "RebootRequested"
+                return leaving(claims[drained]) and requested
+
+            await until(all_are_under_way, within=WITHIN)
+            assert await asyncio.to_thread(story.worker.stop) == 0
+            done = await asyncio.to_thread(tenon, "handback")
+            assert done.returncode == 0, done.stderr
+            claims = {claim["metadata"]["name"]: claim for claim in await pool.claims()}
+            taints = {str(node["spec"]["providerID"]): node["spec"].get("taints") or [] for node in await pool.nodes()}
+            of = {name: taints.get(str(claim["status"].get("providerID")), []) for name, claim in claims.items()}
+            assert leaving(claims[drained])
+            assert FINALIZER in claims[drained]["metadata"]["finalizers"]
+            assert DISRUPTED in of[drained]
+            assert condition(claims[rebooting], "Rebooting")["status"] == "True"
+            assert FENCE in of[rebooting]
+            assert not leaving(claims[sick])
+            assert DISRUPTED not in of[sick], "Karpenter decides that itself"
+            for claim in claims.values():
+                assert not [key for key in claim["metadata"]["annotations"] if key.startswith("tenon.sh/")]
+        finally:
+            ec2.clear_boot()
+        await kube.delete(LEASES, LEASE, namespace=LEASE_NAMESPACE)  # Karpenter's, which nobody has held since
+        await asyncio.to_thread(story.worker.start)
+        for budget in budgets:
+            await kube.delete(PDBS, budget, namespace=NAMESPACE)
+        await asyncio.gather(pool.gone(drained), pool.gone(sick))
+        await story.rebooted()
+    await pool.running(1, app="new")
+    await pool.running(1, app="sick")
+    assert story.asked_to_reboot(sandbox) == 2, "once for Karpenter and once for this reboot"
+    assert (await life_of(client, sandbox, sick)).reason == "Unhealthy"

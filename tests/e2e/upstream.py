@@ -233,6 +233,32 @@ class Karpenter:
         assert node is not None
         await retaint(self.kube, node, add=[{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}])
 
+    async def reboot(self, claim: Object) -> None:
+        """Reboot its machine as for a fault, up to EC2's answer (N15-152 to N15-161). It never sees the end."""
+        name, node = claim["metadata"]["name"], await self.kube.get(NODES, claim["status"]["nodeName"])
+        assert node is not None
+        fence = {"key": "karpenter.sh/rebooting", "effect": "NoSchedule"}
+        await retaint(self.kube, node, add=[fence], metadata={"labels": {"karpenter.sh/initialized": None}})
+        recorded = {
+            "karpenter.sh/reboot-pre-boot-id": node["status"]["nodeInfo"]["bootID"],
+            "karpenter.sh/reboot-termination-grace-period": "5m0s",
+        }
+        await self.kube.patch(NODECLAIMS, name, {"metadata": {"annotations": recorded}})
+        times = {"lastTransitionTime": stamp(), "observedGeneration": 1}
+        changed = {
+            "Rebooting": ("True", "RebootIssued", "rebooting for AcceleratedHardwareReady/NvidiaXID48Error"),
+            "DisruptionReason": ("True", "Unhealthy", "Unhealthy"),
+            "Initialized": ("Unknown", "Rebooting", "rebooting"),
+            "Ready": ("Unknown", "ReconcilingDependents", "Initialized=Unknown"),
+        }
+        others = [entry for entry in claim["status"]["conditions"] if entry["type"] not in changed]
+        written = [
+            {"type": type_, "status": status, "reason": reason, "message": message, **times}
+            for type_, (status, reason, message) in changed.items()
+        ]
+        await self.kube.patch(NODECLAIMS, name, {"status": {"conditions": [*others, *written]}}, subresource="status")
+        await asyncio.to_thread(self.instances.reboot, self.bought[name])
+
     async def lead(self) -> None:
         """Renew its Lease until cancelled; then it is left to run out, as a killed leader leaves it."""
         while True:

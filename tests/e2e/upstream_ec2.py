@@ -80,6 +80,9 @@ class Instances:
         )
         return str(answer["Instances"][0]["InstanceIds"][0])
 
+    def reboot(self, instance_id: str) -> None:
+        self.ec2.reboot_instances(InstanceIds=[instance_id])
+
     def name(self, instance_id: str, claim: str, node: str) -> None:
         tags = {"Name": node, "karpenter.sh/nodeclaim": claim, "eks:eks-cluster-name": self.sandbox.cluster_name}
         self.ec2.create_tags(Resources=[instance_id], Tags=pairs(tags))

@@ -360,3 +360,27 @@ def test_dis71_a_claim_says_which_fields_of_its_class_a_file_changes() -> None:
         "NodeClassDrift",
         "spec.tags, spec.userData of EC2NodeClass default would change",
     )
+
+
+SICK_KERNEL = """
+---
+apiVersion: tenon.sh/v1alpha1
+kind: NodeRepairPolicy
+metadata: {name: kernel}
+spec:
+  nodePoolSelector: {}
+  faults: [{conditionType: KernelDeadlock, conditionStatus: "True", tolerationDuration: 5m}]
+"""
+
+
+def test_n15_126_a_repair_policy_of_the_input_says_which_node_is_unhealthy(tmp_path: Path) -> None:
+    """A pod keeps the node, because the policy does not bound its drain."""
+    body = json.loads(node("n1", "m5.xlarge", "3900m").removeprefix("\n---\n"))
+    deadlock = {"type": "KernelDeadlock", "status": "True", "lastTransitionTime": "2026-01-01T11:00:00Z"}
+    body["status"]["conditions"] = [{"type": "Ready", "status": "True"}, deadlock]
+    text = PATIENT + SICK_KERNEL + "\n---\n" + json.dumps(body) + pod("a", "n1", **HOLD)
+    (stays,) = disrupted(tmp_path, text, "--set", "FEATURE_GATES=NodeRepair=true").plan["staying"]
+    assert stays["why"][0] == (
+        "Its node is unhealthy (KernelDeadlock is True), but repair requires a termination grace period to bypass "
+        "blocking pods: pod default/a: annotation karpenter.sh/do-not-disrupt protects it"
+    )

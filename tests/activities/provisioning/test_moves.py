@@ -440,6 +440,7 @@ async def test_n15_129_the_pass_after_a_repair_follows_at_once() -> None:
         at = Setting("a", methods=[scripted(command("a", reason=reason, kind=""), reason=reason, kind="")])
         await at.run_pass()
         assert (at.finder.due_in() < 1.0) is at_once
+        assert (at.finder.start(at.view.managed, {}) is not None) is at_once, "although nothing has changed"
 
 
 async def test_evt02_a_node_that_consolidation_leaves_says_why() -> None:

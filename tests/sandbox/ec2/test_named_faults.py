@@ -62,6 +62,7 @@ def test_every_fault_is_listed_with_what_it_does_and_its_options() -> None:
             "instance-killed",
             "instance-vanished",
             "instance-impaired",
+            "kubelet-silent",
             "temporal-down",
             "api-down",
             "component-frozen",
