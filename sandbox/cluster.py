@@ -22,7 +22,7 @@ from sandbox.ec2.client import Ec2Admin
 from sandbox.ec2.region import REGION, VARIABLE, UnknownRegionError, check_region
 from sandbox.kubelet import programs, release
 from sandbox.kubelet.cleaning import clean
-from sandbox.kubelet.machine import unable
+from sandbox.kubelet.machine import too_deep, unable
 from sandbox.layout import CLUSTER_NAME, NAMESPACE, Layout
 from sandbox.metrics.usage import parse_load
 from sandbox.nodeadm import NODEADM
@@ -360,7 +360,7 @@ def _checked(layout: Layout, region: str, temporal: TemporalKind | None, *, kube
     status = read(layout.status)
     if status is not None and status.running:
         raise SandboxError(f"A sandbox runs in {layout.root} already: `tenon sandbox down` stops it.")
-    if kubelet and (reason := unable()):
+    if kubelet and (reason := unable() or too_deep(layout.root)):
         raise SandboxError(reason)
     if temporal is TemporalKind.POSTGRESQL and (reason := temporal_programs.unable()):
         raise SandboxError(reason)

@@ -26,15 +26,25 @@ def kubectl(kubeconfig: Path, *arguments: str, stdin: str | None = None, timeout
         KubectlError: kubectl failed or timed out.
         MissingToolError: kubectl is not installed.
     """
-    cache = kubeconfig.parent / "kubectl-cache"  # otherwise each sandbox leaves a cache in the user's home
-    command = dying_with_parent(str(tool("kubectl")), f"--kubeconfig={kubeconfig}", f"--cache-dir={cache}", *arguments)
     try:
-        done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=timeout, check=False)
+        done = subprocess.run(
+            command(kubeconfig, *arguments), input=stdin, capture_output=True, text=True, timeout=timeout, check=False
+        )
     except subprocess.TimeoutExpired as error:
         raise KubectlError(f"`kubectl {' '.join(arguments)}` took more than {timeout:g} s") from error
     if done.returncode != 0:
         raise KubectlError(f"`kubectl {' '.join(arguments)}`: {done.stderr.strip() or done.stdout.strip()}")
     return done.stdout
+
+
+def command(kubeconfig: Path, *arguments: str) -> list[str]:
+    """The command of `kubectl`, for who runs it in another way.
+
+    Raises:
+        MissingToolError: kubectl is not installed.
+    """
+    cache = kubeconfig.parent / "kubectl-cache"  # otherwise each sandbox leaves a cache in the user's home
+    return dying_with_parent(str(tool("kubectl")), f"--kubeconfig={kubeconfig}", f"--cache-dir={cache}", *arguments)
 
 
 def apply(kubeconfig: Path, *manifests: Manifest) -> str:

@@ -21,8 +21,9 @@ WHOLE = (".",)
 """The sdist has every file of the commit."""
 
 
-def write(output: Path, work: Path) -> None:
-    """Build everything in the folder ``work`` and write it to the empty folder ``output``."""
+def write(output: Path, work: Path) -> Commit:
+    """Build everything in the folder ``work`` and write it to the empty folder ``output``, but for the signature."""
+    signature = signing.name_key(output)  # first, because whoever knows the key's password waits for no build
     commit = Commit.checked_out()
     source = work / "source"
     work.mkdir()
@@ -43,11 +44,12 @@ def write(output: Path, work: Path) -> None:
         "version": commit.version,
         "commit": commit.name,
         "image": f"{digest} ({', '.join(images)})",
-        "signature": signing.name_key(output),
+        "signature": signature,
     }
     (output / "RELEASE.txt").write_text("".join(f"{name}: {value}\n" for name, value in facts.items()))
-    signing.sign(signing.write_sums(output), commit.version)
-    print((output / "RELEASE.txt").read_text() + (output / signing.SUMS).read_text(), end="")
+    sums = signing.write_sums(output)
+    print((output / "RELEASE.txt").read_text() + sums.read_text(), end="")
+    return commit
 
 
 def build_images(commit: Commit, work: Path) -> dict[str, Image]:
@@ -78,12 +80,13 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix="release-", dir=folder.parent) as temporary:
             fresh = Path(temporary) / "files"
             fresh.mkdir()
-            write(fresh, Path(temporary) / "work")
+            commit = write(fresh, Path(temporary) / "work")
             if arguments.compare:
                 if differing := differences(folder, fresh):
                     raise ImageError(f"Two builds of the commit differ in {', '.join(differing)}.")
                 print(f"Two builds of the commit have the same files: {folder}.")
             else:
+                signing.sign(fresh / signing.SUMS, commit.version)
                 shutil.rmtree(folder, ignore_errors=True)
                 fresh.replace(folder)
     except ImageError as error:

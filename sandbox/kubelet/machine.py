@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 from sandbox.kubelet import cgroups
 
@@ -18,6 +19,10 @@ PROGRAMS = {
     "unshare": "util-linux",
 }
 """The Debian package of each program that the node needs."""
+LONGEST_SOCKET = "node/kubelet/device-plugins/kubelet.sock"
+"""The longest name of a socket that the kubelet creates below the sandbox's folder."""
+SOCKET_LIMIT = 107
+"""The bytes that Linux takes as the path of a socket."""
 NAMESPACES = ("--mount", "--net", "--pid", "--ipc", "--uts")
 
 
@@ -38,6 +43,14 @@ def unable() -> str:
     if tried.returncode != 0:
         return f"A real kubelet needs namespaces of its own, and this machine refuses them: {tried.stderr.strip()}."
     return ""
+
+
+def too_deep(root: Path) -> str:
+    """Why the node of a sandbox in this folder cannot run, in a sentence; empty if it can."""
+    most = SOCKET_LIMIT - len(f"/{LONGEST_SOCKET}")
+    if len(os.fsencode(root)) <= most:
+        return ""
+    return f"A real kubelet needs a state folder whose path has at most {most} bytes, for its sockets: {root} has more."
 
 
 def _writable(folder: os.PathLike[str]) -> bool:

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import signal
 import sys
+from asyncio.subprocess import PIPE, STDOUT
 from dataclasses import dataclass
 from pathlib import Path
 
 from aiohttp import web
 
-from sandbox.kubectl import KubectlError, kubectl
+from sandbox.kubectl import KubectlError, command
 from sandbox.kubelet import ADDRESS, AWS_PORT, NODE, TEMPORAL_PORT, cgroups, forwarders, images, programs
 from sandbox.kubelet.cleaning import clean
 from sandbox.kubelet.configuration import Files
@@ -76,8 +78,16 @@ async def serve_when_ready(layout: Layout, port: int) -> None:
         KubectlError: it did not become Ready.
     """
     for condition in ("create", "condition=Ready"):
-        wait = ("wait", f"--for={condition}", f"node/{NODE}", f"--timeout={READY_SECONDS}s")
-        await asyncio.to_thread(kubectl, layout.kubeconfig, *wait, timeout=READY_SECONDS + 10)
+        wait = command(layout.kubeconfig, "wait", f"--for={condition}", f"node/{NODE}", f"--timeout={READY_SECONDS}s")
+        # No thread: nothing could end it if the kubelet ends, and this process would wait for it.
+        waiting = await asyncio.create_subprocess_exec(*wait, stdout=PIPE, stderr=STDOUT)
+        try:
+            output, _ = await waiting.communicate()
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                waiting.kill()
+        if waiting.returncode:
+            raise KubectlError(f"the Node {NODE} did not become Ready: {output.decode().strip()}")
     app = web.Application()
     app.router.add_get("/readyz", answer)
     runner = web.AppRunner(app, access_log=None)

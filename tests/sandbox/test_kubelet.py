@@ -54,6 +54,13 @@ def test_a_machine_without_the_controllers_says_which(monkeypatch: pytest.Monkey
     assert machine.unable() == expected
 
 
+def test_a_folder_whose_path_is_too_long_for_sockets_is_refused(tmp_path: Path) -> None:
+    most = Path("/" + "d" * 65)
+    assert machine.too_deep(most) == ""
+    assert len(str(most / machine.LONGEST_SOCKET)) == machine.SOCKET_LIMIT
+    assert "at most 66 bytes" in machine.too_deep(Path(f"{most}d"))
+
+
 def test_up_with_a_kubelet_as_another_user_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     answer = CliRunner().invoke(app, ["up", "--kubelet", "--state", str(tmp_path / "state")])
