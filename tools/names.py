@@ -16,8 +16,6 @@ _BARE_WORDS = """
 """
 BARE_WORDS = frozenset(_BARE_WORDS.split())
 """Participles and pronouns that are no name alone; with a noun, as in `known_types`, they are."""
-PENDING = frozenset({"tests/e2e/test_node_repair.py"})
-"""Modules that still have such names. A module leaves this list with its last bare name; none joins it."""
 
 
 def bare_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
@@ -37,14 +35,11 @@ def bare_names(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 def check(texts: Mapping[str, str]) -> list[str]:
     """Return one sentence for each fault of these modules, given as path to text."""
-    faults: list[str] = []
-    for file, text in texts.items():
-        names = sorted(set(bare_names(ast.parse(text))))
-        if file not in PENDING:
-            faults += [f"{file}:{line}: the name {name} does not say what it holds: use a noun" for line, name in names]
-        elif not names:
-            faults.append(f"{file} has no bare names anymore: remove it from PENDING in tools/names.py")
-    return faults
+    return [
+        f"{file}:{line}: the name {name} does not say what it holds: use a noun"
+        for file, text in texts.items()
+        for line, name in sorted(set(bare_names(ast.parse(text))))
+    ]
 
 
 def main() -> int:

@@ -62,13 +62,13 @@ async def test_n15_131_the_replacement_is_initialized_before_an_unhealthy_node_l
     """N15-115, N15-136, N15-522, N15-528: and everything says which fault it was, and which policy."""
     pool = await make_pool(requirements=SMALL, consolidate_after="Never", template={"terminationGracePeriod": "2h"})
     name, before = await sick(pool, sandbox)
-    left = await begins_to_leave(pool, kube, name)
+    leaving_claim = await begins_to_leave(pool, kube, name)
     (new,) = [claim for claim in await pool.claims() if claim["metadata"]["name"] != name]
-    deleted = datetime.fromisoformat(left["metadata"]["deletionTimestamp"])
+    deleted = datetime.fromisoformat(leaving_claim["metadata"]["deletionTimestamp"])
     initialized = condition(new, "Initialized")
     assert initialized["status"] == "True"
     assert datetime.fromisoformat(initialized["lastTransitionTime"]) <= deleted
-    deadline = datetime.fromisoformat(left["metadata"]["annotations"][DEADLINE])
+    deadline = datetime.fromisoformat(leaving_claim["metadata"]["annotations"][DEADLINE])
     assert timedelta(minutes=9) < deadline - deleted <= timedelta(minutes=10), "10 minutes are less than 2 hours"
     await pool.gone(name)
     life = await life_of(client, sandbox, name)
@@ -117,7 +117,7 @@ async def test_n15_125_an_operator_keeps_repair_away_and_lets_it_go_on(make_pool
     await pool.annotate_node(node, "karpenter.sh/do-not-repair", "true")
     report(sandbox, node, "StorageReady")
     await pool.seen(name, "DisruptionBlocked", "StorageReady is False", "karpenter.sh/do-not-repair")
-    assert not any(leaving(each) for each in await pool.claims())
+    assert not any(leaving(claim) for claim in await pool.claims())
     await pool.annotate_node(node, "karpenter.sh/do-not-repair", None)
     await pool.gone(name)
 
@@ -127,18 +127,18 @@ async def test_n15_126_a_pod_that_may_not_be_evicted_keeps_an_unhealthy_node_unt
     make_pool: MakePool, sandbox: Sandbox, kube: Kube
 ) -> None:
     """By the policy, that is 10 minutes; a shorter terminationGracePeriod counts instead."""
-    kept = {"karpenter.sh/do-not-disrupt": "true"}
+    annotations = {"karpenter.sh/do-not-disrupt": "true"}
     pool = await make_pool(requirements=SMALL, consolidate_after="Never")
     short = await make_pool(requirements=SMALL, consolidate_after="Never", template={"terminationGracePeriod": "5s"})
-    for each in (pool, short):
-        await each.pod("kept", annotations=kept)
-        await each.running(1)
-    claims = {each.name: (await each.settled(1))[0] for each in (pool, short)}
+    for node_pool in (pool, short):
+        await node_pool.pod("kept", annotations=annotations)
+        await node_pool.running(1)
+    claims = {made_pool.name: (await made_pool.settled(1))[0] for made_pool in (pool, short)}
     for claim in claims.values():
         report(sandbox, claim["status"]["nodeName"], "StorageReady")
     await short.gone(claims[short.name]["metadata"]["name"])
-    left = await begins_to_leave(pool, kube, claims[pool.name]["metadata"]["name"])
-    deadline = datetime.fromisoformat(left["metadata"]["annotations"][DEADLINE])
+    leaving_claim = await begins_to_leave(pool, kube, claims[pool.name]["metadata"]["name"])
+    deadline = datetime.fromisoformat(leaving_claim["metadata"]["annotations"][DEADLINE])
     assert deadline > datetime.now(UTC) + timedelta(minutes=5)
     (pod,) = await pool.pods()
     assert pod["status"]["phase"] == "Running"
@@ -154,6 +154,6 @@ async def test_n15_127_too_many_unhealthy_nodes_are_left_alone(make_pool: MakePo
     first, second = await pool.settled(2)
     report(sandbox, first["status"]["nodeName"], "KernelReady", timedelta())
     report(sandbox, second["status"]["nodeName"], "NetworkingReady", timedelta(hours=1))
-    for named in (second["metadata"]["name"], second["status"]["nodeName"], pool.name):
-        await pool.seen(named, "NodeRepairBlocked", "More than 20%", pool.name)
+    for object_name in (second["metadata"]["name"], second["status"]["nodeName"], pool.name):
+        await pool.seen(object_name, "NodeRepairBlocked", "More than 20%", pool.name)
     assert not any(leaving(claim) for claim in await pool.claims())

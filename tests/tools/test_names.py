@@ -25,10 +25,3 @@ def test_a_bare_word_is_refused_wherever_a_name_is_bound(text: str) -> None:
 
 def test_a_participle_with_a_noun_is_a_name() -> None:
     assert names.check({"tenon/module.py": "known_types = found_claim.left(each_node)"}) == []
-
-
-def test_a_module_leaves_the_list_of_pending_ones_with_its_last_bare_name() -> None:
-    file = next(iter(sorted(names.PENDING)))
-    assert names.check({file: "found = 1"}) == []
-    (fault,) = names.check({file: "plan = 1"})
-    assert "remove it from PENDING" in fault
