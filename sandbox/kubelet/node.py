@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import signal
 import sys
 from asyncio.subprocess import PIPE, STDOUT
@@ -84,8 +83,9 @@ async def serve_when_ready(layout: Layout, port: int) -> None:
         try:
             output, _ = await waiting.communicate()
         finally:
-            with contextlib.suppress(ProcessLookupError):
+            if waiting.returncode is None:
                 waiting.kill()
+                await waiting.communicate()
         if waiting.returncode:
             raise KubectlError(f"the Node {NODE} did not become Ready: {output.decode().strip()}")
     app = web.Application()

@@ -12,8 +12,10 @@ from deploy.image.wheels import SITE, unpack
 from sandbox.kubelet import images
 from tests.faults.test_rolling import other_version
 
-MODULE = "tenon/node/leaving_stages.py"
-"""The module that `other_version` changes."""
+START, END = "workflows/nodeclaim.py", "tenon/node/leaving_stages.py"
+"""Modules with the order of steps. `other_version` changes the second one."""
+ORIGINAL = "    async def _live(self, begin: NodeClaimInput) -> NodeClaimResult:\n"
+CHANGED = f"{ORIGINAL}        if begin.state is None:\n            await workflow.sleep(0.1)\n"
 
 
 def with_tag(archive: Path, tag: str, folder: Path) -> Path:
@@ -23,15 +25,21 @@ def with_tag(archive: Path, tag: str, folder: Path) -> Path:
     return _packed(layout, tag, images.name_in(archive))
 
 
-def with_extra_step(archive: Path, tag: str, folder: Path) -> Path:
-    """The image with one layer more, in which a leaving node takes one step more, under another tag."""
-    code = other_version(folder / "code") / MODULE
-    module = folder / "layer" / SITE / "tenon_autoscaler/packages" / MODULE
-    module.parent.mkdir(parents=True)
-    module.write_text(code.read_text())
-    byte_code = module.parent / "__pycache__" / f".wh.{module.stem}.cpython-{PYTHON.replace('.', '')}.pyc"
-    byte_code.parent.mkdir()
-    byte_code.touch()  # the image has none of this module: Python would not look whether it is still that of the code
+def with_extra_steps(archive: Path, tag: str, folder: Path) -> Path:
+    """The image with one layer more and under another tag: a node takes a step more when it starts, and when it leaves.
+
+    So without worker versioning, no run of a young node could pass from one image to the other.
+    """
+    code = other_version(folder / "code")
+    workflow = code / START
+    workflow.write_text(workflow.read_text().replace(ORIGINAL, CHANGED))
+    assert CHANGED in workflow.read_text()
+    for name in (START, END):
+        module = folder / "layer" / SITE / "tenon_autoscaler/packages" / name
+        byte_code = module.parent / "__pycache__" / f".wh.{module.stem}.cpython-{PYTHON.replace('.', '')}.pyc"
+        byte_code.parent.mkdir(parents=True)
+        byte_code.touch()  # removes that of the image, because Python would not look whether it is still true
+        module.write_text((code / name).read_text())
     oci.pack(folder / "layer", folder / "layer.tar")
     layout = folder / "oci"
     unpack(archive, layout)

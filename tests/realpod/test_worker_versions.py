@@ -52,7 +52,7 @@ async def current(load: Load) -> str:
 async def test_a_hundred_nodes_pass_to_another_version_and_back_and_none_fails_or_waits(
     sandbox: Sandbox, tmp_path: Path
 ) -> None:
-    other = archives.with_extra_step(IMAGE, OTHER, tmp_path / OTHER)
+    other = archives.with_extra_steps(IMAGE, OTHER, tmp_path / OTHER)
     ways: tuple[tuple[Callable[[], None], str, bool], ...] = (
         (lambda: sandbox.install(other, VALUES), OTHER, True),
         (sandbox.rollback, FIRST, False),
