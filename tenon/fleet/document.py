@@ -79,6 +79,7 @@ _FIELDS: dict[str, Callable[[NodeRow, datetime], Any]] = {
     "disruption": lambda row, _: row.disruption.value,
     "why": lambda row, _: row.why,
     "command": lambda row, _: row.command,
+    "blocked": lambda row, _: row.is_blocked,
 }
 """The fields of a row in JSON, and the columns of the CSV."""
 

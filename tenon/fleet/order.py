@@ -136,4 +136,14 @@ def _word(word: str) -> Matches:
 
 def _texts(row: NodeRow) -> tuple[str, ...]:
     names = (row.node, row.claim, row.instance)
-    return (*names, row.pool, row.instance_type, row.zone, row.capacity_type, row.stage.value, row.disruption.value)
+    blocked = "blocked" if row.is_blocked else ""
+    return (
+        *names,
+        blocked,
+        row.pool,
+        row.instance_type,
+        row.zone,
+        row.capacity_type,
+        row.stage.value,
+        row.disruption.value,
+    )

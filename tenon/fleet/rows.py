@@ -55,6 +55,8 @@ class NodeRow:
     replaces: str = ""
     """The open disruption command that it was created for."""
     instance: str = ""
+    is_blocked: bool = False
+    """The node's workflow says that it is blocked and needs attention, which only Temporal knows."""
 
     @property
     def name(self) -> str:
