@@ -58,10 +58,11 @@ class Column:
     """Returns the same text in fewer characters, for when it does not fit."""
 
 
-def bar(share: float, length: int) -> str:
-    """Return a bar of this length."""
+def append_bar(text: Text, share: float, length: int, style: str) -> None:
+    """Append a bar of this length."""
     full = min(length, max(0, round(share * length)))
-    return FULL * full + EMPTY * (length - full)
+    text.append(FULL * full, style)
+    text.append(EMPTY * (length - full), "bright_black")
 
 
 def share_style(share: float) -> str:
@@ -184,7 +185,7 @@ class Layout:
                 text.append(" " * self.gap)
             if shown.bar and row is not None and shown.column.share is not None:
                 share = shown.column.share(row)
-                text.append(bar(share, shown.bar), share_style(share))
+                append_bar(text, share, shown.bar, share_style(share) if row.stage is Stage.LIVE else "bright_black")
                 text.append(cell.rjust(shown.width - shown.bar), style)
                 continue
             narrowed = shown.column.narrow(cell) if shown.is_narrow and shown.column.narrow is not None else cell

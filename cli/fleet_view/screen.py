@@ -7,7 +7,7 @@ from datetime import datetime
 
 from rich.text import Text
 
-from cli.fleet_view.layout import Layout, bar, fit, layout, percent, share_style, short_name
+from cli.fleet_view.layout import Layout, append_bar, fit, layout, percent, share_style, short_name
 from cli.fleet_view.view_state import Mode, ViewState, why_unreadable
 from tenon.fleet.document import Fleet
 from tenon.fleet.order import Group, GroupBy, grouped, ordered, parse_filter
@@ -15,6 +15,7 @@ from tenon.fleet.rows import NodeRow
 from tenon.fleet.summary import OpenCommand, Totals, reasons_of, totals
 from tenon.sentences import counted, first_few
 
+CURSOR = "bold on grey30"
 SHOWN_REASONS = 3
 SHOWN_COMMANDS = 3
 KEYS = "c m $ a n p sort  g group  / filter  ↑↓ select  ⏎ show  d drain  k keep  q quit"
@@ -108,7 +109,7 @@ def _bars_line(sums: Totals, width: int | None) -> Text:
     for number, (name, share, amount) in enumerate(amounts):
         line.append(f"{'   ' if number else ''}{name} ")
         if length:
-            line.append(bar(share, length), share_style(share))
+            append_bar(line, share, length, share_style(share))
             line.append(" ")
         line.append(f"{percent(share)} {amount}")
     return line
@@ -165,7 +166,7 @@ def _table(now: datetime, state: ViewState, rows: Sequence[NodeRow], width: int,
         line = chosen_layout.line(rows[entry], now)
         if entry == cursor:
             line.pad_right(max(0, width - line.cell_len))
-            line.stylize("reverse")
+            line.stylize(CURSOR)
         lines.append(line)
     return lines
 
