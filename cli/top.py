@@ -9,12 +9,13 @@ import asyncio
 import json
 import logging
 import os
+import signal
 import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
 import typer
@@ -58,31 +59,38 @@ class TopError(TenonError):
 
 
 @dataclass(slots=True)
-class _Notes:
+class Notes:
     """What the reader must know, by what it is about."""
 
     prices: Sequence[str] = ()
     temporal: str = ""
-    kubernetes: str = ""
+    not_served: str = ""
+    watches: dict[str, str] = field(default_factory=dict)
+    """By resource: why its watch does not work now."""
 
     def all(self) -> list[str]:
-        return [*filter(None, (self.kubernetes, self.temporal)), *self.prices]
+        """Return the sentences, without periods, the most important first."""
+        complaints = list(self.watches.values())[:1]
+        return [*complaints, *filter(None, (self.not_served, self.temporal)), *self.prices]
 
 
-class _LogNotes(logging.Handler):
+class LogNotes(logging.Handler):
     """Shows the last complaint of a watch in the footer: a line on the terminal would break the screen."""
 
-    def __init__(self, notes: _Notes) -> None:
+    def __init__(self, notes: Notes) -> None:
         super().__init__(logging.INFO)
         self._notes = notes
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep a warning until the watch works again."""
-        error = getattr(record, "error", "")
-        if record.levelno >= logging.WARNING and record.name == loggers.CACHE.name:
-            self._notes.kubernetes = f"{record.getMessage()}{f' ({error})' if error else ''}".rstrip(".")
-        elif record.name == loggers.CACHE.name:
-            self._notes.kubernetes = ""
+        """Keep a warning until the watch of the resource works again."""
+        resource = getattr(record, "resource", "")
+        if record.name != loggers.CACHE.name or not resource:
+            return
+        if record.levelno >= logging.WARNING:
+            why = str(getattr(record, "error", "")).rstrip(".")
+            self._notes.watches[resource] = f"What is shown of {resource} may be old: {why}"
+        else:
+            self._notes.watches.pop(resource, None)
 
 
 @app.command()
@@ -164,7 +172,7 @@ def _print(fleet: Fleet, state: ViewState, output: str) -> None:
 
 async def _once(control: WorkflowControl | None, *, ask_aws: bool) -> Fleet:
     """Return the cluster as it is now."""
-    notes = _Notes()
+    notes = Notes()
     async with _watched(notes) as watched:
         region = region_of(watched.region)
         local = table_prices(region)
@@ -179,23 +187,24 @@ async def _once(control: WorkflowControl | None, *, ask_aws: bool) -> Fleet:
 
 
 @asynccontextmanager
-async def _watched(notes: _Notes) -> AsyncIterator[WatchedFleet]:
+async def _watched(notes: Notes) -> AsyncIterator[WatchedFleet]:
     """Watch the cluster while the block runs, which begins once everything has been read."""
-    handler = _LogNotes(notes)
+    handler = LogNotes(notes)
     loggers.library("").addHandler(handler)
+    loggers.CACHE.setLevel(logging.INFO)  # that a watch works again is no warning
     kube = await Kube.connect()
     watched = WatchedFleet(kube, utc_now)
     watching: asyncio.Task[None] | None = None
     try:
         await watched.prepare()
         if watched.missing:
-            notes.kubernetes = f"The cluster does not serve {' and '.join(watched.missing)}"
+            notes.not_served = f"The cluster does not serve {' and '.join(watched.missing)}"
         watching = asyncio.create_task(watched.run(), name="watch the cluster")
         try:
             async with asyncio.timeout(SYNC_SECONDS):
                 await watched.wait_synced()
         except TimeoutError:
-            why = notes.kubernetes or f"it did not answer within {SYNC_SECONDS:.0f} s"
+            why = next(iter(notes.watches.values()), "") or f"it did not answer within {SYNC_SECONDS:.0f} s"
             raise TopError(f"The cluster at {kube.host} cannot be read: {why}.") from None
         yield watched
     finally:
@@ -233,7 +242,7 @@ async def _in_thread(call: Callable[[], Any]) -> Any:
     return await answer
 
 
-async def _note_blocked(watched: WatchedFleet, control: WorkflowControl | None, notes: _Notes) -> None:
+async def _note_blocked(watched: WatchedFleet, control: WorkflowControl | None, notes: Notes) -> None:
     """Ask Temporal which nodes are blocked. The view says so if it does not answer."""
     if control is None:
         notes.temporal = NO_CLUSTER
@@ -248,7 +257,7 @@ async def _note_blocked(watched: WatchedFleet, control: WorkflowControl | None, 
 class _View:
     """The screen of a terminal, and what its keys do."""
 
-    def __init__(self, watched: WatchedFleet, control: WorkflowControl | None, notes: _Notes, state: ViewState) -> None:
+    def __init__(self, watched: WatchedFleet, control: WorkflowControl | None, notes: Notes, state: ViewState) -> None:
         self._watched = watched
         self._control = control
         self._notes = notes
@@ -336,7 +345,7 @@ def _rendered(markdown: str, width: int) -> list[str]:
 
 async def _live(state: ViewState, control: WorkflowControl | None, interval: float, *, ask_aws: bool) -> None:
     """Show the cluster until q is pressed."""
-    notes = _Notes()
+    notes = Notes()
     console = Console(stderr=True)
     async with AsyncExitStack() as stack:
         with console.status("Reading the cluster ..."):
@@ -345,6 +354,7 @@ async def _live(state: ViewState, control: WorkflowControl | None, interval: flo
         local = table_prices(region)
         watched.prices, notes.prices = local.prices, local.notes
         with _View(watched, control, notes, state) as view, reading_keys(sys.stdin.fileno(), view.press):
+            asyncio.get_running_loop().add_signal_handler(signal.SIGWINCH, view.paint)
             jobs: list[Coroutine[Any, Any, None]] = [
                 _refresh(view, watched, interval),
                 _ask_blocked(watched, control, notes),
@@ -372,13 +382,13 @@ async def _refresh(view: _View, watched: WatchedFleet, interval: float) -> None:
         await asyncio.sleep(max(0.0, interval - (time.monotonic() - began)))
 
 
-async def _ask_prices(watched: WatchedFleet, notes: _Notes, region: str) -> None:
+async def _ask_prices(watched: WatchedFleet, notes: Notes, region: str) -> None:
     answer = await _in_thread(lambda: aws_prices(region))
     watched.prices, notes.prices = answer.prices, answer.notes
     watched.changes.set()
 
 
-async def _ask_blocked(watched: WatchedFleet, control: WorkflowControl | None, notes: _Notes) -> None:
+async def _ask_blocked(watched: WatchedFleet, control: WorkflowControl | None, notes: Notes) -> None:
     while True:
         before = (watched.blocked, notes.temporal)
         await _note_blocked(watched, control, notes)

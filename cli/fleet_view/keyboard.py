@@ -36,7 +36,7 @@ _CHARACTERS = {
 def keys_of(text: str) -> Iterator[str]:
     """Yield the keys in what the terminal sent at once. A sequence that is not known is skipped."""
     while text:
-        sequence = next((known for known in _SEQUENCES if text.startswith(known)), "")
+        sequence = next((known_sequence for known_sequence in _SEQUENCES if text.startswith(known_sequence)), "")
         if sequence:
             yield _SEQUENCES[sequence]
             text = text[len(sequence) :]

@@ -128,7 +128,7 @@ class WatchedFleet:
         self._pods_by_node: dict[str, dict[str, PodRecord]] = {}
         """The pods of a node are replaced and never changed, so that another dictionary means a change."""
         self._unbound: dict[str, WatchedPod] = {}
-        self._kept: dict[str, _Kept] = {}
+        self._kept_rows: dict[str, _Kept] = {}
         self._reflectors: list[Reflector[Any]] = []
         self.messages = Messages()
         self.prices = Prices()
@@ -186,13 +186,13 @@ class WatchedFleet:
     def fleet(self, notes: Sequence[str] = ()) -> Fleet:
         """Return what is shown now. Rows of nodes that have not changed are those of the last time."""
         now = self._clock()
-        rows, kept = [], {}
+        rows, kept_rows = [], {}
         for key, claim, node in self._pairs():
             row = self._row(key, claim, node, now)
-            kept[key] = self._kept[key]
+            kept_rows[key] = self._kept_rows[key]
             is_blocked = row.claim in self.blocked if row.claim else False
             rows.append(replace(row, is_blocked=True) if is_blocked else row)
-        self._kept = kept
+        self._kept_rows = kept_rows
         claims = (claim for claim in self._claims if claim.disrupted_by)
         reasons = {claim.name: str(claim.condition(DISRUPTION_REASON).get("reason") or "") for claim in claims}
         return Fleet(rows, self._pending_pods(), open_commands(rows, reasons), now, notes)
@@ -215,11 +215,11 @@ class WatchedFleet:
         event = self.messages.blocked.get(claim.name, "") if claim is not None else ""
         moment = int(now.timestamp()) // ROW_SECONDS
         made_of = (claim, node, pods, pool, self.prices, event, moment)
-        kept = self._kept.get(key)
-        if kept is None or not _are_same(kept.made_of, made_of):
+        kept_row = self._kept_rows.get(key)
+        if kept_row is None or not _are_same(kept_row.made_of, made_of):
             row = node_row(claim, node, list((pods or {}).values()), pool, self.prices, now, event)
-            self._kept[key] = kept = _Kept(made_of, row)
-        return kept.row
+            self._kept_rows[key] = kept_row = _Kept(made_of, row)
+        return kept_row.row
 
     def _pending_pods(self) -> list[PendingPod]:
         if not self._unbound:

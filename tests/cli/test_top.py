@@ -7,6 +7,7 @@ import csv
 import fcntl
 import io
 import json
+import logging
 import os
 import pty
 import re
@@ -23,6 +24,7 @@ from time import monotonic
 import pytest
 from typer.testing import CliRunner, Result
 
+from activities import loggers
 from activities.clock import utc_now
 from activities.kubernetes.client import Kube
 from cli.fleet_view import view_state
@@ -31,6 +33,7 @@ from cli.fleet_view.screen import screen, visible_rows
 from cli.fleet_view.view_state import Mode, Verb, ViewState, Wish, press
 from cli.fleet_view.watched_fleet import WatchedFleet
 from cli.main import app
+from cli.top import LogNotes, Notes
 from tenon.ec2.types.instance_types import Prices
 from tenon.fleet.document import Fleet
 from tenon.fleet.order import GroupBy, SortKey
@@ -148,6 +151,25 @@ def test_a_small_terminal_shows_the_rows_around_the_cursor(fleet: Fleet) -> None
     assert [line.split()[0] for line in lines if "c6g" in line or "r6i" in line or "m5." in line][-1] == "ip-10-0-2-8"
 
 
+@pytest.mark.parametrize("height", [1, 3, 8, 10])
+def test_a_tiny_terminal_shows_what_fits(fleet: Fleet, height: int) -> None:
+    assert len(plain(fleet, 80, height)) == height
+
+
+def test_a_watch_that_fails_is_a_note_until_it_works_again() -> None:
+    notes = Notes()
+    handler = LogNotes(notes)
+    loggers.CACHE.addHandler(handler)
+    try:
+        loggers.CACHE.warning("The watch failed", extra={"resource": "pods", "error": "no answer."})
+        assert notes.all() == ["What is shown of pods may be old: no answer"]
+        loggers.CACHE.setLevel(logging.INFO)
+        loggers.CACHE.info("The watch works again", extra={"resource": "pods"})
+        assert notes.all() == []
+    finally:
+        loggers.CACHE.removeHandler(handler)
+
+
 def test_a_blocked_node_is_marked_and_can_be_filtered(kubeconfig: Path) -> None:
     blocked = asyncio.run(read(kubeconfig, blocked=["batch-00006"]))
     (row,) = visible_rows(blocked, ViewState(filter="blocked"))
@@ -169,8 +191,8 @@ def test_what_tenon_said_in_events_is_why(tmp_path: Path) -> None:
         event = {"metadata": {"name": name}, "involvedObject": about, "reason": reason, "message": why}
         fake.add(EVENTS, {**event, "lastTimestamp": stamp(timedelta())})
     with serving_fleet(fake, tmp_path) as path:
-        told = asyncio.run(read(path, events=True))
-    (row,) = [row for row in told.rows if row.claim == "web-00001"]
+        explained = asyncio.run(read(path, events=True))
+    (row,) = [row for row in explained.rows if row.claim == "web-00001"]
     assert (row.disruption, row.why) == ("blocked", "a budget allows no disruption")
 
 
@@ -317,6 +339,9 @@ class Terminal:
         self.process, self._descriptor = pty.fork()
         if not self.process:
             os.execve(sys.executable, [sys.executable, "-m", "cli", "top", *arguments], environment)
+        self.resize(columns, lines)
+
+    def resize(self, columns: int, lines: int) -> None:
         fcntl.ioctl(self._descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
 
     def until(self, *texts: str, within: float = 60.0) -> str:
@@ -345,6 +370,8 @@ def test_keys_of_a_real_terminal(kubeconfig: Path) -> None:
     environment = {**os.environ, "KUBECONFIG": str(kubeconfig), "TERM": "xterm", "TEMPORAL_ADDRESS": "127.0.0.1:1"}
     terminal = Terminal(["--no-aws", "--cluster", "web"], environment, 120, 30)
     terminal.until("10 nodes", "sorted by name", "From Kubernetes alone")
+    terminal.resize(250, 30)
+    terminal.until("NodeClaim", "Why")
     terminal.type("$")
     terminal.until("sorted by price")
     terminal.type("\r")
