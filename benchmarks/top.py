@@ -14,7 +14,6 @@ import time
 from pathlib import Path
 
 from rich.console import Console
-from rich.text import Text
 
 from activities.clock import utc_now
 from activities.kubernetes.client import Kube
@@ -22,6 +21,7 @@ from activities.kubernetes.errors import ApiError
 from benchmarks.fleet import KUBECONFIG
 from benchmarks.fleet_api import serve
 from cli.fleet_view.node_prices import table_prices
+from cli.fleet_view.painter import Painter
 from cli.fleet_view.screen import screen, visible_rows
 from cli.fleet_view.view_state import ViewState
 from cli.fleet_view.watched_fleet import WatchedFleet
@@ -50,7 +50,8 @@ async def measure(port: int, folder: Path, refreshes: int, interval: float) -> N
     watching = asyncio.create_task(watched.run())
     await watched.wait_synced()
     print(f"reading the cluster once: {time.process_time() - began:.2f} CPU-seconds")
-    console = Console(file=io.StringIO(), force_terminal=True, width=WIDTH, height=HEIGHT)
+    written = io.StringIO()
+    painter = Painter(Console(file=written, force_terminal=True, width=WIDTH, height=HEIGHT))
     state = ViewState(sort=SortKey.CPU, group=GroupBy.POOL)
     watched.fleet()
     costs, paints = [], []
@@ -59,13 +60,14 @@ async def measure(port: int, folder: Path, refreshes: int, interval: float) -> N
         await asyncio.sleep(interval)  # what arrives meanwhile is decoded
         painting = time.process_time()
         fleet = watched.fleet()
-        console.print(Text("\n").join(screen(fleet, state, visible_rows(fleet, state), WIDTH, HEIGHT)))
+        painter.paint(screen(fleet, state, visible_rows(fleet, state), WIDTH, HEIGHT))
         paints.append(time.process_time() - painting)
         costs.append(time.process_time() - began)
     average, most = sum(costs) / refreshes, max(costs)
     pods = sum(row.pods for row in fleet.rows)
     print(f"{len(fleet.rows)} nodes, {pods} pods, {refreshes} refreshes, {interval:g} s apart")
     print(f"a refresh: {average:.3f} CPU-seconds, at most {most:.3f}; of it painting {sum(paints) / refreshes:.3f}")
+    print(f"a refresh writes {written.tell() / refreshes / 1000:.1f} KB to the terminal of {WIDTH} x {HEIGHT}")
     watching.cancel()
     await asyncio.gather(watching, return_exceptions=True)
     await kube.close()

@@ -20,9 +20,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
-from rich.live import Live
 from rich.markdown import Markdown
-from rich.text import Text
 
 from activities import loggers
 from activities.clock import utc_now
@@ -34,6 +32,7 @@ from cli.console import output_console
 from cli.context import ContextError, resolve, worker_of_sandbox
 from cli.fleet_view.keyboard import reading_keys
 from cli.fleet_view.node_prices import aws_prices, region_of, table_prices
+from cli.fleet_view.painter import Painter
 from cli.fleet_view.screen import screen, table_lines, visible_rows
 from cli.fleet_view.view_state import Mode, Verb, ViewState, Wish, press
 from cli.fleet_view.watched_fleet import WatchedFleet
@@ -261,24 +260,26 @@ class _View:
         self._watched = watched
         self._control = control
         self._notes = notes
-        self._console = Console(file=sys.__stdout__)
         self.state = state
         self._rows: list[NodeRow] = []
         self._fleet = Fleet([], [], [], utc_now())
         self.is_over = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._live = Live(console=self._console, screen=True, auto_refresh=False)
+        self._console = Console()
+        self._painter: Painter | None = None
 
     def __enter__(self) -> _View:
         """Take over the terminal."""
-        self._live.start()
+        self._painter = Painter(self._console)
         return self
 
     def __exit__(self, *_: object) -> None:
         """Give the terminal back as it was."""
         for task in self._tasks:
             task.cancel()
-        self._live.stop()
+        if self._painter is not None:
+            self._painter.close()
+            self._painter = None
 
     def refresh(self) -> None:
         """Read what has changed, and paint."""
@@ -287,10 +288,11 @@ class _View:
 
     def paint(self) -> None:
         """Paint what is known."""
+        if self._painter is None:
+            return  # the terminal has been given back
         self._rows = visible_rows(self._fleet, self.state)
-        width, height = self._console.size
-        lines = screen(self._fleet, self.state, self._rows, width, height)
-        self._live.update(Text("\n").join(lines), refresh=True)
+        width, height = self._painter.size
+        self._painter.paint(screen(self._fleet, self.state, self._rows, width, height))
 
     def press(self, key: str) -> None:
         """Do what a key means."""

@@ -22,6 +22,8 @@ from pathlib import Path
 from time import monotonic
 
 import pytest
+from rich.console import Console
+from rich.text import Text
 from typer.testing import CliRunner, Result
 
 from activities import loggers
@@ -29,6 +31,7 @@ from activities.clock import utc_now
 from activities.kubernetes.client import Kube
 from cli.fleet_view import view_state
 from cli.fleet_view.keyboard import keys_of
+from cli.fleet_view.painter import Painter
 from cli.fleet_view.screen import screen, visible_rows
 from cli.fleet_view.view_state import Mode, Verb, ViewState, Wish, press
 from cli.fleet_view.watched_fleet import WatchedFleet
@@ -255,6 +258,19 @@ def test_without_temporal_the_view_is_of_kubernetes_alone(top: Top, monkeypatch:
     document = json.loads(top("-o", "json", "--cluster", "web").stdout)
     assert len(document["nodes"]) == 10
     assert any("From Kubernetes alone" in note for note in document["notes"])
+
+
+def test_only_lines_that_changed_are_sent_to_the_terminal() -> None:
+    written = io.StringIO()
+    painter = Painter(Console(file=written, force_terminal=True, width=40, height=3))
+    painter.paint([Text("first"), Text("second"), Text("third", "red")])
+    written.truncate(0)
+    painter.paint([Text("first"), Text("other"), Text("third", "red")])
+    assert "other" in written.getvalue()
+    assert "first" not in written.getvalue()
+    assert "third" not in written.getvalue()
+    painter.close()
+    assert "\x1b[?1049l" in written.getvalue()
 
 
 # Keys
