@@ -183,7 +183,7 @@ def _footer(fleet: Fleet, state: ViewState, rows: Sequence[NodeRow], width: int)
     if state.mode is Mode.FILTER:
         lines.append(Text.assemble(("filter: ", "bold"), state.filter, "▏", ("  ⏎ keep  Esc clear", "dim")))
     elif state.mode is Mode.CONFIRM:
-        lines.append(Text(f"{state.question} y/n", "bold yellow"))
+        lines.append(Text(f"y/n  {state.question}", "bold yellow"))
     elif state.message:
         lines.append(Text(state.message, "bold"))
     if state.mode is Mode.DETAIL:

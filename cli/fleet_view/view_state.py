@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
+from cli.fleet_view.layout import short_name
 from tenon.fleet.order import FilterError, GroupBy, SortKey, parse_filter
 from tenon.fleet.rows import NodeRow
+from tenon.sentences import counted
 
 UP, DOWN, PAGE_UP, PAGE_DOWN, HOME, END = "up", "down", "page-up", "page-down", "home", "end"
 ENTER, ESCAPE, BACKSPACE, INTERRUPT = "enter", "escape", "backspace", "interrupt"
@@ -134,9 +136,10 @@ def _of_node(state: ViewState, key: str, row: NodeRow) -> tuple[ViewState, Wish 
     if not row.claim:
         return replace(state, message=f"{row.name} has no NodeClaim, so Tenon does not control it."), None
     if key == "d":
-        question, verb = f"Drain {row.name} and its {row.pods} pods, within PodDisruptionBudgets?", Verb.DRAIN
+        pods = counted(row.pods, "pod")
+        question, verb = f"Drain {short_name(row.name)} with {pods}, within PodDisruptionBudgets?", Verb.DRAIN
     else:
-        question, verb = f"Keep {row.name} for 24 hours: no disruption, no expiry?", Verb.KEEP
+        question, verb = f"Keep {short_name(row.name)} for 24 hours: no disruption, no expiry?", Verb.KEEP
     return replace(state, mode=Mode.CONFIRM, question=question, pending_wish=Wish(verb, row.claim, row.name)), None
 
 

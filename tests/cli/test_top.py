@@ -303,6 +303,8 @@ def test_drain_and_keep_ask_first(fleet: Fleet, key: str, verb: Verb) -> None:
     asked_state, wish = keys(fleet, [view_state.DOWN, key])
     assert (asked_state.mode, wish) == (Mode.CONFIRM, None)
     row = visible_rows(fleet, ViewState())[1]
+    (question,) = [line for line in plain(fleet, 80, mode=Mode.CONFIRM, question=asked_state.question) if "y/n" in line]
+    assert "…" not in question
     assert keys(fleet, "y", asked_state)[1] == Wish(verb, row.claim, row.name)
     refused, wish = keys(fleet, "n", asked_state)
     assert (refused.mode, refused.message, wish) == (Mode.LIST, "Nothing was done.", None)
@@ -395,7 +397,7 @@ def test_keys_of_a_real_terminal(kubeconfig: Path) -> None:
     terminal.type("\x1b")
     terminal.until("sorted by price")
     terminal.type("d")
-    terminal.until("within PodDisruptionBudgets? y/n")
+    terminal.until("y/n  Drain", "within PodDisruptionBudgets?")
     terminal.type("y")
     terminal.until("Temporal at 127.0.0.1:1 cannot be reached")
     terminal.type("q")
