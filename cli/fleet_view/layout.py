@@ -279,6 +279,8 @@ def _with_full_name(
 def _least(column: Column, natural: int) -> int:
     if column.share is not None:
         return MIN_BAR + 5
+    if column.title == "Why":
+        return column.least  # not less for short reasons: the column would come and go with them
     return min(natural, max(column.least, len(column.title))) if column.least else natural
 
 
