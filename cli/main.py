@@ -66,6 +66,7 @@ COMMANDS = {
     "sandbox": "cli.sandbox",
     "settings": "cli.settings",
     "simulate": "cli.simulate",
+    "top": "cli.top",
     "validate": "cli.validate",
     "worker": "cli.worker",
 }
@@ -79,6 +80,7 @@ EXTRAS = {
     "prices": "worker",
     "sandbox": "sandbox",
     "settings": "worker",
+    "top": "worker",
     "worker": "worker",
 }
 """The extra that each command needs. The others run with the plain wheel, as long as they read only files."""

@@ -147,20 +147,20 @@ async def _newest_of(name: str, cluster: str | None) -> WorkflowHandle[Any, Any]
     return None
 
 
-async def _user() -> str:
+async def user_of_command(command: str = "tenon node") -> str:
     """Return who runs this command, for the node's timeline: the user that the API server sees, or USER@HOST."""
     with contextlib.suppress(ConfigError, ApiError, KeyError):
         kube = await Kube.connect()
         try:
             review = await kube.create(SELF_SUBJECT_REVIEWS, {})
-            return f"{review['status']['userInfo']['username']}, by tenon node"
+            return f"{review['status']['userInfo']['username']}, by {command}"
         finally:
             await kube.close()
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # a container's user without a name
         user = f"user {os.getuid()}"
-    return f"{user}@{socket.gethostname()}, by tenon node"
+    return f"{user}@{socket.gethostname()}, by {command}"
 
 
 def _asked_reason(reason: str | None) -> str:
@@ -180,7 +180,7 @@ async def _ask(
         NodeError: the node does not do it, or there is no such node.
     """
     update, signal = request_kind
-    operator = {"by": await _user(), "reason": reason, "ticket": ticket}
+    operator = {"by": await user_of_command(), "reason": reason, "ticket": ticket}
     handle = await _handle(name, cluster)
     request = Operator(**operator) if until is None else Keep(**operator, until=until)
     try:
@@ -262,7 +262,7 @@ async def _reboot(name: str, cluster: str | None, reason: str, seconds: float | 
             reason=reason,
             drain_seconds=seconds,
             requested_at=now,
-            actor=await _user(),
+            actor=await user_of_command(),
         )
         answer: RebootAnswer = await handle.execute_update(NodeClaimWorkflow.reboot, request, id=request.operation_id)
         if not answer.accepted:

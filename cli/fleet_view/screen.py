@@ -1,0 +1,208 @@
+"""The whole screen as lines: totals above, rows with a cursor, notes and keys below."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from rich.text import Text
+
+from cli.fleet_view.layout import Layout, append_bar, fit, layout, percent, share_style, short_name
+from cli.fleet_view.view_state import Mode, ViewState, why_unreadable
+from tenon.fleet.document import Fleet
+from tenon.fleet.order import Group, GroupBy, grouped, ordered, parse_filter
+from tenon.fleet.rows import NodeRow
+from tenon.fleet.summary import OpenCommand, Totals, reasons_of, totals
+from tenon.sentences import counted, first_few
+
+CURSOR = "bold on grey30"
+SHOWN_REASONS = 3
+SHOWN_COMMANDS = 3
+KEYS = "c m $ a n p sort  g group  / filter  ↑↓ select  ⏎ show  d drain  k keep  q quit"
+SHORT_KEYS = "c m $ a n p sort  g group  / filter  ⏎ show  d drain  k keep  q quit"
+
+
+def visible_rows(fleet: Fleet, state: ViewState) -> list[NodeRow]:
+    """Return the rows that the filter leaves, in order, group by group: the order in which the cursor moves."""
+    text = "" if why_unreadable(state.filter) else state.filter  # it is being typed
+    rows = ordered(filter(parse_filter(text), fleet.rows), state.sort, reverse=state.is_reversed)
+    return [row for group in grouped(rows, state.group) for row in group.rows]
+
+
+def screen(fleet: Fleet, state: ViewState, rows: Sequence[NodeRow], width: int, height: int) -> list[Text]:
+    """Return exactly ``height`` lines, none longer than ``width``.
+
+    Args:
+        fleet: what is shown.
+        state: sort, filter, cursor and mode.
+        rows: the result of `visible_rows`.
+        width: of the terminal.
+        height: of the terminal.
+    """
+    above = summary(fleet, rows, width)
+    below = _footer(fleet, state, rows, width)
+    if state.mode is Mode.DETAIL:
+        above = [above[0], Text()]
+        body = _page([Text(line) for line in state.detail], state.scroll, height - len(above) - len(below))
+    else:
+        body = _table(fleet.now, state, rows, width, height - len(above) - len(below))
+    lines = [*above, *body][: max(0, height - len(below))]
+    lines += [Text() for _ in range(height - len(lines) - len(below))]
+    return [_cut(line, width) for line in (*lines, *below)][:height]
+
+
+def table_lines(fleet: Fleet, rows: Sequence[NodeRow], group: GroupBy, width: int | None) -> list[Text]:
+    """Return the summary and all rows, for output that is printed once. Without ``width`` nothing is cut."""
+    chosen_layout = layout(rows, fleet.now, width, group)
+    body = [chosen_layout.header()] if rows else [Text("No nodes.")]
+    for part in grouped(rows, group):
+        if part.name:
+            body.append(_group_line(part))
+        body += [chosen_layout.line(row, fleet.now) for row in part.rows]
+    notes = [Text(f"{note}.", "dim") for note in fleet.notes]
+    lines = [*summary(fleet, rows, width), *body, *notes]
+    return [_cut(line, width) if width is not None else line for line in lines]
+
+
+def summary(fleet: Fleet, rows: Sequence[NodeRow], width: int | None) -> list[Text]:
+    """Return totals, what pending pods wait for, and the commands under way."""
+    sums = totals(rows)
+    lines = [_totals_line(sums, len(fleet.pending_pods)), _bars_line(sums, width)]
+    reasons = reasons_of(fleet.pending_pods)
+    shown = reasons if width is None else reasons[:SHOWN_REASONS]
+    for why, keys in shown:
+        text = Text("pending  ", "yellow")
+        text.append(f"{first_few(keys, 1)}: ", "bold")
+        text.append(" ".join(why.split()) or "kube-scheduler has not said why")
+        lines.append(text)
+    if len(reasons) > len(shown):
+        lines.append(Text(f"         and {counted(len(reasons) - len(shown), 'more reason')}: see -o json", "dim"))
+    commands = fleet.commands if width is None else fleet.commands[:SHOWN_COMMANDS]
+    lines += [_command_line(command, width) for command in commands]
+    if len(fleet.commands) > len(commands):
+        lines.append(Text(f"         and {counted(len(fleet.commands) - len(commands), 'more command')}", "dim"))
+    return [*lines, Text()]
+
+
+def _totals_line(sums: Totals, pending: int) -> Text:
+    line = Text()
+    line.append(counted(sums.nodes, "node"), "bold")
+    line.append(f" ({sums.ready} ready)" if sums.ready != sums.nodes else "")
+    line.append(f"  {counted(sums.pods, 'pod')}")
+    if pending:
+        line.append(f"  {pending} pending", "yellow")
+    line.append(f"  ${sums.cost:,.4f}/h", "bold")
+    line.append(f"  ${sums.monthly_cost:,.0f}/month")
+    line.append(f"  spot {sums.spot_share:.0%}", "magenta")
+    if sums.unpriced:
+        line.append(f"  {sums.unpriced} without a price", "yellow")
+    return line
+
+
+def _bars_line(sums: Totals, width: int | None) -> Text:
+    line = Text()
+    length = 0 if width is None else max(5, min(30, (width - 44) // 2))
+    amounts = (
+        ("CPU", sums.cpu_share, f"{sums.cpu_requests / 1000:,.0f}/{sums.cpu / 1000:,.0f}"),
+        ("Memory", sums.memory_share, f"{sums.memory_requests / 2**30:,.0f}/{sums.memory / 2**30:,.0f}Gi"),
+    )
+    for number, (name, share, amount) in enumerate(amounts):
+        line.append(f"{'   ' if number else ''}{name} ")
+        if length:
+            append_bar(line, share, length, share_style(share))
+            line.append(" ")
+        line.append(f"{percent(share)} {amount}")
+    return line
+
+
+def _command_line(command: OpenCommand, width: int | None) -> Text:
+    short = str if width is None else short_name
+    line = Text("command  ", "cyan")
+    line.append(command.reason or command.id, "bold")
+    if command.saving is not None:
+        line.append(f" {'saves' if command.saving >= 0 else 'costs'} ${abs(command.saving):.4f}/h", "green")
+    line.append(f": {first_few([short(name) for name in command.nodes], 2)}")
+    if command.replacements:
+        line.append(f" -> {first_few([short(name) for name in command.replacements], 2)}")
+    return line
+
+
+def _group_line(group: Group) -> Text:
+    sums = group.totals
+    line = Text(group.name, "bold underline")
+    line.append(
+        f"  {counted(sums.nodes, 'node')}  CPU {percent(sums.cpu_share)}  memory {percent(sums.memory_share)}"
+        f"  ${sums.cost:,.4f}/h  spot {sums.spot_share:.0%}",
+        "not underline not bold dim",
+    )
+    return line
+
+
+def _table(now: datetime, state: ViewState, rows: Sequence[NodeRow], width: int, height: int) -> list[Text]:
+    """The rows around the cursor. Only these are laid out, so that a large cluster costs no more than a small one."""
+    if height <= 1:
+        return []
+    if not rows:
+        why = f"No node matches {state.filter}: Esc shows all." if state.filter else "No nodes."
+        return [Text(why, "yellow")]
+    cursor = state.position(rows)
+    entries: list[Group | int] = []
+    for group in grouped(rows, state.group):
+        if group.name:
+            entries.append(group)
+        first = sum(isinstance(entry, int) for entry in entries)
+        entries += range(first, first + len(group.rows))
+    place = entries.index(cursor)
+    room = height - 1
+    start = max(0, min(place - room // 2, len(entries) - room))
+    window = entries[start : start + room]
+    shown_rows = [rows[entry] for entry in window if isinstance(entry, int)]
+    chosen_layout: Layout = layout(shown_rows, now, width, state.group)
+    lines = [chosen_layout.header()]
+    for entry in window:
+        if isinstance(entry, Group):
+            lines.append(_group_line(entry))
+            continue
+        line = chosen_layout.line(rows[entry], now)
+        if entry == cursor:
+            line.pad_right(max(0, width - line.cell_len))
+            line.stylize(CURSOR)
+        lines.append(line)
+    return lines
+
+
+def _page(lines: Sequence[Text], scroll: int, height: int) -> list[Text]:
+    start = max(0, min(scroll, len(lines) - height))
+    return list(lines[start : start + max(0, height)])
+
+
+def _footer(fleet: Fleet, state: ViewState, rows: Sequence[NodeRow], width: int) -> list[Text]:
+    lines = [Text(f"{note}.", "dim") for note in fleet.notes]
+    if rows and state.mode is Mode.LIST:
+        lines.insert(0, _cursor_line(rows[state.position(rows)]))
+    if state.mode is Mode.FILTER:
+        lines.append(Text.assemble(("filter: ", "bold"), state.filter, "▏", ("  ⏎ keep  Esc clear", "dim")))
+    elif state.mode is Mode.CONFIRM:
+        lines.append(Text(f"y/n  {state.question}", "bold yellow"))
+    elif state.message:
+        lines.append(Text(state.message, "bold"))
+    if state.mode is Mode.DETAIL:
+        lines.append(Text("↑↓ scroll  Esc back  d drain  k keep  q quit", "dim"))
+    elif state.mode is Mode.LIST:
+        where = f"  sorted by {state.sort.value}" + (f"  filter {state.filter}" if state.filter else "")
+        keys = KEYS if len(KEYS) + len(where) <= width else SHORT_KEYS
+        lines.append(Text(fit(keys + (where if len(keys) + len(where) <= width else ""), width), "dim"))
+    return lines
+
+
+def _cursor_line(row: NodeRow) -> Text:
+    """What keeps or removes the node with the cursor: few terminals are wide enough for a column with it."""
+    line = Text(short_name(row.name), "bold")
+    line.append(f"  {row.disruption.value}{f': {row.why}' if row.why else ''}", "not bold")
+    return line
+
+
+def _cut(line: Text, width: int) -> Text:
+    line.truncate(width, overflow="ellipsis")
+    line.no_wrap, line.end = True, ""
+    return line

@@ -1,0 +1,399 @@
+"""``tenon top``: a live view of nodes, with their pods, prices, stages, and what keeps or removes them.
+
+It reads the Kubernetes API alone. Temporal adds which nodes are blocked, and carries out drain and keep.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, Literal
+
+import typer
+from rich.console import Console
+from rich.markdown import Markdown
+
+from activities import loggers
+from activities.clock import utc_now
+from activities.ec2.price_tables import PriceTableError
+from activities.kubernetes.client import Kube
+from activities.kubernetes.errors import ApiError, ConfigError
+from cli.application import create_app
+from cli.console import output_console
+from cli.context import ContextError, resolve, worker_of_sandbox
+from cli.fleet_view.keyboard import reading_keys
+from cli.fleet_view.node_prices import aws_prices, region_of, table_prices
+from cli.fleet_view.painter import Painter
+from cli.fleet_view.screen import screen, table_lines, visible_rows
+from cli.fleet_view.view_state import Mode, Verb, ViewState, Wish, press
+from cli.fleet_view.watched_fleet import WatchedFleet
+from cli.fleet_view.workflow_control import ControlError, WorkflowControl
+from tenon.errors import TenonError
+from tenon.fleet.document import Fleet, row_document, to_csv, to_document
+from tenon.fleet.order import FilterError, GroupBy, SortKey, parse_filter
+from tenon.fleet.rows import NodeRow
+
+app = create_app()
+
+SYNC_SECONDS = 60.0
+"""Seconds to read the cluster once."""
+PRICE_SECONDS = 20.0
+"""Seconds that `--once` waits for AWS's prices."""
+BLOCKED_SECONDS = 10.0
+"""Seconds between two questions to Temporal which nodes are blocked."""
+NO_CLUSTER = "No cluster is named: --cluster NAME adds blocked nodes, show, drain and keep"
+
+
+class TopError(TenonError):
+    """The cluster cannot be shown. The message is one sentence."""
+
+
+@dataclass(slots=True)
+class Notes:
+    """What the reader must know, by what it is about."""
+
+    prices: Sequence[str] = ()
+    temporal: str = ""
+    not_served: str = ""
+    watches: dict[str, str] = field(default_factory=dict)
+    """By resource: why its watch does not work now."""
+
+    def all(self) -> list[str]:
+        """Return the sentences, without periods, the most important first."""
+        complaints = list(self.watches.values())[:1]
+        return [*complaints, *filter(None, (self.not_served, self.temporal)), *self.prices]
+
+
+class LogNotes(logging.Handler):
+    """Shows the last complaint of a watch in the footer: a line on the terminal would break the screen."""
+
+    def __init__(self, notes: Notes) -> None:
+        super().__init__(logging.INFO)
+        self._notes = notes
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep a warning until the watch of the resource works again."""
+        resource = getattr(record, "resource", "")
+        if record.name != loggers.CACHE.name or not resource:
+            return
+        if record.levelno >= logging.WARNING:
+            why = str(getattr(record, "error", "")).rstrip(".")
+            self._notes.watches[resource] = f"What is shown of {resource} may be old: {why}"
+        else:
+            self._notes.watches.pop(resource, None)
+
+
+@app.command()
+def top(
+    cluster: Annotated[
+        str | None, typer.Option("--cluster", metavar="NAME", envvar="CLUSTER_NAME", help="Name of the cluster.")
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="Print the nodes once and exit, as without a terminal.")] = False,
+    output: Annotated[
+        Literal["table", "json", "csv"],
+        typer.Option("--output", "-o", help="table, json or csv; the last two imply --once."),
+    ] = "table",
+    sort: Annotated[SortKey, typer.Option("--sort", help="What rows are sorted by; figures from large to small.")] = (
+        SortKey.NAME
+    ),
+    group: Annotated[GroupBy, typer.Option("--group", help="What rows are grouped by.")] = GroupBy.NONE,
+    pool: Annotated[str | None, typer.Option("--pool", metavar="NAME", help="Only nodes of this NodePool.")] = None,
+    zone: Annotated[str | None, typer.Option("--zone", metavar="NAME", help="Only nodes in this zone.")] = None,
+    filter_: Annotated[
+        str,
+        typer.Option(
+            "--filter",
+            metavar="WORDS",
+            help="Only nodes that match all words: a part of any text, FIELD=VALUE, or cpu, memory, price or pods "
+            "with < or >, such as 'spot cpu<30'.",
+        ),
+    ] = "",
+    interval: Annotated[float, typer.Option(metavar="SECONDS", min=0.2, help="Seconds between two refreshes.")] = 2.0,
+    aws: Annotated[
+        bool, typer.Option("--aws/--no-aws", help="Ask AWS for prices; otherwise use those of a table.")
+    ] = True,
+) -> None:
+    """Show nodes live: use, price, stage, what keeps them; with keys to show, drain and keep.
+
+    Example: tenon top --sort price --group pool --filter 'cpu<30'
+    """
+    words = [filter_, *([f"pool={pool}"] if pool else []), *([f"zone={zone}"] if zone else [])]
+    state = ViewState(sort=sort, group=group, filter=" ".join(filter(None, words)))
+    is_live = not once and output == "table" and sys.stdout.isatty() and sys.stdin.isatty()
+    try:
+        parse_filter(state.filter)
+        control = _control(cluster)
+        if is_live:
+            asyncio.run(_live(state, control, interval, ask_aws=aws))
+        else:
+            _print(asyncio.run(_once(control, ask_aws=aws)), state, output)
+    except (TopError, FilterError, ApiError, ConfigError, PriceTableError) as error:
+        print(error, file=sys.stderr)
+        raise typer.Exit(2) from None
+
+
+def _control(cluster: str | None) -> WorkflowControl | None:
+    """The workflows of the cluster, or None if no cluster is named. A sandbox also has addresses and credentials."""
+    try:
+        context = resolve(cluster)
+    except ContextError:
+        return None
+    context.apply()
+    sandbox = worker_of_sandbox()
+    if sandbox is not None and sandbox.cluster == context.cluster:
+        for name, value in sandbox.environment.items():
+            if name.startswith("AWS_"):
+                os.environ.setdefault(name, value)
+    return WorkflowControl(context.cluster)
+
+
+def _print(fleet: Fleet, state: ViewState, output: str) -> None:
+    rows = visible_rows(fleet, state)
+    if output == "json":
+        print(json.dumps(to_document(fleet, rows), indent=2))
+    elif output == "csv":
+        print(to_csv(rows, fleet.now), end="")
+    else:
+        console = output_console()
+        width = console.width if console.is_terminal else None
+        for line in table_lines(fleet, rows, state.group, width):
+            console.print(line, soft_wrap=True, highlight=False)
+
+
+async def _once(control: WorkflowControl | None, *, ask_aws: bool) -> Fleet:
+    """Return the cluster as it is now."""
+    notes = Notes()
+    async with _watched(notes) as watched:
+        region = region_of(watched.region)
+        local = table_prices(region)
+        watched.prices, notes.prices = local.prices, local.notes
+        if ask_aws:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(PRICE_SECONDS):
+                    answer = await _in_thread(lambda: aws_prices(region))
+                    watched.prices, notes.prices = answer.prices, answer.notes
+        await _note_blocked(watched, control, notes)
+        return watched.fleet(notes.all())
+
+
+@asynccontextmanager
+async def _watched(notes: Notes) -> AsyncIterator[WatchedFleet]:
+    """Watch the cluster while the block runs, which begins once everything has been read."""
+    handler = LogNotes(notes)
+    loggers.library("").addHandler(handler)
+    loggers.CACHE.setLevel(logging.INFO)  # that a watch works again is no warning
+    kube = await Kube.connect()
+    watched = WatchedFleet(kube, utc_now)
+    watching: asyncio.Task[None] | None = None
+    try:
+        await watched.prepare()
+        if watched.missing:
+            notes.not_served = f"The cluster does not serve {' and '.join(watched.missing)}"
+        watching = asyncio.create_task(watched.run(), name="watch the cluster")
+        try:
+            async with asyncio.timeout(SYNC_SECONDS):
+                await watched.wait_synced()
+        except TimeoutError:
+            why = next(iter(notes.watches.values()), "") or f"it did not answer within {SYNC_SECONDS:.0f} s"
+            raise TopError(f"The cluster at {kube.host} cannot be read: {why}.") from None
+        yield watched
+    finally:
+        loggers.library("").removeHandler(handler)
+        if watching is not None:
+            watching.cancel()
+            with suppress(asyncio.CancelledError):
+                await watching
+        await kube.close()
+
+
+async def _in_thread(call: Callable[[], Any]) -> Any:
+    """Run a call that blocks in a thread that does not keep the process from ending."""
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[Any] = loop.create_future()
+
+    def settle(value: Any, error: BaseException | None) -> None:
+        if answer.done():
+            return
+        if error is not None:
+            answer.set_exception(error)
+        else:
+            answer.set_result(value)
+
+    def run() -> None:
+        value, failure = None, None
+        try:
+            value = call()
+        except Exception as error:
+            failure = error
+        with suppress(RuntimeError):  # the view has ended
+            loop.call_soon_threadsafe(settle, value, failure)
+
+    threading.Thread(target=run, daemon=True).start()
+    return await answer
+
+
+async def _note_blocked(watched: WatchedFleet, control: WorkflowControl | None, notes: Notes) -> None:
+    """Ask Temporal which nodes are blocked. The view says so if it does not answer."""
+    if control is None:
+        notes.temporal = NO_CLUSTER
+        return
+    try:
+        watched.blocked = await control.blocked()
+        notes.temporal = ""
+    except ControlError as error:
+        notes.temporal = f"From Kubernetes alone, without blocked nodes, drain and keep: {error}"
+
+
+class _View:
+    """The screen of a terminal, and what its keys do."""
+
+    def __init__(self, watched: WatchedFleet, control: WorkflowControl | None, notes: Notes, state: ViewState) -> None:
+        self._watched = watched
+        self._control = control
+        self._notes = notes
+        self.state = state
+        self._rows: list[NodeRow] = []
+        self._fleet = Fleet([], [], [], utc_now())
+        self.is_over = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._console = Console()
+        self._painter: Painter | None = None
+
+    def __enter__(self) -> _View:
+        """Take over the terminal."""
+        self._painter = Painter(self._console)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Give the terminal back as it was."""
+        for task in self._tasks:
+            task.cancel()
+        if self._painter is not None:
+            self._painter.close()
+            self._painter = None
+
+    def refresh(self) -> None:
+        """Read what has changed, and paint."""
+        self._fleet = self._watched.fleet(self._notes.all())
+        self.paint()
+
+    def paint(self) -> None:
+        """Paint what is known."""
+        if self._painter is None:
+            return  # the terminal has been given back
+        self._rows = visible_rows(self._fleet, self.state)
+        width, height = self._painter.size
+        self._painter.paint(screen(self._fleet, self.state, self._rows, width, height))
+
+    def press(self, key: str) -> None:
+        """Do what a key means."""
+        self.state, wish = press(self.state, key, self._rows)
+        if wish is not None and wish.verb is Verb.QUIT:
+            self.is_over.set()
+            return
+        if wish is not None:
+            task = asyncio.create_task(self._do(wish))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        self.paint()
+
+    async def _do(self, wish: Wish) -> None:
+        if wish.verb is Verb.SHOW:
+            lines = await self._details(wish)
+            self.state = replace(self.state, mode=Mode.DETAIL, detail=lines, scroll=0)
+        else:
+            self.state = replace(self.state, message=await self._carry_out(wish))
+        self.paint()
+
+    async def _carry_out(self, wish: Wish) -> str:
+        if self._control is None:
+            return f"{NO_CLUSTER}."
+        try:
+            if wish.verb is Verb.DRAIN:
+                return await self._control.drain(wish.claim)
+            return await self._control.keep(wish.claim, utc_now())
+        except ControlError as error:
+            return f"{error}."
+
+    async def _details(self, wish: Wish) -> list[str]:
+        """What Kubernetes says of a node, and what its workflow says if it answers."""
+        own = [row for row in self._rows if row.name == wish.name]
+        document = row_document(own[0], utc_now()) if own else {}
+        lines = [f"{name:18} {value}" for name, value in document.items() if value not in ("", None)]
+        if self._control is None or not wish.claim:
+            return lines
+        try:
+            text = await self._control.details(wish.claim)
+        except ControlError as error:
+            return [*lines, "", f"{error}."]
+        return [*lines, "", *_rendered(text, self._console.width)]
+
+
+def _rendered(markdown: str, width: int) -> list[str]:
+    console = Console(width=width, force_terminal=False, color_system=None)
+    with console.capture() as printed:
+        console.print(Markdown(markdown))
+    return printed.get().splitlines()
+
+
+async def _live(state: ViewState, control: WorkflowControl | None, interval: float, *, ask_aws: bool) -> None:
+    """Show the cluster until q is pressed."""
+    notes = Notes()
+    console = Console(stderr=True)
+    async with AsyncExitStack() as stack:
+        with console.status("Reading the cluster ..."):
+            watched = await stack.enter_async_context(_watched(notes))
+        region = region_of(watched.region)
+        local = table_prices(region)
+        watched.prices, notes.prices = local.prices, local.notes
+        with _View(watched, control, notes, state) as view, reading_keys(sys.stdin.fileno(), view.press):
+            asyncio.get_running_loop().add_signal_handler(signal.SIGWINCH, view.paint)
+            jobs: list[Coroutine[Any, Any, None]] = [
+                _refresh(view, watched, interval),
+                _ask_blocked(watched, control, notes),
+            ]
+            if ask_aws:
+                jobs.append(_ask_prices(watched, notes, region))
+            tasks = [asyncio.create_task(job) for job in jobs]
+            over = asyncio.create_task(view.is_over.wait())
+            done, _ = await asyncio.wait([tasks[0], over], return_when=asyncio.FIRST_COMPLETED)
+            for task in (*tasks, over):
+                task.cancel()
+            for task in done:
+                task.result()
+
+
+async def _refresh(view: _View, watched: WatchedFleet, interval: float) -> None:
+    """Paint when something changed, at most once in an interval, and at least every ten, because ages grow."""
+    while True:
+        watched.changes.clear()
+        view.refresh()
+        began = time.monotonic()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(10 * interval):
+                await watched.changes.wait()
+        await asyncio.sleep(max(0.0, interval - (time.monotonic() - began)))
+
+
+async def _ask_prices(watched: WatchedFleet, notes: Notes, region: str) -> None:
+    answer = await _in_thread(lambda: aws_prices(region))
+    watched.prices, notes.prices = answer.prices, answer.notes
+    watched.changes.set()
+
+
+async def _ask_blocked(watched: WatchedFleet, control: WorkflowControl | None, notes: Notes) -> None:
+    while True:
+        before = (watched.blocked, notes.temporal)
+        await _note_blocked(watched, control, notes)
+        if before != (watched.blocked, notes.temporal):
+            watched.changes.set()
+        await asyncio.sleep(BLOCKED_SECONDS)

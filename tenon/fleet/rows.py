@@ -1,0 +1,157 @@
+"""One row for each node: what it is, how full, what it costs, in which stage, and what keeps or removes it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+
+from tenon.apis import labels
+from tenon.ec2.types.instance_types import Prices
+from tenon.fleet.disruption_state import Disruption, DisruptionState, disruption_of
+from tenon.fleet.stage import stage_of
+from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.records import NodeRecord, ObjectRecord, PodRecord
+from tenon.kube.timestamps import from_epoch
+from tenon.node.state import Stage
+from tenon.resources import CPU, MEMORY, PODS, Resources, parse_resources, total
+
+HOURS_A_MONTH = 730.0
+"""What AWS's own calculators count."""
+EKS_CAPACITY_TYPE = "eks.amazonaws.com/capacityType"
+EKS_SPOT = "SPOT"
+FARGATE = "eks.amazonaws.com/compute-type"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRow:
+    """A Node, a NodeClaim, or both."""
+
+    node: str
+    """The name of the Node; empty before it registered."""
+    claim: str
+    """The name of the NodeClaim; empty if Tenon did not launch the node."""
+    pool: str
+    instance_type: str
+    zone: str
+    capacity_type: str
+    created: datetime | None
+    stage: Stage
+    ready: bool
+    pods: int
+    pod_limit: int
+    cpu_requests: int
+    """In millicores."""
+    cpu: int
+    memory_requests: int
+    """In bytes."""
+    memory: int
+    price: float | None
+    """In dollars an hour; None if it is not known."""
+    disruption: DisruptionState
+    why: str
+    command: str = ""
+    """The open disruption command that removes it."""
+    replaces: str = ""
+    """The open disruption command that it was created for."""
+    instance: str = ""
+    is_blocked: bool = False
+    """The node's workflow says that it is blocked and needs attention, which only Temporal knows."""
+
+    @property
+    def name(self) -> str:
+        """The name of the Node, or else of the NodeClaim."""
+        return self.node or self.claim
+
+    @property
+    def cpu_share(self) -> float:
+        """Requests of CPU over what is allocatable."""
+        return self.cpu_requests / self.cpu if self.cpu else 0.0
+
+    @property
+    def memory_share(self) -> float:
+        """Requests of memory over what is allocatable."""
+        return self.memory_requests / self.memory if self.memory else 0.0
+
+    def age_seconds(self, now: datetime) -> float:
+        """Return the age of the node; 0 if it is not known."""
+        return max(0.0, (now - self.created).total_seconds()) if self.created is not None else 0.0
+
+
+def node_row(
+    claim: ClaimRecord | None,
+    node: NodeRecord | None,
+    pods: Collection[PodRecord],
+    pool: ObjectRecord | None,
+    prices: Prices,
+    now: datetime,
+    event: str = "",
+) -> NodeRow:
+    """Return the row of a NodeClaim, its Node, or both.
+
+    Args:
+        claim: the NodeClaim, if it exists.
+        node: the Node, if it exists.
+        pods: the pods on the Node.
+        pool: the NodePool, if it exists.
+        prices: of the region.
+        now: the current time.
+        event: the message of its last event DisruptionBlocked, if that is recent.
+    """
+    running_pods = [pod for pod in pods if not pod.terminal]
+    requests = total(pod.pod.requests for pod in running_pods)
+    allocatable = _allocatable(claim, node)
+    labels_ = {**(claim.labels if claim is not None else {}), **(node.labels if node is not None else {})}
+    instance_type, zone = labels_.get(labels.INSTANCE_TYPE, ""), labels_.get(labels.ZONE, "")
+    capacity_type = _capacity_type(labels_)
+    disruption: Disruption = disruption_of(claim, node, running_pods, pool, now, event)
+    return NodeRow(
+        node=node.name if node is not None else "",
+        claim=claim.name if claim is not None else "",
+        pool=labels_.get(labels.NODEPOOL, ""),
+        instance_type=instance_type,
+        zone=zone,
+        capacity_type=capacity_type,
+        created=claim.created_at if claim is not None else from_epoch(node.created) if node is not None else None,
+        stage=stage_of(claim, node),
+        ready=node is not None and node.ready,
+        pods=len(running_pods),
+        pod_limit=allocatable.get(PODS, 0),
+        cpu_requests=requests.get(CPU, 0),
+        cpu=allocatable.get(CPU, 0),
+        memory_requests=requests.get(MEMORY, 0),
+        memory=allocatable.get(MEMORY, 0),
+        price=prices.of(instance_type, zone, capacity_type) if _is_bought(claim, node) else None,
+        disruption=disruption.state,
+        why=disruption.why,
+        command=claim.disrupted_by if claim is not None else "",
+        replaces=claim.replacement_for if claim is not None else "",
+        instance=claim.instance_id if claim is not None else "",
+    )
+
+
+def _allocatable(claim: ClaimRecord | None, node: NodeRecord | None) -> Resources:
+    """What the Node offers, or else what its NodeClaim expects of it."""
+    if node is not None and node.allocatable:
+        return node.allocatable
+    try:
+        return parse_resources(claim.status.get("allocatable")) if claim is not None else {}
+    except (ValueError, AttributeError):
+        return {}
+
+
+def _is_bought(claim: ClaimRecord | None, node: NodeRecord | None) -> bool:
+    """Whether an instance costs money: a claim without an instance costs none yet, and Fargate has other prices."""
+    if claim is not None:
+        return bool(claim.provider_id)
+    return node is not None and node.labels.get(FARGATE) != "fargate"
+
+
+def _capacity_type(labels_: dict[str, str]) -> str:
+    """The capacity type that Karpenter's label says, or else that of a managed node group."""
+    if capacity_type := labels_.get(labels.CAPACITY_TYPE):
+        return capacity_type
+    group_type = labels_.get(EKS_CAPACITY_TYPE)
+    if group_type is None:
+        return labels.ON_DEMAND if labels_.get(labels.INSTANCE_TYPE) else ""
+    return labels.SPOT if group_type == EKS_SPOT else labels.ON_DEMAND

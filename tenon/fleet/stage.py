@@ -1,0 +1,51 @@
+"""The stage of a node, as far as its NodeClaim and its Node say it without the node's workflow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tenon.apis.nodeclaim import DRAINED, VOLUMES_DETACHED
+from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.records import NodeRecord
+from tenon.kube.taints import DISRUPTED
+from tenon.messages.node import Removal
+from tenon.node.leave_text import deletion, recorded, removal_text
+from tenon.node.state import Stage
+
+
+def stage_of(claim: ClaimRecord | None, node: NodeRecord | None) -> Stage:
+    """Return the stage of a node. A Node without a NodeClaim is live unless its deletion was requested."""
+    if claim is None:
+        return Stage.DRAINING if node is not None and node.deleting else Stage.LIVE
+    if claim.deleting or (node is not None and node.deleting):
+        return _leaving_stage(claim, node)
+    if claim.rebooting:
+        return Stage.REBOOTING
+    if not claim.launched:
+        return Stage.LAUNCHING
+    if not claim.registered:
+        return Stage.REGISTERING
+    return Stage.LIVE if claim.initialized else Stage.INITIALIZING
+
+
+def _leaving_stage(claim: ClaimRecord, node: NodeRecord | None) -> Stage:
+    if claim.terminating or node is None:
+        return Stage.TERMINATING
+    if claim.is_true(VOLUMES_DETACHED):
+        return Stage.TERMINATING
+    if claim.is_true(DRAINED):
+        return Stage.DETACHING
+    return Stage.DRAINING if DISRUPTED in node.taints else Stage.CORDONING
+
+
+def removals_of(claim: ClaimRecord) -> Sequence[Removal]:
+    """Return why a NodeClaim is being deleted, the first reason first; empty if it is not being deleted."""
+    if not claim.deleting:
+        return ()
+    return recorded(claim.annotations) or (deletion("NodeClaim"),)
+
+
+def why_leaving(claim: ClaimRecord) -> str:
+    """Return the first reason why a NodeClaim is being deleted, with its detail and its actor; empty if it is not."""
+    removals = removals_of(claim)
+    return removal_text(removals[0]) if removals else ""

@@ -1,0 +1,134 @@
+"""What is true of all nodes together: totals, pods without a node, and disruption commands under way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from tenon.apis import labels
+from tenon.fleet.rows import HOURS_A_MONTH, NodeRow
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Sums over nodes."""
+
+    nodes: int
+    ready: int
+    pods: int
+    cpu_requests: int
+    cpu: int
+    memory_requests: int
+    memory: int
+    cost: float
+    """In dollars an hour, of the nodes whose price is known."""
+    unpriced: int
+    """Number of nodes with an instance whose price is not known."""
+    spot: int
+    """Number of spot nodes."""
+    spot_cost: float
+
+    @property
+    def monthly_cost(self) -> float:
+        """The cost of a month of 730 hours."""
+        return self.cost * HOURS_A_MONTH
+
+    @property
+    def cpu_share(self) -> float:
+        """Requests of CPU over what is allocatable."""
+        return self.cpu_requests / self.cpu if self.cpu else 0.0
+
+    @property
+    def memory_share(self) -> float:
+        """Requests of memory over what is allocatable."""
+        return self.memory_requests / self.memory if self.memory else 0.0
+
+    @property
+    def spot_share(self) -> float:
+        """The part of the nodes that are spot nodes."""
+        return self.spot / self.nodes if self.nodes else 0.0
+
+
+def totals(rows: Iterable[NodeRow]) -> Totals:
+    """Sum the rows."""
+    rows = list(rows)
+    spot_rows = [row for row in rows if row.capacity_type == labels.SPOT]
+    return Totals(
+        nodes=len(rows),
+        ready=sum(row.ready for row in rows),
+        pods=sum(row.pods for row in rows),
+        cpu_requests=sum(row.cpu_requests for row in rows),
+        cpu=sum(row.cpu for row in rows),
+        memory_requests=sum(row.memory_requests for row in rows),
+        memory=sum(row.memory for row in rows),
+        cost=sum(row.price or 0.0 for row in rows),
+        unpriced=sum(row.price is None and bool(row.node) for row in rows),
+        spot=len(spot_rows),
+        spot_cost=sum(row.price or 0.0 for row in spot_rows),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PendingPod:
+    """A pod without a node."""
+
+    key: str
+    since: datetime | None
+    why: str
+    """The message of its condition PodScheduled, or why it does not wait for a node."""
+    claim: str = ""
+    """The NodeClaim that was bought for it."""
+
+
+def reasons_of(pending_pods: Iterable[PendingPod]) -> list[tuple[str, list[str]]]:
+    """Return each reason with the keys of its pods, the most frequent reason first."""
+    by_reason: dict[str, list[str]] = {}
+    for pod in pending_pods:
+        by_reason.setdefault(f"on its way to {pod.claim}" if pod.claim else pod.why, []).append(pod.key)
+    return sorted(((why, sorted(keys)) for why, keys in by_reason.items()), key=lambda item: (-len(item[1]), item[0]))
+
+
+@dataclass(frozen=True, slots=True)
+class OpenCommand:
+    """A disruption command that is under way."""
+
+    id: str
+    reason: str
+    nodes: Sequence[str]
+    replacements: Sequence[str]
+    saving: float | None
+    """In dollars an hour; None if a price is not known yet."""
+
+
+def open_commands(rows: Iterable[NodeRow], reasons: Mapping[str, str]) -> list[OpenCommand]:
+    """Return the disruption commands that NodeClaims name.
+
+    Args:
+        rows: the nodes.
+        reasons: by NodeClaim, the reason in its condition DisruptionReason.
+    """
+    leaving: dict[str, list[NodeRow]] = {}
+    arriving: dict[str, list[NodeRow]] = {}
+    for row in rows:
+        if row.command:
+            leaving.setdefault(row.command, []).append(row)
+        if row.replaces:
+            arriving.setdefault(row.replaces, []).append(row)
+    return [
+        OpenCommand(
+            id=command,
+            reason=next((reasons[row.claim] for row in nodes if reasons.get(row.claim)), ""),
+            nodes=sorted(row.name for row in nodes),
+            replacements=sorted(row.name for row in arriving.get(command, ())),
+            saving=_saving(nodes, arriving.get(command, ())),
+        )
+        for command, nodes in sorted(leaving.items())
+    ]
+
+
+def _saving(nodes: Iterable[NodeRow], replacements: Iterable[NodeRow]) -> float | None:
+    before, after = [row.price for row in nodes], [row.price for row in replacements]
+    if None in before or None in after:
+        return None
+    return sum(price or 0.0 for price in before) - sum(price or 0.0 for price in after)

@@ -1,0 +1,43 @@
+"""What `tenon top` asks of Temporal, and the wishes that its keys send, against a real Temporal server."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from temporalio.testing import WorkflowEnvironment
+
+from activities.clock import utc_now
+from cli.fleet_view.workflow_control import KEEP_FOR, ControlError, WorkflowControl
+from tests.cli.test_node import NAME, blocked, listed
+from tests.workflows.guarded_node import BUDGET, Guarded, state_of
+from tests.workflows.node_workflow import Handle
+from tests.workflows.waiting import until
+
+pytestmark = pytest.mark.integration
+
+
+async def test_keep_and_drain_say_who_asked_and_a_blocked_node_is_listed(
+    temporal: WorkflowEnvironment, cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", temporal.client.service_client.config.target_host)
+    control = WorkflowControl(cluster)
+    with pytest.raises(ControlError, match=f"The workflow of {NAME} does not answer"):
+        await control.drain(NAME)
+    async with listed(temporal, cluster, Guarded(grace=timedelta(days=2))) as handle:
+        now = utc_now()
+        assert await control.keep(NAME, now) == f"{NAME}: kept until {now + KEEP_FOR:%Y-%m-%d %H:%M} UTC"
+        await until(lambda: said(handle, "kept"))
+        assert await control.blocked() == frozenset()
+        assert await control.drain(NAME) == f"{NAME}: draining"
+        await until(lambda: blocked(temporal.client, cluster))
+        assert await control.blocked() == {NAME}
+        details = await control.details(NAME)
+    assert BUDGET in details
+    assert "by tenon top" in details
+
+
+async def said(handle: Handle, word: str) -> bool:
+    """Whether the timeline of the node has the word."""
+    state = await state_of(handle)
+    return any(word in entry.text for entry in state.timeline)

@@ -1,0 +1,72 @@
+"""Totals, pods without a node, and commands under way."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import pytest
+
+from tenon.fleet.document import Fleet, to_csv, to_document
+from tenon.fleet.summary import OpenCommand, PendingPod, open_commands, reasons_of, totals
+from tests.tenon.fleet.cluster import NOW, a_row
+
+
+def test_totals_are_sums_and_say_which_prices_are_missing() -> None:
+    rows = [a_row("a", price=0.2), a_row("b", price=0.1, capacity_type="spot"), a_row("c", price=None, ready=False)]
+    sums = totals(rows)
+    assert (sums.nodes, sums.ready, sums.pods, sums.unpriced) == (3, 2, 3, 1)
+    assert (sums.cpu_requests, sums.cpu, sums.cpu_share) == (3000, 12000, 0.25)
+    assert sums.cost == pytest.approx(0.3)
+    assert sums.monthly_cost == pytest.approx(219.0)
+    assert (sums.spot, sums.spot_cost) == (1, 0.1)
+    assert sums.spot_share == pytest.approx(1 / 3)
+
+
+def test_no_node_has_totals_too() -> None:
+    assert (totals([]).cpu_share, totals([]).memory_share, totals([]).spot_share) == (0.0, 0.0, 0.0)
+
+
+def test_pods_are_grouped_by_reason_and_the_most_frequent_comes_first() -> None:
+    pods = [PendingPod(f"ns/{name}", NOW, why) for name, why in (("a", "no cpu"), ("c", "no gpu"), ("b", "no gpu"))]
+    pods.append(PendingPod("ns/d", NOW, "no cpu", claim="pool-1"))
+    assert reasons_of(pods) == [
+        ("no gpu", ["ns/b", "ns/c"]),
+        ("no cpu", ["ns/a"]),
+        ("on its way to pool-1", ["ns/d"]),
+    ]
+
+
+def test_a_command_has_its_nodes_its_replacements_and_its_saving() -> None:
+    rows = [
+        a_row("a", command="c1", price=0.2),
+        a_row("b", command="c1", price=0.2),
+        a_row("new", replaces="c1", price=0.3),
+        a_row("other"),
+    ]
+    (command,) = open_commands(rows, {"claim-a": "Underutilized"})
+    saving = command.saving
+    assert command == OpenCommand("c1", "Underutilized", ["a", "b"], ["new"], saving)
+    assert saving == pytest.approx(0.1)
+
+
+def test_a_saving_is_unknown_until_the_replacement_has_a_price() -> None:
+    rows = [a_row("a", command="c1"), a_row("new", replaces="c1", price=None)]
+    assert open_commands(rows, {})[0].saving is None
+
+
+def test_json_and_csv_have_the_same_nodes() -> None:
+    rows = [a_row("a", why='pod "x", y'), a_row("b", price=None)]
+    fleet = Fleet(rows, [PendingPod("ns/p", NOW, "no cpu")], [], NOW, ["prices are old"])
+    document = json.loads(json.dumps(to_document(fleet, rows)))
+    assert [node["node"] for node in document["nodes"]] == ["a", "b"]
+    assert document["totals"]["pricePerHour"] == 0.1
+    assert document["pendingPods"] == [
+        {"pod": "ns/p", "since": "2026-01-02T00:00:00Z", "why": "no cpu", "nodeClaim": ""}
+    ]
+    assert document["notes"] == ["prices are old"]
+    lines = list(csv.DictReader(io.StringIO(to_csv(rows, NOW))))
+    assert [(line["why"], line["pricePerHour"]) for line in lines] == [('pod "x", y', "0.1"), (rows[1].why, "")]
+    assert list(lines[0]) == list(document["nodes"][0])
+    assert to_csv([], NOW).count("\n") == 1
