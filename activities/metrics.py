@@ -17,8 +17,22 @@ TEXT_SUFFIX = ".prom"
 """Of the files in the folder of the metrics that hold metrics as text."""
 
 
+TEXT_SOCKET_SUFFIX = ".text.sock"
+"""Of the sockets in that folder on which processes answer a scrape with metrics as text."""
+
+
 class TextGauge(NamedTuple):
-    """A gauge of so many series that a process writes them as text, into one file."""
+    """A gauge of so many series that a process writes them as text: into one file, or at each scrape."""
+
+    name: str
+    documentation: str
+    labels: tuple[str, ...]
+    of_nodes: bool = False
+    """It also has each well-known label that its node has, as the last part of the label's name in snake case."""
+
+
+class TextSummary(NamedTuple):
+    """A summary with quantiles, which the Prometheus client does not have. A process writes it as text."""
 
     name: str
     documentation: str
@@ -132,6 +146,51 @@ POOL_NODES_CONSUMING_BUDGETS = Gauge(
     "Nodes of a NodePool that use up its budgets: they are not ready or leaving.",
     ["nodepool", "reason"],
     multiprocess_mode="mostrecent",
+)
+NODE = ("node_name", "managed")
+NODES_ALLOCATABLE = TextGauge(
+    "karpenter_nodes_allocatable", "Resources of a Node that pods may request.", (*NODE, "resource_type"), True
+)
+NODES_POD_REQUESTS = TextGauge(
+    "karpenter_nodes_total_pod_requests",
+    "Requests of all pods of a Node, with those of DaemonSets.",
+    (*NODE, "resource_type"),
+    True,
+)
+NODES_POD_LIMITS = TextGauge(
+    "karpenter_nodes_total_pod_limits",
+    "Limits of all pods of a Node, with those of DaemonSets.",
+    (*NODE, "resource_type"),
+    True,
+)
+NODES_DAEMON_REQUESTS = TextGauge(
+    "karpenter_nodes_total_daemon_requests",
+    "Requests of the DaemonSets' pods of a Node.",
+    (*NODE, "resource_type"),
+    True,
+)
+NODES_DAEMON_LIMITS = TextGauge(
+    "karpenter_nodes_total_daemon_limits", "Limits of the DaemonSets' pods of a Node.", (*NODE, "resource_type"), True
+)
+NODES_OVERHEAD = TextGauge(
+    "karpenter_nodes_system_overhead",
+    "Resources of a Node that its system keeps: the capacity without the allocatable.",
+    (*NODE, "resource_type"),
+    True,
+)
+NODES_AGE = TextGauge("karpenter_nodes_current_lifetime_seconds", "Age of a Node.", NODE, True)
+CLUSTER_UTILIZATION = TextGauge(
+    "karpenter_cluster_utilization_percent",
+    "Requests of pods as a part of what all Nodes can allocate.",
+    ("resource_type",),
+)
+POD_STATE = TextGauge(
+    "karpenter_pods_state",
+    "1 for each pod.",
+    (
+        *("name", "namespace", "owner", "node", "scheduled", "nodepool", "zone", "arch", "capacity_type"),
+        *("instance_type", "phase", "ready", "managed"),
+    ),
 )
 CLUSTER_NODES = Gauge(
     "karpenter_cluster_state_node_count", "Nodes that the cache holds.", multiprocess_mode="mostrecent"

@@ -15,6 +15,8 @@ def declared() -> dict[str, tuple[str, tuple[str, ...]]]:
     for metric in vars(metrics).values():
         if isinstance(metric, metrics.TextGauge):
             result[metric.name] = ("gauge", metric.labels)
+        if isinstance(metric, metrics.TextSummary):
+            result[metric.name] = ("summary", metric.labels)
         if isinstance(metric, MetricWrapperBase):
             (described,) = metric.describe()
             name = f"{described.name}_total" if described.type == "counter" else described.name

@@ -66,6 +66,7 @@ from worker.controllers.nodeclass.instance_type_metrics import InstanceTypeMetri
 from worker.controllers.nodeclass.workflow_starts import NodeClassWorkflowController
 from worker.controllers.nodeclass.zonal_shift import ZonalShiftController
 from worker.controllers.nodepool.status import NodePoolStatusController
+from worker.controllers.observability.cluster_metrics import ClusterMetrics
 from worker.controllers.provisioning.capacity_buffer import CapacityBufferController
 from worker.controllers.provisioning.node_overlay import NodeOverlayController
 from worker.controllers.provisioning.static_nodepool import StaticNodePoolController
@@ -158,6 +159,9 @@ async def lead(settings: Settings, temporal: Connection, clients: Clients, cache
             group.create_task(controller.run(), name=controller.name)
         group.create_task(serve_legacy(kube, clients.recorder, cache, settings, clients.ec2.cluster), name="legacy")
         group.create_task(warn_of_disabled_gates(kube, gates), name="disabled gates")
+        folder = os.environ.get(METRICS_FOLDER)
+        if folder and not settings.disable_cluster_state_observability:
+            group.create_task(ClusterMetrics(cache, Path(folder)).run(), name="cluster metrics")
         try:
             await temporal.serve(lambda client: _decide(client, kube, settings, cache, planning))
         finally:

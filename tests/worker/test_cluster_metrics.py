@@ -1,0 +1,207 @@
+"""The gauges of nodes and pods that the leader computes at a scrape (MET-15 to MET-17, MET-22), as a worker serves them."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import os
+import tempfile
+import urllib.request
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tenon.apis import labels
+from tests.declared_metrics import series
+from tests.worker.background import in_background
+from tests.worker.cache.objects import claim, container, node, owned_by, running, waiting
+from tests.worker.fake_temporal import Cache
+from tests.workflows.waiting import until
+from worker.controllers.observability.cluster_metrics import ClusterMetrics
+from worker.controllers.observability.node_gauges import LABEL_NAMES
+from worker.runtime.health import serve_metrics
+
+NODE_LABELS = {
+    labels.NODEPOOL: "default",
+    labels.ZONE: "us-west-2a",
+    labels.ARCH: "arm64",
+    labels.CAPACITY_TYPE: "spot",
+    labels.INSTANCE_TYPE: "m7g.large",
+    f"{labels.AWS_GROUP}/instance-family": "m7g",
+}
+CREATED = 1767225600.0
+"""When the objects of these tests were created."""
+Samples = dict[str, list[tuple[dict[str, str], float]]]
+
+
+def cluster() -> Cache:
+    """A node of a NodeClaim with a pod and a DaemonSet's pod, a node of somebody else, and a pod that waits."""
+    cache = Cache()
+    cache.clock = lambda: CREATED + 90
+    cache.nodes.on_event("n", node(meta={"labels": NODE_LABELS}))
+    cache.nodes.on_event("other", node("other"))
+    cache.claims.on_event(
+        "claim", claim(meta={"labels": {labels.NODEPOOL: "default"}}, status={"providerID": "aws:///us-west-2a/i-n"})
+    )
+    limits = container("1500m", resources={"requests": {"cpu": "1500m"}, "limits": {"cpu": "2"}})
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:07Z"}
+    own = {
+        "ownerReferences": [
+            {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "w", "controller": True}
+        ]
+    }
+    for record in (
+        running("web", "n", containers=[limits], meta=own, status={"conditions": [ready]}),
+        running("log", "n", cpu="250m", meta=owned_by("DaemonSet")),
+        running("ended", "n", status={"phase": "Succeeded"}),
+        waiting("waits"),
+    ):
+        cache.pods.on_event(record.key, record)
+    return cache
+
+
+def samples(text: str) -> Samples:
+    return {
+        family.name: [(sample.labels, sample.value) for sample in family.samples]
+        for family in text_string_to_metric_families(text)
+    }
+
+
+def computed(cache: Cache) -> Samples:
+    return samples("".join(ClusterMetrics(cache, Path("unused")).texts()))
+
+
+def test_met15_each_node_states_what_it_has_and_what_its_pods_request() -> None:
+    families = computed(cluster())
+
+    def amounts(metric: str, node_name: str = "n") -> dict[str, float]:
+        rows = families[f"karpenter_nodes_{metric}"]
+        return {row["resource_type"]: value for row, value in rows if row["node_name"] == node_name}
+
+    assert amounts("allocatable") == {"cpu": 4.0, "pods": 10.0}
+    assert amounts("total_pod_requests") == {"cpu": 1.75, "pods": 2.0}
+    assert amounts("total_pod_limits") == {"cpu": 2.0, "pods": 2.0}
+    assert amounts("total_daemon_requests") == {"cpu": 0.25, "pods": 1.0}
+    assert amounts("total_daemon_limits") == {"pods": 1.0}
+    assert amounts("total_pod_requests", "other") == {"pods": 0.0}
+    assert amounts("system_overhead") == {}
+
+
+def test_met15_a_node_has_its_well_known_labels_in_snake_case() -> None:
+    rows = [row for row, _ in computed(cluster())["karpenter_nodes_allocatable"]]
+    assert rows[0] == {
+        "node_name": "n",
+        "managed": "true",
+        "nodepool": "default",
+        "zone": "us-west-2a",
+        "arch": "arm64",
+        "capacity_type": "spot",
+        "instance_type": "m7g.large",
+        "instance_family": "m7g",
+        "resource_type": "cpu",
+    }
+    assert {row["managed"] for row in rows if row["node_name"] == "other"} == {"false"}
+    assert len(set(LABEL_NAMES.values())) == len(LABEL_NAMES)
+
+
+def test_met15_the_overhead_is_what_the_system_keeps() -> None:
+    cache = Cache()
+    record = node()
+    sized = replace(record, capacity={"cpu": 4000, "memory": 8}, allocatable={"cpu": 3920, "memory": 6})
+    cache.nodes.on_event("n", sized)
+    rows = computed(cache)["karpenter_nodes_system_overhead"]
+    assert {row["resource_type"]: value for row, value in rows} == {"cpu": 0.08, "memory": 2.0}
+
+
+def test_met16_met17_ages_and_utilization() -> None:
+    families = computed(cluster())
+    assert {row["node_name"]: value for row, value in families["karpenter_nodes_current_lifetime_seconds"]} == {
+        "n": 90.0,
+        "other": 90.0,
+    }
+    utilization = {row["resource_type"]: value for row, value in families["karpenter_cluster_utilization_percent"]}
+    assert utilization == {"cpu": 21.875, "pods": 10.0}
+
+
+def test_met22_each_pod_says_where_it_is_and_how_it_does() -> None:
+    rows = {row["name"]: row for row, value in computed(cluster())["karpenter_pods_state"] if value == 1}
+    assert rows["web"] == {
+        "name": "web",
+        "namespace": "ns",
+        "owner": "/apis/apps/v1/namespaces/ns/replicasets/web",
+        "node": "n",
+        "scheduled": "true",
+        "nodepool": "default",
+        "zone": "us-west-2a",
+        "arch": "arm64",
+        "capacity_type": "spot",
+        "instance_type": "m7g.large",
+        "phase": "Running",
+        "ready": "true",
+        "managed": "true",
+    }
+    assert rows["waits"] == {
+        "name": "waits",
+        "namespace": "ns",
+        "scheduled": "false",
+        "phase": "Pending",
+        "ready": "false",
+        "managed": "false",
+    }
+    assert rows["ended"]["phase"] == "Succeeded"
+
+
+def test_sums_of_a_node_follow_its_pods() -> None:
+    """They are kept between scrapes."""
+    cache = cluster()
+    metrics = ClusterMetrics(cache, Path("unused"))
+    "".join(metrics.texts())
+    more = running("more", "n", cpu="1")
+    cache.pods.on_event(more.key, more)
+    rows = samples("".join(metrics.texts()))["karpenter_nodes_total_pod_requests"]
+    assert [value for row, value in rows if row["resource_type"] == "cpu"] == [2.75]
+
+
+def test_every_label_is_declared() -> None:
+    declared = series()
+    for name, rows in computed(cluster()).items():
+        well_known = set(LABEL_NAMES.values()) if name.startswith("karpenter_nodes_") else set()
+        for row, _ in rows:
+            assert set(row) <= declared[name] | well_known, name
+
+
+@asynccontextmanager
+async def leading(cache: Cache, folder: Path) -> AsyncIterator[None]:
+    async def serves() -> bool:
+        return any(os.scandir(folder))
+
+    async with in_background(ClusterMetrics(cache, folder).run()):
+        await until(serves)
+        yield
+
+
+@pytest.mark.integration
+async def test_a_scrape_has_the_gauges_only_while_the_replica_leads() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        server = serve_metrics(name, 0)
+
+        def scrape() -> Samples:
+            address = f"http://127.0.0.1:{server.server_address[1]}/metrics"
+            request = urllib.request.Request(address, headers={"Accept-Encoding": "gzip"})
+            with urllib.request.urlopen(request, timeout=10) as answer:
+                assert answer.headers["Content-Encoding"] == "gzip"
+                return samples(gzip.decompress(answer.read()).decode())
+
+        try:
+            async with leading(cluster(), folder):
+                families = await asyncio.to_thread(scrape)
+                assert len(families["karpenter_pods_state"]) == 4
+            assert "karpenter_pods_state" not in await asyncio.to_thread(scrape)
+        finally:
+            await asyncio.to_thread(server.shutdown)
+            server.server_close()
