@@ -12,6 +12,7 @@ _DURATIONS = (
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 300, 450, 600,
 )  # fmt: skip
 _POWERS = tuple(2**power for power in range(13))
+_CONDITIONS = tuple(2.0**power for power in range(-1, 14))
 
 TEXT_SUFFIX = ".prom"
 """Of the files in the folder of the metrics that hold metrics as text."""
@@ -192,6 +193,116 @@ POD_STATE = TextGauge(
         *("instance_type", "phase", "ready", "managed"),
     ),
 )
+POD_STARTUP_SECONDS = TextSummary(
+    "karpenter_pods_startup_duration_seconds", "Time from a pod's creation until it is ready.", ()
+)
+NODE_TERMINATION_SECONDS = TextSummary(
+    "karpenter_nodes_termination_duration_seconds",
+    "Time from a Node's deletion request until it is gone.",
+    ("nodepool",),
+)
+POD_BOUND_SECONDS = Histogram(
+    "karpenter_pods_bound_duration_seconds",
+    "Time from a pod's creation until it is bound.",
+    ["dynamic_resources"],
+    buckets=_DURATIONS,
+)
+POD_PROVISIONING_BOUND_SECONDS = Histogram(
+    "karpenter_pods_provisioning_bound_duration_seconds",
+    "Time from the first plan that has a place for a pod until it is bound.",
+    ["dynamic_resources"],
+    buckets=_DURATIONS,
+)
+POD_PROVISIONING_STARTUP_SECONDS = Histogram(
+    "karpenter_pods_provisioning_startup_duration_seconds",
+    "Time from the first plan that has a place for a pod until it is ready.",
+    buckets=_DURATIONS,
+)
+POD_DECISION_SECONDS = Histogram(
+    "karpenter_pods_scheduling_decision_duration_seconds",
+    "Time from the moment that Tenon saw that a pod needs capacity until its first plan.",
+    buckets=_DURATIONS,
+)
+POD = ("name", "namespace")
+POD_UNSTARTED = TextGauge(
+    "karpenter_pods_unstarted_time_seconds", "Time since a pod's creation, until it is ready.", POD
+)
+POD_UNBOUND = TextGauge(
+    "karpenter_pods_unbound_time_seconds",
+    "Time since a pod's creation, until it is bound.",
+    (*POD, "dynamic_resources"),
+)
+POD_PROVISIONING_UNSTARTED = TextGauge(
+    "karpenter_pods_provisioning_unstarted_time_seconds",
+    "Time since the first plan that has a place for a pod, until it is ready.",
+    POD,
+)
+POD_PROVISIONING_UNBOUND = TextGauge(
+    "karpenter_pods_provisioning_unbound_time_seconds",
+    "Time since the first plan that has a place for a pod, until it is bound.",
+    (*POD, "dynamic_resources"),
+)
+POD_UNDECIDED = TextGauge(
+    "karpenter_pods_provisioning_scheduling_undecided_time_seconds",
+    "Time since Tenon saw that a pod needs capacity, until its first plan.",
+    POD,
+)
+NODECLASS_LABEL, NODEPOOL_LABEL = "karpenter_k8s_aws_ec2nodeclass", "karpenter_sh_nodepool"
+CONDITION_LABELS = {
+    "nodeclaim": (NODECLASS_LABEL, NODEPOOL_LABEL),
+    "nodepool": (),
+    "node": (NODECLASS_LABEL, NODEPOOL_LABEL, "karpenter_sh_initialized"),
+    "ec2nodeclass": (),
+    "capacitybuffer": (),
+}
+"""The labels of objects that their condition metrics have too, by kind."""
+_CONDITION = ("namespace", "name", "type", "status", "reason")
+CONDITION_COUNT = {
+    kind: TextGauge(f"operator_{kind}_status_condition_count", "1 for each condition.", (*_CONDITION, *own))
+    for kind, own in CONDITION_LABELS.items()
+}
+CONDITION_SECONDS = {
+    kind: TextGauge(
+        f"operator_{kind}_status_condition_current_status_seconds",
+        "How long a condition has had its status.",
+        (*_CONDITION, *own),
+    )
+    for kind, own in CONDITION_LABELS.items()
+}
+TERMINATING_SECONDS = {
+    kind: TextGauge(
+        f"operator_{kind}_termination_current_time_seconds",
+        "Time since the deletion of an object was requested.",
+        ("namespace", "name", *own),
+    )
+    for kind, own in CONDITION_LABELS.items()
+}
+TERMINATION_SECONDS = {
+    kind: Histogram(
+        f"operator_{kind}_termination_duration_seconds",
+        "Time from the request to delete an object until it was gone.",
+        own,
+        buckets=_CONDITIONS,
+    )
+    for kind, own in CONDITION_LABELS.items()
+}
+CONDITION_TRANSITIONS = {
+    kind: Counter(
+        f"operator_{kind}_status_condition_transitions_total",
+        "Conditions that changed their status, or that are new.",
+        ["type", "status", "reason", *CONDITION_LABELS[kind]],
+    )
+    for kind in ("nodeclaim", "nodepool", "node")
+}
+CONDITION_TRANSITION_SECONDS = {
+    kind: Histogram(
+        f"operator_{kind}_status_condition_transition_seconds",
+        "How long a condition had its last status when that changed.",
+        ["type", "status", *CONDITION_LABELS[kind]],
+        buckets=_CONDITIONS,
+    )
+    for kind in ("nodeclaim", "nodepool", "node")
+}
 CLUSTER_NODES = Gauge(
     "karpenter_cluster_state_node_count", "Nodes that the cache holds.", multiprocess_mode="mostrecent"
 )

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -146,11 +146,14 @@ class Planner:
         buffers: BufferRoom | None = None,
         solver: Solver | None = None,
         refusals: LaunchRefusals | None = None,
+        decided: Callable[[Iterable[str], Collection[str]], None] | None = None,
     ) -> None:
         """``policy``: the operator's settings that affect plans. ``buffers``: what CapacityBuffers request.
 
-        ``refusals``: what EC2 refuses, kept for other parts of the process.
+        ``refusals``: what EC2 refuses, kept for other parts of the process. ``decided``: called after each plan with
+        the UIDs of the pods that it is for, and of those that it has a place for.
         """
+        self._decided = decided
         self._solver = solver or Solver()
         self._refusals = refusals or LaunchRefusals(now=now)
         self._buffers = buffers or BufferRoom()
@@ -214,6 +217,8 @@ class Planner:
         self._remember(decision, written, plan_input)
         places = (*plan.placements.values(), *(claim.pods for claim in written.claims))
         placed = {pod.uid for pods_of_place in places for pod in pods_of_place}
+        if self._decided is not None:
+            self._decided((pod.uid for pod in pods), placed)
         await delete_superseded(self._kube, self._recorder, self._view, decision.refused, placed)
         self._buffers.simulated(plan, decision.ready, written.names)
         await self._publish_refusals(decision.pools, written)

@@ -1,9 +1,10 @@
-"""The gauges of nodes and pods that the leader computes at a scrape (MET-15 to MET-17, MET-22), as a worker serves them."""
+"""The gauges of nodes and pods that the leader computes at a scrape (MET-15 to MET-17, MET-22)."""
 
 from __future__ import annotations
 
 import asyncio
 import gzip
+import json
 import os
 import tempfile
 import urllib.request
@@ -13,10 +14,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from prometheus_client import REGISTRY
 from prometheus_client.parser import text_string_to_metric_families
 
 from tenon.apis import labels
+from tenon.kube.decode import decode_object
 from tests.declared_metrics import series
+from tests.tenon.apis.case import NODEPOOL
 from tests.worker.background import in_background
 from tests.worker.cache.objects import claim, container, node, owned_by, running, waiting
 from tests.worker.fake_temporal import Cache
@@ -205,3 +209,69 @@ async def test_a_scrape_has_the_gauges_only_while_the_replica_leads() -> None:
         finally:
             await asyncio.to_thread(server.shutdown)
             server.server_close()
+
+
+def condition(status: str, at: str, reason: str = "Said") -> dict[str, str]:
+    return {"type": "Ready", "status": status, "reason": reason, "lastTransitionTime": at}
+
+
+POOL_LABELS = {labels.NODEPOOL: "conditions", labels.EC2NODECLASS: "default"}
+OF_POOL = {"karpenter_sh_nodepool": "conditions", "karpenter_k8s_aws_ec2nodeclass": "default"}
+
+
+def test_met60_each_condition_says_since_when() -> None:
+    cache = Cache()
+    cache.clock = lambda: CREATED + 90
+    conditions = [condition("False", "2026-01-01T00:00:30Z", 'a "reason"')]
+    cache.claims.on_event("a", claim("a", meta={"labels": POOL_LABELS}, status={"conditions": conditions}))
+    cache.nodes.on_event("n", node(meta={"labels": {**POOL_LABELS, labels.INITIALIZED: "true"}}))
+    cache.nodes.on_event("other", node("other"))
+    families = computed(cache)
+    of_claim = {"name": "a", "type": "Ready", "status": "False", "reason": 'a "reason"', **OF_POOL}
+    assert families["operator_nodeclaim_status_condition_count"] == [(of_claim, 1.0)]
+    assert families["operator_nodeclaim_status_condition_current_status_seconds"] == [(of_claim, 60.0)]
+    of_node = {"name": "n", "type": "Ready", "status": "True", "karpenter_sh_initialized": "true", **OF_POOL}
+    assert families["operator_node_status_condition_count"] == [(of_node, 1.0)]
+    assert families["operator_nodeclaim_termination_current_time_seconds"] == []
+
+
+def counted(name: str, **own: str) -> float:
+    return REGISTRY.get_sample_value(f"operator_nodeclaim_{name}", {**OF_POOL, **own}) or 0.0
+
+
+def test_met60_changes_of_conditions_are_counted() -> None:
+    cache = Cache()
+    metrics = ClusterMetrics(cache, Path("unused"))
+    cache.clock = lambda: CREATED + 300
+
+    def shows(status: str, at: str, **meta: str) -> None:
+        record = claim("a", meta={"labels": POOL_LABELS, **meta}, status={"conditions": [condition(status, at)]})
+        cache.claims.on_event("a", record)
+
+    with metrics.observing():
+        shows("Unknown", "2026-01-01T00:00:00Z")
+        shows("True", "2026-01-01T00:00:40Z")
+        shows("True", "2026-01-01T00:00:40Z", deletionTimestamp="2026-01-01T00:04:00Z")
+        terminating = computed(cache)["operator_nodeclaim_termination_current_time_seconds"]
+        cache.claims.on_event("a", None)
+    assert [value for _, value in terminating] == [60.0]
+    transitions = "status_condition_transitions_total"
+    assert counted(transitions, type="Ready", status="Unknown", reason="Said") == 1.0
+    assert counted(transitions, type="Ready", status="True", reason="Said") == 1.0
+    assert counted("status_condition_transition_seconds_sum", type="Ready", status="Unknown") == 40.0
+    assert counted("termination_duration_seconds_sum") == counted("termination_duration_seconds_count") * 60.0 > 0
+
+
+def test_met13_nodes_of_nodepools_that_went_have_quantiles() -> None:
+    cache = Cache()
+    cache.clock = lambda: CREATED + 90
+    metrics = ClusterMetrics(cache, Path("unused"))
+    cache.pools.on_event("default", decode_object(json.dumps({**NODEPOOL, "metadata": {"name": "default"}}).encode()))
+    leaving = {"deletionTimestamp": "2026-01-01T00:01:00Z"}
+    with metrics.observing():
+        for name, own in (("n", NODE_LABELS), ("other", {})):
+            cache.nodes.on_event(name, node(name, meta={"labels": own, **leaving}))
+            cache.nodes.on_event(name, None)
+    rows = samples("".join(metrics.texts()))["karpenter_nodes_termination_duration_seconds"]
+    assert ({"nodepool": "default", "quantile": "0.9"}, 30.0) in rows
+    assert {row["nodepool"] for row, _ in rows} == {"default"}
