@@ -32,5 +32,5 @@ def series() -> dict[str, frozenset[str]]:
     for name, (kind, labels) in declared().items():
         names = [f"{name}{part}" for part in PARTS.get(kind, ("",))]
         own = {"quantile"} if kind == "summary" else set()
-        result |= {each: frozenset(labels) | ({"le"} if each.endswith("_bucket") else own) for each in names}
+        result |= {part: frozenset(labels) | ({"le"} if part.endswith("_bucket") else own) for part in names}
     return result

@@ -13,7 +13,7 @@ import socket
 import threading
 import time
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
@@ -23,7 +23,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from worker.runtime.profiling import asked, gather
-from worker.runtime.text_metrics import scraped_texts
+from worker.runtime.text_metrics import scraped_texts, temporal_text
 
 SILENCE_LIMIT = 60.0
 """Seconds without a report after which a child counts as dead."""
@@ -117,8 +117,13 @@ def serve_probes(health: Health, port: int) -> ThreadingHTTPServer:
     return _serve(Probes, port)
 
 
-def serve_metrics(directory: str, port: int, *, profiling: bool = False) -> ThreadingHTTPServer:
-    """Serve /metrics on ``port`` with the sum over the child processes, and /debug/pprof/ if ``profiling`` is on."""
+def serve_metrics(
+    directory: str, port: int, *, profiling: bool = False, addresses: Sequence[str] = ()
+) -> ThreadingHTTPServer:
+    """Serve /metrics on ``port`` with the sum over the child processes, and /debug/pprof/ if ``profiling`` is on.
+
+    ``addresses``: where the child processes serve the metrics of Temporal's client.
+    """
 
     class Metrics(_Quiet):
         def do_GET(self) -> None:
@@ -137,7 +142,7 @@ def serve_metrics(directory: str, port: int, *, profiling: bool = False) -> Thre
             MultiProcessCollector(registry, path=directory)  # type: ignore[no-untyped-call]
             zipped = "gzip" in self.headers.get("Accept-Encoding", "")
             self.answer_in_pieces(
-                itertools.chain([generate_latest(registry)], scraped_texts(directory)),
+                itertools.chain([generate_latest(registry), temporal_text(addresses)], scraped_texts(directory)),
                 "text/plain; version=0.0.4; charset=utf-8",
                 zipped=zipped,
             )

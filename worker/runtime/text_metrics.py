@@ -1,4 +1,5 @@
-"""Collects, for a scrape, the metrics that the worker's processes have as text: in files, and on sockets.
+"""Collects, for a scrape, the metrics that the worker's processes have as text: in files, on sockets, and on the ports
+of Temporal's client.
 
 What does not answer is left out, because the other metrics say what is wrong.
 """
@@ -6,8 +7,10 @@ What does not answer is left out, because the other metrics say what is wrong.
 from __future__ import annotations
 
 import contextlib
+import re
 import socket
-from collections.abc import Iterator
+import urllib.request
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from activities.metrics import TEXT_SOCKET_SUFFIX, TEXT_SUFFIX
@@ -28,3 +31,30 @@ def scraped_texts(folder: str) -> Iterator[bytes]:
             connection.connect(str(path))
             while piece := connection.recv(PIECE):
                 yield piece
+
+
+def temporal_text(addresses: Sequence[str]) -> bytes:
+    """The metrics of Temporal's client in all processes. They differ by the label ``process``."""
+    texts = []
+    for address in addresses:
+        with contextlib.suppress(OSError), urllib.request.urlopen(f"http://{address}/metrics", timeout=2.0) as answer:
+            texts.append(answer.read().decode())
+    return merged(texts).encode()
+
+
+def merged(texts: Iterable[str]) -> str:
+    """The texts as one, in which each metric is introduced once and its series follow one another."""
+    families: dict[str, tuple[list[str], list[str]]] = {}
+    for text in texts:
+        lines: list[str] = []
+        for line in text.splitlines(keepends=True):
+            if introduction := _INTRODUCTION.match(line):
+                header, lines = families.setdefault(introduction[2], ([], []))
+                if len(header) < 2 and not any(earlier.startswith(introduction[1]) for earlier in header):
+                    header.append(line)
+            else:
+                lines.append(line)
+    return "".join(line for header, lines in families.values() for line in (*header, *lines))
+
+
+_INTRODUCTION = re.compile(r"(# (?:HELP|TYPE)) (\S+)")

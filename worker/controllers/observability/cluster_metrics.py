@@ -73,7 +73,7 @@ class ClusterMetrics:
         now = self._cache.clock()
         snapshot = ClusterState(lambda: now)
         snapshot.adopt(self._cache)
-        others = {
+        others: dict[str, Sequence[ObjectRecord]] = {
             "nodepool": list(self._cache.pools),
             "ec2nodeclass": list(self._cache.nodeclasses),
             "capacitybuffer": list(self._cache.buffers),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from activities.metrics import (
@@ -77,7 +77,7 @@ def _utilization(allocatable: Sequence[Resources], requests: Sequence[Resources]
 
 def _labels(state: ClusterState, node: NodeRecord) -> str:
     claim = state.claim_of(node)
-    own: Mapping[str, str] = {"node_name": node.name, "managed": "true" if claim is not None else "false"}
+    own = {"node_name": node.name, "managed": "true" if claim is not None else "false"}
     return labeled(own | {name: node.labels.get(label, "") for label, name in LABEL_NAMES.items()})
 
 
