@@ -98,6 +98,12 @@ CLAIM_TERMINATION_SECONDS = Histogram(
     ["nodepool"],
     buckets=_POWERS,
 )
+INSTANCE_TERMINATION_SECONDS = Histogram(
+    "karpenter_nodeclaims_instance_termination_duration_seconds",
+    "Time from the request to terminate an instance until its node is released.",
+    ["nodepool"],
+    buckets=_POWERS[:11],
+)
 PODS_DISRUPTED = Counter(
     "karpenter_pods_disruption_initiated_total",
     "Pods on nodes that Tenon began to remove.",
@@ -306,6 +312,11 @@ CONDITION_TRANSITION_SECONDS = {
 CLUSTER_NODES = Gauge(
     "karpenter_cluster_state_node_count", "Nodes that the cache holds.", multiprocess_mode="mostrecent"
 )
+CLUSTER_UNSYNCED_SECONDS = Gauge(
+    "karpenter_cluster_state_unsynced_time_seconds",
+    "How long the cache has not held the whole cluster.",
+    multiprocess_mode="mostrecent",
+)
 CLUSTER_SYNCED = Gauge(
     "karpenter_cluster_state_synced", "1 when the cache holds the whole cluster.", multiprocess_mode="mostrecent"
 )
@@ -323,6 +334,39 @@ ACTIVE_RECONCILES = Gauge(
     "Whether a controller is reconciling.",
     ["controller"],
     multiprocess_mode="livesum",
+)
+MAX_RECONCILES = Gauge(
+    "controller_runtime_max_concurrent_reconciles",
+    "Objects that a controller reconciles at the same time.",
+    ["controller"],
+    multiprocess_mode="livemax",
+)
+RECONCILE_PANICS = Counter(
+    "controller_runtime_reconcile_panics_total",
+    "Objects and reconciles that failed on an error in the code of Tenon.",
+    ["controller"],
+)
+QUEUE_SECONDS = Histogram(
+    "workqueue_queue_duration_seconds",
+    "How long the first change of a reconcile waited for it.",
+    ["name", "controller"],
+    buckets=_DURATIONS,
+)
+WORK_SECONDS = Histogram(
+    "workqueue_work_duration_seconds", "Duration of a reconcile.", ["name", "controller"], buckets=_DURATIONS
+)
+UNFINISHED_WORK = TextGauge(
+    "workqueue_unfinished_work_seconds", "How long the current reconcile has gone on.", ("name", "controller")
+)
+LONGEST_WORK = TextGauge(
+    "workqueue_longest_running_processor_seconds",
+    "How long the current reconcile has gone on.",
+    ("name", "controller"),
+)
+UNFINISHED_SOLVE = TextGauge(
+    "karpenter_scheduler_unfinished_work_seconds",
+    "How long the current solve has gone on.",
+    ("controller", "scheduling_id"),
 )
 QUEUED_CHANGES = Gauge(
     "workqueue_depth", "Changes in the last reconcile.", ["name", "controller"], multiprocess_mode="livesum"
@@ -456,6 +500,11 @@ LAUNCH_FAILURES = Counter(
     "Offerings that EC2 refused.",
     ["zone", "zone_id", "capacity_type", "reason"],
 )
+TERMINATION_FAILURES = Counter(
+    "karpenter_cloudprovider_instance_termination_failures_total",
+    "Requests to terminate an instance that EC2 refused.",
+    ["zone", "zone_id"],
+)
 CLOUD_SECONDS = Histogram(
     "karpenter_cloudprovider_duration_seconds",
     "Duration of calls to the cloud provider.",
@@ -484,6 +533,11 @@ OFFERING_PRICE = TextGauge(
     "karpenter_cloudprovider_instance_type_offering_price_estimate",
     "The hourly price that plans use.",
     ("instance_type", "capacity_type", "zone"),
+)
+POOL_COST = TextGauge(
+    "karpenter_nodepools_cost_total",
+    "The hourly price of all instances of a NodePool, at the prices that plans use.",
+    ("nodepool",),
 )
 POOL_PRICE = TextGauge(
     "tenon_nodepools_price_per_hour",
@@ -607,6 +661,47 @@ IGNORED_LEASES = Gauge(
     "tenon_ignored_leases",
     "Leases of Karpenter's name that are renewed by a holder that is no controller of nodes. Tenon does not stand by.",
     multiprocess_mode="livemax",
+)
+AWS_LABELS = ["service", "action", "code"]
+AWS_REQUESTS = Counter("aws_sdk_go_request_total", "Requests to AWS, each with its retries.", AWS_LABELS)
+AWS_RETRIES = Histogram(
+    "aws_sdk_go_request_retry_count", "Retries of a request to AWS.", AWS_LABELS, buckets=(0, 1, 2, 3, 5, 10)
+)
+AWS_REQUEST_SECONDS = Histogram(
+    "aws_sdk_go_request_duration_seconds",
+    "Duration of requests to AWS, with their retries.",
+    AWS_LABELS,
+    buckets=_DURATIONS,
+)
+AWS_ATTEMPTS = Counter("aws_sdk_go_request_attempt_total", "Attempts of requests to AWS.", AWS_LABELS)
+AWS_ATTEMPT_SECONDS = Histogram(
+    "aws_sdk_go_request_attempt_duration_seconds",
+    "Duration of one attempt of a request to AWS.",
+    AWS_LABELS,
+    buckets=_DURATIONS,
+)
+KUBERNETES_REQUESTS = Counter(
+    "client_go_request_total",
+    "Requests to the API server. The code of one without an answer is <error>.",
+    ["code", "method"],
+)
+KUBERNETES_SECONDS = Histogram(
+    "client_go_request_duration_seconds",
+    "Time until the API server begins to answer a request.",
+    ["verb", "group", "version", "kind", "subresource"],
+    buckets=tuple(round(0.001 * 1.5**power, 6) for power in range(20)),
+)
+BATCH_SECONDS = Histogram(
+    "karpenter_cloudprovider_batcher_batch_time_seconds",
+    "How long the requests of a call to AWS gathered.",
+    ["batcher"],
+    buckets=_DURATIONS,
+)
+BATCH_SIZE = Histogram(
+    "karpenter_cloudprovider_batcher_batch_size",
+    "Requests that one call to AWS serves.",
+    ["batcher"],
+    buckets=(1, 2, 4, 5, 10, 15, 20, 25, 30, 40, 50, 60, 70, 80, 90, 100, 125, 150, 175, 200, 250, 300, 400, 500, 1000),
 )
 BUILD_INFO = Gauge(
     "karpenter_build_info", "The version that runs; always 1.", ["version"], multiprocess_mode="mostrecent"

@@ -18,10 +18,11 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from http.server import ThreadingHTTPServer
+from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
 
-from worker.runtime.child_processes import EXIT_UNUSABLE, METRICS_FOLDER, REPORT_FD, TEMPORAL_METRICS
+from worker.runtime.child_processes import EXIT_UNUSABLE, METRICS_FOLDER, PID_SUFFIX, REPORT_FD, TEMPORAL_METRICS
 from worker.runtime.health import Health, serve_metrics, serve_probes
 from worker.runtime.memory import PARENT
 
@@ -111,6 +112,7 @@ def _start(name: str, settings: Mapping[str, str], metrics: str, health: Health,
         pass_fds=(writes,),
         start_new_session=True,
     )
+    Path(metrics, f"{name}{PID_SUFFIX}").write_text(str(process.pid))
     os.close(writes)
     stream = os.fdopen(reads, "r", encoding="utf-8")
     listener = threading.Thread(target=health.listen, args=(name, stream), name=f"health-{name}", daemon=True)

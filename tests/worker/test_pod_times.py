@@ -100,8 +100,8 @@ def test_met24_times_of_a_pod_are_counted_once(world: World) -> None:
     world.shows(90, "Running", BOUND, nodeName="n")
     world.shows(95, "Running", BOUND, READY, nodeName="n")
     after = [sums(name) for name in names] + [sums(name, dynamic_resources="false") for name in bound_names]
-    taken = [(now[0] - then[0], now[1] - then[1]) for now, then in zip(after, before, strict=True)]
-    assert taken == [(10.0, 1.0), (45.0, 1.0), (50.0, 1.0), (15.0, 1.0)]
+    differences = [(now[0] - then[0], now[1] - then[1]) for now, then in zip(after, before, strict=True)]
+    assert differences == [(10.0, 1.0), (45.0, 1.0), (50.0, 1.0), (15.0, 1.0)]
 
 
 def test_n15_526_pods_with_resource_claims_are_told_apart(world: World) -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
+from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from worker.main import free_ports
-from worker.runtime.child_processes import TEMPORAL_METRICS
+from worker.runtime.child_processes import PID_SUFFIX, TEMPORAL_METRICS
 from worker.runtime.temporal_client import runtime
-from worker.runtime.text_metrics import merged, temporal_text
+from worker.runtime.text_metrics import merged, process_text, temporal_text
 
 IO = """# HELP temporal_request_total Requests
 # TYPE temporal_request_total counter
@@ -33,6 +35,16 @@ def test_a_metric_of_both_processes_is_introduced_once() -> None:
         "# TYPE temporal_num_pollers gauge",
         'temporal_num_pollers{process="io"} 2',
     ]
+
+
+def test_met61_each_process_of_a_worker_says_what_it_uses(tmp_path: Path) -> None:
+    (tmp_path / f"io{PID_SUFFIX}").write_text(str(os.getppid()))
+    (tmp_path / f"cluster{PID_SUFFIX}").write_text("999999999")
+    families = text_string_to_metric_families(process_text(str(tmp_path)).decode())
+    samples = [sample for family in families for sample in family.samples]
+    memory = {s.labels["process"]: s.value for s in samples if s.name == "process_resident_memory_bytes"}
+    assert memory.keys() == {"parent", "io"}, "a process that is gone is left out"
+    assert min(memory.values()) > 0
 
 
 @pytest.mark.integration

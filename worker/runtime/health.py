@@ -23,7 +23,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from worker.runtime.profiling import asked, gather
-from worker.runtime.text_metrics import scraped_texts, temporal_text
+from worker.runtime.text_metrics import process_text, scraped_texts, temporal_text
 
 SILENCE_LIMIT = 60.0
 """Seconds without a report after which a child counts as dead."""
@@ -142,7 +142,10 @@ def serve_metrics(
             MultiProcessCollector(registry, path=directory)  # type: ignore[no-untyped-call]
             zipped = "gzip" in self.headers.get("Accept-Encoding", "")
             self.answer_in_pieces(
-                itertools.chain([generate_latest(registry), temporal_text(addresses)], scraped_texts(directory)),
+                itertools.chain(
+                    [generate_latest(registry), process_text(directory), temporal_text(addresses)],
+                    scraped_texts(directory),
+                ),
                 "text/plain; version=0.0.4; charset=utf-8",
                 zipped=zipped,
             )

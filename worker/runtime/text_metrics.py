@@ -7,13 +7,18 @@ What does not answer is left out, because the other metrics say what is wrong.
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import socket
 import urllib.request
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
+from prometheus_client import ProcessCollector
+
 from activities.metrics import TEXT_SOCKET_SUFFIX, TEXT_SUFFIX
+from worker.runtime.child_processes import PID_SUFFIX
 
 ANSWER_SECONDS = 8.0
 """How long a process may take for its next piece. Prometheus waits ten seconds for a scrape, if not told otherwise."""
@@ -31,6 +36,22 @@ def scraped_texts(folder: str) -> Iterator[bytes]:
             connection.connect(str(path))
             while piece := connection.recv(PIECE):
                 yield piece
+
+
+def process_text(folder: str) -> bytes:
+    """CPU, memory and open files of the parent and of its children. They differ by the label ``process``."""
+    pids = {"parent": os.getpid()}
+    for path in Path(folder).glob(f"*{PID_SUFFIX}"):
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            pids[path.stem] = int(path.read_text())
+    lines: dict[str, list[str]] = {}
+    for process, pid in sorted(pids.items()):
+        for family in ProcessCollector(pid=partial(int, pid), registry=None).collect():
+            for sample in family.samples:
+                header = f"# HELP {sample.name} {family.documentation}\n# TYPE {sample.name} {family.type}\n"
+                series = lines.setdefault(sample.name, [header])
+                series.append(f'{sample.name}{{process="{process}"}} {sample.value}\n')
+    return "".join(line for series in lines.values() for line in series).encode()
 
 
 def temporal_text(addresses: Sequence[str]) -> bytes:

@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from activities import metrics
+from activities.in_progress import RECONCILES, SOLVES
 from activities.metrics import TEXT_SOCKET_SUFFIX
 from tenon.apis import labels
 from tenon.kube.records import NodeRecord, ObjectRecord
@@ -26,6 +27,7 @@ from worker.controllers.observability.node_gauges import PodSums, node_texts
 from worker.controllers.observability.pod_gauges import pod_texts
 from worker.controllers.observability.pod_times import PodTimes
 from worker.controllers.observability.summaries import Summary
+from worker.controllers.observability.text_format import gauge_text, labeled
 
 NAME = "clustermetrics"
 
@@ -78,7 +80,7 @@ class ClusterMetrics:
             "ec2nodeclass": list(self._cache.nodeclasses),
             "capacitybuffer": list(self._cache.buffers),
         }
-        first = itertools.chain(self.pod_times.texts(now), [self._terminations.text()])
+        first = itertools.chain(self.pod_times.texts(now), [self._terminations.text()], _in_progress())
         return self._texts(first, snapshot, others, now)
 
     def _texts(
@@ -106,6 +108,14 @@ class ClusterMetrics:
                 writer.write(piece)
                 await writer.drain()
         writer.close()
+
+
+def _in_progress() -> Iterator[str]:
+    reconciles = [(labeled({"name": name, "controller": name}), took) for name, took in RECONCILES.seconds().items()]
+    yield from gauge_text(metrics.UNFINISHED_WORK, reconciles)
+    yield from gauge_text(metrics.LONGEST_WORK, reconciles)
+    solves = [(f'controller="provisioner",scheduling_id="{name}"', took) for name, took in SOLVES.seconds().items()]
+    yield from gauge_text(metrics.UNFINISHED_SOLVE, solves)
 
 
 def _next_piece(pieces: Iterator[str]) -> bytes:

@@ -96,17 +96,20 @@ class PodTimes:
     @staticmethod
     def _texts(starts: Sequence[_Start], startups: str, now: float) -> Iterator[str]:
         names = [labeled({"name": start.pod.pod.name, "namespace": start.pod.pod.namespace}) for start in starts]
-        named = list(zip(names, starts, strict=True))
-        unbound = [(f"{name},{_dynamic(start.pod)}", start) for name, start in named if not start.bound]
+        labeled_starts = list(zip(names, starts, strict=True))
+        unbound = [(f"{name},{_dynamic(start.pod)}", start) for name, start in labeled_starts if not start.bound]
         undecided = [
             (name, now - start.needed_at)
-            for name, start in named
+            for name, start in labeled_starts
             if start.needed_at and not start.decided_at and not start.pod.node_name
         ]
         for gauge, series in (
-            (POD_UNSTARTED, [(name, now - start.pod.pod.created) for name, start in named]),
+            (POD_UNSTARTED, [(name, now - start.pod.pod.created) for name, start in labeled_starts]),
             (POD_UNBOUND, [(name, now - start.pod.pod.created) for name, start in unbound]),
-            (POD_PROVISIONING_UNSTARTED, [(name, now - start.placed_at) for name, start in named if start.placed_at]),
+            (
+                POD_PROVISIONING_UNSTARTED,
+                [(name, now - start.placed_at) for name, start in labeled_starts if start.placed_at],
+            ),
             (POD_PROVISIONING_UNBOUND, [(name, now - start.placed_at) for name, start in unbound if start.placed_at]),
             (POD_UNDECIDED, undecided),
         ):
