@@ -534,6 +534,11 @@ OFFERING_PRICE = TextGauge(
     "The hourly price that plans use.",
     ("instance_type", "capacity_type", "zone"),
 )
+PENDING_BY_ZONE = TextGauge(
+    "karpenter_scheduler_pending_pods_by_effective_zone_count",
+    "Pods that wait for capacity, by the only zone that they may run in: flexible for several, none for no zone.",
+    ("controller", "zone"),
+)
 POOL_COST = TextGauge(
     "karpenter_nodepools_cost_total",
     "The hourly price of all instances of a NodePool, at the prices that plans use.",

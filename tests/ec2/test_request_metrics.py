@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import botocore.session
 from botocore.awsrequest import AWSResponse
+from botocore.compat import HTTPHeaders
 from botocore.config import Config
 from botocore.exceptions import ClientError
 from prometheus_client import REGISTRY
@@ -31,13 +34,13 @@ def test_met61_a_request_counts_once_and_each_of_its_attempts_too() -> None:
     answers = [503, 200]
     before = [value("total", "200"), value("attempt_total", "503"), value("retry_count_sum", "200")]
 
-    def answer(request: object, **_: object) -> AWSResponse:
-        return AWSResponse("https://ec2", answers.pop(0), {}, Body(b"<DescribeInstancesResponse/>"))
+    def answer(request: object, **_: object) -> Any:
+        return AWSResponse("https://ec2", answers.pop(0), HTTPHeaders(), Body(b"<DescribeInstancesResponse/>"))
 
     session = botocore.session.get_session()
     request_metrics.attach(session)
     session.set_credentials("key", "secret")
-    client = session.create_client(
+    client: Any = session.create_client(
         "ec2", "us-west-2", config=Config(retries={"mode": "standard", "total_max_attempts": 2})
     )
     client.meta.events.register("before-send.ec2", answer)
@@ -50,15 +53,18 @@ def test_met61_a_request_counts_once_and_each_of_its_attempts_too() -> None:
 def test_met61_a_refused_request_counts_with_its_code() -> None:
     before = value("total", "403")
 
-    def answer(request: object, **_: object) -> AWSResponse:
+    def answer(request: object, **_: object) -> Any:
         return AWSResponse(
-            "https://ec2", 403, {}, Body(b"<Response><Errors><Error><Code>No</Code></Error></Errors></Response>")
+            "https://ec2",
+            403,
+            HTTPHeaders(),
+            Body(b"<Response><Errors><Error><Code>No</Code></Error></Errors></Response>"),
         )
 
     session = botocore.session.get_session()
     request_metrics.attach(session)
     session.set_credentials("key", "secret")
-    client = session.create_client("ec2", "us-west-2")
+    client: Any = session.create_client("ec2", "us-west-2")
     client.meta.events.register("before-send.ec2", answer)
     try:
         client.describe_instances()

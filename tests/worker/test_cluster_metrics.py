@@ -159,6 +159,24 @@ def test_met22_each_pod_says_where_it_is_and_how_it_does() -> None:
     assert rows["ended"]["phase"] == "Succeeded"
 
 
+def test_met05_pods_that_wait_are_counted_by_their_only_zone() -> None:
+    cache = Cache()
+
+    def waits(name: str, *zones: str) -> None:
+        term = {"matchExpressions": [{"key": labels.ZONE, "operator": "In", "values": list(zones)}]}
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+        record = waiting(name, affinity={"nodeAffinity": required}) if zones else waiting(name)
+        cache.pods.on_event(record.key, record)
+
+    waits("a", "us-west-2a")
+    waits("b", "us-west-2a")
+    waits("c", "us-west-2a", "us-west-2b")
+    waits("d")
+    rows = computed(cache)["karpenter_scheduler_pending_pods_by_effective_zone_count"]
+    assert {row["zone"]: value for row, value in rows} == {"us-west-2a": 2.0, "flexible": 2.0}
+    assert {row["controller"] for row, _ in rows} == {"provisioner"}
+
+
 def test_sums_of_a_node_follow_its_pods() -> None:
     """They are kept between scrapes."""
     cache = cluster()
