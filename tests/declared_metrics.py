@@ -5,7 +5,12 @@ from __future__ import annotations
 from prometheus_client.metrics import MetricWrapperBase
 
 from activities import metrics
+from worker.controllers.observability.node_gauges import LABEL_NAMES
 
+OF_NODES = {
+    metric.name for metric in vars(metrics).values() if isinstance(metric, metrics.TextGauge) and metric.of_nodes
+}
+"""The metrics that also have the well-known labels of their node."""
 PARTS = {"histogram": ("_bucket", "_sum", "_count"), "summary": ("", "_sum", "_count")}
 """The ends of the names of a metric's series, by its type."""
 
@@ -31,6 +36,6 @@ def series() -> dict[str, frozenset[str]]:
     result: dict[str, frozenset[str]] = {}
     for name, (kind, labels) in declared().items():
         names = [f"{name}{part}" for part in PARTS.get(kind, ("",))]
-        own = {"quantile"} if kind == "summary" else set()
+        own = {"quantile"} if kind == "summary" else set(LABEL_NAMES.values()) if name in OF_NODES else set()
         result |= {part: frozenset(labels) | ({"le"} if part.endswith("_bucket") else own) for part in names}
     return result

@@ -12,7 +12,6 @@ import pytest
 
 from tests.declared_metrics import declared, series
 from tests.docs.documents import ROOT, text_of
-from worker.controllers.observability.node_gauges import LABEL_NAMES
 
 NAMES = (Path(__file__).parent / "karpenter_metrics.txt").read_text().split()
 FILTERS = {"arch", "capacity_type", "instance_type", "nodepool", "zone"}
@@ -51,5 +50,4 @@ def test_each_metric_of_karpenter_is_there_or_documented_as_missing() -> None:
 
 @pytest.mark.parametrize("name", QUERIES)
 def test_karpenters_dashboards_find_their_series(name: str) -> None:
-    of_nodes = set(LABEL_NAMES.values()) if name.startswith("karpenter_nodes_") else set()
-    assert QUERIES[name] <= series()[name] | of_nodes
+    assert QUERIES[name] <= series()[name]

@@ -191,9 +191,8 @@ def test_sums_of_a_node_follow_its_pods() -> None:
 def test_every_label_is_declared() -> None:
     declared = series()
     for name, rows in computed(cluster()).items():
-        well_known = set(LABEL_NAMES.values()) if name.startswith("karpenter_nodes_") else set()
         for row, _ in rows:
-            assert set(row) <= declared[name] | well_known, name
+            assert set(row) <= declared[name], name
 
 
 @asynccontextmanager
