@@ -46,6 +46,12 @@ SCHEDULING_SECONDS = Histogram(
     ["controller"],
     buckets=_DURATIONS,
 )
+PLAN_PHASE_SECONDS = Histogram(
+    "tenon_plan_phase_duration_seconds",
+    "Duration of a phase of a plan: types, solve, explain or write.",
+    ["phase"],
+    buckets=_DURATIONS,
+)
 SCHEDULING_TIMEOUTS = Counter(
     "tenon_scheduler_timeouts_total",
     "Decisions that reached their time limit and did not reach all pods.",
@@ -417,6 +423,16 @@ EVALUATION_SECONDS = Histogram(
     "Duration of one evaluation of a disruption method.",
     ["reason", "consolidation_type"],
     buckets=_DURATIONS,
+)
+PREDICTED_SAVINGS = Counter(
+    "tenon_consolidation_predicted_savings_per_hour_total",
+    "What consolidation commands were to save, in dollars an hour.",
+    ["nodepool"],
+)
+REACHED_SAVINGS = Counter(
+    "tenon_consolidation_reached_savings_per_hour_total",
+    "What consolidation commands saved once their replacements were launched, in dollars an hour. A loss counts as 0.",
+    ["nodepool"],
 )
 CONSOLIDATION_TIMEOUTS = Counter(
     "karpenter_voluntary_disruption_consolidation_timeouts_total",
