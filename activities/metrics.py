@@ -12,13 +12,28 @@ _DURATIONS = (
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 300, 450, 600,
 )  # fmt: skip
 _POWERS = tuple(2**power for power in range(13))
+_CONDITIONS = tuple(2.0**power for power in range(-1, 14))
 
 TEXT_SUFFIX = ".prom"
 """Of the files in the folder of the metrics that hold metrics as text."""
 
 
+TEXT_SOCKET_SUFFIX = ".text.sock"
+"""Of the sockets in that folder on which processes answer a scrape with metrics as text."""
+
+
 class TextGauge(NamedTuple):
-    """A gauge of so many series that a process writes them as text, into one file."""
+    """A gauge of so many series that a process writes them as text: into one file, or at each scrape."""
+
+    name: str
+    documentation: str
+    labels: tuple[str, ...]
+    of_nodes: bool = False
+    """It also has each well-known label that its node has, as the last part of the label's name in snake case."""
+
+
+class TextSummary(NamedTuple):
+    """A summary with quantiles, which the Prometheus client does not have. A process writes it as text."""
 
     name: str
     documentation: str
@@ -29,6 +44,12 @@ SCHEDULING_SECONDS = Histogram(
     "karpenter_scheduler_scheduling_duration_seconds",
     "Duration of the decision for one batch.",
     ["controller"],
+    buckets=_DURATIONS,
+)
+PLAN_PHASE_SECONDS = Histogram(
+    "tenon_plan_phase_duration_seconds",
+    "Duration of a phase of a plan: types, solve, explain or write.",
+    ["phase"],
     buckets=_DURATIONS,
 )
 SCHEDULING_TIMEOUTS = Counter(
@@ -83,6 +104,12 @@ CLAIM_TERMINATION_SECONDS = Histogram(
     ["nodepool"],
     buckets=_POWERS,
 )
+INSTANCE_TERMINATION_SECONDS = Histogram(
+    "karpenter_nodeclaims_instance_termination_duration_seconds",
+    "Time from the request to terminate an instance until its node is released.",
+    ["nodepool"],
+    buckets=_POWERS[:11],
+)
 PODS_DISRUPTED = Counter(
     "karpenter_pods_disruption_initiated_total",
     "Pods on nodes that Tenon began to remove.",
@@ -133,8 +160,168 @@ POOL_NODES_CONSUMING_BUDGETS = Gauge(
     ["nodepool", "reason"],
     multiprocess_mode="mostrecent",
 )
+NODE = ("node_name", "managed")
+NODES_ALLOCATABLE = TextGauge(
+    "karpenter_nodes_allocatable", "Resources of a Node that pods may request.", (*NODE, "resource_type"), True
+)
+NODES_POD_REQUESTS = TextGauge(
+    "karpenter_nodes_total_pod_requests",
+    "Requests of all pods of a Node, with those of DaemonSets.",
+    (*NODE, "resource_type"),
+    True,
+)
+NODES_POD_LIMITS = TextGauge(
+    "karpenter_nodes_total_pod_limits",
+    "Limits of all pods of a Node, with those of DaemonSets.",
+    (*NODE, "resource_type"),
+    True,
+)
+NODES_DAEMON_REQUESTS = TextGauge(
+    "karpenter_nodes_total_daemon_requests",
+    "Requests of the DaemonSets' pods of a Node.",
+    (*NODE, "resource_type"),
+    True,
+)
+NODES_DAEMON_LIMITS = TextGauge(
+    "karpenter_nodes_total_daemon_limits", "Limits of the DaemonSets' pods of a Node.", (*NODE, "resource_type"), True
+)
+NODES_OVERHEAD = TextGauge(
+    "karpenter_nodes_system_overhead",
+    "Resources of a Node that its system keeps: the capacity without the allocatable.",
+    (*NODE, "resource_type"),
+    True,
+)
+NODES_AGE = TextGauge("karpenter_nodes_current_lifetime_seconds", "Age of a Node.", NODE, True)
+CLUSTER_UTILIZATION = TextGauge(
+    "karpenter_cluster_utilization_percent",
+    "Requests of pods as a part of what all Nodes can allocate.",
+    ("resource_type",),
+)
+POD_STATE = TextGauge(
+    "karpenter_pods_state",
+    "1 for each pod.",
+    (
+        *("name", "namespace", "owner", "node", "scheduled", "nodepool", "zone", "arch", "capacity_type"),
+        *("instance_type", "phase", "ready", "managed"),
+    ),
+)
+POD_STARTUP_SECONDS = TextSummary(
+    "karpenter_pods_startup_duration_seconds", "Time from a pod's creation until it is ready.", ()
+)
+NODE_TERMINATION_SECONDS = TextSummary(
+    "karpenter_nodes_termination_duration_seconds",
+    "Time from a Node's deletion request until it is gone.",
+    ("nodepool",),
+)
+POD_BOUND_SECONDS = Histogram(
+    "karpenter_pods_bound_duration_seconds",
+    "Time from a pod's creation until it is bound.",
+    ["dynamic_resources"],
+    buckets=_DURATIONS,
+)
+POD_PROVISIONING_BOUND_SECONDS = Histogram(
+    "karpenter_pods_provisioning_bound_duration_seconds",
+    "Time from the first plan that has a place for a pod until it is bound.",
+    ["dynamic_resources"],
+    buckets=_DURATIONS,
+)
+POD_PROVISIONING_STARTUP_SECONDS = Histogram(
+    "karpenter_pods_provisioning_startup_duration_seconds",
+    "Time from the first plan that has a place for a pod until it is ready.",
+    buckets=_DURATIONS,
+)
+POD_DECISION_SECONDS = Histogram(
+    "karpenter_pods_scheduling_decision_duration_seconds",
+    "Time from the moment that Tenon saw that a pod needs capacity until its first plan.",
+    buckets=_DURATIONS,
+)
+POD = ("name", "namespace")
+POD_UNSTARTED = TextGauge(
+    "karpenter_pods_unstarted_time_seconds", "Time since a pod's creation, until it is ready.", POD
+)
+POD_UNBOUND = TextGauge(
+    "karpenter_pods_unbound_time_seconds",
+    "Time since a pod's creation, until it is bound.",
+    (*POD, "dynamic_resources"),
+)
+POD_PROVISIONING_UNSTARTED = TextGauge(
+    "karpenter_pods_provisioning_unstarted_time_seconds",
+    "Time since the first plan that has a place for a pod, until it is ready.",
+    POD,
+)
+POD_PROVISIONING_UNBOUND = TextGauge(
+    "karpenter_pods_provisioning_unbound_time_seconds",
+    "Time since the first plan that has a place for a pod, until it is bound.",
+    (*POD, "dynamic_resources"),
+)
+POD_UNDECIDED = TextGauge(
+    "karpenter_pods_provisioning_scheduling_undecided_time_seconds",
+    "Time since Tenon saw that a pod needs capacity, until its first plan.",
+    POD,
+)
+NODECLASS_LABEL, NODEPOOL_LABEL = "karpenter_k8s_aws_ec2nodeclass", "karpenter_sh_nodepool"
+CONDITION_LABELS = {
+    "nodeclaim": (NODECLASS_LABEL, NODEPOOL_LABEL),
+    "nodepool": (),
+    "node": (NODECLASS_LABEL, NODEPOOL_LABEL, "karpenter_sh_initialized"),
+    "ec2nodeclass": (),
+    "capacitybuffer": (),
+}
+"""The labels of objects that their condition metrics have too, by kind."""
+_CONDITION = ("namespace", "name", "type", "status", "reason")
+CONDITION_COUNT = {
+    kind: TextGauge(f"operator_{kind}_status_condition_count", "1 for each condition.", (*_CONDITION, *own))
+    for kind, own in CONDITION_LABELS.items()
+}
+CONDITION_SECONDS = {
+    kind: TextGauge(
+        f"operator_{kind}_status_condition_current_status_seconds",
+        "How long a condition has had its status.",
+        (*_CONDITION, *own),
+    )
+    for kind, own in CONDITION_LABELS.items()
+}
+TERMINATING_SECONDS = {
+    kind: TextGauge(
+        f"operator_{kind}_termination_current_time_seconds",
+        "Time since the deletion of an object was requested.",
+        ("namespace", "name", *own),
+    )
+    for kind, own in CONDITION_LABELS.items()
+}
+TERMINATION_SECONDS = {
+    kind: Histogram(
+        f"operator_{kind}_termination_duration_seconds",
+        "Time from the request to delete an object until it was gone.",
+        own,
+        buckets=_CONDITIONS,
+    )
+    for kind, own in CONDITION_LABELS.items()
+}
+CONDITION_TRANSITIONS = {
+    kind: Counter(
+        f"operator_{kind}_status_condition_transitions_total",
+        "Conditions that changed their status, or that are new.",
+        ["type", "status", "reason", *CONDITION_LABELS[kind]],
+    )
+    for kind in ("nodeclaim", "nodepool", "node")
+}
+CONDITION_TRANSITION_SECONDS = {
+    kind: Histogram(
+        f"operator_{kind}_status_condition_transition_seconds",
+        "How long a condition had its last status when that changed.",
+        ["type", "status", *CONDITION_LABELS[kind]],
+        buckets=_CONDITIONS,
+    )
+    for kind in ("nodeclaim", "nodepool", "node")
+}
 CLUSTER_NODES = Gauge(
     "karpenter_cluster_state_node_count", "Nodes that the cache holds.", multiprocess_mode="mostrecent"
+)
+CLUSTER_UNSYNCED_SECONDS = Gauge(
+    "karpenter_cluster_state_unsynced_time_seconds",
+    "How long the cache has not held the whole cluster.",
+    multiprocess_mode="mostrecent",
 )
 CLUSTER_SYNCED = Gauge(
     "karpenter_cluster_state_synced", "1 when the cache holds the whole cluster.", multiprocess_mode="mostrecent"
@@ -153,6 +340,39 @@ ACTIVE_RECONCILES = Gauge(
     "Whether a controller is reconciling.",
     ["controller"],
     multiprocess_mode="livesum",
+)
+MAX_RECONCILES = Gauge(
+    "controller_runtime_max_concurrent_reconciles",
+    "Objects that a controller reconciles at the same time.",
+    ["controller"],
+    multiprocess_mode="livemax",
+)
+RECONCILE_PANICS = Counter(
+    "controller_runtime_reconcile_panics_total",
+    "Objects and reconciles that failed on an error in the code of Tenon.",
+    ["controller"],
+)
+QUEUE_SECONDS = Histogram(
+    "workqueue_queue_duration_seconds",
+    "How long the first change of a reconcile waited for it.",
+    ["name", "controller"],
+    buckets=_DURATIONS,
+)
+WORK_SECONDS = Histogram(
+    "workqueue_work_duration_seconds", "Duration of a reconcile.", ["name", "controller"], buckets=_DURATIONS
+)
+UNFINISHED_WORK = TextGauge(
+    "workqueue_unfinished_work_seconds", "How long the current reconcile has gone on.", ("name", "controller")
+)
+LONGEST_WORK = TextGauge(
+    "workqueue_longest_running_processor_seconds",
+    "How long the current reconcile has gone on.",
+    ("name", "controller"),
+)
+UNFINISHED_SOLVE = TextGauge(
+    "karpenter_scheduler_unfinished_work_seconds",
+    "How long the current solve has gone on.",
+    ("controller", "scheduling_id"),
 )
 QUEUED_CHANGES = Gauge(
     "workqueue_depth", "Changes in the last reconcile.", ["name", "controller"], multiprocess_mode="livesum"
@@ -203,6 +423,16 @@ EVALUATION_SECONDS = Histogram(
     "Duration of one evaluation of a disruption method.",
     ["reason", "consolidation_type"],
     buckets=_DURATIONS,
+)
+PREDICTED_SAVINGS = Counter(
+    "tenon_consolidation_predicted_savings_per_hour_total",
+    "What consolidation commands were to save, in dollars an hour.",
+    ["nodepool"],
+)
+REACHED_SAVINGS = Counter(
+    "tenon_consolidation_reached_savings_per_hour_total",
+    "What consolidation commands saved once their replacements were launched, in dollars an hour. A loss counts as 0.",
+    ["nodepool"],
 )
 CONSOLIDATION_TIMEOUTS = Counter(
     "karpenter_voluntary_disruption_consolidation_timeouts_total",
@@ -286,6 +516,11 @@ LAUNCH_FAILURES = Counter(
     "Offerings that EC2 refused.",
     ["zone", "zone_id", "capacity_type", "reason"],
 )
+TERMINATION_FAILURES = Counter(
+    "karpenter_cloudprovider_instance_termination_failures_total",
+    "Requests to terminate an instance that EC2 refused.",
+    ["zone", "zone_id"],
+)
 CLOUD_SECONDS = Histogram(
     "karpenter_cloudprovider_duration_seconds",
     "Duration of calls to the cloud provider.",
@@ -314,6 +549,16 @@ OFFERING_PRICE = TextGauge(
     "karpenter_cloudprovider_instance_type_offering_price_estimate",
     "The hourly price that plans use.",
     ("instance_type", "capacity_type", "zone"),
+)
+PENDING_BY_ZONE = TextGauge(
+    "karpenter_scheduler_pending_pods_by_effective_zone_count",
+    "Pods that wait for capacity, by the only zone that they may run in: flexible for several, none for no zone.",
+    ("controller", "zone"),
+)
+POOL_COST = TextGauge(
+    "karpenter_nodepools_cost_total",
+    "The hourly price of all instances of a NodePool, at the prices that plans use.",
+    ("nodepool",),
 )
 POOL_PRICE = TextGauge(
     "tenon_nodepools_price_per_hour",
@@ -437,6 +682,47 @@ IGNORED_LEASES = Gauge(
     "tenon_ignored_leases",
     "Leases of Karpenter's name that are renewed by a holder that is no controller of nodes. Tenon does not stand by.",
     multiprocess_mode="livemax",
+)
+AWS_LABELS = ["service", "action", "code"]
+AWS_REQUESTS = Counter("aws_sdk_go_request_total", "Requests to AWS, each with its retries.", AWS_LABELS)
+AWS_RETRIES = Histogram(
+    "aws_sdk_go_request_retry_count", "Retries of a request to AWS.", AWS_LABELS, buckets=(0, 1, 2, 3, 5, 10)
+)
+AWS_REQUEST_SECONDS = Histogram(
+    "aws_sdk_go_request_duration_seconds",
+    "Duration of requests to AWS, with their retries.",
+    AWS_LABELS,
+    buckets=_DURATIONS,
+)
+AWS_ATTEMPTS = Counter("aws_sdk_go_request_attempt_total", "Attempts of requests to AWS.", AWS_LABELS)
+AWS_ATTEMPT_SECONDS = Histogram(
+    "aws_sdk_go_request_attempt_duration_seconds",
+    "Duration of one attempt of a request to AWS.",
+    AWS_LABELS,
+    buckets=_DURATIONS,
+)
+KUBERNETES_REQUESTS = Counter(
+    "client_go_request_total",
+    "Requests to the API server. The code of one without an answer is <error>.",
+    ["code", "method"],
+)
+KUBERNETES_SECONDS = Histogram(
+    "client_go_request_duration_seconds",
+    "Time until the API server begins to answer a request.",
+    ["verb", "group", "version", "kind", "subresource"],
+    buckets=tuple(round(0.001 * 1.5**power, 6) for power in range(20)),
+)
+BATCH_SECONDS = Histogram(
+    "karpenter_cloudprovider_batcher_batch_time_seconds",
+    "How long the requests of a call to AWS gathered.",
+    ["batcher"],
+    buckets=_DURATIONS,
+)
+BATCH_SIZE = Histogram(
+    "karpenter_cloudprovider_batcher_batch_size",
+    "Requests that one call to AWS serves.",
+    ["batcher"],
+    buckets=(1, 2, 4, 5, 10, 15, 20, 25, 30, 40, 50, 60, 70, 80, 90, 100, 125, 150, 175, 200, 250, 300, 400, 500, 1000),
 )
 BUILD_INFO = Gauge(
     "karpenter_build_info", "The version that runs; always 1.", ["version"], multiprocess_mode="mostrecent"

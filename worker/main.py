@@ -7,19 +7,22 @@ So the parent, which lives as long as the worker, does not hold the 30 MB that r
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from http.server import ThreadingHTTPServer
+from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
 
-from worker.runtime.child_processes import EXIT_UNUSABLE, METRICS_FOLDER, REPORT_FD
+from worker.runtime.child_processes import EXIT_UNUSABLE, METRICS_FOLDER, PID_SUFFIX, REPORT_FD, TEMPORAL_METRICS
 from worker.runtime.health import Health, serve_metrics, serve_probes
 from worker.runtime.memory import PARENT
 
@@ -44,12 +47,13 @@ def run(settings: Mapping[str, str]) -> int:
     """
     with tempfile.TemporaryDirectory(prefix="tenon-metrics-") as metrics:
         health = Health(list(PROCESSES))
+        addresses = {name: f"127.0.0.1:{port}" for name, port in zip(PROCESSES, free_ports(2), strict=True)}
         try:
-            servers = _serve(settings, health, metrics)
+            servers = _serve(settings, health, metrics, list(addresses.values()))
         except OSError as error:
             print(error, file=sys.stderr)
             return EXIT_UNUSABLE
-        children = {name: _start(name, settings, metrics, health) for name in PROCESSES}
+        children = {name: _start(name, settings, metrics, health, addresses[name]) for name in PROCESSES}
         stopping = threading.Event()
 
         def stop(_number: int, _frame: FrameType | None) -> None:
@@ -74,22 +78,32 @@ def run(settings: Mapping[str, str]) -> int:
                 server.shutdown()
 
 
-def _serve(settings: Mapping[str, str], health: Health, metrics: str) -> list[ThreadingHTTPServer]:
+def free_ports(number: int) -> list[int]:
+    """Ports on loopback that nobody listens on, for what cannot say which port it chose itself."""
+    with contextlib.ExitStack() as stack:
+        listening = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(number)]
+        return [server.getsockname()[1] for server in listening]
+
+
+def _serve(
+    settings: Mapping[str, str], health: Health, metrics: str, addresses: Sequence[str]
+) -> list[ThreadingHTTPServer]:
     name = "HEALTH_PROBE_PORT"
     try:
         servers = [serve_probes(health, int(settings[name]))]
         name = "METRICS_PORT"
         profiling = settings["ENABLE_PROFILING"] == "true"
-        servers.append(serve_metrics(metrics, int(settings[name]), profiling=profiling))
+        servers.append(serve_metrics(metrics, int(settings[name]), profiling=profiling, addresses=addresses))
         return servers
     except OSError as error:
         raise OSError(f"Port {settings[name]} cannot be used ({error.strerror}): set {name} to a free one.") from None
 
 
-def _start(name: str, settings: Mapping[str, str], metrics: str, health: Health) -> Child:
+def _start(name: str, settings: Mapping[str, str], metrics: str, health: Health, address: str) -> Child:
     reads, writes = os.pipe()
     environment = dict(settings)
     environment[METRICS_FOLDER] = metrics
+    environment[TEMPORAL_METRICS] = f"{name} {address}"
     environment[REPORT_FD] = str(writes)
     environment[PARENT] = str(os.getpid())
     process = subprocess.Popen(
@@ -98,6 +112,7 @@ def _start(name: str, settings: Mapping[str, str], metrics: str, health: Health)
         pass_fds=(writes,),
         start_new_session=True,
     )
+    Path(metrics, f"{name}{PID_SUFFIX}").write_text(str(process.pid))
     os.close(writes)
     stream = os.fdopen(reads, "r", encoding="utf-8")
     listener = threading.Thread(target=health.listen, args=(name, stream), name=f"health-{name}", daemon=True)

@@ -292,6 +292,9 @@ class MoveFinder:
         savings = measured(command, leaving_claims, prices) or {}
         if traits_of(command.reason).counts_savings:
             await self._events.measured(command, savings, self._view.node_pools())
+            for pool, saving in savings.items():
+                metrics.PREDICTED_SAVINGS.labels(pool).inc(max(0.0, saving.predicted))
+                metrics.REACHED_SAVINGS.labels(pool).inc(max(0.0, saving.reached))
         return savings
 
     async def types_by_pool(self) -> Overlaid:

@@ -13,7 +13,7 @@ from botocore.config import Config
 from botocore.utils import parse_timestamp
 
 from activities import metrics
-from activities.ec2 import last_check
+from activities.ec2 import last_check, request_metrics
 from activities.ec2.errors import CallStoppedError, translated
 from activities.ec2.rate_limits import READING, Pacer
 from activities.ec2.service_model import ServiceModelLoader
@@ -58,6 +58,7 @@ class Ec2:
         if gate is not None:
             # Sent after a call has waited for its turn, and before each of botocore's retries.
             core.register("before-send", partial(_pass, gate))
+        request_metrics.attach(core)
         core.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=instant)
         core.register_component("data_loader", ServiceModelLoader())
         session = boto3.Session(region_name=region, botocore_session=core)

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from activities import metrics
+
 Item = TypeVar("Item", bound=str)
 Result = TypeVar("Result")
 
@@ -67,7 +69,10 @@ class RequestBatcher(Generic[Item, Result]):
         window: float,
         most: int,
         sleep: Callable[[float], None] = time.sleep,
+        name: str = "describe_instances",
     ) -> None:
+        """``name``: that of the metrics."""
+        self._name = name
         self._ask = ask
         self._turns = turns
         self._window = window
@@ -103,10 +108,13 @@ class RequestBatcher(Generic[Item, Result]):
         return results
 
     def _run(self, batch: _Batch[Item, Result]) -> None:
+        began = time.monotonic()
         try:
             self._sleep(self._window)
             with self._turns.turn():
                 self._close(batch)
+                metrics.BATCH_SIZE.labels(self._name).observe(len(batch.items))
+                metrics.BATCH_SECONDS.labels(self._name).observe(time.monotonic() - began)
                 answer = self._ask(sorted(batch.items))
         except BaseException as error:
             self._close(batch)

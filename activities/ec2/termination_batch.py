@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from activities import loggers
+from activities import loggers, metrics
 from activities.ec2.errors import CallStoppedError, EC2Error, ThrottledError
 
 log = loggers.NODECLAIM_LIFECYCLE
@@ -125,6 +125,8 @@ class Terminations:
         for termination in new.values():
             termination.in_flight = True
         outcomes: Mapping[str, str | EC2Error | None]
+        metrics.BATCH_SIZE.labels("terminate_instances").observe(len(new))
+        metrics.BATCH_SECONDS.labels("terminate_instances").observe(COLLECT_SECONDS)
         try:
             outcomes = await asyncio.to_thread(self._ec2.terminate_instances, list(new))
         except CallStoppedError as error:

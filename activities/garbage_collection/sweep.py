@@ -192,7 +192,8 @@ class GarbageCollection:
             _add(figures, finding.kind, "findings", "ended")
             metrics.GARBAGE_COLLECTION_ENDED.labels(finding.kind.value).inc()
             extra = {"kind": finding.kind.value, "object": finding.name, "nodeclaim": finding.claim}
-            log.info(ACTIONS[finding.kind], extra={**extra, "since": finding.since.isoformat()})
+            action = ACTIONS[finding.kind]
+            log.info(action, extra={**extra, "since": finding.since.isoformat()})
         event = event_for(finding)
         if event is not None:
             about, reason, text = event

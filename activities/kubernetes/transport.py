@@ -10,6 +10,7 @@ import asyncio
 import copy
 import os
 import socket
+import time
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Self
 
@@ -206,6 +207,7 @@ class Transport:
             if method != "GET" and self._gate is not None and self._gate.why:  # asked after all waits
                 metrics.STOPPED_CALLS.labels("kubernetes").inc()
                 raise WriteStoppedError(self.host, self._gate.why)
+            began = time.perf_counter()
             response: aiohttp.ClientResponse = await client.rest_client.request(
                 method,
                 self.host + path,
@@ -217,8 +219,26 @@ class Transport:
             )
         except (aiohttp.ClientError, TimeoutError, OSError, config.ConfigException) as error:
             # A service account's token is read repeatedly, and may be missing for a moment while it is replaced.
+            metrics.KUBERNETES_REQUESTS.labels("<error>", method).inc()
             raise ApiUnreachableError(self.host, _why(error)) from error
+        metrics.KUBERNETES_REQUESTS.labels(str(response.status), method).inc()
+        labels = request_labels(method, path, is_watch="watch" in (query or {}))
+        metrics.KUBERNETES_SECONDS.labels(*labels).observe(time.perf_counter() - began)
         return response
+
+
+def request_labels(method: str, path: str, *, is_watch: bool) -> tuple[str, str, str, str, str]:
+    """The verb, group, version, kind (as paths name it) and subresource of a request, as metrics name them."""
+    parts = path.strip("/").split("/")
+    group, rest = ("", parts[1:]) if parts[0] == "api" else (parts[1] if len(parts) > 1 else "", parts[2:])
+    version, rest = (rest[0], rest[1:]) if rest else ("", rest)
+    if len(rest) > 2 and rest[0] == "namespaces":
+        rest = rest[2:]
+    kind, name, subresource = (*rest, "", "", "")[:3]
+    verb = {"POST": "CREATE", "PUT": "UPDATE"}.get(method, method)
+    if method == "GET" and not name:
+        verb = "WATCH" if is_watch else "LIST"
+    return verb, group, version, kind, subresource
 
 
 def _raise_for_status(response: aiohttp.ClientResponse, content: bytes) -> None:

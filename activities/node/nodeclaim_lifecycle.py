@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -33,6 +33,7 @@ from activities.node.launching import Launching
 from activities.node.learned_memory import LearnedMemory
 from activities.node.lost_instances import launched_recently
 from tenon.apis import labels
+from tenon.apis.nodeclaim import INSTANCE_TERMINATING
 from tenon.apis.reasons import Reason, snake_case
 from tenon.kube.claim_record import ClaimRecord, instance_id_of
 from tenon.kube.scheduler_config import NOTHING, DefaultSpread
@@ -262,7 +263,11 @@ class NodeActivities:
             instance_id = instance.id
         await with_heartbeat(self._boots.look(terminate_input.claim, instance_id))
         await nodeclaims.mark_instance_terminating(self._kube, terminate_input.claim, utc_now)
-        state = await with_heartbeat(self._terminations.terminate(instance_id, TERMINATION_WAIT_SECONDS))
+        try:
+            state = await with_heartbeat(self._terminations.terminate(instance_id, TERMINATION_WAIT_SECONDS))
+        except EC2Error:
+            metrics.TERMINATION_FAILURES.labels(terminate_input.zone, "").inc()
+            raise
         if state is None and await self._may_not_be_shown_yet(terminate_input):
             return TerminateResult(state="not visible in EC2 yet")
         if state in (None, TERMINATED):
@@ -287,6 +292,7 @@ class NodeActivities:
                 release_input,
                 await nodepools.consolidation_policy(self._kube, release_input.pool, release_input.reason),
                 claim.termination_mode if claim is not None else "graceful",
+                claim.true_since(INSTANCE_TERMINATING) if claim is not None else None,
             )
         log.info(
             "A node was deleted",
@@ -317,8 +323,12 @@ class NodeActivities:
         ]
 
 
-def _count_end(release_input: ReleaseInput, policy: str, mode: str) -> None:
+def _count_end(release_input: ReleaseInput, policy: str, mode: str, terminating_since: datetime | None) -> None:
     ended = utc_now()
+    if terminating_since is not None:
+        metrics.INSTANCE_TERMINATION_SECONDS.labels(release_input.pool).observe(
+            (ended - terminating_since).total_seconds()
+        )
     metrics.CLAIMS_TERMINATED.labels(release_input.pool, release_input.capacity_type, release_input.zone).inc()
     reason = Reason.of(release_input.reason)
     if release_input.reason and not release_input.already_deleted and not (reason and reason.is_by_hand):

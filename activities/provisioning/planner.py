@@ -21,7 +21,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -132,6 +133,11 @@ class _Decision:
         return {pool.metadata.name: pool for pool, _ in self.overlaid.pools_with_types}
 
 
+def _phase(name: str) -> AbstractContextManager[object]:
+    """Measure a phase of a plan."""
+    return metrics.PLAN_PHASE_SECONDS.labels(name).time()
+
+
 class Planner:
     """Plans batches on a live cluster, one at a time."""
 
@@ -147,11 +153,14 @@ class Planner:
         buffers: BufferRoom | None = None,
         solver: Solver | None = None,
         refusals: LaunchRefusals | None = None,
+        decided: Callable[[Iterable[str], Collection[str]], None] | None = None,
     ) -> None:
         """``policy``: the operator's settings that affect plans. ``buffers``: what CapacityBuffers request.
 
-        ``refusals``: what EC2 refuses, kept for other parts of the process.
+        ``refusals``: what EC2 refuses, kept for other parts of the process. ``decided``: called after each plan with
+        the UIDs of the pods that it is for, and of those that it has a place for.
         """
+        self._decided = decided
         self._solver = solver or Solver()
         self._refusals = refusals or LaunchRefusals(now=now)
         self._buffers = buffers or BufferRoom()
@@ -192,16 +201,17 @@ class Planner:
         unavailable_until = self._refusals.unavailable_until()
         self._refusals.no_capacity(self._refused_launches.count(decision.all_pods, unavailable_until))
         try:
-            written = await write_claims(
-                self._kube,
-                decision.plan,
-                decision.pools,
-                plan_input.batch,
-                decision.overlaid,
-                decision.explanations,
-                self._refusals.unavailable(),
-                decision.usual_prices,
-            )
+            with _phase("write"):
+                written = await write_claims(
+                    self._kube,
+                    decision.plan,
+                    decision.pools,
+                    plan_input.batch,
+                    decision.overlaid,
+                    decision.explanations,
+                    self._refusals.unavailable(),
+                    decision.usual_prices,
+                )
         except ApiError as error:
             unwritten = _as_written(decision, Written.nothing(decision.plan, error))
             await self._pod_events.publish(unwritten, filter(_waits, decision.pods), (), decision.in_flight)
@@ -215,6 +225,8 @@ class Planner:
         self._remember(decision, written, plan_input)
         places = (*plan.placements.values(), *(claim.pods for claim in written.claims))
         placed = {pod.uid for pods_of_place in places for pod in pods_of_place}
+        if self._decided is not None:
+            self._decided((pod.uid for pod in pods), placed)
         await delete_superseded(self._kube, self._recorder, self._view, decision.refused, placed)
         self._buffers.simulated(plan, decision.ready, written.names)
         await self._publish_refusals(decision.pools, written)
@@ -260,7 +272,8 @@ class Planner:
         closed = probed(breakers, launching, self._now())
         refused = self._refusals.refused_claims(self._view.launching_claims)
         pools = pools_for_plans(usable, breakers, closed) if breakers else usable
-        overlaid = await self._instance_types(pools)
+        with _phase("types"):
+            overlaid = await self._instance_types(pools)
         if breakers:
             overlaid = replace(
                 overlaid, pools_with_types=without_held_types(overlaid.pools_with_types, breakers, closed)
@@ -289,10 +302,12 @@ class Planner:
         reasoned = with_pool_reasons(solved.plan, self._view, waiting_pods, left_out, self._view)
         plan = only_probes(reasoned, breakers, batch)
         metrics.SCHEDULING_SECONDS.labels("provisioner").observe(solved.seconds)
+        metrics.PLAN_PHASE_SECONDS.labels("solve").observe(solved.seconds)
         ready = frozenset(node.name for node in problem.nodes if node.initialized)
         in_flight = frozenset(node.name for node in problem.nodes if node.requirements is not None)
-        why = await asyncio.to_thread(explanations, winners, plan.claims)
-        usual_prices = await asyncio.to_thread(lambda: [winners.usual_price(claim) for claim in plan.claims])
+        with _phase("explain"):
+            why = await asyncio.to_thread(explanations, winners, plan.claims)
+            usual_prices = await asyncio.to_thread(lambda: [winners.usual_price(claim) for claim in plan.claims])
         without_types = {pool.name: pool.lacking for pool in problem.pools if pool.lacking}
         return _Decision(
             plan,

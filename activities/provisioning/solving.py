@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from activities import loggers, metrics
+from activities.in_progress import SOLVES
 from tenon.provisioning.fault_isolation import IsolatedPlan, Solve, solve_isolated
 from tenon.provisioning.problem_json import to_json
 from tenon.provisioning.solving import BatchSolver
@@ -85,6 +86,7 @@ class Solver:
         self._longest = longest
         self._folder = folder
         self._clock = clock
+        self._solves = 0
         self._most: int | None = None
         """The maximum number of pods for the engine, set after it decided nothing for more pods in its time."""
 
@@ -98,7 +100,9 @@ class Solver:
         portion = self._portion(problem)
         thread = asyncio.ensure_future(asyncio.to_thread(self._run, portion, limit))
         try:
-            isolated_plan = await asyncio.shield(thread)
+            self._solves += 1
+            with SOLVES.during(str(self._solves)):
+                isolated_plan = await asyncio.shield(thread)
         finally:
             limit.end()
             while not thread.done():

@@ -34,7 +34,7 @@ from tenon.kube.records import (
     PodRecord,
     ValueRecord,
 )
-from tenon.kube.requests import effective_requests, units
+from tenon.kube.requests import effective_limits, effective_requests, units
 from tenon.kube.requirements import DOES_NOT_EXIST, Requirements
 from tenon.kube.sharing import share, share_texts, share_texts_in_order, share_value
 from tenon.kube.structs import (
@@ -135,7 +135,19 @@ def pod_record(wire: PodObject) -> PodRecord:
         disruption_cost=_shared(annotations.get(labels.DISRUPTION_COST)),
         deletion_cost=_shared(annotations.get(labels.POD_DELETION_COST)),
         bound_at=epoch_seconds(scheduled.last_transition_time) if scheduled and scheduled.status == "True" else 0.0,
+        ready_at=epoch_seconds(ready.last_transition_time) if ready and ready.status == "True" else 0.0,
+        limits=share(effective_limits(spec)),
+        owner_path=_owner_path(pod.namespace, metadata.owner_references),
+        has_resource_claims=bool(spec.resource_claims),
     )
+
+
+def _owner_path(namespace: str, references: Sequence[Owner] | None) -> str:
+    """The path of the first owner; empty if there is none."""
+    if not references:
+        return ""
+    owner = references[0]
+    return sys.intern(f"/apis/{owner.api_version}/namespaces/{namespace}/{owner.kind.lower()}s/{owner.name}")
 
 
 def _grace_seconds(spec: PodSpec) -> int:
@@ -164,6 +176,7 @@ def decode_node(raw: bytes | msgspec.Raw) -> NodeRecord:
         taints = tuple(taint for taint in taints if taint != UNSCHEDULABLE)
     elif spec.unschedulable and UNSCHEDULABLE not in taints:
         taints = (*taints, UNSCHEDULABLE)
+    conditions = tuple(map(_node_condition, status.conditions or ()))
     ready = _condition(status.conditions, "Ready")
     return NodeRecord(
         name=sys.intern(metadata.name),
@@ -178,8 +191,10 @@ def decode_node(raw: bytes | msgspec.Raw) -> NodeRecord:
         ready=ready is not None and ready.status == "True",
         deleting=metadata.deletion_timestamp is not None,
         created=epoch_seconds(metadata.creation_timestamp),
-        unhealthy=_unhealthy(status.conditions),
+        unhealthy=tuple(condition for condition in conditions if not _is_usual(condition)),
         boot_id=status.node_info.boot_id if status.node_info is not None else "",
+        deleted_at=epoch_seconds(metadata.deletion_timestamp),
+        conditions=conditions,
     )
 
 
@@ -316,21 +331,15 @@ def _avoids_nodepools(terms: Sequence[Requirements]) -> bool:
     )
 
 
-def _unhealthy(conditions: list[Condition] | None) -> tuple[NodeCondition, ...]:
-    """The conditions of a Node that may be faults: all but those that every healthy node has."""
-    return tuple(
-        NodeCondition(
-            sys.intern(condition_item.type),
-            sys.intern(condition_item.status),
-            epoch_seconds(condition_item.last_transition_time),
-            sys.intern(condition_item.reason or ""),
-        )
-        for condition_item in conditions or ()
-        if not _is_usual(condition_item)
+def _node_condition(condition: Condition) -> NodeCondition:
+    since = epoch_seconds(condition.last_transition_time)
+    return NodeCondition(
+        sys.intern(condition.type), sys.intern(condition.status), since, sys.intern(condition.reason or "")
     )
 
 
-def _is_usual(condition_item: Condition) -> bool:
+def _is_usual(condition_item: NodeCondition) -> bool:
+    """Whether a condition of a Node is one that every healthy node has, and so no fault."""
     if condition_item.status == "True":
         return condition_item.type.endswith("Ready")
     return condition_item.status == "False" and condition_item.type in _USUALLY_FALSE

@@ -103,6 +103,12 @@ class PodRecord:
     """Its volumes that use claims. `Storage` resolves what they require of a node, which changes with the claims."""
     bound_at: float = 0.0
     """When the pod was bound to its node, in seconds since the epoch; 0 if unknown."""
+    ready_at: float = 0.0
+    """Since when it serves, in seconds since the epoch; 0 if it does not."""
+    limits: Resources = field(default_factory=dict)
+    owner_path: str = ""
+    """The path of its first owner on the API server, as metrics name owners."""
+    has_resource_claims: bool = False
 
     @property
     def key(self) -> str:
@@ -189,7 +195,7 @@ def _whole_number(text: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class NodeCondition:
-    """A condition of a Node that is False or Unknown, and since when, in seconds since the epoch (0: unknown)."""
+    """A condition of a Node, and since when it has its status, in seconds since the epoch (0: unknown)."""
 
     type: str
     status: str
@@ -215,6 +221,10 @@ class NodeRecord:
     """Its conditions such as Ready and StorageReady that are not True. Most nodes have none."""
     boot_id: str = ""
     """Another one after each boot of the machine."""
+    deleted_at: float = 0.0
+    """When its deletion was requested, in seconds since the epoch; 0 if it was not."""
+    conditions: tuple[NodeCondition, ...] = field(default=(), compare=False)
+    """All conditions. Those that matter for decisions are in ``ready`` and ``unhealthy``, which are compared."""
 
     @property
     def key(self) -> str:

@@ -49,6 +49,28 @@ def effective_requests(spec: PodSpec, status: PodStatus | None = None, defaults:
     return requests
 
 
+def effective_limits(spec: PodSpec) -> Resources:
+    """Return the pod's effective limits, by the same rules as its requests. A container without a limit adds none."""
+    running = total(_limits(container.resources) for container in spec.containers or ())
+    sidecars: Resources = {}
+    starting: Resources = {}
+    for container in spec.init_containers or ():
+        own = _limits(container.resources)
+        if container.restart_policy == "Always":
+            sidecars = total((sidecars, own))
+            starting = maximum(starting, sidecars)
+        else:
+            starting = maximum(starting, total((sidecars, own)))
+    limits = maximum(total((running, sidecars)), starting)
+    limits.update(_limits(spec.resources))
+    limits[PODS] = 1
+    return limits
+
+
+def _limits(needs: ResourceNeeds | None) -> Resources:
+    return units(needs.limits) if needs is not None else {}
+
+
 def covers_requests(requests: Mapping[str, int], available: Mapping[str, int]) -> bool:
     """Whether the requested resources are available. Resources that are not requested may be overcommitted."""
     return all(amount <= available.get(name, 0) for name, amount in requests.items() if amount > 0)

@@ -67,6 +67,20 @@ async def test_pending_pods_get_a_node_and_an_empty_node_goes(
     await pool.seen(pods[0]["metadata"]["name"], "Nominated", name)
     assert worker.metric("karpenter_nodeclaims_created_total", nodepool=pool.name) == 1
     assert worker.metric("karpenter_nodes_created_total", nodepool=pool.name) == 1
+    ready = {"karpenter_sh_nodepool": pool.name, "type": "Ready", "status": "True"}
+    of_node = {"node_name": node["metadata"]["name"], "nodepool": pool.name, "zone": instance["zone"]}
+    assert worker.metric("karpenter_nodes_allocatable", **of_node, resource_type="pods") > 0
+    assert worker.metric("karpenter_pods_state", node=of_node["node_name"], nodepool=pool.name) >= 1
+    assert worker.metric("karpenter_pods_bound_duration_seconds_count", dynamic_resources="false") >= 1
+    assert worker.metric("operator_nodeclaim_status_condition_count", **ready) == 1
+    assert worker.metric("tenon_plan_phase_duration_seconds_count", phase="write") >= 1
+    assert worker.metric("aws_sdk_go_request_total", service="EC2", action="CreateFleet", code="200") >= 1
+    assert worker.metric("client_go_request_total", code="201", method="POST") >= 1
+    for process in ("io", "cluster"):
+        assert worker.metric("temporal_request_total", process=process) > 0
+        assert worker.metric("process_resident_memory_bytes", process=process) > 0
+    waits = "temporal_activity_schedule_to_start_latency_seconds_count"
+    assert worker.metric(waits, process="io") > 0
 
     await pool.scale(0)
     await pool.gone(name)

@@ -19,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from activities.clock import utc_now
 from activities.ec2.errors import EC2Error
-from activities.metrics import POOL_PRICE, TEXT_SUFFIX
+from activities.metrics import POOL_COST, POOL_PRICE, TEXT_SUFFIX
 from activities.provisioning.launch_refusals import LaunchRefusals
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
@@ -109,6 +109,11 @@ class World:
         """The price of an hour by NodePool and capacity type."""
         (metric,) = [family for family in self._families() if family.name == POOL_PRICE.name]
         return {tuple(sample.labels[label] for label in POOL_PRICE.labels): sample.value for sample in metric.samples}
+
+    def scraped_samples(self, name: str) -> list[tuple[dict[str, str], float]]:
+        """The labels and the value of each series of a metric."""
+        (metric,) = [family for family in self._families() if family.name in (name, name.removesuffix("_total"))]
+        return [(sample.labels, sample.value) for sample in metric.samples]
 
     def scraped(self) -> dict[str, dict[tuple[str, ...], float]]:
         order = ("instance_type", "capacity_type", "zone")
@@ -214,6 +219,8 @@ async def test_the_price_of_an_hour_of_each_pools_instances_is_served(world: Wor
         world.launched(name, offering, provider)
     async with world.leading():
         prices = world.prices()
+        costs = world.scraped_samples(POOL_COST.name)
+    assert [(row["nodepool"], round(cost, 6)) for row, cost in costs] == [("default", 0.208)], "MET-19: of all types"
     assert prices == {("default", "spot"): pytest.approx(0.108), ("default", "on-demand"): pytest.approx(0.1)}
 
 

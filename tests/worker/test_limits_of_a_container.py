@@ -14,6 +14,7 @@ import warnings
 from asyncio import sslproto
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -99,10 +100,10 @@ def test_set16_a_child_knows_the_parent_that_started_it(monkeypatch: pytest.Monk
 
     def started(*_: object, env: dict[str, str], **__: object) -> object:
         events.append(env)
-        return None
+        return SimpleNamespace(pid=1)
 
     monkeypatch.setattr("subprocess.Popen", started)
-    child = main._start("io", Settings(cluster_name="c").as_environment(), str(tmp_path), Health(["io"]))
+    child = main._start("io", Settings(cluster_name="c").as_environment(), str(tmp_path), Health(["io"]), "")
     child.listener.join()
     assert events[0][PARENT] == str(os.getpid())
 

@@ -36,9 +36,12 @@ async def test_met37_the_state_counts_as_synced_only_once_it_is(monkeypatch: pyt
 
     monkeypatch.setattr(Cache, "wait_synced", wait)
     async with keeping():
+        await asyncio.sleep(3 * MOMENT)
         assert REGISTRY.get_sample_value("karpenter_cluster_state_synced") == 0
+        assert (REGISTRY.get_sample_value("karpenter_cluster_state_unsynced_time_seconds") or 0) >= 2.0
         whole.set()
         await asyncio.sleep(MOMENT)
+        assert REGISTRY.get_sample_value("karpenter_cluster_state_unsynced_time_seconds") == 0
         assert REGISTRY.get_sample_value("karpenter_cluster_state_synced") == 1
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterator, Mapping, Set
 from typing import Generic, TypeVar
 
@@ -26,6 +27,16 @@ class Table(Generic[R]):
         self._changed = changed
         self._keeps = keeps
         self._left_out: set[str] = set()
+        self._observers: list[Listener[R]] = []
+
+    @contextlib.contextmanager
+    def observed(self, observer: Listener[R]) -> Iterator[None]:
+        """Call ``observer`` too for each real change, while the context is open. A copy has no observers."""
+        self._observers.append(observer)
+        try:
+            yield
+        finally:
+            self._observers.remove(observer)
 
     @property
     def left_out(self) -> frozenset[str]:
@@ -58,6 +69,8 @@ class Table(Generic[R]):
                 return
             self._records[key] = record
         self._changed(key, before, record)
+        for observer in self._observers:
+            observer(key, before, record)
 
     def adopt(self, other: Table[R]) -> None:
         """Take over another table's current records. From now on this table reports no changes."""

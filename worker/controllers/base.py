@@ -17,6 +17,7 @@ from temporalio.service import RPCError
 
 from activities import loggers, metrics
 from activities.ec2.errors import EC2Error
+from activities.in_progress import RECONCILES
 from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.errors import ApiError
 from worker.cache.changes import Change, Subscription, Topic
@@ -40,6 +41,8 @@ class Controller(abc.ABC):
     """Seconds in which changes gather before a reconcile."""
     interval: float = 0.0
     """Least seconds between the starts of two reconciles."""
+    at_once: ClassVar[int] = 1
+    """Objects that are reconciled at the same time."""
     resync: float | None = None
     """Seconds after which a reconcile starts without a change."""
 
@@ -56,6 +59,10 @@ class Controller(abc.ABC):
         self._depth = metrics.QUEUED_CHANGES.labels(self.name, self.name)
         self._adds = metrics.QUEUE_ADDS.labels(self.name, self.name)
         self._retries = metrics.QUEUE_RETRIES.labels(self.name, self.name)
+        self._panics = metrics.RECONCILE_PANICS.labels(self.name)
+        self._queue_seconds = metrics.QUEUE_SECONDS.labels(self.name, self.name)
+        self._work_seconds = metrics.WORK_SECONDS.labels(self.name, self.name)
+        metrics.MAX_RECONCILES.labels(self.name).set(self.at_once)
 
     @abc.abstractmethod
     async def reconcile(self, changes: Sequence[Change]) -> float | None:
@@ -103,6 +110,8 @@ class Controller(abc.ABC):
             await work
         except Exception as error:  # the only place where controllers catch what they do not expect
             self._errors.inc()
+            if not isinstance(error, ApiError | EC2Error | RPCError):
+                self._panics.inc()
             self._log_failure(key, error)
             return False
         return True
@@ -118,10 +127,13 @@ class Controller(abc.ABC):
         self._active.set(1)
         began = time.perf_counter()
         try:
-            succeeded = await self.isolate("", work())
+            with RECONCILES.during(self.name):
+                succeeded = await self.isolate("", work())
         finally:
             self._active.set(0)
-            self._seconds.observe(time.perf_counter() - began)
+            seconds = time.perf_counter() - began
+            self._seconds.observe(seconds)
+            self._work_seconds.observe(seconds)
         (self._failed if not succeeded else self._succeeded if pause is None else self._requeued).inc()
         return pause, succeeded
 
@@ -133,10 +145,13 @@ class Controller(abc.ABC):
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(due):
                 changes = await subscription.next()
-        wait = max(self.settle, began + self.interval - clock())
+        arrived = clock()
+        wait = max(self.settle, began + self.interval - arrived)
         if wait > 0:
             await asyncio.sleep(wait)
             changes += subscription.take()
+        if changes:
+            self._queue_seconds.observe(clock() - arrived)
         return changes
 
     def _log_failure(self, key: str, error: Exception) -> None:
@@ -160,7 +175,6 @@ class ObjectController(Controller):
     """Reconciles objects separately and concurrently, and retries failed ones with exponential backoff."""
 
     at_once: ClassVar[int] = 10
-    """Objects that are reconciled at the same time."""
     backoff: ClassVar[tuple[float, float]] = BACKOFF
 
     def __init__(self, cache: ClusterCache) -> None:

@@ -16,6 +16,10 @@ METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 """Environment variable of the Prometheus client: the private folder that all processes of a worker share."""
 REPORT_FD = "TENON_REPORT_FD"
 """Environment variable with the file descriptor that the parent reads from."""
+PID_SUFFIX = ".pid"
+"""Of the files in that folder with the process id of each child, by its name."""
+TEMPORAL_METRICS = "TENON_TEMPORAL_METRICS"
+"""Environment variable with a child's name and the loopback address at which Temporal's client serves its metrics."""
 REPORT_PERIOD = 2.0
 
 

@@ -7,25 +7,28 @@ it in a loop.
 
 from __future__ import annotations
 
-import contextlib
+import itertools
 import json
 import socket
 import threading
 import time
+import zlib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from socketserver import TCPServer
 from typing import IO
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
-from activities.metrics import TEXT_SUFFIX
 from worker.runtime.profiling import asked, gather
+from worker.runtime.text_metrics import process_text, scraped_texts, temporal_text
 
 SILENCE_LIMIT = 60.0
 """Seconds without a report after which a child counts as dead."""
+GZIP = 31
+"""What zlib calls a window of the largest size with gzip's header."""
 LATE_LIMIT = 10.0
 """Seconds without a report after which a child, which reports every two, counts as late."""
 
@@ -114,8 +117,13 @@ def serve_probes(health: Health, port: int) -> ThreadingHTTPServer:
     return _serve(Probes, port)
 
 
-def serve_metrics(directory: str, port: int, *, profiling: bool = False) -> ThreadingHTTPServer:
-    """Serve /metrics on ``port`` with the sum over the child processes, and /debug/pprof/ if ``profiling`` is on."""
+def serve_metrics(
+    directory: str, port: int, *, profiling: bool = False, addresses: Sequence[str] = ()
+) -> ThreadingHTTPServer:
+    """Serve /metrics on ``port`` with the sum over the child processes, and /debug/pprof/ if ``profiling`` is on.
+
+    ``addresses``: where the child processes serve the metrics of Temporal's client.
+    """
 
     class Metrics(_Quiet):
         def do_GET(self) -> None:
@@ -132,19 +140,17 @@ def serve_metrics(directory: str, port: int, *, profiling: bool = False) -> Thre
                 return
             registry = CollectorRegistry()
             MultiProcessCollector(registry, path=directory)  # type: ignore[no-untyped-call]
-            metrics = generate_latest(registry) + _texts(directory)
-            self.answer(200, "text/plain; version=0.0.4; charset=utf-8", metrics)
+            zipped = "gzip" in self.headers.get("Accept-Encoding", "")
+            self.answer_in_pieces(
+                itertools.chain(
+                    [generate_latest(registry), process_text(directory), temporal_text(addresses)],
+                    scraped_texts(directory),
+                ),
+                "text/plain; version=0.0.4; charset=utf-8",
+                zipped=zipped,
+            )
 
     return _serve(Metrics, port)
-
-
-def _texts(directory: str) -> bytes:
-    """The metrics that processes wrote as text."""
-    texts = []
-    for path in sorted(Path(directory).glob(f"*{TEXT_SUFFIX}")):
-        with contextlib.suppress(FileNotFoundError):  # the leader has just ended
-            texts.append(path.read_bytes())
-    return b"".join(texts)
 
 
 class _Quiet(BaseHTTPRequestHandler):
@@ -154,6 +160,19 @@ class _Quiet(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
+
+    def answer_in_pieces(self, pieces: Iterable[bytes], content_type: str, *, zipped: bool) -> None:
+        """Send a body whose length nobody knows yet. It ends with the connection."""
+        self.send_response(200)
+        self.send_header("Content-Type", content_type)
+        if zipped:
+            self.send_header("Content-Encoding", "gzip")
+        self.end_headers()
+        packer = zlib.compressobj(1, wbits=GZIP) if zipped else None
+        for piece in pieces:
+            self.wfile.write(packer.compress(piece) if packer else piece)
+        if packer:
+            self.wfile.write(packer.flush())
 
     def log_message(self, format: str, *args: object) -> None:
         """Probes are not worth a log line."""

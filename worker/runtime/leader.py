@@ -66,6 +66,7 @@ from worker.controllers.nodeclass.instance_type_metrics import InstanceTypeMetri
 from worker.controllers.nodeclass.workflow_starts import NodeClassWorkflowController
 from worker.controllers.nodeclass.zonal_shift import ZonalShiftController
 from worker.controllers.nodepool.status import NodePoolStatusController
+from worker.controllers.observability.cluster_metrics import ClusterMetrics
 from worker.controllers.provisioning.capacity_buffer import CapacityBufferController
 from worker.controllers.provisioning.node_overlay import NodeOverlayController
 from worker.controllers.provisioning.static_nodepool import StaticNodePoolController
@@ -153,20 +154,28 @@ class Planning:
 async def lead(settings: Settings, temporal: Connection, clients: Clients, cache: ClusterCache) -> None:
     """Serve the plan queues and run the controllers until cancelled."""
     kube, gates = clients.kube, settings.feature_gates
-    planning = _planning(settings, clients, cache)
+    folder = os.environ.get(METRICS_FOLDER)
+    cluster_metrics: ClusterMetrics | None = None
+    if folder and not settings.disable_cluster_state_observability:
+        cluster_metrics = ClusterMetrics(cache, Path(folder))
+    planning = _planning(settings, clients, cache, cluster_metrics)
     controllers = _controllers(settings, clients, cache, planning)
     async with asyncio.TaskGroup() as group:
         for controller in controllers:
             group.create_task(controller.run(), name=controller.name)
         group.create_task(serve_legacy(kube, clients.recorder, cache, settings, clients.ec2.cluster), name="legacy")
         group.create_task(warn_of_disabled_gates(kube, gates), name="disabled gates")
+        if cluster_metrics is not None:
+            group.create_task(cluster_metrics.run(), name="cluster metrics")
         try:
             await temporal.serve(lambda client: _decide(client, kube, settings, cache, planning))
         finally:
             planning.moves.close()
 
 
-def _planning(settings: Settings, clients: Clients, cache: ClusterCache) -> Planning:
+def _planning(
+    settings: Settings, clients: Clients, cache: ClusterCache, cluster_metrics: ClusterMetrics | None
+) -> Planning:
     view = PlanningView(cache)
     gates, policy = settings.feature_gates, settings.plan_policy()
     room = BufferRoom(gate=gates.capacity_buffer)
@@ -181,7 +190,15 @@ def _planning(settings: Settings, clients: Clients, cache: ClusterCache) -> Plan
     slowed = SlowedPools(lambda pool: cache.changes.publish(Topic.POOL, pool))
     batcher = Batcher(view, buffers=room, window=window, refusals=refusals)
     planner = Planner(
-        view, clients.ec2, clients.kube, clients.recorder, batcher, policy=policy, buffers=room, refusals=refusals
+        view,
+        clients.ec2,
+        clients.kube,
+        clients.recorder,
+        batcher,
+        policy=policy,
+        buffers=room,
+        refusals=refusals,
+        decided=cluster_metrics.pod_times.decided if cluster_metrics is not None else None,
     )
     is_repaired = gates.node_repair and not settings.legacy_node_repair
     reboots = settings.aws_feature_gates.reboot_for_repair

@@ -19,12 +19,13 @@ from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
 from temporalio.converter import PayloadCodec
 from temporalio.envconfig import ClientConfig, ClientConnectConfig
-from temporalio.runtime import LogForwardingConfig, LoggingConfig, Runtime, TelemetryConfig
+from temporalio.runtime import LogForwardingConfig, LoggingConfig, PrometheusConfig, Runtime, TelemetryConfig
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities import loggers
 from tenon.errors import TenonError
 from worker.log_rate_limit import LogRateLimiter
+from worker.runtime.child_processes import TEMPORAL_METRICS
 from worker.runtime.encrypted_payloads import ENCRYPTION_CONFIG, PayloadCodecError, WithoutKeys
 from worker.runtime.outage import Outage, ReadinessLike
 from worker.runtime.temporal_plugin import TenonPlugin
@@ -56,7 +57,16 @@ def runtime() -> Runtime:
     """The Temporal runtime of this process."""
     CORE.addFilter(CoreLines())
     forwarding = LogForwardingConfig(CORE, append_target_to_name=False, prepend_target_on_message=False)
-    return Runtime(telemetry=TelemetryConfig(logging=LoggingConfig(filter=LEVELS, forwarding=forwarding)))
+    config = LoggingConfig(filter=LEVELS, forwarding=forwarding)
+    process, _, address = os.environ.get(TEMPORAL_METRICS, "").partition(" ")
+    if address:
+        # The names that Temporal's own dashboards use: with units, in seconds.
+        metrics = PrometheusConfig(address, counters_total_suffix=True, unit_suffix=True, durations_as_seconds=True)
+        try:
+            return Runtime(telemetry=TelemetryConfig(logging=config, metrics=metrics, global_tags={"process": process}))
+        except (RuntimeError, ValueError) as error:  # another program took the port since the parent chose it
+            log.warning("The metrics of Temporal's client cannot be served", extra={"error": str(error)})
+    return Runtime(telemetry=TelemetryConfig(logging=config))
 
 
 log = loggers.TEMPORAL

@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 from prometheus_client import REGISTRY
 
+from activities.ec2.errors import EC2Error
 from activities.kubernetes.resources import NODECLAIMS, NODEPOOLS
 from activities.node.nodeclaim_lifecycle import NodeActivities
 from tenon.messages.node import ExpirationInput, ReleaseInput, TerminateInput, TerminateResult
@@ -129,3 +130,33 @@ async def test_wsh28_an_expired_node_waits_if_its_nodepool_says_so(
         world.kube.add(NODEPOOLS, {"metadata": {"name": "counted", "annotations": annotations}, "spec": {}})
     activities = NodeActivities(world.kube, world.recorder, cast("Any", Forgetful()))
     assert (await activities.check_expiration(ExpirationInput(claim=REF, pool="counted"))).waits is waits
+
+
+async def test_met10_the_time_until_an_instance_is_gone_is_measured() -> None:
+    world = World()
+    since = (datetime.now(UTC) - timedelta(seconds=40)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    terminating = {"type": "InstanceTerminating", "status": "True", "lastTransitionTime": since}
+    body = claim()
+    body.setdefault("status", {})["conditions"] = [terminating]
+    world.kube.add(NODECLAIMS, body)
+    activities = NodeActivities(world.kube, world.recorder, cast("Any", Forgetful()))
+    await activities.release(ReleaseInput(claim=REF, pool="timed"))
+    name = "karpenter_nodeclaims_instance_termination_duration_seconds_sum"
+    assert 40.0 <= (REGISTRY.get_sample_value(name, {"nodepool": "timed"}) or 0.0) < 60.0
+
+
+class Refusing(Forgetful):
+    """An EC2 that may not terminate instances."""
+
+    def terminate_instances(self, instance_ids: Sequence[str]) -> Any:
+        return {instance_id: EC2Error("UnauthorizedOperation", "no") for instance_id in instance_ids}
+
+
+async def test_met53_a_refused_termination_counts_in_its_zone() -> None:
+    world = World()
+    world.kube.add(NODECLAIMS, claim())
+    activities = NodeActivities(world.kube, world.recorder, cast("Any", Refusing()))
+    with pytest.raises(EC2Error):
+        await activities.terminate(TerminateInput(claim=REF, instance_id="i-1", zone="us-west-2z"))
+    name = "karpenter_cloudprovider_instance_termination_failures_total"
+    assert REGISTRY.get_sample_value(name, {"zone": "us-west-2z", "zone_id": ""}) == 1.0

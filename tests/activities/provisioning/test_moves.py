@@ -328,6 +328,11 @@ async def test_a_validation_goes_on_with_what_is_known_if_nobody_answers() -> No
 MEASURED = "Command x saves $0.1000 an hour; $0.1600 was predicted"
 
 
+def reached_savings() -> float:
+    name = "tenon_consolidation_reached_savings_per_hour_total"
+    return REGISTRY.get_sample_value(name, {"nodepool": "default"}) or 0.0
+
+
 @pytest.mark.parametrize(
     ("reason", "events"),
     [
@@ -357,7 +362,9 @@ async def test_wsh02_a_command_is_measured_at_the_prices_of_launched_offerings(
         prices={"a": 0.1, "b": 0.1},
     )
     expected = {"default": MeasuredSaving(predicted=0.16, reached=0.1)}
+    before = reached_savings()
     assert await at.finder.measure(disruption_command, ["a", "b"]) == expected
+    assert reached_savings() - before == pytest.approx(0.1 if events else 0.0), "only consolidation counts"
     assert at.recorder.events == events
     del at.view.details["new"]
     assert await at.finder.measure(disruption_command, ["a", "b"]) == {}

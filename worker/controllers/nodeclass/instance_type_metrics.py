@@ -18,6 +18,7 @@ from activities.ec2.errors import EC2Error
 from activities.metrics import (
     OFFERING_AVAILABLE,
     OFFERING_PRICE,
+    POOL_COST,
     POOL_PRICE,
     TEXT_SUFFIX,
     TYPE_CPU_CORES,
@@ -145,7 +146,11 @@ class InstanceTypeMetricsController(Controller):
 
     def _write(self, lists: Sequence[Sequence[InstanceType]], claims: Sequence[ClaimRecord]) -> None:
         gauges = measured(lists)
-        gauges[POOL_PRICE] = priced(claims, gauges[OFFERING_PRICE])
+        gauges[POOL_PRICE] = prices = priced(claims, gauges[OFFERING_PRICE])
+        costs: dict[tuple[str, ...], float] = {}
+        for (pool, _), price in prices.items():
+            costs[pool,] = round(costs.get((pool,), 0.0) + price, 6)
+        gauges[POOL_COST] = costs
         if gauges == self._written:
             return
         fresh = self._file.with_suffix(".new")

@@ -6,6 +6,7 @@ own: `NodePoolHashes`, `NodePoolEvents` and `PoolMetrics` are parts of this one.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -35,6 +36,9 @@ from worker.controllers.nodepool.events import NodePoolEvents
 from worker.controllers.nodepool.hashes import NodePoolHashes
 from worker.controllers.nodepool.metrics import PoolMetrics
 from worker.controllers.nodepool.registration_results import RegistrationResults
+
+UNSYNCED_PERIOD = 1.0
+"""Seconds between two reports that the cache is not complete yet."""
 
 
 class NodePoolStatusController(Controller):
@@ -89,7 +93,17 @@ class NodePoolStatusController(Controller):
         """Wait for the cache, and export that it is not synced yet."""
         if self._measured:
             metrics.CLUSTER_SYNCED.set(0)
-        await super().wait_ready()
+        clock = asyncio.get_running_loop().time
+        began, ready = clock(), asyncio.ensure_future(super().wait_ready())
+        try:
+            while not (await asyncio.wait({ready}, timeout=UNSYNCED_PERIOD))[0]:
+                if self._measured:
+                    metrics.CLUSTER_UNSYNCED_SECONDS.set(clock() - began)
+            await ready
+        finally:
+            ready.cancel()
+        if self._measured:
+            metrics.CLUSTER_UNSYNCED_SECONDS.set(0)
         self._registrations.skip_present()
 
     async def reconcile(self, changes: Sequence[Change]) -> float | None:
