@@ -28,7 +28,7 @@ from tenon.errors import TenonError
 
 SOURCE = Path(__file__).parent / "controlplane"
 SOURCE_FILES = ("go.mod", "go.sum", "tools.go")
-FLAGS = ("-trimpath", "-ldflags", "-s -w -X k8s.io/component-base/version.gitVersion=v1.36.3")
+FLAGS = ("-trimpath", "-ldflags", "-s -w -X k8s.io/component-base/version.gitVersion=v1.37.2")
 PACKAGES = (
     "k8s.io/kubernetes/cmd/kube-apiserver",
     "k8s.io/kubernetes/cmd/kube-scheduler",
