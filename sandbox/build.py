@@ -61,7 +61,7 @@ CONTROL_PLANE = Programs(
     cache="controlplane",
     packages=PACKAGES,
     names=PROGRAMS,
-    cold_cpu_minutes=12.5,  # measured with an empty Go cache. The work scales well to up to 8 cores
+    cold_cpu_minutes=10.7,  # measured with an empty Go cache. The work scales well to up to 8 cores
     renamed=(("server", "etcd"),),
 )
 
