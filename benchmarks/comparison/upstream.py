@@ -27,7 +27,7 @@ KARPENTER = GoTool(
     source=Path(__file__).parent / "karpenter",
     code="tools.go",
     package=f"{MODULE}/kwok",
-    duration="about seven minutes on one core",
+    duration="about four minutes on one core",
 )
 NAME = "karpenter"
 """Of the namespace and the ServiceAccount."""

@@ -8,7 +8,8 @@ import hashlib
 from dataclasses import dataclass
 from typing import Any
 
-KUBERNETES = "1.36"
+KUBERNETES = "1.37"
+"""The version of the cluster and of its images."""
 EKS_OWNER = "602401143452"
 BOTTLEROCKET_OWNER = "092701018921"
 AL2023_RELEASES = (("v20261001", "2026-10-01T08:00:00.000Z"), ("v20261101", "2026-11-01T08:00:00.000Z"))

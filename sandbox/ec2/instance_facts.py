@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from sandbox.ec2 import nodes
+from sandbox.ec2.images import KUBERNETES
 from sandbox.ec2.instances import Machine
 from sandbox.ec2.userdata.reader import family_of
 from sandbox.ec2.userdata.settings import BootFacts, UserDataRefusedError
 
-KUBELET_VERSION = "v1.36.0-eks"
+KUBELET_VERSION = f"v{KUBERNETES}.0-eks"
 KERNELS = {
     "AL2023": "6.12.40-63.114.amzn2023",
     "AL2": "5.10.240-238.959.amzn2",

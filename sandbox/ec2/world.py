@@ -14,6 +14,7 @@ from sandbox.ec2.eventbridge import EventBridge
 from sandbox.ec2.faults import CallLog, FaultTable, Throttle
 from sandbox.ec2.fleets import Fleets
 from sandbox.ec2.held_calls import HoldTable
+from sandbox.ec2.images import KUBERNETES
 from sandbox.ec2.instances import InstanceBook
 from sandbox.ec2.market import Market
 from sandbox.ec2.placement_groups import PlacementGroups
@@ -30,7 +31,7 @@ class ClusterFacts:
     endpoint: str = "https://127.0.0.1:6443"
     certificate_authority: str = ""
     """Base64 of the PEM bundle."""
-    version: str = "1.36"
+    version: str = KUBERNETES
     service_cidr: str = "10.96.0.0/16"
 
 

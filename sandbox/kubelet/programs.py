@@ -18,7 +18,7 @@ KUBELET = build.Programs(
     cache="kubelet",
     packages=("k8s.io/kubernetes/cmd/kubelet",),
     names=("kubelet",),
-    cold_cpu_minutes=2.5,  # after the control plane, which has most of its packages
+    cold_cpu_minutes=0.6,  # after the control plane, which has most of its packages
 )
 PAUSE = GoTool(
     name="pause",

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import multiprocessing
+import re
 import shutil
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
+import yaml
 
 from sandbox import build, golang
+from sandbox.ec2.images import KUBERNETES
 from sandbox.progress import Progress, silent
 from sandbox.tools import MissingToolError
 
@@ -48,6 +51,21 @@ def test_other_flags_are_another_build(monkeypatch: pytest.MonkeyPatch) -> None:
     before = build.content_hash()
     monkeypatch.setattr(build, "FLAGS", (*build.FLAGS, "-race"))
     assert build.content_hash() != before
+
+
+def test_everything_that_names_the_version_of_kubernetes_names_that_of_go_mod() -> None:
+    required = re.search(r"k8s\.io/kubernetes (v\d+\.\d+)(\.\d+)", (build.SOURCE / "go.mod").read_text())
+    assert required is not None
+    minor, patch = required.groups()
+    assert build.FLAGS[-1].endswith(f"gitVersion={minor}{patch}")
+    system, _ = yaml.safe_load_all((build.SOURCE.parent / "system.yaml").read_text())
+    assert system["status"]["nodeInfo"]["kubeletVersion"] == f"{minor}{patch}"
+    assert f"v{KUBERNETES}" == minor
+    versions = (build.SOURCE.parents[1] / "docs" / "releasing.md").read_text()
+    assert (
+        f"| Kubernetes | {minor[1:]} | tested: API server, scheduler and controller manager {minor[1:]}{patch} "
+        in versions
+    )
 
 
 def test_the_cache_is_where_the_environment_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ spec:
 """
 
 
-IMAGE = "amazon-eks-node-al2023-x86_64-standard-1.36-v20261101"
+IMAGE = "amazon-eks-node-al2023-x86_64-standard-1.37-v20261101"
 CLUSTER = Cluster("test", "us-west-2", endpoint="https://api.test", ca_bundle="Q0E=", service_cidr="10.100.0.0/16")
 
 
@@ -80,7 +80,7 @@ def facts(kind: str = "m5.large") -> BootFacts:
         private_ip="10.0.0.4",
         cpus=described["VCpuInfo"]["DefaultVCpus"],
         eni_pods=eni_pods(described),
-        kubelet_version="v1.36.0-eks",
+        kubelet_version="v1.37.0-eks",
     )
 
 

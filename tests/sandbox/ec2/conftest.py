@@ -67,7 +67,7 @@ class Aws:
         return str(describe_security_groups["SecurityGroups"][0]["GroupId"])
 
     def image(self, architecture: str = "arm64") -> str:
-        path = f"/aws/service/eks/optimized-ami/1.36/amazon-linux-2023/{architecture}/standard/recommended/image_id"
+        path = f"/aws/service/eks/optimized-ami/1.37/amazon-linux-2023/{architecture}/standard/recommended/image_id"
         return str(self.client("ssm").get_parameter(Name=path)["Parameter"]["Value"])
 
     def template(self, name: str = TEMPLATE, user_data: str = "hello", **data: Any) -> None:

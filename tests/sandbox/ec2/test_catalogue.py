@@ -110,17 +110,17 @@ def test_launch_templates_are_all_listed(aws: Aws) -> None:
     ("path", "architecture", "name"),
     [
         (
-            "/aws/service/eks/optimized-ami/1.36/amazon-linux-2023/x86_64/nvidia/recommended/image_id",
+            "/aws/service/eks/optimized-ami/1.37/amazon-linux-2023/x86_64/nvidia/recommended/image_id",
             "x86_64",
             "al2023",
         ),
         (
-            "/aws/service/eks/optimized-ami/1.36/amazon-linux-2023/x86_64/neuron/recommended/image_id",
+            "/aws/service/eks/optimized-ami/1.37/amazon-linux-2023/x86_64/neuron/recommended/image_id",
             "x86_64",
             "al2023",
         ),
-        ("/aws/service/bottlerocket/aws-k8s-1.36/arm64/latest/image_id", "arm64", "bottlerocket"),
-        ("/aws/service/bottlerocket/aws-k8s-1.36-nvidia/x86_64/1.49.0/image_id", "x86_64", "bottlerocket"),
+        ("/aws/service/bottlerocket/aws-k8s-1.37/arm64/latest/image_id", "arm64", "bottlerocket"),
+        ("/aws/service/bottlerocket/aws-k8s-1.37-nvidia/x86_64/1.49.0/image_id", "x86_64", "bottlerocket"),
     ],
 )
 def test_image_parameters_name_images_that_exist(aws: Aws, path: str, architecture: str, name: str) -> None:
@@ -133,7 +133,7 @@ def test_image_parameters_name_images_that_exist(aws: Aws, path: str, architectu
 
 def test_recommended_images_are_the_newest(aws: Aws) -> None:
     """AWS-108."""
-    expectation = [{"Name": "name", "Values": ["amazon-eks-node-al2023-arm64-standard-1.36-*"]}]
+    expectation = [{"Name": "name", "Values": ["amazon-eks-node-al2023-arm64-standard-1.37-*"]}]
     images = aws.ec2.describe_images(Owners=["amazon"], Filters=expectation)["Images"]
     assert len(images) == 2
     assert max(images, key=lambda image: image["CreationDate"])["ImageId"] == aws.image()
@@ -141,7 +141,7 @@ def test_recommended_images_are_the_newest(aws: Aws) -> None:
 
 def test_the_cluster_and_its_role_are_there(aws: Aws) -> None:
     cluster = aws.client("eks").describe_cluster(name="sandbox")["cluster"]
-    assert (cluster["version"], cluster["endpoint"]) == ("1.36", "https://127.0.0.1:6443")
+    assert (cluster["version"], cluster["endpoint"]) == ("1.37", "https://127.0.0.1:6443")
     assert cluster["kubernetesNetworkConfig"]["serviceIpv4Cidr"]
     profile = aws.client("iam").get_instance_profile(InstanceProfileName="KarpenterNodeRole-sandbox")
     assert profile["InstanceProfile"]["Roles"][0]["RoleName"] == "KarpenterNodeRole-sandbox"

@@ -94,7 +94,7 @@ def test_a_new_node_is_not_ready_and_unknown_to_the_cloud_controller() -> None:
         taints=({"key": "karpenter.sh/unregistered", "effect": "NoExecute"},),
         kube_reserved={"cpu": "100m"},
     )
-    output = node(kind_of("m7g.large"), facts(), settings, datetime(2026, 1, 1, tzinfo=UTC), "v1.36.0")
+    output = node(kind_of("m7g.large"), facts(), settings, datetime(2026, 1, 1, tzinfo=UTC), "v1.37.0")
     assert output["metadata"]["name"] == "ip-10-0-0-4.us-west-2.compute.internal"
     assert output["spec"]["providerID"] == "aws:///us-west-2a/i-1"
     labels = output["metadata"]["labels"]

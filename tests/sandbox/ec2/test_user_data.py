@@ -26,7 +26,7 @@ FACTS = BootFacts(
     private_ip="10.0.0.4",
     cpus=2,
     eni_pods=29,
-    kubelet_version="v1.36.0",
+    kubelet_version="v1.37.0",
 )
 CLUSTER = Cluster("test", "us-west-2", endpoint="https://api.test", ca_bundle="Q0E=", service_cidr="10.100.0.0/16")
 HEAD = '[settings.kubernetes]\ncluster-name = "c"\napi-server = "https://c"\ncluster-certificate = "Q0E="\n'
@@ -198,11 +198,11 @@ def test_flags_are_read_as_the_kubelet_reads_them() -> None:
 @pytest.mark.parametrize(
     ("image", "family"),
     [
-        ("amazon-eks-node-al2023-arm64-standard-1.36-v20261101", "AL2023"),
+        ("amazon-eks-node-al2023-arm64-standard-1.37-v20261101", "AL2023"),
         ("amazon-eks-node-1.32-v20251101", "AL2"),
         ("amazon-eks-gpu-node-1.32-v20251101", "AL2"),
-        ("bottlerocket-aws-k8s-1.36-x86_64-v1.50.0", "Bottlerocket"),
-        ("Windows_Server-2022-English-Core-EKS_Optimized-1.36-2026.11.01", "Windows"),
+        ("bottlerocket-aws-k8s-1.37-x86_64-v1.50.0", "Bottlerocket"),
+        ("Windows_Server-2022-English-Core-EKS_Optimized-1.37-2026.11.01", "Windows"),
         ("our-own-image", "AL2023"),
     ],
 )
