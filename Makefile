@@ -8,13 +8,13 @@ UV := $(shell command -v uv 2>/dev/null || echo .uv/bin/uv)
 SYNCED := $(VENV)/.synced
 # A test run starts hundreds of Python processes. Without byte code each compiles everything again, which costs seconds.
 unexport PYTHONDONTWRITEBYTECODE
-# The tests of a file run in one process, in order. Tests that need no sandbox only compute, so they get a process for each
-# core: `JOBS=N`. Tests on a sandbox wait more than they compute, so two cores serve more of them, each with a sandbox of its
-# own that takes about 1.3 GB: `SANDBOXES=N`. A test that ends its process is tried in two new ones and then fails; without
+# The tests of a file run in one process, in order. Tests that need no sandbox mostly compute, and some wait for a server, so
+# two cores serve three of them: `JOBS=N`. Tests on a sandbox wait more than they compute, so two cores serve seven, each with
+# a sandbox of its own that takes about 1.3 GB: `SANDBOXES=N`. A test that ends its process is tried in two new ones and then fails; without
 # the limit it would be tried for ever.
 PYTEST := $(BIN)/pytest --dist loadfile --no-loadscope-reorder --max-worker-restart 2
-JOBS ?= 2
-SANDBOXES ?= 6
+JOBS ?= 3
+SANDBOXES ?= 7
 # Sets of strings have the same order in every run: see tests/fuzzing.py.
 unit test: export PYTHONHASHSEED := 0
 
