@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import TextIO
 
@@ -26,8 +27,12 @@ class Painter:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Width and height."""
-        return self._console.size.width, self._console.size.height
+        """Width and height. Rich believes COLUMNS and LINES, which do not change with the terminal."""
+        try:
+            columns, lines = os.get_terminal_size(self._file.fileno())
+        except OSError:
+            columns, lines = self._console.size
+        return (columns, lines) if columns and lines else (80, 24)
 
     def paint(self, lines: Sequence[Text]) -> None:
         """Show these lines."""

@@ -15,6 +15,7 @@ from activities.ec2.pricing import TTL_SECONDS, Pricing
 from activities.ec2.provider import Ec2Provider
 from activities.ec2.ttl_cache import Refresh, TtlCache
 from activities.nodeclass.cluster_version import KEPT, ClusterVersion
+from sandbox.ec2.images import KUBERNETES
 from tenon.apis.conditions import is_true
 from tests.ec2.samples import node_claim, node_class
 from worker.runtime.assembly import _ec2
@@ -110,7 +111,7 @@ def test_ecs7_the_service_range_is_requested_again_until_eks_returns_it(
     with monkeypatch.context() as broken:
         broken.setattr(clients.eks, "describe_cluster", refused)
         cluster = describe_cluster(
-            clients, "sandbox", endpoint="https://10.0.0.1", ca_bundle="YWJj", server_version="1.36"
+            clients, "sandbox", endpoint="https://10.0.0.1", ca_bundle="YWJj", server_version=KUBERNETES
         )
         assert cluster.service_cidr == ""
         provider = Ec2Provider(clients, cluster)
