@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -43,6 +44,16 @@ VISIBILITY_SECONDS = 0.4
 """The pause between two of these attempts."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What EC2 answered, and the request that was sent. A member of the launch group that was prepared after a refusal
+    would have asked for other offerings, of which the answer says nothing.
+    """
+
+    request: LaunchRequest
+    content: CreateFleetResultTypeDef | EC2Error
+
+
 class Launcher:
     """Launches instances for one cluster. Thread-safe. ``sleep`` waits until EC2 shows a new instance."""
 
@@ -63,7 +74,7 @@ class Launcher:
         self._clock = clock
         self._sleep = sleep
         self._mark_full = mark_full
-        self._answers: SingleFlight[CreateFleetResultTypeDef] = SingleFlight(SHARED_SECONDS, clock)
+        self._answers: SingleFlight[_Answer] = SingleFlight(SHARED_SECONDS, clock)
 
     def create_fleet(self, request: LaunchRequest) -> LaunchResult:
         """Send the request. A repeated request has the same client token and finds what the first one bought.
@@ -71,25 +82,31 @@ class Launcher:
         Raises:
             EC2Error: only retryable errors (throttling, a fault of EC2, no connection). Send the same request again.
         """
-        try:
-            answer = self._answer(request)
-        except EC2Error as error:
-            if error.retryable:
-                raise
-            return self._refused(request, error)
-        return self._result(request, answer)
+        answer = self._answer(request)
+        # The offerings are those of the member that sent the group's request; the place and the claim are the caller's.
+        offered = evolve(answer.request, group=request.group, tags=request.tags, client_token=request.client_token)
+        if isinstance(answer.content, EC2Error):
+            return self._refused(offered, answer.content)
+        return self._result(offered, answer.content)
 
-    def _answer(self, request: LaunchRequest) -> CreateFleetResultTypeDef:
+    def _answer(self, request: LaunchRequest) -> _Answer:
         """EC2's answer. The members of a launch group share one answer, so a process sends their request only once."""
         parameters = fleet_parameters(request)
-        send = partial(
-            retry_throttled, "CreateFleet", lambda: self._clients.ec2.create_fleet(**parameters), self._clock
-        )
+
+        def send() -> _Answer:
+            create = partial(self._clients.ec2.create_fleet, **parameters)
+            try:
+                return _Answer(request, retry_throttled("CreateFleet", create, self._clock))
+            except EC2Error as error:
+                if error.retryable:
+                    raise
+                return _Answer(request, error)
+
         if request.group is None:
             return send()
         token = parameters["ClientToken"]
         answer = self._answers.get(token, send)
-        if not answer.get("Instances"):
+        if isinstance(answer.content, EC2Error) or not answer.content.get("Instances"):
             self._answers.forget(token)  # the same request may succeed if it is sent again
         return answer
 

@@ -12,6 +12,7 @@ from activities.ec2.client import Ec2
 from activities.ec2.provider import Ec2Provider
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.kube.offerings import OfferingKey
 from tenon.messages.launch import LaunchGroup, LaunchRequest, LaunchResult
 from tests.ec2.conftest import until_shown
 from tests.ec2.samples import node_claim
@@ -139,6 +140,31 @@ def test_group_members_without_an_instance_get_what_ec2_refused(
     assert [bool(name) for name in ids(results)] == [True, True, True, False, False]
     assert all(result.unavailable and result.waits is None for result in results[3:])
     assert fleets(server) == 1
+
+
+def test_a_member_prepared_after_a_refusal_does_not_blame_what_it_would_have_asked_for(
+    provider: Ec2Provider, server: Server, ready_class: EC2NodeClass
+) -> None:
+    """The group asked for spot. A late member would ask on demand, and shares the answer about spot."""
+    from sandbox.ec2.market import CapacityRule
+
+    server.world.market.set_capacity(CapacityRule("m5.large", None, "spot", 1))
+    either = ("karpenter.sh/capacity-type", "In", ["on-demand", "spot"])
+    zone = ("topology.kubernetes.io/zone", "In", ["us-west-2a"])
+    claims = [node_claim(either, zone, ONE_TYPE, name=f"late-{place}") for place in range(2)]
+    first, late = (
+        provider.prepare_launch(claim, ready_class, 1, unavailable).model_copy(
+            update={"group": LaunchGroup(id="late", ordinal=place, size=2)}
+        )
+        for place, (claim, unavailable) in enumerate(
+            zip(claims, [(), [OfferingKey("spot", "m5.large", "us-west-2a")]], strict=True)
+        )
+    )
+    assert (first.capacity_type, late.capacity_type) == ("spot", "on-demand")
+    assert provider.launch(first).instance is not None
+    result = provider.launch(late)
+    assert result.instance is None
+    assert {offering.capacity_type for offering in result.unavailable} == {"spot"}
 
 
 def test_a_member_prepared_differently_learns_that_its_group_got_nothing_for_it(
