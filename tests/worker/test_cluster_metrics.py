@@ -228,6 +228,23 @@ async def test_a_scrape_has_the_gauges_only_while_the_replica_leads() -> None:
             server.server_close()
 
 
+@pytest.mark.integration
+async def test_a_leader_whose_folder_is_too_deep_for_a_socket_goes_on_without_its_metrics(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Anything that ends in a leader ends its process, and metrics are not worth that."""
+    deep = tmp_path / ("d" * 120)
+    deep.mkdir()
+
+    async def reported() -> bool:
+        return "The leader serves no metrics of nodes and pods" in caplog.messages
+
+    async with in_background(ClusterMetrics(cluster(), deep).run()):
+        await until(reported)
+    (record,) = caplog.records
+    assert "too long" in record.__dict__["error"]
+
+
 def condition(status: str, at: str, reason: str = "Said") -> dict[str, str]:
     return {"type": "Ready", "status": status, "reason": reason, "lastTransitionTime": at}
 

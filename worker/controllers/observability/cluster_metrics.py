@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from activities import metrics
+from activities import loggers, metrics
 from activities.in_progress import RECONCILES, SOLVES
 from activities.metrics import TEXT_SOCKET_SUFFIX
 from tenon.apis import labels
@@ -49,7 +49,13 @@ class ClusterMetrics:
         self._path.unlink(missing_ok=True)
         try:
             with self.observing():
-                async with await asyncio.start_unix_server(self._answer, self._path) as server:
+                try:
+                    server = await asyncio.start_unix_server(self._answer, self._path)
+                except OSError as error:  # the path is too long, or the disk is full: a leader must go on without
+                    extra = {"socket": str(self._path), "error": str(error)}
+                    loggers.PROCESS.error("The leader serves no metrics of nodes and pods", extra=extra)
+                    await asyncio.Event().wait()
+                async with server:
                     await server.serve_forever()
         finally:
             self._path.unlink(missing_ok=True)
