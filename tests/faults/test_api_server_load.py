@@ -76,6 +76,8 @@ async def crowd(sandbox: Sandbox, kube: Kube) -> AsyncIterator[None]:
 
 async def test_the_pods_of_a_node_are_read_by_the_index_and_never_from_storage(crowd: None, kube: Kube) -> None:
     """A list in pages reads every pod of the cluster from etcd: for each node, each second of its drain."""
+    # Every five minutes the API server itself compares its cache with etcd, by one list of all pods.
+    own_check = len(await kube.list(PODS))
     counts = Counts(kube)
     await counts.take()
     for latest in (True, False):
@@ -84,10 +86,9 @@ async def test_the_pods_of_a_node_are_read_by_the_index_and_never_from_storage(c
             assert pod.pod.name == name
         grown = await counts.take()
         from_storage = total(grown, "apiserver_storage_list_fetched_objects_total", 'resource="pods"')
-        assert from_storage == 0, f"{latest=}"
+        assert from_storage <= own_check, f"{latest=}"
         by_index = total(grown, "apiserver_cache_list_total", 'resource="pods"', 'index="f:spec.nodeName"')
         assert by_index >= COUNT, f"{latest=}"
-    # Every five minutes the API server itself compares its cache with etcd, by one list.
     assert total(grown, "apiserver_storage_list_total", 'resource="pods"') <= 1, "not even asked for its version"
 
 
