@@ -140,7 +140,7 @@ def test_the_worker_is_its_service_account_and_no_more(sandbox: Sandbox) -> None
 
 def test_the_products_resources_are_served(sandbox: Sandbox) -> None:
     for plural in ("nodepools.karpenter.sh", "nodeclaims.karpenter.sh", "ec2nodeclasses.karpenter.k8s.aws"):
-        assert get(sandbox, plural)["items"] == []
+        assert "items" in get(sandbox, plural), "whatever other tests have left there"
 
 
 async def test_temporal_has_the_search_attributes(sandbox: Sandbox) -> None:
