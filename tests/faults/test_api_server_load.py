@@ -78,6 +78,7 @@ async def test_the_pods_of_a_node_are_read_by_the_index_and_never_from_storage(c
     """A list in pages reads every pod of the cluster from etcd: for each node, each second of its drain."""
     # Every five minutes the API server itself compares its cache with etcd, by one list of all pods.
     own_check = len(await kube.list(PODS))
+    pods, etcd = 'resource="pods"', 'storage="etcd"'
     counts = Counts(kube)
     await counts.take()
     for latest in (True, False):
@@ -85,11 +86,11 @@ async def test_the_pods_of_a_node_are_read_by_the_index_and_never_from_storage(c
             (pod,) = await pods_on(kube, name, latest=latest)
             assert pod.pod.name == name
         grown = await counts.take()
-        from_storage = total(grown, "apiserver_storage_list_fetched_objects_total", 'resource="pods"')
+        from_storage = total(grown, "apiserver_storage_list_fetched_objects_total", pods, etcd)
         assert from_storage <= own_check, f"{latest=}"
-        by_index = total(grown, "apiserver_cache_list_total", 'resource="pods"', 'index="f:spec.nodeName"')
+        assert total(grown, "apiserver_storage_list_total", pods, etcd) <= 1, "not even asked for its version"
+        by_index = total(grown, "apiserver_storage_list_total", pods, 'index="f:spec.nodeName"', 'storage="watchcache"')
         assert by_index >= COUNT, f"{latest=}"
-    assert total(grown, "apiserver_storage_list_total", 'resource="pods"') <= 1, "not even asked for its version"
 
 
 async def test_fifty_nodes_that_leave_share_their_lists(crowd: None, kube: Kube) -> None:
