@@ -66,9 +66,9 @@ class ApiServerProxy:
                 request.method,
                 URL(self.upstream + request.raw_path, encoded=True),
                 data=body or None,
-                headers=_forwarded(request.headers),
+                headers=_uncompressed(_forwarded(request.headers)),
                 allow_redirects=False,
-                skip_auto_headers=("User-Agent", "Accept", "Content-Type"),
+                skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
             ) as answer:
                 call["status"] = answer.status
                 content = b"" if watch else await answer.read()
@@ -157,6 +157,14 @@ def _forwarded(headers: Mapping[str, str]) -> CIMultiDict[str]:
         for name, value in headers.items()
         if name.lower() not in HOP_BY_HOP and name.lower() != "content-length"
     )
+
+
+def _uncompressed(headers: CIMultiDict[str]) -> CIMultiDict[str]:
+    """The headers of a request without the wish for compression: Kubernetes 1.37 compresses the list that begins a
+    watch, and kube-scheduler never saw its end through the proxy.
+    """
+    headers.popall("Accept-Encoding", None)
+    return headers
 
 
 def _answer(call: dict[str, Any], fault: ProxyFault) -> web.Response:
