@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
@@ -211,8 +211,13 @@ class ReleaseResult(Message):
     held_by: list[str] = Field(default_factory=list)
 
 
+def _with_zone(instant: datetime) -> datetime:
+    """Read a time without a zone as UTC. Python cannot compare it, and the node's workflow would fail its tasks."""
+    return instant if instant.tzinfo is not None else instant.replace(tzinfo=UTC)
+
+
 def _whole_seconds(instant: datetime) -> datetime:
-    return instant.replace(microsecond=0)
+    return _with_zone(instant).replace(microsecond=0)
 
 
 class RebootRequest(Message):
@@ -290,9 +295,9 @@ class DisruptAnswer(Message):
 
 
 class Keep(Operator):
-    """An operator's request to keep a node at least until a given time."""
+    """An operator's request to keep a node at least until a given time. People type it in Temporal's UI."""
 
-    until: datetime
+    until: Annotated[datetime, AfterValidator(_with_zone)]
 
 
 class ExpirationInput(Message):

@@ -13,6 +13,7 @@ from tenon.messages.node import Keep, Operator, OperatorAnswer
 from tenon.node.leave_text import MAX_DETAIL, MAX_NAME, removal_text
 from tenon.node.state import NodeState, Stage
 from tenon.node.steps import LeaveRequest
+from tenon.sentences import shortened
 
 BY_SIGNAL = "an operator, by a Temporal signal"
 """The actor of a signal that does not say who sends it."""
@@ -30,12 +31,19 @@ def why_invalid(operator: Operator) -> str:
 
 def actor_of(operator: Operator | None) -> str:
     """Return who asks. Temporal's UI and CLI send nothing by themselves."""
-    return operator.by if operator is not None and operator.by else BY_SIGNAL
+    return _one_line(operator.by, MAX_NAME) if operator is not None and operator.by.strip() else BY_SIGNAL
 
 
 def reason_of(operator: Operator | None) -> str:
     """Return why, with the ticket: 'its disk is slow, OPS-12'; empty if the operator does not say it."""
-    return "" if operator is None else ", ".join(filter(None, (operator.reason.strip(), operator.ticket.strip())))
+    if operator is None:
+        return ""
+    return ", ".join(filter(None, (_one_line(operator.reason, MAX_DETAIL), _one_line(operator.ticket, MAX_NAME))))
+
+
+def _one_line(text: str, limit: int) -> str:
+    """Return the text without line breaks and not too long: signals are not validated."""
+    return shortened(" ".join(text.split()), limit)
 
 
 def drain(operator: Operator | None) -> LeaveRequest:

@@ -24,6 +24,7 @@ from tenon.messages.node import (
     DrainResult,
     Keep,
     Operator,
+    OperatorAnswer,
     Poke,
     Removal,
     TerminateInput,
@@ -236,6 +237,11 @@ async def test_an_operators_update_is_answered_and_says_who_and_why(
         with pytest.raises(WorkflowUpdateFailedError) as unsigned:
             await handle.execute_update(NodeClaimWorkflow.ask_drain, Operator(reason="no name"))
         assert "Say who asks" in str(unsigned.value.cause)
+        with pytest.raises(WorkflowUpdateFailedError):
+            await handle.execute_update("drain")
+        zoneless = {"by": "ann@example.com", "until": "2020-01-01T00:00:00"}
+        answer = await handle.execute_update("keep", zoneless, result_type=OperatorAnswer)
+        assert answer.why == "2020-01-01 00:00:00 UTC is over"
         past = Keep(by="ann@example.com", until=datetime(2020, 1, 1, tzinfo=UTC))
         assert (await handle.execute_update(NodeClaimWorkflow.ask_keep, past)).why == "2020-01-01 00:00:00 UTC is over"
         assert (await handle.execute_update(NodeClaimWorkflow.ask_drain, ann)).accepted

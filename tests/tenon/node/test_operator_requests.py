@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tenon.messages.base import ClaimRef
-from tenon.messages.node import Keep, Operator
-from tenon.node import machine, operator_requests
-from tenon.node.leave_text import MAX_DETAIL
+from tenon.messages.node import Disrupt, Keep, Operator
+from tenon.node import disruption_requests, machine, operator_requests
+from tenon.node.leave_text import MAX_DETAIL, MAX_NAME
 from tenon.node.state import NodeState, Stage
 from tests.activities.node.fake_kube import START
 
@@ -68,3 +68,20 @@ def test_a_kept_nodes_timeline_says_who_and_why() -> None:
     assert kept_state.timeline[-1].text == f"kept until {LATER.until:%Y-%m-%d %H:%M}: a long test (ann)"
     unsigned = machine.apply(state(), Keep(until=LATER.until), NOW)
     assert unsigned.timeline[-1].text.endswith("(an operator, by a Temporal signal)")
+
+
+def test_a_time_without_a_zone_is_utc() -> None:
+    """A person types it in Temporal's UI. The workflow must be able to compare it."""
+    keep = Keep.model_validate_json('{"by": "ann", "until": "2999-03-01T12:00:00"}')
+    assert operator_requests.answer(state(), keep, NOW).accepted
+    kept_state = machine.apply(state(), keep, NOW)
+    refused = disruption_requests.answer(kept_state, Disrupt(command="c-1", reason="Empty"), NOW)
+    assert refused.why == "kept until 2999-03-01T12:00:00+00:00"
+
+
+def test_what_a_signal_says_is_one_short_line() -> None:
+    request = operator_requests.drain(Operator(by="ann\n" * 500, reason="its disk\n\nis slow " * 500, ticket="OPS\t1"))
+    assert "\n" not in request.detail + request.actor
+    assert len(request.actor) <= MAX_NAME
+    assert len(request.detail) <= MAX_DETAIL + len(", OPS 1")
+    assert request.detail.endswith(", OPS 1")
