@@ -17,6 +17,7 @@ import pytest
 from prometheus_client import REGISTRY
 from prometheus_client.parser import text_string_to_metric_families
 
+from activities.metrics import CONDITION_COUNT
 from tenon.apis import labels
 from tenon.kube.decode import decode_object
 from tests.declared_metrics import series
@@ -157,6 +158,21 @@ def test_met22_each_pod_says_where_it_is_and_how_it_does() -> None:
         "managed": "false",
     }
     assert rows["ended"]["phase"] == "Succeeded"
+
+
+def test_no_text_of_a_tenant_breaks_the_scrape() -> None:
+    """The API server takes any kind of an owner and any type of a Node's condition; Prometheus refuses a bad line."""
+    cache, text = cluster(), 'a"} 1\n\\'
+    pod = running("odd", "n", meta=owned_by(text))
+    cache.pods.on_event(pod.key, pod)
+    broken = {"type": text, "status": text, "reason": text, "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    odd_node = node("odd", meta={"labels": {labels.NODEPOOL: "default"}}, conditions=[broken])
+    cache.nodes.on_event("odd", odd_node)
+    families = computed(cache)
+    (owner,) = {row["owner"] for row, _ in families["karpenter_pods_state"] if row["name"] == "odd"}
+    assert text.lower() in owner.lower()
+    rows = [row for row, _ in families[CONDITION_COUNT["node"].name] if row["name"] == "odd"]
+    assert (text, text) in {(row["type"], row["status"]) for row in rows}
 
 
 def test_met05_pods_that_wait_are_counted_by_their_only_zone() -> None:

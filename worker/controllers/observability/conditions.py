@@ -10,7 +10,7 @@ from activities.metrics import CONDITION_COUNT, CONDITION_LABELS, CONDITION_SECO
 from tenon.apis import labels
 from tenon.kube.records import NodeRecord, ObjectRecord
 from tenon.kube.timestamps import epoch_seconds
-from worker.controllers.observability.text_format import escaped, gauge_text, labeled
+from worker.controllers.observability.text_format import gauge_text, labeled
 
 OBJECT_LABELS = {
     metrics.NODECLASS_LABEL: labels.EC2NODECLASS,
@@ -38,8 +38,8 @@ def condition_texts(kind: str, objects: Iterable[ObjectRecord | NodeRecord], now
         namespace, _, name = record.key.rpartition("/")
         own = labeled({"namespace": namespace, "name": name, **_object_labels(kind, record)})
         for condition in conditions_of(record):
-            text = f'{own},type="{condition.type}",status="{condition.status}"'
-            text = f'{text},reason="{escaped(condition.reason)}"' if condition.reason else text
+            fields = {"type": condition.type, "status": condition.status, "reason": condition.reason}
+            text = f"{own},{labeled(fields)}"
             count.append((text, 1))
             if condition.since:
                 seconds.append((text, round(now - condition.since)))

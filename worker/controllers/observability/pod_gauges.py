@@ -10,7 +10,7 @@ from tenon.apis import labels
 from tenon.kube.pod import Pod
 from tenon.kube.records import PodRecord
 from worker.cache.state import ClusterState
-from worker.controllers.observability.text_format import gauge_text, labeled
+from worker.controllers.observability.text_format import escaped, gauge_text, labeled
 
 FLEXIBLE = "flexible"
 """Instead of a zone, for a pod that may run in several."""
@@ -57,7 +57,7 @@ def _node_labels(name: str, node: Mapping[str, str]) -> str:
 def _labels(pod: PodRecord, of_nodes: Mapping[str, str]) -> str:
     node_name = pod.node_name
     node = of_nodes.get(node_name) or (_node_labels(node_name, {}) if node_name else WITHOUT_NODE)
-    owner = f'owner="{pod.owner_path}",' if pod.owner_path else ""
+    owner = f'owner="{escaped(pod.owner_path)}",' if pod.owner_path else ""
     ready = "true" if pod.ready else "false"
     return f'name="{pod.pod.name}",namespace="{pod.pod.namespace}",{owner}phase="{pod.phase}",ready="{ready}",{node}'
 

@@ -17,13 +17,15 @@ LINES = 5000
 
 
 def escaped(value: str) -> str:
-    """A label's value as the text format writes it. Names and labels of Kubernetes' objects need no escaping."""
+    """A label's value as the text format writes it. One bad line makes Prometheus refuse the whole scrape, and tenants
+    choose some texts freely: the kind of an owner, a zone in an affinity, the type of a condition.
+    """
     return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
 
 
 def labeled(labels: Mapping[str, str]) -> str:
     """Labels without those that are empty, which are the same to Prometheus as missing ones."""
-    return ",".join(f'{name}="{value}"' for name, value in labels.items() if value)
+    return ",".join(f'{name}="{escaped(value)}"' for name, value in labels.items() if value)
 
 
 def header(metric: TextGauge | TextSummary) -> str:
