@@ -1,0 +1,214 @@
+"""The entries of the record, one model for each kind.
+
+From release 0.1.0 on, only add optional fields, because an archive keeps lines of earlier releases. An entry never
+holds a secret: it repeats what NodeClaims, events and timelines say. Texts are bounded, and so are lists: `MAX_LISTED`.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+MAX_LISTED = 1000
+"""The most pods, nodes or reasons that one list of an entry names. The counts beside it are complete."""
+
+Text = Annotated[str, StringConstraints(max_length=2000)]
+"""A sentence. Who makes an entry shortens it with `tenon.sentences`."""
+
+
+class Kind(StrEnum):
+    """What an entry tells of."""
+
+    PLAN = "plan"
+    COMMAND = "command"
+    COMMAND_END = "command-end"
+    LAUNCH = "launch"
+    REFUSAL = "refusal"
+    REMOVAL = "removal"
+
+
+class _Part(BaseModel):
+    """A part of an entry. Instances are immutable; reading ignores fields that a newer version added."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
+
+
+class _Entry(_Part):
+    """What all entries have."""
+
+    id: str
+    """Identifies what happened. A retry that records it again uses the same ID, and readers keep one of them."""
+    at: datetime
+    """When it happened, in UTC."""
+    cluster: str
+    workflow: str = ""
+    """The ID of the workflow that did it."""
+    run: str = ""
+    """The ID of that workflow's run."""
+    actor: str = ""
+    """Who wanted it: a controller, a disruption command or a person."""
+
+
+class Purchase(_Part):
+    """A NodeClaim that a plan or a command buys."""
+
+    claim: str
+    pool: str
+    instance_type: str
+    """The cheapest type that fits, by whose price the plan was made."""
+    price: float
+    """Dollars an hour of that type."""
+    pods: list[str] = Field(default_factory=list)
+    """The pods that it is bought for, as ``namespace/name``."""
+    pod_count: int = 0
+    why: Text = ""
+    """Why this type, and which alternatives were rejected."""
+
+
+class PlanEntry(_Entry):
+    """A batch of pending pods was planned."""
+
+    kind: Literal[Kind.PLAN] = Kind.PLAN
+    batch: int
+    inputs: str = ""
+    """The digest of the inputs of the plan, by which they are kept; empty if they are not kept."""
+    decision: str = ""
+    """The digest of the plan. Equal plans have equal digests."""
+    pods: int
+    """How many pods it was for."""
+    on_existing: dict[str, list[str]] = Field(default_factory=dict)
+    """By Node or NodeClaim that existed, the pods that it gets."""
+    purchases: list[Purchase] = Field(default_factory=list)
+    unschedulable: dict[str, Text] = Field(default_factory=dict)
+    """By pod, as ``namespace/name``, why it fits nowhere."""
+    unschedulable_count: int = 0
+    price: float = 0.0
+    """Dollars an hour of all purchases."""
+    seconds: float = 0.0
+    """How long the decision took."""
+
+
+class CommandCandidate(_Part):
+    """A node that a command removes or reboots."""
+
+    claim: str
+    pool: str
+    node: str = ""
+    price: float = 0.0
+    """Dollars an hour; 0 if it is not known."""
+
+
+class CommandEntry(_Entry):
+    """A disruption command started."""
+
+    kind: Literal[Kind.COMMAND] = Kind.COMMAND
+    command: str
+    reason: str
+    """Such as ``Underutilized``, in the words of events."""
+    decision: str = ""
+    """delete, replace, terminate-first or reboot."""
+    candidates: list[CommandCandidate]
+    replacements: list[Purchase] = Field(default_factory=list)
+    pods: int = 0
+    """How many pods it moves."""
+    saving: float = 0.0
+    """Dollars an hour that it saves at least, as planned."""
+    predicted: float = 0.0
+    """Dollars an hour that it saves if the cheapest types are launched."""
+    why: Text = ""
+    """Why these nodes, and which alternatives were rejected."""
+
+
+class CommandEndEntry(_Entry):
+    """A disruption command ended."""
+
+    kind: Literal[Kind.COMMAND_END] = Kind.COMMAND_END
+    command: str
+    reason: str
+    accepted: list[str] = Field(default_factory=list)
+    """The NodeClaims that leave."""
+    refused: dict[str, Text] = Field(default_factory=dict)
+    """By NodeClaim, why it stays."""
+    failure: Text = ""
+    """Why the command was undone; empty if it was not."""
+    predicted: float | None = None
+    """Dollars an hour that it should save; None if prices are not known."""
+    reached: float | None = None
+    """Dollars an hour that it saves."""
+    seconds: float = 0.0
+    """How long it took."""
+
+
+class NodeFacts(_Part):
+    """Which node a launch or a removal is about."""
+
+    claim: str
+    pool: str
+    node: str = ""
+    instance: str = ""
+    instance_type: str = ""
+    zone: str = ""
+    capacity_type: str = ""
+    price: float = 0.0
+    """Dollars an hour; 0 if it is not known."""
+
+
+class LaunchEntry(_Entry):
+    """EC2 launched an instance for a NodeClaim."""
+
+    kind: Literal[Kind.LAUNCH] = Kind.LAUNCH
+    what: NodeFacts
+    launched_at: datetime | None = None
+    image: str = ""
+    offered: int = 0
+    """How many offerings the request named."""
+    attempt: int = 1
+    why: Text = ""
+    """Why the NodeClaim was bought."""
+
+
+class RefusalEntry(_Entry):
+    """EC2, or the EC2NodeClass, refused a launch."""
+
+    kind: Literal[Kind.REFUSAL] = Kind.REFUSAL
+    claim: str
+    pool: str
+    code: str
+    """The error code of EC2, or the reason of the NodeClaim's condition Launched."""
+    message: Text = ""
+    offerings: list[str] = Field(default_factory=list)
+    """What was refused, as ``on-demand m5.large us-west-2a``, or the scope of the refusal."""
+    offering_count: int = 0
+    attempt: int = 1
+
+
+class RemovalEntry(_Entry):
+    """A node's life ended."""
+
+    kind: Literal[Kind.REMOVAL] = Kind.REMOVAL
+    what: NodeFacts
+    reason: str
+    """Such as ``Expired``, in the words of events."""
+    detail: Text = ""
+    created_at: datetime | None = None
+    launched_at: datetime | None = None
+    """When EC2 launched its instance; None if there never was one."""
+    asked_at: datetime | None = None
+    """When it was asked to leave."""
+    terminated_at: datetime | None = None
+    """When its instance was terminated."""
+    pods: int = 0
+    """How many pods were evicted or deleted."""
+    cost: float = 0.0
+    """Dollars that its instance cost from launch to termination."""
+    timeline: list[str] = Field(default_factory=list)
+    """The last lines of its timeline, with their times."""
+
+
+Entry = Annotated[
+    PlanEntry | CommandEntry | CommandEndEntry | LaunchEntry | RefusalEntry | RemovalEntry,
+    Field(discriminator="kind"),
+]
