@@ -160,7 +160,7 @@ class LaunchEntry(_Entry):
     """EC2 launched an instance for a NodeClaim."""
 
     kind: Literal[Kind.LAUNCH] = Kind.LAUNCH
-    what: NodeFacts
+    facts: NodeFacts
     launched_at: datetime | None = None
     image: str = ""
     offered: int = 0
@@ -189,7 +189,7 @@ class RemovalEntry(_Entry):
     """A node's life ended."""
 
     kind: Literal[Kind.REMOVAL] = Kind.REMOVAL
-    what: NodeFacts
+    facts: NodeFacts
     reason: str
     """Such as ``Expired``, in the words of events."""
     detail: Text = ""

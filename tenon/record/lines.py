@@ -45,8 +45,8 @@ def entry_of(line: str | bytes) -> Entry:
 
 def distinct(entries: Iterable[Entry]) -> Iterator[Entry]:
     """Leave out entries whose ID came before: an activity that is tried again records them twice."""
-    seen: set[str] = set()
+    read_ids: set[str] = set()
     for entry in entries:
-        if entry.id not in seen:
-            seen.add(entry.id)
+        if entry.id not in read_ids:
+            read_ids.add(entry.id)
             yield entry

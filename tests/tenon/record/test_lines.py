@@ -42,11 +42,11 @@ ENTRIES: list[Entry] = [
         candidates=[CommandCandidate(claim="default-1", pool="default", price=0.096)],
     ),
     CommandEndEntry(id="command-end/1", at=AT, cluster="prod", command="c1", reason="Empty", accepted=["default-1"]),
-    LaunchEntry(id="launch/1", at=AT, cluster="prod", what=NODE, launched_at=AT),
+    LaunchEntry(id="launch/1", at=AT, cluster="prod", facts=NODE, launched_at=AT),
     RefusalEntry(
         id="refusal/1", at=AT, cluster="prod", claim="default-2", pool="default", code="InsufficientInstanceCapacity"
     ),
-    RemovalEntry(id="removal/1", at=AT, cluster="prod", what=NODE, reason="Expired", cost=1.25, actor="ann"),
+    RemovalEntry(id="removal/1", at=AT, cluster="prod", facts=NODE, reason="Expired", cost=1.25, actor="ann"),
 ]
 
 
