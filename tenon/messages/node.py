@@ -21,6 +21,8 @@ class Removal(Message):
     """What exactly: the notice, or the condition and for how long; a clause."""
     actor: str = ""
     """The controller, disruption command or person."""
+    by_workflow: bool = False
+    """The node's own workflow deletes the NodeClaim, so it needs no poke about the deletion."""
 
     @property
     def plain(self) -> Removal:
@@ -63,14 +65,6 @@ class RegisterResult(Message):
     """What the instance's console output says, if its Node should have joined by now."""
 
 
-class InitializeResult(Message):
-    """Whether the node is initialized. If not, ``reason`` says why (NodeNotReady, StartupTaintsExist ...)."""
-
-    initialized: bool = False
-    reason: str = ""
-    message: str = ""
-
-
 class BindResult(Message):
     """How many planned pods were bound here.
 
@@ -84,31 +78,21 @@ class BindResult(Message):
     """All pods on the node that would need another node if it left, including those it was not bought for."""
 
 
-class CordonInput(NodeInput):
-    """Cordons the claim and its node. With ``only_if_empty``, gives up and removes the taint if the node has pods."""
+class InitializeInput(NodeInput):
+    """Checks that the node is initialized."""
 
-    removal: Removal = Removal(reason="")
-    """Why the node leaves."""
-    only_if_empty: bool = False
-    termination_timestamp: datetime | None = None
-    """When the drain becomes forced, if that is before the end of the claim's own grace period."""
-    fault: str = ""
-    """The type of the condition for which node repair removes the node."""
-    why: str = ""
-    """The same with since when it holds, for events."""
-    life: str = ""
-    """What the node was and how long it lived, for events."""
+    binds: bool = False
+    """Also binds its planned pods then, which saves an activity of its own."""
 
 
-class CordonResult(Message):
-    """``cordoned`` is false only if ``only_if_empty`` found pods. ``force_at`` is when the drain becomes forced."""
+class InitializeResult(Message):
+    """Whether the node is initialized. If not, ``reason`` says why (NodeNotReady, StartupTaintsExist ...)."""
 
-    cordoned: bool = True
-    node_name: str = ""
-    pods: int = 0
-    force_at: datetime | None = None
-    claim_exists: bool = True
-    node_exists: bool = True
+    initialized: bool = False
+    reason: str = ""
+    message: str = ""
+    binding: BindResult | None = None
+    """What binding the planned pods did; None if that failed or was not asked for."""
 
 
 class DrainInput(NodeInput):
@@ -117,6 +101,8 @@ class DrainInput(NodeInput):
     force_at: datetime | None = None
     force: bool = False
     budget_seconds: float = 60.0
+    report_blocked_after: float | None = None
+    """After how many seconds the drain reports what blocks it, if something does, before the budget is over."""
     pool: str = ""
     instance_gone: bool = False
     """The instance is gone, so no container runs that could shut down gracefully."""
@@ -159,6 +145,37 @@ class DrainResult(Message):
     """Which nodes stand empty meanwhile, because they were bought for the remaining pods."""
 
 
+class CordonInput(NodeInput):
+    """Cordons the claim and its node. With ``only_if_empty``, gives up and removes the taint if the node has pods."""
+
+    removal: Removal = Removal(reason="")
+    """Why the node leaves."""
+    only_if_empty: bool = False
+    termination_timestamp: datetime | None = None
+    """When the drain becomes forced, if that is before the end of the claim's own grace period."""
+    fault: str = ""
+    """The type of the condition for which node repair removes the node."""
+    why: str = ""
+    """The same with since when it holds, for events."""
+    life: str = ""
+    """What the node was and how long it lived, for events."""
+    drain: DrainInput | None = None
+    """How to drain the node at once if no pod has to leave, which saves an activity of its own."""
+
+
+class CordonResult(Message):
+    """``cordoned`` is false only if ``only_if_empty`` found pods. ``force_at`` is when the drain becomes forced."""
+
+    cordoned: bool = True
+    node_name: str = ""
+    pods: int = 0
+    force_at: datetime | None = None
+    claim_exists: bool = True
+    node_exists: bool = True
+    drained: DrainResult | None = None
+    """What the drain did, if no pod had to leave; None if it has not begun."""
+
+
 class DetachInput(NodeInput):
     """Waits until the volumes of drained pods are detached. Does not wait past ``force_at``."""
 
@@ -171,25 +188,6 @@ class DetachResult(Message):
 
     detached: bool = False
     attached: int = 0
-
-
-class TerminateInput(Message):
-    """Terminates the instance of a claim. Without an ID, terminates any instance with the claim's tag."""
-
-    claim: ClaimRef
-    instance_id: str = ""
-    zone: str = ""
-    search_until: datetime | None = None
-    """Without an ID, an instance may still appear until this time, so the search goes on if it finds none."""
-    shown: bool = False
-    """EC2 has described the instance before. If EC2 does not know it now, it is gone, not just slow to appear."""
-
-
-class TerminateResult(Message):
-    """Whether EC2 reports the instance as gone, and its last state."""
-
-    terminated: bool = False
-    state: str = ""
 
 
 class ReleaseInput(NodeInput):
@@ -209,6 +207,29 @@ class ReleaseResult(Message):
     """One sentence for each object that other controllers' finalizers keep."""
 
     held_by: list[str] = Field(default_factory=list)
+
+
+class TerminateInput(Message):
+    """Terminates the instance of a claim. Without an ID, terminates any instance with the claim's tag."""
+
+    claim: ClaimRef
+    instance_id: str = ""
+    zone: str = ""
+    search_until: datetime | None = None
+    """Without an ID, an instance may still appear until this time, so the search goes on if it finds none."""
+    shown: bool = False
+    """EC2 has described the instance before. If EC2 does not know it now, it is gone, not just slow to appear."""
+    release: ReleaseInput | None = None
+    """How to release Node and NodeClaim once the instance is gone, which saves an activity of its own."""
+
+
+class TerminateResult(Message):
+    """Whether EC2 reports the instance as gone, and its last state."""
+
+    terminated: bool = False
+    state: str = ""
+    released: ReleaseResult | None = None
+    """What the release did; None if it failed or was not asked for."""
 
 
 def _with_zone(instant: datetime) -> datetime:
