@@ -19,23 +19,23 @@ TIMEOUT = timedelta(seconds=30)
 
 
 async def beats(work: Callable[[], Awaitable[Any]], heartbeat_timeout: timedelta | None = TIMEOUT) -> list[float]:
-    """When an activity sent heartbeats, in seconds."""
+    """When an activity beat_times heartbeats, in seconds."""
     loop = asyncio.get_running_loop()
     environment = ActivityEnvironment()
     environment.info = dataclasses.replace(environment.info, heartbeat_timeout=heartbeat_timeout)
-    began, sent = loop.time(), list[float]()
-    environment.on_heartbeat = lambda *_: sent.append(round(loop.time() - began))
+    began, beat_times = loop.time(), list[float]()
+    environment.on_heartbeat = lambda *_: beat_times.append(round(loop.time() - began))
 
     async def run() -> None:
         await work()
 
     await environment.run(run)
-    return sent
+    return beat_times
 
 
-@pytest.mark.parametrize(("seconds", "sent"), [(15, []), (25, [21]), (50, [21, 42])])
-async def test_a_call_has_heartbeats_only_while_it_is_long(seconds: float, sent: list[float]) -> None:
-    assert await beats(lambda: with_heartbeat(asyncio.sleep(seconds))) == sent
+@pytest.mark.parametrize(("seconds", "beat_times"), [(15, []), (25, [21]), (50, [21, 42])])
+async def test_a_call_has_heartbeats_only_while_it_is_long(seconds: float, beat_times: list[float]) -> None:
+    assert await beats(lambda: with_heartbeat(asyncio.sleep(seconds))) == beat_times
 
 
 async def test_several_short_calls_count_together() -> None:

@@ -56,8 +56,8 @@ def test_a_signal_between_workflows_is_billed_once_at_its_sender() -> None:
     )
     assert actions([received]) == {}
     assert actions([event(workflow_execution_signaled={"signal_name": "poke"})]) == {Kind.SIGNAL: 1}
-    sent = event(signal_external_workflow_execution_initiated={"signal_name": "poke"})
-    assert actions([sent]) == {Kind.SIGNAL: 1}
+    signaled = event(signal_external_workflow_execution_initiated={"signal_name": "poke"})
+    assert actions([signaled]) == {Kind.SIGNAL: 1}
 
 
 def test_a_run_of_a_schedule_is_billed_three_times() -> None:
