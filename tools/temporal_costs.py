@@ -144,7 +144,7 @@ def fleet_table() -> str:
     quiet = sum(cost.actions for cost in quiet_day())
     lines = ["| cluster | actions a day | actions a month | list price a month |", "|---|---|---|---|"]
     for name, lives_a_day, commands_a_day in (
-        ("quiet, of any size", 0, 0),
+        ("quiet, of up to 1,000 nodes", 0, 0),
         ("100 nodes; 200 lives and 50 commands a day", 200, 50),
         ("1,000 nodes; 5,000 lives and 3,000 commands a day", 5_000, 3_000),
     ):

@@ -100,15 +100,16 @@ OPTIONS: dict[ActivityName, Options] = {
     ActivityName.REGISTER: Options(
         RegisterResult, _seconds(30), first_pause=_seconds(0.2), tries=TRIES, local_for=LOCAL_FOR
     ),
+    # These two bind pods, and wait before and after for watches that are behind (activities/node/binding.py).
     ActivityName.INITIALIZE: Options(
         InitializeResult, _seconds(60), first_pause=_seconds(0.2), tries=TRIES, local_for=LOCAL_FOR
     ),
-    # Before and after it binds, this step waits for watches that are behind (activities/node/binding.py).
     ActivityName.BIND: Options(BindResult, _seconds(60), first_pause=_seconds(0.2), tries=TRIES),
     ActivityName.KEEP: Options(KeepRecorded, _seconds(30), first_pause=_seconds(0.2), tries=TRIES),
     ActivityName.WITHDRAW: Options(Withdrawn, _seconds(30), first_pause=_seconds(0.2)),
     ActivityName.CHECK_EXPIRATION: Options(ExpirationResult, _seconds(30), first_pause=_seconds(0.2)),
-    ActivityName.CORDON: Options(CordonResult, _seconds(30), first_pause=_seconds(0.2), tries=TRIES),
+    # A node without pods is also drained in it.
+    ActivityName.CORDON: Options(CordonResult, _seconds(60), first_pause=_seconds(0.2), tries=TRIES),
     ActivityName.DRAIN: Options(DrainResult, _seconds(120), heartbeat=_seconds(45), lane=DRAINING, tries=TRIES),
     ActivityName.DETACH_VOLUMES: Options(
         DetachResult, _seconds(120), heartbeat=_seconds(45), lane=DRAINING, tries=TRIES
