@@ -65,19 +65,6 @@ class RegisterResult(Message):
     """What the instance's console output says, if its Node should have joined by now."""
 
 
-class BindResult(Message):
-    """How many planned pods were bound here.
-
-    The others already had a node, were gone, or were left to kube-scheduler.
-    """
-
-    bound: int = 0
-    planned: int = 0
-    for_scheduler: int = 0
-    running: int | None = None
-    """All pods on the node that would need another node if it left, including those it was not bought for."""
-
-
 class InitializeInput(NodeInput):
     """Checks that the node is initialized."""
 
@@ -93,6 +80,50 @@ class InitializeResult(Message):
     message: str = ""
     binding: BindResult | None = None
     """What binding the planned pods did; None if that failed or was not asked for."""
+
+
+class BindResult(Message):
+    """How many planned pods were bound here.
+
+    The others already had a node, were gone, or were left to kube-scheduler.
+    """
+
+    bound: int = 0
+    planned: int = 0
+    for_scheduler: int = 0
+    running: int | None = None
+    """All pods on the node that would need another node if it left, including those it was not bought for."""
+
+
+class CordonInput(NodeInput):
+    """Cordons the claim and its node. With ``only_if_empty``, gives up and removes the taint if the node has pods."""
+
+    removal: Removal = Removal(reason="")
+    """Why the node leaves."""
+    only_if_empty: bool = False
+    termination_timestamp: datetime | None = None
+    """When the drain becomes forced, if that is before the end of the claim's own grace period."""
+    fault: str = ""
+    """The type of the condition for which node repair removes the node."""
+    why: str = ""
+    """The same with since when it holds, for events."""
+    life: str = ""
+    """What the node was and how long it lived, for events."""
+    drain: DrainInput | None = None
+    """How to drain the node at once if no pod has to leave, which saves an activity of its own."""
+
+
+class CordonResult(Message):
+    """``cordoned`` is false only if ``only_if_empty`` found pods. ``force_at`` is when the drain becomes forced."""
+
+    cordoned: bool = True
+    node_name: str = ""
+    pods: int = 0
+    force_at: datetime | None = None
+    claim_exists: bool = True
+    node_exists: bool = True
+    drained: DrainResult | None = None
+    """What the drain did, if no pod had to leave; None if it has not begun."""
 
 
 class DrainInput(NodeInput):
@@ -145,37 +176,6 @@ class DrainResult(Message):
     """Which nodes stand empty meanwhile, because they were bought for the remaining pods."""
 
 
-class CordonInput(NodeInput):
-    """Cordons the claim and its node. With ``only_if_empty``, gives up and removes the taint if the node has pods."""
-
-    removal: Removal = Removal(reason="")
-    """Why the node leaves."""
-    only_if_empty: bool = False
-    termination_timestamp: datetime | None = None
-    """When the drain becomes forced, if that is before the end of the claim's own grace period."""
-    fault: str = ""
-    """The type of the condition for which node repair removes the node."""
-    why: str = ""
-    """The same with since when it holds, for events."""
-    life: str = ""
-    """What the node was and how long it lived, for events."""
-    drain: DrainInput | None = None
-    """How to drain the node at once if no pod has to leave, which saves an activity of its own."""
-
-
-class CordonResult(Message):
-    """``cordoned`` is false only if ``only_if_empty`` found pods. ``force_at`` is when the drain becomes forced."""
-
-    cordoned: bool = True
-    node_name: str = ""
-    pods: int = 0
-    force_at: datetime | None = None
-    claim_exists: bool = True
-    node_exists: bool = True
-    drained: DrainResult | None = None
-    """What the drain did, if no pod had to leave; None if it has not begun."""
-
-
 class DetachInput(NodeInput):
     """Waits until the volumes of drained pods are detached. Does not wait past ``force_at``."""
 
@@ -188,25 +188,6 @@ class DetachResult(Message):
 
     detached: bool = False
     attached: int = 0
-
-
-class ReleaseInput(NodeInput):
-    """Removes the finalizers of the Node and the NodeClaim, as the last step of the workflow."""
-
-    pool: str = ""
-    capacity_type: str = ""
-    zone: str = ""
-    reason: str = ""
-    created_at: datetime | None = None
-    deletion_started_at: datetime | None = None
-    already_deleted: bool = False
-    """The workflow did not request the deletion of the NodeClaim. Whoever did has counted the disruption."""
-
-
-class ReleaseResult(Message):
-    """One sentence for each object that other controllers' finalizers keep."""
-
-    held_by: list[str] = Field(default_factory=list)
 
 
 class TerminateInput(Message):
@@ -230,6 +211,25 @@ class TerminateResult(Message):
     state: str = ""
     released: ReleaseResult | None = None
     """What the release did; None if it failed or was not asked for."""
+
+
+class ReleaseInput(NodeInput):
+    """Removes the finalizers of the Node and the NodeClaim, as the last step of the workflow."""
+
+    pool: str = ""
+    capacity_type: str = ""
+    zone: str = ""
+    reason: str = ""
+    created_at: datetime | None = None
+    deletion_started_at: datetime | None = None
+    already_deleted: bool = False
+    """The workflow did not request the deletion of the NodeClaim. Whoever did has counted the disruption."""
+
+
+class ReleaseResult(Message):
+    """One sentence for each object that other controllers' finalizers keep."""
+
+    held_by: list[str] = Field(default_factory=list)
 
 
 def _with_zone(instant: datetime) -> datetime:
