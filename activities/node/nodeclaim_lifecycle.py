@@ -279,7 +279,7 @@ class NodeActivities:
             if not result.terminated or terminate_input.release is None:
                 return result
             try:
-                return evolve(result, released=await self._release(terminate_input.release))
+                return evolve(result, released=await with_heartbeat(self._release(terminate_input.release)))
             except ApiError as error:  # the step "release node" retries it, and says what blocks it
                 extra = {"nodeclaim": terminate_input.claim.name, "error": str(error)}
                 log.info("The worker failed to release a node and retries", extra=extra)
