@@ -16,7 +16,7 @@ from temporalio.client import WorkflowHistory
 
 from tenon.messages.base import QUIET_POLL_SECONDS, ActivityName
 from tools.temporal_actions import Kind, actions, heartbeats, recorded, stored_bytes, total
-from worker.controllers.garbage_collection.sweeps import QUIET_FACTOR
+from worker.controllers.garbage_collection.sweeps import quiet_interval
 from worker.settings import Settings
 from workflows.disruption import MAX_HISTORY
 from workflows.nodeclass import REFRESH
@@ -90,8 +90,7 @@ def quiet_day() -> list[Cost]:
     waits = {name.split("/")[0]: runs[0] for name, runs in recorded("quiet").items()}
     (sweeps,) = recorded("sweeps").values()
     sweep_actions = total(sweeps).total() / len(sweeps)
-    sweep_period = Settings.model_fields["garbage_collection_interval"].default * QUIET_FACTOR
-    swept = DAY / sweep_period
+    swept = DAY / quiet_interval(Settings.model_fields["garbage_collection_interval"].default)
     poll = timedelta(seconds=QUIET_POLL_SECONDS)
     return [
         _repeated("calls that wait for pods", waits["provisioner"], poll),

@@ -13,7 +13,7 @@ import pytest
 from tests.worker.background import in_background
 from tests.worker.cache.objects import claim, node
 from tests.worker.fake_temporal import Cache
-from worker.controllers.garbage_collection.sweeps import QUIET_AFTER, SweepController
+from worker.controllers.garbage_collection.sweeps import QUIET_AFTER, SweepController, quiet_interval
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
 
@@ -61,6 +61,12 @@ async def test_a_change_of_a_node_or_nodeclaim_brings_the_sweeps_back() -> None:
         cache.publish(claim("a", node_name="a"), node("a"))
         await asyncio.sleep(30 * MINUTE)
         assert sweeps.count - quiet == 3
+
+
+@pytest.mark.parametrize(("minutes", "quiet"), [(1, 3), (10, 30), (20, 30), (60, 60)])
+async def test_a_quiet_cluster_is_swept_before_the_alert_about_missing_sweeps(minutes: int, quiet: int) -> None:
+    """It comes after an hour. A setting that is longer holds."""
+    assert quiet_interval(timedelta(minutes=minutes)) == timedelta(minutes=quiet)
 
 
 async def test_what_a_sweep_left_is_not_left_for_longer_in_a_quiet_cluster() -> None:

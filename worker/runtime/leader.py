@@ -49,7 +49,7 @@ from worker.controllers.disruption.node_repair_policies import NodeRepairPolicyC
 from worker.controllers.disruption.nodeclaim_conditions import NodeClaimDisruptionController
 from worker.controllers.disruption.pod_deletion_costs import PodDeletionCostController
 from worker.controllers.disruption.replacements import ReplacementController
-from worker.controllers.garbage_collection.sweeps import QUIET_FACTOR, SweepController
+from worker.controllers.garbage_collection.sweeps import SweepController, quiet_interval
 from worker.controllers.interruption.instance_status import InstanceStatusController
 from worker.controllers.legacy.legacy_api import LegacyApiController
 from worker.controllers.node.blocked_nodes import BlockedNodesController
@@ -319,7 +319,7 @@ async def _decide(
         log.info("The worker leads and plans for the cluster", extra={"cluster": cluster})
         group.create_task(announcements.run(), name="announcements")
         group.create_task(
-            reconcile_schedule(client, cluster, settings.garbage_collection_interval * QUIET_FACTOR),
+            reconcile_schedule(client, cluster, quiet_interval(settings.garbage_collection_interval)),
             name="garbage collection",
         )
         group.create_task(NotReadyNodeController(cache, sweep).run(), name="lost nodes")

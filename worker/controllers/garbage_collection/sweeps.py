@@ -17,7 +17,13 @@ from worker.controllers.base import Controller
 QUIET_AFTER = timedelta(minutes=70)
 """How long nothing must have changed. This covers the longest grace period of a sweep, and a sweep after it."""
 QUIET_FACTOR = 3
-"""In a quiet cluster, sweeps come after this many intervals."""
+QUIET_INTERVAL = timedelta(minutes=30)
+"""The longest interval of the sweeps in a quiet cluster, unless the setting is longer: an alert comes after an hour."""
+
+
+def quiet_interval(every: timedelta) -> timedelta:
+    """The interval of the sweeps in a quiet cluster, if the setting is ``every``."""
+    return max(every, min(every * QUIET_FACTOR, QUIET_INTERVAL))
 
 
 class SweepController(Controller):
