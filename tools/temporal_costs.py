@@ -40,6 +40,8 @@ COMMANDS = {
 """Commands of the recording ``commands``."""
 OWN_CALLS = 2
 """What a command costs in the workflow of disruption: the call that decided it, and the start of the child."""
+BATCH = 2
+"""What a batch of pods costs: the call that waited for it, and its plan."""
 WAITS = {ActivityName.DRAIN: 30.0, ActivityName.TERMINATE: 40.0}
 """How many seconds the pods and the instance of a usual life take to end."""
 CLASSES = 3
@@ -101,6 +103,13 @@ def quiet_day() -> list[Cost]:
     ]
 
 
+def more_sweeps() -> float:
+    """What the sweeps cost a day that a cluster has more while it changes. A trigger of a Schedule is one action."""
+    (sweeps,) = recorded("sweeps").values()
+    every = Settings.model_fields["garbage_collection_interval"].default
+    return (DAY / every - DAY / quiet_interval(every)) * (total(sweeps).total() / len(sweeps) + 1)
+
+
 def _repeated(name: str, run: WorkflowHistory, period: timedelta, *, times: int = 1) -> Cost:
     """What a workflow costs a day that repeats the same each ``period``, with its continue-as-new."""
     counts = actions(run.events)
@@ -147,7 +156,8 @@ def fleet_table() -> str:
         ("100 nodes; 200 lives and 50 commands a day", 200, 50),
         ("1,000 nodes; 5,000 lives and 3,000 commands a day", 5_000, 3_000),
     ):
-        a_day = quiet + lives_a_day * life + commands_a_day * command
+        busy = more_sweeps() if lives_a_day else 0.0
+        a_day = quiet + busy + lives_a_day * (life + BATCH) + commands_a_day * command
         lines.append(f"| {name} | {a_day:,.0f} | {a_day * 30:,.0f} | {a_day * 30 * DOLLARS:,.2f} USD |")
     return "\n".join(lines)
 
