@@ -1,4 +1,4 @@
-"""The guided tour after the demo: each step says what it shows, prints its command and runs it on the living sandbox."""
+"""The guided tour after the demo: each step says what it shows, then runs its command on the living sandbox."""
 
 from __future__ import annotations
 
