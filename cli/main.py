@@ -58,6 +58,7 @@ COMMANDS = {
     "completion": "cli.completion",
     "convert": "cli.convert",
     "demo": "cli.demo",
+    "disruptions": "cli.disruptions",
     "doctor": "cli.doctor",
     "explain": "cli.explain",
     "handback": "cli.handback",
@@ -74,6 +75,7 @@ COMMANDS = {
 EXTRAS = {
     "codec-server": "worker",
     "demo": "sandbox",
+    "disruptions": "worker",
     "doctor": "worker",
     "handback": "worker",
     "node": "worker",
