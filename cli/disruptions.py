@@ -121,8 +121,8 @@ async def _cancel(ident: str, reason: str, cluster: str | None) -> str:
     try:
         if (await handle.describe()).status is not WorkflowExecutionStatus.RUNNING:
             raise NodeError(f"Command {ident} has ended already.")
-        who = await user_of_command("tenon disruptions")
-        await handle.cancel(reason=f"{reason} ({who})" if reason else who)
+        actor = await user_of_command("tenon disruptions")
+        await handle.cancel(reason=f"{reason} ({actor})" if reason else actor)
         async with asyncio.timeout(CANCELLED_WITHIN):
             result = await handle.result()
     except RPCError as error:
