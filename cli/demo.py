@@ -19,7 +19,7 @@ from temporalio.client import Client
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
 from activities.kubernetes.resources import DEPLOYMENTS, NODEPOOLS, NODES
-from cli.application import create_app
+from cli.application import create_app, examples
 from cli.demo_progress import APP, PODS, DemoProgress, NotSeenError
 from cli.demo_tour import EXAMPLES, Tour, live_claims, node_link, run_command
 from tenon.apis.conditions import READY
@@ -36,7 +36,12 @@ BIN = Path(sys.executable).parent
 TTL = "15s"
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "tenon demo",
+        "tenon demo --tour --keep",
+    )
+)
 def demo(
     keep: Annotated[bool, typer.Option("--keep", help="Leave the sandbox and the worker running.")] = False,
     tour: Annotated[

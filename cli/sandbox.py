@@ -16,7 +16,7 @@ from rich.table import Table
 from typer.main import get_command
 
 from activities.clock import utc_now
-from cli.application import Group, create_app
+from cli.application import Group, create_app, examples
 from cli.console import output_console
 from cli.sandbox_output import Output, StateDir, fail
 from cli.simulating.progress import show_progress
@@ -71,7 +71,12 @@ COLOURS = {
 }
 
 
-@app.command(name="build")
+@app.command(
+    name="build",
+    epilog=examples(
+        "tenon sandbox build",
+    ),
+)
 def build_control_plane() -> None:
     """Build the control plane's programs, nodeadm and helm, unless they are in the cache; `up` builds all but helm."""
     try:
@@ -84,7 +89,7 @@ def build_control_plane() -> None:
     output_console().print(f"control plane: {folder}", highlight=False, soft_wrap=True)
 
 
-@app.command()
+@app.command(epilog=examples("tenon sandbox up", "tenon sandbox up --boot-delay 30 --keep-history"))
 def up(
     state: StateDir = None,
     foreground: Annotated[
@@ -147,7 +152,7 @@ def _stay(console: Console, sandbox: Sandbox) -> None:
             raise SandboxError(ended.message)
 
 
-@app.command()
+@app.command(epilog=examples("tenon sandbox status", "tenon sandbox status -o json | jq -r .addresses.temporal_ui"))
 def status(
     state: StateDir = None,
     output: Annotated[Output, typer.Option("-o", "--output", help="table or json.")] = Output.TABLE,
@@ -175,7 +180,7 @@ def status(
     raise typer.Exit(0 if is_ready and not missing else 1)
 
 
-@app.command()
+@app.command(epilog=examples("tenon sandbox down"))
 def down(state: StateDir = None) -> None:
     """Stop the sandbox and a worker that the demo left in it; its logs stay in the state folder."""
     layout = Layout.at(state)
@@ -190,7 +195,7 @@ def down(state: StateDir = None) -> None:
     )
 
 
-@app.command()
+@app.command(epilog=examples("tenon sandbox install"))
 def install(
     image: Annotated[Path, typer.Argument(metavar="ARCHIVE", help="The image that `make image` built.")] = IMAGE,
     chart: Annotated[
@@ -206,7 +211,7 @@ def install(
     output_console().print(f"Tenon runs in the namespace {Sandbox.namespace}", highlight=False)
 
 
-@app.command()
+@app.command(epilog=examples("tenon sandbox load web 90%", "tenon sandbox load web 2500m -n shop"))
 def load(
     deployment: Annotated[str, typer.Argument(metavar="DEPLOYMENT", help="Its name.")],
     amount: Annotated[

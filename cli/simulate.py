@@ -16,7 +16,7 @@ from typing import Annotated
 import typer
 
 from activities.disruption.repair_source import stated_repair
-from cli.application import create_app
+from cli.application import create_app, examples
 from cli.missing_extra import missing, refuse
 from cli.simulating import builtin
 from cli.simulating.again import read_problem, solve_again
@@ -73,7 +73,13 @@ class InputError(TenonError):
         self.faults = list(faults)
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "tenon simulate -f nodepool.yaml -f deployment.yaml",
+        "tenon simulate --live --disruption",
+        "tenon simulate -f manifests/ -o html > plan.html",
+    )
+)
 def simulate(
     filename: Filenames = None,
     live: Annotated[

@@ -45,8 +45,8 @@ def why_here(
         yield from _bought(pod, claim)
     if pod.deleting:
         yield "It is being deleted"
-    elif held := why_held(pod, budgets, now, after_surge=True):
-        yield f"It may not be evicted now, so its node is not disrupted: {held}"
+    elif protection := why_held(pod, budgets, now, after_surge=True):
+        yield f"It may not be evicted now, so its node is not disrupted: {protection}"
     else:
         yield "It may be evicted: nothing protects it"
 

@@ -131,8 +131,8 @@ def _nodes(nodes: Sequence[ManagedNode]) -> list[str]:
         "protected by an annotation": [node for node in nodes if node.protected_by],
     }
     parts = [
-        f"{len(members)} {what} ({first_few(sorted(node.node or node.claim for node in members), SHOWN)})"
-        for what, members in groups.items()
+        f"{len(members)} {state} ({first_few(sorted(node.node or node.claim for node in members), SHOWN)})"
+        for state, members in groups.items()
         if members
     ]
     return [counted(len(nodes), "node"), *parts]
