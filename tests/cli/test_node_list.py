@@ -113,15 +113,15 @@ def test_a_dry_run_names_nodes_pods_and_what_protects_them(node: Node) -> None:
 
 def test_a_selector_takes_the_oldest_nodes_and_none_that_leaves(node: Node) -> None:
     result = node("drain", "--pool", "batch", "--max", "2", "--dry-run")
-    chosen = [line.split()[0].partition(".")[0] for line in result.stdout.splitlines()[1:]]
-    assert chosen == ["ip-10-0-2-8", "ip-10-0-1-7"]
+    node_names = [line.split()[0].partition(".")[0] for line in result.stdout.splitlines()[1:]]
+    assert node_names == ["ip-10-0-2-8", "ip-10-0-1-7"]
     assert node("drain", "--pool", "nope").stderr == "No node is selected.\n"
 
 
 def test_a_drain_of_nothing_in_particular_is_refused(node: Node) -> None:
     assert node("drain").stderr == "Which nodes? Name them, or select them with --selector or --pool.\n"
-    both = node("keep", "web-00003", "--pool", "web")
-    assert (both.exit_code, both.stderr) == (
+    named_and_selected = node("keep", "web-00003", "--pool", "web")
+    assert (named_and_selected.exit_code, named_and_selected.stderr) == (
         2,
         "Name the nodes, or select them with --selector and --pool, and not both.\n",
     )

@@ -30,7 +30,7 @@ ROWS = [
 
 
 def names_of(choice: Choice) -> list[str]:
-    return [chosen.node for chosen in chosen_rows(choice, ROWS)]
+    return [row.node for row in chosen_rows(choice, ROWS)]
 
 
 def test_names_are_those_of_claims_nodes_and_instances_and_count_once() -> None:
