@@ -36,7 +36,7 @@ def test_each_shell_has_a_script_that_asks_tenon(shell: str) -> None:
     ("words", "answer"),
     [
         (["node", "f"], "force-drain\n:4\n"),
-        (["node", "drain", "--t"], "--ticket\n:4\n"),
+        (["node", "drain", "--tic"], "--ticket\n:4\n"),
         (["no such command", "x"], ":4\n"),
         (["it's", "x"], ":4\n"),
     ],

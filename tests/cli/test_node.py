@@ -105,7 +105,7 @@ async def test_the_blocked_nodes_are_listed_with_their_reasons(
     assert f"{NAME}: {BUDGET}" in text
     assert f"tenon node force-drain {NAME}" in text
     [row] = json.loads((await asyncio.to_thread(tenon, "list", "--cluster", cluster, "--blocked", "-o", "json")).stdout)
-    assert (row["nodeClaim"], row["blocked"], row["why"]) == (NAME, "yes", BUDGET)
+    assert (row["nodeClaim"], row["blocked"], row["why"]) == (NAME, True, BUDGET)
     assert any("force-drain" in remedy for remedy in row["remedies"])
     assert f"{BUDGET}, since {row['since'].replace('T', ' ').removesuffix('Z')} UTC" in text
 
@@ -136,11 +136,12 @@ async def test_a_list_that_is_piped_is_plain_and_not_cut(
     monkeypatch.setenv("COLUMNS", "20")
     plain = await asyncio.to_thread(tenon, "list", "--cluster", cluster)
     header, row = plain.output.splitlines()[:2]
-    columns = ["NodeClaim", "Stage", "NodePool", "Type", "Zone", "Capacity", "Blocked", "Expires", "Reason"]
-    assert header.split() == columns
+    columns = "Node NodeClaim Stage Ready NodePool Type Capacity Zone $/h Age Pods CPU Memory Cores GiB Expires"
+    assert header.split() == [*columns.split(), "Disruption", "Why"]
     assert row.split()[-1] == "Drain"
-    assert row.split()[0] == NAME
-    assert row.index(row.split()[1]) == header.index("Stage")
+    assert f"{NAME}   draining blocked" in row
+    assert row.index(NAME) == header.index("NodeClaim")
+    assert plain.stderr.startswith("From Temporal alone, without Nodes, use and prices: ")
 
 
 async def test_the_nodepools_that_ec2_refuses_are_listed_with_the_blocked_nodes(
@@ -238,7 +239,7 @@ async def test_pods_that_wait_in_a_shortage_are_listed_until_what_they_wait_for_
         assert f"Pending pods: {sentence}" in " ".join(table.output.split())
         rows = await asyncio.to_thread(tenon, "list", "--cluster", cluster, "--blocked", "-o", "json")
         (row,) = json.loads(rows.stdout)
-        assert (row["nodeClaim"], row["nodePool"], row["blocked"]) == ("", "web", "yes")
+        assert (row["nodeClaim"], row["nodePool"], row["blocked"]) == ("", "web", True)
         assert row["why"].startswith(sentence)
         assert row["why"].endswith(row["nextTryAt"])
 
@@ -255,7 +256,7 @@ async def test_a_node_that_is_well_has_nothing_to_resolve(
 
         async def alone() -> bool:
             rows = await asyncio.to_thread(tenon, "list", "--cluster", cluster, "-o", "json")
-            return [(row["nodeClaim"], row["blocked"]) for row in json.loads(rows.stdout)] == [(NAME, "")]
+            return [(row["nodeClaim"], row["blocked"]) for row in json.loads(rows.stdout)] == [(NAME, False)]
 
         await until(alone)
         only = await asyncio.to_thread(tenon, "list", "--cluster", cluster, "--blocked", "-o", "json")
@@ -302,7 +303,7 @@ async def test_a_request_that_no_worker_answers_is_kept_by_temporal(
     temporal: WorkflowEnvironment, tenon: Tenon, cluster: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The worker may be away just when a node must go."""
-    monkeypatch.setattr("cli.node.ANSWERED_WITHIN", timedelta(seconds=1))
+    monkeypatch.setattr("cli.nodes.requests.ANSWERED_WITHIN", timedelta(seconds=1))
     async with listed(temporal, cluster, Guarded()):
         pass
     with temporal.with_time_skipping_disabled():
@@ -319,3 +320,66 @@ def test_an_unknown_output_format_is_refused(tenon: Tenon) -> None:
         answer = tenon(*command, "--cluster", "a", "-o", "yaml")
         assert answer.exit_code == 2
         assert "'yaml' is not one of" in answer.stderr
+
+
+async def test_a_drain_that_waits_shows_progress_until_the_node_is_gone(
+    temporal: WorkflowEnvironment, tenon: Tenon, cluster: str
+) -> None:
+    async with listed(temporal, cluster, Guarded()):
+        with temporal.with_time_skipping_disabled():
+            arguments = ("force-drain", NAME, "--cluster", cluster, "--reason", "the rack burns", "--wait")
+            answer = await asyncio.to_thread(tenon, *arguments)
+    assert answer.exit_code == 0, answer.output
+    lines = answer.stdout.splitlines()
+    assert lines[0].startswith(f"{NAME}: draining by force")
+    assert any("the rack burns" in line for line in lines)
+    assert lines[-1].endswith(f"{NAME}: gone")
+
+
+@pytest.mark.usefixtures("world")
+async def test_nothing_is_waited_for_if_the_node_refuses(tenon: Tenon, cluster: str) -> None:
+    """The node of the fixture drains already, so it refuses to expire."""
+    refused = await asyncio.to_thread(tenon, "expire", NAME, "--cluster", cluster, "--wait")
+    assert (refused.exit_code, refused.stdout) == (2, "")
+
+
+async def test_a_drain_that_is_blocked_ends_the_wait_with_one(
+    temporal: WorkflowEnvironment, tenon: Tenon, cluster: str
+) -> None:
+    async with listed(temporal, cluster, Guarded(grace=timedelta(days=2))):
+        with temporal.with_time_skipping_disabled():
+            arguments = ("drain", NAME, "--cluster", cluster, "--wait", "--timeout", "1s")
+            answer = await asyncio.to_thread(tenon, *arguments)
+    assert answer.exit_code == 1
+    assert answer.stderr == f"1 node not gone in time: {NAME}. See `tenon node list --blocked`.\n"
+
+
+async def test_unkeep_ends_what_keep_began(temporal: WorkflowEnvironment, tenon: Tenon, cluster: str) -> None:
+    async with listed(temporal, cluster, Guarded()) as handle:
+        nothing = await asyncio.to_thread(tenon, "unkeep", NAME, "--cluster", cluster)
+        assert nothing.exit_code == 2
+        assert "no earlier request keeps it" in nothing.stderr
+        accepted = await asyncio.to_thread(tenon, "keep", NAME, "--cluster", cluster, "--for", "4h")
+        assert accepted.exit_code == 0, accepted.output
+        ended = await asyncio.to_thread(tenon, "unkeep", NAME, "--cluster", cluster, "--reason", "done")
+        assert (ended.exit_code, ended.stdout) == (0, f"{NAME}: no longer kept\n")
+        texts = [entry.text for entry in (await state_of(newest(temporal.client, cluster))).timeline]
+        assert any(text.startswith("no longer kept: done (") for text in texts)
+        await handle.terminate()
+
+
+async def test_a_person_is_asked_before_pods_go_also_while_the_api_server_is_away(
+    temporal: WorkflowEnvironment, tenon: Tenon, cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then nobody can say how many pods. Without a yes, the node stays."""
+    monkeypatch.setattr("cli.nodes.control.is_interactive", lambda: True)
+    async with listed(temporal, cluster, Guarded()) as handle:
+        arguments = ("force-drain", NAME, "--cluster", cluster, "--reason", "x")
+        declined = await asyncio.to_thread(tenon, *arguments)
+        assert declined.exit_code != 0
+        assert f"Force-drain {NAME} and all its pods? [y/N]" in declined.output
+        assert "What would be drained is not known: " in declined.stderr
+        assert (await state_of(handle)).leave is None
+        agreed = await asyncio.to_thread(tenon, *arguments, "--yes")
+        assert agreed.exit_code == 0, agreed.output
+        await newest(temporal.client, cluster).result()
