@@ -27,7 +27,7 @@ class Wait:
     """Wait for events, at most until ``until``. ``summary`` says what happens at that time."""
 
     until: datetime | None
-    summary: str = "checks the node again"
+    summary: str = "Tenon checks the node again"
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,7 @@ def test_the_details_of_a_node_say_why_it_was_bought() -> None:
     state = machine.apply(NodeState(claim=REF), PrepareLaunchResult(view=view, reason="x"), NOW)
     shown = details(state)
     assert "#### Why this node was bought\n\n- 5 pods: default/web-1\n- planned price: 0.1 USD/h\n" in shown
-    assert "| Pods | bought for 5 |" in shown
+    assert "- Pods: bought for 5\n" in shown
     assert result_of(state, NOW).explanation == ["5 pods: default/web-1", "planned price: 0.1 $/h"]
     assert "Why" not in details(NodeState(claim=REF))
 
@@ -83,7 +83,7 @@ def test_a_node_says_how_many_pods_really_run_on_it(result: BindResult, text: st
     state = NodeState(claim=REF, stage=Stage.BINDING, planned_pods=5, initialized=True)
     live = machine.apply(state, result, NOW)
     assert text in [entry.text for entry in live.timeline]
-    assert f"| Pods | {text} (when it became live) |" in details(live)
+    assert f"- Pods: when it became live, {text}\n" in details(live)
 
 
 def test_the_last_line_of_a_life_names_who_still_holds_its_objects() -> None:
