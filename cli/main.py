@@ -67,6 +67,7 @@ COMMANDS = {
     "settings": "cli.settings",
     "simulate": "cli.simulate",
     "top": "cli.top",
+    "ui": "cli.ui",
     "validate": "cli.validate",
     "worker": "cli.worker",
 }
@@ -81,6 +82,7 @@ EXTRAS = {
     "sandbox": "sandbox",
     "settings": "worker",
     "top": "worker",
+    "ui": "worker",
     "worker": "worker",
 }
 """The extra that each command needs. The others run with the plain wheel, as long as they read only files."""

@@ -36,6 +36,7 @@ from cli.application import create_app
 from cli.console import output_console
 from cli.context import Context, ContextError, resolve
 from cli.refusals import QUERY_TIMEOUT, RefusalsUnknownError, purchase_pauses_of, refusals_of
+from cli.temporal_ui import NoUiError, ui_of
 from tenon.ec2.refusals.unavailable import shortages
 from tenon.errors import TenonError
 from tenon.kube.claim_record import ClaimRecord
@@ -322,8 +323,9 @@ def keep(
 def show(name: Name, cluster: Cluster = None, output: Output = "table") -> None:
     """Show a node's state and timeline, also after its end; if it is blocked, also what resolves that."""
 
-    async def query() -> tuple[NodeState, str]:
-        handle = await _handle(name, cluster)
+    async def query() -> tuple[NodeState, str, str]:
+        context, client = await _connect(cluster)
+        handle = client.get_workflow_handle(names.nodeclaim_id(context.cluster, await _claim_of(name)))
         try:
             try:
                 state = await handle.query(NodeClaimWorkflow.status)
@@ -335,13 +337,26 @@ def show(name: Name, cluster: Cluster = None, output: Output = "table") -> None:
                 state = await handle.query(NodeClaimWorkflow.status)
         except (WorkflowQueryFailedError, RPCError) as error:
             raise NodeError(_not_found(handle, error)) from None
-        return state, await _why_it_stays(state) if output == "table" else ""
+        if output == "json":
+            return state, "", ""
+        return state, await _why_it_stays(state), await _page_of(context, client, handle)
 
-    state, why = _run(query())
+    state, why, page = _run(query())
     if output == "json":
         print(state.model_dump_json(indent=2))
     else:
         output_console().print(Markdown("\n\n".join([details(state), report(state), why])))
+        if page:
+            print(f"\nIts page in Temporal's UI: {page}")
+
+
+async def _page_of(context: Context, client: Client, handle: WorkflowHandle[Any, Any]) -> str:
+    """Return the link of the workflow's page in Temporal's UI; empty if nothing says where the UI is."""
+    url = os.environ.get("TEMPORAL_UI_URL") or context.environment.get("TEMPORAL_UI_URL")
+    with contextlib.suppress(NoUiError, RPCError):
+        pages = ui_of(client, url)
+        return pages.workflow(handle.id, (await handle.describe()).run_id)
+    return ""
 
 
 async def _why_it_stays(state: NodeState) -> str:

@@ -17,6 +17,13 @@ from tenon.sentences import for_temporal_ui, shortened
 
 MAX_SENTENCE = 400
 """How long a sentence of the input may be."""
+MAX_PAGE = 5000
+"""How long a page may be. Temporal's UI puts it into a URL, and proxies refuse one with more than about 8 KB."""
+LINE_OVERHEAD = 25
+"""The characters of a line of the timeline besides its text."""
+KEPT_LINES = 8
+"""How many lines of its timeline a long page keeps."""
+ABOUT = "This workflow is the life of one node, from its launch until its instance is terminated."
 _NOW = {
     Stage.PREPARING: "It chooses instance types and prepares the request to EC2.",
     Stage.LAUNCHING: "It asks EC2 for an instance.",
@@ -81,11 +88,35 @@ def headline(state: NodeState) -> str:
 
 
 def current_details(state: NodeState) -> str:
-    """Render a node's page as Markdown. It must be a pure function of the state: it is replayed."""
-    lines = [f"### {headline(state)}", "", _now(state), ""]
+    """Render a node's page as Markdown. It must be a pure function of the state: it is replayed.
+
+    A page that would be too long leaves out the middle of the timeline.
+    """
+    text = _page(state, state)
+    excess, dropped = len(text) - MAX_PAGE, 0
+    for entry in state.timeline[1 : 1 - KEPT_LINES]:
+        if excess <= 0:
+            break
+        excess, dropped = excess - len(entry.text) - LINE_OVERHEAD, dropped + 1
+    if not dropped:
+        return text
+    timeline = (*state.timeline[:1], *state.timeline[1 + dropped :])
+    return _page(state, evolve(state, timeline=timeline), f"- {dropped} lines left out: query `status` has them")
+
+
+def _page(state: NodeState, shown: NodeState, *more: str) -> str:
+    lines = [f"### {headline(state)}", "", ABOUT, "", f"**Now:** {_now(state)}", ""]
     if blocked := report(state):
         lines += [blocked, ""]
-    lines += ["#### Facts", "", *facts(state), *story(state)]
+    lines += [
+        "#### Facts",
+        "",
+        *facts(state),
+        *story(shown),
+        *more,
+        "",
+        "The history of earlier runs: tab Relationships.",
+    ]
     if state.stage is not Stage.ENDED:
         lines += ["", *help_lines()]
     return for_temporal_ui("\n".join(lines))

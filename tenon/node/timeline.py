@@ -39,6 +39,8 @@ def pods_text(state: NodeState) -> str:
     own = f"{state.bound_pods} of the {state.planned_pods} it was bought for"
     if state.running_pods is None:
         return f"{own} run here"
+    if state.bound_pods < state.planned_pods:
+        own += " (the others are gone, or kube-scheduler places them)"
     if state.running_pods == state.bound_pods == state.planned_pods:
         own = "all that it was bought for"
     return f"{counted(state.running_pods, 'pod')} {'runs' if state.running_pods == 1 else 'run'} here, {own}"

@@ -14,9 +14,9 @@ REMEMBERED = 10
 """How many of the last batches the workflow remembers."""
 NAMED_CLAIMS = 5
 """How many NodeClaims of a batch a line names."""
-LISTED = 10
+LISTED = 5
 """How many lines a section of the page has."""
-MAX_LINE = 400
+MAX_LINE = 250
 WHY = "kube-scheduler finds no place for some pods: this workflow collects them in batches and buys nodes for them"
 ABOUT = """This workflow buys nodes: it collects pods that fit on no node, plans them together, and creates NodeClaims.
 Each NodeClaim has a workflow of its own. Current Details show the last batches and what EC2 refuses.
@@ -70,17 +70,17 @@ def current_details(
         *_section("Launches that are held back", map(_breaker, breakers)),
         *_section("Pods that wait for cheaper capacity", map(_wait, (wait for wait in waits if wait.until > now))),
         *_section("Pods for which no more nodes are bought", map(_pause, paused)),
-        *_section("Last batches (UTC)", reversed(last_batches)),
+        *_section("Last batches (UTC)", reversed(last_batches), REMEMBERED),
     ]
     return for_temporal_ui("\n".join(lines))
 
 
-def _section(title: str, sentences: Iterable[str]) -> list[str]:
-    lines = [f"- {sentence}" for sentence in sentences]
+def _section(title: str, sentences: Iterable[str], most: int = LISTED) -> list[str]:
+    lines = [f"- {shortened(sentence, MAX_LINE)}" for sentence in sentences]
     if not lines:
         return []
-    more = [f"- and {len(lines) - LISTED} more"] if len(lines) > LISTED else []
-    return ["", f"#### {title}", "", *lines[:LISTED], *more]
+    more = [f"- and {len(lines) - most} more"] if len(lines) > most else []
+    return ["", f"#### {title}", "", *lines[:most], *more]
 
 
 def _breaker(open_breaker: LaunchBreaker) -> str:

@@ -10,7 +10,7 @@ from tenon.sentences import counted, first_few, for_temporal_ui, shortened
 
 NAMED_NODES = 3
 """How many nodes a headline names."""
-LISTED_NODES = 50
+LISTED_NODES = 20
 """How many nodes a page lists."""
 MAX_SENTENCE = 400
 """How long a sentence of the input may be."""
@@ -65,9 +65,11 @@ def why(command: DisruptionCommand) -> str:
     """Say why the command was decided."""
     if command.explanation:
         return command.explanation[0]
+    if not (command.only_if_empty and command.candidates):
+        return ""
     since = min(candidate.since for candidate in command.candidates)
     pods = "It has no pods" if len(command.candidates) == 1 else "They have no pods"
-    return f"{pods} that need another node, since {since:%Y-%m-%d %H:%M:%S} UTC" if command.only_if_empty else ""
+    return f"{pods} that need another node, since {since:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def searched_names(command: DisruptionCommand) -> list[str]:

@@ -10,13 +10,13 @@ from tenon.apis.reasons import camel_case
 from tenon.messages.disruption import OpenCommand, PoolSavings
 from tenon.sentences import counted, first_few, for_temporal_ui, shortened
 
-LISTED = 20
+LISTED = 10
 """How many commands or nodes a section lists."""
 NAMED_NODES = 5
 """How many nodes of a command the page names."""
 REMEMBERED = 10
 """How many of the last commands the workflow remembers."""
-MAX_LINE = 300
+MAX_LINE = 250
 WHY = (
     "Nodes leave when they are empty, underutilized, drifted or unhealthy, within the budgets of their NodePool. Each "
     "command runs in a workflow of its own."
