@@ -23,15 +23,17 @@ PICTURES = "TENON_PICTURES"
 _OUTLINE = """(element, label) => {
     const box = element.getBoundingClientRect();
     const mark = document.createElement('div'), text = document.createElement('b');
-    const over = 'position:fixed;z-index:99999;pointer-events:none;';
-    mark.style = over + `left:${box.x - 4}px;top:${box.y - 4}px;width:${box.width + 8}px;height:${box.height + 8}px;` +
+    const dialog = element.closest('dialog'), origin = dialog ? dialog.getBoundingClientRect() : {x: 0, y: 0};
+    const left = box.x - origin.x - 4, top = box.y - origin.y - 4;
+    mark.style = 'position:fixed;z-index:99999;pointer-events:none;' +
+        `left:${left}px;top:${top}px;width:${box.width + 8}px;height:${box.height + 8}px;` +
         'border:3px solid #d6336c;border-radius:8px;box-sizing:border-box';
     text.style = 'position:absolute;right:-12px;top:-14px;width:26px;height:26px;border-radius:13px;' +
         'background:#d6336c;color:white;font:bold 16px/26px sans-serif;text-align:center';
     text.textContent = label;
     mark.className = 'tenon-mark';
     mark.append(text);
-    (element.closest('dialog') || document.body).append(mark);
+    (dialog || document.body).append(mark);
 }"""
 
 
@@ -90,9 +92,10 @@ class TemporalUiPage:
     async def send(self, dialog: Locator, message: str, payload: Mapping[str, str]) -> None:
         """Choose the message in the open dialog, type its input, and submit it."""
         await dialog.get_by_role("option", name=message).click()
-        editor = dialog.get_by_role("textbox", name="Data")
-        await editor.click()
-        await self.page.keyboard.insert_text(json.dumps(payload))
+        await expect(dialog.locator("[data-testid$=-select-button]")).to_have_text(message)
+        text, editor = json.dumps(payload), dialog.get_by_role("textbox", name="Data")
+        await editor.fill(text)
+        await expect(editor).to_have_text(text)
         await dialog.get_by_test_id("confirm-modal-button").click()
         await expect(dialog).to_be_hidden()
 
@@ -104,7 +107,8 @@ class TemporalUiPage:
         for number, locator in enumerate(marked, 1):
             await locator.evaluate(_OUTLINE, str(number))
         await self.page.screenshot(path=Path(folder) / f"temporal-ui-{name}.png")
-        await self.page.evaluate("document.querySelectorAll('.tenon-mark').forEach(mark => mark.remove())")
+        for frame in self.page.frames:
+            await frame.evaluate("document.querySelectorAll('.tenon-mark').forEach(mark => mark.remove())")
 
 
 @asynccontextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from playwright.async_api import expect
 from temporalio.client import Client
 
 from cli.temporal_ui import TemporalUi
@@ -74,8 +75,9 @@ async def test_an_operator_finds_a_blocked_node_and_forces_its_drain_in_the_dial
         await ui.picture("blocked", tab, blocked)
 
         dialog = await ui.open_dialog("Send a Signal", "force_drain")
-        await ui.expect_on_page("DANGER: deletes all pods of the node at once")
-        await ui.picture("signal", dialog.get_by_role("option", name="force_drain"))
+        option = dialog.get_by_role("option", name="force_drain")
+        await expect(option).to_contain_text("DANGER: deletes all pods of the node at once")
+        await ui.picture("signal", option)
         await ui.send(dialog, "force_drain", WHO)
         await ui.expect_status("Completed")
         await pool.gone(name)

@@ -26,8 +26,12 @@ WORKFLOWS = (
 @pytest.mark.parametrize("kind", WORKFLOWS, ids=lambda kind: kind.__name__)
 def test_every_signal_update_and_query_says_what_it_does(kind: type) -> None:
     definition = workflow._Definition.must_from_class(kind)
-    handlers = {**definition.signals, **definition.updates, **definition.queries}
-    assert [name for name, handler in handlers.items() if not handler.description] == []
+    descriptions = [
+        *((name, signal.description) for name, signal in definition.signals.items()),
+        *((name, update.description) for name, update in definition.updates.items()),
+        *((name, query.description) for name, query in definition.queries.items()),
+    ]
+    assert [name for name, description in descriptions if not description] == []
 
 
 def test_what_an_operator_may_send_has_its_effect_and_an_example_of_its_input() -> None:
