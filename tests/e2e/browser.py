@@ -20,6 +20,8 @@ WITHIN_MS = 60_000.0
 """How long the page may take to show what comes next, on a machine that does much else."""
 PICTURES = "TENON_PICTURES"
 """The variable with the folder for pictures. `make pictures` sets it; tests make none."""
+WIDTH, HEIGHT = 1360, 900
+"""Pixels of the window."""
 _OUTLINE = """(element, label) => {
     const box = element.getBoundingClientRect();
     const mark = document.createElement('div'), text = document.createElement('b');
@@ -92,23 +94,26 @@ class TemporalUiPage:
     async def send(self, dialog: Locator, message: str, payload: Mapping[str, str]) -> None:
         """Choose the message in the open dialog, type its input, and submit it."""
         await dialog.get_by_role("option", name=message).click()
-        await expect(dialog.locator("[data-testid$=-select-button]")).to_have_text(message)
+        await expect(dialog.locator("input[data-testid$=-select]")).to_have_value(message)
         text, editor = json.dumps(payload), dialog.get_by_role("textbox", name="Data")
         await editor.fill(text)
-        await expect(editor).to_have_text(text)
+        await editor.blur()  # the editor formats its text then, and the button below it moves
+        await expect(editor.locator(".cm-line")).to_have_count(len(payload) + 2)
         await dialog.get_by_test_id("confirm-modal-button").click()
         await expect(dialog).to_be_hidden()
 
-    async def picture(self, name: str, *marked: Locator) -> None:
+    async def picture(self, name: str, *marked: Locator, height: int = HEIGHT) -> None:
         """Save a picture with numbered frames around these elements, if pictures are asked for."""
         folder = os.environ.get(PICTURES)
         if not folder:
             return
+        await self.page.set_viewport_size({"width": WIDTH, "height": height})
         for number, locator in enumerate(marked, 1):
             await locator.evaluate(_OUTLINE, str(number))
         await self.page.screenshot(path=Path(folder) / f"temporal-ui-{name}.png")
         for frame in self.page.frames:
             await frame.evaluate("document.querySelectorAll('.tenon-mark').forEach(mark => mark.remove())")
+        await self.page.set_viewport_size({"width": WIDTH, "height": HEIGHT})
 
 
 @asynccontextmanager
@@ -119,7 +124,7 @@ async def browser() -> AsyncIterator[TemporalUiPage]:
             executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"]
         )
         try:
-            page = await chromium.new_page(viewport={"width": 1280, "height": 960}, color_scheme="light")
+            page = await chromium.new_page(viewport={"width": WIDTH, "height": HEIGHT}, color_scheme="light")
             page.set_default_timeout(WITHIN_MS)
             expect.set_options(timeout=WITHIN_MS)
             yield TemporalUiPage(page)

@@ -72,7 +72,7 @@ async def test_an_operator_finds_a_blocked_node_and_forces_its_drain_in_the_dial
             assert text in shown
         assert "$" not in shown
         blocked = ui.details.get_by_text("Blocked", exact=True)
-        await ui.picture("blocked", tab, blocked)
+        await ui.picture("blocked", tab, blocked, height=1500)
 
         dialog = await ui.open_dialog("Send a Signal", "force_drain")
         option = dialog.get_by_role("option", name="force_drain")
@@ -86,7 +86,7 @@ async def test_an_operator_finds_a_blocked_node_and_forces_its_drain_in_the_dial
         await ui.expect_status("Completed")
         shown = await ui.expect_details("Left: ", "force drain requested (ann): its disk is slow, OPS-12")
         assert "The node is gone" in shown
-        await ui.picture("gone", tab)
+        await ui.picture("gone", tab, height=1500)
 
     life = await life_of(client, sandbox, name)
     assert any("force drain requested (ann): its disk is slow, OPS-12" in entry.text for entry in life.timeline)
