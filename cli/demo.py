@@ -24,7 +24,6 @@ from activities.kubernetes.errors import ApiError
 from activities.kubernetes.resources import DEPLOYMENTS, NODEPOOLS, NODES
 from cli.application import create_app
 from cli.demo_progress import DemoProgress, NotSeenError
-from cli.temporal_ui import TemporalUi
 from tenon.apis.conditions import READY
 from tenon.kube.conditions import is_true
 from tenon.node.state import NodeClaimResult
@@ -237,20 +236,13 @@ async def _report(console: Console, story: DemoProgress, temporal: Client, sandb
     facts.add_row("from `kubectl delete node` to the end of its instance", f"{drain_seconds:.1f}")
     console.print(facts)
     lives = _table("NodeClaim", "instance", "type", "zone", "capacity", "$/h", "events", "left because")
-    running: list[str] = []
     for name, state in story.claims.items():
         events, life = await _history(temporal, names.nodeclaim_id(sandbox.cluster_name, name))
         i = state.instance
         assert i is not None
         ended = life.reason if life else "(still running)"
-        if life is None:
-            running.append(names.nodeclaim_id(sandbox.cluster_name, name))
         lives.add_row(name, i.id, i.instance_type, i.zone, i.capacity_type, f"{i.price:.4f}", str(events), ended)
     console.print(lives)
-    if sandbox.temporal_ui:
-        ui = TemporalUi(sandbox.temporal_ui, temporal.namespace)
-        for workflow_id in running:
-            console.print(f"The page of {workflow_id}: {ui.workflow(workflow_id)}", soft_wrap=True)
 
 
 async def _history(temporal: Client, workflow_id: str) -> tuple[int, NodeClaimResult | None]:
