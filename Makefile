@@ -18,7 +18,7 @@ SANDBOXES ?= 7
 # Sets of strings have the same order in every run: see tests/fuzzing.py.
 unit test: export PYTHONHASHSEED := 0
 
-.PHONY: help setup check test demo unit fuzz clean generate docs compare-aws image image-test release release-check realpod realpod-e2e postgresql
+.PHONY: help setup check test demo unit fuzz clean generate pictures docs compare-aws image image-test release release-check realpod realpod-e2e postgresql
 
 help:  ## List the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -62,6 +62,9 @@ demo: setup  ## Scale a Deployment up and down on real components; KEEP=1 leaves
 
 generate: $(SYNCED)  ## Generate files from the models
 	$(BIN)/python -m tools.generate
+
+pictures: $(SYNCED)  ## Walk through Temporal's UI with Chromium and save the pictures of docs/temporal-ui.md
+	TENON_PICTURES=docs $(BIN)/pytest -n0 -q tests/e2e/test_temporal_ui.py
 
 docs: $(SYNCED)  ## Build the documents as a site in site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

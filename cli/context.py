@@ -55,6 +55,8 @@ def _running_sandbox() -> Context | None:
         return None
     variables = ("TEMPORAL_ADDRESS", "TEMPORAL_NAMESPACE")
     environment = {name: value for name, value in sandbox.worker_env().items() if name in variables}
+    if sandbox.temporal_ui:
+        environment["TEMPORAL_UI_URL"] = sandbox.temporal_ui
     return Context(sandbox.cluster_name, environment | {"KUBECONFIG": str(sandbox.kubeconfig)})
 
 

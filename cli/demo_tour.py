@@ -9,13 +9,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from rich.console import Console
 
 from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import NODECLAIMS
 from cli.demo_progress import APP, PODS, DemoProgress, NotSeenError
+from cli.temporal_ui import TemporalUi
 from tenon.kube.claim_record import ClaimRecord
 from workflows import names
 
@@ -36,7 +36,7 @@ class Step:
 
 def node_link(ui: str, cluster: str, claim: str) -> str:
     """Return where Temporal's UI shows a node; empty without a UI."""
-    return f"{ui}/namespaces/default/workflows/{quote(names.nodeclaim_id(cluster, claim), safe='')}" if ui else ""
+    return TemporalUi(ui, "default").workflow(names.nodeclaim_id(cluster, claim)) if ui else ""
 
 
 async def live_claims(kube: Kube) -> list[ClaimRecord]:

@@ -69,6 +69,7 @@ COMMANDS = {
     "settings": "cli.settings",
     "simulate": "cli.simulate",
     "top": "cli.top",
+    "ui": "cli.ui",
     "validate": "cli.validate",
     "worker": "cli.worker",
 }
@@ -85,6 +86,7 @@ EXTRAS = {
     "sandbox": "sandbox",
     "settings": "worker",
     "top": "worker",
+    "ui": "worker",
     "worker": "worker",
 }
 """The extra that each command needs. The others run with the plain wheel, as long as they read only files."""

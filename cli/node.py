@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import csv
 import io
 import json
+import os
 import sys
 from collections.abc import Sequence
 from datetime import datetime
@@ -15,7 +17,7 @@ from typing import Annotated, Any, Literal
 import typer
 from rich.console import Console
 from rich.markdown import Markdown
-from temporalio.client import WorkflowHandle, WorkflowQueryFailedError
+from temporalio.client import Client, WorkflowHandle, WorkflowQueryFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities.clock import utc_now
@@ -25,6 +27,7 @@ from activities.kubernetes.resources import EVENTS
 from cli.actor import user_of_command
 from cli.application import create_app, examples
 from cli.console import output_console
+from cli.context import Context
 from cli.nodes.control import (
     Command,
     DryRun,
@@ -44,7 +47,17 @@ from cli.nodes.control import (
 from cli.nodes.listing import NodeList, read_list
 from cli.nodes.requests import DRAIN, EXPIRE, FORCE_DRAIN, KEEP
 from cli.nodes.table import list_lines
-from cli.nodes.workflows import Cluster, NodeError, handle_of, newest_of, not_found, run
+from cli.nodes.workflows import (
+    Cluster,
+    NodeError,
+    claim_of,
+    connected,
+    handle_of,
+    newest_of,
+    not_found,
+    run,
+)
+from cli.temporal_ui import NoUiError, ui_of
 from tenon.ec2.refusals.unavailable import shortages
 from tenon.fleet.choice import Choice
 from tenon.fleet.document import row_document
@@ -64,6 +77,7 @@ from tenon.node.timeline import blocked_since, blocked_text, details, why_blocke
 from tenon.provisioning.purchase_pauses import list_sentence
 from tenon.provisioning.shortage_waits import waiting_sentence
 from worker.settings import parse_duration
+from workflows import names
 from workflows.nodeclaim import NodeClaimWorkflow
 
 app = create_app(no_args_is_help=True, help="Watch and control nodes through their workflows.")
@@ -303,8 +317,9 @@ def unkeep(
 def show(name: Name, cluster: Cluster = None, output: Output = "table") -> None:
     """Show a node's state and timeline, also after its end; if it is blocked, also what resolves that."""
 
-    async def query() -> tuple[NodeState, str]:
-        handle = await handle_of(name, cluster)
+    async def query() -> tuple[NodeState, str, str]:
+        context, client = await connected(cluster)
+        handle = client.get_workflow_handle(names.nodeclaim_id(context.cluster, await claim_of(name)))
         try:
             try:
                 state = await handle.query(NodeClaimWorkflow.status)
@@ -316,13 +331,26 @@ def show(name: Name, cluster: Cluster = None, output: Output = "table") -> None:
                 state = await handle.query(NodeClaimWorkflow.status)
         except (WorkflowQueryFailedError, RPCError) as error:
             raise NodeError(not_found(handle, error)) from None
-        return state, await _why_it_stays(state) if output == "table" else ""
+        if output == "json":
+            return state, "", ""
+        return state, await _why_it_stays(state), await _page_of(context, client, handle)
 
-    state, why = run(query())
+    state, why, page = run(query())
     if output == "json":
         print(state.model_dump_json(indent=2))
     else:
         output_console().print(Markdown("\n\n".join([details(state), report(state), why])))
+        if page:
+            print(f"\nIts page in Temporal's UI: {page}")
+
+
+async def _page_of(context: Context, client: Client, handle: WorkflowHandle[Any, Any]) -> str:
+    """Return the link of the workflow's page in Temporal's UI; empty if nothing says where the UI is."""
+    url = os.environ.get("TEMPORAL_UI_URL") or context.environment.get("TEMPORAL_UI_URL")
+    with contextlib.suppress(NoUiError, RPCError):
+        pages = ui_of(client, url)
+        return pages.workflow(handle.id, (await handle.describe()).run_id)
+    return ""
 
 
 async def _why_it_stays(state: NodeState) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from typing import Any
 
 from pydantic import Field
 from temporalio import workflow
@@ -18,13 +19,13 @@ from tenon.evolve import evolve
 
 with workflow.unsafe.imports_passed_through():
     from tenon.apis.reasons import camel_case
+    from tenon.disruption.commands import command_page, overview_page
     from tenon.disruption.commands.open_commands import commands_without, still_awaiting
     from tenon.disruption.history.savings import is_forgotten, remember
-    from tenon.messages.base import POLL_SECONDS, QUIET_POLL_SECONDS, ActivityName, Message
+    from tenon.messages.base import POLL_SECONDS, QUIET_POLL_SECONDS, ActivityName, WorkflowInput
     from tenon.messages.disruption import (
         AwaitDisruptionInput,
         AwaitedReport,
-        DisruptInput,
         DisruptionCommand,
         DisruptionDecision,
         OpenCommand,
@@ -49,7 +50,7 @@ MOVE_GRACE = timedelta(minutes=75)
 """The same for a command that moves pods, which reports its end. It covers the longest command and a slow drain."""
 
 
-class DisruptionInput(Message):
+class DisruptionInput(WorkflowInput):
     """The state that each run passes on when it continues as new."""
 
     cluster: str
@@ -57,6 +58,14 @@ class DisruptionInput(Message):
     savings: dict[str, PoolSavings] = Field(default_factory=dict)
     cursor: PassCursor = Field(default_factory=PassCursor)
     plan_queue: str = ""
+    last_commands: list[str] = Field(default_factory=list)
+    """A line for each of the last commands, for the page."""
+
+
+def first_input(cluster: str, plan_queue: str) -> DisruptionInput:
+    """Return the input of a new disruption workflow."""
+    headline = overview_page.headline(cluster, {})
+    return DisruptionInput(headline=headline, why=overview_page.WHY, cluster=cluster, plan_queue=plan_queue)
 
 
 @workflow.defn(name="Disruption")
@@ -74,6 +83,7 @@ class DisruptionWorkflow(PlannerCaller):
         """By NodePool, the last consolidation commands if they saved less than predicted."""
         self.cursor = begin.cursor
         """Which nodes of a large cluster consolidation looks at next."""
+        self.last_commands = begin.last_commands
         self.input_changed = False
         """Whether commands or savings changed since the planner was asked, so that its answer may be out of date."""
 
@@ -95,6 +105,9 @@ class DisruptionWorkflow(PlannerCaller):
                 continue_as_new(
                     evolve(
                         begin,
+                        headline=overview_page.headline(self.cluster, self.by_claim),
+                        why=overview_page.WHY,
+                        last_commands=self.last_commands,
                         ledger=self.by_claim,
                         savings=self.savings,
                         cursor=self.cursor,
@@ -116,11 +129,12 @@ class DisruptionWorkflow(PlannerCaller):
             wait_seconds=POLL_SECONDS if self.by_claim or self.savings else QUIET_POLL_SECONDS,
         )
         self.input_changed = False
+        self._show()
         return await self.poll(
             ActivityName.AWAIT_DISRUPTION,
             disruption_input,
             DisruptionDecision,
-            "wait for nodes that may be disrupted",
+            "waits for nodes that may leave",
             outdated=lambda: self.input_changed or is_for_another_version(),
         )
 
@@ -156,24 +170,28 @@ class DisruptionWorkflow(PlannerCaller):
         except WorkflowAlreadyStartedError:
             workflow.logger.info("The command runs already", extra={"command": command.id})
 
+    def _show(self) -> None:
+        """Update the page. Signals do not: the long poll ends within minutes, or when its input changed."""
+        page = overview_page.current_details(self.cluster, self.by_claim, self.savings, self.last_commands)
+        workflow.set_current_details(page)
+
     async def _start_child(self, command: DisruptionCommand) -> None:
+        headline = command_page.headline(command)
+        workflow_id = names.command_id(self.cluster, command.id)
+        self.last_commands = overview_page.remembered(self.last_commands, workflow.now(), headline, workflow_id)
         child = await workflow.start_child_workflow(
             DisruptionCommandWorkflow.run,
-            DisruptInput(cluster=self.cluster, command=command, plan_queue=self.plan_queue),
-            id=names.command_id(self.cluster, command.id),
+            command_page.first_input(self.cluster, command, self.plan_queue),
+            id=workflow_id,
             parent_close_policy=ParentClosePolicy.ABANDON,
-            search_attributes=TypedSearchAttributes(
-                [
-                    SearchAttributePair(names.CLUSTER, self.cluster),
-                    SearchAttributePair(names.REASON, camel_case(command.reason)),
-                ]
-            ),
-            static_summary=f"{command.reason}: {', '.join(c.claim for c in command.candidates[:5])}",
+            search_attributes=_attributes(self.cluster, command),
+            static_summary=headline,
+            static_details=command_page.static_details(),
         )
         # An operator may terminate it. Without this, asyncio logs an error about an exception that nothing has read.
         child.add_done_callback(lambda ended: None if ended.cancelled() else ended.exception())
 
-    @workflow.signal
+    @workflow.signal(description="Sent by Tenon: nodes that refused a command.")
     def settled(self, claims: list[str]) -> None:
         """Receive the nodes that refused a command. They become available for another one after `REFUSED_PAUSE`."""
         until = workflow.now() + REFUSED_PAUSE
@@ -181,7 +199,7 @@ class DisruptionWorkflow(PlannerCaller):
             if claim in self.by_claim:
                 self.by_claim[claim] = evolve(self.by_claim[claim], until=until, due=until)
 
-    @workflow.signal
+    @workflow.signal(description="Sent by Tenon: nodes that a command could not remove.")
     def postpone(self, postponement: Postponement) -> None:
         """Receive the nodes that a command could not remove. They become available after a pause."""
         until = workflow.now() + timedelta(seconds=postponement.seconds)
@@ -190,7 +208,7 @@ class DisruptionWorkflow(PlannerCaller):
                 self.by_claim[claim] = evolve(self.by_claim[claim], until=until, due=until, postponed=True)
                 self.input_changed = True
 
-    @workflow.signal
+    @workflow.signal(description="Sent by Tenon: what a consolidation command saves.")
     def saved(self, report: SavingReport) -> None:
         """Receive what a consolidation command saves. A NodePool whose commands do not pay is slowed down."""
         now = workflow.now()
@@ -202,19 +220,34 @@ class DisruptionWorkflow(PlannerCaller):
         if self.savings != before:
             self.input_changed = True
 
-    @workflow.signal
+    @workflow.signal(description="Sent by Tenon: nodes leave before their replacement starts.")
     def awaits_replacement(self, report: AwaitedReport) -> None:
         """Receive that nodes leave before their replacement starts. They count against budgets until it runs."""
         self.by_claim = still_awaiting(self.by_claim, report, workflow.now())
         self.input_changed = True
 
-    @workflow.signal
+    @workflow.signal(description="Sent by Tenon: the replacements of nodes that left first run.")
     def replaced(self, claims: list[str]) -> None:
         """Receive that the replacements of nodes that left first run, or are not needed any more."""
         self.by_claim = commands_without(self.by_claim, claims)
         self.input_changed = True
 
-    @workflow.query
+    @workflow.query(description="The open commands: NodeClaim name to the command that disrupts it.")
     def open_commands(self) -> dict[str, OpenCommand]:
         """The open commands: NodeClaim name to the command that disrupts it."""
         return self.by_claim
+
+
+def _attributes(cluster: str, command: DisruptionCommand) -> TypedSearchAttributes:
+    """Return by what a command is found."""
+    pairs: list[SearchAttributePair[Any]] = [
+        SearchAttributePair(names.CLUSTER, cluster),
+        SearchAttributePair(names.REASON, camel_case(command.reason)),
+        SearchAttributePair(names.COMMAND_NODES, command_page.searched_names(command)),
+    ]
+    pools = {candidate.pool for candidate in command.candidates}
+    if len(pools) == 1:
+        pairs.append(SearchAttributePair(names.POOL, pools.pop()))
+    if command.saving:
+        pairs.append(SearchAttributePair(names.SAVING, command.saving))
+    return TypedSearchAttributes(pairs)

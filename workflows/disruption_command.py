@@ -20,6 +20,7 @@ from temporalio.exceptions import ActivityError
 
 with workflow.unsafe.imports_passed_through():
     from tenon.apis.reasons import traits_of
+    from tenon.disruption.commands import command_page
     from tenon.disruption.commands.awaited_replacements import (
         GIVEN_UP_PAUSE,
         LISTED_FOR,
@@ -55,7 +56,7 @@ with workflow.unsafe.imports_passed_through():
         SettleReplacementsInput,
         StepResult,
     )
-    from tenon.sentences import for_temporal_ui, shortened
+    from tenon.sentences import counted, shortened
     from workflows import names
     from workflows.options import OPTIONS
     from workflows.planner_call import PlannerCaller
@@ -96,6 +97,8 @@ class DisruptionCommandWorkflow(PlannerCaller):
         self.replacements_changed = False
         """A signal said that a replacement is initialized or leaves, or that a candidate is gone, and no check has
         begun since."""
+        self.saving = begin.command.saving
+        """Dollars an hour by which the command is found."""
         self.prepared = False
         """Something of the command may be in the cluster, so that a failure must be undone."""
 
@@ -121,12 +124,13 @@ class DisruptionCommandWorkflow(PlannerCaller):
         """What the command has done, and what it waits for."""
         return CommandProgress(timeline=self.timeline, waits=self.waits)
 
-    @workflow.signal
+    @workflow.signal(description="Sent by Tenon: a replacement is initialized, leaves or is gone. Looks at them again.")
     def replacement_changed(self, claim: str) -> None:  # noqa: ARG002 - the name is for readers of the history
         """Receive that a replacement is initialized, leaves or is gone, or that a candidate that left first is gone."""
         self.replacements_changed = True
 
     async def _carry_out(self, command: DisruptionCommand) -> DisruptResult:
+        self._show("")
         if self.begin.awaited is not None:
             return await self._await_replacement(self.begin.awaited)
         if command.decision == REBOOT:
@@ -142,7 +146,7 @@ class DisruptionCommandWorkflow(PlannerCaller):
             return await self._undo(str(error))
         except ActivityError as error:
             return await self._undo(str(error.cause or error))
-        self._record(f"asked {len(result.accepted)} nodes to reboot")
+        self._record(f"asked {counted(len(result.accepted), 'node')} to reboot")
         for claim, why in sorted(result.refused.items()):
             self._record(f"NodeClaim {claim}: {why}")
         await self._postpone(sorted(result.refused), FAILED_PAUSE)
@@ -157,10 +161,26 @@ class DisruptionCommandWorkflow(PlannerCaller):
         return valid
 
     async def _remove_empty_nodes(self) -> DisruptResult:
+        self._show("asks its nodes to leave, if they are still empty")
         result = await self._ask()
+        self._record_answers(result)
         if result.refused:
             await self._report("settled", sorted(result.refused))
+        if result.prices:
+            self._show_saving(sum(result.prices.values()))
         return result
+
+    def _record_answers(self, result: DisruptResult) -> None:
+        saving = f", {sum(result.prices.values()):.4f} USD/h" if result.prices else ""
+        self._record(f"asked {counted(len(result.accepted), 'node')} to leave{saving}")
+        for claim, why in sorted(result.refused.items()):
+            self._record(f"NodeClaim {claim}: {why}")
+
+    def _show_saving(self, saving: float) -> None:
+        """Let the command be found by what it saves."""
+        if round(saving, 4) != round(self.saving, 4):
+            self.saving = saving
+            workflow.upsert_search_attributes([names.SAVING.value_set(round(saving, 6))])
 
     async def _replace_and_remove(self, command: DisruptionCommand) -> DisruptResult:
         try:
@@ -175,9 +195,7 @@ class DisruptionCommandWorkflow(PlannerCaller):
         except ActivityError as error:
             return await self._undo(str(error.cause or error), may_leave=True)
         stay = sorted(set(result.refused) - set(result.leaving))
-        self._record(f"asked {len(result.accepted)} nodes to leave")
-        for claim, why in sorted(result.refused.items()):
-            self._record(f"NodeClaim {claim}: {why}")
+        self._record_answers(result)
         # What leaves for another reason needs its replacement all the same.
         await self._finish(stay, undo=not (result.accepted or result.leaving))
         await self._postpone(stay, FAILED_PAUSE)
@@ -214,12 +232,13 @@ class DisruptionCommandWorkflow(PlannerCaller):
             self._show(wait.text)
             if workflow.info().is_continue_as_new_suggested():
                 awaited = evolve(awaited, timeline=self.timeline)
-                workflow.continue_as_new(evolve(self.begin, plan_queue=self.plan_queue, awaited=awaited))
+                begin = command_page.first_input(self.begin.cluster, self.begin.command, self.plan_queue)
+                workflow.continue_as_new(evolve(begin, awaited=awaited))
             with contextlib.suppress(TimeoutError):
                 await workflow.wait_condition(
                     lambda: self.replacements_changed or self.cancelled,
                     timeout=pause_before(awaited, workflow.now()),
-                    timeout_summary="looks for the replacement",
+                    timeout_summary="Tenon looks for the replacement again",
                 )
 
     async def _find_replacements(self, awaited: AwaitedReplacement) -> FoundReplacements:
@@ -288,12 +307,13 @@ class DisruptionCommandWorkflow(PlannerCaller):
         if traits_of(begin.command.reason).counts_savings:
             report = SavingReport(command=begin.command.id, started=workflow.info().start_time, pools=result.pools)
             await self._report("saved", report)
+        self._show_saving(saving.reached)
         return saving
 
     async def _prepare(self, command: DisruptionCommand) -> None:
         if command.graceful:
             self._record("waits before it is validated")
-            await self._sleep(VALIDATION_DELAY, "is validated, if the candidates are still the same")
+            await self._sleep(VALIDATION_DELAY, "Tenon checks whether the command is still right")
         valid = await self._validate()
         if valid.instead is not None:
             self.begin = evolve(self.begin, command=valid.instead)
@@ -318,7 +338,7 @@ class DisruptionCommandWorkflow(PlannerCaller):
         pause = command.leaves_from - workflow.now()
         if pause > timedelta():
             self._show("waits until other commands that were decided with it keep new pods away too")
-            await self._sleep(pause, "evicts its pods, together with other commands")
+            await self._sleep(pause, "Tenon evicts the pods, together with other commands")
 
     async def _start_new_pods_first(self, command: DisruptionCommand) -> None:
         """Let Deployments that ask for it start their new pods before the old ones stop."""
@@ -355,7 +375,7 @@ class DisruptionCommandWorkflow(PlannerCaller):
                 await workflow.wait_condition(
                     lambda: self.replacements_changed or self.cancelled,
                     timeout=min(CHECK_AGAIN, until - workflow.now()),
-                    timeout_summary="looks at its replacements",
+                    timeout_summary="Tenon looks at the replacements again",
                 )
         self._record("all replacements are initialized")
 
@@ -392,8 +412,7 @@ class DisruptionCommandWorkflow(PlannerCaller):
         return result
 
     def _summary(self) -> str:
-        command = self.begin.command
-        return f"{command.reason}: {len(command.candidates)} nodes"
+        return command_page.headline(self.begin.command)
 
     async def _undo(self, failure: str, *, may_leave: bool = False) -> DisruptResult:
         """Undo the command.
@@ -432,11 +451,9 @@ class DisruptionCommandWorkflow(PlannerCaller):
             )
 
     def _record(self, line: str) -> None:
-        self.timeline.append(f"{workflow.now():%H:%M:%S} {line}")
+        self.timeline.append(f"`{workflow.now():%Y-%m-%d %H:%M:%S}` {line}")
         self._show("")
 
     def _show(self, waits: str) -> None:
         self.waits = waits
-        command = self.begin.command
-        lines = [*command.explanation, "", *self.timeline, *([waits] if waits else [])]
-        workflow.set_current_details(for_temporal_ui("\n\n".join(lines)) if lines else command.reason)
+        workflow.set_current_details(command_page.current_details(self.begin.command, self.timeline, waits))

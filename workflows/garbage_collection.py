@@ -10,6 +10,7 @@ from temporalio.common import RetryPolicy
 from tenon.evolve import evolve
 
 with workflow.unsafe.imports_passed_through():
+    from tenon.garbage_collection import page
     from tenon.messages.garbage_collection import COLLECT_GARBAGE, GarbageCollectionInput, GarbageCollectionResult
 
 SWEEP_WITHIN = timedelta(minutes=10)
@@ -41,6 +42,7 @@ class GarbageCollectionWorkflow:
             last = workflow.get_last_completion_result(GarbageCollectionResult)
             if last is not None:
                 begin = evolve(begin, left_since=last.left_since, failed=last.failed)
+        workflow.set_current_details("It compares Kubernetes, EC2 and Temporal.")
         result: GarbageCollectionResult = await workflow.execute_activity(
             COLLECT_GARBAGE,
             begin,
@@ -48,20 +50,7 @@ class GarbageCollectionWorkflow:
             start_to_close_timeout=SWEEP_WITHIN,
             heartbeat_timeout=HEARTBEAT_TIMEOUT,
             retry_policy=RetryPolicy(maximum_attempts=TRIES, initial_interval=timedelta(seconds=10)),
-            summary=begin.cluster,
+            summary="compares Kubernetes, EC2 and Temporal",
         )
-        workflow.set_current_details(_report(result))
+        workflow.set_current_details(page.current_details(result))
         return result
-
-
-def _report(result: GarbageCollectionResult) -> str:
-    """The sweep's figures as Markdown for the Temporal UI."""
-    lines = [
-        f"- {kind}: {row.ended} of {row.findings} ended, {row.failed} failed, {row.put_off} put off"
-        + (f", {row.held_back} held back" if row.held_back else "")
-        for kind, row in sorted(result.figures.items())
-    ]
-    lines += [f"- held back: {why}" for why in result.held_back]
-    lines += [f"- not read: {source}: {why}" for source, why in sorted(result.unread.items())]
-    lines += [f"- {fault}" for fault in result.faults]
-    return "\n".join(lines) or "nothing was lost"

@@ -36,6 +36,12 @@ NODE = SearchAttributeKey.for_keyword("TenonNode")
 INSTANCE = SearchAttributeKey.for_keyword("TenonInstance")
 REASON = SearchAttributeKey.for_keyword("TenonReason")
 """Why a node leaves or has left, or why a disruption command removes nodes."""
+COMMAND_NODES = SearchAttributeKey.for_keyword_list("TenonCommandNodes")
+"""The NodeClaims of a disruption command and their Nodes, and the NodeClaims that replace them."""
+PRICE = SearchAttributeKey.for_float("TenonPrice")
+"""Dollars an hour of a node's instance."""
+SAVING = SearchAttributeKey.for_float("TenonSaving")
+"""Dollars an hour that a disruption command saves: as planned, and once it is known, as reached."""
 
 SEARCH_ATTRIBUTES = (
     CLUSTER,
@@ -49,8 +55,11 @@ SEARCH_ATTRIBUTES = (
     REASON,
     BLOCKED,
     EXPIRES,
+    COMMAND_NODES,
+    PRICE,
+    SAVING,
 )
-"""Temporal's server on a SQL database has room for ten keywords in a namespace."""
+"""Temporal's server on a SQL database has room for ten keywords and three of each other type in a namespace."""
 
 
 def provisioner_id(cluster: str) -> str:

@@ -16,8 +16,6 @@ from temporalio import workflow
 from temporalio.common import RetryPolicy, SearchAttributeUpdate
 from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 
-from tenon.evolve import evolve
-
 with workflow.unsafe.imports_passed_through():
     from tenon.apis.reasons import Reason, camel_case
     from tenon.messages.base import ActivityName, ErrorType, Message
@@ -31,10 +29,10 @@ with workflow.unsafe.imports_passed_through():
         RebootAnswer,
         RebootRequest,
     )
-    from tenon.node import disruption_requests, machine, operator_requests, reboot
+    from tenon.node import disruption_requests, machine, operator_help, operator_requests, page, reboot
     from tenon.node.state import NodeClaimInput, NodeClaimResult, NodeState, Stage, expiry
     from tenon.node.steps import DeadlinePassed, End, Failed, LeaveRequest, Run, Wait
-    from tenon.node.timeline import details, result_of
+    from tenon.node.timeline import result_of
     from workflows import continuing, names
     from workflows.options import OPTIONS
     from workflows.timer import Timer
@@ -105,8 +103,8 @@ class NodeClaimWorkflow:
                     return result_of(self.state, workflow.now())
 
     def _continue_as_new(self, begin: NodeClaimInput) -> NoReturn:
-        """Continue as new with the current state."""
-        continuing.continue_as_new(evolve(begin, state=self.state))
+        """Continue as new with the current state, and with what the page of the next run says first."""
+        continuing.continue_as_new(page.next_input(begin, self.state))
 
     async def _run(self, step: Run) -> None:
         self.acted = True
@@ -187,7 +185,7 @@ class NodeClaimWorkflow:
         if step.until is not None and step.until <= self.continues_at:
             await self._wait(step)
             return False
-        summary = "then the history of this node's start is closed, and its next run begins"
+        summary = "The node has started: its next run begins, with a short history"
         over_at = self.timer.serve(self.continues_at, timedelta(), summary)
         await workflow.wait_condition(lambda: bool(self.inbox) or self.timer.is_over())
         return not self.inbox and over_at >= self.continues_at
@@ -223,7 +221,7 @@ class NodeClaimWorkflow:
 
     def _show(self) -> None:
         """Update the details in the UI each time, and the search attributes only when their values changed."""
-        workflow.set_current_details(details(self.state))
+        workflow.set_current_details(page.current_details(self.state))
         reason = self.state.leave.reason if self.state.leave else ""
         expires, blocked = expiry(self.state), bool(self.state.blocked)
         if self.state.stage is Stage.ENDED and self.shown is not None and not self.blocked_shown:
@@ -244,6 +242,7 @@ class NodeClaimWorkflow:
                 names.INSTANCE_TYPE.value_set(instance.instance_type),
                 names.ZONE.value_set(instance.zone),
                 names.CAPACITY_TYPE.value_set(instance.capacity_type),
+                names.PRICE.value_set(instance.price),
             ]
         if self.state.node_name:
             updates.append(names.NODE.value_set(self.state.node_name))
@@ -261,47 +260,47 @@ class NodeClaimWorkflow:
         changed = self.state.blocked or self.at_start.blocked or self.state.instance is not None
         return not changed and visible_stage(self.state) == "launching"
 
-    @workflow.signal(description="Sent by Tenon: the Node, the NodeClaim or the instance changed. Checks them.")
+    @workflow.signal(description=operator_help.POKE)
     def poke(self, poke: Poke) -> None:
         """Check the node again, because the node, its NodeClaim or its instance changed."""
         self.inbox.append(poke)
 
-    @workflow.signal
+    @workflow.signal(description=f"{operator_help.DRAIN} {operator_help.WHO_SIGNAL}")
     def drain(self, operator: Operator | None = None) -> None:
         """Cordon, drain and terminate the node, respecting PodDisruptionBudgets."""
         self.inbox.append(operator_requests.drain(operator))
 
-    @workflow.signal
+    @workflow.signal(description=f"{operator_help.FORCE_DRAIN} {operator_help.WHO_SIGNAL}")
     def force_drain(self, operator: Operator | None = None) -> None:
         """Like `drain`, but delete the pods at once, even if something protects them."""
         self.inbox.append(operator_requests.force_drain(operator))
 
-    @workflow.signal
+    @workflow.signal(description=f"{operator_help.EXPIRE} {operator_help.WHO_SIGNAL}")
     def expire(self, operator: Operator | None = None) -> None:
         """Treat the node as expired now."""
         self.inbox.append(operator_requests.expire(operator))
 
-    @workflow.signal
+    @workflow.signal(description=f"{operator_help.KEEP} {operator_help.KEEP_UNTIL}")
     def keep(self, keep: Keep) -> None:
         """Keep the node at least until the given time: neither disrupt nor expire it before."""
         self.inbox.append(keep)
 
-    @workflow.update(name="drain")
+    @workflow.update(name="drain", description=f"{operator_help.DRAIN} {operator_help.WHO_UPDATE}")
     def ask_drain(self, operator: Operator) -> OperatorAnswer:
         """Cordon, drain and terminate the node, respecting PodDisruptionBudgets. Say who asks, and why."""
         return self._ask(operator_requests.drain(operator))
 
-    @workflow.update(name="force_drain")
+    @workflow.update(name="force_drain", description=f"{operator_help.FORCE_DRAIN} {operator_help.WHO_UPDATE}")
     def ask_force_drain(self, operator: Operator) -> OperatorAnswer:
         """Like `drain`, but delete the pods at once, even if something protects them. Say who asks, and why."""
         return self._ask(operator_requests.force_drain(operator))
 
-    @workflow.update(name="expire")
+    @workflow.update(name="expire", description=f"{operator_help.EXPIRE} {operator_help.WHO_UPDATE}")
     def ask_expire(self, operator: Operator) -> OperatorAnswer:
         """Treat the node as expired now. Say who asks, and why."""
         return self._ask(operator_requests.expire(operator))
 
-    @workflow.update(name="keep")
+    @workflow.update(name="keep", description=f"{operator_help.KEEP} {operator_help.KEEP_UNTIL}")
     def ask_keep(self, keep: Keep) -> OperatorAnswer:
         """Keep the node at least until the given time: neither disrupt nor expire it before. Say who asks, and why."""
         return self._ask(keep)
@@ -335,7 +334,7 @@ class NodeClaimWorkflow:
             state = machine.apply(state, event, workflow.now())
         return state
 
-    @workflow.update
+    @workflow.update(description=operator_help.DISRUPT)
     def disrupt(self, command: Disrupt) -> DisruptAnswer:
         """Ask the node to leave for a disruption command. The answer says whether it accepts."""
         answer = disruption_requests.answer(self._foreseen(), command, workflow.now())
@@ -343,7 +342,7 @@ class NodeClaimWorkflow:
             self.inbox.append(command)
         return answer
 
-    @workflow.update(name=names.REBOOT_UPDATE)
+    @workflow.update(name=names.REBOOT_UPDATE, description=operator_help.REBOOT)
     def reboot(self, request: RebootRequest) -> RebootAnswer:
         """Ask the node to reboot its machine in place. The answer says whether it does."""
         answer = reboot.answer(self._foreseen(), request)
@@ -351,7 +350,7 @@ class NodeClaimWorkflow:
             self.inbox.append(request)
         return answer
 
-    @workflow.query
+    @workflow.query(description="The node's whole state as JSON, with its timeline.")
     def status(self) -> NodeState:
         """The node's state, including its timeline."""
         return self.state

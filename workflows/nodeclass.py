@@ -7,6 +7,7 @@ from datetime import timedelta
 from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
+    from tenon.ec2.nodeclass import page
     from tenon.messages.base import ActivityName
     from tenon.messages.nodeclass import NodeClassInput, NodeClassResult
     from workflows.continuing import continue_as_new, must_continue_as_new
@@ -40,24 +41,25 @@ class NodeClassWorkflow:
                 result_type=NodeClassResult,
                 start_to_close_timeout=options.try_for,
                 retry_policy=options.retry,
-                summary=begin.name,
+                summary=f"{begin.name}: subnets, security groups, images, instance profile",
             )
             if not self.result.exists:
                 return self.result
-            workflow.set_current_details(f"generation {self.result.generation}: {self.result.message}")
+            next_at = workflow.now() + _pause(self.result)
+            workflow.set_current_details(page.current_details(begin.name, self.result, next_at))
             try:
                 await workflow.wait_condition(
                     lambda: self.changed,
                     timeout=_pause(self.result),
-                    timeout_summary="resolve the EC2NodeClass again",
+                    timeout_summary="Tenon resolves the EC2NodeClass again",
                 )
             except TimeoutError:
                 self.changed = True
             if must_continue_as_new(MAX_HISTORY):
                 await workflow.wait_condition(workflow.all_handlers_finished)
-                continue_as_new(begin)
+                continue_as_new(page.first_input(begin.cluster, begin.name))
 
-    @workflow.signal(description="Sent by Tenon: the EC2NodeClass changed. Resolves it again.")
+    @workflow.signal(description="Resolves the EC2NodeClass at once. Tenon sends it when the class changes. No input.")
     def poke(self) -> None:
         """Resolve the class again, because it changed."""
         self.changed = True

@@ -92,7 +92,7 @@ class PlannerCaller:
                 raise
             return None
 
-    @workflow.signal
+    @workflow.signal(description="Sent by Tenon: another replica of the worker leads, and plans from now on.")
     def planner_started(self, queue: str) -> None:
         """Call the leader that serves this task queue. It has no open call of this workflow yet."""
         self.plan_queue = queue

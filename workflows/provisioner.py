@@ -21,7 +21,7 @@ from tenon.evolve import evolve
 
 with workflow.unsafe.imports_passed_through():
     from tenon.ec2.refusals.unavailable import by_offering, grouped
-    from tenon.messages.base import POLL_SECONDS, QUIET_POLL_SECONDS, ActivityName, Message
+    from tenon.messages.base import POLL_SECONDS, QUIET_POLL_SECONDS, ActivityName, WorkflowInput
     from tenon.messages.provisioning import (
         AwaitBatchInput,
         BatchSummary,
@@ -33,16 +33,19 @@ with workflow.unsafe.imports_passed_through():
         UnavailableTypes,
     )
     from tenon.node import breaker
+    from tenon.provisioning import page
+    from tenon.sentences import counted
     from workflows.continuing import continue_as_new, is_for_another_version, must_continue_as_new
     from workflows.planner_call import PlannerCaller
 
 MAX_HISTORY = 500
 """The number of history events after which a run continues as new once it has a batch."""
+WAITS = "waits for pods that fit on no node, then for the batch window"
 MAX_REPORTS = 200
 """The number of refusal reports after which a run continues as new, even in the middle of a long poll."""
 
 
-class ProvisionerInput(Message):
+class ProvisionerInput(WorkflowInput):
     """The state that each run passes on when it continues as new."""
 
     cluster: str
@@ -52,6 +55,13 @@ class ProvisionerInput(Message):
     pauses: list[PurchasePause] = Field(default_factory=list)
     last_plan: PlanResult | None = None
     plan_queue: str = ""
+    last_batches: list[str] = Field(default_factory=list)
+    """A line for each of the last batches that were planned, for the page."""
+
+
+def first_input(cluster: str, plan_queue: str) -> ProvisionerInput:
+    """Return the input of a new provisioner."""
+    return ProvisionerInput(headline=page.headline(cluster, []), why=page.WHY, cluster=cluster, plan_queue=plan_queue)
 
 
 @workflow.defn(name="Provisioner")
@@ -71,6 +81,9 @@ class ProvisionerWorkflow(PlannerCaller):
         self.reports = 0
         self.breakers_changed = False
         self.last_plan = begin.last_plan
+        self.last_batches = begin.last_batches
+        self.action = WAITS
+        """What the page says that the workflow does now."""
 
     @workflow.run
     async def run(self, begin: ProvisionerInput) -> None:
@@ -85,6 +98,9 @@ class ProvisionerWorkflow(PlannerCaller):
                 continue_as_new(
                     evolve(
                         begin,
+                        headline=page.headline(self.cluster, self.last_batches),
+                        why=page.WHY,
+                        last_batches=self.last_batches,
                         batch=self.batch,
                         unavailable=grouped(self.unavailable),
                         breakers=list(self.breakers.values()),
@@ -97,10 +113,11 @@ class ProvisionerWorkflow(PlannerCaller):
     async def _await_batch(self) -> BatchSummary | None:
         """The next batch, or None to poll again, for example because EC2 now refuses other NodePools."""
         self.breakers_changed = False
+        self._show(WAITS)
         breakers, pauses = self._open(), self.pauses
         wait_seconds = POLL_SECONDS if breakers or pauses else QUIET_POLL_SECONDS
         batch_input = AwaitBatchInput(cluster=self.cluster, breakers=breakers, pauses=pauses, wait_seconds=wait_seconds)
-        batch = await self.poll(ActivityName.AWAIT_BATCH, batch_input, BatchSummary, "batch window", self._outdated)
+        batch = await self.poll(ActivityName.AWAIT_BATCH, batch_input, BatchSummary, WAITS, self._outdated)
         if batch is not None:
             self.pauses = batch.pauses
         return batch
@@ -119,14 +136,30 @@ class ProvisionerWorkflow(PlannerCaller):
             breakers=self._open(),
             pauses=self.pauses,
         )
-        planned = await self.call(ActivityName.PLAN, plan_input, PlanResult, f"{batch.pods} pending pods")
+        self._show(f"plans a batch of {counted(batch.pods, 'pod')}")
+        summary = f"finds nodes for {counted(batch.pods, 'pending pod')}"
+        planned = await self.call(ActivityName.PLAN, plan_input, PlanResult, summary)
         self.pauses, self.last_plan = planned.pauses, evolve(planned, pauses=[])
+        self.last_batches = page.remembered(self.last_batches, planned, self.batch, workflow.now())
+
+    def _show(self, action: str) -> None:
+        """Update the page."""
+        self.action = action
+        now = workflow.now()
         workflow.set_current_details(
-            f"Batch {self.batch}: {planned.pods} pods, {len(planned.claims)} NodeClaims, "
-            f"{planned.price:.4f} USD/h, {planned.unschedulable} unschedulable"
+            page.current_details(
+                self.cluster,
+                action,
+                self.last_batches,
+                grouped(self.unavailable),
+                self._open(),
+                self.last_plan.waits if self.last_plan is not None else [],
+                self.pauses,
+                now,
+            )
         )
 
-    @workflow.signal
+    @workflow.signal(description="Sent by Tenon: what EC2 refuses. Plans avoid it for a while.")
     def launches_reported(self, report: LaunchReport) -> None:
         """Receive what EC2 refuses from an io process. Plans avoid it for a while."""
         self.reports += 1
@@ -136,6 +169,7 @@ class ProvisionerWorkflow(PlannerCaller):
         self.breakers = breaker.merged(self.breakers, report, now)
         if self._refusals() != before:
             self.breakers_changed = True
+        self._show(self.action)
 
     def _open(self) -> list[LaunchBreaker]:
         """The breakers for which launches wait. The others only count."""
@@ -151,12 +185,12 @@ class ProvisionerWorkflow(PlannerCaller):
             for key, open_breaker in breaker.by_key(self._open()).items()
         }
 
-    @workflow.query
+    @workflow.query(description="The figures of the last plan.")
     def last(self) -> PlanResult | None:
         """The figures of the last plan, or None before the first plan."""
         return self.last_plan
 
-    @workflow.query
+    @workflow.query(description="What EC2 refuses, and which pods wait for cheaper capacity.")
     def launches(self) -> LaunchReport:
         """What EC2 is known to refuse: offerings without capacity, and NodePools whose launches are held back.
 
@@ -173,7 +207,7 @@ class ProvisionerWorkflow(PlannerCaller):
             kept_by=workflow.info().first_execution_run_id,
         )
 
-    @workflow.query
+    @workflow.query(description="The pods for which no more nodes are bought now.")
     def purchase_pauses(self) -> list[PurchasePause]:
         """The pods that nodes were bought for and did not get, while no more nodes are bought for them."""
         now = workflow.now()

@@ -51,7 +51,12 @@ async def disrupt(disrupt_input: DisruptInput) -> DisruptResult:
         for candidate, answer in zip(disrupt_input.command.candidates, answers, strict=True)
         if answer.leaving
     ]
-    return DisruptResult(accepted=accepted, refused=refused, leaving=leaving)
+    prices = {
+        candidate.claim: answer.price
+        for candidate, answer in zip(disrupt_input.command.candidates, answers, strict=True)
+        if answer.accepted and answer.price
+    }
+    return DisruptResult(accepted=accepted, refused=refused, leaving=leaving, prices=prices)
 
 
 async def _ask(

@@ -15,8 +15,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from tenon.garbage_collection.facts import ObservedWorkflow
 from tenon.messages.base import ClaimRef
 from tenon.messages.node import Poke
-from tenon.node import ids
-from tenon.node.state import NodeClaimInput
+from tenon.node import ids, page
 
 CLUSTER = SearchAttributeKey.for_keyword(ids.CLUSTER_ATTRIBUTE)
 POOL = SearchAttributeKey.for_keyword(ids.POOL_ATTRIBUTE)
@@ -65,14 +64,15 @@ class NodeWorkflows:
             attributes.append(SearchAttributePair(POOL, pool))
         await self._client.start_workflow(
             ids.NODECLAIM_WORKFLOW,
-            NodeClaimInput(claim=ClaimRef(cluster=self._cluster, name=claim, uid=uid), pool=pool),
+            page.first_input(ClaimRef(cluster=self._cluster, name=claim, uid=uid), pool),
             id=self._id(claim),
             task_queue=self._task_queue,
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
             id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
             search_attributes=TypedSearchAttributes(attributes),
             memo={ids.UID_MEMO: uid},
-            static_summary=f"node of NodePool {pool}" if pool else "stand-alone node",
+            static_summary=page.summary(pool),
+            static_details=page.static_details(pool),
         )
 
     async def poke(self, claim: str, poke: Poke) -> bool:

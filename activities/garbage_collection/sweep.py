@@ -79,6 +79,8 @@ HEARTBEAT_AFTER = 20.0
 """Seconds of work between heartbeats. Heartbeats are billed, so a sweep that finds little sends none."""
 BETWEEN_TAGS = 1.0
 MAX_REPORTED = 10
+MAX_NAMED = 20
+"""The maximum number of things in the result that were ended or repaired, by name."""
 FAILED_KEPT = 1000
 """The maximum number of failed findings in the result, which must stay small."""
 
@@ -120,8 +122,9 @@ class GarbageCollection:
         todo, later = split_by_limits(
             free, max(sweep_input.actions, sweep_input.confirmed), sweep_input.tags, sweep_input.failed
         )
+        ended: list[str] = []
         faults = await self._act_on(
-            SweepActions(self._kube, self._ec2, workflows, self._graces), todo, observations, figures
+            SweepActions(self._kube, self._ec2, workflows, self._graces), todo, observations, figures, ended
         )
         await record_networks(self._kube, sweep_input.cluster, observations)
         untried = {finding.key for finding in later}
@@ -137,6 +140,7 @@ class GarbageCollection:
             faults=list(faults.values())[:MAX_REPORTED],
             failed=failed[:FAILED_KEPT],
             left_since=left_to_workflows(observations, self._graces),
+            ended=ended[:MAX_NAMED],
             held_back=[held_back_finding.why for held_back_finding in held_back_findings],
         )
 
@@ -161,9 +165,14 @@ class GarbageCollection:
                 await self._recorder.publish(subject, EventReason.GARBAGE_COLLECTION_HELD_BACK, held_back_finding.why)
 
     async def _act_on(
-        self, acting: SweepActions, todo: Iterable[Finding], observations: Observations, figures: dict[str, Figures]
+        self,
+        acting: SweepActions,
+        todo: Iterable[Finding],
+        observations: Observations,
+        figures: dict[str, Figures],
+        ended: list[str],
     ) -> dict[str, str]:
-        """Act on the findings. Return the key of each that failed, with the reason."""
+        """Act on the findings, and name in ``ended`` what was done. Return the key of each that failed, with why."""
         faults: dict[str, str] = {}
         beaten = time.monotonic()
         for finding in todo:
@@ -180,12 +189,12 @@ class GarbageCollection:
                 log.warning("The sweep failed to act on what it found", extra=extra)
                 continue
             if is_held:
-                await self._publish_events(finding, figures)
+                await self._publish_events(finding, figures, ended)
             if finding.kind is Kind.UNTAGGED_INSTANCE:
                 await self._pause(BETWEEN_TAGS)
         return faults
 
-    async def _publish_events(self, finding: Finding, figures: dict[str, Figures]) -> None:
+    async def _publish_events(self, finding: Finding, figures: dict[str, Figures], ended: list[str]) -> None:
         if finding.kind is Kind.FOREIGN_FINALIZER:  # nothing was ended, because another controller must act
             _add(figures, finding.kind, "findings")
         else:
@@ -194,6 +203,7 @@ class GarbageCollection:
             extra = {"kind": finding.kind.value, "object": finding.name, "nodeclaim": finding.claim}
             action = ACTIONS[finding.kind]
             log.info(action, extra={**extra, "since": finding.since.isoformat()})
+            ended.append(f"{finding.name}: {action}")
         event = event_for(finding)
         if event is not None:
             about, reason, text = event

@@ -19,6 +19,20 @@ class Message(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
 
+class WorkflowInput(Message):
+    """Base of the inputs of workflows, with sentences for people first.
+
+    Temporal's UI opens a workflow's page with its input. A run that continues as new begins with new sentences, because
+    Temporal does not pass on the summary and the details that a workflow was started with.
+    """
+
+    headline: str = ""
+    """What the workflow is about, and how that is when the run begins."""
+    why: str = ""
+    """The reason of that: why the node was bought or leaves, or why the workflow runs."""
+    details: str = "What it does now, what blocks it and what you can send: tab User Metadata"
+
+
 class ActivityName(StrEnum):
     """Activity types as the Temporal UI shows them, so they read like a runbook."""
 

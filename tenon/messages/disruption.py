@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import Field
 
-from tenon.messages.base import POLL_SECONDS, Message
+from tenon.messages.base import POLL_SECONDS, Message, WorkflowInput
 
 REBOOT = "reboot"
 """The decision of a command that reboots a node, and removes and replaces nothing."""
@@ -98,6 +98,8 @@ class DisruptionCandidate(Message):
     """`pod_mark` of each pod that the command moves from this node."""
     price: float = 0.0
     """Dollars an hour of its offering; 0 if it is not known."""
+    node: str = ""
+    """The name of its Node, by which people look for the command."""
 
 
 class Replacement(Message):
@@ -212,6 +214,8 @@ class DisruptResult(Message):
     """Those of the refused that are already leaving, or are gone."""
     saving: MeasuredSaving | None = None
     """What it saves; None if it was undone, or if a price is not known."""
+    prices: dict[str, float] = Field(default_factory=dict)
+    """Dollars an hour of the instances of the accepted, as far as their workflows know them."""
     replaced_by: list[str] = Field(default_factory=list)
     """The NodeClaims that replace a node that left first."""
     replacement: str = ""
@@ -243,7 +247,7 @@ class CommandProgress(Message):
     """What it waits for now, in a clause; empty if it acts."""
 
 
-class DisruptInput(Message):
+class DisruptInput(WorkflowInput):
     """Carries out a command: asks each candidate's workflow to leave."""
 
     cluster: str

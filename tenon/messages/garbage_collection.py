@@ -6,13 +6,13 @@ from datetime import datetime
 
 from pydantic import Field
 
-from tenon.messages.base import Message
+from tenon.messages.base import Message, WorkflowInput
 
 COLLECT_GARBAGE = "collect garbage"
 """The activity type, as the Temporal UI shows it."""
 
 
-class GarbageCollectionInput(Message):
+class GarbageCollectionInput(WorkflowInput):
     """Asks for one sweep of a cluster. ``left_since`` is what the previous sweep left to the workflows."""
 
     cluster: str
@@ -51,5 +51,7 @@ class GarbageCollectionResult(Message):
     """Instances without a NodeClaim that an open workflow must terminate, and since when it is left to that."""
     failed: list[str] = Field(default_factory=list)
     """What could not be removed, for the next sweep."""
+    ended: list[str] = Field(default_factory=list)
+    """The first of what was ended or repaired, each with what was done."""
     held_back: list[str] = Field(default_factory=list)
     """Why findings are held back, one sentence for each kind."""

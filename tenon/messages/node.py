@@ -315,6 +315,8 @@ class DisruptAnswer(Message):
     why: str = ""
     leaving: bool = False
     """It refused because it is already leaving, or is gone."""
+    price: float = 0.0
+    """Dollars an hour of its instance; 0 if it is not known."""
 
 
 class Keep(Operator):

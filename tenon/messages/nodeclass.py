@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tenon.messages.base import Message
+from tenon.messages.base import Message, WorkflowInput
 
 
-class NodeClassInput(Message):
+class NodeClassInput(WorkflowInput):
     """Resolves subnets, security groups, images and instance profile of a node class, and writes its status."""
 
     cluster: str

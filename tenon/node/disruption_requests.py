@@ -20,18 +20,19 @@ def answer(state: NodeState, command: Disrupt, now: datetime) -> DisruptAnswer:
 
     An unhealthy node is replaced although it never initialized, or an operator wants to keep it.
     """
+    price = state.instance.price if state.instance else 0.0
     if state.stage.leaving or state.leave is not None:
         why = f"already leaving: {state.leave.reason if state.leave else ''}"
         return DisruptAnswer(accepted=False, why=why, leaving=True)
     if state.stage is Stage.REBOOTING:
         return DisruptAnswer(accepted=False, why="its machine reboots")
     if Reason.of(command.reason) is Reason.UNHEALTHY and state.stage in (Stage.LIVE, *UNINITIALIZED):
-        return DisruptAnswer(accepted=True)
+        return DisruptAnswer(accepted=True, price=price)
     if state.stage is not Stage.LIVE:
         return DisruptAnswer(accepted=False, why=f"not live yet: {state.stage.value}")
     if state.keep_until is not None and now < state.keep_until:
         return DisruptAnswer(accepted=False, why=f"kept until {state.keep_until.isoformat()}")
-    return DisruptAnswer(accepted=True)
+    return DisruptAnswer(accepted=True, price=price)
 
 
 def disrupted(state: NodeState, event: Disrupt, now: datetime) -> NodeState:

@@ -24,10 +24,21 @@ from tenon.node.reboot_steps import reboot_step
 from tenon.node.startup_stages import FIRST_CHECK, REGISTRATION_TIMEOUT
 from tenon.node.state import NodeState, Stage, expiry
 from tenon.node.steps import End, Run, Step, Wait
+from tenon.sentences import counted
 
 STARTS_WITHIN = timedelta(minutes=2)
 """How soon after its launch a node is usually live. One timer for this time serves all waits until then."""
-NO_NODE_JOINS = "registration timeout: terminates the instance unless its Node has joined"
+NO_NODE_JOINS = "Registration timeout: Tenon terminates the instance unless its Node has joined"
+EXPIRES = "The node expires and leaves"
+BUDGETS_AGAIN = "Tenon asks again whether the budgets let the expired node leave"
+_AGAIN = {
+    Stage.CORDONING: "Tenon tries again to keep new pods away",
+    Stage.DRAINING: "Tenon tries again to evict the remaining pods",
+    Stage.DETACHING: "Tenon looks again whether the volumes are detached",
+    Stage.TERMINATING: "Tenon looks again whether the instance has ended",
+    Stage.RELEASING: "Tenon tries again to remove the finalizers",
+}
+"""What comes after a pause in each stage of a node that leaves."""
 
 
 def next_step(state: NodeState, now: datetime) -> Step:
@@ -40,7 +51,7 @@ def next_step(state: NodeState, now: datetime) -> Step:
         )
     match state.stage:
         case Stage.PREPARING | Stage.LAUNCHING if state.deadline is not None and now < state.deadline:
-            return Wait(state.deadline, "tries to launch again")
+            return Wait(state.deadline, "Tenon tries to launch again")
         case Stage.PREPARING:
             return Run(
                 ActivityName.PREPARE_LAUNCH,
@@ -66,21 +77,28 @@ def next_step(state: NodeState, now: datetime) -> Step:
         case Stage.INITIALIZING if state.check_now:
             binds = bool(state.planned_pods and not state.pods_were_bound)
             initialize_input = InitializeInput(**_node_input(state).model_dump(), binds=binds)
-            return Run(ActivityName.INITIALIZE, initialize_input, state.node_name, quick=not binds)
+            return Run(
+                ActivityName.INITIALIZE,
+                initialize_input,
+                f"checks whether {state.node_name} is ready",
+                quick=not binds,
+            )
         case Stage.BINDING:
-            return Run(ActivityName.BIND, _node_input(state), f"{state.planned_pods} pods -> {state.node_name}")
+            return Run(
+                ActivityName.BIND, _node_input(state), f"{counted(state.planned_pods, 'pod')} -> {state.node_name}"
+            )
         case Stage.LIVE:
             if state.disrupted:
-                return Run(ActivityName.WITHDRAW, _node_input(state), state.node_name)
+                return Run(ActivityName.WITHDRAW, _node_input(state), f"{state.node_name} stays")
             if state.expired:
                 expiration_input = ExpirationInput(claim=state.claim, pool=state.pool)
                 return Run(
                     ActivityName.CHECK_EXPIRATION, expiration_input, f"may a node of {state.pool} leave at once?"
                 )
             if state.spread_until is not None:
-                return Wait(state.spread_until, "leaves later, because many nodes are overdue")
+                return Wait(state.spread_until, "The node leaves: it is overdue, together with many others")
             expires_at = next_expiry(state)
-            return Wait(expires_at, "expires" if expires_at == expiry(state) else "waits for the budgets, asks again")
+            return Wait(expires_at, EXPIRES if expires_at == expiry(state) else BUDGETS_AGAIN)
         case Stage.REBOOTING if state.reboot is not None:
             return reboot_step(state, state.reboot, _node_input(state), now)
         case Stage.CORDONING | Stage.DRAINING | Stage.DETACHING | Stage.TERMINATING | Stage.RELEASING:
@@ -90,10 +108,12 @@ def next_step(state: NodeState, now: datetime) -> Step:
         case _:
             expires_at = expiry(state)
             if state.deadline is not None and expires_at is not None and expires_at < state.deadline:
-                return Wait(expires_at, "expires")
+                return Wait(expires_at, EXPIRES)
             if state.stage is Stage.REGISTERING:
                 return Wait(state.deadline, NO_NODE_JOINS, looks_at=_usual_start(state, now))
-            return Wait(state.deadline, "checks the node again", slack=timedelta() if state.checks else FIRST_CHECK)
+            return Wait(
+                state.deadline, "Tenon checks the node again", slack=timedelta() if state.checks else FIRST_CHECK
+            )
 
 
 def _usual_start(state: NodeState, now: datetime) -> datetime | None:
@@ -106,7 +126,7 @@ def _usual_start(state: NodeState, now: datetime) -> datetime | None:
 
 def _leaving_step(state: NodeState, now: datetime) -> Step:
     if state.check_now is False and state.deadline is not None and now < state.deadline:
-        return Wait(state.deadline, "tries again")
+        return Wait(state.deadline, _AGAIN[state.stage])
     base = _node_input(state).model_dump()
     force = state.leave.force if state.leave else False
     match state.stage:
@@ -137,7 +157,7 @@ def _leaving_step(state: NodeState, now: datetime) -> Step:
             return Run(
                 ActivityName.DETACH_VOLUMES,
                 DetachInput(**base, force_at=state.leave.asked_at if state.leave and force else state.force_at),
-                f"{state.volumes_attached} volumes of {state.node_name}",
+                f"{counted(state.volumes_attached, 'volume')} of {state.node_name}",
                 overtaken_by_force=not force,
             )
         case Stage.TERMINATING:

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from pydantic import Field
 
-from tenon.messages.base import ClaimRef, Message
+from tenon.messages.base import ClaimRef, Message, WorkflowInput
 from tenon.messages.launch import Instance, LaunchRequest
 from tenon.messages.node import BlockedPods, RebootRequest, Removal
 from tenon.messages.reboot import RebootResult
@@ -205,7 +205,7 @@ def expiry(state: NodeState) -> datetime | None:
     return max(state.expires_at, state.keep_until)
 
 
-class NodeClaimInput(Message):
+class NodeClaimInput(WorkflowInput):
     """Starts a node's workflow: a new one with only the claim, a continued one with the state of the previous run."""
 
     claim: ClaimRef

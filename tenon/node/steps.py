@@ -33,7 +33,7 @@ class Wait:
     """
 
     until: datetime | None
-    summary: str = "checks the node again"
+    summary: str = "Tenon checks the node again"
     slack: timedelta = timedelta()
     looks_at: datetime | None = None
 

@@ -1,4 +1,4 @@
-"""A node's history for people: the bounded timeline, the details page of the Temporal UI, and the final record."""
+"""A node's history for people: the bounded timeline, the facts of its page, and the final record."""
 
 from __future__ import annotations
 
@@ -40,6 +40,8 @@ def pods_text(state: NodeState) -> str:
     own = f"{state.bound_pods} of the {state.planned_pods} it was bought for"
     if state.running_pods is None:
         return f"{own} run here"
+    if state.bound_pods < state.planned_pods:
+        own += " (the others are gone, or kube-scheduler places them)"
     if state.running_pods == state.bound_pods == state.planned_pods:
         own = "all that it was bought for"
     return f"{counted(state.running_pods, 'pod')} {'runs' if state.running_pods == 1 else 'run'} here, {own}"
@@ -74,7 +76,7 @@ def _pods_row(state: NodeState) -> str:
     """Until its pods are bound, shows only how many pods the node was bought for."""
     own = f"bought for {state.planned_pods}"
     if state.initialized and state.stage is not Stage.BINDING and state.planned_pods:
-        own = f"{pods_text(state)} (when it became live)"
+        own = f"when it became live, {pods_text(state)}"
     return f"{own}, {state.evicted_pods} evicted" if state.evicted_pods else own
 
 
@@ -84,11 +86,8 @@ def _instance_text(instance: Instance | None) -> str:
     return f"{instance.id} ({instance.instance_type}, {instance.zone}, {instance.capacity_type})"
 
 
-def details(state: NodeState) -> str:
-    """Render the Markdown that the Temporal UI shows for a node.
-
-    It must be a pure function of the state: it is replayed.
-    """
+def facts(state: NodeState) -> list[str]:
+    """Return the facts about a node, as a list in Markdown: Temporal's UI shows tables without space in their cells."""
     instance = state.instance
     rows = [
         ("Stage", f"**{state.stage.value}**"),
@@ -97,8 +96,9 @@ def details(state: NodeState) -> str:
         ("Instance", _instance_text(instance)),
         ("Price", f"{instance.price:.4f} $/h" if instance else "-"),
         ("Pods", _pods_row(state)),
-        ("Expires", clock(expiry(state))),
     ]
+    if not state.stage.leaving:
+        rows.append(("Expires", clock(expiry(state))))
     if state.keep_until:
         rows.append(("Kept until", clock(state.keep_until)))
     if state.reboot:
@@ -108,20 +108,30 @@ def details(state: NodeState) -> str:
     if state.reboots:
         rows.append(("Reboots in 24 h", ", ".join(map(clock, state.reboots))))
     if state.leave:
-        rows.append(("Leaving", "; ".join(map(removal_text, (state.leave, *state.leave.later)))))
+        label = "Left" if state.stage is Stage.ENDED else "Leaving"
+        rows.append((label, "; ".join(map(removal_text, (state.leave, *state.leave.later)))))
     if state.force_at:
         rows.append(("Forced from", clock(state.force_at)))
     if state.blocked:
         rows.append(("Blocked", blocked_text(state)))
-    if state.first_run_id:
-        rows.append(("First run", f"`{state.first_run_id}`"))
-    lines = [f"### NodeClaim {state.claim.name}", "", "| | |", "|---|---|"]
-    lines += [f"| {name} | {text.replace('|', '/')} |" for name, text in rows]
+    return [f"- {name}: {text}" for name, text in rows]
+
+
+def story(state: NodeState) -> list[str]:
+    """Return why the node was bought, and its timeline with dates, in Markdown."""
+    lines: list[str] = []
     if state.explanation:
         lines += ["", "#### Why this node was bought", "", *(f"- {line}" for line in state.explanation)]
-    lines += ["", "#### Timeline", ""]
-    lines += [f"- `{entry.at:%H:%M:%S}` {entry.text}" for entry in state.timeline]
-    return for_temporal_ui("\n".join(lines))
+    lines += ["", "#### Timeline (UTC)", ""]
+    return lines + [f"- `{entry.at:%Y-%m-%d %H:%M:%S}` {entry.text}" for entry in state.timeline]
+
+
+def details(state: NodeState) -> str:
+    """Render, as Markdown, the facts about a node and its history.
+
+    It must be a pure function of the state: it is replayed.
+    """
+    return for_temporal_ui("\n".join([f"### NodeClaim {state.claim.name}", "", *facts(state), *story(state)]))
 
 
 def result_of(state: NodeState, now: datetime) -> NodeClaimResult:

@@ -176,7 +176,7 @@ async def commands(temporal: WorkflowEnvironment, cluster: str) -> None:
                 task_queue=queue,
             )
             play = Commands(client, cluster, leader)
-            leader.refused = {"default-2": "kept until tomorrow"}
+            leader.refused, leader.prices = {"default-2": "kept until tomorrow"}, {"default-1": 0.1}
             await (await play.start("empty-1", empty)).result()
             leader.waits, leader.savings = "default-new waits", {"default": MeasuredSaving(predicted=0.3, reached=0.1)}
             changed_command = evolve(

@@ -49,7 +49,7 @@ def test_nothing_listens_beyond_loopback(tmp_path: Path) -> None:
 
 def test_temporal_knows_the_search_attributes_with_their_types(tmp_path: Path) -> None:
     words = [word for word in rendered(tmp_path)["temporal"].argv if word.startswith("--search-attribute=")]
-    assert len(words) == len(SEARCH_ATTRIBUTES) == 11
+    assert len(words) == len(SEARCH_ATTRIBUTES) == 14
     for expected in ("TenonStage=Keyword", "TenonBlocked=Bool", "TenonExpires=Datetime"):
         assert f"--search-attribute={expected}" in words
 

@@ -77,7 +77,7 @@ async def test_only_the_missing_attributes_are_named_where_they_may_not_be_liste
         with pytest.raises(TemporalError) as refused:
             await ensure_search_attributes(await Client.connect(address))
     text = str(refused.value)
-    assert "temporal operator search-attribute create --name TenonBlocked --type Bool" in text
+    assert "temporal operator search-attribute create --name TenonPrice --type Double" in text
     assert [name for name in names if name in text] == names[-2:]
 
 

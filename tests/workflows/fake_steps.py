@@ -41,6 +41,8 @@ class FakeSteps:
         self.calls: list[str] = []
         self.fails: dict[ActivityName, str | Exception] = {}
         self.refused: dict[str, str] = {}
+        self.prices: dict[str, float] = {}
+        """What the nodes' workflows say that their instances cost."""
         self.leaving: list[str] = []
         self.until = NOW
         self.finished: list[FinishInput] = []
@@ -95,7 +97,8 @@ class FakeSteps:
         accepted = [
             candidate.claim for candidate in disrupt_input.command.candidates if candidate.claim not in self.refused
         ]
-        return DisruptResult(accepted=accepted, refused=self.refused, leaving=self.leaving)
+        prices = {claim: price for claim, price in self.prices.items() if claim in accepted}
+        return DisruptResult(accepted=accepted, refused=self.refused, leaving=self.leaving, prices=prices)
 
     @activity.defn(name=ActivityName.REQUEST_REBOOT)
     async def reboot(self, value: DisruptInput) -> DisruptResult:

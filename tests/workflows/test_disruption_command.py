@@ -82,14 +82,22 @@ async def test_dis_60_a_command_prepares_replaces_looks_again_and_only_then_remo
 async def test_a_command_for_empty_nodes_only_asks_them_to_leave(
     temporal: WorkflowEnvironment, cluster: str, refused: dict[str, str], signals: list[str]
 ) -> None:
-    """The disruption workflow hears which of them refused."""
+    """The disruption workflow hears which of them refused. The page says why, and what the others cost."""
     steps = FakeSteps()
-    steps.refused = refused
-    changed_command = evolve(command(replacements=0), reason=Reason.EMPTY, moves_pods=False, only_if_empty=True)
+    steps.refused, steps.prices = refused, {"default-1": 0.1, "default-2": 0.2}
+    changed_command = evolve(
+        command(replacements=0), reason=Reason.EMPTY, moves_pods=False, only_if_empty=True, explanation=[]
+    )
     async with running(temporal, cluster, steps, changed_command) as handle:
         result = await handle.result()
         assert await signals_of(handle) == signals
+        page = await handle.query("__temporal_workflow_metadata", result_type=WorkflowMetadata)
+        found_by = (await handle.describe()).typed_search_attributes
     assert (steps.calls, result.refused) == (["disrupt nodes"], refused)
+    saved = 0.1 if refused else 0.3
+    assert f"asked {'1 node' if refused else '2 nodes'} to leave, {saved:.4f} USD/h" in page.current_details
+    assert "They have no pods that need another node, since 20" in page.current_details
+    assert found_by[names.SAVING] == pytest.approx(saved)
 
 
 async def test_a_command_without_replacements_waits_for_none(temporal: WorkflowEnvironment, cluster: str) -> None:
@@ -451,7 +459,9 @@ async def test_wsh02_a_command_says_what_it_saves_and_what_was_predicted(
     async with running(temporal, cluster, steps, changed_command) as handle:
         result = await handle.result()
         page = await handle.query("__temporal_workflow_metadata", result_type=WorkflowMetadata)
+        found_by = (await handle.describe()).typed_search_attributes
     assert result.accepted == ["default-1"]
+    assert found_by[names.SAVING] == pytest.approx(0.14)
     assert result.saving == MeasuredSaving(predicted=0.3, reached=0.14)
     assert steps.calls == ALL_STEPS
     assert steps.measured == [["default-1"]]

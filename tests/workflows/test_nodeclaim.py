@@ -68,7 +68,7 @@ async def test_whole_life_is_a_runbook_within_its_budget(temporal: WorkflowEnvir
         answer = await handle.execute_update(
             NodeClaimWorkflow.disrupt, Disrupt(command="c1", reason="Empty", only_if_empty=True)
         )
-        assert answer == DisruptAnswer(accepted=True)
+        assert answer == DisruptAnswer(accepted=True, price=0.096)
         life = await handle.result()
     assert world.calls == [
         "prepare launch",

@@ -28,6 +28,7 @@ async def start(
     workflow_id: str,
     *,
     summary: str,
+    details: str,
     attributes: Iterable[SearchAttributePair[Any]] = (),
     memo: Mapping[str, Any] | None = None,
     reuse: WorkflowIDReusePolicy = WorkflowIDReusePolicy.ALLOW_DUPLICATE,
@@ -47,6 +48,7 @@ async def start(
         id_reuse_policy=reuse,
         search_attributes=TypedSearchAttributes(pairs),
         static_summary=summary,
+        static_details=details,
         memo=memo,
         rpc_timeout=ANSWER_WITHIN,
     )

@@ -25,7 +25,8 @@ from temporalio.common import SearchAttributePair, TypedSearchAttributes
 from temporalio.service import RPCError
 
 from activities import loggers
-from tenon.messages.garbage_collection import GarbageCollectionInput, GarbageCollectionResult
+from tenon.garbage_collection import page
+from tenon.messages.garbage_collection import GarbageCollectionResult
 from worker.runtime.encrypted_payloads import KEY_ID, PayloadCodecError
 from workflows import names
 from workflows.garbage_collection import GarbageCollectionWorkflow, garbage_collection_id, schedule_id
@@ -119,11 +120,12 @@ def _schedule(cluster: str, every: timedelta) -> Schedule:
     return Schedule(
         action=ScheduleActionStartWorkflow(
             GarbageCollectionWorkflow.run,
-            GarbageCollectionInput(cluster=cluster),
+            page.first_input(cluster),
             id=garbage_collection_id(cluster),
             task_queue=names.task_queue(cluster),
             typed_search_attributes=TypedSearchAttributes([SearchAttributePair(names.CLUSTER, cluster)]),
-            static_summary="what was lost",
+            static_summary="ends or repairs what was lost",
+            static_details=page.ABOUT,
         ),
         spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=every)], jitter=every / JITTER_SHARE),
         policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP, catchup_window=CATCH_UP),

@@ -108,4 +108,4 @@ def _names(keys: Iterable[SearchAttributeKey[Any]]) -> list[str]:
 
 def _type_name(value: int) -> str:
     name: str = IndexedValueType.Name(IndexedValueType.ValueType(value))
-    return name.removeprefix("INDEXED_VALUE_TYPE_").capitalize()
+    return "".join(map(str.capitalize, name.removeprefix("INDEXED_VALUE_TYPE_").split("_")))

@@ -51,7 +51,7 @@ async def test_dis_64_each_candidate_is_accepted_refused_or_leaving() -> None:
     """One that leaves already keeps its taint and its replacement, like one that accepts."""
     failed = WorkflowUpdateFailedError(ApplicationError("no rule for this"))
     result = await ask(
-        accepts=DisruptAnswer(accepted=True),
+        accepts=DisruptAnswer(accepted=True, price=0.1),
         keeps=DisruptAnswer(accepted=False, why="kept until tomorrow"),
         leaves=DisruptAnswer(accepted=False, why="already leaving: expired", leaving=True),
         gone=NO_WORKFLOW,
@@ -66,6 +66,7 @@ async def test_dis_64_each_candidate_is_accepted_refused_or_leaving() -> None:
             "fails": "no rule for this",
         },
         leaving=["leaves", "gone"],
+        prices={"accepts": 0.1},
     )
 
 

@@ -9,6 +9,7 @@ import pytest
 from tenon.messages.base import ActivityName
 from tenon.messages.node import DrainInput, Poke
 from tenon.node import cordon, machine
+from tenon.node.next_step import EXPIRES
 from tenon.node.state import Leave, NodeState, Stage
 from tenon.node.steps import LeaveRequest, Run, Wait, Withdrawn
 from tests.tenon.node.launched import INSTANCE, NOW, REF
@@ -24,7 +25,7 @@ def test_dis66_a_live_node_loses_the_taint_and_goes_on() -> None:
     assert isinstance(step, Run)
     assert step.activity is ActivityName.WITHDRAW
     state = machine.apply(state, Withdrawn(removed=True), NOW)
-    assert machine.next_step(state, NOW) == Wait(expires_at, "expires")
+    assert machine.next_step(state, NOW) == Wait(expires_at, EXPIRES)
     assert state.timeline[-1].text == "removed a disruption taint that no command followed"
 
 

@@ -87,7 +87,7 @@ def test_trm05_a_blocked_node_says_what_stands_idle_meanwhile_and_keeps_its_reme
     state = drained(state, DrainResult(remaining=5, blocked=[GROUP], idle=idle), NOW)
     assert why_blocked(state) == f"{TOGETHER}; {idle}"
     page = f"{TOGETHER}; {idle.replace('$0.1187 an hour', '0.1187 USD/h')}, since {NOW:%Y-%m-%d}"
-    assert f"Blocked | {page}" in details(state)
+    assert f"Blocked: {page}" in details(state)
     assert f"{TOGETHER}; {idle}, since {NOW:%Y-%m-%d %H:%M}" in report(state)
     assert remedies(state)[0].startswith("relax PodDisruptionBudget default/inflate: ")
 

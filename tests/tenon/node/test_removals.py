@@ -140,7 +140,7 @@ def test_evt04_each_way_to_leave_says_why_and_who(state: NodeState, event: Messa
     assert remainder.stage is Stage.CORDONING
     text = f"{why.reason}{': ' if why.detail else ''}{why.detail} ({why.actor})"
     assert f"leaving: {text}" in [entry.text for entry in remainder.timeline]
-    assert f"| Leaving | {text}" in details(remainder)
+    assert f"- Leaving: {text}" in details(remainder)
     result = result_of(remainder, LATE)
     assert (result.reason, result.detail, result.actor) == (why.reason, why.detail, why.actor)
     step = machine.next_step(remainder, NOW)
@@ -216,4 +216,4 @@ def test_the_result_of_a_claim_that_is_gone_before_its_launch_has_a_reason() -> 
 def test_the_page_of_a_node_says_when_it_expires_although_somebody_keeps_it() -> None:
     kept_until = NOW + timedelta(days=3)
     page = details(at_live(expires_at=NOW + timedelta(days=1), keep_until=kept_until))
-    assert f"| Expires | {kept_until:%Y-%m-%d %H:%M}" in page
+    assert f"- Expires: {kept_until:%Y-%m-%d %H:%M}" in page

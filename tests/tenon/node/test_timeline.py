@@ -20,6 +20,8 @@ from tenon.provisioning.purchase import MAX_LINE, MAX_LINES, bounded_lines
 from tenon.sentences import for_temporal_ui
 from tests.tenon.node.launched import NOW, REF, VIEW, at_live
 
+OTHERS = " (the others are gone, or kube-scheduler places them)"
+
 
 @given(st.lists(st.text(max_size=500), max_size=200))
 def test_timeline_is_bounded_and_keeps_its_beginning(texts: list[str]) -> None:
@@ -63,7 +65,7 @@ def test_the_details_of_a_node_say_why_it_was_bought() -> None:
     state = machine.apply(NodeState(claim=REF), PrepareLaunchResult(view=view, reason="x"), NOW)
     shown = details(state)
     assert "#### Why this node was bought\n\n- 5 pods: default/web-1\n- planned price: 0.1 USD/h\n" in shown
-    assert "| Pods | bought for 5 |" in shown
+    assert "- Pods: bought for 5\n" in shown
     assert result_of(state, NOW).explanation == ["5 pods: default/web-1", "planned price: 0.1 $/h"]
     assert "Why" not in details(NodeState(claim=REF))
 
@@ -72,9 +74,12 @@ def test_the_details_of_a_node_say_why_it_was_bought() -> None:
     ("result", "text"),
     [
         (BindResult(bound=5, planned=5, running=5), "5 pods run here, all that it was bought for"),
-        (BindResult(bound=0, planned=5, running=5), "5 pods run here, 0 of the 5 it was bought for"),
-        (BindResult(bound=3, planned=5, for_scheduler=2, running=4), "4 pods run here, 3 of the 5 it was bought for"),
-        (BindResult(bound=0, planned=5, running=1), "1 pod runs here, 0 of the 5 it was bought for"),
+        (BindResult(bound=0, planned=5, running=5), f"5 pods run here, 0 of the 5 it was bought for{OTHERS}"),
+        (
+            BindResult(bound=3, planned=5, for_scheduler=2, running=4),
+            f"4 pods run here, 3 of the 5 it was bought for{OTHERS}",
+        ),
+        (BindResult(bound=0, planned=5, running=1), f"1 pod runs here, 0 of the 5 it was bought for{OTHERS}"),
         (BindResult(bound=3, planned=5, for_scheduler=2), "3 of the 5 it was bought for run here"),
     ],
 )
@@ -83,7 +88,7 @@ def test_a_node_says_how_many_pods_really_run_on_it(result: BindResult, text: st
     state = NodeState(claim=REF, stage=Stage.BINDING, planned_pods=5, initialized=True)
     live = machine.apply(state, result, NOW)
     assert text in [entry.text for entry in live.timeline]
-    assert f"| Pods | {text} (when it became live) |" in details(live)
+    assert f"- Pods: when it became live, {text}\n" in details(live)
 
 
 def test_the_last_line_of_a_life_names_who_still_holds_its_objects() -> None:

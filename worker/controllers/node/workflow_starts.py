@@ -19,24 +19,26 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from activities.clock import utc_now
 from tenon.apis.nodeclaim import DISRUPTION_REASON
+from tenon.disruption.commands import overview_page
 from tenon.kube.claim_record import ClaimRecord
 from tenon.messages.base import ClaimRef
 from tenon.messages.node import Poke
+from tenon.node import page
 from tenon.node.leave_text import recorded
 from tenon.node.pokes import is_known_to_workflow, poke_for
 from tenon.node.reboot_record import recorded_request
 from tenon.node.registration import minutes_late, next_late
-from tenon.node.state import NodeClaimInput
+from tenon.provisioning import page as provisioning_page
 from worker.cache.changes import Change, Topic
 from worker.cache.cluster import ClusterCache
 from worker.controllers.base import Controller
 from worker.controllers.keyed_tasks import KeyedTasks
 from worker.controllers.node.vanished_claims import VanishedClaims
 from worker.controllers.workflow_start import ANSWER_WITHIN, start
-from workflows import names
-from workflows.disruption import DisruptionInput, DisruptionWorkflow
+from workflows import disruption, names, provisioner
+from workflows.disruption import DisruptionWorkflow
 from workflows.nodeclaim import NodeClaimWorkflow
-from workflows.provisioner import ProvisionerInput, ProvisionerWorkflow
+from workflows.provisioner import ProvisionerWorkflow
 
 SWEEP = 60.0
 SWEEP_SOON = 5.0
@@ -294,9 +296,10 @@ class NodeClaimWorkflowController(Controller):
             self._client,
             self._cluster,
             NodeClaimWorkflow.run,
-            NodeClaimInput(claim=ClaimRef(cluster=self._cluster, name=claim.name, uid=claim.uid), pool=pool),
+            page.first_input(ClaimRef(cluster=self._cluster, name=claim.name, uid=claim.uid), pool),
             names.nodeclaim_id(self._cluster, claim.name),
-            summary=f"node of NodePool {pool}" if pool else "stand-alone node",
+            summary=page.summary(pool),
+            details=page.static_details(pool),
             attributes=[
                 SearchAttributePair(names.STAGE, "launching"),
                 *([SearchAttributePair(names.POOL, pool)] if pool else []),
@@ -322,17 +325,19 @@ class NodeClaimWorkflowController(Controller):
             self._client,
             self._cluster,
             ProvisionerWorkflow.run,
-            ProvisionerInput(cluster=self._cluster, plan_queue=self._plan_queue),
+            provisioner.first_input(self._cluster, self._plan_queue),
             names.provisioner_id(self._cluster),
-            summary="pending pods -> NodeClaims",
+            summary="buys nodes for pods that fit on no node",
+            details=provisioning_page.ABOUT,
         )
         await start(
             self._client,
             self._cluster,
             DisruptionWorkflow.run,
-            DisruptionInput(cluster=self._cluster, plan_queue=self._plan_queue),
+            disruption.first_input(self._cluster, self._plan_queue),
             names.disruption_id(self._cluster),
-            summary="which nodes leave",
+            summary="decides which nodes leave",
+            details=overview_page.ABOUT,
         )
 
 

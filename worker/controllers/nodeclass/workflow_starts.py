@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from temporalio.client import Client
 
 from tenon.apis import labels
+from tenon.ec2.nodeclass import page
 from tenon.kube.records import ObjectRecord
-from tenon.messages.nodeclass import NodeClassInput
 from worker.cache.changes import Change, Topic
 from worker.cache.cluster import ClusterCache
 from worker.controllers.base import ObjectController
@@ -72,8 +72,15 @@ class NodeClassWorkflowController(ObjectController):
         if not changed and (wait_seconds := self._restart_at.get(name, now) - now) > 0:
             return wait_seconds
         workflow_id = names.nodeclass_id(self._cluster, name)
-        workflow_input = NodeClassInput(cluster=self._cluster, name=name)
-        await start(self._client, self._cluster, NodeClassWorkflow.run, workflow_input, workflow_id, summary=name)
+        await start(
+            self._client,
+            self._cluster,
+            NodeClassWorkflow.run,
+            page.first_input(self._cluster, name),
+            workflow_id,
+            summary=f"EC2NodeClass {name}",
+            details=page.ABOUT,
+        )
         if changed:  # also the first time: it may have changed while no replica led
             handle = self._client.get_workflow_handle(workflow_id)
             await handle.signal(NodeClassWorkflow.poke, rpc_timeout=ANSWER_WITHIN)

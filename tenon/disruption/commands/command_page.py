@@ -1,0 +1,112 @@
+"""The page of a disruption command in Temporal's UI: which nodes, why, what comes in their place, what it does now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tenon.apis.reasons import camel_case
+from tenon.messages.disruption import REBOOT, DisruptInput, DisruptionCandidate, DisruptionCommand
+from tenon.sentences import counted, first_few, for_temporal_ui, shortened
+
+NAMED_NODES = 3
+"""How many nodes a headline names."""
+LISTED_NODES = 20
+"""How many nodes a page lists."""
+MAX_SENTENCE = 400
+"""How long a sentence of the input may be."""
+MAX_SEARCHED = 1500
+"""How many letters the names have by which a command is found. Temporal takes 2048 bytes as a search attribute."""
+ABOUT = (
+    "This workflow is one disruption command: it removes, replaces or reboots the nodes of its input. Current Details "
+    "say how far it is."
+)
+_CANCELLATION = (
+    "Its signals come from Tenon, so nothing needs to be sent. Request Cancellation undoes the command after its "
+    "current step, unless its nodes were asked to leave already."
+)
+
+
+def static_details() -> str:
+    """Return the static details of a command's workflow."""
+    return f"{ABOUT}\n\n{_CANCELLATION}"
+
+
+def first_input(cluster: str, command: DisruptionCommand, plan_queue: str) -> DisruptInput:
+    """Return the input of a command's workflow."""
+    return DisruptInput(
+        headline=shortened(headline(command), MAX_SENTENCE),
+        why=shortened(for_temporal_ui(why(command)), MAX_SENTENCE),
+        cluster=cluster,
+        command=command,
+        plan_queue=plan_queue,
+    )
+
+
+def headline(command: DisruptionCommand) -> str:
+    """Say in one line what the command does: 'Underutilized: removes a of NodePool web, after b replaces it'."""
+    number = len(command.candidates)
+    names = first_few([candidate.node or candidate.claim for candidate in command.candidates], NAMED_NODES)
+    pools = sorted({candidate.pool for candidate in command.candidates})
+    nodes = f"{counted(number, 'node')} of NodePool {', '.join(pools)}: {names}"
+    if command.decision == REBOOT:
+        action = f"reboots {nodes}"
+    elif command.replacements:
+        replacements = first_few([replacement.name for replacement in command.replacements], NAMED_NODES)
+        action = f"replaces {nodes}, with {replacements}"
+    elif command.terminate_first is not None:
+        action = f"removes {nodes}, before its replacement starts"
+    else:
+        action = f"removes {nodes}"
+    saving = f"; saves {command.saving:.4f} USD/h as planned" if command.saving else ""
+    return f"{camel_case(command.reason)}: {action}{saving}"
+
+
+def why(command: DisruptionCommand) -> str:
+    """Say why the command was decided."""
+    if command.explanation:
+        return command.explanation[0]
+    if not (command.only_if_empty and command.candidates):
+        return ""
+    since = min(candidate.since for candidate in command.candidates)
+    pods = "It has no pods" if len(command.candidates) == 1 else "They have no pods"
+    return f"{pods} that need another node, since {since:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def searched_names(command: DisruptionCommand) -> list[str]:
+    """Return the names by which people find the command: NodeClaims, their Nodes and their replacements."""
+    names = [candidate.claim for candidate in command.candidates]
+    names += [candidate.node for candidate in command.candidates if candidate.node]
+    names += [replacement.name for replacement in command.replacements]
+    length, searched = 0, []
+    for name in dict.fromkeys(names):
+        length += len(name)
+        if length > MAX_SEARCHED:
+            break
+        searched.append(name)
+    return searched
+
+
+def current_details(command: DisruptionCommand, timeline: Sequence[str], waits: str) -> str:
+    """Render the page as Markdown. ``timeline``: lines with their time. ``waits``: what it does now; may be empty."""
+    lines = [f"### {headline(command)}", ""]
+    if waits:
+        lines += [f"**Now:** it {waits}", ""]
+    lines += ["#### Nodes", "", *map(_node, command.candidates[:LISTED_NODES])]
+    if (more := len(command.candidates) - LISTED_NODES) > 0:
+        lines.append(f"- and {more} more")
+    if command.replacements:
+        lines += ["", "#### What replaces them", ""]
+        lines += [f"- NodeClaim {item.name} of NodePool {item.pool}" for item in command.replacements[:LISTED_NODES]]
+    lines += ["", "#### Why", "", *(f"- {line}" for line in command.explanation or [why(command)] if line)]
+    if timeline:
+        lines += ["", "#### Timeline (UTC)", "", *(f"- {line}" for line in timeline)]
+    lines += ["", "#### What you can send", "", _CANCELLATION]
+    return for_temporal_ui("\n".join(lines))
+
+
+def _node(candidate: DisruptionCandidate) -> str:
+    node = f", Node {candidate.node}" if candidate.node else ""
+    price = f", {candidate.price:.4f} USD/h" if candidate.price else ""
+    pods = f", {counted(len(candidate.pods), 'pod')} to move" if candidate.pods else ""
+    since = f", since {candidate.since:%Y-%m-%d %H:%M:%S} UTC"
+    return f"- NodeClaim {candidate.claim} of NodePool {candidate.pool}{node}{price}{pods}{since}"

@@ -1,0 +1,106 @@
+"""The page of the disruption workflow in Temporal's UI: what it waits for, and which commands hold which nodes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from tenon.apis.reasons import camel_case
+from tenon.messages.disruption import OpenCommand, PoolSavings
+from tenon.sentences import counted, first_few, for_temporal_ui, shortened
+
+LISTED = 10
+"""How many commands or nodes a section lists."""
+NAMED_NODES = 5
+"""How many nodes of a command the page names."""
+REMEMBERED = 10
+"""How many of the last commands the workflow remembers."""
+MAX_LINE = 250
+WHY = (
+    "Nodes leave when they are empty, underutilized, drifted or unhealthy, within the budgets of their NodePool. Each "
+    "command runs in a workflow of its own."
+)
+ABOUT = f"""This workflow decides which nodes of the cluster leave. {WHY} Current Details list them.
+
+It needs nothing from you: its signals come from Tenon. If you terminate it, Tenon starts it again within a minute."""
+
+
+def headline(cluster: str, open_commands: Mapping[str, OpenCommand]) -> str:
+    """Say in one line what the workflow does, and how much of it is under way."""
+    nodes = [claim for claim, entry in open_commands.items() if not entry.postponed]
+    commands = {open_commands[claim].command for claim in nodes}
+    under_way = f": {counted(len(commands), 'command')} for {counted(len(nodes), 'node')} under way" if nodes else ""
+    return f"Decides which nodes of cluster {cluster} leave{under_way}"
+
+
+def remembered(lines: Sequence[str], now: datetime, headline_of_command: str, workflow_id: str) -> list[str]:
+    """Return the last commands with one that starts now."""
+    line = f"`{now:%Y-%m-%d %H:%M:%S}` {headline_of_command} (workflow {workflow_id})"
+    return [*lines, shortened(line, MAX_LINE)][-REMEMBERED:]
+
+
+def current_details(
+    cluster: str,
+    open_commands: Mapping[str, OpenCommand],
+    savings: Mapping[str, PoolSavings],
+    last_commands: Sequence[str],
+) -> str:
+    """Render the page as Markdown."""
+    under_way = {claim: entry for claim, entry in open_commands.items() if not entry.postponed}
+    postponed = {claim: entry for claim, entry in open_commands.items() if entry.postponed}
+    lines = [
+        f"### {headline(cluster, open_commands)}",
+        "",
+        "**Now:** it waits until a node may leave. `tenon explain node NAME` says what keeps a node.",
+        *_section("Commands under way", _commands(under_way)),
+        *_section("Nodes that these commands use of the disruption budgets", _budgets(under_way)),
+        *_section("Nodes whose command failed, and until when they are left alone", _later(postponed)),
+        *_section("NodePools whose consolidation saves less than predicted", _slowed(savings)),
+        *_section("Last commands (UTC)", [f"- {line}" for line in reversed(last_commands)]),
+    ]
+    if not under_way:
+        lines += ["", "No command is under way."]
+    return for_temporal_ui("\n".join(lines))
+
+
+def _section(title: str, lines: Sequence[str]) -> list[str]:
+    if not lines:
+        return []
+    more = [f"- and {len(lines) - LISTED} more"] if len(lines) > LISTED else []
+    return ["", f"#### {title}", "", *lines[:LISTED], *more]
+
+
+def _commands(open_commands: Mapping[str, OpenCommand]) -> list[str]:
+    claims: dict[str, list[str]] = {}
+    for claim, entry in sorted(open_commands.items()):
+        claims.setdefault(entry.command, []).append(claim)
+    lines = []
+    for command, names in claims.items():
+        entry = open_commands[names[0]]
+        awaits = ", waits for its replacement" if entry.awaits_replacement else ""
+        since = f"since {entry.since:%Y-%m-%d %H:%M:%S} UTC"
+        lines.append(f"- `{command}`: {camel_case(entry.reason)}, {first_few(names, NAMED_NODES)}, {since}{awaits}")
+    return lines
+
+
+def _budgets(open_commands: Mapping[str, OpenCommand]) -> list[str]:
+    counts = Counter((entry.pool, camel_case(entry.reason)) for entry in open_commands.values())
+    return [
+        f"- NodePool {pool}: {counted(number, 'node')}, {reason}" for (pool, reason), number in sorted(counts.items())
+    ]
+
+
+def _later(open_commands: Mapping[str, OpenCommand]) -> list[str]:
+    return [
+        f"- {claim} until {entry.until:%Y-%m-%d %H:%M:%S} UTC: command `{entry.command}`"
+        for claim, entry in sorted(open_commands.items())
+    ]
+
+
+def _slowed(savings: Mapping[str, PoolSavings]) -> list[str]:
+    return [
+        f"- {pool}: the last {counted(saving.short, 'command')} saved {saving.reached:.4f} USD/h instead of "
+        f"{saving.predicted:.4f} USD/h, measured {saving.at:%Y-%m-%d %H:%M:%S} UTC"
+        for pool, saving in sorted(savings.items())
+    ]

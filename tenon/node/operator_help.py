@@ -1,0 +1,46 @@
+"""What people can send to a node's workflow, and what that does: for Temporal's dialogs and the node's page."""
+
+from __future__ import annotations
+
+_WHO = 'Input: {"by": "ann", "reason": "its disk is slow", "ticket": "OPS-12"}'
+
+DRAIN = (
+    "Removes the node: keeps new pods away, evicts its pods within their PodDisruptionBudgets, and then terminates the "
+    "instance. Pods that may not be evicted block it until terminationGracePeriod ends."
+)
+FORCE_DRAIN = (
+    "DANGER: deletes all pods of the node at once, whatever protects them, and then terminates the instance. Also ends "
+    "a drain that is blocked."
+)
+EXPIRE = "Removes the node now, as if its expireAfter had passed: drains it like `drain`."
+KEEP = (
+    "Protects the node from disruption and expiry until a time. EC2's interruptions, node repair and a deletion still "
+    "remove it."
+)
+REBOOT = "Sent by `tenon node reboot` and by node repair: reboots the machine in place."
+DISRUPT = "Sent by Tenon: a disruption command asks the node to leave."
+POKE = (
+    "Sent by Tenon: the Node, the NodeClaim or the instance changed. Checks them. Harmless, and never needed by hand."
+)
+
+WHO_SIGNAL = f"{_WHO}, or empty."
+WHO_UPDATE = f"{_WHO}. The node answers whether it does it."
+KEEP_UNTIL = 'Input: {"until": "2030-01-31T18:00:00Z", "by": "ann", "reason": "a debugger is attached"}'
+
+REQUESTS = {"drain": DRAIN, "force_drain": FORCE_DRAIN, "expire": EXPIRE, "keep": KEEP}
+"""What an operator may send, by the name of the signal and of the update."""
+
+
+def help_lines() -> list[str]:
+    """Return the section of a node's page that says what to send, as Markdown."""
+    return [
+        "#### What you can send",
+        "",
+        "More Actions, then Send an Update, which is answered, or Send a Signal, which waits for a worker:",
+        "",
+        *(f"- `{name}`: {effect}" for name, effect in REQUESTS.items()),
+        "",
+        f"{_WHO}; `keep` also takes until, as its description shows.",
+        "",
+        "Request Cancellation is the same as `drain`. Do not terminate the workflow: Tenon would start it again.",
+    ]

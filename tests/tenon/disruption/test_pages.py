@@ -1,0 +1,108 @@
+"""What Temporal's UI says of disruption commands, and of the workflow that decides them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from urllib.parse import quote
+
+import pytest
+
+from tenon.apis.reasons import Reason
+from tenon.disruption.commands import command_page, overview_page
+from tenon.evolve import evolve
+from tenon.messages.disruption import (
+    REBOOT,
+    DisruptionCandidate,
+    DisruptionCommand,
+    OpenCommand,
+    PoolSavings,
+    Replacement,
+)
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+CANDIDATE = DisruptionCandidate(claim="web-1", uid="u1", pool="web", since=NOW, price=0.2, node="n1")
+MOVE = DisruptionCommand(
+    id="underutilized-1",
+    reason=Reason.UNDERUTILIZED,
+    candidates=[CANDIDATE],
+    moves_pods=True,
+    replacements=[Replacement(name="web-2", pool="web", body={})],
+    saving=0.1,
+    explanation=["Saves at least $0.1000 an hour"],
+)
+EMPTY = DisruptionCommand(id="empty-1", reason=Reason.EMPTY, candidates=[CANDIDATE], only_if_empty=True)
+OPEN = OpenCommand(command="underutilized-1", reason=Reason.UNDERUTILIZED, pool="web", until=NOW, since=NOW)
+
+
+@pytest.mark.parametrize(
+    ("command", "headline"),
+    [
+        (MOVE, "Underutilized: replaces 1 node of NodePool web: n1, with web-2; saves 0.1000 USD/h as planned"),
+        (evolve(MOVE, replacements=[], saving=0.0), "Underutilized: removes 1 node of NodePool web: n1"),
+        (EMPTY, "Empty: removes 1 node of NodePool web: n1"),
+        (evolve(MOVE, decision=REBOOT, saving=0.0), "Underutilized: reboots 1 node of NodePool web: n1"),
+    ],
+)
+def test_a_command_says_in_one_line_what_it_does(command: DisruptionCommand, headline: str) -> None:
+    begin = command_page.first_input("c", command, "queue")
+    assert begin.headline == headline
+    assert (begin.cluster, begin.command, begin.plan_queue) == ("c", command, "queue")
+    assert command_page.current_details(command, [], "").startswith(f"### {headline}\n")
+
+
+def test_the_page_of_a_command_says_why_and_what_it_waits_for_without_formulas() -> None:
+    shown = command_page.current_details(MOVE, ["`2026-11-21 12:00:00` created web-2"], "waits for its replacements")
+    assert "**Now:** it waits for its replacements" in shown
+    assert "- NodeClaim web-1 of NodePool web, Node n1, 0.2000 USD/h, since 2026-11-21 12:00:00 UTC" in shown
+    assert "- NodeClaim web-2 of NodePool web" in shown
+    assert "- Saves at least 0.1000 USD/h" in shown
+    assert "- `2026-11-21 12:00:00` created web-2" in shown
+    assert "Request Cancellation" in shown
+    assert "$" not in shown
+
+
+def test_a_command_for_an_empty_node_says_since_when_it_is_empty() -> None:
+    assert command_page.why(EMPTY) == "It has no pods that need another node, since 2026-11-21 12:00:00 UTC"
+
+
+def test_a_command_is_found_by_its_nodes_and_claims_within_the_size_of_an_attribute() -> None:
+    assert command_page.searched_names(MOVE) == ["web-1", "n1", "web-2"]
+    many = [evolve(CANDIDATE, claim=f"web-{number:056}", node="") for number in range(100)]
+    names = command_page.searched_names(evolve(MOVE, candidates=many))
+    assert len(names) > 20
+    assert sum(map(len, names)) <= command_page.MAX_SEARCHED
+
+
+def test_the_page_of_a_large_command_fits_into_a_url() -> None:
+    many = [evolve(CANDIDATE, claim=f"web-{number:056}") for number in range(100)]
+    shown = command_page.current_details(evolve(MOVE, candidates=many), [], "")
+    assert "- and 80 more" in shown
+    assert len(quote(shown)) < 8000
+
+
+def test_the_disruption_workflow_lists_commands_budgets_failures_and_slow_pools() -> None:
+    open_commands = {
+        "web-1": OPEN,
+        "web-3": OPEN,
+        "api-1": evolve(OPEN, command="drifted-1", pool="api", postponed=True, until=NOW + timedelta(minutes=5)),
+    }
+    savings = {"web": PoolSavings(short=2, predicted=0.3, reached=0.1, at=NOW)}
+    last = overview_page.remembered([], NOW, "Empty: removes n1", "disruption-command/c/empty-1")
+    shown = overview_page.current_details("c", open_commands, savings, last)
+    assert shown.startswith("### Decides which nodes of cluster c leave: 1 command for 2 nodes under way")
+    assert "- `underutilized-1`: Underutilized, web-1, web-3, since 2026-11-21 12:00:00 UTC" in shown
+    assert "- NodePool web: 2 nodes, Underutilized" in shown
+    assert "- api-1 until 2026-11-21 12:05:00 UTC: command `drifted-1`" in shown
+    assert "- web: the last 2 commands saved 0.1000 USD/h instead of 0.3000 USD/h" in shown
+    assert "Empty: removes n1 (workflow disruption-command/c/empty-1)" in shown
+
+
+def test_the_disruption_workflow_says_that_nothing_is_under_way_and_remembers_the_last_commands_only() -> None:
+    lines: list[str] = []
+    for number in range(30):
+        lines = overview_page.remembered(lines, NOW, f"command {number}", "x" * 400)
+    assert len(lines) == overview_page.REMEMBERED
+    shown = overview_page.current_details("c", {}, {}, lines)
+    assert "No command is under way." in shown
+    assert "command 29" in shown
+    assert len(quote(shown)) < 8000

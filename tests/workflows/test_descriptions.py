@@ -1,0 +1,45 @@
+"""What Temporal's dialogs say about each message that a person can send to a workflow."""
+
+from __future__ import annotations
+
+import pytest
+from temporalio import workflow
+
+from tenon.node import operator_help
+from workflows.disruption import DisruptionWorkflow
+from workflows.disruption_command import DisruptionCommandWorkflow
+from workflows.garbage_collection import GarbageCollectionWorkflow
+from workflows.nodeclaim import NodeClaimWorkflow
+from workflows.nodeclass import NodeClassWorkflow
+from workflows.provisioner import ProvisionerWorkflow
+
+WORKFLOWS = (
+    NodeClaimWorkflow,
+    NodeClassWorkflow,
+    ProvisionerWorkflow,
+    DisruptionWorkflow,
+    DisruptionCommandWorkflow,
+    GarbageCollectionWorkflow,
+)
+
+
+@pytest.mark.parametrize("kind", WORKFLOWS, ids=lambda kind: kind.__name__)
+def test_every_signal_update_and_query_says_what_it_does(kind: type) -> None:
+    definition = workflow._Definition.must_from_class(kind)
+    descriptions = [
+        *((name, signal.description) for name, signal in definition.signals.items()),
+        *((name, update.description) for name, update in definition.updates.items()),
+        *((name, query.description) for name, query in definition.queries.items()),
+    ]
+    assert [name for name, description in descriptions if not description] == []
+
+
+def test_what_an_operator_may_send_has_its_effect_and_an_example_of_its_input() -> None:
+    """The most destructive one does not look like the others."""
+    definition = workflow._Definition.must_from_class(NodeClaimWorkflow)
+    for name, effect in operator_help.REQUESTS.items():
+        for description in (definition.signals[name].description, definition.updates[name].description):
+            assert description is not None
+            assert description.startswith(effect)
+            assert '"by": "ann"' in description
+    assert operator_help.REQUESTS["force_drain"].startswith("DANGER")
