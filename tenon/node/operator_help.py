@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-_WHO = 'Input: {"by": "ann", "reason": "its disk is slow", "ticket": "OPS-12"}'
+_EXAMPLE = '{"by": "ann", "reason": "its disk is slow", "ticket": "OPS-12"}'
+_WHO = f"Input: {_EXAMPLE}"
 
 DRAIN = (
     "Removes the node: keeps new pods away, evicts its pods within their PodDisruptionBudgets, and then terminates the "
@@ -40,7 +41,8 @@ def help_lines() -> list[str]:
         "",
         *(f"- `{name}`: {effect}" for name, effect in REQUESTS.items()),
         "",
-        f"{_WHO}; `keep` also takes until, as its description shows.",
+        # As code, because the UI's Markdown makes other quotes of these, which are no JSON.
+        f"Input: `{_EXAMPLE}`; `keep` needs `until` too, as its description shows.",
         "",
         "Request Cancellation is the same as `drain`. Do not terminate the workflow: Tenon would start it again.",
     ]

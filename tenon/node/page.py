@@ -79,7 +79,8 @@ def headline(state: NodeState) -> str:
     node = f"Node {state.node_name}" if state.node_name else f"NodeClaim {state.claim.name}"
     owner = f"NodePool {state.pool}" if state.pool else "no NodePool"
     blocked = " and blocked" if state.blocked else ""
-    parts = [f"{node} of {owner} is {state.stage.value}{blocked}"]
+    verb = "has" if state.stage is Stage.ENDED else "is"
+    parts = [f"{node} of {owner} {verb} {state.stage.value}{blocked}"]
     if (instance := state.instance) is not None:
         parts.append(f"{instance.instance_type}, {instance.capacity_type}, {instance.zone}, {instance.price:.4f} USD/h")
     if (instant := expiry(state)) is not None and not state.stage.leaving:

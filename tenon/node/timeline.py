@@ -77,6 +77,8 @@ def _pods_row(state: NodeState) -> str:
     own = f"bought for {state.planned_pods}"
     if state.initialized and state.stage is not Stage.BINDING and state.planned_pods:
         own = f"when it became live, {pods_text(state)}"
+        if state.stage.leaving:
+            own = own.replace(" runs here", " ran here").replace(" run here", " ran here")
     return f"{own}, {state.evicted_pods} evicted" if state.evicted_pods else own
 
 

@@ -26,7 +26,8 @@ DRAINING = machine.apply(
 @pytest.mark.parametrize("stage", list(Stage))
 def test_the_page_of_each_stage_says_what_happens_and_what_to_send(stage: Stage) -> None:
     shown = page.current_details(evolve(at_live(), stage=stage, pool="web"))
-    assert shown.startswith("### Node n1 of NodePool web is " + stage.value)
+    verb = "has" if stage is Stage.ENDED else "is"
+    assert shown.startswith(f"### Node n1 of NodePool web {verb} {stage.value}")
     assert page.ABOUT in shown
     assert "**Now:** " in shown
     assert ("`force_drain`: DANGER" in shown) is (stage is not Stage.ENDED)
@@ -72,3 +73,10 @@ def test_a_long_page_leaves_out_the_middle_of_the_timeline() -> None:
 def test_the_page_names_every_request_of_an_operator() -> None:
     shown = page.current_details(NodeState(claim=ClaimRef(cluster="c", name="a", uid="u")))
     assert all(f"- `{name}`: {effect}" in shown for name, effect in operator_help.REQUESTS.items())
+    assert '`{"by": "ann", ' in shown  # not as text, in which the UI replaces quotes
+
+
+def test_the_page_of_a_node_that_leaves_does_not_say_that_pods_run_there() -> None:
+    live = evolve(at_live(), initialized=True, planned_pods=2, bound_pods=2, running_pods=2)
+    assert "2 pods run here" in page.current_details(live)
+    assert "2 pods ran here" in page.current_details(evolve(live, stage=Stage.ENDED))
