@@ -73,7 +73,7 @@ async def history_of_workflows(
         executions = await _listed(client, query, history)
         history.entries += [
             entry
-            for entry in await bounded(executions, CONCURRENCY, lambda found: _removal(client, cluster, found))
+            for entry in await bounded(executions, CONCURRENCY, lambda execution: _removal(client, cluster, execution))
             if entry is not None
         ]
     if not question.kinds or not question.kinds.isdisjoint({Kind.COMMAND, Kind.COMMAND_END}):
@@ -82,7 +82,7 @@ async def history_of_workflows(
             f"AND StartTime >= '{since.isoformat()}' AND StartTime < '{until.isoformat()}'"
         )
         executions = await _listed(client, query, history)
-        for entries in await bounded(executions, CONCURRENCY, lambda found: _command(client, cluster, found)):
+        for entries in await bounded(executions, CONCURRENCY, lambda execution: _command(client, cluster, execution)):
             history.entries += [entry for entry in entries if entry.at >= since]
     history.entries.sort(key=lambda entry: entry.at)
     return history

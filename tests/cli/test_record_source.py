@@ -68,7 +68,7 @@ def test_standard_input_can_be_read_twice() -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "variable", "chosen"),
+    ("option", "variable", "record"),
     [
         (None, "", ""),
         (None, "/record.jsonl", "/record.jsonl"),
@@ -78,10 +78,10 @@ def test_standard_input_can_be_read_twice() -> None:
     ],
 )
 def test_the_setting_of_a_worker_names_a_record_too(
-    option: str | None, variable: str, chosen: str, monkeypatch: pytest.MonkeyPatch
+    option: str | None, variable: str, record: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TENON_RECORD", variable)
-    assert chosen_record(option) == chosen
+    assert chosen_record(option) == record
 
 
 @pytest.mark.parametrize("record", ["https://example.com/record", "otlp://x", "s3://A_B/x"])
