@@ -43,6 +43,8 @@ NO_RECORD = (
 )
 NARROW = 120
 """Columns of a terminal below which the reason has no column of its own."""
+NARROW_NAME = 20
+"""Columns of a name there: that of a node of EKS has forty."""
 LATE = timedelta(hours=1)
 """A record that begins later than this after the time that was asked for may have been cut."""
 
@@ -233,8 +235,10 @@ def _print(entries: list[Entry], name: str, *, is_wide: bool) -> None:
     console = output_console()
     is_narrow = console.width < NARROW and not is_wide
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("Time (UTC)", "Kind", "About", "What"):
-        table.add_column(title, no_wrap=title != "What", overflow="fold")
+    for title in ("Time (UTC)", "Kind"):
+        table.add_column(title, no_wrap=True)
+    table.add_column("About", overflow="fold", max_width=NARROW_NAME if is_narrow else None)
+    table.add_column("What", overflow="fold")
     if not is_narrow:
         table.add_column("Why", overflow="fold")
         table.add_column("By", overflow="fold")

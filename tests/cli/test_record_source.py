@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Final
 
 import pytest
 from moto.server import ThreadedMotoServer
@@ -20,7 +21,7 @@ from worker.record.s3_sink import S3Sink, s3_client
 from worker.record.stdout_sink import StdoutSink
 
 HOUR = timedelta(hours=1)
-REGION = "us-west-2"
+REGION: Final = "us-west-2"
 
 
 def test_a_file_is_read_with_those_that_were_rotated_the_oldest_first(tmp_path: Path) -> None:
