@@ -18,6 +18,7 @@ from cli import history
 from cli.history import app
 from tenon.evolve import evolve
 from tenon.messages.disruption import DisruptInput, MeasuredSaving
+from tenon.record.entries import Entry
 from tenon.record.lines import line_of
 from tests.activities.record.kept import KeptRecord
 from tests.worker.record.entries import AT, launch, refusal, removal
@@ -45,7 +46,7 @@ def tenon(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> History:
 def record(tmp_path: Path) -> str:
     """A refusal, a launch and a removal of one node, and a removal of another."""
     path = tmp_path / "record.jsonl"
-    entries = [refusal(1), launch(1), removal(1, at=AT + HOUR / 2), removal(2, reason="Empty")]
+    entries: list[Entry] = [refusal(1), launch(1), removal(1, at=AT + HOUR / 2), removal(2, reason="Empty")]
     path.write_text("".join(f"{line_of(entry)}\n" for entry in entries))
     return str(path)
 
