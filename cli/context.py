@@ -57,7 +57,10 @@ def _running_sandbox() -> Context | None:
     environment = {name: value for name, value in sandbox.worker_env().items() if name in variables}
     if sandbox.temporal_ui:
         environment["TEMPORAL_UI_URL"] = sandbox.temporal_ui
-    return Context(sandbox.cluster_name, environment | {"KUBECONFIG": str(sandbox.kubeconfig)})
+    environment["KUBECONFIG"] = str(sandbox.kubeconfig)
+    if sandbox.record.exists():  # it begins with the first entry of a worker
+        environment["TENON_RECORD"] = str(sandbox.record)
+    return Context(sandbox.cluster_name, environment)
 
 
 def _found() -> Sandbox | None:

@@ -99,7 +99,7 @@ class DisruptionCandidate(Message):
     price: float = 0.0
     """Dollars an hour of its offering; 0 if it is not known."""
     node: str = ""
-    """The name of its Node, by which people look for the command."""
+    """The name of its Node, by which people look for the command; empty if it has none yet."""
 
 
 class Replacement(Message):
@@ -109,6 +109,8 @@ class Replacement(Message):
     pool: str
     body: dict[str, Any]
     """The NodeClaim as it is written to the API server."""
+    price: float = 0.0
+    """Dollars an hour of its cheapest type, for the record."""
 
 
 class RepairCause(Message):
