@@ -15,6 +15,9 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 MAX_LISTED = 1000
 """The most pods, nodes or reasons that one list of an entry names. The counts beside it are complete."""
 
+MAX_COST_ROWS = 500
+"""The most rows of a `CostEntry`. What does not fit is added up by NodePool."""
+
 Text = Annotated[str, StringConstraints(max_length=2000)]
 """A sentence. Who makes an entry shortens it with `tenon.sentences`."""
 
@@ -28,6 +31,7 @@ class Kind(StrEnum):
     LAUNCH = "launch"
     REFUSAL = "refusal"
     REMOVAL = "removal"
+    COST = "cost"
 
 
 class _Part(BaseModel):
@@ -208,7 +212,33 @@ class RemovalEntry(_Entry):
     """The last lines of its timeline, with their times."""
 
 
+class CostRow(_Part):
+    """A part of what a NodePool cost in an interval."""
+
+    pool: str
+    of: str
+    """pods, daemons, headroom, idle or starting."""
+    namespace: str = ""
+    workload: str = ""
+    """As ``Kind/name``."""
+    cost: float
+    """Dollars in the interval."""
+
+
+class CostEntry(_Entry):
+    """What the pods of each workload requested of each NodePool in an interval that ended, in dollars."""
+
+    kind: Literal[Kind.COST] = Kind.COST
+    since: datetime
+    """The start of the interval. ``at`` is its end."""
+    samples: int
+    """How often the leader looked."""
+    rows: list[CostRow] = Field(default_factory=list)
+    cost: float = 0.0
+    """Dollars of all rows."""
+
+
 Entry = Annotated[
-    PlanEntry | CommandEntry | CommandEndEntry | LaunchEntry | RefusalEntry | RemovalEntry,
+    PlanEntry | CommandEntry | CommandEndEntry | LaunchEntry | RefusalEntry | RemovalEntry | CostEntry,
     Field(discriminator="kind"),
 ]
