@@ -62,13 +62,14 @@ def next_end(moment: datetime, interval: timedelta) -> datetime:
 
 def _bounded(amounts: Iterable[tuple[tuple[str, Consumer], int]]) -> list[CostRow]:
     dearest = sorted((item for item in amounts if item[1]), key=lambda item: (-item[1], item[0]))
-    named, others = dearest, dearest[:0]
+    own_rows, others = dearest, dearest[:0]
     if len(dearest) > MAX_COST_ROWS:
         pools = len({pool for (pool, _), _ in dearest})
         room = max(0, MAX_COST_ROWS - pools * len(Kind))
-        named, others = dearest[:room], dearest[room:]
+        own_rows, others = dearest[:room], dearest[room:]
     rows = [
-        _row(pool, consumer.kind, consumer.namespace, consumer.workload, amount) for (pool, consumer), amount in named
+        _row(pool, consumer.kind, consumer.namespace, consumer.workload, amount)
+        for (pool, consumer), amount in own_rows
     ]
     sums: dict[tuple[str, Kind], int] = {}
     for (pool, consumer), amount in others:

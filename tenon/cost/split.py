@@ -128,9 +128,9 @@ def split(
         weights = _weighed(load.requests, devices_by_core)
         units[load.consumer] = units.get(load.consumer, 0) + sum(weights.values())
         requested = {name: requested[name] + weight for name, weight in weights.items()}
-    whole, wanted = _weighed(allocatable, (0, 0)), _weighed(headroom, devices_by_core)
+    whole, buffers = _weighed(allocatable, (0, 0)), _weighed(headroom, devices_by_core)
     free = {name: max(0, weight - requested[name]) for name, weight in whole.items()}
-    units[HEADROOM] = sum(min(free[name], wanted[name]) for name in free)
+    units[HEADROOM] = sum(min(free[name], buffers[name]) for name in free)
     units[IDLE] = sum(free.values()) - units[HEADROOM]
     consumers = sorted(consumer for consumer, weight in units.items() if weight)
     if not consumers:

@@ -45,11 +45,11 @@ def test_neither_pending_nor_shutting_down_is_charged_and_begun_seconds_count(aw
 
 
 def test_the_bill_keeps_instances_that_ec2_has_forgotten_and_adds_those_that_run(aws: Aws) -> None:
-    gone = run(aws, 100)
-    aws.ec2.terminate_instances(InstanceIds=[gone])
+    ended = run(aws, 100)
+    aws.ec2.terminate_instances(InstanceIds=[ended])
     aws.clock.pass_(1000)
     running = run(aws, 3600)
-    assert gone not in {instance["id"] for instance in aws.admin.instances()}
+    assert ended not in {instance["id"] for instance in aws.admin.instances()}
     bill = aws.admin.bill()
     assert Decimal(bill["total"]) == PRICE * 100 / 3600 + PRICE
     assert [line["running"] for line in bill["lines"] if line["instance"] == running] == [True]

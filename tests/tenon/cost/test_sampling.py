@@ -45,9 +45,9 @@ def test_the_cheapest_workloads_are_one_row_if_there_are_too_many() -> None:
     entry = interval.entry("test")
     assert len(entry.rows) <= MAX_COST_ROWS
     assert sum(nanos(row.cost) for row in entry.rows) == nanos(entry.cost)
-    named = [row.namespace for row in entry.rows if row.namespace != OTHERS]
-    assert named[0] == f"ns-{MAX_COST_ROWS + 99}"
-    assert "ns-0" not in named
+    namespaces = [row.namespace for row in entry.rows if row.namespace != OTHERS]
+    assert namespaces[0] == f"ns-{MAX_COST_ROWS + 99}"
+    assert "ns-0" not in namespaces
     assert [(row.pool, row.of) for row in entry.rows if row.namespace == OTHERS] == [
         ("pool", "pods"),
         ("small", "idle"),
