@@ -1,4 +1,4 @@
-"""The table of `tenon cost`: charges grouped by what a person asks for, with idle room and daemons as rows of their own."""
+"""The table of `tenon cost`: charges grouped as a person asks, with idle room and daemons as rows of their own."""
 
 from __future__ import annotations
 

@@ -211,7 +211,7 @@ class RemovalEntry(_Entry):
     asked_at: datetime | None = None
     """When it was asked to leave."""
     terminated_at: datetime | None = None
-    """When its instance was terminated."""
+    """When EC2 was asked to terminate its instance, which costs nothing from then on."""
     pods: int = 0
     """How many pods were evicted or deleted."""
     cost: float = 0.0
