@@ -33,6 +33,7 @@ from activities.provisioning.budget_reporting import BudgetReporter
 from activities.provisioning.buffers import BufferRoom
 from activities.provisioning.launch_refusals import LaunchRefusals
 from activities.provisioning.planner import Planner
+from activities.record.writer import NO_RECORD
 from tenon.apis.legacy.awsnodetemplate import Defaults
 from tenon.apis.legacy.global_tags import default_tags
 from tenon.ec2.families import al2
@@ -43,6 +44,7 @@ from worker.cache.changes import Topic
 from worker.cache.cluster import ClusterCache
 from worker.cache.planning_view import PlanningView
 from worker.controllers.base import Controller
+from worker.controllers.cost.sampling import CostController
 from worker.controllers.disruption.ended_commands import DisruptionCommandController
 from worker.controllers.disruption.legacy_node_repair import LegacyNodeRepairController
 from worker.controllers.disruption.node_repair_policies import NodeRepairPolicyController
@@ -267,6 +269,19 @@ def _controllers(settings: Settings, clients: Clients, cache: ClusterCache, plan
     folder = os.environ.get(METRICS_FOLDER)
     if folder and not settings.disable_cluster_state_observability:
         controllers.append(InstanceTypeMetricsController(cache, view, clients.ec2, planning.refusals, Path(folder)))
+    is_measured = bool(folder) and not settings.disable_cluster_state_observability
+    if is_measured or clients.record is not NO_RECORD:
+        controllers.append(
+            CostController(
+                cache,
+                clients.ec2.price,
+                planning.room.requests,
+                clients.record,
+                settings.cluster_name,
+                settings.cost_interval,
+                Path(folder) if folder and is_measured else None,
+            )
+        )
     if gates.node_overlay:
         controllers.append(NodeOverlayController(kube, cache, view, clients.ec2))
     if gates.node_repair and not settings.legacy_node_repair:
