@@ -33,7 +33,6 @@ from activities.provisioning.budget_reporting import BudgetReporter
 from activities.provisioning.buffers import BufferRoom
 from activities.provisioning.launch_refusals import LaunchRefusals
 from activities.provisioning.planner import Planner
-from activities.record.writer import NO_RECORD
 from tenon.apis.legacy.awsnodetemplate import Defaults
 from tenon.apis.legacy.global_tags import default_tags
 from tenon.ec2.families import al2
@@ -84,6 +83,7 @@ from worker.runtime.memory import return_free_memory
 from worker.runtime.plan_activities import PlanActivities
 from worker.runtime.temporal_connection import Connection
 from worker.settings import Settings
+from worker.settings.record_sinks import parse_record_sinks
 from workflows import names
 from workflows.options import PLANNING
 
@@ -270,7 +270,7 @@ def _controllers(settings: Settings, clients: Clients, cache: ClusterCache, plan
     if folder and not settings.disable_cluster_state_observability:
         controllers.append(InstanceTypeMetricsController(cache, view, clients.ec2, planning.refusals, Path(folder)))
     is_measured = bool(folder) and not settings.disable_cluster_state_observability
-    if is_measured or clients.record is not NO_RECORD:
+    if is_measured or parse_record_sinks(settings.record_sinks):
         controllers.append(
             CostController(
                 cache,
