@@ -141,5 +141,9 @@ def living(cluster: Cluster, nodes: Iterable[PricedNode]) -> list[Lifetime]:
 
 def labels_of_workloads(cluster: Cluster, label: str) -> Mapping[tuple[str, str], str]:
     """Return the label of the pods of each workload, by namespace and workload, as it is now."""
-    loads = (load_of(pod, label).consumer for pod in cluster.pods)
-    return {(who.namespace, who.workload): who.label for who in loads if who.kind is Kind.PODS and who.label}
+    consumers = {load_of(pod, label).consumer for pod in cluster.pods}
+    return {
+        (consumer.namespace, consumer.workload): consumer.label
+        for consumer in sorted(consumers)
+        if consumer.kind is Kind.PODS and consumer.label
+    }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -11,7 +11,6 @@ from tenon.cost.money import dollars
 from tenon.cost.rows import Grouping, Row, Saving, row_document
 from tenon.fleet.rows import HOURS_A_MONTH
 from tenon.kube.timestamps import format_instant
-from tenon.record.entries import CommandEndEntry, Entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,19 +40,6 @@ class Report:
     def hours(self) -> float:
         """The length of the window in hours; 1 for a report of now, whose amounts are those of an hour."""
         return (self.until - self.since).total_seconds() / 3600 if self.since is not None else 1.0
-
-
-def savings_of(entries: Iterable[Entry]) -> list[Saving]:
-    """Return what the commands that ended saved, by reason, the largest saving first."""
-    commands: dict[str, list[float]] = {}
-    for entry in entries:
-        if isinstance(entry, CommandEndEntry) and entry.reached is not None and not entry.failure:
-            commands.setdefault(entry.reason, []).append(entry.reached)
-    savings = [
-        Saving(reason, len(reached), sum(round(amount * 1_000_000_000) for amount in reached))
-        for reason, reached in commands.items()
-    ]
-    return sorted(savings, key=lambda saving: (-saving.price, saving.reason))
 
 
 def row_documents(report: Report) -> list[dict[str, Any]]:

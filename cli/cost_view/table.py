@@ -84,5 +84,3 @@ def _amounts(report: Report, amount: int) -> tuple[str, str]:
 
 def _money(amount: int) -> str:
     return f"{dollars(amount):,.4f}"
-
-

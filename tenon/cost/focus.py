@@ -147,7 +147,7 @@ def _row(
     month_start, month_end = _month(start)
     is_workload = consumer.kind in (Kind.PODS, Kind.DAEMONS)
     name = "/".join(filter(None, (consumer.namespace, consumer.workload))) if is_workload else pool
-    what = f"{name}, {consumer.kind}" if is_workload else f"{consumer.kind} room of NodePool {pool}"
+    cause = f"{name}, {consumer.kind}" if is_workload else f"{consumer.kind} room of NodePool {pool}"
     tags = {
         "cluster": account.cluster,
         "nodepool": pool,
@@ -165,7 +165,7 @@ def _row(
         "BillingPeriodStart": _text(month_start),
         "ChargeCategory": "Usage",
         "ChargeClass": _NOTHING,
-        "ChargeDescription": f"Share of {offer.capacity_type} {offer.instance_type} in {offer.zone}: {what}",
+        "ChargeDescription": f"Share of {offer.capacity_type} {offer.instance_type} in {offer.zone}: {cause}",
         "ChargeFrequency": "Usage-Based",
         "ChargePeriodEnd": _text(end),
         "ChargePeriodStart": _text(start),

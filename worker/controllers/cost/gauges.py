@@ -27,11 +27,11 @@ def cost_texts(sample: Sample) -> Iterator[str]:
     namespaces: dict[str, int] = {}
     workloads: dict[tuple[str, str], int] = {}
     for pool, prices in sample.items():
-        for who, price in prices.items():
-            kinds[pool, who.kind.value] = kinds.get((pool, who.kind.value), 0) + price
-            if who.kind in _PAID_FOR_PODS:
-                workload = (who.namespace, who.workload)
-                namespaces[who.namespace] = namespaces.get(who.namespace, 0) + price
+        for consumer, price in prices.items():
+            kinds[pool, consumer.kind.value] = kinds.get((pool, consumer.kind.value), 0) + price
+            if consumer.kind in _PAID_FOR_PODS:
+                workload = (consumer.namespace, consumer.workload)
+                namespaces[consumer.namespace] = namespaces.get(consumer.namespace, 0) + price
                 workloads[workload] = workloads.get(workload, 0) + price
     yield from gauge_text(
         COST_BY_KIND,
