@@ -578,12 +578,12 @@ COST_BY_KIND = TextGauge(
 COST_BY_NAMESPACE = TextGauge(
     "tenon_namespace_cost_per_hour",
     "What the pods of a namespace cost by their requests, in dollars an hour: the dearest 100, and the others.",
-    ("namespace",),
+    ("pod_namespace",),
 )
 COST_BY_WORKLOAD = TextGauge(
     "tenon_workload_cost_per_hour",
     "What the pods of a workload cost by their requests, in dollars an hour: the dearest 50, and the others.",
-    ("namespace", "workload"),
+    ("pod_namespace", "workload"),
 )
 INTERRUPTION_RECEIVED = Counter(
     "karpenter_interruption_received_messages_total", "Messages from the interruption queue.", ["message_type"]

@@ -1,7 +1,8 @@
 """The gauges of a sample: what NodePools, the dearest namespaces and the dearest workloads cost an hour.
 
 Tenants choose how many namespaces and workloads there are, so each gauge has a limited number of series. What they do
-not name is one series together, so that a sum over a gauge is right.
+not name is one series together, so that a sum over a gauge is right. The label is called pod_namespace, because
+Prometheus replaces a label ``namespace`` by that of the worker.
 """
 
 from __future__ import annotations
@@ -39,12 +40,12 @@ def cost_texts(sample: Sample) -> Iterator[str]:
     )
     yield from gauge_text(
         COST_BY_NAMESPACE,
-        [(labeled({"namespace": name}), price) for name, price in _dearest(namespaces, MAX_NAMESPACES, OTHERS)],
+        [(labeled({"pod_namespace": name}), price) for name, price in _dearest(namespaces, MAX_NAMESPACES, OTHERS)],
     )
     yield from gauge_text(
         COST_BY_WORKLOAD,
         [
-            (labeled({"namespace": namespace, "workload": workload}), price)
+            (labeled({"pod_namespace": namespace, "workload": workload}), price)
             for (namespace, workload), price in _dearest(workloads, MAX_WORKLOADS, (OTHERS, ""))
         ],
     )
