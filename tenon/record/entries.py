@@ -244,6 +244,8 @@ class CostEntry(_Entry):
     rows: list[CostRow] = Field(default_factory=list)
     cost: float = 0.0
     """Dollars of all rows."""
+    lower_bound: float | None = None
+    """Dollars an hour that any nodes for the pods would cost at least, at its end; None if it is not known."""
 
 
 Entry = Annotated[

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TypeVar
 
-from activities.metrics import COST_BY_KIND, COST_BY_NAMESPACE, COST_BY_WORKLOAD
+from activities.metrics import COST_BY_KIND, COST_BY_NAMESPACE, COST_BY_WORKLOAD, COST_LOWER_BOUND
 from tenon.cost.money import dollars
 from tenon.cost.sampling import OTHERS, Sample
 from tenon.cost.split import Kind
@@ -22,8 +22,9 @@ _PAID_FOR_PODS = (Kind.PODS, Kind.DAEMONS)
 Key = TypeVar("Key", str, tuple[str, str])
 
 
-def cost_texts(sample: Sample) -> Iterator[str]:
+def cost_texts(sample: Sample, lower_bound: float | None = None) -> Iterator[str]:
     """The gauges in Prometheus' text format, in pieces."""
+    yield from gauge_text(COST_LOWER_BOUND, [] if lower_bound is None else [("", round(lower_bound, 6))])
     kinds: dict[tuple[str, str], int] = {}
     namespaces: dict[str, int] = {}
     workloads: dict[tuple[str, str], int] = {}
