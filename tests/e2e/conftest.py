@@ -37,23 +37,7 @@ def make_worker(request: pytest.FixtureRequest) -> MakeWorker:
 
 
 @pytest.fixture(scope="package")
-def record_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The record of the worker, unless that runs in a pod."""
-    return tmp_path_factory.mktemp("record") / "record.jsonl"
-
-
-@pytest.fixture(scope="package")
-def recording(request: pytest.FixtureRequest, record_file: Path) -> dict[str, str]:
-    """The settings with which the worker records. What a pod writes to a file cannot be read here."""
-    if request.config.getoption("pods"):
-        return {}
-    return {"RECORD_SINKS": f"file://{record_file}", "COST_INTERVAL": "1m"}
-
-
-@pytest.fixture(scope="package")
-def worker(
-    sandbox: Sandbox, make_worker: MakeWorker, recording: dict[str, str], report_shared_fault: Report
-) -> Iterator[Worker]:
+def worker(sandbox: Sandbox, make_worker: MakeWorker, report_shared_fault: Report) -> Iterator[Worker]:
     """The worker of all tests here; it must stop gracefully in the end."""
     ec2 = sandbox.ec2()
     ec2.lifecycle(pending=0.2, shutting_down=0.2)
@@ -64,7 +48,7 @@ def worker(
         ENABLE_PROFILING="true",
         ENABLE_ZONAL_SHIFT="true",
         DEFAULT_TAGS='{"cost-center": "1234"}',
-        **recording,
+        COST_INTERVAL="1m",
     )
     running.start()
     yield running

@@ -7,7 +7,6 @@ nothing of the product.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import csv
 import json
 from collections.abc import Iterable
@@ -20,10 +19,10 @@ import pytest
 
 from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import NAMESPACES, PODS
+from cli.record_source import entries
 from sandbox.cluster import Sandbox
 from tenon.apis import labels
-from tenon.record.entries import CostEntry, Entry, RemovalEntry
-from tenon.record.lines import UnreadableLine, entry_of
+from tenon.record.entries import CostEntry, RemovalEntry
 from tests.e2e.conftest import MakePool, Run
 from tests.e2e.pools import KEY, Pool
 from tests.e2e.worker import Worker
@@ -35,20 +34,6 @@ CENT = Decimal("0.01")
 BANK = "bank"
 """A second namespace, beside that of the Deployments."""
 WITHIN = 180.0
-
-
-@pytest.fixture(autouse=True)
-def needs_the_record(recording: dict[str, str]) -> None:
-    if not recording:
-        pytest.skip("the record of a worker in a pod cannot be read here")
-
-
-def recorded(record_file: Path) -> list[Entry]:
-    entries = []
-    for line in record_file.read_text().splitlines():
-        with contextlib.suppress(UnreadableLine):
-            entries.append(entry_of(line))
-    return entries
 
 
 def billed(sandbox: Sandbox, pools: Iterable[Pool]) -> dict[str, Decimal]:
@@ -66,14 +51,14 @@ def same_to_the_cent(amount: float | Decimal, bill: Decimal) -> bool:
 
 
 async def test_what_a_churn_of_nodes_cost_is_what_ec2_charges(
-    sandbox: Sandbox, kube: Kube, worker: Worker, make_pool: MakePool, tenon: Run, record_file: Path, tmp_path: Path
+    sandbox: Sandbox, kube: Kube, worker: Worker, make_pool: MakePool, tenon: Run, tmp_path: Path
 ) -> None:
     """By NodePool, by namespace and in all; while instances run, and after they have gone; and in the export."""
-    start = datetime.now(UTC)
+    start, record = datetime.now(UTC), str(worker.log)  # the log on standard output has the record too
 
     def cost(*arguments: str, by: str) -> dict[str, Any]:
-        window = ("--from", start.isoformat(), "--record", str(record_file))
-        done = tenon("cost", *window, "--by", by, "-o", "json", *arguments)
+        window = ("--from", start.isoformat(), "--record", record)
+        done = tenon("cost", *window, "--by", by, "-o", "json", *arguments, RECORD_SINKS=None)
         assert done.returncode == 0, done.stderr
         report: dict[str, Any] = json.loads(done.stdout)
         return report
@@ -99,8 +84,9 @@ async def test_what_a_churn_of_nodes_cost_is_what_ec2_charges(
     await shop.running(2, "web")
 
     async def sampled() -> bool:
-        entries = [entry for entry in await asyncio.to_thread(recorded, record_file) if isinstance(entry, CostEntry)]
-        rows = {(row.pool, row.namespace) for entry in entries for row in entry.rows if row.of == "pods"}
+        read = await asyncio.to_thread(lambda: list(entries(record, start)))
+        samples = [entry for entry in read if isinstance(entry, CostEntry)]
+        rows = {(row.pool, row.namespace) for entry in samples for row in entry.rows if row.of == "pods"}
         return {(bank.name, BANK), (shop.name, "default")} <= rows
 
     await until(sampled, within=WITHIN)
@@ -118,8 +104,8 @@ async def test_what_a_churn_of_nodes_cost_is_what_ec2_charges(
     names = {claim["metadata"]["name"] for claim in claims}
 
     async def removed() -> bool:
-        entries = await asyncio.to_thread(recorded, record_file)
-        return names <= {entry.facts.claim for entry in entries if isinstance(entry, RemovalEntry)}
+        read = await asyncio.to_thread(lambda: list(entries(record, start)))
+        return names <= {entry.facts.claim for entry in read if isinstance(entry, RemovalEntry)}
 
     await until(removed, within=WITHIN)
     target = tmp_path / "focus.csv"
