@@ -57,6 +57,7 @@ COMMANDS = {
     "codec-server": "cli.codec_server",
     "completion": "cli.completion",
     "convert": "cli.convert",
+    "cost": "cli.cost",
     "demo": "cli.demo",
     "disruptions": "cli.disruptions",
     "doctor": "cli.doctor",
@@ -77,6 +78,7 @@ COMMANDS = {
 """Module that contains the ``app`` of each command."""
 EXTRAS = {
     "codec-server": "worker",
+    "cost": "worker",
     "demo": "sandbox",
     "disruptions": "worker",
     "doctor": "worker",

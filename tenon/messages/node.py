@@ -211,6 +211,8 @@ class TerminateResult(Message):
     state: str = ""
     released: ReleaseResult | None = None
     """What the release did; None if it failed or was not asked for."""
+    asked_at: datetime | None = None
+    """When EC2 was first asked to terminate it; None if that was not recorded."""
 
 
 class ReleaseInput(NodeInput):

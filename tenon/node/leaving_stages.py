@@ -214,9 +214,9 @@ def released(state: NodeState, result: ReleaseResult, now: datetime) -> NodeStat
 def terminated(state: NodeState, result: TerminateResult, now: datetime) -> NodeState:
     """Continue with the release if EC2 reports the instance as gone; otherwise ask again later."""
     if result.terminated:
-        update = {"stage": Stage.RELEASING, "blocked": None, "deadline": None, "check_now": False, "terminated_at": now}
+        update = {"stage": Stage.RELEASING, "blocked": None, "deadline": None, "check_now": False}
         text = f"instance {state.instance.id} terminated" if state.instance else "no instance left"
-        ended = record(evolve(state, **update), now, text)
+        ended = record(evolve(state, terminated_at=result.asked_at or now, **update), now, text)
         return ended if result.released is None else released(ended, result.released, now)
     text = f"the instance is still {result.state}"
     waits = evolve(state, blocked=Blocked(message=text), deadline=now + BLOCKED_RETRY, check_now=False)

@@ -197,7 +197,7 @@ class NodeState(Message):
     pods_were_bound: bool = False
     """Its planned pods were bound once. After a reboot they are not bound again."""
     terminated_at: datetime | None = None
-    """When EC2 reported its instance as gone."""
+    """When EC2 was asked to terminate its instance, which costs nothing from then on."""
 
 
 def expiry(state: NodeState) -> datetime | None:
@@ -243,4 +243,4 @@ class NodeClaimResult(Message):
     asked_at: datetime | None = None
     """When it was asked to leave."""
     terminated_at: datetime | None = None
-    """When EC2 reported its instance as gone."""
+    """When EC2 was asked to terminate its instance, which costs nothing from then on."""

@@ -15,6 +15,9 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 MAX_LISTED = 1000
 """The most pods, nodes or reasons that one list of an entry names. The counts beside it are complete."""
 
+MAX_COST_ROWS = 500
+"""The most rows of a `CostEntry`. What does not fit is added up by NodePool."""
+
 Text = Annotated[str, StringConstraints(max_length=2000)]
 """A sentence. Who makes an entry shortens it with `tenon.sentences`."""
 
@@ -28,6 +31,7 @@ class Kind(StrEnum):
     LAUNCH = "launch"
     REFUSAL = "refusal"
     REMOVAL = "removal"
+    COST = "cost"
 
 
 class _Part(BaseModel):
@@ -247,7 +251,7 @@ class RemovalEntry(_Entry):
     asked_at: datetime | None = None
     """When it was asked to leave."""
     terminated_at: datetime | None = None
-    """When its instance was terminated."""
+    """When EC2 was asked to terminate its instance, which costs nothing from then on."""
     pods: int = 0
     """How many pods were evicted or deleted."""
     cost: float = 0.0
@@ -256,7 +260,39 @@ class RemovalEntry(_Entry):
     """The last lines of its timeline, with their times."""
 
 
+class CostRow(_Part):
+    """A part of what a NodePool cost in an interval."""
+
+    pool: str
+    """The NodePool."""
+    of: str
+    """What was paid for: pods, daemons, headroom, idle or starting."""
+    namespace: str = ""
+    """The namespace of the pods; ``(others)`` for those that have no row of their own."""
+    workload: str = ""
+    """The controller of the pods, as ``Kind/name``."""
+    cost: float
+    """Dollars in the interval."""
+
+
+class CostEntry(_Entry):
+    """What the pods of each workload requested of each NodePool in an interval that ended, in dollars."""
+
+    kind: Literal[Kind.COST] = Kind.COST
+    """``cost``"""
+    since: datetime
+    """The start of the interval. Its end is ``at``."""
+    samples: int
+    """How often the leader looked."""
+    rows: list[CostRow] = Field(default_factory=list)
+    """The parts, of which the cheapest are added up if there are more than 500."""
+    cost: float = 0.0
+    """Dollars of all rows."""
+    lower_bound: float | None = None
+    """Dollars an hour that any nodes for the pods would cost at least, at its end; absent if it is not known."""
+
+
 Entry = Annotated[
-    PlanEntry | CommandEntry | CommandEndEntry | LaunchEntry | RefusalEntry | RemovalEntry,
+    PlanEntry | CommandEntry | CommandEndEntry | LaunchEntry | RefusalEntry | RemovalEntry | CostEntry,
     Field(discriminator="kind"),
 ]
