@@ -20,7 +20,6 @@ detected.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -60,6 +59,7 @@ from tenon.messages.provisioning import PlanInput, PlanResult, PurchasePause, Sh
 from tenon.node.breaker import sentence
 from tenon.provisioning.launch_breakers import next_probe, only_probes, pools_for_plans, probed, without_held_types
 from tenon.provisioning.overlays import Overlaid
+from tenon.provisioning.plan_digest import plan_digest
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.problem import problem_of, with_pool_reasons
 from tenon.provisioning.purchase import explanations
@@ -252,7 +252,7 @@ class Planner:
             refused=sum(claim_write.refusal is not None for claim_write in written.unwritten),
             unreached=sum(pod.key in plan.unreached for pod in pods),
             price=round(sum(claim.price for claim in plan.claims), 6),
-            digest=_digest(decision.plan),
+            digest=plan_digest(decision.plan),
             solve_seconds=round(decision.took, 4),
         )
 
@@ -477,9 +477,3 @@ def _as_written(decision: _Decision, written: Written) -> Plan:
 def _first_few(pods: Sequence[Pod]) -> str:
     shown = ", ".join(pod.key for pod in pods[:5])
     return f"{shown} and {len(pods) - 5} other(s)" if len(pods) > 5 else shown
-
-
-def _digest(plan: Plan) -> str:
-    """A short hash of a plan, which shows in workflow histories whether two plans were the same."""
-    text = repr([(c.pool, c.instance_types[:10], sorted(p.key for p in c.pods)) for c in plan.claims])
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
