@@ -213,7 +213,7 @@ def released(state: NodeState, result: ReleaseResult, now: datetime) -> NodeStat
 def terminated(state: NodeState, result: TerminateResult, now: datetime) -> NodeState:
     """Continue with the release if EC2 reports the instance as gone; otherwise ask again later."""
     if result.terminated:
-        update = {"stage": Stage.RELEASING, "blocked": None, "deadline": None, "check_now": False}
+        update = {"stage": Stage.RELEASING, "blocked": None, "deadline": None, "check_now": False, "terminated_at": now}
         text = f"instance {state.instance.id} terminated" if state.instance else "no instance left"
         return record(evolve(state, **update), now, text)
     text = f"the instance is still {result.state}"

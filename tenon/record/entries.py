@@ -85,6 +85,10 @@ class PlanEntry(_Entry):
     unschedulable: dict[str, Text] = Field(default_factory=dict)
     """By pod, as ``namespace/name``, why it fits nowhere."""
     unschedulable_count: int = 0
+    purchase_count: int = 0
+    """How many NodeClaims it buys."""
+    placed_count: int = 0
+    """How many pods the nodes that existed get."""
     price: float = 0.0
     """Dollars an hour of all purchases."""
     seconds: float = 0.0
@@ -132,6 +136,10 @@ class CommandEndEntry(_Entry):
     """The NodeClaims that leave."""
     refused: dict[str, Text] = Field(default_factory=dict)
     """By NodeClaim, why it stays."""
+    replacements: list[str] = Field(default_factory=list)
+    """The NodeClaims that replace the nodes, if it created or awaited any."""
+    outcome: Text = ""
+    """What became of the replacement of a node that left first; empty for other commands."""
     failure: Text = ""
     """Why the command was undone; empty if it was not."""
     predicted: float | None = None
