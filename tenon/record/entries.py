@@ -75,6 +75,8 @@ class PlanEntry(_Entry):
     batch: int
     inputs: str = ""
     """The digest of the inputs of the plan, by which they are kept; empty if they are not kept."""
+    inputs_lacking: Text = ""
+    """Why its inputs are not kept; empty if they are, or if no store is set."""
     decision: str = ""
     """The digest of the plan. Equal plans have equal digests."""
     pods: int
