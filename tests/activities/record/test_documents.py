@@ -62,8 +62,8 @@ def test_a_full_folder_loses_what_was_used_longest_ago(tmp_path: Path) -> None:
     store.put("plans/0", bytes(100))  # it is in use again
     store.put("plans/9", bytes(100))
     store.put("plans/10", bytes(100))
-    kept = {path.name for path in (tmp_path / "plans").iterdir()}
-    assert kept == {"0", "3", "4", "5", "6", "7", "8", "9", "10"}
+    names = {path.name for path in (tmp_path / "plans").iterdir()}
+    assert names == {"0", "3", "4", "5", "6", "7", "8", "9", "10"}
 
 
 def test_a_new_process_counts_what_an_earlier_one_wrote(tmp_path: Path) -> None:

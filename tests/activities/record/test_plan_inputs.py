@@ -39,9 +39,9 @@ class Documents:
 
 async def test_what_is_kept_is_read_back() -> None:
     documents = Documents()
-    kept = await PlanInputStore(documents).keep(problem([pod("a"), pod("b")], pool()))
-    assert kept.lacking == ""
-    value = PlanInputStore(documents).read(kept.digest)
+    kept_inputs = await PlanInputStore(documents).keep(problem([pod("a"), pod("b")], pool()))
+    assert kept_inputs.lacking == ""
+    value = PlanInputStore(documents).read(kept_inputs.digest)
     assert sorted(pod.key for pod in value.pods) == ["default/a", "default/b"]
     assert list(value.pools[0].instance_types) == CATALOG
 
@@ -63,10 +63,10 @@ async def test_a_store_that_fails_is_why_they_lack(fault: Exception) -> None:
     documents = Documents()
     documents.fault = fault
     store = PlanInputStore(documents)
-    kept = await store.keep(problem([pod("a")], pool()))
-    assert kept.digest == ""
-    assert "could not be kept" in kept.lacking
-    assert "the disk is full" in kept.lacking
+    kept_inputs = await store.keep(problem([pod("a")], pool()))
+    assert kept_inputs.digest == ""
+    assert "could not be kept" in kept_inputs.lacking
+    assert "the disk is full" in kept_inputs.lacking
     documents.fault = None
     assert (await store.keep(problem([pod("a")], pool()))).digest
 
@@ -74,8 +74,8 @@ async def test_a_store_that_fails_is_why_they_lack(fault: Exception) -> None:
 async def test_inputs_that_are_too_large_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan_inputs, "MAX_PLAN", 10)
     documents = Documents()
-    kept = await PlanInputStore(documents).keep(problem([pod("a")], pool()))
-    assert "bytes, and at most 10 are kept" in kept.lacking
+    kept_inputs = await PlanInputStore(documents).keep(problem([pod("a")], pool()))
+    assert "bytes, and at most 10 are kept" in kept_inputs.lacking
     assert documents.documents == {}
 
 
@@ -87,4 +87,4 @@ async def test_a_store_that_hangs_does_not_collect_problems() -> None:
     await asyncio.sleep(0)
     assert (await store.keep(problem([pod("x")], pool()))).lacking == "the store of earlier inputs is too slow"
     documents.open.set()
-    assert "" not in [kept.digest for kept in await asyncio.gather(*waiting)]
+    assert "" not in [kept_inputs.digest for kept_inputs in await asyncio.gather(*waiting)]
