@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Protocol
@@ -105,10 +107,15 @@ class FolderStore:
 class BucketStore:
     """Documents in a bucket of S3. The rules of its lifecycle decide how long they stay."""
 
-    def __init__(self, client: S3Client, bucket: str, prefix: str) -> None:
-        self._client = client
+    def __init__(self, make_client: Callable[[], S3Client], bucket: str, prefix: str) -> None:
+        """``prefix``: the beginning of the keys, with a slash at its end. The client is made for the first call."""
+        self._make_client = make_client
         self._bucket = bucket
         self._prefix = prefix
+
+    @cached_property
+    def _client(self) -> S3Client:
+        return self._make_client()
 
     def put(self, name: str, document: bytes) -> None:
         """Write a document."""

@@ -20,7 +20,7 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[BucketStore]:
     with mock_aws():
         client = boto3.client("s3", region_name="us-east-1")
         client.create_bucket(Bucket="archive")
-        yield BucketStore(client, "archive", "tenon/inputs/")
+        yield BucketStore(lambda: client, "archive", "tenon/inputs/")
 
 
 @pytest.fixture(params=["folder", "bucket"])
@@ -49,7 +49,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 
 def test_a_bucket_that_does_not_exist_is_named(bucket: BucketStore) -> None:
-    other = BucketStore(boto3.client("s3", region_name="us-east-1"), "missing", "inputs/")
+    other = BucketStore(lambda: boto3.client("s3", region_name="us-east-1"), "missing", "inputs/")
     with pytest.raises(DocumentError, match=r"s3://missing/inputs/plans/a cannot be written: .*NoSuchBucket"):
         other.put("plans/a", b"content")
 
