@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 from activities import loggers
 from activities.record.documents import DocumentError, DocumentStore
-from tenon.provisioning.plan_inputs import InputsTooLargeError, PlanInputEncoder, decode
+from tenon.provisioning.plan_inputs import InputsTooLargeError, PlanInputDecoder, PlanInputEncoder
 from tenon.scheduling.model import Problem
 
 log = loggers.PROVISIONER
@@ -53,6 +53,7 @@ class PlanInputStore:
         self._store = store
         self._clock = clock
         self._encoder = PlanInputEncoder()
+        self._decoder = PlanInputDecoder(lambda digest: store.get(catalogue_name(digest)))
         self._written: dict[str, float] = {}
         """When each catalogue was written last."""
         self._lock = Lock()
@@ -100,4 +101,4 @@ class PlanInputStore:
             UnreadableInputsError: a document is damaged, or of a newer version.
         """
         plan = self._store.get(plan_name(digest))
-        return decode(digest, plan, lambda catalogue: self._store.get(catalogue_name(catalogue)))
+        return self._decoder.decode(digest, plan)

@@ -215,34 +215,50 @@ class PlanInputEncoder:
         return _EncodedTypes(types, _Types(digest, changes), document)
 
 
-def decode(digest: str, plan: bytes, catalogue_of: Callable[[str], bytes]) -> Problem:
-    """Return the problem in a document. ``catalogue_of`` returns the catalogue with a digest.
+class PlanInputDecoder:
+    """Decodes problems. Plans that share their types share the lists too, so that an engine indexes each list once."""
 
-    Raises:
-        UnreadableInputsError: a document is damaged, or of a version that this one does not know.
-    """
-    document = _read(digest, plan, _Plan)
-    catalogues = {
-        types.catalogue: _read(types.catalogue, catalogue_of(types.catalogue), _Catalogue) for types in document.types
-    }
-    try:
-        lists = [_types_in(catalogues[types.catalogue], types.changes) for types in document.types]
-        return Problem(
-            pods=[
-                replace(document.kinds[pod.kind], name=pod.name, uid=f"{number:08d}", created=pod.created)
-                for number, pod in enumerate(document.pods)
-            ],
-            pools=[replace(entry.pool, instance_types=lists[entry.types]) for entry in document.pools],
-            nodes=[_node_of(node, document) for node in document.nodes],
-            daemons=document.daemons,
-            namespaces=document.namespaces,
-            ignore_preferences=document.ignore_preferences,
-            min_values_best_effort=document.min_values_best_effort,
-            node_charge=document.node_charge,
-            most_pods_share=document.most_pods_share,
-        )
-    except IndexError:
-        raise UnreadableInputsError(f"the document {digest} names a part that it does not have") from None
+    def __init__(self, catalogue_of: Callable[[str], bytes]) -> None:
+        """``catalogue_of`` returns the catalogue with a digest."""
+        self._catalogue_of = catalogue_of
+        self._lists: dict[bytes, list[InstanceType]] = {}
+
+    def decode(self, digest: str, plan: bytes) -> Problem:
+        """Return the problem in a document.
+
+        Raises:
+            UnreadableInputsError: a document is damaged, or of a version that this one does not know.
+        """
+        document = _read(digest, plan, _Plan)
+        lists = [self._list(types) for types in document.types]
+        try:
+            return Problem(
+                pods=[
+                    replace(document.kinds[pod.kind], name=pod.name, uid=f"{number:08d}", created=pod.created)
+                    for number, pod in enumerate(document.pods)
+                ],
+                pools=[replace(entry.pool, instance_types=lists[entry.types]) for entry in document.pools],
+                nodes=[_node_of(node, document) for node in document.nodes],
+                daemons=document.daemons,
+                namespaces=document.namespaces,
+                ignore_preferences=document.ignore_preferences,
+                min_values_best_effort=document.min_values_best_effort,
+                node_charge=document.node_charge,
+                most_pods_share=document.most_pods_share,
+            )
+        except IndexError:
+            raise UnreadableInputsError(f"the document {digest} names a part that it does not have") from None
+
+    def _list(self, types: _Types) -> list[InstanceType]:
+        key = msgspec.json.encode(types)
+        instance_types = self._lists.pop(key, None)
+        if instance_types is None:
+            catalogue = _read(types.catalogue, self._catalogue_of(types.catalogue), _Catalogue)
+            instance_types = _types_in(catalogue, types.changes)
+        self._lists[key] = instance_types
+        while len(self._lists) > MAX_CATALOGUES:
+            del self._lists[next(iter(self._lists))]
+        return instance_types
 
 
 def _plan_of(problem: Problem, types: list[_Types], pools: list[_Pool]) -> _Plan:

@@ -32,6 +32,8 @@ class Verdict(StrEnum):
     """How today's decision differs. The first that applies counts."""
 
     SAME = "same"
+    FAILED = "failed"
+    """Today's engine raises an error."""
     UNFINISHED = "unfinished"
     """Today's engine did not reach all pods within its time."""
     FEWER_PODS = "fewer-pods"
@@ -71,11 +73,13 @@ class Comparison:
     before: Decision
     after: Decision
     verdict: Verdict
+    error: str = ""
+    """That of the engine."""
 
     @property
     def dollars(self) -> float:
-        """How many dollars an hour today's plan costs more."""
-        return self.after.price - self.before.price
+        """How many dollars an hour today's plan costs more; 0 if there is none."""
+        return 0.0 if self.error else self.after.price - self.before.price
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +106,7 @@ class Replay:
         return [
             change
             for change in self.changes
-            if change.verdict in (Verdict.FEWER_PODS, Verdict.UNFINISHED)
+            if change.verdict in (Verdict.FAILED, Verdict.UNFINISHED, Verdict.FEWER_PODS)
             or (change.verdict is Verdict.DEARER and change.dollars > tolerance)
         ]
 
@@ -111,6 +115,12 @@ def compare(entry: PlanEntry, plan: Plan) -> Comparison:
     """Compare an entry with today's plan for the same inputs."""
     before, after = recorded_decision(entry), decision_of(plan)
     return Comparison(entry.batch, entry.at, entry.inputs, before, after, _verdict(entry, plan, before, after))
+
+
+def failure(entry: PlanEntry, error: str) -> Comparison:
+    """Return what is said of a plan on which today's engine fails."""
+    before = recorded_decision(entry)
+    return Comparison(entry.batch, entry.at, entry.inputs, before, Decision({}, 0.0, 0), Verdict.FAILED, error)
 
 
 def recorded_decision(entry: PlanEntry) -> Decision:
@@ -149,6 +159,8 @@ def _badness(change: Comparison) -> tuple[object, ...]:
 
 def sentence(change: Comparison) -> str:
     """Say how one decision changes."""
+    if change.error:
+        return f"today's engine fails: {change.error}"
     texts = [
         f"{nodes_text(change.before)} become {nodes_text(change.after)}"
         if change.before.nodes != change.after.nodes
@@ -208,6 +220,7 @@ def _change_document(change: Comparison) -> dict[str, Any]:
         "at": format_instant(change.at),
         "inputs": change.inputs,
         "verdict": change.verdict.value,
+        **({"error": change.error} if change.error else {}),
         "changePerHour": round(change.dollars, 6),
         "before": _decision_document(change.before),
         "after": _decision_document(change.after),

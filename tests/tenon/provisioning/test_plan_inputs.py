@@ -18,9 +18,9 @@ from tenon.provisioning.plan_digest import plan_digest
 from tenon.provisioning.plan_inputs import (
     MAX_NODES,
     InputsTooLargeError,
+    PlanInputDecoder,
     PlanInputEncoder,
     UnreadableInputsError,
-    decode,
 )
 from tenon.provisioning.solving import BatchSolver, solve_with_buffers
 from tenon.scheduling.model import Offering, Plan, Problem
@@ -33,7 +33,7 @@ from tests.tenon.scheduling.test_topology_properties import problems as problems
 def again(value: Problem) -> Problem:
     """The problem as it is read back."""
     inputs = PlanInputEncoder().encode(value)
-    return decode(inputs.digest, inputs.plan, lambda digest: inputs.catalogues[digest])
+    return PlanInputDecoder(inputs.catalogues.__getitem__).decode(inputs.digest, inputs.plan)
 
 
 def parts(plan: Plan) -> object:
@@ -110,7 +110,7 @@ def test_refusals_and_free_places_are_in_the_plan_and_not_in_the_catalogue() -> 
     for kinds in ([first], [refused], [reserved], [full]):
         inputs = encoder.encode(problem([pod("a")], pool(types=kinds)))
         catalogues.append(next(iter(inputs.catalogues)))
-        (decoded_pool,) = decode(inputs.digest, inputs.plan, inputs.catalogues.__getitem__).pools
+        (decoded_pool,) = PlanInputDecoder(inputs.catalogues.__getitem__).decode(inputs.digest, inputs.plan).pools
         assert list(decoded_pool.instance_types) == kinds
     assert catalogues[0] == catalogues[1] != catalogues[2] == catalogues[3]
 
@@ -163,17 +163,24 @@ def test_what_is_too_large_is_refused_with_the_reason() -> None:
 def test_a_damaged_or_newer_document_is_refused() -> None:
     inputs = PlanInputEncoder().encode(mixed())
 
-    def read(plan: bytes) -> Problem:
-        return decode(inputs.digest, plan, inputs.catalogues.__getitem__)
-
+    decoder = PlanInputDecoder(inputs.catalogues.__getitem__)
     for plan in (b"", b"text", inputs.plan[:-20], gzip.compress(b"{}")):
         with pytest.raises(UnreadableInputsError, match=inputs.digest):
-            read(plan)
+            decoder.decode(inputs.digest, plan)
     with pytest.raises(UnreadableInputsError, match="is damaged"):
-        decode("0" * 64, inputs.plan, inputs.catalogues.__getitem__)
+        decoder.decode("0" * 64, inputs.plan)
     newer = json.dumps({**json.loads(gzip.decompress(inputs.plan)), "version": 99}).encode()
     with pytest.raises(UnreadableInputsError, match="has version 99, and this tenon reads up to 1: use a newer one"):
-        decode(hashlib.sha256(newer).hexdigest(), gzip.compress(newer), inputs.catalogues.__getitem__)
+        decoder.decode(hashlib.sha256(newer).hexdigest(), gzip.compress(newer))
+
+
+def test_plans_with_the_same_types_share_their_list_after_decoding() -> None:
+    first, second = mixed(), replace(mixed(), pods=[pod("other")])
+    encoder = PlanInputEncoder()
+    inputs = [encoder.encode(value) for value in (first, second)]
+    decoder = PlanInputDecoder(inputs[0].catalogues.__getitem__)
+    problems = [decoder.decode(plan_inputs.digest, plan_inputs.plan) for plan_inputs in inputs]
+    assert problems[0].pools[0].instance_types is problems[1].pools[0].instance_types
 
 
 def test_a_decoded_catalogue_serves_a_solver_of_many_batches() -> None:

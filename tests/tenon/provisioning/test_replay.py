@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 import pytest
 
 from tenon.provisioning.plan_digest import plan_digest
-from tenon.provisioning.plan_inputs import PlanInputEncoder, decode
-from tenon.provisioning.replay import Replay, Verdict, compare, document, headline, sentence
+from tenon.provisioning.plan_inputs import PlanInputDecoder, PlanInputEncoder, PlanInputs
+from tenon.provisioning.replay import Replay, Verdict, compare, document, failure, headline, sentence
 from tenon.provisioning.solving import BatchSolver, solve_with_buffers
 from tenon.record.entries import PlanEntry
 from tenon.record.origin import Origin
@@ -38,6 +38,10 @@ def entry_of(plan: Plan, pods: int, batch: int = 1) -> PlanEntry:
     )
 
 
+def again(inputs: PlanInputs) -> Problem:
+    return PlanInputDecoder(inputs.catalogues.__getitem__).decode(inputs.digest, inputs.plan)
+
+
 def recorded(value: Problem, batch: int = 1) -> PlanEntry:
     return entry_of(solve_with_buffers(value), len(value.pods), batch)
 
@@ -63,7 +67,7 @@ def test_the_same_engine_changes_no_decision() -> None:
     batch = problem([*replicas(30, "700m"), pod("huge", "5000")], pool(), nodes=[node("n1")])
     inputs = PlanInputEncoder().encode(batch)
     entry = recorded(batch)
-    comparison = compare(entry, BatchSolver()(decode(inputs.digest, inputs.plan, inputs.catalogues.__getitem__)))
+    comparison = compare(entry, BatchSolver()(again(inputs)))
     assert comparison.verdict is Verdict.SAME
     replay = Replay([comparison])
     assert headline(replay) == "No decision changes: today's engine makes the same 1 plan"
@@ -77,7 +81,7 @@ def test_a_planted_regression_is_found_with_its_price(monkeypatch: pytest.Monkey
     entry = recorded(batch)
     monkeypatch.setattr(sizing, "min", max, raising=False)
     monkeypatch.setattr(engine, "best", lambda plan, _: plan)
-    plan = BatchSolver()(decode(inputs.digest, inputs.plan, inputs.catalogues.__getitem__))
+    plan = BatchSolver()(again(inputs))
     replay = Replay([compare(entry, plan)])
     (regression,) = replay.regressions()
     assert regression.verdict is Verdict.DEARER
@@ -128,6 +132,13 @@ def test_the_worst_come_first_and_only_what_is_worse_is_a_regression() -> None:
     assert text["changePerHour"] == pytest.approx(0.019)
     assert text["leftOut"] == [{"why": "gone", "plans": 2}]
     assert text["worst"][1]["after"]["nodes"] == [{"nodePool": "default", "instanceType": "r5.large", "count": 1}]
+
+
+def test_an_engine_that_fails_is_a_regression() -> None:
+    replay = Replay([failure(entry_of(Plan((bought("ab"),)), 2), "KeyError: 'zone'")])
+    (regression,) = replay.regressions()
+    assert sentence(regression) == "today's engine fails: KeyError: 'zone'"
+    assert document(replay)["worst"][0]["error"] == "KeyError: 'zone'"
 
 
 def test_an_entry_that_names_only_the_first_nodes_still_counts_all_pods() -> None:
