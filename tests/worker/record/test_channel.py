@@ -155,13 +155,13 @@ def test_an_entry_that_cannot_be_made_fails_nothing(caplog: pytest.LogCaptureFix
 
 
 def test_without_sinks_no_entry_is_made() -> None:
-    made: list[int] = []
+    calls: list[int] = []
 
     def make() -> Entry:
-        made.append(1)
+        calls.append(1)
         return launch(1)
 
     record = Record([])
     record.write(make)
     record.close()
-    assert not made
+    assert not calls

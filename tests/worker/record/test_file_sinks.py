@@ -39,8 +39,8 @@ def test_a_file_is_rotated_at_its_size_and_only_so_many_are_kept(tmp_path: Path)
     files = [path, tmp_path / "record.jsonl.1", tmp_path / "record.jsonl.2"]
     assert sorted(tmp_path.iterdir()) == sorted(files)
     assert all(file.stat().st_size <= SIZE for file in files)
-    kept = [ident for file in reversed(files) for ident in ids(file)]
-    assert kept == [entry.id for entry in entries[-len(kept) :]], "the newest, in order"
+    newest = [ident for file in reversed(files) for ident in ids(file)]
+    assert newest == [entry.id for entry in entries[-len(newest) :]], "the newest, in order"
 
 
 def test_a_rotation_with_one_file_begins_it_again(tmp_path: Path) -> None:
@@ -64,9 +64,9 @@ def test_two_writers_of_one_file_lose_nothing_and_mix_no_lines(tmp_path: Path) -
         thread.start()
     for thread in threads:
         thread.join()
-    found = {ident for file in tmp_path.iterdir() for ident in ids(file)}
+    idents = {ident for file in tmp_path.iterdir() for ident in ids(file)}
     assert len(list(tmp_path.iterdir())) > 1
-    assert found == {launch(first + number).id for first in (0, 1000) for number in range(100)}
+    assert idents == {launch(first + number).id for first in (0, 1000) for number in range(100)}
 
 
 def test_a_full_disk_leaves_no_half_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

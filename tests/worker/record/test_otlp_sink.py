@@ -72,9 +72,9 @@ def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
 @pytest.fixture
 def sink(receiver: Receiver) -> Iterator[OtlpSink]:
     """A sink that sends to the receiver."""
-    made = OtlpSink("io", "prod")
-    yield made
-    made.close()
+    otlp_sink = OtlpSink("io", "prod")
+    yield otlp_sink
+    otlp_sink.close()
 
 
 def attributes(record: LogRecord) -> dict[str, str]:
