@@ -63,11 +63,13 @@ COMMANDS = {
     "handback": "cli.handback",
     "node": "cli.node",
     "prices": "cli.prices",
+    "replay": "cli.replay",
     "sandbox": "cli.sandbox",
     "settings": "cli.settings",
     "simulate": "cli.simulate",
     "top": "cli.top",
     "validate": "cli.validate",
+    "why": "cli.why",
     "worker": "cli.worker",
 }
 """Module that contains the ``app`` of each command."""
@@ -78,9 +80,11 @@ EXTRAS = {
     "handback": "worker",
     "node": "worker",
     "prices": "worker",
+    "replay": "worker",
     "sandbox": "sandbox",
     "settings": "worker",
     "top": "worker",
+    "why": "worker",
     "worker": "worker",
 }
 """The extra that each command needs. The others run with the plain wheel, as long as they read only files."""

@@ -195,8 +195,8 @@ def headline(replay: Replay) -> str:
         if abs(dollars) > TOLERANCE
         else "today's plans cost as much in sum"
     )
-    verb = "decision changes" if len(changes) == 1 else "decisions change"
-    return f"{len(changes)} of {number} {verb}: {cost}"
+    verb = "changes" if len(changes) == 1 else "change"
+    return f"{len(changes)} of {counted(number, 'decision')} {verb}: {cost}"
 
 
 def document(replay: Replay, tolerance: float = TOLERANCE) -> dict[str, Any]:
