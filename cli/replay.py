@@ -81,13 +81,13 @@ def replay(
     """
     now = utc_now()
     began, ended = instant_of(since, now), instant_of(until, now) if until else None
-    chosen = chosen_record(record)
-    if not chosen or chosen == STANDARD_INPUT:
+    location = chosen_record(record)
+    if not location or location == STANDARD_INPUT:
         _stop("Which record? Name a file or s3://BUCKET/PREFIX with --record, in which a worker keeps its plans.")
     try:
         with show_progress("Reading the record ..."):
-            plans = _plans(chosen, cluster, began, ended, limit)
-        result = _replayed(plans, _inputs_of(chosen), plan_seconds)
+            plans = _plans(location, cluster, began, ended, limit)
+        result = _replayed(plans, _inputs_of(location), plan_seconds)
     except RecordError as error:
         _stop(str(error))
     if output == "json":

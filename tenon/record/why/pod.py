@@ -8,6 +8,7 @@ from datetime import datetime
 
 from tenon.record.entries import CommandEntry, Entry, PlanEntry
 from tenon.record.why.answer import Answer, Line, Source, by_pool, clock, dollars, sections_of
+from tenon.record.why.mentions import mentions_pod
 from tenon.record.why.node import NodeEvent, NodeLife
 
 MAX_PLANS = 10
@@ -78,6 +79,15 @@ def claims_of(key: str, entries: Sequence[Entry]) -> list[str]:
     return claims
 
 
+def needs_simulation(sources: PodSources) -> bool:
+    """Whether the pod is pending and nothing says why: Tenon was not asked yet, does not run, or may not write."""
+    pod = sources.pod
+    if pod is None or pod.node or pod.phase != "Pending" or pod.gated or sources.claim:
+        return False
+    has_event = any(event.reason in SCHEDULED_EVENTS for event in sources.events)
+    return not has_event and not any(mentions_pod(entry, sources.key) for entry in sources.entries)
+
+
 class _Pod:
     def __init__(self, sources: PodSources) -> None:
         self._sources = sources
@@ -138,7 +148,7 @@ class _Pod:
 
     def _last_plan(self) -> PlanEntry | None:
         plans = [entry for entry in self._entries if isinstance(entry, PlanEntry)]
-        return next((entry for entry in reversed(plans) if _decides(entry, self._sources.key)), None)
+        return next((entry for entry in reversed(plans) if mentions_pod(entry, self._sources.key)), None)
 
     def waits(self) -> Iterator[Line]:
         """What must happen before it runs."""
@@ -155,10 +165,6 @@ class _Pod:
             yield Line(text, Source.TEMPORAL)
         if self._sources.has_place and self._sources.simulated:
             yield Line(f"the next plan: {self._sources.simulated}", Source.SIMULATION)
-
-
-def _decides(entry: PlanEntry, key: str) -> bool:
-    return bool(list(_plan_lines(entry, key)))
 
 
 def _plan_lines(entry: Entry, key: str) -> Iterator[Line]:
