@@ -19,9 +19,10 @@ from activities.record.documents import DocumentError
 from activities.record.plan_inputs import PlanInputStore
 from cli.application import create_app
 from cli.console import output_console
+from cli.context import resolve_if_known
 from cli.record_source import STANDARD_INPUT, RecordError, RecordOption, chosen_record, open_record
+from cli.record_times import SinceOption, UntilOption, instant_of
 from cli.simulating.progress import show_progress
-from cli.time_window import instant_of
 from tenon.provisioning.plan_inputs import UnreadableInputsError
 from tenon.provisioning.replay import (
     TOLERANCE,
@@ -36,6 +37,7 @@ from tenon.provisioning.replay import (
 )
 from tenon.provisioning.solving import BatchSolver
 from tenon.record.entries import PlanEntry
+from tenon.scheduling.deadline import Expired
 from tenon.scheduling.model import Problem
 from tenon.sentences import counted
 from worker.record.plan_inputs import document_store
@@ -54,16 +56,13 @@ Inputs = Callable[[PlanEntry], Problem]
     "tenon replay --record s3://archive/tenon --cluster prod --since 30d -o json"
 )
 def replay(
-    since: Annotated[
-        str, typer.Option(metavar="TIME", help="The oldest plans: how long ago, or a time (RFC 3339).")
-    ] = "30d",
-    until: Annotated[
-        str | None, typer.Option(metavar="TIME", help="The end of the newest plans. Default: now.")
-    ] = None,
+    since: SinceOption = "30d",
+    until: UntilOption = None,
     record: RecordOption = None,
     cluster: Annotated[
-        str, typer.Option(metavar="NAME", envvar="CLUSTER_NAME", help="Only plans of this cluster. Default: all.")
-    ] = "",
+        str | None,
+        typer.Option("--cluster", metavar="NAME", envvar="CLUSTER_NAME", help="Only plans of this cluster."),
+    ] = None,
     limit: Annotated[
         int, typer.Option(metavar="NUMBER", min=1, help="The most plans to replay: the newest ones.")
     ] = 1000,
@@ -80,13 +79,20 @@ def replay(
     The exit status is 1 if a decision is dearer, places fewer pods, or fails, and 2 if the record cannot be read.
     """
     now = utc_now()
-    began, ended = instant_of(since, now), instant_of(until, now) if until else None
+    try:
+        began, ended = instant_of(since, now), instant_of(until, now) if until else None
+    except ValueError as error:
+        _stop(str(error))
+    context = resolve_if_known(cluster)
+    if context is not None:
+        context.apply()
+    cluster_name = context.cluster if context is not None else ""
     location = chosen_record(record)
     if not location or location == STANDARD_INPUT:
         _stop("Which record? Name a file or s3://BUCKET/PREFIX with --record, in which a worker keeps its plans.")
     try:
         with show_progress("Reading the record ..."):
-            plans = _plans(location, cluster, began, ended, limit)
+            plans = _plans(location, cluster_name, began, ended, limit)
         result = _replayed(plans, _inputs_of(location), plan_seconds)
     except RecordError as error:
         _stop(str(error))
@@ -148,12 +154,16 @@ def _replayed(plans: deque[PlanEntry], inputs_of: Inputs, seconds: float) -> Rep
                 continue
             end = time.monotonic() + seconds
             try:
-                plan = solver(problem, lambda end=end: time.monotonic() >= end)
+                plan = solver(problem, _until(end))
             except Exception as error:  # a fault of the engine is what a replay looks for
                 comparisons.append(failure(entry, f"{type(error).__name__}: {error}"))
             else:
                 comparisons.append(compare(entry, plan))
     return Replay(comparisons, left_out)
+
+
+def _until(end: float) -> Expired:
+    return lambda: time.monotonic() >= end
 
 
 def _show(result: Replay) -> None:

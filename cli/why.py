@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Annotated, Literal
@@ -13,10 +14,10 @@ import typer
 from activities.clock import utc_now
 from cli.application import create_app
 from cli.console import output_console
-from cli.context import Context, ContextError, resolve
+from cli.context import resolve_if_known
 from cli.record_source import RecordOption, chosen_record
+from cli.record_times import SinceOption, instant_of
 from cli.simulating.progress import show_progress
-from cli.time_window import instant_of
 from cli.why_reading.kubernetes import KubernetesReader
 from cli.why_reading.questions import Sources
 from cli.why_reading.record import RecordReader
@@ -28,8 +29,8 @@ from tenon.record.why.pool import PoolSources, why_pool
 
 app = create_app()
 
-UNKNOWN = 1
-"""Exit status: no source knows the object."""
+UNKNOWN, UNUSABLE = 1, 2
+"""Exit status: no source knows the object; an option cannot be used."""
 KINDS = {
     "node": "node",
     "nodes": "node",
@@ -56,9 +57,7 @@ def why(
             "before it, only that kind.",
         ),
     ],
-    since: Annotated[
-        str, typer.Option(metavar="TIME", help="The oldest entries of the record: how long ago, or a time (RFC 3339).")
-    ] = "30d",
+    since: SinceOption = "30d",
     record: RecordOption = None,
     cluster: Annotated[
         str | None, typer.Option("--cluster", metavar="NAME", envvar="CLUSTER_NAME", help="Name of the cluster.")
@@ -70,8 +69,12 @@ def why(
     It reads the record, Temporal and Kubernetes, and names the source of each line. It works without any of them, and
     for objects that are gone. The exit status is 1 if no source knows the object.
     """
-    began = instant_of(since, utc_now())
-    context = _context(cluster)
+    try:
+        began = instant_of(since, utc_now())
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        raise typer.Exit(UNUSABLE) from None
+    context = resolve_if_known(cluster)
     if context is not None:
         context.apply()
     cluster_name = context.cluster if context is not None else ""
@@ -89,14 +92,6 @@ def why(
         _show(answer)
     if answer.is_empty:
         raise typer.Exit(UNKNOWN)
-
-
-def _context(cluster: str | None) -> Context | None:
-    """The cluster, if one is named: the record and Kubernetes answer without its name."""
-    try:
-        return resolve(cluster)
-    except ContextError:
-        return None
 
 
 async def _read(

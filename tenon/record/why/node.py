@@ -187,12 +187,9 @@ class _Node:
 
     def _purchases(self) -> Iterator[tuple[PlanEntry | CommandEntry, Purchase]]:
         for entry in self._entries:
-            purchases: Iterable[Purchase] = ()
-            if isinstance(entry, PlanEntry):
-                purchases = entry.purchases
-            elif isinstance(entry, CommandEntry):
-                purchases = entry.replacements
-            yield from ((entry, purchase) for purchase in purchases if purchase.claim == self._claim)
+            if isinstance(entry, PlanEntry | CommandEntry):
+                purchases = entry.purchases if isinstance(entry, PlanEntry) else entry.replacements
+                yield from ((entry, purchase) for purchase in purchases if purchase.claim == self._claim)
 
     def purchase(self) -> Iterator[Line]:
         """Why it was bought: from the best source, because all repeat what the plan said."""

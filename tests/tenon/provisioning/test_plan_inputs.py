@@ -6,7 +6,9 @@ import gzip
 import hashlib
 import json
 import random
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 import pytest
 from hypothesis import given, settings
@@ -28,6 +30,8 @@ from tests.tenon.scheduling.builders import CATALOG, TOLERATES_ALL, node, pod, p
 from tests.tenon.scheduling.mixed_problem import EVEN, mixed
 from tests.tenon.scheduling.random_problems import problems
 from tests.tenon.scheduling.test_topology_properties import problems as problems_with_rules
+
+T = TypeVar("T")
 
 
 def again(value: Problem) -> Problem:
@@ -64,10 +68,8 @@ def test_rules_about_running_pods_still_hold(value: Problem, share: float) -> No
 
 @given(problems(), st.randoms(use_true_random=False))
 def test_equal_problems_have_equal_digests_in_any_order(value: Problem, chance: random.Random) -> None:
-    def shuffled(items: object) -> list[object]:
-        mixed_up = list(items)  # type: ignore[call-overload]
-        chance.shuffle(mixed_up)
-        return mixed_up
+    def shuffled(items: Sequence[T]) -> list[T]:
+        return chance.sample(list(items), len(items))
 
     other = replace(
         value,

@@ -8,6 +8,7 @@ from tenon.record.entries import (
     CommandCandidate,
     CommandEndEntry,
     CommandEntry,
+    Entry,
     LaunchEntry,
     NodeFacts,
     PlanEntry,
@@ -146,4 +147,4 @@ COMMAND_END = CommandEndEntry(
     predicted=0.02,
     reached=0.015,
 )
-STORY = [PLAN, REFUSAL, LAUNCH, NEXT_PLAN, LATER_PLAN, REMOVAL]
+STORY: list[Entry] = [PLAN, REFUSAL, LAUNCH, NEXT_PLAN, LATER_PLAN, REMOVAL]
