@@ -82,7 +82,7 @@ def why(
     with show_progress("Asking the record, Temporal and Kubernetes ..."):
         sources, consulted = asyncio.run(_read(name, reader, cluster_name))
         if isinstance(sources, PodSources) and needs_simulation(sources):
-            sources, outcome = _simulated(sources)
+            sources, outcome = simulate_pod(sources)
             consulted.append(outcome)
     answer = _answer_of(sources)
     answer = replace(answer, hints=[*answer.hints, *reader.hints()], consulted=consulted)
@@ -139,8 +139,8 @@ def _answer_of(sources: NodeSources | PodSources | PoolSources) -> Answer:
             return why_pool(sources)
 
 
-def _simulated(sources: PodSources) -> tuple[PodSources, Consulted]:
-    """Plan the pending pods of the cluster, as `tenon simulate --live` does."""
+def simulate_pod(sources: PodSources) -> tuple[PodSources, Consulted]:
+    """Plan the pending pods of the cluster as `tenon simulate --live` does, and add what that says of the pod."""
     from cli.simulate import Given, InputError, simulated
 
     try:
@@ -153,7 +153,7 @@ def _simulated(sources: PodSources) -> tuple[PodSources, Consulted]:
             return replace(sources, simulated=entry["reason"]), outcome
     for entry in document["nodeClaims"]:
         if sources.key in entry["pods"]:
-            node = f"a {entry['offering']['instanceType']} of NodePool {entry['nodePool']} would be bought for it"
+            node = f"{entry['offering']['instanceType']} of NodePool {entry['nodePool']} would be bought for it"
             return replace(sources, simulated=node, has_place=True), outcome
     for entry in document["existingNodes"]:
         if sources.key in entry["pods"]:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner, Result
 
-from cli.why import app
+from cli.why import app, simulate_pod
 from tenon.record.lines import line_of
-from tests.tenon.record.why.stories import CLAIM, COMMAND, COMMAND_END, INSTANCE, NODE, STORY
+from tenon.record.why.answer import Source
+from tenon.record.why.node import NodeEvent
+from tenon.record.why.pod import PodFacts, PodSources, needs_simulation, why_pod
+from tests.tenon.record.why.stories import CLAIM, COMMAND, COMMAND_END, INSTANCE, NODE, STORY, after
 
 Tenon = Callable[..., Result]
 
@@ -82,3 +87,43 @@ def test_a_record_that_cannot_be_read_is_a_note(alone: None, tmp_path: Path) -> 
     done = CliRunner().invoke(app, [NODE, "--record", str(tmp_path / "missing.jsonl")])
     assert done.exit_code == 1
     assert "missing.jsonl cannot be read: No such file or directory." in done.stdout
+
+
+PENDING = PodSources("shop/new", PodFacts("Pending"))
+DOCUMENT = {
+    "unschedulable": [{"pod": "shop/huge", "reason": "NodePool default: no type has 5000 CPU"}],
+    "nodeClaims": [
+        {"nodePool": "default", "offering": {"instanceType": "m5.large"}, "pods": ["shop/new"]},
+    ],
+    "existingNodes": [{"name": "n1", "pods": ["shop/small"]}],
+}
+
+
+@pytest.mark.parametrize(
+    ("pod", "question", "sentence"),
+    [
+        ("shop/huge", "Why is it pending?", "NodePool default: no type has 5000 CPU"),
+        ("shop/new", "What does it wait for?", "the next plan: m5.large of NodePool default would be bought for it"),
+        ("shop/small", "What does it wait for?", "the next plan: it has room on n1"),
+    ],
+)
+def test_a_pod_of_which_nothing_is_said_is_simulated(
+    monkeypatch: pytest.MonkeyPatch, pod: str, question: str, sentence: str
+) -> None:
+    """As while Tenon does not run."""
+    monkeypatch.setattr("cli.simulate.simulated", lambda scope: SimpleNamespace(document=DOCUMENT, live=scope.live))
+    sources = replace(PENDING, key=pod)
+    assert needs_simulation(sources)
+    answer = why_pod(simulate_pod(sources)[0])
+    lines = [line for section in answer.sections if section.question == question for line in section.lines]
+    assert [(line.text, line.source) for line in lines] == [(sentence, Source.SIMULATION)]
+
+
+def test_a_pod_of_which_something_is_said_is_not_simulated() -> None:
+    event = NodeEvent(after(1), "FailedScheduling", "NodePool default: no")
+    assert not needs_simulation(replace(PENDING, events=[event]))
+    assert not needs_simulation(replace(PENDING, claim=CLAIM))
+    assert not needs_simulation(replace(PENDING, key="shop/web-1", entries=STORY))
+    assert not needs_simulation(replace(PENDING, pod=PodFacts("Pending", gated=True)))
+    assert not needs_simulation(replace(PENDING, pod=PodFacts("Running", node="n1")))
+    assert not needs_simulation(replace(PENDING, pod=None))
