@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from threading import Lock
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, Protocol
 
 from activities import loggers
@@ -18,7 +18,7 @@ log = loggers.PROVISIONER
 CATALOGUE_SECONDS = 24 * 3600.0
 """After so many seconds a catalogue is written again, so that a store which deletes old documents keeps it."""
 MAX_WAITING = 2
-"""How many plans may wait for a slow store. It would otherwise hold ever more problems in memory."""
+"""How many plans may wait for a slow store, because each holds its problem in memory."""
 
 
 class KeptInputs(NamedTuple):
@@ -56,7 +56,8 @@ class PlanInputStore:
         self._decoder = PlanInputDecoder(lambda digest: store.get(catalogue_name(digest)))
         self._written: dict[str, float] = {}
         """When each catalogue was written last."""
-        self._lock = Lock()
+        # A thread of its own: a store that hangs must not hold the threads that solve plans.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="plan-inputs")
         self._waiting = 0
 
     async def keep(self, problem: Problem) -> KeptInputs:
@@ -65,17 +66,16 @@ class PlanInputStore:
             return KeptInputs(lacking="the store of earlier inputs is too slow")
         self._waiting += 1
         try:
-            return await asyncio.to_thread(self._keep, problem)
+            return await asyncio.get_running_loop().run_in_executor(self._thread, self._keep, problem)
         finally:
             self._waiting -= 1
 
     def _keep(self, problem: Problem) -> KeptInputs:
         try:
-            with self._lock:
-                inputs = self._encoder.encode(problem)
-                for digest, document in inputs.catalogues.items():
-                    self._put_catalogue(digest, document)
-                self._store.put(plan_name(inputs.digest), inputs.plan)
+            inputs = self._encoder.encode(problem)
+            for digest, document in inputs.catalogues.items():
+                self._put_catalogue(digest, document)
+            self._store.put(plan_name(inputs.digest), inputs.plan)
             return KeptInputs(inputs.digest)
         except InputsTooLargeError as error:
             return KeptInputs(lacking=str(error))
