@@ -63,7 +63,7 @@ async def test_why_tells_the_life_of_a_node_and_replay_makes_its_plan_again(
         return await asyncio.to_thread(is_recorded)
 
     await until(removal_recorded)
-    sources = {
+    sources: dict[str, dict[str, str | None]] = {
         "all": {},
         "record": {"TEMPORAL_ADDRESS": "127.0.0.1:9"},
         "Temporal": {"RECORD_SINKS": None, "TENON_RECORD": ""},
