@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TypeVar
 
 from tenon.apis import labels
@@ -131,7 +131,7 @@ def why_node(sources: NodeSources) -> Answer:
     questions = (
         (BOUGHT, list(node.purchase())),
         (LAUNCHED, list(node.launches())),
-        (HAPPENED, list(node.timeline())),
+        (HAPPENED, node.timeline()),
         (REMOVED, list(node.departure())),
         (REPLACED, list(node.replacements())),
     )
@@ -234,16 +234,19 @@ class _Node:
             offering = ", ".join(filter(None, (claim.labels.get(key, "") for key in keys)))
             yield Line(f"EC2 launched {claim.instance_id} ({offering})", Source.KUBERNETES, claim.launched_at)
 
-    def timeline(self) -> Iterator[Line]:
-        """What happened, from the workflow, or from the last lines that the record has; then what events say."""
+    def timeline(self) -> list[Line]:
+        """What happened, from the workflow, or from the last lines that the record has; and what events say."""
+        lines = [
+            Line(f"{event.reason}: {event.message}", Source.KUBERNETES, event.at) for event in self._sources.events
+        ]
         if self._life is not None and self._life.timeline:
-            yield from (Line(text, Source.TEMPORAL, at) for at, text in self._life.timeline)
+            lines += [Line(text, Source.TEMPORAL, at) for at, text in self._life.timeline]
         elif self._removal is not None:
-            yield from (_timeline_line(line) for line in self._removal.timeline)
+            lines += map(_timeline_line, self._removal.timeline)
+        lines.sort(key=lambda line: (line.at is None, line.at or datetime.min.replace(tzinfo=UTC)))
         if self._life is not None and self._life.blocked:
-            yield Line(f"it waits: {self._life.blocked}", Source.TEMPORAL)
-        for event in sorted(self._sources.events, key=lambda event: event.at):
-            yield Line(f"{event.reason}: {event.message}", Source.KUBERNETES, event.at)
+            lines.append(Line(f"it waits: {self._life.blocked}", Source.TEMPORAL))
+        return lines
 
     def departure(self) -> Iterator[Line]:
         """Why it leaves, and who wanted it."""
@@ -255,12 +258,12 @@ class _Node:
         if removal is not None:
             text = _why_removed(removal.reason, removal.detail, removal.actor)
             yield Line(text, Source.RECORD, removal.asked_at or removal.at)
-            pods = f"{counted(removal.pods, 'pod')} moved, and it cost ${removal.cost:.2f} in all"
+            pods = f"{counted(removal.pods, 'pod')} moved, and it cost ${removal.cost:.4f} in all"
             yield Line(pods, Source.RECORD, removal.terminated_at)
         elif self._life is not None and self._life.removal:
             yield Line(self._life.removal, Source.TEMPORAL, self._life.asked_at)
             if self._life.cost:
-                yield Line(f"it cost ${self._life.cost:.2f} in all", Source.TEMPORAL)
+                yield Line(f"it cost ${self._life.cost:.4f} in all", Source.TEMPORAL)
         elif self._sources.claim is not None:
             claim = self._sources.claim
             yield from (Line(_removal_text(reason), Source.KUBERNETES) for reason in recorded(claim.annotations))
@@ -316,9 +319,11 @@ def _purchase_lines(entry: PlanEntry | CommandEntry, purchase: Purchase) -> Iter
         replaced = first_few([candidate.node or candidate.claim for candidate in entry.candidates], 5)
         text = f"command {entry.command} ({entry.reason}) bought it in place of {replaced}, for {pods}"
         yield Line(text, Source.RECORD, entry.at)
-    if purchase.price:
+    lines = [line for line in purchase.why.splitlines() if line]
+    if purchase.price and not any(line.startswith("planned price") for line in lines):
         yield Line(f"planned as {purchase.instance_type} at {dollars(purchase.price)}", Source.RECORD, entry.at)
-    yield from (Line(line, Source.RECORD, entry.at) for line in purchase.why.splitlines() if line)
+    own_pods = f"{counted(purchase.pod_count, 'pod')}: "  # the line that the pods above make superfluous
+    yield from (Line(line, Source.RECORD, entry.at) for line in lines if not line.startswith(own_pods))
 
 
 def _explanation(lines: Iterable[str], actor: str, source: Source, at: datetime | None) -> Iterator[Line]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tenon.record.entries import CommandEntry, Entry, PlanEntry, RefusalEntry, RemovalEntry
-from tenon.record.why.answer import Answer, Line, Source, dollars, sections_of
+from tenon.record.why.answer import Answer, Line, Source, by_pool, dollars, sections_of
 from tenon.record.why.node import NodeEvent
 from tenon.sentences import counted, first_few, shortened
 
@@ -87,7 +87,7 @@ def _no_place(entries: Sequence[Entry], pool: str) -> Iterator[Line]:
     newest: dict[str, Line] = {}
     for entry in entries:
         for key, reason in entry.unschedulable.items() if isinstance(entry, PlanEntry) else ():
-            parts = [part for part in reason.split("; ") if part.startswith(f"NodePool {pool}:")]
+            parts = [part for part in by_pool(reason) if part.startswith(f"NodePool {pool}:")]
             if parts:
                 newest.pop(key, None)
                 newest[key] = Line(f"{key}: {parts[0]}", Source.RECORD, entry.at)
@@ -107,7 +107,7 @@ def _removed(entries: Sequence[Entry]) -> Iterator[Line]:
     removals = [entry for entry in entries if isinstance(entry, RemovalEntry)]
     for reason, count in Counter(entry.reason for entry in removals).most_common(MAX_NAMED):
         cost = sum(entry.cost for entry in removals if entry.reason == reason)
-        yield Line(f"{reason}: {counted(count, 'node')}, which cost ${cost:.2f} in all", Source.RECORD)
+        yield Line(f"{reason}: {counted(count, 'node')}, which cost ${cost:.4f} in all", Source.RECORD)
     for entry in removals[-MAX_NAMED:]:
         node = entry.facts.node or entry.facts.claim
         detail = f": {shortened(entry.detail, MAX_MESSAGE)}" if entry.detail else ""

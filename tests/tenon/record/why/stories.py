@@ -21,6 +21,9 @@ START = datetime(2026, 11, 26, 12, tzinfo=UTC)
 CLAIM, NODE, INSTANCE = "default-x1", "ip-10-0-0-1.ec2.internal", "i-0abc"
 
 
+CHOICE = ("m5.large is the cheapest of 12 types; c5.large lacks memory", "planned price: 0.0400 $/h")
+
+
 def after(minutes: float) -> datetime:
     return START + timedelta(minutes=minutes)
 
@@ -46,7 +49,7 @@ def purchase(claim: str = CLAIM, *pods: str) -> Purchase:
         price=0.04,
         pods=list(pods),
         pod_count=len(pods),
-        why="m5.large is the cheapest of 12 types; c5.large lacks memory\nplanned price: 0.0400 $/h",
+        why="\n".join([f"{len(pods)} pods: {', '.join(pods)}", *CHOICE]),
     )
 
 
@@ -59,7 +62,8 @@ PLAN = PlanEntry(
     pods=3,
     purchases=[purchase(CLAIM, "shop/web-1", "shop/web-2")],
     unschedulable={
-        "shop/huge": "NodePool default: no type has 5000 CPU; NodePool gpu: the pod does not tolerate nvidia.com/gpu"
+        "shop/huge": "NodePool default: needs 5000 CPU; the largest type has 192; "
+        "NodePool gpu: the pod does not tolerate nvidia.com/gpu"
     },
     unschedulable_count=1,
     purchase_count=1,

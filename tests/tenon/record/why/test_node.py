@@ -79,7 +79,6 @@ def test_a_node_that_is_gone_is_answered_from_the_record_alone() -> None:
     )
     assert texts(answer, BOUGHT) == [
         "batch 1 of provisioner bought it for 2 pods: shop/web-1, shop/web-2",
-        "planned as m5.large at $0.0400 an hour",
         "m5.large is the cheapest of 12 types; c5.large lacks memory",
         "planned price: 0.0400 $/h",
     ]
@@ -91,7 +90,7 @@ def test_a_node_that_is_gone_is_answered_from_the_record_alone() -> None:
     assert texts(answer, HAPPENED) == ["launched i-0abc (m5.large, us-west-2a, spot)", "force drain requested"]
     assert texts(answer, REMOVED) == [
         "ForceDrain: the disk is slow (OPS-7), by alice, by tenon node",
-        "2 pods moved, and it cost $0.04 in all",
+        "2 pods moved, and it cost $0.0400 in all",
     ]
     assert texts(answer, REPLACED) == [
         "batch 2, planned while it left, bought default-x2 (m5.large at $0.0400 an hour) for 1 pod"
@@ -128,15 +127,16 @@ def test_a_command_that_did_not_remove_the_node_says_why(end: dict[str, object],
 
 
 def test_a_live_node_is_answered_from_its_workflow_if_there_is_no_record() -> None:
-    answer = why_node(NodeSources(IDENTITY, life=life_of_state(STATE, "nodeclaim/c/default-x1")))
+    events = [NodeEvent(after(1), "Registered", "the Node joined")]
+    answer = why_node(NodeSources(IDENTITY, life=life_of_state(STATE, "nodeclaim/c/default-x1"), events=events))
     assert answer.headline == f"NodeClaim {CLAIM} ({NODE}, {INSTANCE}) of NodePool default is live"
     assert texts(answer, BOUGHT) == ["2 pods: shop/web-1, shop/web-2", "m5.large is the cheapest of 12 types"]
     assert texts(answer, LAUNCHED) == [
         "EC2 launched i-0abc (m5.large, us-west-2a, spot) at $0.0400 an hour, by workflow nodeclaim/c/default-x1"
     ]
-    assert texts(answer, HAPPENED) == ["launched", "live"]
+    assert texts(answer, HAPPENED) == ["launched", "Registered: the Node joined", "live"]
     assert texts(answer, REMOVED) == texts(answer, REPLACED) == []
-    assert sources(answer) == {Source.TEMPORAL}
+    assert sources(answer) == {Source.TEMPORAL, Source.KUBERNETES}
 
 
 def test_a_workflow_that_ended_says_who_removed_the_node() -> None:

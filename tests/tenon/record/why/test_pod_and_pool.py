@@ -25,7 +25,7 @@ def line_sources(answer: Answer, question: str) -> list[Source]:
 def test_a_pending_pod_that_fits_nowhere_has_a_sentence_for_each_node_pool() -> None:
     event = NodeEvent(after(5), "FailedScheduling", REASON)
     expected = [
-        "NodePool default: no type has 5000 CPU",
+        "NodePool default: needs 5000 CPU; the largest type has 192",
         "NodePool gpu: the pod does not tolerate nvidia.com/gpu",
         "kube-scheduler: 0/3 nodes are available",
     ]
@@ -106,10 +106,10 @@ def test_a_node_pool_says_what_it_bought_refused_and_lost() -> None:
         f"batch 1 bought {CLAIM}, m5.large at $0.0400 an hour, for 2 pods (shop/web-1, shop/web-2)"
     )
     assert len(texts(answer, BOUGHT)) == 4
-    assert texts(answer, NO_PLACE) == ["shop/huge: NodePool default: no type has 5000 CPU"]
+    assert texts(answer, NO_PLACE) == ["shop/huge: NodePool default: needs 5000 CPU; the largest type has 192"]
     assert texts(answer, REFUSED) == ["InsufficientCapacity: 1 refusal; the last: EC2 has no capacity"]
     assert texts(answer, REMOVED) == [
-        "ForceDrain: 1 node, which cost $0.04 in all",
+        "ForceDrain: 1 node, which cost $0.0400 in all",
         "ip-10-0-0-1.ec2.internal left, ForceDrain: the disk is slow (OPS-7), by alice, by tenon node",
     ]
     assert texts(answer, COMMANDS) == [
