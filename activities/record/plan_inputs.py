@@ -20,6 +20,9 @@ CATALOGUE_SECONDS = 24 * 3600.0
 MAX_WAITING = 2
 """How many plans may wait for a slow store, because each holds its problem in memory."""
 
+CLOSE_SECONDS = 5.0
+"""How long a process that stops waits for its store."""
+
 
 class KeptInputs(NamedTuple):
     """The digest of inputs that are kept, or why they are not."""
@@ -58,17 +61,21 @@ class PlanInputStore:
         """When each catalogue was written last."""
         # A thread of its own: a store that hangs must not hold the threads that solve plans.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="plan-inputs")
-        self._waiting = 0
+        self._unfinished: set[asyncio.Future[KeptInputs]] = set()
 
     async def keep(self, problem: Problem) -> KeptInputs:
         """Keep a problem."""
-        if self._waiting >= MAX_WAITING:
+        if len(self._unfinished) >= MAX_WAITING:
             return KeptInputs(lacking="the store of earlier inputs is too slow")
-        self._waiting += 1
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, self._keep, problem)
-        finally:
-            self._waiting -= 1
+        future = asyncio.get_running_loop().run_in_executor(self._thread, self._keep, problem)
+        self._unfinished.add(future)
+        future.add_done_callback(self._unfinished.discard)
+        return await future
+
+    async def close(self, seconds: float = CLOSE_SECONDS) -> None:
+        """Wait for what is being kept, at most so long. A plan that waits in `keep` is recorded before this returns."""
+        if self._unfinished:
+            await asyncio.wait(self._unfinished, timeout=seconds)
 
     def _keep(self, problem: Problem) -> KeptInputs:
         try:

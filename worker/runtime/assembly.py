@@ -89,6 +89,8 @@ class Clients:
 
     async def close(self) -> None:
         """Write what was recorded, and close the connection to Kubernetes. The others need no closing."""
+        if self.plan_inputs is not None:
+            await self.plan_inputs.close()
         await asyncio.to_thread(self.record.close)
         await self.kube.close()
 

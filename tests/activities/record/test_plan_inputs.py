@@ -88,3 +88,34 @@ async def test_a_store_that_hangs_does_not_collect_problems() -> None:
     assert (await store.keep(problem([pod("x")], pool()))).lacking == "the store of earlier inputs is too slow"
     documents.open.set()
     assert "" not in [kept_inputs.digest for kept_inputs in await asyncio.gather(*waiting)]
+
+
+async def test_a_process_that_stops_waits_for_its_last_plan_and_its_entry() -> None:
+    documents, written = Documents(), []
+    store = PlanInputStore(documents)
+    documents.open.clear()
+
+    async def keep_and_record() -> None:
+        written.append((await store.keep(problem([pod("a")], pool()))).digest)
+
+    task = asyncio.create_task(keep_and_record())
+    await asyncio.sleep(0)
+    closing = asyncio.create_task(store.close())
+    await asyncio.sleep(0)
+    assert not closing.done()
+    documents.open.set()
+    await closing
+    assert len(written) == 1
+    await task
+
+
+async def test_a_process_that_stops_does_not_wait_forever() -> None:
+    documents = Documents()
+    store = PlanInputStore(documents)
+    documents.open.clear()
+    task = asyncio.create_task(store.keep(problem([pod("a")], pool())))
+    await asyncio.sleep(0)
+    await store.close(seconds=0)
+    assert not task.done()
+    documents.open.set()
+    await task
