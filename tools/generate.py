@@ -13,6 +13,7 @@ from tenon.apis.crd import custom_resource_definitions
 from tools.cloudformation import TEMPLATE, template_text
 from tools.helm_values import chart_texts
 from tools.reference_pages import page_texts
+from tools.temporal_costs import PAGE, page_text
 
 app = create_app()
 
@@ -35,7 +36,7 @@ def generate(
 ) -> None:
     """Write the CustomResourceDefinitions, the CloudFormation template, parts of the Helm chart and of docs/."""
     crds = {directory / name: text for name, text in crd_texts().items()}
-    texts = crds | chart_texts() | {TEMPLATE: template_text()} | page_texts()
+    texts = crds | chart_texts() | {TEMPLATE: template_text()} | page_texts() | {PAGE: page_text()}
     stale = [path for path, text in texts.items() if not _holds(path, text)]
     if not check:
         for path in stale:

@@ -20,7 +20,7 @@ with workflow.unsafe.imports_passed_through():
     from tenon.apis.reasons import camel_case
     from tenon.disruption.commands.open_commands import commands_without, still_awaiting
     from tenon.disruption.history.savings import is_forgotten, remember
-    from tenon.messages.base import ActivityName, Message
+    from tenon.messages.base import POLL_SECONDS, QUIET_POLL_SECONDS, ActivityName, Message
     from tenon.messages.disruption import (
         AwaitDisruptionInput,
         AwaitedReport,
@@ -109,7 +109,11 @@ class DisruptionWorkflow(PlannerCaller):
         self.by_claim = commands_without(self.by_claim, over)
         self.savings = {pool: saving for pool, saving in self.savings.items() if not is_forgotten(saving, now)}
         disruption_input = AwaitDisruptionInput(
-            cluster=self.cluster, ledger=self.by_claim, savings=self.savings, cursor=self.cursor
+            cluster=self.cluster,
+            ledger=self.by_claim,
+            savings=self.savings,
+            cursor=self.cursor,
+            wait_seconds=POLL_SECONDS if self.by_claim or self.savings else QUIET_POLL_SECONDS,
         )
         self.input_changed = False
         return await self.poll(

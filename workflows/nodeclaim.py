@@ -37,14 +37,16 @@ with workflow.unsafe.imports_passed_through():
     from tenon.node.timeline import details, result_of
     from workflows import continuing, names
     from workflows.options import OPTIONS
+    from workflows.timer import Timer
 
 MAX_HISTORY = 2000
 """The number of history events after which a run continues as new in any stage."""
 LONG_HISTORY = 200
 """The number of history events after which the run of a live node continues as new even if its state is unchanged."""
-CONTINUES_AFTER = timedelta(minutes=1)
-"""How long the run that started a node waits before it continues as new. Many nodes become live together, and the
-machine is busy with their pods then. A node that leaves at once needs no second run."""
+CONTINUES_AFTER, MAX_CONTINUES_AFTER = timedelta(minutes=1), timedelta(minutes=2)
+"""How long the run that started a node waits before it continues as new: until the timer that runs, if it is over
+within the second time. Many nodes become live together, and the machine is busy with their pods then. A node that
+leaves at once needs no second run."""
 
 
 @workflow.defn(name="NodeClaim")
@@ -63,6 +65,8 @@ class NodeClaimWorkflow:
         self.continues_at: datetime | None = None
         self.inbox: deque[Message] = deque()
         self.shown: tuple[Any, ...] | None = None
+        self.blocked_shown = False
+        self.timer = Timer()
         self.acted = False
 
     @workflow.run
@@ -107,7 +111,7 @@ class NodeClaimWorkflow:
     async def _run(self, step: Run) -> None:
         self.acted = True
         options = OPTIONS[step.activity]
-        if options.local_for is not None:
+        if options.local_for is not None and step.quick:
             event = await self._run_locally(step, options.result, options.local_for)
             if event is not None:
                 self._apply(event)
@@ -158,11 +162,16 @@ class NodeClaimWorkflow:
         return event
 
     async def _wait(self, step: Wait) -> None:
-        timeout = None if step.until is None else max(timedelta(), step.until - workflow.now())
-        try:
-            await workflow.wait_condition(lambda: bool(self.inbox), timeout=timeout, timeout_summary=step.summary)
-        except TimeoutError:
-            self._apply(DeadlinePassed())
+        """Wait for an event or a timer. A timer that is over before ``step.until`` changes nothing."""
+        if step.until is None:
+            await workflow.wait_condition(lambda: bool(self.inbox))
+            return
+        if step.until > workflow.now():
+            over_at = self.timer.serve(step.looks_at or step.until, step.slack, step.summary)
+            await workflow.wait_condition(lambda: bool(self.inbox) or self.timer.is_over())
+            if self.inbox or over_at < step.until:
+                return
+        self._apply(DeadlinePassed())
 
     async def _paused(self, step: Wait) -> bool:
         """Wait until the run may continue as new. Returns False if something else came first."""
@@ -171,20 +180,17 @@ class NodeClaimWorkflow:
         now = workflow.now()
         if self.continues_at is None:
             self.continues_at = now + CONTINUES_AFTER
+            if (over_at := self.timer.over_at) is not None and over_at <= now + MAX_CONTINUES_AFTER:
+                self.continues_at = over_at
         if now >= self.continues_at:
             return True
         if step.until is not None and step.until <= self.continues_at:
             await self._wait(step)
             return False
-        try:
-            await workflow.wait_condition(
-                lambda: bool(self.inbox),
-                timeout=self.continues_at - now,
-                timeout_summary="then the history of this node's start is closed, and its next run begins",
-            )
-        except TimeoutError:
-            return True
-        return False
+        summary = "then the history of this node's start is closed, and its next run begins"
+        over_at = self.timer.serve(self.continues_at, timedelta(), summary)
+        await workflow.wait_condition(lambda: bool(self.inbox) or self.timer.is_over())
+        return not self.inbox and over_at >= self.continues_at
 
     def _force_waits(self) -> bool:
         return any(isinstance(event, LeaveRequest) and event.force for event in self.inbox)
@@ -220,12 +226,14 @@ class NodeClaimWorkflow:
         workflow.set_current_details(details(self.state))
         reason = self.state.leave.reason if self.state.leave else ""
         expires, blocked = expiry(self.state), bool(self.state.blocked)
+        if self.state.stage is Stage.ENDED and self.shown is not None and not self.blocked_shown:
+            return  # that the workflow is completed says it, and each write of attributes is billed
         shown = visible_stage(self.state), self.state.instance, expires, blocked, reason
         if self.shown is None and self.at_start.instance is not None:
-            self.shown = shown  # continue-as-new carries the attributes over
+            self.shown, self.blocked_shown = shown, blocked  # continue-as-new carries the attributes over
         if shown == self.shown or (self.shown is None and self._shown_by_start()):
             return
-        self.shown = shown
+        self.shown, self.blocked_shown = shown, blocked
         instance = self.state.instance
         updates: list[SearchAttributeUpdate[Any]] = [names.STAGE.value_set(shown[0])]
         if self.state.pool:

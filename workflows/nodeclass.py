@@ -14,13 +14,15 @@ with workflow.unsafe.imports_passed_through():
 
 MAX_HISTORY = 500
 """The number of history events after which a run continues as new."""
-REFRESH_UNREADY = timedelta(minutes=1)
-"""The refresh interval of a class that is not ready. For a ready class, the activity says it from the settings."""
+REFRESH, REFRESH_UNREADY, REFRESH_DELETING = timedelta(hours=6), timedelta(minutes=10), timedelta(minutes=1)
+"""The refresh intervals of a class that is ready, of one that is not ready, and of one that is being deleted. The
+leader looks more often, and pokes the workflow when something has changed
+(`worker/controllers/nodeclass/refresh.py`), because Temporal Cloud bills each look of the workflow."""
 
 
 @workflow.defn(name="NodeClass")
 class NodeClassWorkflow:
-    """Resolves the class, then again after each change or refresh interval. Ends when the class is gone."""
+    """Resolves the class, then again after each poke or refresh interval. Ends when the class is gone."""
 
     def __init__(self) -> None:
         self.changed = False
@@ -62,6 +64,6 @@ class NodeClassWorkflow:
 
 
 def _pause(result: NodeClassResult) -> timedelta:
-    if result.deleting or not result.ready or result.refresh_seconds is None:
-        return REFRESH_UNREADY
-    return timedelta(seconds=result.refresh_seconds)
+    if result.deleting:
+        return REFRESH_DELETING
+    return REFRESH if result.ready else REFRESH_UNREADY

@@ -11,7 +11,7 @@ from datetime import timedelta
 from temporalio.common import RetryPolicy
 from temporalio.workflow import ActivityCancellationType
 
-from tenon.messages.base import ActivityName, ErrorType, Message
+from tenon.messages.base import QUIET_POLL_SECONDS, ActivityName, ErrorType, Message
 from tenon.messages.disruption import DisruptionDecision, DisruptResult, FoundReplacements, MeasureResult, StepResult
 from tenon.messages.launch import LaunchResult, PrepareLaunchResult
 from tenon.messages.node import (
@@ -42,6 +42,9 @@ _NEVER_AGAIN = [kind.value for kind in ErrorType]
 
 LOCAL_FOR = timedelta(seconds=5)
 """Less than the 8 seconds after which Temporal's SDK reports that a workflow task with local activities goes on."""
+
+POLL_FOR = timedelta(seconds=QUIET_POLL_SECONDS + 60)
+"""A leader that gets no call asks for one within seconds, so a call that was lost does not last this long."""
 
 COMMON = ""
 """The lane of the task queue that workflows share with most activities."""
@@ -97,15 +100,16 @@ OPTIONS: dict[ActivityName, Options] = {
     ActivityName.REGISTER: Options(
         RegisterResult, _seconds(30), first_pause=_seconds(0.2), tries=TRIES, local_for=LOCAL_FOR
     ),
+    # These two bind pods, and wait before and after for watches that are behind (activities/node/binding.py).
     ActivityName.INITIALIZE: Options(
-        InitializeResult, _seconds(30), first_pause=_seconds(0.2), tries=TRIES, local_for=LOCAL_FOR
+        InitializeResult, _seconds(60), first_pause=_seconds(0.2), tries=TRIES, local_for=LOCAL_FOR
     ),
-    # Before and after it binds, this step waits for watches that are behind (activities/node/binding.py).
     ActivityName.BIND: Options(BindResult, _seconds(60), first_pause=_seconds(0.2), tries=TRIES),
     ActivityName.KEEP: Options(KeepRecorded, _seconds(30), first_pause=_seconds(0.2), tries=TRIES),
     ActivityName.WITHDRAW: Options(Withdrawn, _seconds(30), first_pause=_seconds(0.2)),
     ActivityName.CHECK_EXPIRATION: Options(ExpirationResult, _seconds(30), first_pause=_seconds(0.2)),
-    ActivityName.CORDON: Options(CordonResult, _seconds(30), first_pause=_seconds(0.2), tries=TRIES),
+    # A node without pods is also drained in it.
+    ActivityName.CORDON: Options(CordonResult, _seconds(60), first_pause=_seconds(0.2), tries=TRIES),
     ActivityName.DRAIN: Options(DrainResult, _seconds(120), heartbeat=_seconds(45), lane=DRAINING, tries=TRIES),
     ActivityName.DETACH_VOLUMES: Options(
         DetachResult, _seconds(120), heartbeat=_seconds(45), lane=DRAINING, tries=TRIES
@@ -121,9 +125,9 @@ OPTIONS: dict[ActivityName, Options] = {
     ActivityName.REBOOT: Options(RebootReply, _seconds(90), heartbeat=_seconds(30), tries=1),
     ActivityName.CHECK_REBOOT: Options(RebootCheck, _seconds(30), first_pause=_seconds(0.2), tries=TRIES),
     ActivityName.END_FAILED_REBOOT: Options(RebootEnded, _seconds(30), first_pause=_seconds(0.2), tries=TRIES),
-    ActivityName.AWAIT_BATCH: Options(BatchSummary, _seconds(660), longest_pause=_seconds(5), lane=PLANNING),
+    ActivityName.AWAIT_BATCH: Options(BatchSummary, POLL_FOR, longest_pause=_seconds(5), lane=PLANNING),
     ActivityName.PLAN: Options(PlanResult, _seconds(180), longest_pause=_seconds(10), lane=PLANNING),
-    ActivityName.AWAIT_DISRUPTION: Options(DisruptionDecision, _seconds(660), longest_pause=_seconds(5), lane=PLANNING),
+    ActivityName.AWAIT_DISRUPTION: Options(DisruptionDecision, POLL_FOR, longest_pause=_seconds(5), lane=PLANNING),
     ActivityName.VALIDATE_COMMAND: Options(StepResult, _seconds(60), longest_pause=_seconds(5), lane=PLANNING),
     ActivityName.TAINT_CANDIDATES: Options(StepResult, _seconds(30), _seconds(600)),
     ActivityName.CREATE_REPLACEMENTS: Options(StepResult, _seconds(30), _seconds(600)),

@@ -21,7 +21,7 @@ from tenon.evolve import evolve
 
 with workflow.unsafe.imports_passed_through():
     from tenon.ec2.refusals.unavailable import by_offering, grouped
-    from tenon.messages.base import ActivityName, Message
+    from tenon.messages.base import POLL_SECONDS, QUIET_POLL_SECONDS, ActivityName, Message
     from tenon.messages.provisioning import (
         AwaitBatchInput,
         BatchSummary,
@@ -97,7 +97,9 @@ class ProvisionerWorkflow(PlannerCaller):
     async def _await_batch(self) -> BatchSummary | None:
         """The next batch, or None to poll again, for example because EC2 now refuses other NodePools."""
         self.breakers_changed = False
-        batch_input = AwaitBatchInput(cluster=self.cluster, breakers=self._open(), pauses=self.pauses)
+        breakers, pauses = self._open(), self.pauses
+        wait_seconds = POLL_SECONDS if breakers or pauses else QUIET_POLL_SECONDS
+        batch_input = AwaitBatchInput(cluster=self.cluster, breakers=breakers, pauses=pauses, wait_seconds=wait_seconds)
         batch = await self.poll(ActivityName.AWAIT_BATCH, batch_input, BatchSummary, "batch window", self._outdated)
         if batch is not None:
             self.pauses = batch.pauses

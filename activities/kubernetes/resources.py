@@ -55,6 +55,7 @@ SUBJECT_ACCESS_REVIEWS = Resource("authorization.k8s.io", "v1", "subjectaccessre
 PDBS = Resource("policy", "v1", "poddisruptionbudgets", True, "PodDisruptionBudget")
 LEASES = Resource("coordination.k8s.io", "v1", "leases", True, "Lease")
 STORAGECLASSES = Resource("storage.k8s.io", "v1", "storageclasses", False, "StorageClass")
+CSIDRIVERS = Resource("storage.k8s.io", "v1", "csidrivers", False, "CSIDriver")
 CSINODES = Resource("storage.k8s.io", "v1", "csinodes", False, "CSINode")
 VOLUMEATTACHMENTS = Resource("storage.k8s.io", "v1", "volumeattachments", False, "VolumeAttachment")
 CRDS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", False, "CustomResourceDefinition")

@@ -28,6 +28,7 @@ from activities.node.nodes import find_node, pods_on
 from tenon.apis import labels
 from tenon.apis.nodeclaim import DISRUPTION_REASON
 from tenon.apis.reasons import Reason, camel_case, snake_case
+from tenon.evolve import evolve
 from tenon.kube import object_json
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.event_reasons import EventReason
@@ -198,7 +199,7 @@ async def _delete_claim(
 
     That time is counted from the deletion.
     """
-    await record_before_deletion(kube, claim, cordon_input.removal)
+    await record_before_deletion(kube, claim, evolve(cordon_input.removal, by_workflow=True))
     bound, written = cordon_input.termination_timestamp, claim.termination_timestamp
     if bound is not None and (written is None or bound < written):  # what deletes the claim otherwise finds it too
         await annotate_claim(kube, cordon_input.claim, {labels.TERMINATION_TIMESTAMP: format_instant(bound)})

@@ -44,7 +44,7 @@ async def drain(
     sleep: Sleep = asyncio.sleep,
     idle_nodes: IdleNodes | None = None,
 ) -> DrainResult:
-    """Remove the pods from the node, or report what is left after ``budget_seconds``.
+    """Remove the pods from the node, or report what is left after ``budget_seconds``, or sooner if pods are blocked.
 
     The drain does not wait for pods for which waiting is useless: pods that are stuck, pods that the API server does
     not allow to delete after the node's grace period, and all pods of a dead Node whose instance is gone.
@@ -56,6 +56,7 @@ async def drain(
     if drain_input.force and claim is not None:
         await _remember_force(kube, drain_input, claim, now())
     until = now() + timedelta(seconds=drain_input.budget_seconds)
+    report_at = now() + timedelta(seconds=drain_input.report_blocked_after or drain_input.budget_seconds)
     evictor: Evictor | None = None
     pause, before = POLL_SECONDS, -1
     while node is not None:
@@ -89,7 +90,7 @@ async def drain(
             )
         seconds_left = (until - now()).total_seconds()
         next_force_at = decide.next_force(waited, drain_input.force_at, now())
-        if seconds_left <= 0:
+        if seconds_left <= 0 or (now() >= report_at and evictor.blocked(waited)):
             blocked = grouped(evictor.blocked(waited))[:MAX_BLOCKED]
             standing = await idle_nodes(waited) if blocked and idle_nodes is not None else ""
             if standing:

@@ -16,7 +16,7 @@ from activities.clock import utc_now
 from activities.ec2.errors import EC2Error
 from activities.ec2.provider import Ec2Provider
 from activities.ec2.termination_batch import TERMINATED, Terminations
-from activities.heartbeat import with_heartbeat
+from activities.heartbeat import paced_heartbeat, with_heartbeat
 from activities.kubernetes import nodeclaims, nodepools
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
@@ -36,6 +36,7 @@ from activities.record.writer import NO_RECORD, RecordWriter
 from tenon.apis import labels
 from tenon.apis.nodeclaim import INSTANCE_TERMINATING
 from tenon.apis.reasons import Reason, snake_case
+from tenon.evolve import evolve
 from tenon.kube.claim_record import ClaimRecord, instance_id_of
 from tenon.kube.scheduler_config import NOTHING, DefaultSpread
 from tenon.messages.base import ActivityName
@@ -50,6 +51,7 @@ from tenon.messages.node import (
     DrainResult,
     ExpirationInput,
     ExpirationResult,
+    InitializeInput,
     InitializeResult,
     KeepInput,
     NodeInput,
@@ -167,18 +169,26 @@ class NodeActivities:
             )
 
     @activity.defn(name=ActivityName.INITIALIZE)
-    async def initialize(self, node_input: NodeInput) -> InitializeResult:
-        """Check that the Node can run the pods it was bought for."""
-        result = await initialization.initialize(self._kube, node_input, utc_now, self._memory.learn)
+    async def initialize(self, initialize_input: InitializeInput) -> InitializeResult:
+        """Check that the Node can run the pods it was bought for, and bind them if the input says so."""
+        result = await initialization.initialize(self._kube, initialize_input, utc_now, self._memory.learn)
+        extra = {"nodeclaim": initialize_input.claim.name, "node": initialize_input.node_name}
         if result.initialized:
-            log.info(
-                "A NodeClaim initialized", extra={"nodeclaim": node_input.claim.name, "node": node_input.node_name}
-            )
-        return result
+            log.info("A NodeClaim initialized", extra=extra)
+        if not (result.initialized and initialize_input.binds):
+            return result
+        try:
+            return evolve(result, binding=await self._bind(initialize_input))
+        except ApiError as error:  # the step "bind pods" retries it, and says what blocks it
+            log.info("The worker failed to bind pods and retries", extra={**extra, "error": str(error)})
+            return result
 
     @activity.defn(name=ActivityName.BIND)
     async def bind(self, node_input: NodeInput) -> BindResult:
         """Bind the pods that the node was bought for, except those that kube-scheduler has already placed."""
+        return await self._bind(node_input)
+
+    async def _bind(self, node_input: NodeInput) -> BindResult:
         result = await binding.bind(
             self._kube, node_input, lambda: asyncio.sleep(SCHEDULER_SECONDS), self._default_spread
         )
@@ -221,18 +231,36 @@ class NodeActivities:
         """Taint the node so that no new pods are scheduled on it, and delete its Node and NodeClaim objects."""
         with requests_as(RequestClass.LEAVE):
             result = await cordon.cordon(self._kube, self._recorder, cordon_input, utc_now)
+            if result.cordoned and result.node_exists and not result.pods and cordon_input.drain is not None:
+                result = evolve(result, drained=await self._drain_at_once(cordon_input.drain, result))
         message = "A node was cordoned" if result.cordoned else "The node is no longer empty and stays"
         extra = {"nodeclaim": cordon_input.claim.name, "node": result.node_name, "reason": cordon_input.removal.reason}
         log.info(message, extra=extra)
         return result
 
+    async def _drain_at_once(self, drain_input: DrainInput, cordoned: CordonResult) -> DrainResult | None:
+        """Drain a node that had no pods to evict when it was cordoned. None if that failed: the drain has the retries.
+
+        A pod may have come meanwhile, which the result says.
+        """
+        now_input = evolve(drain_input, node_name=cordoned.node_name, force_at=cordoned.force_at, budget_seconds=0.0)
+        try:
+            return await self._drain(now_input)
+        except ApiError as error:
+            extra = {"nodeclaim": drain_input.claim.name, "node": cordoned.node_name, "error": str(error)}
+            log.info("The worker failed to drain a node at once and retries", extra=extra)
+            return None
+
     @activity.defn(name=ActivityName.DRAIN)
     async def drain(self, drain_input: DrainInput) -> DrainResult:
         """Evict the pods in waves."""
         with requests_as(RequestClass.LEAVE):
-            result = await drain.drain(
-                self._kube, self._recorder, drain_input, utc_now, activity.heartbeat, idle_nodes=self._idle.sentence
-            )
+            return await self._drain(drain_input)
+
+    async def _drain(self, drain_input: DrainInput) -> DrainResult:
+        result = await drain.drain(
+            self._kube, self._recorder, drain_input, utc_now, paced_heartbeat(), idle_nodes=self._idle.sentence
+        )
         metrics.PODS_DRAINED.labels(drain_reason(drain_input.reason)).inc(result.evicted)
         if result.drained:
             metrics.NODES_DRAINED.labels(drain_input.pool).inc()
@@ -243,13 +271,21 @@ class NodeActivities:
     async def detach_volumes(self, detach_input: DetachInput) -> DetachResult:
         """Wait until the volumes of drained pods are detached."""
         with requests_as(RequestClass.LEAVE):
-            return await volumes.detach_volumes(self._kube, self._recorder, detach_input, utc_now, activity.heartbeat)
+            return await volumes.detach_volumes(self._kube, self._recorder, detach_input, utc_now, paced_heartbeat())
 
     @activity.defn(name=ActivityName.TERMINATE)
     async def terminate(self, terminate_input: TerminateInput) -> TerminateResult:
-        """Terminate the instance and wait until EC2 reports that it is gone."""
+        """Terminate the instance and wait until EC2 reports that it is gone. Then release, if the input says so."""
         with requests_as(RequestClass.LEAVE):
-            return await self._terminate(terminate_input)
+            result = await self._terminate(terminate_input)
+            if not result.terminated or terminate_input.release is None:
+                return result
+            try:
+                return evolve(result, released=await with_heartbeat(self._release(terminate_input.release)))
+            except ApiError as error:  # the step "release node" retries it, and says what blocks it
+                extra = {"nodeclaim": terminate_input.claim.name, "error": str(error)}
+                log.info("The worker failed to release a node and retries", extra=extra)
+                return result
 
     async def _terminate(self, terminate_input: TerminateInput) -> TerminateResult:
         claim = None if terminate_input.instance_id else await nodeclaims.read_claim(self._kube, terminate_input.claim)
@@ -288,14 +324,17 @@ class NodeActivities:
     async def release(self, release_input: ReleaseInput) -> ReleaseResult:
         """Remove the finalizers from Node and NodeClaim, as the last step."""
         with requests_as(RequestClass.LEAVE):
-            claim = await nodeclaims.read_claim(self._kube, release_input.claim)
-            released = await release.release(self._kube, release_input, self._recorder)
-            _count_end(
-                release_input,
-                await nodepools.consolidation_policy(self._kube, release_input.pool, release_input.reason),
-                claim.termination_mode if claim is not None else "graceful",
-                claim.true_since(INSTANCE_TERMINATING) if claim is not None else None,
-            )
+            return await self._release(release_input)
+
+    async def _release(self, release_input: ReleaseInput) -> ReleaseResult:
+        claim = await nodeclaims.read_claim(self._kube, release_input.claim)
+        released = await release.release(self._kube, release_input, self._recorder)
+        _count_end(
+            release_input,
+            await nodepools.consolidation_policy(self._kube, release_input.pool, release_input.reason),
+            claim.termination_mode if claim is not None else "graceful",
+            claim.true_since(INSTANCE_TERMINATING) if claim is not None else None,
+        )
         log.info(
             "A node was deleted",
             extra={

@@ -11,7 +11,7 @@ from temporalio import activity
 from activities import loggers, metrics
 from activities.clock import utc_now
 from activities.ec2.provider import Ec2Provider
-from activities.heartbeat import with_heartbeat
+from activities.heartbeat import paced_heartbeat, with_heartbeat
 from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.nodeclaims import read_claim
@@ -60,7 +60,7 @@ class RebootActivities:
     async def drain_for_reboot(self, drain_input: RebootDrainInput) -> RebootDrainResult:
         """Evict the pods in waves, without deleting any."""
         with requests_as(RequestClass.LEAVE):
-            result = await drain_for_reboot(self._kube, self._recorder, drain_input, utc_now, activity.heartbeat)
+            result = await drain_for_reboot(self._kube, self._recorder, drain_input, utc_now, paced_heartbeat())
         metrics.PODS_DRAINED.labels(drain_reason(Reason.UNHEALTHY)).inc(result.evicted)
         return result
 

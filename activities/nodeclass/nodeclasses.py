@@ -18,6 +18,7 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS
 from activities.nodeclass.cluster_version import ClusterVersion
+from activities.nodeclass.warnings import publish_warnings
 from tenon.apis import labels
 from tenon.apis.common import Condition
 from tenon.apis.conditions import READY, get_condition, transitions
@@ -27,7 +28,6 @@ from tenon.apis.json_object import JsonObject
 from tenon.apis.managed import manages_claim
 from tenon.apis.nodeclaim import DRIFTED
 from tenon.apis.validation import FieldError, parse
-from tenon.ec2.families.base import size_warning
 from tenon.ec2.nodeclass.instance_profiles import unused_profiles
 from tenon.ec2.nodeclass.status import DEPENDENCIES_NOT_READY, unparsable_conditions
 from tenon.kube import object_json
@@ -93,7 +93,7 @@ class NodeClassActivities:
         is_ready = ready is not None and ready.status == "True"
         if ready is not None and not is_ready:
             await self._report_not_ready(raw, nodeclass_input.name, status.conditions)
-        await self._publish_warnings(raw, node_class)
+        await publish_warnings(self._recorder, self._ec2, raw, node_class)
         if unanswered is not None:
             raise unanswered
         if is_ready:
@@ -102,7 +102,6 @@ class NodeClassActivities:
             ready=is_ready,
             generation=node_class.metadata.generation,
             message="ready" if is_ready else (ready.message if ready else ""),
-            refresh_seconds=self._ec2.refresh_seconds(node_class),
         )
 
     async def _finalize_or_explain(self, raw: JsonObject, node_class: EC2NodeClass | None) -> NodeClassResult:
@@ -134,15 +133,6 @@ class NodeClassActivities:
             "An EC2NodeClass is not ready",
             extra={"ec2nodeclass": name, "conditions": {c.type: c.message for c in failed}},
         )
-
-    async def _publish_warnings(self, raw: JsonObject, node_class: EC2NodeClass) -> None:
-        """Publish what users should know of a class that works: unknown prices, and user data near its limit."""
-        for warning in self._ec2.price_warnings():
-            await self._recorder.publish(raw, EventReason.PRICES_UNKNOWN, warning)
-        size = self._ec2.user_data_bytes(node_class)
-        metrics.USER_DATA_BYTES.labels(node_class.metadata.name).set(size)
-        if warning := size_warning(size):
-            await self._recorder.publish(raw, EventReason.USER_DATA_NEAR_LIMIT, warning)
 
     async def _report_transitions(
         self, raw: JsonObject, before: Sequence[Condition], after: Sequence[Condition]

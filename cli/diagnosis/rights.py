@@ -36,7 +36,7 @@ RIGHTS = (
     *_rights("", "pods nodes namespaces limitranges persistentvolumes persistentvolumeclaims", *_READ),
     *_rights("", "replicationcontrollers services", *_READ),
     *_rights("apps", "daemonsets deployments replicasets statefulsets", *_READ),
-    *_rights("storage.k8s.io", "storageclasses csinodes volumeattachments", *_READ),
+    *_rights("storage.k8s.io", "storageclasses csinodes csidrivers volumeattachments", *_READ),
     *_rights("policy", "poddisruptionbudgets", *_READ),
     *_rights("scheduling.k8s.io", "priorityclasses", *_READ),
     *_rights("karpenter.sh", "nodepools", *_READ, "create", "patch", "update"),

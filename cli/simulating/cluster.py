@@ -16,7 +16,7 @@ from tenon.kube.pod_disruption_budgets import PodDisruptionBudget, decode_pdb
 from tenon.kube.records import PodRecord, ValueRecord
 from tenon.kube.scheduler_config import NOTHING, DefaultSpread
 from tenon.kube.selector_decode import decode_replication_controller, decode_service, decode_workload
-from tenon.kube.storage_decode import decode_class, decode_csi_node, decode_pvc, decode_volume
+from tenon.kube.storage_decode import decode_class, decode_csi_driver, decode_csi_node, decode_pvc, decode_volume
 from tenon.manifests.faults import ManifestError
 from tenon.provisioning.buffers import buffer_of
 from tenon.simulation.defaults import namespace_labels
@@ -63,7 +63,8 @@ def fill(cache: FiledCache, objects: Objects, *, moving: bool = False) -> tuple[
         ("StorageClass", decode_class, cache.storage.classes),
         ("PersistentVolume", decode_volume, cache.storage.volumes),
         ("PersistentVolumeClaim", decode_pvc, cache.storage.pvcs),
-        ("CSINode", decode_csi_node, cache.csi_nodes),
+        ("CSINode", decode_csi_node, cache.csi.nodes),
+        ("CSIDriver", decode_csi_driver, cache.csi.drivers),
         ("PodDisruptionBudget", _decode_pdb, cache.moving.pdbs),
         ("EC2NodeClass", decode_object, cache.nodeclasses),
         ("NodePool", decode_object, cache.pools),

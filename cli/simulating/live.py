@@ -9,6 +9,7 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ConfigError, NotFoundError
 from activities.kubernetes.resources import (
     CAPACITYBUFFERS,
+    CSIDRIVERS,
     CSINODES,
     DAEMONSETS,
     DEPLOYMENTS,
@@ -40,7 +41,7 @@ RUNTIMECLASSES = Resource("node.k8s.io", "v1", "runtimeclasses", False, "Runtime
 PRIORITYCLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", False, "PriorityClass")
 READ = (
     *(NODEPOOLS, EC2NODECLASSES, NODECLAIMS, NODES, PODS, DAEMONSETS, NAMESPACES, PRIORITYCLASSES),
-    *(PDBS, PVS, PVCS, STORAGECLASSES, CSINODES, LIMITRANGES, RUNTIMECLASSES),
+    *(PDBS, PVS, PVCS, STORAGECLASSES, CSINODES, CSIDRIVERS, LIMITRANGES, RUNTIMECLASSES),
 )
 """Resources to read. Workloads are excluded because the cluster already has their pods."""
 FOLLOWED = {resource.kind: resource for resource in (DEPLOYMENTS, REPLICASETS, STATEFULSETS)}

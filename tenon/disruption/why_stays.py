@@ -99,7 +99,7 @@ class WhyStays:
             if not cause or method.reason.traits.is_consolidation:
                 continue
             if why := self._blocked.get(node.claim):
-                yield _capitalized(why)
+                yield from (_capitalized(why), *self._of_budgets(node, method.reason))
                 continue
             message = detail.drift_message if detail is not None and method.reason is Reason.DRIFTED else ""
             yield f"{_capitalized(cause)}{f': {message}' if message else ''}"

@@ -103,12 +103,21 @@ class CsiNodeObject(Wire):
     spec: CsiNodeSpec = field(default_factory=CsiNodeSpec)
 
 
+class CsiDriverSpec(Wire):
+    prevent_pod_scheduling_if_missing: bool | None = None
+
+
+class CsiDriverObject(Wire):
+    metadata: Metadata
+    spec: CsiDriverSpec = field(default_factory=CsiDriverSpec)
+
+
 class NamespaceObject(Wire):
     metadata: Metadata
 
 
 T = TypeVar("T")
-W = TypeVar("W", PvcObject, VolumeObject, ClassObject, CsiNodeObject, NamespaceObject)
+W = TypeVar("W", PvcObject, VolumeObject, ClassObject, CsiNodeObject, CsiDriverObject, NamespaceObject)
 
 PVC_CLASS = "volume.beta.kubernetes.io/storage-class"
 """The annotation for a PVC's class, older than the field in its spec. It still takes precedence."""
@@ -244,15 +253,17 @@ def _topology(term: TopologyTerm) -> Requirements:
     return Requirements.of(*(Requirement.new(e.key, "In", e.values or ()) for e in term.match_label_expressions or ()))
 
 
-def _limits(wire: CsiNodeObject) -> Mapping[str, int]:
-    """The maximum number of attached volumes by driver. Drivers without a limit are left out."""
-    counts = {driver.name: driver.allocatable.count for driver in wire.spec.drivers or () if driver.allocatable}
-    return share({name: count for name, count in counts.items() if count is not None})
+def _limits(wire: CsiNodeObject) -> Mapping[str, int | None]:
+    """The maximum number of attached volumes by driver; None for a driver without a limit."""
+    drivers = wire.spec.drivers or ()
+    return share({driver.name: driver.allocatable.count if driver.allocatable else None for driver in drivers})
 
 
 decode_pvc = _decoder(PvcObject, _pvc, namespaced=True)
 decode_volume = _decoder(VolumeObject, _volume)
 decode_class = _decoder(ClassObject, _class)
 decode_csi_node = _decoder(CsiNodeObject, _limits)
+decode_csi_driver = _decoder(CsiDriverObject, lambda wire: wire.spec.prevent_pod_scheduling_if_missing or False)
+"""Decodes whether kube-scheduler keeps pods with volumes of the driver from nodes that lack it."""
 decode_namespace = _decoder(NamespaceObject, lambda wire: share_texts(wire.metadata.labels))
 """Decodes the labels of a namespace."""

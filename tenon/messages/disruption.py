@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import Field
 
-from tenon.messages.base import Message
+from tenon.messages.base import POLL_SECONDS, Message
 
 REBOOT = "reboot"
 """The decision of a command that reboots a node, and removes and replaces nothing."""
@@ -77,7 +77,7 @@ class AwaitDisruptionInput(Message):
     """Waits until a node may be disrupted within its budgets."""
 
     cluster: str
-    wait_seconds: float = 600.0
+    wait_seconds: float = POLL_SECONDS
     ledger: dict[str, OpenCommand] = Field(default_factory=dict)
     """The open command of each claim, by claim name."""
     savings: dict[str, PoolSavings] = Field(default_factory=dict)

@@ -21,6 +21,8 @@ class Removal(Message):
     """What exactly: the notice, or the condition and for how long; a clause."""
     actor: str = ""
     """The controller, disruption command or person."""
+    by_workflow: bool = False
+    """The node's own workflow deletes the NodeClaim, so it needs no poke about the deletion."""
 
     @property
     def plain(self) -> Removal:
@@ -63,12 +65,21 @@ class RegisterResult(Message):
     """What the instance's console output says, if its Node should have joined by now."""
 
 
+class InitializeInput(NodeInput):
+    """Checks that the node is initialized."""
+
+    binds: bool = False
+    """Also binds its planned pods then, which saves an activity of its own."""
+
+
 class InitializeResult(Message):
     """Whether the node is initialized. If not, ``reason`` says why (NodeNotReady, StartupTaintsExist ...)."""
 
     initialized: bool = False
     reason: str = ""
     message: str = ""
+    binding: BindResult | None = None
+    """What binding the planned pods did; None if that failed or was not asked for."""
 
 
 class BindResult(Message):
@@ -98,6 +109,8 @@ class CordonInput(NodeInput):
     """The same with since when it holds, for events."""
     life: str = ""
     """What the node was and how long it lived, for events."""
+    drain: DrainInput | None = None
+    """How to drain the node at once if no pod has to leave, which saves an activity of its own."""
 
 
 class CordonResult(Message):
@@ -109,6 +122,8 @@ class CordonResult(Message):
     force_at: datetime | None = None
     claim_exists: bool = True
     node_exists: bool = True
+    drained: DrainResult | None = None
+    """What the drain did, if no pod had to leave; None if it has not begun."""
 
 
 class DrainInput(NodeInput):
@@ -117,6 +132,8 @@ class DrainInput(NodeInput):
     force_at: datetime | None = None
     force: bool = False
     budget_seconds: float = 60.0
+    report_blocked_after: float | None = None
+    """After how many seconds the drain reports what blocks it, if something does, before the budget is over."""
     pool: str = ""
     instance_gone: bool = False
     """The instance is gone, so no container runs that could shut down gracefully."""
@@ -183,6 +200,8 @@ class TerminateInput(Message):
     """Without an ID, an instance may still appear until this time, so the search goes on if it finds none."""
     shown: bool = False
     """EC2 has described the instance before. If EC2 does not know it now, it is gone, not just slow to appear."""
+    release: ReleaseInput | None = None
+    """How to release Node and NodeClaim once the instance is gone, which saves an activity of its own."""
 
 
 class TerminateResult(Message):
@@ -190,6 +209,8 @@ class TerminateResult(Message):
 
     terminated: bool = False
     state: str = ""
+    released: ReleaseResult | None = None
+    """What the release did; None if it failed or was not asked for."""
 
 
 class ReleaseInput(NodeInput):

@@ -13,14 +13,10 @@ class NodeClassInput(Message):
 
 
 class NodeClassResult(Message):
-    """``exists`` is false once the class is gone; ``deleting`` is true while claims still hold it.
-
-    ``refresh_seconds``: when to resolve a ready class again; None if it is not ready.
-    """
+    """``exists`` is false once the class is gone; ``deleting`` is true while claims still hold it."""
 
     exists: bool = True
     deleting: bool = False
     ready: bool = False
     generation: int = 0
     message: str = ""
-    refresh_seconds: float | None = None

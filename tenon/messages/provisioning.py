@@ -7,7 +7,7 @@ from datetime import datetime
 from pydantic import Field
 
 from tenon.kube.offerings import Scope
-from tenon.messages.base import Message
+from tenon.messages.base import POLL_SECONDS, Message
 
 
 class UnavailableTypes(Message):
@@ -139,7 +139,7 @@ class AwaitBatchInput(Message):
     """Waits for pending pods that no earlier plan covers, then for the batch window to close."""
 
     cluster: str
-    wait_seconds: float = 600.0
+    wait_seconds: float = POLL_SECONDS
     breakers: list[LaunchBreaker] = Field(default_factory=list)
     pauses: list[PurchasePause] = Field(default_factory=list)
     """From the last answer of a leader, for a process that has just begun to lead."""

@@ -10,6 +10,8 @@ from tenon.kube.structs import Object
 from tenon.node import cordon, startup_cordon
 
 _PREFIX = f"{labels.TENON_GROUP}/"
+_KEPT = frozenset({labels.REBOOTS})
+"""Means nothing to Karpenter, and counts the reboots of the last 24 hours if Tenon returns."""
 
 
 def handed_back(obj: Object) -> dict[str, Any]:
@@ -20,7 +22,7 @@ def handed_back(obj: Object) -> dict[str, Any]:
     """
     metadata: dict[str, Any] = {}
     for kind in ("labels", "annotations"):
-        ours = {key: None for key in obj["metadata"].get(kind) or {} if key.startswith(_PREFIX)}
+        ours = {key: None for key in obj["metadata"].get(kind) or {} if key.startswith(_PREFIX) and key not in _KEPT}
         if ours:
             metadata[kind] = ours
     spec: dict[str, Any] = {}

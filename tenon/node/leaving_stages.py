@@ -32,15 +32,15 @@ lets one pod go at a time."""
 SHOWN = 3
 """How many different things that block a drain the state keeps."""
 FIRST_DRAIN_SECONDS, DRAIN_SECONDS = 15.0, 60.0
-"""The first drain attempt is short, so that it reports soon what blocks it.
+"""How soon the first drain attempt reports what blocks it, if something does, and how long an attempt lasts.
 
-Later ones are long, to use fewer actions.
+Attempts are long, to use fewer actions.
 """
 
 
-def drain_seconds(state: NodeState) -> float:
-    """How many seconds one drain attempt lasts."""
-    return FIRST_DRAIN_SECONDS if state.drain_rounds == 0 else DRAIN_SECONDS
+def report_blocked_after(state: NodeState) -> float | None:
+    """Return after how many seconds a drain attempt reports what blocks it; None if it uses all its time."""
+    return FIRST_DRAIN_SECONDS if state.drain_rounds == 0 else None
 
 
 def pause_of_drain(state: NodeState, *, evicted: int) -> tuple[timedelta, int]:
@@ -139,7 +139,8 @@ def cordoned(state: NodeState, result: CordonResult, now: datetime) -> NodeState
         "check_now": False,
     }
     text = f"cordoned {update['node_name']}, {counted(result.pods, 'pod')} to drain" if has_node else "no node to drain"
-    return record(evolve(state, **update), now, text)
+    cordoned_state = record(evolve(state, **update), now, text)
+    return cordoned_state if result.drained is None else drained(cordoned_state, result.drained, now)
 
 
 def drained(state: NodeState, result: DrainResult, now: datetime) -> NodeState:
@@ -215,7 +216,8 @@ def terminated(state: NodeState, result: TerminateResult, now: datetime) -> Node
     if result.terminated:
         update = {"stage": Stage.RELEASING, "blocked": None, "deadline": None, "check_now": False, "terminated_at": now}
         text = f"instance {state.instance.id} terminated" if state.instance else "no instance left"
-        return record(evolve(state, **update), now, text)
+        ended = record(evolve(state, **update), now, text)
+        return ended if result.released is None else released(ended, result.released, now)
     text = f"the instance is still {result.state}"
     waits = evolve(state, blocked=Blocked(message=text), deadline=now + BLOCKED_RETRY, check_now=False)
     return record(waits, now, text)

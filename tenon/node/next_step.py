@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from tenon.messages.base import ActivityName
 from tenon.messages.launch import LaunchInput, PrepareLaunchInput
@@ -11,6 +11,7 @@ from tenon.messages.node import (
     DetachInput,
     DrainInput,
     ExpirationInput,
+    InitializeInput,
     KeepInput,
     NodeInput,
     ReleaseInput,
@@ -20,9 +21,12 @@ from tenon.messages.node import (
 from tenon.node import launch_retry, leave_text, leaving_stages
 from tenon.node.expiration import next_expiry
 from tenon.node.reboot_steps import reboot_step
+from tenon.node.startup_stages import FIRST_CHECK, REGISTRATION_TIMEOUT
 from tenon.node.state import NodeState, Stage, expiry
 from tenon.node.steps import End, Run, Step, Wait
 
+STARTS_WITHIN = timedelta(minutes=2)
+"""How soon after its launch a node is usually live. One timer for this time serves all waits until then."""
 NO_NODE_JOINS = "registration timeout: terminates the instance unless its Node has joined"
 
 
@@ -60,7 +64,9 @@ def next_step(state: NodeState, now: datetime) -> Step:
         case Stage.REGISTERING if state.check_now:
             return Run(ActivityName.REGISTER, _node_input(state), _instance_text(state))
         case Stage.INITIALIZING if state.check_now:
-            return Run(ActivityName.INITIALIZE, _node_input(state), state.node_name)
+            binds = bool(state.planned_pods and not state.pods_were_bound)
+            initialize_input = InitializeInput(**_node_input(state).model_dump(), binds=binds)
+            return Run(ActivityName.INITIALIZE, initialize_input, state.node_name, quick=not binds)
         case Stage.BINDING:
             return Run(ActivityName.BIND, _node_input(state), f"{state.planned_pods} pods -> {state.node_name}")
         case Stage.LIVE:
@@ -82,11 +88,20 @@ def next_step(state: NodeState, now: datetime) -> Step:
         case Stage.ENDED:
             return End()
         case _:
-            awaited = NO_NODE_JOINS if state.stage is Stage.REGISTERING else "checks the node again"
             expires_at = expiry(state)
             if state.deadline is not None and expires_at is not None and expires_at < state.deadline:
                 return Wait(expires_at, "expires")
-            return Wait(state.deadline, awaited)
+            if state.stage is Stage.REGISTERING:
+                return Wait(state.deadline, NO_NODE_JOINS, looks_at=_usual_start(state, now))
+            return Wait(state.deadline, "checks the node again", slack=timedelta() if state.checks else FIRST_CHECK)
+
+
+def _usual_start(state: NodeState, now: datetime) -> datetime | None:
+    """Return when a node that starts as usual is live, if that is still to come."""
+    if state.deadline is None:
+        return None
+    usual_start = state.deadline - REGISTRATION_TIMEOUT + STARTS_WITHIN
+    return usual_start if usual_start > now else None
 
 
 def _leaving_step(state: NodeState, now: datetime) -> Step:
@@ -107,22 +122,14 @@ def _leaving_step(state: NodeState, now: datetime) -> Step:
                     fault=leave.fault if leave else "",
                     why=leave_text.why_it_leaves(state),
                     life=leave_text.life(state),
+                    drain=_drain_input(state),
                 ),
                 f"{state.node_name or state.claim.name}: {leave.reason if leave else ''}",
             )
         case Stage.DRAINING:
             return Run(
                 ActivityName.DRAIN,
-                DrainInput(
-                    **base,
-                    force_at=state.force_at,
-                    force=force,
-                    pool=state.pool,
-                    budget_seconds=leaving_stages.drain_seconds(state),
-                    instance_gone=state.instance_gone,
-                    reason=state.leave.reason if state.leave else "",
-                    why=leave_text.why_it_leaves(state),
-                ),
+                _drain_input(state),
                 f"{state.node_name}{' by force' if force else ''}",
                 overtaken_by_force=not force,
             )
@@ -143,25 +150,40 @@ def _leaving_step(state: NodeState, now: datetime) -> Step:
                     zone=instance.zone if instance else "",
                     search_until=state.launch_unsettled_until,
                     shown=instance is not None and instance.launched_at is not None,
+                    release=_release_input(state),
                 ),
                 _instance_text(state),
             )
         case _:
-            instance = state.instance
-            return Run(
-                ActivityName.RELEASE,
-                ReleaseInput(
-                    **base,
-                    pool=state.pool,
-                    capacity_type=instance.capacity_type if instance else "",
-                    zone=instance.zone if instance else "",
-                    reason=state.leave.reason if state.leave else "",
-                    created_at=state.created_at,
-                    deletion_started_at=state.deletion_started_at,
-                    already_deleted=bool(state.leave and state.leave.already_deleted),
-                ),
-                state.claim.name,
-            )
+            return Run(ActivityName.RELEASE, _release_input(state), state.claim.name)
+
+
+def _drain_input(state: NodeState) -> DrainInput:
+    return DrainInput(
+        **_node_input(state).model_dump(),
+        force_at=state.force_at,
+        force=bool(state.leave and state.leave.force),
+        pool=state.pool,
+        budget_seconds=leaving_stages.DRAIN_SECONDS,
+        report_blocked_after=leaving_stages.report_blocked_after(state),
+        instance_gone=state.instance_gone,
+        reason=state.leave.reason if state.leave else "",
+        why=leave_text.why_it_leaves(state),
+    )
+
+
+def _release_input(state: NodeState) -> ReleaseInput:
+    instance = state.instance
+    return ReleaseInput(
+        **_node_input(state).model_dump(),
+        pool=state.pool,
+        capacity_type=instance.capacity_type if instance else "",
+        zone=instance.zone if instance else "",
+        reason=state.leave.reason if state.leave else "",
+        created_at=state.created_at,
+        deletion_started_at=state.deletion_started_at,
+        already_deleted=bool(state.leave and state.leave.already_deleted),
+    )
 
 
 def _node_input(state: NodeState) -> NodeInput:

@@ -37,14 +37,10 @@ def poke_for(
     The same state always gives the same poke, so that a sender can detect that it was already sent. If several Nodes
     have the claim's provider ID, the poke names none of them, so that registration finds and reports them all.
     """
-    if claim_deleting or node_deleting:
-        return Poke(
-            node_name=node_name,
-            claim_deleting=claim_deleting,
-            node_deleting=node_deleting,
-            removals=removals if claim_deleting else (),
-            reason="deleted",
-        )
+    if claim_deleting:  # the same while the Node is deleted and goes, because each poke is billed
+        return Poke(claim_deleting=True, removals=removals, reason="deleted")
+    if node_deleting:
+        return Poke(node_name=node_name, node_deleting=True, reason="deleted")
     if not node_name:
         late = minutes_late and not registered
         return Poke(minutes_late=minutes_late, reason=f"no Node after {minutes_late} minutes") if late else None
@@ -59,6 +55,11 @@ def poke_for(
     if initialized and not candidate and (tainted or disruption_reason):
         return Poke(node_name=node_name, disrupted=True, reason="disrupted")
     return None
+
+
+def is_known_to_workflow(poke: Poke) -> bool:
+    """True if the poke says only what the node's workflow did itself: it deleted the NodeClaim."""
+    return poke.claim_deleting and bool(poke.removals) and all(removal.by_workflow for removal in poke.removals)
 
 
 def _waiting(startup_taints: Sequence[Taint], node_taints: Sequence[Taint]) -> bool:

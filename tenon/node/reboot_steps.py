@@ -45,7 +45,7 @@ def reboot_step(state: NodeState, reboot: Reboot, node_input: NodeInput, now: da
                 RebootDrainInput(
                     **base,
                     until=until,
-                    budget_seconds=leaving_stages.drain_seconds(state),
+                    budget_seconds=leaving_stages.report_blocked_after(state) or leaving_stages.DRAIN_SECONDS,
                     why=f"reboots for {transitions.request_text(request)}",
                 ),
                 f"{state.node_name}, at most until {until:%H:%M:%S}" if until else state.node_name,

@@ -58,9 +58,10 @@ def initialized(state: NodeState, event: InitializeResult, now: datetime) -> Nod
         return _still_uninitialized(state, event.message or event.reason, now)
     done = evolve(state, initialized=True, deadline=None, blocked=None)
     done = record(done, now, "initialized")
-    if done.planned_pods and not done.pods_were_bound:
-        return evolve(done, stage=Stage.BINDING)
-    return _enter_live(done, now)
+    if not done.planned_pods or done.pods_were_bound:
+        return _enter_live(done, now)
+    binding = evolve(done, stage=Stage.BINDING)
+    return binding if event.binding is None else bound(binding, event.binding, now)
 
 
 def _still_uninitialized(state: NodeState, why: str, now: datetime) -> NodeState:

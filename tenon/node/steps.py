@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from tenon.messages.base import ActivityName, Message
 from tenon.messages.node import Removal
@@ -13,21 +13,29 @@ from tenon.messages.node import Removal
 class Run:
     """Run one activity. Its result is the next event.
 
-    With ``overtaken_by_force``, an operator's request to force the drain cancels the activity.
+    With ``overtaken_by_force``, an operator's request to force the drain cancels the activity. ``quick``: it may run
+    as a local activity first, if the options of the activity say so.
     """
 
     activity: ActivityName
     input: Message
     summary: str
     overtaken_by_force: bool = False
+    quick: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Wait for events, at most until ``until``. ``summary`` says what happens at that time."""
+    """Wait for events, at most until ``until``. ``summary`` says what happens at that time.
+
+    Timers are billed, so a timer of an earlier wait that is over by then is used again. It may be over up to ``slack``
+    later. ``looks_at``: when to set the first timer for, so that it also serves the waits that usually follow.
+    """
 
     until: datetime | None
     summary: str = "checks the node again"
+    slack: timedelta = timedelta()
+    looks_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,6 +79,15 @@ class CsiNode(ApiModel):
     spec: CsiNodeSpec = CsiNodeSpec()
 
 
+class CsiDriverSpec(ApiModel):
+    prevent_pod_scheduling_if_missing: bool = False
+
+
+class CsiDriverObject(ApiModel):
+    metadata: Metadata
+    spec: CsiDriverSpec = CsiDriverSpec()
+
+
 class ContainerStatus(ApiModel):
     name: str = ""
     allocated_resources: Amounts = {}
@@ -243,6 +252,7 @@ MODELS: dict[str, type[ApiModel]] = {
     "PersistentVolumeClaim": PersistentVolumeClaim,
     "StorageClass": StorageClass,
     "CSINode": CsiNode,
+    "CSIDriver": CsiDriverObject,
     "LimitRange": LimitRange,
     "RuntimeClass": RuntimeClassObject,
 }

@@ -25,6 +25,7 @@ CLUSTER_WIDE: Mapping[str, str] = {
     "PersistentVolume": CORE,
     "StorageClass": STORAGE,
     "CSINode": STORAGE,
+    "CSIDriver": STORAGE,
     "PriorityClass": "scheduling.k8s.io",
     "RuntimeClass": "node.k8s.io",
 }

@@ -47,12 +47,12 @@ def test_a_client_keeps_only_the_operations_that_tenon_calls(clients: Ec2, serve
 
 def _endpoints(loader: Loader | None) -> dict[tuple[str, str], str]:
     """The address that botocore chooses for each service in regions of four partitions."""
-    session = botocore.session.get_session()
+    session: Any = botocore.session.get_session()
     if loader is not None:
         session.register_component("data_loader", loader)
-    keys = {"aws_access_key_id": "test", "aws_secret_access_key": "test"}
+    session.set_credentials("test", "test")
     return {
-        (service, region): session.create_client(service, region_name=region, **keys).meta.endpoint_url
+        (service, region): session.create_client(service, region_name=region).meta.endpoint_url
         for service in sorted(SERVICES)
         for region in ("us-west-2", "eu-central-1", "cn-north-1", "us-gov-west-1", "us-iso-east-1")
     }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -27,7 +29,7 @@ from tenon.messages.disruption import (
 )
 from tenon.messages.garbage_collection import COLLECT_GARBAGE, GarbageCollectionInput, GarbageCollectionResult
 from tenon.messages.nodeclass import NodeClassInput, NodeClassResult
-from tenon.messages.provisioning import LaunchReport
+from tenon.messages.provisioning import AwaitBatchInput, BatchSummary, LaunchReport
 from tests.workflows.fake_steps import FakeSteps, command, leaves_first, reboot
 from tests.workflows.refusing_ec2 import Planning, provisioner, refusing
 from tests.workflows.waiting import until
@@ -35,8 +37,8 @@ from workflows import names
 from workflows.disruption import DisruptionInput, DisruptionWorkflow
 from workflows.disruption_command import DisruptionCommandWorkflow
 from workflows.garbage_collection import GarbageCollectionWorkflow, garbage_collection_id, schedule_id
-from workflows.nodeclass import NodeClassWorkflow
-from workflows.provisioner import MAX_REPORTS, ProvisionerWorkflow
+from workflows.nodeclass import REFRESH, NodeClassWorkflow
+from workflows.provisioner import MAX_REPORTS, ProvisionerInput, ProvisionerWorkflow
 
 
 async def batches(temporal: WorkflowEnvironment, cluster: str) -> None:
@@ -215,7 +217,7 @@ class Resolver:
     @activity.defn(name=ActivityName.RESOLVE_NODECLASS)
     async def resolve(self, node_class_input: NodeClassInput) -> NodeClassResult:
         self.requests += 1
-        return NodeClassResult(ready=True, refresh_seconds=60) if self.requests < 3 else NodeClassResult(exists=False)
+        return NodeClassResult(ready=True) if self.requests < 3 else NodeClassResult(exists=False)
 
 
 async def node_class(temporal: WorkflowEnvironment, cluster: str) -> None:
@@ -239,7 +241,7 @@ async def node_class(temporal: WorkflowEnvironment, cluster: str) -> None:
                 return resolver.requests >= times
 
             await until(partial(asked, 1))
-            await temporal.fast_forward(handle, timedelta(seconds=61))
+            await temporal.fast_forward(handle, REFRESH + timedelta(seconds=1))
             await until(partial(asked, 2))
             await handle.signal(NodeClassWorkflow.poke)
             await handle.result()
@@ -273,4 +275,72 @@ async def sweeps(temporal: WorkflowEnvironment, cluster: str) -> None:
         await schedule.delete()
 
 
-SCENARIOS = {"batches": batches, "commands": commands, "node-class": node_class, "sweeps": sweeps}
+class Idle:
+    """Answers the calls of a quiet cluster, in which nothing is to be done."""
+
+    def __init__(self) -> None:
+        self.calls: Counter[str] = Counter()
+
+    @activity.defn(name=ActivityName.AWAIT_BATCH)
+    async def await_batch(self, batch_input: AwaitBatchInput) -> BatchSummary:
+        await self._nothing(ActivityName.AWAIT_BATCH)
+        return BatchSummary()
+
+    @activity.defn(name=ActivityName.AWAIT_DISRUPTION)
+    async def await_disruption(self, disruption_input: AwaitDisruptionInput) -> DisruptionDecision:
+        await self._nothing(ActivityName.AWAIT_DISRUPTION)
+        return DisruptionDecision()
+
+    @activity.defn(name=ActivityName.RESOLVE_NODECLASS)
+    async def resolve(self, node_class_input: NodeClassInput) -> NodeClassResult:
+        self.calls[ActivityName.RESOLVE_NODECLASS] += 1
+        return NodeClassResult(ready=True)
+
+    async def _nothing(self, name: ActivityName) -> None:
+        """The first three polls end, and the fourth stays open."""
+        self.calls[name] += 1
+        if self.calls[name] > 3:
+            await asyncio.sleep(3600)
+
+
+async def quiet(temporal: WorkflowEnvironment, cluster: str) -> None:
+    """A cluster in which nothing happens: three polls for pods, three for disruption, three looks at a class."""
+    idle, queue, client = Idle(), names.task_queue(cluster), temporal.client
+    workers = (
+        Worker(
+            client,
+            task_queue=queue,
+            workflows=[ProvisionerWorkflow, DisruptionWorkflow, NodeClassWorkflow],
+            activities=[idle.resolve],
+        ),
+        Worker(client, task_queue=names.plan_queue(cluster), activities=[idle.await_batch, idle.await_disruption]),
+    )
+    runs: tuple[tuple[Any, Any, str], ...] = (
+        (ProvisionerWorkflow.run, ProvisionerInput(cluster=cluster), names.provisioner_id(cluster)),
+        (DisruptionWorkflow.run, DisruptionInput(cluster=cluster), names.disruption_id(cluster)),
+        (
+            NodeClassWorkflow.run,
+            NodeClassInput(cluster=cluster, name="default"),
+            names.nodeclass_id(cluster, "default"),
+        ),
+    )
+
+    async def asked(name: ActivityName, times: int) -> bool:
+        return idle.calls[name] >= times
+
+    with temporal.with_time_skipping_disabled():
+        async with workers[0], workers[1]:
+            handles = [
+                await client.start_workflow(run, begin, id=ident, task_queue=queue) for run, begin, ident in runs
+            ]
+            for times in (2, 3):
+                await until(partial(asked, ActivityName.RESOLVE_NODECLASS, times - 1))
+                await temporal.fast_forward(handles[2], REFRESH + timedelta(seconds=1))
+            await until(partial(asked, ActivityName.RESOLVE_NODECLASS, 3))
+            await until(partial(asked, ActivityName.AWAIT_BATCH, 4))
+            await until(partial(asked, ActivityName.AWAIT_DISRUPTION, 4))
+            for handle in handles:
+                await handle.terminate()
+
+
+SCENARIOS = {"quiet": quiet, "batches": batches, "commands": commands, "node-class": node_class, "sweeps": sweeps}

@@ -9,7 +9,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment
 
 from tenon.messages.launch import LaunchResult, LaunchWait
-from tenon.messages.node import Disrupt, DrainResult, Keep, Operator, Poke
+from tenon.messages.node import Disrupt, DrainResult, Keep, Operator, Poke, Removal
 from tenon.messages.reboot import RebootOutcome, RebootReply
 from tenon.node.state import NodeState, Stage
 from tests.workflows.fake_activities import INSTANCE, FakeWorld
@@ -200,6 +200,54 @@ async def expired_waits(temporal: WorkflowEnvironment, cluster: str) -> None:
         await handle.result()
 
 
+async def at_rest(temporal: WorkflowEnvironment, cluster: str, world: FakeWorld) -> Handle:
+    """Bring a node to rest as usual, with the pokes that the leader sends and no other."""
+    world.steps_together = True
+    return await rested(temporal, cluster)
+
+
+async def life_empty(temporal: WorkflowEnvironment, cluster: str) -> None:
+    """A usual life: the node is empty at its end."""
+    world = FakeWorld(expire_after_seconds=720 * 3600)
+    async with node(temporal, cluster, world, skip_time=False):
+        handle = await at_rest(temporal, cluster, world)
+        await handle.execute_update(
+            NodeClaimWorkflow.disrupt, Disrupt(command="e1", reason="Empty", only_if_empty=True)
+        )
+        await handle.result()
+
+
+async def life_replaced(temporal: WorkflowEnvironment, cluster: str) -> None:
+    """A usual life: a command with a replacement ends it."""
+    world = FakeWorld(expire_after_seconds=720 * 3600)
+    async with node(temporal, cluster, world, skip_time=False):
+        handle = await at_rest(temporal, cluster, world)
+        world.pods_on_cordon = 2
+        await handle.execute_update(NodeClaimWorkflow.disrupt, Disrupt(command="d1", reason="Drifted"))
+        await handle.result()
+
+
+async def life_expired(temporal: WorkflowEnvironment, cluster: str) -> None:
+    """A usual life: it ends when its time is over."""
+    world = FakeWorld(expire_after_seconds=24 * 3600)
+    async with node(temporal, cluster, world, skip_time=False):
+        handle = await at_rest(temporal, cluster, world)
+        world.pods_on_cordon = 2
+        await temporal.fast_forward(handle, timedelta(days=1))
+        await handle.result()
+
+
+async def life_interrupted(temporal: WorkflowEnvironment, cluster: str) -> None:
+    """A usual life: EC2 takes the instance back, and a replica deletes the NodeClaim."""
+    world = FakeWorld(expire_after_seconds=720 * 3600)
+    async with node(temporal, cluster, world, skip_time=False):
+        handle = await at_rest(temporal, cluster, world)
+        world.pods_on_cordon = 2
+        removal = Removal(reason="spot_interrupted", actor="interruption")
+        await handle.signal(NodeClaimWorkflow.poke, Poke(claim_deleting=True, removals=(removal,), reason="deleted"))
+        await handle.result()
+
+
 async def waiting_again(handle: Handle) -> bool:
     state: NodeState = await handle.query(NodeClaimWorkflow.status)
     return state.launch_failures == 2
@@ -220,6 +268,10 @@ async def reboots(temporal: WorkflowEnvironment, cluster: str) -> None:
 
 
 SCENARIOS = {
+    "life-empty": life_empty,
+    "life-replaced": life_replaced,
+    "life-expired": life_expired,
+    "life-interrupted": life_interrupted,
     "whole-life": whole_life,
     "force-drain": force_drain,
     "operator": operator,

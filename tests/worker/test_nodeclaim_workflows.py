@@ -342,12 +342,12 @@ async def test_a_claim_gets_a_life_although_one_of_its_name_has_ended() -> None:
 
 
 async def test_the_workflow_of_a_leaving_node_that_was_terminated_is_restarted_soon() -> None:
+    """The poke about its deletion finds no workflow."""
     cache, temporal = Cache(), FakeTemporal()
-    cache.publish(starting("a", **LEAVING), node("a"))
+    cache.publish(starting("a"), node("a"))
     async with bridged(cache, temporal):
         temporal.fails[f"signal {names.nodeclaim_id('c', 'a')}"] = [NOT_FOUND]
         del temporal.open[names.nodeclaim_id("c", "a")]
-        cache.nodes.on_event("a", None)
         cache.publish(starting("a", **LEAVING))
         await asyncio.sleep(SWEEP_SOON + MOMENT)
         assert temporal.started("a") == 2
@@ -396,6 +396,22 @@ async def test_evt04_the_poke_of_a_deleted_claim_says_why_it_was_deleted() -> No
         await asyncio.sleep(MOMENT)
         assert temporal.pokes("a") == [Poke(claim_deleting=True, removals=(repaired,), reason="deleted")]
         assert temporal.pokes("b") == [Poke(claim_deleting=True, reason="deleted")]
+
+
+async def test_a_workflow_is_not_poked_about_the_deletion_that_it_requested_itself() -> None:
+    """Each poke is billed. A reset may have made it forget, so a sweep pokes it all the same."""
+    cache, temporal = Cache(), FakeTemporal()
+    own = Removal(reason="expired", actor="the node's workflow", by_workflow=True)
+    meta: dict[str, Any] = {"annotations": with_removal({}, own, deleting=False), "finalizers": [TERMINATION_FINALIZER]}
+    cache.publish(starting("a", **meta))
+    async with bridged(cache, temporal):
+        await asyncio.sleep(SWEEP + MOMENT)
+        cache.publish(starting("a", **meta, deletionTimestamp=stamp(START)))
+        await asyncio.sleep(5 * SWEEP)
+        assert temporal.pokes("a") == []
+        temporal.open[names.nodeclaim_id("c", "a")] = "run-after-reset"
+        await asyncio.sleep(2 * SWEEP)
+        assert temporal.pokes("a") == [Poke(claim_deleting=True, removals=(own,), reason="deleted")]
 
 
 async def test_no_node_leaves_if_many_claims_vanish_at_once(caplog: pytest.LogCaptureFixture) -> None:

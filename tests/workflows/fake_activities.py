@@ -30,6 +30,7 @@ from tenon.messages.node import (
     DrainResult,
     ExpirationInput,
     ExpirationResult,
+    InitializeInput,
     InitializeResult,
     KeepInput,
     NodeInput,
@@ -69,6 +70,9 @@ class FakeWorld:
         self.never_ready = ""
         self.not_managed = False
         self.local_fails = False
+        self.steps_together = False
+        """Steps also do what usually follows, as the real ones do if nothing fails: initialize and bind, cordon and
+        drain an empty node, terminate and release."""
         self.local_calls: list[str] = []
         self.launches_go = asyncio.Event()
         self.launches_go.set()
@@ -108,11 +112,12 @@ class FakeWorld:
         )
 
     @activity.defn(name=ActivityName.INITIALIZE)
-    async def initialize(self, node_input: NodeInput) -> InitializeResult:
-        self._called(ActivityName.INITIALIZE, node_input)
+    async def initialize(self, initialize_input: InitializeInput) -> InitializeResult:
+        self._called(ActivityName.INITIALIZE, initialize_input)
         if self.never_ready:
             return InitializeResult(reason="NodeNotReady", message=self.never_ready)
-        return InitializeResult(initialized=True)
+        binds = self.steps_together and initialize_input.binds
+        return InitializeResult(initialized=True, binding=BindResult(bound=2, planned=2) if binds else None)
 
     @activity.defn(name=ActivityName.BIND)
     async def bind(self, node_input: NodeInput) -> BindResult:
@@ -141,7 +146,13 @@ class FakeWorld:
             raise ApplicationError("it is left alone", type=ErrorType.NOT_MANAGED, non_retryable=True)
         if cordon_input.only_if_empty and self.pods_on_cordon:
             return CordonResult(cordoned=False, pods=self.pods_on_cordon)
-        return CordonResult(node_name=cordon_input.node_name, node_exists=bool(cordon_input.node_name))
+        is_empty = self.steps_together and not self.pods_on_cordon and bool(cordon_input.node_name)
+        return CordonResult(
+            node_name=cordon_input.node_name,
+            pods=self.pods_on_cordon,
+            node_exists=bool(cordon_input.node_name),
+            drained=DrainResult(drained=True) if is_empty else None,
+        )
 
     @activity.defn(name=ActivityName.DRAIN)
     async def drain(self, drain_input: DrainInput) -> DrainResult:
@@ -159,7 +170,8 @@ class FakeWorld:
     @activity.defn(name=ActivityName.TERMINATE)
     async def terminate(self, terminate_input: TerminateInput) -> TerminateResult:
         self._called(ActivityName.TERMINATE, terminate_input)
-        return TerminateResult(terminated=True, state="terminated")
+        released = ReleaseResult() if self.steps_together else None
+        return TerminateResult(terminated=True, state="terminated", released=released)
 
     @activity.defn(name=ActivityName.RELEASE)
     async def release(self, release_input: ReleaseInput) -> ReleaseResult:

@@ -20,7 +20,7 @@ from tests.workflows.fake_activities import FakeWorld
 from tests.workflows.serving import serving
 from tests.workflows.waiting import until
 from workflows import names
-from workflows.nodeclaim import CONTINUES_AFTER, NodeClaimWorkflow
+from workflows.nodeclaim import MAX_CONTINUES_AFTER, NodeClaimWorkflow
 
 Handle = WorkflowHandle[NodeClaimWorkflow, NodeClaimResult]
 
@@ -78,7 +78,7 @@ async def rested(temporal: WorkflowEnvironment, cluster: str) -> Handle:
     if not await at(handle, Stage.LIVE):
         await live(temporal.client, cluster)
     started_in = (await handle.describe()).run_id
-    await temporal.fast_forward(handle, CONTINUES_AFTER)
+    await temporal.fast_forward(handle, MAX_CONTINUES_AFTER)
 
     async def continued() -> bool:
         return (await handle.describe()).run_id != started_in and await at(handle, Stage.LIVE)

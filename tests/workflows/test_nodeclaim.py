@@ -107,8 +107,8 @@ async def test_a_node_that_leaves_at_once_has_one_run(temporal: WorkflowEnvironm
 
 
 async def test_quick_steps_are_local_activities(temporal: WorkflowEnvironment, cluster: str) -> None:
-    """They have no task of their own, so that a node costs Temporal less."""
-    world = FakeWorld()
+    """They have no task of their own. Initializing a node is quick if it has no planned pods to bind."""
+    world = FakeWorld(planned_pods=0)
     async with node(temporal, cluster, world, skip_time=False) as first:
         await live(temporal.client, cluster)
         run = temporal.client.get_workflow_handle(first.id, run_id=first.first_execution_run_id)
@@ -118,11 +118,11 @@ async def test_quick_steps_are_local_activities(temporal: WorkflowEnvironment, c
         } - {""}
         await newest(temporal.client, cluster).terminate()
     assert set(world.local_calls) == {"register node", "initialize node"}
-    assert tasks == {"prepare launch", "launch instance", "bind pods"}
+    assert tasks == {"prepare launch", "launch instance"}
 
 
 async def test_a_quick_step_that_fails_runs_as_an_activity(temporal: WorkflowEnvironment, cluster: str) -> None:
-    world = FakeWorld()
+    world = FakeWorld(planned_pods=0)
     world.local_fails = True
     async with node(temporal, cluster, world, skip_time=False):
         await live(temporal.client, cluster)

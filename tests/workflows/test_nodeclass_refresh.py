@@ -1,4 +1,4 @@
-"""SET-29, ACT-01: how often an EC2NodeClass is resolved again; a real Temporal server skips the waits."""
+"""How often an EC2NodeClass is resolved again without a poke; a real Temporal server skips the waits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from temporalio.worker import Worker
 
 from tenon.messages.base import ActivityName
 from tenon.messages.nodeclass import NodeClassInput, NodeClassResult
-from workflows.nodeclass import REFRESH_UNREADY, NodeClassWorkflow
+from workflows.nodeclass import REFRESH, REFRESH_DELETING, REFRESH_UNREADY, NodeClassWorkflow
 
 pytestmark = pytest.mark.integration
 
@@ -32,13 +32,13 @@ class Resolver:
 @pytest.mark.parametrize(
     ("answer", "pause"),
     [
-        (NodeClassResult(ready=True, refresh_seconds=3600), timedelta(hours=1)),
-        (NodeClassResult(ready=False, refresh_seconds=3600), REFRESH_UNREADY),
-        (NodeClassResult(ready=True, deleting=True, refresh_seconds=3600), REFRESH_UNREADY),
+        (NodeClassResult(ready=True), REFRESH),
+        (NodeClassResult(ready=False), REFRESH_UNREADY),
+        (NodeClassResult(ready=True, deleting=True), REFRESH_DELETING),
     ],
-    ids=["as the settings say", "not ready", "being deleted"],
+    ids=["ready", "not ready", "being deleted"],
 )
-async def test_set29_a_class_is_resolved_as_often_as_the_settings_say(
+async def test_a_class_is_resolved_again_even_if_no_leader_looks_at_it(
     temporal: WorkflowEnvironment, cluster: str, answer: NodeClassResult, pause: timedelta
 ) -> None:
     resolver = Resolver(answer)

@@ -18,7 +18,7 @@ from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
 from tenon.evolve import evolve
-from tenon.messages.base import ActivityName
+from tenon.messages.base import POLL_SECONDS, QUIET_POLL_SECONDS, ActivityName
 from tenon.messages.disruption import (
     AwaitDisruptionInput,
     DisruptInput,
@@ -58,6 +58,7 @@ class Leader:
         self.batches: list[int] = []
         self.decisions: list[DisruptionDecision] = []
         self.ledgers: list[dict[str, OpenCommand]] = []
+        self.waits: list[float] = []
         self.savings: list[dict[str, PoolSavings]] = []
         self.cursors: list[PassCursor] = []
 
@@ -84,6 +85,7 @@ class Leader:
     @activity.defn(name=ActivityName.AWAIT_DISRUPTION)
     async def await_disruption(self, await_disruption_input: AwaitDisruptionInput) -> DisruptionDecision:
         self.requests.append("disruption")
+        self.waits.append(await_disruption_input.wait_seconds)
         self.ledgers.append(await_disruption_input.ledger)
         self.savings.append(await_disruption_input.savings)
         self.cursors.append(await_disruption_input.cursor)
@@ -289,6 +291,7 @@ async def test_the_planner_hears_at_once_of_a_command_that_failed(served: Cluste
         await leader.is_asked("disruption", 3)
     assert [open_commands["a"].postponed for open_commands in leader.ledgers[1:]] == [False, True]
     assert [leader.ledgers[1][claim].hosts for claim in ("a", "b")] == [["host"], []]
+    assert leader.waits == [QUIET_POLL_SECONDS, POLL_SECONDS, POLL_SECONDS], "open commands end with time"
 
 
 async def test_dis62_the_planner_knows_where_pods_move_after_a_candidate_is_gone(served: Cluster) -> None:

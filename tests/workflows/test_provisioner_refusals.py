@@ -11,6 +11,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from activities.node.launch_breakers import LaunchBreakers
 from tenon.evolve import evolve
+from tenon.messages.base import POLL_SECONDS, QUIET_POLL_SECONDS
 from tenon.messages.provisioning import LaunchReport, PurchasePause
 from tenon.node.breaker import FIRST_BOOT_PAUSE
 from tests.workflows.refusing_ec2 import SPOT, Planning, begin, provisioner, refusing
@@ -38,6 +39,8 @@ async def test_a_breaker_is_heard_by_the_planner_at_once_and_so_is_its_end(
         await handle.signal(ProvisionerWorkflow.launches_reported, LaunchReport(closed=["web"]))
         await until(lambda: asked(planning, 3))
         assert planning.requests[2].breakers == []
+        waits = [request.wait_seconds for request in planning.requests]
+        assert waits[:3] == [QUIET_POLL_SECONDS, POLL_SECONDS, QUIET_POLL_SECONDS], "what ends with time is heard of"
         planning.pods.set()
         await until(lambda: planned(planning, 1))
     assert [group.instance_types for group in planning.planned[0].unavailable] == [["m5.large"]]

@@ -220,6 +220,7 @@ async def test_a_node_at_rest_moves_at_its_next_task_and_back_after_a_rollback(
     """No run waits for its first version, however long the node is idle."""
     world = FakeWorld()
     monkeypatch.setattr("workflows.nodeclaim.CONTINUES_AFTER", timedelta())
+    monkeypatch.setattr("workflows.nodeclaim.MAX_CONTINUES_AFTER", timedelta())
     async with version(client, cluster, world, "a", monkeypatch) as first:
         await until(lambda: is_ready(first))
         with temporal.with_time_skipping_disabled():

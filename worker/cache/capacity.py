@@ -21,6 +21,7 @@ from tenon.kube.taints import Taint, untolerated
 from tenon.provisioning.claims import planned_requests
 from tenon.resources import Resources, total
 from tenon.scheduling.model import LATER_LABELS, Node
+from worker.cache.csi_drivers import is_settled
 from worker.cache.evacuating_pods import leaving
 from worker.cache.quantities import claimed, stated
 from worker.cache.state import ClusterState
@@ -86,6 +87,7 @@ class Expected:
     """The pods still to come to a node: DaemonSet pods, pods that a claim was bought for, and nominated pods."""
 
     def __init__(self, state: ClusterState, now: float) -> None:
+        self.now = now
         self.all_daemons = state.kept_nodes.common(tuple(daemon_pods(state)))
         """One pod for each DaemonSet."""
         self._planned: dict[str, list[Pod]] = {}
@@ -141,7 +143,9 @@ def _kept_or_existing(state: ClusterState, record: NodeRecord, claim: ClaimRecor
         record,
         claim if claim is not None and not _initialized(record, claim) else claim is not None,
         pods,
-        state.csi_nodes.get(record.name),
+        state.csi.nodes.get(record.name),
+        state.csi.required,
+        is_settled(_ready_since(record, claim), expected.now),
         state.storage.changes if any(pod.volumes for pod in pods.values()) else None,
         state.spreading.changes,
         expected.all_daemons,
@@ -197,7 +201,7 @@ def _existing(
         initialized=initialized,
         host_ports=_ports((pod.pod for pod in node_pods), planned, daemons),
         pods=(*_counted(state, node_pods, expected), *planned, *(() if initialized else missing)),
-        volume_limits=_volume_limits(state, record.name, node_pods),
+        volume_limits=_volume_limits(state, record, claim, node_pods, expected.now),
         capacity=record.capacity,
     )
 
@@ -209,9 +213,19 @@ def _counted(state: ClusterState, node_pods: Iterable[PodRecord], expected: Expe
     return tuple(state.scheduling_pod(pod) for pod in node_pods if not pod.deleting and pod.uid not in expected.decided)
 
 
-def _volume_limits(state: ClusterState, node: str, node_pods: Iterable[PodRecord]) -> Mapping[str, int]:
+def _ready_since(record: NodeRecord, claim: ClaimRecord | None) -> float | None:
+    """When the node became ready for pods; None if it is not."""
+    if claim is None:
+        return record.created
+    since = claim.initialized_at
+    return since.timestamp() if since is not None and _initialized(record, claim) else None
+
+
+def _volume_limits(
+    state: ClusterState, record: NodeRecord, claim: ClaimRecord | None, node_pods: Iterable[PodRecord], now: float
+) -> Mapping[str, int]:
     """How many volumes of each CSI driver the node can attach, minus the volumes of pods that are terminating."""
-    limits = state.volume_limits(node)
+    limits = state.csi.limits(record.name, _ready_since(record, claim), now)
     if not limits:
         return limits
     attached: dict[bool, set[tuple[str, str]]] = {True: set(), False: set()}

@@ -24,7 +24,14 @@ from tenon.kube.pod import Pod
 from tenon.kube.pod_disruption_budgets import decode_pdb
 from tenon.kube.scheduler_config import NOTHING, DefaultSpread
 from tenon.kube.selector_decode import decode_replication_controller, decode_service, decode_workload
-from tenon.kube.storage_decode import decode_class, decode_csi_node, decode_namespace, decode_pvc, decode_volume
+from tenon.kube.storage_decode import (
+    decode_class,
+    decode_csi_driver,
+    decode_csi_node,
+    decode_namespace,
+    decode_pvc,
+    decode_volume,
+)
 from tenon.kube.vertical_pod_autoscalers import decode_pod_with_containers, decode_vpa
 from tenon.provisioning.gates import FeatureGates
 from tenon.resources import Resources
@@ -81,7 +88,8 @@ class ClusterCache(ClusterState):
             reflect(resources.PVCS, decode_pvc, self.storage.pvcs),
             reflect(resources.PVS, decode_volume, self.storage.volumes),
             reflect(resources.STORAGECLASSES, decode_class, self.storage.classes),
-            reflect(resources.CSINODES, decode_csi_node, self.csi_nodes),
+            reflect(resources.CSINODES, decode_csi_node, self.csi.nodes),
+            reflect(resources.CSIDRIVERS, decode_csi_driver, self.csi.drivers),
             reflect(resources.PDBS, decode_pdb, self.moving.pdbs),
         ]
         self.deletion_costs_managed = gates.pod_deletion_cost_management

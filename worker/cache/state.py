@@ -18,6 +18,7 @@ from tenon.resources import Resources, total
 from tenon.scheduling.model import Node
 from worker.cache.buying import ClaimedPods
 from worker.cache.changes import Changes, Subscription, Topic
+from worker.cache.csi_drivers import CsiDrivers
 from worker.cache.default_topology_spread import DefaultTopologySpread
 from worker.cache.evacuating_pods import EvacuatingPods, leaving
 from worker.cache.node_memo import NodeMemo
@@ -41,7 +42,7 @@ class ClusterState:
     """The cluster's tables, the indexes between them, and lookups over them.
 
     The tables are ``pods``, ``nodes``, ``claims``, ``pools``, ``nodeclasses``, ``daemonsets``, ``limit_ranges``,
-    ``namespaces``, ``overlays``, ``repair_policies``, ``buffers``, ``csi_nodes``, and those of ``storage``,
+    ``namespaces``, ``overlays``, ``repair_policies``, ``buffers``, and those of ``csi``, ``storage``,
     ``moving``, ``spreading`` and ``predictions``.
 
     ``claims`` and ``pools`` hold only objects that Tenon manages (`tenon.apis.managed`), so their readers may act on
@@ -67,7 +68,7 @@ class ClusterState:
         self.buffers: Table[NamespacedRecord] = Table(self._spec_listener(Topic.BUFFER))
         self.buffer_targets = {kind: self._target_table(kind) for kind in BUFFER_TARGETS}
         """By kind, the generations of the objects that CapacityBuffers may refer to."""
-        self.csi_nodes: Table[ValueRecord[Mapping[str, int]]] = Table(lambda _key, _before, _after: None)
+        self.csi = CsiDrivers()
         self.storage = Storage(self._requests_changed)
         self.moving = EvacuatingPods()
         self.spreading = DefaultTopologySpread(self._requests_changed)
@@ -120,7 +121,7 @@ class ClusterState:
         self.daemonsets.adopt(other.daemonsets)
         self.limit_ranges.adopt(other.limit_ranges)
         self.namespaces.adopt(other.namespaces)
-        self.csi_nodes.adopt(other.csi_nodes)
+        self.csi.adopt(other.csi)
         self.storage.adopt(other.storage)
         self.moving.adopt(other.moving)
         self.spreading.adopt(other.spreading)
@@ -197,11 +198,6 @@ class ClusterState:
     def eviction_terms(self, record: PodRecord) -> tuple[int, int]:
         """The priority of a pod and the cost that it states, from which the cost of its eviction follows."""
         return record.pod.priority, record.stated_cost(deletion_costs_managed=self.deletion_costs_managed)
-
-    def volume_limits(self, node_name: str) -> Mapping[str, int]:
-        """How many volumes of each CSI driver the node can attach, as far as the drivers have reported it."""
-        csi_node = self.csi_nodes.get(node_name)
-        return csi_node.value if csi_node is not None else {}
 
     def node_of(self, claim: ClaimRecord) -> NodeRecord | None:
         """The Node of a NodeClaim, found by provider ID, or else by the name in the claim's status."""

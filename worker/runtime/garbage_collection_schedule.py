@@ -10,6 +10,7 @@ from temporalio.api.common.v1 import Payload
 from temporalio.client import (
     Client,
     Schedule,
+    ScheduleActionExecutionStartWorkflow,
     ScheduleActionStartWorkflow,
     ScheduleAlreadyRunningError,
     ScheduleIntervalSpec,
@@ -18,20 +19,22 @@ from temporalio.client import (
     ScheduleSpec,
     ScheduleUpdate,
     ScheduleUpdateInput,
+    WorkflowExecutionStatus,
 )
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
 from temporalio.service import RPCError
 
 from activities import loggers
-from tenon.messages.garbage_collection import GarbageCollectionInput
+from tenon.messages.garbage_collection import GarbageCollectionInput, GarbageCollectionResult
 from worker.runtime.encrypted_payloads import KEY_ID, PayloadCodecError
 from workflows import names
 from workflows.garbage_collection import GarbageCollectionWorkflow, garbage_collection_id, schedule_id
 
 log = loggers.GARBAGE_COLLECTION
 
-EVERY = timedelta(minutes=10)
-"""A sweep costs about three billed actions: ten minutes keep a quiet cluster below twenty an hour."""
+EVERY = timedelta(minutes=30)
+"""A sweep costs four billed actions. Unless the cluster is quiet, the leader starts more sweeps
+(`worker/controllers/garbage_collection/sweeps.py`)."""
 CATCH_UP = timedelta(minutes=1)
 """Sweeps missed during an outage are not caught up on, because the next sweep finds the same."""
 JITTER_SHARE = 10
@@ -56,6 +59,23 @@ async def sweep_now(client: Client, cluster: str) -> None:
     handle = client.get_schedule_handle(schedule_id(cluster))
     if not (await handle.describe()).schedule.state.paused:
         await handle.trigger(overlap=ScheduleOverlapPolicy.SKIP)
+
+
+async def sweep_has_left_work(client: Client, cluster: str) -> bool:
+    """Whether the last sweep failed, or left something to the next one. None of these calls is billed."""
+    description = await client.get_schedule_handle(schedule_id(cluster)).describe()
+    if not description.info.recent_actions:
+        return True
+    action = description.info.recent_actions[-1].action
+    assert isinstance(action, ScheduleActionExecutionStartWorkflow)
+    handle = client.get_workflow_handle(
+        action.workflow_id, run_id=action.first_execution_run_id, result_type=GarbageCollectionResult
+    )
+    if (await handle.describe()).status is not WorkflowExecutionStatus.COMPLETED:
+        return True
+    result = await handle.result()
+    pending_work = (result.unread, result.faults, result.failed, result.left_since, result.held_back)
+    return any(pending_work) or any(row.put_off or row.failed for row in result.figures.values())
 
 
 async def reconcile_schedule(client: Client, cluster: str, every: timedelta = EVERY) -> None:

@@ -49,6 +49,7 @@ from worker.controllers.disruption.node_repair_policies import NodeRepairPolicyC
 from worker.controllers.disruption.nodeclaim_conditions import NodeClaimDisruptionController
 from worker.controllers.disruption.pod_deletion_costs import PodDeletionCostController
 from worker.controllers.disruption.replacements import ReplacementController
+from worker.controllers.garbage_collection.sweeps import SweepController, quiet_interval
 from worker.controllers.interruption.instance_status import InstanceStatusController
 from worker.controllers.legacy.legacy_api import LegacyApiController
 from worker.controllers.node.blocked_nodes import BlockedNodesController
@@ -63,6 +64,7 @@ from worker.controllers.nodeclass.capacity_reservations import (
     ReservedCapacityTypeController,
 )
 from worker.controllers.nodeclass.instance_type_metrics import InstanceTypeMetricsController
+from worker.controllers.nodeclass.refresh import NodeClassRefreshController
 from worker.controllers.nodeclass.workflow_starts import NodeClassWorkflowController
 from worker.controllers.nodeclass.zonal_shift import ZonalShiftController
 from worker.controllers.nodepool.status import NodePoolStatusController
@@ -75,7 +77,7 @@ from worker.runtime.activity_lanes import by_lane
 from worker.runtime.activity_retries import RetryAfterInterceptor
 from worker.runtime.assembly import BUILD_ID, Clients
 from worker.runtime.child_processes import METRICS_FOLDER
-from worker.runtime.garbage_collection_schedule import reconcile_schedule, sweep_now
+from worker.runtime.garbage_collection_schedule import reconcile_schedule, sweep_has_left_work, sweep_now
 from worker.runtime.launch_reports import stored_launches
 from worker.runtime.leader_announcements import Announcements
 from worker.runtime.memory import return_free_memory
@@ -168,7 +170,7 @@ async def lead(settings: Settings, temporal: Connection, clients: Clients, cache
         if cluster_metrics is not None:
             group.create_task(cluster_metrics.run(), name="cluster metrics")
         try:
-            await temporal.serve(lambda client: _decide(client, kube, settings, cache, planning))
+            await temporal.serve(lambda client: _decide(client, clients, settings, cache, planning))
         finally:
             planning.moves.close()
 
@@ -289,7 +291,9 @@ def _controllers(settings: Settings, clients: Clients, cache: ClusterCache, plan
     return controllers
 
 
-async def _decide(client: Client, kube: Kube, settings: Settings, cache: ClusterCache, planning: Planning) -> None:
+async def _decide(
+    client: Client, clients: Clients, settings: Settings, cache: ClusterCache, planning: Planning
+) -> None:
     """Everything that a leader does through this Temporal client, until cancelled."""
     cluster = settings.cluster_name
     queue = names.leader_queue(cluster, f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}")
@@ -317,14 +321,24 @@ async def _decide(client: Client, kube: Kube, settings: Settings, cache: Cluster
         log.info("The worker leads and plans for the cluster", extra={"cluster": cluster})
         group.create_task(announcements.run(), name="announcements")
         group.create_task(
-            reconcile_schedule(client, cluster, settings.garbage_collection_interval), name="garbage collection"
+            reconcile_schedule(client, cluster, quiet_interval(settings.garbage_collection_interval)),
+            name="garbage collection",
         )
         group.create_task(NotReadyNodeController(cache, sweep).run(), name="lost nodes")
+        has_left_work = partial(sweep_has_left_work, client, cluster)
+        sweeps = SweepController(cache, settings.garbage_collection_interval, sweep, has_left_work)
+        group.create_task(sweeps.run(), name="sweeps")
         nodeclaims = NodeClaimWorkflowController(client, cache, cluster, queue)
         group.create_task(nodeclaims.run(), name="nodeclaim workflows")
-        group.create_task(DisruptionCommandController(client, kube, cache, cluster).run(), name="disruption commands")
+        group.create_task(
+            DisruptionCommandController(client, clients.kube, cache, cluster).run(), name="disruption commands"
+        )
         group.create_task(ReplacementController(client, cache, cluster).run(), name="replacements")
         group.create_task(NodeClassWorkflowController(client, cache, cluster).run(), name="nodeclass workflows")
+        refresh = NodeClassRefreshController(
+            client, cache, cluster, clients.recorder, clients.ec2, clients.version.current
+        )
+        group.create_task(refresh.run(), name="nodeclass refresh")
         group.create_task(BlockedNodesController(client, cache, cluster).run(), name="blocked nodes")
 
 

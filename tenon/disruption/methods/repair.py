@@ -92,10 +92,10 @@ class Repair:
         expired = self._deadline()
         repairs = _Pass(model, situation, budgets, expired, terminate_first=self._terminate_first)
         policy_budgets = PolicyBudgets(situation)
-        is_left = is_cut = False
+        is_cut = False
         for sick in in_order:
             if not budgets.allows(sick.node):
-                is_left = True
+                repairs.block(sick, budgets.why_none(sick.node.pool))
                 continue
             if is_cut := expired():
                 break
@@ -107,7 +107,7 @@ class Repair:
                 return Proposal(
                     (command,), next_pass=situation.now, blocked=repairs.blocked, is_cut=True, failed=repairs.failed
                 )
-        is_left |= is_cut or bool(repairs.blocked)
+        is_left = is_cut or bool(repairs.blocked)
         next_passes = [next_repair(situation), situation.now + PASS_AGAIN if is_left else None]
         return Proposal(
             next_pass=min((due for due in next_passes if due is not None), default=None),

@@ -155,6 +155,11 @@ class PoolBudgets:
         """Return why the pool's disruption windows allow none, in a clause; empty if they do not forbid it."""
         return why_closed(self._situation.policies[pool].windows, self._reason, self._situation.now)
 
+    def why_none(self, pool: str) -> str:
+        """Return why no more nodes of a pool may be disrupted, in a clause without figures, for an event."""
+        closed = self.why_closed(pool)
+        return f"NodePool {pool} is {closed}" if closed else f"the budgets of NodePool {pool} allow no more nodes now"
+
     def take(self, pool: str) -> bool:
         """Take one node from the pool's budget. Return False if none is left."""
         if self.left(pool) <= 0:

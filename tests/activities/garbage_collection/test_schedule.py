@@ -18,7 +18,12 @@ from tenon.messages.garbage_collection import Figures, GarbageCollectionResult
 from tests.activities.garbage_collection.lost import LATER, Cluster
 from tests.ec2.samples import node_claim
 from tests.workflows.waiting import until
-from worker.runtime.garbage_collection_schedule import ensure_schedule, reconcile_schedule, sweep_now
+from worker.runtime.garbage_collection_schedule import (
+    ensure_schedule,
+    reconcile_schedule,
+    sweep_has_left_work,
+    sweep_now,
+)
 from worker.runtime.payload_codec import EncryptionCodec
 from worker.runtime.temporal_plugin import TenonPlugin
 from workflows import names
@@ -103,11 +108,13 @@ async def test_the_next_sweep_tries_last_what_failed_before(
     server.world.faults.add(Fault(action="TerminateInstances", code="UnauthorizedOperation", status=403, message="no"))
     first = await scheduled_sweep(client, lost, 1)
     assert first.figures["instance_without_claim"] == Figures(findings=1, failed=1)
+    assert await sweep_has_left_work(client, lost.name)
     lost.request = lost.buyer.prepare_launch(node_claim(name="seed"), ready_class, 2)  # the sweep ended its template
     leak = lost.buy("leak").rsplit("/", 1)[-1]
     server.world.calls.clear()
     second = await scheduled_sweep(client, lost, 2)
     assert second.figures["instance_without_claim"] == Figures(findings=2, ended=2)
+    assert not await sweep_has_left_work(client, lost.name)
     assert ended_in_order(server) == [leak, stuck]
     await client.get_schedule_handle(schedule_id(lost.name)).delete()
 

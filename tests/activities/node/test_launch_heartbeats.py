@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import threading
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, cast
 
-import pytest
 from temporalio.testing import ActivityEnvironment
 
-from activities.heartbeat import with_heartbeat
 from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS
-from activities.node import launching as module
-from activities.node import lost_instances
 from activities.node.launching import Launching
 from tenon.messages.launch import LaunchInput, LaunchRequest, PrepareLaunchInput
 from tests.activities.node.fake_kube import stamp
@@ -72,19 +69,9 @@ class Throttled(Seller):
         return None
 
 
-@pytest.fixture
-def beats(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Heartbeats come soon, not after ten seconds."""
-
-    def soon(call: Any) -> Any:
-        return with_heartbeat(call, 0.01)
-
-    for user in (module, lost_instances):
-        monkeypatch.setattr(user, "with_heartbeat", soon)
-
-
 async def run(world: World, ec2: Throttled, step: Callable[[Launching], Any]) -> Any:
     environment = ActivityEnvironment()
+    environment.info = dataclasses.replace(environment.info, heartbeat_timeout=timedelta(seconds=0.02))
     environment.on_heartbeat = lambda *_: ec2.beat.set()
     launching = Launching(world.kube, world.recorder, cast("Any", ec2), world.clock, tries=lambda: 1)
 
@@ -106,20 +93,20 @@ def unlaunched() -> World:
     return world
 
 
-async def test_a_node_that_runs_already_is_found_and_tagged_with_heartbeats(beats: None) -> None:
+async def test_a_node_that_runs_already_is_found_and_tagged_with_heartbeats() -> None:
     ec2 = Throttled()
     await run(World().put_live(), ec2, lambda part: part.prepare(PrepareLaunchInput(claim=REF)))
     assert ec2.waited == ["instance_state", "describe_instance", "name_instance"]
 
 
-async def test_a_ready_node_without_a_known_instance_is_described_with_heartbeats(beats: None) -> None:
+async def test_a_ready_node_without_a_known_instance_is_described_with_heartbeats() -> None:
     ec2, world = Throttled(knows=False), World().put_live()
     world.clock.instant += timedelta(hours=1)
     await run(world, ec2, lambda part: part.prepare(PrepareLaunchInput(claim=REF)))
     assert ec2.waited == ["instance_state", "describe_instance", "price", "name_instance"]
 
 
-async def test_unknown_instances_are_counted_with_heartbeats(beats: None) -> None:
+async def test_unknown_instances_are_counted_with_heartbeats() -> None:
     ec2, world = Throttled(knows=False), World().put_live()
     world.node["status"]["conditions"][0]["status"] = "False"
     world.clock.instant += timedelta(hours=1)
@@ -127,13 +114,13 @@ async def test_unknown_instances_are_counted_with_heartbeats(beats: None) -> Non
     assert ec2.waited == ["instance_state", "instance_state", "states"]
 
 
-async def test_a_launch_is_prepared_with_heartbeats(beats: None) -> None:
+async def test_a_launch_is_prepared_with_heartbeats() -> None:
     ec2 = Throttled()
     await run(unlaunched(), ec2, lambda part: part.prepare(PrepareLaunchInput(claim=REF, attempt=2)))
     assert ec2.waited == ["find_instance", "instance_types", "prepare_launch"]
 
 
-async def test_a_launch_is_sent_and_recorded_with_heartbeats(beats: None) -> None:
+async def test_a_launch_is_sent_and_recorded_with_heartbeats() -> None:
     ec2 = Throttled()
     await run(unlaunched(), ec2, lambda part: part.launch(LaunchInput(claim=REF, request=REQUEST)))
     assert ec2.waited == ["describe_instance", "instance_types"]

@@ -15,7 +15,15 @@ from activities.node import cordon
 from activities.node.nodeclaim_lifecycle import NodeActivities
 from tenon.messages.base import ErrorType
 from tenon.messages.launch import LaunchInput, LaunchRequest, PrepareLaunchInput
-from tenon.messages.node import CordonInput, KeepInput, NodeInput, ReleaseInput, Removal, TerminateInput
+from tenon.messages.node import (
+    CordonInput,
+    InitializeInput,
+    KeepInput,
+    NodeInput,
+    ReleaseInput,
+    Removal,
+    TerminateInput,
+)
 from tests.activities.node.fake_kube import START
 from tests.activities.node.world import PROVIDER_ID, REF, World, claim, condition, node
 
@@ -27,7 +35,7 @@ STEPS: dict[str, Callable[[NodeActivities], Awaitable[Any]]] = {
     "prepare launch": lambda node: node.prepare_launch(PrepareLaunchInput(claim=REF)),
     "launch": lambda node: node.launch(LaunchInput(claim=REF, request=REQUEST)),
     "register": lambda node: node.register(NodeInput(**GIVEN)),
-    "initialize": lambda node: node.initialize(NodeInput(**GIVEN)),
+    "initialize": lambda node: node.initialize(InitializeInput(**GIVEN, binds=True)),
     "bind": lambda node: node.bind(NodeInput(**GIVEN)),
     "keep": lambda node: node.keep(KeepInput(claim=REF, until=START)),
     "cordon": lambda node: node.cordon(CordonInput(**GIVEN, removal=Removal(reason="expired"))),

@@ -14,6 +14,7 @@ from activities.kubernetes.resources import NODECLAIMS, NODEPOOLS, NODES, PVCS, 
 from activities.node.cordon import cordon, withdraw
 from activities.node.release import release
 from activities.node.volumes import detach_volumes
+from tenon.evolve import evolve
 from tenon.kube.claim_record import ClaimRecord
 from tenon.messages.node import CordonInput, DetachInput, ReleaseInput, Removal
 from tests.activities.node.fake_kube import START
@@ -289,7 +290,7 @@ async def test_evt04_the_claim_keeps_why_its_workflow_deletes_it() -> None:
     await run(world, reason="Empty")
     record = ClaimRecord.of(world.claim)
     assert record.deleting
-    assert view_of(record).removals == (wanted("Empty").removal,)
+    assert view_of(record).removals == (evolve(wanted("Empty").removal, by_workflow=True),)
     before = dict(world.claim["metadata"]["annotations"])
     await run(world, reason="Empty")
     assert world.claim["metadata"]["annotations"] == before

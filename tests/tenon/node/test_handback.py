@@ -58,7 +58,7 @@ def test_a_node_that_is_being_deleted_keeps_its_taint() -> None:
 
 
 def test_n15_649_a_nodeclaim_in_the_middle_of_its_drain_keeps_what_karpenter_goes_on_with() -> None:
-    """Its deadline, its finalizer and its deletion. Only what Tenon alone reads goes."""
+    """Its deadline, its finalizer and its deletion. Only what Tenon alone reads goes, except its count of reboots."""
     metadata = {
         "name": "c",
         "deletionTimestamp": "2026-01-01T00:00:00Z",
@@ -67,6 +67,7 @@ def test_n15_649_a_nodeclaim_in_the_middle_of_its_drain_keeps_what_karpenter_goe
             "karpenter.sh/nodeclaim-termination-timestamp": "2026-01-01T01:00:00Z",
             "karpenter.sh/do-not-repair": "true",
             "tenon.sh/removal": "drain",
+            "tenon.sh/reboots": "2026-01-01T00:00:00Z",
         },
     }
     assert handed_back({"kind": "NodeClaim", "metadata": metadata}) == {

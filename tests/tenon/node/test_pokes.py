@@ -10,13 +10,14 @@ import pytest
 from tenon.apis import labels
 from tenon.kube.taints import Taint
 from tenon.messages.node import Poke, RebootRequest, Removal
-from tenon.node.pokes import poke_for
+from tenon.node.pokes import is_known_to_workflow, poke_for
 
 STARTUP = Taint("warming", "NoExecute")
 EPHEMERAL = Taint("node.kubernetes.io/not-ready", "NoExecute")
 OTHER = Taint("dedicated", "NoSchedule", "a")
 LIVE = {"registered": True, "initialized": True, "node_ready": True}
 REPAIRED = Removal(reason="unhealthy", detail="Ready is False for 30m", actor="controller node.health")
+OWN = Removal(reason="expired", actor="the node's workflow", by_workflow=True)
 JOINED = Poke(node_name="n", reason="joined")
 READY = Poke(node_name="n", node_ready=True, reason="ready")
 
@@ -102,7 +103,12 @@ LEVELS: list[tuple[str, dict[str, Any], Poke | None]] = [
     (
         "claim deleted by Tenon",
         {"node_name": "n", **LIVE, "claim_deleting": True, "removals": (REPAIRED,)},
-        Poke(node_name="n", claim_deleting=True, removals=(REPAIRED,), reason="deleted"),
+        Poke(claim_deleting=True, removals=(REPAIRED,), reason="deleted"),
+    ),
+    (
+        "claim deleted by Tenon, and then its Node",
+        {"node_name": "n", **LIVE, "claim_deleting": True, "node_deleting": True, "removals": (REPAIRED,)},
+        Poke(claim_deleting=True, removals=(REPAIRED,), reason="deleted"),
     ),
     (
         "Node deleted, claim has a reason but stays",
@@ -113,7 +119,7 @@ LEVELS: list[tuple[str, dict[str, Any], Poke | None]] = [
     (
         "claim of a live node deleted",
         {"node_name": "n", "registered": True, "initialized": True, "claim_deleting": True},
-        Poke(node_name="n", claim_deleting=True, reason="deleted"),
+        Poke(claim_deleting=True, reason="deleted"),
     ),
     (
         "Node deleted, claim not",
@@ -136,3 +142,14 @@ def test_poke_of_a_level(level: dict[str, Any], expected: Poke | None) -> None:
     }
     assert poke_for(**facts) == expected
     assert poke_for(**facts) == poke_for(**facts)
+
+
+@pytest.mark.parametrize(
+    ("removals", "is_known"),
+    [((OWN,), True), ((OWN, REPAIRED), False), ((REPAIRED,), False), ((), False)],
+    ids=["its own deletion", "and another reason", "deleted by a controller", "deleted by a user"],
+)
+def test_a_workflow_knows_of_the_deletion_that_it_requested_itself(
+    removals: tuple[Removal, ...], is_known: bool
+) -> None:
+    assert is_known_to_workflow(Poke(claim_deleting=True, removals=removals)) is is_known

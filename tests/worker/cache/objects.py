@@ -11,7 +11,14 @@ from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.decode import decode_daemonset, decode_node, decode_nodeclaim, decode_pod
 from tenon.kube.pod_disruption_budgets import decode_pdb
 from tenon.kube.records import DaemonRecord, NodeRecord, PodRecord
-from tenon.kube.storage_decode import decode_class, decode_csi_node, decode_namespace, decode_pvc, decode_volume
+from tenon.kube.storage_decode import (
+    decode_class,
+    decode_csi_driver,
+    decode_csi_node,
+    decode_namespace,
+    decode_pvc,
+    decode_volume,
+)
 
 _versions = itertools.count(1)
 
@@ -131,6 +138,11 @@ def storage_class(name: str = "waits", *zones: str, meta: Any = None, **fields: 
 def default_class(name: str, *zones: str, created: str = "2026-01-01T00:00:00Z") -> Any:
     annotations = {"storageclass.kubernetes.io/is-default-class": "true"}
     return storage_class(name, *zones, meta={"annotations": annotations, "creationTimestamp": created})
+
+
+def csi_driver(name: str = "ebs.csi", *, required: bool = True) -> Any:
+    spec = {"preventPodSchedulingIfMissing": required}
+    return decode_csi_driver(json.dumps({"metadata": metadata(name), "spec": spec}).encode())
 
 
 def csi_node(name: str = "n", **counts: int | None) -> Any:

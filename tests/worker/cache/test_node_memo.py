@@ -21,6 +21,7 @@ from tests.tenon.scheduling.builders import CATALOG
 from tests.worker.cache.objects import (
     budget,
     claim,
+    csi_driver,
     csi_node,
     daemonset,
     mounting,
@@ -138,9 +139,12 @@ def other_changes(draw: st.DrawFn) -> Change:
                 of(lambda state: state.storage.volumes, "vol", lambda: volume("vol", "us-west-2a")),
                 of(lambda state: state.storage.volumes, "vol", lambda: volume("vol", "us-west-2b")),
                 of(lambda state: state.storage.classes, "waits", lambda: storage_class("waits", "us-west-2b")),
-                of(lambda state: state.csi_nodes, "n0", lambda: csi_node("n0", ebs=5)),
-                of(lambda state: state.csi_nodes, "n0", lambda: csi_node("n0", ebs=6)),
-                of(lambda state: state.csi_nodes, "n0", None),
+                of(lambda state: state.csi.nodes, "n0", lambda: csi_node("n0", ebs=5)),
+                of(lambda state: state.csi.nodes, "n0", lambda: csi_node("n0", ebs=6)),
+                of(lambda state: state.csi.nodes, "n0", None),
+                of(lambda state: state.csi.drivers, "ebs.csi", csi_driver),
+                of(lambda state: state.csi.drivers, "ebs.csi", lambda: csi_driver(required=False)),
+                of(lambda state: state.csi.drivers, "ebs.csi", None),
                 of(lambda state: state.daemonsets, "kube-system/ds", daemonset),
                 of(lambda state: state.daemonsets, "kube-system/ds", lambda: daemonset(cpu="200m")),
                 of(lambda state: state.daemonsets, "kube-system/ds", None),
@@ -248,7 +252,7 @@ def protected(protection: str) -> Change:
 def with_volume(state: ClusterState) -> None:
     state.storage.volumes.on_event("vol", volume("vol", "us-west-2a"))
     state.storage.pvcs.on_event("ns/data", pvc(volumeName="vol"))
-    state.csi_nodes.on_event("n1", csi_node("n1", ebs=5))
+    state.csi.nodes.on_event("n1", csi_node("n1", ebs=5))
 
 
 def nothing(state: ClusterState) -> None:
@@ -278,7 +282,7 @@ def nothing(state: ClusterState) -> None:
             id="a-volume",
         ),
         pytest.param(
-            with_volume, of(lambda state: state.csi_nodes, "n1", lambda: csi_node("n1", ebs=6)), id="the-CSINode"
+            with_volume, of(lambda state: state.csi.nodes, "n1", lambda: csi_node("n1", ebs=6)), id="the-CSINode"
         ),
         pytest.param(nothing, spread_by("web"), id="a-Service"),
         pytest.param(nothing, of(lambda state: state.daemonsets, "kube-system/ds", daemonset), id="a-DaemonSet"),

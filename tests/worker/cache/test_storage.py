@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ from tenon.kube.pod import LocalDisk
 from tenon.kube.records import PodRecord
 from tenon.kube.volumes import BIND_COMPLETED, SELECTED_NODE
 from tests.worker.cache.objects import (
+    claim,
+    csi_driver,
     csi_node,
     default_class,
     ephemeral,
@@ -25,6 +28,7 @@ from tests.worker.cache.objects import (
 )
 from worker.cache.capacity import scheduling_nodes
 from worker.cache.changes import Topic
+from worker.cache.csi_drivers import REGISTERS_WITHIN
 from worker.cache.state import ClusterState
 
 LEAVING = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
@@ -287,15 +291,57 @@ def test_a_node_lists_its_limits_and_what_is_attached_sch_074() -> None:
     cluster_state = state(*pods, pvcs=pvcs, classes=[output])
     (bare,) = _nodes(cluster_state)
     assert bare.volume_limits == {}, "its drivers have not said anything yet"
-    cluster_state.csi_nodes.on_event("n", csi_node(ebs=5, efs=None))
+    cluster_state.csi.nodes.on_event("n", csi_node(ebs=5, efs=None))
     (node,) = _nodes(cluster_state)
     assert [pod.attachments for pod in node.pods] == [(("ebs.csi", "ns/one"),)]
     assert node.volume_limits == {"ebs.csi": 4}, "a pod that is ending still has its second volume attached"
 
 
-def _nodes(cluster_state: ClusterState) -> Any:
+def _nodes(cluster_state: ClusterState, now: float = 0.0) -> Any:
     cluster_state.nodes.on_event("n", node())
-    return scheduling_nodes(cluster_state, 0.0)
+    return scheduling_nodes(cluster_state, now)
+
+
+def limits_of(cluster_state: ClusterState, now: float) -> Mapping[str, int]:
+    (present_node,) = _nodes(cluster_state, now)
+    limits: Mapping[str, int] = present_node.volume_limits
+    return limits
+
+
+def test_a_node_without_a_driver_that_kube_scheduler_requires_can_attach_no_volume_of_it() -> None:
+    """Kubernetes 1.37 refuses it, so a pod that is planned there would wait for ever."""
+    cluster_state, later = state(), node().created + REGISTERS_WITHIN
+    cluster_state.csi.drivers.on_event("ebs.csi", csi_driver())
+    assert limits_of(cluster_state, later) == {"ebs.csi": 0}, "it has no CSINode"
+    cluster_state.csi.nodes.on_event("n", csi_node(efs=None))
+    assert limits_of(cluster_state, later) == {"ebs.csi": 0}, "its CSINode lacks the driver"
+    cluster_state.csi.nodes.on_event("n", csi_node(ebs=None))
+    assert limits_of(cluster_state, later) == {}, "a driver without a limit is unlimited"
+    cluster_state.csi.nodes.on_event("n", csi_node(ebs=5))
+    assert limits_of(cluster_state, later) == {"ebs.csi": 5}
+
+
+@pytest.mark.parametrize("driver", [None, csi_driver(required=False)], ids=["no-CSIDriver", "not-required"])
+def test_a_driver_that_kube_scheduler_does_not_require_may_be_missing(driver: Any) -> None:
+    cluster_state = state()
+    cluster_state.csi.drivers.on_event("ebs.csi", csi_driver())
+    cluster_state.csi.drivers.on_event("ebs.csi", driver)
+    assert limits_of(cluster_state, node().created + REGISTERS_WITHIN) == {}
+
+
+def test_a_node_that_became_ready_a_moment_ago_is_about_to_get_its_drivers() -> None:
+    """Their DaemonSets start after the node is ready. A pod must not buy a second node meanwhile."""
+    cluster_state = state()
+    cluster_state.csi.drivers.on_event("ebs.csi", csi_driver())
+    assert limits_of(cluster_state, node().created + REGISTERS_WITHIN - 1) == {}
+
+
+def test_a_node_that_starts_is_about_to_get_its_drivers() -> None:
+    cluster_state = state()
+    cluster_state.csi.drivers.on_event("ebs.csi", csi_driver())
+    cluster_state.claims.on_event("n", claim("n", node_name="n"))
+    (starting,) = _nodes(cluster_state, node().created + 3600)
+    assert starting.volume_limits == {}
 
 
 def test_in_tree_names_mean_their_csi_driver_sch_074() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import uuid
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
@@ -59,6 +60,28 @@ async def converts(served: Served) -> bool:
     except ApiError:
         return False
     return True
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session", autouse=True)
+async def clean(served: Served) -> AsyncIterator[None]:
+    """Removes the objects of these tests: other files share the sandbox, and a worker would act on them."""
+    kinds = (NODECLAIMS, NODEPOOLS, EC2NODECLASSES)
+
+    async def objects() -> dict[tuple[Resource, str], Object]:
+        return {(kind, obj["metadata"]["name"]): obj for kind in kinds for obj in await served.admin.list(kind)}
+
+    before = await objects()
+    yield
+
+    async def gone() -> bool:
+        remaining = {key: obj for key, obj in (await objects()).items() if key not in before}
+        for (kind, name), obj in remaining.items():
+            await served.admin.delete(kind, name)
+            if obj["metadata"].get("finalizers"):
+                await served.admin.patch(kind, name, {"metadata": {"finalizers": None}})
+        return not remaining
+
+    await until(gone)
 
 
 @pytest_asyncio.fixture(loop_scope="session")

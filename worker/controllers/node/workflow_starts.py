@@ -23,7 +23,7 @@ from tenon.kube.claim_record import ClaimRecord
 from tenon.messages.base import ClaimRef
 from tenon.messages.node import Poke
 from tenon.node.leave_text import recorded
-from tenon.node.pokes import poke_for
+from tenon.node.pokes import is_known_to_workflow, poke_for
 from tenon.node.reboot_record import recorded_request
 from tenon.node.registration import minutes_late, next_late
 from tenon.node.state import NodeClaimInput
@@ -213,6 +213,8 @@ class NodeClaimWorkflowController(Controller):
         if poke.disrupted and not self._sweeping:
             return  # a node that leaves looks like this for a moment between its taint and its deletion
         self._sent_pokes[name] = poke
+        if is_known_to_workflow(poke) and not self._sweeping:
+            return  # a sweep sends it all the same, because an operator may have reset the workflow since
         handle = self._client.get_workflow_handle(names.nodeclaim_id(self._cluster, name))
         try:
             await handle.signal(NodeClaimWorkflow.poke, poke, rpc_timeout=ANSWER_WITHIN)
