@@ -23,7 +23,7 @@ from cli.context import resolve_if_known
 from cli.record_source import STANDARD_INPUT, RecordError, RecordOption, chosen_record, open_record
 from cli.record_times import SinceOption, UntilOption, instant_of
 from cli.simulating.progress import show_progress
-from tenon.provisioning.plan_inputs import UnreadableInputsError
+from tenon.provisioning.input_documents import UnreadableInputsError
 from tenon.provisioning.replay import (
     TOLERANCE,
     WORST,

@@ -17,29 +17,26 @@ the order of their parts.
 from __future__ import annotations
 
 import gzip
-import hashlib
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass, fields, replace
+from operator import attrgetter
+from typing import Any
 
 import msgspec
 
 from tenon.errors import TenonError
 from tenon.kube.pod import Pod
 from tenon.kube.pod_rules import NO_RULES, PodRules
-from tenon.kube.requirements import Requirement, Requirements
+from tenon.provisioning.input_documents import VERSION, UnreadableInputsError, digest_of, encode, read
+from tenon.provisioning.kept_catalogue import Catalogue, Change, catalogue_of, changes_of, types_in
 from tenon.resources import Resources
-from tenon.scheduling.model import InstanceType, Node, Offering, Pool, Problem
+from tenon.scheduling.model import InstanceType, Node, Pool, Problem
 
-VERSION = 1
 MAX_PLAN = 100_000
 """Bytes of a compressed plan."""
 MAX_CATALOGUE = 1_000_000
 """Bytes of a compressed catalogue."""
-MAX_TEXT = 64_000_000
-"""Bytes of a document that is not compressed, so that a forged one does not fill the memory."""
 MAX_PODS = 60_000
 MAX_NODES = 5_000
 MAX_CATALOGUES = 20
@@ -48,10 +45,6 @@ MAX_CATALOGUES = 20
 
 class InputsTooLargeError(TenonError):
     """The inputs of a plan are too large to be kept. The message says why, without a period."""
-
-
-class UnreadableInputsError(TenonError):
-    """The inputs of a plan cannot be read. The message says why, without a period."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,46 +57,6 @@ class PlanInputs:
     """By digest."""
 
 
-_Document = TypeVar("_Document")
-
-
-class _Versioned(msgspec.Struct, frozen=True):
-    version: int
-
-
-class _Offering(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    zone: str
-    capacity_type: str
-    price: float
-    zone_id: str
-    reservation_id: str
-    reservation_type: str
-    reservation_interruptible: str
-
-
-class _Type(msgspec.Struct, frozen=True):
-    name: str
-    requirements: Requirements
-    capacity: Resources
-    overhead: Resources
-    offerings: list[_Offering]
-
-
-class _Catalogue(msgspec.Struct, frozen=True):
-    version: int
-    types: list[_Type]
-
-
-class _Change(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """How an offering differs from its catalogue, by the index of its type and its own."""
-
-    type_index: int
-    offering_index: int
-    available: bool
-    reservation_capacity: int
-    counted_at: float
-
-
 class _Pool(msgspec.Struct, frozen=True):
     pool: Pool
     """Without instance types."""
@@ -113,7 +66,7 @@ class _Pool(msgspec.Struct, frozen=True):
 
 class _Types(msgspec.Struct, frozen=True):
     catalogue: str
-    changes: list[_Change]
+    changes: list[Change]
 
 
 class _Pod(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -131,7 +84,9 @@ class _Node(msgspec.Struct, frozen=True, omit_defaults=True):
     """The kinds of running pods, each with how many of them there are."""
 
 
-class _Plan(msgspec.Struct, frozen=True):
+class PlanDocument(msgspec.Struct, frozen=True):
+    """A problem. Its fields are those of `Problem`, and what they share."""
+
     version: int
     types: list[_Types]
     pools: list[_Pool]
@@ -183,10 +138,10 @@ class PlanInputEncoder:
             if reference not in references:
                 references.append(reference)
             pools.append(_Pool(replace(pool, instance_types=()), references.index(reference)))
-        text = _JSON.encode(_plan_of(problem, references, pools))
+        text = encode(_plan_of(problem, references, pools))
         plan = gzip.compress(text, mtime=0)
         _limit(len(plan), MAX_PLAN, "bytes")
-        return PlanInputs(_digest(text), plan, documents)
+        return PlanInputs(digest_of(text), plan, documents)
 
     def _types_of(self, pools: Iterable[Pool]) -> dict[int, _EncodedTypes]:
         """The encoded lists of instance types, by the identity of each list."""
@@ -202,17 +157,11 @@ class PlanInputEncoder:
         return encoded_lists
 
     def _encoded(self, types: Sequence[InstanceType]) -> _EncodedTypes:
-        text = _JSON.encode(_Catalogue(VERSION, [_type(kind) for kind in types]))
-        digest = _digest(text)
+        text = encode(catalogue_of(types))
+        digest = digest_of(text)
         document = self._catalogues.get(digest) or gzip.compress(text, mtime=0)
         _limit(len(document), MAX_CATALOGUE, "bytes of instance types")
-        changes = [
-            _Change(number, place, offering.available, offering.reservation_capacity, offering.counted_at)
-            for number, kind in enumerate(types)
-            for place, offering in enumerate(kind.offerings)
-            if not offering.available or offering.reservation_capacity or offering.counted_at
-        ]
-        return _EncodedTypes(types, _Types(digest, changes), document)
+        return _EncodedTypes(types, _Types(digest, changes_of(types)), document)
 
 
 class PlanInputDecoder:
@@ -229,7 +178,7 @@ class PlanInputDecoder:
         Raises:
             UnreadableInputsError: a document is damaged, or of a version that this one does not know.
         """
-        document = _read(digest, plan, _Plan)
+        document = read(digest, plan, PlanDocument)
         lists = [self._list(types) for types in document.types]
         try:
             return Problem(
@@ -253,15 +202,15 @@ class PlanInputDecoder:
         key = msgspec.json.encode(types)
         instance_types = self._lists.pop(key, None)
         if instance_types is None:
-            catalogue = _read(types.catalogue, self._catalogue_of(types.catalogue), _Catalogue)
-            instance_types = _types_in(catalogue, types.changes)
+            catalogue = read(types.catalogue, self._catalogue_of(types.catalogue), Catalogue)
+            instance_types = types_in(catalogue, types.changes)
         self._lists[key] = instance_types
         while len(self._lists) > MAX_CATALOGUES:
             del self._lists[next(iter(self._lists))]
         return instance_types
 
 
-def _plan_of(problem: Problem, types: list[_Types], pools: list[_Pool]) -> _Plan:
+def _plan_of(problem: Problem, types: list[_Types], pools: list[_Pool]) -> PlanDocument:
     kinds = _Kinds()
     pods = sorted(problem.pods, key=lambda pod: (pod.uid, pod.key))
     pod_kinds = [kinds.number(replace(pod, name="", uid="", created=0.0)) for pod in pods]
@@ -283,7 +232,7 @@ def _plan_of(problem: Problem, types: list[_Types], pools: list[_Pool]) -> _Plan
     places = kinds.sort()
     shapes, shape_labels = _shapes(nodes)
     daemons = sorted(problem.daemons, key=lambda pod: (pod.key, pod.uid))
-    return _Plan(
+    return PlanDocument(
         version=VERSION,
         types=types,
         pools=pools,
@@ -309,6 +258,13 @@ def _plan_of(problem: Problem, types: list[_Types], pools: list[_Pool]) -> _Plan
     )
 
 
+_every_field = attrgetter(*(field.name for field in fields(Pod)))
+
+
+def _hashable(value: Any) -> object:
+    return tuple(sorted(value.items())) if isinstance(value, dict) else value
+
+
 class _Kinds:
     """Numbers the kinds of pods."""
 
@@ -318,12 +274,7 @@ class _Kinds:
 
     def number(self, pod: Pod) -> int:
         """The number of the pod's kind until they are sorted."""
-        key = (
-            *(pod.namespace, pod.name, pod.workload, pod.buffer, pod.node_name, pod.priority, pod.unsupported),
-            *(tuple(sorted(pod.requests.items())), tuple(sorted(pod.labels.items())), pod.buys_in_shortage),
-            *(pod.required_terms, pod.volume_terms, pod.tolerations, pod.host_ports, pod.rules),
-            *(pod.attachments, pod.exclusive, pod.local_disks),
-        )
+        key = tuple(map(_hashable, _every_field(pod)))
         number = self._numbers.setdefault(key, len(self.pods))
         if number == len(self.pods):
             self.pods.append(pod)
@@ -331,7 +282,7 @@ class _Kinds:
 
     def sort(self) -> list[int]:
         """Sort the kinds by what they are. Return the place of each number."""
-        texts = [_JSON.encode(pod) for pod in self.pods]
+        texts = [encode(pod) for pod in self.pods]
         numbers = sorted(range(len(texts)), key=texts.__getitem__)
         self.pods = [self.pods[number] for number in numbers]
         places = {number: place for place, number in enumerate(numbers)}
@@ -348,7 +299,7 @@ def _shapes(nodes: Sequence[Node]) -> tuple[list[Node], list[tuple[int, dict[str
         own = {key: value for key, value in node.labels.items() if counts[key, value] == 1}
         shared_labels = {key: value for key, value in node.labels.items() if key not in own}
         shape = replace(node, name="", labels=shared_labels, used={}, pods=())
-        number = numbers.setdefault(_JSON.encode(shape), len(shapes))
+        number = numbers.setdefault(encode(shape), len(shapes))
         if number == len(shapes):
             shapes.append(shape)
         shape_labels.append((number, own))
@@ -380,7 +331,7 @@ def _namespaces(problem: Problem) -> dict[str, dict[str, str]] | None:
     return {name: dict(texts) for name, texts in problem.namespaces.items()}
 
 
-def _node_of(node: _Node, document: _Plan) -> Node:
+def _node_of(node: _Node, document: PlanDocument) -> Node:
     shape = document.shapes[node.shape]
     pods = tuple(
         replace(kind, name=kind.name or f"running-{number}-{index}", uid=f"{node.name}/{number}/{index}")
@@ -391,110 +342,6 @@ def _node_of(node: _Node, document: _Plan) -> Node:
     return replace(shape, name=node.name, labels={**shape.labels, **node.labels}, used=node.used, pods=pods)
 
 
-def _type(kind: InstanceType) -> _Type:
-    offerings = [
-        _Offering(
-            offering.zone,
-            offering.capacity_type,
-            offering.price,
-            offering.zone_id,
-            offering.reservation_id,
-            offering.reservation_type,
-            offering.reservation_interruptible,
-        )
-        for offering in kind.offerings
-    ]
-    return _Type(kind.name, kind.requirements, kind.capacity, kind.overhead, offerings)
-
-
-def _types_in(catalogue: _Catalogue, changes: Iterable[_Change]) -> list[InstanceType]:
-    changed = {(change.type_index, change.offering_index): change for change in changes}
-    types = []
-    for number, kind in enumerate(catalogue.types):
-        offerings = []
-        for place, packed in enumerate(kind.offerings):
-            change = changed.get((number, place))
-            offerings.append(
-                Offering(
-                    packed.zone,
-                    packed.capacity_type,
-                    packed.price,
-                    available=change.available if change else True,
-                    zone_id=packed.zone_id,
-                    reservation_id=packed.reservation_id,
-                    reservation_capacity=change.reservation_capacity if change else 0,
-                    reservation_type=packed.reservation_type,
-                    reservation_interruptible=packed.reservation_interruptible,
-                    counted_at=change.counted_at if change else 0.0,
-                )
-            )
-        types.append(InstanceType(kind.name, kind.requirements, kind.capacity, kind.overhead, tuple(offerings)))
-    return types
-
-
 def _limit(number: int, most: int, noun: str) -> None:
     if number > most:
         raise InputsTooLargeError(f"the inputs have {number} {noun}, and at most {most} are kept")
-
-
-def _plain(value: Any) -> Any:
-    """Requirements by label: the values that the label may have, or whatever else the requirement says."""
-    if not isinstance(value, Requirements):
-        raise NotImplementedError(f"{type(value).__name__} has no form in JSON")
-    return {key: _plain_requirement(requirement) for key, requirement in value.items()}
-
-
-def _plain_requirement(requirement: Requirement) -> Any:
-    values = list(requirement.values)
-    parts = {
-        "complement": requirement.complement,
-        "gte": requirement.gte,
-        "lte": requirement.lte,
-        "min_values": requirement.min_values,
-        "may_be_absent": requirement.may_be_absent,
-    }
-    unusual = {name: part for name, part in parts.items() if part is not None and part is not False}
-    return {"members": values, **unusual} if unusual else values
-
-
-def _read_requirements(kind: type, value: Any) -> Any:
-    if kind is not Requirements:
-        raise NotImplementedError(f"{kind.__name__} has no form in JSON")
-    return Requirements({key: _requirement(key, plain) for key, plain in value.items()})
-
-
-def _requirement(key: str, plain: Any) -> Requirement:
-    if isinstance(plain, list):
-        return Requirement(key, False, frozenset(plain))
-    return Requirement(
-        key,
-        plain.get("complement", False),
-        frozenset(plain["members"]),
-        gte=plain.get("gte"),
-        lte=plain.get("lte"),
-        min_values=plain.get("min_values"),
-        may_be_absent=plain.get("may_be_absent", False),
-    )
-
-
-_JSON = msgspec.json.Encoder(enc_hook=_plain, order="deterministic")
-
-
-def _digest(text: bytes) -> str:
-    return hashlib.sha256(text).hexdigest()
-
-
-def _read(digest: str, packed: bytes, kind: type[_Document]) -> _Document:
-    try:
-        decompressor = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
-        text = decompressor.decompress(packed, MAX_TEXT)
-        if not decompressor.eof or _digest(text) != digest:
-            raise UnreadableInputsError(f"the document {digest} is damaged")
-        version = msgspec.json.decode(text, type=_Versioned).version
-        if version > VERSION:
-            raise UnreadableInputsError(
-                f"the document {digest} has version {version}, and this tenon reads up to {VERSION}: use a newer one"
-            )
-        return msgspec.json.decode(text, type=kind, dec_hook=_read_requirements)
-    except (zlib.error, msgspec.MsgspecError, ValueError, KeyError, TypeError) as error:
-        raise UnreadableInputsError(f"the document {digest} cannot be read: {error}") from None

@@ -7,7 +7,7 @@ import hashlib
 import json
 import random
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TypeVar
 
 import pytest
@@ -16,16 +16,18 @@ from hypothesis import strategies as st
 
 from tenon.kube.pod_rules import PodRules, PodTerm
 from tenon.kube.selectors import LabelSelector
+from tenon.provisioning.input_documents import UnreadableInputsError
+from tenon.provisioning.kept_catalogue import Change, KeptOffering, KeptType
 from tenon.provisioning.plan_digest import plan_digest
 from tenon.provisioning.plan_inputs import (
     MAX_NODES,
     InputsTooLargeError,
+    PlanDocument,
     PlanInputDecoder,
     PlanInputEncoder,
-    UnreadableInputsError,
 )
 from tenon.provisioning.solving import BatchSolver, solve_with_buffers
-from tenon.scheduling.model import Offering, Plan, Problem
+from tenon.scheduling.model import InstanceType, Offering, Plan, Problem
 from tests.tenon.scheduling.builders import CATALOG, TOLERATES_ALL, node, pod, pool, problem, replicas
 from tests.tenon.scheduling.mixed_problem import EVEN, mixed
 from tests.tenon.scheduling.random_problems import problems
@@ -99,6 +101,14 @@ def test_everything_that_a_plan_depends_on_changes_the_digest() -> None:
     ]
     digests = [PlanInputEncoder().encode(problem).digest for problem in (value, *changes)]
     assert len(set(digests)) == len(digests)
+
+
+def test_whatever_a_problem_gains_must_be_kept_too() -> None:
+    """A new field that is not kept would make replays wrong without any error."""
+    assert {field.name for field in fields(Problem)} <= set(PlanDocument.__struct_fields__)
+    of_offering = {*KeptOffering.__struct_fields__, *Change.__struct_fields__}
+    assert {field.name for field in fields(Offering)} <= of_offering
+    assert {field.name for field in fields(InstanceType)} == set(KeptType.__struct_fields__)
 
 
 def test_refusals_and_free_places_are_in_the_plan_and_not_in_the_catalogue() -> None:
