@@ -52,8 +52,10 @@ Inputs = Callable[[PlanEntry], Problem]
 
 
 @app.command(
-    epilog="Examples: tenon replay --since 7d; "
-    "tenon replay --record s3://archive/tenon --cluster prod --since 30d -o json"
+    epilog="\b\nExamples:\n"
+    "  tenon replay --since 7d\n"
+    "  tenon replay --record s3://archive/tenon --cluster prod -o json\n"
+    "  tenon replay --limit 100 --tolerance 0.01"
 )
 def replay(
     since: SinceOption = "30d",

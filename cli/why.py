@@ -45,8 +45,11 @@ KINDS = {
 
 
 @app.command(
-    epilog="Examples: tenon why ip-10-0-1-7.ec2.internal; tenon why i-0abc; tenon why pod/shop/web-1; "
-    "tenon why nodepool/default --record s3://archive/tenon --since 7d"
+    epilog="\b\nExamples:\n"
+    "  tenon why ip-10-0-1-7.ec2.internal\n"
+    "  tenon why i-0abc1234def56789a --since 90d\n"
+    "  tenon why pod/shop/web-5d7c9-x2k4p\n"
+    "  tenon why nodepool/default --record s3://archive/tenon -o json"
 )
 def why(
     name: Annotated[
