@@ -43,6 +43,14 @@ def resolve(cluster: str | None) -> Context:
     raise ContextError("Which cluster? Name it with --cluster or CLUSTER_NAME; no sandbox runs in this folder.")
 
 
+def resolve_if_known(cluster: str | None) -> Context | None:
+    """Return the cluster that a command applies to; None for a command that does without if none is named."""
+    try:
+        return resolve(cluster)
+    except ContextError:
+        return None
+
+
 def worker_of_sandbox() -> Context | None:
     """Return the cluster of the sandbox running in this folder, with its worker's environment; None without one."""
     sandbox = _found()

@@ -67,12 +67,14 @@ COMMANDS = {
     "node": "cli.node",
     "pods": "cli.pods",
     "prices": "cli.prices",
+    "replay": "cli.replay",
     "sandbox": "cli.sandbox",
     "settings": "cli.settings",
     "simulate": "cli.simulate",
     "top": "cli.top",
     "ui": "cli.ui",
     "validate": "cli.validate",
+    "why": "cli.why",
     "worker": "cli.worker",
 }
 """Module that contains the ``app`` of each command."""
@@ -86,10 +88,12 @@ EXTRAS = {
     "node": "worker",
     "pods": "worker",
     "prices": "worker",
+    "replay": "worker",
     "sandbox": "sandbox",
     "settings": "worker",
     "top": "worker",
     "ui": "worker",
+    "why": "worker",
     "worker": "worker",
 }
 """The extra that each command needs. The others run with the plain wheel, as long as they read only files."""

@@ -41,6 +41,8 @@ RecordOption = Annotated[
         help="Where the record is: a file, s3://BUCKET/PREFIX, or - for standard input.",
     ),
 ]
+_AFTER_YEARS = ":"
+"""What sorts after the digits of all years, and before the inputs of plans, which are no entries."""
 AT_ONCE = 16
 """How many objects of S3 are read at the same time."""
 
@@ -198,7 +200,7 @@ class S3Source:
             folders = [folder(self.prefix, self.cluster)] if self.cluster else self._clusters(client)
             for start in folders:
                 first = start + (hour_of(since) if since is not None else "")
-                last = start + (hour_of(until) if until is not None else "") + "~"
+                last = start + (f"{hour_of(until)}~" if until is not None else _AFTER_YEARS)
                 for content in _ahead(self._keys(client, start, first, last), lambda key: self._read(client, key)):
                     yield from _parsed(_lines(gzip.GzipFile(fileobj=io.BytesIO(content))))
         except (ClientError, BotoCoreError) as error:

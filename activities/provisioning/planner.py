@@ -20,7 +20,6 @@ detected.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -48,6 +47,7 @@ from activities.provisioning.refused_launches import RefusedLaunches
 from activities.provisioning.solving import Solved, Solver
 from activities.provisioning.superseded_claims import RefusedClaims, delete_superseded
 from activities.provisioning.waiting_pods import WaitingPods
+from activities.record.plan_inputs import InputKeeper, KeptInputs
 from activities.record.writer import NO_RECORD, RecordWriter, origin_of_activity
 from tenon.apis import labels
 from tenon.apis.nodepool import NodePool
@@ -61,6 +61,7 @@ from tenon.messages.provisioning import PlanInput, PlanResult, PurchasePause, Sh
 from tenon.node.breaker import sentence
 from tenon.provisioning.launch_breakers import next_probe, only_probes, pools_for_plans, probed, without_held_types
 from tenon.provisioning.overlays import Overlaid
+from tenon.provisioning.plan_digest import plan_digest
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.problem import problem_of, with_pool_reasons
 from tenon.provisioning.purchase import explanations
@@ -98,6 +99,8 @@ class _Decision:
     took: float
     problem: Problem
     """What the engine was asked."""
+    as_solved: bool
+    """The plan is what the engine said, and no node was held back."""
     in_flight: frozenset[str] = frozenset()
     """The names of NodeClaims that have no Node yet."""
     explanations: Sequence[str] = ()
@@ -138,11 +141,6 @@ class _Decision:
         return {pool.metadata.name: pool for pool, _ in self.overlaid.pools_with_types}
 
 
-def _no_inputs(_problem: Problem) -> str:
-    """Keep no inputs of plans."""
-    return ""
-
-
 def _phase(name: str) -> AbstractContextManager[object]:
     """Measure a phase of a plan."""
     return metrics.PLAN_PHASE_SECONDS.labels(name).time()
@@ -165,16 +163,17 @@ class Planner:
         refusals: LaunchRefusals | None = None,
         decided: Callable[[Iterable[str], Collection[str]], None] | None = None,
         record: RecordWriter = NO_RECORD,
-        keep_inputs: Callable[[Problem], str] = _no_inputs,
+        inputs: InputKeeper | None = None,
     ) -> None:
         """``policy``: the operator's settings that affect plans. ``buffers``: what CapacityBuffers request.
 
         ``refusals``: what EC2 refuses, kept for other parts of the process. ``decided``: called after each plan with
         the UIDs of the pods that it is for, and of those that it has a place for. ``record``: gets an entry for each
-        plan. ``keep_inputs``: keeps the inputs of a plan and returns their digest; it must not delay the plan.
+        plan. ``inputs``: keeps what plans are made from.
         """
         self._record = record
-        self._keep_inputs = keep_inputs
+        self._inputs = inputs
+        self._recording: set[asyncio.Task[None]] = set()
         self._decided = decided
         self._solver = solver or Solver()
         self._refusals = refusals or LaunchRefusals(now=now)
@@ -268,29 +267,46 @@ class Planner:
             refused=sum(claim_write.refusal is not None for claim_write in written.unwritten),
             unreached=sum(pod.key in plan.unreached for pod in pods),
             price=round(sum(claim.price for claim in plan.claims), 6),
-            digest=_digest(decision.plan),
+            digest=plan_digest(decision.plan),
             solve_seconds=round(decision.took, 4),
         )
 
     def _write_record(self, plan_input: PlanInput, decision: _Decision, plan: Plan, written: Written) -> None:
-        """Record the plan as it was carried out."""
+        """Record the plan as it was carried out. If its inputs are kept, its entry follows when they are."""
+        origin, now = origin_of_activity(plan_input.cluster), self._now()
 
-        def make() -> Entry:
+        def make(kept_inputs: KeptInputs) -> Entry:
             why = dict(zip(map(id, decision.plan.claims), decision.explanations, strict=True))  # claims have no hash
             return plan_entry(
-                origin_of_activity(plan_input.cluster),
-                self._now(),
+                origin,
+                now,
                 plan,
                 batch=plan_input.batch,
                 claims=written.names,
                 explanations=[why[id(claim)] for claim in written.claims],
                 pods=len(decision.pods),
-                decision=_digest(decision.plan),
-                inputs=self._keep_inputs(decision.problem),
+                decision=plan_digest(decision.plan),
+                inputs=kept_inputs.digest,
+                inputs_lacking=kept_inputs.lacking,
                 seconds=decision.took,
             )
 
-        self._record.write(make)
+        lacking = _not_replayable(decision, written)
+        if self._inputs is None or lacking:
+            self._record.write(partial(make, KeptInputs(lacking=lacking if self._inputs is not None else "")))
+            return
+        task = asyncio.create_task(self._keep_and_record(self._inputs, decision.problem, make), name="keep plan inputs")
+        self._recording.add(task)
+        task.add_done_callback(self._recording.discard)
+
+    async def _keep_and_record(
+        self, inputs: InputKeeper, problem: Problem, make: Callable[[KeptInputs], Entry]
+    ) -> None:
+        kept_inputs = KeptInputs(lacking="the worker ended before they were kept")
+        try:
+            kept_inputs = await inputs.keep(problem)
+        finally:
+            self._record.write(partial(make, kept_inputs))
 
     def _result(self, plan_input: PlanInput, **figures: Any) -> PlanResult:
         """A plan's result, with what the workflow keeps."""
@@ -333,6 +349,7 @@ class Planner:
         types_by_pool = {pool.metadata.name: types for pool, types in overlaid.pools_with_types}
         refused_until = partial(unavailable_until, self._refusals.unavailable_until())
         winners = TypeChoiceExplainer(problem, types_by_pool, refused_until)
+        engine_plan = solved.plan
         solved, waits = await self._wait_for_cheaper(waiting_pods, solved, overlaid, winners, part, refused)
         left_out = {name: sentence(breakers[name]) for name in closed}
         reasoned = with_pool_reasons(solved.plan, self._view, waiting_pods, left_out, self._view)
@@ -354,6 +371,7 @@ class Planner:
             fingerprint,
             solved.seconds,
             problem,
+            plan.claims == engine_plan.claims and plan.placements == engine_plan.placements,
             in_flight,
             why,
             usual_prices,
@@ -496,6 +514,19 @@ class Planner:
             )
 
 
+def _not_replayable(decision: _Decision, written: Written) -> str:
+    """Return why the engine would not make this plan again from the problem alone; empty if it would."""
+    if decision.failed:
+        return "the engine failed on some pods"
+    if decision.plan.unreached:
+        return "the engine's time ended before it reached all pods"
+    if written.unwritten:
+        return "not all NodeClaims of the plan could be written"
+    if not decision.as_solved:
+        return "some nodes of the engine's plan were held back, because EC2 refuses launches"
+    return ""
+
+
 def _waits(pod: Pod) -> bool:
     """Whether the pod waits for a node and should get events.
 
@@ -514,9 +545,3 @@ def _as_written(decision: _Decision, written: Written) -> Plan:
 def _first_few(pods: Sequence[Pod]) -> str:
     shown = ", ".join(pod.key for pod in pods[:5])
     return f"{shown} and {len(pods) - 5} other(s)" if len(pods) > 5 else shown
-
-
-def _digest(plan: Plan) -> str:
-    """A short hash of a plan, which shows in workflow histories whether two plans were the same."""
-    text = repr([(c.pool, c.instance_types[:10], sorted(p.key for p in c.pods)) for c in plan.claims])
-    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Timer
 
@@ -13,20 +13,29 @@ SILENCE = 2.0
 
 
 @contextmanager
-def show_progress(text: str, console: Console | None = None, silence: float = SILENCE) -> Iterator[None]:
-    """Show the text on standard error if the body takes longer than ``silence`` and a terminal is attached."""
+def show_progress(
+    text: str, console: Console | None = None, silence: float = SILENCE
+) -> Iterator[Callable[[str], None]]:
+    """Show the text on standard error if the body takes longer than ``silence`` and a terminal is attached.
+
+    Yields a function that replaces the text.
+    """
     if console is None:
         console = Console(stderr=True)
     if not console.is_terminal:
-        yield
+        yield _ignore
         return
     status = console.status(text)
     timer = Timer(silence, status.start)
     timer.daemon = True
     timer.start()
     try:
-        yield
+        yield status.update
     finally:
         timer.cancel()
         timer.join()
         status.stop()
+
+
+def _ignore(_text: str) -> None:
+    """Show nothing."""

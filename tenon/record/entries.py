@@ -85,6 +85,8 @@ class PlanEntry(_Entry):
     """The number of the batch, which is never used again."""
     inputs: str = ""
     """The digest of the inputs of the plan, by which they are kept; empty if they are not kept."""
+    inputs_lacking: Text = ""
+    """Why its inputs are not kept; empty if they are, or if no store is set."""
     decision: str = ""
     """The digest of the plan. Equal plans have equal digests."""
     pods: int

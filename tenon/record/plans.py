@@ -24,6 +24,7 @@ def plan_entry(
     pods: int,
     decision: str,
     inputs: str = "",
+    inputs_lacking: str = "",
     seconds: float = 0.0,
 ) -> PlanEntry:
     """Return the entry of a plan.
@@ -38,6 +39,7 @@ def plan_entry(
         pods: how many pods it was for, without those of CapacityBuffers.
         decision: its digest.
         inputs: the digest of its inputs; empty if they are not kept.
+        inputs_lacking: why its inputs are not kept.
         seconds: how long the decision took.
     """
     room = Room()
@@ -64,6 +66,7 @@ def plan_entry(
         actor="provisioner",
         batch=batch,
         inputs=inputs,
+        inputs_lacking=room.text(inputs_lacking),
         decision=decision,
         pods=pods,
         on_existing={

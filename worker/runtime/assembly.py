@@ -36,8 +36,10 @@ from activities.node.nodeclaim_lifecycle import NodeActivities
 from activities.node.reboot_activities import RebootActivities
 from activities.nodeclass.cluster_version import ClusterVersion, server_version
 from activities.nodeclass.nodeclasses import NodeClassActivities
+from activities.record.plan_inputs import PlanInputStore
 from tenon import __version__
 from tenon.ec2.families.cluster import Cluster
+from worker.record.plan_inputs import open_plan_inputs
 from worker.record.record import Record, open_record
 from worker.runtime.activity_lanes import Activity, by_lane
 from worker.runtime.activity_retries import RetryAfterInterceptor
@@ -82,9 +84,13 @@ class Clients:
     gate: Gate
     """Stops what ``kube`` and ``aws`` would change, while another controller leads."""
     record: Record = field(default_factory=lambda: Record([]))
+    plan_inputs: PlanInputStore | None = None
+    """Keeps the inputs of plans; None if no sink of the record can."""
 
     async def close(self) -> None:
         """Write what was recorded, and close the connection to Kubernetes. The others need no closing."""
+        if self.plan_inputs is not None:
+            await self.plan_inputs.close()
         await asyncio.to_thread(self.record.close)
         await self.kube.close()
 
@@ -111,7 +117,8 @@ async def connect(settings: Settings, process: str) -> Clients:
     version = ClusterVersion(ec2.cluster.kubernetes_version, ask)
     cluster = settings.cluster_name
     record = open_record(settings.record_sinks, process=process, cluster=cluster, region=aws.region)
-    return Clients(kube, recorder, ec2, version, aws, gate, record)
+    plan_inputs = open_plan_inputs(settings.record_sinks, cluster=cluster, region=aws.region)
+    return Clients(kube, recorder, ec2, version, aws, gate, record, plan_inputs)
 
 
 async def connect_for_leases() -> Kube:

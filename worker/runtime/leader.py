@@ -205,6 +205,7 @@ def _planning(
         refusals=refusals,
         decided=cluster_metrics.pod_times.decided if cluster_metrics is not None else None,
         record=clients.record,
+        inputs=clients.plan_inputs,
     )
     is_repaired = gates.node_repair and not settings.legacy_node_repair
     reboots = settings.aws_feature_gates.reboot_for_repair

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import cast
 
 from activities.kubernetes.client import Kube
+from activities.kubernetes.errors import ApiError
 from activities.provisioning.planner import Planner
+from activities.record.plan_inputs import KeptInputs
 from tenon.record.entries import PlanEntry
 from tenon.scheduling.model import Problem
 from tests.activities.provisioning.setting import BATCH, Setting
@@ -21,10 +24,6 @@ class Recorded(Setting):
         self.record = KeptRecord()
         self.problems: list[Problem] = []
 
-        def keep(problem: Problem) -> str:
-            self.problems.append(problem)
-            return f"digest of {len(problem.pods)} pods"
-
         self.planner = Planner(
             self.view,
             self.types,
@@ -33,8 +32,16 @@ class Recorded(Setting):
             self.batcher,
             lambda: self.now,
             record=self.record,
-            keep_inputs=keep,
+            inputs=self,
         )
+
+    async def keep(self, problem: Problem) -> KeptInputs:
+        self.problems.append(problem)
+        return KeptInputs(f"digest of {len(problem.pods)} pods")
+
+    async def recorded(self) -> None:
+        """Return when the plans so far are recorded."""
+        await asyncio.gather(*(task for task in asyncio.all_tasks() if task.get_name() == "keep plan inputs"))
 
     @property
     def entry(self) -> PlanEntry:
@@ -46,6 +53,7 @@ class Recorded(Setting):
 async def test_a_plan_is_recorded_with_what_it_buys_for_whom_and_why() -> None:
     at = Recorded(pod("a"), pod("b"))
     result = await at.planner.plan(BATCH)
+    await at.recorded()
     (bought,) = at.entry.purchases
     assert (at.entry.cluster, at.entry.batch, at.entry.pods, at.entry.purchase_count) == ("c", 41, 2, 1)
     assert (at.entry.decision, at.entry.price) == (result.digest, result.price)
@@ -58,6 +66,7 @@ async def test_a_plan_is_recorded_with_pods_on_nodes_that_exist_and_with_pods_th
     at = Recorded(pod("a"), pod("huge", cpu="5000"))
     at.view.existing = [node("n1")]
     await at.planner.plan(BATCH)
+    await at.recorded()
     assert at.entry.on_existing == {"n1": ["default/a"]}
     assert (at.entry.placed_count, at.entry.unschedulable_count) == (1, 1)
     assert "default" in at.entry.unschedulable["default/huge"]
@@ -67,6 +76,7 @@ async def test_a_plan_is_recorded_with_pods_on_nodes_that_exist_and_with_pods_th
 async def test_the_inputs_of_a_plan_are_kept_and_named_by_their_digest() -> None:
     at = Recorded(pod("a"))
     await at.planner.plan(BATCH)
+    await at.recorded()
     assert at.entry.inputs == "digest of 1 pods"
     assert len(at.problems) == 1
 
@@ -75,4 +85,15 @@ async def test_a_batch_that_was_planned_before_is_not_recorded_again() -> None:
     at = Recorded(pod("a"))
     await at.planner.plan(BATCH)
     await at.planner.plan(BATCH)
+    await at.recorded()
     assert len(at.record.entries) == 1
+
+
+async def test_a_plan_that_the_engine_would_not_make_again_has_no_inputs_and_says_why() -> None:
+    """Its NodeClaims are not all that the engine wanted, so a replay would report a change that is none."""
+    at = Recorded(pod("a"))
+    at.kube.answer = lambda _: ApiError(422, "Invalid", "a policy refuses it")
+    await at.planner.plan(BATCH)
+    await at.recorded()
+    assert (at.entry.inputs, at.problems) == ("", [])
+    assert at.entry.inputs_lacking == "not all NodeClaims of the plan could be written"

@@ -1,0 +1,61 @@
+"""Reads the entries of the record that are about an object."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from datetime import datetime
+
+from cli.record_source import RecordError, RecordSource, open_record
+from tenon.kube.timestamps import format_instant
+from tenon.record.entries import Entry
+from tenon.record.why.answer import Consulted, Source
+
+MAX_ENTRIES = 5000
+"""The newest entries of an object that an answer is made from."""
+TURN_ON = (
+    "No record was read: set the worker's RECORD_SINKS to a file or a bucket, and name it with --record or "
+    "TENON_RECORD; then answers last after nodes and workflows are gone"
+)
+
+
+class RecordReader:
+    """Reads the record as often as a question needs."""
+
+    def __init__(self, record: str, since: datetime, cluster: str) -> None:
+        """``record``: as for `open_record`; empty for none."""
+        self._name = record
+        self._since = since
+        self._fault = ""
+        self._about = 0
+        self._source: RecordSource | None = None
+        if record:
+            try:
+                self._source = open_record(record, cluster)
+            except RecordError as error:
+                self._fault = str(error).rstrip(".")
+
+    def entries(self, concerns: Callable[[Entry], bool]) -> list[Entry]:
+        """Return the newest entries that concern the object. It blocks."""
+        if self._source is None:
+            return []
+        try:
+            found_entries = deque(filter(concerns, self._source.entries(self._since)), maxlen=MAX_ENTRIES)
+        except RecordError as error:
+            self._fault = str(error).rstrip(".")
+            return []
+        self._about = len(found_entries)
+        return list(found_entries)
+
+    def consulted(self) -> Consulted:
+        """What the record said as a whole."""
+        if self._fault:
+            return Consulted(Source.RECORD, self._fault)
+        if self._source is None:
+            return Consulted(Source.RECORD, "none was named")
+        number = "1 entry" if self._about == 1 else f"{self._about or 'no'} entries"
+        return Consulted(Source.RECORD, f"{number} in {self._name} since {format_instant(self._since)}")
+
+    def hints(self) -> list[str]:
+        """What to do to have a record."""
+        return [] if self._name else [TURN_ON]

@@ -1,0 +1,384 @@
+"""Answers about a node: why it was bought, what happened to it, why and by whom it was removed, what came instead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TypeVar
+
+from tenon.apis import labels
+from tenon.apis.reasons import camel_case
+from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.timestamps import parse_instant
+from tenon.messages.node import Removal
+from tenon.node.leave_text import recorded
+from tenon.node.state import NodeClaimResult, NodeState
+from tenon.node.timeline import why_blocked
+from tenon.record.entries import (
+    CommandEndEntry,
+    CommandEntry,
+    Entry,
+    LaunchEntry,
+    PlanEntry,
+    Purchase,
+    RefusalEntry,
+    RemovalEntry,
+)
+from tenon.record.why.answer import Answer, Line, Source, clock, dollars, sections_of
+from tenon.record.why.mentions import Departure, NodeIdentity
+from tenon.sentences import counted, first_few
+
+_E = TypeVar("_E")
+
+NAMED_PODS = 10
+BOUGHT = "Why was it bought?"
+LAUNCHED = "Who launched it, and at what price?"
+HAPPENED = "What happened?"
+REMOVED = "Why does it leave, and by whose wish?"
+REPLACED = "What came in its place?"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLife:
+    """What the node's workflow says, running or ended."""
+
+    stage: str
+    explanation: Sequence[str] = ()
+    instance: str = ""
+    offering: str = ""
+    """Such as ``m5.large, us-west-2a, spot``."""
+    price: float = 0.0
+    launched_at: datetime | None = None
+    pool: str = ""
+    node: str = ""
+    removal: str = ""
+    actor: str = ""
+    asked_at: datetime | None = None
+    blocked: str = ""
+    timeline: Sequence[tuple[datetime, str]] = ()
+    cost: float = 0.0
+    workflow: str = ""
+
+
+def life_of_state(state: NodeState, workflow: str = "") -> NodeLife:
+    """What a running workflow says."""
+    instance = state.instance
+    return NodeLife(
+        stage=state.stage.value,
+        explanation=state.explanation,
+        instance=instance.id if instance else "",
+        offering=f"{instance.instance_type}, {instance.zone}, {instance.capacity_type}" if instance else "",
+        price=instance.price if instance else 0.0,
+        launched_at=instance.launched_at if instance else None,
+        pool=state.pool,
+        node=state.node_name,
+        removal="; ".join(map(_removal_text, (state.leave, *state.leave.later))) if state.leave else "",
+        actor=state.leave.actor if state.leave else "",
+        asked_at=state.leave.asked_at if state.leave else None,
+        blocked=why_blocked(state),
+        timeline=[(entry.at, entry.text) for entry in state.timeline],
+        workflow=workflow,
+    )
+
+
+def life_of_result(result: NodeClaimResult, workflow: str = "") -> NodeLife:
+    """What a workflow says that has ended."""
+    return NodeLife(
+        stage="ended",
+        explanation=result.explanation,
+        instance=result.instance_id,
+        offering=f"{result.instance_type}, {result.zone}, {result.capacity_type}" if result.instance_id else "",
+        price=result.price_per_hour,
+        launched_at=result.launched_at,
+        pool=result.pool,
+        node=result.node_name,
+        removal=_why_removed(result.reason, result.detail, result.actor),
+        actor=result.actor,
+        asked_at=result.asked_at,
+        timeline=[(entry.at, entry.text) for entry in result.timeline],
+        cost=result.cost,
+        workflow=workflow,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class NodeEvent:
+    """An event of Kubernetes about the node or its NodeClaim."""
+
+    at: datetime
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSources:
+    """All that is known of one node."""
+
+    identity: NodeIdentity
+    entries: Sequence[Entry] = ()
+    """Those that name the node, and the purchases while it left, the oldest first."""
+    life: NodeLife | None = None
+    claim: ClaimRecord | None = None
+    events: Sequence[NodeEvent] = ()
+    namesakes: Sequence[str] = field(default_factory=list)
+    """Other NodeClaims that had the name that was asked for."""
+
+
+def why_node(sources: NodeSources) -> Answer:
+    """Answer all questions about a node."""
+    node = _Node(sources)
+    questions = (
+        (BOUGHT, list(node.purchase())),
+        (LAUNCHED, list(node.launches())),
+        (HAPPENED, node.timeline()),
+        (REMOVED, list(node.departure())),
+        (REPLACED, list(node.replacements())),
+    )
+    hints = (
+        [f"The name was also that of {first_few(list(sources.namesakes), 5)}: ask for these NodeClaims by name"]
+        if sources.namesakes
+        else []
+    )
+    sections = sections_of(questions)
+    return Answer("node", sources.identity.claim, node.headline() if sections else "", sections, hints)
+
+
+class _Node:
+    """One node while it is described."""
+
+    def __init__(self, sources: NodeSources) -> None:
+        self._sources = sources
+        self._claim = sources.identity.claim
+        self._entries = sorted(sources.entries, key=lambda entry: entry.at)
+        self._life = sources.life
+        launches, removals = self._of(LaunchEntry), self._of(RemovalEntry)
+        self._launches = [entry for entry in launches if entry.facts.claim == self._claim]
+        self._removal = next((entry for entry in reversed(removals) if entry.facts.claim == self._claim), None)
+        self._commands = self._of(CommandEntry)
+
+    def _of(self, kind: type[_E]) -> list[_E]:
+        return [entry for entry in self._entries if isinstance(entry, kind)]
+
+    def headline(self) -> str:
+        """What it is, and whether it is still there."""
+        identity, life = self._sources.identity, self._life
+        node = identity.node or (life.node if life is not None else "")
+        instance = identity.instance or (life.instance if life is not None else "")
+        others = ", ".join(filter(None, (node, instance)))
+        text = f"NodeClaim {self._claim}" + (f" ({others})" if others else "")
+        pool = self._pool()
+        text += f" of NodePool {pool}" if pool else ""
+        if self._removal is not None:
+            return f"{text} is gone since {clock(self._removal.terminated_at or self._removal.at)}"
+        if self._life is not None:
+            return f"{text} is {'gone' if self._life.stage == 'ended' else self._life.stage}"
+        if self._sources.claim is not None:
+            return f"{text} exists"
+        return f"{text} is not in the cluster"
+
+    def _pool(self) -> str:
+        pools = [self._life.pool] if self._life is not None else []
+        pools += [entry.facts.pool for entry in self._launches]
+        pools += [self._removal.facts.pool] if self._removal is not None else []
+        pools += [self._sources.claim.pool] if self._sources.claim is not None else []
+        pools += [purchase.pool for _, purchase in self._purchases()]
+        return next(filter(None, pools), "")
+
+    def _purchases(self) -> Iterator[tuple[PlanEntry | CommandEntry, Purchase]]:
+        for entry in self._entries:
+            if isinstance(entry, PlanEntry | CommandEntry):
+                purchases = entry.purchases if isinstance(entry, PlanEntry) else entry.replacements
+                yield from ((entry, purchase) for purchase in purchases if purchase.claim == self._claim)
+
+    def purchase(self) -> Iterator[Line]:
+        """Why it was bought: from the best source, because all repeat what the plan said."""
+        purchases = list(self._purchases())
+        for entry, purchase in purchases:
+            yield from _purchase_lines(entry, purchase)
+        if purchases:
+            return
+        for launch in self._launches[:1]:
+            if launch.why:
+                yield from _explanation(launch.why.splitlines(), launch.actor, Source.RECORD, launch.at)
+                return
+        claim = self._sources.claim
+        if self._life is not None and self._life.explanation:
+            yield from _explanation(self._life.explanation, "", Source.TEMPORAL, None)
+        elif claim is not None and claim.annotations.get(labels.EXPLANATION):
+            text = claim.annotations[labels.EXPLANATION]
+            yield from _explanation(text.splitlines(), "", Source.KUBERNETES, claim_created(claim))
+
+    def launches(self) -> Iterator[Line]:
+        """The refusals and the launches."""
+        for entry in self._entries:
+            if isinstance(entry, RefusalEntry):
+                offerings = f" ({first_few(entry.offerings, 3)})" if entry.offerings else ""
+                yield Line(f"refused: {entry.code}{offerings}: {entry.message}", Source.RECORD, entry.at)
+            elif isinstance(entry, LaunchEntry) and entry in self._launches:
+                yield Line(_launch_text(entry), Source.RECORD, entry.launched_at or entry.at)
+        if self._launches:
+            return
+        claim, life = self._sources.claim, self._life
+        if life is not None and life.instance:
+            price = f" at {dollars(life.price)}" if life.price else ""
+            text = f"EC2 launched {life.instance} ({life.offering}){price}, by workflow {life.workflow}"
+            yield Line(text, Source.TEMPORAL, life.launched_at)
+        elif self._removal is not None and self._removal.facts.instance:
+            facts = self._removal.facts
+            offering = f"{facts.instance_type}, {facts.zone}, {facts.capacity_type}"
+            text = f"EC2 launched {facts.instance} ({offering}) at {dollars(facts.price)}"
+            yield Line(text, Source.RECORD, self._removal.launched_at)
+        elif claim is not None and claim.instance_id:
+            keys = (labels.INSTANCE_TYPE, labels.ZONE, labels.CAPACITY_TYPE)
+            offering = ", ".join(filter(None, (claim.labels.get(key, "") for key in keys)))
+            yield Line(f"EC2 launched {claim.instance_id} ({offering})", Source.KUBERNETES, claim.launched_at)
+
+    def timeline(self) -> list[Line]:
+        """What happened, from the workflow, or from the last lines that the record has; and what events say."""
+        lines = [
+            Line(f"{event.reason}: {event.message}", Source.KUBERNETES, event.at) for event in self._sources.events
+        ]
+        if self._life is not None and self._life.timeline:
+            lines += [Line(text, Source.TEMPORAL, at) for at, text in self._life.timeline]
+        elif self._removal is not None:
+            lines += map(_timeline_line, self._removal.timeline)
+        lines.sort(key=lambda line: (line.at is None, line.at or datetime.min.replace(tzinfo=UTC)))
+        if self._life is not None and self._life.blocked:
+            lines.append(Line(f"it waits: {self._life.blocked}", Source.TEMPORAL))
+        return lines
+
+    def departure(self) -> Iterator[Line]:
+        """Why it leaves, and who wanted it."""
+        removal = self._removal
+        ends = {end.command: end for end in self._of(CommandEndEntry)}
+        for command in self._commands:
+            if any(candidate.claim == self._claim for candidate in command.candidates):
+                yield from _command_lines(command, ends.get(command.command), self._claim)
+        if removal is not None:
+            text = _why_removed(removal.reason, removal.detail, removal.actor)
+            yield Line(text, Source.RECORD, removal.asked_at or removal.at)
+            pods = f"{counted(removal.pods, 'pod')} moved, and it cost ${removal.cost:.4f} in all"
+            yield Line(pods, Source.RECORD, removal.terminated_at)
+        elif self._life is not None and self._life.removal:
+            yield Line(self._life.removal, Source.TEMPORAL, self._life.asked_at)
+            if self._life.cost:
+                yield Line(f"it cost ${self._life.cost:.4f} in all", Source.TEMPORAL)
+        elif self._sources.claim is not None:
+            claim = self._sources.claim
+            yield from (Line(_removal_text(reason), Source.KUBERNETES) for reason in recorded(claim.annotations))
+
+    def replacements(self) -> Iterator[Line]:
+        """The nodes that a command bought for it, and those that plans bought while its pods moved."""
+        if self._removal is None and (self._life is None or not self._life.removal):
+            return
+        for entry in self._entries:
+            if isinstance(entry, CommandEntry) and any(item.claim == self._claim for item in entry.candidates):
+                for purchase in entry.replacements:
+                    yield Line(f"command {entry.command} bought {_bought(purchase)}", Source.RECORD, entry.at)
+                if not entry.replacements:
+                    text = f"command {entry.command} bought nothing: its pods have room on other nodes"
+                    yield Line(text, Source.RECORD, entry.at)
+        departure = self.departure_time()
+        for entry in self._entries:
+            if departure is None or not departure.has(entry) or not isinstance(entry, PlanEntry):
+                continue
+            for purchase in entry.purchases:
+                if purchase.claim != self._claim:
+                    text = f"batch {entry.batch}, planned while it left, bought {_bought(purchase)}"
+                    yield Line(text, Source.RECORD, entry.at)
+
+    def departure_time(self) -> Departure | None:
+        """When its pods moved; None if the record does not say."""
+        removal = self._removal
+        if removal is not None:
+            return Departure.of(removal.asked_at, removal.terminated_at or removal.at)
+        if self._life is not None and self._life.asked_at is not None and self._life.timeline:
+            return Departure.of(self._life.asked_at, self._life.timeline[-1][0])
+        return None
+
+
+def departure_of(sources: NodeSources) -> Departure | None:
+    """When the node's pods moved, for reading the plans of that time."""
+    return _Node(sources).departure_time()
+
+
+def claim_created(claim: ClaimRecord) -> datetime | None:
+    """When the NodeClaim was created."""
+    return parse_instant((claim.body.get("metadata") or {}).get("creationTimestamp"))
+
+
+def _purchase_lines(entry: PlanEntry | CommandEntry, purchase: Purchase) -> Iterator[Line]:
+    pods = f"{counted(purchase.pod_count, 'pod')}"
+    pods += f": {first_few(purchase.pods, NAMED_PODS)}" if purchase.pods else ""
+    if isinstance(entry, PlanEntry):
+        yield Line(
+            f"batch {entry.batch} of {entry.actor or 'the provisioner'} bought it for {pods}", Source.RECORD, entry.at
+        )
+    else:
+        replaced = first_few([candidate.node or candidate.claim for candidate in entry.candidates], 5)
+        text = f"command {entry.command} ({entry.reason}) bought it in place of {replaced}, for {pods}"
+        yield Line(text, Source.RECORD, entry.at)
+    lines = [line for line in purchase.why.splitlines() if line]
+    if purchase.price and not any(line.startswith("planned price") for line in lines):
+        yield Line(f"planned as {purchase.instance_type} at {dollars(purchase.price)}", Source.RECORD, entry.at)
+    own_pods = f"{counted(purchase.pod_count, 'pod')}: "  # the line that the pods above make superfluous
+    yield from (Line(line, Source.RECORD, entry.at) for line in lines if not line.startswith(own_pods))
+
+
+def _explanation(lines: Iterable[str], actor: str, source: Source, at: datetime | None) -> Iterator[Line]:
+    if actor:
+        yield Line(f"bought by {actor}", source, at)
+    yield from (Line(line, source, at) for line in lines if line)
+
+
+def _launch_text(entry: LaunchEntry) -> str:
+    facts = entry.facts
+    price = f" at {dollars(facts.price)}" if facts.price else ""
+    text = f"EC2 launched {facts.instance} ({facts.instance_type}, {facts.zone}, {facts.capacity_type}){price}"
+    if entry.offered:
+        text += f", chosen from {counted(entry.offered, 'offering')}"
+    if entry.attempt > 1:
+        text += f", in attempt {entry.attempt}"
+    if entry.actor:
+        text += f", for {entry.actor}"
+    return text + (f", by workflow {entry.workflow}" if entry.workflow else "")
+
+
+def _timeline_line(line: str) -> Line:
+    written, _, text = line.partition(" ")
+    at = parse_instant(written)
+    return Line(text, Source.RECORD, at) if at is not None else Line(line, Source.RECORD)
+
+
+def _command_lines(command: CommandEntry, end: CommandEndEntry | None, claim: str) -> Iterator[Line]:
+    nodes = counted(len(command.candidates), "node")
+    saving = f", to save {dollars(command.saving)}" if command.saving else ""
+    text = f"command {command.command} decided to {command.decision or 'remove'} {nodes}: {command.reason}{saving}"
+    yield Line(text, Source.RECORD, command.at)
+    yield from (Line(line, Source.RECORD, command.at) for line in command.why.splitlines() if line)
+    if end is None:
+        return
+    if end.failure:
+        yield Line(f"the command was undone: {end.failure}", Source.RECORD, end.at)
+    elif claim in end.refused:
+        yield Line(f"the node stayed: {end.refused[claim]}", Source.RECORD, end.at)
+    elif end.reached is not None:
+        predicted = f", predicted were {dollars(end.predicted)}" if end.predicted is not None else ""
+        yield Line(f"the command saves {dollars(end.reached)}{predicted}", Source.RECORD, end.at)
+
+
+def _bought(purchase: Purchase) -> str:
+    price = f" at {dollars(purchase.price)}" if purchase.price else ""
+    return f"{purchase.claim} ({purchase.instance_type}{price}) for {counted(purchase.pod_count, 'pod')}"
+
+
+def _removal_text(removal: Removal) -> str:
+    return _why_removed(removal.reason, removal.detail, removal.actor)
+
+
+def _why_removed(reason: str, detail: str, actor: str) -> str:
+    if not reason:
+        return ""
+    text = camel_case(reason) + (f": {detail}" if detail else "")
+    return f"{text}, by {actor}" if actor else text

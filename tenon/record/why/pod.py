@@ -1,0 +1,186 @@
+"""Answers about a pod: where it is, when and for which node it was planned, why it is pending, what it waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from tenon.record.entries import CommandEntry, Entry, PlanEntry
+from tenon.record.why.answer import Answer, Line, Source, by_pool, clock, dollars, sections_of
+from tenon.record.why.mentions import mentions_pod
+from tenon.record.why.node import NodeEvent, NodeLife
+
+MAX_PLANS = 10
+WHERE = "Where is it?"
+PLANNED = "When was it planned, and for which node?"
+PENDING = "Why is it pending?"
+WAITS = "What does it wait for?"
+SCHEDULED_EVENTS = ("Nominated", "FailedScheduling")
+"""The reasons of Tenon's events about pods."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodFacts:
+    """What Kubernetes says about a pod that exists."""
+
+    phase: str
+    node: str = ""
+    created: datetime | None = None
+    scheduler_message: str = ""
+    """The message of its condition PodScheduled."""
+    gated: bool = False
+    deleting: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PodSources:
+    """All that is known of one pod."""
+
+    key: str
+    """``namespace/name``."""
+    pod: PodFacts | None = None
+    entries: Sequence[Entry] = ()
+    """The plans and commands that decided about it, and what the record has of its NodeClaims."""
+    events: Sequence[NodeEvent] = ()
+    """Tenon's events about it."""
+    claim: str = ""
+    """The NodeClaim that was bought for it, as NodeClaims say."""
+    lives: Mapping[str, NodeLife] = field(default_factory=dict)
+    """By NodeClaim, what the workflows of its nodes say."""
+    waits: Sequence[str] = ()
+    """What the provisioner's workflow says about it: sentences."""
+    simulated: str = ""
+    """Why a simulation finds no place for it, or the node that it would buy; empty without a simulation."""
+    has_place: bool = False
+    """The simulation finds a place for it."""
+
+
+def why_pod(sources: PodSources) -> Answer:
+    """Answer all questions about a pod."""
+    pod = _Pod(sources)
+    questions = (
+        (WHERE, list(pod.where())),
+        (PLANNED, list(pod.plans())),
+        (PENDING, list(pod.pending())),
+        (WAITS, list(pod.waits())),
+    )
+    sections = sections_of(questions)
+    return Answer("pod", sources.key, pod.headline() if sections else "", sections)
+
+
+def claims_of(key: str, entries: Sequence[Entry]) -> list[str]:
+    """Return the NodeClaims that were bought for the pod, the newest first."""
+    claims = []
+    for entry in sorted(entries, key=lambda entry: entry.at, reverse=True):
+        if isinstance(entry, PlanEntry | CommandEntry):
+            purchases = entry.purchases if isinstance(entry, PlanEntry) else entry.replacements
+            claims += [purchase.claim for purchase in purchases if key in purchase.pods]
+    return claims
+
+
+def needs_simulation(sources: PodSources) -> bool:
+    """Whether the pod is pending and nothing says why: Tenon was not asked yet, does not run, or may not write."""
+    pod = sources.pod
+    if pod is None or pod.node or pod.phase != "Pending" or pod.gated or sources.claim:
+        return False
+    has_event = any(event.reason in SCHEDULED_EVENTS for event in sources.events)
+    return not has_event and not any(mentions_pod(entry, sources.key) for entry in sources.entries)
+
+
+class _Pod:
+    def __init__(self, sources: PodSources) -> None:
+        self._sources = sources
+        self._entries = sorted(sources.entries, key=lambda entry: entry.at)
+
+    @property
+    def _is_pending(self) -> bool:
+        pod = self._sources.pod
+        return pod is not None and not pod.node and pod.phase == "Pending"
+
+    def headline(self) -> str:
+        """Where it is, in one sentence."""
+        pod, key = self._sources.pod, self._sources.key
+        if pod is None:
+            return f"Pod {key} does not exist any more"
+        if pod.node:
+            return f"Pod {key} is {pod.phase} on {pod.node}" + (" and is being deleted" if pod.deleting else "")
+        since = f" since {clock(pod.created)}" if pod.created is not None else ""
+        return f"Pod {key} is {pod.phase}{since}, without a node"
+
+    def where(self) -> Iterator[Line]:
+        """What Kubernetes says."""
+        pod = self._sources.pod
+        if pod is not None:
+            place = f"on {pod.node}" if pod.node else "without a node"
+            yield Line(f"{pod.phase}, {place}", Source.KUBERNETES, pod.created)
+
+    def plans(self) -> Iterator[Line]:
+        """Its last places in plans and commands."""
+        lines = [line for entry in self._entries for line in _plan_lines(entry, self._sources.key)]
+        yield from lines[-MAX_PLANS:]
+        if not lines and self._sources.claim:
+            yield Line(f"NodeClaim {self._sources.claim} was bought for it", Source.KUBERNETES)
+        if not lines:
+            nominations = [event for event in self._sources.events if event.reason == "Nominated"]
+            yield from (Line(event.message, Source.KUBERNETES, event.at) for event in nominations[-1:])
+
+    def pending(self) -> Iterator[Line]:
+        """Why it has no node: the newest of what Tenon said, for each NodePool."""
+        if not self._is_pending:
+            return
+        pod = self._sources.pod
+        assert pod is not None
+        if pod.gated:
+            yield Line("it has scheduling gates, so that nothing places it before they are removed", Source.KUBERNETES)
+        failures = [event for event in self._sources.events if event.reason == "FailedScheduling"]
+        event = max(failures, key=lambda failure: failure.at, default=None)
+        plan = self._last_plan()
+        planned_reason = plan.unschedulable.get(self._sources.key, "") if plan is not None else ""
+        if event is not None and (plan is None or event.at >= plan.at or not planned_reason):
+            yield from (Line(text, Source.KUBERNETES, event.at) for text in by_pool(event.message))
+        elif plan is not None and planned_reason:
+            yield from (Line(text, Source.RECORD, plan.at) for text in by_pool(planned_reason))
+        elif self._sources.simulated and not self._sources.has_place:
+            yield from (Line(text, Source.SIMULATION) for text in by_pool(self._sources.simulated))
+        if pod.scheduler_message:
+            yield Line(f"kube-scheduler: {pod.scheduler_message}", Source.KUBERNETES)
+
+    def _last_plan(self) -> PlanEntry | None:
+        plans = [entry for entry in self._entries if isinstance(entry, PlanEntry)]
+        return next((entry for entry in reversed(plans) if mentions_pod(entry, self._sources.key)), None)
+
+    def waits(self) -> Iterator[Line]:
+        """What must happen before it runs."""
+        if not self._is_pending:
+            return
+        yield from (Line(text, Source.TEMPORAL) for text in self._sources.waits)
+        claims = [self._sources.claim, *claims_of(self._sources.key, self._entries)]
+        for claim in dict.fromkeys(filter(None, claims)):
+            life = self._sources.lives.get(claim)
+            if life is None or life.stage == "ended":
+                continue
+            last = life.timeline[-1][1] if life.timeline else ""
+            text = f"NodeClaim {claim} is {life.stage}" + (f": {life.blocked or last}" if life.blocked or last else "")
+            yield Line(text, Source.TEMPORAL)
+        if self._sources.has_place and self._sources.simulated:
+            yield Line(f"the next plan: {self._sources.simulated}", Source.SIMULATION)
+
+
+def _plan_lines(entry: Entry, key: str) -> Iterator[Line]:
+    if isinstance(entry, PlanEntry):
+        for purchase in entry.purchases:
+            if key in purchase.pods:
+                node = f"{purchase.instance_type} of NodePool {purchase.pool} at {dollars(purchase.price)}"
+                text = f"batch {entry.batch} bought NodeClaim {purchase.claim} for it: {node}"
+                yield Line(text, Source.RECORD, entry.at)
+        for node, pods in entry.on_existing.items():
+            if key in pods:
+                yield Line(f"batch {entry.batch} placed it on {node}, which existed", Source.RECORD, entry.at)
+        if key in entry.unschedulable:
+            yield Line(f"batch {entry.batch} had no place for it", Source.RECORD, entry.at)
+    elif isinstance(entry, CommandEntry):
+        for purchase in entry.replacements:
+            if key in purchase.pods:
+                text = f"command {entry.command} ({entry.reason}) moves it to NodeClaim {purchase.claim}"
+                yield Line(text, Source.RECORD, entry.at)

@@ -1,0 +1,124 @@
+"""Answers about a NodePool: what it bought and why, what EC2 refused, what left and why, what holds it up."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tenon.record.entries import CommandEntry, Entry, PlanEntry, RefusalEntry, RemovalEntry
+from tenon.record.why.answer import Answer, Line, Source, by_pool, dollars, sections_of
+from tenon.record.why.node import NodeEvent
+from tenon.sentences import counted, first_few, shortened
+
+MAX_NAMED = 10
+MAX_MESSAGE = 300
+STATE = "What holds it up?"
+BOUGHT = "What did it buy, and why?"
+REFUSED = "What was refused?"
+REMOVED = "What left, and why?"
+COMMANDS = "What did disruption decide?"
+NO_PLACE = "Which pods does it not take?"
+
+
+@dataclass(frozen=True, slots=True)
+class PoolSources:
+    """All that is known of one NodePool."""
+
+    pool: str
+    exists: bool = False
+    conditions: Sequence[str] = ()
+    """Its conditions that are not True, in words."""
+    nodes: int = 0
+    """How many NodeClaims it has."""
+    entries: Sequence[Entry] = ()
+    events: Sequence[NodeEvent] = ()
+    waits: Sequence[str] = ()
+    """What the provisioner's workflow says about it: sentences."""
+
+
+def why_pool(sources: PoolSources) -> Answer:
+    """Answer all questions about a NodePool."""
+    entries = sorted(sources.entries, key=lambda entry: entry.at)
+    questions = (
+        (STATE, list(_state(sources))),
+        (BOUGHT, list(_bought(entries, sources.pool))),
+        (NO_PLACE, list(_no_place(entries, sources.pool))),
+        (REFUSED, list(_refused(entries))),
+        (REMOVED, list(_removed(entries))),
+        (COMMANDS, list(_commands(entries, sources.pool))),
+    )
+    sections = sections_of(questions)
+    headline = f"NodePool {sources.pool} has {counted(sources.nodes, 'NodeClaim')}"
+    if not sources.exists:
+        headline = f"NodePool {sources.pool} does not exist any more"
+    return Answer("nodepool", sources.pool, headline if sections or sources.exists else "", sections)
+
+
+def _state(sources: PoolSources) -> Iterator[Line]:
+    yield from (Line(text, Source.KUBERNETES) for text in sources.conditions)
+    yield from (Line(text, Source.TEMPORAL) for text in sources.waits)
+    for event in sorted(sources.events, key=lambda event: event.at)[-MAX_NAMED:]:
+        yield Line(f"{event.reason}: {event.message}", Source.KUBERNETES, event.at)
+
+
+def _bought(entries: Sequence[Entry], pool: str) -> Iterator[Line]:
+    lines = []
+    for entry in entries:
+        if isinstance(entry, PlanEntry):
+            buyer, purchases = f"batch {entry.batch}", entry.purchases
+        elif isinstance(entry, CommandEntry):
+            buyer, purchases = f"command {entry.command} ({entry.reason})", entry.replacements
+        else:
+            continue
+        for purchase in purchases:
+            if purchase.pool == pool:
+                pods = f"{counted(purchase.pod_count, 'pod')}"
+                pods += f" ({first_few(purchase.pods, 3)})" if purchase.pods else ""
+                node = f"{purchase.claim}, {purchase.instance_type} at {dollars(purchase.price)}"
+                lines.append(Line(f"{buyer} bought {node}, for {pods}", Source.RECORD, entry.at))
+    if len(lines) > MAX_NAMED:
+        yield Line(f"{counted(len(lines), 'node')} in all, of which these are the last", Source.RECORD)
+    yield from lines[-MAX_NAMED:]
+
+
+def _no_place(entries: Sequence[Entry], pool: str) -> Iterator[Line]:
+    """The newest sentence about the NodePool for each of the last pods."""
+    newest: dict[str, Line] = {}
+    for entry in entries:
+        for key, reason in entry.unschedulable.items() if isinstance(entry, PlanEntry) else ():
+            parts = [part for part in by_pool(reason) if part.startswith(f"NodePool {pool}:")]
+            if parts:
+                newest.pop(key, None)
+                newest[key] = Line(f"{key}: {parts[0]}", Source.RECORD, entry.at)
+    yield from list(newest.values())[-MAX_NAMED:]
+
+
+def _refused(entries: Sequence[Entry]) -> Iterator[Line]:
+    refusals = [entry for entry in entries if isinstance(entry, RefusalEntry)]
+    last = {entry.code: entry for entry in refusals}
+    for code, count in Counter(entry.code for entry in refusals).most_common(MAX_NAMED):
+        message = shortened(last[code].message, MAX_MESSAGE)
+        text = f"{code}: {counted(count, 'refusal')}"
+        yield Line(f"{text}; the last: {message}", Source.RECORD, last[code].at)
+
+
+def _removed(entries: Sequence[Entry]) -> Iterator[Line]:
+    removals = [entry for entry in entries if isinstance(entry, RemovalEntry)]
+    for reason, count in Counter(entry.reason for entry in removals).most_common(MAX_NAMED):
+        cost = sum(entry.cost for entry in removals if entry.reason == reason)
+        yield Line(f"{reason}: {counted(count, 'node')}, which cost ${cost:.4f} in all", Source.RECORD)
+    for entry in removals[-MAX_NAMED:]:
+        node = entry.facts.node or entry.facts.claim
+        detail = f": {shortened(entry.detail, MAX_MESSAGE)}" if entry.detail else ""
+        actor = f", by {entry.actor}" if entry.actor else ""
+        yield Line(f"{node} left, {entry.reason}{detail}{actor}", Source.RECORD, entry.at)
+
+
+def _commands(entries: Sequence[Entry], pool: str) -> Iterator[Line]:
+    commands = [entry for entry in entries if isinstance(entry, CommandEntry)]
+    for entry in commands[-MAX_NAMED:]:
+        nodes = [item.node or item.claim for item in entry.candidates if item.pool == pool]
+        saving = f", to save {dollars(entry.saving)}" if entry.saving else ""
+        text = f"command {entry.command}: {entry.decision or 'remove'} {first_few(nodes, 3)}, {entry.reason}{saving}"
+        yield Line(text, Source.RECORD, entry.at)

@@ -1,0 +1,122 @@
+"""What is said about a pod and about a NodePool."""
+
+from __future__ import annotations
+
+from tenon.record.entries import Entry
+from tenon.record.why.answer import Answer, Source
+from tenon.record.why.mentions import mentions_pod, mentions_pool
+from tenon.record.why.node import NodeEvent, NodeLife
+from tenon.record.why.pod import PENDING, PLANNED, WAITS, WHERE, PodFacts, PodSources, claims_of, why_pod
+from tenon.record.why.pool import BOUGHT, COMMANDS, NO_PLACE, REFUSED, REMOVED, STATE, PoolSources, why_pool
+from tests.tenon.record.why.stories import CLAIM, COMMAND, COMMAND_END, LAUNCH, NEXT_PLAN, PLAN, STORY, after
+
+PENDING_POD = PodFacts("Pending", created=after(-1), scheduler_message="0/3 nodes are available")
+REASON = PLAN.unschedulable["shop/huge"]
+
+
+def texts(answer: Answer, question: str) -> list[str]:
+    return [line.text for section in answer.sections if section.question == question for line in section.lines]
+
+
+def line_sources(answer: Answer, question: str) -> list[Source]:
+    return [line.source for section in answer.sections if section.question == question for line in section.lines]
+
+
+def test_a_pending_pod_that_fits_nowhere_has_a_sentence_for_each_node_pool() -> None:
+    event = NodeEvent(after(5), "FailedScheduling", REASON)
+    expected = [
+        "NodePool default: needs 5000 CPU; the largest type has 192",
+        "NodePool gpu: the pod does not tolerate nvidia.com/gpu",
+        "kube-scheduler: 0/3 nodes are available",
+    ]
+    by_event = why_pod(PodSources("shop/huge", PENDING_POD, [PLAN], [event]))
+    assert by_event.headline == "Pod shop/huge is Pending since 2026-11-26 11:59:00 UTC, without a node"
+    assert texts(by_event, PENDING) == expected
+    assert line_sources(by_event, PENDING)[0] is Source.KUBERNETES
+    by_record = why_pod(PodSources("shop/huge", PENDING_POD, [PLAN]))
+    assert texts(by_record, PENDING) == expected
+    assert line_sources(by_record, PENDING)[0] is Source.RECORD
+    by_simulation = why_pod(PodSources("shop/huge", PENDING_POD, simulated=REASON))
+    assert texts(by_simulation, PENDING) == expected
+    assert line_sources(by_simulation, PENDING)[0] is Source.SIMULATION
+
+
+def test_a_pending_pod_with_a_node_under_way_waits_for_it() -> None:
+    life = NodeLife("registering", timeline=[(after(1), "launched i-0abc")])
+    answer = why_pod(PodSources("shop/web-1", PENDING_POD, [PLAN, LAUNCH], lives={CLAIM: life}))
+    assert texts(answer, PLANNED) == [
+        f"batch 1 bought NodeClaim {CLAIM} for it: m5.large of NodePool default at $0.0400 an hour"
+    ]
+    assert texts(answer, WAITS) == [f"NodeClaim {CLAIM} is registering: launched i-0abc"]
+    without_record = why_pod(PodSources("shop/web-1", PENDING_POD, claim=CLAIM, lives={CLAIM: life}))
+    assert texts(without_record, PLANNED) == [f"NodeClaim {CLAIM} was bought for it"]
+    assert texts(without_record, WAITS) == texts(answer, WAITS)
+
+
+def test_a_blocked_node_and_what_the_provisioner_says_are_what_a_pod_waits_for() -> None:
+    life = NodeLife("launching", blocked="EC2 refuses launches")
+    answer = why_pod(
+        PodSources("shop/web-1", PENDING_POD, [PLAN], lives={CLAIM: life}, waits=["it waits for a cheaper node"])
+    )
+    assert texts(answer, WAITS) == [
+        "it waits for a cheaper node",
+        f"NodeClaim {CLAIM} is launching: EC2 refuses launches",
+    ]
+
+
+def test_a_simulation_that_finds_a_place_says_what_comes_next() -> None:
+    answer = why_pod(PodSources("shop/new", PENDING_POD, simulated="buys m5.large of default", has_place=True))
+    assert texts(answer, WAITS) == ["the next plan: buys m5.large of default"]
+
+
+def test_a_gated_pod_waits_for_its_gates() -> None:
+    answer = why_pod(PodSources("shop/gated", PodFacts("Pending", gated=True)))
+    assert texts(answer, PENDING) == ["it has scheduling gates, so that nothing places it before they are removed"]
+
+
+def test_a_running_pod_has_a_place_and_no_reason_to_wait() -> None:
+    pod = PodFacts("Running", node="other", created=after(60))
+    answer = why_pod(PodSources("shop/web-4", pod, [NEXT_PLAN], [NodeEvent(after(1), "FailedScheduling", "old")]))
+    assert answer.headline == "Pod shop/web-4 is Running on other"
+    assert texts(answer, WHERE) == ["Running, on other"]
+    assert texts(answer, PLANNED) == ["batch 2 placed it on other, which existed"]
+    assert texts(answer, PENDING) == texts(answer, WAITS) == []
+
+
+def test_a_pod_that_is_gone_is_answered_from_the_record() -> None:
+    entries: list[Entry] = [entry for entry in [*STORY, COMMAND] if mentions_pod(entry, "shop/web-1")]
+    assert entries == [PLAN, COMMAND]
+    answer = why_pod(PodSources("shop/web-1", entries=entries))
+    assert answer.headline == "Pod shop/web-1 does not exist any more"
+    assert texts(answer, PLANNED)[-1] == "command cmd-1 (Underutilized) moves it to NodeClaim default-x4"
+    assert claims_of("shop/web-1", entries) == ["default-x4", CLAIM]
+    assert why_pod(PodSources("shop/nobody")).is_empty
+
+
+def test_a_node_pool_says_what_it_bought_refused_and_lost() -> None:
+    entries: list[Entry] = [entry for entry in [*STORY, COMMAND, COMMAND_END] if mentions_pool(entry, "default")]
+    answer = why_pool(
+        PoolSources(
+            "default", exists=True, conditions=["NodeClassReady is False: no subnets"], nodes=2, entries=entries
+        )
+    )
+    assert answer.headline == "NodePool default has 2 NodeClaims"
+    assert texts(answer, STATE) == ["NodeClassReady is False: no subnets"]
+    assert texts(answer, BOUGHT)[0] == (
+        f"batch 1 bought {CLAIM}, m5.large at $0.0400 an hour, for 2 pods (shop/web-1, shop/web-2)"
+    )
+    assert len(texts(answer, BOUGHT)) == 4
+    assert texts(answer, NO_PLACE) == ["shop/huge: NodePool default: needs 5000 CPU; the largest type has 192"]
+    assert texts(answer, REFUSED) == ["InsufficientCapacity: 1 refusal; the last: EC2 has no capacity"]
+    assert texts(answer, REMOVED) == [
+        "ForceDrain: 1 node, which cost $0.0400 in all",
+        "ip-10-0-0-1.ec2.internal left, ForceDrain: the disk is slow (OPS-7), by alice, by tenon node",
+    ]
+    assert texts(answer, COMMANDS) == [
+        "command cmd-1: replace ip-10-0-0-1.ec2.internal, Underutilized, to save $0.0100 an hour"
+    ]
+
+
+def test_a_node_pool_without_nodes_and_entries_is_known_if_it_exists() -> None:
+    assert why_pool(PoolSources("empty", exists=True)).headline == "NodePool empty has 0 NodeClaims"
+    assert why_pool(PoolSources("gone")).headline == ""
