@@ -11,6 +11,7 @@ from tenon.apis.base import RULES_KEY
 from tenon.apis.crd import custom_resource_definitions
 from tenon.kube.event_reasons import EventReason
 from tenon.provisioning.gates import AWS_GATES, MEANINGS
+from tools.tracing_page import tracing_page
 from worker.settings import Settings, flag_of
 from worker.settings.effects import gate_values, why_none
 from worker.settings.model import text
@@ -18,6 +19,7 @@ from worker.settings.model import text
 FIELDS = Path("docs/fields.md")
 SETTINGS = Path("docs/all-settings.md")
 EVENTS = Path("docs/events.md")
+TRACING = Path("docs/tracing.md")
 
 _NEWEST = (
     "karpenter.sh_nodepools.yaml",
@@ -73,7 +75,7 @@ the reason of the condition. When a condition of an EC2NodeClass changes, an eve
 
 def page_texts() -> dict[Path, str]:
     """Return the text of each page by its path in the repository."""
-    return {FIELDS: fields_page(), SETTINGS: settings_page(), EVENTS: events_page()}
+    return {FIELDS: fields_page(), SETTINGS: settings_page(), EVENTS: events_page(), TRACING: tracing_page()}
 
 
 def fields_page() -> str:

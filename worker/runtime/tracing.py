@@ -6,37 +6,54 @@ OpenTelemetry is imported only then, because it takes about 8 MiB in each proces
 from __future__ import annotations
 
 import os
+import socket
+from typing import TYPE_CHECKING
+
+from activities.tracing import spans
+from tenon import __version__
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
+
+ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+_providers: list[TracerProvider] = []
+"""That of this process, if tracing is enabled."""
 
 
 def tracing_wanted() -> bool:
-    """Whether the environment sets an endpoint for spans."""
-    return bool(os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT") or os.environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"))
+    """Whether the environment sets an endpoint for spans, and does not switch them off."""
+    if os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true" or os.environ.get("OTEL_TRACES_EXPORTER") == "none":
+        return False
+    return any(os.environ.get(name) for name in ENDPOINTS)
 
 
 def set_up_tracing(process: str, cluster: str) -> bool:
-    """Install the global tracer provider if tracing is enabled. Returns whether it did."""
+    """Record and send spans if tracing is enabled. Returns whether it is."""
     if not tracing_wanted():
         return False
-    from opentelemetry import trace
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-    resource = Resource.create({"service.name": f"tenon-{process}", "tenon.cluster": cluster})
-    provider = TracerProvider(resource=resource)
+    from activities.tracing.open_telemetry import Identifiers, OpenTelemetry
+
+    resource = Resource.create(
+        {
+            "service.name": os.environ.get("OTEL_SERVICE_NAME") or "tenon",
+            "service.version": __version__,
+            "service.instance.id": f"{socket.gethostname()}/{process}",
+            "k8s.cluster.name": cluster,
+        }
+    )
+    provider = TracerProvider(resource=resource, id_generator=Identifiers())
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
-    trace.set_tracer_provider(provider)
+    spans.enable(OpenTelemetry(provider, version=__version__))
+    _providers.append(provider)
     return True
 
 
 def flush_spans() -> None:
     """Send the spans that were not sent yet, if tracing is enabled."""
-    if not tracing_wanted():
-        return
-    from opentelemetry import trace
-    from opentelemetry.sdk.trace import TracerProvider
-
-    provider = trace.get_tracer_provider()
-    if isinstance(provider, TracerProvider):
+    for provider in _providers:
         provider.shutdown()

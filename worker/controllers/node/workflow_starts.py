@@ -18,6 +18,7 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities.clock import utc_now
+from tenon.apis import labels
 from tenon.apis.nodeclaim import DISRUPTION_REASON
 from tenon.kube.claim_record import ClaimRecord
 from tenon.messages.base import ClaimRef
@@ -53,6 +54,9 @@ PAGE = 200
 """Workflows in one page of a listing, because decoding a page blocks the event loop."""
 PORTION = 200
 """Objects that are reconciled at once. Most need nothing, but finding that out for thousands takes time."""
+
+MAX_ORIGIN = 100
+"""How much of the annotation about the trace is sent. Users can write anything into it."""
 
 
 class NodeClaimWorkflowController(Controller):
@@ -292,7 +296,11 @@ class NodeClaimWorkflowController(Controller):
             self._client,
             self._cluster,
             NodeClaimWorkflow.run,
-            NodeClaimInput(claim=ClaimRef(cluster=self._cluster, name=claim.name, uid=claim.uid), pool=pool),
+            NodeClaimInput(
+                claim=ClaimRef(cluster=self._cluster, name=claim.name, uid=claim.uid),
+                pool=pool,
+                origin=claim.annotations.get(labels.CREATED_IN_TRACE, "")[:MAX_ORIGIN],
+            ),
             names.nodeclaim_id(self._cluster, claim.name),
             summary=f"node of NodePool {pool}" if pool else "stand-alone node",
             attributes=[
