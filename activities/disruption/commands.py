@@ -419,7 +419,7 @@ def _ref(cluster: str, candidate: DisruptionCandidate) -> ClaimRef:
     return ClaimRef(cluster=cluster, name=candidate.claim, uid=candidate.uid)
 
 
-def _traced(body: Object) -> Object:
+def _traced(body: Object) -> dict[str, Any]:
     """The body of a NodeClaim, with the span that creates it if that is recorded."""
     if not (origin := spans.origin(0.0)):
         return dict(body)

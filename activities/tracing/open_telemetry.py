@@ -14,6 +14,7 @@ from opentelemetry.context import Context
 from opentelemetry.sdk.trace import Span as SdkSpan
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
+from opentelemetry.sdk.trace.sampling import Decision
 from opentelemetry.trace import (
     Link,
     NonRecordingSpan,
@@ -59,7 +60,7 @@ class OpenTelemetry:
     def sampled(self, root: SpanId, name: str) -> SpanId:
         """The root with the sampler's decision about its trace."""
         decision = self._sampler.should_sample(None, root.trace, name).decision
-        return SpanId(root.trace, root.span, decision.is_sampled())
+        return SpanId(root.trace, root.span, decision is Decision.RECORD_AND_SAMPLE)
 
     def root(self, root: SpanId, name: str, at: datetime, links: Sequence[SpanId], attributes: Attributes) -> None:
         """Send the root span of an operation, which has no length."""
