@@ -360,7 +360,7 @@ class Planner:
         self, waiting_pods: Sequence[Pod], overlaid: Overlaid, part: float, refused: Collection[str]
     ) -> tuple[Problem, Solved]:
         """The problem and its solution. ``refused``: NodeClaims that get no pods."""
-        with spans.phase(Phase.PROBLEM):
+        with _phase("problem", Phase.PROBLEM):
             problem = await asyncio.to_thread(
                 problem_of,
                 self._view.snapshot(),

@@ -5,17 +5,26 @@ OpenTelemetry is imported only then, because it takes about 8 MiB in each proces
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
+import threading
 from typing import TYPE_CHECKING
 
+from activities import loggers
 from activities.tracing import spans
 from tenon import __version__
+from worker.log_rate_limit import LogRateLimiter
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
 
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+FLUSH_SECONDS = 3.0
+"""How long a process that ends waits for its last spans. It must not be killed because a collector is slow."""
+EXPORTER = "opentelemetry.exporter.otlp.proto.http.trace_exporter"
+"""The library's logger."""
+MAX_ERROR = 300
 _providers: list[TracerProvider] = []
 """That of this process, if tracing is enabled."""
 
@@ -25,6 +34,20 @@ def tracing_wanted() -> bool:
     if os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true" or os.environ.get("OTEL_TRACES_EXPORTER") == "none":
         return False
     return any(os.environ.get(name) for name in ENDPOINTS)
+
+
+class ExportFailures(logging.Handler):
+    """Reports once a minute that spans cannot be sent. The library writes a line for each of its attempts."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._log_limiter = LogRateLimiter()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Report in one sentence what the library has to say."""
+        if self._log_limiter.count(EXPORTER) is not None:
+            error = record.getMessage()[:MAX_ERROR]
+            loggers.TRACING.warning("The worker failed to send spans, and goes on without them", extra={"error": error})
 
 
 def set_up_tracing(process: str, cluster: str) -> bool:
@@ -50,10 +73,15 @@ def set_up_tracing(process: str, cluster: str) -> bool:
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     spans.enable(OpenTelemetry(provider, version=__version__))
     _providers.append(provider)
+    library = loggers.library(EXPORTER)
+    library.handlers[:], library.propagate = [ExportFailures()], False
     return True
 
 
-def flush_spans() -> None:
-    """Send the spans that were not sent yet, if tracing is enabled."""
+def flush_spans(within: float = FLUSH_SECONDS) -> None:
+    """Send the spans that were not sent yet, if tracing is enabled. Waits for ``within`` seconds at most."""
     for provider in _providers:
-        provider.shutdown()
+        # The library would wait for ten seconds and more, whatever limit it is given.
+        sending = threading.Thread(target=provider.shutdown, name="last spans", daemon=True)
+        sending.start()
+        sending.join(within)
