@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import time
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator, Sequence
@@ -19,6 +20,8 @@ from sandbox.ports import free_ports
 PROGRAM = shutil.which("prometheus")
 SECONDS = 1
 """Between two scrapes, and between two evaluations of the rules."""
+MAX_STEPS = 5000
+"""Prometheus refuses more than 11,000 points."""
 
 
 class PrometheusServer:
@@ -26,6 +29,7 @@ class PrometheusServer:
 
     def __init__(self, url: str) -> None:
         self.url = url
+        self._began = time.time()
 
     def get(self, path: str, **query: str) -> Any:
         """What its API answers."""
@@ -33,13 +37,19 @@ class PrometheusServer:
         with urllib.request.urlopen(url, timeout=30) as answer:
             return json.loads(answer.read())["data"]
 
-    def query(self, expression: str) -> list[dict[str, Any]]:
-        """The series that an expression has now.
+    def over_time(self, expression: str) -> list[dict[str, Any]]:
+        """The series that an expression has had since this Prometheus began.
 
         Raises:
             HTTPError: Prometheus cannot evaluate it.
         """
-        series: list[dict[str, Any]] = self.get("query", query=expression)["result"]
+        now = time.time()
+        window = {
+            "start": str(self._began),
+            "end": str(now),
+            "step": str(max(SECONDS, (now - self._began) / MAX_STEPS)),
+        }
+        series: list[dict[str, Any]] = self.get("query_range", query=expression, **window)["result"]
         return series
 
     def names(self) -> set[str]:

@@ -9,7 +9,7 @@ tracing. The spans are made by the activities, so none is open while a workflow 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NoReturn
@@ -35,7 +35,7 @@ from activities.tracing import spans
 from activities.tracing.catalogue import TRACED, Attribute, Operation, Traced
 from activities.tracing.context import SpanId, origin_of, root_of
 from activities.tracing.messages import attributes_of_input, attributes_of_result
-from tenon.messages.node import Disrupt, Poke
+from tenon.messages.node import Disrupt, DisruptAnswer, Poke
 from tenon.node.state import NodeClaimInput
 
 HEADER = "tenon-operation"
@@ -147,20 +147,18 @@ class _Workflow(WorkflowInboundInterceptor):
         return await super().execute_workflow(input)
 
     async def handle_signal(self, input: HandleSignalInput) -> None:
-        self._link_to_cause(input.args)
+        for message in input.args:
+            if isinstance(message, Poke):
+                for removal in message.removals:
+                    self._operations.link(removal.trace)
         await super().handle_signal(input)
 
     async def handle_update_handler(self, input: HandleUpdateInput) -> Any:
-        self._link_to_cause(input.args)
-        return await super().handle_update_handler(input)
-
-    def _link_to_cause(self, messages: Sequence[Any]) -> None:
-        for message in messages:
-            if isinstance(message, Disrupt):
+        answer = await super().handle_update_handler(input)  # of a handler that does not wait, so the node still stays
+        for message in input.args:
+            if isinstance(message, Disrupt) and isinstance(answer, DisruptAnswer) and answer.accepted:
                 self._operations.link(message.trace)
-            elif isinstance(message, Poke):
-                for removal in message.removals:
-                    self._operations.link(removal.trace)
+        return answer
 
 
 class _Outbound(WorkflowOutboundInterceptor):

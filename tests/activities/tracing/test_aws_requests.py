@@ -37,7 +37,7 @@ class _Raw:
 
 def client(*answers: tuple[int, str]) -> Any:
     """A client of EC2 that gets these answers, without a network."""
-    session = botocore.session.Session()
+    session: Any = botocore.session.Session()  # its handlers may answer, which the stubs do not know
     session.set_credentials("key", "secret")
     aws_requests.attach(session)
     remaining = list(answers)
