@@ -85,14 +85,15 @@ class Traced:
 
 
 _START, _LEAVE, _COMMAND = Traced(Operation.START), Traced(Operation.LEAVE), Traced(Operation.COMMAND)
+_WAITING_START = Traced(Operation.START, waits=True)
 _WAITING_LEAVE = Traced(Operation.LEAVE, waits=True)
 _REBOOT, _UPKEEP = Traced(Operation.REBOOT), Traced(Operation.UPKEEP, alone=True)
 TRACED: dict[str, Traced] = {
     ActivityName.PREPARE_LAUNCH: _START,
     ActivityName.LAUNCH: _START,
     ActivityName.REGISTER: _START,
-    ActivityName.INITIALIZE: _START,
-    ActivityName.BIND: Traced(Operation.START, waits=True),
+    ActivityName.INITIALIZE: _WAITING_START,
+    ActivityName.BIND: _WAITING_START,
     ActivityName.CORDON: _LEAVE,
     ActivityName.DRAIN: _WAITING_LEAVE,
     ActivityName.DETACH_VOLUMES: _WAITING_LEAVE,
