@@ -194,9 +194,9 @@ async def test_the_series_of_an_alert_are_there(server: PrometheusServer, name: 
 
 
 async def test_what_did_not_happen_is_something_that_is_asked_for() -> None:
-    asked = {name for query in QUERIES.values() for name in names_in(query.replace("$__rate_interval", "10m"))}
-    asked |= {name for rule in RULES.values() for name in names_in(rule["expr"])}
-    assert set(NOTHING_HAPPENED) <= asked
+    selected_names = {name for query in QUERIES.values() for name in names_in(query.replace("$__rate_interval", "10m"))}
+    selected_names |= {name for rule in RULES.values() for name in names_in(rule["expr"])}
+    assert set(NOTHING_HAPPENED) <= selected_names
 
 
 async def test_series_of_temporal_do_not_change_with_the_leader(
