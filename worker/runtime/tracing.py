@@ -1,6 +1,6 @@
 """Tracing, which is on if the environment sets an OTLP endpoint through OpenTelemetry's own variables.
 
-OpenTelemetry is imported only then, because it takes about 8 MiB in each process of a worker.
+OpenTelemetry is imported only then, because it takes about 10 MiB in each process of a worker.
 """
 
 from __future__ import annotations
