@@ -21,12 +21,13 @@ pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(autouse=True)
-def _as_before() -> Iterator[None]:
+def _as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
     library = loggers.library(tracing.EXPORTER)
     handlers, propagate = list(library.handlers), library.propagate
     yield
     spans.enable(None)
-    tracing.flush_spans(0.0)
+    tracing.flush_spans(30)  # nothing of a test sends on after it
     tracing._providers.clear()
     library.handlers[:], library.propagate = handlers, propagate
 
