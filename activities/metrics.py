@@ -48,7 +48,7 @@ SCHEDULING_SECONDS = Histogram(
 )
 PLAN_PHASE_SECONDS = Histogram(
     "tenon_plan_phase_duration_seconds",
-    "Duration of a phase of a plan: types, solve, explain or write.",
+    "Duration of a phase of a plan: types, problem, solve, explain or write.",
     ["phase"],
     buckets=_DURATIONS,
 )

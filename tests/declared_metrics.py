@@ -15,6 +15,33 @@ PARTS = {"histogram": ("_bucket", "_sum", "_count"), "summary": ("", "_sum", "_c
 """The ends of the names of a metric's series, by its type."""
 
 
+_OF_CLIENT = frozenset({"namespace", "service_name", "process"})
+_OF_QUEUE = _OF_CLIENT | {"task_queue"}
+_OF_ACTIVITY = _OF_QUEUE | {"workflow_type", "activity_type"}
+OF_TEMPORAL = {
+    "temporal_request_total": _OF_CLIENT | {"operation"},
+    "temporal_request_failure_total": _OF_CLIENT | {"operation", "status_code"},
+    "temporal_long_request_failure_total": _OF_QUEUE | {"operation", "status_code"},
+    "temporal_request_latency_seconds_bucket": _OF_CLIENT | {"operation", "le"},
+    "temporal_workflow_task_schedule_to_start_latency_seconds_bucket": _OF_QUEUE | {"le"},
+    "temporal_activity_schedule_to_start_latency_seconds_bucket": _OF_QUEUE | {"le"},
+    "temporal_workflow_task_execution_latency_seconds_bucket": _OF_QUEUE | {"workflow_type", "le"},
+    "temporal_workflow_task_replay_latency_seconds_bucket": _OF_QUEUE | {"workflow_type", "le"},
+    "temporal_activity_execution_latency_seconds_bucket": _OF_ACTIVITY | {"le"},
+    "temporal_activity_execution_failed_total": _OF_ACTIVITY,
+    "temporal_worker_task_slots_available": _OF_QUEUE | {"worker_type"},
+    "temporal_worker_task_slots_used": _OF_QUEUE | {"worker_type"},
+    "temporal_num_pollers": _OF_QUEUE | {"poller_type"},
+    "temporal_sticky_cache_size": _OF_QUEUE,
+    "temporal_sticky_cache_hit_total": _OF_QUEUE | {"workflow_type"},
+    "temporal_sticky_cache_miss_total": _OF_QUEUE | {"workflow_type"},
+    "temporal_workflow_completed_total": _OF_QUEUE | {"workflow_type"},
+    "temporal_workflow_continue_as_new_total": _OF_QUEUE | {"workflow_type"},
+    "temporal_workflow_failed_total": _OF_QUEUE | {"workflow_type"},
+}
+"""The series of Temporal's client that dashboards use, as `tests/e2e/test_dashboards.py` scrapes them."""
+
+
 def declared() -> dict[str, tuple[str, tuple[str, ...]]]:
     """The type and the labels of each metric, by its name."""
     result: dict[str, tuple[str, tuple[str, ...]]] = {}
@@ -33,7 +60,7 @@ def declared() -> dict[str, tuple[str, tuple[str, ...]]]:
 
 def series() -> dict[str, frozenset[str]]:
     """The labels of each series that a query may name."""
-    result: dict[str, frozenset[str]] = {}
+    result: dict[str, frozenset[str]] = dict(OF_TEMPORAL)
     for name, (kind, labels) in declared().items():
         names = [f"{name}{part}" for part in PARTS.get(kind, ("",))]
         own = {"quantile"} if kind == "summary" else set(LABEL_NAMES.values()) if name in OF_NODES else set()

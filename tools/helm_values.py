@@ -53,7 +53,14 @@ _FREE = frozenset(
 """Objects of the values whose fields are Kubernetes' or the user's. All others have the fields of values.yaml."""
 _ONE_OR_MORE = ("initContainers", "sidecarContainer")
 """Lists that Karpenter's chart also takes as an object: its default of the first is an empty one."""
-_TYPES: dict[type, str] = {bool: "boolean", int: "integer", str: "string", list: "array", dict: "object"}
+_TYPES: dict[type, str] = {
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    str: "string",
+    list: "array",
+    dict: "object",
+}
 _BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 _HEADER = "made by `make generate`; change {} instead"
 _LABELS = '{{- include "tenon.labels" . | nindent 4 }}'
@@ -147,7 +154,7 @@ def _field(name: str, default: Any) -> dict[str, Any]:
     if default is None:
         return {}
     kinds = {_TYPES[type(default)], "null"} | ({"object"} if name in _ONE_OR_MORE else set())
-    return {"type": sorted(kinds | ({"string"} if type(default) is int else set()))}  # people quote numbers
+    return {"type": sorted(kinds | ({"string"} if type(default) in (int, float) else set()))}  # people quote numbers
 
 
 def _value(field: str) -> dict[str, Any]:

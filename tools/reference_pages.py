@@ -19,6 +19,7 @@ from tenon.kube.event_reasons import EventReason
 from tenon.provisioning.gates import AWS_GATES, MEANINGS
 from tenon.record import entries
 from tools.command_page import COMMANDS, commands_page
+from tools.tracing_page import tracing_page
 from worker.settings import Settings, flag_of
 from worker.settings.effects import gate_values, why_none
 from worker.settings.model import text
@@ -27,6 +28,7 @@ FIELDS = Path("docs/fields.md")
 SETTINGS = Path("docs/all-settings.md")
 EVENTS = Path("docs/events.md")
 RECORD = Path("docs/record-fields.md")
+TRACING = Path("docs/tracing.md")
 
 _NEWEST = (
     "karpenter.sh_nodepools.yaml",
@@ -105,6 +107,7 @@ def page_texts() -> dict[Path, str]:
         EVENTS: events_page(),
         COMMANDS: commands_page(),
         RECORD: record_page(),
+        TRACING: tracing_page(),
     }
 
 

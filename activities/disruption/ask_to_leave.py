@@ -9,7 +9,9 @@ from temporalio.client import Client, WorkflowUpdateFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities import loggers
+from activities.tracing import spans
 from tenon.disruption.commands.disrupt_request import disrupt_request
+from tenon.evolve import evolve
 from tenon.messages.base import ActivityName
 from tenon.messages.disruption import DisruptInput, DisruptionCandidate, DisruptionCommand, DisruptResult
 from tenon.messages.node import DisruptAnswer
@@ -62,7 +64,7 @@ async def disrupt(disrupt_input: DisruptInput) -> DisruptResult:
 async def _ask(
     client: Client, cluster: str, command: DisruptionCommand, candidate: DisruptionCandidate
 ) -> DisruptAnswer:
-    request = disrupt_request(command, candidate)
+    request = evolve(disrupt_request(command, candidate), trace=spans.traceparent())
     handle = client.get_workflow_handle(nodeclaim_id(cluster, candidate.claim))
     # A workflow repeats its answer to the same update. A retry must get that answer, but the same command, started
     # again after a refusal, must get a new one.

@@ -32,6 +32,7 @@ from activities.kubernetes.resources import NODECLAIMS, NODES
 from activities.node import cordon
 from activities.node.nodes import Budgets, find_node, pods_on
 from activities.node.reboot_request import request_reboot
+from activities.tracing import spans
 from tenon.apis import labels
 from tenon.apis.nodeclaim import DISRUPTION_REASON
 from tenon.apis.noderepairpolicy import RecentRepair
@@ -152,7 +153,7 @@ class CommandActivities:
         """Create the NodeClaims of the replacements. Their names make it safe to repeat."""
         for replacement in disrupt_input.command.replacements:
             try:
-                created = await self._kube.create(NODECLAIMS, dict(replacement.body))
+                created = await self._kube.create(NODECLAIMS, _traced(replacement.body))
             except ConflictError:
                 present = await self._kube.get(NODECLAIMS, replacement.name)
                 if present is None or not _is_of(present, disrupt_input.command):
@@ -416,6 +417,15 @@ def _not_yet(condition: str) -> ApplicationError:
 
 def _ref(cluster: str, candidate: DisruptionCandidate) -> ClaimRef:
     return ClaimRef(cluster=cluster, name=candidate.claim, uid=candidate.uid)
+
+
+def _traced(body: Object) -> dict[str, Any]:
+    """The body of a NodeClaim, with the span that creates it if that is recorded."""
+    if not (origin := spans.origin(0.0)):
+        return dict(body)
+    metadata = body["metadata"]
+    annotations = {**metadata.get("annotations", {}), labels.CREATED_IN_TRACE: origin}
+    return {**body, "metadata": {**metadata, "annotations": annotations}}
 
 
 def _is_of(claim: Mapping[str, Any], command: DisruptionCommand) -> bool:

@@ -18,6 +18,7 @@ from activities.ec2.errors import CallStoppedError, translated
 from activities.ec2.rate_limits import READING, Pacer
 from activities.ec2.service_model import ServiceModelLoader
 from activities.gate import Gate
+from activities.tracing import aws_requests
 
 if TYPE_CHECKING:
     from types_boto3_ec2 import EC2Client
@@ -59,6 +60,7 @@ class Ec2:
             # Sent after a call has waited for its turn, and before each of botocore's retries.
             core.register("before-send", partial(_pass, gate))
         request_metrics.attach(core)
+        aws_requests.attach(core)
         core.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=instant)
         core.register_component("data_loader", ServiceModelLoader())
         session = boto3.Session(region_name=region, botocore_session=core)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -44,6 +45,8 @@ class _Termination:
     """A call that requests the termination is open."""
     state: str = ""
     waiters: list[asyncio.Future[str | None]] = field(default_factory=list)
+    context: Context = field(default_factory=copy_context)
+    """That of the first caller, in whose trace the request is."""
 
     def resolve(self, outcome: str | EC2Error | None) -> None:
         for waiter in self.waiters:
@@ -114,7 +117,8 @@ class Terminations:
         }
         if not new:
             return
-        call = asyncio.create_task(self._request(new), name="requesting terminations")
+        context = next(iter(new.values())).context
+        call = asyncio.create_task(self._request(new), name="requesting terminations", context=context)
         self._calls.add(call)
         call.add_done_callback(self._calls.discard)
         pause = asyncio.ensure_future(self._pause(ROUND_SECONDS))

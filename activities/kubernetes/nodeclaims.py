@@ -16,6 +16,7 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ApiUnreachableError
 from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.resources import NODECLAIMS
+from activities.tracing import spans
 from tenon.apis import labels
 from tenon.apis.common import Condition, ConditionStatus
 from tenon.apis.conditions import clear_condition, set_condition, set_root
@@ -23,6 +24,7 @@ from tenon.apis.managed import manages_claim
 from tenon.apis.nodeclaim import CONSISTENT_STATE_FOUND, INSTANCE_TERMINATING, LAUNCHED, READY_DEPENDENTS, REGISTERED
 from tenon.apis.reasons import Reason, camel_case
 from tenon.errors import TenonError
+from tenon.evolve import evolve
 from tenon.kube import object_json
 from tenon.kube.claim_record import ClaimRecord, instance_id_of
 from tenon.kube.event_reasons import EventReason
@@ -392,6 +394,9 @@ async def record_removal(
     What is recorded already stays: the first reason wins. If nothing is recorded on a claim that is being deleted, the
     reason of its deletion is not known, and comes before this one, unless this one is the ``first``.
     """
+
+    if trace := spans.traceparent():
+        removal = evolve(removal, trace=trace)
 
     def compute(present: Object) -> dict[str, Any]:
         _check_managed(present)

@@ -27,6 +27,7 @@ from activities.kubernetes.errors import (
     from_status,
 )
 from activities.kubernetes.rate_limit import RateLimit
+from activities.tracing.kubernetes_requests import recorded
 
 CONNECT_SECONDS = 10.0
 REQUEST_SECONDS = 60.0
@@ -208,7 +209,7 @@ class Transport:
                 metrics.STOPPED_CALLS.labels("kubernetes").inc()
                 raise WriteStoppedError(self.host, self._gate.why)
             began = time.perf_counter()
-            response: aiohttp.ClientResponse = await client.rest_client.request(
+            call = client.rest_client.request(
                 method,
                 self.host + path,
                 query_params=dict(query or {}),
@@ -217,6 +218,7 @@ class Transport:
                 _preload_content=False,
                 _request_timeout=limits,
             )
+            response: aiohttp.ClientResponse = await recorded(call, method, path, query)
         except (aiohttp.ClientError, TimeoutError, OSError, config.ConfigException) as error:
             # A service account's token is read repeatedly, and may be missing for a moment while it is replaced.
             metrics.KUBERNETES_REQUESTS.labels("<error>", method).inc()

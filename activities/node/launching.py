@@ -37,6 +37,7 @@ from activities.node.startup_cordon import remove_startup_cordon_by_name
 from activities.node.surplus_instance import terminate_surplus
 from activities.node.throttled_launches import PREPARING, SENDING, ThrottledLaunches
 from activities.record.writer import NO_RECORD, RecordWriter
+from activities.tracing.spans import carried
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.hashing import EC2NODECLASS_VERSION, ec2nodeclass_hashes
@@ -201,7 +202,7 @@ class Launching:
             async with self._throttled.shown(prepare_input.claim, PREPARING):
                 types = await with_heartbeat(self._types.of(claim, own))
                 unavailable = self._unavailable(claim)
-                prepare = partial(self._ec2.prepare_launch, nodeclaim, own, attempt, unavailable, types)
+                prepare = carried(partial(self._ec2.prepare_launch, nodeclaim, own, attempt, unavailable, types))
                 request = await with_heartbeat(asyncio.get_running_loop().run_in_executor(self._senders, prepare))
         except NodeClassNotReadyError as error:
             return await give_up(Reason.NODECLASS_NOT_READY, str(error))
@@ -322,7 +323,7 @@ class Launching:
 
         try:
             async with self._throttled.shown(launch_input.claim, SENDING):
-                result = await with_heartbeat(loop.run_in_executor(self._senders, send))
+                result = await with_heartbeat(loop.run_in_executor(self._senders, carried(send)))
         except last_check.NotWantedError as error:
             return _not_sent(str(error))
         except EC2Error as error:

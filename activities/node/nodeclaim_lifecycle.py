@@ -33,6 +33,7 @@ from activities.node.launching import Launching
 from activities.node.learned_memory import LearnedMemory
 from activities.node.lost_instances import launched_recently
 from activities.record.writer import NO_RECORD, RecordWriter
+from activities.tracing.spans import carried
 from tenon.apis import labels
 from tenon.apis.nodeclaim import INSTANCE_TERMINATING
 from tenon.apis.reasons import Reason, snake_case
@@ -159,7 +160,7 @@ class NodeActivities:
         instance_id = instance_id_of(node_input.provider_id)
         name = partial(self._ec2.name_instance, instance_id, node_input.claim.name, node_name)
         try:
-            tagged = await asyncio.get_running_loop().run_in_executor(self._naming, name)
+            tagged = await asyncio.get_running_loop().run_in_executor(self._naming, carried(name))
             if tagged and in_group(claim):
                 await nodeclaims.annotate_claim(self._kube, node_input.claim, nodeclaims.TAGGED, claim.body)
         except (EC2Error, ApiError) as error:

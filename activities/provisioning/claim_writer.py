@@ -22,6 +22,7 @@ from activities import loggers, metrics
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ConflictError
 from activities.kubernetes.resources import NODECLAIMS
+from activities.tracing import spans
 from tenon.apis import labels
 from tenon.apis.json_object import JsonObject
 from tenon.apis.nodepool import NodePool
@@ -147,6 +148,9 @@ async def write_claims(
         claim_write.body["metadata"]["annotations"] |= shortage_annotation(
             claim_write.planned.price, usual_price, factor
         )
+    for claim_write in claim_writes:
+        if origin := spans.origin(min((pod.created for pod in claim_write.planned.pods), default=0.0)):
+            claim_write.body["metadata"]["annotations"][labels.CREATED_IN_TRACE] = origin
     launch_groups.annotate([claim_write.body for claim_write in claim_writes], batch)
     waiting = await writing.first(claim_writes)
     gate = asyncio.Semaphore(WRITERS)

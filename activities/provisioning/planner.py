@@ -20,8 +20,8 @@ detected.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -49,6 +49,8 @@ from activities.provisioning.superseded_claims import RefusedClaims, delete_supe
 from activities.provisioning.waiting_pods import WaitingPods
 from activities.record.plan_inputs import InputKeeper, KeptInputs
 from activities.record.writer import NO_RECORD, RecordWriter, origin_of_activity
+from activities.tracing import spans
+from activities.tracing.catalogue import Phase
 from tenon.apis import labels
 from tenon.apis.nodepool import NodePool
 from tenon.apis.shortage_price import is_far_dearer, price_factor
@@ -141,9 +143,11 @@ class _Decision:
         return {pool.metadata.name: pool for pool, _ in self.overlaid.pools_with_types}
 
 
-def _phase(name: str) -> AbstractContextManager[object]:
-    """Measure a phase of a plan."""
-    return metrics.PLAN_PHASE_SECONDS.labels(name).time()
+@contextmanager
+def _phase(name: str, span: Phase) -> Iterator[None]:
+    """Measure and record a phase of a plan."""
+    with metrics.PLAN_PHASE_SECONDS.labels(name).time(), spans.phase(span):
+        yield
 
 
 class Planner:
@@ -215,7 +219,7 @@ class Planner:
         unavailable_until = self._refusals.unavailable_until()
         self._refusals.no_capacity(self._refused_launches.count(decision.all_pods, unavailable_until))
         try:
-            with _phase("write"):
+            with _phase("write", Phase.WRITE):
                 written = await write_claims(
                     self._kube,
                     decision.plan,
@@ -324,7 +328,7 @@ class Planner:
         closed = probed(breakers, launching, self._now())
         refused = self._refusals.refused_claims(self._view.launching_claims)
         pools = pools_for_plans(usable, breakers, closed) if breakers else usable
-        with _phase("types"):
+        with _phase("types", Phase.TYPES):
             overlaid = await self._instance_types(pools)
         if breakers:
             overlaid = replace(
@@ -338,6 +342,7 @@ class Planner:
             log.info(
                 "The provisioner found provisionable pods", extra={"pods": _first_few(pods), "pod-count": len(pods)}
             )
+        spans.began(min((pod.created for pod in pods if pod.created), default=0.0))
         waiting_pods = [*pods, *self._buffers.pods()]
         problem, solved = await self._solve(waiting_pods, overlaid, part, refused)
         pauses = self._batcher.buys_again(pod for claim in solved.plan.claims for pod in claim.pods)
@@ -358,7 +363,7 @@ class Planner:
         metrics.PLAN_PHASE_SECONDS.labels("solve").observe(solved.seconds)
         ready = frozenset(node.name for node in problem.nodes if node.initialized)
         in_flight = frozenset(node.name for node in problem.nodes if node.requirements is not None)
-        with _phase("explain"):
+        with _phase("explain", Phase.EXPLAIN):
             why = await asyncio.to_thread(explanations, winners, plan.claims)
             usual_prices = await asyncio.to_thread(lambda: [winners.usual_price(claim) for claim in plan.claims])
         without_types = {pool.name: pool.lacking for pool in problem.pools if pool.lacking}
@@ -410,17 +415,19 @@ class Planner:
         self, waiting_pods: Sequence[Pod], overlaid: Overlaid, part: float, refused: Collection[str]
     ) -> tuple[Problem, Solved]:
         """The problem and its solution. ``refused``: NodeClaims that get no pods."""
-        problem = await asyncio.to_thread(
-            problem_of,
-            self._view.snapshot(),
-            waiting_pods,
-            overlaid.pools_with_types,
-            self._policy,
-            self._batcher.reserved(),
-        )
+        with _phase("problem", Phase.PROBLEM):
+            problem = await asyncio.to_thread(
+                problem_of,
+                self._view.snapshot(),
+                waiting_pods,
+                overlaid.pools_with_types,
+                self._policy,
+                self._batcher.reserved(),
+            )
         if refused:
             problem = replace(problem, nodes=[node for node in problem.nodes if node.name not in refused])
-        return problem, await self._solver.solve(problem, part)
+        with spans.phase(Phase.SOLVE):
+            return problem, await self._solver.solve(problem, part)
 
     async def _pause_sentences(self, pods: Sequence[Pod], pauses: Mapping[str, PurchasePause]) -> dict[str, str]:
         """By key, why no node is bought for the paused pods. Events on their NodePools say so too.

@@ -23,11 +23,13 @@ class Removal(Message):
     """The controller, disruption command or person."""
     by_workflow: bool = False
     """The node's own workflow deletes the NodeClaim, so it needs no poke about the deletion."""
+    trace: str = ""
+    """The span that asked for it, as a traceparent; empty if that was not traced."""
 
     @property
     def plain(self) -> Removal:
         """The same without what a subclass adds."""
-        return Removal(reason=self.reason, detail=self.detail, actor=self.actor)
+        return Removal(reason=self.reason, detail=self.detail, actor=self.actor, trace=self.trace)
 
 
 class Operator(Message):
@@ -308,6 +310,8 @@ class Disrupt(Message):
     """The most time that the drain may take, if that is less than the NodeClaim's terminationGracePeriod."""
     fault: str = ""
     """The type of the condition for which node repair removes the node."""
+    trace: str = ""
+    """The span that asks for it, as a traceparent; empty if that is not traced."""
 
 
 class DisruptAnswer(Message):

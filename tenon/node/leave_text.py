@@ -67,6 +67,7 @@ def _short(removal: Removal) -> Removal:
         reason=shortened(removal.reason, MAX_NAME),
         detail=shortened(removal.detail, MAX_DETAIL),
         actor=shortened(removal.actor, MAX_NAME),
+        trace=removal.trace[:MAX_NAME],
     )
 
 

@@ -57,12 +57,12 @@ def static_details(pool: str) -> str:
     return "\n".join([about, "", *help_lines()])
 
 
-def first_input(claim: ClaimRef, pool: str) -> NodeClaimInput:
-    """Return the input of a new node's workflow."""
+def first_input(claim: ClaimRef, pool: str, origin: str = "") -> NodeClaimInput:
+    """Return the input of a new node's workflow. ``origin``: the span that its NodeClaim was created in."""
     owner = f"NodePool {pool}" if pool else "no NodePool"
     headline = f"The life of one node of {owner}, from its launch until its instance is terminated"
     why = f"NodeClaim {claim.name} was created" if pool else f"Someone created the stand-alone NodeClaim {claim.name}"
-    return NodeClaimInput(headline=headline, why=why, claim=claim, pool=pool)
+    return NodeClaimInput(headline=headline, why=why, claim=claim, pool=pool, origin=origin)
 
 
 def next_input(begin: NodeClaimInput, state: NodeState) -> NodeClaimInput:

@@ -213,6 +213,8 @@ class NodeClaimInput(WorkflowInput):
     claim: ClaimRef
     pool: str = ""
     state: NodeState | None = None
+    origin: str = ""
+    """What the NodeClaim says about the span that created it; empty if that was not traced."""
 
 
 class NodeClaimResult(Message):

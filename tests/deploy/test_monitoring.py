@@ -27,12 +27,15 @@ RULES = [
     rule for group in yaml.safe_load((CHART / "files/alerts.yaml").read_text())["groups"] for rule in group["rules"]
 ]
 DASHBOARDS = {
-    path.name: [panel for panel in json.loads(path.read_text())["panels"] if panel["type"] != "row"]
+    path.stem: [panel for panel in json.loads(path.read_text())["panels"] if panel["type"] != "row"]
     for path in sorted((CHART / "files" / "dashboards").glob("*.json"))
 }
 PANELS = [panel for panels in DASHBOARDS.values() for panel in panels]
 EXPRESSIONS = [(rule["alert"], rule["expr"]) for rule in RULES] + [
-    (f"{panel['title']} {target['refId']}", target["expr"]) for panel in PANELS for target in panel["targets"]
+    (f"{dashboard}: {panel['title']} {target['refId']}", target["expr"])
+    for dashboard, panels in DASHBOARDS.items()
+    for panel in panels
+    for target in panel["targets"]
 ]
 LABEL = re.compile(r"\{\{ ?(?:\$labels\.)?(\w+) ?\}\}")
 
@@ -115,6 +118,23 @@ def test_the_prometheus_rule_has_the_alerts_of_the_file() -> None:
     assert document["spec"] == yaml.safe_load((CHART / "files" / "alerts.yaml").read_text())
 
 
+def environment(*arguments: str) -> dict[str, str]:
+    """The plain environment variables of the worker."""
+    (container,) = documents(*NAMED, *arguments)["Deployment/tenon"]["spec"]["template"]["spec"]["containers"]
+    return {item["name"]: item["value"] for item in container["env"] if "value" in item}
+
+
+def test_traces_are_sent_only_to_an_endpoint_that_is_set() -> None:
+    assert not any(name.startswith("OTEL_") for name in environment())
+    variables = environment("--set", "tracing.endpoint=http://collector:4318", "--set", "tracing.ratio=0.1")
+    assert {name: value for name, value in variables.items() if name.startswith("OTEL_")} == {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318",
+        "OTEL_TRACES_SAMPLER": "parentbased_traceidratio",
+        "OTEL_TRACES_SAMPLER_ARG": "0.1",
+    }
+    assert environment("--set", "tracing.endpoint=http://collector:4318")["OTEL_TRACES_SAMPLER_ARG"] == "1"
+
+
 def test_grafanas_sidecar_finds_the_dashboards() -> None:
     document = documents(*ON, "--set", "dashboards.annotations.grafana_folder=Nodes")["ConfigMap/tenon-dashboards"]
     assert document["metadata"]["labels"]["grafana_dashboard"] == "1"
@@ -124,9 +144,9 @@ def test_grafanas_sidecar_finds_the_dashboards() -> None:
     }
 
 
-@pytest.mark.parametrize("name", DASHBOARDS)
-def test_panels_have_ids_of_their_own_and_do_not_overlap(name: str) -> None:
-    panels = DASHBOARDS[name]
+@pytest.mark.parametrize("dashboard", DASHBOARDS)
+def test_panels_have_ids_of_their_own_and_do_not_overlap(dashboard: str) -> None:
+    panels = DASHBOARDS[dashboard]
     assert len({panel["id"] for panel in panels}) == len(panels)
     occupancy: set[tuple[int, int]] = set()
     for panel in panels:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from activities.tracing.catalogue import Attribute
 from tests.declared_metrics import declared
 from tests.docs.documents import DOCUMENTS, FENCED, ROOT, anchors, name_of, text_of
 
@@ -53,7 +54,7 @@ def missing_path(document: Path, text: str) -> bool:
 
 def missing_module(text: str) -> bool:
     """Whether a dotted name of this repository names neither a module nor something in one."""
-    if not MODULE.fullmatch(text):
+    if not MODULE.fullmatch(text) or text in set(Attribute):
         return False
     parts = text.split(".")
     for length in (len(parts), len(parts) - 1):

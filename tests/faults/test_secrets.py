@@ -11,15 +11,12 @@ import base64
 import gzip
 import json
 import re
-import threading
 import urllib.request
 import zlib
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 import pytest_asyncio
@@ -32,6 +29,7 @@ from sandbox.cluster import Sandbox
 from tests.e2e.conftest import NewPool
 from tests.e2e.pools import NAMESPACE, SMALL, Object, Pool
 from tests.e2e.worker_process import WorkerProcess
+from tests.otlp_receiver import OtlpReceiver
 from tests.workflows.waiting import until
 
 SECRETS = {
@@ -106,50 +104,15 @@ class Left:
         }
 
 
-class Collector:
-    """What OpenTelemetry sends its spans to."""
-
-    def __init__(self) -> None:
-        self.bodies: list[bytes] = []
-        bodies = self.bodies
-
-        class Sink(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                bodies.append(gzip.decompress(body) if self.headers.get("Content-Encoding") == "gzip" else body)
-                bodies.append(str(self.headers).encode())
-                self.send_response(200)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, format: str, *args: object) -> None:
-                """Not worth a line."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Sink)
-        self.endpoint = f"http://127.0.0.1:{self._server.server_address[1]}"
-
-    @contextmanager
-    def serving(self) -> Iterator[Collector]:
-        """Serve on loopback."""
-        thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-        thread.start()
-        try:
-            yield self
-        finally:
-            self._server.shutdown()
-            self._server.server_close()
-            thread.join()
-
-
 @pytest.fixture(scope="module")
-def collector() -> Iterator[Collector]:
+def collector() -> Iterator[OtlpReceiver]:
     """Receives the traces."""
-    with Collector().serving() as running:
+    with OtlpReceiver().serving() as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def talkative(worker: WorkerProcess, sandbox: Sandbox, collector: Collector) -> Iterator[WorkerProcess]:
+def talkative(worker: WorkerProcess, sandbox: Sandbox, collector: OtlpReceiver) -> Iterator[WorkerProcess]:
     """A worker with secrets in its environment, in place of the usual one."""
     assert worker.stop() == 0
     proxy = "http://somebody:{}@127.0.0.1:9".format(SECRETS["a proxy's password"])
@@ -237,7 +200,7 @@ def scraped(sandbox: Sandbox) -> bytes:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def lives(
-    talkative: WorkerProcess, new_pool: NewPool, sandbox: Sandbox, kube: Kube, client: Client, collector: Collector
+    talkative: WorkerProcess, new_pool: NewPool, sandbox: Sandbox, kube: Kube, client: Client, collector: OtlpReceiver
 ) -> AsyncIterator[Lives]:
     """Whole lives and failures with the secrets about; all that is left of them."""
     ec2 = sandbox.ec2()

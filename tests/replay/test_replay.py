@@ -51,8 +51,8 @@ def recorded(scenario: str) -> list[WorkflowHistory]:
     return [WorkflowHistory.from_json(name, run) for name, runs in _recorded(scenario).items() for run in runs]
 
 
-def replayer(*, guarded: bool = False) -> Replayer:
-    return Replayer(workflows=WORKFLOWS, plugins=[TenonPlugin(guarded=guarded)])
+def replayer(*, guarded: bool = False, tracing: bool = False) -> Replayer:
+    return Replayer(workflows=WORKFLOWS, plugins=[TenonPlugin(guarded=guarded, tracing=tracing)])
 
 
 def corpus(name: str) -> list[WorkflowHistory]:
@@ -82,11 +82,14 @@ def carried_state() -> dict[str, Any]:
     return state
 
 
-@pytest.mark.parametrize("guarded", [False, True], ids=["as-a-worker", "guarded"])
+@pytest.mark.parametrize(
+    ("guarded", "tracing"), [(False, False), (True, False), (False, True)], ids=["as-a-worker", "guarded", "traced"]
+)
 @pytest.mark.parametrize("scenario", sorted(SCENARIOS))
-async def test_recorded_workflows_replay(scenario: str, guarded: bool) -> None:
+async def test_recorded_workflows_replay(scenario: str, guarded: bool, tracing: bool) -> None:
+    """Tracing adds no commands: a worker may be started with it, or without it, while workflows are open."""
     for history in recorded(scenario):
-        await replayer(guarded=guarded).replay_workflow(history)
+        await replayer(guarded=guarded, tracing=tracing).replay_workflow(history)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -8,6 +8,8 @@ from typing import Any
 
 from pythonjsonlogger.json import JsonFormatter
 
+from activities.tracing import spans
+
 
 class TenonFormatter(JsonFormatter):
     """Writes level, time, logger and message, then the extra fields of the record."""
@@ -24,6 +26,9 @@ class TenonFormatter(JsonFormatter):
         log_data["logger"] = record.name
         log_data["process"] = self.process
         super().add_fields(log_data, record, message_dict)
+        if (span := spans.current()) is not None:
+            log_data["trace_id"] = f"{span.trace:032x}"
+            log_data["span_id"] = f"{span.span:016x}"
         if workflow_id := getattr(record, "temporal_workflow", {}).get("workflow_id"):
             log_data["workflow"] = workflow_id
         for noise in ("taskName", "temporal_activity", "temporal_workflow", "__temporal_original_message"):

@@ -46,16 +46,16 @@ def converter(codec: PayloadCodec | None) -> DataConverter:
 
 
 def _tracing() -> list[client.Interceptor | worker.Interceptor]:
-    from temporalio.contrib.opentelemetry import TracingInterceptor  # see `worker.runtime.tracing`
+    from worker.runtime.trace_interceptor import TraceInterceptor
 
-    return [TracingInterceptor()]
+    return [TraceInterceptor()]
 
 
 class TenonPlugin(SimplePlugin):
     """Registered on the client. Workers and replayers inherit it."""
 
     def __init__(self, *, tracing: bool = False, guarded: bool = False, codec: PayloadCodec | None = None) -> None:
-        """With ``tracing``, spans of activities and client calls go to the global tracer provider.
+        """With ``tracing``, activities are recorded as spans (`trace_interceptor`).
 
         ``codec`` encodes payloads (see `payload_codec`).
 

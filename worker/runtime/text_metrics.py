@@ -19,6 +19,7 @@ from prometheus_client import ProcessCollector
 
 from activities.metrics import TEXT_SOCKET_SUFFIX, TEXT_SUFFIX
 from worker.runtime.child_processes import PID_SUFFIX
+from worker.runtime.leader_series import without_terms
 
 ANSWER_SECONDS = 8.0
 """How long a process may take for its next piece. Prometheus waits ten seconds for a scrape, if not told otherwise."""
@@ -55,12 +56,14 @@ def process_text(folder: str) -> bytes:
 
 
 def temporal_text(addresses: Sequence[str]) -> bytes:
-    """The metrics of Temporal's client in all processes. They differ by the label ``process``."""
+    """The metrics of Temporal's client in all processes. They differ by the label ``process``, and have the same names
+    of task queues whoever leads.
+    """
     texts = []
     for address in addresses:
         with contextlib.suppress(OSError), urllib.request.urlopen(f"http://{address}/metrics", timeout=2.0) as answer:
             texts.append(answer.read().decode())
-    return merged(texts).encode()
+    return without_terms(merged(texts)).encode()
 
 
 def merged(texts: Iterable[str]) -> str:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from datetime import datetime
 from functools import partial
 from typing import Protocol
@@ -27,6 +28,8 @@ from activities.clock import utc_now
 from activities.ec2.queue import MAX_MESSAGES, QueueMessage
 from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventPublisher
+from activities.tracing import spans
+from activities.tracing.catalogue import Attribute, Operation, Phase
 from tenon.apis import labels
 from tenon.apis.rebalance import replaces_on_rebalance
 from tenon.ec2.instances.interruption import (
@@ -253,7 +256,8 @@ class InterruptionController(Controller):
             for subject in subjects(claim, self._cache.node_of(claim)):
                 await self._recorder.publish(subject, EventReason.SCHEDULED_CHANGE_DELAYED, why)
             return False
-        await self._apply(kind, claim)
+        with self._recorded(notice, claim):
+            await self._apply(kind, claim)
         return True
 
     async def _note(self, kind: Kind, claim: ClaimRecord) -> None:
@@ -296,6 +300,26 @@ class InterruptionController(Controller):
         self._limit.count(older_than=COUNT_SECONDS)
         if not await self._handle(notice, claim.instance_id, check):
             self._early.keep(notice, claim.instance_id, self._now())
+
+    def _recorded(self, notice: Notice, claim: ClaimRecord) -> AbstractContextManager[object]:
+        """Record what a notice leads to. The node's workflow links to it, by the removal on its NodeClaim."""
+        now = self._now()
+        about: dict[Attribute, spans.Value] = {
+            Attribute.REASON: notice.kind.value,
+            Attribute.INSTANCE: claim.instance_id,
+            Attribute.INSTANCE_TYPE: claim.labels.get(labels.INSTANCE_TYPE, ""),
+            Attribute.NODECLAIM: claim.name,
+            Attribute.NODEPOOL: claim.pool,
+        }
+        return spans.operation(
+            Operation.INTERRUPTION,
+            f"interruption/{notice.kind.value}/{claim.uid}/{now.isoformat()}",
+            Phase.HANDLE,
+            is_first=True,
+            at=notice.at or now,
+            root=about,
+            attributes=about,
+        )
 
     async def _apply(self, kind: Kind, claim: ClaimRecord) -> None:
         node = self._cache.node_of(claim)

@@ -18,6 +18,7 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities.clock import utc_now
+from tenon.apis import labels
 from tenon.apis.nodeclaim import DISRUPTION_REASON
 from tenon.disruption.commands import overview_page
 from tenon.kube.claim_record import ClaimRecord
@@ -55,6 +56,9 @@ PAGE = 200
 """Workflows in one page of a listing, because decoding a page blocks the event loop."""
 PORTION = 200
 """Objects that are reconciled at once. Most need nothing, but finding that out for thousands takes time."""
+
+MAX_ORIGIN = 100
+"""How much of the annotation about the trace is sent. Users can write anything into it."""
 
 
 class NodeClaimWorkflowController(Controller):
@@ -296,7 +300,11 @@ class NodeClaimWorkflowController(Controller):
             self._client,
             self._cluster,
             NodeClaimWorkflow.run,
-            page.first_input(ClaimRef(cluster=self._cluster, name=claim.name, uid=claim.uid), pool),
+            page.first_input(
+                ClaimRef(cluster=self._cluster, name=claim.name, uid=claim.uid),
+                pool,
+                claim.annotations.get(labels.CREATED_IN_TRACE, "")[:MAX_ORIGIN],
+            ),
             names.nodeclaim_id(self._cluster, claim.name),
             summary=page.summary(pool),
             details=page.static_details(pool),
