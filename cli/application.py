@@ -24,6 +24,11 @@ class Group(TyperGroup):
             formatter.write_dl(rows)
 
 
+def examples(*lines: str) -> str:
+    """Return the end of a command's help: these command lines, as they are."""
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
 def create_app(*, cls: type[Group] = Group, **options: Any) -> typer.Typer:
     """Return an application with plain help and ordinary tracebacks. ``options`` are those of `typer.Typer`."""
     return typer.Typer(

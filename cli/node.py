@@ -3,45 +3,57 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import getpass
+import csv
+import io
 import json
-import os
-import re
-import socket
 import sys
-from collections.abc import Awaitable, Coroutine, Sequence
-from datetime import datetime, timedelta
-from typing import Annotated, Any, Literal, TypeVar
+from collections.abc import Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
 from rich.markdown import Markdown
-from temporalio.client import (
-    Client,
-    WorkflowExecution,
-    WorkflowHandle,
-    WorkflowQueryFailedError,
-    WorkflowUpdateFailedError,
-    WorkflowUpdateRPCTimeoutOrCancelledError,
-)
+from temporalio.client import WorkflowHandle, WorkflowQueryFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities.clock import utc_now
-from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.client import Kube
-from activities.kubernetes.errors import ApiError, ApiUnreachableError, ConfigError
-from activities.kubernetes.resources import EVENTS, NODECLAIMS, Resource
-from cli.application import create_app
+from activities.kubernetes.errors import ApiError, ConfigError
+from activities.kubernetes.resources import EVENTS
+from cli.actor import user_of_command
+from cli.application import create_app, examples
 from cli.console import output_console
-from cli.context import Context, ContextError, resolve
-from cli.refusals import QUERY_TIMEOUT, RefusalsUnknownError, purchase_pauses_of, refusals_of
+from cli.nodes.control import (
+    Command,
+    DryRun,
+    Most,
+    Names,
+    Options,
+    Pool,
+    Reason,
+    Selector,
+    Ticket,
+    Timeout,
+    Wait,
+    Yes,
+    carry_out,
+    choice_of,
+)
+from cli.nodes.listing import NodeList, read_list
+from cli.nodes.requests import DRAIN, EXPIRE, FORCE_DRAIN, KEEP
+from cli.nodes.table import list_lines
+from cli.nodes.workflows import Cluster, NodeError, handle_of, newest_of, not_found, run
 from tenon.ec2.refusals.unavailable import shortages
-from tenon.errors import TenonError
-from tenon.kube.claim_record import ClaimRecord
+from tenon.fleet.choice import Choice
+from tenon.fleet.document import row_document
+from tenon.fleet.order import SortKey, ordered
+from tenon.fleet.rows import NodeRow
+from tenon.kube.selector_text import SelectorError
 from tenon.kube.timestamps import format_instant
-from tenon.messages.node import Keep, Operator, OperatorAnswer, RebootAnswer, RebootRequest
-from tenon.messages.provisioning import LaunchBreaker, LaunchReport, PurchasePause, ShortageWait
+from tenon.messages.node import RebootAnswer, RebootRequest
+from tenon.messages.provisioning import LaunchBreaker, PurchasePause, ShortageWait
 from tenon.node.breaker import sentence, subject
 from tenon.node.reboot import FAILED
 from tenon.node.reboot_record import operation_id
@@ -51,186 +63,121 @@ from tenon.node.stays import stays
 from tenon.node.timeline import blocked_since, blocked_text, details, why_blocked
 from tenon.provisioning.purchase_pauses import list_sentence
 from tenon.provisioning.shortage_waits import waiting_sentence
-from worker.runtime.encrypted_payloads import PayloadCodecError
-from worker.runtime.temporal_client import TemporalError, connect
 from worker.settings import parse_duration
-from workflows import names
 from workflows.nodeclaim import NodeClaimWorkflow
 
 app = create_app(no_args_is_help=True, help="Watch and control nodes through their workflows.")
-T = TypeVar("T")
 
-CONCURRENCY = 10
-"""Maximum number of blocked nodes that are queried concurrently."""
 FOLLOW_SECONDS = 1.0
 """Seconds between two looks at a reboot."""
-ANSWERED_WITHIN = timedelta(seconds=15)
-"""How long to wait for the answer of a node's workflow. Temporal does not keep an update that no worker has taken."""
-SELF_SUBJECT_REVIEWS = Resource("authentication.k8s.io", "v1", "selfsubjectreviews", False, "SelfSubjectReview")
-RequestKind = tuple[Any, Any]
-"""An update of the node's workflow, and the signal that asks for the same."""
-_DRAIN: RequestKind = (NodeClaimWorkflow.ask_drain, NodeClaimWorkflow.drain)
-_FORCE_DRAIN: RequestKind = (NodeClaimWorkflow.ask_force_drain, NodeClaimWorkflow.force_drain)
-_EXPIRE: RequestKind = (NodeClaimWorkflow.ask_expire, NodeClaimWorkflow.expire)
-_KEEP: RequestKind = (NodeClaimWorkflow.ask_keep, NodeClaimWorkflow.keep)
-_NAME = re.compile(r"[A-Za-z0-9.-]+")
+WATCH_SECONDS = 2.0
+"""Seconds between two looks at all nodes."""
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A NodeClaim, its Node or its instance.")]
-Cluster = Annotated[
-    str | None, typer.Option("--cluster", metavar="NAME", envvar="CLUSTER_NAME", help="Name of the cluster.")
-]
-Reason = Annotated[
-    str | None,
-    typer.Option("--reason", metavar="TEXT", help="Why, for the timeline. A terminal is asked if it is missing."),
-]
-Ticket = Annotated[str, typer.Option("--ticket", metavar="KEY", help="Where the reason is written down.")]
 Output = Annotated[Literal["table", "json"], typer.Option("--output", "-o", help="table or json.")]
 Blocked = Annotated[bool, typer.Option("--blocked", help="Only nodes that are blocked and need attention.")]
 
 
-class NodeError(TenonError):
-    """A node that cannot be found or controlled. The message is one sentence."""
+class ListOutput(StrEnum):
+    """Output format of the list."""
+
+    TABLE = "table"
+    WIDE = "wide"
+    JSON = "json"
+    CSV = "csv"
+    NAME = "name"
 
 
-def _run(job: Coroutine[Any, Any, T]) -> T:
+def _choice(names: Sequence[str] | None, selector: str, pool: str, most: int | None = None) -> Choice:
     try:
-        return asyncio.run(job)
-    except (NodeError, ContextError, TemporalError, PayloadCodecError, ApiUnreachableError) as error:
+        return choice_of(names, selector, pool, most)
+    except SelectorError as error:
         print(error, file=sys.stderr)
         raise typer.Exit(2) from None
-    except RPCError as error:
-        print(_refused(error), file=sys.stderr)
-        raise typer.Exit(2) from None
 
 
-def _refused(error: RPCError) -> str:
-    return f"Temporal refused: {error.message}."
-
-
-async def _connect(cluster: str | None) -> tuple[Context, Client]:
-    context = resolve(cluster)
-    context.apply()
-    return context, await connect()
-
-
-async def _claim_of(name: str) -> str:
-    """Return the NodeClaim with this name, or the one whose Node or instance has it."""
-    try:
-        kube = await Kube.connect()
-    except ConfigError:
-        return name  # without the API server, assume a NodeClaim's name
-    try:
-        for claim in map(ClaimRecord.of, await kube.list(NODECLAIMS)):
-            if name in (claim.name, claim.node_name, claim.instance_id):
-                return claim.name
-    except ApiError as error:
-        print(f"{name} is treated as the name of a NodeClaim: {error}", file=sys.stderr)
-    finally:
-        await kube.close()
-    return name
-
-
-async def _handle(name: str, cluster: str | None) -> WorkflowHandle[Any, Any]:
-    context, client = await _connect(cluster)
-    return client.get_workflow_handle(names.nodeclaim_id(context.cluster, await _claim_of(name)))
-
-
-async def _newest_of(name: str, cluster: str | None) -> WorkflowHandle[Any, Any] | None:
-    """Return the newest workflow of a Node or an instance with this name, which may be gone; None if there is none."""
-    if not _NAME.fullmatch(name):
-        return None
-    context, client = await _connect(cluster)
-    own = f"{names.NODE.name} = '{name}' OR {names.INSTANCE.name} = '{name}'"
-    query = f"WorkflowType = 'NodeClaim' AND {names.CLUSTER.name} = '{context.cluster}' AND ({own})"
-    async for execution in client.list_workflows(query, limit=1):
-        return client.get_workflow_handle(execution.id, run_id=execution.run_id)
-    return None
-
-
-async def user_of_command(command: str = "tenon node") -> str:
-    """Return who runs this command, for the node's timeline: the user that the API server sees, or USER@HOST."""
-    with contextlib.suppress(ConfigError, ApiError, KeyError):
-        kube = await Kube.connect()
-        try:
-            review = await kube.create(SELF_SUBJECT_REVIEWS, {})
-            return f"{review['status']['userInfo']['username']}, by {command}"
-        finally:
-            await kube.close()
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):  # a container's user without a name
-        user = f"user {os.getuid()}"
-    return f"{user}@{socket.gethostname()}, by {command}"
-
-
-def _asked_reason(reason: str | None) -> str:
-    """Return the reason, and ask for it in a terminal if there is none. Scripts are not asked."""
-    if reason is None and sys.stdin.isatty() and sys.stdout.isatty():
-        answer: str = typer.prompt("Why (for the timeline of the node)", default="", show_default=False)
-        return answer
-    return reason or ""
-
-
-async def _ask(
-    name: str, cluster: str | None, request_kind: RequestKind, reason: str, ticket: str, until: datetime | None = None
+@app.command(
+    epilog=examples(
+        "tenon node drain ip-10-0-0-6.ec2.internal --reason 'its disk is slow'",
+        "tenon node drain --pool web --max 3 --wait --reason 'new AMI'",
+        "tenon node drain -l team=shop --dry-run",
+    )
+)
+def drain(
+    name: Names = None,
+    selector: Selector = "",
+    pool: Pool = "",
+    most: Most = None,
+    dry_run: DryRun = False,
+    wait: Wait = False,
+    timeout: Timeout = "30m",
+    yes: Yes = False,
+    reason: Reason = None,
+    ticket: Ticket = "",
+    cluster: Cluster = None,
 ) -> None:
-    """Ask the node's workflow for something. If no worker answers, send a signal, which Temporal keeps.
-
-    Raises:
-        NodeError: the node does not do it, or there is no such node.
-    """
-    update, signal = request_kind
-    operator = {"by": await user_of_command(), "reason": reason, "ticket": ticket}
-    handle = await _handle(name, cluster)
-    request = Operator(**operator) if until is None else Keep(**operator, until=until)
-    try:
-        try:
-            answer: OperatorAnswer = await handle.execute_update(update, request, rpc_timeout=ANSWERED_WITHIN)
-        except WorkflowUpdateRPCTimeoutOrCancelledError:
-            await handle.signal(signal, request)
-            print("No worker answers. Temporal keeps the request until one runs.", file=sys.stderr)
-            return
-    except WorkflowUpdateFailedError as error:
-        raise NodeError(f"{name} refuses: {error.cause}") from None
-    except RPCError as error:
-        raise NodeError(_not_found(handle, error)) from None
-    if not answer.accepted:
-        raise NodeError(f"{name} refuses: {answer.why}.")
+    """Cordon, drain and terminate nodes, within PodDisruptionBudgets."""
+    options = Options(cluster, dry_run, wait, timeout, yes, reason, ticket)
+    carry_out(Command("drain", "draining", DRAIN), _choice(name, selector, pool, most), options)
 
 
-def _not_found(handle: WorkflowHandle[Any, Any], error: RPCError | WorkflowQueryFailedError) -> str:
-    if isinstance(error, WorkflowQueryFailedError):
-        return f"Workflow {handle.id} does not answer: {error}."
-    if error.status is RPCStatusCode.NOT_FOUND:
-        return f"No workflow {handle.id} is running: `tenon node list` shows the nodes whose workflow runs."
-    return _refused(error)
+@app.command(
+    "force-drain",
+    epilog=examples(
+        "tenon node force-drain default-x7k2p --reason 'the machine hangs'",
+        "tenon node force-drain -l rack=7 --dry-run",
+    ),
+)
+def force_drain(
+    name: Names = None,
+    selector: Selector = "",
+    pool: Pool = "",
+    most: Most = None,
+    dry_run: DryRun = False,
+    wait: Wait = False,
+    timeout: Timeout = "30m",
+    yes: Yes = False,
+    reason: Reason = None,
+    ticket: Ticket = "",
+    cluster: Cluster = None,
+) -> None:
+    """Delete the pods of nodes at once, even protected ones, and terminate the nodes."""
+    options = Options(cluster, dry_run, wait, timeout, yes, reason, ticket)
+    command = Command("force-drain", "draining by force", FORCE_DRAIN, deletes_protected=True)
+    carry_out(command, _choice(name, selector, pool, most), options)
 
 
-@app.command()
-def drain(name: Name, reason: Reason = None, ticket: Ticket = "", cluster: Cluster = None) -> None:
-    """Cordon, drain and terminate a node, within PodDisruptionBudgets."""
-    _run(_ask(name, cluster, _DRAIN, _asked_reason(reason), ticket))
-    print(f"{name}: draining; follow it with `tenon node show {name}`")
+@app.command(
+    epilog=examples("tenon node expire default-x7k2p", "tenon node expire --pool web --max 1 --wait --reason rotation")
+)
+def expire(
+    name: Names = None,
+    selector: Selector = "",
+    pool: Pool = "",
+    most: Most = None,
+    dry_run: DryRun = False,
+    wait: Wait = False,
+    timeout: Timeout = "30m",
+    yes: Yes = False,
+    reason: Reason = None,
+    ticket: Ticket = "",
+    cluster: Cluster = None,
+) -> None:
+    """Treat nodes as expired now."""
+    options = Options(cluster, dry_run, wait, timeout, yes, reason, ticket)
+    carry_out(Command("expire", "expired", EXPIRE), _choice(name, selector, pool, most), options)
 
 
-@app.command("force-drain")
-def force_drain(name: Name, reason: Reason = None, ticket: Ticket = "", cluster: Cluster = None) -> None:
-    """Delete a node's pods at once, even protected ones, and terminate the node."""
-    _run(_ask(name, cluster, _FORCE_DRAIN, _asked_reason(reason), ticket))
-    print(f"{name}: draining by force; follow it with `tenon node show {name}`")
-
-
-@app.command()
-def expire(name: Name, reason: Reason = None, ticket: Ticket = "", cluster: Cluster = None) -> None:
-    """Treat a node as expired now."""
-    _run(_ask(name, cluster, _EXPIRE, _asked_reason(reason), ticket))
-    print(f"{name}: expired; follow it with `tenon node show {name}`")
-
-
-@app.command()
+@app.command(
+    epilog=examples(
+        "tenon node reboot default-x7k2p --reason 'new kernel' --grace-period 5m",
+        "tenon node reboot default-x7k2p --reason 'GPU lost' --ticket OPS-12 --no-wait",
+    )
+)
 def reboot(
     name: Name,
     reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for events and the timeline.")],
+    ticket: Ticket = "",
     grace_period: Annotated[
         str | None,
         typer.Option(
@@ -249,17 +196,20 @@ def reboot(
     except ValueError as error:
         print(error, file=sys.stderr)
         raise typer.Exit(2) from None
-    _run(_reboot(name, cluster, reason, seconds, wait=wait))
+    run(_reboot(name, cluster, reason, ticket, seconds, wait=wait))
 
 
-async def _reboot(name: str, cluster: str | None, reason: str, seconds: float | None, *, wait: bool) -> None:
-    handle = await _handle(name, cluster)
+async def _reboot(
+    name: str, cluster: str | None, reason: str, ticket: str, seconds: float | None, *, wait: bool
+) -> None:
+    handle = await handle_of(name, cluster)
     try:
         state: NodeState = await handle.query(NodeClaimWorkflow.status)
         now = utc_now()
         request = RebootRequest(
             operation_id=operation_id(state.claim.uid, now),
             reason=reason,
+            ticket=ticket,
             drain_seconds=seconds,
             requested_at=now,
             actor=await user_of_command(),
@@ -272,7 +222,7 @@ async def _reboot(name: str, cluster: str | None, reason: str, seconds: float | 
             return
         await _follow(handle, request)
     except (WorkflowQueryFailedError, RPCError) as error:
-        raise NodeError(_not_found(handle, error)) from None
+        raise NodeError(not_found(handle, error)) from None
 
 
 async def _follow(handle: WorkflowHandle[Any, Any], request: RebootRequest) -> None:
@@ -298,46 +248,75 @@ async def _follow(handle: WorkflowHandle[Any, Any], request: RebootRequest) -> N
         await asyncio.sleep(FOLLOW_SECONDS)
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "tenon node keep default-x7k2p --for 4h --reason 'I am debugging on it'",
+        "tenon node keep -l team=shop --for 48h --reason 'Black Friday'",
+    )
+)
 def keep(
-    name: Name,
+    name: Names = None,
     duration: Annotated[
         str, typer.Option("--for", metavar="DURATION", help="How long, for example 4h or 90m.")
     ] = "24h",
+    selector: Selector = "",
+    pool: Pool = "",
+    most: Most = None,
+    dry_run: DryRun = False,
     reason: Reason = None,
     ticket: Ticket = "",
     cluster: Cluster = None,
 ) -> None:
-    """Protect a node from disruption and expiry for some time."""
+    """Protect nodes from disruption and expiry for some time."""
     try:
         until = utc_now() + parse_duration(duration)
     except ValueError as error:
         print(error, file=sys.stderr)
         raise typer.Exit(2) from None
-    _run(_ask(name, cluster, _KEEP, _asked_reason(reason), ticket, until))
-    print(f"{name}: kept until {until:%Y-%m-%d %H:%M:%S} UTC")
+    command = Command("keep", f"kept until {until:%Y-%m-%d %H:%M:%S} UTC", KEEP, moves_pods=False, until=until)
+    options = Options(cluster, dry_run, reason=reason, ticket=ticket)
+    carry_out(command, _choice(name, selector, pool, most), options)
 
 
-@app.command()
+@app.command(epilog=examples("tenon node unkeep default-x7k2p --reason 'I am done'"))
+def unkeep(
+    name: Names = None,
+    selector: Selector = "",
+    pool: Pool = "",
+    most: Most = None,
+    dry_run: DryRun = False,
+    reason: Reason = None,
+    ticket: Ticket = "",
+    cluster: Cluster = None,
+) -> None:
+    """End the protection that `keep` began: disruption and expiry take the nodes again."""
+    command = Command("unkeep", "no longer kept", KEEP, moves_pods=False, until=utc_now())
+    options = Options(cluster, dry_run, reason=reason, ticket=ticket)
+    carry_out(command, _choice(name, selector, pool, most), options)
+
+
+@app.command(
+    epilog=examples("tenon node show default-x7k2p", "tenon node show i-0abc1234 -o json    # also after its end")
+)
 def show(name: Name, cluster: Cluster = None, output: Output = "table") -> None:
     """Show a node's state and timeline, also after its end; if it is blocked, also what resolves that."""
 
     async def query() -> tuple[NodeState, str]:
-        handle = await _handle(name, cluster)
+        handle = await handle_of(name, cluster)
         try:
             try:
                 state = await handle.query(NodeClaimWorkflow.status)
             except RPCError as error:
-                ended = await _newest_of(name, cluster) if error.status is RPCStatusCode.NOT_FOUND else None
+                ended = await newest_of(name, cluster) if error.status is RPCStatusCode.NOT_FOUND else None
                 if ended is None:
                     raise
                 handle = ended
                 state = await handle.query(NodeClaimWorkflow.status)
         except (WorkflowQueryFailedError, RPCError) as error:
-            raise NodeError(_not_found(handle, error)) from None
+            raise NodeError(not_found(handle, error)) from None
         return state, await _why_it_stays(state) if output == "table" else ""
 
-    state, why = _run(query())
+    state, why = run(query())
     if output == "json":
         print(state.model_dump_json(indent=2))
     else:
@@ -362,23 +341,67 @@ async def _why_it_stays(state: NodeState) -> str:
         await kube.close()
 
 
-@app.command("list")
-def list_nodes(cluster: Cluster = None, output: Output = "table", blocked: Blocked = False) -> None:
-    """List the nodes that exist or are starting, and what blocks the blocked ones."""
-    rows, states, refusals, pauses = _run(_collect(cluster, blocked))
-    breakers, scarce, waits = refusals.breakers, shortages(refusals.unavailable, utc_now()), refusals.waits
-    if output == "json":
-        nodes = [row | _explained(states.get(row["nodeClaim"])) for row in rows]
+@app.command(
+    "list",
+    epilog=examples(
+        "tenon node list --sort price",
+        "tenon node list -l team=shop -o wide",
+        "tenon node list --blocked                # what needs you, and what resolves it",
+        "tenon node list --pool web -o name | xargs tenon node keep --for 4h",
+    ),
+)
+def list_nodes(
+    cluster: Cluster = None,
+    output: Annotated[
+        ListOutput, typer.Option("--output", "-o", help="wide and a pipe have all columns; the others are for scripts.")
+    ] = ListOutput.TABLE,
+    blocked: Blocked = False,
+    selector: Selector = "",
+    pool: Pool = "",
+    sort: Annotated[SortKey, typer.Option("--sort", help="What rows are sorted by; figures from large to small.")] = (
+        SortKey.NAME
+    ),
+    watch: Annotated[
+        bool, typer.Option("--watch", "-w", help="Then print each node again that changes, until Ctrl-C.")
+    ] = False,
+) -> None:
+    """List nodes with their use, price, age, stage and expiry, and what blocks the blocked ones."""
+    choice = _choice(None, selector, pool)
+    if watch and output not in (ListOutput.TABLE, ListOutput.WIDE):
+        print("--watch prints tables only.", file=sys.stderr)
+        raise typer.Exit(2)
+
+    async def read() -> NodeList:
+        return await read_list(cluster, blocked=blocked, selects=choice.selects)
+
+    nodes = run(read())
+    _print_list(nodes, ordered(nodes.rows, sort), output, blocked=blocked)
+    if watch:
+        run(_watch(nodes, read, output))
+
+
+def _print_list(nodes: NodeList, rows: Sequence[NodeRow], output: ListOutput, *, blocked: bool) -> None:
+    breakers, waits = nodes.refusals.breakers, nodes.refusals.waits
+    scarce = shortages(nodes.refusals.unavailable, utc_now())
+    if output is ListOutput.JSON:
         held_rows = [*map(_breaker_row, breakers), *map(_wait_row, waits), *map(_shortage_row, scarce)]
-        print(json.dumps([*nodes, *held_rows, *map(_pause_row, pauses)], indent=2))
+        documents = [_document(nodes, row) for row in rows]
+        print(json.dumps([*documents, *held_rows, *map(_pause_row, nodes.pauses)], indent=2))
         return
-    if not rows and not breakers and not scarce and not waits and not pauses:
+    if output is ListOutput.CSV:
+        print(_csv([_facts_of(nodes, row) for row in rows]), end="")
+        return
+    if output is ListOutput.NAME:
+        for row in rows:
+            print(row.name)
+        return
+    if not rows and not breakers and not scarce and not waits and not nodes.pauses:
         print("No node is blocked." if blocked else "No nodes.", file=sys.stderr)
         return
-    header = ("NodeClaim", "Stage", "NodePool", "Type", "Zone", "Capacity", "Blocked", "Expires", "Reason")
-    print(_columns([header, *(tuple(row.values()) for row in rows)]))
+    if rows:
+        _print_rows(nodes, rows, output)
     console = Console()
-    for name, state in states.items():
+    for name, state in nodes.states.items():
         if state.blocked:
             _print(console, f"**{name}**: {blocked_text(state)}\n\n" + "\n".join(f"- {r}" for r in remedies(state)))
     for breaker in breakers:
@@ -388,8 +411,50 @@ def list_nodes(cluster: Cluster = None, output: Output = "table", blocked: Block
         _print(console, f"**Pending pods**: {waiting_sentence(wait)}")
     for text in scarce:
         _print(console, f"**EC2**: {text}")
-    for pause in pauses:
+    for pause in nodes.pauses:
         _print(console, f"**Pods**: {list_sentence(pause)}")
+
+
+def _print_rows(nodes: NodeList, rows: Sequence[NodeRow], output: ListOutput) -> None:
+    console = output_console()
+    width = console.width if console.is_terminal and output is not ListOutput.WIDE else None
+    for line in list_lines(rows, nodes.now, width):
+        console.print(line, soft_wrap=True, highlight=False)
+
+
+def _csv(documents: Sequence[dict[str, Any]]) -> str:
+    text = io.StringIO()
+    if documents:
+        writer = csv.DictWriter(text, fieldnames=list(documents[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(documents)
+    return text.getvalue()
+
+
+async def _watch(before: NodeList, read: Any, output: ListOutput) -> None:
+    """Print nodes that change, with the time, until Ctrl-C."""
+    facts_by_claim = {row.claim: _facts(row) for row in before.rows}
+    names = {row.claim: row.name for row in before.rows}
+    console = output_console()
+    while True:
+        await asyncio.sleep(WATCH_SECONDS)
+        nodes = await read()
+        changed = [row for row in nodes.rows if facts_by_claim.get(row.claim) != _facts(row)]
+        gone_names = [names[claim] for claim in facts_by_claim if claim not in {row.claim for row in nodes.rows}]
+        width = console.width if console.is_terminal and output is not ListOutput.WIDE else None
+        if changed or gone_names:
+            console.print(f"{nodes.now:%H:%M:%S} UTC", style="dim", highlight=False)
+        for line in list_lines(changed, nodes.now, width)[1:-3] if changed else ():
+            console.print(line, soft_wrap=True, highlight=False)
+        for name in gone_names:
+            console.print(f"{name} gone", highlight=False, soft_wrap=True)
+        facts_by_claim = {row.claim: _facts(row) for row in nodes.rows}
+        names = {row.claim: row.name for row in nodes.rows}
+
+
+def _facts(row: NodeRow) -> tuple[object, ...]:
+    """What makes a row one that has changed: not its age, and not how long something takes."""
+    return row.stage, row.ready, row.is_blocked, row.kept_until, row.pods, row.price, row.disruption, row.node
 
 
 def _print(console: Console, markdown: str) -> None:
@@ -399,54 +464,9 @@ def _print(console: Console, markdown: str) -> None:
         print(f"\n{markdown.replace('**', '')}")
 
 
-def _columns(rows: Sequence[Sequence[str]]) -> str:
-    """Format rows as plain text, at full width without truncation."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ("   ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)) for row in rows)
-    return "\n".join(line.rstrip() for line in lines)
-
-
-async def _collect(
-    cluster: str | None, blocked: bool
-) -> tuple[list[dict[str, str]], dict[str, NodeState], LaunchReport, Sequence[PurchasePause]]:
-    """Return the list's rows, the states of the blocked nodes, and what EC2 and kube-scheduler refuse."""
-    context, client = await _connect(cluster)
-    query = f'WorkflowType = "NodeClaim" AND ExecutionStatus = "Running" AND {names.CLUSTER.name} = "{context.cluster}"'
-    if blocked:
-        query += f" AND {names.BLOCKED.name} = true"
-    rows = [_row(execution) async for execution in client.list_workflows(query)]
-    rows.sort(key=lambda row: row["nodeClaim"])
-
-    async def ask(row: dict[str, str]) -> NodeState | None:
-        handle = client.get_workflow_handle_for(
-            NodeClaimWorkflow.run, names.nodeclaim_id(context.cluster, row["nodeClaim"])
-        )
-        try:
-            return await handle.query(NodeClaimWorkflow.status, rpc_timeout=QUERY_TIMEOUT)
-        except (WorkflowQueryFailedError, RPCError) as error:
-            print(f"{row['nodeClaim']} does not say what blocks it: {error}", file=sys.stderr)
-            return None
-
-    answers = await bounded([row for row in rows if row["blocked"]], CONCURRENCY, ask)
-    states = {state.claim.name: state for state in answers if state is not None}
-    if not blocked:
-        return rows, states, LaunchReport(), []
-    refusals = await _or_nothing(refusals_of(client, context.cluster), LaunchReport())
-    return rows, states, refusals, await _or_nothing(purchase_pauses_of(client, context.cluster), ())
-
-
-async def _or_nothing(answer: Awaitable[T], nothing: T) -> T:
-    """Return the answer of the provisioner's workflow, or ``nothing`` if it does not answer."""
-    try:
-        return await answer
-    except RefusalsUnknownError as error:
-        print(error, file=sys.stderr)
-        return nothing
-
-
 def _row_without_claim(pool: str, why: str, **more: Any) -> dict[str, Any]:
     """What is blocked without a NodeClaim, as a JSON row."""
-    return {"nodeClaim": "", "nodePool": pool, "blocked": "yes", "why": why, **more}
+    return {"nodeClaim": "", "nodePool": pool, "blocked": True, "why": why, **more}
 
 
 def _shortage_row(text: str) -> dict[str, Any]:
@@ -471,31 +491,20 @@ def _breaker_row(breaker: LaunchBreaker) -> dict[str, Any]:
     return _row_without_claim(breaker.pool, sentence(breaker), nodeClass=breaker.node_class, nextProbeAt=next_probe_at)
 
 
-def _explained(state: NodeState | None) -> dict[str, Any]:
-    """The additional JSON fields of a blocked node."""
+def _facts_of(nodes: NodeList, row: NodeRow) -> dict[str, Any]:
+    return row_document(row, nodes.now) | {"reason": nodes.reasons.get(row.claim, "")}
+
+
+def _document(nodes: NodeList, row: NodeRow) -> dict[str, Any]:
+    """A node as JSON: what `tenon top` says of it, why it leaves, and what blocks it."""
+    document = _facts_of(nodes, row)
+    state = nodes.states.get(row.claim)
     if state is None:
-        return {}
-    since = blocked_since(state)
+        return document
+    since: datetime | None = blocked_since(state)
     return {
+        **document,
         "why": why_blocked(state),
         **({"since": format_instant(since)} if since else {}),
         "remedies": remedies(state),
-    }
-
-
-def _row(execution: WorkflowExecution) -> dict[str, str]:
-    attributes = {pair.key.name: pair.value for pair in execution.typed_search_attributes}
-    keys = (names.STAGE, names.POOL, names.INSTANCE_TYPE, names.ZONE, names.CAPACITY_TYPE)
-    stage, pool, kind, zone, capacity = (str(attributes.get(key.name, "")) for key in keys)
-    expires = attributes.get(names.EXPIRES.name)
-    return {
-        "nodeClaim": execution.id.rsplit("/", 1)[-1],
-        "stage": stage,
-        "nodePool": pool,
-        "instanceType": kind,
-        "zone": zone,
-        "capacityType": capacity,
-        "blocked": "yes" if attributes.get(names.BLOCKED.name) else "",
-        "expires": format_instant(expires) if isinstance(expires, datetime) else "",
-        "reason": str(attributes.get(names.REASON.name, "")),
     }

@@ -7,89 +7,48 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
-import os
 import signal
 import sys
-import threading
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, field, replace
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
 from rich.markdown import Markdown
 
-from activities import loggers
 from activities.clock import utc_now
 from activities.ec2.price_tables import PriceTableError
-from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ConfigError
 from cli.application import create_app
 from cli.console import output_console
-from cli.context import ContextError, resolve, worker_of_sandbox
 from cli.fleet_view.keyboard import reading_keys
 from cli.fleet_view.node_prices import aws_prices, region_of, table_prices
 from cli.fleet_view.painter import Painter
+from cli.fleet_view.reading import (
+    NO_CLUSTER,
+    FleetError,
+    Notes,
+    control_of,
+    in_thread,
+    note_blocked,
+    read_once,
+    watched_fleet,
+)
 from cli.fleet_view.screen import screen, table_lines, visible_rows
 from cli.fleet_view.view_state import Mode, Verb, ViewState, Wish, press
 from cli.fleet_view.watched_fleet import WatchedFleet
 from cli.fleet_view.workflow_control import ControlError, WorkflowControl
-from tenon.errors import TenonError
 from tenon.fleet.document import Fleet, row_document, to_csv, to_document
 from tenon.fleet.order import FilterError, GroupBy, SortKey, parse_filter
 from tenon.fleet.rows import NodeRow
 
 app = create_app()
 
-SYNC_SECONDS = 60.0
-"""Seconds to read the cluster once."""
-PRICE_SECONDS = 20.0
-"""Seconds that `--once` waits for AWS's prices."""
 BLOCKED_SECONDS = 10.0
 """Seconds between two questions to Temporal which nodes are blocked."""
-NO_CLUSTER = "No cluster is named: --cluster NAME adds blocked nodes, show, drain and keep"
-
-
-class TopError(TenonError):
-    """The cluster cannot be shown. The message is one sentence."""
-
-
-@dataclass(slots=True)
-class Notes:
-    """What the reader must know, by what it is about."""
-
-    prices: Sequence[str] = ()
-    temporal: str = ""
-    not_served: str = ""
-    watches: dict[str, str] = field(default_factory=dict)
-    """By resource: why its watch does not work now."""
-
-    def all(self) -> list[str]:
-        """Return the sentences, without periods, the most important first."""
-        complaints = list(self.watches.values())[:1]
-        return [*complaints, *filter(None, (self.not_served, self.temporal)), *self.prices]
-
-
-class LogNotes(logging.Handler):
-    """Shows the last complaint of a watch in the footer: a line on the terminal would break the screen."""
-
-    def __init__(self, notes: Notes) -> None:
-        super().__init__(logging.INFO)
-        self._notes = notes
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Keep a warning until the watch of the resource works again."""
-        resource = getattr(record, "resource", "")
-        if record.name != loggers.CACHE.name or not resource:
-            return
-        if record.levelno >= logging.WARNING:
-            why = str(getattr(record, "error", "")).rstrip(".")
-            self._notes.watches[resource] = f"What is shown of {resource} may be old: {why}"
-        else:
-            self._notes.watches.pop(resource, None)
 
 
 @app.command()
@@ -131,29 +90,14 @@ def top(
     is_live = not once and output == "table" and sys.stdout.isatty() and sys.stdin.isatty()
     try:
         parse_filter(state.filter)
-        control = _control(cluster)
+        control = control_of(cluster)
         if is_live:
             asyncio.run(_live(state, control, interval, ask_aws=aws))
         else:
-            _print(asyncio.run(_once(control, ask_aws=aws)), state, output)
-    except (TopError, FilterError, ApiError, ConfigError, PriceTableError) as error:
+            _print(asyncio.run(read_once(control, ask_aws=aws)), state, output)
+    except (FleetError, FilterError, ApiError, ConfigError, PriceTableError) as error:
         print(error, file=sys.stderr)
         raise typer.Exit(2) from None
-
-
-def _control(cluster: str | None) -> WorkflowControl | None:
-    """The workflows of the cluster, or None if no cluster is named. A sandbox also has addresses and credentials."""
-    try:
-        context = resolve(cluster)
-    except ContextError:
-        return None
-    context.apply()
-    sandbox = worker_of_sandbox()
-    if sandbox is not None and sandbox.cluster == context.cluster:
-        for name, value in sandbox.environment.items():
-            if name.startswith("AWS_"):
-                os.environ.setdefault(name, value)
-    return WorkflowControl(context.cluster)
 
 
 def _print(fleet: Fleet, state: ViewState, output: str) -> None:
@@ -167,90 +111,6 @@ def _print(fleet: Fleet, state: ViewState, output: str) -> None:
         width = console.width if console.is_terminal else None
         for line in table_lines(fleet, rows, state.group, width):
             console.print(line, soft_wrap=True, highlight=False)
-
-
-async def _once(control: WorkflowControl | None, *, ask_aws: bool) -> Fleet:
-    """Return the cluster as it is now."""
-    notes = Notes()
-    async with _watched(notes) as watched:
-        region = region_of(watched.region)
-        local = table_prices(region)
-        watched.prices, notes.prices = local.prices, local.notes
-        if ask_aws:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(PRICE_SECONDS):
-                    answer = await _in_thread(lambda: aws_prices(region))
-                    watched.prices, notes.prices = answer.prices, answer.notes
-        await _note_blocked(watched, control, notes)
-        return watched.fleet(notes.all())
-
-
-@asynccontextmanager
-async def _watched(notes: Notes) -> AsyncIterator[WatchedFleet]:
-    """Watch the cluster while the block runs, which begins once everything has been read."""
-    handler = LogNotes(notes)
-    loggers.library("").addHandler(handler)
-    loggers.CACHE.setLevel(logging.INFO)  # that a watch works again is no warning
-    kube = await Kube.connect()
-    watched = WatchedFleet(kube, utc_now)
-    watching: asyncio.Task[None] | None = None
-    try:
-        await watched.prepare()
-        if watched.missing:
-            notes.not_served = f"The cluster does not serve {' and '.join(watched.missing)}"
-        watching = asyncio.create_task(watched.run(), name="watch the cluster")
-        try:
-            async with asyncio.timeout(SYNC_SECONDS):
-                await watched.wait_synced()
-        except TimeoutError:
-            why = next(iter(notes.watches.values()), "") or f"it did not answer within {SYNC_SECONDS:.0f} s"
-            raise TopError(f"The cluster at {kube.host} cannot be read: {why}.") from None
-        yield watched
-    finally:
-        loggers.library("").removeHandler(handler)
-        if watching is not None:
-            watching.cancel()
-            with suppress(asyncio.CancelledError):
-                await watching
-        await kube.close()
-
-
-async def _in_thread(call: Callable[[], Any]) -> Any:
-    """Run a call that blocks in a thread that does not keep the process from ending."""
-    loop = asyncio.get_running_loop()
-    answer: asyncio.Future[Any] = loop.create_future()
-
-    def settle(value: Any, error: BaseException | None) -> None:
-        if answer.done():
-            return
-        if error is not None:
-            answer.set_exception(error)
-        else:
-            answer.set_result(value)
-
-    def run() -> None:
-        value, failure = None, None
-        try:
-            value = call()
-        except Exception as error:
-            failure = error
-        with suppress(RuntimeError):  # the view has ended
-            loop.call_soon_threadsafe(settle, value, failure)
-
-    threading.Thread(target=run, daemon=True).start()
-    return await answer
-
-
-async def _note_blocked(watched: WatchedFleet, control: WorkflowControl | None, notes: Notes) -> None:
-    """Ask Temporal which nodes are blocked. The view says so if it does not answer."""
-    if control is None:
-        notes.temporal = NO_CLUSTER
-        return
-    try:
-        watched.blocked = await control.blocked()
-        notes.temporal = ""
-    except ControlError as error:
-        notes.temporal = f"From Kubernetes alone, without blocked nodes, drain and keep: {error}"
 
 
 class _View:
@@ -351,7 +211,7 @@ async def _live(state: ViewState, control: WorkflowControl | None, interval: flo
     console = Console(stderr=True)
     async with AsyncExitStack() as stack:
         with console.status("Reading the cluster ..."):
-            watched = await stack.enter_async_context(_watched(notes))
+            watched = await stack.enter_async_context(watched_fleet(notes))
         region = region_of(watched.region)
         local = table_prices(region)
         watched.prices, notes.prices = local.prices, local.notes
@@ -385,7 +245,7 @@ async def _refresh(view: _View, watched: WatchedFleet, interval: float) -> None:
 
 
 async def _ask_prices(watched: WatchedFleet, notes: Notes, region: str) -> None:
-    answer = await _in_thread(lambda: aws_prices(region))
+    answer = await in_thread(lambda: aws_prices(region))
     watched.prices, notes.prices = answer.prices, answer.notes
     watched.changes.set()
 
@@ -393,7 +253,7 @@ async def _ask_prices(watched: WatchedFleet, notes: Notes, region: str) -> None:
 async def _ask_blocked(watched: WatchedFleet, control: WorkflowControl | None, notes: Notes) -> None:
     while True:
         before = (watched.blocked, notes.temporal)
-        await _note_blocked(watched, control, notes)
+        await note_blocked(watched, control, notes)
         if before != (watched.blocked, notes.temporal):
             watched.changes.set()
         await asyncio.sleep(BLOCKED_SECONDS)

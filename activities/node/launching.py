@@ -438,6 +438,7 @@ class Launching:
                 **self._asked_for(made_from, node_class),
                 **({} if in_group(claim) else nodeclaims.TAGGED),
                 **network_annotations(instance.subnet_id, instance.security_group_ids),
+                **({labels.LAUNCH_PRICE: f"{instance.price:.4f}"} if instance.price else {}),
                 **(in_shortage or {}),
             },
             read_object=claim.body,

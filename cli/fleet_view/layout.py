@@ -205,25 +205,31 @@ def fit(text: str, width: int) -> str:
     return text if cell_len(text) <= width else set_cell_size(text, max(0, width - 1)) + "…"
 
 
-def layout(rows: Sequence[NodeRow], now: datetime, width: int | None, group_by: GroupBy = GroupBy.NONE) -> Layout:
+def layout(
+    rows: Sequence[NodeRow],
+    now: datetime,
+    width: int | None,
+    group_by: GroupBy = GroupBy.NONE,
+    columns: Sequence[Column] = COLUMNS,
+) -> Layout:
     """Choose the columns for these rows. Without ``width`` all are shown, at full length and without bars.
 
     The column of what rows are grouped by says nothing that the title of the group does not, so it is left out.
     """
     natural = {
         column.title: max([cell_len(column.title), *(cell_len(column.cell(row, now)) for row in rows)])
-        for column in COLUMNS
+        for column in columns
     }
     if width is None:
-        columns = [column for column in COLUMNS if column.title != "Why" or any(row.why for row in rows)]
+        columns = [column for column in columns if column.title != "Why" or any(row.why for row in rows)]
         return Layout([Shown(column, natural[column.title]) for column in columns], 3, None)
     gap = 2 if width >= ROOMY else 1
     narrow = {
         column.title: max([cell_len(column.title), *(cell_len(column.narrow(column.cell(row, now))) for row in rows)])
-        for column in COLUMNS
+        for column in columns
         if column.narrow is not None
     }
-    columns = [column for column in COLUMNS if column.title != GROUP_TITLES.get(group_by)]
+    columns = [column for column in columns if column.title != GROUP_TITLES.get(group_by)]
     least = {column.title: _least(column, narrow.get(column.title, natural[column.title])) for column in columns}
     while len(columns) > 1 and _total(least, columns, gap) > width:
         columns.remove(min(columns, key=lambda column: column.priority))

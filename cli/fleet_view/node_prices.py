@@ -44,7 +44,8 @@ def _table_note(table: PriceTable, region: str) -> str:
     other = (
         "" if region in table.regions else f", because {region} has no table here: `tenon prices {region}` writes one"
     )
-    return f"Prices are list prices, also for spot nodes, from {table}{other}"
+    spot = "spot nodes cost what they cost at launch, if their NodeClaims say it"
+    return f"Prices are list prices from {table}{other}; {spot}"
 
 
 def aws_prices(region: str) -> NodePrices:

@@ -67,7 +67,8 @@ def table_lines(fleet: Fleet, rows: Sequence[NodeRow], group: GroupBy, width: in
 def summary(fleet: Fleet, rows: Sequence[NodeRow], width: int | None) -> list[Text]:
     """Return totals, what pending pods wait for, and the commands under way."""
     sums = totals(rows)
-    lines = [_totals_line(sums, len(fleet.pending_pods)), _bars_line(sums, width)]
+    length = 0 if width is None else max(5, min(30, (width - 44) // 2))
+    lines = [totals_line(sums, len(fleet.pending_pods)), amounts_line(sums, length)]
     reasons = reasons_of(fleet.pending_pods)
     shown = reasons if width is None else reasons[:SHOWN_REASONS]
     for why, keys in shown:
@@ -84,7 +85,8 @@ def summary(fleet: Fleet, rows: Sequence[NodeRow], width: int | None) -> list[Te
     return [*lines, Text()]
 
 
-def _totals_line(sums: Totals, pending: int) -> Text:
+def totals_line(sums: Totals, pending: int = 0) -> Text:
+    """Return how many nodes and pods there are, and what the nodes cost."""
     line = Text()
     line.append(counted(sums.nodes, "node"), "bold")
     line.append(f" ({sums.ready} ready)" if sums.ready != sums.nodes else "")
@@ -99,9 +101,9 @@ def _totals_line(sums: Totals, pending: int) -> Text:
     return line
 
 
-def _bars_line(sums: Totals, width: int | None) -> Text:
+def amounts_line(sums: Totals, length: int = 0) -> Text:
+    """Return requests over what is allocatable, with bars of this length."""
     line = Text()
-    length = 0 if width is None else max(5, min(30, (width - 44) // 2))
     amounts = (
         ("CPU", sums.cpu_share, f"{sums.cpu_requests / 1000:,.0f}/{sums.cpu / 1000:,.0f}"),
         ("Memory", sums.memory_share, f"{sums.memory_requests / 2**30:,.0f}/{sums.memory / 2**30:,.0f}Gi"),

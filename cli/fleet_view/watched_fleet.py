@@ -197,6 +197,10 @@ class WatchedFleet:
         reasons = {claim.name: str(claim.condition(DISRUPTION_REASON).get("reason") or "") for claim in claims}
         return Fleet(rows, self._pending_pods(), open_commands(rows, reasons), now, notes)
 
+    def pods_on(self, node_name: str) -> Sequence[PodRecord]:
+        """Return the pods of a node."""
+        return list(self._pods_by_node.get(node_name, {}).values())
+
     def _pairs(self) -> list[tuple[str, ClaimRecord | None, NodeRecord | None]]:
         pairs: list[tuple[str, ClaimRecord | None, NodeRecord | None]] = []
         paired: set[str] = set()

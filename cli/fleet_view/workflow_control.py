@@ -66,7 +66,7 @@ class WorkflowControl:
         Raises:
             ControlError: the node or Temporal refuses, or does not answer.
         """
-        from cli.node import user_of_command
+        from cli.actor import user_of_command
         from tenon.messages.node import Operator
         from workflows.nodeclaim import NodeClaimWorkflow
 
@@ -80,7 +80,7 @@ class WorkflowControl:
         Raises:
             ControlError: the node or Temporal refuses, or does not answer.
         """
-        from cli.node import user_of_command
+        from cli.actor import user_of_command
         from tenon.messages.node import Keep
         from workflows.nodeclaim import NodeClaimWorkflow
 

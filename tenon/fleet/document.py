@@ -80,6 +80,8 @@ _FIELDS: dict[str, Callable[[NodeRow, datetime], Any]] = {
     "why": lambda row, _: row.why,
     "command": lambda row, _: row.command,
     "blocked": lambda row, _: row.is_blocked,
+    "expires": lambda row, _: format_instant(row.expires) if row.expires is not None else "",
+    "keptUntil": lambda row, _: format_instant(row.kept_until) if row.kept_until is not None else "",
 }
 """The fields of a row in JSON, and the columns of the CSV."""
 

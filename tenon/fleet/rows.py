@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from tenon.apis import labels
 from tenon.ec2.types.instance_types import Prices
-from tenon.fleet.disruption_state import Disruption, DisruptionState, disruption_of
+from tenon.fleet.disruption_state import Disruption, DisruptionState, disruption_of, expiry_of
 from tenon.fleet.stage import stage_of
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.records import NodeRecord, ObjectRecord, PodRecord
@@ -57,6 +57,12 @@ class NodeRow:
     instance: str = ""
     is_blocked: bool = False
     """The node's workflow says that it is blocked and needs attention, which only Temporal knows."""
+    expires: datetime | None = None
+    """When it expires; an operator who keeps it postpones that."""
+    kept_until: datetime | None = None
+    """Until when an operator keeps it; None if nobody does now."""
+    labels: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    """Those of the Node, or of the NodeClaim before the Node registered."""
 
     @property
     def name(self) -> str:
@@ -121,13 +127,35 @@ def node_row(
         cpu=allocatable.get(CPU, 0),
         memory_requests=requests.get(MEMORY, 0),
         memory=allocatable.get(MEMORY, 0),
-        price=prices.of(instance_type, zone, capacity_type) if _is_bought(claim, node) else None,
+        price=_price(claim, prices, instance_type, zone, capacity_type) if _is_bought(claim, node) else None,
         disruption=disruption.state,
         why=disruption.why,
         command=claim.disrupted_by if claim is not None else "",
         replaces=claim.replacement_for if claim is not None else "",
         instance=claim.instance_id if claim is not None else "",
+        expires=_expiry(claim),
+        kept_until=claim.keep_until if claim is not None and claim.keep_until and claim.keep_until > now else None,
+        labels=node.labels if node is not None else claim.labels if claim is not None else {},
     )
+
+
+def _price(
+    claim: ClaimRecord | None, prices: Prices, instance_type: str, zone: str, capacity_type: str
+) -> float | None:
+    """What the node costs now. Without spot prices, a spot node counts what it cost at launch, not the list price."""
+    at_launch = claim.launch_price if claim is not None else None
+    if capacity_type == labels.SPOT and not prices.spot and at_launch is not None:
+        return at_launch
+    price = prices.of(instance_type, zone, capacity_type)
+    return at_launch if price is None else price
+
+
+def _expiry(claim: ClaimRecord | None) -> datetime | None:
+    """When the node expires. An operator who keeps it longer postpones that, as in `tenon.node.state.expiry`."""
+    expires_at = expiry_of(claim) if claim is not None else None
+    if claim is None or expires_at is None or claim.keep_until is None:
+        return expires_at
+    return max(expires_at, claim.keep_until)
 
 
 def _allocatable(claim: ClaimRecord | None, node: NodeRecord | None) -> Resources:

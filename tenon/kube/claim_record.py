@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
@@ -176,6 +177,15 @@ class ClaimRecord(ObjectRecord):
     def keep_until(self) -> datetime | None:
         """Until when an operator wants to keep the node."""
         return parse_instant(self.annotations.get(labels.KEEP_UNTIL))
+
+    @property
+    def launch_price(self) -> float | None:
+        """What its instance cost at launch, in dollars an hour; None if that was not recorded, or is malformed."""
+        try:
+            price = float(self.annotations.get(labels.LAUNCH_PRICE, ""))
+        except ValueError:
+            return None
+        return price if math.isfinite(price) and price >= 0 else None
 
     @property
     def disrupted_by(self) -> str:

@@ -237,6 +237,8 @@ class RebootRequest(Message):
     """In whole seconds, as the NodeClaim records it."""
     actor: str = ""
     """The controller or person."""
+    ticket: str = ""
+    """Where an operator's reason is written down."""
 
 
 class RebootAnswer(Message):
@@ -295,7 +297,10 @@ class DisruptAnswer(Message):
 
 
 class Keep(Operator):
-    """An operator's request to keep a node at least until a given time. People type it in Temporal's UI."""
+    """An operator's request to keep a node at least until a given time. People type it in Temporal's UI.
+
+    A time that is over ends an earlier request.
+    """
 
     until: Annotated[datetime, AfterValidator(_with_zone)]
 

@@ -126,7 +126,7 @@ def apply(state: NodeState, event: Message, now: datetime) -> NodeState:
             return _poked(state, event, now)
         case Keep():
             kept_state = evolve(state, keep_until=event.until, keep_recorded=False, expired=False)
-            return record(kept_state, now, operator_requests.kept_text(event))
+            return record(kept_state, now, operator_requests.kept_text(event, now))
         case Disrupt():
             return disruption_requests.disrupted(state, event, now)
         case LeaveRequest():

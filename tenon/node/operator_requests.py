@@ -73,7 +73,8 @@ def answer(state: NodeState, request: LeaveRequest | Keep, now: datetime) -> Ope
     if isinstance(request, Keep):
         if state.stage.leaving or leave is not None:
             return OperatorAnswer(accepted=False, why=f"it is leaving already: {removal_text(leave) if leave else ''}")
-        if request.until <= now:
+        is_kept = state.keep_until is not None and state.keep_until > now
+        if request.until <= now and not is_kept:
             return OperatorAnswer(accepted=False, why=f"{request.until:%Y-%m-%d %H:%M:%S} UTC is over")
         return OperatorAnswer(accepted=True)
     stays_otherwise = leave is not None and leave.only_if_empty and state.stage is Stage.CORDONING
@@ -82,8 +83,9 @@ def answer(state: NodeState, request: LeaveRequest | Keep, now: datetime) -> Ope
     return OperatorAnswer(accepted=False, why=f"it is leaving already: {removal_text(leave)}")
 
 
-def kept_text(keep: Keep) -> str:
-    """Return the line of the timeline for a request to keep the node."""
+def kept_text(keep: Keep, now: datetime) -> str:
+    """Return the line of the timeline for a request to keep the node, which ends an earlier one if its time is over."""
     reason = reason_of(keep)
     because = f": {reason}" if reason else ""
-    return f"kept until {keep.until:%Y-%m-%d %H:%M}{because} ({actor_of(keep)})"
+    line = "no longer kept" if keep.until <= now else f"kept until {keep.until:%Y-%m-%d %H:%M}"
+    return f"{line}{because} ({actor_of(keep)})"

@@ -27,7 +27,7 @@ from tenon.messages.reboot import (
 )
 from tenon.node import leaving_stages
 from tenon.node.leave_text import WORKFLOW
-from tenon.node.reboot_record import HISTORY
+from tenon.node.reboot_record import HISTORY, request_text
 from tenon.node.startup_stages import FIRST_CHECK
 from tenon.node.state import Blocked, NodeState, Reboot, RebootPhase, Stage
 from tenon.node.steps import LeaveRequest
@@ -81,11 +81,6 @@ def requested(state: NodeState, request: RebootRequest, now: datetime) -> NodeSt
     return record(begun, now, f"reboot requested: {request_text(request)}")
 
 
-def request_text(request: RebootRequest) -> str:
-    """Return what the reboot is for and who asked: 'AcceleratedHardwareReady/NVIDIAXID46Error (node repair)'."""
-    return f"{request.reason} ({request.actor})" if request.actor else request.reason
-
-
 def drain_until(request: RebootRequest) -> datetime | None:
     """Return when the drain ends, whatever pods are left; None if it waits for all of them."""
     seconds = request.drain_seconds
@@ -99,7 +94,11 @@ def fenced(state: NodeState, result: FenceResult, now: datetime) -> NodeState:
         return state
     if result.request is not None:
         same = result.request.operation_id == reboot.request.operation_id
-        unrecorded = {"actor": reboot.request.actor, "policy": reboot.request.policy} if same else {}
+        unrecorded = (
+            {"actor": reboot.request.actor, "policy": reboot.request.policy, "ticket": reboot.request.ticket}
+            if same
+            else {}
+        )
         reboot = evolve(reboot, request=evolve(result.request, **unrecorded))
         state = evolve(state, reboot=reboot)
     if result.ended:

@@ -42,6 +42,12 @@ def recorded_request(claim: ClaimRecord) -> RebootRequest | None:
     )
 
 
+def request_text(request: RebootRequest) -> str:
+    """Return what the reboot is for and who asked: 'AcceleratedHardwareReady/NVIDIAXID46Error (node repair)'."""
+    reason = ", ".join(filter(None, (request.reason, request.ticket)))
+    return f"{reason} ({request.actor})" if request.actor else reason
+
+
 def has_ended(claim: ClaimRecord, request: RebootRequest) -> bool:
     """Whether the NodeClaim says that this reboot is over."""
     rebooting = claim.condition(REBOOTING)

@@ -8,6 +8,7 @@ from tenon.evolve import evolve
 from tenon.messages.launch import Instance
 from tenon.node.drain_blockers import sentence
 from tenon.node.leave_text import removal_text
+from tenon.node.reboot_record import request_text
 from tenon.node.state import NodeClaimResult, NodeState, Stage, TimelineEntry, expiry
 from tenon.sentences import counted, for_temporal_ui, shortened
 
@@ -102,9 +103,8 @@ def details(state: NodeState) -> str:
         rows.append(("Kept until", clock(state.keep_until)))
     if state.reboot:
         request = state.reboot.request
-        actor = f" ({request.actor})" if request.actor else ""
         since = clock(request.requested_at)
-        rows.append(("Reboots", f"{state.reboot.phase.value}: {request.reason}{actor}, requested {since}"))
+        rows.append(("Reboots", f"{state.reboot.phase.value}: {request_text(request)}, requested {since}"))
     if state.reboots:
         rows.append(("Reboots in 24 h", ", ".join(map(clock, state.reboots))))
     if state.leave:

@@ -105,7 +105,7 @@ async def test_the_blocked_nodes_are_listed_with_their_reasons(
     assert f"{NAME}: {BUDGET}" in text
     assert f"tenon node force-drain {NAME}" in text
     [row] = json.loads((await asyncio.to_thread(tenon, "list", "--cluster", cluster, "--blocked", "-o", "json")).stdout)
-    assert (row["nodeClaim"], row["blocked"], row["why"]) == (NAME, "yes", BUDGET)
+    assert (row["nodeClaim"], row["blocked"], row["why"]) == (NAME, True, BUDGET)
     assert any("force-drain" in remedy for remedy in row["remedies"])
     assert f"{BUDGET}, since {row['since'].replace('T', ' ').removesuffix('Z')} UTC" in text
 
@@ -136,11 +136,12 @@ async def test_a_list_that_is_piped_is_plain_and_not_cut(
     monkeypatch.setenv("COLUMNS", "20")
     plain = await asyncio.to_thread(tenon, "list", "--cluster", cluster)
     header, row = plain.output.splitlines()[:2]
-    columns = ["NodeClaim", "Stage", "NodePool", "Type", "Zone", "Capacity", "Blocked", "Expires", "Reason"]
-    assert header.split() == columns
+    columns = "Node NodeClaim Stage Ready NodePool Type Capacity Zone $/h Age Pods CPU Memory Cores GiB Expires"
+    assert header.split() == [*columns.split(), "Disruption", "Why"]
     assert row.split()[-1] == "Drain"
-    assert row.split()[0] == NAME
-    assert row.index(row.split()[1]) == header.index("Stage")
+    assert f"{NAME}   draining blocked" in row
+    assert row.index(NAME) == header.index("NodeClaim")
+    assert plain.stderr.startswith("From Temporal alone, without Nodes, use and prices: ")
 
 
 async def test_the_nodepools_that_ec2_refuses_are_listed_with_the_blocked_nodes(
@@ -238,7 +239,7 @@ async def test_pods_that_wait_in_a_shortage_are_listed_until_what_they_wait_for_
         assert f"Pending pods: {sentence}" in " ".join(table.output.split())
         rows = await asyncio.to_thread(tenon, "list", "--cluster", cluster, "--blocked", "-o", "json")
         (row,) = json.loads(rows.stdout)
-        assert (row["nodeClaim"], row["nodePool"], row["blocked"]) == ("", "web", "yes")
+        assert (row["nodeClaim"], row["nodePool"], row["blocked"]) == ("", "web", True)
         assert row["why"].startswith(sentence)
         assert row["why"].endswith(row["nextTryAt"])
 
@@ -255,7 +256,7 @@ async def test_a_node_that_is_well_has_nothing_to_resolve(
 
         async def alone() -> bool:
             rows = await asyncio.to_thread(tenon, "list", "--cluster", cluster, "-o", "json")
-            return [(row["nodeClaim"], row["blocked"]) for row in json.loads(rows.stdout)] == [(NAME, "")]
+            return [(row["nodeClaim"], row["blocked"]) for row in json.loads(rows.stdout)] == [(NAME, False)]
 
         await until(alone)
         only = await asyncio.to_thread(tenon, "list", "--cluster", cluster, "--blocked", "-o", "json")
@@ -302,7 +303,7 @@ async def test_a_request_that_no_worker_answers_is_kept_by_temporal(
     temporal: WorkflowEnvironment, tenon: Tenon, cluster: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The worker may be away just when a node must go."""
-    monkeypatch.setattr("cli.node.ANSWERED_WITHIN", timedelta(seconds=1))
+    monkeypatch.setattr("cli.nodes.requests.ANSWERED_WITHIN", timedelta(seconds=1))
     async with listed(temporal, cluster, Guarded()):
         pass
     with temporal.with_time_skipping_disabled():

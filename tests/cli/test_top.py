@@ -32,11 +32,11 @@ from activities.kubernetes.client import Kube
 from cli.fleet_view import view_state
 from cli.fleet_view.keyboard import keys_of
 from cli.fleet_view.painter import Painter
+from cli.fleet_view.reading import LogNotes, Notes
 from cli.fleet_view.screen import screen, visible_rows
 from cli.fleet_view.view_state import Mode, Verb, ViewState, Wish, press
 from cli.fleet_view.watched_fleet import WatchedFleet
 from cli.main import app
-from cli.top import LogNotes, Notes
 from tenon.ec2.types.instance_types import Prices
 from tenon.fleet.document import Fleet
 from tenon.fleet.order import GroupBy, SortKey

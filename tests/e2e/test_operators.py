@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 
+import pytest
 import pytest_asyncio
 from temporalio.client import Client
 
@@ -109,12 +110,16 @@ async def test_nodes_are_listed_shown_expired_and_drained_by_name(
     )
     rows = [row for row in json.loads(as_json) if row["nodePool"] == pool.name]
     by_name = {i["tags"][labels.TAG_NODECLAIM]: i for i in pool.instances()}
-    for row, name in zip(rows, (first, second), strict=True):
+    assert sum(row["pods"] for row in rows) == 2
+    for row, name in zip(sorted(rows, key=lambda row: row["nodeClaim"]), (first, second), strict=True):
         instance = by_name[name]
         expected = (name, instance["type"], instance["zone"], instance["capacity_type"])
         assert (row["nodeClaim"], row["instanceType"], row["zone"], row["capacityType"]) == expected
         assert row["stage"] == "live"
         assert row["expires"]
+        assert row["ready"]
+        assert 0 < row["cpuShare"] < 1
+        assert row["pricePerHour"] == pytest.approx(instance["price"], abs=1e-4)
     assert all(text in as_table for text in ("NodeClaim", "Stage", first, second))
     state = json.loads(shown_json)
     assert state["instance"]["id"] == by_name[first]["id"]
@@ -202,7 +207,7 @@ async def test_force_drain_passes_the_budget_that_blocks_a_plain_drain(
         return [run.id async for run in client.list_workflows(query)] == [life_id(sandbox, name)]
 
     await until(found)
-    assert "yes" in next(line for line in tenon("node", "list").stdout.splitlines() if name in line)
+    assert "blocked" in next(line for line in tenon("node", "list").stdout.splitlines() if name in line)
 
     temporal_cli("workflow", "signal", "--workflow-id", life_id(sandbox, name), "--name", "force_drain")
     await guarded.gone(name)

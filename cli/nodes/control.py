@@ -1,0 +1,217 @@
+"""Carries out an operator's command on one node or many: says what it will do, asks, does it, and waits."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Annotated, Any
+
+import typer
+from temporalio.client import WorkflowHandle, WorkflowQueryFailedError
+from temporalio.service import RPCError, RPCStatusCode
+
+from activities.clock import utc_now
+from activities.kubernetes.bounded_concurrency import bounded
+from cli.actor import user_of_command
+from cli.nodes.impact import Impact, describe, impacts_of, sentence
+from cli.nodes.requests import RequestKind, ask, asked_reason, is_interactive
+from cli.nodes.workflows import NodeError, claim_of, connected, not_found, run
+from tenon.fleet.choice import Choice
+from tenon.kube.selector_text import parse_selector
+from tenon.messages.node import Operator
+from tenon.node.state import NodeState, Stage
+from tenon.sentences import counted
+from worker.settings import parse_duration
+from workflows import names
+from workflows.nodeclaim import NodeClaimWorkflow
+
+CONCURRENCY = 10
+"""Maximum number of nodes that are asked concurrently."""
+FOLLOW_SECONDS = 1.0
+"""Seconds between two looks at nodes that leave."""
+UNFINISHED = 1
+"""The exit status if nodes have not left in time."""
+
+Names = Annotated[list[str] | None, typer.Argument(metavar="NAME", help="NodeClaims, their Nodes or their instances.")]
+Selector = Annotated[
+    str,
+    typer.Option("--selector", "-l", metavar="LABELS", help="Nodes with these labels, as kubectl takes them: team=a."),
+]
+Pool = Annotated[str, typer.Option("--pool", metavar="NAME", help="Nodes of this NodePool.")]
+Most = Annotated[
+    int | None,
+    typer.Option("--max", metavar="N", min=1, help="At most so many nodes, of selected ones the oldest."),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say which nodes and pods it is about, and do nothing.")]
+Wait = Annotated[bool, typer.Option("--wait", help="Show progress until the nodes are gone.")]
+Timeout = Annotated[
+    str, typer.Option("--timeout", metavar="DURATION", help="How long --wait waits; then the exit status is 1.")
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask at a terminal.")]
+Reason = Annotated[
+    str | None,
+    typer.Option("--reason", metavar="TEXT", help="Why, for the timeline. A terminal is asked if it is missing."),
+]
+Ticket = Annotated[str, typer.Option("--ticket", metavar="KEY", help="Where the reason is written down.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command of an operator and how it is carried out."""
+
+    verb: str
+    """What it does, as its name says it."""
+    done: str
+    """What is so once the node has accepted, such as ``draining``."""
+    request_kind: RequestKind
+    deletes_protected: bool = False
+    moves_pods: bool = True
+    """Whether the pods of the nodes must go, so that a terminal asks first."""
+    until: datetime | None = None
+    """Until when nodes are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a command is carried out, as its options say it."""
+
+    cluster: str | None = None
+    dry_run: bool = False
+    wait: bool = False
+    timeout: str = "30m"
+    yes: bool = False
+    reason: str | None = None
+    ticket: str = ""
+
+
+def choice_of(names_: Sequence[str] | None, selector: str, pool: str, most: int | None) -> Choice:
+    """Return which nodes a command is about.
+
+    Raises:
+        SelectorError: the selector cannot be read.
+    """
+    return Choice(tuple(names_ or ()), parse_selector(selector), pool, most)
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """A node that is asked. ``name``: what the operator calls it."""
+
+    name: str
+    handle: WorkflowHandle[Any, Any]
+
+
+def carry_out(command: Command, choice: Choice, options: Options) -> None:
+    """Carry out a command, and exit with status 2 if a node refuses, and 1 if nodes have not left in time."""
+    try:
+        within = parse_duration(options.timeout)
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        raise typer.Exit(2) from None
+    asks = command.moves_pods and is_interactive() and not options.yes
+    needs_rows = options.dry_run or asks or not choice.is_one_name
+    impacts = run(impacts_of(choice)) if needs_rows else None
+    if impacts is not None and not impacts:
+        print("No node is selected.", file=sys.stderr)
+        return
+    if options.dry_run and impacts is not None:
+        print("\n".join(describe(f"would {command.verb}", impacts, deletes_protected=command.deletes_protected)))
+        return
+    if asks and impacts is not None:
+        _confirm(command, impacts)
+    reason = asked_reason(options.reason)
+    failed = run(_ask_all(command, choice, impacts, options, reason, within))
+    if failed:
+        raise typer.Exit(failed)
+
+
+def _confirm(command: Command, impacts: Sequence[Impact]) -> None:
+    if len(impacts) > 1 or any(impact.protected for impact in impacts):
+        for line in describe(command.verb, impacts, deletes_protected=command.deletes_protected)[1:]:
+            typer.echo(line)
+    text = sentence(command.verb, impacts, deletes_protected=command.deletes_protected)
+    if not typer.confirm(f"{text[:1].upper()}{text[1:]}?"):
+        raise typer.Exit(2)
+
+
+async def _ask_all(
+    command: Command,
+    choice: Choice,
+    impacts: Sequence[Impact] | None,
+    options: Options,
+    reason: str,
+    within: timedelta,
+) -> int:
+    """Ask each node, and return the exit status: 0 if all do it."""
+    context, client = await connected(options.cluster)
+    operator = Operator(by=await user_of_command(), reason=reason, ticket=options.ticket)
+    if impacts is None:
+        claims = {choice.names[0]: await claim_of(choice.names[0])}
+    else:
+        claims = {impact.row.name: impact.row.claim for impact in impacts}
+    targets = [
+        _Target(name, client.get_workflow_handle(names.nodeclaim_id(context.cluster, claim)))
+        for name, claim in claims.items()
+    ]
+    answers = await bounded(targets, CONCURRENCY, lambda target: _ask(target, command, operator))
+    accepted = [target for target, has_accepted in zip(targets, answers, strict=True) if has_accepted]
+    status = 2 if len(accepted) < len(targets) else 0
+    if options.wait and accepted:
+        return max(status, await _follow(accepted, within))
+    return status
+
+
+async def _ask(target: _Target, command: Command, operator: Operator) -> bool:
+    try:
+        await ask(target.handle, target.name, command.request_kind, operator, command.until)
+    except NodeError as error:
+        print(error, file=sys.stderr)
+        return False
+    follow = f"; follow it with `tenon node show {target.name}`" if command.moves_pods else ""
+    print(f"{target.name}: {command.done}{follow}", flush=True)
+    return True
+
+
+async def _follow(targets: Sequence[_Target], within: timedelta) -> int:
+    """Print what happens to the nodes until they are gone, and return the exit status."""
+    since, deadline = utc_now() - timedelta(seconds=5), time.monotonic() + within.total_seconds()
+    shown = dict.fromkeys((target.name for target in targets), 0)
+    open_targets = list(targets)
+    while open_targets:
+        states = await bounded(open_targets, CONCURRENCY, _state)
+        remaining = []
+        for target, state in zip(open_targets, states, strict=True):
+            lines = [entry for entry in state.timeline if entry.at >= since] if state is not None else []
+            for entry in lines[shown[target.name] :]:
+                print(f"{entry.at:%H:%M:%S}  {target.name}: {entry.text}", flush=True)
+            shown[target.name] = max(shown[target.name], len(lines))
+            if state is not None and state.stage is not Stage.ENDED:
+                remaining.append(target)
+            else:
+                print(f"{utc_now():%H:%M:%S}  {target.name}: gone", flush=True)
+        open_targets = remaining
+        if open_targets and time.monotonic() >= deadline:
+            still = ", ".join(target.name for target in open_targets)
+            count = counted(len(open_targets), "node")
+            print(f"{count} not gone in time: {still}. See `tenon node list --blocked`.", file=sys.stderr)
+            return UNFINISHED
+        if open_targets:
+            await asyncio.sleep(FOLLOW_SECONDS)
+    return 0
+
+
+async def _state(target: _Target) -> NodeState | None:
+    """The state of a node; None if its workflow is gone."""
+    try:
+        state: NodeState = await target.handle.query(NodeClaimWorkflow.status)
+    except RPCError as error:
+        if error.status is RPCStatusCode.NOT_FOUND:
+            return None
+        raise NodeError(not_found(target.handle, error)) from None
+    except WorkflowQueryFailedError as error:
+        raise NodeError(not_found(target.handle, error)) from None
+    return state

@@ -1,0 +1,171 @@
+"""Joins what Kubernetes and Temporal say of all nodes. If one of them is away, the other has the list."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, TypeVar
+
+from temporalio.client import Client, WorkflowExecution, WorkflowQueryFailedError
+from temporalio.service import RPCError
+
+from activities.clock import utc_now
+from activities.kubernetes.bounded_concurrency import bounded
+from activities.kubernetes.errors import ApiError, ConfigError
+from cli.fleet_view.reading import FleetError, read_once
+from cli.nodes.workflows import connected
+from cli.refusals import QUERY_TIMEOUT, RefusalsUnknownError, purchase_pauses_of, refusals_of
+from tenon.fleet.disruption_state import DisruptionState
+from tenon.fleet.rows import NodeRow
+from tenon.messages.provisioning import LaunchReport, PurchasePause
+from tenon.node.state import NodeState, Stage
+from worker.runtime.temporal_client import TemporalError
+from workflows import names
+from workflows.nodeclaim import NodeClaimWorkflow
+
+T = TypeVar("T")
+CONCURRENCY = 10
+"""Maximum number of blocked nodes that are queried concurrently."""
+_STAGES = {
+    "launching": Stage.LAUNCHING,
+    "starting": Stage.INITIALIZING,
+    "live": Stage.LIVE,
+    "rebooting": Stage.REBOOTING,
+    "leaving": Stage.DRAINING,
+    "ended": Stage.ENDED,
+}
+"""By the search attribute, which is coarser than the stages: a stage that it stands for."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeList:
+    """All nodes with a NodeClaim or a workflow."""
+
+    rows: Sequence[NodeRow]
+    now: datetime
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    """By NodeClaim, the reason of its removal in Temporal's list."""
+    states: Mapping[str, NodeState] = field(default_factory=dict)
+    """By NodeClaim, the state of each blocked node."""
+    refusals: LaunchReport = field(default_factory=LaunchReport)
+    pauses: Sequence[PurchasePause] = ()
+
+
+async def read_list(
+    cluster: str | None, *, blocked: bool = False, selects: Callable[[NodeRow], bool] = lambda _: True
+) -> NodeList:
+    """Return the nodes, and if only blocked ones are wanted, also what EC2 and kube-scheduler refuse.
+
+    Raises:
+        FleetError, ApiError, ConfigError: neither Kubernetes nor Temporal answers.
+        TemporalError: only Temporal knows which nodes are blocked, and it does not answer.
+    """
+    in_kubernetes, in_temporal = await asyncio.gather(_kubernetes_rows(), _executions(cluster), return_exceptions=True)
+    for problem in (in_kubernetes, in_temporal):
+        if isinstance(problem, BaseException) and not isinstance(
+            problem, FleetError | ApiError | ConfigError | TemporalError
+        ):
+            raise problem
+    if isinstance(in_temporal, BaseException):
+        if blocked or isinstance(in_kubernetes, BaseException):
+            raise in_temporal
+        print(f"From Kubernetes alone, without blocked nodes: {in_temporal}", file=sys.stderr)
+        return NodeList([row for row in in_kubernetes if row.claim and selects(row)], utc_now())
+    client, name, executions = in_temporal
+    if isinstance(in_kubernetes, BaseException):
+        print(f"From Temporal alone, without Nodes, use and prices: {in_kubernetes}", file=sys.stderr)
+        in_kubernetes = []
+    rows = [row for row in _joined(in_kubernetes, executions) if selects(row) and (row.is_blocked or not blocked)]
+    states = await _states(client, name, [row.claim for row in rows if row.is_blocked])
+    reasons = {_claim_of(execution): _text(execution, names.REASON.name) for execution in executions}
+    if not blocked:
+        return NodeList(rows, utc_now(), reasons, states)
+    refusals = await _or_nothing(refusals_of(client, name), LaunchReport())
+    pauses = await _or_nothing(purchase_pauses_of(client, name), ())
+    return NodeList(rows, utc_now(), reasons, states, refusals, pauses)
+
+
+async def _kubernetes_rows() -> Sequence[NodeRow]:
+    fleet = await read_once(None, ask_aws=False)
+    return fleet.rows
+
+
+async def _executions(cluster: str | None) -> tuple[Client, str, list[WorkflowExecution]]:
+    context, client = await connected(cluster)
+    query = f'WorkflowType = "NodeClaim" AND ExecutionStatus = "Running" AND {names.CLUSTER.name} = "{context.cluster}"'
+    return client, context.cluster, [execution async for execution in client.list_workflows(query)]
+
+
+def _joined(rows: Sequence[NodeRow], executions: Sequence[WorkflowExecution]) -> list[NodeRow]:
+    """The rows of Kubernetes with what only Temporal knows, and the workflows whose NodeClaim is gone or not read."""
+    blocked = {_claim_of(execution) for execution in executions if _value(execution, names.BLOCKED.name)}
+    claims = {row.claim for row in rows}
+    own = [replace(row, is_blocked=row.claim in blocked) for row in rows if row.claim]
+    return [*own, *(_row(execution) for execution in executions if _claim_of(execution) not in claims)]
+
+
+def _row(execution: WorkflowExecution) -> NodeRow:
+    """A row of a workflow alone. It has no use and no price."""
+    expires = _value(execution, names.EXPIRES.name)
+    stage = _STAGES.get(_text(execution, names.STAGE.name), Stage.LAUNCHING)
+    reason = _text(execution, names.REASON.name)
+    return NodeRow(
+        node=_text(execution, names.NODE.name),
+        claim=_claim_of(execution),
+        pool=_text(execution, names.POOL.name),
+        instance_type=_text(execution, names.INSTANCE_TYPE.name),
+        zone=_text(execution, names.ZONE.name),
+        capacity_type=_text(execution, names.CAPACITY_TYPE.name),
+        created=execution.start_time,
+        stage=stage,
+        ready=False,
+        pods=0,
+        pod_limit=0,
+        cpu_requests=0,
+        cpu=0,
+        memory_requests=0,
+        memory=0,
+        price=None,
+        disruption=DisruptionState.LEAVING if stage.leaving else DisruptionState.STARTING,
+        why=reason,
+        instance=_text(execution, names.INSTANCE.name),
+        is_blocked=bool(_value(execution, names.BLOCKED.name)),
+        expires=expires if isinstance(expires, datetime) else None,
+    )
+
+
+def _claim_of(execution: WorkflowExecution) -> str:
+    return execution.id.rsplit("/", 1)[-1]
+
+
+def _value(execution: WorkflowExecution, name: str) -> Any:
+    return next((pair.value for pair in execution.typed_search_attributes if pair.key.name == name), None)
+
+
+def _text(execution: WorkflowExecution, name: str) -> str:
+    return str(_value(execution, name) or "")
+
+
+async def _states(client: Client, cluster: str, claims: Sequence[str]) -> dict[str, NodeState]:
+    async def state(claim: str) -> NodeState | None:
+        handle = client.get_workflow_handle_for(NodeClaimWorkflow.run, names.nodeclaim_id(cluster, claim))
+        try:
+            return await handle.query(NodeClaimWorkflow.status, rpc_timeout=QUERY_TIMEOUT)
+        except (WorkflowQueryFailedError, RPCError) as error:
+            print(f"{claim} does not say what blocks it: {error}", file=sys.stderr)
+            return None
+
+    answers = await bounded(claims, CONCURRENCY, state)
+    return {state.claim.name: state for state in answers if state is not None}
+
+
+async def _or_nothing(answer: Awaitable[T], nothing: T) -> T:
+    """Return the answer of the provisioner's workflow, or ``nothing`` if it does not answer."""
+    try:
+        return await answer
+    except RefusalsUnknownError as error:
+        print(error, file=sys.stderr)
+        return nothing

@@ -1,0 +1,77 @@
+"""Asks the workflow of a node for something, and says who asks and why."""
+
+from __future__ import annotations
+
+import sys
+from datetime import datetime, timedelta
+from typing import Any
+
+import typer
+from temporalio.client import WorkflowHandle, WorkflowUpdateFailedError, WorkflowUpdateRPCTimeoutOrCancelledError
+from temporalio.service import RPCError
+
+from cli.nodes.workflows import NodeError, not_found
+from tenon.messages.node import Keep, Operator, OperatorAnswer
+from workflows.nodeclaim import NodeClaimWorkflow
+
+ANSWERED_WITHIN = timedelta(seconds=15)
+"""How long to wait for the answer of a node's workflow. Temporal does not keep an update that no worker has taken."""
+RequestKind = tuple[Any, Any]
+"""An update of the node's workflow, and the signal that asks for the same."""
+DRAIN: RequestKind = (NodeClaimWorkflow.ask_drain, NodeClaimWorkflow.drain)
+FORCE_DRAIN: RequestKind = (NodeClaimWorkflow.ask_force_drain, NodeClaimWorkflow.force_drain)
+EXPIRE: RequestKind = (NodeClaimWorkflow.ask_expire, NodeClaimWorkflow.expire)
+KEEP: RequestKind = (NodeClaimWorkflow.ask_keep, NodeClaimWorkflow.keep)
+
+
+def asked_reason(reason: str | None) -> str:
+    """Return the reason, and ask for it in a terminal if there is none. Scripts are not asked."""
+    if reason is None and is_interactive():
+        answer: str = typer.prompt("Why (for the timeline of the node)", default="", show_default=False)
+        return answer
+    return reason or ""
+
+
+def is_interactive() -> bool:
+    """Whether a person sits at the terminal."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+async def ask(
+    handle: WorkflowHandle[Any, Any],
+    name: str,
+    request_kind: RequestKind,
+    operator: Operator,
+    until: datetime | None = None,
+) -> bool:
+    """Ask the node's workflow for something. If no worker answers, send a signal, which Temporal keeps.
+
+    Args:
+        handle: the node's workflow.
+        name: what the operator calls the node.
+        request_kind: what is asked.
+        operator: who asks, and why.
+        until: until when the node is kept.
+
+    Returns:
+        Whether the node has answered.
+
+    Raises:
+        NodeError: the node does not do it, or there is no such node.
+    """
+    update, signal = request_kind
+    request = operator if until is None else Keep(**operator.model_dump(), until=until)
+    try:
+        try:
+            answer: OperatorAnswer = await handle.execute_update(update, request, rpc_timeout=ANSWERED_WITHIN)
+        except WorkflowUpdateRPCTimeoutOrCancelledError:
+            await handle.signal(signal, request)
+            print("No worker answers. Temporal keeps the request until one runs.", file=sys.stderr)
+            return False
+    except WorkflowUpdateFailedError as error:
+        raise NodeError(f"{name} refuses: {error.cause}") from None
+    except RPCError as error:
+        raise NodeError(not_found(handle, error)) from None
+    if not answer.accepted:
+        raise NodeError(f"{name} refuses: {answer.why}.")
+    return True

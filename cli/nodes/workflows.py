@@ -1,0 +1,116 @@
+"""Finds the workflows of nodes by the names that people have: a NodeClaim, its Node or its instance."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+from collections.abc import Coroutine
+from typing import Annotated, Any, TypeVar
+
+import typer
+from temporalio.client import Client, WorkflowHandle, WorkflowQueryFailedError
+from temporalio.service import RPCError, RPCStatusCode
+
+from activities.kubernetes.client import Kube
+from activities.kubernetes.errors import ApiError, ApiUnreachableError, ConfigError
+from activities.kubernetes.resources import NODECLAIMS
+from cli.context import Context, ContextError, resolve
+from cli.fleet_view.reading import FleetError
+from tenon.errors import TenonError
+from tenon.fleet.order import FilterError
+from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.selector_text import SelectorError
+from worker.runtime.encrypted_payloads import PayloadCodecError
+from worker.runtime.temporal_client import TemporalError, connect
+from workflows import names
+
+T = TypeVar("T")
+_NAME = re.compile(r"[A-Za-z0-9.-]+")
+
+Cluster = Annotated[
+    str | None, typer.Option("--cluster", metavar="NAME", envvar="CLUSTER_NAME", help="Name of the cluster.")
+]
+
+
+class NodeError(TenonError):
+    """A node that cannot be found or controlled. The message is one sentence."""
+
+
+def run(job: Coroutine[Any, Any, T]) -> T:
+    """Run the job of a command, and exit with status 2 and a sentence if it cannot be done."""
+    try:
+        return asyncio.run(job)
+    except (
+        NodeError,
+        ContextError,
+        FleetError,
+        FilterError,
+        SelectorError,
+        TemporalError,
+        PayloadCodecError,
+        ApiUnreachableError,
+        ApiError,
+        ConfigError,
+    ) as error:
+        print(error, file=sys.stderr)
+        raise typer.Exit(2) from None
+    except RPCError as error:
+        print(refused(error), file=sys.stderr)
+        raise typer.Exit(2) from None
+
+
+def refused(error: RPCError) -> str:
+    """Return that Temporal refused a call, as a sentence."""
+    return f"Temporal refused: {error.message}."
+
+
+async def connected(cluster: str | None) -> tuple[Context, Client]:
+    """Return the cluster of a command, and a client of its Temporal."""
+    context = resolve(cluster)
+    context.apply()
+    return context, await connect()
+
+
+async def claim_of(name: str) -> str:
+    """Return the NodeClaim with this name, or the one whose Node or instance has it."""
+    try:
+        kube = await Kube.connect()
+    except ConfigError:
+        return name  # without the API server, assume a NodeClaim's name
+    try:
+        for claim in map(ClaimRecord.of, await kube.list(NODECLAIMS)):
+            if name in (claim.name, claim.node_name, claim.instance_id):
+                return claim.name
+    except ApiError as error:
+        print(f"{name} is treated as the name of a NodeClaim: {error}", file=sys.stderr)
+    finally:
+        await kube.close()
+    return name
+
+
+async def handle_of(name: str, cluster: str | None) -> WorkflowHandle[Any, Any]:
+    """Return the workflow of the NodeClaim, Node or instance with this name."""
+    context, client = await connected(cluster)
+    return client.get_workflow_handle(names.nodeclaim_id(context.cluster, await claim_of(name)))
+
+
+async def newest_of(name: str, cluster: str | None) -> WorkflowHandle[Any, Any] | None:
+    """Return the newest workflow of a Node or an instance with this name, which may be gone; None if there is none."""
+    if not _NAME.fullmatch(name):
+        return None
+    context, client = await connected(cluster)
+    own = f"{names.NODE.name} = '{name}' OR {names.INSTANCE.name} = '{name}'"
+    query = f"WorkflowType = 'NodeClaim' AND {names.CLUSTER.name} = '{context.cluster}' AND ({own})"
+    async for execution in client.list_workflows(query, limit=1):
+        return client.get_workflow_handle(execution.id, run_id=execution.run_id)
+    return None
+
+
+def not_found(handle: WorkflowHandle[Any, Any], error: RPCError | WorkflowQueryFailedError) -> str:
+    """Return why a workflow does not answer, as a sentence."""
+    if isinstance(error, WorkflowQueryFailedError):
+        return f"Workflow {handle.id} does not answer: {error}."
+    if error.status is RPCStatusCode.NOT_FOUND:
+        return f"No workflow {handle.id} is running: `tenon node list` shows the nodes whose workflow runs."
+    return refused(error)
