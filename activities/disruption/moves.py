@@ -440,7 +440,8 @@ class MoveFinder:
             factor = price_factor(pools[planned.pool].metadata.annotations)
             body["metadata"]["annotations"] |= overlaid.overlay_annotations(planned.pool, planned.instance_types)
             body["metadata"]["annotations"] |= shortage_annotation(planned.price, winners.usual_price(planned), factor)
-            replacements.append(Replacement(name=name, pool=planned.pool, body=body))
+            price = round(planned.price, 6)
+            replacements.append(Replacement(name=name, pool=planned.pool, body=body, price=price))
         pods = {candidate.node.claim: model.details[candidate.node.claim].pods for candidate in command.candidates}
         prices = {candidate.node.claim: model.details[candidate.node.claim].price for candidate in command.candidates}
         names = [replacement.name for replacement in replacements]

@@ -30,11 +30,13 @@ from activities.node import cordon
 from activities.node.launch_breakers import LaunchBreakers
 from activities.node.launch_failure import LaunchRetry
 from activities.node.launch_groups import READ_FOR, LaunchGroups, in_group, living_instance
+from activities.node.launch_record import LaunchRecord
 from activities.node.lost_instances import LostInstances, Search
 from activities.node.overlays import OverlaidTypes
 from activities.node.startup_cordon import remove_startup_cordon_by_name
 from activities.node.surplus_instance import terminate_surplus
 from activities.node.throttled_launches import PREPARING, SENDING, ThrottledLaunches
+from activities.record.writer import NO_RECORD, RecordWriter
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.hashing import EC2NODECLASS_VERSION, ec2nodeclass_hashes
@@ -98,10 +100,12 @@ class Launching:
         initialization_timeout: timedelta | None = None,
         breakers: LaunchBreakers | None = None,
         tries: Callable[[], int] | None = None,
+        record: RecordWriter = NO_RECORD,
     ) -> None:
         """``tries`` returns the number of the current attempt of the activity, starting at 1."""
         self._kube = kube
         self._recorder = recorder
+        self._record = LaunchRecord(record, now)
         self._ec2 = ec2
         self._groups = LaunchGroups(kube, now)
         self._lost = LostInstances(kube, recorder, ec2, now)
@@ -133,6 +137,7 @@ class Launching:
         try:
             result = await self._prepare(prepare_input, claim, view)
             request = result.request
+            self._record.prepared(prepare_input.claim, claim, result, prepare_input.attempt)
             return result
         finally:
             if request is None:
@@ -283,6 +288,7 @@ class Launching:
             await terminate_surplus(self._ec2, self._recorder, claim, result.instance.id, error.provider_id)
             raise  # the next attempt continues with the instance that the claim has
         instance = result.instance
+        self._record.launched(launch_input.claim, claim, instance, launch_input.request, launch_input.attempt)
         if in_shortage and cheaper is not None:
             await self._recorder.publish(claim.body, EventReason.BOUGHT_IN_SHORTAGE, _dearer(instance, cheaper))
         log.info(
@@ -321,6 +327,7 @@ class Launching:
             return _not_sent(str(error))
         except EC2Error as error:
             wait = await self._putting_off.failed(launch_input.claim, claim, error)
+            self._record.refused(launch_input.claim, claim, wait.reason, wait.message, attempt=launch_input.attempt)
             return LaunchResult(waits=wait)
         for refused in result.unavailable:
             if refused.capacity_type != launch_input.request.capacity_type:
@@ -348,6 +355,11 @@ class Launching:
             node_class = claim.node_class if fault else ""
             self._breakers.refused(pool, result.reason, result.message, types, node_class=node_class)
         reason = Reason.INSUFFICIENT_CAPACITY if lacks_capacity else result.reason
+        if result.unavailable or result.instance is None:
+            why = reason or Reason.INSUFFICIENT_CAPACITY
+            self._record.refused(
+                launch_input.claim, claim, why, result.message, result.unavailable, launch_input.attempt
+            )
         return evolve(result, reason=reason)
 
     async def _check_still_wanted(self, launch_input: LaunchInput, claim: ClaimRecord, read_at: datetime) -> None:
@@ -382,6 +394,7 @@ class Launching:
         instance = await with_heartbeat(living_instance(self._ec2, ref.name, claim))
         if instance is not None and not claim.deleting:
             await self._mark(ref, instance, claim)
+            self._record.launched(ref, claim, instance)
         return Search(instance=instance)
 
     async def _node_class(self, name: str, launching: ClaimRecord | None = None) -> EC2NodeClass:

@@ -32,6 +32,7 @@ from activities.node.launch_groups import in_group, living_instance
 from activities.node.launching import Launching
 from activities.node.learned_memory import LearnedMemory
 from activities.node.lost_instances import launched_recently
+from activities.record.writer import NO_RECORD, RecordWriter
 from tenon.apis import labels
 from tenon.apis.nodeclaim import INSTANCE_TERMINATING
 from tenon.apis.reasons import Reason, snake_case
@@ -85,6 +86,7 @@ class NodeActivities:
         initialization_timeout: timedelta | None = None,
         default_spread: DefaultSpread = NOTHING,
         breakers: LaunchBreakers | None = None,
+        record: RecordWriter = NO_RECORD,
     ) -> None:
         self._kube = kube
         self._recorder = recorder
@@ -96,7 +98,7 @@ class NodeActivities:
         self._naming = ThreadPoolExecutor(NAMING_THREADS, thread_name_prefix="naming")
         self._names: set[asyncio.Task[None]] = set()
         self._breakers = breakers or LaunchBreakers(utc_now)
-        self._launching = Launching(kube, recorder, ec2, utc_now, initialization_timeout, self._breakers)
+        self._launching = Launching(kube, recorder, ec2, utc_now, initialization_timeout, self._breakers, record=record)
         self._consoles = Consoles(ec2)
         self._boots = BootFailures(kube, recorder, ec2, self._breakers, utc_now)
 
@@ -262,7 +264,7 @@ class NodeActivities:
                 )
             instance_id = instance.id
         await with_heartbeat(self._boots.look(terminate_input.claim, instance_id))
-        await nodeclaims.mark_instance_terminating(self._kube, terminate_input.claim, utc_now)
+        asked_at = await nodeclaims.mark_instance_terminating(self._kube, terminate_input.claim, utc_now)
         try:
             state = await with_heartbeat(self._terminations.terminate(instance_id, TERMINATION_WAIT_SECONDS))
         except EC2Error:
@@ -272,7 +274,7 @@ class NodeActivities:
             return TerminateResult(state="not visible in EC2 yet")
         if state in (None, TERMINATED):
             log.info("An instance terminated", extra={"nodeclaim": terminate_input.claim.name, "instance": instance_id})
-            return TerminateResult(terminated=True, state=state or "gone")
+            return TerminateResult(terminated=True, state=state or "gone", asked_at=asked_at)
         return TerminateResult(state=state)
 
     async def _may_not_be_shown_yet(self, terminate_input: TerminateInput) -> bool:

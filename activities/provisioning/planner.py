@@ -48,6 +48,7 @@ from activities.provisioning.refused_launches import RefusedLaunches
 from activities.provisioning.solving import Solved, Solver
 from activities.provisioning.superseded_claims import RefusedClaims, delete_superseded
 from activities.provisioning.waiting_pods import WaitingPods
+from activities.record.writer import NO_RECORD, RecordWriter, origin_of_activity
 from tenon.apis import labels
 from tenon.apis.nodepool import NodePool
 from tenon.apis.shortage_price import is_far_dearer, price_factor
@@ -66,6 +67,8 @@ from tenon.provisioning.purchase import explanations
 from tenon.provisioning.purchase_pauses import existing_node_sentence, pause_sentence, pool_sentence
 from tenon.provisioning.readiness import usable_pools
 from tenon.provisioning.shortage_waits import dear_nodes, elsewhere, held_back, without_dear_types
+from tenon.record.entries import Entry
+from tenon.record.plans import plan_entry
 from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
 from tenon.scheduling.local_disks import lost_disks
 from tenon.scheduling.model import Plan, PlannedClaim, Problem
@@ -93,6 +96,8 @@ class _Decision:
     """The nodes that were initialized."""
     fingerprint: Fingerprint
     took: float
+    problem: Problem
+    """What the engine was asked."""
     in_flight: frozenset[str] = frozenset()
     """The names of NodeClaims that have no Node yet."""
     explanations: Sequence[str] = ()
@@ -133,6 +138,11 @@ class _Decision:
         return {pool.metadata.name: pool for pool, _ in self.overlaid.pools_with_types}
 
 
+def _no_inputs(_problem: Problem) -> str:
+    """Keep no inputs of plans."""
+    return ""
+
+
 def _phase(name: str) -> AbstractContextManager[object]:
     """Measure a phase of a plan."""
     return metrics.PLAN_PHASE_SECONDS.labels(name).time()
@@ -154,12 +164,17 @@ class Planner:
         solver: Solver | None = None,
         refusals: LaunchRefusals | None = None,
         decided: Callable[[Iterable[str], Collection[str]], None] | None = None,
+        record: RecordWriter = NO_RECORD,
+        keep_inputs: Callable[[Problem], str] = _no_inputs,
     ) -> None:
         """``policy``: the operator's settings that affect plans. ``buffers``: what CapacityBuffers request.
 
         ``refusals``: what EC2 refuses, kept for other parts of the process. ``decided``: called after each plan with
-        the UIDs of the pods that it is for, and of those that it has a place for.
+        the UIDs of the pods that it is for, and of those that it has a place for. ``record``: gets an entry for each
+        plan. ``keep_inputs``: keeps the inputs of a plan and returns their digest; it must not delay the plan.
         """
+        self._record = record
+        self._keep_inputs = keep_inputs
         self._decided = decided
         self._solver = solver or Solver()
         self._refusals = refusals or LaunchRefusals(now=now)
@@ -217,6 +232,7 @@ class Planner:
             await self._pod_events.publish(unwritten, filter(_waits, decision.pods), (), decision.in_flight)
             raise
         plan, pods = _as_written(decision, written), decision.pods
+        self._write_record(plan_input, decision, plan, written)
         metrics.UNSCHEDULABLE_PODS.labels("provisioner").set(
             sum(_waits(pod) and pod.key in plan.unschedulable for pod in pods)
         )
@@ -255,6 +271,26 @@ class Planner:
             digest=_digest(decision.plan),
             solve_seconds=round(decision.took, 4),
         )
+
+    def _write_record(self, plan_input: PlanInput, decision: _Decision, plan: Plan, written: Written) -> None:
+        """Record the plan as it was carried out."""
+
+        def make() -> Entry:
+            why = dict(zip(map(id, decision.plan.claims), decision.explanations, strict=True))  # claims have no hash
+            return plan_entry(
+                origin_of_activity(plan_input.cluster),
+                self._now(),
+                plan,
+                batch=plan_input.batch,
+                claims=written.names,
+                explanations=[why[id(claim)] for claim in written.claims],
+                pods=len(decision.pods),
+                decision=_digest(decision.plan),
+                inputs=self._keep_inputs(decision.problem),
+                seconds=decision.took,
+            )
+
+        self._record.write(make)
 
     def _result(self, plan_input: PlanInput, **figures: Any) -> PlanResult:
         """A plan's result, with what the workflow keeps."""
@@ -317,6 +353,7 @@ class Planner:
             ready,
             fingerprint,
             solved.seconds,
+            problem,
             in_flight,
             why,
             usual_prices,

@@ -78,6 +78,7 @@ class AdminApi:
         self._others["DELETE consistency"] = self._restore_delays
         self._others["POST quotas"] = self._limit_quota
         self._others["DELETE quotas"] = self._clear_quotas
+        self._others["GET bill"] = self._bill
         self.joiner: Rejections | None = None
 
     def answer(self, method: str, path: str, query: dict[str, str], body: bytes) -> Answer:
@@ -174,6 +175,10 @@ class AdminApi:
     def _clear_quotas(self, _: bytes) -> dict[str, Any]:
         self._world.fleets.quotas.clear()
         return {"status": "ok"}
+
+    def _bill(self, _: bytes) -> dict[str, Any]:
+        self._world.book.advance()
+        return self._world.billing.listing(self._world.now())
 
     def _set_timing(self, request: LifecycleBody) -> None:
         timing: Timing = self._world.book.timing

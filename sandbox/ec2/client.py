@@ -311,6 +311,12 @@ class Ec2Admin:
         instances: list[dict[str, Any]] = self._call("GET", "instances")["instances"]
         return instances
 
+    def bill(self) -> dict[str, Any]:
+        """What the account has to pay: ``lines`` with instance, type, zone, capacity_type, price, seconds, running,
+        charge and tags, and their ``total``. Amounts are texts in dollars, with all digits.
+        """
+        return self._call("GET", "bill")
+
     def reset(self) -> None:
         """Empty the account and seed it again."""
         self._call("POST", "reset")

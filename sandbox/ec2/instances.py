@@ -111,6 +111,8 @@ class InstanceBook:
         self._sequence = 0
         self.on_state: Callable[[str, str], None] = lambda _id, _state: None
         """Called with an instance's ID and its state whenever the state changes."""
+        self.on_billing: Callable[[Machine, str, float], None] = lambda _machine, _state, _moment: None
+        """Called with an instance, its new state and the time of the change on the book's clock."""
         self.abandoned: set[str] = set()
         """Instances whose Node is not deleted. It stays behind like the Node of a lost machine."""
 
@@ -249,9 +251,11 @@ class InstanceBook:
             raise ValueError(f"EC2 {subject} {instance_id}")
         return machine
 
-    def _enter(self, machine: Machine, state: str) -> None:
+    def _enter(self, machine: Machine, state: str, moment: float | None = None) -> None:
+        """Change the state. ``moment``: when it changed, if that is earlier than now."""
         machine.enter(state)
         self.on_state(machine.id, state)
+        self.on_billing(machine, state, self.clock() if moment is None else moment)
 
     def _abandon(self, instance_id: str, code: str, message: str) -> Machine:
         machine = self.living(instance_id)
@@ -270,6 +274,7 @@ class InstanceBook:
             if machine is None:
                 raise ValueError(f"EC2 has no instance {instance_id}")
             self.abandoned.add(instance_id)
+            self.on_billing(machine, "terminated", self.clock())
             if machine.state != "terminated":
                 self._free(machine)
             self._purge(machine)
@@ -299,7 +304,7 @@ class InstanceBook:
     def _change(self, machine: Machine, state: str, due: float) -> None:
         match state:
             case "running" if machine.state == "pending":
-                self._enter(machine, "running")
+                self._enter(machine, "running", due)
                 machine.running_since = due
             case "shown":
                 machine.shown = True

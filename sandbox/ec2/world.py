@@ -7,6 +7,7 @@ from threading import RLock
 
 from sandbox.ec2.authorization.identities import ACCOUNT
 from sandbox.ec2.authorization.judge import Judge
+from sandbox.ec2.billing import Billing
 from sandbox.ec2.buckets import Buckets
 from sandbox.ec2.capacity_reservations import CapacityReservations
 from sandbox.ec2.consistency import AT_ONCE, Consistency, Delays
@@ -63,6 +64,8 @@ class World:
         self.fleets = Fleets(self.market, self.book, self.consistency, self.reservations, self.groups)
         self.events = EventBridge(ACCOUNT, REGION, self.cluster.name)
         self.book.on_state = self.events.state_changed
+        self.billing = Billing(self.prices)
+        self.book.on_billing = self.billing.state_changed
 
     def now(self) -> float:
         """Seconds on the clock that instances live by."""
@@ -72,6 +75,7 @@ class World:
         """Clear instances, fleets and everything injected."""
         self.market.clear_capacity()
         self.book.clear()
+        self.billing.clear()
         self.fleets.clear()
         self.reservations.clear()
         self.groups.clear()

@@ -98,6 +98,8 @@ class DisruptionCandidate(Message):
     """`pod_mark` of each pod that the command moves from this node."""
     price: float = 0.0
     """Dollars an hour of its offering; 0 if it is not known."""
+    node: str = ""
+    """The name of its Node, for the record; empty if it has none yet."""
 
 
 class Replacement(Message):
@@ -107,6 +109,8 @@ class Replacement(Message):
     pool: str
     body: dict[str, Any]
     """The NodeClaim as it is written to the API server."""
+    price: float = 0.0
+    """Dollars an hour of its cheapest type, for the record."""
 
 
 class RepairCause(Message):

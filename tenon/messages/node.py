@@ -190,6 +190,8 @@ class TerminateResult(Message):
 
     terminated: bool = False
     state: str = ""
+    asked_at: datetime | None = None
+    """When EC2 was first asked to terminate it; None if that was not recorded."""
 
 
 class ReleaseInput(NodeInput):

@@ -214,6 +214,7 @@ def terminated(state: NodeState, result: TerminateResult, now: datetime) -> Node
     """Continue with the release if EC2 reports the instance as gone; otherwise ask again later."""
     if result.terminated:
         update = {"stage": Stage.RELEASING, "blocked": None, "deadline": None, "check_now": False}
+        update["terminated_at"] = result.asked_at or now
         text = f"instance {state.instance.id} terminated" if state.instance else "no instance left"
         return record(evolve(state, **update), now, text)
     text = f"the instance is still {result.state}"

@@ -196,6 +196,8 @@ class NodeState(Message):
     """When the reboots of the last 24 hours were requested, the oldest first."""
     pods_were_bound: bool = False
     """Its planned pods were bound once. After a reboot they are not bound again."""
+    terminated_at: datetime | None = None
+    """When EC2 was asked to terminate its instance, which costs nothing from then on."""
 
 
 def expiry(state: NodeState) -> datetime | None:
@@ -234,3 +236,11 @@ class NodeClaimResult(Message):
     pods_evicted: int = 0
     explanation: list[str] = Field(default_factory=list)
     timeline: list[TimelineEntry] = Field(default_factory=list)
+    node_name: str = ""
+    created_at: datetime | None = None
+    launched_at: datetime | None = None
+    """When EC2 launched its instance; None if it never had one."""
+    asked_at: datetime | None = None
+    """When it was asked to leave."""
+    terminated_at: datetime | None = None
+    """When EC2 was asked to terminate its instance, which costs nothing from then on."""

@@ -128,7 +128,8 @@ def result_of(state: NodeState, now: datetime) -> NodeClaimResult:
     """Return the final record of a node."""
     instance = state.instance
     started = (instance.launched_at if instance and instance.launched_at else None) or state.created_at or now
-    lived = max(0.0, (now - started).total_seconds()) if instance else 0.0
+    ended = state.terminated_at or now
+    lived = max(0.0, (ended - started).total_seconds()) if instance else 0.0
     price = instance.price if instance else 0.0
     return NodeClaimResult(
         claim=state.claim.name,
@@ -148,4 +149,9 @@ def result_of(state: NodeState, now: datetime) -> NodeClaimResult:
         pods_evicted=state.evicted_pods,
         explanation=list(state.explanation),
         timeline=list(state.timeline),
+        node_name=state.node_name,
+        created_at=state.created_at,
+        launched_at=started if instance else None,
+        asked_at=state.leave.asked_at if state.leave else None,
+        terminated_at=state.terminated_at if instance else None,
     )

@@ -15,6 +15,9 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 MAX_LISTED = 1000
 """The most pods, nodes or reasons that one list of an entry names. The counts beside it are complete."""
 
+MAX_COST_ROWS = 500
+"""The most rows of a `CostEntry`. What does not fit is added up by NodePool."""
+
 Text = Annotated[str, StringConstraints(max_length=2000)]
 """A sentence. Who makes an entry shortens it with `tenon.sentences`."""
 
@@ -28,6 +31,7 @@ class Kind(StrEnum):
     LAUNCH = "launch"
     REFUSAL = "refusal"
     REMOVAL = "removal"
+    COST = "cost"
 
 
 class _Part(BaseModel):
@@ -85,6 +89,10 @@ class PlanEntry(_Entry):
     unschedulable: dict[str, Text] = Field(default_factory=dict)
     """By pod, as ``namespace/name``, why it fits nowhere."""
     unschedulable_count: int = 0
+    purchase_count: int = 0
+    """How many NodeClaims it buys."""
+    placed_count: int = 0
+    """How many pods the nodes that existed get."""
     price: float = 0.0
     """Dollars an hour of all purchases."""
     seconds: float = 0.0
@@ -132,6 +140,10 @@ class CommandEndEntry(_Entry):
     """The NodeClaims that leave."""
     refused: dict[str, Text] = Field(default_factory=dict)
     """By NodeClaim, why it stays."""
+    replacements: list[str] = Field(default_factory=list)
+    """The NodeClaims that replace the nodes, if it created or awaited any."""
+    outcome: Text = ""
+    """What became of the replacement of a node that left first; empty for other commands."""
     failure: Text = ""
     """Why the command was undone; empty if it was not."""
     predicted: float | None = None
@@ -199,7 +211,7 @@ class RemovalEntry(_Entry):
     asked_at: datetime | None = None
     """When it was asked to leave."""
     terminated_at: datetime | None = None
-    """When its instance was terminated."""
+    """When EC2 was asked to terminate its instance, which costs nothing from then on."""
     pods: int = 0
     """How many pods were evicted or deleted."""
     cost: float = 0.0
@@ -208,7 +220,33 @@ class RemovalEntry(_Entry):
     """The last lines of its timeline, with their times."""
 
 
+class CostRow(_Part):
+    """A part of what a NodePool cost in an interval."""
+
+    pool: str
+    of: str
+    """pods, daemons, headroom, idle or starting."""
+    namespace: str = ""
+    workload: str = ""
+    """As ``Kind/name``."""
+    cost: float
+    """Dollars in the interval."""
+
+
+class CostEntry(_Entry):
+    """What the pods of each workload requested of each NodePool in an interval that ended, in dollars."""
+
+    kind: Literal[Kind.COST] = Kind.COST
+    since: datetime
+    """The start of the interval. ``at`` is its end."""
+    samples: int
+    """How often the leader looked."""
+    rows: list[CostRow] = Field(default_factory=list)
+    cost: float = 0.0
+    """Dollars of all rows."""
+
+
 Entry = Annotated[
-    PlanEntry | CommandEntry | CommandEndEntry | LaunchEntry | RefusalEntry | RemovalEntry,
+    PlanEntry | CommandEntry | CommandEndEntry | LaunchEntry | RefusalEntry | RemovalEntry | CostEntry,
     Field(discriminator="kind"),
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
+from typing import Any
 
 from temporalio.client import Client, WorkflowHandle
 from temporalio.exceptions import ApplicationError
@@ -31,10 +32,14 @@ async def node(
     world: FakeWorld,
     *,
     skip_time: bool = True,
+    **options: Any,
 ) -> AsyncIterator[Handle]:
-    """A node's workflow just begun, with a worker that serves it; its clock skips waits unless told otherwise."""
+    """A node's workflow just begun, with a worker that serves it; its clock skips waits unless told otherwise.
+
+    ``options``: those of that worker.
+    """
     queue = names.task_queue(cluster)
-    async with serving(temporal.client, cluster, world.all()):
+    async with serving(temporal.client, cluster, world.all(), **options):
         with nullcontext() if skip_time else temporal.with_time_skipping_disabled():
             handle = await temporal.client.start_workflow(
                 NodeClaimWorkflow.run,

@@ -36,11 +36,13 @@ from activities.node.nodeclaim_lifecycle import NodeActivities
 from activities.node.reboot_activities import RebootActivities
 from activities.nodeclass.cluster_version import ClusterVersion, server_version
 from activities.nodeclass.nodeclasses import NodeClassActivities
+from activities.record.writer import NO_RECORD, RecordWriter
 from tenon import __version__
 from tenon.ec2.families.cluster import Cluster
 from worker.runtime.activity_lanes import Activity, by_lane
 from worker.runtime.activity_retries import RetryAfterInterceptor
 from worker.runtime.concurrency import concurrency
+from worker.runtime.recorded_workflows import RecordInterceptor
 from worker.runtime.worker_versions import deployment_config, errors_that_end_runs
 from worker.settings import Settings, SettingsError
 from workflows import names
@@ -79,6 +81,7 @@ class Clients:
     aws: Ec2
     gate: Gate
     """Stops what ``kube`` and ``aws`` would change, while another controller leads."""
+    record: RecordWriter = NO_RECORD
 
     async def close(self) -> None:
         """Close the connection to Kubernetes. The others need no closing."""
@@ -210,6 +213,7 @@ def io_activities(
         settings.initialization_timeout,
         settings.default_spread(),
         breakers,
+        clients.record,
     )
     reboots = RebootActivities(clients.kube, clients.recorder, clients.ec2)
     classes = NodeClassActivities(clients.kube, clients.recorder, clients.ec2, clients.version)
@@ -239,7 +243,7 @@ def io_workers(
     queue = names.task_queue(settings.cluster_name)
     common = Worker(
         client,
-        interceptors=[RetryAfterInterceptor()],
+        interceptors=[RetryAfterInterceptor(), RecordInterceptor(clients.record)],
         task_queue=queue,
         workflows=WORKFLOWS,
         activities=[*activities[COMMON], garbage_collection.collect],

@@ -199,6 +199,7 @@ def _planning(
         buffers=room,
         refusals=refusals,
         decided=cluster_metrics.pod_times.decided if cluster_metrics is not None else None,
+        record=clients.record,
     )
     is_repaired = gates.node_repair and not settings.legacy_node_repair
     reboots = settings.aws_feature_gates.reboot_for_repair

@@ -66,6 +66,7 @@ def to_message(
             since=candidate.since,
             pods=[pod_mark(pod.uid) for pod in moved.get(candidate.node.claim, ())],
             price=known_prices.get(candidate.node.claim, 0.0),
+            node=candidate.node.node,
         )
         for candidate in command.candidates
     ]

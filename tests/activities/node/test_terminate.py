@@ -85,6 +85,18 @@ async def test_aws032_nodes_that_end_at_the_same_time_share_a_request() -> None:
     assert len(ec2.requests) <= 2
 
 
+async def test_a_termination_that_is_tried_again_says_when_ec2_was_asked_first() -> None:
+    """What the instance cost is counted until then."""
+    world, asked_at = World(), datetime(2026, 3, 1, 12, tzinfo=UTC)
+    body = claim()
+    condition = {"type": "InstanceTerminating", "status": "True", "lastTransitionTime": "2026-03-01T12:00:00Z"}
+    body["status"]["conditions"].append(condition)
+    world.kube.add(NODECLAIMS, body)
+    activities = NodeActivities(world.kube, world.recorder, cast("Any", Busy()))
+    result = await activities.terminate(TerminateInput(claim=REF, instance_id="i-1", shown=True))
+    assert (result.terminated, result.asked_at) == (True, asked_at)
+
+
 @pytest.mark.parametrize(
     ("reason", "value", "policy", "grace", "mode"),
     [

@@ -527,6 +527,14 @@ def test_v1b20_a_node_is_let_go_of_only_when_its_instance_is_gone() -> None:
     assert machine.apply(state, TerminateResult(terminated=True), NOW).stage is Stage.RELEASING
 
 
+def test_an_instance_ends_when_ec2_was_asked_and_not_when_its_shutdown_was_over() -> None:
+    """EC2 charges nothing while it shuts an instance down."""
+    state = at_live(stage=Stage.TERMINATING)
+    asked_at = NOW - timedelta(minutes=2)
+    assert machine.apply(state, TerminateResult(terminated=True, asked_at=asked_at), NOW).terminated_at == asked_at
+    assert machine.apply(state, TerminateResult(terminated=True), NOW).terminated_at == NOW
+
+
 def test_an_operators_wish_outlasts_an_emptiness_that_was_to_be_checked() -> None:
     """A drain asked for while an only-if-empty leave waits is carried out whatever the check finds."""
     state = machine.apply(at_live(), Disrupt(command="c1", reason="Empty", only_if_empty=True), NOW)

@@ -10,6 +10,8 @@ from tenon.record.entries import (
     CommandCandidate,
     CommandEndEntry,
     CommandEntry,
+    CostEntry,
+    CostRow,
     Entry,
     Kind,
     LaunchEntry,
@@ -47,6 +49,9 @@ ENTRIES: list[Entry] = [
         id="refusal/1", at=AT, cluster="prod", claim="default-2", pool="default", code="InsufficientInstanceCapacity"
     ),
     RemovalEntry(id="removal/1", at=AT, cluster="prod", facts=NODE, reason="Expired", cost=1.25, actor="ann"),
+    CostEntry(
+        id="cost/1", at=AT, cluster="prod", since=AT, samples=15, rows=[CostRow(pool="default", of="idle", cost=0.1)]
+    ),
 ]
 
 

@@ -1,0 +1,218 @@
+"""The table of `tenon cost`: charges grouped as a person asks, with idle room and daemons as rows of their own."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from tenon.apis import labels
+from tenon.cost.attribution import Attribution
+from tenon.cost.bill import Lifetime
+from tenon.cost.money import dollars
+from tenon.cost.split import Consumer, Kind, PricedNode, shares
+from tenon.errors import TenonError
+
+LABEL_PREFIX = "label:"
+NO_POOL = "(no NodePool)"
+NO_CONTROLLER = "(pods without a controller)"
+NO_LABEL = "(without the label)"
+UNKNOWN = "(unknown)"
+
+
+class GroupingError(TenonError):
+    """What rows are grouped by cannot be read. The message is one sentence."""
+
+
+class Dimension(StrEnum):
+    """What rows are."""
+
+    POOL = "pool"
+    NAMESPACE = "namespace"
+    WORKLOAD = "workload"
+    TYPE = "type"
+    ZONE = "zone"
+    CAPACITY_TYPE = "capacity-type"
+    LABEL = "label"
+
+    @property
+    def is_of_pods(self) -> bool:
+        """Whether pods cause it, so that the price of a node is divided."""
+        return self in (Dimension.NAMESPACE, Dimension.WORKLOAD, Dimension.LABEL)
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """What rows are grouped by."""
+
+    dimension: Dimension
+    label: str = ""
+    """The key of the pods' label, for the dimension label."""
+
+    def __str__(self) -> str:
+        """As the user writes it."""
+        return f"{LABEL_PREFIX}{self.label}" if self.label else self.dimension.value
+
+
+def read_grouping(text: str) -> Grouping:
+    """Return what the user asks for.
+
+    Raises:
+        GroupingError: it is none of the dimensions.
+    """
+    if text.startswith(LABEL_PREFIX) and len(text) > len(LABEL_PREFIX):
+        return Grouping(Dimension.LABEL, text.removeprefix(LABEL_PREFIX))
+    if text in Dimension and text != Dimension.LABEL:
+        return Grouping(Dimension(text))
+    names = ", ".join(dimension.value for dimension in Dimension if dimension is not Dimension.LABEL)
+    raise GroupingError(f"--by {text} is not known: use {names} or {LABEL_PREFIX}KEY, such as {LABEL_PREFIX}team.")
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """A part of the cost with all that is known of it."""
+
+    amount: int
+    """Nano-dollars: an hour, or in the window."""
+    pool: str
+    instance_type: str = ""
+    zone: str = ""
+    capacity_type: str = ""
+    consumer: Consumer | None = None
+    """None if only the instance is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A line of the table."""
+
+    name: str
+    amount: int
+    overhead: Kind | None = None
+    """For a row that is no namespace, workload or label but one of these."""
+    parts: Mapping[Kind, int] = field(default_factory=dict)
+    """The amount by kind, as far as it is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Saving:
+    """What the commands of one reason save."""
+
+    reason: str
+    commands: int
+    price: int
+    """Nano-dollars an hour; negative for a loss."""
+
+
+def charges_now(nodes: Iterable[PricedNode]) -> list[Charge]:
+    """Return what each consumer on each node costs an hour."""
+    return [
+        Charge(amount, node.pool, node.instance_type, node.zone, node.capacity_type, consumer)
+        for node in nodes
+        for consumer, amount in shares(node).items()
+    ]
+
+
+def charges_by_consumer(attribution: Attribution) -> list[Charge]:
+    """Return what each consumer of each NodePool costs in a window."""
+    return [Charge(amount, pool, consumer=consumer) for (pool, consumer), amount in attribution.amounts.items()]
+
+
+def charges_by_instance(lifetimes: Iterable[Lifetime], cost: Callable[[Lifetime], int]) -> list[Charge]:
+    """Return what each instance costs in a window. ``cost``: of one instance."""
+    return [
+        Charge(amount, lifetime.pool, lifetime.instance_type, lifetime.zone, lifetime.capacity_type)
+        for lifetime in lifetimes
+        if (amount := cost(lifetime))
+    ]
+
+
+def grouped(charges: Iterable[Charge], grouping: Grouping) -> list[Row]:
+    """Return the rows: the dearest first, and those that are not of pods last. They add up to the charges."""
+    amounts: dict[tuple[str, Kind | None], dict[Kind | None, int]] = {}
+    for charge in charges:
+        kind = charge.consumer.kind if charge.consumer is not None else None
+        parts = amounts.setdefault(_place(charge, grouping), {})
+        parts[kind] = parts.get(kind, 0) + charge.amount
+    rows = [
+        Row(name, sum(parts.values()), overhead, {kind: part for kind, part in parts.items() if kind is not None})
+        for (name, overhead), parts in amounts.items()
+    ]
+    return sorted(rows, key=lambda row: (row.overhead is not None, -row.amount, row.name))
+
+
+def _place(charge: Charge, grouping: Grouping) -> tuple[str, Kind | None]:
+    """The name of the row of a charge, and its kind if it is not one of pods."""
+    consumer = charge.consumer
+    match grouping.dimension:
+        case Dimension.POOL:
+            return charge.pool or NO_POOL, None
+        case Dimension.TYPE:
+            return charge.instance_type or UNKNOWN, None
+        case Dimension.ZONE:
+            return charge.zone or UNKNOWN, None
+        case Dimension.CAPACITY_TYPE:
+            return charge.capacity_type or UNKNOWN, None
+    if consumer is None:
+        return f"({Kind.UNMEASURED})", Kind.UNMEASURED
+    if consumer.kind is Kind.DAEMONS and grouping.dimension is Dimension.WORKLOAD and consumer.workload:
+        return f"{consumer.namespace}/{consumer.workload}", Kind.DAEMONS
+    if consumer.kind is not Kind.PODS:
+        return f"({consumer.kind})", consumer.kind
+    match grouping.dimension:
+        case Dimension.NAMESPACE:
+            return consumer.namespace, None
+        case Dimension.WORKLOAD:
+            return f"{consumer.namespace}/{consumer.workload or NO_CONTROLLER}", None
+        case _:
+            return consumer.label or NO_LABEL, None
+
+
+def labeled(attribution: Attribution, label_of: Mapping[tuple[str, str], str]) -> Attribution:
+    """Return the attribution with the label of each workload: ``label_of`` has it by namespace and workload."""
+    amounts: dict[tuple[str, Consumer], int] = {}
+    for (pool, consumer), amount in attribution.amounts.items():
+        value = label_of.get((consumer.namespace, consumer.workload), "") if consumer.kind is Kind.PODS else ""
+        key = (pool, Consumer(consumer.kind, consumer.namespace, consumer.workload, value))
+        amounts[key] = amounts.get(key, 0) + amount
+    return Attribution(amounts, attribution.measured_until)
+
+
+def spot_share(charges: Iterable[Charge]) -> float:
+    """Return the part of the cost that is paid for spot capacity. The charges must know their instances."""
+    sums = {True: 0, False: 0}
+    for charge in charges:
+        sums[charge.capacity_type == labels.SPOT] += charge.amount
+    return sums[True] / (sums[True] + sums[False]) if sums[True] else 0.0
+
+
+def share(row: Row, total: int) -> float:
+    """Return the part of the total that a row is."""
+    return row.amount / total if total else 0.0
+
+
+def row_document(row: Row, total: int, monthly: float | None) -> dict[str, Any]:
+    """Return a row as JSON. ``monthly``: hours of a month, if amounts are for an hour."""
+    document: dict[str, Any] = {"name": row.name, "kind": (row.overhead or Kind.PODS).value}
+    if monthly is None:
+        document["cost"] = dollars(row.amount)
+    else:
+        document |= {
+            "costPerHour": dollars(row.amount),
+            "costPerMonth": round(dollars(row.amount) * monthly, 2),
+        }
+    document["share"] = round(share(row, total), 6)
+    return document | {kind.value: dollars(row.parts[kind]) for kind in Kind if kind in row.parts}
+
+
+def to_csv(documents: Sequence[Mapping[str, Any]]) -> str:
+    """Return rows as CSV, with the field names of the JSON in the first line."""
+    names = dict.fromkeys(name for document in documents for name in document)
+    output = io.StringIO()
+    writer = csv.DictWriter(output, fieldnames=list(names), restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(documents)
+    return output.getvalue()

@@ -1,0 +1,81 @@
+"""Adds up samples of the cluster to an entry of the record: who requested how much of each NodePool, over an interval.
+
+A sample counts for the time since the one before it. So a pod is counted up to one sample too long or too short at each
+of its ends, and a pod that starts and ends between two samples is not seen. The amounts are weights: what the instances
+cost is known exactly from their launches and removals, and `attribution` divides that in proportion to these rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+
+from tenon.cost.money import dollars, of_time
+from tenon.cost.split import Consumer, Kind
+from tenon.record.entries import MAX_COST_ROWS, CostEntry, CostRow
+
+OTHERS = "(others)"
+"""The namespace of a row that stands for those that an entry has no room for."""
+
+Sample = Mapping[str, Mapping[Consumer, int]]
+"""By NodePool, nano-dollars an hour by consumer."""
+
+
+class Interval:
+    """The samples since a moment."""
+
+    def __init__(self, since: datetime) -> None:
+        self.since = since
+        self.until = since
+        self.samples = 0
+        self._amounts: dict[tuple[str, Consumer], int] = {}
+
+    def add(self, sample: Sample, now: datetime) -> None:
+        """Count a sample for the time since the last one."""
+        time = max(timedelta(), now - self.until)
+        for pool, prices in sample.items():
+            for consumer, price in prices.items():
+                key = (pool, consumer)
+                self._amounts[key] = self._amounts.get(key, 0) + of_time(price, time)
+        self.until = max(self.until, now)
+        self.samples += 1
+
+    def entry(self, cluster: str) -> CostEntry:
+        """Return the entry. The cheapest consumers of each NodePool are one row if there are too many."""
+        rows = _bounded(self._amounts.items())
+        return CostEntry(
+            id=f"cost/{cluster}/{self.since:%Y%m%dT%H%M%S.%fZ}",
+            at=self.until,
+            cluster=cluster,
+            since=self.since,
+            samples=self.samples,
+            rows=rows,
+            cost=dollars(sum(self._amounts.values())),
+        )
+
+
+def next_end(moment: datetime, interval: timedelta) -> datetime:
+    """Return when the interval ends that a moment is in. Intervals of all replicas begin at the same times."""
+    epoch = datetime.fromtimestamp(0, moment.tzinfo)
+    return epoch + ((moment - epoch) // interval + 1) * interval
+
+
+def _bounded(amounts: Iterable[tuple[tuple[str, Consumer], int]]) -> list[CostRow]:
+    dearest = sorted((item for item in amounts if item[1]), key=lambda item: (-item[1], item[0]))
+    own_rows, others = dearest, dearest[:0]
+    if len(dearest) > MAX_COST_ROWS:
+        pools = len({pool for (pool, _), _ in dearest})
+        room = max(0, MAX_COST_ROWS - pools * len(Kind))
+        own_rows, others = dearest[:room], dearest[room:]
+    rows = [
+        _row(pool, consumer.kind, consumer.namespace, consumer.workload, amount)
+        for (pool, consumer), amount in own_rows
+    ]
+    sums: dict[tuple[str, Kind], int] = {}
+    for (pool, consumer), amount in others:
+        sums[pool, consumer.kind] = sums.get((pool, consumer.kind), 0) + amount
+    return rows + [_row(pool, kind, OTHERS, "", amount) for (pool, kind), amount in sorted(sums.items())]
+
+
+def _row(pool: str, kind: Kind, namespace: str, workload: str, amount: int) -> CostRow:
+    return CostRow(pool=pool, of=kind.value, namespace=namespace, workload=workload, cost=dollars(amount))

@@ -1,0 +1,46 @@
+"""Makes the entry of a node whose life has ended, from the result of its workflow."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from tenon.apis.reasons import camel_case
+from tenon.kube.timestamps import format_instant
+from tenon.node.state import NodeClaimResult
+from tenon.record.entries import NodeFacts, RemovalEntry
+from tenon.record.origin import Origin
+from tenon.sentences import shortened
+
+LAST_LINES = 20
+"""How many lines of the timeline an entry keeps. The workflow has all of them until Temporal's retention ends."""
+
+
+def removal_entry(origin: Origin, at: datetime, uid: str, result: NodeClaimResult) -> RemovalEntry:
+    """Return the entry of a node whose workflow ended with this result. ``uid``: that of its NodeClaim."""
+    return RemovalEntry(
+        id=f"removal/{origin.cluster}/{result.claim}/{uid}",
+        at=at,
+        cluster=origin.cluster,
+        workflow=origin.workflow,
+        run=origin.run,
+        actor=result.actor,
+        facts=NodeFacts(
+            claim=result.claim,
+            pool=result.pool,
+            node=result.node_name,
+            instance=result.instance_id,
+            instance_type=result.instance_type,
+            zone=result.zone,
+            capacity_type=result.capacity_type,
+            price=result.price_per_hour,
+        ),
+        reason=camel_case(result.reason),
+        detail=shortened(result.detail, 2000),
+        created_at=result.created_at,
+        launched_at=result.launched_at,
+        asked_at=result.asked_at,
+        terminated_at=result.terminated_at,
+        pods=result.pods_evicted,
+        cost=result.cost,
+        timeline=[f"{format_instant(line.at)} {line.text}" for line in result.timeline[-LAST_LINES:]],
+    )
