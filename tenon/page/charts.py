@@ -24,6 +24,7 @@ figure{margin:.6rem 0 1rem} figcaption{color:var(--quiet);font-size:12px;margin-
 .plot path,.plot line{vector-effect:non-scaling-stroke}
 .plot rect.hit{fill:transparent}.plot rect.hit:hover{fill:var(--tint)}
 .plot .note{right:0;transform:translateY(-.1rem);color:var(--good);background:var(--page);padding:0 .2rem}
+@media (max-width:40rem){.plot .x span:nth-child(even){display:none}}
 """
 
 

@@ -54,6 +54,11 @@ def tag(name: str, /, *content: Content, **attributes: str | float | bool | None
     return Markup(start if name in _VOID else f"{start}{''.join(_parts(content))}</{name}>")
 
 
+def with_code(text: str) -> Markup:
+    """Return a text in which what stands between two backticks is code."""
+    return joined(tag("code", part) if number % 2 else part for number, part in enumerate(text.split("`")))
+
+
 def page(title: str, style: str, *content: Content) -> str:
     """Return a whole document.
 

@@ -22,7 +22,7 @@ class Part(NamedTuple):
     """The text in it, which is cut where it does not fit."""
 
 
-def packed_bar(resource: str, parts: Iterable[Part], room: int, requested: int) -> Markup:
+def packed_bar(resource: str, parts: Iterable[Part], room: int, figures: str) -> Markup:
     """Return a bar as wide as the room, with the parts in their order, and the figures after it."""
     drawn_parts = [
         tag(
@@ -38,10 +38,7 @@ def packed_bar(resource: str, parts: Iterable[Part], room: int, requested: int) 
         "div",
         tag("span", resource, class_="quiet"),
         tag("div", drawn_parts, class_="room"),
-        tag(
-            "span",
-            f"{amount_text(resource, requested)} of {amount_text(resource, room)} ({share_text(requested, room)})",
-        ),
+        tag("span", figures),
         class_="bar",
     )
 

@@ -7,12 +7,19 @@ from collections.abc import Collection, Iterable, Sequence
 from tenon.page.markup import Content, Markup, tag
 
 TABLE_STYLE = """
-.table{overflow-x:auto;margin:.4rem 0 1rem} table{border-collapse:collapse;width:100%;font-size:13px}
+.pair>div{min-width:0}.pair table{min-width:100%}
+.table{overflow-x:auto;margin:.4rem 0 1rem} table{border-collapse:collapse;min-width:min(100%,38rem);font-size:13px}
 th,td{text-align:left;vertical-align:top;padding:.28rem .9rem .28rem 0;border-bottom:1px solid var(--line)}
 th{color:var(--quiet);font-weight:500;white-space:nowrap} td.figure,th.figure{text-align:right;white-space:nowrap;
 font-variant-numeric:tabular-nums} td{min-width:4rem}
+.pair{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,34rem),1fr));gap:0 2.5rem;align-items:start}
 """
 MOST = 40
+
+
+def side_by_side(*parts: Content) -> Markup:
+    """Return parts beside each other where the page is wide enough."""
+    return tag("div", (tag("div", part) for part in parts if part), class_="pair")
 
 
 def table(

@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 
 from tenon.apis.nodeclaim import DRIFTED
 from tenon.apis.nodepool import NODES
-from tenon.fleet.disruption_state import expiry_of
 from tenon.kube.timestamps import parse_instant
 from tenon.report.live import LiveCluster, LiveNode
 from tenon.resources import parse_resources
@@ -69,9 +68,7 @@ def ahead(cluster: LiveCluster) -> Ahead:
         claim = live.claim
         if claim is None or claim.deleting:
             continue
-        expires_at = expiry_of(claim)
-        if expires_at is not None and claim.keep_until is not None:
-            expires_at = max(expires_at, claim.keep_until)
+        expires_at = live.row.expires
         if expires_at is not None and expires_at <= now + EXPIRIES:
             expiries.append(Expiry(expires_at, live))
         if claim.is_true(DRIFTED):

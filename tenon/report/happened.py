@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 
 from tenon.apis.reasons import camel_case
 from tenon.ec2.instances.interruption import Kind as Notice
+from tenon.node.leave_text import command_text
 from tenon.record.entries import (
     CommandEndEntry,
     CommandEntry,
@@ -20,6 +21,7 @@ from tenon.record.entries import (
 )
 
 UNKNOWN_ACTOR = "not recorded"
+COMMANDS = "disruption commands"
 _INTERRUPTIONS = frozenset(camel_case(notice) for notice in Notice if notice.ends_node or notice.failed)
 
 
@@ -165,13 +167,15 @@ def happened(entries: Iterable[Entry], since: datetime, until: datetime) -> Happ
             case RefusalEntry():
                 refusals.append(entry)
             case CommandEntry():
-                starts[entry.command] = entry
+                starts[_run_of(entry)] = entry
             case CommandEndEntry():
-                ends[entry.command] = entry
+                ends[_run_of(entry)] = entry
                 continue  # its start counts
             case PlanEntry():
                 plans.append(entry)
-        deed = (entry.actor or UNKNOWN_ACTOR, _deed(entry))
+            case _:
+                continue  # nobody did it: what pods cost, for example
+        deed = (_actor(entry), _deed(entry))
         actors[deed] += 1
         last_at[deed] = max(entry.at, last_at.get(deed, entry.at))
     commands = [Carried(starts.get(name), ends.get(name)) for name in {**starts, **ends}]
@@ -186,6 +190,18 @@ def happened(entries: Iterable[Entry], since: datetime, until: datetime) -> Happ
         commands=sorted(commands, key=lambda carried: carried.at),
         actors=[Group(deed, count, last_at=last_at[deed]) for deed, count in _most_first(actors)],
     )
+
+
+def _run_of(entry: CommandEntry | CommandEndEntry) -> str:
+    """What the entries of one command have in common: the same nodes may get a command with the same ID again."""
+    return entry.id.partition("/")[2] or entry.command
+
+
+def _actor(entry: Entry) -> str:
+    """Who did it. Each disruption command is an actor of its own, which people do not want to tell apart."""
+    if entry.actor.startswith(command_text("")):
+        return COMMANDS
+    return entry.actor or UNKNOWN_ACTOR
 
 
 def _deed(entry: Entry) -> str:

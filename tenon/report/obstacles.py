@@ -19,7 +19,6 @@ from tenon.apis.reasons import Reason
 from tenon.disruption.model import ClusterModel, ManagedNode, NodeDetail, PoolPolicy, Situation, policy_of
 from tenon.disruption.rules.blockers import Hold, holds
 from tenon.disruption.rules.held_pods import why_held
-from tenon.fleet.disruption_state import expiry_of
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.pod_disruption_budgets import PodDisruptionBudget, selecting
 from tenon.kube.protection import node_protection, pod_protection
@@ -33,7 +32,8 @@ _UNKNOWN = frozenset({"launches", "types for repair", "price", "slowed"})
 """Blockers that ask for the catalogue or for what commands saved, which a report does not read."""
 _PASSING = frozenset({"consolidateAfter", "rest", "pods rest", "nominated", "postponed", "destination"})
 """Blockers that time alone ends."""
-_POD = "pod"
+POD = "pod"
+"""The blocker of nodes with a pod that may not be evicted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class Judge:
                 pod = replace(held_pod.pod, do_not_disrupt="")
                 if why_held(pod, selecting(pod.pod, self._budgets.get(pod.pod.namespace, ())), self._now):
                     return False
-        return obstacles.names == {_POD}
+        return obstacles.names == {POD}
 
     def is_free_with(self, obstacles: Obstacles, policy: PoolPolicy) -> bool:
         """Whether nothing lasting keeps the node once its NodePool has another policy."""
@@ -129,9 +129,6 @@ class Judge:
         node = live.node
         is_empty = not any(pod.reschedulable for pod in live.pods)
         held_pods = self._held_pods[claim.name]
-        expires_at = expiry_of(claim)
-        if expires_at is not None and claim.keep_until is not None:
-            expires_at = max(expires_at, claim.keep_until)
         return ManagedNode(
             claim=claim.name,
             uid=claim.uid,
@@ -150,7 +147,7 @@ class Judge:
             drifted=claim.is_true(DRIFTED),
             disrupted_by=claim.disrupted_by,
             replacement_for=claim.replacement_for,
-            expires_at=expires_at,
+            expires_at=live.row.expires,
             registered=claim.registered,
             rebooting=claim.rebooting,
         )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tenon.fleet.summary import Totals, totals
 from tenon.kube.timestamps import format_instant
 from tenon.page.charts import CHART_STYLE
-from tenon.page.markup import Content, Markup, joined, page, tag
+from tenon.page.markup import Content, Markup, joined, page, tag, with_code
 from tenon.page.packed_bar import amount_text
 from tenon.page.style import STYLE
 from tenon.page.table import TABLE_STYLE
@@ -16,13 +16,13 @@ from tenon.report.report import Report
 from tenon.report.sections.coming import coming_section, waiting_section
 from tenon.report.sections.nodes import NODES_STYLE, nodes_section
 from tenon.report.sections.past import PAST, cost_section
-from tenon.report.sections.texts import dollars_text, hourly
+from tenon.report.sections.texts import dollars_text, rate, window_text
 from tenon.resources import CPU, MEMORY
-from tenon.sentences import counted, first_few, lasting
+from tenon.sentences import counted, first_few
 
 NAMES = 6
 _STYLE = """
-.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(9.5rem,1fr));gap:.7rem;margin:1rem 0}
+.tiles{display:grid;grid-template-columns:repeat(5,1fr);gap:.7rem;margin:1rem 0}
 .tiles div{background:var(--card);border:1px solid var(--line);border-radius:6px;padding:.55rem .75rem}
 .tiles b{display:block;font-size:1.45rem;font-weight:600;line-height:1.25;font-variant-numeric:tabular-nums}
 .tiles span{display:block;color:var(--quiet);font-size:12px}
@@ -30,6 +30,7 @@ _STYLE = """
 padding:.5rem .8rem;margin:.5rem 0;border-radius:0 6px 6px 0}.advice p{margin:.2rem 0;font-size:13px}
 nav{display:flex;flex-wrap:wrap;gap:.2rem 1rem;font-size:13px;margin:.6rem 0} a{color:var(--accent)}
 summary{cursor:pointer}
+@media (max-width:50rem){.tiles{grid-template-columns:repeat(auto-fit,minmax(9.5rem,1fr))}}
 @media print{nav{display:none}.tiles{grid-template-columns:repeat(4,1fr)}}
 """
 NO_RECORD = "No record was read, so this page does not say what happened before: --record names one."
@@ -47,7 +48,7 @@ def to_html(report: Report) -> str:
         sections += [(title, section(past)) for title, section in PAST]
     sections.append(("Ahead", coming_section(cluster, report.ahead)))
     name = f"Cluster {cluster.name}" if cluster.name else "Cluster"
-    window = f", and the {lasting(past.whole.until - past.whole.since)} before" if past is not None else ""
+    window = f", and the {window_text(past.whole.until - past.whole.since)} before" if past is not None else ""
     notes = [*fleet.notes, *([] if past is not None else [NO_RECORD.rstrip(".")])]
     return page(
         f"{name}: tenon report",
@@ -72,9 +73,9 @@ def _tiles(report: Report) -> Markup:
     on_the_way = sum(bool(pod.claim) for pod in fleet.pending_pods)
     tiles = [
         (f"{sums.nodes}", f"nodes, {sums.ready} ready"),
-        (hourly(sums.cost), _price_note(sums)),
+        (rate(sums.cost), _price_note(sums)),
         (dollars_text(sums.monthly_cost), "a month of 730 hours"),
-        (f"{sums.spot_share:.0%}", f"spot: {counted(sums.spot, 'node')}, {hourly(sums.spot_cost)} an hour"),
+        (f"{sums.spot_share:.0%}", f"spot: {counted(sums.spot, 'node')}, {rate(sums.spot_cost)} an hour"),
         (f"{sums.cpu_share:.0%}", f"of {amount_text(CPU, sums.cpu)} requested"),
         (f"{sums.memory_share:.0%}", f"of {amount_text(MEMORY, sums.memory)} memory requested"),
         (f"{sums.pods}", "pods on nodes"),
@@ -86,7 +87,7 @@ def _tiles(report: Report) -> Markup:
     if report.cluster.lower_bound is not None:
         bound = report.cluster.lower_bound
         times = f"; nodes cost {sums.cost / bound:.2f} times that" if bound else ""
-        tiles.append((hourly(bound), f"an hour is the lower bound{times}"))
+        tiles.append((rate(bound), f"an hour is the lower bound{times}"))
     return tag("div", (tag("div", tag("b", value), tag("span", text)) for value, text in tiles), class_="tiles")
 
 
@@ -104,7 +105,7 @@ def _item(advice: Advice) -> Markup:
     return tag(
         "li",
         tag("b", f"{advice.sentence}."),
-        tag("p", f"{advice.action}."),
+        tag("p", with_code(f"{advice.action}.")),
         _names("Nodes", advice.nodes),
         _names("Pods", advice.pods),
     )

@@ -1,113 +1,82 @@
-"""What nodes cost over time: each node costs its price from its launch to its termination.
-
-Removals say when a node was launched, and live NodeClaims too. So the record need not reach back to the first launch.
-"""
+"""What the nodes of NodePools cost over time, by the same bill as `tenon cost`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import accumulate, pairwise
+from itertools import pairwise
 
+from tenon.cost.bill import Bill, Lifetime, bill_of
+from tenon.cost.money import NANOS, dollars, nanos
 from tenon.page.time_axis import Axis
-from tenon.record.entries import Entry, LaunchEntry, NodeFacts, RemovalEntry
+from tenon.record.entries import Entry
 from tenon.report.live import LiveNode
 
-SECONDS_AN_HOUR = 3600.0
+_SECONDS_AN_HOUR = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Lifetime:
-    """How long a node ran, and what it cost an hour."""
+class Spending:
+    """The instances of a window, and what they cost."""
 
-    claim: str
-    pool: str
-    start: datetime
-    end: datetime | None
-    """None while it runs."""
-    price: float
-    """Dollars an hour; 0 if it is not known."""
+    bill: Bill
 
-    def hours_between(self, start: datetime, end: datetime) -> float:
-        """Return how many hours of a window the node ran."""
-        last = end if self.end is None else min(self.end, end)
-        return max(0.0, (last - max(self.start, start)).total_seconds() / SECONDS_AN_HOUR)
+    @property
+    def unpriced(self) -> int:
+        """How many instances have no known price, so that they count as free."""
+        return sum(lifetime.price is None for lifetime in self.bill.lifetimes)
 
+    def cost(self, since: datetime, until: datetime) -> float:
+        """Return the dollars of a window."""
+        return dollars(sum(lifetime.cost(since, until) for lifetime in self.bill.lifetimes))
 
-@dataclass(frozen=True, slots=True)
-class Lifetimes:
-    """The nodes of a window."""
-
-    nodes: Sequence[Lifetime]
-    unpriced: int
-    """How many have no known price, so that they count as free."""
-    lost: Sequence[str]
-    """NodeClaims whose launch is in the record, and which are gone without a removal: they are left out."""
-
-    def cost_between(self, start: datetime, end: datetime) -> float:
-        """Return the dollars that the nodes cost in a window."""
-        return sum(node.price * node.hours_between(start, end) for node in self.nodes)
-
-    def cost_by_pool(self, start: datetime, end: datetime) -> dict[str, float]:
+    def by_pool(self, since: datetime, until: datetime) -> dict[str, float]:
         """Return the same by NodePool, the most expensive first."""
-        costs: dict[str, float] = {}
-        for node in self.nodes:
-            cost = node.price * node.hours_between(start, end)
-            if cost:
-                costs[node.pool] = costs.get(node.pool, 0.0) + cost
-        return dict(sorted(costs.items(), key=lambda item: (-item[1], item[0])))
+        amounts: dict[str, int] = {}
+        for lifetime in self.bill.lifetimes:
+            if amount := lifetime.cost(since, until):
+                amounts[lifetime.pool] = amounts.get(lifetime.pool, 0) + amount
+        return {name: dollars(amounts[name]) for name in sorted(amounts, key=lambda name: (-amounts[name], name))}
 
     def an_hour(self, axis: Axis, since: datetime, now: datetime) -> list[float]:
         """Return for each bucket the mean of dollars an hour. The first counts from ``since``, the last until now."""
         bounds = [min(max(axis.start_of(number), since), now) for number in range(axis.count + 1)]
-        hours = [(end - start).total_seconds() / SECONDS_AN_HOUR for start, end in pairwise(bounds)]
-        dollars = [0.0] * axis.count
-        whole = [0.0] * (axis.count + 1)
-        """Where nodes begin and cease to cost their price for a whole bucket: a day of a node has many buckets."""
-        for node in self.nodes:
-            start, end = max(node.start, since), min(node.end or now, now)
-            if start >= end:
-                continue
-            first = min(max(0, int((start - axis.start) // axis.length)), axis.count - 1)
-            last = min(max(0, int((end - axis.start) // axis.length)), axis.count - 1)
-            for number in {first, last}:
-                dollars[number] += node.price * node.hours_between(bounds[number], bounds[number + 1])
-            if last > first:
-                whole[first + 1] += node.price
-                whole[last] -= node.price
-        running = accumulate(whole[:-1])
-        return [
-            (cost + price * length) / length if length > 0 else 0.0
-            for cost, price, length in zip(dollars, running, hours, strict=True)
-        ]
+        amounts = [0] * axis.count
+        for lifetime in self.bill.lifetimes:
+            for number in _buckets(axis, lifetime, now):
+                amounts[number] += lifetime.cost(bounds[number], bounds[number + 1])
+        hours = [(end - start).total_seconds() / _SECONDS_AN_HOUR for start, end in pairwise(bounds)]
+        return [amount / NANOS / length if length > 0 else 0.0 for amount, length in zip(amounts, hours, strict=True)]
 
 
-def lifetimes(entries: Iterable[Entry], live_nodes: Iterable[LiveNode]) -> Lifetimes:
-    """Return when each node ran, from the record and from the nodes that run now."""
-    nodes: dict[str, Lifetime] = {}
-    launched: dict[str, Lifetime] = {}
-    for entry in entries:
-        if isinstance(entry, LaunchEntry):
-            launched[entry.facts.claim] = _lifetime(entry.facts, entry.launched_at or entry.at, None)
-        elif isinstance(entry, RemovalEntry) and entry.launched_at is not None:
-            end = entry.terminated_at or entry.at
-            nodes[entry.facts.claim] = _lifetime(entry.facts, entry.launched_at, end)
-    for live in live_nodes:
-        claim = live.claim
-        if claim is None or not claim.provider_id or claim.name in nodes:
-            continue
-        earlier = launched.get(claim.name)
-        start = earlier.start if earlier else claim.launched_at or claim.created_at
-        price = live.row.price or (earlier.price if earlier else 0.0)
-        if start is not None:
-            nodes[claim.name] = Lifetime(claim.name, claim.pool, start, None, price)
-    return Lifetimes(
-        nodes=list(nodes.values()),
-        unpriced=sum(not node.price for node in nodes.values()),
-        lost=sorted(launched.keys() - nodes.keys()),
+def spending(entries: Iterable[Entry], nodes: Iterable[LiveNode]) -> Spending:
+    """Return the instances of a window, from its entries and from the nodes that run now."""
+    living = [lifetime for live in nodes if (lifetime := _lifetime(live)) is not None]
+    return Spending(bill_of(entries, living, is_complete=True))
+
+
+def _lifetime(live: LiveNode) -> Lifetime | None:
+    claim, row = live.claim, live.row
+    launched_at = (claim.launched_at or claim.created_at) if claim is not None else None
+    if claim is None or launched_at is None or not claim.instance_id:
+        return None
+    price = row.price if claim.launch_price is None else claim.launch_price
+    return Lifetime(
+        instance=claim.instance_id,
+        claim=claim.name,
+        node=row.node,
+        pool=claim.pool,
+        instance_type=row.instance_type,
+        zone=row.zone,
+        capacity_type=row.capacity_type,
+        price=None if price is None else nanos(price),
+        launched_at=launched_at,
     )
 
 
-def _lifetime(facts: NodeFacts, start: datetime, end: datetime | None) -> Lifetime:
-    return Lifetime(facts.claim, facts.pool, start, end, facts.price)
+def _buckets(axis: Axis, lifetime: Lifetime, now: datetime) -> Sequence[int]:
+    """The buckets in which an instance may cost something. A second that has begun may end in the next one."""
+    first = int((lifetime.launched_at - axis.start) // axis.length)
+    last = int(((lifetime.ended_at or now) - axis.start) // axis.length) + 1
+    return range(max(0, first), min(axis.count, last + 1))

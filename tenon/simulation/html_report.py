@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tenon.page.markup import Content, Markup, joined, page, tag
-from tenon.page.packed_bar import Part, amount_text, packed_bar
+from tenon.page.packed_bar import Part, amount_text, packed_bar, share_text
 from tenon.page.style import STYLE, color_of_name
 from tenon.simulation.document import Document
 from tenon.simulation.report import SHOWN, NodeReport, Report, Share, before_and_after
@@ -74,8 +74,9 @@ def _node(node: NodeReport) -> Markup:
 
 
 def _bar(node: NodeReport, resource: str) -> Markup:
-    parts = (_part(share, resource) for share in node.shares)
-    return packed_bar(resource, parts, node.allocatable.get(resource, 0), node.requested.get(resource, 0))
+    room, requested = node.allocatable.get(resource, 0), node.requested.get(resource, 0)
+    figures = f"{amount_text(resource, requested)} of {amount_text(resource, room)} ({share_text(requested, room)})"
+    return packed_bar(resource, (_part(share, resource) for share in node.shares), room, figures)
 
 
 def _part(share: Share, resource: str) -> Part:

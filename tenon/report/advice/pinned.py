@@ -40,12 +40,12 @@ def _of_annotations(nodes: Sequence[LiveNode], held_pods: Sequence[HeldPod], bud
     annotated_pods = [held_pod.pod for held_pod in held_pods if held_pod.is_annotated]
     names = sorted({protecting_annotation(pod) for pod in annotated_pods})
     verb = "pins" if len(annotated_pods) == 1 else "pin"
-    both = f", together with {_named(budgets)}" if budgets else ""
+    together = f", together with {_named(budgets)}" if budgets else ""
     action = f"Remove {' and '.join(names)} where a restart is harmless, or give it a duration, such as 4h"
     return Advice(
         rule="pinned-by-annotation" if not budgets else "pinned-by-annotation-and-budget",
         sentence=(
-            f"{counted(len(annotated_pods), 'pod')} with {' or '.join(names)} {verb} {cost_text(nodes)}{both}; "
+            f"{counted(len(annotated_pods), 'pod')} with {' or '.join(names)} {verb} {cost_text(nodes)}{together}; "
             f"{'the node uses' if len(nodes) == 1 else 'the nodes use'} {use_text(nodes)}"
         ),
         action=f"{action}, and let the PodDisruptionBudget allow an eviction" if budgets else action,

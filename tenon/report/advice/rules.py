@@ -9,7 +9,6 @@ from tenon.report.advice.expiring import expire_together
 from tenon.report.advice.pinned import drains_that_wait, pinned_by_pods, protected_nodes
 from tenon.report.advice.underused import budgets_that_allow_nothing, consolidation_is_off, nodes_that_are_not_ready
 from tenon.report.advice.workloads import pods_without_requests
-from tenon.report.live import LiveCluster
 
 Rule = Callable[[Question], Iterator[Advice]]
 
@@ -25,8 +24,7 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def advice_on(cluster: LiveCluster) -> list[Advice]:
+def advice_on(question: Question) -> list[Advice]:
     """Return the advice of all rules, the most expensive first."""
-    question = Question(cluster)
     advice = [item for rule in RULES for item in rule(question)]
     return sorted(advice, key=lambda item: -(item.dollars_a_day or 0.0))

@@ -9,14 +9,14 @@ from tenon.apis.nodepool import NODES
 from tenon.fleet.rows import NodeRow
 from tenon.fleet.summary import reasons_of
 from tenon.page.charts import Column, column_chart
-from tenon.page.markup import Content, tag
+from tenon.page.markup import Content, tag, with_code
 from tenon.page.style import OTHERS, PALETTE
-from tenon.page.table import table
+from tenon.page.table import side_by_side, table
 from tenon.page.time_axis import axis_of
 from tenon.report.ahead import EXPIRIES, Ahead, Expiry, LimitUse
 from tenon.report.live import LiveCluster
 from tenon.report.sections.nodes import legend
-from tenon.report.sections.texts import hourly, moment
+from tenon.report.sections.texts import moment, rate
 from tenon.resources import format_quantity
 from tenon.sentences import counted, first_few, lasting
 
@@ -46,7 +46,7 @@ def waiting_section(cluster: LiveCluster) -> Content:
                 command.reason,
                 first_few(command.nodes, NAMES),
                 first_few(command.replacements, NAMES) or "no new node",
-                "" if command.saving is None else f"{hourly(command.saving)} an hour",
+                "" if command.saving is None else f"{rate(command.saving)} an hour",
             )
             for command in fleet.commands
         ]
@@ -63,7 +63,7 @@ def _reasons(cluster: LiveCluster) -> Sequence[tuple[str, list[str]]]:
 
 def _leaving_row(row: NodeRow, cluster: LiveCluster) -> Sequence[Content]:
     lines = cluster.blocked_texts.get(row.claim, "").splitlines()
-    why = [tag("div", line) for line in (row.why, *lines) if line]
+    why = [tag("div", with_code(line)) for line in (row.why, *lines) if line]
     return row.name, row.stage.value, lasting_age(row, cluster), str(row.pods), why
 
 
@@ -74,9 +74,7 @@ def lasting_age(row: NodeRow, cluster: LiveCluster) -> str:
 
 def coming_section(cluster: LiveCluster, ahead: Ahead) -> Content:
     """Return the expiries of the next days, drift, and limits."""
-    return (
-        tag("h3", f"Expiries in the next 7 days ({len(ahead.expiries)})"),
-        _expiries(cluster, ahead.expiries),
+    drifts = (
         tag("h3", f"Nodes in drift ({len(ahead.drifts)})"),
         table(
             ("Node", "NodePool", "Since", "Why"),
@@ -84,10 +82,17 @@ def coming_section(cluster: LiveCluster, ahead: Ahead) -> Content:
         )
         if ahead.drifts
         else tag("p", "No node has drifted.", class_="quiet"),
+    )
+    limits = (
         tag("h3", f"NodePools near their limits ({len(ahead.limits)})"),
         table(("NodePool", "Resource", "Used", "Limit", ""), map(_limit_row, ahead.limits), {2, 3, 4})
         if ahead.limits
         else tag("p", "No NodePool uses 80% of a limit.", class_="quiet"),
+    )
+    return (
+        tag("h3", f"Expiries in the next 7 days ({len(ahead.expiries)})"),
+        _expiries(cluster, ahead.expiries),
+        side_by_side(drifts, limits),
     )
 
 

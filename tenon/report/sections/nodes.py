@@ -6,15 +6,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
-from tenon.fleet.disruption_state import DisruptionState, expiry_of
+from tenon.fleet.disruption_state import DisruptionState
 from tenon.kube.records import PodRecord
 from tenon.node.state import Stage
 from tenon.page.markup import Content, Markup, joined, tag
-from tenon.page.packed_bar import Part, amount_text, packed_bar
+from tenon.page.packed_bar import Part, amount_text, packed_bar, share_text
 from tenon.page.style import OTHERS
 from tenon.report.drawn_nodes import DrawnNode, PoolGroup, namespace_colors, pool_groups, workload_of
 from tenon.report.live import LiveCluster, LiveNode
-from tenon.report.sections.texts import hourly
+from tenon.report.sections.texts import hourly, rate
 from tenon.resources import CPU, MEMORY, total
 from tenon.sentences import counted, first_few, lasting
 
@@ -22,7 +22,7 @@ SHOWN = (CPU, MEMORY)
 NODES_STYLE = """
 .nodes{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,25rem),1fr));gap:0 2rem}
 details.node summary{cursor:pointer;list-style:none} details.node summary::-webkit-details-marker{display:none}
-details.node .bar{grid-template-columns:3.2rem 1fr 10.2rem;font-size:12px;margin-top:.15rem}
+details.node .bar{grid-template-columns:3.2rem 1fr 9.4rem;font-size:12px;margin-top:.15rem}
 details.node .room{height:.95rem} details.node p{font-size:12px;margin:.25rem 0 0}
 .pool{display:flex;flex-wrap:wrap;gap:0 1.2rem;align-items:baseline;margin-top:1.6rem}.pool h3{margin:0;font-size:1rem}
 .chip{border-radius:3px;padding:0 .35rem;background:var(--room);font-size:11px;white-space:nowrap}
@@ -62,7 +62,7 @@ def legend(entries: Iterable[tuple[str, str]]) -> Markup:
 def _pool(group: PoolGroup, colors: Mapping[str, str], now: datetime) -> Content:
     sums = group.totals
     figures = (
-        f"{counted(sums.nodes, 'node')}, {hourly(sums.cost)} an hour, {sums.spot_share:.0%} spot, "
+        f"{counted(sums.nodes, 'node')}, {rate(sums.cost)} an hour, {sums.spot_share:.0%} spot, "
         f"CPU {sums.cpu_share:.0%}, memory {sums.memory_share:.0%}, {counted(sums.pods, 'pod')}"
     )
     return (
@@ -77,7 +77,7 @@ def _rest(nodes: Iterable[LiveNode]) -> Content:
     if not rows:
         return None
     cost = sum(row.price or 0.0 for row in rows)
-    return tag("p", f"and {counted(len(rows), 'more node')} for {hourly(cost)} an hour: see tenon top", class_="quiet")
+    return tag("p", f"and {counted(len(rows), 'more node')} for {rate(cost)} an hour: see tenon top", class_="quiet")
 
 
 def _card(drawn_node: DrawnNode, colors: Mapping[str, str], now: datetime) -> Markup:
@@ -86,13 +86,20 @@ def _card(drawn_node: DrawnNode, colors: Mapping[str, str], now: datetime) -> Ma
     name = live.name if count == 1 else f"{count} equal nodes"
     parts_of = _parts_by_pod if count == 1 else _parts_by_workload
     bars = [
-        packed_bar(resource, parts_of(live, resource, colors), room, requested)
+        packed_bar(resource, parts_of(live, resource, colors), room, _figures(resource, requested, room))
         for resource, room, requested in zip(
             SHOWN, (row.cpu, row.memory), (row.cpu_requests, row.memory_requests), strict=True
         )
+        if room
     ]
     summary = tag("summary", _head(drawn_node, name, now), bars, _chips(live), _why(live))
     return tag("details", summary, _inside(drawn_node, now), class_="node")
+
+
+def _figures(resource: str, requested: int, room: int) -> str:
+    """The figures of a narrow bar, which names their unit once."""
+    bare = amount_text(resource, requested).removesuffix(" CPU").removesuffix("Gi")
+    return f"{bare} of {amount_text(resource, room)} ({share_text(requested, room)})"
 
 
 def _head(drawn_node: DrawnNode, name: str, now: datetime) -> Markup:
@@ -147,7 +154,7 @@ def _inside(drawn_node: DrawnNode, now: datetime) -> Content:
 def _facts(live: LiveNode, now: datetime) -> Iterable[Content]:
     row, claim = live.row, live.claim
     texts = [f"NodeClaim {row.claim}" if row.claim else "no NodeClaim", row.instance]
-    expires_at = expiry_of(claim) if claim is not None else None
+    expires_at = row.expires
     if expires_at is not None:
         texts.append(f"expires in {lasting(expires_at - now)}" if expires_at > now else "expired")
     elif claim is not None:

@@ -10,31 +10,33 @@ from tenon.apis.reasons import camel_case
 from tenon.page.charts import Column, Reference, area_chart, column_chart
 from tenon.page.markup import Content, Markup, tag
 from tenon.page.style import OTHERS, PALETTE
-from tenon.page.table import table
+from tenon.page.table import side_by_side, table
 from tenon.record.entries import RemovalEntry
 from tenon.report.happened import Carried, Group, Happened
 from tenon.report.report import Past, Report
 from tenon.report.sections.nodes import legend
-from tenon.report.sections.texts import axis_money, dollars_text, hourly, moment
+from tenon.report.sections.texts import axis_money, dollars_text, hourly, moment, rate, window_text
 from tenon.sentences import counted, first_few, lasting, shortened
 
 LAUNCHED = "var(--accent)"
 NAMES = 3
 WHY = 160
+_LAUNCHED = ("NodePool", "Capacity", "Type", "Launches", "Price an hour")
+_REMOVALS = ("Time", "Node", "Reason", "Who", "Pods", "Cost")
 
 
 def cost_section(report: Report, past: Past) -> Content:
     """Return the cost over time, and by NodePool."""
     bound, now = report.cluster.lower_bound, past.whole.until
     axis = past.cost_axis
-    titles = [f"{moment(axis.start_of(number))}: {hourly(value)} an hour" for number, value in enumerate(past.an_hour)]
-    window = lasting(now - past.whole.since)
-    reference = Reference(bound, f"lower bound now {hourly(bound)}") if bound else None
+    titles = [f"{moment(axis.start_of(number))}: {rate(value)} an hour" for number, value in enumerate(past.an_hour)]
+    window = window_text(now - past.whole.since)
+    reference = Reference(bound, f"lower bound now {rate(bound)}") if bound else None
     caption = f"Dollars an hour of nodes of NodePools in the last {window}, by their prices"
-    day_costs = past.lifetimes.cost_by_pool(past.day.since, now)
+    day_costs = past.spending.by_pool(past.day.since, now)
     rows = [
         (pool, dollars_text(day_costs.get(pool, 0.0)), dollars_text(cost))
-        for pool, cost in past.lifetimes.cost_by_pool(past.whole.since, now).items()
+        for pool, cost in past.spending.by_pool(past.whole.since, now).items()
     ]
     sums = ("all", dollars_text(past.cost(past.day.since)), dollars_text(past.cost(past.whole.since)))
     return (
@@ -46,12 +48,12 @@ def cost_section(report: Report, past: Past) -> Content:
 
 def _cost_notes(past: Past) -> Content:
     notes = []
-    if unpriced := past.lifetimes.unpriced:
+    if unpriced := past.spending.unpriced:
         notes.append(f"{counted(unpriced, 'node')} without a known price count as free")
-    if lost := past.lifetimes.lost:
+    if lost := past.spending.bill.endless:
         notes.append(
-            f"{counted(len(lost), 'NodeClaim')} whose launch is in the record, without a node or a removal, "
-            f"{'is' if len(lost) == 1 else 'are'} left out: {first_few(lost, NAMES)}"
+            f"{counted(len(lost), 'instance')} whose launch is in the record, without a node or a removal, "
+            f"{'counts' if len(lost) == 1 else 'count'} as a minute: {first_few(lost, NAMES)}"
         )
     return [tag("p", f"{note}.", class_="quiet") for note in notes]
 
@@ -59,25 +61,26 @@ def _cost_notes(past: Past) -> Content:
 def changes_section(past: Past) -> Content:
     """Return what was launched and removed, and why."""
     whole, day = past.whole, past.day
-    window = lasting(whole.until - whole.since)
-    return (
-        tag("p", _summary(day, "day"), " ", _summary(whole, window)),
-        _changes_chart(past),
+    window = window_text(whole.until - whole.since)
+    removals = (
         tag("h3", "Removed, by reason"),
         table(
             ("Reason", "last day", f"last {window}", "Pods", "Mean life", "Cost of these lives"),
             _removed_rows(whole, day),
             {1, 2, 3, 4, 5},
         ),
-        tag("h3", "Launched"),
-        table(
-            ("NodePool", "Capacity", "Type", "Launches", "Price an hour"), map(_launched_row, whole.launched), {3, 4}
-        ),
-        _launch_reasons(whole),
         tag("h3", "The last removals"),
-        table(
-            ("Time", "Node", "Reason", "Who", "Pods", "Cost"), map(_removal_row, reversed(whole.removals)), {4, 5}, 15
-        ),
+        table(_REMOVALS, map(_removal_row, reversed(whole.removals)), {4, 5}, 15),
+    )
+    launches = (
+        tag("h3", "Launched"),
+        table(_LAUNCHED, map(_launched_row, whole.launched), {3, 4}),
+        _launch_reasons(whole),
+    )
+    return (
+        tag("p", _summary(day, "day"), " ", _summary(whole, window)),
+        _changes_chart(past),
+        side_by_side(removals, launches),
     )
 
 
@@ -85,8 +88,8 @@ def _summary(happened: Happened, window: str) -> str:
     savings = ""
     if any(carried.reached is not None for carried in happened.commands):
         savings = (
-            f"; disruption commands saved {hourly(happened.reached_saving)} an hour "
-            f"({hourly(happened.predicted_saving)} predicted)"
+            f"; disruption commands saved {rate(happened.reached_saving)} an hour "
+            f"({rate(happened.predicted_saving)} predicted)"
         )
     return (
         f"Last {window}: {counted(len(happened.launches), 'node')} launched, {len(happened.removals)} removed, "
@@ -159,7 +162,7 @@ def _removal_row(entry: RemovalEntry) -> Sequence[Content]:
 def trouble_section(past: Past) -> Content:
     """Return refusals of EC2 and interruptions."""
     whole = past.whole
-    return (
+    refusals = (
         tag("h3", f"Refused launches ({len(whole.refusals)})"),
         _table_or(
             "EC2 refused no launch.",
@@ -167,6 +170,8 @@ def trouble_section(past: Past) -> Content:
             [(group.key[0], group.key[1], str(group.count), moment(group.last_at)) for group in whole.refused],
             {2},
         ),
+    )
+    interruptions = (
         tag("h3", f"Interruptions ({len(whole.interruptions)})"),
         _table_or(
             "EC2 ended no instance.",
@@ -184,19 +189,23 @@ def trouble_section(past: Past) -> Content:
             {4},
         ),
     )
+    return side_by_side(refusals, interruptions)
 
 
 def commands_section(past: Past) -> Content:
     """Return disruption commands with the saving that they predicted and reached, and who did what."""
     whole = past.whole
     titles = ("Time", "Reason", "Nodes", "For", "Predicted", "Reached", "Outcome")
-    who = [(*group.key, str(group.count), moment(group.last_at)) for group in whole.actors]
-    return (
+    actors = [(*group.key, str(group.count), moment(group.last_at)) for group in whole.actors]
+    commands = (
         tag("h3", f"Disruption commands ({len(whole.commands)})"),
         _table_or("No disruption command ran.", titles, list(map(_command_row, reversed(whole.commands))), {4, 5}, 25),
-        tag("h3", "Who did what"),
-        _table_or("Nothing happened.", ("Who", "What", "Times", "Last"), who, {2}),
     )
+    deeds = (
+        tag("h3", "Who did what"),
+        _table_or("Nothing happened.", ("Who", "What", "Times", "Last"), actors, {2}),
+    )
+    return side_by_side(commands, deeds)
 
 
 def _command_row(carried: Carried) -> Sequence[Content]:
@@ -219,7 +228,7 @@ def _command_row(carried: Carried) -> Sequence[Content]:
 
 
 def _saving(dollars: float | None) -> str:
-    return "" if dollars is None else hourly(dollars)
+    return "" if dollars is None else rate(dollars)
 
 
 def _table_or(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+
+from tenon.sentences import counted, lasting
 
 
 def moment(instant: datetime | None) -> str:
@@ -13,9 +15,20 @@ def moment(instant: datetime | None) -> str:
     return f"{utc:%b} {utc.day}, {utc:%H:%M}"
 
 
+def window_text(window: timedelta) -> str:
+    """Return how long a window is: '7 days', '36h'."""
+    days = window / timedelta(days=1)
+    return counted(int(days), "day") if days.is_integer() and days >= 1 else lasting(window)
+
+
 def hourly(dollars: float | None) -> str:
-    """Return a price an hour; a question mark if it is not known."""
-    return "$?" if dollars is None else f"${dollars:,.4f}" if abs(dollars) < 10 else f"${dollars:,.2f}"
+    """Return the price of a node in an hour; a question mark if it is not known."""
+    return "$?" if dollars is None else f"${dollars:,.4f}"
+
+
+def rate(dollars: float) -> str:
+    """Return what several nodes cost in an hour, or what is saved, in the precision that its size deserves."""
+    return f"{'-' if dollars < 0 else ''}${abs(dollars):,.{4 if abs(dollars) < 1 else 2}f}"
 
 
 def dollars_text(dollars: float) -> str:
