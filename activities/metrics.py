@@ -683,6 +683,11 @@ IGNORED_LEASES = Gauge(
     "Leases of Karpenter's name that are renewed by a holder that is no controller of nodes. Tenon does not stand by.",
     multiprocess_mode="livemax",
 )
+RECORD_ENTRIES = Counter(
+    "tenon_record_entries_total",
+    "Entries of the record that a sink has written, or that were lost because it did not keep up or failed.",
+    ["sink", "result"],
+)
 AWS_LABELS = ["service", "action", "code"]
 AWS_REQUESTS = Counter("aws_sdk_go_request_total", "Requests to AWS, each with its retries.", AWS_LABELS)
 AWS_RETRIES = Histogram(

@@ -12,6 +12,9 @@ from tenon.record.entries import Entry
 MAX_LINE = 1_000_000
 """Bytes. A longer line is not an entry."""
 
+REMEMBERED = 100_000
+"""How many IDs `distinct` remembers, about 20 MB."""
+
 
 @cache
 def _entries() -> TypeAdapter[Entry]:
@@ -44,9 +47,14 @@ def entry_of(line: str | bytes) -> Entry:
 
 
 def distinct(entries: Iterable[Entry]) -> Iterator[Entry]:
-    """Leave out entries whose ID came before: an activity that is tried again records them twice."""
-    read_ids: set[str] = set()
+    """Leave out entries whose ID came before: an activity that is tried again records them twice.
+
+    It remembers the last `REMEMBERED` IDs, because a retry comes soon.
+    """
+    read_ids: dict[str, None] = {}
     for entry in entries:
         if entry.id not in read_ids:
-            read_ids.add(entry.id)
+            read_ids[entry.id] = None
+            if len(read_ids) > REMEMBERED:
+                del read_ids[next(iter(read_ids))]
             yield entry

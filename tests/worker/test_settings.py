@@ -228,6 +228,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "cpu_requests": st.floats(0, 10**6),
     "memory_limit": st.integers(-1, 2**40),
     "log_output_paths": st.sampled_from([("stdout",), ("stderr", "/tmp/a.log")]),
+    "record_sinks": st.sampled_from(["stdout", "none", "stdout,s3://archive/tenon"]),
     "stand_by_namespaces": st.sampled_from(["karpenter", "kube-system,nodes"]),
     "webhook_url": st.sampled_from(["", "https://10.0.0.1:8443"]),
     "disable_leader_election": st.booleans(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -36,9 +36,9 @@ from activities.node.nodeclaim_lifecycle import NodeActivities
 from activities.node.reboot_activities import RebootActivities
 from activities.nodeclass.cluster_version import ClusterVersion, server_version
 from activities.nodeclass.nodeclasses import NodeClassActivities
-from activities.record.writer import NO_RECORD, RecordWriter
 from tenon import __version__
 from tenon.ec2.families.cluster import Cluster
+from worker.record.record import Record, open_record
 from worker.runtime.activity_lanes import Activity, by_lane
 from worker.runtime.activity_retries import RetryAfterInterceptor
 from worker.runtime.concurrency import concurrency
@@ -81,15 +81,16 @@ class Clients:
     aws: Ec2
     gate: Gate
     """Stops what ``kube`` and ``aws`` would change, while another controller leads."""
-    record: RecordWriter = NO_RECORD
+    record: Record = field(default_factory=lambda: Record([]))
 
     async def close(self) -> None:
-        """Close the connection to Kubernetes. The others need no closing."""
+        """Write what was recorded, and close the connection to Kubernetes. The others need no closing."""
+        await asyncio.to_thread(self.record.close)
         await self.kube.close()
 
 
-async def connect(settings: Settings) -> Clients:
-    """Connect to Kubernetes and EC2.
+async def connect(settings: Settings, process: str) -> Clients:
+    """Connect to Kubernetes and EC2. ``process`` names this process in its record.
 
     Raises:
         SettingsError: no region is set, or PRICE_TABLE cannot be used in it.
@@ -107,7 +108,10 @@ async def connect(settings: Settings) -> Clients:
         return server_version(await kube.request("GET", "/version"))
 
     recorder = EventRecorder(kube.without_gate())  # events change nothing, and say what happened
-    return Clients(kube, recorder, ec2, ClusterVersion(ec2.cluster.kubernetes_version, ask), aws, gate)
+    version = ClusterVersion(ec2.cluster.kubernetes_version, ask)
+    cluster = settings.cluster_name
+    record = open_record(settings.record_sinks, process=process, cluster=cluster, region=aws.region)
+    return Clients(kube, recorder, ec2, version, aws, gate, record)
 
 
 async def connect_for_leases() -> Kube:

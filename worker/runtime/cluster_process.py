@@ -49,7 +49,7 @@ async def main(settings: Settings, readiness: Readiness, stop: asyncio.Event) ->
     """Watch the cluster, and make decisions for it while holding the Lease."""
     sys.setswitchinterval(TURN)
     opening = asyncio.create_task(Connection.open_when_up(readiness, tracing=tracing_wanted()), name="temporal")
-    clients = await connect(settings)
+    clients = await connect(settings, "cluster")
     election = await connect_for_leases()
     cache = ClusterCache(
         clients.kube,

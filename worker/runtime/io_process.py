@@ -45,7 +45,7 @@ async def _serve(settings: Settings, readiness: Readiness, stop: asyncio.Event) 
         return opened
 
     opening = asyncio.create_task(open_connection(), name="temporal")
-    clients = await connect(settings)
+    clients = await connect(settings, "io")
     leases = await connect_for_leases()
     rivals = LeaderConflict(
         leases,

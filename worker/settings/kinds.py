@@ -16,6 +16,7 @@ from pydantic import AfterValidator, BeforeValidator
 
 from tenon.apis.legacy.global_tags import default_tags
 from tenon.provisioning.gates import AwsFeatureGates, FeatureGates, parse_aws_feature_gates, parse_feature_gates
+from worker.settings.record_sinks import checked_record_sinks
 from worker.settings.scheduler_document import scheduler_document
 
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
@@ -151,6 +152,7 @@ Gates = Annotated[FeatureGates, BeforeValidator(_gates)]
 AwsGates = Annotated[AwsFeatureGates, BeforeValidator(_aws_gates)]
 Paths = Annotated[tuple[str, ...], BeforeValidator(_paths)]
 Endpoint = Annotated[str, AfterValidator(_endpoint)]
+RecordSinks = Annotated[str, AfterValidator(checked_record_sinks)]
 SecureAddress = Annotated[str, AfterValidator(_secure)]
 Tags = Annotated[str, AfterValidator(_tags)]
 CaBundle = Annotated[str, AfterValidator(_bundle)]

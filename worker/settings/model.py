@@ -24,6 +24,7 @@ from worker.settings.kinds import (
     LowerCase,
     Namespaces,
     Paths,
+    RecordSinks,
     SchedulerDocument,
     SecureAddress,
     Tags,
@@ -159,6 +160,10 @@ class Settings(BaseModel):
     )
     log_output_paths: Paths = Field(("stdout",), description="Where logs go: stdout, stderr, files, with commas.")
     log_error_output_paths: Paths = Field(("stderr",), description="Where errors of logging itself go.")
+    record_sinks: RecordSinks = Field(
+        "stdout",
+        description="Where the record goes: stdout, file:///PATH, s3://BUCKET/PREFIX, otlp, with commas; or none.",
+    )
 
     disable_leader_election: bool = Field(False, description="Plan without holding a Lease.")
     leader_election_name: str = Field(

@@ -56,12 +56,12 @@ class Answering(Seller):
     def launch(self, request: LaunchRequest) -> LaunchResult:
         if isinstance(self.answer, Exception):
             raise self.answer
-        sold = super().launch(request)
-        return sold if self.answer is None else evolve(sold, unavailable=self.answer.unavailable)
+        result = super().launch(request)
+        return result if self.answer is None else evolve(result, unavailable=self.answer.unavailable)
 
 
 class Refusing(Answering):
-    """Sells nothing, and has sold nothing."""
+    """Sells nothing, and has result nothing."""
 
     def find_instance(self, claim_name: str) -> Instance | None:
         return None

@@ -1,0 +1,284 @@
+"""Finds the entries that answer a question about a node, a pod, a NodePool or a command, and says each in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from tenon.record.entries import (
+    CommandEndEntry,
+    CommandEntry,
+    Entry,
+    LaunchEntry,
+    NodeFacts,
+    PlanEntry,
+    Purchase,
+    RefusalEntry,
+    RemovalEntry,
+)
+from tenon.sentences import counted, first_few, lasting
+
+NAMED = 3
+"""How many names of a list a line has."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """Which entries are wanted. Empty fields want all."""
+
+    name: str = ""
+    """A NodeClaim, Node, instance, pod, NodePool or command."""
+    kinds: frozenset[str] = frozenset()
+    reason: str = ""
+    """Of a command or removal, or the code of a refusal; in any case, and with or without its words joined."""
+    pool: str = ""
+
+
+@dataclass
+class Subject:
+    """The names that the thing of a question has, and those of the nodes that were bought for a pod.
+
+    They are learned from entries as they come: the plan for a pod names the NodeClaim, whose launch and removal follow.
+    """
+
+    name: str
+    names: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.names.add(self.name)
+
+    def is_in(self, entry: Entry) -> bool:
+        """Return whether the entry is about the subject."""
+        is_named = not self.names.isdisjoint(_names(entry))
+        if not is_named and (pods := self._own_pods(entry)):
+            is_named = True
+            self._learn_from_plan(entry, pods)
+        return is_named
+
+    def learn(self, entry: Entry) -> bool:
+        """Take the other names of a node from an entry that has one of them. Return whether there are new ones."""
+        facts = getattr(entry, "facts", None)
+        if not isinstance(facts, NodeFacts):
+            return False
+        own_names = {name for name in (facts.claim, facts.node, facts.instance) if name}
+        if self.name not in own_names or own_names <= self.names:
+            return False
+        self.names |= own_names
+        return True
+
+    def _own_pods(self, entry: Entry) -> set[str]:
+        """The pods of the entry that are the subject: by their whole name, or without their namespace."""
+        return {pod for pod in _pods(entry) if self.name in (pod, pod.partition("/")[2])}
+
+    def _learn_from_plan(self, entry: Entry, pods: set[str]) -> None:
+        if isinstance(entry, PlanEntry):
+            self.names |= {purchase.claim for purchase in entry.purchases if not pods.isdisjoint(purchase.pods)}
+
+
+def answers(question: Question, entries: Iterable[Entry], subject: Subject | None = None) -> Iterator[Entry]:
+    """Yield the entries that the question wants, in their order. ``subject``: its name, with what is known of it."""
+    if question.name and subject is None:
+        subject = Subject(question.name)
+    reason = _letters(question.reason)
+    for entry in entries:
+        if question.kinds and entry.kind not in question.kinds:
+            if subject is not None:
+                subject.is_in(entry)  # a plan that is not shown still says which node a pod got
+            continue
+        if reason and _letters(reason_of(entry)) != reason:
+            continue
+        if question.pool and question.pool not in _pools(entry):
+            continue
+        if subject is None or subject.is_in(entry):
+            yield entry
+
+
+def _letters(text: str) -> str:
+    return text.replace("_", "").replace("-", "").replace(" ", "").casefold()
+
+
+def _names(entry: Entry) -> set[str]:
+    """The NodeClaims, Nodes, instances, NodePools and commands that an entry is about."""
+    names: set[str] = set(_pools(entry))
+    match entry:
+        case PlanEntry():
+            names |= {purchase.claim for purchase in entry.purchases} | set(entry.on_existing)
+        case CommandEntry():
+            names |= {entry.command} | {purchase.claim for purchase in entry.replacements}
+            names |= {name for candidate in entry.candidates for name in (candidate.claim, candidate.node)}
+        case CommandEndEntry():
+            names |= {entry.command, *entry.accepted, *entry.refused, *entry.replacements}
+        case LaunchEntry() | RemovalEntry():
+            names |= {entry.facts.claim, entry.facts.node, entry.facts.instance}
+            names.add(entry.actor.removeprefix("command "))
+        case RefusalEntry():
+            names.add(entry.claim)
+    return names - {""}
+
+
+def _pools(entry: Entry) -> set[str]:
+    match entry:
+        case PlanEntry():
+            return {purchase.pool for purchase in entry.purchases}
+        case CommandEntry():
+            return {part.pool for part in (*entry.candidates, *entry.replacements)}
+        case LaunchEntry() | RemovalEntry():
+            return {entry.facts.pool}
+        case RefusalEntry():
+            return {entry.pool}
+    return set()
+
+
+def _pods(entry: Entry) -> Iterator[str]:
+    if isinstance(entry, PlanEntry):
+        for purchase in entry.purchases:
+            yield from purchase.pods
+        for pods in entry.on_existing.values():
+            yield from pods
+        yield from entry.unschedulable
+    if isinstance(entry, CommandEntry):
+        for purchase in entry.replacements:
+            yield from purchase.pods
+
+
+def reason_of(entry: Entry) -> str:
+    """Return the reason of a command or removal, or the code of a refusal; empty for other entries."""
+    match entry:
+        case CommandEntry() | CommandEndEntry() | RemovalEntry():
+            return entry.reason
+        case RefusalEntry():
+            return entry.code
+    return ""
+
+
+def about(entry: Entry) -> str:
+    """Return what an entry is about, in one name."""
+    match entry:
+        case PlanEntry():
+            return f"batch {entry.batch}"
+        case CommandEntry() | CommandEndEntry():
+            return entry.command
+        case LaunchEntry() | RemovalEntry():
+            return entry.facts.node or entry.facts.claim
+        case RefusalEntry():
+            return entry.claim
+
+
+def sentence(entry: Entry, name: str = "") -> str:
+    """Return what happened, in a clause. ``name``: the pod of the question, if it is one."""
+    match entry:
+        case PlanEntry():
+            return _of_pod(entry, name) or _plan(entry)
+        case CommandEntry():
+            return _command(entry)
+        case CommandEndEntry():
+            return _command_end(entry)
+        case LaunchEntry():
+            return _node(entry.facts)
+        case RefusalEntry():
+            scope = f" ({first_few(entry.offerings, NAMED)})" if entry.offerings else ""
+            return f"{entry.message or 'refused'}{scope}"
+        case RemovalEntry():
+            return _removal(entry)
+
+
+def why(entry: Entry) -> str:
+    """Return why it happened, in one line; empty if the entry does not say it."""
+    match entry:
+        case CommandEntry() | CommandEndEntry():
+            return entry.reason
+        case RemovalEntry():
+            return f"{entry.reason}: {entry.detail}" if entry.detail else entry.reason
+        case RefusalEntry():
+            return entry.code
+        case LaunchEntry():
+            return _choice(entry.why)
+        case PlanEntry():
+            return _choice(entry.purchases[0].why) if entry.purchases else ""
+
+
+def _choice(explanation: str) -> str:
+    """The line that says why an instance type was chosen: the last but one of what a NodeClaim says, or the first."""
+    lines = explanation.splitlines()
+    return next((line for line in lines if "cheapest of" in line), lines[0] if lines else "")
+
+
+def _of_pod(entry: PlanEntry, name: str) -> str:
+    """What a plan decided about one pod; empty if the name is not one of its pods."""
+
+    def is_pod(pod: str) -> bool:
+        return bool(name) and name in (pod, pod.partition("/")[2])
+
+    for purchase in entry.purchases:
+        if any(map(is_pod, purchase.pods)):
+            return f"{name} gets a new node: {_purchase(purchase)}"
+    for node, pods in entry.on_existing.items():
+        if any(map(is_pod, pods)):
+            return f"{name} gets room on {node}"
+    for pod, reason in entry.unschedulable.items():
+        if is_pod(pod):
+            return f"{name} fits nowhere: {reason}"
+    return ""
+
+
+def _plan(entry: PlanEntry) -> str:
+    parts = [counted(entry.pods, "pod")]
+    bought = entry.purchase_count or len(entry.purchases)
+    if bought:
+        named = ", ".join(map(_purchase, entry.purchases[:NAMED]))
+        more = f" and {bought - NAMED} more" if bought > NAMED else ""
+        parts.append(f"buys {named}{more}")
+    if entry.on_existing:
+        parts.append(f"{entry.placed_count} on nodes that exist: {first_few(list(entry.on_existing), NAMED)}")
+    if entry.unschedulable_count:
+        pod, reason = next(iter(entry.unschedulable.items()), ("", ""))
+        first = f": {pod}: {reason}" if pod else ""
+        parts.append(f"{entry.unschedulable_count} fit nowhere{first}")
+    return "; ".join(parts)
+
+
+def _purchase(purchase: Purchase) -> str:
+    price = f", {purchase.price:.4f} $/h" if purchase.price else ""
+    kind = purchase.instance_type or "a type"
+    return f"{purchase.claim} ({kind}{price})"
+
+
+def _command(entry: CommandEntry) -> str:
+    nodes = first_few([candidate.node or candidate.claim for candidate in entry.candidates], NAMED)
+    text = f"reboots {nodes}" if entry.decision == "reboot" else f"removes {nodes}"
+    if entry.replacements:
+        text += f"; launches {', '.join(map(_purchase, entry.replacements[:NAMED]))}"
+    if entry.predicted or entry.saving:
+        text += f"; is to save {entry.predicted or entry.saving:.4f} $/h"
+    return text
+
+
+def _command_end(entry: CommandEndEntry) -> str:
+    if entry.failure:
+        return f"undone: {entry.failure}"
+    parts = [f"{counted(len(entry.accepted), 'node')} left" if entry.accepted else "no node left"]
+    parts += [f"{claim} stays: {reason}" for claim, reason in list(entry.refused.items())[:NAMED]]
+    if entry.outcome:
+        parts.append(entry.outcome)
+    if entry.reached is not None and entry.predicted is not None:
+        parts.append(f"saves {entry.reached:.4f} $/h of {entry.predicted:.4f} predicted")
+    return "; ".join(parts)
+
+
+def _node(facts: NodeFacts) -> str:
+    price = f"{facts.price:.4f} $/h" if facts.price else ""
+    return " ".join(filter(None, (facts.instance, facts.instance_type, facts.zone, facts.capacity_type, price)))
+
+
+def _removal(entry: RemovalEntry) -> str:
+    if entry.launched_at is None:
+        return "ended before it had an instance"
+    ended = entry.terminated_at or entry.at
+    parts = [
+        entry.facts.instance_type,
+        f"ran {lasting(max(timedelta(), ended - entry.launched_at))}",
+        f"cost ${entry.cost:.4f}",
+        f"{counted(entry.pods, 'pod')} evicted",
+    ]
+    return ", ".join(filter(None, parts))
