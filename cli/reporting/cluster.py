@@ -14,7 +14,7 @@ from activities.kubernetes.resources import PDBS
 from cli.fleet_view.reading import Notes, read_prices, watched_fleet
 from cli.fleet_view.watched_fleet import WatchedFleet
 from cli.fleet_view.workflow_control import ControlError, WorkflowControl
-from tenon.kube.pod_disruption_budgets import PodDisruptionBudget, PdbObject, pdb_record
+from tenon.kube.pod_disruption_budgets import PdbObject, PodDisruptionBudget, pdb_record
 from tenon.report.live import LiveCluster
 
 EVENT_SECONDS = 10.0

@@ -9,7 +9,8 @@ from datetime import UTC, datetime, timedelta
 _LENGTHS = tuple(
     timedelta(minutes=minutes) for minutes in (5, 15, 30, 60, 120, 180, 360, 720, 1440, 2880, 7200, 14400, 43200)
 )
-_TICKS = 7
+_TICKS = 8
+"""How many labels are written, or one more."""
 
 
 @dataclass(frozen=True, slots=True)

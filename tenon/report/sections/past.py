@@ -62,25 +62,25 @@ def changes_section(past: Past) -> Content:
     """Return what was launched and removed, and why."""
     whole, day = past.whole, past.day
     window = window_text(whole.until - whole.since)
-    removals = (
+    sums = (
         tag("h3", "Removed, by reason"),
         table(
             ("Reason", "last day", f"last {window}", "Pods", "Mean life", "Cost of these lives"),
             _removed_rows(whole, day),
             {1, 2, 3, 4, 5},
         ),
-        tag("h3", "The last removals"),
-        table(_REMOVALS, map(_removal_row, reversed(whole.removals)), {4, 5}, 15),
-    )
-    launches = (
         tag("h3", "Launched"),
         table(_LAUNCHED, map(_launched_row, whole.launched), {3, 4}),
         _launch_reasons(whole),
     )
+    last_removals = (
+        tag("h3", "The last removals"),
+        table(_REMOVALS, map(_removal_row, reversed(whole.removals)), {4, 5}, 15),
+    )
     return (
         tag("p", _summary(day, "day"), " ", _summary(whole, window)),
         _changes_chart(past),
-        side_by_side(removals, launches),
+        side_by_side(sums, last_removals),
     )
 
 
