@@ -42,13 +42,10 @@ class HeldPod:
 
     pod: PodRecord
     why: str
+    is_annotated: bool
+    """Whether an annotation of its own protects it."""
     budgets: tuple[str, ...]
-    """The PodDisruptionBudgets that forbid it, as ``namespace/name``; empty if only an annotation does."""
-
-    @property
-    def is_annotated(self) -> bool:
-        """Whether an annotation of its own protects it, so that a PodDisruptionBudget is not asked."""
-        return not self.budgets
+    """The PodDisruptionBudgets that forbid it, with the annotation and without, as ``namespace/name``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +62,11 @@ class Obstacles:
     def names(self) -> frozenset[str]:
         """The names of the blockers that last until somebody changes something."""
         return _lasting(self.holds)
+
+    @property
+    def is_kept_by_pods_alone(self) -> bool:
+        """Whether nothing lasting keeps the node but pods that may not be evicted."""
+        return self.names == {POD}
 
     @property
     def is_moving(self) -> bool:
@@ -103,22 +105,11 @@ class Judge:
         for pod in live.running_pods:
             budgets = selecting(pod.pod, self._budgets.get(pod.pod.namespace, ()))
             if why := why_held(pod, budgets, self._now):
-                by_annotation = bool(pod.do_not_disrupt and pod_protection(pod, self._now))
-                forbidding = () if by_annotation else tuple(sorted(_forbidding(budgets)))
-                held_pods.append(HeldPod(pod, why, forbidding))
+                is_annotated = bool(pod.do_not_disrupt and pod_protection(pod, self._now))
+                is_forbidden = why_held(replace(pod, do_not_disrupt=""), budgets, self._now)
+                forbidding = tuple(sorted(_forbidding(budgets))) if is_forbidden else ()
+                held_pods.append(HeldPod(pod, why, is_annotated, forbidding))
         return held_pods
-
-    def is_free_of_pods(self, obstacles: Obstacles, *, annotations_only: bool) -> bool:
-        """Whether nothing lasting keeps the node once its pods may be evicted.
-
-        ``annotations_only``: only the annotations of its pods are removed, and PodDisruptionBudgets stay.
-        """
-        if annotations_only:
-            for held_pod in obstacles.held_pods:
-                pod = replace(held_pod.pod, do_not_disrupt="")
-                if why_held(pod, selecting(pod.pod, self._budgets.get(pod.pod.namespace, ())), self._now):
-                    return False
-        return obstacles.names == {POD}
 
     def is_free_with(self, obstacles: Obstacles, policy: PoolPolicy) -> bool:
         """Whether nothing lasting keeps the node once its NodePool has another policy."""

@@ -7,13 +7,11 @@ from collections.abc import Iterator, Sequence
 
 from tenon.apis import labels
 from tenon.kube.protection import protecting_annotation
-from tenon.node.state import Stage
 from tenon.report.advice.base import Advice, Question, cost_text, use_figures, use_text
+from tenon.report.advice.budget_texts import budget_action, budget_names, refusal_text
 from tenon.report.live import LiveNode, dollars_a_day
 from tenon.report.obstacles import HeldPod, Obstacles
-from tenon.sentences import counted, first_few
-
-SHOWN = 3
+from tenon.sentences import counted
 
 
 def pinned_by_pods(question: Question) -> Iterator[Advice]:
@@ -25,7 +23,7 @@ def pinned_by_pods(question: Question) -> Iterator[Advice]:
             continue
         budgets = tuple(sorted({name for held_pod in held_pods for name in held_pod.budgets}))
         is_annotated = any(held_pod.is_annotated for held_pod in held_pods)
-        if question.judge.is_free_of_pods(obstacles, annotations_only=is_annotated and not budgets):
+        if obstacles.is_kept_by_pods_alone:
             groups[is_annotated, budgets].append(obstacles)
     for (is_annotated, budgets), pinned in sorted(groups.items()):
         nodes = [obstacles.live for obstacles in pinned]
@@ -40,7 +38,7 @@ def _of_annotations(nodes: Sequence[LiveNode], held_pods: Sequence[HeldPod], bud
     annotated_pods = [held_pod.pod for held_pod in held_pods if held_pod.is_annotated]
     names = sorted({protecting_annotation(pod) for pod in annotated_pods})
     verb = "pins" if len(annotated_pods) == 1 else "pin"
-    together = f", together with {_named(budgets)}" if budgets else ""
+    together = f", together with {budget_names(budgets)}" if budgets else ""
     action = f"Remove {' and '.join(names)} where a restart is harmless, or give it a duration, such as 4h"
     return Advice(
         rule="pinned-by-annotation" if not budgets else "pinned-by-annotation-and-budget",
@@ -60,40 +58,15 @@ def _of_budgets(nodes: Sequence[LiveNode], held_pods: Sequence[HeldPod], budgets
     return Advice(
         rule="pinned-by-budget",
         sentence=(
-            f"{_refusal(held_pods, budgets)}: consolidation may not empty {cost_text(nodes)}; "
+            f"{refusal_text(held_pods, budgets)}: consolidation may not empty {cost_text(nodes)}; "
             f"{'it uses' if len(nodes) == 1 else 'they use'} {use_text(nodes)}"
         ),
-        action=_for_budgets(budgets),
+        action=budget_action(budgets),
         nodes=sorted(live.name for live in nodes),
         pods=sorted(held_pod.pod.key for held_pod in held_pods),
         dollars_a_day=dollars_a_day(nodes),
         figures={"pods": len(held_pods), "nodes": len(nodes), **use_figures(nodes)},
     )
-
-
-def drains_that_wait(question: Question) -> Iterator[Advice]:
-    """Return which PodDisruptionBudgets nodes wait for that are leaving already."""
-    groups: dict[tuple[str, ...], list[tuple[LiveNode, list[HeldPod]]]] = defaultdict(list)
-    for live in question.cluster.nodes:
-        if live.row.stage is not Stage.DRAINING:
-            continue
-        refused_pods = [held_pod for held_pod in question.judge.held_pods_of(live) if held_pod.budgets]
-        if refused_pods:
-            budgets = tuple(sorted({name for held_pod in refused_pods for name in held_pod.budgets}))
-            groups[budgets].append((live, refused_pods))
-    for budgets, waiting in sorted(groups.items()):
-        nodes = [live for live, _ in waiting]
-        held_pods = [held_pod for _, refused_pods in waiting for held_pod in refused_pods]
-        count = f"{cost_text(nodes)} {'waits' if len(nodes) == 1 else 'wait'}"
-        yield Advice(
-            rule="drain-waits-for-budget",
-            sentence=f"{_refusal(held_pods, budgets)}: {count} for it to drain",
-            action=f"{_for_budgets(budgets)}; `tenon node force-drain NAME` does not wait",
-            nodes=sorted(live.name for live in nodes),
-            pods=sorted(held_pod.pod.key for held_pod in held_pods),
-            dollars_a_day=dollars_a_day(nodes),
-            figures={"pods": len(held_pods), "nodes": len(nodes)},
-        )
 
 
 def protected_nodes(question: Question) -> Iterator[Advice]:
@@ -114,21 +87,3 @@ def protected_nodes(question: Question) -> Iterator[Advice]:
             dollars_a_day=dollars_a_day(nodes),
             figures={"nodes": len(nodes), **use_figures(nodes)},
         )
-
-
-def _refusal(held_pods: Sequence[HeldPod], budgets: Sequence[str]) -> str:
-    """What the API server says of one pod, or that several budgets allow no eviction."""
-    if len(budgets) == 1:
-        return f"PodDisruptionBudget {budgets[0]} allows no eviction"
-    if len(held_pods) == 1:
-        return f"{held_pods[0].pod.key} may not be evicted: {held_pods[0].why}"
-    return f"{_named(budgets)} allow no eviction"
-
-
-def _for_budgets(budgets: Sequence[str]) -> str:
-    return f"Let {_named(budgets)} allow an eviction: more replicas, or another minAvailable or maxUnavailable"
-
-
-def _named(budgets: Sequence[str]) -> str:
-    noun = "PodDisruptionBudget" if len(budgets) == 1 else "PodDisruptionBudgets"
-    return f"{noun} {first_few(budgets, SHOWN)}"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from tenon.report.advice.base import Advice, Question
+from tenon.report.advice.drains import drains_that_wait
 from tenon.report.advice.expiring import expire_together
-from tenon.report.advice.pinned import drains_that_wait, pinned_by_pods, protected_nodes
+from tenon.report.advice.pinned import pinned_by_pods, protected_nodes
 from tenon.report.advice.underused import budgets_that_allow_nothing, consolidation_is_off, nodes_that_are_not_ready
 from tenon.report.advice.workloads import pods_without_requests
 

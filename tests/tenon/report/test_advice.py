@@ -151,6 +151,19 @@ def test_a_drain_waits_for_a_budget() -> None:
     assert "tenon node force-drain" in item.action
 
 
+def test_a_drain_waits_for_annotated_pods() -> None:
+    cluster = Cluster()
+    leaving = {"deletionTimestamp": format_instant(NOW - HOUR), "finalizers": [labels.TERMINATION_FINALIZER]}
+    taints = [{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]
+    node = cluster.node("web", meta=leaving, taints=taints)
+    cluster.pods("shop/cache", 2, node, annotations=PINNED)
+    item = the_only(cluster, "drain-waits-for-annotation")
+    assert item.sentence == "1 node ($4.61 a day) waits to drain for 2 pods with karpenter.sh/do-not-disrupt"
+    cluster.budget("shop/cache")
+    item = the_only(cluster, "drain-waits-for-annotation")
+    assert item.sentence.endswith("karpenter.sh/do-not-disrupt and for PodDisruptionBudget shop/cache")
+
+
 # Nodes that are protected, hardly used, or not ready
 
 
