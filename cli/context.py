@@ -55,7 +55,8 @@ def _running_sandbox() -> Context | None:
         return None
     variables = ("TEMPORAL_ADDRESS", "TEMPORAL_NAMESPACE")
     environment = {name: value for name, value in sandbox.worker_env().items() if name in variables}
-    return Context(sandbox.cluster_name, environment | {"KUBECONFIG": str(sandbox.kubeconfig)})
+    own_files = {"KUBECONFIG": str(sandbox.kubeconfig), "TENON_RECORD": str(sandbox.record)}
+    return Context(sandbox.cluster_name, environment | own_files)
 
 
 def _found() -> Sandbox | None:

@@ -61,6 +61,7 @@ COMMANDS = {
     "doctor": "cli.doctor",
     "explain": "cli.explain",
     "handback": "cli.handback",
+    "history": "cli.history",
     "node": "cli.node",
     "prices": "cli.prices",
     "report": "cli.report",

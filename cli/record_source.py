@@ -122,17 +122,17 @@ class StreamSource:
 
     cluster: str = ""
     stream: IO[bytes] | None = None
-    _kept: IO[bytes] | None = field(default=None, init=False)
+    _copy: IO[bytes] | None = field(default=None, init=False)
 
     def entries(self, since: datetime | None = None, until: datetime | None = None) -> Iterator[Entry]:
         """Yield the entries."""
-        if self._kept is None:
-            self._kept = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as this source
+        if self._copy is None:
+            self._copy = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as this source
             for line in _lines(self.stream or sys.stdin.buffer):
                 if b'"kind":' in line:
-                    self._kept.write(line if line.endswith(b"\n") else line + b"\n")
-        self._kept.seek(0)
-        yield from _selected(_parsed(_lines(self._kept)), since, until, self.cluster)
+                    self._copy.write(line if line.endswith(b"\n") else line + b"\n")
+        self._copy.seek(0)
+        yield from _selected(_parsed(_lines(self._copy)), since, until, self.cluster)
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,8 @@ class Sandbox:
         self.kubeconfig = layout.kubeconfig
         """The administrator's kubeconfig."""
         self.worker_kubeconfig = layout.worker_kubeconfig
+        self.record = layout.record
+        """The file with the record of its workers."""
         """Tenon's kubeconfig: the ServiceAccount tenon/tenon with only its own permissions."""
         self.logs = layout.logs
         self.kubernetes_endpoint = addresses.kubernetes
@@ -292,6 +294,7 @@ class Sandbox:
             "HEALTH_PROBE_PORT": str(health),
             "WEBHOOK_PORT": str(webhook),
             "WEBHOOK_URL": f"https://127.0.0.1:{webhook}",
+            "RECORD_SINKS": f"stdout,{self.record.as_uri()}?megabytes=20&files=3",
         }
 
     def aws(self, service: Any) -> Any:

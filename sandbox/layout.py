@@ -48,6 +48,7 @@ class Layout:
         self.audit_policy = root / "audit-policy.yaml"
         self.audit_log = self.logs / "audit.log"
         """Every request to the API server, if the sandbox was started with an audit log."""
+        self.record = root / "record.jsonl"
         self.kubeconfig = root / "kubeconfig"
         """The administrator's kubeconfig, for users and tests."""
         self.worker_kubeconfig = root / "worker.kubeconfig"

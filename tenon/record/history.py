@@ -226,9 +226,9 @@ def _plan(entry: PlanEntry) -> str:
     parts = [counted(entry.pods, "pod")]
     bought = entry.purchase_count or len(entry.purchases)
     if bought:
-        named = ", ".join(map(_purchase, entry.purchases[:NAMED]))
+        purchases = ", ".join(map(_purchase, entry.purchases[:NAMED]))
         more = f" and {bought - NAMED} more" if bought > NAMED else ""
-        parts.append(f"buys {named}{more}")
+        parts.append(f"buys {purchases}{more}")
     if entry.on_existing:
         parts.append(f"{entry.placed_count} on nodes that exist: {first_few(list(entry.on_existing), NAMED)}")
     if entry.unschedulable_count:

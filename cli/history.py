@@ -1,0 +1,251 @@
+"""``tenon history``: what happened to a node, a pod, a NodePool or a cluster, also after they are gone.
+
+It reads the record and Temporal alike, and says which of them ends where.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from itertools import chain, count
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from activities.clock import utc_now
+from cli.application import create_app
+from cli.console import output_console
+from cli.context import Context, ContextError, resolve
+from cli.missing_extra import missing
+from cli.record_source import RecordError, RecordOption, RecordSource, chosen_record, open_record
+from cli.record_times import SinceOption, UntilOption, instant_of
+from tenon.errors import TenonError
+from tenon.record.entries import Entry, Kind
+from tenon.record.history import Question, Subject, about, answers, sentence, why
+from tenon.record.lines import distinct
+from tenon.sentences import lasting
+
+if TYPE_CHECKING:
+    from cli.history_of_workflows import WorkflowHistory
+
+app = create_app()
+
+NO_RECORD = (
+    "No record is read, so plans, launches and refusals are missing: name it with --record or TENON_RECORD "
+    "(docs/record.md)"
+)
+NARROW = 120
+"""Columns of a terminal below which the reason has no column of its own."""
+LATE = timedelta(hours=1)
+"""A record that begins later than this after the time that was asked for may have been cut."""
+
+Name = Annotated[
+    str | None,
+    typer.Argument(metavar="[NODE|POD|POOL|COMMAND]", help="A Node, NodeClaim, instance, pod, NodePool or command."),
+]
+Kinds = Annotated[list[Kind] | None, typer.Option("--kind", help="Only this kind of entry; may be repeated.")]
+
+
+class HistoryError(TenonError):
+    """Nothing can be read. The message is one sentence."""
+
+
+@dataclass
+class Window:
+    """The time that was asked for."""
+
+    since: datetime
+    until: datetime
+    now: datetime
+
+
+@dataclass
+class Sources:
+    """Where entries come from, and what of it is missing."""
+
+    record: RecordSource | None = None
+    workflows: list[Entry] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    record_begins: datetime | None = None
+    """The time of the oldest entry that the record has in the window."""
+
+    def entries(self, window: Window) -> Iterator[Entry]:
+        """Yield what is recorded, then what only Temporal has; each once."""
+        return distinct(chain(self._recorded(window), self.workflows))
+
+    def _recorded(self, window: Window) -> Iterator[Entry]:
+        if self.record is None:
+            return
+        for entry in self.record.entries(window.since, window.until):
+            if self.record_begins is None or entry.at < self.record_begins:
+                self.record_begins = entry.at
+            yield entry
+
+
+@app.callback(invoke_without_command=True)
+def history(
+    name: Name = None,
+    since: SinceOption = "7d",
+    until: UntilOption = None,
+    kind: Kinds = None,
+    reason: Annotated[str, typer.Option("--reason", help="Only this reason, such as Expired.")] = "",
+    pool: Annotated[str, typer.Option("--pool", metavar="NAME", help="Only this NodePool.")] = "",
+    limit: Annotated[int, typer.Option("--limit", min=1, max=100_000, help="The newest so many entries.")] = 1000,
+    output: Annotated[
+        Literal["table", "wide", "json"], typer.Option("--output", "-o", help="table, wide or json.")
+    ] = "table",
+    record: RecordOption = None,
+    cluster: Annotated[
+        str | None, typer.Option("--cluster", metavar="NAME", envvar="CLUSTER_NAME", help="Name of the cluster.")
+    ] = None,
+) -> None:
+    """Show what happened, why and by whom: plans, launches, refusals, commands and removals.
+
+    Nodes, pods and workflows may be gone: the record and Temporal still know them.
+
+    \b
+    tenon history ip-10-0-1-7.ec2.internal --since 30d
+    tenon history shop/web-5d7c9 --record s3://BUCKET/tenon
+    kubectl logs deploy/tenon | tenon history --record - --kind removal
+    """
+    try:
+        now = utc_now()
+        window = Window(instant_of(since, now), instant_of(until, now) if until else now + timedelta(minutes=1), now)
+        question = Question(name or "", frozenset(kind or ()), reason, pool)
+        sources, newest = asyncio.run(_collect(question, window, cluster, record, limit))
+    except (HistoryError, RecordError, ValueError) as error:
+        print(error, file=sys.stderr)
+        raise typer.Exit(2) from None
+    if output == "json":
+        print(json.dumps([entry.model_dump(mode="json", exclude_none=True) for entry in newest], indent=2))
+    elif newest:
+        _print(newest, question.name, is_wide=output == "wide")
+    for note in sources.notes:
+        print(f"{note}.", file=sys.stderr)
+    if not newest:
+        what = f" about {name}" if name else ""
+        when = f"{window.since:%Y-%m-%d %H:%M:%S} UTC"
+        print(f"Nothing{what} is known since {when}.", file=sys.stderr)
+        raise typer.Exit(1 if name else 0)
+
+
+async def _collect(
+    question: Question, window: Window, cluster: str | None, record: str | None, limit: int
+) -> tuple[Sources, list[Entry]]:
+    """The newest entries in the order of time, and where they come from."""
+    try:
+        context: Context | None = resolve(cluster)
+    except ContextError:
+        context = None
+    if context is not None:
+        context.apply()
+    sources = Sources()
+    place = chosen_record(record)
+    if place:
+        sources.record = open_record(place, context.cluster if context is not None else "")
+    else:
+        sources.notes.append(NO_RECORD)
+    subject = Subject(question.name) if question.name else None
+    if subject is not None and sources.record is not None:
+        for entry in sources.record.entries(window.since, window.until):  # the last entry of a node has all its names
+            subject.learn(entry)
+            subject.is_in(entry)
+    await _read_temporal(sources, question, subject, window, context)
+    newest: list[tuple[datetime, int, Entry]] = []
+    order, matching = count(), 0
+    for entry in answers(question, sources.entries(window), subject):
+        matching += 1
+        heapq.heappush(newest, (entry.at, next(order), entry))
+        if len(newest) > limit:
+            heapq.heappop(newest)
+    if matching > limit:
+        sources.notes.append(f"These are the newest {limit} of {matching} entries: --limit shows more")
+    if sources.record_begins is not None and sources.record_begins - window.since > LATE:
+        begins = f"{sources.record_begins.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+        sources.notes.append(f"The oldest entry of the record in this time is of {begins}")
+    return sources, [entry for _, _, entry in sorted(newest, key=lambda item: item[:2])]
+
+
+async def _read_temporal(
+    sources: Sources, question: Question, subject: Subject | None, window: Window, context: Context | None
+) -> None:
+    """Add what Temporal still has, and say what it does not have.
+
+    Raises:
+        HistoryError: neither a record nor a cluster is named, or Temporal does not answer and there is no record.
+    """
+    if context is None:
+        if sources.record is None:
+            raise HistoryError(
+                "Which history? Name a record with --record, or a cluster with --cluster or CLUSTER_NAME."
+            )
+        return
+    if missing("worker"):
+        sources.notes.append("Temporal is not asked, because the extra `worker` is not installed here")
+        return
+    try:
+        workflows = await _history_of_workflows(question, subject, window, context)
+    except TenonError as error:
+        if sources.record is None:
+            raise HistoryError(f"Temporal does not answer, and no record is named: {error}") from None
+        sources.notes.append(f"Only the record is shown, because Temporal does not answer: {str(error).rstrip('.')}")
+        return
+    sources.workflows = workflows.entries
+    if subject is not None:
+        subject.names |= workflows.other_names
+    if workflows.is_cut:
+        sources.notes.append("Temporal has more workflows than are read: ask for a shorter time")
+    retention = workflows.retention
+    if retention is not None and window.now - window.since > retention:
+        sources.notes.append(
+            f"Temporal keeps workflows for {lasting(retention)} after their end: what is older comes from the record"
+        )
+
+
+async def _history_of_workflows(
+    question: Question, subject: Subject | None, window: Window, context: Context
+) -> WorkflowHistory:
+    from temporalio.service import RPCError
+
+    from cli.history_of_workflows import history_of_workflows
+    from worker.runtime.temporal_client import connect, readable
+
+    client = await connect()
+    node_names = subject.names if subject is not None else ()
+    try:
+        return await history_of_workflows(client, context.cluster, question, node_names, window.since, window.until)
+    except RPCError as error:
+        raise HistoryError(readable(error)) from None
+
+
+def _print(entries: list[Entry], name: str, *, is_wide: bool) -> None:
+    console = output_console()
+    is_narrow = console.width < NARROW and not is_wide
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in ("Time (UTC)", "Kind", "About", "What"):
+        table.add_column(title, no_wrap=title != "What", overflow="fold")
+    if not is_narrow:
+        table.add_column("Why", overflow="fold")
+        table.add_column("By", overflow="fold")
+    if is_wide:
+        table.add_column("Cluster", overflow="fold")
+        table.add_column("Workflow", overflow="fold")
+    for entry in entries:
+        what, reason = sentence(entry, name), why(entry)
+        row = [f"{entry.at.astimezone(UTC):%Y-%m-%d %H:%M:%S}", entry.kind, about(entry)]
+        if is_narrow:
+            by = f" (by {entry.actor})" if entry.actor else ""
+            row.append(f"{what}\n{reason}{by}".strip() if reason or by else what)
+        else:
+            row += [what, reason, entry.actor]
+        if is_wide:
+            row += [entry.cluster, entry.workflow]
+        table.add_row(*(Text(text if is_narrow else text.replace("\n", " ")) for text in row))
+    console.print(table)

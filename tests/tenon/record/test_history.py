@@ -1,0 +1,193 @@
+"""What the record answers about a node, a pod, a NodePool and a command."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tenon.record.entries import (
+    CommandCandidate,
+    CommandEndEntry,
+    CommandEntry,
+    Entry,
+    Kind,
+    LaunchEntry,
+    NodeFacts,
+    PlanEntry,
+    Purchase,
+    RefusalEntry,
+    RemovalEntry,
+)
+from tenon.record.history import Question, Subject, answers, sentence, why
+
+AT = datetime(2026, 11, 27, 6, 0, tzinfo=UTC)
+
+
+def facts(number: int, pool: str = "default") -> NodeFacts:
+    return NodeFacts(
+        claim=f"{pool}-{number}",
+        pool=pool,
+        node=f"ip-{number}",
+        instance=f"i-{number}",
+        instance_type="m5.large",
+        zone="us-west-2a",
+        capacity_type="spot",
+        price=0.096,
+    )
+
+
+BOUGHT = Purchase(
+    claim="default-1",
+    pool="default",
+    instance_type="m5.large",
+    price=0.096,
+    pods=["shop/web-1"],
+    pod_count=1,
+    why="1 pod: shop/web-1\nm5.large in us-west-2a: the cheapest of 12\nplanned price: 0.0960 $/h",
+)
+PLAN = PlanEntry(
+    id="plan",
+    at=AT,
+    cluster="prod",
+    batch=7,
+    pods=3,
+    purchases=[BOUGHT],
+    purchase_count=1,
+    on_existing={"ip-9": ["shop/web-2"]},
+    placed_count=1,
+    unschedulable={"shop/gpu": "NodePool default: no type has nvidia.com/gpu"},
+    unschedulable_count=1,
+)
+REFUSAL = RefusalEntry(
+    id="refusal",
+    at=AT,
+    cluster="prod",
+    claim="default-1",
+    pool="default",
+    code="InsufficientCapacity",
+    message="no capacity",
+    offerings=["spot m5.large us-west-2b"],
+)
+LAUNCH = LaunchEntry(id="launch", at=AT, cluster="prod", facts=facts(1).model_copy(update={"node": ""}))
+COMMAND = CommandEntry(
+    id="command",
+    at=AT,
+    cluster="prod",
+    command="underutilized-abc",
+    reason="Underutilized",
+    candidates=[CommandCandidate(claim="default-1", pool="default", node="ip-1", price=0.096)],
+    replacements=[Purchase(claim="default-2", pool="default", instance_type="m5.medium", price=0.048)],
+    predicted=0.048,
+)
+END = CommandEndEntry(
+    id="end",
+    at=AT,
+    cluster="prod",
+    command="underutilized-abc",
+    reason="Underutilized",
+    accepted=["default-1"],
+    replacements=["default-2"],
+    predicted=0.048,
+    reached=0.04,
+)
+REMOVAL = RemovalEntry(
+    id="removal",
+    at=AT + timedelta(hours=3),
+    cluster="prod",
+    actor="command underutilized-abc",
+    facts=facts(1),
+    reason="Underutilized",
+    launched_at=AT,
+    terminated_at=AT + timedelta(hours=2, minutes=30),
+    pods=4,
+    cost=0.24,
+)
+OTHER = RemovalEntry(
+    id="other",
+    at=AT,
+    cluster="prod",
+    facts=facts(5, "batch"),
+    reason="Expired",
+    detail="after 30d",
+    actor="its workflow",
+)
+ENTRIES: list[Entry] = [PLAN, REFUSAL, LAUNCH, COMMAND, END, REMOVAL, OTHER]
+
+
+def ids(question: Question, subject: Subject | None = None) -> list[str]:
+    return [entry.id for entry in answers(question, ENTRIES, subject)]
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        (Question(), ["plan", "refusal", "launch", "command", "end", "removal", "other"]),
+        (Question("default-1"), ["plan", "refusal", "launch", "command", "end", "removal"]),
+        (Question("i-1"), ["launch", "removal"]),
+        (Question("ip-9"), ["plan"]),
+        (Question("underutilized-abc"), ["command", "end", "removal"]),
+        (Question("batch"), ["other"]),
+        (Question("shop/gpu"), ["plan"]),
+        (Question("gpu"), ["plan"]),
+        (Question("nothing"), []),
+        (Question(kinds=frozenset({Kind.REMOVAL})), ["removal", "other"]),
+        (Question(reason="underutilized"), ["command", "end", "removal"]),
+        (Question(reason="insufficient-capacity"), ["refusal"]),
+        (Question(pool="batch"), ["other"]),
+        (Question("default-1", pool="batch"), []),
+    ],
+    ids=str,
+)
+def test_a_question_gets_the_entries_that_answer_it(question: Question, expected: list[str]) -> None:
+    assert ids(question) == expected
+
+
+@pytest.mark.parametrize("name", ["shop/web-1", "web-1"])
+def test_the_history_of_a_pod_has_the_node_that_was_bought_for_it(name: str) -> None:
+    """Its plan names the NodeClaim, whose launch and removal follow."""
+    assert ids(Question(name)) == ["plan", "refusal", "launch", "command", "end", "removal"]
+    assert ids(Question(name, kinds=frozenset({Kind.REMOVAL}))) == ["removal"], "also if the plan is not shown"
+
+
+def test_a_pod_on_a_node_that_existed_has_only_its_plan() -> None:
+    assert ids(Question("shop/web-2")) == ["plan"]
+
+
+def test_the_name_of_a_node_is_in_its_last_entry_and_finds_the_first_ones() -> None:
+    subject = Subject("ip-1")
+    for entry in ENTRIES:
+        subject.learn(entry)
+    assert ids(Question("ip-1"), subject) == ["plan", "refusal", "launch", "command", "end", "removal"]
+
+
+@pytest.mark.parametrize(
+    ("entry", "name", "expected"),
+    [
+        (PLAN, "web-1", "web-1 gets a new node: default-1 (m5.large, 0.0960 $/h)"),
+        (PLAN, "shop/web-2", "shop/web-2 gets room on ip-9"),
+        (PLAN, "shop/gpu", "shop/gpu fits nowhere: NodePool default: no type has nvidia.com/gpu"),
+        (
+            PLAN,
+            "",
+            "3 pods; buys default-1 (m5.large, 0.0960 $/h); 1 on nodes that exist: ip-9; "
+            "1 fit nowhere: shop/gpu: NodePool default: no type has nvidia.com/gpu",
+        ),
+        (REFUSAL, "", "no capacity (spot m5.large us-west-2b)"),
+        (LAUNCH, "", "i-1 m5.large us-west-2a spot 0.0960 $/h"),
+        (COMMAND, "", "removes ip-1; launches default-2 (m5.medium, 0.0480 $/h); is to save 0.0480 $/h"),
+        (END, "", "1 node left; saves 0.0400 $/h of 0.0480 predicted"),
+        (END.model_copy(update={"failure": "a pod came"}), "", "undone: a pod came"),
+        (REMOVAL, "", "m5.large, ran 2h30m, cost $0.2400, 4 pods evicted"),
+        (OTHER, "", "ended before it had an instance"),
+    ],
+    ids=lambda value: value.id if isinstance(value, PlanEntry | RemovalEntry) else None,
+)
+def test_an_entry_is_said_in_one_line(entry: Entry, name: str, expected: str) -> None:
+    assert sentence(entry, name) == expected
+
+
+def test_why_is_the_reason_with_its_detail_or_the_choice_of_the_type() -> None:
+    assert why(OTHER) == "Expired: after 30d"
+    assert why(PLAN) == "m5.large in us-west-2a: the cheapest of 12"
+    assert why(REFUSAL) == "InsufficientCapacity"
