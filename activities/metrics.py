@@ -434,6 +434,11 @@ REACHED_SAVINGS = Counter(
     "What consolidation commands saved once their replacements were launched, in dollars an hour. A loss counts as 0.",
     ["nodepool"],
 )
+COMMAND_SAVINGS = Counter(
+    "tenon_disruption_saved_dollars_per_hour_total",
+    "What disruption commands saved once their replacements were launched, in dollars an hour. A loss counts as 0.",
+    ["nodepool", "reason"],
+)
 CONSOLIDATION_TIMEOUTS = Counter(
     "karpenter_voluntary_disruption_consolidation_timeouts_total",
     "Evaluations of consolidation that reached their time limit.",
@@ -564,6 +569,21 @@ POOL_PRICE = TextGauge(
     "tenon_nodepools_price_per_hour",
     "The hourly price of the instances of a NodePool, at the prices that plans use.",
     ("nodepool", "capacity_type"),
+)
+COST_BY_KIND = TextGauge(
+    "tenon_nodepools_cost_per_hour",
+    "What is paid for the instances of a NodePool, by what it is paid for, in dollars an hour.",
+    ("nodepool", "kind"),
+)
+COST_BY_NAMESPACE = TextGauge(
+    "tenon_namespace_cost_per_hour",
+    "What the pods of a namespace cost by their requests, in dollars an hour: the dearest 100, and the others.",
+    ("namespace",),
+)
+COST_BY_WORKLOAD = TextGauge(
+    "tenon_workload_cost_per_hour",
+    "What the pods of a workload cost by their requests, in dollars an hour: the dearest 50, and the others.",
+    ("namespace", "workload"),
 )
 INTERRUPTION_RECEIVED = Counter(
     "karpenter_interruption_received_messages_total", "Messages from the interruption queue.", ["message_type"]

@@ -57,6 +57,7 @@ COMMANDS = {
     "codec-server": "cli.codec_server",
     "completion": "cli.completion",
     "convert": "cli.convert",
+    "cost": "cli.cost",
     "demo": "cli.demo",
     "doctor": "cli.doctor",
     "explain": "cli.explain",
@@ -75,6 +76,7 @@ COMMANDS = {
 """Module that contains the ``app`` of each command."""
 EXTRAS = {
     "codec-server": "worker",
+    "cost": "worker",
     "demo": "sandbox",
     "doctor": "worker",
     "handback": "worker",

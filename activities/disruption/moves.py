@@ -31,7 +31,7 @@ from activities.provisioning.launch_refusals import LaunchRefusals
 from activities.provisioning.offerings import instance_types_by_pool
 from activities.provisioning.solving import Limit
 from tenon.apis.nodepool import NodePool
-from tenon.apis.reasons import Reason, traits_of
+from tenon.apis.reasons import Reason, snake_case, traits_of
 from tenon.apis.shortage_price import price_factor, shortage_annotation
 from tenon.disruption.commands.command_messages import arrivals_of, command_id, pods_sent, to_message
 from tenon.disruption.commands.leaving_together import leaving_together
@@ -290,6 +290,8 @@ class MoveFinder:
                 if replacement.name in details
             }
         savings = measured(command, leaving_claims, prices) or {}
+        for pool, saving in savings.items():
+            metrics.COMMAND_SAVINGS.labels(pool, snake_case(command.reason)).inc(max(0.0, saving.reached))
         if traits_of(command.reason).counts_savings:
             await self._events.measured(command, savings, self._view.node_pools())
             for pool, saving in savings.items():

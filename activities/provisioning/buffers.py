@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from tenon.kube.pod import Pod
 from tenon.provisioning.buffer_status import Room
 from tenon.provisioning.solving import buffer_pods
+from tenon.resources import Resources, add
 from tenon.scheduling.model import Plan
 
 
@@ -24,7 +25,7 @@ class BufferRoom:
         self._pods: dict[str, Pod] = {}
         self._resolved = not gate
         self._simulated = not gate
-        self._hosts: frozenset[str] = frozenset()
+        self._requests: Mapping[str, Resources] = {}
         self._lacking: tuple[str, ...] = ()
         self._rooms: dict[str, Room] = {}
         self.simulations = 0
@@ -57,15 +58,15 @@ class BufferRoom:
         """
         nodes_by_buffer: Counter[str] = Counter()
         starting_nodes: Counter[str] = Counter()
-        hosts: set[str] = set()
+        requests: dict[str, Resources] = {}
         for name, placed in plan.placements.items():
             for key, pods in buffer_pods(placed).items():
                 (nodes_by_buffer if name in ready else starting_nodes)[key] += len(pods)
-                hosts.add(name)
+                requests[name] = add(requests.get(name, {}), *(pod.requests for pod in pods))
         for name, planned in zip(claims, plan.claims, strict=True):
             for key, pods in buffer_pods(planned.pods).items():
                 starting_nodes[key] += len(pods)
-                hosts.add(name)
+                requests[name] = add(requests.get(name, {}), *(pod.requests for pod in pods))
         without = plan.unschedulable.keys() | plan.unreached
         lacking = [pod for pod in self._pods.values() if pod.key in without]
         refused = {pod.buffer: plan.unschedulable[pod.key] for pod in lacking if pod.key in plan.unschedulable}
@@ -75,7 +76,7 @@ class BufferRoom:
             key: Room(nodes_by_buffer[key], starting_nodes[key], refused.get(key, ""))
             for key in buffer_pods(list(self._pods.values()))
         }
-        self._hosts = frozenset(hosts)
+        self._requests = requests
         self._lacking = tuple(pod.uid for pod in lacking)
         self._simulated = True
         self.simulations += 1
@@ -86,7 +87,11 @@ class BufferRoom:
 
     def hosts(self) -> frozenset[str]:
         """The names of the Nodes and NodeClaims on which the last simulation put pods of buffers."""
-        return self._hosts if self._pods else frozenset()
+        return frozenset(self.requests())
+
+    def requests(self) -> Mapping[str, Resources]:
+        """What the pods of buffers request on each of these Nodes and NodeClaims."""
+        return self._requests if self._pods else {}
 
     def rooms(self) -> Mapping[str, Room]:
         """Buffer (``namespace/name``) to the room that the last simulation found for it."""

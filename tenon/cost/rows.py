@@ -5,16 +5,17 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
 from tenon.apis import labels
 from tenon.cost.attribution import Attribution
 from tenon.cost.bill import Lifetime
-from tenon.cost.money import dollars
-from tenon.cost.split import Consumer, Kind, PricedNode, shares
+from tenon.cost.money import divide, dollars, nanos
+from tenon.cost.split import HEADROOM, IDLE, Consumer, Kind, PricedNode, shares
 from tenon.errors import TenonError
+from tenon.record.entries import CommandEndEntry, CostEntry, Entry
 
 LABEL_PREFIX = "label:"
 NO_POOL = "(no NodePool)"
@@ -65,9 +66,10 @@ def read_grouping(text: str) -> Grouping:
     """
     if text.startswith(LABEL_PREFIX) and len(text) > len(LABEL_PREFIX):
         return Grouping(Dimension.LABEL, text.removeprefix(LABEL_PREFIX))
-    if text in Dimension and text != Dimension.LABEL:
-        return Grouping(Dimension(text))
-    names = ", ".join(dimension.value for dimension in Dimension if dimension is not Dimension.LABEL)
+    dimensions = {dimension.value: dimension for dimension in Dimension if dimension is not Dimension.LABEL}
+    if text in dimensions:
+        return Grouping(dimensions[text])
+    names = ", ".join(dimensions)
     raise GroupingError(f"--by {text} is not known: use {names} or {LABEL_PREFIX}KEY, such as {LABEL_PREFIX}team.")
 
 
@@ -187,6 +189,40 @@ def spot_share(charges: Iterable[Charge]) -> float:
     for charge in charges:
         sums[charge.capacity_type == labels.SPOT] += charge.amount
     return sums[True] / (sums[True] + sums[False]) if sums[True] else 0.0
+
+
+def savings_of(entries: Iterable[Entry]) -> list[Saving]:
+    """Return what the commands that ended saved, by reason, the largest saving first."""
+    commands: dict[str, list[int]] = {}
+    for entry in entries:
+        if isinstance(entry, CommandEndEntry) and entry.reached is not None and not entry.failure:
+            price = nanos(abs(entry.reached))
+            commands.setdefault(entry.reason, []).append(price if entry.reached >= 0 else -price)
+    savings = [Saving(reason, len(prices), sum(prices)) for reason, prices in commands.items()]
+    return sorted(savings, key=lambda saving: (-saving.price, saving.reason))
+
+
+def with_headroom(charges: Sequence[Charge], last_entry: CostEntry) -> list[Charge]:
+    """Return the charges of now with the headroom that the leader last saw: a part of what is idle in each NodePool.
+
+    Where the pods of CapacityBuffers would go is known to the leader only, which simulates it.
+    """
+    hours = (last_entry.at - last_entry.since).total_seconds() / 3600
+    headroom: dict[str, int] = {}
+    for row in last_entry.rows:
+        if row.of == Kind.HEADROOM and hours > 0:
+            headroom[row.pool] = headroom.get(row.pool, 0) + nanos(row.cost / hours)
+    idle: dict[str, list[Charge]] = {}
+    for charge in charges:
+        if charge.consumer == IDLE and headroom.get(charge.pool):
+            idle.setdefault(charge.pool, []).append(charge)
+    answer = [charge for charge in charges if charge not in idle.get(charge.pool, ())]
+    for pool, idle_charges in idle.items():
+        room = min(headroom[pool], sum(charge.amount for charge in idle_charges))
+        parts = divide(room, [charge.amount for charge in idle_charges])
+        for charge, part in zip(idle_charges, parts, strict=True):
+            answer += [replace(charge, amount=part, consumer=HEADROOM), replace(charge, amount=charge.amount - part)]
+    return [charge for charge in answer if charge.amount]
 
 
 def share(row: Row, total: int) -> float:

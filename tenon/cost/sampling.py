@@ -40,6 +40,11 @@ class Interval:
         self.until = max(self.until, now)
         self.samples += 1
 
+    @property
+    def has_cost(self) -> bool:
+        """Whether any instance cost anything."""
+        return any(self._amounts.values())
+
     def entry(self, cluster: str) -> CostEntry:
         """Return the entry. The cheapest consumers of each NodePool are one row if there are too many."""
         rows = _bounded(self._amounts.items())

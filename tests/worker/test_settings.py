@@ -31,6 +31,7 @@ def test_defaults_are_those_of_karpenter() -> None:
     assert (result.kube_client_qps, result.kube_client_burst) == (200, 300)
     assert result.vm_memory_overhead_percent == 0.075
     assert result.leader_election_name == "karpenter-leader-election"
+    assert result.cost_interval == timedelta(minutes=15)
     assert result.garbage_collection_interval == timedelta(minutes=10)
     assert result.initialization_timeout == timedelta(hours=1)
     assert result.watch_silence_limit == timedelta(seconds=75)
@@ -152,6 +153,8 @@ def test_a_missing_cluster_name_is_one_sentence_that_says_what_to_do() -> None:
         ("vm_memory_overhead_percent", "1"),
         ("kube_client_qps", "0"),
         ("disable_leader_election", "maybe"),
+        ("cost_interval", "59s"),
+        ("cost_interval", "25h"),
         ("garbage_collection_interval", "29s"),
         ("garbage_collection_interval", "25h"),
         ("initialization_timeout", "5s"),
@@ -212,6 +215,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "batch_max_duration": WINDOWS,
     "vm_memory_overhead_percent": st.floats(0, 0.99),
     "reserved_enis": st.integers(0, 10),
+    "cost_interval": st.integers(60, 86400).map(lambda count: timedelta(seconds=count)),
     "garbage_collection_interval": st.integers(30, 86400).map(lambda count: timedelta(seconds=count)),
     "initialization_timeout": st.one_of(st.none(), st.integers(10, 10**6).map(lambda count: timedelta(seconds=count))),
     "watch_silence_limit": st.integers(1000, 600_000).map(lambda count: timedelta(milliseconds=count)),

@@ -20,6 +20,7 @@ MESSAGES = {
     Kind.COMMAND_END: "A disruption command ended",
     Kind.LAUNCH: "An instance was launched",
     Kind.REMOVAL: "A node's life ended",
+    Kind.COST: "The cost of nodes was measured",
 }
 """The message of each entry. A refusal has one itself."""
 

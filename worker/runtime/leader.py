@@ -43,6 +43,7 @@ from worker.cache.changes import Topic
 from worker.cache.cluster import ClusterCache
 from worker.cache.planning_view import PlanningView
 from worker.controllers.base import Controller
+from worker.controllers.cost.sampling import CostController
 from worker.controllers.disruption.ended_commands import DisruptionCommandController
 from worker.controllers.disruption.legacy_node_repair import LegacyNodeRepairController
 from worker.controllers.disruption.node_repair_policies import NodeRepairPolicyController
@@ -82,6 +83,7 @@ from worker.runtime.memory import return_free_memory
 from worker.runtime.plan_activities import PlanActivities
 from worker.runtime.temporal_connection import Connection
 from worker.settings import Settings
+from worker.settings.record_sinks import parse_record_sinks
 from workflows import names
 from workflows.options import PLANNING
 
@@ -267,6 +269,19 @@ def _controllers(settings: Settings, clients: Clients, cache: ClusterCache, plan
     folder = os.environ.get(METRICS_FOLDER)
     if folder and not settings.disable_cluster_state_observability:
         controllers.append(InstanceTypeMetricsController(cache, view, clients.ec2, planning.refusals, Path(folder)))
+    is_measured = bool(folder) and not settings.disable_cluster_state_observability
+    if is_measured or parse_record_sinks(settings.record_sinks):
+        controllers.append(
+            CostController(
+                cache,
+                clients.ec2.price,
+                planning.room.requests,
+                clients.record,
+                settings.cluster_name,
+                settings.cost_interval,
+                Path(folder) if folder and is_measured else None,
+            )
+        )
     if gates.node_overlay:
         controllers.append(NodeOverlayController(kube, cache, view, clients.ec2))
     if gates.node_repair and not settings.legacy_node_repair:

@@ -117,6 +117,9 @@ class Settings(BaseModel):
     feature_gates: Gates = Field(FeatureGates(), description="Feature gates: Gate=true,Gate=false.")
     aws_feature_gates: AwsGates = Field(AwsFeatureGates(), description="Feature gates of the AWS provider.")
 
+    cost_interval: Annotated[timedelta, between("1m", "24h")] = Field(
+        timedelta(minutes=15), description="Interval of recording who causes the cost of nodes, 1m to 24h."
+    )
     garbage_collection_interval: Annotated[timedelta, between("30s", "24h")] = Field(
         timedelta(minutes=10), description="Interval of searching for orphans, 30s to 24h."
     )

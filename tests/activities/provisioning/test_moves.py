@@ -22,7 +22,7 @@ from activities.disruption.moves import methods_within
 from activities.disruption.repair_source import RepairPolicies, no_repair, stated_repair
 from activities.provisioning.solving import Limit
 from tenon.apis import labels
-from tenon.apis.reasons import Reason
+from tenon.apis.reasons import Reason, snake_case
 from tenon.disruption.commands.command_messages import to_message
 from tenon.disruption.deciding import decide
 from tenon.disruption.model import (
@@ -333,6 +333,11 @@ def reached_savings() -> float:
     return REGISTRY.get_sample_value(name, {"nodepool": "default"}) or 0.0
 
 
+def saved_dollars(reason: Reason) -> float:
+    series = {"nodepool": "default", "reason": snake_case(reason)}
+    return REGISTRY.get_sample_value("tenon_disruption_saved_dollars_per_hour_total", series) or 0.0
+
+
 @pytest.mark.parametrize(
     ("reason", "events"),
     [
@@ -362,9 +367,10 @@ async def test_wsh02_a_command_is_measured_at_the_prices_of_launched_offerings(
         prices={"a": 0.1, "b": 0.1},
     )
     expected = {"default": MeasuredSaving(predicted=0.16, reached=0.1)}
-    before = reached_savings()
+    before, saved_before = reached_savings(), saved_dollars(reason)
     assert await at.finder.measure(disruption_command, ["a", "b"]) == expected
     assert reached_savings() - before == pytest.approx(0.1 if events else 0.0), "only consolidation counts"
+    assert saved_dollars(reason) - saved_before == pytest.approx(0.1), "each reason counts for itself"
     assert at.recorder.events == events
     del at.view.details["new"]
     assert await at.finder.measure(disruption_command, ["a", "b"]) == {}

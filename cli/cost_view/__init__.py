@@ -1,0 +1,1 @@
+"""What `tenon cost` reads, and how it looks."""

@@ -1,0 +1,149 @@
+"""Reads the cluster once: each node with its price, and what its pods request."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from activities.kubernetes import resources
+from activities.kubernetes.client import Kube
+from activities.kubernetes.errors import NotFoundError
+from activities.kubernetes.resources import Resource
+from cli.fleet_view.node_prices import NodePrices, aws_prices, region_of, table_prices
+from tenon.apis import labels
+from tenon.apis.json_object import JsonObject
+from tenon.apis.managed import manages_claim
+from tenon.apis.nodeclaim import INSTANCE_TERMINATING
+from tenon.cost.bill import Lifetime
+from tenon.cost.money import nanos
+from tenon.cost.split import Kind, PricedNode, load_of, loads_of
+from tenon.ec2.types.instance_types import Prices
+from tenon.fleet.rows import node_row
+from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.decode import decode_node, pod_of
+from tenon.kube.records import NodeRecord, PodRecord
+
+
+@dataclass(slots=True)
+class Cluster:
+    """The objects of a cluster that cost depends on."""
+
+    claims: list[ClaimRecord]
+    nodes: list[NodeRecord]
+    pods: list[PodRecord]
+    has_buffers: bool
+    """Whether there are CapacityBuffers."""
+    read_at: datetime
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def region(self) -> str:
+        """The region of the nodes; empty if no node says it."""
+        return next(filter(None, (node.labels.get(labels.REGION, "") for node in self.nodes)), "")
+
+
+async def read_cluster(kube: Kube, now: datetime) -> Cluster:
+    """Read the cluster.
+
+    Raises:
+        ApiError: the API server does not answer, or refuses.
+    """
+    claims = [ClaimRecord.of(body) for body in await _served(kube, resources.NODECLAIMS) if manages_claim(body)]
+    nodes = [decode_node(json.dumps(body).encode()) for body in await kube.list(resources.NODES)]
+    pods = [pod_of(body) for body in await kube.list(resources.PODS) if (body.get("spec") or {}).get("nodeName")]
+    buffers = await _served(kube, resources.CAPACITYBUFFERS)
+    return Cluster(claims, nodes, pods, bool(buffers), now)
+
+
+async def _served(kube: Kube, resource: Resource) -> Sequence[JsonObject]:
+    try:
+        return await kube.list(resource)
+    except NotFoundError:
+        return ()
+
+
+def prices_of(cluster: Cluster, *, ask_aws: bool) -> NodePrices:
+    """Return the prices of the cluster's region. It blocks for seconds if it asks AWS.
+
+    Raises:
+        PriceTableError: the file that PRICE_TABLE names cannot be used.
+    """
+    region = region_of(cluster.region)
+    return aws_prices(region) if ask_aws else table_prices(region)
+
+
+def priced_nodes(cluster: Cluster, prices: Prices, label: str = "") -> list[PricedNode]:
+    """Return what is paid for now: instances of NodeClaims, and other nodes. ``label``: of pods, to divide by."""
+    pods_by_node: dict[str, list[PodRecord]] = {}
+    for pod in cluster.pods:
+        pods_by_node.setdefault(pod.node_name, []).append(pod)
+    priced = []
+    for claim, node in _pairs(cluster):
+        pods = pods_by_node.get(node.name, []) if node is not None else []
+        row = node_row(claim, node, pods, None, prices, cluster.read_at)
+        if claim is not None and not claim.provider_id:
+            continue
+        priced.append(
+            PricedNode(
+                name=row.name,
+                pool=row.pool,
+                instance_type=row.instance_type,
+                zone=row.zone,
+                capacity_type=row.capacity_type,
+                price=None if row.price is None else nanos(row.price),
+                allocatable=node.allocatable if node is not None else {},
+                loads=loads_of(pods, label),
+                is_starting=node is None,
+                claim=row.claim,
+                instance=row.instance,
+                launched_at=claim.launched_at or claim.created_at if claim is not None else None,
+            )
+        )
+    return priced
+
+
+def _pairs(cluster: Cluster) -> Iterable[tuple[ClaimRecord | None, NodeRecord | None]]:
+    by_provider = {node.provider_id: node for node in cluster.nodes if node.provider_id}
+    by_name = {node.name: node for node in cluster.nodes}
+    paired: set[str] = set()
+    for claim in cluster.claims:
+        node = by_provider.get(claim.provider_id) or by_name.get(claim.node_name)
+        if node is not None:
+            paired.add(node.name)
+        yield claim, node
+    for node in cluster.nodes:
+        if node.name not in paired:
+            yield None, node
+
+
+def living(cluster: Cluster, nodes: Iterable[PricedNode]) -> list[Lifetime]:
+    """Return the instances of NodeClaims that run now, or that EC2 was asked to terminate and that are not gone yet."""
+    ends = {claim.name: claim.true_since(INSTANCE_TERMINATING) for claim in cluster.claims}
+    return [
+        Lifetime(
+            instance=node.instance,
+            claim=node.claim,
+            node=node.name,
+            pool=node.pool,
+            instance_type=node.instance_type,
+            zone=node.zone,
+            capacity_type=node.capacity_type,
+            price=node.price,
+            launched_at=node.launched_at,
+            ended_at=ends.get(node.claim),
+        )
+        for node in nodes
+        if node.instance and node.launched_at is not None
+    ]
+
+
+def labels_of_workloads(cluster: Cluster, label: str) -> Mapping[tuple[str, str], str]:
+    """Return the label of the pods of each workload, by namespace and workload, as it is now."""
+    consumers = {load_of(pod, label).consumer for pod in cluster.pods}
+    return {
+        (consumer.namespace, consumer.workload): consumer.label
+        for consumer in sorted(consumers)
+        if consumer.kind is Kind.PODS and consumer.label
+    }

@@ -1,0 +1,73 @@
+"""The cost of now, or of a window, with all that a reader must know about it; and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from tenon.cost.money import dollars
+from tenon.cost.rows import Grouping, Row, Saving, row_document
+from tenon.fleet.rows import HOURS_A_MONTH
+from tenon.kube.timestamps import format_instant
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The rows, and what belongs to them."""
+
+    grouping: Grouping
+    rows: Sequence[Row]
+    until: datetime
+    spot_share: float
+    nodes: int
+    """Nodes that run now, or that ran in the window."""
+    unpriced: int
+    """Of these, the ones whose price is not known."""
+    since: datetime | None = None
+    """The start of the window; None for a report of now."""
+    savings: Sequence[Saving] = ()
+    notes: Sequence[str] = field(default_factory=list)
+    """What a reader must know; sentences without a period."""
+
+    @property
+    def total(self) -> int:
+        """The sum of all rows, in nano-dollars."""
+        return sum(row.amount for row in self.rows)
+
+    @property
+    def hours(self) -> float:
+        """The length of the window in hours; 1 for a report of now, whose amounts are those of an hour."""
+        return (self.until - self.since).total_seconds() / 3600 if self.since is not None else 1.0
+
+
+def row_documents(report: Report) -> list[dict[str, Any]]:
+    """Return the rows as JSON. The names of fields are for scripts: they only gain members."""
+    monthly = HOURS_A_MONTH if report.since is None else None
+    return [row_document(row, report.total, monthly) for row in report.rows]
+
+
+def to_document(report: Report) -> dict[str, Any]:
+    """Return the report as JSON."""
+    total = dollars(report.total)
+    if report.since is None:
+        times: dict[str, Any] = {"time": format_instant(report.until)}
+        sums: dict[str, Any] = {"costPerHour": total, "costPerMonth": round(total * HOURS_A_MONTH, 2)}
+    else:
+        times = {"from": format_instant(report.since), "to": format_instant(report.until)}
+        sums = {"cost": total, "costPerHour": round(total / report.hours, 9) if report.hours else 0.0}
+    return {
+        **times,
+        "by": str(report.grouping),
+        "rows": row_documents(report),
+        "total": sums,
+        "spotShare": round(report.spot_share, 6),
+        "nodes": report.nodes,
+        "nodesWithoutPrice": report.unpriced,
+        "savings": [
+            {"reason": saving.reason, "commands": saving.commands, "dollarsPerHour": dollars(saving.price)}
+            for saving in report.savings
+        ],
+        "notes": list(report.notes),
+    }

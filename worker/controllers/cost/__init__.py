@@ -1,0 +1,1 @@
+"""Who causes the cost of nodes, while this replica leads."""
