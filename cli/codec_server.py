@@ -17,7 +17,7 @@ from google.protobuf.json_format import MessageToJson, Parse, ParseError
 from temporalio.api.common.v1 import Payload, Payloads
 from temporalio.converter import PayloadCodec
 
-from cli.application import create_app
+from cli.application import create_app, examples
 from worker.runtime.encrypted_payloads import ENCRYPTION_CONFIG, PayloadCodecError
 from worker.runtime.payload_codec import EncryptionCodec
 
@@ -29,7 +29,11 @@ HEADERS = "content-type,x-namespace,authorization"
 """What Temporal's UI sends."""
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "tenon codec-server --ui https://temporal.example.com --keys keys.yaml",
+    )
+)
 def codec_server(
     ui: Annotated[
         str, typer.Option("--ui", metavar="ORIGIN", help="Address of Temporal's UI: https://temporal.example.com.")

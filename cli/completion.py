@@ -13,7 +13,7 @@ import typer
 from typer._completion_classes import completion_init
 from typer._completion_shared import get_completion_script
 
-from cli.application import create_app
+from cli.application import create_app, examples
 
 COMPLETE = "_TENON_COMPLETE"
 """Environment variable with which the script of a shell asks for completions."""
@@ -23,7 +23,13 @@ NO_FILES = ":4"
 app = create_app()
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "source <(tenon completion bash)",
+        "tenon completion zsh > ~/.zfunc/_tenon",
+        "tenon completion fish > ~/.config/fish/completions/tenon.fish",
+    )
+)
 def completion(
     shell: Annotated[Literal["bash", "zsh", "fish"], typer.Argument(metavar="SHELL", help="bash, zsh or fish.")],
 ) -> None:

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from cli.application import create_app
+from cli.application import create_app, examples
 from cli.simulating.files import NAME_OF_STANDARD_INPUT, Filenames, read_named_texts
 from tenon.manifests.converting import Output, Part, convert, joined
 from tenon.manifests.documents import Diagnostic
@@ -29,7 +29,12 @@ class Form(StrEnum):
     json = "json"
 
 
-@app.command(name="convert")
+@app.command(
+    name="convert",
+    epilog=examples(
+        "tenon convert -f provisioner.yaml > nodepool.yaml",
+    ),
+)
 def run(
     filename: Filenames = None,
     output: Annotated[Form, typer.Option("-o", "--output", help="Output format.")] = Form.yaml,

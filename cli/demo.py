@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,8 +19,9 @@ from temporalio.client import Client
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
 from activities.kubernetes.resources import DEPLOYMENTS, NODEPOOLS, NODES
-from cli.application import create_app
-from cli.demo_progress import DemoProgress, NotSeenError
+from cli.application import create_app, examples
+from cli.demo_progress import APP, PODS, DemoProgress, NotSeenError
+from cli.demo_tour import EXAMPLES, Tour, live_claims, node_link, run_command
 from tenon.apis.conditions import READY
 from tenon.kube.conditions import is_true
 from tenon.node.state import NodeClaimResult
@@ -32,21 +30,27 @@ from workflows import names
 
 app = create_app()
 
-EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 MANIFESTS = ("ec2nodeclass.yaml", "nodepool.yaml", "inflate.yaml")
 BIN = Path(sys.executable).parent
 """Where `tenon` and `kubectl` are."""
-APP = "inflate"
-PODS = 5
 TTL = "15s"
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "tenon demo",
+        "tenon demo --tour --keep",
+    )
+)
 def demo(
     keep: Annotated[bool, typer.Option("--keep", help="Leave the sandbox and the worker running.")] = False,
+    tour: Annotated[
+        bool, typer.Option("--tour", help="Then show seven commands on the living sandbox, each after Enter.")
+    ] = False,
     state: Annotated[Path | None, typer.Option(metavar="FOLDER", help="State folder of the sandbox.")] = None,
 ) -> None:
     """Start the sandbox and a worker, scale a Deployment up and down, and show what happens to its nodes."""
+    from cli.sandbox_worker import log_of, metrics_address, start_worker
     from sandbox import stale_worker
     from sandbox.build import BuildError
     from sandbox.cluster import Sandbox, SandboxError
@@ -75,25 +79,23 @@ def demo(
         if sandbox.layout.node_process.exists():
             sandbox.install()  # on a real node the worker runs in pods
         else:
-            worker = _start_worker(sandbox)
-            stale_worker.note(sandbox.layout.root, worker.pid)
-            _await_ready(worker, sandbox)
+            worker = start_worker(sandbox)
         console.print(f"sandbox and worker are up after {time.monotonic() - began:.1f} s")
         console.print(f"{_ui(sandbox)}kubeconfig: {sandbox.kubeconfig}")
-        asyncio.run(_play(console, sandbox))
+        asyncio.run(_play(console, sandbox, tour=tour, state=state))
     except (NotSeenError, SandboxError, KubectlError, TemporalError, ApiError) as error:
-        where = _log(sandbox) if worker else f"`kubectl logs -n {sandbox.namespace} deployment/tenon`"
+        where = log_of(sandbox) if worker else f"`kubectl logs -n {sandbox.namespace} deployment/tenon`"
         console.print(f"[bold red]{error}[/]; the worker's log: {where}")
         raise typer.Exit(1) from None
     finally:
         if keep:
             console.print(f"\nThe sandbox and the worker keep running. {_ui(sandbox)}")
+            if metrics := metrics_address(sandbox.layout.root):
+                console.print(f"Metrics: [link]{metrics}[/]", soft_wrap=True)
             console.print(f"To use it:  export KUBECONFIG={sandbox.kubeconfig} PATH={BIN}:$PATH", soft_wrap=True)
             console.print("To stop it: tenon sandbox down")
         else:
-            if worker is not None:
-                worker.terminate()
-                worker.wait(60)
+            stale_worker.stop(sandbox.layout.root)
             if attached is None:
                 sandbox.stop()
 
@@ -110,39 +112,7 @@ def _ui(sandbox: Any) -> str:
     return f"Temporal UI: [link]{sandbox.temporal_ui}[/]   " if sandbox.temporal_ui else ""
 
 
-def _log(sandbox: Any) -> Path:
-    return Path(sandbox.logs) / "worker.log"
-
-
-def _start_worker(sandbox: Any) -> subprocess.Popen[bytes]:
-    with _log(sandbox).open("ab") as log:
-        return subprocess.Popen(
-            [sys.executable, "-m", "cli", "worker"],
-            env=os.environ | sandbox.worker_env(),
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-
-
-def _await_ready(worker: subprocess.Popen[bytes], sandbox: Any) -> None:
-    url = f"http://127.0.0.1:{sandbox.worker_env()['HEALTH_PROBE_PORT']}/readyz"
-    why, deadline = "no answer", time.monotonic() + 60
-    while time.monotonic() < deadline:
-        if worker.poll() is not None:
-            raise NotSeenError(f"the worker ended with status {worker.returncode}")
-        try:
-            with urllib.request.urlopen(url, timeout=2):
-                return
-        except urllib.error.HTTPError as error:
-            why = error.read().decode().strip()
-        except OSError as error:
-            why = str(error)
-        time.sleep(0.2)
-    raise NotSeenError(f"the worker did not become ready: {why}")
-
-
-async def _play(console: Console, sandbox: Any) -> None:
+async def _play(console: Console, sandbox: Any, *, tour: bool, state: Path | None) -> None:
     kube = await Kube.connect(str(sandbox.kubeconfig))
     temporal = await connect()
     ec2 = sandbox.ec2()
@@ -156,8 +126,33 @@ async def _play(console: Console, sandbox: Any) -> None:
         if rejected:
             raise NotSeenError(f"the kubelet rejected pods: {rejected}")
         await _report(console, story, temporal, sandbox)
+        if tour:
+            if state is not None:
+                os.environ["TENON_SANDBOX_DIR"] = str(state)
+            await Tour(console, sandbox, kube, story, run_command).play()
+        await _say_what_next(console, sandbox, kube)
     finally:
         await kube.close()
+
+
+async def _say_what_next(console: Console, sandbox: Any, kube: Kube) -> None:
+    """Print commands for the nodes that run now, and where Temporal's UI shows one of them."""
+    console.rule("[bold]What to try next")
+    claims = await live_claims(kube)
+    name = claims[-1].name if claims else "NAME"
+    for command, about in (
+        ("tenon top", "all nodes live"),
+        ("tenon node list", "how full, how old, what they cost"),
+        (f"tenon node show {name}", "why it was bought, and its life"),
+        (f"tenon explain node {name}", "why it stays"),
+        ("tenon simulate --live", "what would be bought now"),
+        (f"tenon node drain {name} --dry-run", "what a drain would move"),
+        ("tenon sandbox fault list", "what may go wrong, to try it"),
+        ("tenon demo --tour --keep", "all of that, step by step"),
+    ):
+        console.print(f"  [bold]{command:44}[/] {about}", soft_wrap=True)
+    if claims and (link := node_link(sandbox.temporal_ui or "", sandbox.cluster_name, name)):
+        console.print(f"  this node in Temporal's UI: [link]{link}[/]", soft_wrap=True)
 
 
 def _instance_state(ec2: Any, instance_id: str) -> str:

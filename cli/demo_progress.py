@@ -9,8 +9,9 @@ from collections.abc import Awaitable, Callable
 from rich.console import Console
 from temporalio.client import Client
 
+from activities.kubernetes import resources
 from activities.kubernetes.client import Kube
-from activities.kubernetes.resources import NODECLAIMS, NODES, PODS
+from activities.kubernetes.resources import NODECLAIMS, NODES
 from tenon.apis import labels
 from tenon.apis.json_object import JsonObject
 from tenon.apis.nodeclaim import DRAINED
@@ -23,6 +24,9 @@ from workflows import names
 from workflows.nodeclaim import NodeClaimWorkflow
 
 PAUSE = 0.25
+APP = "inflate"
+"""The Deployment that the demo scales."""
+PODS = 5
 
 
 class NotSeenError(TenonError):
@@ -42,10 +46,13 @@ class DemoProgress:
         self._reported_at: dict[str, float] = {}
         self._began = time.monotonic()
         self.claims: dict[str, NodeState] = {}
+        self.scenes = 0
+        """How many scenes have begun."""
 
     def scene(self, title: str) -> None:
         """Begin a scene and restart the clock."""
         self._began = time.monotonic()
+        self.scenes += 1
         self._console.rule(f"[bold]{title}")
 
     def report(self, key: str, text: str, style: str = "") -> None:
@@ -123,7 +130,7 @@ class DemoProgress:
 
     async def pods(self, app: str) -> list[JsonObject]:
         """Return the pods of a Deployment that are not being deleted."""
-        pods = await self._kube.list(PODS, namespace="default", label_selector=f"app={app}")
+        pods = await self._kube.list(resources.PODS, namespace="default", label_selector=f"app={app}")
         return [pod for pod in pods if not object_json.is_deleting(pod)]
 
     async def all_running(self, app: str, count: int) -> bool:

@@ -9,6 +9,7 @@ import os
 import sys
 from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 from typing import Annotated, Literal
 
 import typer
@@ -23,7 +24,7 @@ from activities.ec2.errors import EC2Error
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ConfigError
 from activities.kubernetes.resources import EC2NODECLASSES
-from cli.application import create_app
+from cli.application import create_app, examples
 from cli.console import output_console
 from cli.context import worker_of_sandbox
 from cli.diagnosis.aws import check_aws, unusable_credentials
@@ -43,8 +44,14 @@ app = create_app()
 COLOURS = {State.OK: "green", State.WARNING: "yellow", State.FAULT: "red", State.UNKNOWN: "cyan"}
 
 
-@app.command(cls=SettingsCommand)
-@with_setting_flags
+@app.command(
+    cls=SettingsCommand,
+    epilog=examples(
+        "tenon doctor",
+        "kubectl -n tenon exec deployment/tenon -- tenon doctor -o json",
+    ),
+)
+@partial(with_setting_flags, hidden=True)
 def doctor(
     ctx: typer.Context,
     flags: dict[str, object],
@@ -54,7 +61,8 @@ def doctor(
     """Check settings, Temporal, Kubernetes and AWS with the worker's environment, and say what to do. Changes nothing.
 
     Run it where the worker runs: kubectl -n tenon exec deployment/tenon -- tenon doctor. If no cluster is named, it
-    checks the sandbox running in this folder. The exit status is 1 if there is a fault.
+    checks the sandbox running in this folder. It takes every flag of `tenon worker`, whose settings it then checks. The
+    exit status is 1 if there is a fault.
     """
     if "cluster_name" not in flags and not os.environ.get("CLUSTER_NAME") and (sandbox := worker_of_sandbox()):
         os.environ.pop("CLUSTER_NAME", None)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from cli.application import create_app
+from cli.application import create_app, examples
 from cli.console import output_console
 from cli.sandbox_output import Output, StateDir, fail
 from sandbox.cluster import Sandbox, SandboxError
@@ -25,7 +25,12 @@ app = create_app(
 OutputFormat = Annotated[Output, typer.Option("-o", "--output", help="table or json.")]
 
 
-@app.command(name="list")
+@app.command(
+    name="list",
+    epilog=examples(
+        "tenon sandbox fault list",
+    ),
+)
 def list_faults(output: OutputFormat = Output.TABLE) -> None:
     """Show every fault and its options."""
     rows = [
@@ -52,7 +57,7 @@ def list_faults(output: OutputFormat = Output.TABLE) -> None:
     _table(shown)
 
 
-@app.command()
+@app.command(epilog=examples("tenon sandbox fault clear no-capacity", "tenon sandbox fault clear"))
 def clear(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A fault; without it, all faults are undone.")] = "",
     state: StateDir = None,
@@ -99,6 +104,12 @@ def _command(fault: NamedFault) -> Callable[..., None]:
     return run
 
 
+def _example(fault: NamedFault) -> str:
+    """A command line with what the fault must have."""
+    required = (_spelled(option) for option in fault.options if _required(option))
+    return " ".join(["tenon sandbox fault", fault.name, *required])
+
+
 def _required(option: Option) -> bool:
     return option.default is inspect.Parameter.empty
 
@@ -129,4 +140,4 @@ def _table(rows: list[dict[str, Any]]) -> None:
 
 
 for _fault in catalogue.ALL:
-    app.command(name=_fault.name, help=_fault.about)(_command(_fault))
+    app.command(name=_fault.name, help=_fault.about, epilog=examples(_example(_fault)))(_command(_fault))

@@ -20,7 +20,7 @@ from activities.kubernetes.changes import change
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ConfigError
 from activities.kubernetes.resources import LEASES, NODECLAIMS, NODES
-from cli.application import create_app
+from cli.application import create_app, examples
 from cli.context import ContextError, resolve
 from tenon.apis import labels
 from tenon.apis.json_object import JsonObject
@@ -51,7 +51,12 @@ class StillLeadsError(TenonError):
     """A running worker would start everything again. The message is one sentence."""
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "kubectl -n tenon scale deployment tenon --replicas 0",
+        "tenon handback --cluster prod",
+    )
+)
 def handback(cluster: Cluster = None, lease: Lease = LEASE_NAME) -> None:
     """End Tenon's workflows and remove what it wrote on objects, so that Karpenter takes over the same nodes.
 

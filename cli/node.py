@@ -171,7 +171,7 @@ def expire(
 @app.command(
     epilog=examples(
         "tenon node reboot default-x7k2p --reason 'new kernel' --grace-period 5m",
-        "tenon node reboot default-x7k2p --reason 'GPU lost' --ticket OPS-12 --no-wait",
+        "tenon node reboot default-x7k2p --reason 'GPU lost' --no-wait",
     )
 )
 def reboot(
@@ -346,7 +346,7 @@ async def _why_it_stays(state: NodeState) -> str:
     epilog=examples(
         "tenon node list --sort price",
         "tenon node list -l team=shop -o wide",
-        "tenon node list --blocked                # what needs you, and what resolves it",
+        "tenon node list --blocked    # what needs you, and what resolves it",
         "tenon node list --pool web -o name | xargs tenon node keep --for 4h",
     ),
 )

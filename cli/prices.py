@@ -18,13 +18,17 @@ from activities.ec2.client import Ec2
 from activities.ec2.errors import EC2Error
 from activities.ec2.price_list import dedicated_prices, list_prices
 from activities.ec2.price_tables import PriceTable, built_in_table, table_text
-from cli.application import create_app
+from cli.application import create_app, examples
 from cli.simulating.progress import show_progress
 
 app = create_app()
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "tenon prices eu-central-1 > prices.json",
+    )
+)
 def prices(
     region: Annotated[str | None, typer.Argument(help="The region. Default: $AWS_REGION.")] = None,
     equal: Annotated[
@@ -44,10 +48,10 @@ def prices(
             table = _read(region, equal or [])
     except EC2Error as error:
         print(f"The list prices of {region} cannot be read: {error.explained.rstrip('.')}.", file=sys.stderr)
-        raise typer.Exit(1) from None
+        raise typer.Exit(2) from None
     if not table.on_demand:
         print(f"AWS lists no prices in {table.currency} for {region}: correct the region.", file=sys.stderr)
-        raise typer.Exit(1)
+        raise typer.Exit(2)
     print(table_text(table), end="")
     print(
         f"{len(table.on_demand)} instance types, {len(table.dedicated)} of them also in dedicated tenancy",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
@@ -15,7 +16,7 @@ from rich.table import Table
 from typer.main import get_command
 
 from activities.clock import utc_now
-from cli.application import Group, create_app
+from cli.application import Group, create_app, examples
 from cli.console import output_console
 from cli.sandbox_output import Output, StateDir, fail
 from cli.simulating.progress import show_progress
@@ -34,19 +35,22 @@ from sandbox.status import State, Status, read
 from sandbox.temporal import TemporalKind
 from sandbox.tools import MissingToolError, tool
 
+ON_DEMAND = {"fault": "cli.fault", "worker": "cli.sandbox_worker"}
+"""Modules that only their own commands load."""
+
 
 class Commands(Group):
-    """The commands of this module, and `fault`, whose module is loaded on demand."""
+    """The commands of this module, and `fault` and `worker`, whose modules are loaded on demand."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return all command names."""
-        return [*super().list_commands(ctx), "fault"]
+        return [*super().list_commands(ctx), *ON_DEMAND]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return the command with this name, or None if it does not exist."""
-        if cmd_name != "fault":
+        if cmd_name not in ON_DEMAND:
             return super().get_command(ctx, cmd_name)
-        command = get_command(import_module("cli.fault").app)
+        command = get_command(import_module(ON_DEMAND[cmd_name]).app)
         command.name = cmd_name
         return command
 
@@ -67,7 +71,12 @@ COLOURS = {
 }
 
 
-@app.command(name="build")
+@app.command(
+    name="build",
+    epilog=examples(
+        "tenon sandbox build",
+    ),
+)
 def build_control_plane() -> None:
     """Build the control plane's programs, nodeadm and helm, unless they are in the cache; `up` builds all but helm."""
     try:
@@ -80,7 +89,7 @@ def build_control_plane() -> None:
     output_console().print(f"control plane: {folder}", highlight=False, soft_wrap=True)
 
 
-@app.command()
+@app.command(epilog=examples("tenon sandbox up", "tenon sandbox up --boot-delay 30 --keep-history"))
 def up(
     state: StateDir = None,
     foreground: Annotated[
@@ -143,29 +152,35 @@ def _stay(console: Console, sandbox: Sandbox) -> None:
             raise SandboxError(ended.message)
 
 
-@app.command()
+@app.command(epilog=examples("tenon sandbox status", "tenon sandbox status -o json | jq -r .addresses.temporal_ui"))
 def status(
     state: StateDir = None,
     output: Annotated[Output, typer.Option("-o", "--output", help="table or json.")] = Output.TABLE,
 ) -> None:
-    """Show what runs. The exit status is 0 if the sandbox is ready and all its components run, else 1.
+    """Show what runs. The exit status is 0 if the sandbox is ready, else 1.
 
-    It does not depend on whether a worker leads.
+    It is not ready if a component does not run, or if a worker that was started here has ended by itself. A sandbox in
+    which no worker was started is ready.
     """
     layout = Layout.at(state)
     sandbox_status = read(layout.status) or Status(state=State.STOPPED, message=f"there is no sandbox in {layout.root}")
-    leader = read_leader(layout.kubeconfig, utc_now()) if sandbox_status.state is State.READY else None
+    is_ready = sandbox_status.state is State.READY
+    leader = read_leader(layout.kubeconfig, utc_now()) if is_ready else None
+    missing = [f"{name} is {part_state}" for name, part_state in sandbox_status.not_running.items()]
+    if is_ready and stale_worker.has_died(layout.root):
+        missing.append("the worker has ended, and `tenon sandbox worker start` starts it again")
     if output is Output.JSON:
         document = sandbox_status.model_dump(mode="json")
+        document["not_ready_because"] = missing
         document["leading_worker"] = asdict(leader) if leader is not None else None
         document |= {"kubeconfig": str(layout.kubeconfig), "worker_kubeconfig": str(layout.worker_kubeconfig)}
         print(json.dumps(document, indent=2))
     else:
-        _table(output_console(), layout, sandbox_status, leader)
-    raise typer.Exit(0 if sandbox_status.state is State.READY and not sandbox_status.not_running else 1)
+        _table(output_console(), layout, sandbox_status, leader, missing)
+    raise typer.Exit(0 if is_ready and not missing else 1)
 
 
-@app.command()
+@app.command(epilog=examples("tenon sandbox down"))
 def down(state: StateDir = None) -> None:
     """Stop the sandbox and a worker that the demo left in it; its logs stay in the state folder."""
     layout = Layout.at(state)
@@ -180,7 +195,7 @@ def down(state: StateDir = None) -> None:
     )
 
 
-@app.command()
+@app.command(epilog=examples("tenon sandbox install"))
 def install(
     image: Annotated[Path, typer.Argument(metavar="ARCHIVE", help="The image that `make image` built.")] = IMAGE,
     chart: Annotated[
@@ -196,7 +211,7 @@ def install(
     output_console().print(f"Tenon runs in the namespace {Sandbox.namespace}", highlight=False)
 
 
-@app.command()
+@app.command(epilog=examples("tenon sandbox load web 90%", "tenon sandbox load web 2500m -n shop"))
 def load(
     deployment: Annotated[str, typer.Argument(metavar="DEPLOYMENT", help="Its name.")],
     amount: Annotated[
@@ -235,13 +250,21 @@ def _describe(console: Console, sandbox: Sandbox) -> None:
     )
 
 
-def _table(console: Console, layout: Layout, sandbox_status: Status, leader: LeadingWorker | None) -> None:
-    colour = COLOURS.get(sandbox_status.state, "")
-    state_text = f"[{colour}]{sandbox_status.state}[/]" if colour else str(sandbox_status.state)
-    more = "" if sandbox_status.message in ("", sandbox_status.state) else f": {escape(sandbox_status.message)}"
-    console.print(f"{state_text}{more}", highlight=False, soft_wrap=True)
-    for name, state in sandbox_status.not_running.items():
-        console.print(f"but {name} is {state}", highlight=False, soft_wrap=True)
+def _table(
+    console: Console,
+    layout: Layout,
+    sandbox_status: Status,
+    leader: LeadingWorker | None,
+    missing: Sequence[str],
+) -> None:
+    colour = "red" if missing else COLOURS.get(sandbox_status.state, "")
+    has_no_worker = leader is not None and not leader.holder and not leader.unknown
+    ready = f"{sandbox_status.state}, without a worker" if has_no_worker else str(sandbox_status.state)
+    headline = "not ready" if missing else ready
+    message = "" if sandbox_status.message == sandbox_status.state else sandbox_status.message
+    more = escape("; ".join(missing) or message)
+    state_text = f"[{colour}]{headline}[/]" if colour else headline
+    console.print(f"{state_text}: {more}" if more else state_text, highlight=False, soft_wrap=True)
     if leader is not None:
         console.print(escape(str(leader)), highlight=False, soft_wrap=True)
     if not sandbox_status.components:

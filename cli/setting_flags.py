@@ -75,8 +75,11 @@ def split(arguments: Sequence[str], own: dict[str, bool]) -> tuple[list[str], li
     return values, faults
 
 
-def with_setting_flags(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command an option for each setting. Its argument ``flags`` receives the given ones, by field name."""
+def with_setting_flags(command: Callable[..., None], *, hidden: bool = False) -> Callable[..., None]:
+    """Give a command an option for each setting. Its argument ``flags`` receives the given ones, by field name.
+
+    ``hidden``: its help leaves them out, because only the help of `tenon worker` has them all.
+    """
     own = [
         parameter
         for parameter in inspect.signature(command, eval_str=True).parameters.values()
@@ -88,7 +91,7 @@ def with_setting_flags(command: Callable[..., None]) -> Callable[..., None]:
         command(**keyword_only, flags={name: value for name, value in arguments.items() if value is not None})
 
     options = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_option(name))
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_option(name, hidden=hidden))
         for name in Settings.model_fields
     ]
     keyword_only = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
@@ -105,13 +108,15 @@ def refuse(sentences: str) -> typer.Exit:
     return typer.Exit(EXIT_UNUSABLE)
 
 
-def _option(name: str) -> Any:
+def _option(name: str, *, hidden: bool) -> Any:
     field = Settings.model_fields[name]
     default = "" if field.is_required() else text(field.default)
     if len(default) > LONGEST_WORD:
         default = default.replace(",", ", ")  # so that a terminal breaks the line there
     shown = f" By default {default}." if default else ""
-    option = typer.Option(flag_of(name), metavar="VALUE", help=f"{field.description}{shown}", show_default=False)
+    metavar = "true|false" if is_switch(name) else "VALUE"
+    help_ = f"{field.description}{shown}"
+    option = typer.Option(flag_of(name), metavar=metavar, help=help_, show_default=False, hidden=hidden)
     return Annotated[str | None, option]
 
 

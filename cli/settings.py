@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from activities.kubernetes.errors import ApiError
-from cli.application import create_app
+from cli.application import create_app, examples
 from cli.console import output_console
 from cli.setting_flags import FAULTS, SettingsCommand, refuse, with_setting_flags
 from tenon.provisioning.gates import AWS_GATES, MEANINGS
@@ -36,7 +36,13 @@ UNNAMED = "unnamed"
 Row = dict[str, Any]
 
 
-@app.command(cls=SettingsCommand)
+@app.command(
+    cls=SettingsCommand,
+    epilog=examples(
+        "tenon settings",
+        "BATCH_IDLE_DURATION=5s tenon settings --log-level=debug",
+    ),
+)
 @with_setting_flags
 def settings(
     ctx: typer.Context,

@@ -16,12 +16,12 @@ from typing import Annotated
 import typer
 
 from activities.disruption.repair_source import stated_repair
-from cli.application import create_app
+from cli.application import create_app, examples
 from cli.missing_extra import missing, refuse
 from cli.simulating import builtin
 from cli.simulating.again import read_problem, solve_again
-from cli.simulating.cluster import FiledCache, fill
-from cli.simulating.disrupting import disruption_of
+from cli.simulating.cluster import FiledCache, Pending, fill
+from cli.simulating.disrupting import Disruption, disruption_of
 from cli.simulating.files import Filenames, read_catalogue_file, read_files
 from cli.simulating.progress import show_progress
 from tenon.apis import labels
@@ -38,7 +38,7 @@ from tenon.scheduling.model import InstanceType, Pool
 from tenon.simulation.class_types import ClassTypes
 from tenon.simulation.decisions import Decision, Question, Reserved, decide
 from tenon.simulation.defaults import fill_in, newest_instant
-from tenon.simulation.document import plan_document, to_json
+from tenon.simulation.document import Document, plan_document, to_json
 from tenon.simulation.drifted_claims import compare_with_pools
 from tenon.simulation.objects import Objects
 from tenon.simulation.reading import finish
@@ -73,7 +73,13 @@ class InputError(TenonError):
         self.faults = list(faults)
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "tenon simulate -f nodepool.yaml -f deployment.yaml",
+        "tenon simulate --live --disruption",
+        "tenon simulate -f manifests/ -o html > plan.html",
+    )
+)
 def simulate(
     filename: Filenames = None,
     live: Annotated[
@@ -164,8 +170,60 @@ def stop_at_faults() -> Iterator[None]:
         raise typer.Exit(UNUSABLE) from None
 
 
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    """A cluster as it was read, what Tenon would do for it now, and what of it was asked."""
+
+    view: PlanningView
+    cache: FiledCache
+    pending: Pending
+    question: Question
+    decision: Decision
+    now: datetime
+    notes: Sequence[str]
+    """What a reader must know about the input and the plan."""
+    unavailable: Mapping[OfferingKey, datetime]
+    """What EC2 refuses, with the time until which plans avoid it."""
+    disruption: Disruption | None = None
+
+    @property
+    def document(self) -> Document:
+        """The plan as `-o json` prints it."""
+        types_by_pool = (
+            {pool.metadata.name: types for pool, types in self.decision.pools_with_types} if self.unavailable else {}
+        )
+        overlay = self.disruption
+        explainer = TypeChoiceExplainer(
+            self.decision.problem, types_by_pool, partial(unavailable_until, self.unavailable)
+        )
+        return plan_document(
+            self.decision.plan,
+            problem=self.decision.problem,
+            winners=explainer,
+            refused=self.pending.refused,
+            nominated_pods=self.pending.nominated_pods,
+            disruption=overlay.commands if overlay is not None else [],
+            staying=overlay.staying if overlay is not None else None,
+            before_and_after=overlay.totals if overlay is not None else None,
+            lower_bounds=_bounds(self.decision),
+            solve_seconds=self.decision.seconds,
+        )
+
+
 def simulated(scope: Given) -> Report:
-    """Return the report of a simulation.
+    """Return the report of a simulation, and print its notes.
+
+    Raises:
+        InputError: the input cannot be used.
+    """
+    simulation = simulation_of(scope)
+    for note in simulation.notes:
+        print(f"note: {one_line(note)}", file=sys.stderr)
+    return report(simulation.decision, simulation.document)
+
+
+def simulation_of(scope: Given) -> Simulation:
+    """Read what a simulation is asked for, and decide as the worker would.
 
     Raises:
         InputError: the input cannot be used.
@@ -203,8 +261,7 @@ def simulated(scope: Given) -> Report:
     if unavailable:
         types = without(types, UnavailableOfferings(unavailable))
     reserved = _reserved(view, notes) if live and simulation_settings.gates().reserved_capacity else None
-    for note in [*notes, *_notes(objects), *_left_out(cache)]:
-        print(f"note: {one_line(note)}", file=sys.stderr)
+    notes += [*_notes(objects), *_left_out(cache)]
     class_types = ClassTypes(types, builtin.descriptions, simulation_settings.node_settings)
     question = Question(
         pods=pending.pods,
@@ -216,10 +273,9 @@ def simulated(scope: Given) -> Report:
         refused_until=partial(unavailable_until, unavailable),
     )
     decision = decide(view, question, time.perf_counter)
-    for note in decision.notes:
-        print(f"note: {one_line(note)}", file=sys.stderr)
+    notes += decision.notes
     if catalog is None:
-        _print_catalogue_notes(decision, types)
+        notes += _catalogue_notes(decision, types)
     gates, reboots = simulation_settings.gates(), simulation_settings.aws_gates().reboot_for_repair
     repair = stated_repair(view.repair_policies, view.node_pools, reboots=reboots)() if gates.node_repair else None
     overlay = (
@@ -230,30 +286,17 @@ def simulated(scope: Given) -> Report:
     if overlay is not None and scope.node is not None and not (overlay.commands or overlay.staying):
         where = "in the cluster: see kubectl get nodeclaims" if live else "in the input"
         _stop_at([ManifestError(Source(scope.node), f"is no Node or NodeClaim of a NodePool {where}")])
-    types_by_pool = {pool.metadata.name: types for pool, types in decision.pools_with_types} if unavailable else {}
-    document = plan_document(
-        decision.plan,
-        problem=decision.problem,
-        winners=TypeChoiceExplainer(decision.problem, types_by_pool, partial(unavailable_until, unavailable)),
-        refused=pending.refused,
-        nominated_pods=pending.nominated_pods,
-        disruption=overlay.commands if overlay is not None else [],
-        staying=overlay.staying if overlay is not None else None,
-        before_and_after=overlay.totals if overlay is not None else None,
-        lower_bounds=_bounds(decision),
-        solve_seconds=decision.seconds,
-    )
-    return report(decision, document)
+    return Simulation(view, cache, pending, question, decision, instant, notes, unavailable, overlay)
 
 
-def _print_catalogue_notes(decision: Decision, types: Sequence[InstanceType]) -> None:
-    """Say what the built-in catalogue cannot know of this decision."""
+def _catalogue_notes(decision: Decision, types: Sequence[InstanceType]) -> Iterator[str]:
+    """What the built-in catalogue cannot know of this decision."""
     if any(claim.offering.capacity_type == labels.SPOT for claim in decision.plan.claims):
-        print("note: spot prices of the built-in catalogue are estimates, the same in every zone", file=sys.stderr)
+        yield "spot prices of the built-in catalogue are estimates, the same in every zone"
     for pool in decision.problem.pools:
         if not pool.instance_types:
             elsewhere = f"; {ONLY_BUILT_IN}" if _is_elsewhere(pool, types) else ""
-            print(f"note: NodePool {pool.name}: {pool.lacking}{elsewhere}", file=sys.stderr)
+            yield f"NodePool {pool.name}: {pool.lacking}{elsewhere}"
 
 
 def _is_elsewhere(pool: Pool, types: Sequence[InstanceType]) -> bool:

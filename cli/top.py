@@ -22,7 +22,7 @@ from rich.markdown import Markdown
 from activities.clock import utc_now
 from activities.ec2.price_tables import PriceTableError
 from activities.kubernetes.errors import ApiError, ConfigError
-from cli.application import create_app
+from cli.application import create_app, examples
 from cli.console import output_console
 from cli.fleet_view.keyboard import reading_keys
 from cli.fleet_view.node_prices import aws_prices, region_of, table_prices
@@ -51,7 +51,12 @@ BLOCKED_SECONDS = 10.0
 """Seconds between two questions to Temporal which nodes are blocked."""
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "tenon top --sort price --group pool --filter 'cpu<30'",
+        "tenon top --once -o json | jq .totals",
+    )
+)
 def top(
     cluster: Annotated[
         str | None, typer.Option("--cluster", metavar="NAME", envvar="CLUSTER_NAME", help="Name of the cluster.")
@@ -81,10 +86,7 @@ def top(
         bool, typer.Option("--aws/--no-aws", help="Ask AWS for prices; otherwise use those of a table.")
     ] = True,
 ) -> None:
-    """Show nodes live: use, price, stage, what keeps them; with keys to show, drain and keep.
-
-    Example: tenon top --sort price --group pool --filter 'cpu<30'
-    """
+    """Show nodes live: use, price, stage, what keeps them; with keys to show, drain and keep."""
     words = [filter_, *([f"pool={pool}"] if pool else []), *([f"zone={zone}"] if zone else [])]
     state = ViewState(sort=sort, group=group, filter=" ".join(filter(None, words)))
     is_live = not once and output == "table" and sys.stdout.isatty() and sys.stdin.isatty()

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from cli.application import create_app
+from cli.application import create_app, examples
 from cli.simulating.files import Filenames, read_named_texts
 from tenon.manifests.checking import Checked, check
 from tenon.manifests.documents import Diagnostic, as_shown
@@ -57,7 +57,11 @@ class Form(StrEnum):
     json = "json"
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "tenon validate -f manifests/",
+    )
+)
 def validate(
     filename: Filenames = None,
     output: Annotated[Form, typer.Option("-o", "--output", help="Output format.")] = Form.table,

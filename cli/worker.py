@@ -9,7 +9,7 @@ from typing import Any
 import typer
 
 from activities import loggers
-from cli.application import create_app
+from cli.application import create_app, examples
 from cli.setting_flags import FAULTS, SettingsCommand, refuse, with_setting_flags
 from worker import main
 from worker.runtime import logs
@@ -21,7 +21,12 @@ app = create_app()
 log = loggers.SETTINGS
 
 
-@app.command(cls=SettingsCommand)
+@app.command(
+    cls=SettingsCommand,
+    epilog=examples(
+        "CLUSTER_NAME=prod tenon worker --log-level=debug",
+    ),
+)
 @with_setting_flags
 def worker(ctx: typer.Context, flags: dict[str, Any]) -> None:
     """Run the worker: workflows and activities, cluster cache and planning. Every flag has an environment variable."""

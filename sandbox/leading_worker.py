@@ -35,7 +35,7 @@ class LeadingWorker:
             return f"whether a worker leads is not known: {self.unknown}"
         if self.holder:
             return f"worker {self.holder} leads"
-        return "no worker leads, so pods that fit on no node stay Pending: `make demo KEEP=1` starts one"
+        return "no worker leads, so pods that fit on no node stay Pending: `tenon sandbox worker start` starts one"
 
 
 def read_leader(kubeconfig: Path, now: datetime) -> LeadingWorker:

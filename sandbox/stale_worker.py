@@ -27,6 +27,11 @@ def find(folder: Path) -> psutil.Process | None:
     return process if is_worker else None
 
 
+def has_died(folder: Path) -> bool:
+    """Whether a worker was started, was not stopped, and no longer runs."""
+    return (folder / FILE).exists() and find(folder) is None
+
+
 def stop(folder: Path) -> bool:
     """Stop the worker. Returns False if none was running."""
     process = find(folder)

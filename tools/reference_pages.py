@@ -11,6 +11,7 @@ from tenon.apis.base import RULES_KEY
 from tenon.apis.crd import custom_resource_definitions
 from tenon.kube.event_reasons import EventReason
 from tenon.provisioning.gates import AWS_GATES, MEANINGS
+from tools.command_page import COMMANDS, commands_page
 from worker.settings import Settings, flag_of
 from worker.settings.effects import gate_values, why_none
 from worker.settings.model import text
@@ -73,7 +74,7 @@ the reason of the condition. When a condition of an EC2NodeClass changes, an eve
 
 def page_texts() -> dict[Path, str]:
     """Return the text of each page by its path in the repository."""
-    return {FIELDS: fields_page(), SETTINGS: settings_page(), EVENTS: events_page()}
+    return {FIELDS: fields_page(), SETTINGS: settings_page(), EVENTS: events_page(), COMMANDS: commands_page()}
 
 
 def fields_page() -> str:

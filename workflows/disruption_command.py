@@ -39,6 +39,7 @@ with workflow.unsafe.imports_passed_through():
         REBOOT,
         AwaitedReplacement,
         AwaitedReport,
+        CommandProgress,
         DisruptInput,
         DisruptionCommand,
         DisruptResult,
@@ -54,7 +55,7 @@ with workflow.unsafe.imports_passed_through():
         SettleReplacementsInput,
         StepResult,
     )
-    from tenon.sentences import for_temporal_ui
+    from tenon.sentences import for_temporal_ui, shortened
     from workflows import names
     from workflows.options import OPTIONS
     from workflows.planner_call import PlannerCaller
@@ -70,6 +71,8 @@ FAILED_PAUSE = timedelta(minutes=5)
 UNTOUCHED_PAUSE = timedelta(seconds=30)
 """The same if the command failed before it touched anything, because the cluster had changed since the decision."""
 CANCELLED = "an operator cancelled it"
+MAX_REASON = 300
+"""The most characters of the reason of a cancellation."""
 
 Answer = TypeVar("Answer", bound=Message)
 
@@ -87,7 +90,9 @@ class DisruptionCommandWorkflow(PlannerCaller):
         super().__init__(begin.plan_queue)
         self.begin = begin
         self.timeline: list[str] = list(begin.awaited.timeline) if begin.awaited is not None else []
+        self.waits = ""
         self.cancelled = False
+        self.cancelled_because = ""
         self.replacements_changed = False
         """A signal said that a replacement is initialized or leaves, or that a candidate is gone, and no check has
         begun since."""
@@ -108,7 +113,13 @@ class DisruptionCommandWorkflow(PlannerCaller):
             except asyncio.CancelledError:
                 if running.done() or workflow.cancellation_reason() is None:
                     raise  # no operator cancelled it: the worker evicts the workflow from its cache
+                self.cancelled_because = shortened(workflow.cancellation_reason() or "", MAX_REASON)
                 self.cancelled = True
+
+    @workflow.query
+    def progress(self) -> CommandProgress:
+        """What the command has done, and what it waits for."""
+        return CommandProgress(timeline=self.timeline, waits=self.waits)
 
     @workflow.signal
     def replacement_changed(self, claim: str) -> None:  # noqa: ARG002 - the name is for readers of the history
@@ -139,7 +150,7 @@ class DisruptionCommandWorkflow(PlannerCaller):
 
     async def _validate(self) -> StepResult:
         if self.cancelled:
-            raise CommandFailedError(CANCELLED)
+            raise CommandFailedError(self._cancellation())
         valid = await self.call(ActivityName.VALIDATE_COMMAND, self.begin, StepResult, self._summary())
         if valid.failure:
             raise CommandFailedError(valid.failure)
@@ -193,7 +204,7 @@ class DisruptionCommandWorkflow(PlannerCaller):
                 reported = await self._report_awaited(awaited)
             wait = judge(command, awaited, replacements, now)
             if self.cancelled and wait.outcome is None:
-                wait = Wait(Outcome.CANCELLED, CANCELLED)
+                wait = Wait(Outcome.CANCELLED, self._cancellation())
             if wait.outcome is not None:
                 return await self._settle(awaited, replacements, wait.outcome, wait.text)
             idle_since = (awaited.idle_since or now) if is_idle(command, replacements) else None
@@ -312,7 +323,7 @@ class DisruptionCommandWorkflow(PlannerCaller):
     async def _start_new_pods_first(self, command: DisruptionCommand) -> None:
         """Let Deployments that ask for it start their new pods before the old ones stop."""
         if self.cancelled:
-            raise CommandFailedError(CANCELLED)
+            raise CommandFailedError(self._cancellation())
         self._show(f"waits for new pods of {', '.join(command.surge)}")
         replacements_input = ReplacementsInput(
             cluster=self.begin.cluster, command=command, until=workflow.now() + SURGE_WITHIN
@@ -330,7 +341,7 @@ class DisruptionCommandWorkflow(PlannerCaller):
         replacements_input = ReplacementsInput(cluster=self.begin.cluster, command=command, until=until)
         while True:
             if self.cancelled:
-                raise CommandFailedError(CANCELLED)
+                raise CommandFailedError(self._cancellation())
             self.replacements_changed = False
             result = await self._run(ActivityName.AWAIT_REPLACEMENTS, replacements_input, StepResult)
             if result.failure:
@@ -348,6 +359,9 @@ class DisruptionCommandWorkflow(PlannerCaller):
                 )
         self._record("all replacements are initialized")
 
+    def _cancellation(self) -> str:
+        return f"{CANCELLED}: {self.cancelled_because}" if self.cancelled_because else CANCELLED
+
     async def _sleep(self, pause: timedelta, summary: str) -> None:
         """Wait, or until an operator cancels the command. ``summary``: what it does then."""
         with contextlib.suppress(TimeoutError):
@@ -355,7 +369,7 @@ class DisruptionCommandWorkflow(PlannerCaller):
 
     async def _step(self, activity: ActivityName) -> None:
         if self.cancelled:
-            raise CommandFailedError(CANCELLED)
+            raise CommandFailedError(self._cancellation())
         result = await self._run(activity, self.begin, StepResult)
         if result.failure:
             raise CommandFailedError(result.failure)
@@ -422,6 +436,7 @@ class DisruptionCommandWorkflow(PlannerCaller):
         self._show("")
 
     def _show(self, waits: str) -> None:
+        self.waits = waits
         command = self.begin.command
         lines = [*command.explanation, "", *self.timeline, *([waits] if waits else [])]
         workflow.set_current_details(for_temporal_ui("\n\n".join(lines)) if lines else command.reason)

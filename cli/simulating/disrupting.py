@@ -34,6 +34,8 @@ class Disruption:
     commands: list[Document]
     staying: list[Document]
     totals: Document
+    situation: Situation
+    """The nodes and policies that the commands were decided for."""
 
 
 def disruption_of(
@@ -90,6 +92,7 @@ def disruption_of(
             if node.claim in shown_claims - leaving
         ],
         _totals(nodes, decision.commands, question.types),
+        situation,
     )
 
 

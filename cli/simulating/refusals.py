@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
+from temporalio.client import Client
+
 from activities.clock import utc_now
-from cli.context import ContextError, resolve
-from cli.refusals import RefusalsUnknownError, refusals_of
+from cli.context import Context, ContextError, resolve
+from cli.refusals import RefusalsUnknownError, purchase_pauses_of, refusals_of
 from tenon.ec2.refusals.unavailable import by_offering, shortages
 from tenon.kube.offerings import OfferingKey
-from tenon.messages.provisioning import LaunchReport
+from tenon.messages.provisioning import LaunchReport, PurchasePause
 from tenon.node.breaker import sentence, subject
+from tenon.provisioning.purchase_pauses import list_sentence
+from tenon.provisioning.shortage_waits import waiting_sentence
 from tenon.sentences import counted
 from worker.runtime.encrypted_payloads import PayloadCodecError
 from worker.runtime.temporal_client import TemporalError, connect
@@ -44,8 +48,33 @@ def read_unavailable(notes: list[str]) -> Mapping[OfferingKey, datetime]:
     return unavailable
 
 
+def read_holds() -> list[str]:
+    """Return which pods the provisioner holds back, why and until when; nothing if it does not answer."""
+
+    async def ask() -> tuple[LaunchReport, Sequence[PurchasePause]]:
+        async with asyncio.timeout(ANSWERS_WITHIN.total_seconds()):
+            context, client = await _connected()
+            report = await refusals_of(client, context.cluster, ANSWERS_WITHIN)
+            return report, await purchase_pauses_of(client, context.cluster)
+
+    try:
+        report, pauses = asyncio.run(ask())
+    except (ContextError, RefusalsUnknownError, TemporalError, PayloadCodecError, TimeoutError):
+        return []  # the plan's own question has said why
+    return [*map(waiting_sentence, report.waits), *map(list_sentence, pauses)]
+
+
 async def _ask() -> tuple[str, LaunchReport]:
     """Ask the cluster of the environment, or the sandbox in this folder if the kubeconfig is the sandbox's."""
+    try:
+        async with asyncio.timeout(ANSWERS_WITHIN.total_seconds()):
+            context, client = await _connected()
+            return context.cluster, await refusals_of(client, context.cluster, ANSWERS_WITHIN)
+    except TimeoutError:
+        raise RefusalsUnknownError(f"Temporal gives no answer within {ANSWERS_WITHIN.total_seconds():.0f} s") from None
+
+
+async def _connected() -> tuple[Context, Client]:
     cluster_name = os.environ.get("CLUSTER_NAME")
     context = resolve(cluster_name)
     if not cluster_name and context.environment.get("KUBECONFIG") != os.environ.get("KUBECONFIG"):
@@ -53,8 +82,4 @@ async def _ask() -> tuple[str, LaunchReport]:
             "name the cluster of the kubeconfig with CLUSTER_NAME, and its Temporal with TEMPORAL_ADDRESS"
         )
     context.apply()
-    try:
-        async with asyncio.timeout(ANSWERS_WITHIN.total_seconds()):
-            return context.cluster, await refusals_of(await connect(), context.cluster, ANSWERS_WITHIN)
-    except TimeoutError:
-        raise RefusalsUnknownError(f"Temporal gives no answer within {ANSWERS_WITHIN.total_seconds():.0f} s") from None
+    return context, await connect()

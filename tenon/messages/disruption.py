@@ -238,6 +238,15 @@ class AwaitedReplacement(Message):
     """What the command has done so far, for its page."""
 
 
+class CommandProgress(Message):
+    """How far a command has come. A query answers it."""
+
+    timeline: list[str] = Field(default_factory=list)
+    """What it has done, a line each, with the time."""
+    waits: str = ""
+    """What it waits for now, in a clause; empty if it acts."""
+
+
 class DisruptInput(Message):
     """Carries out a command: asks each candidate's workflow to leave."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from importlib.metadata import version
 from typing import Any
@@ -32,10 +33,53 @@ def test_help_names_every_flag_and_cuts_nothing(path: tuple[str, ...]) -> None:
     result = CliRunner().invoke(app, [*path, "-h"], env=NARROW)
     assert result.exit_code == 0
     assert "…" not in result.stdout
-    assert "..." not in result.stdout.replace("[ARGS]...", "")
-    flags = {flag for parameter in ALL[path].params for flag in parameter.opts if flag.startswith("--")}
+    assert "..." not in result.stdout.replace("[ARGS]...", "").replace("[NAME]...", "")
+    shown = [parameter for parameter in ALL[path].params if not getattr(parameter, "hidden", False)]
+    flags = {flag for parameter in shown for flag in parameter.opts if flag.startswith("--")}
     assert [flag for flag in flags if flag not in result.stdout] == []
     assert max(map(len, result.stdout.splitlines())) <= 80
+
+
+LEAVES = [path for path, command in ALL.items() if not isinstance(command, TyperGroup)]
+
+
+@pytest.mark.parametrize("path", LEAVES, ids=" ".join)
+def test_help_ends_with_examples_that_the_command_would_take(path: tuple[str, ...]) -> None:
+    """Each names commands and options that exist, so that whoever copies it gets no usage error."""
+    printed = CliRunner().invoke(app, [*path, "-h"], env=NARROW).stdout
+    _, _, end = printed.partition("Examples:\n")
+    lines = [line.strip() for line in end.splitlines()]
+    assert lines
+    own = [line for line in lines if " ".join(("tenon", *path)) in line]
+    assert own, "an example of the command itself"
+    for line in own:
+        words = shlex.split(
+            line.rpartition(" -- ")[2].partition("tenon ")[2].partition(" | ")[0].partition(" > ")[0], comments=True
+        )
+        command, rest = app_command_of(words)
+        options = {flag for parameter in command.params for flag in (*parameter.opts, *parameter.secondary_opts)}
+        flags = {word.partition("=")[0] for word in rest if word.startswith("-") and word != "-"}
+        assert flags <= options, f"{line}: {flags - options}"
+
+
+def app_command_of(words: list[str]) -> tuple[Any, list[str]]:
+    """The command that a line calls, and the words after it."""
+    depth = 0
+    while tuple(words[: depth + 1]) in ALL and depth < len(words):
+        depth += 1
+    return ALL[tuple(words[:depth])], words[depth:]
+
+
+def test_doctor_shows_its_own_options_and_takes_those_of_the_worker() -> None:
+    shown = CliRunner().invoke(app, ["doctor", "-h"], env=NARROW).stdout
+    assert "--batch-idle-duration" not in shown
+    assert "every flag of `tenon worker`" in " ".join(shown.split())
+    assert {"--batch-idle-duration"} <= {flag for parameter in ALL["doctor",].params for flag in parameter.opts}
+
+
+def test_a_switch_of_the_worker_says_that_it_is_true_or_false() -> None:
+    shown = CliRunner().invoke(app, ["worker", "-h"], env=NARROW).stdout
+    assert "--isolated-vpc true|false" in shown
 
 
 def test_a_flag_states_the_variable_that_sets_its_default() -> None:

@@ -63,12 +63,12 @@ def test_the_region_of_the_environment_is_the_default(served: Any, monkeypatch: 
 @pytest.mark.integration
 def test_prices_that_cannot_be_read_print_no_table(served: Any) -> None:
     unknown = invoke(app, ["us-wset-2"])
-    assert (unknown.exit_code, unknown.stdout) == (1, "")
+    assert (unknown.exit_code, unknown.stdout) == (2, "")
     assert "AWS lists no prices in USD for us-wset-2: correct the region." in unknown.stderr
     served.world.judge.replace("sandbox", '{"Statement": []}')
     refused = invoke(app, ["us-west-2"])
     served.world.judge.replace("sandbox", None)
-    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert (refused.exit_code, refused.stdout) == (2, "")
     assert "The list prices of us-west-2 cannot be read" in refused.stderr
     assert "allow pricing:GetProducts" in refused.stderr
 

@@ -45,7 +45,7 @@ def test_a_stopped_component_is_named_and_the_sandbox_does_not_count_as_ready(tm
     status.write(tmp_path / "status.json")
     answer = CliRunner().invoke(app, ["status", "--state", str(tmp_path)])
     assert answer.exit_code == 1
-    assert answer.stdout.splitlines()[:3] == ["ready", "but temporal is stopped", "but kwok is stopped"]
+    assert answer.stdout.splitlines()[0] == "not ready: temporal is stopped; kwok is stopped"
     status.model_copy(update={"components": {"etcd": running}}).write(tmp_path / "status.json")
     assert CliRunner().invoke(app, ["status", "--state", str(tmp_path), "-o", "json"]).exit_code == 0
 

@@ -1,0 +1,310 @@
+"""``tenon disruptions``: the commands that remove nodes, under way and ended, and how to cancel one.
+
+Temporal has them. While it is away, the NodeClaims say which are under way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Annotated, Any, Literal
+
+import typer
+from rich.markup import escape
+from temporalio.api.enums.v1 import EventType
+from temporalio.client import (
+    Client,
+    WorkflowExecution,
+    WorkflowExecutionStatus,
+    WorkflowFailureError,
+    WorkflowHandle,
+    WorkflowQueryFailedError,
+)
+from temporalio.service import RPCError, RPCStatusCode
+
+from activities.clock import utc_now
+from activities.kubernetes.bounded_concurrency import bounded
+from activities.kubernetes.errors import ApiError, ConfigError
+from cli.actor import user_of_command
+from cli.application import create_app, examples
+from cli.console import output_console
+from cli.fleet_view.reading import FleetError, read_once
+from cli.nodes.requests import asked_reason
+from cli.nodes.workflows import Cluster, NodeError, connected, refused, run
+from tenon.fleet.document import Fleet
+from tenon.kube.timestamps import format_instant
+from tenon.messages.disruption import CommandProgress, DisruptInput, DisruptResult
+from tenon.sentences import counted, first_few
+from worker.runtime.temporal_client import TemporalError
+from workflows import names
+from workflows.disruption_command import DisruptionCommandWorkflow
+
+app = create_app(help="Show the commands that remove nodes: why, what for, what they save, and what they wait for.")
+
+CONCURRENCY = 10
+"""Maximum number of commands that are read concurrently."""
+ENDED = 20
+"""How many ended commands are shown."""
+QUERY_TIMEOUT = timedelta(seconds=5)
+CANCELLED_WITHIN = 60.0
+"""Seconds to wait until a cancelled command has ended. A step that runs is not interrupted."""
+SHOWN_NODES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class CommandView:
+    """A disruption command as people see it."""
+
+    id: str
+    reason: str
+    nodes: Sequence[str]
+    replacements: Sequence[str] = ()
+    predicted: float | None = None
+    """Dollars an hour that it saves as predicted; None if that is not known."""
+    reached: float | None = None
+    """Dollars an hour that it saves with what was launched; None before that is known."""
+    started: datetime | None = None
+    ended: datetime | None = None
+    step: str = ""
+    """What it did last, or what became of it."""
+    waits: str = ""
+    pods: int = 0
+    explanation: Sequence[str] = ()
+
+
+@app.callback(
+    invoke_without_command=True,
+    epilog=examples(
+        "tenon disruptions",
+        "tenon disruptions --all -o json | jq 'map(.savingReached) | add'",
+        "tenon disruptions cancel underutilized-7f3a --reason 'release in progress'",
+    ),
+)
+def disruptions(
+    ctx: typer.Context,
+    all_: Annotated[bool, typer.Option("--all", help="Also the last ended commands.")] = False,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, max=1000, help="How many ended ones --all shows.")] = ENDED,
+    output: Annotated[Literal["table", "json"], typer.Option("--output", "-o", help="table or json.")] = "table",
+    cluster: Cluster = None,
+) -> None:
+    """Show the commands that remove nodes: why, what for, what they save, and what they wait for."""
+    if ctx.invoked_subcommand is not None:
+        return
+    commands = run(_read(cluster, limit if all_ else 0))
+    if output == "json":
+        print(json.dumps([_document(command) for command in commands], indent=2))
+    elif not commands:
+        print("No disruption command is under way." if not all_ else "No disruption command.", file=sys.stderr)
+    else:
+        _print(commands, utc_now())
+
+
+@app.command(epilog=examples("tenon disruptions cancel underutilized-7f3a --reason 'release in progress'"))
+def cancel(
+    ident: Annotated[str, typer.Argument(metavar="ID", help="The command, as `tenon disruptions` shows it.")],
+    reason: Annotated[
+        str | None, typer.Option("--reason", metavar="TEXT", help="Why, for its timeline. A terminal is asked.")
+    ] = None,
+    cluster: Cluster = None,
+) -> None:
+    """Cancel a command: after its current step it is undone, unless its nodes leave already."""
+    print(run(_cancel(ident, asked_reason(reason), cluster)))
+
+
+async def _cancel(ident: str, reason: str, cluster: str | None) -> str:
+    context, client = await connected(cluster)
+    handle = client.get_workflow_handle_for(DisruptionCommandWorkflow.run, names.command_id(context.cluster, ident))
+    try:
+        if (await handle.describe()).status is not WorkflowExecutionStatus.RUNNING:
+            raise NodeError(f"Command {ident} has ended already.")
+        actor = await user_of_command("tenon disruptions")
+        await handle.cancel(reason=f"{reason} ({actor})" if reason else actor)
+        async with asyncio.timeout(CANCELLED_WITHIN):
+            result = await handle.result()
+    except RPCError as error:
+        if error.status is RPCStatusCode.NOT_FOUND:
+            raise NodeError(f"No command {ident} exists: `tenon disruptions --all` shows the last ones.") from None
+        raise NodeError(refused(error)) from None
+    except TimeoutError:
+        return f"{ident}: cancelled; it ends after its current step"
+    except WorkflowFailureError as error:
+        raise NodeError(f"Command {ident} failed: {error.cause}.") from None
+    if result.failure:
+        return f"{ident}: {result.failure}; what it had begun is undone"
+    if result.replacement:
+        return f"{ident}: no longer waits for the replacement; {result.replacement}"
+    raise NodeError(f"Command {ident} came to its end first: {_outcome(result)}.")
+
+
+async def _read(cluster: str | None, ended: int) -> list[CommandView]:
+    """Return the commands under way, the oldest first, and then so many ended ones, the newest first.
+
+    Raises:
+        TemporalError, FleetError, ApiError, ConfigError: neither Temporal nor Kubernetes answers.
+    """
+    fleet = await _fleet()
+    nodes = {row.claim: row.name for row in fleet.rows if row.claim} if isinstance(fleet, Fleet) else {}
+    try:
+        context, client = await connected(cluster)
+        own = f'WorkflowType = "DisruptionCommand" AND {names.CLUSTER.name} = "{context.cluster}"'
+        running = client.list_workflows(f'{own} AND ExecutionStatus = "Running"')
+        executions = sorted([run async for run in running], key=lambda execution: execution.start_time)
+        if ended:
+            over = client.list_workflows(f'{own} AND ExecutionStatus != "Running"', limit=ended)
+            executions += [execution async for execution in over]
+    except TemporalError as error:
+        if not isinstance(fleet, Fleet):
+            raise
+        print(f"From NodeClaims alone, without steps and ended commands: {error}", file=sys.stderr)
+        return [_of_claims(command) for command in fleet.commands]
+    return await bounded(executions, CONCURRENCY, lambda execution: _command(client, execution, nodes))
+
+
+async def _fleet() -> Fleet | None:
+    """The nodes, for their names; None if the API server does not answer."""
+    try:
+        return await read_once(None, ask_aws=False)
+    except (FleetError, ApiError, ConfigError):
+        return None
+
+
+def _of_claims(command: Any) -> CommandView:
+    return CommandView(command.id, command.reason, command.nodes, command.replacements, predicted=command.saving)
+
+
+async def _command(client: Client, execution: WorkflowExecution, nodes: Mapping[str, str]) -> CommandView:
+    handle = client.get_workflow_handle(execution.id, run_id=execution.run_id)
+    begin = await _input(handle)
+    if begin is None:
+        return CommandView(execution.id.rsplit("/", 1)[-1], "", (), started=execution.start_time, step="unreadable")
+    command = begin.command
+    claims = [candidate.claim for candidate in command.candidates]
+    progress, result = CommandProgress(), None
+    if execution.status is WorkflowExecutionStatus.RUNNING:
+        progress = await _progress(handle)
+    elif execution.status is WorkflowExecutionStatus.COMPLETED:
+        result = await client.get_workflow_handle(
+            execution.id, run_id=execution.run_id, result_type=DisruptResult
+        ).result(follow_runs=False)
+    step = progress.timeline[-1] if progress.timeline else ""
+    if result is not None:
+        step = _outcome(result)
+    elif execution.status is not None and execution.status is not WorkflowExecutionStatus.RUNNING:
+        step = f"ended as {execution.status.name.lower()}"
+    return CommandView(
+        id=command.id,
+        reason=command.reason,
+        nodes=[nodes.get(claim, claim) for claim in claims],
+        replacements=[nodes.get(item.name, item.name) for item in command.replacements]
+        or list(result.replaced_by if result is not None else ()),
+        predicted=_predicted(begin),
+        reached=result.saving.reached if result is not None and result.saving is not None else None,
+        started=execution.start_time,
+        ended=execution.close_time,
+        step=step,
+        waits=progress.waits,
+        pods=command.pods,
+        explanation=command.explanation,
+    )
+
+
+def _predicted(begin: DisruptInput) -> float | None:
+    """What the command saves as predicted. One for empty nodes saves what they cost."""
+    command = begin.command
+    if command.moves_pods:
+        return command.predicted or command.saving or None
+    prices = [candidate.price for candidate in command.candidates]
+    return sum(prices) if all(prices) else None
+
+
+async def _input(handle: WorkflowHandle[Any, Any]) -> DisruptInput | None:
+    """The input of a run, from its first event: it is there without a worker."""
+    async for event in handle.fetch_history_events(page_size=1):
+        if event.event_type != EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
+            return None
+        payloads = event.workflow_execution_started_event_attributes.input.payloads
+        (begin,) = await handle._client.data_converter.decode(payloads, [DisruptInput])
+        return begin if isinstance(begin, DisruptInput) else None
+    return None
+
+
+async def _progress(handle: WorkflowHandle[Any, Any]) -> CommandProgress:
+    try:
+        answer: CommandProgress = await handle.query(DisruptionCommandWorkflow.progress, rpc_timeout=QUERY_TIMEOUT)
+    except (WorkflowQueryFailedError, RPCError):
+        return CommandProgress(waits="no worker says what it waits for")
+    return answer
+
+
+def _outcome(result: DisruptResult) -> str:
+    """What became of a command, in a clause."""
+    if result.failure:
+        return f"undone: {result.failure}"
+    parts = [f"{counted(len(result.accepted), 'node')} left"] if result.accepted else []
+    stayed = {why for claim, why in result.refused.items() if claim not in result.leaving}
+    if stayed:
+        count = len(result.refused) - len(result.leaving)
+        parts.append(f"{counted(count, 'node')} stayed: {first_few(sorted(stayed), 2)}")
+    return "; ".join([*parts, *([result.replacement] if result.replacement else [])]) or "nothing to do"
+
+
+def _document(command: CommandView) -> dict[str, Any]:
+    return {
+        "command": command.id,
+        "reason": command.reason,
+        "nodes": list(command.nodes),
+        "replacements": list(command.replacements),
+        "pods": command.pods,
+        "savingPredicted": command.predicted,
+        "savingReached": command.reached,
+        "started": format_instant(command.started) if command.started else "",
+        "ended": format_instant(command.ended) if command.ended else "",
+        "step": command.step,
+        "waits": command.waits,
+        "explanation": list(command.explanation),
+    }
+
+
+def _print(commands: Sequence[CommandView], now: datetime) -> None:
+    console = output_console()
+    most = SHOWN_NODES if console.is_terminal else len(max((command.nodes for command in commands), key=len)) + 1
+
+    def show(text: str) -> None:
+        console.print(text, highlight=False, soft_wrap=not console.is_terminal)
+
+    for command in commands:
+        show(f"[bold]{escape(command.id)}[/]  {escape(command.reason)}  {_time(command, now)}")
+        arrow = f" -> {first_few(list(command.replacements), most)}" if command.replacements else ""
+        show(f"  {escape(first_few(list(command.nodes), most) + arrow)}")
+        if money := _money(command):
+            show(f"  {money}")
+        for text in filter(None, (command.step, command.waits)):
+            show(f"  {escape(text)}")
+
+
+def _time(command: CommandView, now: datetime) -> str:
+    if command.started is None:
+        return "under way"
+    if command.ended is None:
+        return f"under way for {_span(now - command.started)}"
+    return f"ended {_span(now - command.ended)} ago, after {_span(command.ended - command.started)}"
+
+
+def _span(span: timedelta) -> str:
+    seconds = max(0, int(span.total_seconds()))
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds // size}{unit}"
+    return f"{seconds}s"
+
+
+def _money(command: CommandView) -> str:
+    """What the command saves, in a clause; empty if that is not known."""
+    if command.reached is not None and command.predicted is not None:
+        return f"saves ${command.reached:.4f}/h; ${command.predicted:.4f}/h was predicted"
+    amount = command.reached if command.reached is not None else command.predicted
+    return "" if amount is None else f"saves ${amount:.4f}/h, as predicted"

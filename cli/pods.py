@@ -1,0 +1,89 @@
+"""``tenon pods``: the pods that wait for a node, grouped by cause, and what is tried next."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from activities.clock import utc_now
+from cli.application import create_app, examples
+from cli.console import output_console
+from cli.simulate import Given, simulation_of, stop_at_faults
+from cli.simulating.progress import show_progress
+from cli.simulating.refusals import read_holds
+from cli.waiting_groups import groups_of
+from tenon.kube.timestamps import format_instant
+from tenon.manifests.faults import one_line
+from tenon.sentences import counted
+from tenon.simulation.waiting_pods import PodGroup, WaitsFor, group_document
+
+app = create_app()
+
+SHOWN_PODS = 3
+"""How many pods of a group are named in a terminal."""
+TITLES = {
+    WaitsFor.NOTHING_FITS: ("red", "No node can be bought for"),
+    WaitsFor.PURCHASE: ("yellow", "A node is bought for"),
+    WaitsFor.NODE: ("green", "A node is on its way, or has room, for"),
+}
+
+
+@app.command(epilog=examples("tenon pods --pending", "tenon pods --pending -n shop -o json"))
+def pods(
+    pending: Annotated[  # noqa: ARG001 - says in a script what is shown
+        bool, typer.Option("--pending", help="Pods that wait for a node, which is all that this command shows.")
+    ] = True,
+    namespace: Annotated[
+        str, typer.Option("--namespace", "-n", metavar="NAME", help="Only pods of this namespace.")
+    ] = "",
+    output: Annotated[Literal["table", "json"], typer.Option("--output", "-o", help="table or json.")] = "table",
+    setting: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting of the worker; repeatable.")
+    ] = None,
+) -> None:
+    """Show the pods that wait for a node, by cause: what each NodePool lacks, what is bought, and the next try."""
+    now = format_instant(utc_now())
+    with stop_at_faults(), show_progress("Reading and planning ..."):
+        simulation = simulation_of(Given([], live=True, now=now, settings=setting or []))
+    groups = [_in_namespace(group, namespace) for group in groups_of(simulation)]
+    groups = [group for group in groups if group.pods]
+    notes = [*map(one_line, simulation.notes), *read_holds()] if groups else []
+    if output == "json":
+        print(json.dumps({"groups": [group_document(group) for group in groups], "notes": notes}, indent=2))
+    elif not groups:
+        print("No pod waits for a node.", file=sys.stderr)
+    else:
+        _print(output_console(), groups, notes)
+
+
+def _in_namespace(group: PodGroup, namespace: str) -> PodGroup:
+    own = [pod for pod in group.pods if not namespace or pod.startswith(f"{namespace}/")]
+    return PodGroup(group.waits_for, group.why, own, group.since)
+
+
+def _print(console: Console, groups: Sequence[PodGroup], notes: Sequence[str]) -> None:
+    most = SHOWN_PODS if console.is_terminal else None
+    now = utc_now()
+    for group in groups:
+        style, title = TITLES[group.waits_for]
+        seconds = int((now - group.since).total_seconds()) if group.since is not None else None
+        waited = (
+            f", {'waiting' if len(group.pods) == 1 else 'the oldest'} for {seconds // 60}m{seconds % 60:02}s"
+            if seconds is not None
+            else ""
+        )
+        console.print(
+            f"[bold {style}]{title} {counted(len(group.pods), 'pod')}[/]{waited}", highlight=False, soft_wrap=True
+        )
+        shown = group.pods[:most]
+        more = f" and {len(group.pods) - len(shown)} more" if len(group.pods) > len(shown) else ""
+        console.print(f"  {escape(', '.join(shown))}{more}", highlight=False, soft_wrap=not console.is_terminal)
+        console.print(f"  {escape(group.why)}", highlight=False, soft_wrap=not console.is_terminal)
+    for note in notes:
+        console.print(f"[dim]{escape(note)}[/]", highlight=False, soft_wrap=not console.is_terminal)

@@ -1,0 +1,19 @@
+"""The pods without a node of a simulation, grouped by what they wait for. It needs no client of Temporal."""
+
+from __future__ import annotations
+
+from cli.simulate import Simulation
+from tenon.kube.timestamps import from_epoch
+from tenon.simulation.waiting_pods import PodGroup, pod_groups
+
+
+def groups_of(simulation: Simulation) -> list[PodGroup]:
+    """Return the groups of a simulation of a live cluster."""
+    cache = simulation.cache
+    created = {pod.key: from_epoch(pod.pod.created) for pod in cache.pods}
+    starting = [
+        node.name if (node := cache.node_of(claim)) is not None else claim.name
+        for claim in cache.claims
+        if not claim.initialized
+    ]
+    return pod_groups(simulation.document, created, starting)

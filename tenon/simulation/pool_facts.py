@@ -1,0 +1,188 @@
+"""What a NodePool may buy and what it may lose now: limits, cheapest types, budgets, drift, consolidation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tenon.apis.nodepool import NODES, NodePool
+from tenon.disruption.model import ManagedNode, Situation
+from tenon.disruption.rules.budgets import UNLIMITED, opens_at
+from tenon.disruption.rules.pool_budgets import BudgetState, budget_states
+from tenon.ec2.launch.filters import compatible
+from tenon.kube.timestamps import format_instant
+from tenon.resources import Resources, format_quantity, parse_resources
+from tenon.scheduling.model import Pool
+from tenon.sentences import counted, first_few
+from tenon.simulation.document import Document
+
+TYPES = 5
+"""How many of the cheapest types are named."""
+SHOWN = 3
+"""How many nodes, pods or reasons are named."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolFacts:
+    """Sentences about a NodePool by what they are about, each without a period."""
+
+    name: str
+    sections: Mapping[str, Sequence[str]]
+
+
+def pool_facts(
+    pool: NodePool,
+    *,
+    unusable: str,
+    usage: Resources,
+    engine_pool: Pool | None,
+    situation: Situation,
+    plan: Document,
+) -> PoolFacts:
+    """Return what is true of a NodePool.
+
+    Args:
+        pool: the NodePool.
+        unusable: why it launches no nodes for pods; empty if it does.
+        usage: what its nodes and NodeClaims use of its limits.
+        engine_pool: the NodePool as the engine has it; None if it is unusable.
+        situation: all nodes, as disruption has them.
+        plan: the plan for the pending pods, and the commands and the nodes that stay.
+    """
+    nodes = [node for node in situation.nodes if node.pool == pool.metadata.name]
+    return PoolFacts(
+        pool.metadata.name,
+        {
+            "Buys": list(_buys(pool, unusable, engine_pool, plan)),
+            "Limits": _limits(pool, usage),
+            "Cheapest": cheapest(engine_pool) if engine_pool is not None else [],
+            "Nodes": _nodes(nodes),
+            "Budgets": _budgets(pool.metadata.name, situation),
+            "Consolidation": list(_consolidation(pool, plan)),
+        },
+    )
+
+
+def _buys(pool: NodePool, unusable: str, engine_pool: Pool | None, plan: Document) -> list[str]:
+    if unusable:
+        return [f"It buys no nodes for pods: {unusable}"]
+    if engine_pool is not None and engine_pool.lacking:
+        return [f"It buys no nodes: {engine_pool.lacking}"]
+    name = pool.metadata.name
+    new = [entry for entry in plan["nodeClaims"] if entry["nodePool"] == name]
+    sentences = []
+    if new:
+        price, pods = sum(entry["price"] for entry in new), sum(len(entry["pods"]) for entry in new)
+        sentences.append(
+            f"It buys {counted(len(new), 'node')} now, for {counted(pods, 'pending pod')}: ${price:.4f} an hour"
+        )
+    waiting = [entry for entry in plan["unschedulable"] if f"NodePool {name}:" in entry["reason"]]
+    reasons: dict[str, list[str]] = {}
+    for entry in waiting:
+        reasons.setdefault(_own_part(entry["reason"], name), []).append(entry["pod"])
+    for why, pods in sorted(reasons.items(), key=lambda item: -len(item[1]))[:SHOWN]:
+        sentences.append(f"It buys nothing for {first_few(pods, 1)}: {why}")
+    if not sentences:
+        sentences.append("It may buy nodes; no pending pod needs one of them now")
+    return sentences
+
+
+def _own_part(reason: str, name: str) -> str:
+    """What a reason says of this NodePool. Reasons of several NodePools are joined with semicolons."""
+    own = reason.partition(f"NodePool {name}: ")[2]
+    return own.partition("; NodePool ")[0] or reason
+
+
+def _limits(pool: NodePool, usage: Resources) -> list[str]:
+    limits = parse_resources(dict(pool.spec.limits))
+    if not limits:
+        return ["It has no limits: a mistake in a Deployment may cost any amount"]
+    sentences = []
+    for resource, most in sorted(limits.items()):
+        used = usage.get(resource, 0)
+        share = f" ({used / most:.0%})" if most else ""
+        figures = f"{format_quantity(resource, used)} of {format_quantity(resource, most)}{share}"
+        full = ", so it buys no more" if used >= most else ""
+        sentences.append(f"{'nodes' if resource == NODES else resource}: {figures}{full}")
+    return sentences
+
+
+def cheapest(pool: Pool) -> list[str]:
+    """Return the cheapest types that a NodePool may buy, each with its cheapest offering."""
+    sold_zones = frozenset(offering.zone for kind in pool.instance_types for offering in kind.offerings)
+    best: list[tuple[float, str, str]] = []
+    for choice in compatible(pool.requirements, {}, pool.instance_types, pool.zones or sold_zones):
+        offering = min(choice.offerings, key=lambda offering: (offering.price, offering.zone))
+        best.append((offering.price, choice.type.name, f"{offering.capacity_type}, {offering.zone}"))
+    best.sort()
+    more = [f"and {len(best) - TYPES} more types"] if len(best) > TYPES else []
+    return [f"{name} at ${price:.4f} an hour ({where})" for price, name, where in best[:TYPES]] + more
+
+
+def _nodes(nodes: Sequence[ManagedNode]) -> list[str]:
+    if not nodes:
+        return ["It has no nodes"]
+    groups = {
+        "not ready": [node for node in nodes if not node.ready],
+        "drifted": [node for node in nodes if node.drifted],
+        "leaving": [node for node in nodes if node.leaving],
+        "empty": [node for node in nodes if node.empty],
+        "protected by an annotation": [node for node in nodes if node.protected_by],
+    }
+    parts = [
+        f"{len(members)} {state} ({first_few(sorted(node.node or node.claim for node in members), SHOWN)})"
+        for state, members in groups.items()
+        if members
+    ]
+    return [counted(len(nodes), "node"), *parts]
+
+
+def _budgets(name: str, situation: Situation) -> list[str]:
+    by_text: dict[str, list[str]] = {}
+    for state in budget_states(situation):
+        if state.pool == name:
+            by_text.setdefault(_budget(state, situation), []).append(state.reason.value)
+    return [f"{', '.join(reasons)}: {text}" for text, reasons in by_text.items()]
+
+
+def _budget(state: BudgetState, situation: Situation) -> str:
+    if state.closed:
+        return f"no node may go now, because {state.closed}"
+    if state.allowed == UNLIMITED:
+        return "all nodes may go at once"
+    remaining = max(0, state.allowed - state.consuming)
+    text = f"{remaining} of {counted(state.total, 'node')} may go now"
+    if state.consuming:
+        text += f", and {state.consuming} {'goes' if state.consuming == 1 else 'go'} already"
+    if remaining or not state.total:
+        return text
+    policy = situation.policies[state.pool]
+    opens = opens_at(policy.budgets, state.reason, total=state.total, unavailable=state.consuming, now=situation.now)
+    return f"{text}; the next at {format_instant(opens)}" if opens is not None else text
+
+
+def _consolidation(pool: NodePool, plan: Document) -> list[str]:
+    disruption = pool.spec.disruption
+    sentences = [f"{disruption.consolidation_policy}, consolidateAfter {disruption.consolidate_after}"]
+    names = {entry["node"] for entry in plan.get("staying", ()) if entry["nodePool"] == pool.metadata.name}
+    for entry in plan["disruption"]:
+        sentences.append(f"{entry['reason']} now: {first_few(entry['candidates'], SHOWN)}, {_saving(entry)}")
+    reasons: dict[str, list[str]] = {}
+    for entry in plan.get("staying", ()):
+        if entry["node"] in names and entry["why"]:
+            reasons.setdefault(entry["why"][0], []).append(entry["node"] or entry["nodeClaim"])
+    for why, staying in sorted(reasons.items(), key=lambda item: -len(item[1]))[:SHOWN]:
+        sentences.append(f"{counted(len(staying), 'node')} {'stays' if len(staying) == 1 else 'stay'}: {why}")
+    return sentences
+
+
+def _saving(entry: Mapping[str, Any]) -> str:
+    saving = entry["savingPerHour"]
+    return f"which saves ${saving:.4f} an hour" if saving >= 0 else f"which costs ${-saving:.4f} an hour more"
+
+
+def facts_document(facts: PoolFacts) -> Document:
+    """Return the facts as JSON."""
+    sections = {title[:1].lower() + title[1:]: list(sentences) for title, sentences in facts.sections.items()}
+    return {"nodePool": facts.name} | sections
