@@ -18,13 +18,15 @@ from typing import Annotated, NoReturn
 import typer
 from rich.console import Console
 
+from activities.clock import utc_now
 from activities.ec2.price_tables import PriceTableError
 from activities.kubernetes.errors import ApiError, ConfigError
 from cli.application import create_app, examples
 from cli.fleet_view.reading import FleetError, control_of
 from cli.record_source import RecordError, RecordOption, chosen_record
+from cli.record_times import SinceOption
 from cli.reporting.cluster import read_cluster
-from cli.reporting.past import parse_window, read_entries
+from cli.reporting.past import read_entries, window_of
 from tenon.report.document import to_document
 from tenon.report.page import to_html
 from tenon.report.report import Report, report_on
@@ -54,9 +56,7 @@ def report(
         str | None, typer.Option("--cluster", metavar="NAME", envvar="CLUSTER_NAME", help="Name of the cluster.")
     ] = None,
     record: RecordOption = None,
-    since: Annotated[
-        str, typer.Option(metavar="DURATION", help="How far back the record is read, such as 36h.")
-    ] = "7d",
+    since: SinceOption = "7d",
     aws: Annotated[
         bool, typer.Option("--aws/--no-aws", help="Ask AWS for prices; otherwise use those of a table.")
     ] = True,
@@ -64,7 +64,7 @@ def report(
     """Write one page about a cluster: nodes, cost, the last days, what comes, advice."""
     form = _form(output)
     try:
-        window = parse_window(since)
+        window = window_of(since, utc_now())
     except ValueError as error:
         _stop(str(error))
     try:

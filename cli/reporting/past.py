@@ -2,36 +2,29 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from cli.record_source import entries
+from cli.record_times import instant_of
 from tenon.record.entries import Entry
-from worker.settings import parse_duration
 
 EVERY = 5000
 """After how many entries the user sees a new count."""
 MOST = 1_000_000
 """How many entries a report holds. A busy cluster of 500 nodes writes about 20,000 in a week."""
 SHORTEST, LONGEST = timedelta(hours=1), timedelta(days=366)
-_DAYS = re.compile(r"(\d{1,4})d(.*)")
 
 
-def parse_window(text: str) -> timedelta:
-    """Parse how far back a report looks, such as ``7d``, ``36h`` or ``1d12h``.
+def window_of(since: str, now: datetime) -> timedelta:
+    """Return how far back a report looks.
 
     Raises:
-        ValueError: it is no duration, or is shorter than an hour or longer than a year.
+        ValueError: the option is no time, or the window is shorter than an hour or longer than a year.
     """
-    match = _DAYS.fullmatch(text.strip())
-    try:
-        rest = parse_duration(match[2] if match else text) if match is None or match[2] else timedelta()
-    except ValueError:
-        raise ValueError(f"--since {text!r} is not a duration: write it like 7d, 36h or 1d12h") from None
-    window = timedelta(days=int(match[1]) if match else 0) + rest
+    window = now - instant_of(since, now)
     if not SHORTEST <= window <= LONGEST:
-        raise ValueError(f"--since {text!r} is out of bounds: a report looks back 1h to 366d")
+        raise ValueError(f"--since {since!r} is out of bounds: a report looks back 1h to 366d")
     return window
 
 

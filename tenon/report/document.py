@@ -45,6 +45,7 @@ def _past(past: Past) -> dict[str, Any]:
             "lastDay": _money(past.cost(past.day.since)),
             "window": _money(past.cost(past.whole.since)),
             "byNodePool": {pool: _money(cost) for pool, cost in past.spending.by_pool(past.whole.since, now).items()},
+            "byNamespace": {name: _money(cost) for name, cost in past.by_namespace.items()},
             "bucketSeconds": past.cost_axis.length.total_seconds(),
             "from": format_instant(past.cost_axis.start),
             "perHour": [_money(value) for value in past.an_hour],

@@ -75,8 +75,8 @@ class Carried:
 
     @property
     def reached(self) -> float | None:
-        """Dollars an hour that it saves; None before its end, or if prices are not known."""
-        return self.end.reached if self.end is not None else None
+        """Dollars an hour that it saves; None before its end, if it was undone, or if prices are not known."""
+        return self.end.reached if self.end is not None and not self.end.failure else None
 
     @property
     def outcome(self) -> str:
@@ -90,6 +90,8 @@ class Carried:
             claim, why = min(end.refused.items())
             more = f" (and {len(end.refused) - 1} more)" if len(end.refused) > 1 else ""
             return f"{len(end.accepted)} left; {claim}{more} stayed: {why}"
+        if end.outcome:
+            return end.outcome
         return "carried out"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -36,6 +36,8 @@ class Past:
     an_hour: Sequence[float]
     """By bucket of `cost_axis`, the mean of dollars an hour."""
     event_axis: Axis
+    by_namespace: Mapping[str, float]
+    """What the window cost by namespace; empty if the record does not say it."""
 
     def cost(self, since: datetime) -> float:
         """Return the dollars that nodes of NodePools cost since a time."""
@@ -96,5 +98,6 @@ def _past(cluster: LiveCluster, entries: Sequence[Entry], window: timedelta) -> 
         spending=of_nodes,
         cost_axis=cost_axis,
         an_hour=of_nodes.an_hour(cost_axis, since, now),
+        by_namespace=of_nodes.by_namespace(entries, since, now),
         event_axis=axis_of(since, now, EVENT_BUCKETS),
     )

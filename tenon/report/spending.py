@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
 
+from tenon.apis.nodeclaim import INSTANCE_TERMINATING
+from tenon.cost.attribution import attribute
 from tenon.cost.bill import Bill, Lifetime, bill_of
 from tenon.cost.money import NANOS, dollars, nanos
+from tenon.cost.split import Kind
 from tenon.page.time_axis import Axis
-from tenon.record.entries import Entry
+from tenon.record.entries import CostEntry, Entry
 from tenon.report.live import LiveNode
 
 _SECONDS_AN_HOUR = 3600.0
@@ -37,6 +40,18 @@ class Spending:
         for lifetime in self.bill.lifetimes:
             if amount := lifetime.cost(since, until):
                 amounts[lifetime.pool] = amounts.get(lifetime.pool, 0) + amount
+        return {name: dollars(amounts[name]) for name in sorted(amounts, key=lambda name: (-amounts[name], name))}
+
+    def by_namespace(self, entries: Iterable[Entry], since: datetime, until: datetime) -> dict[str, float]:
+        """Return what pods of each namespace cost, and what else is paid for, as far as the record says it."""
+        samples = [entry for entry in entries if isinstance(entry, CostEntry) and entry.since < until]
+        if not samples:
+            return {}
+        amounts: dict[str, int] = {}
+        attribution = attribute(self.bill.lifetimes, samples, since, until)
+        for (_, consumer), amount in attribution.amounts.items():
+            name = consumer.namespace if consumer.kind is Kind.PODS else f"({consumer.kind})"
+            amounts[name] = amounts.get(name, 0) + amount
         return {name: dollars(amounts[name]) for name in sorted(amounts, key=lambda name: (-amounts[name], name))}
 
     def an_hour(self, axis: Axis, since: datetime, now: datetime) -> list[float]:
@@ -72,6 +87,7 @@ def _lifetime(live: LiveNode) -> Lifetime | None:
         capacity_type=row.capacity_type,
         price=None if price is None else nanos(price),
         launched_at=launched_at,
+        ended_at=claim.true_since(INSTANCE_TERMINATING),
     )
 
 

@@ -42,8 +42,19 @@ def cost_section(report: Report, past: Past) -> Content:
     return (
         area_chart(axis, past.an_hour, caption, axis_money, titles, reference),
         _cost_notes(past),
-        table(("NodePool", "last day", f"last {window}"), [*rows, sums] if len(rows) != 1 else rows, {1, 2}),
+        side_by_side(
+            table(("NodePool", "last day", f"last {window}"), [*rows, sums] if len(rows) != 1 else rows, {1, 2}),
+            _by_namespace(past, window),
+        ),
     )
+
+
+def _by_namespace(past: Past, window: str) -> Content:
+    whole = sum(past.by_namespace.values())
+    if not whole:
+        return None
+    rows = [(name, dollars_text(cost), f"{cost / whole:.0%}") for name, cost in past.by_namespace.items()]
+    return table(("Namespace", f"last {window}", "Share"), rows, {1, 2}, 15)
 
 
 def _cost_notes(past: Past) -> Content:

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tenon.kube.timestamps import format_instant
 from tenon.page.time_axis import axis_of
+from tenon.record.entries import CostEntry, CostRow
 from tenon.report.happened import COMMANDS, UNKNOWN_ACTOR, happened
 from tenon.report.report import report_on
 from tenon.report.spending import spending
@@ -40,6 +42,26 @@ def test_live_nodes_cost_until_now_with_or_without_their_launch_in_the_record() 
     costs = spending([], cluster.live().nodes)
     assert costs.cost(NOW - DAY, NOW) == pytest.approx(10 * 0.192)
     assert costs.unpriced == 0
+
+
+def test_a_node_whose_instance_terminates_costs_nothing_more() -> None:
+    cluster = Cluster()
+    ends = {"type": "InstanceTerminating", "status": "True", "lastTransitionTime": format_instant(NOW - 4 * HOUR)}
+    cluster.node("web", "m5.xlarge", age=10 * HOUR, conditions=[ends])
+    assert spending([], cluster.live().nodes).cost(NOW - DAY, NOW) == pytest.approx(6 * 0.192)
+
+
+def test_the_cost_is_divided_among_namespaces_as_the_record_says() -> None:
+    rows = [CostRow(pool="web", namespace="shop", of="pods", cost=3.0), CostRow(pool="web", of="idle", cost=1.0)]
+    sample = CostEntry(id="cost", at=NOW - 2 * HOUR, cluster="prod", since=NOW - 4 * HOUR, samples=1, rows=rows)
+    entries = [removal(1, NOW - 4 * HOUR, NOW), sample]
+    costs = spending(entries, [])
+    assert costs.by_namespace(entries, NOW - DAY, NOW) == {
+        "(unmeasured)": pytest.approx(2 * 0.096),
+        "shop": pytest.approx(1.5 * 0.096),
+        "(idle)": pytest.approx(0.5 * 0.096),
+    }
+    assert costs.by_namespace([], NOW - DAY, NOW) == {}
 
 
 def test_launches_that_vanished_and_nodes_without_a_price_are_named() -> None:
