@@ -14,9 +14,12 @@ from activities.kubernetes.resources import PDBS
 from cli.fleet_view.reading import Notes, read_prices, watched_fleet
 from cli.fleet_view.watched_fleet import WatchedFleet
 from cli.fleet_view.workflow_control import ControlError, WorkflowControl
+from tenon.ec2.types.instance_types import Prices
 from tenon.kube.pod_disruption_budgets import PdbObject, PodDisruptionBudget, pdb_record
 from tenon.report.live import LiveCluster
 
+Say = Callable[[str], None]
+"""Shows the user what is being read."""
 EVENT_SECONDS = 10.0
 """Seconds to read Tenon's events, which say what keeps nodes and pods."""
 MOST_BLOCKED = 30
@@ -24,8 +27,8 @@ MOST_BLOCKED = 30
 NO_CLUSTER = "No cluster is named: --cluster NAME adds which nodes are blocked, and what resolves that"
 
 
-async def read_cluster(control: WorkflowControl | None, say: Callable[[str], None], *, ask_aws: bool) -> LiveCluster:
-    """Return the cluster as it is now.
+async def read_cluster(control: WorkflowControl | None, say: Say, *, ask_aws: bool) -> tuple[LiveCluster, Prices]:
+    """Return the cluster as it is now, and the prices of its nodes.
 
     Args:
         control: the workflows of its nodes; None if no cluster is named.
@@ -45,7 +48,7 @@ async def read_cluster(control: WorkflowControl | None, say: Callable[[str], Non
             async with asyncio.timeout(EVENT_SECONDS):
                 await watched.events_were_read.wait()
         fleet = watched.fleet([*remarks, *notes.all()])
-        return LiveCluster(
+        live = LiveCluster(
             name=control.cluster if control is not None else "",
             fleet=fleet,
             nodes=watched.live_nodes(fleet),
@@ -53,6 +56,7 @@ async def read_cluster(control: WorkflowControl | None, say: Callable[[str], Non
             budgets=budgets,
             blocked_texts=blocked_texts,
         )
+        return live, watched.prices
 
 
 async def _budgets(remarks: list[str]) -> list[PodDisruptionBudget]:

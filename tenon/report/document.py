@@ -9,6 +9,7 @@ from tenon.fleet.document import to_document as fleet_document
 from tenon.kube.timestamps import format_instant
 from tenon.report.ahead import Ahead
 from tenon.report.happened import Carried, Group, Happened
+from tenon.report.live import LowerBound
 from tenon.report.report import Past, Report
 from tenon.resources import format_quantity
 
@@ -19,7 +20,7 @@ def to_document(report: Report) -> dict[str, Any]:
     return {
         "cluster": cluster.name,
         **fleet_document(cluster.fleet, cluster.fleet.rows),
-        "lowerBoundPricePerHour": cluster.lower_bound,
+        "lowerBound": _bound(cluster.lower_bound),
         "blocked": dict(cluster.blocked_texts),
         "advice": [
             {
@@ -36,6 +37,12 @@ def to_document(report: Report) -> dict[str, Any]:
         "past": _past(report.past) if report.past is not None else None,
         "ahead": _ahead(report.ahead),
     }
+
+
+def _bound(bound: LowerBound | None) -> dict[str, Any] | None:
+    if bound is None:
+        return None
+    return {"pricePerHour": _money(bound.dollars), "costPerHour": _money(bound.cost), "pods": bound.pods}
 
 
 def _past(past: Past) -> dict[str, Any]:

@@ -84,10 +84,12 @@ def _tiles(report: Report) -> Markup:
     past = report.past
     if past is not None:
         tiles.append((dollars_text(past.cost(past.day.since)), "spent in the last day"))
-    if report.cluster.lower_bound is not None:
-        bound = report.cluster.lower_bound
-        times = f"; nodes cost {sums.cost / bound:.2f} times that" if bound else ""
-        tiles.append((rate(bound), f"an hour is the lower bound{times}"))
+    bound = report.cluster.lower_bound
+    if bound is not None:
+        pods = f"{counted(bound.pods, 'pod')} of NodePools"
+        tiles.append(
+            (rate(bound.dollars), f"an hour at least for {pods}; their nodes cost {bound.times:.2f} times that")
+        )
     return tag("div", (tag("div", tag("b", value), tag("span", text)) for value, text in tiles), class_="tiles")
 
 

@@ -31,7 +31,7 @@ def cost_section(report: Report, past: Past) -> Content:
     axis = past.cost_axis
     titles = [f"{moment(axis.start_of(number))}: {rate(value)} an hour" for number, value in enumerate(past.an_hour)]
     window = window_text(now - past.whole.since)
-    reference = Reference(bound, f"lower bound now {rate(bound)}") if bound else None
+    reference = Reference(bound.dollars, f"lower bound now {rate(bound.dollars)}") if bound is not None else None
     caption = f"Dollars an hour of nodes of NodePools in the last {window}, by their prices"
     day_costs = past.spending.by_pool(past.day.since, now)
     rows = [
