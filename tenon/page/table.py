@@ -11,7 +11,7 @@ TABLE_STYLE = """
 .table{overflow-x:auto;margin:.4rem 0 1rem} table{border-collapse:collapse;min-width:min(100%,38rem);font-size:13px}
 th,td{text-align:left;vertical-align:top;padding:.28rem .9rem .28rem 0;border-bottom:1px solid var(--line)}
 th{color:var(--quiet);font-weight:500;white-space:nowrap} td.figure,th.figure{text-align:right;white-space:nowrap;
-font-variant-numeric:tabular-nums} td{min-width:4rem}
+font-variant-numeric:tabular-nums} td{min-width:4rem;overflow-wrap:break-word}
 .pair{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,34rem),1fr));gap:0 2.5rem;align-items:start}
 """
 MOST = 40

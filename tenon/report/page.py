@@ -27,7 +27,7 @@ _STYLE = """
 .tiles b{display:block;font-size:1.45rem;font-weight:600;line-height:1.25;font-variant-numeric:tabular-nums}
 .tiles span{display:block;color:var(--quiet);font-size:12px}
 .advice{list-style:none;padding:0;margin:0}.advice li{border-left:3px solid var(--accent);background:var(--card);
-padding:.5rem .8rem;margin:.5rem 0;border-radius:0 6px 6px 0}.advice p{margin:.2rem 0;font-size:13px}
+padding:.5rem .8rem;margin:.5rem 0;border-radius:0 6px 6px 0}.advice p,.advice summary{margin:.2rem 0;font-size:13px}
 nav{display:flex;flex-wrap:wrap;gap:.2rem 1rem;font-size:13px;margin:.6rem 0} a{color:var(--accent)}
 summary{cursor:pointer}
 @media (max-width:50rem){.tiles{grid-template-columns:repeat(auto-fit,minmax(9.5rem,1fr))}}

@@ -29,7 +29,11 @@ details.node .room{height:.95rem} details.node p{font-size:12px;margin:.25rem 0 
 .chip.bad{color:var(--bad);font-weight:600}.chip.new{color:var(--accent)}
 .legend{display:flex;flex-wrap:wrap;gap:.2rem 1rem;font-size:12px;margin:.4rem 0}
 .legend i{display:inline-block;width:.75rem;height:.75rem;border-radius:2px;margin-right:.35rem;vertical-align:-1px}
-@media (max-width:40rem){details.node .bar{grid-template-columns:3.2rem 1fr}}
+@media (max-width:40rem){details.node .bar{grid-template-columns:3.2rem 1fr 8.6rem;font-size:11px}
+details.node .bar>:last-child{grid-column:3;font-size:11px}}
+@media print{.nodes{grid-template-columns:1fr 1fr}
+details.node .bar{grid-template-columns:2.6rem 1fr 8rem;font-size:10px}
+details.node .bar>:last-child{grid-column:3;font-size:10px}}
 """
 _ALARMING = frozenset({DisruptionState.BLOCKED, DisruptionState.LEAVING, DisruptionState.DRIFTED})
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from tenon.apis import labels
 from tenon.kube.timestamps import format_instant
-from tenon.record.entries import Entry
+from tenon.record.entries import CostEntry, CostRow, Entry
 from tests.tenon.report.clusters import NOW, Cluster, command, command_end, launch, refusal, removal
 
 HOUR = timedelta(hours=1)
@@ -135,4 +135,23 @@ def busy_week() -> Sequence[Entry]:
         entries.append(
             refusal(number, at, code, f"spot c6i.2xlarge us-west-2{zone}", f"spot c6i.xlarge us-west-2{zone}")
         )
+    for hours in range(0, 7 * 24, 6):
+        start = NOW - WEEK + hours * HOUR
+        entries.append(_sample(start, start + 6 * HOUR))
     return sorted(entries, key=lambda entry: entry.at)
+
+
+def _sample(since: datetime, until: datetime) -> CostEntry:
+    """Return who requested what in some hours."""
+    rows = [
+        CostRow(pool="web", namespace="shop", of="pods", cost=2.1),
+        CostRow(pool="web", namespace="search", of="pods", cost=1.2),
+        CostRow(pool="web", of="daemons", cost=0.3),
+        CostRow(pool="web", of="idle", cost=2.4),
+        CostRow(pool="batch", namespace="etl", of="pods", cost=0.8),
+        CostRow(pool="batch", of="idle", cost=0.3),
+        CostRow(pool="gpu", namespace="ml", of="pods", cost=0.4),
+        CostRow(pool="gpu", of="idle", cost=2.6),
+        CostRow(pool="system", namespace="data", of="pods", cost=0.5),
+    ]
+    return CostEntry(id=f"cost/{since:%d%H}", at=until, cluster="prod-eu", since=since, samples=360, rows=rows)
