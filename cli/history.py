@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from activities.clock import utc_now
-from cli.application import create_app
+from cli.application import create_app, examples
 from cli.console import output_console
 from cli.context import Context, ContextError, resolve
 from cli.missing_extra import missing
@@ -43,14 +43,19 @@ NO_RECORD = (
 )
 NARROW = 120
 """Columns of a terminal below which the reason has no column of its own."""
+NARROW_NAME = 20
+"""Columns of a name there: that of a node of EKS has forty."""
 LATE = timedelta(hours=1)
 """A record that begins later than this after the time that was asked for may have been cut."""
 
 Name = Annotated[
     str | None,
-    typer.Argument(metavar="[NODE|POD|POOL|COMMAND]", help="A Node, NodeClaim, instance, pod, NodePool or command."),
+    typer.Argument(metavar="NODE|POD|POOL|COMMAND", help="A Node, NodeClaim, instance, pod, NodePool or command."),
 ]
-Kinds = Annotated[list[Kind] | None, typer.Option("--kind", help="Only this kind of entry; may be repeated.")]
+Kinds = Annotated[
+    list[Kind] | None,
+    typer.Option("--kind", metavar="KIND", help="Only this kind of entry, such as removal; may be repeated."),
+]
 
 
 class HistoryError(TenonError):
@@ -89,7 +94,13 @@ class Sources:
             yield entry
 
 
-@app.callback(invoke_without_command=True)
+@app.command(
+    epilog=examples(
+        "tenon history ip-10-0-1-7.ec2.internal --since 30d",
+        "tenon history shop/web-5d7c9 --record s3://BUCKET/tenon",
+        "kubectl logs deploy/tenon | tenon history --record - --kind removal",
+    )
+)
 def history(
     name: Name = None,
     since: SinceOption = "7d",
@@ -108,12 +119,7 @@ def history(
 ) -> None:
     """Show what happened, why and by whom: plans, launches, refusals, commands and removals.
 
-    Nodes, pods and workflows may be gone: the record and Temporal still know them.
-
-    \b
-    tenon history ip-10-0-1-7.ec2.internal --since 30d
-    tenon history shop/web-5d7c9 --record s3://BUCKET/tenon
-    kubectl logs deploy/tenon | tenon history --record - --kind removal
+    Nodes, pods and workflows may be gone: the record and Temporal still know them. Exit status 1: nothing is known.
     """
     try:
         now = utc_now()
@@ -130,9 +136,9 @@ def history(
     for note in sources.notes:
         print(f"{note}.", file=sys.stderr)
     if not newest:
-        what = f" about {name}" if name else ""
+        topic = f" about {name}" if name else ""
         when = f"{window.since:%Y-%m-%d %H:%M:%S} UTC"
-        print(f"Nothing{what} is known since {when}.", file=sys.stderr)
+        print(f"Nothing{topic} is known since {when}.", file=sys.stderr)
         raise typer.Exit(1 if name else 0)
 
 
@@ -229,8 +235,10 @@ def _print(entries: list[Entry], name: str, *, is_wide: bool) -> None:
     console = output_console()
     is_narrow = console.width < NARROW and not is_wide
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("Time (UTC)", "Kind", "About", "What"):
-        table.add_column(title, no_wrap=title != "What", overflow="fold")
+    for title in ("Time (UTC)", "Kind"):
+        table.add_column(title, no_wrap=True)
+    table.add_column("About", overflow="fold", max_width=NARROW_NAME if is_narrow else None)
+    table.add_column("What", overflow="fold")
     if not is_narrow:
         table.add_column("Why", overflow="fold")
         table.add_column("By", overflow="fold")
@@ -238,14 +246,14 @@ def _print(entries: list[Entry], name: str, *, is_wide: bool) -> None:
         table.add_column("Cluster", overflow="fold")
         table.add_column("Workflow", overflow="fold")
     for entry in entries:
-        what, reason = sentence(entry, name), why(entry)
+        text, reason = sentence(entry, name), why(entry)
         row = [f"{entry.at.astimezone(UTC):%Y-%m-%d %H:%M:%S}", entry.kind, about(entry)]
         if is_narrow:
             by = f" (by {entry.actor})" if entry.actor else ""
-            row.append(f"{what}\n{reason}{by}".strip() if reason or by else what)
+            row.append(f"{text}\n{reason}{by}".strip() if reason or by else text)
         else:
-            row += [what, reason, entry.actor]
+            row += [text, reason, entry.actor]
         if is_wide:
             row += [entry.cluster, entry.workflow]
-        table.add_row(*(Text(text if is_narrow else text.replace("\n", " ")) for text in row))
+        table.add_row(*(Text(cell if is_narrow else cell.replace("\n", " ")) for cell in row))
     console.print(table)

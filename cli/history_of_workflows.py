@@ -73,7 +73,7 @@ async def history_of_workflows(
         executions = await _listed(client, query, history)
         history.entries += [
             entry
-            for entry in await bounded(executions, CONCURRENCY, lambda found: _removal(client, cluster, found))
+            for entry in await bounded(executions, CONCURRENCY, lambda execution: _removal(client, cluster, execution))
             if entry is not None
         ]
     if not question.kinds or not question.kinds.isdisjoint({Kind.COMMAND, Kind.COMMAND_END}):
@@ -82,7 +82,7 @@ async def history_of_workflows(
             f"AND StartTime >= '{since.isoformat()}' AND StartTime < '{until.isoformat()}'"
         )
         executions = await _listed(client, query, history)
-        for entries in await bounded(executions, CONCURRENCY, lambda found: _command(client, cluster, found)):
+        for entries in await bounded(executions, CONCURRENCY, lambda execution: _command(client, cluster, execution)):
             history.entries += [entry for entry in entries if entry.at >= since]
     history.entries.sort(key=lambda entry: entry.at)
     return history
@@ -131,7 +131,8 @@ async def _removal(client: Client, cluster: str, execution: WorkflowExecution) -
     try:
         result = await handle.result()
     except RPCError as error:
-        return _gone(error)
+        _pass_over_deleted(error)
+        return None
     uid = await execution.memo_value(UID_MEMO, "", type_hint=str)
     at = execution.close_time or execution.start_time
     return removal_entry(Origin(cluster, execution.id, execution.run_id), at, uid, result)
@@ -157,12 +158,12 @@ async def _command(client: Client, cluster: str, execution: WorkflowExecution) -
     except WorkflowFailureError:
         return entries
     except RPCError as error:
-        _gone(error)
+        _pass_over_deleted(error)
         return []
     return entries
 
 
-def _gone(error: RPCError) -> None:
+def _pass_over_deleted(error: RPCError) -> None:
     """Pass over a workflow that Temporal deleted between the list and this request.
 
     Raises:

@@ -49,6 +49,14 @@ class RecordError(TenonError):
     """The record cannot be read. The message is one sentence."""
 
 
+class _Lines(Protocol):
+    """A stream of bytes: a file, also a compressed one, or standard input."""
+
+    def readline(self, size: int, /) -> bytes:
+        """Return the next line, or its first ``size`` bytes; nothing at the end."""
+        ...
+
+
 class RecordSource(Protocol):
     """Where the record is. It can be read more than once."""
 
@@ -232,11 +240,11 @@ def _ahead(keys: Iterator[str], read: Callable[[str], bytes]) -> Iterator[bytes]
             yield waiting.popleft().result()
 
 
-def _opened(path: Path) -> IO[bytes]:
+def _opened(path: Path) -> gzip.GzipFile | io.BufferedReader:
     return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
 
 
-def _lines(stream: IO[bytes]) -> Iterator[bytes]:
+def _lines(stream: _Lines) -> Iterator[bytes]:
     """The lines of a stream, without those that are too long for an entry."""
     while line := stream.readline(MAX_LINE + 1):
         if len(line) <= MAX_LINE:

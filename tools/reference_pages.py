@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+import itertools
 import json
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast, get_args
+
+from pydantic import BaseModel
 
 from tenon.apis.base import RULES_KEY
 from tenon.apis.crd import custom_resource_definitions
 from tenon.kube.event_reasons import EventReason
 from tenon.provisioning.gates import AWS_GATES, MEANINGS
+from tenon.record import entries
 from tools.command_page import COMMANDS, commands_page
 from worker.settings import Settings, flag_of
 from worker.settings.effects import gate_values, why_none
@@ -19,6 +26,7 @@ from worker.settings.model import text
 FIELDS = Path("docs/fields.md")
 SETTINGS = Path("docs/all-settings.md")
 EVENTS = Path("docs/events.md")
+RECORD = Path("docs/record-fields.md")
 
 _NEWEST = (
     "karpenter.sh_nodepools.yaml",
@@ -72,9 +80,32 @@ the reason of the condition. When a condition of an EC2NodeClass changes, an eve
 """
 
 
+_RECORD_TOP = """# Every field of the record
+
+<!-- Made by `make generate` from tenon/record/entries.py. Change the entries there, not this page. -->
+
+Each line of the record is a JSON object, whose field `kind` says what it tells of. [record.md](record.md) says where
+the record goes and how to read it.
+
+- A field in **bold** is always there. Another one that is absent has its default.
+- Times are in UTC, as `2026-11-27T06:15:01Z`. Prices and savings are in dollars an hour, costs in dollars.
+- Texts and lists are bounded: the counts beside a list are complete.
+- From release 0.1.0 on, entries only gain fields. Ignore fields that you do not know.
+"""
+
+_RECORD_PARTS = {"Purchase": "purchase", "CommandCandidate": "candidate", "NodeFacts": "node"}
+"""Models that entries have inside, with what the page calls them."""
+
+
 def page_texts() -> dict[Path, str]:
     """Return the text of each page by its path in the repository."""
-    return {FIELDS: fields_page(), SETTINGS: settings_page(), EVENTS: events_page(), COMMANDS: commands_page()}
+    return {
+        FIELDS: fields_page(),
+        SETTINGS: settings_page(),
+        EVENTS: events_page(),
+        COMMANDS: commands_page(),
+        RECORD: record_page(),
+    }
 
 
 def fields_page() -> str:
@@ -87,6 +118,72 @@ def events_page() -> str:
     """Return the page of all events."""
     rows = (f"| {reason} | {reason.type} | {reason.objects} | {reason.meaning} |\n" for reason in EventReason)
     return _EVENTS_TOP + "".join(rows)
+
+
+def record_page() -> str:
+    """Return the page of all fields of the record.
+
+    Raises:
+        TypeError: a field has no docstring.
+    """
+    common = cast("type[BaseModel]", record_kinds()[0].__base__)
+    parts = [_RECORD_TOP, _record_section("Every entry", "What all entries have.", common, ())]
+    for model in record_kinds():
+        kind = str(model.model_fields["kind"].default)
+        parts.append(_record_section(f"`{kind}`", str(model.__doc__), model, tuple(common.model_fields)))
+    for name, title in _RECORD_PARTS.items():
+        model = getattr(entries, name)
+        parts.append(_record_section(f"Inside: {title}", str(model.__doc__), model, ()))
+    return "".join(parts)
+
+
+def record_kinds() -> tuple[type[BaseModel], ...]:
+    """Return the model of each kind of entry."""
+    kinds: tuple[type[BaseModel], ...] = get_args(get_args(entries.Entry)[0])
+    return kinds
+
+
+def _record_section(title: str, about: str, model: type[BaseModel], inherited: tuple[str, ...]) -> str:
+    meanings = _attribute_docstrings(model)
+    rows = []
+    for name, field in model.model_fields.items():
+        if name not in inherited:
+            shown = f"**`{name}`**" if field.is_required() or name == "kind" else f"`{name}`"
+            rows.append(f"| {shown} | {_record_type(str(field.annotation))} | {_plain(meanings[name])} |\n")
+    return f"\n## {title}\n\n{_plain(about)}\n\n| field | type | meaning |\n|---|---|---|\n{''.join(rows)}"
+
+
+def _attribute_docstrings(model: type[BaseModel]) -> dict[str, str]:
+    """The docstring of each field: pydantic keeps none unless every start of a worker parses the source.
+
+    Raises:
+        TypeError: a field has none.
+    """
+    body = cast("ast.ClassDef", ast.parse(textwrap.dedent(inspect.getsource(model))).body[0]).body
+    docstrings: dict[str, str] = {}
+    for statement, following in itertools.pairwise([*body, ast.Pass()]):
+        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+            match following:
+                case ast.Expr(value=ast.Constant(value=str(text))):
+                    docstrings[statement.target.id] = " ".join(text.split()).replace("``", "`")
+                case _:
+                    raise TypeError(f"the field {statement.target.id} of {model.__name__} has no docstring")
+    return docstrings
+
+
+def _record_type(annotation: str) -> str:
+    """The type of a field as readers of JSON know it."""
+    for part, title in _RECORD_PARTS.items():
+        if f".{part}" in annotation:
+            return f"list of {title}s" if annotation.startswith("list") else title
+    if annotation.startswith("dict"):
+        return "map of lists" if "list[" in annotation else "map"
+    if annotation.startswith("list"):
+        return "list of texts"
+    for name, word in (("datetime", "time"), ("float", "number"), ("int", "whole number")):
+        if name in annotation:
+            return word
+    return "text"
 
 
 def settings_page() -> str:

@@ -48,6 +48,7 @@ class _Entry(_Part):
     at: datetime
     """When it happened, in UTC."""
     cluster: str
+    """The name of the cluster, as in CLUSTER_NAME."""
     workflow: str = ""
     """The ID of the workflow that did it."""
     run: str = ""
@@ -60,7 +61,9 @@ class Purchase(_Part):
     """A NodeClaim that a plan or a command buys."""
 
     claim: str
+    """The name of the NodeClaim."""
     pool: str
+    """Its NodePool."""
     instance_type: str
     """The cheapest type that fits, by whose price the plan was made."""
     price: float
@@ -68,6 +71,7 @@ class Purchase(_Part):
     pods: list[str] = Field(default_factory=list)
     """The pods that it is bought for, as ``namespace/name``."""
     pod_count: int = 0
+    """How many pods it is bought for."""
     why: Text = ""
     """Why this type, and which alternatives were rejected."""
 
@@ -76,7 +80,9 @@ class PlanEntry(_Entry):
     """A batch of pending pods was planned."""
 
     kind: Literal[Kind.PLAN] = Kind.PLAN
+    """``plan``"""
     batch: int
+    """The number of the batch, which is never used again."""
     inputs: str = ""
     """The digest of the inputs of the plan, by which they are kept; empty if they are not kept."""
     decision: str = ""
@@ -86,9 +92,11 @@ class PlanEntry(_Entry):
     on_existing: dict[str, list[str]] = Field(default_factory=dict)
     """By Node or NodeClaim that existed, the pods that it gets."""
     purchases: list[Purchase] = Field(default_factory=list)
+    """What it buys."""
     unschedulable: dict[str, Text] = Field(default_factory=dict)
     """By pod, as ``namespace/name``, why it fits nowhere."""
     unschedulable_count: int = 0
+    """How many pods fit nowhere."""
     purchase_count: int = 0
     """How many NodeClaims it buys."""
     placed_count: int = 0
@@ -103,8 +111,11 @@ class CommandCandidate(_Part):
     """A node that a command removes or reboots."""
 
     claim: str
+    """The name of its NodeClaim."""
     pool: str
+    """Its NodePool."""
     node: str = ""
+    """The name of the Node; empty if it has none yet."""
     price: float = 0.0
     """Dollars an hour; 0 if it is not known."""
 
@@ -113,13 +124,17 @@ class CommandEntry(_Entry):
     """A disruption command started."""
 
     kind: Literal[Kind.COMMAND] = Kind.COMMAND
+    """``command``"""
     command: str
+    """The ID of the command, which events and timelines of its nodes name."""
     reason: str
     """Such as ``Underutilized``, in the words of events."""
     decision: str = ""
     """delete, replace, terminate-first or reboot."""
     candidates: list[CommandCandidate]
+    """The nodes."""
     replacements: list[Purchase] = Field(default_factory=list)
+    """What it buys in their place, as planned. `command-end` says what it bought in fact."""
     pods: int = 0
     """How many pods it moves."""
     saving: float = 0.0
@@ -134,8 +149,11 @@ class CommandEndEntry(_Entry):
     """A disruption command ended."""
 
     kind: Literal[Kind.COMMAND_END] = Kind.COMMAND_END
+    """``command-end``"""
     command: str
+    """The ID of the command."""
     reason: str
+    """As when it started."""
     accepted: list[str] = Field(default_factory=list)
     """The NodeClaims that leave."""
     refused: dict[str, Text] = Field(default_factory=dict)
@@ -158,12 +176,19 @@ class NodeFacts(_Part):
     """Which node a launch or a removal is about."""
 
     claim: str
+    """The name of its NodeClaim."""
     pool: str
+    """Its NodePool; empty for a NodeClaim of its own."""
     node: str = ""
+    """The name of the Node; empty as long as it has none, so also in entries of launches."""
     instance: str = ""
+    """The ID of the EC2 instance."""
     instance_type: str = ""
+    """The type of the instance."""
     zone: str = ""
+    """The availability zone."""
     capacity_type: str = ""
+    """spot, on-demand or reserved."""
     price: float = 0.0
     """Dollars an hour; 0 if it is not known."""
 
@@ -172,12 +197,17 @@ class LaunchEntry(_Entry):
     """EC2 launched an instance for a NodeClaim."""
 
     kind: Literal[Kind.LAUNCH] = Kind.LAUNCH
+    """``launch``"""
     facts: NodeFacts
+    """What was launched."""
     launched_at: datetime | None = None
+    """When EC2 launched it."""
     image: str = ""
+    """The ID of its machine image."""
     offered: int = 0
     """How many offerings the request named."""
     attempt: int = 1
+    """The number of the attempt that succeeded."""
     why: Text = ""
     """Why the NodeClaim was bought."""
 
@@ -186,26 +216,36 @@ class RefusalEntry(_Entry):
     """EC2, or the EC2NodeClass, refused a launch."""
 
     kind: Literal[Kind.REFUSAL] = Kind.REFUSAL
+    """``refusal``"""
     claim: str
+    """The name of the NodeClaim that was to launch."""
     pool: str
+    """Its NodePool."""
     code: str
     """The error code of EC2, or the reason of the NodeClaim's condition Launched."""
     message: Text = ""
+    """What EC2, or the check of the EC2NodeClass, says."""
     offerings: list[str] = Field(default_factory=list)
     """What was refused, as ``on-demand m5.large us-west-2a``, or the scope of the refusal."""
     offering_count: int = 0
+    """How many offerings were refused."""
     attempt: int = 1
+    """The number of the attempt that was refused."""
 
 
 class RemovalEntry(_Entry):
     """A node's life ended."""
 
     kind: Literal[Kind.REMOVAL] = Kind.REMOVAL
+    """``removal``"""
     facts: NodeFacts
+    """What was removed."""
     reason: str
     """Such as ``Expired``, in the words of events."""
     detail: Text = ""
+    """What exactly: the notice, the condition, or the words of who removed it."""
     created_at: datetime | None = None
+    """When its NodeClaim was created."""
     launched_at: datetime | None = None
     """When EC2 launched its instance; None if there never was one."""
     asked_at: datetime | None = None

@@ -122,7 +122,7 @@ def _pools(entry: Entry) -> set[str]:
         case PlanEntry():
             return {purchase.pool for purchase in entry.purchases}
         case CommandEntry():
-            return {part.pool for part in (*entry.candidates, *entry.replacements)}
+            return {candidate.pool for candidate in entry.candidates} | {part.pool for part in entry.replacements}
         case LaunchEntry() | RemovalEntry():
             return {entry.facts.pool}
         case RefusalEntry():
@@ -230,11 +230,11 @@ def _plan(entry: PlanEntry) -> str:
         more = f" and {bought - NAMED} more" if bought > NAMED else ""
         parts.append(f"buys {purchases}{more}")
     if entry.on_existing:
-        parts.append(f"{entry.placed_count} on nodes that exist: {first_few(list(entry.on_existing), NAMED)}")
+        parts.append(f"{entry.placed_count} to nodes that exist: {first_few(list(entry.on_existing), NAMED)}")
     if entry.unschedulable_count:
         pod, reason = next(iter(entry.unschedulable.items()), ("", ""))
         first = f": {pod}: {reason}" if pod else ""
-        parts.append(f"{entry.unschedulable_count} fit nowhere{first}")
+        parts.append(f"{counted(entry.unschedulable_count, 'pod')} without a place{first}")
     return "; ".join(parts)
 
 

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Final
 
 import pytest
 from moto.server import ThreadedMotoServer
@@ -20,7 +21,7 @@ from worker.record.s3_sink import S3Sink, s3_client
 from worker.record.stdout_sink import StdoutSink
 
 HOUR = timedelta(hours=1)
-REGION = "us-west-2"
+REGION: Final = "us-west-2"
 
 
 def test_a_file_is_read_with_those_that_were_rotated_the_oldest_first(tmp_path: Path) -> None:
@@ -68,7 +69,7 @@ def test_standard_input_can_be_read_twice() -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "variable", "chosen"),
+    ("option", "variable", "record"),
     [
         (None, "", ""),
         (None, "/record.jsonl", "/record.jsonl"),
@@ -78,10 +79,10 @@ def test_standard_input_can_be_read_twice() -> None:
     ],
 )
 def test_the_setting_of_a_worker_names_a_record_too(
-    option: str | None, variable: str, chosen: str, monkeypatch: pytest.MonkeyPatch
+    option: str | None, variable: str, record: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TENON_RECORD", variable)
-    assert chosen_record(option) == chosen
+    assert chosen_record(option) == record
 
 
 @pytest.mark.parametrize("record", ["https://example.com/record", "otlp://x", "s3://A_B/x"])

@@ -61,7 +61,8 @@ def parse_record_sink(text: str) -> RecordSink:
     if parts.fragment or "@" in parts.netloc:
         raise _refused(text)
     if parts.scheme == FILE and not parts.netloc and len(path) > 1 and not path.endswith("/"):
-        return RecordSink(FILE, path=path, **_options(text, parts.query))
+        options = {"megabytes": DEFAULT_MEGABYTES, "files": DEFAULT_FILES} | _options(text, parts.query)
+        return RecordSink(FILE, path=path, megabytes=options["megabytes"], files=options["files"])
     if parts.scheme == S3 and _BUCKET.fullmatch(parts.netloc) and not parts.query:
         return RecordSink(S3, bucket=parts.netloc, prefix=path.strip("/"))
     raise _refused(text)

@@ -71,12 +71,12 @@ class Refusing(Answering):
         return self.answer
 
 
-def waiting(ec2: Seller, tries: int = 1, **annotations: str) -> tuple[KeptRecord, Launching]:
+def waiting(ec2: Seller, tries: int = 1, why: str = "") -> tuple[KeptRecord, Launching]:
     """A NodeClaim without an instance, and the activities that launch one."""
     reference = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
     world, raw, record = World(), claim(nodeClassRef=reference), KeptRecord()
     raw["status"] = {}
-    raw["metadata"]["annotations"] |= annotations
+    raw["metadata"]["annotations"][labels.EXPLANATION] = why
     world.kube.add(NODECLAIMS, raw)
     world.kube.add(EC2NODECLASSES, node_class())
     return record, Launching(
@@ -91,7 +91,7 @@ def refusal(record: KeptRecord) -> RefusalEntry:
 
 
 async def test_a_launch_is_recorded_with_its_instance_its_price_and_why_it_was_bought() -> None:
-    record, launching = waiting(Answering(), **{labels.EXPLANATION: "1 pod: default/a"})
+    record, launching = waiting(Answering(), why="1 pod: default/a")
     await launching.launch(LaunchInput(claim=REF, request=REQUEST, attempt=2))
     (entry,) = record.entries
     assert isinstance(entry, LaunchEntry)

@@ -170,8 +170,8 @@ def test_the_name_of_a_node_is_in_its_last_entry_and_finds_the_first_ones() -> N
         (
             PLAN,
             "",
-            "3 pods; buys default-1 (m5.large, 0.0960 $/h); 1 on nodes that exist: ip-9; "
-            "1 fit nowhere: shop/gpu: NodePool default: no type has nvidia.com/gpu",
+            "3 pods; buys default-1 (m5.large, 0.0960 $/h); 1 to nodes that exist: ip-9; "
+            "1 pod without a place: shop/gpu: NodePool default: no type has nvidia.com/gpu",
         ),
         (REFUSAL, "", "no capacity (spot m5.large us-west-2b)"),
         (LAUNCH, "", "i-1 m5.large us-west-2a spot 0.0960 $/h"),

@@ -6,6 +6,7 @@ import gzip
 import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from typing import Final
 
 import pytest
 from moto.server import ThreadedMotoServer
@@ -16,7 +17,7 @@ from worker.record.channel import SinkError
 from worker.record.s3_sink import S3Sink, s3_client
 
 pytestmark = pytest.mark.integration
-REGION = "us-west-2"
+REGION: Final = "us-west-2"
 
 
 @pytest.fixture

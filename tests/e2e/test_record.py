@@ -1,0 +1,88 @@
+"""The record of a node's life by a real worker, and what `tenon history` answers once node and workflow are gone."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+from temporalio.client import Client
+
+from cli.record_source import entries
+from sandbox.cluster import Sandbox
+from tenon.record.entries import Entry, LaunchEntry, PlanEntry, RemovalEntry
+from tests.e2e.conftest import MakePool, Run
+from tests.e2e.lives import life_of
+from tests.e2e.pools import NAMESPACE, SMALL
+from tests.e2e.worker import Worker
+from tests.workflows.waiting import until
+
+REASON = ("--reason", "its disk is broken", "--ticket", "OPS-7")
+
+
+async def answered(tenon: Run, *arguments: str, **environment: str | None) -> tuple[list[dict[str, Any]], str]:
+    """What `tenon history -o json` answers, and what it says besides."""
+    done = await asyncio.to_thread(tenon, "history", *arguments, "-o", "json", **environment)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout), done.stderr
+
+
+async def test_the_record_says_why_a_node_was_bought_and_who_removed_it_after_it_is_gone(
+    make_pool: MakePool, tenon: Run, client: Client, sandbox: Sandbox, worker: Worker
+) -> None:
+    """A scale-up and a forced drain: plan, launch and removal, in the record and in `tenon history` by any name."""
+    pool = await make_pool(consolidate_after="Never", requirements=SMALL)
+    pod = f"{NAMESPACE}/{(await pool.pod('one'))['metadata']['name']}"
+    await pool.running(1)
+    (claim,) = await pool.settled(1)
+    name, node = claim["metadata"]["name"], claim["status"]["nodeName"]
+    drained = await asyncio.to_thread(tenon, "node", "force-drain", node, *REASON)
+    assert drained.returncode == 0, drained.stderr
+    await pool.gone(name)
+    life = await life_of(client, sandbox, name)
+    record = str(worker.log)  # the log on standard output has the record too
+
+    def recorded() -> list[Entry]:
+        return [entry for entry in entries(record, cluster=sandbox.cluster_name) if name in entry.model_dump_json()]
+
+    async def removed() -> bool:
+        return any(isinstance(entry, RemovalEntry) for entry in await asyncio.to_thread(recorded))
+
+    await until(removed)
+    plan, launch, removal = recorded()
+    assert isinstance(plan, PlanEntry)
+    (purchase,) = plan.purchases
+    assert (purchase.claim, purchase.pool, purchase.pods) == (name, pool.name, [pod])
+    assert "the cheapest of" in purchase.why
+    assert plan.workflow == f"provisioner/{sandbox.cluster_name}"
+    assert isinstance(launch, LaunchEntry)
+    (instance,) = pool.instances(name)
+    assert (launch.facts.instance, launch.facts.instance_type) == (instance["id"], instance["type"])
+    assert isinstance(removal, RemovalEntry)
+    assert (removal.reason, removal.detail) == ("ForceDrain", "its disk is broken, OPS-7")
+    assert removal.actor == "sandbox-admin, by tenon node"
+    assert (removal.facts.node, removal.facts.instance, removal.pods) == (node, instance["id"], 1)
+    assert removal.cost == life.cost > 0
+    assert removal.timeline[-1].endswith("life ended")
+
+    with_record = {"RECORD_SINKS": None, "TENON_RECORD": record}
+    for subject in (node, name, instance["id"], pod):
+        rows, _ = await answered(tenon, subject, **with_record)
+        assert [row["kind"] for row in rows] == ["plan", "launch", "removal"], f"the history of {subject}"
+    rows, notes = await answered(tenon, node, RECORD_SINKS=None, TENON_RECORD="")
+    assert [row["id"] for row in rows] == [removal.id], "Temporal alone knows the removal, under the same ID"
+    assert "--record" in notes
+    shown = await asyncio.to_thread(tenon, "history", node, **with_record)
+    (line,) = [line for line in shown.stdout.splitlines() if " removal " in line]
+    assert "ForceDrain: its disk is broken, OPS-7" in line
+    assert "sandbox-admin, by tenon node" in line
+    of_pod = await asyncio.to_thread(tenon, "history", pod, **with_record)
+    assert f"{pod} gets a new node: {name}" in of_pod.stdout
+
+
+async def test_nothing_is_known_of_a_name_that_never_was(tenon: Run) -> None:
+    done = await asyncio.to_thread(tenon, "history", "never-was", "--since", "30d", RECORD_SINKS=None, TENON_RECORD="")
+    assert done.returncode == 1
+    assert "Nothing about never-was is known since" in done.stderr
+    assert "No record is read" in done.stderr
+    assert "Temporal keeps workflows for" in done.stderr
