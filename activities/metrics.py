@@ -575,15 +575,20 @@ COST_BY_KIND = TextGauge(
     "What is paid for the instances of a NodePool, by what it is paid for, in dollars an hour.",
     ("nodepool", "kind"),
 )
+COST_LOWER_BOUND = TextGauge(
+    "tenon_cost_lower_bound_per_hour",
+    "The least that any nodes could cost for the pods that run on nodes of NodePools, in dollars an hour.",
+    (),
+)
 COST_BY_NAMESPACE = TextGauge(
     "tenon_namespace_cost_per_hour",
     "What the pods of a namespace cost by their requests, in dollars an hour: the dearest 100, and the others.",
-    ("namespace",),
+    ("pod_namespace",),
 )
 COST_BY_WORKLOAD = TextGauge(
     "tenon_workload_cost_per_hour",
     "What the pods of a workload cost by their requests, in dollars an hour: the dearest 50, and the others.",
-    ("namespace", "workload"),
+    ("pod_namespace", "workload"),
 )
 INTERRUPTION_RECEIVED = Counter(
     "karpenter_interruption_received_messages_total", "Messages from the interruption queue.", ["message_type"]

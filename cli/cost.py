@@ -123,8 +123,8 @@ def cost(
     try:
         grouping, window = read_grouping(by), read_window(since, from_, to, utc_now())
         name = _prepare(cluster)
-        chosen = chosen_record(record)
-        source = open_record(chosen, name) if chosen else None
+        place = chosen_record(record)
+        source = open_record(place, name) if place else None
         if export is not None and (window is None or not billing_account):
             raise CostError("--export needs a window, such as --since 24h, and --billing-account.")
         state = _Reading(grouping, source, name, ask_aws=aws)

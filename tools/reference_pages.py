@@ -93,7 +93,7 @@ the record goes and how to read it.
 - From release 0.1.0 on, entries only gain fields. Ignore fields that you do not know.
 """
 
-_RECORD_PARTS = {"Purchase": "purchase", "CommandCandidate": "candidate", "NodeFacts": "node"}
+_RECORD_PARTS = {"Purchase": "purchase", "CommandCandidate": "candidate", "NodeFacts": "node", "CostRow": "row"}
 """Models that entries have inside, with what the page calls them."""
 
 

@@ -46,7 +46,7 @@ def table(report: Report, width: int | None, *, is_wide: bool = False) -> Table:
     for row in report.rows:
         style = "dim" if row.overhead is not None else ""
         part = share(row, report.total)
-        cells = [Text(row.name, style), *_amounts(report, row.amount), f"{part:.1%}"]
+        cells: list[Text | str] = [Text(row.name, style), *_amounts(report, row.amount), f"{part:.1%}"]
         cells += [_money(row.parts[kind]) if kind in row.parts else "" for kind in kinds]
         if bar:
             text = Text()

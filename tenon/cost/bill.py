@@ -90,12 +90,13 @@ def bill_of(entries: Iterable[Entry], living: Iterable[Lifetime], *, is_complete
     for instance, launch in launches.items():
         if instance in lifetimes:
             continue
-        launched_at = launch.launched_at or launch.at
-        ended_at = ends.get(instance)
-        if ended_at is None and instance not in running and is_complete:
+        launched_at, end = launch.launched_at or launch.at, ends.get(instance)
+        if end is None and instance in running:
+            end = running[instance].ended_at
+        elif end is None and is_complete:
             endless.append(instance)
-            ended_at = launched_at + MINIMUM
-        lifetimes[instance] = _lifetime(launch.facts, launched_at, ended_at)
+            end = launched_at + MINIMUM
+        lifetimes[instance] = _lifetime(launch.facts, launched_at, end)
     for instance, lifetime in running.items():
         lifetimes.setdefault(instance, lifetime)
     return Bill(sorted(lifetimes.values(), key=lambda lifetime: (lifetime.launched_at, lifetime.instance)), endless)

@@ -45,7 +45,7 @@ class Interval:
         """Whether any instance cost anything."""
         return any(self._amounts.values())
 
-    def entry(self, cluster: str) -> CostEntry:
+    def entry(self, cluster: str, lower_bound: float | None = None) -> CostEntry:
         """Return the entry. The cheapest consumers of each NodePool are one row if there are too many."""
         rows = _bounded(self._amounts.items())
         return CostEntry(
@@ -56,6 +56,7 @@ class Interval:
             samples=self.samples,
             rows=rows,
             cost=dollars(sum(self._amounts.values())),
+            lower_bound=None if lower_bound is None else round(lower_bound, 6),
         )
 
 

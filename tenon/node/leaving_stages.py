@@ -214,9 +214,8 @@ def terminated(state: NodeState, result: TerminateResult, now: datetime) -> Node
     """Continue with the release if EC2 reports the instance as gone; otherwise ask again later."""
     if result.terminated:
         update = {"stage": Stage.RELEASING, "blocked": None, "deadline": None, "check_now": False}
-        update["terminated_at"] = result.asked_at or now
         text = f"instance {state.instance.id} terminated" if state.instance else "no instance left"
-        return record(evolve(state, **update), now, text)
+        return record(evolve(state, terminated_at=result.asked_at or now, **update), now, text)
     text = f"the instance is still {result.state}"
     waits = evolve(state, blocked=Blocked(message=text), deadline=now + BLOCKED_RETRY, check_now=False)
     return record(waits, now, text)

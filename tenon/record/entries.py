@@ -264,11 +264,13 @@ class CostRow(_Part):
     """A part of what a NodePool cost in an interval."""
 
     pool: str
+    """The NodePool."""
     of: str
-    """pods, daemons, headroom, idle or starting."""
+    """What was paid for: pods, daemons, headroom, idle or starting."""
     namespace: str = ""
+    """The namespace of the pods; ``(others)`` for those that have no row of their own."""
     workload: str = ""
-    """As ``Kind/name``."""
+    """The controller of the pods, as ``Kind/name``."""
     cost: float
     """Dollars in the interval."""
 
@@ -277,13 +279,17 @@ class CostEntry(_Entry):
     """What the pods of each workload requested of each NodePool in an interval that ended, in dollars."""
 
     kind: Literal[Kind.COST] = Kind.COST
+    """``cost``"""
     since: datetime
-    """The start of the interval. ``at`` is its end."""
+    """The start of the interval. Its end is ``at``."""
     samples: int
     """How often the leader looked."""
     rows: list[CostRow] = Field(default_factory=list)
+    """The parts, of which the cheapest are added up if there are more than 500."""
     cost: float = 0.0
     """Dollars of all rows."""
+    lower_bound: float | None = None
+    """Dollars an hour that any nodes for the pods would cost at least, at its end; absent if it is not known."""
 
 
 Entry = Annotated[

@@ -26,12 +26,11 @@ OF_PROMETHEUS = {"instance", "job", "namespace", "pod"}
 RULES = [
     rule for group in yaml.safe_load((CHART / "files/alerts.yaml").read_text())["groups"] for rule in group["rules"]
 ]
-PANELS = [
-    panel
+DASHBOARDS = {
+    path.name: [panel for panel in json.loads(path.read_text())["panels"] if panel["type"] != "row"]
     for path in sorted((CHART / "files" / "dashboards").glob("*.json"))
-    for panel in json.loads(path.read_text())["panels"]
-    if panel["type"] != "row"
-]
+}
+PANELS = [panel for panels in DASHBOARDS.values() for panel in panels]
 EXPRESSIONS = [(rule["alert"], rule["expr"]) for rule in RULES] + [
     (f"{panel['title']} {target['refId']}", target["expr"]) for panel in PANELS for target in panel["targets"]
 ]
@@ -125,10 +124,12 @@ def test_grafanas_sidecar_finds_the_dashboards() -> None:
     }
 
 
-def test_panels_have_ids_of_their_own_and_do_not_overlap() -> None:
-    assert len({panel["id"] for panel in PANELS}) == len(PANELS)
+@pytest.mark.parametrize("name", DASHBOARDS)
+def test_panels_have_ids_of_their_own_and_do_not_overlap(name: str) -> None:
+    panels = DASHBOARDS[name]
+    assert len({panel["id"] for panel in panels}) == len(panels)
     occupancy: set[tuple[int, int]] = set()
-    for panel in PANELS:
+    for panel in panels:
         place = panel["gridPos"]
         cells = {(place["x"] + x, place["y"] + y) for x in range(place["w"]) for y in range(place["h"])}
         assert not cells & occupancy, panel["title"]

@@ -48,6 +48,7 @@ def worker(sandbox: Sandbox, make_worker: MakeWorker, report_shared_fault: Repor
         ENABLE_PROFILING="true",
         ENABLE_ZONAL_SHIFT="true",
         DEFAULT_TAGS='{"cost-center": "1234"}',
+        COST_INTERVAL="1m",
     )
     running.start()
     yield running

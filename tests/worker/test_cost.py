@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from activities.metrics import COST_BY_KIND, COST_BY_NAMESPACE, COST_BY_WORKLOAD, TEXT_SUFFIX
+from activities.ec2.errors import EC2Error
+from activities.metrics import COST_BY_KIND, COST_BY_NAMESPACE, COST_BY_WORKLOAD, COST_LOWER_BOUND, TEXT_SUFFIX
 from tenon.apis import labels
 from tenon.cost.money import nanos
 from tenon.cost.sampling import OTHERS
@@ -50,7 +51,15 @@ class World:
             "test",
             length,
             folder,
+            self.compute_bound,
         )
+        self.bound: float | None = None
+        self.bound_error: Exception | None = None
+
+    async def compute_bound(self) -> float | None:
+        if self.bound_error is not None:
+            raise self.bound_error
+        return self.bound
 
     @asynccontextmanager
     async def leading(self, begin: datetime = NOON) -> AsyncIterator[None]:
@@ -182,6 +191,19 @@ async def test_time_in_which_the_machine_slept_is_not_counted(world: World) -> N
     first, second, *_ = world.entries()
     assert first.at - first.since < timedelta(minutes=5)
     assert second.since - first.at > timedelta(hours=1)
+
+
+async def test_the_lower_bound_is_recorded_and_exported_once_it_is_known(world: World) -> None:
+    world.node("a")
+    async with world.leading():
+        assert world.gauges()[COST_LOWER_BOUND.name] == {}
+        world.bound = 0.0421
+        await asyncio.sleep(17 * 60)
+        assert world.gauges()[COST_LOWER_BOUND.name] == {(): 0.0421}
+        world.bound_error = EC2Error("InternalError", "no", operation="DescribeInstanceTypes")
+        await asyncio.sleep(15 * 60)
+        assert world.gauges()[COST_LOWER_BOUND.name] == {}
+    assert [entry.lower_bound for entry in world.entries()[:2]] == [0.0421, None]
 
 
 async def test_an_empty_cluster_and_instances_without_a_price_record_nothing(world: World) -> None:

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.integration
 @pytest.mark.parametrize(
     ("process", "libraries"),
     [
-        # opentelemetry only traces; cryptography serves only the webhook; highspy only the lower bound of a simulation
+        # opentelemetry only traces; cryptography serves only the webhook; highspy only the lower bound, later
         ("worker.runtime.cluster_process", ("opentelemetry", "cryptography", "highspy")),
         # numpy serves only the scheduling engine
         ("worker.runtime.io_process", ("opentelemetry", "numpy", "highspy")),

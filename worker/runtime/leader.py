@@ -43,6 +43,7 @@ from worker.cache.changes import Topic
 from worker.cache.cluster import ClusterCache
 from worker.cache.planning_view import PlanningView
 from worker.controllers.base import Controller
+from worker.controllers.cost.lower_bound import LowerBound
 from worker.controllers.cost.sampling import CostController
 from worker.controllers.disruption.ended_commands import DisruptionCommandController
 from worker.controllers.disruption.legacy_node_repair import LegacyNodeRepairController
@@ -280,6 +281,7 @@ def _controllers(settings: Settings, clients: Clients, cache: ClusterCache, plan
                 settings.cluster_name,
                 settings.cost_interval,
                 Path(folder) if folder and is_measured else None,
+                LowerBound(view, clients.ec2, planning.policy).compute,
             )
         )
     if gates.node_overlay:

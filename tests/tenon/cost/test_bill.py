@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tenon.cost.bill import Lifetime, bill_of
 from tenon.cost.money import nanos, of_time
+from tenon.record.entries import Entry
 from tests.tenon.cost.ledger import T0, a_launch, a_lifetime, a_removal
 
 PRICE = nanos(0.36)
@@ -72,6 +73,11 @@ def test_the_price_of_an_instance_that_runs_is_that_of_its_launch() -> None:
     assert [lifetime.price for lifetime in older.lifetimes] == [nanos(9.0)]
 
 
+def test_an_instance_that_is_terminating_costs_until_ec2_was_asked() -> None:
+    bill = bill_of([a_launch("i-1")], [a_lifetime("i-1", ended_at=at(500))], is_complete=True)
+    assert [lifetime.ended_at for lifetime in bill.lifetimes] == [at(500)]
+
+
 def test_an_entry_that_was_recorded_twice_counts_once() -> None:
     removal = a_removal("i-1", price=0.36, launched_at=T0, ended_at=at(100))
     bill = bill_of([a_launch("i-1"), a_launch("i-1"), removal, removal], [a_lifetime("i-1")], is_complete=True)
@@ -79,7 +85,7 @@ def test_an_entry_that_was_recorded_twice_counts_once() -> None:
 
 
 def test_an_instance_that_its_claim_replaced_ended_when_the_next_was_launched() -> None:
-    entries = [
+    entries: list[Entry] = [
         a_launch("i-1", claim="c"),
         a_launch("i-2", claim="c", launched_at=at(300)),
         a_removal("i-2", claim="c", launched_at=at(300), ended_at=at(900)),

@@ -1,7 +1,8 @@
 """The gauges of a sample: what NodePools, the dearest namespaces and the dearest workloads cost an hour.
 
 Tenants choose how many namespaces and workloads there are, so each gauge has a limited number of series. What they do
-not name is one series together, so that a sum over a gauge is right.
+not name is one series together, so that a sum over a gauge is right. The label is called pod_namespace, because
+Prometheus replaces a label ``namespace`` by that of the worker.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TypeVar
 
-from activities.metrics import COST_BY_KIND, COST_BY_NAMESPACE, COST_BY_WORKLOAD
+from activities.metrics import COST_BY_KIND, COST_BY_NAMESPACE, COST_BY_WORKLOAD, COST_LOWER_BOUND
 from tenon.cost.money import dollars
 from tenon.cost.sampling import OTHERS, Sample
 from tenon.cost.split import Kind
@@ -21,8 +22,9 @@ _PAID_FOR_PODS = (Kind.PODS, Kind.DAEMONS)
 Key = TypeVar("Key", str, tuple[str, str])
 
 
-def cost_texts(sample: Sample) -> Iterator[str]:
+def cost_texts(sample: Sample, lower_bound: float | None = None) -> Iterator[str]:
     """The gauges in Prometheus' text format, in pieces."""
+    yield from gauge_text(COST_LOWER_BOUND, [] if lower_bound is None else [("", round(lower_bound, 6))])
     kinds: dict[tuple[str, str], int] = {}
     namespaces: dict[str, int] = {}
     workloads: dict[tuple[str, str], int] = {}
@@ -39,12 +41,12 @@ def cost_texts(sample: Sample) -> Iterator[str]:
     )
     yield from gauge_text(
         COST_BY_NAMESPACE,
-        [(labeled({"namespace": name}), price) for name, price in _dearest(namespaces, MAX_NAMESPACES, OTHERS)],
+        [(labeled({"pod_namespace": name}), price) for name, price in _dearest(namespaces, MAX_NAMESPACES, OTHERS)],
     )
     yield from gauge_text(
         COST_BY_WORKLOAD,
         [
-            (labeled({"namespace": namespace, "workload": workload}), price)
+            (labeled({"pod_namespace": namespace, "workload": workload}), price)
             for (namespace, workload), price in _dearest(workloads, MAX_WORKLOADS, (OTHERS, ""))
         ],
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -55,9 +55,10 @@ class CostController(Controller):
         cluster: str,
         length: timedelta,
         folder: Path | None,
+        lower_bound: Callable[[], Awaitable[float | None]],
     ) -> None:
         """``headroom``: what CapacityBuffers keep free, by node. ``length``: of an interval. ``folder``: that of the
-        metrics; None for no metrics.
+        metrics; None for no metrics. ``lower_bound``: computes the least that nodes could cost, once in an interval.
         """
         super().__init__(cache)
         self._price_of = price_of
@@ -66,6 +67,8 @@ class CostController(Controller):
         self._cluster = cluster
         self._length = length
         self._file = folder / f"{self.name}{TEXT_SUFFIX}" if folder is not None else None
+        self._lower_bound = lower_bound
+        self._bound: float | None = None
         self._divisions: NodeMemo[_Division] = NodeMemo()
         self._interval: Interval | None = None
         self._end = datetime.fromtimestamp(0, UTC)
@@ -92,15 +95,21 @@ class CostController(Controller):
         if self._interval is not None:
             self._interval.add(sample, now)
             if now >= self._end:
+                await self.isolate("lower bound", self._measure_bound())
                 self._close()
         if self._interval is None:
             self._interval, self._end = Interval(now), next_end(now, self._length)
         return min(SAMPLE_SECONDS, max(1.0, (self._end - now).total_seconds()))
 
+    async def _measure_bound(self) -> None:
+        self._bound = None  # one that is out of date would be wrong
+        self._bound = await self._lower_bound()
+
     def _close(self) -> None:
         interval, self._interval = self._interval, None
+        bound = self._bound
         if interval is not None and interval.has_cost:
-            self._record.write(lambda: interval.entry(self._cluster))
+            self._record.write(lambda: interval.entry(self._cluster, bound))
 
     def _sample(self, state: ClusterState, headroom: Mapping[str, Resources]) -> Sample:
         sample: dict[str, dict[Consumer, int]] = {}
@@ -112,7 +121,7 @@ class CostController(Controller):
         self._divisions.keep_only(state.nodes.keys())
         if self._file is not None:
             fresh = self._file.with_suffix(".new")
-            fresh.write_text("".join(cost_texts(sample)))
+            fresh.write_text("".join(cost_texts(sample, self._bound)))
             os.replace(fresh, self._file)  # a scrape reads the old file or the new one
         return sample
 
