@@ -32,6 +32,7 @@ from activities.kubernetes.errors import ApiError, ConfigError
 from cli.actor import user_of_command
 from cli.application import create_app, examples
 from cli.console import output_console
+from cli.context import ContextError
 from cli.fleet_view.reading import FleetError, read_once
 from cli.nodes.requests import asked_reason
 from cli.nodes.workflows import Cluster, NodeError, connected, refused, run
@@ -156,7 +157,7 @@ async def _read(cluster: str | None, ended: int) -> list[CommandView]:
         if ended:
             over = client.list_workflows(f'{own} AND ExecutionStatus != "Running"', limit=ended)
             executions += [execution async for execution in over]
-    except TemporalError as error:
+    except (TemporalError, ContextError) as error:
         if not isinstance(fleet, Fleet):
             raise
         print(f"From NodeClaims alone, without steps and ended commands: {error}", file=sys.stderr)
@@ -190,7 +191,7 @@ async def _command(client: Client, execution: WorkflowExecution, nodes: Mapping[
         result = await client.get_workflow_handle(
             execution.id, run_id=execution.run_id, result_type=DisruptResult
         ).result(follow_runs=False)
-    step = progress.timeline[-1] if progress.timeline else ""
+    step = progress.timeline[-1].replace("`", "") if progress.timeline else ""
     if result is not None:
         step = _outcome(result)
     elif execution.status is not None and execution.status is not WorkflowExecutionStatus.RUNNING:

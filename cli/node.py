@@ -88,9 +88,11 @@ class ListOutput(StrEnum):
     NAME = "name"
 
 
-def _choice(names: Sequence[str] | None, selector: str, pool: str, most: int | None = None) -> Choice:
+def _choice(
+    names: Sequence[str] | None, selector: str, pool: str, most: int | None = None, *, selects_leaving: bool = False
+) -> Choice:
     try:
-        return choice_of(names, selector, pool, most)
+        return choice_of(names, selector, pool, most, selects_leaving=selects_leaving)
     except SelectorError as error:
         print(error, file=sys.stderr)
         raise typer.Exit(2) from None
@@ -144,7 +146,7 @@ def force_drain(
     """Delete the pods of nodes at once, even protected ones, and terminate the nodes."""
     options = Options(cluster, dry_run, wait, timeout, yes, reason, ticket)
     command = Command("force-drain", "draining by force", FORCE_DRAIN, deletes_protected=True)
-    carry_out(command, _choice(name, selector, pool, most), options)
+    carry_out(command, _choice(name, selector, pool, most, selects_leaving=True), options)
 
 
 @app.command(

@@ -36,6 +36,7 @@ def stop(folder: Path) -> bool:
     """Stop the worker. Returns False if none was running."""
     process = find(folder)
     if process is None:
+        (folder / FILE).unlink(missing_ok=True)
         return False
     process.terminate()
     try:

@@ -88,13 +88,15 @@ class Options:
     ticket: str = ""
 
 
-def choice_of(names_: Sequence[str] | None, selector: str, pool: str, most: int | None) -> Choice:
+def choice_of(
+    names_: Sequence[str] | None, selector: str, pool: str, most: int | None, *, selects_leaving: bool = False
+) -> Choice:
     """Return which nodes a command is about.
 
     Raises:
         SelectorError: the selector cannot be read.
     """
-    return Choice(tuple(names_ or ()), parse_selector(selector), pool, most)
+    return Choice(tuple(names_ or ()), parse_selector(selector), pool, most, selects_leaving)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,6 +11,7 @@ import msgspec
 
 from activities.clock import utc_now
 from activities.kubernetes.client import Kube
+from activities.kubernetes.errors import ApiError
 from activities.kubernetes.resources import PDBS
 from cli.fleet_view.layout import price_text
 from cli.fleet_view.node_prices import region_of, table_prices
@@ -58,9 +60,13 @@ def _impact(row: NodeRow, pods: Sequence[PodRecord], budgets: Sequence[PodDisrup
 
 
 async def _budgets() -> list[PodDisruptionBudget]:
+    """The PodDisruptionBudgets of the cluster. A person may drain nodes without the right to read them."""
     kube = await Kube.connect()
     try:
         return [pdb_record(msgspec.convert(body, PdbObject, strict=False)).value for body in await kube.list(PDBS)]
+    except ApiError as error:
+        print(f"PodDisruptionBudgets are not considered, because they cannot be read: {error}", file=sys.stderr)
+        return []
     finally:
         await kube.close()
 

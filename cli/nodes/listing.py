@@ -15,6 +15,7 @@ from temporalio.service import RPCError
 from activities.clock import utc_now
 from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.errors import ApiError, ConfigError
+from cli.context import ContextError
 from cli.fleet_view.reading import FleetError, read_once
 from cli.nodes.workflows import connected
 from cli.refusals import QUERY_TIMEOUT, RefusalsUnknownError, purchase_pauses_of, refusals_of
@@ -66,7 +67,7 @@ async def read_list(
     in_kubernetes, in_temporal = await asyncio.gather(_kubernetes_rows(), _executions(cluster), return_exceptions=True)
     for problem in (in_kubernetes, in_temporal):
         if isinstance(problem, BaseException) and not isinstance(
-            problem, FleetError | ApiError | ConfigError | TemporalError
+            problem, FleetError | ApiError | ConfigError | TemporalError | ContextError
         ):
             raise problem
     if isinstance(in_temporal, BaseException):

@@ -23,6 +23,8 @@ class Choice:
     pool: str = ""
     most: int | None = None
     """At most how many nodes; None for all."""
+    selects_leaving: bool = False
+    """Whether a selector and a NodePool also select nodes that leave already, which a force-drain overtakes."""
 
     @property
     def is_one_name(self) -> bool:
@@ -37,8 +39,8 @@ class Choice:
 def chosen_rows(choice: Choice, rows: Sequence[NodeRow]) -> list[NodeRow]:
     """Return the nodes of a command, each once: in the order of their names, or by age if a selector names them.
 
-    Only nodes with a NodeClaim have a workflow. Nodes that are leaving already are not selected, because a command to
-    drain three nodes of a NodePool means three that stay otherwise.
+    Only nodes with a NodeClaim have a workflow. Nodes that are leaving already are not selected unless the choice says
+    so: a command to drain three nodes of a NodePool means three that would stay.
 
     Raises:
         FilterError: the command says nothing, or too much, or a name is unknown.
@@ -50,7 +52,8 @@ def chosen_rows(choice: Choice, rows: Sequence[NodeRow]) -> list[NodeRow]:
         raise FilterError("Which nodes? Name them, or select them with --selector or --pool.")
     if choice.names:
         return _named(choice.names, rows)[: choice.most]
-    selected = [row for row in rows if row.claim and not row.stage.leaving and choice.selects(row)]
+    stays_out = not choice.selects_leaving
+    selected = [row for row in rows if row.claim and not (stays_out and row.stage.leaving) and choice.selects(row)]
     selected.sort(key=lambda row: (row.created or _NEWEST, row.name))
     return selected[: choice.most]
 

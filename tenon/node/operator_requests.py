@@ -75,7 +75,8 @@ def answer(state: NodeState, request: LeaveRequest | Keep, now: datetime) -> Ope
             return OperatorAnswer(accepted=False, why=f"it is leaving already: {removal_text(leave) if leave else ''}")
         is_kept = state.keep_until is not None and state.keep_until > now
         if request.until <= now and not is_kept:
-            return OperatorAnswer(accepted=False, why=f"{request.until:%Y-%m-%d %H:%M:%S} UTC is over")
+            why = f"{request.until:%Y-%m-%d %H:%M:%S} UTC is over, and no earlier request keeps it"
+            return OperatorAnswer(accepted=False, why=why)
         return OperatorAnswer(accepted=True)
     stays_otherwise = leave is not None and leave.only_if_empty and state.stage is Stage.CORDONING
     if leave is None or stays_otherwise or (request.force and not leave.force):

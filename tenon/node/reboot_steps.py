@@ -16,6 +16,7 @@ from tenon.messages.reboot import (
 )
 from tenon.node import leaving_stages
 from tenon.node import reboot as transitions
+from tenon.node.reboot_record import request_text
 from tenon.node.state import NodeState, Reboot, RebootPhase
 from tenon.node.steps import Run, Step, Wait
 
@@ -46,7 +47,7 @@ def reboot_step(state: NodeState, reboot: Reboot, node_input: NodeInput, now: da
                     **base,
                     until=until,
                     budget_seconds=leaving_stages.drain_seconds(state),
-                    why=f"reboots for {transitions.request_text(request)}",
+                    why=f"reboots for {request_text(request)}",
                 ),
                 f"{state.node_name}, at most until {until:%H:%M:%S}" if until else state.node_name,
                 overtaken_by_force=True,

@@ -73,9 +73,9 @@ def _buys(pool: NodePool, unusable: str, engine_pool: Pool | None, plan: Documen
     new = [entry for entry in plan["nodeClaims"] if entry["nodePool"] == name]
     sentences = []
     if new:
-        price, pods = sum(entry["price"] for entry in new), sum(len(entry["pods"]) for entry in new)
+        price, count = sum(entry["price"] for entry in new), sum(len(entry["pods"]) for entry in new)
         sentences.append(
-            f"It buys {counted(len(new), 'node')} now, for {counted(pods, 'pending pod')}: ${price:.4f} an hour"
+            f"It buys {counted(len(new), 'node')} now, for {counted(count, 'pending pod')}: ${price:.4f} an hour"
         )
     waiting = [entry for entry in plan["unschedulable"] if f"NodePool {name}:" in entry["reason"]]
     reasons: dict[str, list[str]] = {}

@@ -320,3 +320,49 @@ def test_an_unknown_output_format_is_refused(tenon: Tenon) -> None:
         answer = tenon(*command, "--cluster", "a", "-o", "yaml")
         assert answer.exit_code == 2
         assert "'yaml' is not one of" in answer.stderr
+
+
+async def test_a_drain_that_waits_shows_progress_until_the_node_is_gone(
+    temporal: WorkflowEnvironment, tenon: Tenon, cluster: str
+) -> None:
+    async with listed(temporal, cluster, Guarded()):
+        with temporal.with_time_skipping_disabled():
+            arguments = ("force-drain", NAME, "--cluster", cluster, "--reason", "the rack burns", "--wait")
+            answer = await asyncio.to_thread(tenon, *arguments)
+    assert answer.exit_code == 0, answer.output
+    lines = answer.stdout.splitlines()
+    assert lines[0].startswith(f"{NAME}: draining by force")
+    assert any("the rack burns" in line for line in lines)
+    assert lines[-1].endswith(f"{NAME}: gone")
+
+
+@pytest.mark.usefixtures("world")
+async def test_nothing_is_waited_for_if_the_node_refuses(tenon: Tenon, cluster: str) -> None:
+    """The node of the fixture drains already, so it refuses to expire."""
+    refused = await asyncio.to_thread(tenon, "expire", NAME, "--cluster", cluster, "--wait")
+    assert (refused.exit_code, refused.stdout) == (2, "")
+
+
+async def test_a_drain_that_is_blocked_ends_the_wait_with_one(
+    temporal: WorkflowEnvironment, tenon: Tenon, cluster: str
+) -> None:
+    async with listed(temporal, cluster, Guarded(grace=timedelta(days=2))):
+        with temporal.with_time_skipping_disabled():
+            arguments = ("drain", NAME, "--cluster", cluster, "--wait", "--timeout", "1s")
+            answer = await asyncio.to_thread(tenon, *arguments)
+    assert answer.exit_code == 1
+    assert answer.stderr == f"1 node not gone in time: {NAME}. See `tenon node list --blocked`.\n"
+
+
+async def test_unkeep_ends_what_keep_began(temporal: WorkflowEnvironment, tenon: Tenon, cluster: str) -> None:
+    async with listed(temporal, cluster, Guarded()) as handle:
+        nothing = await asyncio.to_thread(tenon, "unkeep", NAME, "--cluster", cluster)
+        assert nothing.exit_code == 2
+        assert "no earlier request keeps it" in nothing.stderr
+        accepted = await asyncio.to_thread(tenon, "keep", NAME, "--cluster", cluster, "--for", "4h")
+        assert accepted.exit_code == 0, accepted.output
+        ended = await asyncio.to_thread(tenon, "unkeep", NAME, "--cluster", cluster, "--reason", "done")
+        assert (ended.exit_code, ended.stdout) == (0, f"{NAME}: no longer kept\n")
+        texts = [entry.text for entry in (await state_of(newest(temporal.client, cluster))).timeline]
+        assert any(text.startswith("no longer kept: done (") for text in texts)
+        await handle.terminate()

@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cli.sandbox import app
+from sandbox import leading_worker, stale_worker
 from sandbox.build import BuildError
 from sandbox.cluster import Sandbox, SandboxError
 from sandbox.status import Addresses, ComponentStatus, Process, State, Status
@@ -76,3 +77,33 @@ def test_a_load_that_cannot_be_read_or_has_nowhere_to_go_is_one_sentence(tmp_pat
     answer = CliRunner().invoke(app, ["load", "web", "much", "--state", str(tmp_path)])
     assert answer.exit_code == 2
     assert "'much' is not a load: write 90%" in answer.stderr
+
+
+@pytest.mark.integration
+def test_a_worker_that_has_ended_by_itself_makes_the_sandbox_not_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sandbox in which none was started is ready, and its status says that no worker leads."""
+    monkeypatch.setattr(leading_worker, "kubectl", lambda *_, **__: json.dumps({"items": []}))
+    addresses = Addresses(kubernetes="https://127.0.0.1:1", temporal="127.0.0.1:2")
+    Status(state=State.READY, supervisor=Process.of(os.getpid()), addresses=addresses).write(tmp_path / "status.json")
+    fresh = CliRunner().invoke(app, ["status", "--state", str(tmp_path)])
+    assert (fresh.exit_code, fresh.stdout.splitlines()[0]) == (0, "ready, without a worker")
+    stale_worker.note(tmp_path, 2**22)  # more than any process ID
+    died = CliRunner().invoke(app, ["status", "--state", str(tmp_path)])
+    assert died.exit_code == 1
+    assert died.stdout.startswith("not ready: the worker has ended, and `tenon sandbox worker start` starts it again\n")
+    stopped = CliRunner().invoke(app, ["worker", "stop", "--state", str(tmp_path)])
+    assert stopped.stdout == "no worker runs\n"
+    assert CliRunner().invoke(app, ["status", "--state", str(tmp_path)]).exit_code == 0
+
+
+def test_a_worker_that_does_not_run_has_a_status_and_may_have_a_log(tmp_path: Path) -> None:
+    status = CliRunner().invoke(app, ["worker", "status", "--state", str(tmp_path)])
+    assert (status.exit_code, status.stdout) == (1, "no worker runs: `tenon sandbox worker start` starts one\n")
+    missing = CliRunner().invoke(app, ["worker", "logs", "--state", str(tmp_path)])
+    assert missing.exit_code == 2
+    assert "no worker has run yet" in missing.stderr
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "worker.log").write_text("a\nb\nc\n")
+    assert CliRunner().invoke(app, ["worker", "logs", "--tail", "2", "--state", str(tmp_path)]).stdout == "b\nc\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -12,8 +13,9 @@ from tenon.ec2.types.instance_types import Prices
 from tenon.fleet.disruption_state import DisruptionState
 from tenon.fleet.rows import NodeRow, node_row
 from tenon.kube.taints import DISRUPTED
+from tenon.kube.timestamps import format_instant
 from tenon.node.state import Stage
-from tests.tenon.fleet.cluster import DONE, NOW, PRICES, a_claim, a_node, a_pool, conditions
+from tests.tenon.fleet.cluster import DONE, NOW, PRICES, a_claim, a_node, a_pool, conditions, node_labels
 from tests.worker.cache.objects import pod, running
 
 DELETED = {"deletionTimestamp": "2026-01-02T00:00:00Z", "finalizers": [labels.TERMINATION_FINALIZER]}
@@ -141,3 +143,25 @@ def test_fargate_and_unknown_types_have_no_price() -> None:
     fargate = replace(a_node(), labels={"eks.amazonaws.com/compute-type": "fargate"})
     assert row(None, fargate).price is None
     assert node_row(a_claim(), a_node(), [], None, Prices(), NOW).price is None
+
+
+def test_a_spot_node_costs_what_it_cost_at_launch_if_there_are_no_spot_prices() -> None:
+    """The list price is three times as high. A price that AWS says now takes precedence."""
+    spot = {"labels": node_labels(capacity="spot"), "annotations": {labels.LAUNCH_PRICE: "0.0311"}}
+    claim, node = a_claim(meta=spot), a_node(meta={"labels": node_labels(capacity="spot")})
+    list_prices = Prices(on_demand=PRICES.on_demand)
+    assert node_row(claim, node, [], None, list_prices, NOW).price == 0.0311
+    assert row(claim, node).price == 0.03
+    broken = a_claim(meta={**spot, "annotations": {labels.LAUNCH_PRICE: "cheap"}})
+    assert node_row(broken, node, [], None, list_prices, NOW).price == 0.1
+
+
+def test_an_operator_who_keeps_a_node_postpones_its_expiry() -> None:
+    later = NOW + timedelta(hours=2)
+    kept_meta = {"annotations": {labels.KEEP_UNTIL: format_instant(later)}}
+    plain = row(a_claim(expireAfter="25h"), a_node())
+    assert (plain.expires, plain.kept_until) == (NOW + timedelta(hours=1), None)
+    kept_row = row(a_claim(expireAfter="25h", meta={"labels": node_labels(), **kept_meta}), a_node())
+    assert (kept_row.expires, kept_row.kept_until) == (later, later)
+    past = {"annotations": {labels.KEEP_UNTIL: format_instant(NOW - timedelta(seconds=1))}}
+    assert row(a_claim(meta={"labels": node_labels(), **past}), a_node()).kept_until is None

@@ -23,6 +23,7 @@ def state(**fields: Any) -> NodeState:
     return NodeState(claim=ClaimRef(cluster="sandbox", name="web-1", uid="u"), **{"stage": Stage.LIVE, **fields})
 
 
+OVER = LATER.model_copy(update={"until": NOW})
 DRAINING = machine.apply(state(), operator_requests.drain(ANN), NOW)
 FORCED = machine.apply(DRAINING, operator_requests.force_drain(ANN), NOW)
 
@@ -39,7 +40,9 @@ FORCED = machine.apply(DRAINING, operator_requests.force_drain(ANN), NOW)
         (DRAINING, operator_requests.force_drain(ANN), ""),
         (FORCED, operator_requests.force_drain(ANN), "it is leaving already: drain: its disk is slow, OPS-12 (ann)"),
         (DRAINING, LATER, "it is leaving already: drain: its disk is slow, OPS-12 (ann)"),
-        (state(), LATER.model_copy(update={"until": NOW}), f"{NOW:%Y-%m-%d %H:%M:%S} UTC is over"),
+        (state(), OVER, f"{NOW:%Y-%m-%d %H:%M:%S} UTC is over, and no earlier request keeps it"),
+        (state(keep_until=LATER.until), OVER, ""),
+        (state(keep_until=NOW), OVER, f"{NOW:%Y-%m-%d %H:%M:%S} UTC is over, and no earlier request keeps it"),
     ],
 )
 def test_a_node_does_what_it_accepts_and_says_why_it_does_not(node: NodeState, request_: Any, why: str) -> None:
@@ -68,6 +71,13 @@ def test_a_kept_nodes_timeline_says_who_and_why() -> None:
     assert kept_state.timeline[-1].text == f"kept until {LATER.until:%Y-%m-%d %H:%M}: a long test (ann)"
     unsigned = machine.apply(state(), Keep(until=LATER.until), NOW)
     assert unsigned.timeline[-1].text.endswith("(an operator, by a Temporal signal)")
+
+
+def test_a_time_that_is_over_ends_an_earlier_request() -> None:
+    kept_state = machine.apply(state(), LATER, NOW)
+    released = machine.apply(kept_state, OVER, NOW)
+    assert released.timeline[-1].text == "no longer kept: a long test (ann)"
+    assert (released.keep_until, released.keep_recorded) == (NOW, False), "the NodeClaim hears of it too"
 
 
 def test_a_time_without_a_zone_is_utc() -> None:

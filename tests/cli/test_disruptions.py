@@ -1,0 +1,135 @@
+"""``tenon disruptions`` against a real Temporal server: commands under way and ended, and one that is cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from temporalio.common import SearchAttributePair, TypedSearchAttributes
+from temporalio.testing import WorkflowEnvironment
+from temporalio.worker import Worker
+from typer.testing import CliRunner, Result
+
+from cli.main import app
+from tenon.messages.disruption import DisruptInput, DisruptionCommand, MeasuredSaving
+from tests.cli.fleet_api import serving_fleet, varied_fleet
+from tests.workflows.fake_steps import FakeSteps, command
+from tests.workflows.test_disruption_command import Handle
+from tests.workflows.waiting import until
+from workflows import names
+from workflows.disruption_command import DisruptionCommandWorkflow
+
+pytestmark = pytest.mark.integration
+Tenon = Callable[..., Result]
+
+
+@pytest.fixture
+def tenon(temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Tenon:
+    """Runs ``tenon disruptions``, with no API server at hand."""
+    monkeypatch.setenv("TEMPORAL_ADDRESS", temporal.client.service_client.config.target_host)
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    return lambda *arguments: CliRunner().invoke(app, ["disruptions", *arguments])
+
+
+@asynccontextmanager
+async def running(
+    temporal: WorkflowEnvironment, cluster: str, steps: FakeSteps, disruption_command: DisruptionCommand
+) -> AsyncIterator[Handle]:
+    """A command with the attributes with which the disruption workflow starts it."""
+    queue = names.task_queue(cluster)
+    common = Worker(temporal.client, task_queue=queue, workflows=[DisruptionCommandWorkflow], activities=steps.common())
+    planner = Worker(temporal.client, task_queue=names.plan_queue(cluster), activities=[steps.validate, steps.measure])
+    async with common, planner:
+        yield await temporal.client.start_workflow(
+            DisruptionCommandWorkflow.run,
+            DisruptInput(cluster=cluster, command=disruption_command),
+            id=names.command_id(cluster, disruption_command.id),
+            task_queue=queue,
+            search_attributes=TypedSearchAttributes([SearchAttributePair(names.CLUSTER, cluster)]),
+        )
+
+
+async def test_a_command_under_way_says_what_it_waits_for_and_a_cancellation_undoes_it(
+    temporal: WorkflowEnvironment, cluster: str, tenon: Tenon
+) -> None:
+    steps = FakeSteps()
+    steps.waits = "default-new is not initialized"
+    with temporal.with_time_skipping_disabled():
+        async with running(temporal, cluster, steps, command().model_copy(update={"graceful": False})) as handle:
+
+            async def waits() -> bool:
+                return (await handle.query(DisruptionCommandWorkflow.progress)).waits != ""
+
+            await until(waits)
+
+            async def is_listed() -> bool:
+                answer = await asyncio.to_thread(tenon, "--cluster", cluster, "-o", "json")
+                return answer.exit_code == 0 and len(json.loads(answer.stdout)) == 1
+
+            await until(is_listed)
+            (row,) = json.loads((await asyncio.to_thread(tenon, "--cluster", cluster, "-o", "json")).stdout)
+            assert row["nodes"] == ["default-1", "default-2"]
+            assert row["replacements"] == [item.name for item in command().replacements]
+            assert "default-new is not initialized" in row["waits"]
+            assert row["ended"] == ""
+            table = (await asyncio.to_thread(tenon, "--cluster", cluster)).stdout
+            first, nodes, *_ = table.splitlines()
+            assert first.startswith(f"{command().id}  {command().reason}  under way for ")
+            assert nodes.startswith("  default-1, default-2 -> ")
+
+            arguments = ("cancel", command().id, "--reason", "a release", "--cluster", cluster)
+            cancelled = await asyncio.to_thread(tenon, *arguments)
+            assert cancelled.exit_code == 0, cancelled.output
+            assert cancelled.stdout.startswith(f"{command().id}: an operator cancelled it: a release (")
+            assert cancelled.stdout.endswith("by tenon disruptions); what it had begun is undone\n")
+            again = await asyncio.to_thread(tenon, *arguments)
+            assert (again.exit_code, again.stderr) == (2, f"Command {command().id} has ended already.\n")
+            assert [finished.undo for finished in steps.finished] == [True]
+
+            async def has_ended() -> bool:
+                answer = await asyncio.to_thread(tenon, "--cluster", cluster, "--all", "-o", "json")
+                return [row["step"].startswith("undone: ") for row in json.loads(answer.stdout)] == [True]
+
+            await until(has_ended)
+
+
+async def test_an_ended_command_says_what_it_saves(temporal: WorkflowEnvironment, cluster: str, tenon: Tenon) -> None:
+    steps = FakeSteps()
+    steps.savings = {"default": MeasuredSaving(predicted=0.2, reached=0.1)}
+    async with running(temporal, cluster, steps, command()) as handle:
+        await handle.result()
+
+        async def has_ended() -> bool:
+            answer = await asyncio.to_thread(tenon, "--cluster", cluster, "--all", "-o", "json")
+            rows = json.loads(answer.stdout)
+            return len(rows) == 1 and rows[0]["ended"] != ""
+
+        await until(has_ended)
+        (row,) = json.loads((await asyncio.to_thread(tenon, "--cluster", cluster, "--all", "-o", "json")).stdout)
+        assert (row["savingReached"], row["step"]) == (0.1, "2 nodes left")
+        only_open = await asyncio.to_thread(tenon, "--cluster", cluster)
+        assert only_open.stderr.endswith("No disruption command is under way.\n")
+
+
+async def test_an_unknown_command_cannot_be_cancelled(cluster: str, tenon: Tenon) -> None:
+    answer = await asyncio.to_thread(tenon, "cancel", "nope", "--cluster", cluster)
+    assert (answer.exit_code, answer.stdout) == (2, "")
+    assert answer.stderr == "No command nope exists: `tenon disruptions --all` shows the last ones.\n"
+
+
+async def test_without_temporal_the_nodeclaims_say_what_is_under_way(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("CLUSTER_NAME", raising=False)
+    with serving_fleet(varied_fleet(), tmp_path) as kubeconfig:
+        monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
+        answer = await asyncio.to_thread(CliRunner().invoke, app, ["disruptions", "-o", "json"])
+    assert answer.exit_code == 0, answer.output
+    (row,) = json.loads(answer.stdout)
+    assert (row["command"], row["reason"]) == ("underutilized-7f3a", "Underutilized")
+    assert row["nodes"] == ["ip-10-0-1-4.eu-central-1.compute.internal"]
+    assert answer.stderr.startswith("From NodeClaims alone, without steps and ended commands: ")

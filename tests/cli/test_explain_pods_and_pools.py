@@ -1,0 +1,143 @@
+"""``tenon explain pod|nodepool`` from files, and ``tenon pods`` from a cluster: one sentence for each cause."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from cli.main import app
+from tests.simulate.api_server import ApiServer
+from tests.simulate.live_server import server
+from tests.simulate.running import POOL, catalogue
+from tests.simulate.shared_cluster import NOW, SHARED, pod
+
+__all__ = ["server"]
+
+
+def waiting(name: str, cpu: str, **spec: Any) -> str:
+    """A pod that kube-scheduler cannot place."""
+    body = {"containers": [{"name": "main", "resources": {"requests": {"cpu": cpu}}}], **spec}
+    metadata = {"name": name, "namespace": "default", "creationTimestamp": "2026-01-01T11:00:00Z"}
+    return "\n---\n" + json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": body})
+
+
+BUDGET = """
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: a, namespace: default}
+spec: {maxUnavailable: 0, selector: {matchLabels: {app: a}}}
+"""
+FILES = SHARED + waiting("huge", "5000") + waiting("small", "2") + pod("c", "n1", labels={"app": "a"}) + BUDGET
+
+
+def explain(folder: Path, *arguments: str) -> Any:
+    file = folder / "input.yaml"
+    file.write_text(FILES)
+    common = ("-f", str(file), "--catalog", str(catalogue(folder)), "--now", NOW)
+    return CliRunner().invoke(app, ["explain", *arguments, *common])
+
+
+def why(folder: Path, name: str) -> list[str]:
+    result = explain(folder, "pod", name, "-o", "json")
+    assert result.exit_code == 0, result.output
+    sentences: list[str] = json.loads(result.stdout)["why"]
+    return sentences
+
+
+def test_a_pod_that_no_node_can_hold_says_what_each_nodepool_lacks(tmp_path: Path) -> None:
+    first, *_ = why(tmp_path, "huge")
+    assert first.startswith("It waits, and no node can be bought for it: NodePool default: needs 5000 CPU; the largest")
+
+
+def test_a_pod_that_waits_says_which_node_it_gets(tmp_path: Path) -> None:
+    first, *_ = why(tmp_path, "default/small")
+    assert first.startswith("It waits, and a node is there or on its way: it fits on n")
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("a", "It may be evicted: nothing protects it"),
+        ("b", "It may not be evicted now, so its node is not disrupted: annotation karpenter.sh/do-not-disrupt"),
+        ("c", "It may not be evicted now, so its node is not disrupted: PodDisruptionBudget default/a allows no"),
+    ],
+)
+def test_a_pod_on_a_node_says_where_it_is_and_what_holds_it_there(tmp_path: Path, name: str, sentence: str) -> None:
+    sentences = why(tmp_path, name)
+    assert sentences[0].startswith("It is on Node n")
+    assert "(m5.xlarge, on-demand, us-west-2a)" in sentences[0]
+    assert [text for text in sentences if text.startswith(sentence)] != []
+
+
+def test_a_pod_that_does_not_exist_is_one_sentence(tmp_path: Path) -> None:
+    result = explain(tmp_path, "pod", "shop/nope")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == "shop/nope: is no pod of the cluster or of the input\n"
+
+
+def test_a_nodepool_says_what_it_buys_and_what_it_may_lose(tmp_path: Path) -> None:
+    result = explain(tmp_path, "nodepool", "default", "-o", "json")
+    assert result.exit_code == 0, result.output
+    facts = json.loads(result.stdout)
+    assert facts["nodePool"] == "default"
+    assert facts["buys"][0].startswith("It buys nothing for default/huge: needs 5000 CPU; ")
+    assert facts["limits"] == ["It has no limits: a mistake in a Deployment may cost any amount"]
+    prices = [float(text.partition("$")[2].split()[0]) for text in facts["cheapest"] if "$" in text]
+    assert prices == sorted(prices)
+    assert len(prices) == 5
+    assert facts["nodes"][0] == "2 nodes"
+    assert any("2 of 2 nodes may go now" in text for text in facts["budgets"])
+    assert facts["consolidation"][0] == "WhenEmptyOrUnderutilized, consolidateAfter 10m"
+    table = explain(tmp_path, "nodepool", "default").stdout
+    assert table.startswith("NodePool default\n  Buys          It buys nothing for default/huge")
+
+
+def test_a_nodepool_at_its_limit_says_so(tmp_path: Path) -> None:
+    file = tmp_path / "input.yaml"
+    limited = FILES.replace("spec:\n  disruption:", "spec:\n  limits: {cpu: 8, nodes: 10}\n  disruption:", 1)
+    file.write_text(limited)
+    common = ("-f", str(file), "--catalog", str(catalogue(tmp_path)), "--now", NOW, "-o", "json")
+    result = CliRunner().invoke(app, ["explain", "nodepool", "default", *common])
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["limits"] == ["cpu: 7800m of 8 (98%)", "nodes: 2 of 10 (20%)"]
+
+
+def test_an_unknown_nodepool_is_one_sentence(tmp_path: Path) -> None:
+    result = explain(tmp_path, "nodepool", "nope")
+    assert result.stderr == "nope: is no NodePool of Tenon in the cluster or in the input\n"
+
+
+@pytest.mark.integration
+def test_pods_that_wait_are_grouped_by_cause_the_worst_first(server: type[ApiServer]) -> None:
+    pods = [yaml.safe_load(waiting(f"huge-{number}", "5000")[4:]) for number in range(3)]
+    gated = waiting("gated", "1", schedulingGates=[{"name": "a/b"}])
+    server.objects = {
+        "nodepools": [yaml.safe_load(POOL)],
+        "pods": [
+            *pods,
+            yaml.safe_load(waiting("ok", "1")[4:]),
+            yaml.safe_load(gated[4:]),
+        ],
+    }
+    result = CliRunner().invoke(app, ["pods", "--pending", "-o", "json"])
+    assert result.exit_code == 0, result.output
+    groups = json.loads(result.stdout)["groups"]
+    assert [(group["waitsFor"], group["pods"]) for group in groups] == [
+        ("nothing fits", ["default/huge-0", "default/huge-1", "default/huge-2"]),
+        ("nothing fits", ["default/gated"]),
+        ("purchase", ["default/ok"]),
+    ]
+    assert groups[0]["why"].startswith("NodePool default: needs 5000 CPU; ")
+    assert groups[0]["since"] == "2026-01-01T11:00:00Z"
+    assert groups[2]["why"].startswith("NodePool default buys ")
+    elsewhere = CliRunner().invoke(app, ["pods", "--pending", "-n", "shop"])
+    assert elsewhere.stderr.endswith("No pod waits for a node.\n")
+    table = CliRunner().invoke(app, ["pods"]).stdout
+    assert table.startswith("No node can be bought for 3 pods, the oldest for ")
+    assert set(server.methods) == {"GET"}

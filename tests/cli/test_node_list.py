@@ -1,0 +1,127 @@
+"""``tenon node list`` and the control commands on a fleet of ten nodes, without a Temporal to ask."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner, Result
+
+from activities.clock import utc_now
+from cli.main import app
+from cli.nodes.table import list_lines
+from tenon.fleet.rows import NodeRow
+from tests.cli.fleet_api import serving_fleet, varied_fleet
+from tests.cli.test_top import read
+
+pytestmark = pytest.mark.integration
+Node = Callable[..., Result]
+AWAY = "127.0.0.1:9"
+
+
+@pytest.fixture(scope="module")
+def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with serving_fleet(varied_fleet(), tmp_path_factory.mktemp("fleet")) as path:
+        yield path
+
+
+@pytest.fixture
+def node(kubeconfig: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
+    """Runs ``tenon node`` where no cluster is named, so that Temporal is not asked."""
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
+    monkeypatch.delenv("CLUSTER_NAME", raising=False)
+    return lambda *arguments: CliRunner().invoke(app, ["node", *arguments])
+
+
+def names_of(result: Result) -> list[str]:
+    assert result.exit_code == 0, result.output
+    return [line.partition(".")[0] for line in result.stdout.splitlines()]
+
+
+def test_without_temporal_the_list_has_what_kubernetes_says_and_says_what_is_missing(node: Node) -> None:
+    result = node("list")
+    assert result.exit_code == 0
+    assert result.stderr.startswith("From Kubernetes alone, without blocked nodes: Which cluster? ")
+    (row,) = [line for line in result.stdout.splitlines() if line.startswith("ip-10-0-1-1.")]
+    assert row.split()[1:6] == ["web-00001", "live", "yes", "web", "m5.4xlarge"]
+    assert row.split()[6:10] == ["on-demand", "eu-central-1a", "0.7680", "30h"]
+    totals = result.stdout.splitlines()[-2]
+    assert totals.startswith("10 nodes (8 ready)  31 pods  $")
+    assert "…" not in result.stdout
+
+
+def test_nodes_are_selected_by_label_and_nodepool_and_sorted(node: Node) -> None:
+    by_use = names_of(node("list", "-o", "name", "--pool", "batch", "--sort", "cpu"))
+    assert by_use[:2] == ["ip-10-0-1-7", "ip-10-0-2-8"]
+    spot = "karpenter.sh/capacity-type=spot,topology.kubernetes.io/zone in (eu-central-1b)"
+    assert names_of(node("list", "-o", "name", "-l", spot)) == ["ip-10-0-1-7"]
+    assert node("list", "--pool", "nope").stderr.endswith("No nodes.\n")
+
+
+def test_a_selector_that_cannot_be_read_is_one_sentence(node: Node) -> None:
+    for command in ("list", "drain"):
+        result = node(command, "-l", "a=b=c")
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert result.stderr.startswith("Selector 'a=b=c' cannot be read: ")
+
+
+def test_scripts_get_json_and_csv_with_the_same_fields(node: Node) -> None:
+    rows = json.loads(node("list", "-o", "json").stdout)
+    table = list(csv.DictReader(io.StringIO(node("list", "-o", "csv").stdout)))
+    assert [row["nodeClaim"] for row in rows] == [row["nodeClaim"] for row in table]
+    (leaving,) = [row for row in rows if row["nodeClaim"] == "batch-00006"]
+    assert (leaving["stage"], leaving["blocked"], leaving["pods"]) == ("draining", False, 1)
+    assert set(rows[0]) == set(table[0])
+
+
+@pytest.mark.parametrize("width", [80, 120, 250])
+async def test_each_node_is_one_line_at_any_width(kubeconfig: Path, width: int) -> None:
+    fleet = await read(kubeconfig)
+    rows: list[NodeRow] = [row for row in fleet.rows if row.claim]
+    lines = [line.plain for line in list_lines(rows, fleet.now, width)]
+    assert len(lines) == len(rows) + 4, "a title, a line for each node, an empty line and two with totals"
+    assert max(map(len, lines)) <= width
+    titles = lines[0].split()
+    assert [title for title in ("Node", "Stage", "$/h", "Age", "Pods", "CPU", "Memory") if title not in titles] == []
+
+
+async def test_a_node_that_needs_someone_and_one_that_is_kept_are_marked(kubeconfig: Path) -> None:
+    fleet = await read(kubeconfig, blocked=["web-00001"])
+    rows = [row for row in fleet.rows if row.claim == "web-00001"]
+    console = Console(width=80)
+    (_, line, *_) = list_lines(rows, utc_now(), console.width)
+    assert "live blocked" in line.plain
+
+
+def test_a_dry_run_names_nodes_pods_and_what_protects_them(node: Node) -> None:
+    """And asks nobody: without a named cluster, a real drain could not even begin."""
+    result = node("drain", "web-00003", "ip-10-0-1-4.eu-central-1.compute.internal", "--dry-run")
+    assert result.exit_code == 0, result.output
+    first, *lines = result.stdout.splitlines()
+    assert first.startswith("would drain 2 nodes ($")
+    assert first.endswith(" with 5 pods, 4 of them protected (the node waits for those):")
+    assert lines[0].startswith("  ip-10-0-0-3.eu-central-1.compute.internal (web-00003, r6i.xlarge, $")
+    assert lines[1].startswith("    shop/cache-15-0: annotation karpenter.sh/do-not-disrupt protects it")
+    forced = node("force-drain", "web-00003", "--dry-run")
+    assert "4 of them protected (deleted all the same):" in forced.stdout
+
+
+def test_a_selector_takes_the_oldest_nodes_and_none_that_leaves(node: Node) -> None:
+    result = node("drain", "--pool", "batch", "--max", "2", "--dry-run")
+    node_names = [line.split()[0].partition(".")[0] for line in result.stdout.splitlines()[1:]]
+    assert node_names == ["ip-10-0-2-8", "ip-10-0-1-7"]
+    assert node("drain", "--pool", "nope").stderr == "No node is selected.\n"
+
+
+def test_a_drain_of_nothing_in_particular_is_refused(node: Node) -> None:
+    assert node("drain").stderr == "Which nodes? Name them, or select them with --selector or --pool.\n"
+    named_and_selected = node("keep", "web-00003", "--pool", "web")
+    assert (named_and_selected.exit_code, named_and_selected.stderr) == (
+        2,
+        "Name the nodes, or select them with --selector and --pool, and not both.\n",
+    )
