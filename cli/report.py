@@ -25,7 +25,6 @@ from cli.application import create_app, examples
 from cli.fleet_view.reading import FleetError, control_of
 from cli.record_source import RecordError, RecordOption, chosen_record
 from cli.record_times import SinceOption
-from cli.reporting.bound import with_lower_bound
 from cli.reporting.cluster import Say, read_cluster
 from cli.reporting.past import read_entries, window_of
 from tenon.report.document import to_document
@@ -58,9 +57,6 @@ def report(
     ] = None,
     record: RecordOption = None,
     since: SinceOption = "7d",
-    bound: Annotated[
-        bool, typer.Option("--bound", help="Compute what nodes for the pods cost at least; reads the cluster again.")
-    ] = False,
     aws: Annotated[
         bool, typer.Option("--aws/--no-aws", help="Ask AWS for prices; otherwise use those of a table.")
     ] = True,
@@ -73,7 +69,7 @@ def report(
         _stop(str(error))
     try:
         with _progress() as say:
-            result = _report(cluster, chosen_record(record), window, say, ask_aws=aws, bound=bound)
+            result = _report(cluster, chosen_record(record), window, say, ask_aws=aws)
             say("Writing the report ...")
             text = to_html(result) if form == "html" else json.dumps(to_document(result), indent=2) + "\n"
     except (FleetError, ApiError, ConfigError, PriceTableError, RecordError) as error:
@@ -101,13 +97,10 @@ def _stop(text: str) -> NoReturn:
     raise typer.Exit(2)
 
 
-def _report(name: str | None, record: str, window: timedelta, say: Say, *, ask_aws: bool, bound: bool) -> Report:
+def _report(name: str | None, record: str, window: timedelta, say: Say, *, ask_aws: bool) -> Report:
     """Read the cluster and its record."""
     control = control_of(name)
-    live, prices = asyncio.run(read_cluster(control, say, ask_aws=ask_aws))
-    if bound:
-        say("Computing the lower bound ...")
-        live = with_lower_bound(live, prices)
+    live = asyncio.run(read_cluster(control, say, ask_aws=ask_aws))
     entries = None
     if record:
         say("Reading the record ...")

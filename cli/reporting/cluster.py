@@ -14,7 +14,6 @@ from activities.kubernetes.resources import PDBS
 from cli.fleet_view.reading import Notes, read_prices, watched_fleet
 from cli.fleet_view.watched_fleet import WatchedFleet
 from cli.fleet_view.workflow_control import ControlError, WorkflowControl
-from tenon.ec2.types.instance_types import Prices
 from tenon.kube.pod_disruption_budgets import PdbObject, PodDisruptionBudget, pdb_record
 from tenon.report.live import LiveCluster
 
@@ -27,8 +26,8 @@ MOST_BLOCKED = 30
 NO_CLUSTER = "No cluster is named: --cluster NAME adds which nodes are blocked, and what resolves that"
 
 
-async def read_cluster(control: WorkflowControl | None, say: Say, *, ask_aws: bool) -> tuple[LiveCluster, Prices]:
-    """Return the cluster as it is now, and the prices of its nodes.
+async def read_cluster(control: WorkflowControl | None, say: Say, *, ask_aws: bool) -> LiveCluster:
+    """Return the cluster as it is now.
 
     Args:
         control: the workflows of its nodes; None if no cluster is named.
@@ -48,7 +47,7 @@ async def read_cluster(control: WorkflowControl | None, say: Say, *, ask_aws: bo
             async with asyncio.timeout(EVENT_SECONDS):
                 await watched.events_were_read.wait()
         fleet = watched.fleet([*remarks, *notes.all()])
-        live = LiveCluster(
+        return LiveCluster(
             name=control.cluster if control is not None else "",
             fleet=fleet,
             nodes=watched.live_nodes(fleet),
@@ -56,7 +55,6 @@ async def read_cluster(control: WorkflowControl | None, say: Say, *, ask_aws: bo
             budgets=budgets,
             blocked_texts=blocked_texts,
         )
-        return live, watched.prices
 
 
 async def _budgets(remarks: list[str]) -> list[PodDisruptionBudget]:

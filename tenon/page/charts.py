@@ -39,10 +39,16 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A level to compare with."""
+    """Values to compare with, by bucket."""
 
-    value: float
+    values: Sequence[float | None]
+    """None where there is none."""
     label: str
+
+    @property
+    def last(self) -> float:
+        """The last value."""
+        return next((value for value in reversed(self.values) if value is not None), 0.0)
 
 
 @dataclass(slots=True)
@@ -91,23 +97,20 @@ def area_chart(
         caption: what the chart shows, in words.
         value_text: formats a value for the labels.
         titles: by bucket, what the pointer shows.
-        reference: a level to compare with, such as a lower bound.
+        reference: values to compare with, such as a lower bound.
     """
-    scale = _Scale(0.0, max([*values, reference.value if reference else 0.0], default=0.0))
-    width = WIDTH / axis.count
-    steps = [
-        f"{'L' if number else 'M'}{number * width:.2f} {scale.y(value)}H{(number + 1) * width:.2f}"
-        for number, value in enumerate(values)
-    ]
-    line = "".join(steps)
+    compared_values = [value for value in reference.values if value is not None] if reference is not None else []
+    scale = _Scale(0.0, max([*values, *compared_values], default=0.0))
+    line = _steps(axis, scale, values)
     drawn: list[Content] = [
         tag("path", d=f"{line}V{HEIGHT}H0Z", fill="var(--tint)"),
         tag("path", d=line, fill="none", stroke="var(--accent)", stroke_width="2", stroke_linejoin="round"),
     ]
     if reference is not None:
-        drawn.append(_level(scale.y(reference.value), "var(--good)", dashed=True))
+        dashes = {"stroke": "var(--good)", "stroke_width": "1.5", "stroke_dasharray": "5 3"}
+        drawn.append(tag("path", d=_steps(axis, scale, reference.values), fill="none", **dashes))
     notes = (
-        tag("span", reference.label, class_="note", style=f"bottom:{100 * scale.share(reference.value):.2f}%")
+        tag("span", reference.label, class_="note", style=f"bottom:{100 * scale.share(reference.last):.2f}%")
         if reference is not None
         else None
     )
@@ -148,9 +151,19 @@ def _stacked(column: Column) -> list[tuple[float, float, str]]:
     return parts
 
 
-def _level(y: float, color: str, *, dashed: bool = False) -> Markup:
-    dashes = "5 4" if dashed else None
-    return tag("line", x1=0, x2=WIDTH, y1=y, y2=y, stroke=color, stroke_width="1.5", stroke_dasharray=dashes)
+def _level(y: float, color: str) -> Markup:
+    return tag("line", x1=0, x2=WIDTH, y1=y, y2=y, stroke=color, stroke_width="1.5")
+
+
+def _steps(axis: Axis, scale: _Scale, values: Sequence[float | None]) -> str:
+    """The path that is level in each bucket, with gaps where there is no value."""
+    width, parts, is_open = WIDTH / axis.count, [], False
+    for number, value in enumerate(values):
+        if value is not None:
+            start = f"{'L' if is_open else 'M'}{number * width:.2f} {scale.y(value)}"
+            parts.append(f"{start}H{(number + 1) * width:.2f}")
+        is_open = value is not None
+    return "".join(parts)
 
 
 def _hits(axis: Axis, titles: Sequence[str]) -> list[Markup]:

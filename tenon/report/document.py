@@ -9,7 +9,6 @@ from tenon.fleet.document import to_document as fleet_document
 from tenon.kube.timestamps import format_instant
 from tenon.report.ahead import Ahead
 from tenon.report.happened import Carried, Group, Happened
-from tenon.report.live import LowerBound
 from tenon.report.report import Past, Report
 from tenon.resources import format_quantity
 
@@ -20,7 +19,6 @@ def to_document(report: Report) -> dict[str, Any]:
     return {
         "cluster": cluster.name,
         **fleet_document(cluster.fleet, cluster.fleet.rows),
-        "lowerBound": _bound(cluster.lower_bound),
         "blocked": dict(cluster.blocked_texts),
         "advice": [
             {
@@ -39,12 +37,6 @@ def to_document(report: Report) -> dict[str, Any]:
     }
 
 
-def _bound(bound: LowerBound | None) -> dict[str, Any] | None:
-    if bound is None:
-        return None
-    return {"pricePerHour": _money(bound.dollars), "costPerHour": _money(bound.cost), "pods": bound.pods}
-
-
 def _past(past: Past) -> dict[str, Any]:
     now = past.whole.until
     return {
@@ -56,6 +48,7 @@ def _past(past: Past) -> dict[str, Any]:
             "bucketSeconds": past.cost_axis.length.total_seconds(),
             "from": format_instant(past.cost_axis.start),
             "perHour": [_money(value) for value in past.an_hour],
+            "lowerBoundPerHour": [_money(value) for value in past.lower_bounds],
             "instancesWithoutPrice": past.spending.unpriced,
             "instancesWithoutEnd": past.spending.bill.endless,
         },

@@ -52,22 +52,6 @@ class LiveNode:
 
 
 @dataclass(frozen=True, slots=True)
-class LowerBound:
-    """The least that nodes for the pods of NodePools can cost, and what they cost now."""
-
-    dollars: float
-    """An hour, proven."""
-    cost: float
-    """Dollars an hour of the nodes that these pods are on."""
-    pods: int
-
-    @property
-    def times(self) -> float:
-        """How many times the bound the nodes cost."""
-        return self.cost / self.dollars if self.dollars else 1.0
-
-
-@dataclass(frozen=True, slots=True)
 class LiveCluster:
     """All that is read of a cluster."""
 
@@ -79,8 +63,6 @@ class LiveCluster:
     budgets: Sequence[PodDisruptionBudget] = ()
     blocked_texts: Mapping[str, str] = field(default_factory=dict)
     """By NodeClaim whose workflow is blocked, what blocks it and what resolves that, in lines."""
-    lower_bound: LowerBound | None = None
-    """None if it was not computed."""
 
 
 def dollars_a_day(nodes: Iterable[LiveNode]) -> float:

@@ -42,7 +42,7 @@ def to_html(report: Report) -> str:
     fleet = cluster.fleet
     sections: list[tuple[str, Content]] = [("What to change", _advice(report))]
     if past is not None:
-        sections.append(("Cost", cost_section(report, past)))
+        sections.append(("Cost", cost_section(past)))
     sections += [("Nodes", nodes_section(cluster)), ("Waiting and leaving", waiting_section(cluster))]
     if past is not None:
         sections += [(title, section(past)) for title, section in PAST]
@@ -84,12 +84,11 @@ def _tiles(report: Report) -> Markup:
     past = report.past
     if past is not None:
         tiles.append((dollars_text(past.cost(past.day.since)), "spent in the last day"))
-    bound = report.cluster.lower_bound
-    if bound is not None:
-        pods = f"{counted(bound.pods, 'pod')} of NodePools"
-        tiles.append(
-            (rate(bound.dollars), f"an hour at least for {pods}; their nodes cost {bound.times:.2f} times that")
-        )
+    bound = past.lower_bound if past is not None else None
+    cost = sum(row.price or 0.0 for row in fleet.rows if row.claim)
+    if bound:
+        times = f"; nodes of NodePools cost {cost / bound:.2f} times that"
+        tiles.append((rate(bound), f"an hour is the lower bound{times}"))
     return tag("div", (tag("div", tag("b", value), tag("span", text)) for value, text in tiles), class_="tiles")
 
 

@@ -15,7 +15,7 @@ from tenon.report.ahead import Ahead, ahead
 from tenon.report.happened import Happened, happened
 from tenon.report.live import LiveCluster
 from tenon.report.obstacles import POD
-from tenon.report.spending import Spending, spending
+from tenon.report.spending import Spending, lower_bounds, spending
 
 DAY = timedelta(days=1)
 COST_BUCKETS = 200
@@ -35,9 +35,16 @@ class Past:
     cost_axis: Axis
     an_hour: Sequence[float]
     """By bucket of `cost_axis`, the mean of dollars an hour."""
+    lower_bounds: Sequence[float | None]
+    """By bucket of `cost_axis`, dollars an hour that nodes for the pods cost at least, as the record says it."""
     event_axis: Axis
     by_namespace: Mapping[str, float]
     """What the window cost by namespace; empty if the record does not say it."""
+
+    @property
+    def lower_bound(self) -> float | None:
+        """The last known lower bound; None if the record has none."""
+        return next((value for value in reversed(self.lower_bounds) if value is not None), None)
 
     def cost(self, since: datetime) -> float:
         """Return the dollars that nodes of NodePools cost since a time."""
@@ -98,6 +105,7 @@ def _past(cluster: LiveCluster, entries: Sequence[Entry], window: timedelta) -> 
         spending=of_nodes,
         cost_axis=cost_axis,
         an_hour=of_nodes.an_hour(cost_axis, since, now),
+        lower_bounds=lower_bounds(entries, cost_axis),
         by_namespace=of_nodes.by_namespace(entries, since, now),
         event_axis=axis_of(since, now, EVENT_BUCKETS),
     )

@@ -96,3 +96,14 @@ def _buckets(axis: Axis, lifetime: Lifetime, now: datetime) -> Sequence[int]:
     first = int((lifetime.launched_at - axis.start) // axis.length)
     last = int(((lifetime.ended_at or now) - axis.start) // axis.length) + 1
     return range(max(0, first), min(axis.count, last + 1))
+
+
+def lower_bounds(entries: Iterable[Entry], axis: Axis) -> list[float | None]:
+    """Return the lower bound of each bucket, as the leader computed it at the end of each interval of the record."""
+    bounds: list[float | None] = [None] * axis.count
+    recorded = [(entry.since, entry.at, entry.lower_bound) for entry in entries if isinstance(entry, CostEntry)]
+    for since, at, value in sorted(recorded, key=lambda item: item[1]):
+        first = max(0, int((since - axis.start) // axis.length))
+        last = min(axis.count - 1, int((at - axis.start) // axis.length))
+        bounds[first : last + 1] = [value] * max(0, last + 1 - first)
+    return bounds

@@ -144,14 +144,6 @@ def decide(cluster: Cluster, question: Question, clock: Callable[[], float]) -> 
     return Decision(problem, plan, seconds, notes, overlaid.pools_with_types)
 
 
-def problem_from_scratch(cluster: Cluster, question: Question) -> Problem:
-    """Return the problem of buying nodes for the pods as if there were none, whatever the limits of NodePools are."""
-    pools_with_types = _sold(usable_pools(cluster.node_pools(), cluster.node_class), cluster, question)
-    overlaid = apply_overlays(pools_with_types, question.overlays)
-    problem = problem_of(cluster, question.pods, overlaid.pools_with_types, question.policy)
-    return replace(problem, nodes=[])
-
-
 def _planned(
     problem: Problem, placed: Placements, cluster: Cluster, question: Question, pools_with_types: PoolTypes
 ) -> Plan:

@@ -43,7 +43,7 @@ async def test_a_report_tells_of_nodes_that_came_and_went(
         return all(f'"removal/{sandbox.cluster_name}/{name}/' in text for name in gone_claims)
 
     await until(is_recorded, within=WITHIN)
-    answer = await asyncio.to_thread(tenon, "report", "-o", "json", "--since", "1h", "--bound")
+    answer = await asyncio.to_thread(tenon, "report", "-o", "json", "--since", "1h")
     assert answer.returncode == 0, answer.stderr
     document = json.loads(answer.stdout)
     assert document["cluster"] == sandbox.cluster_name
@@ -59,10 +59,6 @@ async def test_a_report_tells_of_nodes_that_came_and_went(
         item for item in document["advice"] if item["rule"] == "pinned-by-annotation" and node_name in item["nodes"]
     ]
     assert f"default/{pod['metadata']['name']}" in pins[0]["pods"]
-
-    bound = document["lowerBound"]
-    assert 0 < bound["pricePerHour"] <= bound["costPerHour"]
-    assert bound["pods"] >= 1
 
     page_file = tmp_path / "report.html"
     written = await asyncio.to_thread(tenon, "report", "-o", str(page_file), "--since", "1h")

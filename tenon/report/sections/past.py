@@ -13,7 +13,7 @@ from tenon.page.style import OTHERS, PALETTE
 from tenon.page.table import side_by_side, table
 from tenon.record.entries import RemovalEntry
 from tenon.report.happened import Carried, Group, Happened
-from tenon.report.report import Past, Report
+from tenon.report.report import Past
 from tenon.report.sections.nodes import legend
 from tenon.report.sections.texts import axis_money, dollars_text, hourly, moment, rate, window_text
 from tenon.sentences import counted, first_few, lasting, shortened
@@ -25,13 +25,16 @@ _LAUNCHED = ("NodePool", "Capacity", "Type", "Launches", "Price an hour")
 _REMOVALS = ("Time", "Node", "Reason", "Who", "Pods", "Cost")
 
 
-def cost_section(report: Report, past: Past) -> Content:
+def cost_section(past: Past) -> Content:
     """Return the cost over time, and by NodePool."""
-    bound, now = report.cluster.lower_bound, past.whole.until
+    now, bound = past.whole.until, past.lower_bound
     axis = past.cost_axis
-    titles = [f"{moment(axis.start_of(number))}: {rate(value)} an hour" for number, value in enumerate(past.an_hour)]
+    titles = [
+        f"{moment(axis.start_of(number))}: {rate(value)} an hour{_bound_text(least)}"
+        for number, (value, least) in enumerate(zip(past.an_hour, past.lower_bounds, strict=True))
+    ]
     window = window_text(now - past.whole.since)
-    reference = Reference(bound.dollars, f"lower bound now {rate(bound.dollars)}") if bound is not None else None
+    reference = Reference(past.lower_bounds, f"lower bound {rate(bound)}") if bound is not None else None
     caption = f"Dollars an hour of nodes of NodePools in the last {window}, by their prices"
     day_costs = past.spending.by_pool(past.day.since, now)
     rows = [
@@ -47,6 +50,10 @@ def cost_section(report: Report, past: Past) -> Content:
             _by_namespace(past, window),
         ),
     )
+
+
+def _bound_text(bound: float | None) -> str:
+    return "" if bound is None else f", lower bound {rate(bound)}"
 
 
 def _by_namespace(past: Past, window: str) -> Content:

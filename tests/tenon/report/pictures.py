@@ -7,7 +7,6 @@ import tempfile
 from datetime import timedelta
 from pathlib import Path
 
-from tenon.report.live import LowerBound
 from tenon.report.page import to_html
 from tenon.report.report import report_on
 from tests.tenon.report.stories import busy_cluster, busy_week
@@ -27,7 +26,7 @@ BLOCKED = (
 
 def page() -> str:
     """Return the page of the pictures."""
-    live = busy_cluster().live(lower_bound=LowerBound(6.1, 9.2, 97), blocked_texts={"web-0001d": BLOCKED})
+    live = busy_cluster().live(blocked_texts={"web-0001d": BLOCKED})
     return to_html(report_on(live, busy_week(), timedelta(days=7)))
 
 

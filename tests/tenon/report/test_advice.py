@@ -179,8 +179,8 @@ def test_a_protected_node_is_named_with_its_annotation() -> None:
 
 def test_a_node_that_an_operator_keeps_for_a_time_is_no_advice() -> None:
     cluster = Cluster()
-    kept = {"annotations": {labels.KEEP_UNTIL: format_instant(NOW + HOUR)}}
-    cluster.pods("shop/api", 1, cluster.node("web", meta=kept))
+    kept_meta = {"annotations": {labels.KEEP_UNTIL: format_instant(NOW + HOUR)}}
+    cluster.pods("shop/api", 1, cluster.node("web", meta=kept_meta))
     assert advice(cluster) == []
 
 
@@ -381,8 +381,8 @@ def kept_names(cluster: LiveCluster) -> Iterator[str]:
 @given(st.lists(NODE_SPECS, max_size=8))
 def test_what_is_advised_frees_the_nodes_by_the_table_of_blockers(specs: list[NodeSpec]) -> None:
     cluster = random_cluster(specs)
-    kept = set(kept_names(cluster))
+    kept_nodes = set(kept_names(cluster))
     for item in advice_on(Question(cluster)):
         if item.rule in FOLLOWED:
-            assert set(item.nodes) <= kept, f"{item.rule}: nothing keeps these nodes"
+            assert set(item.nodes) <= kept_nodes, f"{item.rule}: nothing keeps these nodes"
             assert not set(item.nodes) & set(kept_names(FOLLOWED[item.rule](specs))), item.sentence

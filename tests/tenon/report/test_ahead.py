@@ -20,8 +20,8 @@ def test_expiries_of_the_next_days_come_in_order_and_a_kept_node_expires_later()
     cluster = Cluster()
     cluster.node("web", age=20 * HOUR, expireAfter="24h")
     cluster.node("web", age=23 * HOUR, expireAfter="24h")
-    kept = {"annotations": {labels.KEEP_UNTIL: format_instant(NOW + DAY)}}
-    cluster.node("web", age=22 * HOUR, expireAfter="24h", meta=kept)
+    kept_meta = {"annotations": {labels.KEEP_UNTIL: format_instant(NOW + DAY)}}
+    cluster.node("web", age=22 * HOUR, expireAfter="24h", meta=kept_meta)
     cluster.node("web", age=HOUR, expireAfter="720h")
     cluster.node("web", age=HOUR)
     leaving = {"deletionTimestamp": format_instant(NOW), "finalizers": [labels.TERMINATION_FINALIZER]}

@@ -14,7 +14,7 @@ import pytest
 from tenon.fleet.summary import totals
 from tenon.record.entries import Entry
 from tenon.report.document import to_document
-from tenon.report.live import LiveCluster, LowerBound
+from tenon.report.live import LiveCluster
 from tenon.report.page import NO_RECORD, to_html
 from tenon.report.report import report_on
 from tests.tenon.report.clusters import NOW, Cluster, command, command_end, launch, refusal, removal
@@ -23,7 +23,6 @@ from tests.tenon.report.stories import busy_cluster, busy_week
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
 WEEK = timedelta(days=7)
-BOUND = LowerBound(6.1, 9.2, 110)
 HOSTILE = '"></title></style><script>alert(1)</script><img src=http://evil.test onerror=alert(1)>\u202e'
 _OF_DOCUMENTS = {"html", "head", "meta", "title", "style", "body", "section", "nav", "h1", "h2", "h3", "p", "a", "div"}
 _OF_TEXTS = {"span", "b", "i", "ul", "li", "code", "br", "details", "summary", "figure", "figcaption"}
@@ -79,7 +78,7 @@ def page_of(live: LiveCluster, entries: Sequence[Entry] | None = None, window: t
 
 @pytest.fixture(scope="module")
 def busy_text() -> str:
-    live = busy_cluster().live(lower_bound=BOUND, blocked_texts={"web-0001d": "waits for shop/cart\n`kubectl edit` it"})
+    live = busy_cluster().live(blocked_texts={"web-0001d": "waits for shop/cart\n`kubectl edit` it"})
     return to_html(report_on(live, busy_week(), WEEK))
 
 
@@ -142,8 +141,8 @@ def test_tables_of_the_past_have_the_figures_of_the_record(busy_page: Page) -> N
     assert f"all | ${past.cost(NOW - DAY):,.2f} | ${past.cost(NOW - WEEK):,.2f}" in rows
     assert f"Disruption commands ({len(past.whole.commands)})" in busy_page.words
     assert f"Interruptions ({len(past.whole.interruptions)})" in busy_page.words
-    assert "lower bound now $6.10" in busy_page.words
-    assert "an hour at least for 110 pods of NodePools; their nodes cost 1.51 times that" in busy_page.words
+    assert "lower bound $6.10" in busy_page.words
+    assert "$6.10an hour is the lower bound; nodes of NodePools cost 1.51 times that" in busy_page.words
     assert [row for row in rows if row.startswith("ann | removal: Drain | ")]
 
 
@@ -247,12 +246,12 @@ def test_a_large_cluster_stays_below_three_megabytes_with_every_pod() -> None:
 
 
 def test_the_document_has_what_the_page_has() -> None:
-    report = report_on(busy_cluster().live(lower_bound=BOUND), busy_week(), WEEK)
+    report = report_on(busy_cluster().live(), busy_week(), WEEK)
     document = json.loads(json.dumps(to_document(report)))
     past = report.past
     assert past is not None
     assert document["totals"]["nodes"] == len(document["nodes"]) == 30
-    assert document["lowerBound"] == {"pricePerHour": 6.1, "costPerHour": 9.2, "pods": 110}
+    assert document["past"]["cost"]["lowerBoundPerHour"][-1] == past.lower_bound == 6.1
     assert [item["rule"] for item in document["advice"]] == [item.rule for item in report.advice]
     assert document["past"]["cost"]["window"] == pytest.approx(past.cost(NOW - WEEK), abs=1e-6)
     assert len(document["past"]["cost"]["perHour"]) == past.cost_axis.count

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenon.kube.timestamps import format_instant
-from tenon.page.time_axis import axis_of
+from tenon.page.time_axis import Axis, axis_of
 from tenon.record.entries import CostEntry, CostRow
 from tenon.report.happened import COMMANDS, UNKNOWN_ACTOR, happened
 from tenon.report.report import report_on
-from tenon.report.spending import spending
+from tenon.report.spending import lower_bounds, spending
 from tests.tenon.report.clusters import NOW, Cluster, command, command_end, launch, refusal, removal
 from tests.tenon.report.stories import busy_cluster, busy_week
 
@@ -62,6 +62,16 @@ def test_the_cost_is_divided_among_namespaces_as_the_record_says() -> None:
         "(idle)": pytest.approx(0.5 * 0.096),
     }
     assert costs.by_namespace([], NOW - DAY, NOW) == {}
+
+
+def test_the_lower_bound_is_that_of_each_interval_of_the_record() -> None:
+    def sample(hours: float, bound: float | None) -> CostEntry:
+        at = NOW - hours * HOUR
+        return CostEntry(id=f"cost/{hours}", at=at, cluster="prod", since=at - HOUR, samples=1, lower_bound=bound)
+
+    axis = Axis(NOW - 6 * HOUR, HOUR, 6)
+    bounds = lower_bounds([sample(0.5, 3.0), sample(3.5, 1.0), sample(1.5, None), sample(9, 7.0)], axis)
+    assert bounds == [None, 1.0, 1.0, None, 3.0, 3.0]
 
 
 def test_launches_that_vanished_and_nodes_without_a_price_are_named() -> None:
