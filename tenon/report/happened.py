@@ -71,7 +71,7 @@ class Carried:
         """Dollars an hour that it should save; None if it is not known."""
         if self.end is not None and self.end.predicted is not None:
             return self.end.predicted
-        return self.start.predicted if self.start is not None else None
+        return (self.start.predicted or None) if self.start is not None else None
 
     @property
     def reached(self) -> float | None:
@@ -109,6 +109,11 @@ class Happened:
     commands: Sequence[Carried]
     actors: Sequence[Group]
     """By actor and by what it did."""
+
+    @property
+    def length(self) -> timedelta:
+        """How long the window is."""
+        return self.until - self.since
 
     @property
     def interruptions(self) -> list[RemovalEntry]:

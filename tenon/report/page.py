@@ -48,7 +48,7 @@ def to_html(report: Report) -> str:
         sections += [(title, section(past)) for title, section in PAST]
     sections.append(("Ahead", coming_section(cluster, report.ahead)))
     name = f"Cluster {cluster.name}" if cluster.name else "Cluster"
-    window = f", and the {window_text(past.whole.until - past.whole.since)} before" if past is not None else ""
+    window = f", and the {window_text(past.whole.length)} before" if past is not None else ""
     notes = [*fleet.notes, *([] if past is not None else [NO_RECORD.rstrip(".")])]
     return page(
         f"{name}: tenon report",
@@ -83,7 +83,7 @@ def _tiles(report: Report) -> Markup:
     ]
     past = report.past
     if past is not None:
-        tiles.append((dollars_text(past.cost(past.day.since)), "spent in the last day"))
+        tiles.append((dollars_text(past.cost(past.day.since)), f"spent in the last {window_text(past.day.length)}"))
     bound = past.lower_bound if past is not None else None
     cost = sum(row.price or 0.0 for row in fleet.rows if row.claim)
     if bound:

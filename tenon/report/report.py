@@ -42,6 +42,11 @@ class Past:
     """What the window cost by namespace; empty if the record does not say it."""
 
     @property
+    def has_day(self) -> bool:
+        """Whether the last day is only a part of the window."""
+        return self.day.since > self.whole.since
+
+    @property
     def lower_bound(self) -> float | None:
         """The last known lower bound; None if the record has none."""
         return next((value for value in reversed(self.lower_bounds) if value is not None), None)

@@ -65,8 +65,9 @@ def legend(entries: Iterable[tuple[str, str]]) -> Markup:
 
 def _pool(group: PoolGroup, colors: Mapping[str, str], now: datetime) -> Content:
     sums = group.totals
+    price = "no known price" if sums.unpriced and not sums.cost else f"{rate(sums.cost)} an hour"
     figures = (
-        f"{counted(sums.nodes, 'node')}, {rate(sums.cost)} an hour, {sums.spot_share:.0%} spot, "
+        f"{counted(sums.nodes, 'node')}, {price}, {sums.spot_share:.0%} spot, "
         f"CPU {sums.cpu_share:.0%}, memory {sums.memory_share:.0%}, {counted(sums.pods, 'pod')}"
     )
     return (

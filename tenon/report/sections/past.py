@@ -33,20 +33,24 @@ def cost_section(past: Past) -> Content:
         f"{moment(axis.start_of(number))}: {rate(value)} an hour{_bound_text(least)}"
         for number, (value, least) in enumerate(zip(past.an_hour, past.lower_bounds, strict=True))
     ]
-    window = window_text(now - past.whole.since)
+    window = window_text(past.whole.length)
     reference = Reference(past.lower_bounds, f"lower bound {rate(bound)}") if bound is not None else None
     caption = f"Dollars an hour of nodes of NodePools in the last {window}, by their prices"
     day_costs = past.spending.by_pool(past.day.since, now)
     rows = [
-        (pool, dollars_text(day_costs.get(pool, 0.0)), dollars_text(cost))
+        _in_windows(past, pool, dollars_text(day_costs.get(pool, 0.0)), dollars_text(cost))
         for pool, cost in past.spending.by_pool(past.whole.since, now).items()
     ]
-    sums = ("all", dollars_text(past.cost(past.day.since)), dollars_text(past.cost(past.whole.since)))
+    sums = _in_windows(past, "all", dollars_text(past.cost(past.day.since)), dollars_text(past.cost(past.whole.since)))
     return (
         area_chart(axis, past.an_hour, caption, axis_money, titles, reference),
         _cost_notes(past),
         side_by_side(
-            table(("NodePool", "last day", f"last {window}"), [*rows, sums] if len(rows) != 1 else rows, {1, 2}),
+            table(
+                _in_windows(past, "NodePool", "last day", f"last {window}"),
+                [*rows, sums] if len(rows) != 1 else rows,
+                {1, 2},
+            ),
             _by_namespace(past, window),
         ),
     )
@@ -79,12 +83,12 @@ def _cost_notes(past: Past) -> Content:
 def changes_section(past: Past) -> Content:
     """Return what was launched and removed, and why."""
     whole, day = past.whole, past.day
-    window = window_text(whole.until - whole.since)
+    window = window_text(whole.length)
     sums = (
         tag("h3", "Removed, by reason"),
         table(
-            ("Reason", "last day", f"last {window}", "Pods", "Mean life", "Cost of these lives"),
-            _removed_rows(whole, day),
+            (*_in_windows(past, "Reason", "last day", f"last {window}"), "Pods", "Mean life", "Cost of these lives"),
+            _removed_rows(past),
             {1, 2, 3, 4, 5},
         ),
         tag("h3", "Launched"),
@@ -96,7 +100,7 @@ def changes_section(past: Past) -> Content:
         table(_REMOVALS, map(_removal_row, reversed(whole.removals)), {4, 5}, 15),
     )
     return (
-        tag("p", _summary(day, "day"), " ", _summary(whole, window)),
+        tag("p", f"{_summary(day, 'day')} " if past.has_day else None, _summary(whole, window)),
         _changes_chart(past),
         side_by_side(sums, last_removals),
     )
@@ -136,18 +140,21 @@ def _changes_chart(past: Past) -> Content:
     return column_chart(axis, columns, caption, lambda value: f"{abs(value):g}"), legend(entries)
 
 
-def _removed_rows(whole: Happened, day: Happened) -> list[Sequence[Content]]:
-    of_day = {group.key: group.count for group in day.removed}
+def _in_windows(past: Past, name: str, day: str, whole: str) -> tuple[str, ...]:
+    """The cells of a row with a figure of the last day, unless the window is no longer than that, and of the window."""
+    return (name, day, whole) if past.has_day else (name, whole)
+
+
+def _removed_rows(past: Past) -> list[Sequence[Content]]:
+    of_day = {group.key: group.count for group in past.day.removed}
     return [
         (
-            group.key[0],
-            str(of_day.get(group.key, 0)),
-            str(group.count),
+            *_in_windows(past, group.key[0], str(of_day.get(group.key, 0)), str(group.count)),
             str(group.pods),
             lasting(timedelta(seconds=group.seconds / group.count)),
             dollars_text(group.dollars),
         )
-        for group in whole.removed
+        for group in past.whole.removed
     ]
 
 

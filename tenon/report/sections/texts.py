@@ -32,10 +32,11 @@ def rate(dollars: float) -> str:
 
 
 def dollars_text(dollars: float) -> str:
-    """Return a sum of dollars."""
+    """Return a sum of dollars in the precision that its size deserves."""
     sign = "-" if dollars < 0 else ""
     amount = abs(dollars)
-    return f"{sign}${amount:,.0f}" if amount >= 1000 else f"{sign}${amount:,.2f}"
+    digits = 0 if amount >= 1000 else 2 if amount >= 0.1 or not amount else 4
+    return f"{sign}${amount:,.{digits}f}"
 
 
 def axis_money(dollars: float) -> str:

@@ -156,6 +156,12 @@ def test_advice_expiries_drift_and_limits_are_on_the_page(busy_page: Page) -> No
     assert f"Expiries in the next 7 days ({len(report.ahead.expiries)})" in busy_page.words
 
 
+def test_a_window_of_hours_has_no_figures_of_a_day() -> None:
+    page = page_of(busy_cluster().live(), busy_week(), 6 * HOUR)
+    assert "last day" not in page.words.lower()
+    assert "spent in the last 6h" in page.words
+
+
 def test_without_a_record_the_page_says_so() -> None:
     page = page_of(busy_cluster().live())
     assert NO_RECORD in page.words
