@@ -13,6 +13,8 @@ from typing import TypeAlias
 
 _INVISIBLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 """Control characters, and those that reverse or hide the text around them: a name could pretend to be another one."""
+_NOTHING_BUT_STYLE = "default-src 'none'; style-src 'unsafe-inline'"
+"""Tells browsers to run no script and to load nothing, whatever a page has."""
 _VOID = frozenset({"br", "meta"})
 
 
@@ -69,6 +71,7 @@ def page(title: str, style: str, *content: Content) -> str:
     """
     head = joined(
         tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=_NOTHING_BUT_STYLE),
         tag("meta", name="viewport", content="width=device-width,initial-scale=1"),
         tag("meta", name="color-scheme", content="light dark"),
         tag("title", title),

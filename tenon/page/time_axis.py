@@ -43,7 +43,8 @@ class Axis:
         """Return where the labels are, from 0 to 1, and their texts."""
         window = self.end - self.start
         step = next((length for length in _LENGTHS if window <= _TICKS * length), _LENGTHS[-1])
-        instant, ticks = _rounded_up(self.start, step), []
+        instant = _rounded_up(self.start, step)
+        ticks: list[tuple[float, str]] = []
         while instant < self.end and len(ticks) <= 2 * _TICKS:
             text = f"{instant:%b} {instant.day}" if step >= timedelta(days=1) else f"{instant:%H:%M}"
             ticks.append((self.share(instant), text))

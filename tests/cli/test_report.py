@@ -142,6 +142,14 @@ def test_what_is_wrong_is_one_sentence(report: Report, arguments: tuple[str, ...
     assert "Traceback" not in result.output
 
 
+def test_an_outage_of_temporal_is_a_note(report: Report, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
+    document = json.loads(report("-o", "json", "--cluster", "prod").stdout)
+    assert document["cluster"] == "prod"
+    assert [note for note in document["notes"] if note.startswith("From Kubernetes alone")]
+    assert document["totals"]["nodes"] == 10
+
+
 def test_an_api_server_that_serves_no_budgets_is_a_note(
     tmp_path: Path, report: Report, monkeypatch: pytest.MonkeyPatch
 ) -> None:

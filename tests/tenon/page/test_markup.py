@@ -55,4 +55,5 @@ def test_a_page_is_one_document_for_phones_too() -> None:
     assert document.startswith('<!doctype html>\n<html lang="en">')
     assert "width=device-width" in document
     assert "<title>&lt;title&gt;</title>" in document
+    assert "default-src &#x27;none&#x27;; style-src &#x27;unsafe-inline&#x27;" in document, "browsers load nothing"
     assert "<style>b{color:red}</style>" in document

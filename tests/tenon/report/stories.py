@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
 from tenon.apis import labels
 from tenon.kube.timestamps import format_instant
@@ -102,7 +103,7 @@ def busy_week() -> Sequence[Entry]:
         if chance.random() > (0.9 if 7 <= hour <= 19 else 0.25):
             continue
         spot = chance.random() < 0.5
-        kind = (
+        kind: dict[str, Any] = (
             {"instance_type": "c6i.2xlarge", "capacity_type": "spot", "price": 0.121, "pool": "batch"} if spot else {}
         )
         life = chance.choice([1, 2, 4, 6, 9, 16]) * HOUR * (0.5 + chance.random())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -116,7 +117,7 @@ def test_annotations_and_budgets_on_one_node_are_advised_together() -> None:
         {"replicas": 1},
     ],
 )
-def test_pods_are_not_blamed_where_the_node_pool_keeps_nodes_anyway(spec: dict[str, object]) -> None:
+def test_pods_are_not_blamed_where_the_node_pool_keeps_nodes_anyway(spec: dict[str, Any]) -> None:
     cluster = Cluster()
     cluster.pool("web", **spec)
     cluster.pods("shop/cache", 6, cluster.node("web"), annotations=PINNED)
@@ -216,7 +217,7 @@ def test_a_gpu_in_use_is_no_waste_although_its_cpu_is_idle() -> None:
         ({"disruption": OFF}, True),
     ],
 )
-def test_consolidation_is_not_recommended_where_it_would_move_nothing(spec: dict[str, object], is_pinned: bool) -> None:
+def test_consolidation_is_not_recommended_where_it_would_move_nothing(spec: dict[str, Any], is_pinned: bool) -> None:
     cluster = Cluster()
     cluster.pool("web", **spec)
     cluster.pods("shop/api", 1, cluster.node("web"), "100m", annotations=PINNED if is_pinned else None)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from html.parser import HTMLParser
+from typing import Any
 
 import pytest
 
@@ -199,7 +200,13 @@ def hostile_cluster() -> LiveCluster:
 
 
 def hostile_entries() -> list[Entry]:
-    of_node = {"pool": HOSTILE, "node": HOSTILE, "zone": HOSTILE, "capacity_type": HOSTILE, "instance_type": HOSTILE}
+    of_node: dict[str, Any] = {
+        "pool": HOSTILE,
+        "node": HOSTILE,
+        "zone": HOSTILE,
+        "capacity_type": HOSTILE,
+        "instance_type": HOSTILE,
+    }
     return [
         launch(1, NOW - HOUR, actor=HOSTILE, why=HOSTILE, **of_node),
         removal(2, NOW - DAY, NOW - HOUR, "SpotInterrupted", actor=HOSTILE, detail=HOSTILE, **of_node),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tenon.kube.timestamps import format_instant
 from tenon.page.time_axis import Axis, axis_of
-from tenon.record.entries import CostEntry, CostRow
+from tenon.record.entries import CostEntry, CostRow, Entry
 from tenon.report.happened import COMMANDS, UNKNOWN_ACTOR, happened
 from tenon.report.report import report_on
 from tenon.report.spending import lower_bounds, spending
@@ -24,7 +24,7 @@ WEEK = timedelta(days=7)
 
 
 def test_a_removed_node_costs_its_price_while_it_ran() -> None:
-    entries = [launch(1, NOW - 10 * HOUR), removal(1, NOW - 10 * HOUR, NOW - 4 * HOUR)]
+    entries: list[Entry] = [launch(1, NOW - 10 * HOUR), removal(1, NOW - 10 * HOUR, NOW - 4 * HOUR)]
     costs = spending(entries, [])
     assert costs.cost(NOW - DAY, NOW) == pytest.approx(6 * 0.096)
     assert costs.cost(NOW - 8 * HOUR, NOW - 6 * HOUR) == pytest.approx(2 * 0.096)
@@ -54,7 +54,7 @@ def test_a_node_whose_instance_terminates_costs_nothing_more() -> None:
 def test_the_cost_is_divided_among_namespaces_as_the_record_says() -> None:
     rows = [CostRow(pool="web", namespace="shop", of="pods", cost=3.0), CostRow(pool="web", of="idle", cost=1.0)]
     sample = CostEntry(id="cost", at=NOW - 2 * HOUR, cluster="prod", since=NOW - 4 * HOUR, samples=1, rows=rows)
-    entries = [removal(1, NOW - 4 * HOUR, NOW), sample]
+    entries: list[Entry] = [removal(1, NOW - 4 * HOUR, NOW), sample]
     costs = spending(entries, [])
     assert costs.by_namespace(entries, NOW - DAY, NOW) == {
         "(unmeasured)": pytest.approx(2 * 0.096),
@@ -85,7 +85,7 @@ def test_launches_that_vanished_and_nodes_without_a_price_are_named() -> None:
     st.integers(2, 200),
 )
 def test_the_line_adds_up_to_the_cost_of_the_window(lives: list[tuple[int, int]], buckets: int) -> None:
-    entries = []
+    entries: list[Entry] = []
     for number, (ago, seconds) in enumerate(lives):
         start = NOW - timedelta(seconds=ago)
         entries.append(removal(number, start, min(NOW, start + timedelta(seconds=seconds))))
@@ -99,7 +99,7 @@ def test_the_line_adds_up_to_the_cost_of_the_window(lives: list[tuple[int, int]]
 
 
 def test_removals_are_counted_by_reason_with_their_pods_and_cost() -> None:
-    entries = [
+    entries: list[Entry] = [
         removal(1, NOW - 5 * HOUR, NOW - HOUR, "Empty", pods=2),
         removal(2, NOW - 9 * HOUR, NOW - HOUR, "empty", pods=1),
         removal(3, NOW - 9 * HOUR, NOW - 2 * HOUR, "Drifted"),
@@ -130,7 +130,7 @@ def test_interruptions_are_what_ec2_did(reason: str, is_interruption: bool) -> N
 
 
 def test_refusals_are_counted_by_code_and_offering() -> None:
-    entries = [
+    entries: list[Entry] = [
         refusal(1, NOW - HOUR, "InsufficientInstanceCapacity", "spot a us-1", "spot b us-1"),
         refusal(2, NOW - 2 * HOUR, "InsufficientInstanceCapacity", "spot a us-1"),
         refusal(3, NOW - HOUR, "NodeClassNotReady"),
@@ -144,7 +144,7 @@ def test_refusals_are_counted_by_code_and_offering() -> None:
 
 
 def test_a_command_and_its_end_are_one_row() -> None:
-    entries = [
+    entries: list[Entry] = [
         command(1, NOW - 2 * HOUR),
         command_end(1, NOW - HOUR, reached=0.05),
         command(2, NOW - HOUR),
@@ -169,7 +169,7 @@ def test_the_same_command_twice_is_two_rows() -> None:
 
 
 def test_people_are_told_apart_and_commands_are_one_actor() -> None:
-    entries = [
+    entries: list[Entry] = [
         removal(1, NOW - DAY, NOW - HOUR, "Drain", actor="ann, by tenon node"),
         removal(2, NOW - DAY, NOW - HOUR, actor="command empty-1"),
         removal(3, NOW - DAY, NOW - 2 * HOUR, actor="command empty-2"),
