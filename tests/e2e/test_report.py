@@ -7,6 +7,8 @@ import json
 import re
 from pathlib import Path
 
+from temporalio.client import Client
+
 from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import NODEPOOLS
 from sandbox.cluster import Sandbox
@@ -15,6 +17,7 @@ from tests.e2e.conftest import MakePool, Run
 from tests.e2e.pools import SMALL, WITHIN
 from tests.tenon.report.test_page import TAGS, Page
 from tests.workflows.waiting import until
+from workflows import names
 
 
 async def test_a_report_tells_of_nodes_that_came_and_went(
@@ -72,3 +75,32 @@ async def test_a_report_tells_of_nodes_that_came_and_went(
     rows = [" | ".join(row) for row in page.cells]
     assert [row for row in rows if re.match(r"Empty \| \d+ \| \d+ \|", row)]
     assert [row for row in rows if row.startswith(f"{pool.name} | ")]
+
+
+async def test_a_report_says_what_blocks_a_drain_and_what_resolves_it(
+    make_pool: MakePool, tenon: Run, client: Client
+) -> None:
+    pool = await make_pool(consolidate_after="Never", requirements=SMALL)
+    budget = await pool.protect("web")
+    await pool.deploy(1)
+    await pool.running(1)
+    (claim,) = await pool.settled(1)
+    name = claim["metadata"]["name"]
+    drained = await asyncio.to_thread(tenon, "node", "drain", name, "--reason", "kernel bug")
+    assert drained.returncode == 0, drained.stderr
+
+    async def is_blocked() -> bool:
+        query = f'{names.BLOCKED.name} = true AND {names.POOL.name} = "{pool.name}"'
+        return bool([run.id async for run in client.list_workflows(query)])
+
+    await until(is_blocked, within=WITHIN)
+    answer = await asyncio.to_thread(tenon, "report", "-o", "json", "--since", "1h")
+    assert answer.returncode == 0, answer.stderr
+    document = json.loads(answer.stdout)
+    assert f"PodDisruptionBudget default/{budget}" in document["blocked"][name]
+    assert f"`tenon node force-drain {name}`" in document["blocked"][name]
+    (row,) = [row for row in document["nodes"] if row["nodeClaim"] == name]
+    assert (row["stage"], row["blocked"]) == ("draining", True)
+    assert "kernel bug" in row["why"]
+    waiting = [item for item in document["advice"] if item["rule"] == "drain-waits-for-budget"]
+    assert claim["status"]["nodeName"] in [node for item in waiting for node in item["nodes"]]
