@@ -34,6 +34,7 @@ h3{font-size:.95rem;margin:1.2rem 0 .4rem} p{margin:.4rem 0} code{font-size:.92e
 .node{border-top:1px solid var(--line);padding:.6rem 0}
 .head{display:flex;justify-content:space-between;gap:0 1rem;flex-wrap:wrap}
 .bar{display:grid;grid-template-columns:4.2rem 1fr 10.5rem;align-items:center;gap:.6rem;margin-top:.25rem}
+.bar>:first-child{white-space:nowrap}
 .room{display:flex;height:1.25rem;background:var(--room);border-radius:3px;overflow:hidden}
 .room i{border-right:1px solid var(--page);overflow:hidden;white-space:nowrap;min-width:1px;padding-left:3px;
 color:#14202e;font-style:normal;font-size:11px;line-height:1.25rem}

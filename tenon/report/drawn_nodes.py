@@ -45,10 +45,10 @@ class PoolGroup:
 
 def pool_groups(nodes: Sequence[LiveNode], most: int = MOST) -> list[PoolGroup]:
     """Return the nodes by NodePool: the most expensive pool first, in it the fullest node first."""
-    by_name = {live.name: live for live in nodes}
+    by_row = {id(live.row): live for live in nodes}
     by_pool: dict[str, list[LiveNode]] = {}
     for row in ordered([live.row for live in nodes], SortKey.CPU):
-        by_pool.setdefault(row.pool or NO_POOL, []).append(by_name[row.name])
+        by_pool.setdefault(row.pool or NO_POOL, []).append(by_row[id(row)])
     sums = {name: totals(live.row for live in members) for name, members in by_pool.items()}
     groups = []
     for name in sorted(by_pool, key=lambda name: (name == NO_POOL, -sums[name].cost, name)):

@@ -32,7 +32,7 @@ details.node .room{height:.95rem} details.node p{font-size:12px;margin:.25rem 0 
 @media (max-width:40rem){details.node .bar{grid-template-columns:3.2rem 1fr 8.6rem;font-size:11px}
 details.node .bar>:last-child{grid-column:3;font-size:11px}}
 @media print{.nodes{grid-template-columns:1fr 1fr}
-details.node .bar{grid-template-columns:2.6rem 1fr 8rem;font-size:10px}
+details.node .bar{grid-template-columns:2.9rem 1fr 8rem;font-size:10px}
 details.node .bar>:last-child{grid-column:3;font-size:10px}}
 """
 _ALARMING = frozenset({DisruptionState.BLOCKED, DisruptionState.LEAVING, DisruptionState.DRIFTED})

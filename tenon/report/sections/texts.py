@@ -8,17 +8,19 @@ from tenon.sentences import counted, lasting
 
 
 def moment(instant: datetime | None) -> str:
-    """Return an instant in UTC to the minute: 'Jan 2, 13:45'; empty for None."""
+    """Return an instant in UTC to the minute, in one line: 'Jan 2, 13:45'; empty for None."""
     if instant is None:
         return ""
     utc = instant.astimezone(UTC)
-    return f"{utc:%b} {utc.day}, {utc:%H:%M}"
+    return f"{utc:%b} {utc.day}, {utc:%H:%M}".replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def window_text(window: timedelta) -> str:
-    """Return how long a window is: '7 days', '36h'."""
+    """Return how long a window is, as what follows 'the last': '7 days', 'day', '36h'."""
     days = window / timedelta(days=1)
-    return counted(int(days), "day") if days.is_integer() and days >= 1 else lasting(window)
+    if days == 1:
+        return "day"
+    return counted(int(days), "day") if days.is_integer() and days > 1 else lasting(window)
 
 
 def hourly(dollars: float | None) -> str:
