@@ -55,8 +55,10 @@ def _running_sandbox() -> Context | None:
         return None
     variables = ("TEMPORAL_ADDRESS", "TEMPORAL_NAMESPACE")
     environment = {name: value for name, value in sandbox.worker_env().items() if name in variables}
-    own_files = {"KUBECONFIG": str(sandbox.kubeconfig), "TENON_RECORD": str(sandbox.record)}
-    return Context(sandbox.cluster_name, environment | own_files)
+    environment["KUBECONFIG"] = str(sandbox.kubeconfig)
+    if sandbox.record.exists():  # it begins with the first entry of a worker
+        environment["TENON_RECORD"] = str(sandbox.record)
+    return Context(sandbox.cluster_name, environment)
 
 
 def _found() -> Sandbox | None:

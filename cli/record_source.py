@@ -24,7 +24,7 @@ import typer
 
 from tenon.errors import TenonError
 from tenon.record.entries import Entry
-from tenon.record.lines import MAX_LINE, UnreadableLine, distinct, entry_of
+from tenon.record.lines import MAX_LINE, UnreadableLineError, distinct, entry_of
 from worker.settings.record_sinks import FILE, S3, RecordSink, parse_record_sink
 
 if TYPE_CHECKING:
@@ -261,7 +261,7 @@ def _parsed(lines: Iterator[bytes]) -> Iterator[Entry]:
             continue
         try:
             yield entry_of(line[begin:])
-        except UnreadableLine:
+        except UnreadableLineError:
             continue
 
 

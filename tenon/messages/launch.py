@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from pydantic import Field
+from pydantic.dataclasses import dataclass
 
 from tenon.kube.offerings import OfferingKey, Scope
 from tenon.messages.base import ClaimRef, Message
@@ -31,8 +32,12 @@ class OfferingRef(Message):
         return OfferingKey(self.capacity_type, self.instance_type, self.zone, self.scope, self.scope_name)
 
 
-class FleetOverride(Message):
-    """One override of a fleet request: an instance type in a subnet."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetOverride:
+    """One override of a fleet request: an instance type in a subnet.
+
+    A launch keeps up to 60 of them, and a burst thousands. A model would take five times the memory of a dataclass.
+    """
 
     instance_type: str
     zone: str

@@ -7,6 +7,7 @@ from functools import cache
 
 from pydantic import TypeAdapter, ValidationError
 
+from tenon.errors import TenonError
 from tenon.record.entries import Entry
 
 MAX_LINE = 1_000_000
@@ -26,7 +27,7 @@ def line_of(entry: Entry) -> str:
     return entry.model_dump_json(exclude_none=True)
 
 
-class UnreadableLine(ValueError):
+class UnreadableLineError(TenonError):
     """A line that is no entry of the record."""
 
 
@@ -34,16 +35,16 @@ def entry_of(line: str | bytes) -> Entry:
     """Read one line.
 
     Raises:
-        UnreadableLine: it is no entry, is longer than `MAX_LINE`, or is of a kind that this version does not know.
+        UnreadableLineError: it is no entry, is longer than `MAX_LINE`, or is of a kind that this version does not know.
     """
     if len(line) > MAX_LINE:
-        raise UnreadableLine(f"the line has {len(line)} bytes; an entry has at most {MAX_LINE}")
+        raise UnreadableLineError(f"the line has {len(line)} bytes; an entry has at most {MAX_LINE}")
     try:
         return _entries().validate_json(line)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(str(part) for part in first["loc"])
-        raise UnreadableLine(f"{place}: {first['msg']}" if place else first["msg"]) from None
+        raise UnreadableLineError(f"{place}: {first['msg']}" if place else first["msg"]) from None
 
 
 def distinct(entries: Iterable[Entry]) -> Iterator[Entry]:

@@ -18,6 +18,7 @@ from cli import history
 from cli.history import app
 from tenon.evolve import evolve
 from tenon.messages.disruption import DisruptInput, MeasuredSaving
+from tenon.record.entries import Entry
 from tenon.record.lines import line_of
 from tests.activities.record.kept import KeptRecord
 from tests.worker.record.entries import AT, launch, refusal, removal
@@ -45,7 +46,7 @@ def tenon(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> History:
 def record(tmp_path: Path) -> str:
     """A refusal, a launch and a removal of one node, and a removal of another."""
     path = tmp_path / "record.jsonl"
-    entries = [refusal(1), launch(1), removal(1, at=AT + HOUR / 2), removal(2, reason="Empty")]
+    entries: list[Entry] = [refusal(1), launch(1), removal(1, at=AT + HOUR / 2), removal(2, reason="Empty")]
     path.write_text("".join(f"{line_of(entry)}\n" for entry in entries))
     return str(path)
 
@@ -122,7 +123,7 @@ async def test_a_command_is_read_from_temporal_and_appears_once_if_it_is_recorde
     temporal: WorkflowEnvironment, cluster: str, tenon: History, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("TEMPORAL_ADDRESS", temporal.client.service_client.config.target_host)
-    steps, kept = FakeSteps(), KeptRecord()
+    steps, memory = FakeSteps(), KeptRecord()
     steps.savings = {"default": MeasuredSaving(predicted=0.2, reached=0.15)}
     explained = evolve(command(), explanation=["2 nodes become 1"])
     queue = names.task_queue(cluster)
@@ -131,7 +132,7 @@ async def test_a_command_is_read_from_temporal_and_appears_once_if_it_is_recorde
         task_queue=queue,
         workflows=[DisruptionCommandWorkflow],
         activities=steps.common(),
-        interceptors=[RecordInterceptor(kept)],
+        interceptors=[RecordInterceptor(memory)],
     )
     planner = Worker(temporal.client, task_queue=names.plan_queue(cluster), activities=[steps.validate, steps.measure])
     async with common, planner:
@@ -143,12 +144,12 @@ async def test_a_command_is_read_from_temporal_and_appears_once_if_it_is_recorde
             search_attributes=TypedSearchAttributes([SearchAttributePair(names.CLUSTER, cluster)]),
         )
     path = tmp_path / "record.jsonl"
-    path.write_text("".join(f"{line_of(entry)}\n" for entry in kept.entries))
-    asked = (explained.id, "--cluster", cluster, "--since", "2020-01-01", "--until", "2100-01-01", "-o", "json")
-    alone = await asyncio.to_thread(tenon, *asked)
-    both = await asyncio.to_thread(tenon, *asked, "--record", str(path))
-    assert kinds(alone) == kinds(both) == ["command", "command-end"]
+    path.write_text("".join(f"{line_of(entry)}\n" for entry in memory.entries))
+    arguments = (explained.id, "--cluster", cluster, "--since", "2020-01-01", "--until", "2100-01-01", "-o", "json")
+    alone = await asyncio.to_thread(tenon, *arguments)
+    merged = await asyncio.to_thread(tenon, *arguments, "--record", str(path))
+    assert kinds(alone) == kinds(merged) == ["command", "command-end"]
     begin, end = json.loads(alone.stdout)
     assert (begin["why"], end["reached"]) == ("2 nodes become 1", 0.15)
-    assert [row["id"] for row in json.loads(alone.stdout)] == [entry.id for entry in kept.entries]
+    assert [row["id"] for row in json.loads(alone.stdout)] == [entry.id for entry in memory.entries]
     assert "No record is read" in alone.stderr

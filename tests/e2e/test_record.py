@@ -80,6 +80,39 @@ async def test_the_record_says_why_a_node_was_bought_and_who_removed_it_after_it
     assert f"{pod} gets a new node: {name}" in of_pod.stdout
 
 
+async def test_a_command_is_recorded_with_the_end_of_its_node(
+    make_pool: MakePool, tenon: Run, sandbox: Sandbox, worker: Worker
+) -> None:
+    """Emptiness removes a node: `tenon history` finds the command by the ID that the node's removal names."""
+    pool = await make_pool(consolidate_after="1s", requirements=SMALL)
+    await pool.pod("one")
+    await pool.running(1)
+    (claim,) = await pool.settled(1)
+    name = claim["metadata"]["name"]
+    await pool.delete_pod("one")
+    await pool.gone(name)
+    record = str(worker.log)
+
+    def removals() -> list[RemovalEntry]:
+        all_removals = (
+            entry for entry in entries(record, cluster=sandbox.cluster_name) if isinstance(entry, RemovalEntry)
+        )
+        return [entry for entry in all_removals if entry.facts.claim == name]
+
+    async def removed() -> bool:
+        return bool(await asyncio.to_thread(removals))
+
+    await until(removed)
+    (removal,) = removals()
+    assert removal.reason == "Empty"
+    command = removal.actor.removeprefix("command ")
+    rows, _ = await answered(tenon, command, RECORD_SINKS=None, TENON_RECORD=record)
+    begin, end, last = sorted(rows, key=lambda row: str(row["kind"]))
+    assert (begin["kind"], end["kind"], last["kind"]) == ("command", "command-end", "removal")
+    assert [candidate["claim"] for candidate in begin["candidates"]] == end["accepted"] == [name]
+    assert begin["workflow"] == f"disruption-command/{sandbox.cluster_name}/{command}"
+
+
 async def test_nothing_is_known_of_a_name_that_never_was(tenon: Run) -> None:
     done = await asyncio.to_thread(tenon, "history", "never-was", "--since", "30d", RECORD_SINKS=None, TENON_RECORD="")
     assert done.returncode == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -201,7 +202,7 @@ def test_an_answer_without_instances_and_errors_is_looked_up_by_its_token() -> N
 
 def test_aws126_a_new_instance_that_is_described_before_its_reservation_is_reserved() -> None:
     """EC2 is eventually consistent, and the template of the launch allows no other capacity."""
-    rows = [row.model_copy(update={"reservation_id": "cr-1"}) for row in ROWS]
+    rows = [replace(row, reservation_id="cr-1") for row in ROWS]
     bought = {"InstanceIds": ["i-1"], "LaunchTemplateAndOverrides": {"Overrides": overrides(rows[0])}}
     clients = SimpleNamespace(ec2=SimpleNamespace(create_fleet=lambda **_: {"Instances": [bought]}))
     described = BOUGHT.model_copy(update={"capacity_type": "on-demand"})

@@ -269,7 +269,7 @@ def test_prioritized_when_rows_have_priorities() -> None:
     """AWS-005."""
     request = planned().request
     template = request.templates[0]
-    rows = [row.model_copy(update={"priority": 1.0}) for row in template.overrides]
+    rows = [replace(row, priority=1.0) for row in template.overrides]
     prioritized = request.model_copy(update={"templates": [template.model_copy(update={"overrides": rows})]})
     parameters = fleet_parameters(prioritized)
     assert parameters["SpotOptions"] == {"AllocationStrategy": "capacity-optimized-prioritized"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -85,7 +86,7 @@ def test_what_a_request_left_out_counts_if_it_is_cheaper() -> None:
     shorter = evolve(request(), left_out=left_out)
     assert cheapest_refused(shorter, refused("c5.large"), bought("m5.16xlarge")) == left_out
     assert cheapest_refused(shorter, [], bought("m5.16xlarge")) == left_out
-    dear = evolve(request(), left_out=evolve(left_out, price=9.0))
+    dear = evolve(request(), left_out=replace(left_out, price=9.0))
     assert cheapest_refused(dear, [], bought("m5.16xlarge")) is None
 
 

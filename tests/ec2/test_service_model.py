@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import botocore.session
 import pytest
+from botocore.loaders import Loader
 
 from activities.ec2.client import Ec2
-from activities.ec2.service_model import OPERATIONS
+from activities.ec2.service_model import OPERATIONS, SERVICES, ServiceModelLoader
 from tests.sandbox.ec2.conftest import make_client
 
 if TYPE_CHECKING:
@@ -41,3 +43,20 @@ def test_a_client_keeps_only_the_operations_that_tenon_calls(clients: Ec2, serve
         assert [error_shape.name for error_shape in service_model.operation_model(name).error_shapes] == [
             error_shape.name for error_shape in every.operation_model(name).error_shapes
         ]
+
+
+def _endpoints(loader: Loader | None) -> dict[tuple[str, str], str]:
+    """The address that botocore chooses for each service in regions of four partitions."""
+    session = botocore.session.get_session()
+    if loader is not None:
+        session.register_component("data_loader", loader)
+    keys = {"aws_access_key_id": "test", "aws_secret_access_key": "test"}
+    return {
+        (service, region): session.create_client(service, region_name=region, **keys).meta.endpoint_url
+        for service in sorted(SERVICES)
+        for region in ("us-west-2", "eu-central-1", "cn-north-1", "us-gov-west-1", "us-iso-east-1")
+    }
+
+
+def test_each_service_has_the_address_that_botocore_knows() -> None:
+    assert _endpoints(ServiceModelLoader()) == _endpoints(None)

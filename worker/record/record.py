@@ -56,15 +56,14 @@ def open_record(setting: str, *, process: str, cluster: str, region: str) -> Rec
 
 
 def _sink(place: RecordSink, process: str, cluster: str, region: str) -> Sink:
-    match place.kind:
-        case kind if kind == STDOUT:
-            return StdoutSink(process)
-        case kind if kind == FILE:
-            return FileSink(place.path, size=place.megabytes * 1_000_000, files=place.files)
-        case kind if kind == S3:
-            return S3Sink(place.bucket, place.prefix, region)
-        case kind if kind == OTLP:
-            from worker.record.otlp_sink import OtlpSink  # OpenTelemetry takes about 8 MiB
+    if place.kind == STDOUT:
+        return StdoutSink(process)
+    if place.kind == FILE:
+        return FileSink(place.path, size=place.megabytes * 1_000_000, files=place.files)
+    if place.kind == S3:
+        return S3Sink(place.bucket, place.prefix, region)
+    if place.kind == OTLP:
+        from worker.record.otlp_sink import OtlpSink  # OpenTelemetry takes about 8 MiB
 
-            return OtlpSink(process, cluster)
+        return OtlpSink(process, cluster)
     raise ValueError(f"no sink is called {place.kind}")

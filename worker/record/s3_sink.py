@@ -22,6 +22,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from activities.ec2 import request_metrics
+from activities.ec2.service_model import ServiceModelLoader
 from tenon.record.entries import Entry
 from tenon.record.lines import line_of
 from worker.record.channel import SinkError
@@ -83,6 +84,7 @@ def s3_client(region: str) -> S3Client:
     """Return a client of S3, at AWS or at AWS_ENDPOINT_URL."""
     core = botocore.session.get_session()
     request_metrics.attach(core)
+    core.register_component("data_loader", ServiceModelLoader())
     session: Any = boto3.Session(region_name=region or None, botocore_session=core)
     config = Config(
         retries={"mode": "standard", "total_max_attempts": 3},

@@ -25,7 +25,7 @@ SHARE = 0.9
 PERIOD = 10.0
 REST = 60.0
 """Seconds between two collections. Memory that is still held after a collection is in use."""
-TLS_BUFFER = 64 * 1024
+TLS_BUFFER = 32 * 1024
 """Bytes of the buffer that each TLS connection reads into. A TLS record has at most 16 KiB."""
 _M_ARENA_MAX, _ARENAS = -8, 2
 """The option's number in malloc.h, and the number of arenas."""

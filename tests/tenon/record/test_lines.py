@@ -21,7 +21,7 @@ from tenon.record.entries import (
     RefusalEntry,
     RemovalEntry,
 )
-from tenon.record.lines import MAX_LINE, UnreadableLine, distinct, entry_of, line_of
+from tenon.record.lines import MAX_LINE, UnreadableLineError, distinct, entry_of, line_of
 
 AT = datetime(2026, 11, 27, 6, 0, tzinfo=UTC)
 NODE = NodeFacts(claim="default-1", pool="default", node="ip-10-0-0-1", instance="i-1", instance_type="m5.large")
@@ -84,7 +84,7 @@ def test_fields_of_a_newer_version_are_ignored() -> None:
     ],
 )
 def test_what_is_no_entry_is_refused_with_the_reason(line: str, part: str) -> None:
-    with pytest.raises(UnreadableLine, match=part):
+    with pytest.raises(UnreadableLineError, match=part):
         entry_of(line)
 
 
