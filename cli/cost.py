@@ -36,7 +36,7 @@ from cli.cost_view.current_nodes import (
 from cli.cost_view.report import Report, row_documents, to_document
 from cli.cost_view.table import lines_below, table
 from cli.record_source import RecordError, RecordOption, RecordSource, chosen_record, open_record
-from tenon.cost.attribution import Attribution, attribute
+from tenon.cost.attribution import Attribution, Measurement, attribute, measurement_of
 from tenon.cost.bill import Bill, Lifetime, bill_of
 from tenon.cost.focus import Account, focus_rows
 from tenon.cost.focus import to_csv as focus_csv
@@ -199,7 +199,7 @@ class _Reading:
         self._ask_aws = ask_aws
         self._bill = Bill([], [])
         self._region = ""
-        self._attribute = partial(attribute, entries=())
+        self._attribute = partial(attribute, measurements=())
 
     def of_now(self) -> Report:
         """Return the cost of an hour."""
@@ -224,7 +224,13 @@ class _Reading:
         """
         if self._source is None:
             raise CostError(NO_RECORD)
-        entries = list(self._entries(self._source, window.since))
+        entries: list[Entry] = []
+        measurements: list[Measurement] = []
+        for entry in self._entries(self._source, window.since):
+            if isinstance(entry, CostEntry):
+                measurements.append(measurement_of(entry))
+            else:
+                entries.append(entry)
         notes: list[str] = []
         cluster: Cluster | None = None
         nodes: Sequence[PricedNode] = ()
@@ -240,9 +246,8 @@ class _Reading:
         self._bill = bill_of(entries, running, is_complete=cluster is not None)
         lifetimes = [lifetime for lifetime in self._bill.lifetimes if _ran_in(lifetime, window)]
         current_weights = _weights(charges_now(own)) if window.is_now and cluster is not None else None
-        cost_entries = [entry for entry in entries if isinstance(entry, CostEntry) and entry.since < window.until]
-        self._attribute = partial(attribute, entries=cost_entries, current_weights=current_weights)
-        attribution = attribute(lifetimes, cost_entries, window.since, window.until, current_weights)
+        self._attribute = partial(attribute, measurements=measurements, current_weights=current_weights)
+        attribution = attribute(lifetimes, measurements, window.since, window.until, current_weights)
         by_instance = charges_by_instance(lifetimes, lambda lifetime: lifetime.cost(window.since, window.until))
         notes += _notes_of_window(self._bill, attribution, window, has_current=current_weights is not None)
         return Report(

@@ -83,8 +83,8 @@ def priced_nodes(cluster: Cluster, prices: Prices, label: str = "") -> list[Pric
     for claim, node in _pairs(cluster):
         pods = pods_by_node.get(node.name, []) if node is not None else []
         row = node_row(claim, node, pods, None, prices, cluster.read_at)
-        if claim is not None and not claim.provider_id:
-            continue
+        if not (claim.provider_id if claim is not None else row.instance_type):
+            continue  # not launched yet, or no instance of EC2
         priced.append(
             PricedNode(
                 name=row.name,

@@ -65,7 +65,7 @@ def lines_below(report: Report) -> Iterator[str]:
     else:
         yield f"{_nodes(report)}."
     for saving in report.savings:
-        verb = "save" if saving.price >= 0 else "cost"
+        verb = ("save" if saving.price >= 0 else "cost") + ("s" if saving.commands == 1 else "")
         yield f"{counted(saving.commands, 'command')} for {saving.reason} {verb} ${abs(dollars(saving.price)):,.4f}/h."
     for note in report.notes:
         yield f"{note}."

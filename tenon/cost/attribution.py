@@ -12,6 +12,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 
 from tenon.cost.bill import Lifetime
 from tenon.cost.money import divide, nanos
@@ -21,15 +22,19 @@ from tenon.record.entries import CostEntry
 Weights = Mapping[str, Mapping[Consumer, int]]
 """By NodePool, the weights of its consumers."""
 UNMEASURED = Consumer(Kind.UNMEASURED)
+_ALL_UNMEASURED = ((UNMEASURED,), (1,))
+
+_Shares = tuple[tuple[Consumer, ...], tuple[int, ...]]
+"""Consumers in order, and their weights, of which none is zero."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Piece:
-    """A part of the window with the weights that hold in it."""
+class Measurement:
+    """Who used each NodePool in an interval: what an entry says, in little memory."""
 
-    start: datetime
-    end: datetime
-    weights: Weights
+    since: datetime
+    until: datetime
+    shares: Mapping[str, _Shares]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +44,34 @@ class Attribution:
     amounts: Mapping[tuple[str, Consumer], int]
     """Nano-dollars, by NodePool and consumer."""
     measured_until: datetime | None
-    """The end of the last entry in the window; None if there is none."""
+    """The end of the last measurement in the window; None if there is none."""
+
+
+def measurement_of(entry: CostEntry) -> Measurement:
+    """Return what an entry says. A kind that a newer version writes counts as pods."""
+    weights: dict[str, dict[Consumer, int]] = {}
+    for row in entry.rows:
+        of_pool = weights.setdefault(row.pool, {})
+        consumer = _consumer(row.of, row.namespace, row.workload)
+        of_pool[consumer] = of_pool.get(consumer, 0) + max(0, nanos(row.cost))
+    return Measurement(entry.since, entry.at, {pool: _shares(of_pool) for pool, of_pool in weights.items()})
+
+
+@lru_cache(100_000)
+def _consumer(kind: str, namespace: str, workload: str) -> Consumer:
+    """The consumer of a row, one object for all entries: a month of them has a million rows."""
+    kinds = {kind.value: kind for kind in Kind}
+    return Consumer(kinds.get(kind, Kind.PODS), namespace, workload)
+
+
+def _shares(weights: Mapping[Consumer, int]) -> _Shares:
+    consumers = tuple(sorted(consumer for consumer, weight in weights.items() if weight > 0))
+    return (consumers, tuple(weights[consumer] for consumer in consumers)) if consumers else _ALL_UNMEASURED
 
 
 def attribute(
     lifetimes: Sequence[Lifetime],
-    entries: Sequence[CostEntry],
+    measurements: Sequence[Measurement],
     since: datetime,
     until: datetime,
     current_weights: Weights | None = None,
@@ -53,47 +80,35 @@ def attribute(
 
     Args:
         lifetimes: the instances.
-        entries: those with an interval in the window; they may overlap, as when two leaders wrote some.
+        measurements: of the window; they may overlap, as when two leaders made some.
         since: the start of the window.
         until: its end.
-        current_weights: those that hold now, for the time after the last entry; None if the window does not end now.
+        current_weights: those that hold now, for the time after the last measurement; None if the window does not end
+            now.
     """
-    pieces = _pieces(entries, since, until)
-    measured_until = pieces[-1].end if pieces else None
+    pieces = _pieces(measurements, since, until)
+    measured_until = pieces[-1].until if pieces else None
     if current_weights is not None and (start := measured_until or since) < until:
-        pieces.append(_Piece(start, until, current_weights))
-    boundaries = sorted({since, until, *(piece.start for piece in pieces), *(piece.end for piece in pieces)})
-    costs = _costs(lifetimes, boundaries)
-    weights_by_start = {piece.start: piece.weights for piece in pieces}
+        shares = {pool: _shares(weights) for pool, weights in current_weights.items()}
+        pieces.append(Measurement(start, until, shares))
+    boundaries = sorted({since, until, *(piece.since for piece in pieces), *(piece.until for piece in pieces)})
+    shares_by_start = {piece.since: piece.shares for piece in pieces}
     amounts: dict[tuple[str, Consumer], int] = {}
-    for (place, pool), cost in costs.items():
-        weights = weights_by_start.get(boundaries[place], {}).get(pool, {})
-        consumers = sorted(consumer for consumer, weight in weights.items() if weight > 0) or [UNMEASURED]
-        parts = divide(cost, [weights.get(consumer, 1) for consumer in consumers])
-        for consumer, part in zip(consumers, parts, strict=True):
+    for (place, pool), cost in _costs(lifetimes, boundaries).items():
+        consumers, weights = shares_by_start.get(boundaries[place], {}).get(pool, _ALL_UNMEASURED)
+        for consumer, part in zip(consumers, divide(cost, weights), strict=True):
             amounts[pool, consumer] = amounts.get((pool, consumer), 0) + part
     return Attribution({key: amount for key, amount in amounts.items() if amount}, measured_until)
 
 
-def weights_of(entry: CostEntry) -> dict[str, dict[Consumer, int]]:
-    """Return the rows of an entry as weights. A kind that a newer version writes counts as pods."""
-    weights: dict[str, dict[Consumer, int]] = {}
-    kinds = {kind.value: kind for kind in Kind}
-    for row in entry.rows:
-        consumer = Consumer(kinds.get(row.of, Kind.PODS), row.namespace, row.workload)
-        of_pool = weights.setdefault(row.pool, {})
-        of_pool[consumer] = of_pool.get(consumer, 0) + max(0, nanos(row.cost))
-    return weights
-
-
-def _pieces(entries: Sequence[CostEntry], since: datetime, until: datetime) -> list[_Piece]:
+def _pieces(measurements: Sequence[Measurement], since: datetime, until: datetime) -> list[Measurement]:
     """The intervals within the window, in order. Of two that overlap, the later one begins where the other ends."""
-    pieces: list[_Piece] = []
+    pieces: list[Measurement] = []
     covered = since
-    for entry in sorted(entries, key=lambda entry: (entry.since, entry.at)):
-        start, end = max(covered, entry.since), min(until, entry.at)
+    for measurement in sorted(measurements, key=lambda measurement: (measurement.since, measurement.until)):
+        start, end = max(covered, measurement.since), min(until, measurement.until)
         if start < end:
-            pieces.append(_Piece(start, end, weights_of(entry)))
+            pieces.append(Measurement(start, end, measurement.shares))
             covered = end
     return pieces
 

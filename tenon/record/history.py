@@ -9,6 +9,7 @@ from datetime import timedelta
 from tenon.record.entries import (
     CommandEndEntry,
     CommandEntry,
+    CostEntry,
     Entry,
     LaunchEntry,
     NodeFacts,
@@ -82,6 +83,8 @@ def answers(question: Question, entries: Iterable[Entry], subject: Subject | Non
         subject = Subject(question.name)
     reason = _letters(question.reason)
     for entry in entries:
+        if isinstance(entry, CostEntry) and entry.kind not in question.kinds:
+            continue  # nothing happened: it only says who used the nodes
         if question.kinds and entry.kind not in question.kinds:
             if subject is not None:
                 subject.is_in(entry)  # a plan that is not shown still says which node a pod got
@@ -127,6 +130,8 @@ def _pools(entry: Entry) -> set[str]:
             return {entry.facts.pool}
         case RefusalEntry():
             return {entry.pool}
+        case CostEntry():
+            return {row.pool for row in entry.rows}
     return set()
 
 
@@ -163,6 +168,8 @@ def about(entry: Entry) -> str:
             return entry.facts.node or entry.facts.claim
         case RefusalEntry():
             return entry.claim
+        case CostEntry():
+            return entry.cluster
 
 
 def sentence(entry: Entry, name: str = "") -> str:
@@ -181,6 +188,8 @@ def sentence(entry: Entry, name: str = "") -> str:
             return f"{entry.message or 'refused'}{scope}"
         case RemovalEntry():
             return _removal(entry)
+        case CostEntry():
+            return f"${entry.cost:.4f} since {entry.since:%H:%M}, of {counted(len(_pools(entry)), 'NodePool')}"
 
 
 def why(entry: Entry) -> str:
@@ -196,6 +205,8 @@ def why(entry: Entry) -> str:
             return _choice(entry.why)
         case PlanEntry():
             return _choice(entry.purchases[0].why) if entry.purchases else ""
+        case CostEntry():
+            return ""
 
 
 def _choice(explanation: str) -> str:

@@ -25,7 +25,7 @@ from tenon.cost.split import Kind
 from tenon.fleet.rows import HOURS_A_MONTH
 from tenon.record.entries import CommandEndEntry, Entry
 from tenon.record.lines import line_of
-from tests.cli.fleet_api import CLAIMS, PODS, FakeFleet, serving_fleet
+from tests.cli.fleet_api import CLAIMS, NODES, PODS, FakeFleet, serving_fleet
 from tests.tenon.cost.ledger import a_launch, a_removal, a_row, an_entry
 
 pytestmark = pytest.mark.integration
@@ -107,6 +107,18 @@ def test_idle_room_and_starting_nodes_are_rows_of_their_own_at_the_end(cost: Cos
     large = next(row["costPerHour"] for row in price if row["name"] == "m5.large") / 2
     assert rows["shop"] == pytest.approx(large * (9 * 1.0 + 2) / (9 * 1.93 + 7100 / 1024), rel=1e-6)
     assert 0 < report["spotShare"] < 1
+
+
+def test_a_node_that_is_no_instance_of_ec2_is_left_out_and_one_of_a_node_group_has_no_nodepool(
+    cost: Cost, fleet: FakeFleet
+) -> None:
+    ready = {"conditions": [], "allocatable": {"cpu": "2", "memory": "4Gi"}}
+    fleet.add(NODES, {"metadata": {"name": "bare"}, "spec": {}, "status": ready})
+    kind = {"node.kubernetes.io/instance-type": "m5.large", "eks.amazonaws.com/capacityType": "ON_DEMAND"}
+    fleet.add(NODES, {"metadata": {"name": "group", "labels": kind}, "spec": {}, "status": ready})
+    report = document(cost("--by", "pool", "-o", "json"))
+    assert [row["name"] for row in report["rows"]] == ["batch", "web", "(no NodePool)"]
+    assert (report["nodes"], report["nodesWithoutPrice"]) == (4, 0)
 
 
 def test_a_label_divides_the_cost_and_workloads_have_their_namespace(cost: Cost) -> None:
@@ -215,6 +227,8 @@ def test_savings_of_commands_are_added_up_by_reason_and_undone_commands_save_not
 ) -> None:
     report = window(cost, written(tmp_path / "record", *ledger()))
     assert report["savings"] == [{"reason": "Underutilized", "commands": 2, "dollarsPerHour": 0.2}]
+    shown = cost("--since", "3h", "--record", str(tmp_path / "record"))
+    assert "2 commands for Underutilized save $0.2000/h." in shown.stdout
 
 
 @pytest.mark.usefixtures("only_one")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+from tenon.cost.attribution import Measurement, measurement_of
 from tenon.cost.bill import Lifetime
 from tenon.cost.money import nanos
 from tenon.record.entries import CostEntry, CostRow, LaunchEntry, NodeFacts, RemovalEntry
@@ -71,3 +72,7 @@ def a_row(
 
 def an_entry(since: datetime, until: datetime, *rows: CostRow) -> CostEntry:
     return CostEntry(id=f"cost/{since}", at=until, cluster="test", since=since, samples=1, rows=list(rows))
+
+
+def a_measurement(since: datetime, until: datetime, *rows: CostRow) -> Measurement:
+    return measurement_of(an_entry(since, until, *rows))

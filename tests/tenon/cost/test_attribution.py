@@ -7,12 +7,11 @@ from datetime import datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenon.cost.attribution import UNMEASURED, attribute
+from tenon.cost.attribution import UNMEASURED, Measurement, attribute
 from tenon.cost.bill import Lifetime
 from tenon.cost.money import nanos
 from tenon.cost.split import IDLE, Consumer, Kind
-from tenon.record.entries import CostEntry
-from tests.tenon.cost.ledger import T0, a_lifetime, a_row, an_entry
+from tests.tenon.cost.ledger import T0, a_lifetime, a_measurement, a_row
 
 SHOP, BANK = Consumer(Kind.PODS, "shop"), Consumer(Kind.PODS, "bank")
 HOUR = nanos(0.36)
@@ -24,15 +23,17 @@ def at(minutes: float) -> datetime:
 
 def test_an_interval_is_divided_in_proportion_to_the_rows_of_the_pool() -> None:
     """The rows say less than the bill, because the leader's prices are of another day: only proportions count."""
-    entry = an_entry(at(0), at(60), a_row("shop", 0.03), a_row("bank", 0.01), a_row("elsewhere", 5, pool="other"))
-    answer = attribute([a_lifetime()], [entry], at(0), at(60))
+    measurement = a_measurement(
+        at(0), at(60), a_row("shop", 0.03), a_row("bank", 0.01), a_row("elsewhere", 5, pool="other")
+    )
+    answer = attribute([a_lifetime()], [measurement], at(0), at(60))
     assert answer.amounts == {("pool", SHOP): HOUR * 3 // 4, ("pool", BANK): HOUR // 4}
     assert answer.measured_until == at(60)
 
 
-def test_time_without_an_entry_and_pools_without_rows_are_unmeasured() -> None:
-    entries = [an_entry(at(0), at(15), a_row()), an_entry(at(30), at(45), a_row())]
-    answer = attribute([a_lifetime(), a_lifetime("i-2", pool="other")], entries, at(0), at(60))
+def test_time_without_a_measurement_and_pools_without_rows_are_unmeasured() -> None:
+    measurements = [a_measurement(at(0), at(15), a_row()), a_measurement(at(30), at(45), a_row())]
+    answer = attribute([a_lifetime(), a_lifetime("i-2", pool="other")], measurements, at(0), at(60))
     assert answer.amounts == {
         ("pool", SHOP): HOUR // 2,
         ("pool", UNMEASURED): HOUR // 2,
@@ -41,25 +42,25 @@ def test_time_without_an_entry_and_pools_without_rows_are_unmeasured() -> None:
 
 
 def test_the_time_since_the_last_entry_is_divided_as_pods_request_room_now() -> None:
-    entries = [an_entry(at(0), at(15), a_row("shop"))]
-    answer = attribute([a_lifetime()], entries, at(0), at(60), {"pool": {BANK: 1, IDLE: 2}})
+    measurements = [a_measurement(at(0), at(15), a_row("shop"))]
+    answer = attribute([a_lifetime()], measurements, at(0), at(60), {"pool": {BANK: 1, IDLE: 2}})
     assert answer.amounts == {("pool", SHOP): HOUR // 4, ("pool", BANK): HOUR // 4, ("pool", IDLE): HOUR // 2}
 
 
-def test_an_entry_at_the_edge_counts_for_its_part_of_the_window() -> None:
-    entries = [an_entry(at(0), at(30), a_row("shop")), an_entry(at(30), at(60), a_row("bank"))]
-    answer = attribute([a_lifetime()], entries, at(20), at(40))
+def test_a_measurement_at_the_edge_counts_for_its_part_of_the_window() -> None:
+    measurements = [a_measurement(at(0), at(30), a_row("shop")), a_measurement(at(30), at(60), a_row("bank"))]
+    answer = attribute([a_lifetime()], measurements, at(20), at(40))
     assert answer.amounts == {("pool", SHOP): HOUR // 6, ("pool", BANK): HOUR // 6}
 
 
-def test_of_entries_of_two_leaders_the_later_one_begins_where_the_other_ends() -> None:
-    entries = [an_entry(at(10), at(60), a_row("bank")), an_entry(at(0), at(30), a_row("shop"))]
-    answer = attribute([a_lifetime()], entries, at(0), at(60))
+def test_of_measurements_of_two_leaders_the_later_one_begins_where_the_other_ends() -> None:
+    measurements = [a_measurement(at(10), at(60), a_row("bank")), a_measurement(at(0), at(30), a_row("shop"))]
+    answer = attribute([a_lifetime()], measurements, at(0), at(60))
     assert answer.amounts == {("pool", SHOP): HOUR // 2, ("pool", BANK): HOUR // 2}
 
 
 def test_a_row_of_a_newer_version_counts_as_pods() -> None:
-    answer = attribute([a_lifetime()], [an_entry(at(0), at(60), a_row(of="volumes"))], at(0), at(60))
+    answer = attribute([a_lifetime()], [a_measurement(at(0), at(60), a_row(of="volumes"))], at(0), at(60))
     assert answer.amounts == {("pool", SHOP): HOUR}
 
 
@@ -91,11 +92,11 @@ def test_the_parts_of_each_pool_add_up_to_its_bill(
         )
         for number, (pool, price, start, lived) in enumerate(lives)
     ]
-    entries: list[CostEntry] = [
-        an_entry(at(start), at(start + lasts), *(a_row(name, cost, pool=pool) for pool, name, cost in rows))
+    measurements: list[Measurement] = [
+        a_measurement(at(start), at(start + lasts), *(a_row(name, cost, pool=pool) for pool, name, cost in rows))
         for start, lasts, rows in intervals
     ]
-    answer = attribute(lifetimes, entries, since, until, {"a": {SHOP: 1}} if is_now else None)
+    answer = attribute(lifetimes, measurements, since, until, {"a": {SHOP: 1}} if is_now else None)
     assert all(amount > 0 for amount in answer.amounts.values())
     for pool in "ab":
         parts = sum(amount for (of, _), amount in answer.amounts.items() if of == pool)

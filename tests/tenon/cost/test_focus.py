@@ -17,7 +17,7 @@ from tenon.cost.attribution import Attribution, attribute
 from tenon.cost.bill import Lifetime
 from tenon.cost.focus import COLUMNS, Account, focus_rows, to_csv
 from tenon.cost.money import NANOS, nanos
-from tests.tenon.cost.ledger import a_lifetime, a_row, an_entry
+from tests.tenon.cost.ledger import a_lifetime, a_measurement, a_row
 
 MANDATORY = {
     "BilledCost": False,
@@ -80,7 +80,7 @@ LIFETIMES = [
     a_lifetime("i-4", price=None),
 ]
 ENTRIES = [
-    an_entry(
+    a_measurement(
         SINCE,
         UNTIL - timedelta(days=1),
         a_row("shop", 0.7, workload="Deployment/web, the first"),

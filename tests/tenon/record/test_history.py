@@ -10,6 +10,8 @@ from tenon.record.entries import (
     CommandCandidate,
     CommandEndEntry,
     CommandEntry,
+    CostEntry,
+    CostRow,
     Entry,
     Kind,
     LaunchEntry,
@@ -191,3 +193,14 @@ def test_why_is_the_reason_with_its_detail_or_the_choice_of_the_type() -> None:
     assert why(OTHER) == "Expired: after 30d"
     assert why(PLAN) == "m5.large in us-west-2a: the cheapest of 12"
     assert why(REFUSAL) == "InsufficientCapacity"
+
+
+def test_who_used_the_nodes_is_no_part_of_their_history_unless_it_is_asked_for() -> None:
+    row = CostRow(pool="default", of="pods", namespace="shop", cost=0.5)
+    used = CostEntry(
+        id="cost", at=AT, cluster="prod", since=AT - timedelta(minutes=15), samples=15, rows=[row], cost=0.5
+    )
+    assert list(answers(Question(name="default"), [used, PLAN])) == [PLAN]
+    assert list(answers(Question(), [used])) == []
+    assert list(answers(Question(kinds=frozenset({"cost"}), pool="default"), [used, PLAN])) == [used]
+    assert (sentence(used), why(used)) == ("$0.5000 since 05:45, of 1 NodePool", "")
