@@ -57,8 +57,8 @@ test: check setup  ## All checks and all tests but those of realpod and postgres
 fuzz: $(SYNCED)  ## Run hypothesis tests with new random inputs; TIMES=20 as many inputs as a test run
 	$(BIN)/pytest -n $(JOBS) --dist worksteal -q --timeout 0 --fuzz $(or $(TIMES),20)
 
-demo: setup  ## Scale a Deployment up and down on real components; KEEP=1 leaves the sandbox running
-	$(BIN)/tenon demo $(if $(KEEP),--keep)
+demo: setup  ## Scale a Deployment up and down on real components; KEEP=1 leaves the sandbox running, TOUR=1 goes on with a tour
+	$(BIN)/tenon demo $(if $(KEEP),--keep) $(if $(TOUR),--tour)
 
 generate: $(SYNCED)  ## Generate files from the models
 	$(BIN)/python -m tools.generate

@@ -69,8 +69,12 @@ def _label(name: str) -> str:
     return ".metadata.labels." + name.replace(".", r"\.")
 
 
-def _condition(type_: str) -> str:
-    return f'.status.conditions[?(@.type=="{type_}")].status'
+def _annotation(name: str) -> str:
+    return ".metadata.annotations." + name.replace(".", r"\.")
+
+
+def _condition(type_: str, field_: str = "status") -> str:
+    return f'.status.conditions[?(@.type=="{type_}")].{field_}'
 
 
 _READY = Column("Ready", _condition("Ready"))
@@ -101,6 +105,8 @@ RESOURCES = (
                     _WEIGHT,
                     Column("CPU", ".status.resources.cpu", wide=True),
                     Column("Memory", ".status.resources.memory", wide=True),
+                    Column("Limit", ".spec.limits.cpu", wide=True),
+                    Column("Capacity", _condition("CapacityAvailable"), wide=True),
                 ),
                 scale={"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.nodes"},
             ),
@@ -126,6 +132,10 @@ RESOURCES = (
                     _POOL,
                     _CLASS,
                     Column("Drifted", _condition("Drifted"), wide=True),
+                    Column("Price", _annotation(labels.LAUNCH_PRICE), wide=True),
+                    Column("Kept", _annotation(labels.KEEP_UNTIL), wide=True),
+                    Column("Leaves", _condition("DisruptionReason", "reason"), wide=True),
+                    Column("Drain", _condition("Drained", "message"), wide=True),
                 ),
             ),
             Version("v1beta1", v1beta1.NodeClaim, (_TYPE, _ZONE, _NODE, _READY, _AGE, _WIDE_CAPACITY, _POOL, _CLASS)),

@@ -34,6 +34,9 @@ EXPLAINED = [
 ]
 
 
+OF_CLAIMS = ("IMAGEID", "ID", "NODEPOOL", "NODECLASS", "DRIFTED", "PRICE", "KEPT", "LEAVES", "DRAIN")
+
+
 @pytest.fixture
 def kubectl(sandbox: Sandbox) -> Kubectl:
     """Run kubectl as an administrator; what it prints."""
@@ -79,7 +82,7 @@ async def test_nps5_nc06_ecs9_columns_show_the_state(make_pool: MakePool, worker
     assert list(narrow) == ["NAME", "NODECLASS", "NODES", "READY", "AGE"]
     assert (narrow["NODECLASS"], narrow["NODES"], narrow["READY"]) == (pool.name, "1", "True")
     wide = only(kubectl("get", "nodepools", pool.name, "-o", "wide"))
-    assert list(wide) == [*narrow, "WEIGHT", "CPU", "MEMORY"]
+    assert list(wide) == [*narrow, "WEIGHT", "CPU", "MEMORY", "LIMIT", "CAPACITY"]
     assert int(wide["CPU"]) >= 2
     assert wide["MEMORY"]
 
@@ -88,7 +91,11 @@ async def test_nps5_nc06_ecs9_columns_show_the_state(make_pool: MakePool, worker
     bought = (instance["type"], instance["capacity_type"], instance["zone"], row["node"], "True")
     assert tuple(narrow.values())[1:6] == bought
     wide = only(kubectl("get", "nodeclaims", row["claim"], "-o", "wide"))
-    assert list(wide) == [*narrow, "IMAGEID", "ID", "NODEPOOL", "NODECLASS", "DRIFTED"]
+    assert list(wide) == [
+        *narrow,
+        *["IMAGEID", "ID", "NODEPOOL", "NODECLASS", "DRIFTED", "PRICE", "KEPT", "LEAVES", "DRAIN"],
+    ]
+    assert float(wide["PRICE"]) == pytest.approx(instance["price"], abs=1e-4)
     assert wide["IMAGEID"].startswith("ami-")
     assert wide["ID"].endswith(instance["id"])
     assert (wide["NODEPOOL"], wide["NODECLASS"]) == (pool.name, pool.name)

@@ -70,9 +70,13 @@ def test_every_field_is_described(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "narrow", "wide"),
     [
-        ("NodePool v1", "NodeClass Nodes Ready Age", "Weight CPU Memory"),
+        ("NodePool v1", "NodeClass Nodes Ready Age", "Weight CPU Memory Limit Capacity"),
         ("NodePool v1beta1", "NodeClass", "Weight"),
-        ("NodeClaim v1", "Type Capacity Zone Node Ready Age", "ImageID ID NodePool NodeClass Drifted"),
+        (
+            "NodeClaim v1",
+            "Type Capacity Zone Node Ready Age",
+            "ImageID ID NodePool NodeClass Drifted Price Kept Leaves Drain",
+        ),
         ("NodeClaim v1beta1", "Type Zone Node Ready Age", "Capacity NodePool NodeClass"),
         ("EC2NodeClass v1", "Ready Age", "Role"),
         ("EC2NodeClass v1beta1", "Ready Age", "Role"),
