@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from cli.record_source import entries
 from cli.record_times import instant_of
 from tenon.record.entries import Entry
+from tenon.report.slimming import slim
 
 EVERY = 5000
 """After how many entries the user sees a new count."""
@@ -42,7 +43,7 @@ def read_entries(
         if entry.at.tzinfo is None:
             without_zone += 1
             continue
-        read.append(entry)
+        read.append(slim(entry))
         if len(read) % EVERY == 0:
             say(f"Reading the record: {len(read):,} entries ...")
         if len(read) > 2 * MOST:

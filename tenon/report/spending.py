@@ -8,7 +8,7 @@ from datetime import datetime
 from itertools import pairwise
 
 from tenon.apis.nodeclaim import INSTANCE_TERMINATING
-from tenon.cost.attribution import attribute
+from tenon.cost.attribution import attribute, measurement_of
 from tenon.cost.bill import Bill, Lifetime, bill_of
 from tenon.cost.money import NANOS, dollars, nanos
 from tenon.cost.split import Kind
@@ -44,11 +44,12 @@ class Spending:
 
     def by_namespace(self, entries: Iterable[Entry], since: datetime, until: datetime) -> dict[str, float]:
         """Return what pods of each namespace cost, and what else is paid for, as far as the record says it."""
-        samples = [entry for entry in entries if isinstance(entry, CostEntry) and entry.since < until]
-        if not samples:
+        samples = (entry for entry in entries if isinstance(entry, CostEntry) and entry.since < until)
+        measurements = [measurement_of(entry) for entry in samples]
+        if not measurements:
             return {}
         amounts: dict[str, int] = {}
-        attribution = attribute(self.bill.lifetimes, samples, since, until)
+        attribution = attribute(self.bill.lifetimes, measurements, since, until)
         for (_, consumer), amount in attribution.amounts.items():
             name = consumer.namespace if consumer.kind is Kind.PODS else f"({consumer.kind})"
             amounts[name] = amounts.get(name, 0) + amount

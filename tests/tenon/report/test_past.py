@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from tenon.kube.timestamps import format_instant
 from tenon.page.time_axis import Axis, axis_of
-from tenon.record.entries import CostEntry, CostRow, Entry
+from tenon.record.entries import CostEntry, CostRow, Entry, PlanEntry
 from tenon.report.happened import COMMANDS, UNKNOWN_ACTOR, happened
 from tenon.report.report import report_on
+from tenon.report.slimming import slim
 from tenon.report.spending import lower_bounds, spending
 from tests.tenon.report.clusters import NOW, Cluster, command, command_end, launch, refusal, removal
 from tests.tenon.report.stories import busy_cluster, busy_week
@@ -62,6 +63,24 @@ def test_the_cost_is_divided_among_namespaces_as_the_record_says() -> None:
         "(idle)": pytest.approx(0.5 * 0.096),
     }
     assert costs.by_namespace([], NOW - DAY, NOW) == {}
+
+
+def test_entries_are_kept_without_what_no_report_shows() -> None:
+    rows = [
+        CostRow(pool="web", namespace="shop", workload=workload, of="pods", cost=cost)
+        for workload, cost in (("Deployment/api", 1.0), ("Deployment/web", 2.0))
+    ]
+    sample = CostEntry(id="cost", at=NOW, cluster="prod", since=NOW - HOUR, samples=1, rows=rows, lower_bound=0.5)
+    slimmed = slim(sample)
+    assert isinstance(slimmed, CostEntry)
+    assert [(row.namespace, row.workload, row.cost) for row in slimmed.rows] == [("shop", "", 3.0)]
+    ended_node = removal(1, NOW - DAY, NOW - HOUR).model_copy(update={"timeline": ["a line"] * 20})
+    plan = PlanEntry(id="plan", at=NOW - HOUR, cluster="prod", batch=1, pods=3, on_existing={"n": ["a/b"] * 1000})
+    kept_entries = [slim(entry) for entry in (ended_node, plan, launch(2, NOW - HOUR))]
+    assert "a line" not in str(kept_entries)
+    assert "a/b" not in str(kept_entries)
+    entries = [ended_node, plan, launch(2, NOW - HOUR)]
+    assert happened(kept_entries, NOW - DAY, NOW).actors == happened(entries, NOW - DAY, NOW).actors
 
 
 def test_the_lower_bound_is_that_of_each_interval_of_the_record() -> None:
