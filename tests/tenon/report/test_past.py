@@ -76,10 +76,10 @@ def test_entries_are_kept_without_what_no_report_shows() -> None:
     assert [(row.namespace, row.workload, row.cost) for row in slimmed.rows] == [("shop", "", 3.0)]
     ended_node = removal(1, NOW - DAY, NOW - HOUR).model_copy(update={"timeline": ["a line"] * 20})
     plan = PlanEntry(id="plan", at=NOW - HOUR, cluster="prod", batch=1, pods=3, on_existing={"n": ["a/b"] * 1000})
-    kept_entries = [slim(entry) for entry in (ended_node, plan, launch(2, NOW - HOUR))]
+    entries: list[Entry] = [ended_node, plan, launch(2, NOW - HOUR)]
+    kept_entries = [slim(entry) for entry in entries]
     assert "a line" not in str(kept_entries)
     assert "a/b" not in str(kept_entries)
-    entries = [ended_node, plan, launch(2, NOW - HOUR)]
     assert happened(kept_entries, NOW - DAY, NOW).actors == happened(entries, NOW - DAY, NOW).actors
 
 
