@@ -16,7 +16,9 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from activities.clock import utc_now
 from activities.kubernetes.bounded_concurrency import bounded
+from activities.kubernetes.errors import ApiError, ConfigError
 from cli.actor import user_of_command
+from cli.fleet_view.reading import FleetError
 from cli.nodes.impact import Impact, describe, impacts_of, sentence
 from cli.nodes.requests import RequestKind, ask, asked_reason, is_interactive
 from cli.nodes.workflows import NodeError, claim_of, connected, not_found, run
@@ -116,22 +118,37 @@ def carry_out(command: Command, choice: Choice, options: Options) -> None:
         raise typer.Exit(2) from None
     asks = command.moves_pods and is_interactive() and not options.yes
     needs_rows = options.dry_run or asks or not choice.is_one_name
-    impacts = run(impacts_of(choice)) if needs_rows else None
+    impacts = run(_impacts(choice, options)) if needs_rows else None
     if impacts is not None and not impacts:
         print("No node is selected.", file=sys.stderr)
         return
     if options.dry_run and impacts is not None:
         print("\n".join(describe(f"would {command.verb}", impacts, deletes_protected=command.deletes_protected)))
         return
-    if asks and impacts is not None:
-        _confirm(command, impacts)
+    if asks:
+        _confirm(command, choice, impacts)
     reason = asked_reason(options.reason)
     failed = run(_ask_all(command, choice, impacts, options, reason, within))
     if failed:
         raise typer.Exit(failed)
 
 
-def _confirm(command: Command, impacts: Sequence[Impact]) -> None:
+async def _impacts(choice: Choice, options: Options) -> list[Impact] | None:
+    """What the nodes have; None if the API server does not answer, and one name is enough to ask its workflow."""
+    try:
+        return await impacts_of(choice)
+    except (FleetError, ApiError, ConfigError) as error:
+        if options.dry_run or not choice.is_one_name:
+            raise
+        print(f"What would be drained is not known: {error}", file=sys.stderr)
+        return None
+
+
+def _confirm(command: Command, choice: Choice, impacts: Sequence[Impact] | None) -> None:
+    if impacts is None:
+        if not typer.confirm(f"{command.verb.capitalize()} {choice.names[0]} and all its pods?"):
+            raise typer.Exit(2)
+        return
     if len(impacts) > 1 or any(impact.protected for impact in impacts):
         for line in describe(command.verb, impacts, deletes_protected=command.deletes_protected)[1:]:
             typer.echo(line)

@@ -366,3 +366,20 @@ async def test_unkeep_ends_what_keep_began(temporal: WorkflowEnvironment, tenon:
         texts = [entry.text for entry in (await state_of(newest(temporal.client, cluster))).timeline]
         assert any(text.startswith("no longer kept: done (") for text in texts)
         await handle.terminate()
+
+
+async def test_a_person_is_asked_before_pods_go_also_while_the_api_server_is_away(
+    temporal: WorkflowEnvironment, tenon: Tenon, cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then nobody can say how many pods. Without a yes, the node stays."""
+    monkeypatch.setattr("cli.nodes.control.is_interactive", lambda: True)
+    async with listed(temporal, cluster, Guarded()) as handle:
+        arguments = ("force-drain", NAME, "--cluster", cluster, "--reason", "x")
+        declined = await asyncio.to_thread(tenon, *arguments)
+        assert declined.exit_code != 0
+        assert f"Force-drain {NAME} and all its pods? [y/N]" in declined.output
+        assert "What would be drained is not known: " in declined.stderr
+        assert (await state_of(handle)).leave is None
+        agreed = await asyncio.to_thread(tenon, *arguments, "--yes")
+        assert agreed.exit_code == 0, agreed.output
+        await newest(temporal.client, cluster).result()
