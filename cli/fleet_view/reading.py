@@ -92,16 +92,21 @@ async def read_once(control: WorkflowControl | None, *, ask_aws: bool) -> Fleet:
     """
     notes = Notes()
     async with watched_fleet(notes) as watched:
-        region = region_of(watched.region)
-        local = table_prices(region)
-        watched.prices, notes.prices = local.prices, local.notes
-        if ask_aws:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(PRICE_SECONDS):
-                    answer = await in_thread(lambda: aws_prices(region))
-                    watched.prices, notes.prices = answer.prices, answer.notes
+        await read_prices(watched, notes, ask_aws=ask_aws)
         await note_blocked(watched, control, notes)
         return watched.fleet(notes.all())
+
+
+async def read_prices(watched: WatchedFleet, notes: Notes, *, ask_aws: bool) -> None:
+    """Give the nodes the prices of a table, or of AWS if it is asked and answers in time."""
+    region = region_of(watched.region)
+    local = table_prices(region)
+    watched.prices, notes.prices = local.prices, local.notes
+    if ask_aws:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(PRICE_SECONDS):
+                answer = await in_thread(lambda: aws_prices(region))
+                watched.prices, notes.prices = answer.prices, answer.notes
 
 
 @asynccontextmanager

@@ -29,6 +29,7 @@ from tenon.kube.decode import decode_node, decode_nodeclaim, decode_object, deco
 from tenon.kube.records import NodeRecord, ObjectRecord, PodRecord
 from tenon.kube.structs import Wire
 from tenon.kube.timestamps import from_epoch, parse_instant
+from tenon.report.live import LiveNode
 from worker.cache.provider_ids import ProviderIds
 from worker.cache.reflector import Reflector
 from worker.cache.table import Table
@@ -135,6 +136,8 @@ class WatchedFleet:
         self.blocked: Collection[str] = ()
         """The NodeClaims whose workflow says that they are blocked."""
         self.changes = asyncio.Event()
+        self.events_were_read = asyncio.Event()
+        """Tenon's events were read once, or cannot be read."""
         self.missing: list[str] = []
         """Resources that the API server does not serve."""
 
@@ -201,6 +204,18 @@ class WatchedFleet:
         """Return the pods of a node."""
         return list(self._pods_by_node.get(node_name, {}).values())
 
+    def live_nodes(self, fleet: Fleet) -> list[LiveNode]:
+        """Return the nodes of what `fleet` has just returned, each with what its row was made of."""
+        return [
+            LiveNode(row, claim, node, self.pods_on(node.name) if node is not None else ())
+            for row, (_, claim, node) in zip(fleet.rows, self._pairs(), strict=True)
+        ]
+
+    @property
+    def pools(self) -> list[ObjectRecord]:
+        """The NodePools, by name."""
+        return sorted(self._pools, key=lambda pool: pool.name)
+
     def _pairs(self) -> list[tuple[str, ClaimRecord | None, NodeRecord | None]]:
         pairs: list[tuple[str, ClaimRecord | None, NodeRecord | None]] = []
         paired: set[str] = set()
@@ -252,6 +267,7 @@ class WatchedFleet:
                 if (blocked, pods) != (self.messages.blocked, self.messages.pods):
                     self.messages = Messages(blocked, pods)
                     self.changes.set()
+            self.events_were_read.set()
             await asyncio.sleep(EVENT_SECONDS)
 
     async def _messages(self, reason: str) -> dict[str, str]:

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from tenon.errors import TenonError
+from tenon.kube.timestamps import format_instant
 
 ANSWER_SECONDS = 3.0
 """Seconds that the view waits for Temporal to answer."""
@@ -25,7 +26,7 @@ class WorkflowControl:
     """The workflows of a cluster's nodes."""
 
     def __init__(self, cluster: str) -> None:
-        self._cluster = cluster
+        self.cluster = cluster
         self._client: Any = None
 
     async def blocked(self) -> Collection[str]:
@@ -41,7 +42,7 @@ class WorkflowControl:
         client = await self._connected()
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                runs = client.list_workflows(names.blocked_nodeclaims_query(self._cluster))
+                runs = client.list_workflows(names.blocked_nodeclaims_query(self.cluster))
                 return frozenset([run.id.rsplit("/", 1)[-1] async for run in runs])
         except (RPCError, TimeoutError) as error:
             self._client = None
@@ -59,6 +60,20 @@ class WorkflowControl:
 
         state = await self._call(claim, lambda handle: handle.query(NodeClaimWorkflow.status))
         return f"{details(state)}\n\n{report(state)}"
+
+    async def remedies(self, claim: str) -> list[str]:
+        """Return what blocks the node, what resolves that, and what happens if no one acts, in lines.
+
+        Raises:
+            ControlError: the workflow does not answer.
+        """
+        from tenon.node.remedies import deadlines, remedies
+        from tenon.node.timeline import blocked_text
+        from workflows.nodeclaim import NodeClaimWorkflow
+
+        state = await self._call(claim, lambda handle: handle.query(NodeClaimWorkflow.status))
+        due = [f"{text} {format_instant(instant)}" for text, instant in deadlines(state)]
+        return [*([blocked_text(state)] if state.blocked else []), *remedies(state), *due]
 
     async def drain(self, claim: str) -> str:
         """Ask the node to leave, and return a sentence for the operator.
@@ -115,7 +130,7 @@ class WorkflowControl:
         client = await self._connected()
         try:
             async with asyncio.timeout(ANSWER_SECONDS * 3):
-                return await call(client.get_workflow_handle(names.nodeclaim_id(self._cluster, claim)))
+                return await call(client.get_workflow_handle(names.nodeclaim_id(self.cluster, claim)))
         except (RPCError, WorkflowQueryFailedError, TimeoutError) as error:
             raise ControlError(f"The workflow of {claim} does not answer ({_why(error)})") from None
 

@@ -1,0 +1,1 @@
+"""What `tenon report` reads: the cluster, and the record."""

@@ -1,0 +1,46 @@
+"""How the page writes instants, money and shares."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from tenon.sentences import counted, lasting
+
+
+def moment(instant: datetime | None) -> str:
+    """Return an instant in UTC to the minute, in one line: 'Jan 2, 13:45'; empty for None."""
+    if instant is None:
+        return ""
+    utc = instant.astimezone(UTC)
+    return f"{utc:%b} {utc.day}, {utc:%H:%M}".replace(" ", "\N{NO-BREAK SPACE}")
+
+
+def window_text(window: timedelta) -> str:
+    """Return how long a window is, as what follows 'the last': '7 days', 'day', '36h'."""
+    days = window / timedelta(days=1)
+    if days == 1:
+        return "day"
+    return counted(int(days), "day") if days.is_integer() and days > 1 else lasting(window)
+
+
+def hourly(dollars: float | None) -> str:
+    """Return the price of a node in an hour; a question mark if it is not known."""
+    return "$?" if dollars is None else f"${dollars:,.4f}"
+
+
+def rate(dollars: float) -> str:
+    """Return what several nodes cost in an hour, or what is saved, in the precision that its size deserves."""
+    return f"{'-' if dollars < 0 else ''}${abs(dollars):,.{4 if abs(dollars) < 1 else 2}f}"
+
+
+def dollars_text(dollars: float) -> str:
+    """Return a sum of dollars in the precision that its size deserves."""
+    sign = "-" if dollars < 0 else ""
+    amount = abs(dollars)
+    digits = 0 if amount >= 1000 else 2 if amount >= 0.1 or not amount else 4
+    return f"{sign}${amount:,.{digits}f}"
+
+
+def axis_money(dollars: float) -> str:
+    """Return a round sum for the label of an axis."""
+    return f"${dollars:,g}"
