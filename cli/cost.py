@@ -22,7 +22,7 @@ from activities.clock import utc_now
 from activities.ec2.price_tables import PriceTableError
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ConfigError
-from cli.application import create_app
+from cli.application import create_app, examples
 from cli.console import output_console
 from cli.context import ContextError, resolve, worker_of_sandbox
 from cli.cost_view.current_nodes import (
@@ -84,7 +84,13 @@ class Window:
     """Whether it ends now."""
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "tenon cost --by workload",
+        "tenon cost --by label:team --since 7d -o wide",
+        "tenon cost --since 30d --export focus.csv",
+    )
+)
 def cost(
     by: Annotated[
         str,
@@ -116,10 +122,7 @@ def cost(
         bool, typer.Option("--aws/--no-aws", help="Ask AWS for prices; otherwise use those of a table.")
     ] = True,
 ) -> None:
-    """Show what the cluster costs, now or in a window, and who causes it.
-
-    Example: tenon cost --by workload --since 7d -o wide
-    """
+    """Show what the cluster costs, now or in a window, and who causes it."""
     try:
         grouping, window = read_grouping(by), read_window(since, from_, to, utc_now())
         name = _prepare(cluster)

@@ -15,7 +15,7 @@ from temporalio.service import RPCError
 
 from activities.clock import utc_now
 from cli import temporal_ui
-from cli.application import create_app
+from cli.application import create_app, examples
 from cli.context import ContextError, resolve
 from cli.temporal_ui import NoUiError, TemporalUi, ui_of
 from tenon.errors import TenonError
@@ -40,7 +40,9 @@ UiUrl = Annotated[
 ]
 
 
-@app.command(epilog="Examples: tenon ui | tenon ui ip-10-0-0-30.ec2.internal --open | tenon ui --blocked --pool web")
+@app.command(
+    epilog=examples("tenon ui", "tenon ui ip-10-0-0-30.ec2.internal --open", "tenon ui --blocked --pool web"),
+)
 def ui(
     name: Annotated[
         str | None,

@@ -106,8 +106,9 @@ def quiet_day() -> list[Cost]:
 def more_sweeps() -> float:
     """What the sweeps cost a day that a cluster has more while it changes. A trigger of a Schedule is one action."""
     (sweeps,) = recorded("sweeps").values()
-    every = Settings.model_fields["garbage_collection_interval"].default
-    return (DAY / every - DAY / quiet_interval(every)) * (total(sweeps).total() / len(sweeps) + 1)
+    every: timedelta = Settings.model_fields["garbage_collection_interval"].default
+    runs: float = DAY / every - DAY / quiet_interval(every)
+    return runs * (total(sweeps).total() / len(sweeps) + 1)
 
 
 def _repeated(name: str, run: WorkflowHistory, period: timedelta, *, times: int = 1) -> Cost:

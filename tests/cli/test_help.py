@@ -53,9 +53,9 @@ def test_help_ends_with_examples_that_the_command_would_take(path: tuple[str, ..
     own = [line for line in lines if " ".join(("tenon", *path)) in line]
     assert own, "an example of the command itself"
     for line in own:
-        words = shlex.split(
-            line.rpartition(" -- ")[2].partition("tenon ")[2].partition(" | ")[0].partition(" > ")[0], comments=True
-        )
+        stages = line.rpartition(" -- ")[2].split(" | ")
+        stage = next(stage for stage in stages if "tenon " in stage.partition("#")[0])  # the others feed or read it
+        words = shlex.split(stage.partition("tenon ")[2].partition(" > ")[0], comments=True)
         command, rest = app_command_of(words)
         options = {flag for parameter in command.params for flag in (*parameter.opts, *parameter.secondary_opts)}
         flags = {word.partition("=")[0] for word in rest if word.startswith("-") and word != "-"}

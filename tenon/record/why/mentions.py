@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from tenon.record.entries import (
     CommandEndEntry,
     CommandEntry,
+    CostEntry,
     Entry,
     LaunchEntry,
     NodeFacts,
@@ -79,7 +80,7 @@ def mentions_pool(entry: Entry, pool: str) -> bool:
             return entry.facts.pool == pool
         case RefusalEntry():
             return entry.pool == pool
-        case CommandEndEntry():
+        case CommandEndEntry() | CostEntry():
             return False
 
 

@@ -83,10 +83,11 @@ def test_a_sink_that_hangs_delays_neither_the_work_nor_another_sink() -> None:
     record = Record([hanging, other])
     for number in range(5):
         record.write(lambda number=number: launch(number))  # type: ignore[misc]
-    record.close(seconds=0.0)  # what the hanging sink did not take is lost
     other_channel = record._channels[1]
+    other_channel.stop()
     other_channel.join(30)
     assert len(other.ids) == 5
+    record.close(seconds=0.0)  # what the hanging sink did not take is lost
     hanging.goes_on.set()
 
 
