@@ -132,6 +132,8 @@ def test_what_happens_by_itself_is_shown_with_its_time() -> None:
     assert [subject.split()[0] for subject, _ in deadlines(draining)] == ["Tried", "All"]
     assert "whatever protects them, by 2026-03-03T12:00:00Z" in report(draining)
     assert "#### If no one acts" in report(draining)
+    assert "does not end by itself" not in report(draining)
+    assert "does not end by itself" in report(draining.model_copy(update={"force_at": None}))
     forced = draining.model_copy(update={"leave": leave.model_copy(update={"force": True}), "deadline": None})
     assert deadlines(forced) == []
     joining = blocked(Stage.REGISTERING, deadline=NOW)
