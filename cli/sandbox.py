@@ -197,9 +197,19 @@ def down(state: StateDir = None) -> None:
 
 @app.command(epilog=examples("tenon sandbox install"))
 def install(
-    image: Annotated[Path, typer.Argument(metavar="ARCHIVE", help="The image that `make image` built.")] = IMAGE,
+    image: Annotated[
+        Path,
+        typer.Argument(
+            metavar="ARCHIVE", help="The image that `make image` built.", show_default="build/image/tenon.tar"
+        ),
+    ] = IMAGE,
     chart: Annotated[
-        Path, typer.Option(metavar="FOLDER|ARCHIVE", help="Tenon's chart; that of a release is tenon-VERSION.tgz.")
+        Path,
+        typer.Option(
+            metavar="FOLDER|ARCHIVE",
+            help="Tenon's chart; that of a release is tenon-VERSION.tgz.",
+            show_default="deploy/chart",
+        ),
     ] = CHART,
     state: StateDir = None,
 ) -> None:
