@@ -63,7 +63,9 @@ def report(state: NodeState) -> str:
         lines += ["", "#### If no one acts", ""]
         lines += [f"- {text} {format_instant(instant)}" for text, instant in due]
         if state.stage is Stage.DRAINING and state.force_at is None:
-            lines.append("- It does not end by itself: without a terminationGracePeriod, Tenon tries for as long as needed")
+            lines.append(
+                "- It does not end by itself: without a terminationGracePeriod, Tenon tries for as long as needed"
+            )
     return "\n".join(lines)
 
 
