@@ -19,6 +19,7 @@ from tenon.kube.event_reasons import EventReason
 from tenon.provisioning.gates import AWS_GATES, MEANINGS
 from tenon.record import entries
 from tools.command_page import COMMANDS, commands_page
+from tools.log_page import LOG_LINES, log_page
 from tools.tracing_page import tracing_page
 from worker.settings import Settings, flag_of
 from worker.settings.effects import gate_values, why_none
@@ -108,6 +109,7 @@ def page_texts() -> dict[Path, str]:
         COMMANDS: commands_page(),
         RECORD: record_page(),
         TRACING: tracing_page(),
+        LOG_LINES: log_page(),
     }
 
 

@@ -191,7 +191,7 @@ class LostInstances:
             return ""
         log.warning(
             "EC2 does not know many instances, so no node leaves for that until a person decides",
-            extra={"unknown": len(unknown), "instances": len(claimed_ids)},
+            extra={"unknown-count": len(unknown), "instance-count": len(claimed_ids)},
         )
         return (
             f"so are {len(unknown)} of {len(claimed_ids)} in the cluster, so no node leaves for that: {CHECK_ACCOUNT},"
