@@ -181,8 +181,8 @@ class _View:
             return f"{NO_CLUSTER}."
         try:
             if wish.verb is Verb.DRAIN:
-                return await self._control.drain(wish.claim)
-            return await self._control.keep(wish.claim, utc_now())
+                return await self._control.drain(wish.claim, wish.reason)
+            return await self._control.keep(wish.claim, utc_now(), wish.reason)
         except ControlError as error:
             return f"{error}."
 

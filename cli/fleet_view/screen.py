@@ -186,6 +186,8 @@ def _footer(fleet: Fleet, state: ViewState, rows: Sequence[NodeRow], width: int)
         lines.append(Text.assemble(("filter: ", "bold"), state.filter, "▏", ("  ⏎ keep  Esc clear", "dim")))
     elif state.mode is Mode.CONFIRM:
         lines.append(Text(f"y/n  {state.question}", "bold yellow"))
+    elif state.mode is Mode.REASON:
+        lines.append(Text.assemble(("why: ", "bold"), state.reason, "▏", ("  ⏎ do it  Esc do nothing", "dim")))
     elif state.message:
         lines.append(Text(state.message, "bold"))
     if state.mode is Mode.DETAIL:

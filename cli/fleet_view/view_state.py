@@ -23,6 +23,7 @@ SORT_KEYS = {
     "n": SortKey.NAME,
     "p": SortKey.PODS,
 }
+MAX_REASON = 200
 _MOVES = {UP: -1, DOWN: 1, PAGE_UP: -PAGE, PAGE_DOWN: PAGE, HOME: -(10**9), END: 10**9}
 
 
@@ -34,6 +35,8 @@ class Mode(Enum):
     """Keys are text of the filter."""
     CONFIRM = auto()
     """A question waits for y or n."""
+    REASON = auto()
+    """Keys are text of the reason, for the node's timeline and events."""
     DETAIL = auto()
     """One node is shown."""
 
@@ -54,6 +57,8 @@ class Wish:
     verb: Verb
     claim: str = ""
     name: str = ""
+    reason: str = ""
+    """Why the person wants it; may be empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +77,9 @@ class ViewState:
     message: str = ""
     question: str = ""
     pending_wish: Wish | None = None
-    """The wish that the question is about."""
+    """The wish that the question, or the reason, is about."""
+    reason: str = ""
+    """The reason as far as it is typed."""
     detail: Sequence[str] = ()
     scroll: int = 0
 
@@ -98,10 +105,11 @@ def press(state: ViewState, key: str, rows: Sequence[NodeRow]) -> tuple[ViewStat
         return _type(state, key), None
     state = replace(state, message="")
     if state.mode is Mode.CONFIRM:
-        back = replace(state, mode=Mode.DETAIL if state.detail else Mode.LIST, question="", pending_wish=None)
         if key in ("y", "Y"):
-            return back, state.pending_wish
-        return replace(back, message="Nothing was done."), None
+            return replace(state, mode=Mode.REASON, question=""), None
+        return replace(_without_question(state), message="Nothing was done."), None
+    if state.mode is Mode.REASON:
+        return _type_reason(state, key)
     if key == "q":
         return state, Wish(Verb.QUIT)
     if key in ("d", "k", ENTER, "s") and rows:
@@ -111,6 +119,26 @@ def press(state: ViewState, key: str, rows: Sequence[NodeRow]) -> tuple[ViewStat
             return replace(state, scroll=max(0, min(state.scroll + _MOVES[key], len(state.detail) - 1))), None
         return (replace(state, mode=Mode.LIST, detail=(), scroll=0) if key == ESCAPE else state), None
     return _in_list(state, key, rows), None
+
+
+def _without_question(state: ViewState) -> ViewState:
+    mode = Mode.DETAIL if state.detail else Mode.LIST
+    return replace(state, mode=mode, question="", pending_wish=None, reason="")
+
+
+def _type_reason(state: ViewState, key: str) -> tuple[ViewState, Wish | None]:
+    """Change the text of the reason. Enter sends the wish, also without a reason; Escape gives it up."""
+    if key == ENTER and state.pending_wish is not None:
+        return _without_question(state), replace(state.pending_wish, reason=state.reason.strip())
+    if key == ESCAPE:
+        return replace(_without_question(state), message="Nothing was done."), None
+    return replace(state, reason=_typed(state.reason, key)[:MAX_REASON]), None
+
+
+def _typed(text: str, key: str) -> str:
+    if key == BACKSPACE:
+        return text[:-1]
+    return text + key if len(key) == 1 and key.isprintable() else text
 
 
 def _in_list(state: ViewState, key: str, rows: Sequence[NodeRow]) -> ViewState:
@@ -151,9 +179,7 @@ def _type(state: ViewState, key: str) -> ViewState:
         return replace(state, mode=Mode.LIST)
     if key == ESCAPE:
         return replace(state, mode=Mode.LIST, filter="")
-    if key == BACKSPACE:
-        return replace(state, filter=state.filter[:-1])
-    return replace(state, filter=state.filter + key) if len(key) == 1 and key.isprintable() else state
+    return replace(state, filter=_typed(state.filter, key))
 
 
 def why_unreadable(text: str) -> str:

@@ -75,8 +75,8 @@ class WorkflowControl:
         due = [f"{text} {format_instant(instant)}" for text, instant in deadlines(state)]
         return [*([blocked_text(state)] if state.blocked else []), *remedies(state), *due]
 
-    async def drain(self, claim: str) -> str:
-        """Ask the node to leave, and return a sentence for the operator.
+    async def drain(self, claim: str, reason: str = "") -> str:
+        """Ask the node to leave for this reason, and return a sentence for the operator.
 
         Raises:
             ControlError: the node or Temporal refuses, or does not answer.
@@ -85,11 +85,11 @@ class WorkflowControl:
         from tenon.messages.node import Operator
         from workflows.nodeclaim import NodeClaimWorkflow
 
-        request = Operator(by=await user_of_command("tenon top"))
+        request = Operator(by=await user_of_command("tenon top"), reason=reason)
         later = await self._ask(claim, NodeClaimWorkflow.ask_drain, NodeClaimWorkflow.drain, request)
         return f"{claim}: {later or 'draining'}"
 
-    async def keep(self, claim: str, now: datetime) -> str:
+    async def keep(self, claim: str, now: datetime, reason: str = "") -> str:
         """Protect the node from disruption and expiry for 24 hours, and return a sentence for the operator.
 
         Raises:
@@ -99,7 +99,7 @@ class WorkflowControl:
         from tenon.messages.node import Keep
         from workflows.nodeclaim import NodeClaimWorkflow
 
-        request = Keep(until=now + KEEP_FOR, by=await user_of_command("tenon top"))
+        request = Keep(until=now + KEEP_FOR, by=await user_of_command("tenon top"), reason=reason)
         later = await self._ask(claim, NodeClaimWorkflow.ask_keep, NodeClaimWorkflow.keep, request)
         return f"{claim}: {later or f'kept until {request.until:%Y-%m-%d %H:%M} UTC'}"
 

@@ -305,7 +305,15 @@ def test_drain_and_keep_ask_first(fleet: Fleet, key: str, verb: Verb) -> None:
     row = visible_rows(fleet, ViewState())[1]
     (question,) = [line for line in plain(fleet, 80, mode=Mode.CONFIRM, question=asked_state.question) if "y/n" in line]
     assert "…" not in question
-    assert keys(fleet, "y", asked_state)[1] == Wish(verb, row.claim, row.name)
+    typing, wish = keys(fleet, "yold disq", asked_state)
+    assert (typing.mode, wish) == (Mode.REASON, None)
+    assert any("why: old disq" in line for line in plain(fleet, 80, mode=Mode.REASON, reason=typing.reason))
+    state, wish = keys(fleet, [view_state.BACKSPACE, "k", view_state.ENTER], typing)
+    assert wish == Wish(verb, row.claim, row.name, "old disk")
+    assert (state.mode, state.reason, state.pending_wish) == (Mode.LIST, "", None)
+    assert keys(fleet, ["y", view_state.ENTER], asked_state)[1] == Wish(verb, row.claim, row.name)
+    given_up, wish = keys(fleet, [view_state.ESCAPE], typing)
+    assert (given_up.message, given_up.reason, wish) == ("Nothing was done.", "", None)
     refused, wish = keys(fleet, "n", asked_state)
     assert (refused.mode, refused.message, wish) == (Mode.LIST, "Nothing was done.", None)
 
@@ -399,6 +407,8 @@ def test_keys_of_a_real_terminal(kubeconfig: Path) -> None:
     terminal.type("d")
     terminal.until("y/n  Drain", "within PodDisruptionBudgets?")
     terminal.type("y")
+    terminal.until("why:", "do nothing")
+    terminal.type("old disk\r")
     terminal.until("Temporal at 127.0.0.1:1 cannot be reached")
     terminal.type("q")
     assert terminal.status() == 0

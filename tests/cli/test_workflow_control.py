@@ -29,12 +29,13 @@ async def test_keep_and_drain_say_who_asked_and_a_blocked_node_is_listed(
         assert await control.keep(NAME, now) == f"{NAME}: kept until {now + KEEP_FOR:%Y-%m-%d %H:%M} UTC"
         await until(lambda: said(handle, "kept"))
         assert await control.blocked() == frozenset()
-        assert await control.drain(NAME) == f"{NAME}: draining"
+        assert await control.drain(NAME, "old disk") == f"{NAME}: draining"
         await until(lambda: blocked(temporal.client, cluster))
         assert await control.blocked() == {NAME}
         details = await control.details(NAME)
     assert BUDGET in details
     assert "by tenon top" in details
+    assert "old disk" in details
 
 
 async def said(handle: Handle, word: str) -> bool:
