@@ -119,7 +119,7 @@ class DisruptionCommandWorkflow(PlannerCaller):
                 self.cancelled_because = shortened(workflow.cancellation_reason() or "", MAX_REASON)
                 self.cancelled = True
 
-    @workflow.query
+    @workflow.query(description="What the command has done, a line each, and what it waits for.")
     def progress(self) -> CommandProgress:
         """What the command has done, and what it waits for."""
         return CommandProgress(timeline=self.timeline, waits=self.waits)

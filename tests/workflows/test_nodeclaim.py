@@ -241,9 +241,10 @@ async def test_an_operators_update_is_answered_and_says_who_and_why(
             await handle.execute_update("drain")
         zoneless = {"by": "ann@example.com", "until": "2020-01-01T00:00:00"}
         answer = await handle.execute_update("keep", zoneless, result_type=OperatorAnswer)
-        assert answer.why == "2020-01-01 00:00:00 UTC is over"
+        over = "2020-01-01 00:00:00 UTC is over, and no earlier request keeps it"
+        assert answer.why == over
         past = Keep(by="ann@example.com", until=datetime(2020, 1, 1, tzinfo=UTC))
-        assert (await handle.execute_update(NodeClaimWorkflow.ask_keep, past)).why == "2020-01-01 00:00:00 UTC is over"
+        assert (await handle.execute_update(NodeClaimWorkflow.ask_keep, past)).why == over
         assert (await handle.execute_update(NodeClaimWorkflow.ask_drain, ann)).accepted
         await until(lambda: called(world, "drain node"))
         again = await newest(temporal.client, cluster).execute_update(NodeClaimWorkflow.ask_expire, ann)
