@@ -2,17 +2,25 @@
 
 Such a test checks what holds only while the machine has a core left, for example that a leader under load renews its
 Lease within ten seconds. Other tests wait for conditions, so they share the machine.
+
+Tests that must be alone are the first of a run (`tests.file_order`), and others wait until they have run. Otherwise
+each would wait for the longest test that began with it, and most processes would wait with it.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+MAX_WAIT = 900.0
+"""How many seconds other tests wait at most: a process may end in a test that must be alone, and never say so."""
+POLL_SECONDS = 0.5
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -23,8 +31,29 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     if "PYTEST_XDIST_WORKER" not in os.environ or item.config.cache is None:
         return (yield)
-    with machine(item.config.cache.mkdir("machine"), alone=item.get_closest_marker("alone") is not None):
-        return (yield)
+    folder = item.config.cache.mkdir("machine")
+    finished = folder / os.environ["PYTEST_XDIST_TESTRUNUID"]
+    if not _must_be_alone(item):
+        wait_for(finished, sum(map(_must_be_alone, item.session.items)))
+        with machine(folder, alone=False):
+            return (yield)
+    try:
+        with machine(folder, alone=True):
+            return (yield)
+    finally:
+        with open(finished, "a") as file:
+            file.write(".")
+
+
+def _must_be_alone(item: pytest.Item) -> bool:
+    return item.get_closest_marker("alone") is not None
+
+
+def wait_for(finished: Path, count: int, most: float = MAX_WAIT) -> None:
+    """Wait until this file says that ``count`` tests that must be alone have run, at most ``most`` seconds."""
+    until = time.monotonic() + most
+    while count > (finished.stat().st_size if finished.exists() else 0) and time.monotonic() < until:
+        time.sleep(POLL_SECONDS)
 
 
 @contextmanager
