@@ -80,7 +80,13 @@ pytestmark = pytest.mark.skipif(PROGRAM is None, reason="needs Prometheus: apt-g
 def observed(worker: WorkerProcess, sandbox: Sandbox) -> Iterator[WorkerProcess]:
     """A worker in place of the usual one, whose counters begin at zero."""
     assert worker.stop() == 0
-    own = WorkerProcess(sandbox, "observed-worker", replica=REPLICA, INTERRUPTION_QUEUE=sandbox.cluster_name)
+    own = WorkerProcess(
+        sandbox,
+        "observed-worker",
+        replica=REPLICA,
+        INTERRUPTION_QUEUE=sandbox.cluster_name,
+        COST_INTERVAL="1m",  # or the lower bound would come after a quarter of an hour
+    )
     own.start()
     try:
         yield own

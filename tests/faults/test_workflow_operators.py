@@ -210,9 +210,11 @@ class Cast:
 
 
 async def is_back(node: Node) -> None:
-    """Within about a minute another run has the node's life in hand, or has brought it to its end."""
+    """Within about a minute another run has the node's life in hand, or an activity has brought it to its end."""
 
     async def back() -> bool:
+        if await node.pool.kube.get(NODECLAIMS, node.claim) is None:
+            return True
         try:
             return (await node.handle.describe()).run_id != node.run_id
         except RPCError:  # Temporal deletes nothing, but may be slow to tell
