@@ -18,7 +18,7 @@ import yaml
 from sandbox.ports import free_ports
 
 PROGRAM = shutil.which("prometheus")
-SECONDS = 1
+SECONDS = 2
 """Between two scrapes, and between two evaluations of the rules."""
 MAX_STEPS = 5000
 """Prometheus refuses more than 11,000 points."""

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
 from tests.activities.kubernetes.fake_api import KUBECONFIG
+from tests.local_server import running
 
 
 class ApiServer(BaseHTTPRequestHandler):
@@ -50,13 +51,8 @@ class ApiServer(BaseHTTPRequestHandler):
 def api_server(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[ApiServer]]:
     """A running API server that the kubeconfig names."""
     handler = type("Handler", (ApiServer,), {"objects": {}, "single": {}, "methods": []})
-    served = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=served.serve_forever)
-    thread.start()
-    kubeconfig = folder / "kubeconfig"
-    kubeconfig.write_text(KUBECONFIG % served.server_address[1])
-    monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
-    yield handler
-    served.shutdown()
-    served.server_close()
-    thread.join()
+    with running(handler) as address:
+        kubeconfig = folder / "kubeconfig"
+        kubeconfig.write_text(KUBECONFIG % urlsplit(address).port)
+        monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
+        yield handler
