@@ -17,13 +17,13 @@ from tenon.apis.json_object import JsonObject
 from tenon.apis.managed import manages_claim
 from tenon.apis.nodeclaim import INSTANCE_TERMINATING
 from tenon.cost.bill import Lifetime
-from tenon.cost.money import nanos
 from tenon.cost.split import Kind, PricedNode, load_of, loads_of
 from tenon.ec2.types.instance_types import Prices
 from tenon.fleet.rows import node_row
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.decode import decode_node, pod_of
 from tenon.kube.records import NodeRecord, PodRecord
+from tenon.money import nanos
 
 
 @dataclass(slots=True)

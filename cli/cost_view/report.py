@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from tenon.cost.money import dollars
 from tenon.cost.rows import Grouping, Row, Saving, row_document
 from tenon.fleet.rows import HOURS_A_MONTH
 from tenon.kube.timestamps import format_instant
+from tenon.money import dollars
 
 
 @dataclass(frozen=True, slots=True)

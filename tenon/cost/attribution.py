@@ -15,8 +15,8 @@ from datetime import datetime
 from functools import lru_cache
 
 from tenon.cost.bill import Lifetime
-from tenon.cost.money import divide, nanos
 from tenon.cost.split import Consumer, Kind
+from tenon.money import divide, nanos
 from tenon.record.entries import CostEntry
 
 Weights = Mapping[str, Mapping[Consumer, int]]

@@ -13,12 +13,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
 
-from tenon.cost.money import nanos, of_time
+from tenon.money import LEAST_CHARGED, instance_charge, nanos
 from tenon.record.entries import Entry, LaunchEntry, NodeFacts, RemovalEntry
-
-MINIMUM = timedelta(seconds=60)
-"""What EC2 charges for at least."""
-_SECOND = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +42,7 @@ class Lifetime:
         if moment <= self.launched_at or self.price is None:
             return 0
         end = moment if self.ended_at is None else min(moment, self.ended_at)
-        seconds = -((self.launched_at - end) // _SECOND)
-        return of_time(self.price, max(MINIMUM, seconds * _SECOND))
+        return instance_charge(self.price, end - self.launched_at)
 
     def cost(self, since: datetime, until: datetime) -> int:
         """Return what EC2 charges in a window."""
@@ -95,7 +90,7 @@ def bill_of(entries: Iterable[Entry], living: Iterable[Lifetime], *, is_complete
             end = running[instance].ended_at
         elif end is None and is_complete:
             endless.append(instance)
-            end = launched_at + MINIMUM
+            end = launched_at + LEAST_CHARGED
         lifetimes[instance] = _lifetime(launch.facts, launched_at, end)
     for instance, lifetime in running.items():
         lifetimes.setdefault(instance, lifetime)

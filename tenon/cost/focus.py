@@ -19,8 +19,8 @@ from typing import NamedTuple
 from tenon.apis import labels
 from tenon.cost.attribution import Attribution
 from tenon.cost.bill import Lifetime
-from tenon.cost.money import decimal_text
 from tenon.cost.split import Consumer, Kind
+from tenon.money import decimal_text
 
 FOCUS_VERSION = "1.2"
 AWS = "AWS"

@@ -12,9 +12,9 @@ from typing import Any
 from tenon.apis import labels
 from tenon.cost.attribution import Attribution
 from tenon.cost.bill import Lifetime
-from tenon.cost.money import divide, dollars, nanos
 from tenon.cost.split import HEADROOM, IDLE, Consumer, Kind, PricedNode, shares
 from tenon.errors import TenonError
+from tenon.money import divide, dollars, nanos
 from tenon.record.entries import CommandEndEntry, CostEntry, Entry
 
 LABEL_PREFIX = "label:"

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
-from tenon.cost.money import dollars, of_time
 from tenon.cost.split import Consumer, Kind
+from tenon.money import dollars, of_time
 from tenon.record.entries import MAX_COST_ROWS, CostEntry, CostRow
 
 OTHERS = "(others)"

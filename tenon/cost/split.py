@@ -22,8 +22,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from tenon.cost.money import divide
 from tenon.kube.records import PodRecord
+from tenon.money import divide
 from tenon.resources import CPU, MEMORY, Resources
 
 _GIB = 2**30

@@ -21,6 +21,7 @@ from tenon.disruption.search.consolidation_price import LEAST_SAVING, SPOT_FLEXI
 from tenon.disruption.search.rescheduling import Rescheduler, is_complete
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.timestamps import format_instant
+from tenon.node.leave_text import recorded, removal_text
 from tenon.scheduling.deadline import never
 from tenon.scheduling.model import Plan, PlannedClaim
 from tenon.sentences import counted, first_few
@@ -226,6 +227,8 @@ def why_leaving(claim: ClaimRecord) -> tuple[str, ...]:
     """Return why a node that is leaving does so, as far as its NodeClaim says it."""
     since = f" since {format_instant(claim.deleted_at)}" if claim.deleted_at is not None else ""
     if not claim.is_true(DISRUPTION_REASON):
+        if removals := recorded(claim.annotations):
+            return (f"It is leaving{since}, and no disruption command removes it: {removal_text(removals[0])}",)
         return (f"It is leaving{since}, and no disruption command removes it: it expired, or somebody deleted it",)
     reason = claim.condition(DISRUPTION_REASON).get("reason") or "unknown"
     sentences = [f"It is leaving{since}, and a disruption command removes it for the reason {reason}"]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from tenon.evolve import evolve
 from tenon.messages.launch import Instance
+from tenon.money import dollars, instance_charge, nanos
 from tenon.node.drain_blockers import sentence
 from tenon.node.leave_text import removal_text
 from tenon.node.reboot_record import request_text
@@ -141,7 +142,7 @@ def result_of(state: NodeState, now: datetime) -> NodeClaimResult:
     instance = state.instance
     started = (instance.launched_at if instance and instance.launched_at else None) or state.created_at or now
     ended = state.terminated_at or now
-    lived = max(0.0, (ended - started).total_seconds()) if instance else 0.0
+    lived = max(timedelta(), ended - started) if instance else timedelta()
     price = instance.price if instance else 0.0
     return NodeClaimResult(
         claim=state.claim.name,
@@ -154,8 +155,8 @@ def result_of(state: NodeState, now: datetime) -> NodeClaimResult:
         zone=instance.zone if instance else "",
         capacity_type=instance.capacity_type if instance else "",
         price_per_hour=price,
-        lived_seconds=lived,
-        cost=round(price * lived / 3600, 6),
+        lived_seconds=lived.total_seconds(),
+        cost=round(dollars(instance_charge(nanos(price), lived)), 6),
         pods_planned=state.planned_pods,
         pods_bound=state.bound_pods,
         pods_evicted=state.evicted_pods,

@@ -10,8 +10,8 @@ from itertools import pairwise
 from tenon.apis.nodeclaim import INSTANCE_TERMINATING
 from tenon.cost.attribution import attribute, measurement_of
 from tenon.cost.bill import Bill, Lifetime, bill_of
-from tenon.cost.money import NANOS, dollars, nanos
 from tenon.cost.split import Kind
+from tenon.money import NANOS, dollars, nanos
 from tenon.page.time_axis import Axis
 from tenon.record.entries import CostEntry, Entry
 from tenon.report.live import LiveNode

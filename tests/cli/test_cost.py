@@ -19,10 +19,10 @@ from cli.cost import CostError, read_window
 from cli.cost_view.report import Report
 from cli.cost_view.table import table
 from cli.main import app
-from tenon.cost.money import nanos
 from tenon.cost.rows import Dimension, Grouping, Row
 from tenon.cost.split import Kind
 from tenon.fleet.rows import HOURS_A_MONTH
+from tenon.money import nanos
 from tenon.record.entries import CommandEndEntry, Entry
 from tenon.record.lines import line_of
 from tests.cli.fleet_api import CLAIMS, NODES, PODS, FakeFleet, serving_fleet

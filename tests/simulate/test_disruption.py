@@ -192,6 +192,18 @@ def test_a_node_that_leaves_says_why_it_was_disrupted(tmp_path: Path) -> None:
     ]
 
 
+def test_a_node_that_an_operator_drains_says_who_and_why(tmp_path: Path) -> None:
+    because = '[{"reason": "force_drained", "detail": "broken disk", "actor": "ann"}]'
+    annotated = LEAVING.replace(
+        "  finalizers:", f"  annotations: {{tenon.sh/deleted-because: '{because}'}}\n  finalizers:"
+    )
+    plan = disrupted(tmp_path, PATIENT + annotated, "--node", "c1").plan
+    assert plan["staying"][0]["why"] == [
+        "It is leaving since 2026-01-01T11:00:00Z, and no disruption command removes it: force_drained: broken "
+        "disk (ann)"
+    ]
+
+
 def test_totals_compare_the_nodes_before_and_after(tmp_path: Path) -> None:
     larger = (
         PATIENT + node("n1", "m5.2xlarge", "7900m") + node("n2", "m5.xlarge", "3900m", **HOLD) + pod("a", "n1", "4")

@@ -16,10 +16,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from activities.ec2.errors import EC2Error
 from activities.metrics import COST_BY_KIND, COST_BY_NAMESPACE, COST_BY_WORKLOAD, COST_LOWER_BOUND, TEXT_SUFFIX
 from tenon.apis import labels
-from tenon.cost.money import nanos
 from tenon.cost.sampling import OTHERS
 from tenon.cost.split import Consumer, Kind
 from tenon.kube.decode import decode_node
+from tenon.money import nanos
 from tenon.record.entries import CostEntry
 from tenon.resources import Resources
 from tests.activities.record.kept import KeptRecord

@@ -7,7 +7,7 @@ from typing import Any
 
 from tenon.cost.attribution import Measurement, measurement_of
 from tenon.cost.bill import Lifetime
-from tenon.cost.money import nanos
+from tenon.money import nanos
 from tenon.record.entries import CostEntry, CostRow, LaunchEntry, NodeFacts, RemovalEntry
 
 T0 = datetime(2026, 1, 2, 12, tzinfo=UTC)

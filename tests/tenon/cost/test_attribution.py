@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from tenon.cost.attribution import UNMEASURED, Measurement, attribute
 from tenon.cost.bill import Lifetime
-from tenon.cost.money import nanos
 from tenon.cost.split import IDLE, Consumer, Kind
+from tenon.money import nanos
 from tests.tenon.cost.ledger import T0, a_lifetime, a_measurement, a_row
 
 SHOP, BANK = Consumer(Kind.PODS, "shop"), Consumer(Kind.PODS, "bank")

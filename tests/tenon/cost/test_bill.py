@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenon.cost.bill import Lifetime, bill_of
-from tenon.cost.money import nanos, of_time
+from tenon.money import nanos, of_time
 from tenon.record.entries import Entry
 from tests.tenon.cost.ledger import T0, a_launch, a_lifetime, a_removal
 

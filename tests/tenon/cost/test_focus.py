@@ -16,7 +16,7 @@ import pytest
 from tenon.cost.attribution import Attribution, attribute
 from tenon.cost.bill import Lifetime
 from tenon.cost.focus import COLUMNS, Account, focus_rows, to_csv
-from tenon.cost.money import NANOS, nanos
+from tenon.money import NANOS, nanos
 from tests.tenon.cost.ledger import a_lifetime, a_measurement, a_row
 
 MANDATORY = {

@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tenon.cost.money import nanos
 from tenon.cost.sampling import OTHERS, Interval, next_end
 from tenon.cost.split import IDLE, Consumer, Kind
+from tenon.money import nanos
 from tenon.record.entries import MAX_COST_ROWS
 from tenon.record.lines import entry_of, line_of
 from tests.tenon.cost.ledger import T0

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenon.cost.money import nanos
 from tenon.cost.split import IDLE, STARTING, Consumer, Kind, Load, PricedNode, load_of, loads_of, shares, split
+from tenon.money import nanos
 from tests.worker.cache.objects import owned_by, running
 
 GIB = 2**30

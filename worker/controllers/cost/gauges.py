@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from typing import TypeVar
 
 from activities.metrics import COST_BY_KIND, COST_BY_NAMESPACE, COST_BY_WORKLOAD, COST_LOWER_BOUND
-from tenon.cost.money import dollars
 from tenon.cost.sampling import OTHERS, Sample
 from tenon.cost.split import Kind
+from tenon.money import dollars
 from worker.controllers.observability.text_format import gauge_text, labeled
 
 MAX_NAMESPACES = 100

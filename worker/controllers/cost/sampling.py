@@ -16,10 +16,10 @@ from pathlib import Path
 from activities.metrics import TEXT_SUFFIX
 from activities.record.writer import RecordWriter
 from tenon.apis import labels
-from tenon.cost.money import nanos
 from tenon.cost.sampling import Interval, Sample, next_end
 from tenon.cost.split import Consumer, PricedNode, loads_of, shares
 from tenon.kube.claim_record import ClaimRecord
+from tenon.money import nanos
 from tenon.resources import Resources
 from worker.cache.changes import Change
 from worker.cache.cluster import ClusterCache

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenon.cost.money import NANOS, decimal_text, divide, dollars, nanos, of_time
+from tenon.money import NANOS, decimal_text, divide, dollars, instance_charge, nanos, of_time
 
 WEIGHTS = st.lists(st.integers(0, 10**15), min_size=1, max_size=50).filter(any)
 
@@ -51,3 +51,8 @@ def test_a_price_for_a_time_is_rounded_half_to_even() -> None:
 def test_files_have_all_digits_of_an_amount() -> None:
     assert decimal_text(1) == "0.000000001"
     assert decimal_text(12 * NANOS) == "12"
+
+
+def test_an_instance_costs_a_minute_at_least_and_each_second_that_has_begun() -> None:
+    assert instance_charge(nanos(3.6), timedelta(seconds=1)) == nanos(0.06)
+    assert instance_charge(nanos(3.6), timedelta(seconds=60, microseconds=1)) == nanos(0.061)

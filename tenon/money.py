@@ -11,6 +11,9 @@ from decimal import ROUND_HALF_EVEN, Decimal
 
 NANOS = 10**9
 """Nano-dollars of a dollar."""
+LEAST_CHARGED = timedelta(seconds=60)
+"""What EC2 charges for an instance at least."""
+_SECOND = timedelta(seconds=1)
 _MICROSECOND = timedelta(microseconds=1)
 _HOUR = timedelta(hours=1) // _MICROSECOND
 
@@ -36,6 +39,14 @@ def of_time(price: int, time: timedelta) -> int:
     if 2 * rest > _HOUR or (2 * rest == _HOUR and whole % 2):
         whole += 1
     return whole
+
+
+def instance_charge(price: int, time: timedelta) -> int:
+    """Return what EC2 charges for an instance that runs for this time: by the second, and for 60 seconds at least
+    (Amazon EC2 pricing, "per second billing"). A second that has begun counts.
+    """
+    seconds = -(-time // _SECOND)
+    return of_time(price, max(LEAST_CHARGED, seconds * _SECOND))
 
 
 def divide(amount: int, weights: Sequence[int]) -> list[int]:
