@@ -33,7 +33,7 @@ app = create_app()
 def completion(
     shell: Annotated[Literal["bash", "zsh", "fish"], typer.Argument(metavar="SHELL", help="bash, zsh or fish.")],
 ) -> None:
-    """Print a script that completes commands and options in bash, zsh or fish."""
+    """Print a script that completes commands, options and names of objects in bash, zsh or fish."""
     print(get_completion_script(prog_name="tenon", complete_var=COMPLETE, shell=shell))
 
 

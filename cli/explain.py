@@ -13,6 +13,7 @@ from rich.markup import escape
 from activities.clock import utc_now
 from cli.application import create_app, examples
 from cli.console import output_console
+from cli.name_completion import node_names, pod_names, pool_names
 from cli.simulate import Given, InputError, Simulation, simulated, simulation_of, stop_at_faults
 from cli.simulating.progress import show_progress
 from cli.simulating.table import show_node
@@ -79,7 +80,7 @@ def explain() -> None:
 
 @app.command(epilog=examples("tenon explain node ip-10-0-0-6.ec2.internal", "tenon explain node default-x7k2p -o json"))
 def node(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A Node, or its NodeClaim.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A Node, or its NodeClaim.", autocompletion=node_names)],
     filename: Filenames = None,
     catalog: Catalog = None,
     output: Output = "table",
@@ -98,7 +99,9 @@ def node(
 
 @app.command(epilog=examples("tenon explain pod web-7d9f -n shop", "tenon explain pod shop/web-7d9f -o json"))
 def pod(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A pod, also as NAMESPACE/NAME.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="A pod, also as NAMESPACE/NAME.", autocompletion=pod_names)
+    ],
     namespace: Annotated[str, typer.Option("--namespace", "-n", metavar="NAME", help="Its namespace.")] = "default",
     filename: Filenames = None,
     catalog: Catalog = None,
@@ -144,7 +147,7 @@ def _of_waiting(simulation: Simulation, record: PodRecord) -> list[str]:
 
 @app.command(epilog=examples("tenon explain nodepool default", "tenon explain nodepool web -f manifests/ -o json"))
 def nodepool(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A NodePool.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A NodePool.", autocompletion=pool_names)],
     filename: Filenames = None,
     catalog: Catalog = None,
     output: Output = "table",

@@ -24,6 +24,7 @@ from cli.application import create_app, examples
 from cli.console import output_console
 from cli.context import Context, ContextError, resolve
 from cli.missing_extra import missing
+from cli.name_completion import pool_names
 from cli.record_source import RecordError, RecordOption, RecordSource, chosen_record, open_record
 from cli.record_times import SinceOption, UntilOption, instant_of
 from tenon.errors import TenonError
@@ -107,7 +108,9 @@ def history(
     until: UntilOption = None,
     kind: Kinds = None,
     reason: Annotated[str, typer.Option("--reason", help="Only this reason, such as Expired.")] = "",
-    pool: Annotated[str, typer.Option("--pool", metavar="NAME", help="Only this NodePool.")] = "",
+    pool: Annotated[
+        str, typer.Option("--pool", metavar="NAME", help="Only this NodePool.", autocompletion=pool_names)
+    ] = "",
     limit: Annotated[int, typer.Option("--limit", min=1, max=100_000, help="The newest so many entries.")] = 1000,
     output: Annotated[
         Literal["table", "wide", "json"], typer.Option("--output", "-o", help="table, wide or json.")

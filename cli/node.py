@@ -28,6 +28,7 @@ from cli.actor import user_of_command
 from cli.application import create_app, examples
 from cli.console import output_console
 from cli.context import Context
+from cli.name_completion import node_names
 from cli.nodes.control import (
     Command,
     DryRun,
@@ -87,7 +88,9 @@ FOLLOW_SECONDS = 1.0
 WATCH_SECONDS = 2.0
 """Seconds between two looks at all nodes."""
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="A NodeClaim, its Node or its instance.")]
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", help="A NodeClaim, its Node or its instance.", autocompletion=node_names)
+]
 Output = Annotated[Literal["table", "json"], typer.Option("--output", "-o", help="table or json.")]
 Blocked = Annotated[bool, typer.Option("--blocked", help="Only nodes that are blocked and need attention.")]
 

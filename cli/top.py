@@ -41,6 +41,7 @@ from cli.fleet_view.screen import screen, table_lines, visible_rows
 from cli.fleet_view.view_state import Mode, Verb, ViewState, Wish, press
 from cli.fleet_view.watched_fleet import WatchedFleet
 from cli.fleet_view.workflow_control import ControlError, WorkflowControl
+from cli.name_completion import pool_names
 from tenon.fleet.document import Fleet, row_document, to_csv, to_document
 from tenon.fleet.order import FilterError, GroupBy, SortKey, parse_filter
 from tenon.fleet.rows import NodeRow
@@ -70,7 +71,10 @@ def top(
         SortKey.NAME
     ),
     group: Annotated[GroupBy, typer.Option("--group", help="What rows are grouped by.")] = GroupBy.NONE,
-    pool: Annotated[str | None, typer.Option("--pool", metavar="NAME", help="Only nodes of this NodePool.")] = None,
+    pool: Annotated[
+        str | None,
+        typer.Option("--pool", metavar="NAME", help="Only nodes of this NodePool.", autocompletion=pool_names),
+    ] = None,
     zone: Annotated[str | None, typer.Option("--zone", metavar="NAME", help="Only nodes in this zone.")] = None,
     filter_: Annotated[
         str,

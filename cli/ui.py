@@ -17,6 +17,7 @@ from activities.clock import utc_now
 from cli import temporal_ui
 from cli.application import create_app, examples
 from cli.context import ContextError, resolve
+from cli.name_completion import node_names, pool_names
 from cli.temporal_ui import NoUiError, TemporalUi, ui_of
 from tenon.errors import TenonError
 from tenon.node import ids
@@ -46,7 +47,11 @@ UiUrl = Annotated[
 def ui(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="[NAME]", help="A NodeClaim, Node, instance or command, also one that is gone."),
+        typer.Argument(
+            metavar="[NAME]",
+            help="A NodeClaim, Node, instance or command, also one that is gone.",
+            autocompletion=node_names,
+        ),
     ] = None,
     blocked: Annotated[bool, typer.Option("--blocked", help="The nodes that wait for you.")] = False,
     leaving: Annotated[bool, typer.Option("--leaving", help="The nodes that leave.")] = False,
@@ -54,7 +59,9 @@ def ui(
         str | None, typer.Option("--expiring", metavar="DURATION", help="The nodes that expire within it, such as 7d.")
     ] = None,
     commands: Annotated[bool, typer.Option("--commands", help="The disruption commands.")] = False,
-    pool: Annotated[str | None, typer.Option("--pool", metavar="NAME", help="Only those of a NodePool.")] = None,
+    pool: Annotated[
+        str | None, typer.Option("--pool", metavar="NAME", help="Only those of a NodePool.", autocompletion=pool_names)
+    ] = None,
     open_: Annotated[bool, typer.Option("--open", help="Open it in a browser too.")] = False,
     ui_url: UiUrl = None,
     cluster: Annotated[

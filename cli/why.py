@@ -15,6 +15,7 @@ from activities.clock import utc_now
 from cli.application import create_app
 from cli.console import output_console
 from cli.context import resolve_if_known
+from cli.name_completion import node_names
 from cli.record_source import RecordOption, chosen_record
 from cli.record_times import SinceOption, instant_of
 from cli.simulating.progress import show_progress
@@ -58,6 +59,7 @@ def why(
             metavar="NAME",
             help="A NodeClaim, Node, instance or NodePool; a pod as NAMESPACE/NAME. With node/, pod/ or nodepool/ "
             "before it, only that kind.",
+            autocompletion=node_names,
         ),
     ],
     since: SinceOption = "30d",

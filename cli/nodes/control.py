@@ -19,6 +19,7 @@ from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.errors import ApiError, ConfigError
 from cli.actor import user_of_command
 from cli.fleet_view.reading import FleetError
+from cli.name_completion import node_names, pool_names
 from cli.nodes.impact import Impact, describe, impacts_of, sentence
 from cli.nodes.requests import RequestKind, ask, asked_reason, is_interactive
 from cli.nodes.workflows import NodeError, claim_of, connected, not_found, run
@@ -38,12 +39,15 @@ FOLLOW_SECONDS = 1.0
 UNFINISHED = 1
 """The exit status if nodes have not left in time."""
 
-Names = Annotated[list[str] | None, typer.Argument(metavar="NAME", help="NodeClaims, their Nodes or their instances.")]
+Names = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="NAME", help="NodeClaims, their Nodes or their instances.", autocompletion=node_names),
+]
 Selector = Annotated[
     str,
     typer.Option("--selector", "-l", metavar="LABELS", help="Nodes with these labels, as kubectl takes them: team=a."),
 ]
-Pool = Annotated[str, typer.Option("--pool", metavar="NAME", help="Nodes of this NodePool.")]
+Pool = Annotated[str, typer.Option("--pool", metavar="NAME", help="Nodes of this NodePool.", autocompletion=pool_names)]
 Most = Annotated[
     int | None,
     typer.Option("--max", metavar="N", min=1, help="At most so many nodes, of selected ones the oldest."),

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.fleet_api import CLAIMS, NODES, PODS, serving_fleet, varied_fleet
+
 pytestmark = pytest.mark.integration
 BIN = Path(sys.executable).parent
 ENVIRONMENT = {"PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}", "HOME": "/nonexistent"}
@@ -52,3 +54,32 @@ def test_kubectl_may_ask_for_all_commands() -> None:
 
 def test_as_a_plugin_of_kubectl_its_help_says_kubectl_tenon() -> None:
     assert output_of("kubectl-tenon", "node", "--help").startswith("Usage: kubectl tenon node ")
+
+
+def test_names_come_from_the_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node has three: of its NodeClaim, its Node, and its instance, once that is begun."""
+    monkeypatch.chdir(tmp_path)
+    fleet = varied_fleet()
+    node = str(fleet.objects[NODES][0]["metadata"]["name"])
+    fleet.objects[CLAIMS][0]["status"]["nodeName"] = node
+    fleet.objects["/api/v1/namespaces/shop/pods"] = fleet.objects[PODS]
+    with serving_fleet(fleet, tmp_path) as kubeconfig:
+        monkeypatch.setitem(ENVIRONMENT, "KUBECONFIG", str(kubeconfig))
+        assert answer("node", "show", "web-0000") == [f"web-{number:05x}" for number in (1, 2, 3, 4, 5, 10)]
+        assert answer("node", "drain", "web-00001", "web-00001") == []  # it is on the line already
+        assert answer("node", "show", node) == [node]
+        assert answer("node", "show", "i-00000000000000001") == ["i-00000000000000001"]
+        assert [name for name in answer("why", "") if name.startswith("i-")] == []
+        assert answer("explain", "nodepool", "b") == ["batch"]
+        assert answer("node", "drain", "--pool", "w") == ["web"]
+        assert answer("explain", "pod", "shop/report") == ["shop/report-0"]
+
+
+def test_there_are_no_names_without_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert answer("node", "show", "") == []
+
+
+def answer(*words: str) -> list[str]:
+    """The candidates for the last word."""
+    return output_of("kubectl_complete-tenon", *words).splitlines()[:-1]

@@ -1,0 +1,74 @@
+"""Completes the names of nodes, NodePools and pods, which a shell asks for at a press of the Tab key.
+
+A shell has no place for an error, so there are no names if the cluster does not answer in time, or if the extra
+`worker`, which has the Kubernetes client, is missing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+
+import typer
+
+from activities.kubernetes.errors import ApiError, ConfigError
+from activities.kubernetes.resources import NODECLAIMS, NODEPOOLS, PODS, Resource
+from cli.context import resolve_if_known
+from tenon.kube.structs import Object
+
+WITHIN = 2.0
+"""Seconds that a user waits for names."""
+
+
+def node_names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return NodeClaims, their Nodes and, once an id is begun, their instances; without those on the command line."""
+    present = ctx.params.get("name") or ()
+    names = _names(NODECLAIMS, _names_of_node)
+    if not incomplete:
+        names = [name for name in names if not name.startswith("i-")]
+    return [name for name in names if name.startswith(incomplete) and name not in present]
+
+
+def pool_names(incomplete: str) -> list[str]:
+    """Return NodePools."""
+    return [name for name in _names(NODEPOOLS, _own_name) if name.startswith(incomplete)]
+
+
+def pod_names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return pods: of the namespace before the slash, with it, or else of ``--namespace``."""
+    namespace, slash, begun = incomplete.rpartition("/")
+    names = _names(PODS, _own_name, namespace or ctx.params.get("namespace") or "default")
+    return [f"{namespace}{slash}{name}" for name in names if name.startswith(begun)]
+
+
+def _own_name(body: Object) -> Iterator[str]:
+    yield body["metadata"]["name"]
+
+
+def _names_of_node(claim: Object) -> Iterator[str]:
+    status = claim.get("status") or {}
+    yield claim["metadata"]["name"]
+    yield status.get("nodeName") or ""
+    yield (status.get("providerID") or "").rpartition("/")[2]
+
+
+def _names(resource: Resource, names_of: Callable[[Object], Iterator[str]], namespace: str = "") -> list[str]:
+    try:
+        from activities.kubernetes.client import Kube
+    except ImportError:
+        return []
+    if (context := resolve_if_known(None)) is not None:
+        context.apply()
+
+    async def bodies() -> Sequence[Object]:
+        kube = await Kube.connect()
+        try:
+            return await kube.list(resource, namespace=namespace, limit=0, resource_version="0")
+        finally:
+            await kube.close()
+
+    try:
+        objects = asyncio.run(asyncio.wait_for(bodies(), WITHIN))
+    except (TimeoutError, ApiError, ConfigError):
+        return []
+    return sorted(name for body in objects for name in names_of(body) if name)
