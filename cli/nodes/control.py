@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -36,6 +37,8 @@ CONCURRENCY = 10
 """Maximum number of nodes that are asked concurrently."""
 FOLLOW_SECONDS = 1.0
 """Seconds between two looks at nodes that leave."""
+TRANSIENT = (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.UNAVAILABLE)
+"""Errors of Temporal that pass."""
 UNFINISHED = 1
 """The exit status if nodes have not left in time."""
 
@@ -205,7 +208,7 @@ async def _follow(targets: Sequence[_Target], within: timedelta) -> int:
     shown = dict.fromkeys((target.name for target in targets), 0)
     open_targets = list(targets)
     while open_targets:
-        states = await bounded(open_targets, CONCURRENCY, _state)
+        states = await bounded(open_targets, CONCURRENCY, partial(_state, deadline=deadline))
         remaining = []
         for target, state in zip(open_targets, states, strict=True):
             lines = [entry for entry in state.timeline if entry.at >= since] if state is not None else []
@@ -227,14 +230,18 @@ async def _follow(targets: Sequence[_Target], within: timedelta) -> int:
     return 0
 
 
-async def _state(target: _Target) -> NodeState | None:
-    """The state of a node; None if its workflow is gone."""
-    try:
-        state: NodeState = await target.handle.query(NodeClaimWorkflow.status)
-    except RPCError as error:
-        if error.status is RPCStatusCode.NOT_FOUND:
-            return None
-        raise NodeError(not_found(target.handle, error)) from None
-    except WorkflowQueryFailedError as error:
-        raise NodeError(not_found(target.handle, error)) from None
-    return state
+async def _state(target: _Target, deadline: float) -> NodeState | None:
+    """The state of a node; None if its workflow is gone. Temporal may be slow or away until the deadline."""
+    while True:
+        try:
+            state: NodeState = await target.handle.query(NodeClaimWorkflow.status)
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND:
+                return None
+            if error.status not in TRANSIENT or time.monotonic() >= deadline:
+                raise NodeError(not_found(target.handle, error)) from None
+            await asyncio.sleep(FOLLOW_SECONDS)
+        except WorkflowQueryFailedError as error:
+            raise NodeError(not_found(target.handle, error)) from None
+        else:
+            return state

@@ -10,11 +10,13 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowHandle
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
+from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import WorkflowEnvironment
 from typer.testing import CliRunner, Result
 
@@ -334,6 +336,25 @@ async def test_a_drain_that_waits_shows_progress_until_the_node_is_gone(
     assert lines[0].startswith(f"{NAME}: draining by force")
     assert any("the rack burns" in line for line in lines)
     assert lines[-1].endswith(f"{NAME}: gone")
+
+
+async def test_a_drain_that_waits_outlasts_moments_without_temporal(
+    temporal: WorkflowEnvironment, tenon: Tenon, cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures, query = [RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED], WorkflowHandle.query
+
+    async def sometimes(handle: WorkflowHandle[Any, Any], *arguments: Any, **options: Any) -> Any:
+        if failures:
+            raise RPCError("no answer", failures.pop(), b"")
+        return await query(handle, *arguments, **options)
+
+    async with listed(temporal, cluster, Guarded()):
+        monkeypatch.setattr("cli.nodes.control.FOLLOW_SECONDS", 0.01)
+        monkeypatch.setattr(WorkflowHandle, "query", sometimes)
+        with temporal.with_time_skipping_disabled():
+            arguments = ("force-drain", NAME, "--cluster", cluster, "--reason", "the rack burns", "--wait")
+            answer = await asyncio.to_thread(tenon, *arguments)
+    assert (answer.exit_code, failures) == (0, []), answer.output
 
 
 @pytest.mark.usefixtures("world")

@@ -368,9 +368,10 @@ async def clear(pool: Pool) -> None:
         await kube.delete(NODECLAIMS, claim["metadata"]["name"])
 
     async def empty() -> bool:
-        for pod in await kube.list(PODS, namespace=NAMESPACE, label_selector=mine):
+        pods = await kube.list(PODS, namespace=NAMESPACE, label_selector=mine)
+        for pod in pods:
             await kube.delete(PODS, pod["metadata"]["name"], namespace=NAMESPACE, grace_seconds=0)
-        return not await pool.claims()
+        return not pods and not await pool.claims()
 
     await until(empty, within=WITHIN)
     await kube.delete(EC2NODECLASSES, pool.name)

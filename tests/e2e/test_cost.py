@@ -92,10 +92,12 @@ async def test_what_a_churn_of_nodes_cost_is_what_ec2_charges(
     await until(sampled, within=WITHIN)
 
     # While instances run.
+    before = billed(sandbox, pools)
     report = await asyncio.to_thread(cost, by="pool")
-    bill = billed(sandbox, pools)
+    after = billed(sandbox, pools)  # the report is of a moment between the two
     for pool in pools:
-        assert same_to_the_cent(by_name(report)[pool.name], bill[pool.name]), (report, bill)
+        amount = Decimal(str(by_name(report)[pool.name]))
+        assert before[pool.name] - CENT / 2 < amount < after[pool.name] + CENT / 2, (report, before, after)
 
     # After all have gone.
     claims = [*await shop.claims(), *await bank.claims()]

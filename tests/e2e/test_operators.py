@@ -207,7 +207,12 @@ async def test_force_drain_passes_the_budget_that_blocks_a_plain_drain(
         return [run.id async for run in client.list_workflows(query)] == [life_id(sandbox, name)]
 
     await until(found)
-    assert "blocked" in next(line for line in tenon("node", "list").stdout.splitlines() if name in line)
+
+    async def listed() -> bool:  # the list waits for Temporal for a few seconds only
+        table = await asyncio.to_thread(tenon, "node", "list")
+        return "blocked" in next(line for line in table.stdout.splitlines() if name in line)
+
+    await until(listed)
 
     temporal_cli("workflow", "signal", "--workflow-id", life_id(sandbox, name), "--name", "force_drain")
     await guarded.gone(name)

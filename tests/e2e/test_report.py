@@ -6,13 +6,16 @@ import asyncio
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 from temporalio.client import Client
 
 from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import NODEPOOLS
+from cli.record_source import entries
 from sandbox.cluster import Sandbox
 from tenon.apis import labels
+from tenon.record.entries import RemovalEntry
 from tests.e2e.conftest import MakePool, Run
 from tests.e2e.pools import SMALL, WITHIN
 from tests.tenon.report.test_page import TAGS, Page
@@ -42,8 +45,8 @@ async def test_a_report_tells_of_nodes_that_came_and_went(
     node_name = claim["status"]["nodeName"]
 
     async def is_recorded() -> bool:
-        text = await asyncio.to_thread(sandbox.record.read_text, "utf-8")
-        return all(f'"removal/{sandbox.cluster_name}/{name}/' in text for name in gone_claims)
+        read = await asyncio.to_thread(lambda: list(entries(str(sandbox.record), cluster=sandbox.cluster_name)))
+        return gone_claims <= {entry.facts.claim for entry in read if isinstance(entry, RemovalEntry)}
 
     await until(is_recorded, within=WITHIN)
     answer = await asyncio.to_thread(tenon, "report", "-o", "json", "--since", "1h")
@@ -94,9 +97,15 @@ async def test_a_report_says_what_blocks_a_drain_and_what_resolves_it(
         return bool([run.id async for run in client.list_workflows(query)])
 
     await until(is_blocked, within=WITHIN)
-    answer = await asyncio.to_thread(tenon, "report", "-o", "json", "--since", "1h")
-    assert answer.returncode == 0, answer.stderr
-    document = json.loads(answer.stdout)
+    document: dict[str, Any] = {}
+
+    async def is_told() -> bool:  # a report waits for Temporal for a few seconds only
+        answer = await asyncio.to_thread(tenon, "report", "-o", "json", "--since", "1h")
+        assert answer.returncode == 0, answer.stderr
+        document.update(json.loads(answer.stdout))
+        return name in document["blocked"]
+
+    await until(is_told, within=WITHIN)
     assert f"PodDisruptionBudget default/{budget}" in document["blocked"][name]
     assert f"`tenon node force-drain {name}`" in document["blocked"][name]
     (row,) = [row for row in document["nodes"] if row["nodeClaim"] == name]

@@ -89,7 +89,7 @@ async def test_n15_192_n15_198_a_full_reservation_drifts_node_by_node(
         "each replacement has the place of the node that left"
     )
 
-    query = f"WorkflowType = 'DisruptionCommand' AND {names.CLUSTER.name} = '{sandbox.cluster_name}'"
+    query = f"WorkflowType = 'DisruptionCommand' AND {names.POOL.name} = '{pool.name}'"
 
     async def all_ended() -> bool:
         running = f"{query} AND ExecutionStatus = 'Running'"

@@ -42,7 +42,7 @@ def reads(changing: Changing) -> None:
         read.setdefault(changing, changing.changes)
 
 
-async def until(condition: Callable[[], Awaitable[bool]], *, within: float = 60.0) -> None:
+async def until(condition: Callable[[], Awaitable[bool]], *, within: float = 180.0) -> None:
     """Return once the condition holds; ``within`` seconds only bound a test that would otherwise hang.
 
     Raises:
