@@ -9,4 +9,5 @@ pytest_plugins = [
     "tests.audit",
     "tests.costs",
     "tests.isolation",
+    "tests.own_log_lines",
 ]

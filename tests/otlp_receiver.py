@@ -7,11 +7,13 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
+
+from tests.local_server import LocalServer
 
 TRACES = "/v1/traces"
 
@@ -65,7 +67,7 @@ class OtlpReceiver:
             def log_message(self, format: str, *args: object) -> None:
                 """Not worth a line."""
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Sink)
+        self._server = LocalServer(("127.0.0.1", 0), Sink)
         self.endpoint = f"http://127.0.0.1:{self._server.server_address[1]}"
 
     @contextmanager

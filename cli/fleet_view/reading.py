@@ -114,6 +114,7 @@ async def watched_fleet(notes: Notes) -> AsyncIterator[WatchedFleet]:
     """Watch the cluster while the block runs, which begins once everything has been read."""
     handler = LogNotes(notes)
     loggers.library("").addHandler(handler)
+    level = loggers.CACHE.level
     loggers.CACHE.setLevel(logging.INFO)  # that a watch works again is no warning
     kube = await Kube.connect()
     watched = WatchedFleet(kube, utc_now)
@@ -132,6 +133,7 @@ async def watched_fleet(notes: Notes) -> AsyncIterator[WatchedFleet]:
         yield watched
     finally:
         loggers.library("").removeHandler(handler)
+        loggers.CACHE.setLevel(level)
         if watching is not None:
             watching.cancel()
             with suppress(asyncio.CancelledError):

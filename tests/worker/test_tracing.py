@@ -27,7 +27,10 @@ def _as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     handlers, propagate = list(library.handlers), library.propagate
     yield
     spans.enable(None)
-    tracing.flush_spans(30)  # nothing of a test sends on after it
+    tracing.flush_spans(30)
+    for thread in threading.enumerate():
+        if thread.name == "last spans":
+            thread.join(30)  # nothing of a test sends on after it
     tracing._providers.clear()
     library.handlers[:], library.propagate = handlers, propagate
 
@@ -113,6 +116,7 @@ async def test_a_collector_that_is_away_is_reported_once(
 def test_a_collector_that_does_not_answer_holds_up_no_exit(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "10")
         tracing.set_up_tracing("io", "orders")
         record_one()
         tracing.flush_spans(0.1)

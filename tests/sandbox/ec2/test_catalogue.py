@@ -59,7 +59,7 @@ def spot_rows(aws: Aws, **wish: Any) -> list[Any]:
 
 def test_spot_prices_are_current_and_by_zone_type_and_product(aws: Aws) -> None:
     now = datetime.now(UTC)
-    rows = spot_rows(aws, InstanceTypes=["m7g.large"], ProductDescriptions=["Linux/UNIX"], StartTime=now)
+    rows = spot_rows(aws, InstanceTypes=["m7g.large"], ProductDescriptions=["Linux/UNIX"], StartTime=now, EndTime=now)
     assert {row["AvailabilityZone"] for row in rows} == {f"us-west-2{letter}" for letter in "abcd"}
     assert {row["ProductDescription"] for row in rows} == {"Linux/UNIX"}
     price = aws.server.world.prices.spot["m7g.large"]

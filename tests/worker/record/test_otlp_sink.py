@@ -5,13 +5,14 @@ from __future__ import annotations
 import gzip
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 
 from tenon.record.lines import entry_of
+from tests.local_server import LocalServer
 from tests.worker.record.entries import AT, launch, removal
 from worker.record.channel import SinkError
 from worker.record.otlp_sink import OtlpSink
@@ -41,7 +42,7 @@ class Receiver:
             def log_message(self, format: str, *args: object) -> None:
                 """Not worth a line."""
 
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server = LocalServer(("127.0.0.1", 0), Handler)
 
     @property
     def records(self) -> list[LogRecord]:

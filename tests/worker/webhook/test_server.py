@@ -111,7 +111,6 @@ def test_ops05_a_request_has_one_deadline_however_slowly_it_comes(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A byte now and then must not keep a connection open for as long as somebody likes."""
-    monkeypatch.setattr("worker.webhook.server.REQUEST_SECONDS", 0.5)
     (port,) = free_ports(1)
     running = WebhookServer(port, dict)
     running.use(served)
@@ -125,6 +124,7 @@ def test_ops05_a_request_has_one_deadline_however_slowly_it_comes(
                     while not ended.wait(0.1):
                         slow.sendall(b" ")
 
+            monkeypatch.setattr("worker.webhook.server.REQUEST_SECONDS", 0.5)  # not the handshake's
             slow.sendall(b"POST /convert HTTP/1.1\r\nHost: tenon\r\nContent-Length: 100000\r\n\r\n")
             sender = threading.Thread(target=dribble)
             sender.start()
