@@ -94,6 +94,7 @@ async def test_a_collector_that_is_away_is_reported_once(
         address = closed.getsockname()[1]
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{address}")
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "10")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "10")  # within a second, the library may not try again
     tracing.set_up_tracing("io", "orders")
     attempts: list[str] = []
 
