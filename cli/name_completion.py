@@ -14,15 +14,18 @@ import typer
 from activities.kubernetes.errors import ApiError, ConfigError
 from activities.kubernetes.resources import NODECLAIMS, NODEPOOLS, PODS, Resource
 from cli.context import resolve_if_known
+from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.structs import Object
 
-WITHIN = 2.0
-"""Seconds that a user waits for names."""
+WITHIN = 5.0
+"""Seconds that the cluster has for its answer. `aws eks get-token` of a kubeconfig takes one or two of them. A command
+that hangs holds up the shell for as long as the client lets it run."""
 
 
 def node_names(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return NodeClaims, their Nodes and, once an id is begun, their instances; without those on the command line."""
-    present = ctx.params.get("name") or ()
+    name = ctx.params.get("name") or []
+    present = [name] if isinstance(name, str) else name
     names = _names(NODECLAIMS, _names_of_node)
     if not incomplete:
         names = [name for name in names if not name.startswith("i-")]
@@ -45,11 +48,9 @@ def _own_name(body: Object) -> Iterator[str]:
     yield body["metadata"]["name"]
 
 
-def _names_of_node(claim: Object) -> Iterator[str]:
-    status = claim.get("status") or {}
-    yield claim["metadata"]["name"]
-    yield status.get("nodeName") or ""
-    yield (status.get("providerID") or "").rpartition("/")[2]
+def _names_of_node(body: Object) -> Iterator[str]:
+    claim = ClaimRecord.of(body)
+    yield from (claim.name, claim.node_name, claim.instance_id)
 
 
 def _names(resource: Resource, names_of: Callable[[Object], Iterator[str]], namespace: str = "") -> list[str]:

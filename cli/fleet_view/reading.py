@@ -112,11 +112,11 @@ async def read_prices(watched: WatchedFleet, notes: Notes, *, ask_aws: bool) -> 
 @asynccontextmanager
 async def watched_fleet(notes: Notes) -> AsyncIterator[WatchedFleet]:
     """Watch the cluster while the block runs, which begins once everything has been read."""
+    kube = await Kube.connect()
     handler = LogNotes(notes)
     loggers.library("").addHandler(handler)
     level = loggers.CACHE.level
     loggers.CACHE.setLevel(logging.INFO)  # that a watch works again is no warning
-    kube = await Kube.connect()
     watched = WatchedFleet(kube, utc_now)
     watching: asyncio.Task[None] | None = None
     try:

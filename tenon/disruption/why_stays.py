@@ -228,7 +228,7 @@ def why_leaving(claim: ClaimRecord) -> tuple[str, ...]:
     since = f" since {format_instant(claim.deleted_at)}" if claim.deleted_at is not None else ""
     if not claim.is_true(DISRUPTION_REASON):
         if removals := recorded(claim.annotations):
-            return (f"It is leaving{since}, and no disruption command removes it: {removal_text(removals[0])}",)
+            return (f"It is leaving{since}: {removal_text(removals[0])}",)
         return (f"It is leaving{since}, and no disruption command removes it: it expired, or somebody deleted it",)
     reason = claim.condition(DISRUPTION_REASON).get("reason") or "unknown"
     sentences = [f"It is leaving{since}, and a disruption command removes it for the reason {reason}"]

@@ -198,10 +198,7 @@ def test_a_node_that_an_operator_drains_says_who_and_why(tmp_path: Path) -> None
         "  finalizers:", f"  annotations: {{tenon.sh/deleted-because: '{because}'}}\n  finalizers:"
     )
     plan = disrupted(tmp_path, PATIENT + annotated, "--node", "c1").plan
-    assert plan["staying"][0]["why"] == [
-        "It is leaving since 2026-01-01T11:00:00Z, and no disruption command removes it: force_drained: broken "
-        "disk (ann)"
-    ]
+    assert plan["staying"][0]["why"] == ["It is leaving since 2026-01-01T11:00:00Z: force_drained: broken disk (ann)"]
 
 
 def test_totals_compare_the_nodes_before_and_after(tmp_path: Path) -> None:
