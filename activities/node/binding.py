@@ -18,6 +18,7 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ApiUnreachableError
 from activities.kubernetes.nodeclaims import read_claim
 from activities.kubernetes.resources import NODES, PODS
+from activities.node.initialization import InitializedNode
 from activities.node.node_pod_watch import NodePodWatch
 from activities.node.nodes import find_node, pods_on
 from activities.node.startup_cordon import remove_startup_cordon
@@ -56,7 +57,11 @@ WaitForCache = Callable[[], Awaitable[None]]
 
 
 async def bind(
-    kube: Kube, node_input: NodeInput, settle: WaitForCache, default_spread: DefaultSpread = NOTHING
+    kube: Kube,
+    node_input: NodeInput,
+    settle: WaitForCache,
+    default_spread: DefaultSpread = NOTHING,
+    initialized: InitializedNode | None = None,
 ) -> BindResult:
     """Bind the claim's planned pods, then remove the startup cordon. Leave the other pods to kube-scheduler.
 
@@ -67,11 +72,17 @@ async def bind(
             planned pod has no node yet; before removing a startup cordon, if pods were bound and watches have shown
             them; and after removing it, if other pods may take the room of planned pods.
         default_spread: how kube-scheduler spreads pods without topology spread constraints.
+        initialized: the claim and its Node, if the caller has just written them.
 
     Returns:
         The counts. ``bound`` includes pods that are already on the node, so that a retry returns the same.
     """
-    claim, node = await _read_both(kube, node_input)
+    claim: ClaimRecord | None
+    node: Object | None
+    if initialized is not None:
+        claim, node = initialized.claim, initialized.node
+    else:
+        claim, node = await _read_both(kube, node_input)
     entries = claim.planned_pods if claim is not None else []
     if node is not None and not startup_cordon.has_startup_cordon(node):
         if await _any_unscheduled(kube, _missing(entries, await pods_on(kube, node["metadata"]["name"]))):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from activities.kubernetes.changes import Compute, change
@@ -21,6 +22,7 @@ from tenon.apis import labels
 from tenon.apis.nodeclaim import INITIALIZED
 from tenon.kube import object_json
 from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.structs import Object
 from tenon.messages.node import InitializeResult, NodeInput
 from tenon.node import startup_cordon
 from tenon.node.consistency import shortfalls
@@ -31,8 +33,24 @@ Learn = Callable[[ClaimRecord, Mapping[str, Any]], Awaitable[None]]
 """Learns from an initialized node of a claim."""
 
 
+@dataclass(frozen=True, slots=True)
+class InitializedNode:
+    """The claim and its Node as the initialization wrote them, so that the next step need not read them again."""
+
+    claim: ClaimRecord
+    node: Object
+
+
 async def initialize(kube: Kube, node_input: NodeInput, now: Clock, learn: Learn | None = None) -> InitializeResult:
     """Label the Node as initialized and set the claim's condition, or report what is still missing."""
+    outcome = await initialized_node(kube, node_input, now, learn)
+    return outcome if isinstance(outcome, InitializeResult) else InitializeResult(initialized=True)
+
+
+async def initialized_node(
+    kube: Kube, node_input: NodeInput, now: Clock, learn: Learn | None = None
+) -> InitializedNode | InitializeResult:
+    """Like `initialize`, but return the initialized claim and Node instead of the result that says so."""
     claim = await read_claim(kube, node_input.claim)
     if claim is None:
         return InitializeResult(reason="NodeClaimGone", message=f"NodeClaim {node_input.claim.name} is gone")
@@ -51,11 +69,12 @@ async def initialize(kube: Kube, node_input: NodeInput, now: Clock, learn: Learn
     if not (verdict := initialization(claim.body, labelled)).initialized:
         return await _awaited(kube, node_input, claim, verdict.reason, verdict.message, now)
     updates = [ConditionUpdate(INITIALIZED, "True"), consistency_condition(_shortfalls(claim, match.node))]
-    if await update_conditions(kube, node_input.claim, updates, now, read_object=claim.body) is None:
+    written = await update_conditions(kube, node_input.claim, updates, now, read_object=claim.body)
+    if written is None:
         return InitializeResult(reason="NodeClaimGone", message=f"NodeClaim {node_input.claim.name} is gone")
     if learn is not None:
         await learn(claim, match.node)
-    return InitializeResult(initialized=True)
+    return InitializedNode(written, labelled)
 
 
 async def _awaited(

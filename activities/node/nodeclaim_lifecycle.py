@@ -172,14 +172,16 @@ class NodeActivities:
     @activity.defn(name=ActivityName.INITIALIZE)
     async def initialize(self, initialize_input: InitializeInput) -> InitializeResult:
         """Check that the Node can run the pods it was bought for, and bind them if the input says so."""
-        result = await initialization.initialize(self._kube, initialize_input, utc_now, self._memory.learn)
+        outcome = await initialization.initialized_node(self._kube, initialize_input, utc_now, self._memory.learn)
+        if isinstance(outcome, InitializeResult):
+            return outcome
+        result = InitializeResult(initialized=True)
         extra = {"nodeclaim": initialize_input.claim.name, "node": initialize_input.node_name}
-        if result.initialized:
-            log.info("A NodeClaim initialized", extra=extra)
-        if not (result.initialized and initialize_input.binds):
+        log.info("A NodeClaim initialized", extra=extra)
+        if not initialize_input.binds:
             return result
         try:
-            return evolve(result, binding=await self._bind(initialize_input))
+            return evolve(result, binding=await self._bind(initialize_input, outcome))
         except ApiError as error:  # the step "bind pods" retries it, and says what blocks it
             log.info("The worker failed to bind pods and retries", extra={**extra, "error": str(error)})
             return result
@@ -189,9 +191,11 @@ class NodeActivities:
         """Bind the pods that the node was bought for, except those that kube-scheduler has already placed."""
         return await self._bind(node_input)
 
-    async def _bind(self, node_input: NodeInput) -> BindResult:
+    async def _bind(
+        self, node_input: NodeInput, initialized: initialization.InitializedNode | None = None
+    ) -> BindResult:
         result = await binding.bind(
-            self._kube, node_input, lambda: asyncio.sleep(SCHEDULER_SECONDS), self._default_spread
+            self._kube, node_input, lambda: asyncio.sleep(SCHEDULER_SECONDS), self._default_spread, initialized
         )
         log.info(
             "The worker bound pods",

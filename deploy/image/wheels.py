@@ -77,7 +77,8 @@ def compile_byte_code(base: Path, root: Path, folder: str) -> None:
     Byte code is the same on all architectures, so ``root`` may be for another one.
 
     The root file system of a container is read-only, so without it each process would compile every module again. The
-    byte code names no time. One process compiles in the order of names, because the bytes depend on the order.
+    worker's processes use byte code without docstrings, the commands use that with them. The byte code names no time.
+    One process compiles in the order of names, because the bytes depend on the order.
     """
     # Not the link in lib64: it leads to the loader of this machine.
     loader = next(iter(sorted(base.glob("lib/*-linux-gnu/ld-linux-*"))), None)
@@ -85,7 +86,8 @@ def compile_byte_code(base: Path, root: Path, folder: str) -> None:
         raise ImageError(f"{base} has no loader for programs: the package libc6 is incomplete.")
     libraries = [*base.glob("lib/*-linux-gnu"), *base.glob("usr/lib/*-linux-gnu")]
     interpreter = (loader, "--library-path", ":".join(map(str, libraries)), base / f"usr/bin/python{PYTHON}", "-S")
-    options = ("-q", "-f", "--invalidation-mode", "unchecked-hash", "-s", root, "-p", "/")
+    levels = ("-o", "0", "-o", "2")
+    options = ("-q", "-f", *levels, "--invalidation-mode", "unchecked-hash", "-s", root, "-p", "/")
     # Byte code that the interpreter itself writes for what it imports names this folder and the time.
     own = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0", "PYTHONPATH": ""}
     environment = {"PYTHONHOME": str(base / "usr"), **own}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import botocore.session
@@ -43,6 +44,20 @@ def test_a_client_keeps_only_the_operations_that_tenon_calls(clients: Ec2, serve
         assert [error_shape.name for error_shape in service_model.operation_model(name).error_shapes] == [
             error_shape.name for error_shape in every.operation_model(name).error_shapes
         ]
+
+
+def test_what_is_kept_has_no_sentences_for_people() -> None:
+    """The sentences about EC2 alone are two megabytes."""
+    loader = ServiceModelLoader()
+    models = {service: loader.load_service_model(service, "service-2") for service in OPERATIONS}
+    assert [path for path, value in _entries(models) if path[-1] == "documentation" and isinstance(value, str)] == []
+    assert models["eks"]["metadata"]["serviceId"] == "EKS"
+
+
+def _entries(part: Any, *path: str) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for key, value in part.items() if isinstance(part, dict) else ():
+        yield (*path, key), value
+        yield from _entries(value, *path, key)
 
 
 def _endpoints(loader: Loader | None) -> dict[tuple[str, str], str]:

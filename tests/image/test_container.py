@@ -136,7 +136,11 @@ def test_every_module_has_byte_code_that_names_no_time(container: Container) -> 
     modules = [
         path for folder in (SITE, f"usr/lib/python{PYTHON}") for path in (container.files / folder).rglob("*.py")
     ]
-    compiled = [path.parent / "__pycache__" / f"{path.stem}.cpython-{PYTHON.replace('.', '')}.pyc" for path in modules]
+    compiled = [
+        path.parent / "__pycache__" / f"{path.stem}.cpython-{PYTHON.replace('.', '')}{level}.pyc"
+        for path in modules
+        for level in ("", ".opt-2")  # the commands, and the worker's processes
+    ]
     assert [path for path in compiled if not path.exists()] == []
     assert {path.read_bytes()[4:8] for path in compiled} == {UNCHECKED_HASH}
 

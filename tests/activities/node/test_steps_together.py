@@ -10,6 +10,7 @@ from activities.kubernetes.errors import ApiError
 from activities.kubernetes.resources import NODECLAIMS
 from activities.node import binding, drain, nodeclaim_lifecycle, release
 from activities.node.nodeclaim_lifecycle import NodeActivities
+from activities.node.registration import register
 from tenon.messages.node import (
     CordonInput,
     DrainInput,
@@ -20,8 +21,8 @@ from tenon.messages.node import (
     TerminateInput,
 )
 from tests.activities.node.fake_kube import START
-from tests.activities.node.joining import planned
-from tests.activities.node.world import PROVIDER_ID, REF, World, pod
+from tests.activities.node.joining import WANTED, joined, planned
+from tests.activities.node.world import PROVIDER_ID, REF, UNREGISTERED, World, pod
 
 NODE: dict[str, Any] = NodeInput(claim=REF, provider_id=PROVIDER_ID, node_name="node-1").model_dump()
 
@@ -64,6 +65,18 @@ async def test_a_node_that_is_initialized_binds_its_pods() -> None:
     result = await activities(waiting()).initialize(InitializeInput(**NODE, binds=True))
     assert result.binding is not None
     assert (result.initialized, result.binding.bound) == (True, 1)
+
+
+async def test_a_node_that_binds_its_pods_is_read_once_for_both_steps() -> None:
+    """The second read of the Node is the one that shows whether watches have it."""
+    world = joined(UNREGISTERED).put_pods(pod("a", on=""))
+    planned(world, "default/a=uid-a")
+    await register(world.kube, world.recorder, WANTED, world.clock)
+    world.kube.gets.clear()
+    result = await activities(world).initialize(InitializeInput(**WANTED.model_dump(), binds=True))
+    assert result.binding is not None
+    assert result.binding.bound == 1
+    assert [kind for kind, _ in world.kube.gets if kind != "pods"] == ["nodeclaims", "nodes", "nodes"]
 
 
 async def test_a_node_without_planned_pods_is_only_initialized() -> None:
