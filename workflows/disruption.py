@@ -20,10 +20,12 @@ from tenon.evolve import evolve
 with workflow.unsafe.imports_passed_through():
     from tenon.apis.reasons import camel_case
     from tenon.disruption.commands import command_page, overview_page
-    from tenon.disruption.commands.open_commands import commands_without, still_awaiting
+    from tenon.disruption.commands.approval_answers import BUDGETS_WITHIN
+    from tenon.disruption.commands.open_commands import commands_without, stale_commands, still_awaiting, with_approved
     from tenon.disruption.history.savings import is_forgotten, remember
     from tenon.messages.base import POLL_SECONDS, QUIET_POLL_SECONDS, ActivityName, WorkflowInput
     from tenon.messages.disruption import (
+        ApprovedReport,
         AwaitDisruptionInput,
         AwaitedReport,
         DisruptionCommand,
@@ -95,11 +97,15 @@ class DisruptionWorkflow(PlannerCaller):
             if self.plan_queue != self.announced_queue:
                 await self._announce_leader()
             if decision is not None:
+                before = self.by_claim
                 self.by_claim = commands_without(self.by_claim, decision.finished_claims)
+                await self._withdraw_since(before)
                 if decision.cursor is not None:
                     self.cursor = decision.cursor
                 for command in decision.commands:
+                    before = self.by_claim
                     await self._start(command)
+                    await self._withdraw_since(before)
             if must_continue_as_new(MAX_HISTORY):
                 await workflow.wait_condition(workflow.all_handlers_finished)
                 continue_as_new(
@@ -126,7 +132,7 @@ class DisruptionWorkflow(PlannerCaller):
             ledger=self.by_claim,
             savings=self.savings,
             cursor=self.cursor,
-            wait_seconds=POLL_SECONDS if self.by_claim or self.savings else QUIET_POLL_SECONDS,
+            wait_seconds=QUIET_POLL_SECONDS if self._is_quiet() else POLL_SECONDS,
         )
         self.input_changed = False
         self._show()
@@ -137,6 +143,21 @@ class DisruptionWorkflow(PlannerCaller):
             "waits for nodes that may leave",
             outdated=lambda: self.input_changed or is_for_another_version(),
         )
+
+    def _is_quiet(self) -> bool:
+        """Whether nothing ends with time. The planner sees the ends of refusals, and waits for people cost no calls."""
+        return not self.savings and all(entry.is_idle for entry in self.by_claim.values())
+
+    async def _withdraw_since(self, before: dict[str, OpenCommand]) -> None:
+        """Tell commands that wait for a person that what they were decided for does not hold any more."""
+        for command, why in stale_commands(before, self.by_claim).items():
+            own_claims = {claim for claim, entry in self.by_claim.items() if entry.command == command}
+            self.by_claim = commands_without(self.by_claim, own_claims)
+            handle = workflow.get_external_workflow_handle(names.command_id(self.cluster, command))
+            try:
+                await handle.signal("withdraw", why)
+            except Exception as error:  # an operator terminated it
+                workflow.logger.debug("A command did not hear that it is not needed", extra={"error": str(error)})
 
     async def _announce_leader(self) -> None:
         """Tell the open commands that call the planner which leader serves it now."""
@@ -154,16 +175,20 @@ class DisruptionWorkflow(PlannerCaller):
     async def _start(self, command: DisruptionCommand) -> None:
         now = workflow.now()
         self.by_claim = commands_without(self.by_claim, {candidate.claim for candidate in command.candidates})
+        until = now + (MOVE_GRACE if command.moves_pods else COMMAND_GRACE)
+        if command.approval is not None:
+            until += timedelta(seconds=command.approval.seconds) + BUDGETS_WITHIN
         for position, candidate in enumerate(command.candidates):
             self.by_claim[candidate.claim] = OpenCommand(
                 command=command.id,
                 reason=command.reason,
                 pool=candidate.pool,
-                until=now + (MOVE_GRACE if command.moves_pods else COMMAND_GRACE),
-                due=None if command.moves_pods else now,
+                until=until,
+                due=None if command.moves_pods or command.approval is not None else now,
                 since=now,
                 hosts=[] if position else sorted(command.arrivals),
                 awaits_replacement=command.terminate_first is not None,
+                awaits_approval=command.approval is not None,
             )
         try:
             await self._start_child(command)
@@ -204,9 +229,21 @@ class DisruptionWorkflow(PlannerCaller):
         """Receive the nodes that a command could not remove. They become available after a pause."""
         until = workflow.now() + timedelta(seconds=postponement.seconds)
         for claim in postponement.claims:
-            if claim in self.by_claim:
-                self.by_claim[claim] = evolve(self.by_claim[claim], until=until, due=until, postponed=True)
-                self.input_changed = True
+            entry = self.by_claim.get(claim)
+            if entry is None or (postponement.command and entry.command != postponement.command):
+                continue
+            self.by_claim[claim] = evolve(
+                entry, until=until, due=until, postponed=True, awaits_approval=False, refused=postponement.refused
+            )
+            self.input_changed = True
+
+    @workflow.signal(description="Sent by Tenon: a command that a person approved starts.")
+    def approved(self, report: ApprovedReport) -> None:
+        """Receive that a command that waited for a person starts. Budgets count its nodes from now on."""
+        now = workflow.now()
+        until = now + (MOVE_GRACE if report.moves_pods else COMMAND_GRACE)
+        self.by_claim = with_approved(self.by_claim, report, now, until)
+        self.input_changed = True
 
     @workflow.signal(description="Sent by Tenon: what a consolidation command saves.")
     def saved(self, report: SavingReport) -> None:

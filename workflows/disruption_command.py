@@ -4,6 +4,9 @@ A command that moves pods keeps new pods away from its candidates and waits unti
 is ready (DIS-60 to DIS-65). If anything fails before the candidates are asked to leave, it undoes what it did. A
 candidate that leaves for another reason meanwhile is not a failure: its replacement serves its pods.
 
+A command of a NodePool that asks for approval waits for a person before all this, for days if need be. It has touched
+nothing then. Once it is approved, it is validated like a command that was just decided.
+
 A node for which there is no room beside its replacement leaves first. Its command stays open until the replacement
 runs, so that budgets count the node all that time, and survives every restart of a worker meanwhile.
 """
@@ -20,7 +23,7 @@ from temporalio.exceptions import ActivityError
 
 with workflow.unsafe.imports_passed_through():
     from tenon.apis.reasons import traits_of
-    from tenon.disruption.commands import command_page
+    from tenon.disruption.commands import approval_answers, command_page
     from tenon.disruption.commands.awaited_replacements import (
         GIVEN_UP_PAUSE,
         LISTED_FOR,
@@ -38,6 +41,10 @@ with workflow.unsafe.imports_passed_through():
     from tenon.messages.base import ActivityName, Message
     from tenon.messages.disruption import (
         REBOOT,
+        REFUSED_HOURS,
+        Approval,
+        ApprovalAnswer,
+        ApprovedReport,
         AwaitedReplacement,
         AwaitedReport,
         CommandProgress,
@@ -51,11 +58,13 @@ with workflow.unsafe.imports_passed_through():
         MeasureInput,
         MeasureResult,
         Postponement,
+        Refusal,
         ReplacementsInput,
         SavingReport,
         SettleReplacementsInput,
         StepResult,
     )
+    from tenon.messages.node import Operator, OperatorAnswer
     from tenon.sentences import counted, shortened
     from workflows import names
     from workflows.options import OPTIONS
@@ -101,6 +110,13 @@ class DisruptionCommandWorkflow(PlannerCaller):
         """Dollars an hour by which the command is found."""
         self.prepared = False
         """Something of the command may be in the cluster, so that a failure must be undone."""
+        self.approve_until: datetime | None = None
+        """When it counts as refused, while it waits for a person."""
+        self.approval: Approval | None = None
+        """How that wait ended."""
+        self.refused_hours = REFUSED_HOURS
+        self.withdrawn = ""
+        """Why nothing asks for the command any more."""
 
     @workflow.run
     async def run(self, begin: DisruptInput) -> DisruptResult:
@@ -122,15 +138,94 @@ class DisruptionCommandWorkflow(PlannerCaller):
     @workflow.query(description="What the command has done, a line each, and what it waits for.")
     def progress(self) -> CommandProgress:
         """What the command has done, and what it waits for."""
-        return CommandProgress(timeline=self.timeline, waits=self.waits)
+        return CommandProgress(
+            timeline=self.timeline,
+            waits=self.waits,
+            approve_until=self.approve_until if self.approval is None else None,
+            approval=self.approval,
+        )
 
     @workflow.signal(description="Sent by Tenon: a replacement is initialized, leaves or is gone. Looks at them again.")
     def replacement_changed(self, claim: str) -> None:  # noqa: ARG002 - the name is for readers of the history
         """Receive that a replacement is initialized, leaves or is gone, or that a candidate that left first is gone."""
         self.replacements_changed = True
 
+    @workflow.update(description=command_page.APPROVE)
+    def approve(self, operator: Operator) -> OperatorAnswer:
+        """Approve a command that waits for it. Say who approves, and why."""
+        answer = self._answer_to_person()
+        if answer.accepted:
+            self.approval = approval_answers.approved(operator, workflow.now())
+        return answer
+
+    @workflow.update(description=command_page.REFUSE)
+    def refuse(self, refusal: Refusal) -> OperatorAnswer:
+        """Refuse a command that waits for approval. Say who refuses, and why."""
+        answer = self._answer_to_person()
+        if answer.accepted:
+            self.approval = approval_answers.refused(refusal, workflow.now())
+            self.refused_hours = refusal.hours
+        return answer
+
+    @approve.validator
+    def _validate_approval(self, operator: Operator) -> None:
+        if why := approval_answers.why_invalid(operator):
+            raise ValueError(why)
+
+    @refuse.validator
+    def _validate_refusal(self, refusal: Refusal) -> None:
+        if why := approval_answers.why_invalid(refusal):
+            raise ValueError(why)
+
+    @workflow.signal(description="Sent by Tenon: nothing asks for the command any more. One that awaits approval ends.")
+    def withdraw(self, why: str) -> None:
+        """Receive that nothing asks for the command any more. Once it has begun, its own steps notice that."""
+        self.withdrawn = self.withdrawn or why
+
+    def _answer_to_person(self) -> OperatorAnswer:
+        ends = self._cancellation() if self.cancelled else self.withdrawn
+        return approval_answers.answer_to(
+            asks=self.begin.command.approval is not None, approval=self.approval, ends=ends
+        )
+
     async def _carry_out(self, command: DisruptionCommand) -> DisruptResult:
         self._show("")
+        if command.approval is None or self.begin.awaited is not None:
+            return await self._act(command)
+        approval = await self._await_approval(timedelta(seconds=command.approval.seconds))
+        if approval is None:
+            return await self._undo(self._cancellation())
+        self._record(approval.text)
+        result = await (self._act(command) if approval.answer is ApprovalAnswer.APPROVED else self._end(approval))
+        await workflow.wait_condition(workflow.all_handlers_finished)
+        return evolve(result, approval=approval)
+
+    async def _await_approval(self, within: timedelta) -> Approval | None:
+        """Wait for a person, for one timer. Return None if an operator cancels the command."""
+        self.approve_until = workflow.now() + within
+        self._record(f"waits for approval until {self.approve_until:%Y-%m-%d %H:%M:%S} UTC")
+        self._show("waits for approval")
+        with contextlib.suppress(TimeoutError):
+            await workflow.wait_condition(
+                lambda: self.approval is not None or self.cancelled or bool(self.withdrawn),
+                timeout=within,
+                timeout_summary="Nobody approved the command: it counts as refused",
+            )
+        if self.approval is None and not self.cancelled:
+            now = workflow.now()
+            withdrawn = self.withdrawn
+            self.approval = approval_answers.stale(withdrawn, now) if withdrawn else approval_answers.unanswered(now)
+        return self.approval
+
+    async def _end(self, approval: Approval) -> DisruptResult:
+        """End a command that was not approved. It has touched nothing."""
+        claims = self._names()
+        if approval.answer is not ApprovalAnswer.STALE:
+            pause = approval_answers.pause_after(approval, self.refused_hours)
+            await self._postpone(claims, pause, refused=approval.text)
+        return DisruptResult(refused=dict.fromkeys(claims, approval.text), failure=approval.text)
+
+    async def _act(self, command: DisruptionCommand) -> DisruptResult:
         if self.begin.awaited is not None:
             return await self._await_replacement(self.begin.awaited)
         if command.decision == REBOOT:
@@ -156,11 +251,46 @@ class DisruptionCommandWorkflow(PlannerCaller):
         if self.cancelled:
             raise CommandFailedError(self._cancellation())
         valid = await self.call(ActivityName.VALIDATE_COMMAND, self.begin, StepResult, self._summary())
+        if self.approval is not None:
+            valid = await self._validate_again(valid, self.approval.at + approval_answers.BUDGETS_WITHIN)
         if valid.failure:
             raise CommandFailedError(valid.failure)
+        if self.approval is not None:
+            command = valid.instead or self.begin.command
+            claims = [candidate.claim for candidate in command.candidates]
+            await self._report(
+                "approved", ApprovedReport(command=command.id, claims=claims, moves_pods=command.moves_pods)
+            )
+        return valid
+
+    async def _validate_again(self, valid: StepResult, until: datetime) -> StepResult:
+        """Wait until the budgets and disruption windows let an approved command start."""
+        pause = approval_answers.FIRST_RETRY
+        while valid.waits:
+            if workflow.now() >= until:
+                return StepResult(failure=f"it was approved, but {valid.waits}")
+            self._show(f"is approved and waits: {valid.waits}")
+            with contextlib.suppress(TimeoutError):
+                await workflow.wait_condition(
+                    lambda: self.cancelled or bool(self.withdrawn),
+                    timeout=pause,
+                    timeout_summary="Tenon checks whether the approved command may start",
+                )
+            if self.cancelled or self.withdrawn:
+                return StepResult(failure=self._cancellation() if self.cancelled else self.withdrawn)
+            pause = approval_answers.next_retry(pause)
+            valid = await self.call(ActivityName.VALIDATE_COMMAND, self.begin, StepResult, self._summary())
         return valid
 
     async def _remove_empty_nodes(self) -> DisruptResult:
+        if self.approval is not None:
+            try:
+                valid = await self._validate()
+            except CommandFailedError as error:
+                return await self._undo(str(error))
+            except ActivityError as error:
+                return await self._undo(str(error.cause or error))
+            self.begin = evolve(self.begin, command=valid.instead or self.begin.command)
         self._show("asks its nodes to leave, if they are still empty")
         result = await self._ask()
         self._record_answers(result)
@@ -191,7 +321,7 @@ class DisruptionCommandWorkflow(PlannerCaller):
             return await self._undo(str(error.cause or error))
         asked_at = workflow.now()
         try:
-            result = await self._ask()
+            result = evolve(await self._ask(), approval=self.approval)
         except ActivityError as error:
             return await self._undo(str(error.cause or error), may_leave=True)
         stay = sorted(set(result.refused) - set(result.leaving))
@@ -318,7 +448,10 @@ class DisruptionCommandWorkflow(PlannerCaller):
         if valid.instead is not None:
             self.begin = evolve(self.begin, command=valid.instead)
             command = valid.instead
-            self._record("takes other replacements, because its pods need other nodes by now")
+            why = (
+                "its pods need other nodes by now" if self.approval is None else "the first ones were planned long ago"
+            )
+            self._record(f"takes other replacements, because {why}")
         self.prepared = True
         await self._step(ActivityName.TAINT_CANDIDATES)
         self._record("new pods are kept away from the candidates")
@@ -436,10 +569,13 @@ class DisruptionCommandWorkflow(PlannerCaller):
         finish_input = FinishInput(cluster=self.begin.cluster, command=self.begin.command, stay=stay, undo=undo)
         await self._run(ActivityName.FINISH_COMMAND, finish_input, StepResult)
 
-    async def _postpone(self, claims: list[str], pause: timedelta) -> None:
+    async def _postpone(self, claims: list[str], pause: timedelta, refused: str = "") -> None:
         """Ask the disruption workflow to leave these nodes alone for a while."""
         if claims:
-            await self._report("postpone", Postponement(claims=claims, seconds=pause.total_seconds()))
+            command = self.begin.command
+            own_id = command.id if command.approval is not None else ""
+            postponement = Postponement(claims=claims, seconds=pause.total_seconds(), refused=refused, command=own_id)
+            await self._report("postpone", postponement)
 
     async def _report(self, signal: str, payload: Message | list[str]) -> None:
         handle = workflow.get_external_workflow_handle(names.disruption_id(self.begin.cluster))
@@ -456,4 +592,7 @@ class DisruptionCommandWorkflow(PlannerCaller):
 
     def _show(self, waits: str) -> None:
         self.waits = waits
-        workflow.set_current_details(command_page.current_details(self.begin.command, self.timeline, waits))
+        approve_until = self.approve_until if self.approval is None else None
+        workflow.set_current_details(
+            command_page.current_details(self.begin.command, self.timeline, waits, approve_until)
+        )

@@ -8,6 +8,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from temporalio.exceptions import ApplicationError
+
 from activities import loggers
 from activities.clock import utc_now
 from activities.cluster_view.interfaces import ClusterView
@@ -19,6 +21,7 @@ from activities.disruption.repair_source import RepairSource, no_repair, repair_
 from activities.disruption.slowed_pools import SlowedPools
 from activities.provisioning.budget_reporting import BudgetReporter
 from activities.provisioning.buffers import BufferRoom
+from tenon.apis.reasons import Reason
 from tenon.disruption.commands.command_messages import command_id, to_message
 from tenon.disruption.commands.open_commands import (
     awaiting_replacement,
@@ -28,8 +31,11 @@ from tenon.disruption.commands.open_commands import (
     hosts_of,
 )
 from tenon.disruption.deciding import decide
-from tenon.disruption.methods import METHODS
-from tenon.disruption.model import Command, Decision, Situation, policy_of
+from tenon.disruption.methods import METHODS, has_cause
+from tenon.disruption.model import Command, Decision, ManagedNode, Situation, policy_of
+from tenon.disruption.rules.approvals import approvals_of, no_longer_wanted
+from tenon.disruption.validation import validated_empty
+from tenon.evolve import evolve
 from tenon.messages.disruption import (
     AwaitDisruptionInput,
     DisruptionCommand,
@@ -89,6 +95,10 @@ class Disruptor:
         self._pace = Pace(POLL_SECONDS, share=SHARE, longest=MAX_PAUSE)
         self._open_commands: Mapping[str, OpenCommand] = {}
         """As last reported by the disruption workflow, with what it was answered since."""
+        self._approved: set[str] = set()
+        """Commands that a person approved and that were validated, until the workflow reports them."""
+        self._approving = asyncio.Lock()
+        """One after another, so that two of them do not get the same place in a budget."""
         self._workflow_cursor: PassCursor | None = None
         """Where the next pass goes on, as the workflow knows it."""
 
@@ -98,26 +108,29 @@ class Disruptor:
         give_up = loop.time() + disruption_input.wait_seconds
         self._turn += 1
         turn = self._turn
-        self._open_commands = disruption_input.ledger
+        self._open_commands = self._with_approved(disruption_input.ledger, forget=True)
         self._slowed.update(disruption_input.savings)
         if self._moves is not None and self._moves.cursor is None:
             self._moves.resume(disruption_input.cursor)
             self._workflow_cursor = disruption_input.cursor
         while (seconds_left := give_up - loop.time()) > 0 and turn == self._turn:  # a newer call ends an older one
+            ledger = self._with_approved(disruption_input.ledger)
             if not (self._view.synced() and self._buffers.known):
                 await self._view.nodes_changed(min(seconds_left, 1.0))
                 continue
             with self._pace.measure():
-                situation, decision, finished_claims = self._decide(disruption_input)
+                situation, decision, finished_claims = self._decide(ledger)
             if decision.commands:
                 for command in decision.commands:
                     _report(command)
                 return self._answer(
                     commands=[self._message(command) for command in decision.commands], finished_claims=finished_claims
                 )
+            if any(ledger[claim].awaits_approval for claim in finished_claims):
+                return self._answer(finished_claims=finished_claims)  # the command hears that it need not wait
             running_pass = None
             if self._moves is not None:
-                rest = commands_without(disruption_input.ledger, finished_claims)
+                rest = commands_without(ledger, finished_claims)
                 if moves := self._moves.take(replace(situation, postponed=claims_of(rest, postponed=True))):
                     return self._answer(commands=moves, finished_claims=finished_claims)
                 if self._moves.cursor != self._workflow_cursor:
@@ -142,6 +155,7 @@ class Disruptor:
                 since=now,
                 hosts=[] if position else sorted(command.arrivals),
                 awaits_replacement=command.terminate_first is not None,
+                awaits_approval=command.approval is not None,
             )
             for command in commands
             for position, candidate in enumerate(command.candidates)
@@ -157,10 +171,55 @@ class Disruptor:
         return to_message(command, ident="" if command.only_if_empty else command_id(command, self._now()))
 
     async def validate(self, command: DisruptionCommand) -> StepResult:
-        """Check that a command that moves pods still holds."""
-        if self._moves is None:
-            return StepResult()
-        return await self._moves.validate(command, self._open_commands)
+        """Check that a command that moves pods, or that a person approved, still holds."""
+        if command.approval is None:
+            return await self._moves.validate(command, self._open_commands) if self._moves is not None else StepResult()
+        async with self._approving:
+            if command.only_if_empty:
+                step = self._validate_empty(command)
+            elif self._moves is not None:
+                step = await self._moves.validate(command, self._open_commands)
+            else:
+                step = StepResult(failure="this worker moves no pods")
+            if not (step.failure or step.waits):
+                self._approved.add(command.id)
+                self._open_commands = self._with_approved(self._open_commands)
+            return step
+
+    def _validate_empty(self, command: DisruptionCommand) -> StepResult:
+        """Check which nodes of an approved command are still empty, and whether budgets allow them."""
+        if not (self._view.synced() and self._buffers.known):
+            raise ApplicationError("the cluster cache is not synced yet", type="CacheBehind")
+        others = {claim: entry for claim, entry in self._open_commands.items() if entry.command != command.id}
+        validation, claims = validated_empty(command, self._situation(others, self._view.managed_nodes()))
+        if validation.is_full:
+            return StepResult(waits=validation.why)
+        if validation.why:
+            return StepResult(failure=validation.why)
+        candidates = [candidate for candidate in command.candidates if candidate.claim in claims]
+        return StepResult(
+            instead=evolve(command, candidates=candidates) if len(claims) < len(command.candidates) else None
+        )
+
+    def _with_approved(self, ledger: Mapping[str, OpenCommand], *, forget: bool = False) -> Mapping[str, OpenCommand]:
+        """Return the open commands with those that have been approved and validated, so that budgets count them.
+
+        The workflow may not have reported them yet. ``forget``: those that it has reported are not remembered longer.
+        """
+        if not self._approved:
+            return ledger
+        unreported = {
+            entry.command for entry in ledger.values() if entry.awaits_approval and entry.command in self._approved
+        }
+        if forget:
+            self._approved &= unreported
+        if not unreported:
+            return ledger
+        now = self._now()
+        return {
+            claim: evolve(entry, awaits_approval=False, since=now) if entry.command in unreported else entry
+            for claim, entry in ledger.items()
+        }
 
     async def measure(self, measure_input: MeasureInput) -> MeasureResult:
         """Compare what a command saves with what was predicted."""
@@ -180,29 +239,46 @@ class Disruptor:
         finally:
             change.cancel()
 
-    def _decide(self, disruption_input: AwaitDisruptionInput) -> tuple[Situation, Decision, list[str]]:
+    def _decide(self, ledger: Mapping[str, OpenCommand]) -> tuple[Situation, Decision, list[str]]:
         """The situation, what the methods decide in it, and the NodeClaims whose command is over."""
         nodes = self._view.managed_nodes()
-        finished_claims = claims_of_finished_commands(disruption_input.ledger, nodes, self._now())
-        pools = self._view.node_pools()
-        rest = commands_without(disruption_input.ledger, finished_claims)
-        situation = Situation(
-            nodes=nodes,
-            policies={pool.metadata.name: policy_of(pool) for pool in pools},
-            now=self._now(),
-            under_command=claims_of(rest, postponed=False),
-            awaiting_replacement=awaiting_replacement(rest),
-            nominated=frozenset(self._nominated_nodes()) | hosts_of(rest),
-            buffer_hosts=self._buffers.hosts(),
-            repair=repair_now(self._repair, nodes),
-        )
+        finished_claims = claims_of_finished_commands(ledger, nodes, self._now())
+        rest = commands_without(ledger, finished_claims)
+        situation = self._situation(rest, nodes)
+        if stale := _no_longer_wanted(rest, situation):
+            finished_claims += stale
+            situation = replace(situation, approvals=approvals_of(commands_without(rest, stale)))
         decision = decide(situation, METHODS, decision_metrics.timed)
         decision_metrics.report(decision, METHODS)
         if self._budgets is not None:
-            self._budgets.report(situation, pools)
+            self._budgets.report(situation, self._view.node_pools())
         if self._held_node_events is not None:
             self._held_node_events.report(situation, self._view.nodes_without_pool)
         return situation, decision, finished_claims
+
+    def _situation(self, open_commands: Mapping[str, OpenCommand], nodes: Sequence[ManagedNode]) -> Situation:
+        """The situation without a model."""
+        return Situation(
+            nodes=nodes,
+            policies={pool.metadata.name: policy_of(pool) for pool in self._view.node_pools()},
+            now=self._now(),
+            under_command=claims_of(open_commands, postponed=False),
+            approvals=approvals_of(open_commands),
+            awaiting_replacement=awaiting_replacement(open_commands),
+            nominated=frozenset(self._nominated_nodes()) | hosts_of(open_commands),
+            buffer_hosts=self._buffers.hosts(),
+            repair=repair_now(self._repair, nodes),
+        )
+
+
+def _no_longer_wanted(open_commands: Mapping[str, OpenCommand], situation: Situation) -> list[str]:
+    """Return the NodeClaims whose command waits for a person although the cluster has no reason for it any more."""
+    waiting = {claim: entry for claim, entry in open_commands.items() if entry.awaits_approval}
+    if not waiting:
+        return []
+    nodes = {node.claim: node for node in situation.nodes if node.claim in waiting}
+    causes = {claim: has_cause(node, situation, Reason(waiting[claim].reason)) for claim, node in nodes.items()}
+    return no_longer_wanted(waiting, nodes.values(), causes)
 
 
 def _report(command: Command) -> None:

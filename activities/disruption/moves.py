@@ -49,9 +49,10 @@ from tenon.disruption.model import (
     model_of,
     policy_of,
 )
+from tenon.disruption.rules.approvals import approvals_of
 from tenon.disruption.search.pods_elsewhere import PodsElsewhere
 from tenon.disruption.search.size_limits import MAX_OPEN, how_many_fit
-from tenon.disruption.validation import still_allowed, validated
+from tenon.disruption.validation import Validation, changed_pool, still_allowed, validated
 from tenon.ec2.refusals.unavailable import unavailable_until
 from tenon.evolve import evolve
 from tenon.kube.pod import Pod
@@ -249,13 +250,17 @@ class MoveFinder:
         others = {claim: entry for claim, entry in open_commands.items() if entry.command != command.id}
         situation, overlaid = await self._situation(self._view.managed_nodes(), others, asyncio.to_thread)
         validation = await asyncio.to_thread(validated, command, situation, limit)
+        if validation.is_full and command.approval is not None:
+            return StepResult(waits=validation.why)
+        if not (validation.why or validation.instead) and command.approval is not None:
+            validation = Validation(changed_pool(command, self._view.node_pools()))
         if validation.instead is None:
             if validation.why:
                 metrics.FAILED_VALIDATIONS.labels(command.consolidation_type).inc()
                 await self._events.rejected(command, validation.why)
             return StepResult(failure=validation.why)
         log.info(
-            "A disruption command takes other replacements, because its pods need other nodes by now",
+            "A disruption command takes other replacements than it was decided with",
             extra={
                 "command": command.id,
                 "nodeclaims": [candidate.claim for candidate in command.candidates],
@@ -268,7 +273,7 @@ class MoveFinder:
             partial(self._message, validation.instead, situation.model, pools, overlaid, winners, ident=command.id)
         )
         self._remember_hosts(message)
-        return StepResult(instead=evolve(message, leaves_from=command.leaves_from))
+        return StepResult(instead=evolve(message, leaves_from=command.leaves_from, approval=command.approval))
 
     async def measure(self, command: DisruptionCommand, leaving_claims: Collection[str]) -> dict[str, MeasuredSaving]:
         """Return what a command saves, by NodePool; empty if a price is not known. Consolidation says it in an event.
@@ -378,6 +383,7 @@ class MoveFinder:
             policies={pool.metadata.name: policy_of(pool) for pool in self._view.node_pools()},
             now=self._now(),
             under_command=claims_of(open_commands, postponed=False),
+            approvals=approvals_of(open_commands),
             awaiting_replacement=awaiting_replacement(open_commands),
             postponed=claims_of(open_commands, postponed=True),
             nominated=frozenset(self._batcher.nominated_nodes()) | self._hosts_of(open_commands),

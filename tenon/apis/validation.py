@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from tenon import resources
 from tenon.apis import expressions, labels
 from tenon.apis.ami_families import KUBELET, WITH_UNLISTED_SETTINGS
+from tenon.apis.approvals import read_approval_rules, read_approve_within
 from tenon.apis.base import ApiModel
 from tenon.apis.boolean_annotations import read_boolean
 from tenon.apis.cel_rules import broken_rules
@@ -44,6 +45,8 @@ _READERS: Mapping[str, Callable[[str], object]] = {
     labels.LEAST_SAVING: read_least_saving,
     labels.REST_AFTER_MOVE: read_rest,
     labels.DISRUPTION_WINDOWS: read_windows,
+    labels.APPROVE: read_approval_rules,
+    labels.APPROVE_WITHIN: read_approve_within,
     labels.EXPIRE_WITHIN_BUDGETS: read_boolean,
     labels.REPLACE_ON_REBALANCE: read_boolean,
     labels.TAKES_PODS_EARLY: read_boolean,

@@ -13,6 +13,7 @@ from tenon.disruption.methods import METHODS
 from tenon.disruption.methods.base import Method
 from tenon.disruption.methods.drift import BLOCKED_AFTER
 from tenon.disruption.model import Command, Decision, ManagedNode, Proposal, Situation, Verdict
+from tenon.disruption.rules.approvals import with_approvals, with_asked
 from tenon.disruption.rules.blockers import free_at, holds, is_free, may_be_reported, reported
 from tenon.disruption.rules.pool_budgets import PoolBudgets
 from tenon.disruption.search.rescheduling import after_commands
@@ -49,7 +50,8 @@ def decide(situation: Situation, methods: Sequence[Method] = METHODS, around: Ar
         except Exception as error:  # a fault in one method must not stop the others
             failed[method.name] = error
             continue
-        commands += proposal.commands
+        proposed_commands = with_approvals(proposal.commands, situation)
+        commands += proposed_commands
         counts[method.reason] += eligible_count
         blocked = {**proposal.blocked, **blocked}
         unconsolidatable |= proposal.unconsolidatable
@@ -60,7 +62,7 @@ def decide(situation: Situation, methods: Sequence[Method] = METHODS, around: Ar
             failed[method.name] = proposal.failed
         if proposal.next_pass is not None:
             next_passes.append(proposal.next_pass)
-        situation = _after(situation, proposal.commands)
+        situation = _after(situation, proposed_commands)
     next_pass = min(next_passes, default=None)
     found_commands = tuple(commands)
     return Decision(
@@ -77,8 +79,11 @@ def eligible(situation: Situation, reason: Reason) -> list[ManagedNode]:
 def _after(situation: Situation, commands: Sequence[Command]) -> Situation:
     """Return the situation for the methods that choose after these commands.
 
-    They take no node that the commands move pods to (DIS-62), and nothing that the commands use.
+    They take no node that the commands move pods to (DIS-62), and nothing that the commands use. Commands that wait for
+    a person use nothing yet.
     """
+    situation = with_asked(situation, (command for command in commands if command.approve_within is not None))
+    commands = [command for command in commands if command.approve_within is None]
     moves = [command for command in commands if command.moves_pods]
     model = situation.model
     return replace(

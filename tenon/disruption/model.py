@@ -9,6 +9,7 @@ from math import inf
 from typing import TypeVar
 
 from tenon.apis import labels
+from tenon.apis.approvals import DEFAULT_WITHIN, EVERY_REASON, ApprovalRule, read_approval_rules, read_approve_within
 from tenon.apis.boolean_annotations import read_boolean
 from tenon.apis.consolidation_limits import LeastSaving, read_least_saving, read_rest
 from tenon.apis.disruption_windows import DisruptionWindow, read_windows
@@ -53,6 +54,10 @@ class PoolPolicy:
     """Consolidation moves pods to its nodes although consolidateAfter is not over for them."""
     expire_within_budgets: bool = False
     """Expired nodes wait for the budgets (WSH-28). Without it, their workflows remove them at once."""
+    approvals: tuple[ApprovalRule, ...] = ()
+    """Which of its commands wait until a person approves them."""
+    approve_within: timedelta = DEFAULT_WITHIN
+    """How long they wait."""
 
     @property
     def keeps_nodes_with_pods(self) -> bool:
@@ -75,6 +80,10 @@ def policy_of(pool: NodePool) -> PoolPolicy:
         rest_after_move=_annotated(pool, labels.REST_AFTER_MOVE, read_rest, absent=timedelta(), broken=_TOO_LONG),
         windows=_annotated(pool, labels.DISRUPTION_WINDOWS, read_windows, absent=(), broken=None),
         expire_within_budgets=expires_within_budgets(pool.metadata.annotations),
+        approvals=_annotated(pool, labels.APPROVE, read_approval_rules, absent=(), broken=EVERY_REASON),
+        approve_within=_annotated(
+            pool, labels.APPROVE_WITHIN, read_approve_within, absent=DEFAULT_WITHIN, broken=DEFAULT_WITHIN
+        ),
     )
 
 
@@ -146,6 +155,8 @@ class ManagedNode:
     """When reboots of it were committed in the last day."""
     rebooted_at: datetime | None = None
     """When its last reboot ended."""
+    cpu: int = 0
+    """The allocatable CPU of its Node in millicores; 0 if it has no Node."""
 
     def named_in(self, names: frozenset[str]) -> bool:
         """True if the names contain its NodeClaim or its Node."""
@@ -238,6 +249,21 @@ def at_limit(pool: Pool) -> Pool:
 
 
 @dataclass(frozen=True, slots=True)
+class AskedApproval:
+    """A command that waits for a person, or that one refused, as it concerns one of its nodes."""
+
+    command: str
+    """Its ID; empty while it has none, in the decision that proposes it."""
+    reason: Reason
+    pool: str
+    since: datetime
+    refused: str = ""
+    """Why the node is left alone, in a clause; empty while the command waits."""
+    until: datetime | None = None
+    """When it is not left alone any more."""
+
+
+@dataclass(frozen=True, slots=True)
 class Situation:
     """Everything that disruption decisions depend on."""
 
@@ -248,6 +274,8 @@ class Situation:
     """NodeClaims that an open command removes."""
     postponed: frozenset[str] = frozenset()
     """NodeClaims that a command could not remove and that are left alone for a while. Budgets do not count them."""
+    approvals: Mapping[str, AskedApproval] = field(default_factory=dict)
+    """By NodeClaim whose command waits for a person, or was refused. Budgets do not count them."""
     awaiting_replacement: Mapping[str, str] = field(default_factory=dict)
     """NodeClaims that leave, or are gone, before their replacement runs, with their NodePool. Budgets count them."""
     nominated: frozenset[str] = frozenset()
@@ -335,6 +363,8 @@ class Command:
     """The fault that the command repairs."""
     terminate_first: TerminateFirst | None = None
     """Set if the node leaves before its replacement starts. Then the command has no ``replacements``."""
+    approve_within: timedelta | None = None
+    """How long it waits until a person approves it; None if it does not wait."""
 
     @property
     def decision(self) -> str:

@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from tenon.apis import labels
-from tenon.apis.nodepool import NODES
+from tenon.apis.hashing import nodepool_hash
+from tenon.apis.nodepool import NODES, NodePool
 from tenon.apis.reasons import Reason, traits_of
 from tenon.disruption.commands.pod_mark import pod_mark
 from tenon.disruption.deciding import eligible
@@ -41,6 +42,8 @@ class Validation:
 
     why: str = ""
     instead: Command | None = None
+    is_full: bool = False
+    """Whether only the budgets or disruption windows forbid it, so that it may start later."""
 
 
 def validated(command: DisruptionCommand, situation: Situation, expired: Expired = never) -> Validation:
@@ -51,7 +54,11 @@ def validated(command: DisruptionCommand, situation: Situation, expired: Expired
         situation: the cluster as it is now, with its model. The nodes of other commands are under command there.
         expired: ends the simulation early, which counts as a failure.
     """
-    why, plan = _check(command, situation, expired)
+    assert situation.model is not None, "a command that moves pods is validated on a model"
+    rescheduler = Rescheduler(situation.model, nodes_in_commands(situation, situation.model))
+    if (candidates := _check_candidates(command, situation, rescheduler)).why:
+        return candidates
+    why, plan = _check(command, situation, rescheduler, expired)
     must_pay = traits_of(command.reason).counts_savings
     if plan is None or must_pay or not _leaves_room(plan, situation):
         return Validation(why)
@@ -59,25 +66,50 @@ def validated(command: DisruptionCommand, situation: Situation, expired: Expired
     return Validation(why, replacement_of(command.candidates[0].claim, plan, situation))
 
 
-def _check(command: DisruptionCommand, situation: Situation, expired: Expired) -> tuple[str, Plan | None]:
-    """Return why the command must not start as it is, and the plan for its pods if only its replacements are wrong."""
-    assert situation.model is not None, "a command that moves pods is validated on a model"
+def validated_empty(command: DisruptionCommand, situation: Situation) -> tuple[Validation, list[str]]:
+    """Return whether a command for empty nodes that a person approved may start, and the NodeClaims that it may take.
+
+    Nodes that are not empty any more stay, and so do those beyond the budgets.
+    """
+    free = {node.claim: node for node in eligible(situation, Reason.EMPTY)}
+    budgets = PoolBudgets(situation, Reason.EMPTY)
+    remaining = [
+        candidate
+        for candidate in command.candidates
+        if (node := free.get(candidate.claim)) is not None and node.uid == candidate.uid and node.empty
+    ]
+    if not remaining:
+        return Validation("none of its nodes is empty any more, or something else keeps them"), []
+    taken_claims = [candidate.claim for candidate in remaining if budgets.take_for(free[candidate.claim])]
+    if not taken_claims:
+        return Validation(_why_full(budgets, remaining[0].pool), is_full=True), []
+    return Validation(), taken_claims
+
+
+def _check_candidates(command: DisruptionCommand, situation: Situation, rescheduler: Rescheduler) -> Validation:
+    """Return why the nodes of a command must not leave now; wherever their pods would go."""
     reason = Reason(command.reason)
     nodes = {node.claim: node for node in situation.nodes}
     budgets = PoolBudgets(situation, reason)
-    rescheduler = Rescheduler(situation.model, nodes_in_commands(situation, situation.model))
+    full = ""
     for candidate in command.candidates:
         node = nodes.get(candidate.claim)
         if node is None or node.uid != candidate.uid:
-            return f"NodeClaim {candidate.claim} is gone", None
+            return Validation(f"NodeClaim {candidate.claim} is gone")
         if why := _why_not(node, reason, candidate, situation):
-            return f"NodeClaim {candidate.claim}: {why}", None
+            return Validation(f"NodeClaim {candidate.claim}: {why}")
         if rescheduler.detail(candidate.claim) is None:
-            return f"the Node of NodeClaim {candidate.claim} is gone", None
+            return Validation(f"the Node of NodeClaim {candidate.claim} is gone")
         if not budgets.take_for(node):
-            if why := budgets.why_closed(candidate.pool):
-                return f"NodePool {candidate.pool} is {why}", None
-            return f"the budgets of NodePool {candidate.pool} do not allow it any more", None
+            full = full or _why_full(budgets, candidate.pool)
+    return Validation(full, is_full=bool(full))
+
+
+def _check(
+    command: DisruptionCommand, situation: Situation, rescheduler: Rescheduler, expired: Expired
+) -> tuple[str, Plan | None]:
+    """Return why the command must not start as it is, and the plan for its pods if only its replacements are wrong."""
+    nodes = {node.claim: node for node in situation.nodes}
     if command.decision == REBOOT:
         decision = repair_of(nodes[command.candidates[0].claim], situation)
         reboots = decision is not None and decision.action is RepairAction.REBOOT
@@ -97,7 +129,14 @@ def _check(command: DisruptionCommand, situation: Situation, expired: Expired) -
         return f"its pods need {len(plan.claims)} new nodes instead of {len(command.replacements)}", plan
     if not _serves(command.replacements, plan.claims):
         return "its pods need other instance types than its replacements", plan
-    return "", None
+    # What was planned before a person approved it may be days old: names of pods, the template of the NodePool.
+    return "", plan if command.approval is not None and command.replacements else None
+
+
+def _why_full(budgets: PoolBudgets, pool: str) -> str:
+    if why := budgets.why_closed(pool):
+        return f"NodePool {pool} is {why}"
+    return f"the budgets of NodePool {pool} do not allow it any more"
 
 
 def _why_not_static(command: DisruptionCommand, situation: Situation) -> str:
@@ -131,6 +170,19 @@ def _leaves_room(plan: Plan, situation: Situation) -> bool:
     )
 
 
+def changed_pool(command: DisruptionCommand, pools: Iterable[NodePool]) -> str:
+    """Return that a NodePool has changed since the replacements were planned, in a clause; empty if none has.
+
+    Nodes of an earlier template would drift at once.
+    """
+    hashes = {pool.metadata.name: nodepool_hash(pool) for pool in pools}
+    for replacement in command.replacements:
+        planned_hash = replacement.body["metadata"].get("annotations", {}).get(labels.NODEPOOL_HASH)
+        if planned_hash != hashes.get(replacement.pool):
+            return f"NodePool {replacement.pool} has changed since the command was decided"
+    return ""
+
+
 def still_allowed(commands: Iterable[DisruptionCommand], situation: Situation) -> list[DisruptionCommand]:
     """Return those commands of one decision that the nodes and their budgets still allow.
 
@@ -143,12 +195,11 @@ def still_allowed(commands: Iterable[DisruptionCommand], situation: Situation) -
     reason = ""
     for command in commands:
         if budgets is None or command.reason != reason:
-            started = frozenset(
-                candidate.claim for allowed_command in allowed_commands for candidate in allowed_command.candidates
-            )
+            started = _claims(command for command in allowed_commands if command.approval is None)
+            waiting = _claims(command for command in allowed_commands if command.approval is not None)
             reason = command.reason
             now = replace(situation, under_command=situation.under_command | started)
-            free = {node.claim: node for node in eligible(now, Reason(reason))}
+            free = {node.claim: node for node in eligible(now, Reason(reason)) if node.claim not in waiting}
             budgets = PoolBudgets(now, Reason(reason))
         nodes = [free.get(candidate.claim) for candidate in command.candidates]
         counts = Counter(node.pool for node in nodes if node is not None and is_counted(node))
@@ -156,6 +207,8 @@ def still_allowed(commands: Iterable[DisruptionCommand], situation: Situation) -
             node is not None and node.uid == candidate.uid
             for node, candidate in zip(nodes, command.candidates, strict=True)
         )
+        if command.approval is not None:
+            counts.clear()  # budgets count its nodes when it is approved
         if free_still and all(budgets.left(pool) >= count for pool, count in counts.items()):
             for pool in counts.elements():
                 budgets.take(pool)
@@ -163,6 +216,10 @@ def still_allowed(commands: Iterable[DisruptionCommand], situation: Situation) -
                 del free[candidate.claim]
             allowed_commands.append(command)
     return allowed_commands
+
+
+def _claims(commands: Iterable[DisruptionCommand]) -> frozenset[str]:
+    return frozenset(candidate.claim for command in commands for candidate in command.candidates)
 
 
 def _serves(replacements: Iterable[Replacement], claims: Iterable[PlannedClaim]) -> bool:

@@ -9,9 +9,22 @@ from typing import Any
 from pydantic import Field
 
 from tenon.messages.base import POLL_SECONDS, Message, WorkflowInput
+from tenon.messages.node import Operator
 
+REFUSED_HOURS, MAX_REFUSED_HOURS = 24.0, 720.0
+"""How long the nodes of a refused command are left alone, by default and at most."""
 REBOOT = "reboot"
 """The decision of a command that reboots a node, and removes and replaces nothing."""
+
+
+class ApprovalAnswer(StrEnum):
+    """How the wait of a command for a person ended."""
+
+    APPROVED = "approved"
+    REFUSED = "refused"
+    UNANSWERED = "unanswered"
+    STALE = "stale"
+    """What it was decided for does not hold any more."""
 
 
 class OpenCommand(Message):
@@ -32,6 +45,15 @@ class OpenCommand(Message):
     awaits_replacement: bool = False
     """The node leaves before its replacement starts. It counts against budgets, also when it is gone, until its command
     says that the replacement runs."""
+    awaits_approval: bool = False
+    """The command waits for a person. Budgets do not count the node, and no other command asks for it."""
+    refused: str = ""
+    """Who refused the command, and why, in a clause. The node is left alone until ``until``, and ``postponed``."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it only waits for a person, or for the end of a refusal: nothing is done with the node."""
+        return self.awaits_approval or bool(self.refused)
 
 
 class MeasuredSaving(Message):
@@ -157,6 +179,13 @@ class TerminatesFirst(Message):
     intended: list[IntendedReplacement]
 
 
+class AwaitsApproval(Message):
+    """A command does nothing until a person approves it."""
+
+    seconds: float
+    """How long it waits. Then it counts as refused."""
+
+
 class DisruptionCommand(Message):
     """Nodes to remove together, why, and what comes in their place."""
 
@@ -192,6 +221,8 @@ class DisruptionCommand(Message):
     """The fault that it repairs."""
     terminate_first: TerminatesFirst | None = None
     """Set if its only candidate leaves before the replacement starts. Then it has no ``replacements``."""
+    approval: AwaitsApproval | None = None
+    """Set if it waits for a person first."""
 
 
 class DisruptionDecision(Message):
@@ -204,6 +235,38 @@ class DisruptionDecision(Message):
     finished_claims: list[str] = Field(default_factory=list)
     cursor: PassCursor | None = None
     """Where the next pass goes on; None if no pass has ended since the call began."""
+
+
+class Refusal(Operator):
+    """Refuses a command that waits for approval. People type it in Temporal's UI."""
+
+    hours: float = REFUSED_HOURS
+    """How long its nodes are left alone."""
+
+
+class Approval(Message):
+    """How the wait of a command for a person ended."""
+
+    answer: ApprovalAnswer
+    by: str = ""
+    """Who answered."""
+    reason: str = ""
+    """Why, with the ticket, or why there was no answer."""
+    at: datetime
+
+    @property
+    def text(self) -> str:
+        """The answer in a clause."""
+        because = f": {self.reason}" if self.reason else ""
+        match self.answer:
+            case ApprovalAnswer.APPROVED:
+                return f"{self.by} approved it{because}"
+            case ApprovalAnswer.REFUSED:
+                return f"{self.by} refused it{because}"
+            case ApprovalAnswer.UNANSWERED:
+                return "nobody approved it in time"
+            case ApprovalAnswer.STALE:
+                return f"it was withdrawn before it was approved{because}"
 
 
 class DisruptResult(Message):
@@ -222,6 +285,8 @@ class DisruptResult(Message):
     """The NodeClaims that replace a node that left first."""
     replacement: str = ""
     """What became of that replacement, in a clause; empty for a command whose replacements start first."""
+    approval: Approval | None = None
+    """How its wait for a person ended; None if it did not wait."""
 
 
 class AwaitedReplacement(Message):
@@ -247,6 +312,10 @@ class CommandProgress(Message):
     """What it has done, a line each, with the time."""
     waits: str = ""
     """What it waits for now, in a clause; empty if it acts."""
+    approve_until: datetime | None = None
+    """Set while it waits for a person: when it counts as refused."""
+    approval: Approval | None = None
+    """How that wait ended."""
 
 
 class DisruptInput(WorkflowInput):
@@ -362,8 +431,20 @@ class SavingReport(Message):
     pools: dict[str, MeasuredSaving]
 
 
+class ApprovedReport(Message):
+    """Says that a command that waited for a person starts with these NodeClaims, and that budgets count them now."""
+
+    command: str
+    claims: list[str]
+    moves_pods: bool
+
+
 class Postponement(Message):
     """Nodes that a command could not remove, and for how many seconds no other command may remove them."""
 
     claims: list[str]
     seconds: float
+    refused: str = ""
+    """Who refused the command, and why, in a clause; empty if it failed."""
+    command: str = ""
+    """Set by a command that waited for a person: another command may have taken its nodes meanwhile."""

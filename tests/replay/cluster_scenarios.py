@@ -21,13 +21,16 @@ from tenon.evolve import evolve
 from tenon.messages.base import ActivityName
 from tenon.messages.disruption import (
     AwaitDisruptionInput,
+    AwaitsApproval,
     DisruptionCommand,
     DisruptionDecision,
     DisruptResult,
     FoundReplacements,
     MeasuredSaving,
+    Refusal,
 )
 from tenon.messages.garbage_collection import COLLECT_GARBAGE, GarbageCollectionInput, GarbageCollectionResult
+from tenon.messages.node import Operator
 from tenon.messages.nodeclass import NodeClassInput, NodeClassResult
 from tenon.messages.provisioning import AwaitBatchInput, BatchSummary, LaunchReport
 from tests.workflows.fake_steps import FakeSteps, command, leaves_first, reboot
@@ -93,8 +96,7 @@ class Commands:
     async def start(
         self, ident: str, disruption_command: DisruptionCommand
     ) -> WorkflowHandle[DisruptionCommandWorkflow, DisruptResult]:
-        await until(self._asks)
-        self._leader.decisions.append(DisruptionDecision(commands=[evolve(disruption_command, id=ident)]))
+        await self.answer(DisruptionDecision(commands=[evolve(disruption_command, id=ident)]))
         handle = self._client.get_workflow_handle_for(
             DisruptionCommandWorkflow.run, names.command_id(self._cluster, ident)
         )
@@ -108,6 +110,10 @@ class Commands:
 
         await until(started)
         return handle
+
+    async def answer(self, decision: DisruptionDecision) -> None:
+        await until(self._asks)
+        self._leader.decisions.append(decision)
 
     async def _asks(self) -> bool:
         """Whether one call is open, so that its answer counts: the workflow has received all signals before it."""
@@ -150,6 +156,55 @@ async def leave_first(play: Commands, leader: Leader) -> None:
         if ends:
             await first.cancel()
         await first.result()
+
+
+async def approvals(temporal: WorkflowEnvironment, cluster: str) -> None:
+    """Commands that wait for a person: approved, refused, not answered in time, withdrawn, and approved empty nodes."""
+    leader = Leader()
+    queue, client = names.task_queue(cluster), temporal.client
+    common = Worker(
+        client,
+        task_queue=queue,
+        workflows=[DisruptionWorkflow, DisruptionCommandWorkflow],
+        activities=leader.common(),
+    )
+    planning: list[Callable[..., Any]] = [leader.decide, leader.validate, leader.measure]
+    planner = Worker(client, task_queue=names.plan_queue(cluster), activities=planning)
+    asks = AwaitsApproval(seconds=timedelta(days=2).total_seconds())
+    moves = evolve(command(graceful=False), approval=asks)
+    empty = evolve(command(replacements=0), reason=Reason.EMPTY, moves_pods=False, only_if_empty=True, approval=asks)
+    ann = Operator(by="ann", reason="seen in staging")
+    with temporal.with_time_skipping_disabled():
+        async with common, planner:
+            await client.start_workflow(
+                DisruptionWorkflow.run,
+                DisruptionInput(cluster=cluster),
+                id=names.disruption_id(cluster),
+                task_queue=queue,
+            )
+            play = Commands(client, cluster, leader)
+            approved = await play.start("underutilized-1", moves)
+            await temporal.fast_forward(approved, timedelta(days=1))
+            await approved.execute_update(DisruptionCommandWorkflow.approve, ann)
+            await approved.result()
+            refused = await play.start("underutilized-2", moves)
+            await refused.execute_update(DisruptionCommandWorkflow.refuse, Refusal(by="ann", reason="not now"))
+            await refused.result()
+            unanswered = await play.start("underutilized-3", moves)
+            await temporal.fast_forward(unanswered, timedelta(days=2, seconds=1))
+            await unanswered.result()
+            leader.fails[ActivityName.VALIDATE_COMMAND] = "a pod came or went"
+            stale = await play.start("underutilized-4", moves)
+            await stale.execute_update(DisruptionCommandWorkflow.approve, ann)
+            await stale.result()
+            leader.fails.clear()
+            removed = await play.start("empty-1", empty)
+            await removed.execute_update(DisruptionCommandWorkflow.approve, ann)
+            await removed.result()
+            withdrawn = await play.start("underutilized-5", moves)
+            await play.answer(DisruptionDecision(finished_claims=["default-1"]))
+            await withdrawn.result()
+            await play.disruption.terminate()
 
 
 async def commands(temporal: WorkflowEnvironment, cluster: str) -> None:
@@ -343,4 +398,11 @@ async def quiet(temporal: WorkflowEnvironment, cluster: str) -> None:
                 await handle.terminate()
 
 
-SCENARIOS = {"quiet": quiet, "batches": batches, "commands": commands, "node-class": node_class, "sweeps": sweeps}
+SCENARIOS = {
+    "quiet": quiet,
+    "batches": batches,
+    "commands": commands,
+    "approvals": approvals,
+    "node-class": node_class,
+    "sweeps": sweeps,
+}

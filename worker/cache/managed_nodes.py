@@ -21,6 +21,7 @@ from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.protection import node_protection
 from tenon.kube.records import NodeRecord
 from tenon.kube.timestamps import from_epoch
+from tenon.resources import CPU
 from worker.cache.cluster import ClusterCache
 from worker.cache.evacuating_pods import leaving
 
@@ -121,6 +122,7 @@ def _known(claim: ClaimRecord, node: NodeRecord | None, now: datetime) -> _Known
         usual_price=usual_price(claim.annotations),
         expires_at=_expires_at(claim),
         registered=claim.registered,
+        cpu=node.allocatable.get(CPU, 0) if node is not None else 0,
         **_of_repair(claim, node),
     )
     return _Known(claim, node, managed)

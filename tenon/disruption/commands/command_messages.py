@@ -13,6 +13,7 @@ from tenon.disruption.model import ClusterModel, Command
 from tenon.disruption.repair.decision import RepairDecision
 from tenon.kube.pod import Pod
 from tenon.messages.disruption import (
+    AwaitsApproval,
     DisruptionCandidate,
     DisruptionCommand,
     IntendedReplacement,
@@ -89,7 +90,13 @@ def to_message(
         decision=command.decision,
         repair=_cause(command.repair) if command.repair is not None else None,
         terminate_first=_terminates_first(command),
+        approval=_approval(command),
     )
+
+
+def _approval(command: Command) -> AwaitsApproval | None:
+    within = command.approve_within
+    return None if within is None else AwaitsApproval(seconds=within.total_seconds())
 
 
 def _cause(decision: RepairDecision) -> RepairCause:

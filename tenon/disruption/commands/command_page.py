@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from tenon.apis.reasons import camel_case
-from tenon.messages.disruption import REBOOT, DisruptInput, DisruptionCandidate, DisruptionCommand
+from tenon.messages.disruption import REBOOT, REFUSED_HOURS, DisruptInput, DisruptionCandidate, DisruptionCommand
 from tenon.sentences import counted, first_few, for_temporal_ui, shortened
 
 NAMED_NODES = 3
@@ -19,6 +20,15 @@ MAX_SEARCHED = 1500
 ABOUT = (
     "This workflow is one disruption command: it removes, replaces or reboots the nodes of its input. Current Details "
     "say how far it is."
+)
+_ANSWER = '{"by": "ann", "reason": "seen in staging", "ticket": "OPS-12"}'
+APPROVE = (
+    "Approves a command that waits for it. It is validated again, and then its nodes leave within the budgets. Input: "
+    f"{_ANSWER}."
+)
+REFUSE = (
+    f"Refuses a command that waits for approval. Its nodes are left alone for {REFUSED_HOURS:.0f} hours, or as many as "
+    'the input says: {"by": "ann", "reason": "release in progress", "hours": 48}.'
 )
 _CANCELLATION = (
     "Its signals come from Tenon, so nothing needs to be sent. Request Cancellation undoes the command after its "
@@ -86,8 +96,17 @@ def searched_names(command: DisruptionCommand) -> list[str]:
     return searched
 
 
-def current_details(command: DisruptionCommand, timeline: Sequence[str], waits: str) -> str:
-    """Render the page as Markdown. ``timeline``: lines with their time. ``waits``: what it does now; may be empty."""
+def current_details(
+    command: DisruptionCommand, timeline: Sequence[str], waits: str, approve_until: datetime | None = None
+) -> str:
+    """Render the page as Markdown.
+
+    Args:
+        command: the command.
+        timeline: lines with their time.
+        waits: what it does now; may be empty.
+        approve_until: when it counts as refused, if it waits for a person.
+    """
     lines = [f"### {headline(command)}", ""]
     if waits:
         lines += [f"**Now:** it {waits}", ""]
@@ -100,8 +119,22 @@ def current_details(command: DisruptionCommand, timeline: Sequence[str], waits: 
     lines += ["", "#### Why", "", *(f"- {line}" for line in command.explanation or [why(command)] if line)]
     if timeline:
         lines += ["", "#### Timeline (UTC)", "", *(f"- {line}" for line in timeline)]
-    lines += ["", "#### What you can send", "", _CANCELLATION]
+    lines += ["", "#### What you can send", ""]
+    if approve_until is not None:
+        lines += _approval_help(command, approve_until)
+    lines.append(_CANCELLATION)
     return for_temporal_ui("\n".join(lines))
+
+
+def _approval_help(command: DisruptionCommand, until: datetime) -> list[str]:
+    return [
+        f"It waits for a person until {until:%Y-%m-%d %H:%M:%S} UTC. Without an answer, it is refused then.",
+        "",
+        f"- `tenon approve {command.id} --reason TEXT`, or the update `approve` with More Actions, Send an Update: "
+        f"`{_ANSWER}`",
+        f"- `tenon refuse {command.id} --reason TEXT`, or the update `refuse`, which also takes `hours`",
+        "",
+    ]
 
 
 def _node(candidate: DisruptionCandidate) -> str:

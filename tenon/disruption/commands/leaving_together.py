@@ -25,7 +25,9 @@ def leaving_together(commands: Sequence[DisruptionCommand], now: datetime) -> li
 
     The others take longer anyway, until their new nodes are ready.
     """
-    ready = [command.id for command in commands if command.graceful and not command.replacements]
+    ready = [
+        command.id for command in commands if command.graceful and not command.replacements and command.approval is None
+    ]
     if len(ready) < 2:
         return list(commands)
     at = now + VALIDATION_DELAY + MARGIN + len(ready) * FOR_EACH

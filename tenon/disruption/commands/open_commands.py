@@ -6,8 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from tenon.apis.reasons import Reason
 from tenon.evolve import evolve
-from tenon.messages.disruption import AwaitedReport, OpenCommand
+from tenon.messages.disruption import ApprovedReport, AwaitedReport, OpenCommand
 
 if TYPE_CHECKING:  # workflows import this module, and the process that runs them does not load the scheduling engine
     from tenon.disruption.model import ManagedNode
@@ -39,7 +40,7 @@ def awaiting_replacement(open_commands: Mapping[str, OpenCommand]) -> dict[str, 
 
 
 def _awaits(entry: OpenCommand) -> bool:
-    return entry.awaits_replacement and not entry.postponed
+    return entry.awaits_replacement and not entry.postponed and not entry.awaits_approval
 
 
 def still_awaiting(
@@ -64,8 +65,27 @@ def still_awaiting(
 
 
 def claims_of(open_commands: Mapping[str, OpenCommand], *, postponed: bool) -> frozenset[str]:
-    """Return the NodeClaims that an open command removes; with ``postponed``, those whose command failed instead."""
-    return frozenset(claim for claim, entry in open_commands.items() if entry.postponed is postponed)
+    """Return the NodeClaims that an open command removes; with ``postponed``, those whose command failed instead.
+
+    Those whose command waits for a person, or was refused by one, are neither: `tenon.disruption.rules.approvals` has
+    them.
+    """
+    return frozenset(
+        claim for claim, entry in open_commands.items() if entry.postponed is postponed and not entry.is_idle
+    )
+
+
+def with_approved(
+    open_commands: Mapping[str, OpenCommand], report: ApprovedReport, now: datetime, until: datetime
+) -> dict[str, OpenCommand]:
+    """Return the open commands with one that a person approved and that starts now. Its other nodes are free again."""
+    own = {claim: entry for claim, entry in open_commands.items() if entry.command == report.command}
+    started = {
+        claim: evolve(entry, awaits_approval=False, since=now, until=until, due=None if report.moves_pods else now)
+        for claim, entry in own.items()
+        if claim in report.claims
+    }
+    return {**commands_without(open_commands, own.keys() - started.keys()), **started}
 
 
 def hosts_of(open_commands: Mapping[str, OpenCommand]) -> frozenset[str]:
@@ -73,7 +93,7 @@ def hosts_of(open_commands: Mapping[str, OpenCommand]) -> frozenset[str]:
 
     A command is open while one of its nodes has not refused it.
     """
-    still_open = {entry.command for entry in open_commands.values() if not entry.postponed}
+    still_open = {entry.command for entry in open_commands.values() if not (entry.postponed or entry.awaits_approval)}
     return frozenset(host for entry in open_commands.values() if entry.command in still_open for host in entry.hosts)
 
 
@@ -95,7 +115,27 @@ def commands_without(open_commands: Mapping[str, OpenCommand], claims: Collectio
     return remaining_commands
 
 
+def stale_commands(before: Mapping[str, OpenCommand], after: Mapping[str, OpenCommand]) -> dict[str, str]:
+    """Return the commands that wait for a person and have lost nodes, each with why, in a clause.
+
+    One for empty nodes waits as long as one of them is left. Others are about all of their nodes.
+    """
+    lost: dict[str, list[str]] = {}
+    for claim, entry in sorted(before.items()):
+        present = after.get(claim)
+        if entry.awaits_approval and (present is None or present.command != entry.command):
+            lost.setdefault(entry.command, []).append(claim)
+    remaining = {entry.command for entry in after.values() if entry.reason == Reason.EMPTY}
+    return {
+        command: f"NodeClaim {claims[0]} is gone, leaves, or does not need it any more"
+        for command, claims in lost.items()
+        if command not in remaining
+    }
+
+
 def _is_over(entry: OpenCommand, node: ManagedNode, now: datetime) -> bool:
+    if entry.awaits_approval:
+        return node.leaving
     if node.leaving:
         return False
     if entry.due is not None:

@@ -28,10 +28,13 @@ It needs nothing from you: its signals come from Tenon. If you terminate it, Ten
 
 def headline(cluster: str, open_commands: Mapping[str, OpenCommand]) -> str:
     """Say in one line what the workflow does, and how much of it is under way."""
-    nodes = [claim for claim, entry in open_commands.items() if not entry.postponed]
+    nodes = [claim for claim, entry in open_commands.items() if not (entry.postponed or entry.awaits_approval)]
     commands = {open_commands[claim].command for claim in nodes}
-    under_way = f": {counted(len(commands), 'command')} for {counted(len(nodes), 'node')} under way" if nodes else ""
-    return f"Decides which nodes of cluster {cluster} leave{under_way}"
+    waiting = len({entry.command for entry in open_commands.values() if entry.awaits_approval})
+    parts = [f"{counted(len(commands), 'command')} for {counted(len(nodes), 'node')} under way"] if nodes else []
+    if waiting:
+        parts.append(f"{counted(waiting, 'command')} {'waits' if waiting == 1 else 'wait'} for approval")
+    return f"Decides which nodes of cluster {cluster} leave{': ' if parts else ''}{', '.join(parts)}"
 
 
 def remembered(lines: Sequence[str], now: datetime, headline_of_command: str, workflow_id: str) -> list[str]:
@@ -47,15 +50,21 @@ def current_details(
     last_commands: Sequence[str],
 ) -> str:
     """Render the page as Markdown."""
-    under_way = {claim: entry for claim, entry in open_commands.items() if not entry.postponed}
-    postponed = {claim: entry for claim, entry in open_commands.items() if entry.postponed}
+    waiting = {claim: entry for claim, entry in open_commands.items() if entry.awaits_approval}
+    refused = {claim: entry for claim, entry in open_commands.items() if entry.refused}
+    under_way = {
+        claim: entry for claim, entry in open_commands.items() if not (entry.postponed or entry.awaits_approval)
+    }
+    postponed = {claim: entry for claim, entry in open_commands.items() if entry.postponed and not entry.refused}
     lines = [
         f"### {headline(cluster, open_commands)}",
         "",
         "**Now:** it waits until a node may leave. `tenon explain node NAME` says what keeps a node.",
+        *_section("Commands that wait for approval: `tenon approve ID`", _commands(waiting)),
         *_section("Commands under way", _commands(under_way)),
         *_section("Nodes that these commands use of the disruption budgets", _budgets(under_way)),
         *_section("Nodes whose command failed, and until when they are left alone", _later(postponed)),
+        *_section("Nodes whose command was refused, and until when they are left alone", _refused(refused)),
         *_section("NodePools whose consolidation saves less than predicted", _slowed(savings)),
         *_section("Last commands (UTC)", [f"- {line}" for line in reversed(last_commands)]),
     ]
@@ -94,6 +103,13 @@ def _budgets(open_commands: Mapping[str, OpenCommand]) -> list[str]:
 def _later(open_commands: Mapping[str, OpenCommand]) -> list[str]:
     return [
         f"- {claim} until {entry.until:%Y-%m-%d %H:%M:%S} UTC: command `{entry.command}`"
+        for claim, entry in sorted(open_commands.items())
+    ]
+
+
+def _refused(open_commands: Mapping[str, OpenCommand]) -> list[str]:
+    return [
+        f"- {claim} until {entry.until:%Y-%m-%d %H:%M:%S} UTC: command `{entry.command}`, {entry.refused}"
         for claim, entry in sorted(open_commands.items())
     ]
 

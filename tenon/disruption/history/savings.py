@@ -119,7 +119,9 @@ def slowed_pools(
 ) -> dict[str, str]:
     """Return the NodePools that are slowed down, each with why it must wait now; empty if it may start one command."""
     busy = {
-        entry.pool for entry in open_commands.values() if traits_of(entry.reason).counts_savings and not entry.postponed
+        entry.pool
+        for entry in open_commands.values()
+        if traits_of(entry.reason).counts_savings and not (entry.postponed or entry.awaits_approval)
     }
     slowed = {}
     for pool, saving in savings.items():

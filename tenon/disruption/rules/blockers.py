@@ -20,6 +20,7 @@ from tenon.apis.reasons import Reason, traits_of
 from tenon.disruption.history.arrivals import rest_until, times_moved
 from tenon.disruption.model import ManagedNode, Situation
 from tenon.disruption.repair.breaker import MAX_UNHEALTHY_PERCENT
+from tenon.disruption.rules.approvals import is_asked_for, refused_until, why_asked
 from tenon.disruption.rules.consolidatable import is_over, over_at
 from tenon.disruption.rules.repair import has_bound
 from tenon.kube.timestamps import format_instant
@@ -326,6 +327,29 @@ BLOCKERS = (
         DISRUPTIONS,
         lambda node, situation: node.claim in situation.postponed,
         "a disruption command failed to remove it, so it is left alone for some minutes",
+    ),
+    # An empty or unhealthy node is another question than the one that waits or was refused, with its own answer. Events
+    # of their own say these three, because a node that events of passes name gets a pass every minute.
+    Blocker(
+        "approval",
+        VOLUNTARY - {Reason.EMPTY},
+        lambda node, situation: node.claim in situation.approvals,
+        why_asked,
+        ends=refused_until,
+    ),
+    Blocker(
+        "approval of an empty node",
+        frozenset({Reason.EMPTY}),
+        lambda node, situation: situation.approvals and is_asked_for(node, situation, Reason.EMPTY),
+        why_asked,
+        ends=refused_until,
+    ),
+    Blocker(
+        "approval of a repair",
+        REPAIR,
+        lambda node, situation: situation.approvals and is_asked_for(node, situation, Reason.UNHEALTHY),
+        why_asked,
+        ends=refused_until,
     ),
     Blocker(
         "nominated",

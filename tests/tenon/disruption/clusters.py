@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from tenon.apis import labels
+from tenon.apis.approvals import read_approval_rules, read_approve_within
 from tenon.apis.consolidation_limits import read_least_saving
 from tenon.apis.disruption_windows import read_windows
 from tenon.apis.nodepool import Budget
@@ -188,6 +189,10 @@ class PoolSpec(Spec):
     """The annotation tenon.sh/takes-pods-within-consolidate-after."""
     expire_within_budgets: bool = False
     """The annotation tenon.sh/expire-within-budgets."""
+    approve: str | None = None
+    """The annotation tenon.sh/approve."""
+    approve_within: str = "24h"
+    """The annotation tenon.sh/approve-within."""
     rest: str = "0s"
     """How long consolidation leaves a node alone that it created."""
     types: list[str] | None = None
@@ -310,6 +315,7 @@ def situation(cluster: Cluster) -> Situation:
                 rebooting=spec.rebooting,
                 reboots=tuple(now - duration(ago) for ago in spec.reboots),
                 rebooted_at=None if spec.rebooted is None else now - duration(spec.rebooted),
+                cpu=types()[spec.type].allocatable["cpu"],
             )
         )
         details[name] = NodeDetail(
@@ -547,6 +553,8 @@ def _policy(name: str, spec: PoolSpec) -> PoolPolicy:
         () if spec.windows is None else read_windows(json.dumps(spec.windows)),
         takes_pods_early=spec.takes_pods_early,
         expire_within_budgets=spec.expire_within_budgets,
+        approvals=() if spec.approve is None else read_approval_rules(spec.approve),
+        approve_within=read_approve_within(spec.approve_within),
     )
 
 
