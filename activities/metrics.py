@@ -754,6 +754,17 @@ BATCH_SIZE = Histogram(
     ["batcher"],
     buckets=(1, 2, 4, 5, 10, 15, 20, 25, 30, 40, 50, 60, 70, 80, 90, 100, 125, 150, 175, 200, 250, 300, 400, 500, 1000),
 )
+WARM_NODES = Gauge(
+    "tenon_warm_nodes",
+    "Warm nodes of a NodePool by state: filling (they start for the first time), stopped, or starting for pods.",
+    ["nodepool", "state"],
+    multiprocess_mode="livemax",
+)
+WARM_STARTS = Counter(
+    "tenon_warm_starts_total",
+    "Warm nodes that a plan used, by what became of them: joined, refused by EC2, or lost because they did not return.",
+    ["nodepool", "result"],
+)
 BUILD_INFO = Gauge(
     "karpenter_build_info", "The version that runs; always 1.", ["version"], multiprocess_mode="mostrecent"
 )

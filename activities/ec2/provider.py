@@ -33,6 +33,7 @@ from activities.ec2.pricing import Pricing
 from activities.ec2.profiles import Profiles
 from activities.ec2.rate_limits import Throttling
 from activities.ec2.reboots import reboot_instance
+from activities.ec2.stops import StopReply, start_instance, stop_instance
 from activities.ec2.ttl_cache import DEFAULT, Refresh
 from activities.ec2.zonal_shifts import ZonalShifts
 from tenon.apis import labels
@@ -338,6 +339,14 @@ class Ec2Provider:
             message = f"ARC shifts the cluster away from zone {', '.join(sorted(away))}"
             return RebootReply(outcome=RebootOutcome.REFUSED, message=message)
         return reboot_instance(self._clients, instance_id)
+
+    def stop(self, instance_id: str) -> StopReply:
+        """Stop the instance of a warm node."""
+        return stop_instance(self._clients, instance_id)
+
+    def start(self, instance_id: str) -> StopReply:
+        """Start the instance of a warm node again."""
+        return start_instance(self._clients, instance_id)
 
     def terminate_instances(self, instance_ids: Sequence[str]) -> Mapping[str, str | EC2Error | None]:
         """Terminate instances. Return for each its new state, None if EC2 does not know it, or the error."""

@@ -37,6 +37,8 @@ OPERATIONS = {
             "GetConsoleOutput",
             "RebootInstances",
             "RunInstances",
+            "StartInstances",
+            "StopInstances",
             "TerminateInstances",
         }
     ),

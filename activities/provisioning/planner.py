@@ -47,6 +47,7 @@ from activities.provisioning.refused_launches import RefusedLaunches
 from activities.provisioning.solving import Solved, Solver
 from activities.provisioning.superseded_claims import RefusedClaims, delete_superseded
 from activities.provisioning.waiting_pods import WaitingPods
+from activities.provisioning.warm_starts import WarmStarts
 from activities.record.plan_inputs import InputKeeper, KeptInputs
 from activities.record.writer import NO_RECORD, RecordWriter, origin_of_activity
 from activities.tracing import spans
@@ -168,15 +169,17 @@ class Planner:
         decided: Callable[[Iterable[str], Collection[str]], None] | None = None,
         record: RecordWriter = NO_RECORD,
         inputs: InputKeeper | None = None,
+        warm: WarmStarts | None = None,
     ) -> None:
         """``policy``: the operator's settings that affect plans. ``buffers``: what CapacityBuffers request.
 
         ``refusals``: what EC2 refuses, kept for other parts of the process. ``decided``: called after each plan with
         the UIDs of the pods that it is for, and of those that it has a place for. ``record``: gets an entry for each
-        plan. ``inputs``: keeps what plans are made from.
+        plan. ``inputs``: keeps what plans are made from. ``warm``: the stopped nodes that plans may have started.
         """
         self._record = record
         self._inputs = inputs
+        self._warm = warm or WarmStarts(kube)
         self._recording: set[asyncio.Task[None]] = set()
         self._decided = decided
         self._solver = solver or Solver()
@@ -235,6 +238,7 @@ class Planner:
             await self._pod_events.publish(unwritten, filter(_waits, decision.pods), (), decision.in_flight)
             raise
         plan, pods = _as_written(decision, written), decision.pods
+        await self._warm.start(plan.placements)
         self._write_record(plan_input, decision, plan, written)
         metrics.UNSCHEDULABLE_PODS.labels("provisioner").set(
             sum(_waits(pod) and pod.key in plan.unschedulable for pod in pods)
@@ -424,6 +428,7 @@ class Planner:
                 self._policy,
                 self._batcher.reserved(),
             )
+        problem = self._warm.opened(problem)
         if refused:
             problem = replace(problem, nodes=[node for node in problem.nodes if node.name not in refused])
         with spans.phase(Phase.SOLVE):

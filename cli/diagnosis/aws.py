@@ -10,6 +10,7 @@ import contextlib
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from email.utils import parsedate_to_datetime
+from functools import partial
 from typing import Any
 
 from activities.ec2.catalogue import Catalogue
@@ -45,7 +46,7 @@ def check_aws(aws: Ec2, settings: Settings, roles: Iterable[str], now: Callable[
         return [fault("AWS", f"{error.explained.rstrip('.')}.", ATTACH)]
     findings = [ok("AWS", f"AWS answers in {aws.region}."), *_clock(answer, now())]
     findings += _rights(aws, settings)
-    findings += _reboots(aws, settings.cluster_name)
+    findings += _on_instances(aws, settings.cluster_name)
     findings.append(check_prices(aws, settings, now))
     findings += _queue(aws, settings.interruption_queue)
     return [*findings, *(_access(aws, settings.cluster_name, role) for role in sorted(set(roles)))]
@@ -72,8 +73,11 @@ def _clock(answer: Any, now: datetime) -> list[Finding]:
     return [ok("clock", sentence)]
 
 
-def _reboots(aws: Ec2, cluster: str) -> list[Finding]:
-    """Try out the reboot of one instance of the cluster. Node repair and `tenon node reboot` need the right."""
+def _on_instances(aws: Ec2, cluster: str) -> list[Finding]:
+    """Try out what the worker does with one instance of the cluster, besides terminating it.
+
+    Node repair and `tenon node reboot` need the first right, and warm nodes the others.
+    """
     filters: Any = [
         {"Name": f"tag:{labels.TAG_CLUSTER}", "Values": [cluster]},
         {"Name": "tag-key", "Values": [labels.TAG_NODEPOOL]},
@@ -82,18 +86,32 @@ def _reboots(aws: Ec2, cluster: str) -> list[Finding]:
     try:
         with translated("DescribeInstances"):
             answer = aws.ec2.describe_instances(Filters=filters, MaxResults=5)
-        ids = [instance["InstanceId"] for group in answer["Reservations"] for instance in group["Instances"]]
-        if not ids:
-            return []
-        with translated("RebootInstances"):
-            aws.ec2.reboot_instances(InstanceIds=ids[:1], DryRun=True)
+    except EC2Error as error:
+        return [unknown("reboots", f"AWS did not say which instances the cluster has: {error.explained}")]
+    ids = [instance["InstanceId"] for group in answer["Reservations"] for instance in group["Instances"]]
+    if not ids:
+        return []
+    attempts: tuple[tuple[str, str, str, Callable[..., Any]], ...] = (
+        ("reboots", "rebooted", "RebootInstances", aws.ec2.reboot_instances),
+        ("stops", "stopped", "StopInstances", aws.ec2.stop_instances),
+        ("starts", "started", "StartInstances", aws.ec2.start_instances),
+    )
+    return [
+        _may(check, verb, name, partial(call, InstanceIds=ids[:1], DryRun=True)) for check, verb, name, call in attempts
+    ]
+
+
+def _may(check: str, verb: str, operation: str, dry_run: Callable[[], Any]) -> Finding:
+    try:
+        with translated(operation):
+            dry_run()
     except EC2Error as error:
         if error.code == ALLOWED:
-            return [ok("reboots", "The worker may reboot the instances of the cluster.")]
+            return ok(check, f"The instances of the cluster may be {verb} by the worker.")
         if error.unauthorized:
-            return [warning("reboots", f"{error.explained.rstrip('.')}.", ATTACH)]
-        return [unknown("reboots", f"AWS did not say whether instances may be rebooted: {error.explained}")]
-    return []
+            return warning(check, f"{error.explained.rstrip('.')}.", ATTACH)
+        return unknown(check, f"AWS did not say whether instances may be {verb}: {error.explained}")
+    return unknown(check, f"AWS did not say whether instances may be {verb}: it answered a dry run with success")
 
 
 def _rights(aws: Ec2, settings: Settings) -> list[Finding]:

@@ -75,6 +75,10 @@ class Machine:
     """How often it has rebooted, with the reboot that goes on."""
     rebooting_since: float | None = None
     """Since when it reboots; None if it does not."""
+    released: bool = False
+    """Whether it is stopped, so that its market has its capacity back."""
+    started_again: bool = False
+    """Whether its present boot followed a stop, so that its disk has all that a first boot fetches."""
     silent: bool = False
     """Whether its kubelet reports nothing, although it runs. A reboot ends that."""
     fixed: dict[str, Any] = field(default_factory=dict)
@@ -197,13 +201,68 @@ class InstanceBook:
             machines = self.find(instance_ids)
             for machine in machines:
                 if machine.state != "running":
-                    text = f"The instance '{machine.id}' is not in a state from which it can be rebooted."
-                    raise EC2ClientError("IncorrectInstanceState", text)
+                    raise _wrong_state(machine, "rebooted")
             for machine in machines:
                 machine.boots += 1
                 machine.silent = False
                 machine.rebooting_since = self.clock()
                 machine.console.append("The machine reboots.")
+
+    def stop_own(self, instance_ids: list[str]) -> list[tuple[Machine, str]]:
+        """Stop running instances, as their owner asks. Returns each with its previous state. Repeated calls change
+        nothing.
+
+        Raises:
+            EC2ClientError: an instance is unknown, is a spot instance, or cannot stop now. None of them stops then.
+        """
+        with self.lock:
+            machines = self.find(instance_ids)
+            for machine in machines:
+                if machine.pool[2] == "spot":
+                    text = f"The Spot Instance '{machine.id}' of a one-time request cannot be stopped."
+                    raise EC2ClientError("UnsupportedOperation", text)
+                if machine.state not in ("running", "stopping", "stopped"):
+                    raise _wrong_state(machine, "stopped")
+            result = [(machine, machine.state) for machine in machines]
+            for machine in machines:
+                if machine.state == "running":
+                    machine.rebooting_since = None
+                    self._enter(machine, "stopping")
+                    self._later(self.timing.shutting_down, machine, "stopped")
+            return result
+
+    def start(self, instance_ids: list[str]) -> list[tuple[Machine, str]]:
+        """Start stopped instances. Returns each with its previous state. Repeated calls change nothing.
+
+        Raises:
+            EC2ClientError: an instance is unknown or cannot start now, or its market has no capacity. Then none starts.
+        """
+        with self.lock:
+            machines = self.find(instance_ids)
+            for machine in machines:
+                if machine.state not in ("stopped", "pending", "running"):
+                    raise _wrong_state(machine, "started")
+            stopped = [machine for machine in machines if machine.state == "stopped"]
+            placed_machines: list[Machine] = []
+            for machine in stopped:
+                if not self.market.take(machine.pool, 1):
+                    for other in placed_machines:
+                        self.market.give_back(other.pool)
+                    kind, zone, _ = machine.pool
+                    text = f"We currently do not have sufficient {kind} capacity in the Availability Zone ({zone})."
+                    raise EC2ClientError("InsufficientInstanceCapacity", text)
+                placed_machines.append(machine)
+            result = [(machine, machine.state) for machine in machines]
+            for machine in stopped:
+                machine.boots += 1
+                machine.silent = machine.released = False
+                machine.started_again = True
+                machine.reason = None
+                self.abandoned.discard(machine.id)
+                machine.console.append("The machine starts again.")
+                self._enter(machine, "pending")
+                self._later(self.timing.pending, machine, "running")
+            return result
 
     def lose(self, instance_id: str, code: str, message: str) -> None:
         """Terminate an instance as another user would. Its Node, if it has joined, stays behind.
@@ -306,12 +365,16 @@ class InstanceBook:
             case "running" if machine.state == "pending":
                 self._enter(machine, "running", due)
                 machine.running_since = due
+                if machine.started_again:
+                    machine.rebooting_since = due
             case "shown":
                 machine.shown = True
             case "tags shown":
                 machine.tags_shown = True
             case "stopped" if machine.state == "stopping":
                 self._enter(machine, "stopped")
+                machine.released = True
+                self.market.give_back(machine.pool)
             case "reclaimed" if machine.state not in ("shutting-down", "terminated"):
                 self.lose(machine.id, *RECLAIMED)
             case "terminated":
@@ -322,10 +385,14 @@ class InstanceBook:
                 self._purge(machine)
 
     def _free(self, machine: Machine) -> None:
-        """Release interfaces, volumes and capacity. The mock's own termination does the first two."""
+        """Release interfaces, volumes and capacity. The mock's own termination does the first two.
+
+        An instance that was stopped has released its capacity before.
+        """
         machine.fixed.clear()
         machine.instance.terminate()
-        self.market.give_back(machine.pool)
+        if not machine.released:
+            self.market.give_back(machine.pool)
 
     def _purge(self, machine: Machine) -> None:
         """Delete an instance and its tags."""
@@ -338,3 +405,8 @@ class InstanceBook:
             reservation.instances = [instance for instance in reservation.instances if instance.id != machine.id]
             if not reservation.instances:
                 del backend.reservations[machine.reservation_id]
+
+
+def _wrong_state(machine: Machine, verb: str) -> EC2ClientError:
+    text = f"The instance '{machine.id}' is not in a state from which it can be {verb}."
+    return EC2ClientError("IncorrectInstanceState", text)

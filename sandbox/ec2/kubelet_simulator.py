@@ -199,7 +199,9 @@ class KubeletSimulator:
         """Stop the kubelet, and start it with another boot ID when the machine has booted. Its containers restart."""
         if not lost_visibly(node):
             self._calls.do(f"reboot {machine.id}", partial(self._lose, node))
-        elif self._boot.due(machine.pool[0], machine.rebooting_since, now, machine.sequence):
+        elif self._boot.due(
+            machine.pool[0], machine.rebooting_since, now, machine.sequence, again=machine.started_again
+        ):
             self._calls.do(f"boot {machine.id}", partial(self._boot_again, machine, node, machine.rebooting_since))
 
     def _boot_again(self, machine: Machine, node: dict[str, Any], since: float | None) -> None:
@@ -212,6 +214,7 @@ class KubeletSimulator:
         self._joined[machine.id] = self._clock()
         if machine.rebooting_since == since:  # otherwise it was asked to reboot once more
             machine.rebooting_since = None
+            machine.started_again = False
         log.info("A machine has booted again", extra={"node": name, "boot": machine.boot_id})
 
     def _restart(self, pod: dict[str, Any]) -> None:
@@ -235,7 +238,8 @@ class KubeletSimulator:
             machine = self._world.book.get(instance_id)
             name, uid = node["metadata"]["name"], node["metadata"]["uid"]
             is_silent = machine is not None and machine.silent and machine.state == "running"
-            if is_silent or instance_id in self._world.book.abandoned:
+            is_off = machine is not None and machine.state in ("stopping", "stopped")
+            if is_silent or is_off or instance_id in self._world.book.abandoned:
                 if lost_visibly(node):
                     continue
                 self._calls.do(f"lose {uid}", partial(self._lose, node))

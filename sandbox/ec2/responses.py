@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -15,7 +16,7 @@ from moto.ec2.responses import EC2Response
 from sandbox.ec2 import catalogue, describe, instance_status, spot_history, tokens
 from sandbox.ec2.authorization.identities import Caller, access_key
 from sandbox.ec2.describe import pattern
-from sandbox.ec2.instances import CODES
+from sandbox.ec2.instances import CODES, Machine
 from sandbox.ec2.launch import knows_profile, unknown_profile
 from sandbox.ec2.world import World
 from sandbox.ec2.xml import document, render
@@ -147,25 +148,29 @@ class SandboxEC2(EC2Response):  # type: ignore[misc]
         if not ids:
             raise EC2ClientError("MissingParameter", "The request must contain the parameter InstanceId")
         self.error_on_dryrun()
-        changes = [
-            {
-                "InstanceId": machine.id,
-                "PreviousState": {"Name": before, "Code": CODES[before]},
-                "CurrentState": {"Name": machine.state, "Code": CODES[machine.state]},
-            }
-            for machine, before in self.world.book.terminate(ids)
-        ]
-        return render("TerminateInstances", {"TerminatingInstances": changes})
+        return render("TerminateInstances", {"TerminatingInstances": _changes(self.world.book.terminate(ids))})
+
+    def stop_instances(self) -> Any:
+        if self._get_bool_param("Hibernate", False):
+            raise EC2ClientError("UnsupportedHibernationConfiguration", "The instances are not set up to hibernate")
+        return render("StopInstances", {"StoppingInstances": _changes(self.world.book.stop_own(self._instance_ids()))})
+
+    def start_instances(self) -> Any:
+        return render("StartInstances", {"StartingInstances": _changes(self.world.book.start(self._instance_ids()))})
 
     def reboot_instances(self) -> Any:
-        ids = self._get_param("InstanceIds", [])
+        self.world.book.reboot(self._instance_ids())
+        return document("RebootInstances", "<return>true</return>")
+
+    def _instance_ids(self) -> list[str]:
+        """The well-formed IDs of a call that is not a dry run."""
+        ids: list[str] = self._get_param("InstanceIds", [])
         if not ids:
             raise EC2ClientError("MissingParameter", "The request must contain the parameter InstanceId")
         if malformed := [name for name in ids if not INSTANCE_ID.fullmatch(name)]:
             raise EC2ClientError("InvalidInstanceID.Malformed", f'Invalid id: "{malformed[0]}"')
         self.error_on_dryrun()
-        self.world.book.reboot(ids)
-        return document("RebootInstances", "<return>true</return>")
+        return ids
 
     def create_tags(self) -> Any:
         self._known_resources()
@@ -300,6 +305,18 @@ class SandboxEC2(EC2Response):  # type: ignore[misc]
         start = tokens.decode(self._get_param("NextToken"))
         end = start + tokens.page_size(self._get_int_param("MaxResults"), 1, limit)
         return rows[start:end], tokens.encode(end) if end < len(rows) else None
+
+
+def _changes(machines: Iterable[tuple[Machine, str]]) -> list[dict[str, Any]]:
+    """The states of instances before and after a call."""
+    return [
+        {
+            "InstanceId": machine.id,
+            "PreviousState": {"Name": before, "Code": CODES[before]},
+            "CurrentState": {"Name": machine.state, "Code": CODES[machine.state]},
+        }
+        for machine, before in machines
+    ]
 
 
 def _plain(value: Any) -> Any:

@@ -214,6 +214,12 @@ APPROVE_WITHIN = "tenon.sh/approve-within"
 """On a NodePool: how long such a command waits before it counts as refused, as 48h."""
 EXPIRE_WITHIN_BUDGETS = "tenon.sh/expire-within-budgets"
 """On a NodePool, as ``true``: its disruption budgets limit how many expired nodes leave at once."""
+WARM = "tenon.sh/warm"
+"""On a NodePool: how many stopped instances to keep for pods to come. On a NodeClaim: the state of its warm node."""
+WARM_SINCE = "tenon.sh/warm-since"
+"""On a NodeClaim: since when its warm node is in that state, as an RFC 3339 time."""
+WARM_BOOT_ID = "tenon.sh/warm-boot-id"
+"""On a NodeClaim: the boot ID of its Node before its instance was stopped. The next boot has another one."""
 REPLACE_ON_REBALANCE = "tenon.sh/replace-on-rebalance-recommendation"
 """On a NodePool, as ``true``: a spot node leaves when EC2 recommends to replace it, before its interruption."""
 V1BETA1_KUBELET = "compatibility.karpenter.sh/v1beta1-kubelet-conversion"
@@ -234,6 +240,8 @@ KEPT_OF_V1BETA1 = "tenon.sh/v1beta1"
 DISRUPTED_TAINT = ("karpenter.sh/disrupted", "NoSchedule")
 DISRUPTION_TAINT = ("karpenter.sh/disruption", "NoSchedule")
 """The taint that Karpenter used before v1 instead of `DISRUPTED_TAINT`."""
+WARM_TAINT = (WARM, "NoSchedule")
+"""On the Node of a warm node: keeps pods away until its instance was started and has booted."""
 REBOOTING_TAINT = ("karpenter.sh/rebooting", "NoSchedule")
 """The taint of a node from the start of its reboot until its new boot is seen."""
 UNREGISTERED_TAINT = ("karpenter.sh/unregistered", "NoExecute")

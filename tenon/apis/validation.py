@@ -34,6 +34,7 @@ from tenon.apis.nodepool import SCHEDULE_PATTERN, Budget, NodePool, TemplateSpec
 from tenon.apis.noderepairpolicy import NodeRepairPolicy, RepairBudget, rule_problems
 from tenon.apis.restricted import KNOWN_VALUES, restricted_reason
 from tenon.apis.shortage_price import read_price_factor, read_shortage_policy
+from tenon.apis.warm import read_warm
 
 ModelT = TypeVar("ModelT", bound=ApiModel)
 
@@ -52,6 +53,7 @@ _READERS: Mapping[str, Callable[[str], object]] = {
     labels.TAKES_PODS_EARLY: read_boolean,
     labels.SHORTAGE_PRICE_FACTOR: read_price_factor,
     labels.SHORTAGE_POLICY: read_shortage_policy,
+    labels.WARM: read_warm,
 }
 """Tenon's own annotations of a NodePool."""
 

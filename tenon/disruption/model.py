@@ -157,6 +157,8 @@ class ManagedNode:
     """When its last reboot ended."""
     cpu: int = 0
     """The allocatable CPU of its Node in millicores; 0 if it has no Node."""
+    warm: bool = False
+    """It is a warm node: stopped, or about to be, or starting for its first pods. It counts as ready."""
 
     def named_in(self, names: frozenset[str]) -> bool:
         """True if the names contain its NodeClaim or its Node."""

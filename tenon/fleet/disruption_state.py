@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from tenon.apis.nodeclaim import CONSOLIDATABLE, DISRUPTION_REASON, DRIFTED
+from tenon.apis.warm import FILLING, STARTING, STOPPED
 from tenon.fleet.stage import why_leaving
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.protection import node_protection, pod_protection
@@ -43,8 +44,17 @@ class DisruptionState(StrEnum):
     """consolidateAfter is over. Whether a move saves money is another question."""
     RESTING = "resting"
     """A pod came or went a short time ago."""
+    WARM = "warm"
+    """Its instance is stopped, or about to be, until pods need it, or starts for them."""
     UNMANAGED = "unmanaged"
     """It has no NodeClaim."""
+
+
+_WARM = {
+    FILLING: "it is stopped in a moment, until pods need it",
+    STOPPED: "its instance is stopped until pods need it",
+    STARTING: "its instance starts for pods",
+}
 
 
 class Disruption(NamedTuple):
@@ -77,6 +87,8 @@ def disruption_of(
         return Disruption(DisruptionState.IN_COMMAND, f"command {claim.disrupted_by}{f': {reason}' if reason else ''}")
     if not claim.initialized:
         return Disruption(DisruptionState.STARTING)
+    if claim.warm:
+        return Disruption(DisruptionState.WARM, _WARM[claim.warm])
     node_annotations = node.annotations if node is not None else {}
     if annotation := node_protection(claim.annotations, node_annotations, claim.keep_until, now):
         return Disruption(DisruptionState.PROTECTED, annotation)

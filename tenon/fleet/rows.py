@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from tenon.apis import labels
+from tenon.apis.warm import STOPPED
 from tenon.ec2.types.instance_types import Prices
 from tenon.fleet.disruption_state import Disruption, DisruptionState, disruption_of, expiry_of
 from tenon.fleet.stage import stage_of
@@ -142,7 +143,12 @@ def node_row(
 def _price(
     claim: ClaimRecord | None, prices: Prices, instance_type: str, zone: str, capacity_type: str
 ) -> float | None:
-    """What the node costs now. Without spot prices, a spot node counts what it cost at launch, not the list price."""
+    """What the node costs now. Without spot prices, a spot node counts what it cost at launch, not the list price.
+
+    A stopped instance costs nothing but its volumes, whose prices Tenon does not know.
+    """
+    if claim is not None and claim.warm == STOPPED:
+        return 0.0
     at_launch = claim.launch_price if claim is not None else None
     if capacity_type == labels.SPOT and not prices.spot and at_launch is not None:
         return at_launch

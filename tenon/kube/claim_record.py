@@ -10,6 +10,7 @@ from typing import Literal
 from tenon.apis import labels
 from tenon.apis.duration import go_seconds
 from tenon.apis.nodeclaim import INITIALIZED, INSTANCE_TERMINATING, LAUNCHED, REBOOTING, REGISTERED
+from tenon.apis.warm import STATES
 from tenon.kube.planned_pods import PlannedPod, planned_pods
 from tenon.kube.records import ObjectRecord
 from tenon.kube.taints import Taint, parse_taints
@@ -162,6 +163,17 @@ class ClaimRecord(ObjectRecord):
         """When its recorded reboots were requested, the oldest first. Malformed times are left out."""
         texts = self.annotations.get(labels.REBOOTS, "").split(",")
         return tuple(sorted(instant for text in texts if (instant := parse_instant(text.strip())) is not None))
+
+    @property
+    def warm(self) -> str:
+        """The state of its warm node: filling, stopped or starting; empty if it is an ordinary node."""
+        state = self.annotations.get(labels.WARM, "")
+        return state if state in STATES else ""
+
+    @property
+    def warm_since(self) -> datetime | None:
+        """Since when its warm node is in that state; None if that was not recorded, or is malformed."""
+        return parse_instant(self.annotations.get(labels.WARM_SINCE))
 
     @property
     def pre_boot_id(self) -> str:

@@ -348,6 +348,30 @@ class EventReason(StrEnum):
         "Lease",
         "the holder of the Lease is no controller of nodes, and Tenon does not stand by for it",
     )
+    WARM_NODE_STOPPED = (
+        "WarmNodeStopped",
+        "Normal",
+        "NodeClaim",
+        "the node is initialized, and its instance is stopped until a plan needs it",
+    )
+    WARM_NODE_STARTED = (
+        "WarmNodeStarted",
+        "Normal",
+        "NodeClaim",
+        "the stopped instance was started for pods, has booted and takes them",
+    )
+    WARM_NODE_NOT_STARTED = (
+        "WarmNodeNotStarted",
+        "Warning",
+        "NodeClaim",
+        "EC2 does not start the stopped instance, or it did not come back, so the NodeClaim is deleted",
+    )
+    WARM_NODES_LACKING = (
+        "WarmNodesLacking",
+        "Warning",
+        "NodePool",
+        "the NodePool has fewer warm nodes than it keeps, and none can be bought now",
+    )
     NOT_IN_STEP = (
         "NotInStep",
         "Warning",

@@ -16,6 +16,7 @@ from tenon.apis.json_object import parse_json_object
 from tenon.apis.nodepool import NodePool
 from tenon.apis.reasons import Reason
 from tenon.apis.shortage_price import copied_factor
+from tenon.apis.warm import FILLING
 from tenon.ec2.families.own_kubelet import own_kubelet
 from tenon.kube.planned_pods import format_planned_pods, format_pod_groups
 from tenon.kube.pod import Pod
@@ -70,6 +71,19 @@ def replacement_claim_body(
     body["metadata"]["annotations"] |= {
         labels.REPLACEMENT_FOR: command,
         labels.CREATED_FOR: reason,
+        labels.EXPLANATION: explanation,
+    }
+    return body
+
+
+def warm_claim_body(planned: PlannedClaim, pool: NodePool, name: str, explanation: str) -> dict[str, Any]:
+    """Build the NodeClaim of a node that is stopped once it is initialized. Its taint keeps pods away until then."""
+    body = static_claim_body(planned, pool, name)
+    key, effect = labels.WARM_TAINT
+    body["spec"]["taints"].append({"key": key, "effect": effect})
+    body["metadata"]["annotations"] |= {
+        labels.WARM: FILLING,
+        labels.LARGEST_CAPACITY: _as_json(planned.largest),
         labels.EXPLANATION: explanation,
     }
     return body

@@ -144,7 +144,7 @@ def rooms_of(
 ) -> list[Room]:
     """All nodes, including those that take no pods, in the order in which they are filled."""
     startup = {pool.name: pool.startup_taints for pool in pools}
-    ordered = sorted(nodes, key=lambda node: (not node.initialized, node.name))
+    ordered = sorted(nodes, key=lambda node: (not node.initialized, node.stopped, node.name))
     shares = shares or BlastRadius()
     return [Room(node, names, startup.get(node.labels.get(labels.NODEPOOL, ""), ()), shares) for node in ordered]
 

@@ -136,6 +136,8 @@ class Node:
     """Pods that run on the node or are promised to it, for rules between pods. ``used`` includes their requests."""
     closed: bool = False
     """True if the node takes no new pods, because it is leaving or has no instance yet. The pods on it still count."""
+    stopped: bool = False
+    """True if its instance is stopped and would be started for pods, which need it only if no other node has room."""
     volume_limits: Mapping[str, int] = field(default_factory=dict)
     """How many volumes of each CSI driver the node can attach. A driver that is not listed has no limit."""
     capacity: Resources = field(default_factory=dict)

@@ -104,16 +104,20 @@ def test_a_worker_that_stands_by_reboots_nothing(server: Server, instance: str, 
     assert calls(server) == requests
 
 
-def test_n15_504_doctor_tries_out_the_right_to_reboot_with_a_dry_run(
-    clients: Ec2, server: Server, instance: str
+@pytest.mark.parametrize(
+    ("check", "call"), [("reboots", "RebootInstances"), ("stops", "StopInstances"), ("starts", "StartInstances")]
+)
+def test_n15_504_doctor_tries_out_what_the_worker_does_to_instances_with_dry_runs(
+    clients: Ec2, server: Server, instance: str, check: str, call: str
 ) -> None:
     def found() -> Finding:
         findings = check_aws(clients, Settings(cluster_name="sandbox"), [], lambda: datetime.now(UTC))
-        (finding,) = (item for item in findings if item.check == "reboots")
+        (finding,) = (item for item in findings if item.check == check)
         return finding
 
     boots = server.world.book.find([instance])[0].boots
     assert found().state is State.OK
-    server.world.faults.add(Fault(action="RebootInstances", code="UnauthorizedOperation", status=403))
+    server.world.faults.add(Fault(action=call, code="UnauthorizedOperation", status=403))
     assert found().state is State.WARNING
-    assert server.world.book.find([instance])[0].boots == boots
+    machine = server.world.book.find([instance])[0]
+    assert (machine.boots, machine.state) == (boots, "running")

@@ -306,6 +306,20 @@ async def test_aws141_143_every_notice_about_the_end_of_an_instance_makes_its_no
     assert {"InstanceStopping", "InstanceTerminating"} < set(world.recorder.reasons())
 
 
+async def test_a_stop_of_a_warm_node_is_no_interruption_but_its_termination_is(world: World) -> None:
+    """Tenon itself stops warm nodes, and EventBridge reports that as it does any other stop."""
+    kinds = {labels.CAPACITY_TYPE: "on-demand"}
+    stays, ends = (
+        world.node(number, kinds=kinds, meta={"annotations": {labels.WARM: "stopped"}}) for number in (15, 16)
+    )
+    world.states |= {stays: "stopped"}
+    world.ends(ends)
+    world.send(about(state("stopping"), stays), about(state("stopped"), stays), about(state("terminated"), ends))
+    async with reading(world):
+        await world.emptied()
+    assert world.leaving() == [ends]
+
+
 async def test_aws148_messages_about_nothing_of_this_cluster_are_deleted(world: World) -> None:
     node = world.node(20)
     world.send(about(SPOT, "i-0fffffffffffffff0"), about(state("running"), node), {"detail-type": "x", **HEALTH})

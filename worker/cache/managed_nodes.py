@@ -106,7 +106,7 @@ def _known(claim: ClaimRecord, node: NodeRecord | None, now: datetime) -> _Known
         uid=claim.uid,
         pool=claim.pool,
         initialized=claim.initialized,
-        ready=node is not None and node.ready,
+        ready=node is not None and (node.ready or bool(claim.warm)),  # a stopped node is not broken
         leaving=leaving(node, claim),
         empty=False,
         protected_by=protection_of(claim, node, now),
@@ -123,6 +123,7 @@ def _known(claim: ClaimRecord, node: NodeRecord | None, now: datetime) -> _Known
         expires_at=_expires_at(claim),
         registered=claim.registered,
         cpu=node.allocatable.get(CPU, 0) if node is not None else 0,
+        warm=bool(claim.warm),
         **_of_repair(claim, node),
     )
     return _Known(claim, node, managed)
@@ -131,7 +132,7 @@ def _known(claim: ClaimRecord, node: NodeRecord | None, now: datetime) -> _Known
 def _of_repair(claim: ClaimRecord, node: NodeRecord | None) -> dict[str, Any]:
     """What node repair needs to know. Most nodes have no fault, and keep nothing."""
     reboots = {"rebooting": claim.rebooting, "reboots": claim.reboots, "rebooted_at": claim.rebooted_at}
-    if node is None or not node.unhealthy:
+    if node is None or not node.unhealthy or claim.warm:
         return reboots
     return {
         **reboots,

@@ -211,6 +211,20 @@ class PlanningView:
         """The names of all NodeClaims."""
         return self._cache.claims.keys()
 
+    def warm_nodes(self) -> dict[str, str]:
+        """The state of each warm node that stays and has a Node, by the Node's name."""
+        states = {}
+        for claim in self._cache.claims:
+            if claim.warm and (node := self._cache.node_of(claim)) is not None and not leaving(node, claim):
+                states[node.name] = claim.warm
+        return states
+
+    def warm_claim(self, node_name: str) -> ClaimRecord | None:
+        """The NodeClaim of a warm node; None if it is gone or leaves."""
+        node = self._cache.nodes.get(node_name)
+        claim = self._cache.claim_of(node) if node is not None else None
+        return claim if claim is not None and claim.warm and not leaving(node, claim) else None
+
     def launching_pools(self) -> Set[str]:
         """The names of the NodePools that have a NodeClaim without an instance."""
         return {claim.pool for claim in self._unlaunched()}

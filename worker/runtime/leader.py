@@ -33,6 +33,7 @@ from activities.provisioning.budget_reporting import BudgetReporter
 from activities.provisioning.buffers import BufferRoom
 from activities.provisioning.launch_refusals import LaunchRefusals
 from activities.provisioning.planner import Planner
+from activities.provisioning.warm_starts import WarmStarts
 from tenon.apis.legacy.awsnodetemplate import Defaults
 from tenon.apis.legacy.global_tags import default_tags
 from tenon.ec2.families import al2
@@ -74,6 +75,7 @@ from worker.controllers.observability.cluster_metrics import ClusterMetrics
 from worker.controllers.provisioning.capacity_buffer import CapacityBufferController
 from worker.controllers.provisioning.node_overlay import NodeOverlayController
 from worker.controllers.provisioning.static_nodepool import StaticNodePoolController
+from worker.controllers.provisioning.warm_nodes import WarmNodeController
 from worker.legacy.watches import LegacyObjects
 from worker.runtime.activity_lanes import by_lane
 from worker.runtime.activity_retries import RetryAfterInterceptor
@@ -206,6 +208,7 @@ def _planning(
         decided=cluster_metrics.pod_times.decided if cluster_metrics is not None else None,
         record=clients.record,
         inputs=clients.plan_inputs,
+        warm=WarmStarts(clients.kube, view),
     )
     is_repaired = gates.node_repair and not settings.legacy_node_repair
     reboots = settings.aws_feature_gates.reboot_for_repair
@@ -303,6 +306,9 @@ def _controllers(settings: Settings, clients: Clients, cache: ClusterCache, plan
                 kube, cache, view, planning.room, planning.policy, planning.batcher.reserved, clients.ec2
             )
         )
+    controllers.append(
+        WarmNodeController(kube, clients.recorder, cache, view, clients.ec2, clients.ec2, planning.policy)
+    )
     if gates.static_capacity:
         controllers.append(StaticNodePoolController(kube, cache, view, clients.ec2, planning.policy))
     return controllers

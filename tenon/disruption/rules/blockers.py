@@ -380,6 +380,7 @@ BLOCKERS = (
         reported=True,
         needs_model=True,
     ),
+    Blocker("warm", CONSOLIDATION, lambda node, _: node.warm, "its NodePool keeps it as a warm node for pods to come"),
     Blocker("never", CONSOLIDATION, _is_never, _never, is_final=True),
     Blocker(
         "consolidationPolicy",

@@ -96,7 +96,7 @@ STATEMENTS: list[dict[str, Any]] = json.loads(POLICY)["Statement"]
 
 NEEDED = """
 ec2:RunInstances ec2:CreateFleet ec2:CreateLaunchTemplate ec2:CreateTags ec2:TerminateInstances ec2:DeleteLaunchTemplate
-ec2:GetConsoleOutput ec2:RebootInstances
+ec2:GetConsoleOutput ec2:RebootInstances ec2:StartInstances ec2:StopInstances
 ec2:DescribeCapacityReservations ec2:DescribeFleets ec2:DescribeImages ec2:DescribeInstances ec2:DescribeInstanceStatus
 ec2:DescribeInstanceTypeOfferings ec2:DescribeInstanceTypes ec2:DescribeLaunchTemplates ec2:DescribePlacementGroups
 ec2:DescribeSecurityGroups ec2:DescribeSpotPriceHistory ec2:DescribeSubnets

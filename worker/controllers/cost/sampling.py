@@ -16,6 +16,7 @@ from pathlib import Path
 from activities.metrics import TEXT_SUFFIX
 from activities.record.writer import RecordWriter
 from tenon.apis import labels
+from tenon.apis.warm import STOPPED
 from tenon.cost.sampling import Interval, Sample, next_end
 from tenon.cost.split import Consumer, PricedNode, loads_of, shares
 from tenon.kube.claim_record import ClaimRecord
@@ -130,7 +131,8 @@ class CostController(Controller):
     ) -> Mapping[Consumer, int]:
         node = state.node_of(claim)
         instance_type, zone, capacity_type, tenancy = (claim.labels.get(key, "") for key in _OFFERING)
-        price = nanos(self._price_of(instance_type, zone, capacity_type, tenancy))
+        is_stopped = claim.warm == STOPPED  # EC2 charges for its volumes alone
+        price = 0 if is_stopped else nanos(self._price_of(instance_type, zone, capacity_type, tenancy))
         priced = PricedNode(claim.name, claim.pool, instance_type, zone, capacity_type, price, is_starting=True)
         if node is None:
             return shares(priced)

@@ -246,6 +246,8 @@ class InterruptionController(Controller):
         if self._nodes.leaves(claim):
             await self._note(kind, claim)
             return True
+        if kind is Kind.INSTANCE_STOPPED and claim.warm:  # Tenon itself stops warm nodes
+            return True
         evidence = await check.evidence(kind, instance_id)
         if not is_confirmed(kind, evidence, claim.labels.get(labels.CAPACITY_TYPE, "")):
             if is_fresh(notice.at, self._now()):

@@ -60,10 +60,11 @@ class NotReadyNodeController(Controller):
     def _was_live(self, node: NodeRecord) -> bool:
         """Whether the Node is one of Tenon's initialized nodes, and its instance is not being terminated.
 
-        A Node that is starting has its own time limits, and a Node whose instance Tenon terminates falls silent anyway.
+        A Node that is starting has its own time limits, and a Node whose instance Tenon terminates or stops falls
+        silent anyway.
         """
         claim = self._cache.claim_of(node)
-        return claim is not None and claim.initialized and not claim.terminating
+        return claim is not None and claim.initialized and not claim.terminating and not claim.warm
 
     def _next_check(self) -> float | None:
         due = (since + CHECKS[checks] for since, checks in self._not_ready.values() if checks < len(CHECKS))

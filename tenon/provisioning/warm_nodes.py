@@ -1,0 +1,174 @@
+"""Warm nodes: how many to buy, when to stop and start them, and which of them plans may use.
+
+A warm node is bought like a node of a static NodePool, with a taint that keeps pods away. Once it is initialized, its
+instance is stopped. Plans count its room as that of a node that starts; one that gets pods there is started, and
+becomes an ordinary node when its kubelet reports a new boot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from tenon.apis import labels
+from tenon.apis.nodepool import NodePool
+from tenon.apis.warm import FILLING, STARTING, STOPPED, warm_count
+from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.pod import Pod
+from tenon.kube.requirements import Requirements
+from tenon.provisioning.planning_policy import PlanPolicy
+from tenon.provisioning.pools import is_available, scheduling_pool
+from tenon.provisioning.purchase import explanation
+from tenon.resources import Resources
+from tenon.scheduling.empty_node import NoEmptyNodeError, empty_node_problem, plan_empty_node
+from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
+from tenon.scheduling.model import InstanceType, Node, PlannedClaim, Problem
+
+JOINS_WITHIN = timedelta(minutes=10)
+"""How long a warm node may take from the plan that uses it until it is Ready after a new boot."""
+STOPS_WITHIN = timedelta(minutes=2)
+"""How long the Node of an instance that was stopped may still look Ready. After that it is stopped again."""
+OFF_TAINTS = frozenset({labels.WARM, "node.cloudprovider.kubernetes.io/shutdown", "node.kubernetes.io/not-ready"})
+"""The taints that a stopped node loses when it has started, besides those that plans ignore on each starting node."""
+
+
+class WarmStep(StrEnum):
+    """What a warm node needs next."""
+
+    WAIT = "wait"
+    STOP = "stop"
+    START = "start"
+    UNTAINT = "untaint"
+    """Let pods come: it has booted and is Ready."""
+    FINISH = "finish"
+    """Make it an ordinary node."""
+    GIVE_UP = "give up"
+    """Remove it: it was started and did not come back."""
+
+
+@dataclass(frozen=True, slots=True)
+class WarmNode:
+    """A warm NodeClaim with what its Node says."""
+
+    claim: ClaimRecord
+    leaving: bool = False
+    has_node: bool = False
+    ready: bool = False
+    boot_id: str = ""
+    tainted: bool = False
+    """Its Node has the taint that keeps pods away."""
+
+    @property
+    def kept(self) -> bool:
+        """Whether it counts as one of the warm nodes that its NodePool keeps."""
+        return not self.leaving and self.claim.warm in (FILLING, STOPPED)
+
+
+def next_step(node: WarmNode, now: datetime) -> WarmStep:
+    """Decide what a warm node needs next. Every step may be repeated."""
+    if node.leaving:
+        return WarmStep.WAIT
+    since = node.claim.warm_since
+    match node.claim.warm:
+        case "filling":
+            return WarmStep.STOP if node.claim.initialized and node.has_node else WarmStep.WAIT
+        case "stopped":
+            runs = node.ready and since is not None and now - since >= STOPS_WITHIN
+            return WarmStep.STOP if runs else WarmStep.WAIT
+        case "starting":
+            before = node.claim.annotations.get(labels.WARM_BOOT_ID, "")
+            if node.ready and node.boot_id not in ("", before):
+                return WarmStep.UNTAINT if node.tainted else WarmStep.FINISH
+            if since is not None and now - since >= JOINS_WITHIN:
+                return WarmStep.GIVE_UP
+            return WarmStep.START
+    return WarmStep.WAIT
+
+
+@dataclass(frozen=True, slots=True)
+class Refill:
+    """What brings a NodePool closer to its number of warm nodes."""
+
+    missing: int = 0
+    delete: tuple[ClaimRecord, ...] = ()
+
+
+def refill(pool: NodePool, nodes: Sequence[WarmNode]) -> Refill:
+    """Decide how many warm nodes a NodePool lacks, or which ones it has too many of.
+
+    A NodePool that is being deleted lacks none, because its NodeClaims go with it, and a static one keeps none, because
+    no plan starts nodes of it.
+    """
+    count = 0 if pool.spec.replicas is not None else warm_count(pool.metadata.annotations)
+    kept_nodes = [node for node in nodes if node.kept]
+    if len(kept_nodes) > count:
+        surplus = sorted(kept_nodes, key=_deletion_order)[: len(kept_nodes) - count]
+        return Refill(delete=tuple(node.claim for node in surplus))
+    return Refill() if pool.metadata.deletion_timestamp is not None else Refill(missing=count - len(kept_nodes))
+
+
+def _deletion_order(node: WarmNode) -> tuple[bool, bool, str, str]:
+    """Sort claims without an instance first, then running ones, then the older ones, which expire sooner."""
+    created = str(node.claim.metadata.get("creationTimestamp") or "")
+    return bool(node.claim.provider_id), node.claim.warm == STOPPED, created, node.claim.name
+
+
+def warm_node(
+    pool: NodePool,
+    types: Sequence[InstanceType],
+    usage: Resources,
+    daemons: Sequence[Pod],
+    namespaces: Mapping[str, Mapping[str, str]],
+    policy: PlanPolicy,
+) -> tuple[PlannedClaim, str]:
+    """Return a warm node of the pool, without pods, and the lines that say why it is bought.
+
+    It is an on-demand node within the pool's limits: EC2 does not keep a stopped spot instance for its owner.
+
+    Raises:
+        NoEmptyNodeError: no type fits, or the limits leave no room.
+    """
+    cluster = Problem(
+        pods=(),
+        pools=(),
+        daemons=daemons,
+        namespaces=namespaces,
+        min_values_best_effort=policy.min_values_best_effort,
+        node_charge=policy.node_charge,
+    )
+    on_demand = Requirements.from_labels({labels.CAPACITY_TYPE: labels.ON_DEMAND})
+    bought_from = scheduling_pool(pool, types, usage)
+    requirements = bought_from.requirements.with_(on_demand)
+    allowed = [kind for kind in bought_from.instance_types if is_available(kind, requirements)]
+    if not allowed:
+        lacking = bought_from.lacking or "none of its instance types is on sale as on-demand"
+        raise NoEmptyNodeError(f"NodePool {pool.metadata.name}: {lacking}")
+    bought_from = replace(bought_from, requirements=requirements, instance_types=allowed)
+    problem = replace(empty_node_problem(cluster, bought_from), pools=[bought_from])  # with its limits
+    planned = plan_empty_node(problem)
+    occasion = f"one of {warm_count(pool.metadata.annotations)} warm nodes of NodePool {pool.metadata.name}"
+    return planned, explanation(planned, TypeChoiceExplainer(problem).why(planned), occasion)
+
+
+def with_warm_nodes(problem: Problem, states: Mapping[str, str]) -> Problem:
+    """Return the problem in which stopped and starting warm nodes take pods like nodes that start.
+
+    ``states``: the state of each warm node, by the name of its Node.
+    """
+    if not states:
+        return problem
+    return replace(problem, nodes=[_opened(node, states.get(node.name, "")) for node in problem.nodes])
+
+
+def _opened(node: Node, state: str) -> Node:
+    if state not in (STOPPED, STARTING) or node.closed:
+        return node
+    taints = tuple(taint for taint in node.taints if taint.key not in OFF_TAINTS)
+    return replace(node, taints=taints, initialized=False, stopped=state == STOPPED)
+
+
+def to_start(placements: Mapping[str, Iterable[Pod]], states: Mapping[str, str]) -> list[str]:
+    """Return the names of the stopped nodes that a plan has put pods on."""
+    return sorted(name for name, pods in placements.items() if states.get(name) == STOPPED and any(True for _ in pods))

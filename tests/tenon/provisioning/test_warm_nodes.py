@@ -1,0 +1,232 @@
+"""Warm nodes: how many are kept, what each needs next, and which of them a plan starts."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tenon.apis import labels
+from tenon.apis.nodepool import NodePool
+from tenon.apis.validation import check
+from tenon.apis.warm import FILLING, MAX_WARM, STARTING, STATES, STOPPED, read_warm, warm_count
+from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.taints import Taint
+from tenon.kube.timestamps import format_instant
+from tenon.provisioning.claims import warm_claim_body
+from tenon.provisioning.planning_policy import PlanPolicy
+from tenon.provisioning.warm_nodes import (
+    JOINS_WITHIN,
+    STOPS_WITHIN,
+    WarmNode,
+    WarmStep,
+    next_step,
+    refill,
+    to_start,
+    warm_node,
+    with_warm_nodes,
+)
+from tenon.resources import parse_resources
+from tenon.scheduling.empty_node import NoEmptyNodeError
+from tenon.scheduling.engine import solve
+from tenon.scheduling.model import Node, Problem
+from tests.activities.provisioning.fake_view import node_pool
+from tests.tenon.scheduling.builders import CATALOG, pod
+
+NOW = datetime(2026, 5, 4, 12, tzinfo=UTC)
+WARM_TAINT = Taint(*labels.WARM_TAINT)
+
+
+def keeping(count: object, spec: dict[str, Any] | None = None, **metadata: Any) -> NodePool:
+    return node_pool("warm", spec or {}, annotations={labels.WARM: str(count)}, **metadata)
+
+
+def warm(
+    name: str = "a",
+    state: str = STOPPED,
+    *,
+    since: timedelta = timedelta(),
+    initialized: bool = True,
+    launched: bool = True,
+    created: str = "2026-05-04T10:00:00Z",
+    **node: Any,
+) -> WarmNode:
+    annotations = {
+        labels.WARM: state,
+        labels.WARM_SINCE: format_instant(NOW - since),
+        labels.WARM_BOOT_ID: "first",
+    }
+    status = {
+        "providerID": f"aws:///us-west-2a/i-{name}" if launched else "",
+        "conditions": [{"type": "Initialized", "status": str(initialized)}],
+    }
+    metadata = {"name": name, "uid": name, "creationTimestamp": created, "annotations": annotations}
+    return WarmNode(ClaimRecord.of({"metadata": metadata, "spec": {}, "status": status}), **node)
+
+
+# --- the annotation ---
+
+
+@pytest.mark.parametrize("text", ["", "-1", "1.5", "three", str(MAX_WARM + 1), "0x10", "９", "1" * 5000])
+def test_a_number_that_cannot_be_read_is_a_fault_of_the_pool_and_keeps_none(text: str) -> None:
+    pool = keeping(text)
+    (fault,) = check(pool)
+    assert labels.WARM in fault.path
+    assert "write a whole number from 0 to 1000" in fault.sentence
+    assert warm_count(pool.metadata.annotations) == 0
+
+
+@given(st.integers(0, MAX_WARM))
+def test_a_number_within_the_bounds_is_kept(count: int) -> None:
+    assert read_warm(str(count)) == warm_count({labels.WARM: str(count)}) == count
+    assert check(keeping(count)) == []
+
+
+# --- how many ---
+
+nodes = st.lists(
+    st.builds(
+        warm,
+        st.uuids().map(str),
+        st.sampled_from(STATES),
+        launched=st.booleans(),
+        leaving=st.booleans(),
+    ),
+    max_size=12,
+)
+
+
+@given(nodes, st.integers(0, 8))
+def test_what_is_missing_and_what_is_too_much_bring_the_pool_to_its_number(have: list[WarmNode], count: int) -> None:
+    needed = refill(keeping(count), have)
+    kept_names = {node.claim.name for node in have if node.kept}
+    deleted = {claim.name for claim in needed.delete}
+    assert deleted <= kept_names, "a node that starts for pods, or leaves already, is never deleted"
+    assert len(kept_names - deleted) + needed.missing == count
+    assert not (needed.missing and deleted)
+
+
+@given(nodes)
+def test_a_pool_that_is_deleted_or_static_buys_none(have: list[WarmNode]) -> None:
+    deleted_pool = keeping(9, deletionTimestamp="2026-05-04T10:00:00Z")
+    assert refill(deleted_pool, have).missing == 0
+    assert refill(keeping(9, {"replicas": 1}), have).missing == 0
+
+
+def test_claims_without_an_instance_go_first_and_the_newest_stopped_node_last() -> None:
+    old, new = warm("old"), warm("new", created="2026-05-04T11:00:00Z")
+    running, unlaunched = warm("running", FILLING), warm("unlaunched", FILLING, launched=False)
+    order = [claim.name for claim in refill(keeping(0), [new, running, old, unlaunched]).delete]
+    assert order == ["unlaunched", "running", "old", "new"]
+
+
+# --- what each needs ---
+
+
+@pytest.mark.parametrize(
+    ("node", "step"),
+    [
+        (warm(state=FILLING, initialized=False, has_node=True, ready=True), WarmStep.WAIT),
+        (warm(state=FILLING, has_node=True, ready=True), WarmStep.STOP),
+        (warm(state=FILLING, has_node=True, ready=True, leaving=True), WarmStep.WAIT),
+        (warm(has_node=True), WarmStep.WAIT),
+        (warm(has_node=True, ready=True), WarmStep.WAIT),  # its Node still looks Ready for a moment
+        (warm(has_node=True, ready=True, since=STOPS_WITHIN), WarmStep.STOP),  # somebody started it
+        (warm(state=STARTING, has_node=True), WarmStep.START),
+        (warm(state=STARTING, has_node=True, ready=True, boot_id="first", tainted=True), WarmStep.START),
+        (warm(state=STARTING, has_node=True, boot_id="second", tainted=True), WarmStep.START),
+        (warm(state=STARTING, has_node=True, ready=True, boot_id="second", tainted=True), WarmStep.UNTAINT),
+        (warm(state=STARTING, has_node=True, ready=True, boot_id="second"), WarmStep.FINISH),
+        (warm(state=STARTING, has_node=True, since=JOINS_WITHIN), WarmStep.GIVE_UP),
+        (warm(state=STARTING, since=JOINS_WITHIN), WarmStep.GIVE_UP),
+        (warm(state="something else", has_node=True, ready=True), WarmStep.WAIT),
+    ],
+)
+def test_the_next_step_of_a_warm_node(node: WarmNode, step: WarmStep) -> None:
+    assert next_step(node, NOW) is step
+
+
+@given(st.sampled_from(STATES), st.booleans(), st.booleans(), st.sampled_from(["", "first", "second"]), st.booleans())
+def test_no_pod_comes_to_a_node_before_its_new_boot_is_ready(
+    state: str, ready: bool, has_node: bool, boot_id: str, tainted: bool
+) -> None:
+    node = warm(state=state, has_node=has_node, ready=ready, boot_id=boot_id, tainted=tainted)
+    if next_step(node, NOW) in (WarmStep.UNTAINT, WarmStep.FINISH):
+        assert (state, ready, boot_id) == (STARTING, True, "second")
+
+
+# --- what plans do with them ---
+
+
+def existing(name: str, *taints: Taint, initialized: bool = True) -> Node:
+    allocatable = parse_resources({"cpu": "4", "memory": "8Gi", "pods": 50})
+    return Node(name, {labels.HOSTNAME: name}, taints, allocatable, {}, initialized=initialized)
+
+
+def off(name: str) -> Node:
+    unreachable = Taint("node.kubernetes.io/unreachable", "NoSchedule")
+    shutdown = Taint("node.cloudprovider.kubernetes.io/shutdown", "NoSchedule")
+    return existing(name, WARM_TAINT, unreachable, shutdown)
+
+
+def starts(problem: Problem, states: dict[str, str]) -> list[str]:
+    return to_start(solve(with_warm_nodes(problem, states)).placements, states)
+
+
+@given(st.integers(1, 12), st.integers(0, 4), st.integers(0, 4))
+def test_no_more_nodes_start_than_the_pods_need_and_none_twice(pods: int, stopped: int, starting: int) -> None:
+    """Four pods of one CPU fit on each node. Those that start already are filled first."""
+    names = [f"a-stopped-{n}" for n in range(stopped)] + [f"z-starting-{n}" for n in range(starting)]
+    states = {name: STOPPED if "stopped" in name else STARTING for name in names}
+    problem = Problem(pods=[pod(f"p{n}", cpu="1") for n in range(pods)], pools=(), nodes=[off(name) for name in names])
+    started = starts(problem, states)
+    needed = max(0, -(-pods // 4) - starting)
+    assert len(started) == min(needed, stopped)
+    assert set(started) <= {name for name, state in states.items() if state == STOPPED}
+
+
+def test_a_running_node_and_one_that_is_launched_take_pods_before_a_stopped_one_starts() -> None:
+    for other in (existing("z-runs"), existing("z-in-flight", initialized=False)):
+        problem = Problem(pods=[pod("p", cpu="1")], pools=(), nodes=[off("a-warm"), other])
+        assert starts(problem, {"a-warm": STOPPED}) == []
+
+
+def test_a_warm_node_that_still_fills_takes_no_pods() -> None:
+    problem = Problem(pods=[pod("p", cpu="1")], pools=(), nodes=[off("a")])
+    assert starts(problem, {"a": FILLING}) == []
+    assert not solve(with_warm_nodes(problem, {"a": FILLING})).placements
+
+
+def test_a_taint_of_the_pool_still_keeps_pods_away() -> None:
+    tainted = existing("a", WARM_TAINT, Taint("team", "NoSchedule", "blue"))
+    problem = Problem(pods=[pod("p", cpu="1")], pools=(), nodes=[tainted])
+    assert starts(problem, {"a": STOPPED}) == []
+
+
+# --- what is bought ---
+
+
+def bought(pool: NodePool, **usage: str) -> Any:
+    return warm_node(pool, CATALOG, parse_resources(usage), [], {}, PlanPolicy())
+
+
+def test_a_warm_node_is_on_demand_and_keeps_pods_away_until_it_has_started() -> None:
+    pool = keeping(2)
+    planned, why = bought(pool)
+    body = warm_claim_body(planned, pool, "warm-x", why)
+    (capacity_type,) = (term for term in body["spec"]["requirements"] if term["key"] == labels.CAPACITY_TYPE)
+    assert capacity_type["values"] == [labels.ON_DEMAND]
+    assert {"key": labels.WARM, "effect": "NoSchedule"} in body["spec"]["taints"]
+    assert ClaimRecord.of(body).warm == FILLING
+    assert why.startswith("one of 2 warm nodes of NodePool warm\n")
+
+
+def test_a_spot_pool_and_a_full_pool_get_no_warm_node_and_hear_why() -> None:
+    spot = {"key": labels.CAPACITY_TYPE, "operator": "In", "values": [labels.SPOT]}
+    with pytest.raises(NoEmptyNodeError, match="on-demand"):
+        bought(keeping(1, {"template/spec/requirements": [spot]}))
+    with pytest.raises(NoEmptyNodeError, match="limit"):
+        bought(keeping(1, {"limits": {"cpu": "4"}}), cpu="4")

@@ -1,0 +1,351 @@
+"""Keeps the warm nodes of NodePools: buys them, stops them when they are initialized, starts those that plans use.
+
+All of a warm node's state is on its NodeClaim and its Node, and each step may be repeated, so a worker that ends
+between two steps leaves nothing undone. A NodeClaim has its mark from its creation until its node has started for pods,
+so that other controllers expect its instance to stop.
+
+A NodePool lacks a warm node from the moment that a plan uses it, so the next one is bought while that one starts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, ClassVar, Protocol
+
+from activities import metrics
+from activities.clock import utc_now
+from activities.cluster_view.interfaces import Types
+from activities.ec2.stops import StopOutcome, StopReply
+from activities.kubernetes.changes import change
+from activities.kubernetes.client import Kube
+from activities.kubernetes.event_references import claim_reference, pool_reference
+from activities.kubernetes.events import EventPublisher
+from activities.kubernetes.nodeclaims import delete_with_finalizer
+from activities.kubernetes.resources import NODECLAIMS, NODES
+from activities.provisioning.offerings import instance_types_by_pool
+from tenon.apis import labels
+from tenon.apis.managed import manages_claim
+from tenon.apis.nodepool import NodePool
+from tenon.apis.reasons import Reason
+from tenon.apis.warm import FILLING, STARTING, STATES, STOPPED, warm_count
+from tenon.kube import object_json
+from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.event_reasons import EventReason
+from tenon.kube.records import NodeRecord, ObjectRecord
+from tenon.kube.timestamps import format_instant
+from tenon.messages.node import Removal
+from tenon.provisioning.claims import name_after, warm_claim_body
+from tenon.provisioning.planning_policy import PlanPolicy
+from tenon.provisioning.static_capacity import StaticClaim, why_no_new_nodes
+from tenon.provisioning.warm_nodes import WarmNode, WarmStep, next_step, refill, warm_node
+from tenon.scheduling.empty_node import NoEmptyNodeError
+from worker.cache.changes import Change, Topic
+from worker.cache.cluster import ClusterCache
+from worker.cache.evacuating_pods import leaving
+from worker.cache.planning_view import PlanningView
+from worker.controllers.base import Controller
+from worker.controllers.provisioning.launch_backoff import LaunchBackoff
+
+ASK_AGAIN = 60.0
+"""Seconds after which EC2 is asked again about an instance that has not done what EC2 accepted."""
+ASK_LATER = 3.0
+"""Seconds after which EC2 is asked again if it could not act at that moment."""
+LOOKS = 15.0
+"""Seconds between two looks at NodePools that have warm nodes, even without a change."""
+
+
+class Instances(Protocol):
+    """What EC2 does with instances. Both calls block."""
+
+    def stop(self, instance_id: str) -> StopReply:
+        """Stop an instance."""
+
+    def start(self, instance_id: str) -> StopReply:
+        """Start a stopped instance."""
+
+
+class WarmNodeController(Controller):
+    """Brings every warm node, and the number of warm nodes of each NodePool, closer to what they are to be."""
+
+    name = "nodepool.warm"
+    object_field = "nodeclaim"
+    topics = (Topic.POOL, Topic.NODECLASS, Topic.CLAIM, Topic.NODE)
+    settle = 0.2
+    _pools: ClassVar[set[str]] = set()
+    """The NodePools with a series in this process, which drop to 0."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        recorder: EventPublisher,
+        cache: ClusterCache,
+        view: PlanningView,
+        types: Types,
+        instances: Instances,
+        policy: PlanPolicy,
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
+        """``policy``: the operator's settings that limit which instance types a node may have."""
+        super().__init__(cache)
+        self._kube = kube
+        self._recorder = recorder
+        self._view = view
+        self._types = types
+        self._instances = instances
+        self._policy = policy
+        self._now = now
+        self._none_left = False
+        """Whether the last look found no warm node and no NodePool that keeps some. Most clusters have none."""
+        self._ask_at: dict[tuple[str, WarmStep], float] = {}
+        """When EC2 may be asked next for a step of a NodeClaim, by its UID."""
+        self._backoffs: dict[str, LaunchBackoff] = {}
+        """By UID of the NodePool."""
+
+    async def reconcile(self, changes: Sequence[Change]) -> float | None:  # noqa: ARG002
+        """Look at all warm nodes, and at all NodePools that keep some."""
+        pools = [pool for pool in self._cache.pools if labels.WARM in (pool.metadata.get("annotations") or {})]
+        if not pools and self._none_left:
+            return None
+        by_pool: defaultdict[str, list[WarmNode]] = defaultdict(list)
+        for claim in self._cache.claims:
+            if claim.warm:
+                by_pool[claim.pool].append(self._warm_node(claim))
+        self._none_left = not by_pool and not pools
+        self._count(by_pool)
+        nodes = [node for pool_nodes in by_pool.values() for node in pool_nodes]
+        await asyncio.gather(*(self.isolate(node.claim.name, self._advance(node)) for node in nodes))
+        by_name = {pool.name: pool for pool in pools}
+        for name in by_pool:
+            record = self._cache.pools.get(name)
+            if record is not None:  # the annotation may be gone, and its warm nodes are too many then
+                by_name.setdefault(name, record)
+        await asyncio.gather(*(self.isolate(name, self._refill(record)) for name, record in sorted(by_name.items())))
+        self._forget({node.claim.uid for node in nodes}, {record.uid for record in by_name.values()})
+        if any(node.claim.warm == STARTING for node in nodes):
+            return ASK_LATER
+        return LOOKS if nodes or pools else None
+
+    def _warm_node(self, claim: ClaimRecord) -> WarmNode:
+        node = self._cache.node_of(claim)
+        if node is None:
+            return WarmNode(claim, leaving=leaving(None, claim))
+        return WarmNode(
+            claim,
+            leaving=leaving(node, claim),
+            has_node=True,
+            ready=node.ready,
+            boot_id=node.boot_id,
+            tainted=any((taint.key, taint.effect) == labels.WARM_TAINT for taint in node.taints),
+        )
+
+    async def _advance(self, node: WarmNode) -> None:
+        claim = node.claim
+        match next_step(node, self._now()):
+            case WarmStep.STOP:
+                await self._stop(node)
+            case WarmStep.START:
+                await self._start(claim)
+            case WarmStep.UNTAINT:
+                await self._untaint(claim)
+            case WarmStep.FINISH:
+                await self._finish(claim)
+            case WarmStep.GIVE_UP:
+                await self._give_up(claim, "lost", "its instance was started and its Node did not become Ready")
+            case WarmStep.WAIT:
+                return
+
+    async def _stop(self, node: WarmNode) -> None:
+        claim = node.claim
+        cached_node = self._cache.node_of(claim)
+        if cached_node is None or not self._may_ask(claim, WarmStep.STOP):
+            return
+        if not node.tainted:  # somebody removed the taint
+            await self._change_taint(cached_node, add=True)
+        reply = await asyncio.to_thread(self._instances.stop, claim.instance_id)
+        if reply.outcome is not StopOutcome.ACCEPTED:
+            self._ask_later(claim, WarmStep.STOP, reply.outcome)
+            self._say(claim, reply)
+            return
+        marks = {
+            labels.WARM: STOPPED,
+            labels.WARM_SINCE: format_instant(self._now()),
+            labels.WARM_BOOT_ID: node.boot_id,
+        }
+        marked = await self._mark(claim, (FILLING, STOPPED), marks)
+        if marked and claim.warm == FILLING:
+            text = "the node is initialized, and its instance is stopped until pods need it"
+            await self._recorder.publish(claim_reference(claim.name, claim.uid), EventReason.WARM_NODE_STOPPED, text)
+            self._log.info("A warm node is stopped", extra={"nodeclaim": claim.name, "nodepool": claim.pool})
+
+    async def _start(self, claim: ClaimRecord) -> None:
+        if not self._may_ask(claim, WarmStep.START):
+            return
+        reply = await asyncio.to_thread(self._instances.start, claim.instance_id)
+        self._ask_later(claim, WarmStep.START, reply.outcome)
+        if reply.outcome is StopOutcome.REFUSED:
+            await self._give_up(claim, "refused", f"EC2 does not start its instance: {reply.message}")
+        elif reply.outcome is StopOutcome.LATER:
+            self._say(claim, reply)
+
+    async def _untaint(self, claim: ClaimRecord) -> None:
+        node = self._cache.node_of(claim)
+        if node is not None:
+            await self._change_taint(node, add=False)
+
+    async def _finish(self, claim: ClaimRecord) -> None:
+        without_marks = dict.fromkeys((labels.WARM, labels.WARM_SINCE, labels.WARM_BOOT_ID))
+        if await self._mark(claim, (STARTING,), without_marks):
+            metrics.WARM_STARTS.labels(claim.pool, "joined").inc()
+            text = "its instance was started, has booted and takes pods"
+            await self._recorder.publish(claim_reference(claim.name, claim.uid), EventReason.WARM_NODE_STARTED, text)
+            self._log.info("A warm node has started", extra={"nodeclaim": claim.name, "nodepool": claim.pool})
+
+    async def _give_up(self, claim: ClaimRecord, result: str, why: str) -> None:
+        """Delete the NodeClaim. Its pods are planned again as soon as it leaves, and get an ordinary launch."""
+        subject = claim_reference(claim.name, claim.uid)
+        await self._recorder.publish(subject, EventReason.WARM_NODE_NOT_STARTED, why)
+        if await self._delete(claim, Reason.WARM_START_FAILED, why):
+            metrics.WARM_STARTS.labels(claim.pool, result).inc()
+
+    async def _delete(self, claim: ClaimRecord, reason: Reason, detail: str) -> bool:
+        removal = Removal(reason=reason, detail=detail, actor=f"controller {self.name}")
+        if not await delete_with_finalizer(self._kube, claim, removal):
+            return False
+        mode, capacity_type = claim.termination_mode, claim.labels.get(labels.CAPACITY_TYPE, "")
+        metrics.CLAIMS_DISRUPTED.labels(reason, claim.pool, capacity_type, "", mode).inc()
+        self._log.info(
+            "The controller deleted the NodeClaim of a warm node",
+            extra={"nodeclaim": claim.name, "nodepool": claim.pool, "reason": reason.value},
+        )
+        return True
+
+    async def _mark(self, claim: ClaimRecord, states: Sequence[str], marks: Mapping[str, str | None]) -> bool:
+        """Write the annotations, unless a plan or a deletion came first. Returns whether they are written."""
+        is_marked = False
+
+        def compute(body: Mapping[str, Any]) -> dict[str, Any]:
+            nonlocal is_marked
+            is_marked = not object_json.is_deleting(body) and object_json.annotations(body).get(labels.WARM) in states
+            return {"metadata": {"annotations": dict(marks)}} if is_marked else {}
+
+        await change(self._kube, NODECLAIMS, claim.name, compute, uid=claim.uid)
+        return is_marked
+
+    async def _change_taint(self, node: NodeRecord, *, add: bool) -> None:
+        key, effect = labels.WARM_TAINT
+
+        def compute(body: Mapping[str, Any]) -> dict[str, Any]:
+            taints = (body.get("spec") or {}).get("taints") or []
+            others = [taint for taint in taints if (taint.get("key"), taint.get("effect")) != labels.WARM_TAINT]
+            result = [*others, {"key": key, "effect": effect}] if add else others
+            return {} if len(result) == len(taints) else {"spec": {"taints": result}}
+
+        await change(self._kube, NODES, node.name, compute, uid=node.uid)
+
+    def _may_ask(self, claim: ClaimRecord, step: WarmStep) -> bool:
+        """Whether EC2 may be asked now. If so, it is not asked again for a while."""
+        now = asyncio.get_running_loop().time()
+        if now < self._ask_at.get((claim.uid, step), 0.0):
+            return False
+        self._ask_at[claim.uid, step] = now + ASK_AGAIN
+        return True
+
+    def _ask_later(self, claim: ClaimRecord, step: WarmStep, outcome: StopOutcome) -> None:
+        if outcome is StopOutcome.LATER:
+            self._ask_at[claim.uid, step] = asyncio.get_running_loop().time() + ASK_LATER
+
+    def _say(self, claim: ClaimRecord, reply: StopReply) -> None:
+        if self._log_limiter.count((claim.uid, reply.message[:40])) is not None:
+            self._log.warning(
+                "EC2 does not stop or start a warm node now, and the controller retries",
+                extra={"nodeclaim": claim.name, "instance": claim.instance_id, "error": reply.message},
+            )
+
+    async def _refill(self, record: ObjectRecord) -> None:
+        """Buy one warm node, or delete those that are too many, as a fresh list of the NodeClaims says."""
+        pool = self._view.node_pool(record)  # the NodePool controller reports a pool that cannot be parsed
+        if pool is None:
+            return
+        cached_nodes = [self._warm_node(claim) for claim in self._cache.claims if claim.pool == record.name]
+        backoff = self._backoff_of(pool)
+        clock = asyncio.get_running_loop().time
+        needed = refill(pool, [node for node in cached_nodes if node.claim.warm])
+        if not needed.missing and not needed.delete:
+            return
+        if needed.missing and (backoff.wait(clock()) or self._cannot_buy(pool)):
+            return
+        bodies = await self._kube.list(NODECLAIMS, label_selector=f"{labels.NODEPOOL}={record.name}")
+        nodes = [self._warm_node(ClaimRecord.of(body)) for body in bodies if manages_claim(body)]
+        backoff.read([StaticClaim(node.claim, leaving=node.leaving) for node in nodes], clock())
+        needed = refill(pool, [node for node in nodes if node.claim.warm])
+        for claim in needed.delete:
+            backoff.deleted(claim.name)
+            await self._delete(
+                claim, Reason.OVERPROVISIONED, f"NodePool {record.name} keeps {warm_count(pool.metadata.annotations)}"
+            )
+        for _ in range(min(needed.missing, backoff.allowed_creations(clock()))):
+            if not await self._buy(pool, backoff):
+                return
+
+    def _cannot_buy(self, pool: NodePool) -> bool:
+        why = why_no_new_nodes(pool, self._view.node_class, self._view)
+        if why:
+            self._lacking(pool, why)
+        return bool(why)
+
+    async def _buy(self, pool: NodePool, backoff: LaunchBackoff) -> bool:
+        name = pool.metadata.name
+        try:
+            overlaid = await instance_types_by_pool(self._view, self._types, [pool])
+            planned, why = await asyncio.to_thread(
+                warm_node,
+                pool,
+                overlaid.pools_with_types[0][1],
+                self._view.pool_usage(name),
+                self._view.daemons(),
+                self._view.namespaces(),
+                self._policy,
+            )
+        except NoEmptyNodeError as error:
+            backoff.failed(asyncio.get_running_loop().time())
+            self._lacking(pool, str(error))
+            await self._recorder.publish(
+                pool_reference(pool), EventReason.WARM_NODES_LACKING, f"no warm node can be bought: {error}"
+            )
+            return False
+        body = warm_claim_body(planned, pool, name_after(name, f"warm/{uuid.uuid4().hex}"), why)
+        body["metadata"]["annotations"] |= overlaid.overlay_annotations(name, planned.instance_types)
+        created = await self._kube.create(NODECLAIMS, body)
+        claim = created["metadata"]["name"]
+        backoff.created(claim)
+        metrics.CLAIMS_CREATED.labels("provisioned", name, str(planned.min_values_relaxed).lower()).inc()
+        self._log.info("The controller buys a warm node", extra={"nodeclaim": claim, "nodepool": name})
+        await self._cache.wait_for_claims([claim], ASK_LATER)  # the pool's usage must have it before the next one
+        return True
+
+    def _lacking(self, pool: NodePool, why: str) -> None:
+        if self._log_limiter.count((pool.metadata.name, why[:40])) is not None:
+            extra = {"nodepool": pool.metadata.name, "error": why}
+            self._log.warning("A NodePool lacks warm nodes", extra=extra)
+
+    def _backoff_of(self, pool: NodePool) -> LaunchBackoff:
+        uid, generation = pool.metadata.uid or "", pool.metadata.generation or 0
+        backoff = self._backoffs.get(uid)
+        if backoff is None or backoff.generation < generation:
+            backoff = self._backoffs[uid] = LaunchBackoff(generation)
+        return backoff
+
+    def _count(self, by_pool: Mapping[str, Sequence[WarmNode]]) -> None:
+        self._pools.update(by_pool)
+        for pool in self._pools:
+            states = Counter(node.claim.warm for node in by_pool.get(pool, ()) if not node.leaving)
+            for state in STATES:
+                metrics.WARM_NODES.labels(pool, state).set(states[state])
+
+    def _forget(self, claims: set[str], pools: set[str]) -> None:
+        self._ask_at = {key: at for key, at in self._ask_at.items() if key[0] in claims}
+        self._backoffs = {uid: backoff for uid, backoff in self._backoffs.items() if uid in pools}
