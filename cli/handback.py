@@ -13,13 +13,14 @@ from typing import Annotated
 
 import typer
 from temporalio.client import Client
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.service import RPCError
 
 from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.changes import change
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ConfigError
 from activities.kubernetes.resources import LEASES, NODECLAIMS, NODES
+from activities.teardown.open_workflows import end_open_workflows
 from cli.application import create_app, examples
 from cli.context import ContextError, resolve
 from tenon.apis import labels
@@ -140,30 +141,9 @@ async def _held(kube: Kube, name: str) -> dict[str, str]:
 
 
 async def end_workflows(client: Client, cluster: str) -> int:
-    """Terminate all open workflows of the cluster and return their number.
-
-    It lists workflows until none are left, because Temporal's visibility store is eventually consistent.
-    """
-    try:
-        await client.get_schedule_handle(schedule_id(cluster)).delete()
-    except RPCError as error:
-        if error.status is not RPCStatusCode.NOT_FOUND:
-            raise
-    query = f'TaskQueue = "{names.task_queue(cluster)}" AND ExecutionStatus = "Running"'
-    ended: set[str] = set()
-    while workflow_ids := [workflow.id async for workflow in client.list_workflows(query)]:
-        await bounded(workflow_ids, CONCURRENCY, lambda workflow_id: _terminate(client, workflow_id))
-        ended.update(workflow_ids)
-        await asyncio.sleep(PAUSE)
-    return len(ended)
-
-
-async def _terminate(client: Client, workflow_id: str) -> None:
-    try:
-        await client.get_workflow_handle(workflow_id).terminate(reason="tenon handback: Karpenter takes over")
-    except RPCError as error:
-        if error.status is not RPCStatusCode.NOT_FOUND:
-            raise
+    """Terminate all open workflows of the cluster and return their number."""
+    why = "tenon handback: Karpenter takes over"
+    return await end_open_workflows(client, names.task_queue(cluster), schedule_id(cluster), why)
 
 
 async def _clean(kube: Kube, obj: JsonObject) -> bool:

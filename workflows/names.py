@@ -22,6 +22,7 @@ __all__ = [
     "plan_queue",
     "provisioner_id",
     "task_queue",
+    "teardown_id",
 ]
 
 CLUSTER = SearchAttributeKey.for_keyword(ids.CLUSTER_ATTRIBUTE)
@@ -80,6 +81,11 @@ def command_id(cluster: str, command: str) -> str:
 def nodeclass_id(cluster: str, name: str) -> str:
     """The id of the workflow that keeps one EC2NodeClass resolved."""
     return f"nodeclass/{cluster}/{name}"
+
+
+def teardown_id(cluster: str, *, dry_run: bool = False) -> str:
+    """The id of the workflow that ends all that a cluster has, or that only says what it would end."""
+    return f"teardown-dry-run/{cluster}" if dry_run else f"teardown/{cluster}"
 
 
 def task_queue(cluster: str) -> str:

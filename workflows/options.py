@@ -28,11 +28,21 @@ from tenon.messages.node import (
 from tenon.messages.nodeclass import NodeClassResult
 from tenon.messages.provisioning import BatchSummary, PlanResult
 from tenon.messages.reboot import BootRecord, FenceResult, RebootCheck, RebootDrainResult, RebootEnded, RebootReply
+from tenon.messages.teardown import (
+    DrainClusterResult,
+    EndedWorkflows,
+    MarkResult,
+    RemovedThings,
+    Survey,
+    TerminateRoundResult,
+)
 from tenon.node.steps import KeepRecorded, Withdrawn
 
 LAUNCH_TIMEOUT = timedelta(minutes=5)
 """The workflow starts a launch again if it has no outcome after this time, for example because no worker serves it."""
 
+WITHOUT_API_SERVER = timedelta(minutes=3)
+"""After so long without an answer of the API server, a teardown goes on without it."""
 TRIES = 10
 """The maximum attempts of a step: one to two and a half minutes of failures. After that the node reports what blocks
 it, waits, and starts the step again. Time without a running worker does not count as a failure."""
@@ -51,6 +61,9 @@ COMMON = ""
 DRAINING, ENDING = "draining", "ending"
 """Lanes: activities that wait long for pods, volumes or instances have their own worker slots, so that they never delay
 a launch."""
+TEARDOWN = "teardown"
+"""The lane of a teardown and its activities. A worker serves it for one cluster; so does `tenon teardown` itself if the
+cluster has no worker any more."""
 PLANNING = "plan"
 """The lane that only the leader serves, because what these activities need is in its memory."""
 
@@ -144,6 +157,21 @@ OPTIONS: dict[ActivityName, Options] = {
         MeasureResult, _seconds(60), _seconds(600), longest_pause=_seconds(5), lane=PLANNING
     ),
     ActivityName.RESOLVE_NODECLASS: Options(NodeClassResult, _seconds(60), longest_pause=_seconds(60)),
+    ActivityName.SURVEY_CLUSTER: Options(Survey, _seconds(180), heartbeat=_seconds(60), lane=TEARDOWN, tries=TRIES),
+    # The API server may be gone with the cluster. The teardown then goes on without it.
+    ActivityName.STOP_BUYING: Options(
+        MarkResult, _seconds(60), WITHOUT_API_SERVER, heartbeat=_seconds(30), lane=TEARDOWN
+    ),
+    ActivityName.DRAIN_CLUSTER: Options(
+        DrainClusterResult, _seconds(60), WITHOUT_API_SERVER, heartbeat=_seconds(30), lane=TEARDOWN
+    ),
+    ActivityName.REMOVE_FINALIZERS: Options(
+        RemovedThings, _seconds(60), WITHOUT_API_SERVER, heartbeat=_seconds(30), lane=TEARDOWN
+    ),
+    # Without a limit: what a worker fails to do, perhaps because it is cut off, `tenon teardown` itself may do.
+    ActivityName.TERMINATE_CLUSTER: Options(TerminateRoundResult, _seconds(300), heartbeat=_seconds(60), lane=TEARDOWN),
+    ActivityName.REMOVE_RESOURCES: Options(RemovedThings, _seconds(600), heartbeat=_seconds(60), lane=TEARDOWN),
+    ActivityName.END_WORKFLOWS: Options(EndedWorkflows, _seconds(300), heartbeat=_seconds(60), lane=TEARDOWN),
 }
 if without := set(ActivityName) - set(OPTIONS):
     raise TypeError(f"the activity {min(without)} has no options: add a row to workflows/options.py")

@@ -19,6 +19,8 @@ from tenon.garbage_collection.facts import GONE_STATES, ObservedInstance
 from tenon.garbage_collection.instances import NAME, tags_to_write
 from tenon.kube.claim_record import provider_id_of
 from tenon.messages.launch import Instance, LaunchGroup
+from tenon.messages.teardown import ClusterInstance
+from tenon.teardown.ownership import AUTO_MODE, owns
 
 if TYPE_CHECKING:
     from types_boto3_ec2.type_defs import FilterTypeDef, InstanceTypeDef
@@ -155,6 +157,35 @@ class Instances:
                 )
             )
         return owned_instances
+
+    def of_cluster(self) -> tuple[list[ClusterInstance], dict[str, str]]:
+        """All instances that belong to the cluster and are not terminated, for its teardown.
+
+        Also, by ID, why an instance with the cluster's tags does not count: another AWS service manages it.
+        """
+        with self._turns.turn():
+            raw = self._tagged({"tag-key": [labels.TAG_NODEPOOL]}, VISIBLE)
+        own = [description for description in raw if owns(_tags(description), self._cluster)]
+        managed = {item["InstanceId"] for item in own if (item.get("Operator") or {}).get("Managed")}
+        return [self._of_cluster(item) for item in own if item["InstanceId"] not in managed], dict.fromkeys(
+            sorted(managed), AUTO_MODE
+        )
+
+    def _of_cluster(self, raw: InstanceTypeDef) -> ClusterInstance:
+        instance, tags = self._message(raw), _tags(raw)
+        devices = [device["Ebs"] for device in raw.get("BlockDeviceMappings", []) if "Ebs" in device]
+        return ClusterInstance(
+            id=instance.id,
+            state=raw["State"]["Name"],
+            instance_type=instance.instance_type,
+            zone=instance.zone,
+            capacity_type=instance.capacity_type,
+            pool=tags.get(labels.TAG_NODEPOOL, ""),
+            claim=tags.get(labels.TAG_NODECLAIM, ""),
+            price=instance.price,
+            launched_at=instance.launched_at,
+            lasting_volumes=sorted(ebs["VolumeId"] for ebs in devices if not ebs.get("DeleteOnTermination", True)),
+        )
 
     def name_after(self, instance_id: str, claim: str, node_name: str) -> bool:
         """Write the tags of a claim and its Node that the instance lacks. Return whether it has them all now.

@@ -17,6 +17,8 @@ from tenon.apis import labels
 from tenon.ec2.launch.template import LaunchTemplate, tag_list
 from tenon.ec2.refusals import errors as codes
 from tenon.garbage_collection.facts import ObservedTemplate
+from tenon.messages.teardown import ClusterTemplate
+from tenon.teardown.ownership import owns
 
 if TYPE_CHECKING:
     from types_boto3_ec2.type_defs import FilterTypeDef, LaunchTemplateTypeDef
@@ -88,7 +90,15 @@ class LaunchTemplates:
             for template in self._described({"Name": "tag-key", "Values": [labels.TAG_NODECLASS]})
         ]
 
-    def delete(self, template: ObservedTemplate) -> bool:
+    def owned(self) -> list[ClusterTemplate]:
+        """All launch templates that belong to the cluster, for its teardown."""
+        return [
+            ClusterTemplate(id=template["LaunchTemplateId"], name=template["LaunchTemplateName"])
+            for template in self._described({"Name": "tag-key", "Values": [labels.TAG_NODEPOOL]})
+            if owns({tag["Key"]: tag["Value"] for tag in template.get("Tags", [])}, self._cluster)
+        ]
+
+    def delete(self, template: ObservedTemplate | ClusterTemplate) -> bool:
         """Delete exactly this template, not a newer one of the same name. Return False if it is gone already."""
         self._existing.forget(template.name)
         try:

@@ -16,6 +16,8 @@ from tenon.ec2.launch.tags import profile_tags
 from tenon.ec2.launch.template import tag_list
 from tenon.ec2.refusals import errors as codes
 from tenon.errors import TenonError
+from tenon.messages.teardown import ClusterProfile
+from tenon.teardown.ownership import owns_profile, profile_path
 
 LIMIT_EXCEEDED = "LimitExceeded"
 
@@ -95,6 +97,29 @@ class Profiles:
         spec = node_class.spec
         current = spec.instance_profile or managed_name(self._cluster, self._clients.region, node_class)
         return {name: roles for name, roles in self._managed(node_class).items() if name != current}
+
+    def of_cluster(self) -> list[ClusterProfile]:
+        """The profiles that were created for EC2NodeClasses of the cluster, for its teardown.
+
+        Raises:
+            UnreachableIamError: the VPC is isolated.
+            EC2Error: IAM refuses the call, or does not answer.
+        """
+        if self._isolated:
+            raise UnreachableIamError("no call reaches IAM from an isolated VPC")
+        region = self._clients.region
+        pages = self._clients.iam.get_paginator("list_instance_profiles").paginate(
+            PathPrefix=profile_path(region, self._cluster)
+        )
+        with translated("ListInstanceProfiles"):
+            listed = [profile for page in pages for profile in page["InstanceProfiles"]]
+        return [
+            ClusterProfile(
+                name=profile["InstanceProfileName"], roles=sorted(role["RoleName"] for role in profile["Roles"])
+            )
+            for profile in listed
+            if owns_profile(profile["Path"], region, self._cluster)
+        ]
 
     def delete(self, name: str, roles: Iterable[str]) -> None:
         """Delete a profile that has these roles."""

@@ -61,6 +61,7 @@ from tenon.kube.offerings import OfferingKey
 from tenon.kube.requirements import Requirements
 from tenon.messages.launch import Instance, LaunchGroup, LaunchRequest, LaunchResult
 from tenon.messages.reboot import RebootOutcome, RebootReply
+from tenon.messages.teardown import ClusterInstance, ClusterProfile, ClusterTemplate
 from tenon.resources import parse_resources
 from tenon.scheduling.model import InstanceType
 
@@ -371,7 +372,19 @@ class Ec2Provider:
         """All launch templates of the cluster that were created for an EC2NodeClass."""
         return self._templates.of_cluster()
 
-    def delete_launch_template(self, template: ObservedTemplate) -> bool:
+    def cluster_instances(self) -> tuple[list[ClusterInstance], dict[str, str]]:
+        """All instances that belong to the cluster by their tags; by ID, why others with its tags do not."""
+        return self._instances.of_cluster()
+
+    def cluster_templates(self) -> list[ClusterTemplate]:
+        """All launch templates that belong to the cluster by their tags."""
+        return self._templates.owned()
+
+    def cluster_profiles(self) -> list[ClusterProfile]:
+        """All instance profiles that were created for EC2NodeClasses of the cluster."""
+        return self._profiles.of_cluster()
+
+    def delete_launch_template(self, template: ObservedTemplate | ClusterTemplate) -> bool:
         """Delete exactly this template. Return False if it is gone already. A later launch creates it again."""
         return self._templates.delete(template)
 

@@ -27,6 +27,7 @@ from tenon.apis.hashing import EC2NODECLASS_VERSION, ec2nodeclass_hashes, migrat
 from tenon.apis.json_object import JsonObject
 from tenon.apis.managed import manages_claim
 from tenon.apis.nodeclaim import DRIFTED
+from tenon.apis.teardown import WHY, is_torn_down
 from tenon.apis.validation import FieldError, parse
 from tenon.ec2.nodeclass.instance_profiles import unused_profiles
 from tenon.ec2.nodeclass.status import DEPENDENCIES_NOT_READY, unparsable_conditions
@@ -74,6 +75,8 @@ class NodeClassActivities:
         node_class, faults = parse(EC2NodeClass, raw)
         if object_json.is_deleting(raw):
             return await self._finalize_or_explain(raw, node_class)
+        if is_torn_down(object_json.annotations(raw)):
+            return NodeClassResult(message=WHY)  # its instance profile would be created again
         if node_class is None:
             return NodeClassResult(message=await self._report_unreadable(raw, nodeclass_input.name, faults))
         await self._ensure_metadata(raw, node_class)

@@ -26,6 +26,7 @@ class Operation(StrEnum):
     UPKEEP = "keep node up to date"
     NODE_CLASS = "resolve EC2NodeClass"
     SWEEP = "sweep"
+    TEARDOWN = "teardown"
 
     @property
     def meaning(self) -> str:
@@ -45,6 +46,7 @@ _MEANINGS = {
     Operation.UPKEEP: "One step on a node that stays, such as recording how long an operator wants to keep it.",
     Operation.NODE_CLASS: "What an EC2NodeClass selects is looked up in the account.",
     Operation.SWEEP: "Kubernetes, EC2 and Temporal are compared.",
+    Operation.TEARDOWN: "One step of the end of a whole cluster.",
 }
 
 
@@ -87,6 +89,7 @@ class Traced:
 _START, _LEAVE, _COMMAND = Traced(Operation.START), Traced(Operation.LEAVE), Traced(Operation.COMMAND)
 _WAITING_START = Traced(Operation.START, waits=True)
 _WAITING_LEAVE = Traced(Operation.LEAVE, waits=True)
+_TEARDOWN = Traced(Operation.TEARDOWN, alone=True)
 _REBOOT, _UPKEEP = Traced(Operation.REBOOT), Traced(Operation.UPKEEP, alone=True)
 TRACED: dict[str, Traced] = {
     ActivityName.PREPARE_LAUNCH: _START,
@@ -124,6 +127,13 @@ TRACED: dict[str, Traced] = {
     ActivityName.SETTLE_REPLACEMENTS: _COMMAND,
     ActivityName.MEASURE_SAVING: _COMMAND,
     ActivityName.RESOLVE_NODECLASS: Traced(Operation.NODE_CLASS, alone=True),
+    ActivityName.SURVEY_CLUSTER: _TEARDOWN,
+    ActivityName.STOP_BUYING: _TEARDOWN,
+    ActivityName.DRAIN_CLUSTER: _TEARDOWN,
+    ActivityName.REMOVE_FINALIZERS: _TEARDOWN,
+    ActivityName.TERMINATE_CLUSTER: _TEARDOWN,
+    ActivityName.REMOVE_RESOURCES: _TEARDOWN,
+    ActivityName.END_WORKFLOWS: _TEARDOWN,
     COLLECT_GARBAGE: Traced(Operation.SWEEP, alone=True),
 }
 if without := set(ActivityName) - set(TRACED):

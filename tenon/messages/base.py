@@ -71,6 +71,13 @@ class ActivityName(StrEnum):
     SETTLE_REPLACEMENTS = "settle replacements"
     MEASURE_SAVING = "measure saving"
     RESOLVE_NODECLASS = "resolve node class"
+    SURVEY_CLUSTER = "survey cluster"
+    STOP_BUYING = "stop buying"
+    DRAIN_CLUSTER = "drain nodes of cluster"
+    REMOVE_FINALIZERS = "remove finalizers of cluster"
+    TERMINATE_CLUSTER = "terminate instances of cluster"
+    REMOVE_RESOURCES = "delete launch templates and profiles"
+    END_WORKFLOWS = "end workflows of cluster"
 
 
 class ErrorType(StrEnum):

@@ -12,6 +12,7 @@ from tenon.apis.conditions import READY, is_true, set_condition, set_root
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.managed import is_managed
 from tenon.apis.nodepool import NODECLASS_READY, READY_DEPENDENTS, VALIDATION_SUCCEEDED, NodePool
+from tenon.apis.teardown import WHY, is_torn_down
 from tenon.apis.validation import FieldError, check_nodepool
 from tenon.ec2.families.own_kubelet import own_kubelet_errors
 
@@ -54,6 +55,8 @@ def why_unusable(pool: NodePool, node_class: NodeClasses, checks: Checks = FRESH
     """Say why a NodePool launches no nodes for pods; empty if it does."""
     if pool.metadata.deletion_timestamp is not None:
         return "it is being deleted"
+    if is_torn_down(pool.metadata.annotations):
+        return WHY
     if pool.spec.replicas is not None:
         return "it is static (spec.replicas is set) and gets no nodes for pods"
     faults = checks.pool_faults(pool)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from tenon.apis import labels
 from tenon.apis.nodeclaim import DISRUPTION_REASON
 from tenon.apis.nodepool import NODES, NodePool
+from tenon.apis.teardown import is_torn_down
 from tenon.kube.claim_record import ClaimRecord
 from tenon.provisioning.claims import name_after
 from tenon.provisioning.readiness import FRESH, Checks, NodeClasses, why_class_unready
@@ -80,8 +81,8 @@ class StaticDecision:
 def balance(pool: NodePool, staying: int, leaving: int, replaced: int = 0) -> Balance:
     """Return what the pool lacks or has too much of.
 
-    A pool that is being deleted lacks nothing: its claims go with it. A node that a command replaces leaves no gap,
-    because the command buys its replacement, and the two together are no surplus (DIS-02).
+    A pool that is being deleted, or whose cluster is, lacks nothing: its claims go with it. A node that a command
+    replaces leaves no gap, because the command buys its replacement, and the two together are no surplus (DIS-02).
 
     Args:
         pool: the static pool.
@@ -90,6 +91,8 @@ def balance(pool: NodePool, staying: int, leaving: int, replaced: int = 0) -> Ba
         replaced: how many of those that are not leaving a command replaces.
     """
     if pool.spec.replicas is None or pool.metadata.deletion_timestamp is not None:
+        return Balance()
+    if is_torn_down(pool.metadata.annotations):
         return Balance()
     missing = pool.spec.replicas - staying
     if missing <= 0:
@@ -139,6 +142,7 @@ def usable_static_pools(pools: Sequence[NodePool], node_class: NodeClasses, chec
         for pool in pools
         if pool.spec.replicas is not None
         and pool.metadata.deletion_timestamp is None
+        and not is_torn_down(pool.metadata.annotations)
         and not why_no_new_nodes(pool, node_class, checks)
     ]
 

@@ -32,6 +32,7 @@ class Kind(StrEnum):
     REFUSAL = "refusal"
     REMOVAL = "removal"
     COST = "cost"
+    TEARDOWN = "teardown"
 
 
 class _Part(BaseModel):
@@ -294,7 +295,32 @@ class CostEntry(_Entry):
     """Dollars an hour that any nodes for the pods would cost at least, at its end; absent if it is not known."""
 
 
+class TeardownEntry(_Entry):
+    """All that Tenon had bought and made for a cluster was ended."""
+
+    kind: Literal[Kind.TEARDOWN] = Kind.TEARDOWN
+    """``teardown``"""
+    region: str = ""
+    """The AWS region."""
+    reason: Text = ""
+    """Why, in the words of who asked."""
+    ticket: Text = ""
+    """Where the reason is written down."""
+    ended: dict[str, Text] = Field(default_factory=dict)
+    """What ended, as ``kind name``, and what it was."""
+    counts: dict[str, int] = Field(default_factory=dict)
+    """By kind, how many ended."""
+    leftovers: dict[str, Text] = Field(default_factory=dict)
+    """What stays, as ``kind name``, and why."""
+    skipped: dict[str, Text] = Field(default_factory=dict)
+    """By step, why it was skipped."""
+    price: float = 0.0
+    """Dollars an hour that the ended instances cost."""
+    seconds: float = 0.0
+    """How long it took."""
+
+
 Entry = Annotated[
-    PlanEntry | CommandEntry | CommandEndEntry | LaunchEntry | RefusalEntry | RemovalEntry | CostEntry,
+    PlanEntry | CommandEntry | CommandEndEntry | LaunchEntry | RefusalEntry | RemovalEntry | CostEntry | TeardownEntry,
     Field(discriminator="kind"),
 ]

@@ -17,6 +17,7 @@ from tenon.record.entries import (
     Purchase,
     RefusalEntry,
     RemovalEntry,
+    TeardownEntry,
 )
 from tenon.sentences import counted, first_few, lasting
 
@@ -154,6 +155,8 @@ def reason_of(entry: Entry) -> str:
             return entry.reason
         case RefusalEntry():
             return entry.code
+        case TeardownEntry():
+            return "Teardown"
     return ""
 
 
@@ -168,7 +171,7 @@ def about(entry: Entry) -> str:
             return entry.facts.node or entry.facts.claim
         case RefusalEntry():
             return entry.claim
-        case CostEntry():
+        case CostEntry() | TeardownEntry():
             return entry.cluster
 
 
@@ -190,6 +193,8 @@ def sentence(entry: Entry, name: str = "") -> str:
             return _removal(entry)
         case CostEntry():
             return f"${entry.cost:.4f} since {entry.since:%H:%M}, of {counted(len(_pools(entry)), 'NodePool')}"
+        case TeardownEntry():
+            return _teardown(entry)
 
 
 def why(entry: Entry) -> str:
@@ -207,6 +212,14 @@ def why(entry: Entry) -> str:
             return _choice(entry.purchases[0].why) if entry.purchases else ""
         case CostEntry():
             return ""
+        case TeardownEntry():
+            return entry.reason
+
+
+def _teardown(entry: TeardownEntry) -> str:
+    counts = ", ".join(counted(number, kind) for kind, number in sorted(entry.counts.items()) if number)
+    rest = f"; {counted(len(entry.leftovers), 'thing')} stayed" if entry.leftovers else ""
+    return f"the cluster was torn down: ended {counts or 'nothing'}{rest}"
 
 
 def _choice(explanation: str) -> str:

@@ -120,6 +120,20 @@ async def test_ecs11_a_class_that_cannot_be_cleaned_up_says_why(provider: Ec2Pro
     assert not (await world.resolve()).exists
 
 
+async def test_a_class_whose_cluster_is_torn_down_gets_no_new_instance_profile(
+    provider: Ec2Provider, clients: Ec2
+) -> None:
+    """A worker that still runs would otherwise make again what the teardown has removed."""
+    world = World(provider, "torn-down")
+    await world.kube.patch(EC2NODECLASSES, "torn-down", {"metadata": {"annotations": {labels.TEARDOWN: "teardown/a"}}})
+    before = provider.cluster_profiles()
+    result = await world.resolve()
+    assert (result.exists, result.ready) == (True, False)
+    assert "the cluster is being torn down" in result.message
+    assert provider.cluster_profiles() == before
+    assert "finalizers" not in (await world.kube.get(EC2NODECLASSES, "torn-down") or {})["metadata"]
+
+
 async def test_ecs7_a_class_that_cannot_be_parsed_says_so_itself(provider: Ec2Provider) -> None:
     """An older CRD may have let it in. What was found for it before stays."""
     world = World(provider, "unparsable")

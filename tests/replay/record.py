@@ -19,7 +19,7 @@ from typing import Any
 from temporalio.client import Client
 from temporalio.testing import TimeSkippingConfig, WorkflowEnvironment
 
-from tests.replay import cluster_scenarios, node_scenarios
+from tests.replay import cluster_scenarios, node_scenarios, teardown_scenario
 from tests.temporal_fixture import temporal_binary
 from tests.workflows.waiting import until
 from worker.runtime.temporal_plugin import TenonPlugin
@@ -28,7 +28,11 @@ from workflows.names import SEARCH_ATTRIBUTES
 
 HISTORIES = Path(__file__).parent / "histories"
 Scenario = Callable[[WorkflowEnvironment, str], Awaitable[None]]
-SCENARIOS: dict[str, Scenario] = {**node_scenarios.SCENARIOS, **cluster_scenarios.SCENARIOS}
+SCENARIOS: dict[str, Scenario] = {
+    **node_scenarios.SCENARIOS,
+    **cluster_scenarios.SCENARIOS,
+    "teardown": teardown_scenario.teardown,
+}
 
 
 def recording(scenario: str) -> Path:

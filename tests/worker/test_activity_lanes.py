@@ -11,6 +11,7 @@ from tenon.messages.base import ActivityName
 from worker.runtime.activity_lanes import by_lane
 from worker.runtime.assembly import io_activities
 from worker.runtime.plan_activities import PlanActivities
+from worker.runtime.teardown_worker import teardown_activities
 from worker.settings import Settings
 from workflows.options import COMMON, DRAINING, ENDING, PLANNING
 
@@ -33,7 +34,8 @@ def test_every_activity_is_registered_in_its_lane() -> None:
     assert (len(common[DRAINING]), len(common[ENDING])) == (3, 1)
     plan = PlanActivities(MagicMock(), MagicMock(), MagicMock(), MagicMock())
     leading = by_lane(plan.all(), {PLANNING})[PLANNING]
-    assert len(leading) + sum(map(len, common.values())) == len(ActivityName)
+    ending = teardown_activities("prod", MagicMock(), MagicMock())
+    assert len(leading) + len(ending) + sum(map(len, common.values())) == len(ActivityName)
 
 
 def test_a_forgotten_activity_is_named() -> None:

@@ -12,6 +12,7 @@ from workflows.garbage_collection import GarbageCollectionWorkflow
 from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.nodeclass import NodeClassWorkflow
 from workflows.provisioner import ProvisionerWorkflow
+from workflows.teardown import TeardownWorkflow
 
 WORKFLOWS = (
     NodeClaimWorkflow,
@@ -20,6 +21,7 @@ WORKFLOWS = (
     DisruptionWorkflow,
     DisruptionCommandWorkflow,
     GarbageCollectionWorkflow,
+    TeardownWorkflow,
 )
 
 

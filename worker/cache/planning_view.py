@@ -19,6 +19,7 @@ from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodeoverlay import NodeOverlay
 from tenon.apis.nodepool import NODE_LAUNCH_HEALTHY, NodePool
 from tenon.apis.noderepairpolicy import BUILT_IN, NodeRepairPolicy
+from tenon.apis.teardown import is_torn_down
 from tenon.apis.validation import FieldError, check_nodepool, parse
 from tenon.disruption.model import ManagedNode
 from tenon.ec2.families.own_kubelet import own_kubelet_errors
@@ -97,7 +98,8 @@ class PlanningView:
     def fingerprint(self) -> Fingerprint:
         """A value that changes whenever a pod that did not fit anywhere might fit now."""
         pools = tuple(
-            (*pool.version_of_spec, _ready(pool), _launches(pool), self._freed(pool)) for pool in self._cache.pools
+            (*pool.version_of_spec, _ready(pool), _launches(pool), self._freed(pool), is_torn_down(pool.annotations))
+            for pool in self._cache.pools
         )
         classes = tuple((*record.version_of_spec, self._found(record)) for record in self._cache.nodeclasses)
         overlays = frozenset(overlay.version_of_spec for overlay in self._cache.overlays)

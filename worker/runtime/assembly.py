@@ -45,6 +45,7 @@ from worker.runtime.activity_lanes import Activity, by_lane
 from worker.runtime.activity_retries import RetryAfterInterceptor
 from worker.runtime.concurrency import concurrency
 from worker.runtime.recorded_workflows import RecordInterceptor
+from worker.runtime.teardown_worker import teardown_worker
 from worker.runtime.worker_versions import deployment_config, errors_that_end_runs
 from worker.settings import Settings, SettingsError
 from workflows import names
@@ -55,6 +56,7 @@ from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.nodeclass import NodeClassWorkflow
 from workflows.options import COMMON, DRAINING, ENDING
 from workflows.provisioner import ProvisionerWorkflow
+from workflows.teardown import TeardownWorkflow
 
 log = loggers.INSTANCE_TYPES
 
@@ -65,6 +67,7 @@ WORKFLOWS: Sequence[type] = (
     DisruptionCommandWorkflow,
     NodeClassWorkflow,
     GarbageCollectionWorkflow,
+    TeardownWorkflow,
 )
 LEASE_QPS, LEASE_BURST = 10.0, 20
 GRACEFUL = timedelta(seconds=20)
@@ -277,4 +280,5 @@ def io_workers(
         )
         for lane, slots in ((DRAINING, at_once.draining), (ENDING, at_once.ending))
     ]
-    return [common, *lanes]
+    teardown = teardown_worker(client, settings.cluster_name, clients.ec2, clients.kube, clients.record)
+    return [common, *lanes, teardown]

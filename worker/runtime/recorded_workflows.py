@@ -1,4 +1,4 @@
-"""Records what workflows did: when a disruption command starts and ends, and when a node's life has ended.
+"""Records what workflows did: when a disruption command starts and ends, when a node's life and a teardown have ended.
 
 All commands pass through their workflow, and all lives through theirs, whichever activities they ran. An entry of a
 workflow is like a line of its log: nothing of it is in the history, and a replay writes none. If a task is tried again,
@@ -22,11 +22,13 @@ from temporalio.worker import (
 
 from activities.record.writer import RecordWriter
 from tenon.messages.disruption import DisruptInput, DisruptionCommand, DisruptResult
+from tenon.messages.teardown import TeardownInput, TeardownReport
 from tenon.node.state import NodeClaimInput, NodeClaimResult
 from tenon.record.commands import command_end_entry, command_entry
 from tenon.record.entries import Entry
 from tenon.record.origin import Origin
 from tenon.record.removals import removal_entry
+from tenon.record.teardowns import teardown_entry
 
 _WRITE = "__tenon_write_entry"
 
@@ -53,6 +55,11 @@ class _Inbound(WorkflowInboundInterceptor):
                 if isinstance(result, NodeClaimResult):
                     origin, now = _origin(begin.claim.cluster), workflow.now()
                     _write(partial(removal_entry, origin, now, begin.claim.uid, result))
+                return result
+            case TeardownInput() as begin:
+                result = await super().execute_workflow(input)
+                if isinstance(result, TeardownReport) and not result.dry_run:
+                    _write(partial(teardown_entry, _origin(begin.cluster), workflow.now(), result))
                 return result
             case _:
                 return await super().execute_workflow(input)

@@ -16,6 +16,7 @@ from tenon.record.entries import (
     PlanEntry,
     RefusalEntry,
     RemovalEntry,
+    TeardownEntry,
 )
 
 AFTERWARDS = timedelta(minutes=5)
@@ -80,7 +81,7 @@ def mentions_pool(entry: Entry, pool: str) -> bool:
             return entry.facts.pool == pool
         case RefusalEntry():
             return entry.pool == pool
-        case CommandEndEntry() | CostEntry():
+        case CommandEndEntry() | CostEntry() | TeardownEntry():
             return False
 
 

@@ -19,7 +19,7 @@ from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.taints import Toleration
 from tenon.provisioning.claims import static_claim_body
 from tenon.provisioning.planning_policy import PlanPolicy
-from tenon.provisioning.readiness import pool_conditions
+from tenon.provisioning.readiness import pool_conditions, why_unusable
 from tenon.provisioning.static_capacity import (
     MAX_CHANGES,
     Balance,
@@ -28,6 +28,7 @@ from tenon.provisioning.static_capacity import (
     decide,
     next_ordinal,
     static_claim_name,
+    usable_static_pools,
     why_no_new_nodes,
 )
 from tenon.provisioning.static_node import static_node
@@ -208,6 +209,17 @@ def test_a_pool_that_is_deleted_or_not_static_is_left_alone() -> None:
     deleted = static(1, deletionTimestamp="2026-03-01T12:00:00Z")
     decision = decide(deleted, [made("a"), made("b")])
     assert (decision.create, decision.delete) == ((), ())
+
+
+def test_a_pool_whose_cluster_is_torn_down_buys_nothing_and_keeps_what_it_has() -> None:
+    pool = counted_on(static(3), ordinal=0)
+    annotations = {**pool.metadata.annotations, labels.TEARDOWN: "teardown/prod"}
+    ending = pool.model_copy(update={"metadata": pool.metadata.model_copy(update={"annotations": annotations})})
+    assert decide(ending, []).create == ()
+    assert decide(pool, []).create != ()
+    classes = {"default": node_class()}.get
+    assert usable_static_pools([pool, ending], classes) == [pool]
+    assert "the cluster is being torn down" in why_unusable(ending, classes)
 
 
 def test_nothing_is_made_while_the_pool_is_not_ready() -> None:

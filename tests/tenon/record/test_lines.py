@@ -20,6 +20,7 @@ from tenon.record.entries import (
     Purchase,
     RefusalEntry,
     RemovalEntry,
+    TeardownEntry,
 )
 from tenon.record.lines import MAX_LINE, UnreadableLineError, distinct, entry_of, line_of
 
@@ -49,6 +50,16 @@ ENTRIES: list[Entry] = [
         id="refusal/1", at=AT, cluster="prod", claim="default-2", pool="default", code="InsufficientInstanceCapacity"
     ),
     RemovalEntry(id="removal/1", at=AT, cluster="prod", facts=NODE, reason="Expired", cost=1.25, actor="ann"),
+    TeardownEntry(
+        id="teardown/1",
+        at=AT,
+        cluster="prod",
+        actor="ann",
+        reason="moved",
+        ended={"instance i-1": "m5.large"},
+        counts={"instance": 1},
+        leftovers={"instance i-2": "it has termination protection"},
+    ),
     CostEntry(
         id="cost/1", at=AT, cluster="prod", since=AT, samples=15, rows=[CostRow(pool="default", of="idle", cost=0.1)]
     ),

@@ -1,0 +1,39 @@
+"""Decides how long the nodes of a cluster are drained: within budgets for a time, then by force, then not any more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+FORCED_FOR = timedelta(minutes=5)
+"""How long nodes that drain by force may take before their instances are terminated all the same."""
+FIRST_PAUSE, LONGEST_PAUSE = timedelta(seconds=5), timedelta(minutes=5)
+ROUNDS_IN_A_DRAIN = 60
+"""About so many rounds a long drain has, so that the history of its workflow stays short."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draining:
+    """A drain that goes on."""
+
+    since: datetime
+    within: timedelta
+    """How long PodDisruptionBudgets hold."""
+    rounds: int = 0
+    forced_at: datetime | None = None
+
+    def is_over(self, now: datetime, node_count: int) -> bool:
+        """Whether there is no other round: all nodes are gone, or the time is."""
+        return not node_count or (self.forced_at is not None and now - self.forced_at >= FORCED_FOR)
+
+    def must_force(self, now: datetime) -> bool:
+        """Whether the next round drains by force, which each node needs to hear only once."""
+        return self.forced_at is None and now - self.since >= self.within
+
+    def pause(self, now: datetime) -> timedelta:
+        """How long to wait before the next round."""
+        longest = min(LONGEST_PAUSE, max(FIRST_PAUSE, self.within / ROUNDS_IN_A_DRAIN))
+        pause = min(FIRST_PAUSE * max(1, self.rounds), longest)
+        if self.forced_at is not None:
+            return pause
+        return max(timedelta(seconds=1), min(pause, self.since + self.within - now))

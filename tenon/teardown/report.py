@@ -1,0 +1,174 @@
+"""The report of a teardown: what the cluster had, what ended and when, what stays and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from tenon.evolve import evolve
+from tenon.messages.teardown import (
+    MAX_LISTED,
+    ClusterInstance,
+    EndedThing,
+    Leftover,
+    RemovedThings,
+    Survey,
+    TeardownInput,
+    TeardownReport,
+    TimelineLine,
+)
+from tenon.sentences import counted
+from tenon.teardown.rounds import INSTANCE, Rounds, ended_instances, left_instances
+
+TEMPLATE, PROFILE, WORKFLOW = "launch template", "instance profile", "workflow"
+ALL = "all"
+"""The name of what stays if the things of a kind cannot be listed."""
+MAX_LINES = 100
+"""The most lines of a timeline."""
+VOLUME = "volume"
+VOLUME_STAYS = "EC2 does not delete it with its instance: delete it if no other cluster needs its data"
+
+
+def begin(teardown_input: TeardownInput, now: datetime) -> TeardownReport:
+    """Return the report of a teardown that begins."""
+    return TeardownReport(
+        cluster=teardown_input.cluster,
+        by=teardown_input.by,
+        reason=teardown_input.reason,
+        ticket=teardown_input.ticket,
+        started_at=now,
+        dry_run=teardown_input.dry_run,
+    )
+
+
+def noted(report: TeardownReport, now: datetime, text: str) -> TeardownReport:
+    """Return the report with one more line in its timeline, unless that says what the last one says."""
+    if report.timeline and report.timeline[-1].text == text:
+        return report
+    return evolve(report, timeline=[*report.timeline, TimelineLine(at=now, text=text)][-MAX_LINES:])
+
+
+def with_survey(report: TeardownReport, survey: Survey) -> TeardownReport:
+    """Return the report with what the cluster had."""
+    return evolve(report, region=survey.region, survey=survey)
+
+
+def with_rounds(report: TeardownReport, rounds: Rounds) -> TeardownReport:
+    """Return the report with what became of the instances, and the volumes that they leave."""
+    ended = ended_instances(rounds)
+    things = [
+        EndedThing(kind=INSTANCE, name=name, at=at, detail=description(rounds.instances[name]))
+        for name, at in sorted(ended.items())
+    ]
+    volumes = sorted({volume for name in ended for volume in rounds.instances[name].lasting_volumes})
+    leftovers = [
+        *left_instances(rounds),
+        *(Leftover(kind=VOLUME, name=volume, why=VOLUME_STAYS) for volume in volumes),
+    ]
+    return evolve(_with(report, things, leftovers), price=sum(rounds.instances[name].price for name in ended))
+
+
+def with_removed(report: TeardownReport, removed: RemovedThings, now: datetime) -> TeardownReport:
+    """Return the report with other things that were removed, and those that stay.
+
+    What the survey saw, and what does not stay, was removed too: perhaps by an attempt whose worker died.
+    """
+    stays = {(item.kind, item.name) for item in removed.leftovers}
+    names = {kind: set(kind_names) for kind, kind_names in removed.removed.items()}
+    surveyed = {
+        TEMPLATE: [template.name for template in report.survey.templates],
+        PROFILE: [profile.name for profile in report.survey.profiles],
+    }
+    for kind, kind_names in surveyed.items():
+        if (kind, ALL) not in stays:
+            names[kind] = names.get(kind, set()) | {name for name in kind_names if (kind, name) not in stays}
+    things = [EndedThing(kind=kind, name=name, at=now) for kind in sorted(names) for name in sorted(names[kind])]
+    return _with(report, things, removed.leftovers)
+
+
+def with_skipped(report: TeardownReport, step: str, why: str) -> TeardownReport:
+    """Return the report with a step that was skipped."""
+    return evolve(report, skipped={**report.skipped, step: why})
+
+
+def with_workflows(report: TeardownReport, count: int) -> TeardownReport:
+    """Return the report with so many more workflows that were ended."""
+    return evolve(report, counts={**report.counts, WORKFLOW: report.counts.get(WORKFLOW, 0) + count})
+
+
+def finished(report: TeardownReport, now: datetime) -> TeardownReport:
+    """Return the report of a teardown that has ended. What a survey found not to be the cluster's stays as well."""
+    keys = {(item.kind, item.name) for item in report.leftovers}
+    stays = [item for item in report.survey.stays if (item.kind, item.name) not in keys]
+    return evolve(report, ended_at=now, leftovers=[*report.leftovers, *stays][:MAX_LISTED])
+
+
+def description(instance: ClusterInstance) -> str:
+    """Say what an instance is: its type, capacity type, zone, NodePool and price."""
+    parts = [instance.instance_type, instance.capacity_type, instance.zone]
+    if instance.pool:
+        parts.append(f"NodePool {instance.pool}")
+    if instance.price:
+        parts.append(f"${instance.price:.4f}/h")
+    return " ".join(part for part in parts if part)
+
+
+def summary(report: TeardownReport) -> str:
+    """Say in one sentence what ended, or what would end."""
+    if report.ended_at is None or report.dry_run:
+        survey = report.survey
+        counts = [
+            counted(survey.instance_count, INSTANCE),
+            counted(survey.template_count, TEMPLATE),
+            counted(survey.profile_count, PROFILE),
+        ]
+        verb = "would end" if report.dry_run else "ends"
+        return f"{verb} {', '.join(counts)}; ${survey.price:.4f}/h"
+    counts = [counted(number, kind) for kind, number in sorted(report.counts.items()) if number]
+    ended = f"ended {', '.join(counts)}" if counts else "there was nothing to end"
+    saved = f"; ${report.price:.4f}/h less" if report.price else ""
+    rest = f"; left {counted(len(report.leftovers), 'thing')}" if report.leftovers else "; nothing is left"
+    return ended + saved + rest
+
+
+def markdown(report: TeardownReport) -> str:
+    """Render the report for people, as a file or a page."""
+    actor = f" by {report.by}" if report.by else ""
+    reason = f" Reason: {report.reason}." if report.reason else ""
+    ticket = f" Ticket: {report.ticket}." if report.ticket else ""
+    ended_at = f", ended {report.ended_at:%Y-%m-%d %H:%M:%S} UTC" if report.ended_at else ""
+    sentence = summary(report)
+    lines = [
+        f"# Teardown of cluster {report.cluster}" + (f" in {report.region}" if report.region else ""),
+        "",
+        f"Started {report.started_at:%Y-%m-%d %H:%M:%S} UTC{actor}{ended_at}.{reason}{ticket}",
+        "",
+        f"{sentence[:1].upper()}{sentence[1:]}.",
+        *_section("Skipped", (f"{step}: {why}" for step, why in sorted(report.skipped.items()))),
+        *_section("Left", (f"{item.kind} {item.name}: {item.why}" for item in report.leftovers)),
+        *_section("Ended", (_ended_line(item) for item in report.ended)),
+        *_section("Timeline (UTC)", (f"{line.at:%Y-%m-%d %H:%M:%S} {line.text}" for line in report.timeline)),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _ended_line(item: EndedThing) -> str:
+    detail = f", {item.detail}" if item.detail else ""
+    return f"{item.kind} {item.name}{detail}, at {item.at:%H:%M:%S}"
+
+
+def _section(title: str, lines: Iterable[str]) -> list[str]:
+    items = [f"- {line}" for line in lines]
+    return ["", f"## {title}", "", *items] if items else []
+
+
+def _with(report: TeardownReport, things: list[EndedThing], leftovers: Iterable[Leftover]) -> TeardownReport:
+    counts = dict(report.counts)
+    for item in things:
+        counts[item.kind] = counts.get(item.kind, 0) + 1
+    return evolve(
+        report,
+        ended=[*report.ended, *things][:MAX_LISTED],
+        counts=counts,
+        leftovers=[*report.leftovers, *leftovers][:MAX_LISTED],
+    )

@@ -1,0 +1,129 @@
+"""What a teardown does in Kubernetes: it marks the users' objects, asks nodes to leave, and releases what is left."""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest.mock import AsyncMock, MagicMock
+
+import pytest
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
+from temporalio.testing import ActivityEnvironment
+
+from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS, NODEPOOLS, NODES
+from activities.teardown.kubernetes_objects import ClusterObjects
+from tenon.apis import labels
+from tenon.messages.node import Operator
+from tenon.messages.teardown import DrainClusterInput, TeardownInput
+from tests.activities.node.fake_kube import Clock, FakeKube
+
+CLUSTER = "prod"
+OURS = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
+AUTO_MODE = {"group": "eks.amazonaws.com", "kind": "NodeClass", "name": "default"}
+FINALIZER = labels.TERMINATION_FINALIZER
+
+
+@pytest.fixture
+def kube() -> FakeKube:
+    fake_kube = FakeKube(Clock())
+    for name, reference in (("web", OURS), ("system", AUTO_MODE)):
+        spec = {"template": {"spec": {"nodeClassRef": reference}}}
+        fake_kube.add(NODEPOOLS, {"metadata": {"name": name}, "spec": spec})
+        status = {"nodeName": f"node-{name}"}
+        metadata: dict[str, Any] = {"name": f"{name}-1", "finalizers": [FINALIZER]}
+        fake_kube.add(NODECLAIMS, {"metadata": metadata, "spec": {"nodeClassRef": reference}, "status": status})
+        node_labels = {"karpenter.k8s.aws/ec2nodeclass": "default"}
+        node_metadata = {"name": f"node-{name}", "finalizers": [FINALIZER], "labels": node_labels}
+        fake_kube.add(NODES, {"metadata": node_metadata, "spec": {}})
+    fake_kube.add(NODES, {"metadata": {"name": "node-group", "labels": {}}, "spec": {}})
+    fake_kube.add(EC2NODECLASSES, {"metadata": {"name": "default", "finalizers": [labels.NODECLASS_FINALIZER, "mine"]}})
+    return fake_kube
+
+
+class Signals:
+    """The workflows of nodes, as the steps signal them. ``closed`` names NodeClaims without one."""
+
+    def __init__(self, closed: frozenset[str] = frozenset()) -> None:
+        self.requests: list[tuple[str, str, Operator]] = []
+        self.closed = closed
+
+    def client(self) -> Any:
+        client = MagicMock()
+        client.get_workflow_handle.side_effect = self._handle
+        return client
+
+    def _handle(self, workflow_id: str) -> Any:
+        async def signal(name: str, operator: Operator) -> None:
+            if workflow_id.rsplit("/", 1)[-1] in self.closed:
+                raise RPCError("workflow not found", RPCStatusCode.NOT_FOUND, b"")
+            self.requests.append((workflow_id, name, operator))
+
+        return MagicMock(signal=AsyncMock(side_effect=signal))
+
+
+async def run(step: Any, step_input: Any, signals: Signals | None = None) -> Any:
+    return await ActivityEnvironment(client=(signals or Signals()).client()).run(step, step_input)
+
+
+def marked(kube: FakeKube, resource: Any) -> set[str]:
+    return {
+        name
+        for (plural, _, name), obj in kube.objects.items()
+        if plural == resource.plural and labels.TEARDOWN in obj["metadata"].get("annotations", {})
+    }
+
+
+async def test_only_tenons_nodepools_get_the_mark_and_a_second_time_nothing_is_written(kube: FakeKube) -> None:
+    step = ClusterObjects(kube, CLUSTER).stop_buying  # type: ignore[arg-type]
+    result = await run(step, TeardownInput(cluster=CLUSTER))
+    assert (result.pools, result.classes) == (["web"], ["default"])
+    assert (marked(kube, NODEPOOLS), marked(kube, EC2NODECLASSES)) == ({"web"}, {"default"})
+    writes = len(kube.calls)
+    await run(step, TeardownInput(cluster=CLUSTER))
+    assert len(kube.calls) == writes
+
+
+async def test_nodes_are_asked_with_actor_and_reason_and_their_nodeclaims_deleted(kube: FakeKube) -> None:
+    signals = Signals()
+    step = ClusterObjects(kube, CLUSTER).drain  # type: ignore[arg-type]
+    drain = DrainClusterInput(cluster=CLUSTER, by="ann", reason="moved", ticket="OPS-7")
+    assert (await run(step, drain, signals)).claims == ["web-1"]
+    assert signals.requests == [("nodeclaim/prod/web-1", "drain", Operator(by="ann", reason="moved", ticket="OPS-7"))]
+    assert "deletionTimestamp" in kube.objects["nodeclaims", "", "web-1"]["metadata"]
+    assert "deletionTimestamp" not in kube.objects["nodeclaims", "", "system-1"]["metadata"]
+    await run(step, drain, signals)
+    assert len(signals.requests) == 1
+    await run(step, drain.model_copy(update={"force": True}), signals)
+    assert [name for _, name, _ in signals.requests] == ["drain", "force_drain"]
+
+
+async def test_a_nodeclaim_without_a_workflow_is_deleted_which_starts_one(kube: FakeKube) -> None:
+    step = ClusterObjects(kube, CLUSTER).drain  # type: ignore[arg-type]
+    await run(step, DrainClusterInput(cluster=CLUSTER), Signals(frozenset({"web-1"})))
+    assert "deletionTimestamp" in kube.objects["nodeclaims", "", "web-1"]["metadata"]
+
+
+async def test_finalizers_are_removed_from_what_is_tenons_alone(kube: FakeKube) -> None:
+    """EKS Auto Mode has objects of the same kinds, with the same finalizer. A finalizer of others is named."""
+    kube.objects["nodeclaims", "", "web-1"]["metadata"]["finalizers"].append("example.com/backup")
+    step = ClusterObjects(kube, CLUSTER).remove_finalizers  # type: ignore[arg-type]
+    result = await run(step, TeardownInput(cluster=CLUSTER))
+    assert result.removed == {"finalizer": ["EC2NodeClass default", "Node node-web", "NodeClaim web-1"]}
+    assert [(item.kind, item.name) for item in result.leftovers] == [("NodeClaim", "web-1")]
+    assert "example.com/backup" in result.leftovers[0].why
+    assert set(kube.names(NODES)) == {"node-system", "node-group"}
+    assert kube.objects["ec2nodeclasses", "", "default"]["metadata"]["finalizers"] == ["mine"]
+    assert kube.objects["nodeclaims", "", "system-1"]["metadata"]["finalizers"] == [FINALIZER]
+
+
+@pytest.mark.parametrize("cluster", ["prod-2", "pro"])
+async def test_a_worker_does_nothing_for_a_cluster_of_another_name(kube: FakeKube, cluster: str) -> None:
+    with pytest.raises(ApplicationError, match="this worker serves prod"):
+        await run(ClusterObjects(kube, CLUSTER).stop_buying, TeardownInput(cluster=cluster))  # type: ignore[arg-type]
+    assert kube.calls == []
+
+
+async def test_without_an_api_server_the_step_says_so_at_once() -> None:
+    with pytest.raises(ApplicationError, match="no API server is at hand") as error:
+        await run(ClusterObjects(None, CLUSTER).stop_buying, TeardownInput(cluster=CLUSTER))
+    assert error.value.non_retryable

@@ -1,0 +1,40 @@
+"""How long a teardown drains: budgets hold for the time that was given, then for no node, and it ends."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tenon.teardown.draining import FORCED_FOR, Draining
+
+NOW = datetime(2026, 11, 27, tzinfo=UTC)
+
+
+def drain(within: timedelta, leave_after: timedelta | None) -> tuple[Draining, datetime]:
+    """A drain whose nodes leave after a time, or never."""
+    draining, now = Draining(NOW, within), NOW
+    for _ in range(1000):
+        if draining.must_force(now):
+            draining = replace(draining, forced_at=now)
+        draining = replace(draining, rounds=draining.rounds + 1)
+        node_count = int(leave_after is None or now - NOW < leave_after)
+        if draining.is_over(now, node_count):
+            return draining, now
+        now += draining.pause(now)
+    raise AssertionError("the drain never ends")
+
+
+@given(st.integers(min_value=0, max_value=24 * 3600), st.none() | st.integers(min_value=0, max_value=30 * 3600))
+def test_budgets_hold_for_exactly_the_time_that_was_given(seconds: int, leave_after: int | None) -> None:
+    within = timedelta(seconds=seconds)
+    draining, end = drain(within, None if leave_after is None else timedelta(seconds=leave_after))
+    if draining.forced_at is not None:
+        assert within <= draining.forced_at - NOW <= within + timedelta(seconds=1)
+        assert end - draining.forced_at <= FORCED_FOR + timedelta(minutes=5)
+    else:
+        assert leave_after is not None
+        assert leave_after <= seconds + 300
+    assert draining.rounds < 400

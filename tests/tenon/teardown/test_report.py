@@ -1,0 +1,90 @@
+"""What the report of a teardown says."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from tenon.messages.teardown import (
+    ClusterInstance,
+    ClusterProfile,
+    ClusterTemplate,
+    Leftover,
+    RemovedThings,
+    Survey,
+    TeardownReport,
+    TerminateRoundResult,
+)
+from tenon.teardown import page, report
+from tenon.teardown.rounds import Rounds, after
+
+NOW = datetime(2026, 11, 27, 12, tzinfo=UTC)
+INSTANCE = ClusterInstance(
+    id="i-1",
+    state="running",
+    instance_type="m7i.large",
+    zone="us-west-2a",
+    capacity_type="spot",
+    price=0.05,
+    pool="web",
+)
+
+
+def begun(**survey: object) -> TeardownReport:
+    begin = page.first_input("prod", by="ann", reason="moved", ticket="OPS-7")
+    return report.with_survey(report.begin(begin, NOW), Survey.model_validate({"region": "us-west-2", **survey}))
+
+
+def test_a_report_says_what_ended_when_and_what_is_left_and_why() -> None:
+    volume = INSTANCE.model_copy(update={"lasting_volumes": ["vol-1"]})
+    rounds = after(Rounds(), TerminateRoundResult(alive=[volume], alive_count=1), NOW)
+    rounds = after(rounds, TerminateRoundResult(), NOW + timedelta(seconds=5))
+    result = report.with_rounds(begun(instances=[volume], instance_count=1), rounds)
+    result = report.finished(report.with_skipped(result, "drain nodes", "no API server"), NOW + timedelta(minutes=2))
+    text = report.markdown(result)
+    assert "ended 1 instance; $0.0500/h less; left 1 thing" in report.summary(result).lower()
+    assert "instance i-1, m7i.large spot us-west-2a NodePool web $0.0500/h, at 12:00:05" in text
+    assert "volume vol-1: EC2 does not delete it with its instance" in text
+    assert "drain nodes: no API server" in text
+    assert f"Started {NOW:%Y-%m-%d %H:%M:%S} UTC by ann, ended" in text
+    assert "Reason: moved. Ticket: OPS-7" in text
+
+
+def test_what_an_attempt_removed_whose_worker_died_is_in_the_report() -> None:
+    surveyed = begun(
+        templates=[ClusterTemplate(id="lt-1", name="one"), ClusterTemplate(id="lt-2", name="two")],
+        profiles=[ClusterProfile(name="prod_1")],
+    )
+    leftovers = [Leftover(kind=report.TEMPLATE, name="two", why="refused")]
+    removed = RemovedThings(removed={report.TEMPLATE: ["three"]}, leftovers=leftovers)
+    result = report.with_removed(surveyed, removed, NOW)
+    assert [(item.kind, item.name) for item in result.ended] == [
+        (report.PROFILE, "prod_1"),
+        (report.TEMPLATE, "one"),
+        (report.TEMPLATE, "three"),
+    ]
+    assert result.counts == {report.PROFILE: 1, report.TEMPLATE: 2}
+
+
+def test_profiles_that_cannot_be_listed_do_not_count_as_ended() -> None:
+    leftovers = [Leftover(kind=report.PROFILE, name=report.ALL, why="no right")]
+    result = report.with_removed(
+        begun(profiles=[ClusterProfile(name="prod_1")]), RemovedThings(leftovers=leftovers), NOW
+    )
+    assert result.ended == []
+
+
+def test_a_dry_run_says_what_would_end() -> None:
+    result = begun(instances=[INSTANCE], instance_count=1, price=0.05).model_copy(update={"dry_run": True})
+    assert report.summary(result) == "would end 1 instance, 0 launch templates, 0 instance profiles; $0.0500/h"
+
+
+def test_the_page_of_a_large_cluster_stays_small_and_has_no_dollar() -> None:
+    """The UI passes a page to its frame in a URL, and takes two dollars for a formula."""
+    things = [Leftover(kind="instance", name=f"i-{number}", why="it is protected " * 40) for number in range(500)]
+    result = begun().model_copy(update={"leftovers": things, "price": 3.5, "ended_at": NOW})
+    for number in range(200):
+        result = report.noted(result, NOW, f"line {number}")
+    text = page.current_details(result, "waits")
+    assert "$" not in text
+    assert len(text) < 4000
+    assert "and 488 more" in text

@@ -1,0 +1,213 @@
+"""The workflow that ends all that Tenon has bought and made for a cluster, in phases that can each be repeated.
+
+Nothing that a run remembers is needed to go on: each step looks up what is there. So a worker may die at any moment,
+and a new run continues where an earlier one stopped. Its history is bounded, because rounds are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import TypeVar
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError, is_cancelled_exception
+
+with workflow.unsafe.imports_passed_through():
+    from tenon.messages.base import ActivityName, Message
+    from tenon.messages.teardown import (
+        DrainClusterInput,
+        DrainClusterResult,
+        EndedWorkflows,
+        EndWorkflowsInput,
+        MarkResult,
+        RemovedThings,
+        RemoveResourcesInput,
+        Survey,
+        TeardownInput,
+        TeardownReport,
+        TerminateRoundInput,
+        TerminateRoundResult,
+    )
+    from tenon.sentences import counted, first_few
+    from tenon.teardown import page, report
+    from tenon.teardown.draining import Draining
+    from tenon.teardown.rounds import Rounds, after, begin_rounds, pause_before_next
+    from workflows import names
+    from workflows.garbage_collection import schedule_id
+    from workflows.options import OPTIONS
+
+Answer = TypeVar("Answer", bound=Message)
+IN_KUBERNETES = (ActivityName.STOP_BUYING, ActivityName.DRAIN_CLUSTER, ActivityName.REMOVE_FINALIZERS)
+TAGS_ONLY = "the teardown works from EC2's tags alone"
+
+
+@workflow.defn(name="Teardown")
+class TeardownWorkflow:
+    """Ends instances, launch templates, instance profiles and workflows of one cluster. Its result is the report."""
+
+    @workflow.init
+    def __init__(self, begin: TeardownInput) -> None:
+        self.begin = begin
+        self.report = report.begin(begin, workflow.now())
+        self.rounds = Rounds()
+        self.why_without_kubernetes = ""
+        """Why the steps in Kubernetes are skipped. Empty as long as they are not."""
+        if begin.tags_only and not begin.dry_run:
+            for step in IN_KUBERNETES:
+                self.report = report.with_skipped(self.report, step.value, TAGS_ONLY)
+
+    @workflow.run
+    async def run(self, begin: TeardownInput) -> TeardownReport:
+        """Survey the cluster and, unless it is a dry run, end all that it has."""
+        self._show("surveying", "looks up what the cluster has")
+        survey = await self._do(ActivityName.SURVEY_CLUSTER, begin, Survey, "instances, launch templates, profiles")
+        self.report = report.with_survey(self.report, survey)
+        if begin.dry_run:
+            return self._finished()
+        self.rounds = begin_rounds(survey.instances)
+        self._note(f"found {counted(survey.instance_count, 'instance')}")
+        if not begin.tags_only:
+            await self._leave_kubernetes()
+        self._show("stopping", "ends the cluster's open workflows, which could buy nodes")
+        await self._end_workflows()
+        await self._terminate_instances()
+        self._show("removing", "deletes launch templates and instance profiles")
+        has_instances = bool(self.rounds.alive or self.rounds.given_up or self.rounds.leaving)
+        removed = await self._do(
+            ActivityName.REMOVE_RESOURCES,
+            RemoveResourcesInput(cluster=begin.cluster, has_instances=has_instances),
+            RemovedThings,
+            "launch templates, instance profiles",
+        )
+        self.report = report.with_removed(self.report, removed, workflow.now())
+        self._note("deleted launch templates and instance profiles")
+        if not begin.tags_only:
+            self._show("removing", "removes the finalizers that are left")
+            released = await self._in_kubernetes(
+                ActivityName.REMOVE_FINALIZERS, begin, RemovedThings, "of NodeClaims, Nodes, EC2NodeClasses"
+            )
+            if released is not None:
+                self.report = report.with_removed(self.report, released, workflow.now())
+        await self._end_workflows()
+        return self._finished()
+
+    @workflow.query(description="How far the teardown is: the report that it returns at its end.")
+    def progress(self) -> TeardownReport:
+        """Return the report up to now."""
+        return self.report
+
+    async def _leave_kubernetes(self) -> None:
+        """Buy nothing any more, and have the workflow of each node drain and terminate it."""
+        begin = self.begin
+        self._show("stopping", "marks NodePools and EC2NodeClasses, so that nothing is bought")
+        marked = await self._in_kubernetes(
+            ActivityName.STOP_BUYING, begin, MarkResult, "marks NodePools and EC2NodeClasses"
+        )
+        if marked is not None:
+            self._note(f"{counted(len(marked.pools), 'NodePool')} will buy nothing more")
+        draining = Draining(workflow.now(), timedelta(seconds=begin.drain_seconds))
+        while True:
+            is_forced = draining.must_force(workflow.now())
+            if is_forced:
+                draining = replace(draining, forced_at=workflow.now())
+                self._note("deletes the pods that are left, even protected ones")
+            self._show("draining", "drains the cluster's nodes")
+            step_input = DrainClusterInput(
+                cluster=begin.cluster, by=begin.by, reason=begin.reason, ticket=begin.ticket, force=is_forced
+            )
+            summary = "by force" if is_forced else "within PodDisruptionBudgets"
+            result = await self._in_kubernetes(ActivityName.DRAIN_CLUSTER, step_input, DrainClusterResult, summary)
+            if result is None:
+                return
+            draining = replace(draining, rounds=draining.rounds + 1)
+            self._note(f"{counted(result.claim_count, 'NodeClaim')} left")
+            if draining.is_over(workflow.now(), result.claim_count):
+                return
+            self._show("draining", f"waits until nodes have left: {first_few(result.claims, 5)}")
+            await workflow.sleep(draining.pause(workflow.now()), summary="Tenon looks again which nodes are left")
+
+    async def _in_kubernetes(
+        self, name: ActivityName, step_input: Message, result_type: type[Answer], summary: str
+    ) -> Answer | None:
+        """Run a step; None if it is skipped, because the API server does not answer."""
+        if not self.why_without_kubernetes:
+            try:
+                return await self._do(name, step_input, result_type, summary)
+            except ActivityError as error:
+                if is_cancelled_exception(error):
+                    raise
+                self.why_without_kubernetes = _cause(error)
+                self._note("goes on without the API server")
+        self.report = report.with_skipped(self.report, name.value, self.why_without_kubernetes)
+        return None
+
+    async def _end_workflows(self) -> None:
+        cluster = self.begin.cluster
+        ended = await self._do(
+            ActivityName.END_WORKFLOWS,
+            EndWorkflowsInput(
+                task_queue=names.task_queue(cluster), schedule=schedule_id(cluster), why="The cluster is torn down"
+            ),
+            EndedWorkflows,
+            "of nodes, provisioner, disruption, EC2NodeClasses; and the sweeps' Schedule",
+        )
+        if ended.count:
+            self.report = report.with_workflows(self.report, ended.count)
+            self._note(f"ended {counted(ended.count, 'workflow')}")
+
+    async def _terminate_instances(self) -> None:
+        while True:
+            self._show("terminating", "terminates the cluster's instances")
+            result = await self._do(
+                ActivityName.TERMINATE_CLUSTER,
+                TerminateRoundInput(cluster=self.begin.cluster, refused=self.rounds.given_up),
+                TerminateRoundResult,
+                f"round {self.rounds.number + 1}",
+            )
+            self.rounds = after(self.rounds, result, workflow.now())
+            waiting = f"{result.alive_count} alive, {result.leaving_count} shutting down"
+            self._note(f"instances: {waiting}")
+            pause = pause_before_next(self.rounds, workflow.now())
+            if pause is None:
+                break
+            self._show("terminating", f"waits for instances: {waiting}")
+            await workflow.sleep(pause, summary="Tenon looks for instances of the cluster again")
+        self.report = report.with_rounds(self.report, self.rounds)
+
+    async def _do(self, name: ActivityName, step_input: Message, result_type: type[Answer], summary: str) -> Answer:
+        options = OPTIONS[name]
+        result: Answer = await workflow.execute_activity(
+            name.value,
+            step_input,
+            result_type=result_type,
+            start_to_close_timeout=options.try_for,
+            schedule_to_close_timeout=options.give_up_after,
+            heartbeat_timeout=options.heartbeat,
+            retry_policy=options.retry,
+            summary=summary,
+        )
+        return result
+
+    def _note(self, text: str) -> None:
+        self.report = report.noted(self.report, workflow.now(), text)
+
+    def _show(self, stage: str, now_doing: str) -> None:
+        if not self.begin.dry_run:
+            attributes = workflow.info().typed_search_attributes
+            if attributes.get(names.STAGE) != stage:
+                workflow.upsert_search_attributes([names.STAGE.value_set(stage)])
+        workflow.set_current_details(page.current_details(self.report, now_doing))
+
+    def _finished(self) -> TeardownReport:
+        self.report = report.finished(self.report, workflow.now())
+        self._show("ended", "")
+        return self.report
+
+
+def _cause(error: ActivityError) -> str:
+    """The innermost message of a failure."""
+    cause: BaseException = error
+    while cause.__cause__ is not None:
+        cause = cause.__cause__
+    return str(cause)
