@@ -14,6 +14,7 @@ from enum import StrEnum
 
 from tenon.apis import labels
 from tenon.apis.nodepool import NodePool
+from tenon.apis.teardown import is_torn_down
 from tenon.apis.warm import FILLING, STARTING, STOPPED, warm_count
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.pod import Pod
@@ -106,7 +107,8 @@ def refill(pool: NodePool, nodes: Sequence[WarmNode]) -> Refill:
     if len(kept_nodes) > count:
         surplus = sorted(kept_nodes, key=_deletion_order)[: len(kept_nodes) - count]
         return Refill(delete=tuple(node.claim for node in surplus))
-    return Refill() if pool.metadata.deletion_timestamp is not None else Refill(missing=count - len(kept_nodes))
+    is_leaving = pool.metadata.deletion_timestamp is not None or is_torn_down(pool.metadata.annotations)
+    return Refill() if is_leaving else Refill(missing=count - len(kept_nodes))
 
 
 def _deletion_order(node: WarmNode) -> tuple[bool, bool, str, str]:
