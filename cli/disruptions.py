@@ -207,10 +207,18 @@ async def _command(client: Client, execution: WorkflowExecution, nodes: Mapping[
         started=execution.start_time,
         ended=execution.close_time,
         step=step,
-        waits=progress.waits,
+        waits=_waits(command.id, progress),
         pods=command.pods,
         explanation=command.explanation,
     )
+
+
+def _waits(ident: str, progress: CommandProgress) -> str:
+    """Return what a command waits for, with what ends the wait if that is up to a person."""
+    if progress.approve_until is None:
+        return progress.waits
+    until = format_instant(progress.approve_until)
+    return f"waits for approval until {until}: tenon approve {ident}, or tenon refuse {ident}"
 
 
 def _predicted(begin: DisruptInput) -> float | None:

@@ -54,6 +54,7 @@ def report_unwritable_output() -> Iterator[None]:
 
 
 COMMANDS = {
+    "approve": "cli.approve",
     "codec-server": "cli.codec_server",
     "completion": "cli.completion",
     "convert": "cli.convert",
@@ -67,6 +68,7 @@ COMMANDS = {
     "node": "cli.node",
     "pods": "cli.pods",
     "prices": "cli.prices",
+    "refuse": "cli.refuse",
     "replay": "cli.replay",
     "report": "cli.report",
     "sandbox": "cli.sandbox",
@@ -81,6 +83,7 @@ COMMANDS = {
 }
 """Module that contains the ``app`` of each command."""
 EXTRAS = {
+    "approve": "worker",
     "codec-server": "worker",
     "cost": "worker",
     "demo": "sandbox",
@@ -90,6 +93,7 @@ EXTRAS = {
     "node": "worker",
     "pods": "worker",
     "prices": "worker",
+    "refuse": "worker",
     "replay": "worker",
     "report": "worker",
     "sandbox": "sandbox",
