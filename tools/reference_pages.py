@@ -37,6 +37,7 @@ _NEWEST = (
     "karpenter.sh_nodeclaims.yaml",
     "karpenter.sh_nodeoverlays.yaml",
     "tenon.sh_noderepairpolicies.yaml",
+    "tenon.sh_noderollouts.yaml",
     "autoscaling.x-k8s.io_capacitybuffers.yaml",
 )
 """The kinds that the page lists. Their older versions, and the kinds before v1beta1, are read and converted only."""

@@ -18,6 +18,7 @@ from tenon.apis.nodeclaim import NodeClaim
 from tenon.apis.nodeoverlay import NodeOverlay
 from tenon.apis.nodepool import NodePool
 from tenon.apis.noderepairpolicy import NodeRepairPolicy
+from tenon.apis.noderollout import NodeRollout
 
 
 @dataclass(frozen=True)
@@ -174,6 +175,25 @@ RESOURCES = (
             ),
         ),
         short_names=("nrp",),
+    ),
+    Resource(
+        labels.TENON_GROUP,
+        "noderollouts",
+        (
+            Version(
+                "v1alpha1",
+                NodeRollout,
+                (
+                    Column("NodePools", ".status.nodePools[*].name"),
+                    Column("Phase", ".status.nodePools[*].phase"),
+                    Column("Wave", ".status.nodePools[*].wave"),
+                    _READY,
+                    _AGE,
+                    Column("OnFailure", ".spec.onFailure", wide=True),
+                ),
+            ),
+        ),
+        short_names=("nro",),
     ),
     Resource(
         BUFFER_GROUP,

@@ -32,6 +32,7 @@ from tenon.apis.kubelet_types import type_errors, unknown_setting
 from tenon.apis.nodeclaim import NodeClaim
 from tenon.apis.nodepool import SCHEDULE_PATTERN, Budget, NodePool, TemplateSpec
 from tenon.apis.noderepairpolicy import NodeRepairPolicy, RepairBudget, rule_problems
+from tenon.apis.noderollout import NodeRollout, rollout_problems
 from tenon.apis.restricted import KNOWN_VALUES, restricted_reason
 from tenon.apis.shortage_price import read_price_factor, read_shortage_policy
 from tenon.apis.warm import read_warm
@@ -119,6 +120,8 @@ def check(resource: ApiModel) -> list[FieldError]:
         return check_ec2nodeclass(resource)
     if isinstance(resource, NodeRepairPolicy):
         return check_noderepairpolicy(resource)
+    if isinstance(resource, NodeRollout):
+        return check_noderollout(resource)
     return _broken_rules(resource)
 
 
@@ -209,6 +212,14 @@ def check_noderepairpolicy(policy: NodeRepairPolicy) -> list[FieldError]:
         *_broken_rules(policy),
         *(FieldError(path, sentence) for path, sentence in rule_problems(policy.spec)),
         *_schedules(policy.spec.budgets, "spec.budgets"),
+    ]
+
+
+def check_noderollout(rollout: NodeRollout) -> list[FieldError]:
+    """Return all problems of a NodeRollout."""
+    return [
+        *_broken_rules(rollout),
+        *(FieldError(path, sentence) for path, sentence in rollout_problems(rollout.spec)),
     ]
 
 

@@ -15,6 +15,7 @@ from tenon.apis.nodeclaim import NodeClaim
 from tenon.apis.nodeoverlay import NodeOverlay
 from tenon.apis.nodepool import NodePool
 from tenon.apis.noderepairpolicy import NodeRepairPolicy
+from tenon.apis.noderollout import NodeRollout
 
 Manifest = dict[str, Any]
 
@@ -175,6 +176,23 @@ FULL = [
             },
         ],
         "budgets": [{"nodes": "20%", "schedule": "0 9 * * mon-fri", "duration": "8h30m"}],
+    }),
+    Full("a rollout", NodeRollout, "noderollouts", {
+        "nodePoolSelector": {
+            "matchLabels": {"team": "a"},
+            "matchExpressions": [{"key": "gpu", "operator": "In", "values": ["yes"]}],
+        },
+        "strategy": {"waves": ["1", "10%", "100%"], "order": "Zone", "soak": "10m", "maxUnavailable": "10%"},
+        "gates": {
+            "initializedWithin": "15m", "podsReadyWithin": "10m", "restarts": "Ignore", "nodeConditions": "Ignore",
+            "prometheus": [
+                {"name": "errors", "address": "http://prometheus.monitoring:9090", "query": "sum(errors)", "min": "-1",
+                 "max": "0.5"},
+            ],
+            "approval": [2, 3],
+        },
+        "onFailure": "Rollback",
+        "windows": [{"schedule": "0 9 * * mon-fri", "duration": "8h30m", "timezone": "Europe/Berlin"}],
     }),
     Full("a buffer of pods", CapacityBuffer, "capacitybuffers", {
         "provisioningStrategy": "buffer.x-k8s.io/active-capacity", "podTemplateRef": {"name": "small"}, "replicas": 3,
