@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from tenon.apis.base import ApiModel, Rule
 from tenon.apis.common import Conditions, ObjectMeta
@@ -33,6 +33,14 @@ MAX_QUERIES = 10
 MAX_WINDOWS = 50
 MAX_WAVE_CLAIMS = 5000
 WAVES = ["1", "10%", "50%", "100%"]
+
+
+def _whole(value: Any) -> Any:
+    """Return 5 for 5.0, as the API server stores it."""
+    return int(value) if type(value) is float and value.is_integer() else value
+
+
+WaveNumber = Annotated[int, Field(ge=1, le=MAX_WAVES), BeforeValidator(_whole)]
 
 
 class RolloutStrategy(ApiModel):
@@ -97,7 +105,7 @@ class RolloutGates(ApiModel):
     """Whether a condition that is a fault may appear on new nodes if no old node has it."""
     prometheus: Annotated[list[PrometheusGate], Field(max_length=MAX_QUERIES)] = []
     """Queries that must stay within their bounds."""
-    approval: Annotated[list[Annotated[int, Field(ge=1, le=MAX_WAVES)]], Field(max_length=MAX_WAVES)] = []
+    approval: Annotated[list[WaveNumber], Field(max_length=MAX_WAVES)] = []
     """The numbers of waves, from 1, that wait until somebody runs `tenon rollout approve`."""
 
 

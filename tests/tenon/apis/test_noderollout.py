@@ -31,7 +31,7 @@ def with_query(**edits: Any) -> dict[str, Any]:
         {"nodePoolSelector": {}},
         {"nodePoolSelector": {"matchLabels": {"team": "ml"}}, "onFailure": "Rollback"},
         {"strategy": {"waves": ["100%"], "order": "NodePool", "soak": "0s", "maxUnavailable": "3"}},
-        {"gates": {"approval": [1, 3], "restarts": "Ignore"}},
+        {"gates": {"approval": [1, 3.0], "restarts": "Ignore"}},
         with_query(min="0", max="0"),
         with_query(address="https://prometheus.example.com/base"),
         {"windows": [WINDOW, WINDOW | {"timezone": "Europe/Berlin"}]},

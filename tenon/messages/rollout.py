@@ -1,0 +1,124 @@
+"""What the workflow of a rollout remembers, and what operators send it."""
+
+# ruff: noqa: RUF012 - pydantic copies the defaults of fields
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+
+from tenon.apis.noderollout import RolloutPhase
+from tenon.messages.base import Message, WorkflowInput
+
+RolloutAction = Literal["start", "approve", "pause", "resume", "abort", "rollback"]
+
+
+class WaveRecord(Message):
+    """One wave that ended, for the page of the rollout."""
+
+    name: str
+    began: datetime
+    ended: datetime
+    outcome: str
+    """How it ended, in a clause."""
+    evidence: list[str] = []
+    """What each gate said, a line each."""
+
+
+class PoolProgress(Message):
+    """How far the rollout of one NodePool is."""
+
+    pool: str
+    current: str = ""
+    """The last version that passed; empty before the first look."""
+    target: str = ""
+    """The version that is rolled out, or that failed; empty if all nodes may have the current one."""
+    phase: RolloutPhase = "Settled"
+    segment: str = ""
+    """The zone of the wave; empty if waves go over the whole NodePool."""
+    wave: int | None = None
+    """The place of the wave among those of the strategy, from 0; None before the first one."""
+    began: datetime | None = None
+    """When the wave began; None while it waits for an approval, a window or its turn."""
+    soaking_since: datetime | None = None
+    """When the last node of the wave was replaced."""
+    claims: list[str] = []
+    """The NodeClaims that may be replaced now."""
+    approved: list[int] = []
+    """The numbers of the waves, from 1, that an operator approved for this version."""
+    rotate_before: datetime | None = None
+    """Nodes that were created before this time are replaced, whatever their version."""
+    message: str = ""
+    history: list[WaveRecord] = []
+    """The waves of this version, the latest last."""
+
+
+class RolloutInput(WorkflowInput):
+    """The rollout of one NodeRollout, and how far it is when the run begins."""
+
+    cluster: str
+    name: str
+    plan_queue: str = ""
+    """The task queue of the leader; empty while no leader is known."""
+    pools: list[PoolProgress] = []
+
+
+class AdvanceRolloutInput(Message):
+    """Asks how a rollout goes on."""
+
+    cluster: str
+    name: str
+    pools: list[PoolProgress] = []
+
+
+class RolloutAdvance(Message):
+    """How far the rollout is now."""
+
+    exists: bool = True
+    """False once the NodeRollout is gone."""
+    pools: list[PoolProgress] = []
+    look_again: float | None = None
+    """Seconds until the rollout is looked at again; None if nothing changes by time alone."""
+
+
+class WriteRolloutInput(Message):
+    """What the status of a NodeRollout says about its NodePools."""
+
+    cluster: str
+    name: str
+    pools: list[PoolProgress] = []
+
+
+class RolloutWritten(Message):
+    """``exists`` is false once the NodeRollout is gone."""
+
+    exists: bool = True
+
+
+class RolloutOperator(Message):
+    """Who asks something of a rollout, and why."""
+
+    pool: str
+    """The NodePool."""
+    by: str
+    """Who asks: a user of Kubernetes, or USER@HOST."""
+    reason: str = ""
+    ticket: str = ""
+    """Where the reason is written down, such as the key of an issue."""
+    wave: int | None = None
+    """For approve: the number of the wave, from 1; None for the one that waits."""
+
+
+class RolloutAnswer(Message):
+    """Whether the rollout does what an operator asked."""
+
+    accepted: bool
+    message: str
+    """What happens now, or why it is refused."""
+
+
+class RolloutRequest(Message):
+    """What an operator asks of a rollout."""
+
+    action: RolloutAction
+    operator: RolloutOperator

@@ -1,0 +1,175 @@
+"""Whether a wave is good: what the nodes of a new version do, compared with those of the version before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from tenon.apis.duration import Duration
+from tenon.apis.noderollout import PrometheusGate, RolloutGates
+from tenon.sentences import counted, first_few
+
+_NAMED = 3
+
+
+class Verdict(StrEnum):
+    """What a gate says."""
+
+    PASS = "Pass"
+    WAIT = "Wait"
+    FAIL = "Fail"
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingPod:
+    """A pod on a node that is not Ready."""
+
+    name: str
+    created: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class NodeEvidence:
+    """What is seen of one node."""
+
+    claim: str
+    created: datetime
+    initialized: bool
+    containers: int = 0
+    """The containers of its pods, without those of DaemonSets."""
+    restarts: int = 0
+    """How often they restarted since the wave began."""
+    crash_loops: int = 0
+    """How many wait in CrashLoopBackOff."""
+    waiting_pods: Sequence[WaitingPod] = ()
+    faults: frozenset[str] = frozenset()
+    """The conditions of the Node that are faults, as type and status."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueryAnswer:
+    """What Prometheus answered to one query."""
+
+    value: float | None = None
+    """The number; None if there was none."""
+    problem: str = ""
+    """Why there is none, in a clause."""
+
+
+@dataclass(frozen=True, slots=True)
+class GateResult:
+    """What one gate says, and why."""
+
+    gate: str
+    verdict: Verdict
+    evidence: str
+
+
+def overall(results: Iterable[GateResult]) -> Verdict:
+    """Return the verdict of a wave: it fails if one gate fails, and passes if all do."""
+    verdicts = {result.verdict for result in results}
+    for verdict in (Verdict.FAIL, Verdict.WAIT):
+        if verdict in verdicts:
+            return verdict
+    return Verdict.PASS
+
+
+def judge(
+    gates: RolloutGates,
+    new: Sequence[NodeEvidence],
+    old: Sequence[NodeEvidence],
+    answers: Mapping[str, QueryAnswer],
+    now: datetime,
+) -> list[GateResult]:
+    """Return what every gate says.
+
+    Args:
+        gates: the gates of the rollout.
+        new: the nodes of the new version.
+        old: the other nodes of the NodePool.
+        answers: by the name of the query, what Prometheus answered.
+        now: the time.
+    """
+    results = [_initialized(gates, new, now), _pods_ready(gates, new, now)]
+    if gates.restarts != "Ignore":
+        results.append(_restarts(new, old))
+    if gates.node_conditions != "Ignore":
+        results.append(_conditions(new, old))
+    results += [_query(gate, answers.get(gate.name, QueryAnswer(problem="not asked yet"))) for gate in gates.prometheus]
+    return results
+
+
+def _initialized(gates: RolloutGates, new: Sequence[NodeEvidence], now: datetime) -> GateResult:
+    waiting = [node for node in new if not node.initialized]
+    late = [node.claim for node in waiting if now - node.created > _length(gates.initialized_within)]
+    if late:
+        text = f"{first_few(sorted(late), _NAMED)} not initialized within {gates.initialized_within}"
+        return GateResult("initialized", Verdict.FAIL, text)
+    text = f"{len(new) - len(waiting)} of {counted(len(new), 'new node')} initialized"
+    return GateResult("initialized", Verdict.WAIT if waiting else Verdict.PASS, text)
+
+
+def _pods_ready(gates: RolloutGates, new: Sequence[NodeEvidence], now: datetime) -> GateResult:
+    waiting = [pod for node in new for pod in node.waiting_pods]
+    late = [pod.name for pod in waiting if now - pod.created > _length(gates.pods_ready_within)]
+    if late:
+        text = f"{first_few(sorted(late), _NAMED)} not Ready within {gates.pods_ready_within}"
+        return GateResult("pods ready", Verdict.FAIL, text)
+    text = (
+        f"{counted(len(waiting), 'pod')} on new nodes not Ready yet" if waiting else "all pods on new nodes are Ready"
+    )
+    return GateResult("pods ready", Verdict.WAIT if waiting else Verdict.PASS, text)
+
+
+def _restarts(new: Sequence[NodeEvidence], old: Sequence[NodeEvidence]) -> GateResult:
+    """Compare rates for each container, because the two groups of nodes have different sizes.
+
+    Without an old node there is nothing to compare with, so a crash loop fails and restarts pass.
+    """
+    new_rates, old_rates = _rates(new), _rates(old)
+    text = (
+        f"new nodes: {_total(new, 'restarts')} restarts and {_total(new, 'crash_loops')} crash loops of "
+        f"{counted(_total(new, 'containers'), 'container')}; old nodes: {_total(old, 'restarts')} and "
+        f"{_total(old, 'crash_loops')} of {_total(old, 'containers')}"
+    )
+    failed = new_rates[1] > old_rates[1] or (_total(old, "containers") > 0 and new_rates[0] > old_rates[0])
+    return GateResult("restarts", Verdict.FAIL if failed else Verdict.PASS, text)
+
+
+def _rates(nodes: Sequence[NodeEvidence]) -> tuple[float, float]:
+    containers = _total(nodes, "containers") or 1
+    return _total(nodes, "restarts") / containers, _total(nodes, "crash_loops") / containers
+
+
+def _total(nodes: Sequence[NodeEvidence], field: str) -> int:
+    return sum(int(getattr(node, field)) for node in nodes)
+
+
+def _conditions(new: Sequence[NodeEvidence], old: Sequence[NodeEvidence]) -> GateResult:
+    old_faults = frozenset[str]().union(*(node.faults for node in old))
+    fresh = {fault: node.claim for node in reversed(new) for fault in node.faults - old_faults}
+    if fresh:
+        text = first_few([f"{fault} on {fresh[fault]}" for fault in sorted(fresh)], _NAMED)
+        return GateResult("node conditions", Verdict.FAIL, f"{text}, and on no old node")
+    return GateResult("node conditions", Verdict.PASS, "no fault that old nodes do not have")
+
+
+def _query(gate: PrometheusGate, answer: QueryAnswer) -> GateResult:
+    """A query without an answer waits: a Prometheus that is away says nothing about the new version."""
+    name = f"query {gate.name}"
+    if answer.value is None:
+        return GateResult(name, Verdict.WAIT, answer.problem or "no value")
+    above = gate.max is not None and answer.value > float(gate.max)
+    below = gate.min is not None and answer.value < float(gate.min)
+    bounds = " and ".join(
+        f"{word} {bound}" for word, bound in (("at least", gate.min), ("at most", gate.max)) if bound is not None
+    )
+    # A value that is no number compares as neither above nor below, and is not within the bounds either.
+    failed = above or below or answer.value != answer.value
+    return GateResult(name, Verdict.FAIL if failed else Verdict.PASS, f"{answer.value:g}, must be {bounds}")
+
+
+def _length(duration: Duration) -> timedelta:
+    return timedelta(seconds=duration.seconds or 0)

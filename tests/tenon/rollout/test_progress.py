@@ -1,0 +1,282 @@
+"""How a rollout goes on, from a change of the specs to its last wave or its way back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tenon.apis.noderollout import NodeRolloutSpec
+from tenon.messages.rollout import PoolProgress, RolloutOperator, RolloutRequest
+from tenon.rollout.gates import GateResult, Verdict
+from tenon.rollout.progress import Observation, PoolNode, RolloutRequestError, advance, requested
+from tenon.rollout.waves import share
+
+BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+Action = Literal["start", "approve", "pause", "resume", "abort", "rollback"]
+GOOD = [GateResult("pods ready", Verdict.PASS, "all pods are Ready")]
+BAD = [GateResult("pods ready", Verdict.FAIL, "web-1 not Ready")]
+
+
+def spec(**fields: Any) -> NodeRolloutSpec:
+    strategy = {"waves": ["1", "10%", "100%"], "soak": "10m", **fields.pop("strategy", {})}
+    return NodeRolloutSpec.model_validate({"strategy": strategy, **fields})
+
+
+def ask(action: Action, **fields: Any) -> RolloutRequest:
+    return RolloutRequest(action=action, operator=RolloutOperator(pool="web", by="alice", **fields))
+
+
+@dataclass
+class Fleet:
+    """A NodePool whose waves are carried out, as the drift method does."""
+
+    spec: NodeRolloutSpec
+    count: int = 60
+    bad: frozenset[str] = frozenset()
+    """Versions whose nodes fail the gates."""
+    newest: str = "old"
+    held_back: str = ""
+    progress: PoolProgress = field(default_factory=lambda: PoolProgress(pool="web"))
+    now: datetime = BEGIN
+    nodes: dict[str, PoolNode] = field(default_factory=dict)
+    most_leaving: int = 0
+    touched: set[str] = field(default_factory=set)
+    launched: int = 0
+
+    def __post_init__(self) -> None:
+        for _ in range(self.count):
+            self.launch("old")
+
+    def launch(self, revision: str) -> None:
+        self.launched += 1
+        name = f"web-{self.launched:04}"
+        self.nodes[name] = PoolNode(name, f"zone-{self.launched % 3}", self.now, revision)
+
+    def look(self) -> PoolProgress:
+        nodes = list(self.nodes.values())
+        gates = BAD if any(node.revision in self.bad for node in nodes) else GOOD
+        observed = Observation(self.newest, nodes, gates, self.held_back)
+        self.progress = advance(self.progress, self.spec, observed, self.now)
+        return self.progress
+
+    def step(self) -> None:
+        """Look, replace the nodes of the wave, and let a minute pass."""
+        progress = self.look()
+        self.most_leaving = max(self.most_leaving, len(progress.claims))
+        for claim in progress.claims:
+            self.touched.add(claim)
+            if self.nodes.pop(claim, None) is not None:
+                self.launch(progress.target if progress.phase == "Progressing" else progress.current)
+        self.now += timedelta(minutes=1)
+
+    def until(self, reached: Callable[[PoolProgress], bool], steps: int = 3000) -> Iterator[None]:
+        for _ in range(steps):
+            if reached(self.progress):
+                return
+            self.step()
+            yield
+        raise AssertionError(f"it does not get there: {self.progress}")
+
+    def run(self, phase: str) -> None:
+        for _ in self.until(lambda progress: progress.phase == phase and progress.current != ""):
+            pass
+
+    def versions(self) -> dict[str, int]:
+        revisions = [node.revision for node in self.nodes.values()]
+        return {revision: revisions.count(revision) for revision in sorted(set(revisions))}
+
+    def ask(self, action: Action, **fields: Any) -> None:
+        self.progress = requested(self.progress, ask(action, **fields), self.now)
+
+
+def changed(fleet: Fleet, newest: str = "new") -> Fleet:
+    fleet.look()
+    fleet.newest = newest
+    fleet.look()
+    return fleet
+
+
+def test_a_nodepool_without_a_version_settles_with_the_newest() -> None:
+    fleet = Fleet(spec())
+    fleet.look()
+    assert (fleet.progress.phase, fleet.progress.current, fleet.progress.target) == ("Settled", "old", "")
+
+
+def test_a_version_that_fails_touches_one_wave_and_goes_back() -> None:
+    fleet = changed(Fleet(spec(onFailure="Rollback"), bad=frozenset({"new"})))
+    fleet.run("RolledBack")
+    assert len(fleet.touched) == 2, "one node that got the new version, and its replacement"
+    assert fleet.versions() == {"old": 60}
+    assert (fleet.progress.current, fleet.progress.target) == ("old", "new")
+    assert "pods ready: Fail, web-1 not Ready" in fleet.progress.history[-1].evidence
+    for _ in range(100):
+        fleet.step()
+    assert fleet.progress.phase == "RolledBack", "what failed stays held"
+
+
+def test_a_version_that_fails_halts_if_asked() -> None:
+    fleet = changed(Fleet(spec(), bad=frozenset({"new"})))
+    fleet.run("Halted")
+    for _ in range(100):
+        fleet.step()
+    assert fleet.versions() == {"new": 1, "old": 59}
+
+
+def test_a_later_version_begins_after_one_that_failed() -> None:
+    fleet = changed(Fleet(spec(onFailure="Rollback"), bad=frozenset({"new"})))
+    fleet.run("RolledBack")
+    fleet.newest = "newer"
+    fleet.step()
+    fleet.run("Settled")
+    assert fleet.versions() == {"newer": 60}
+
+
+def test_specs_that_describe_the_current_version_again_end_a_hold() -> None:
+    fleet = changed(Fleet(spec(), bad=frozenset({"new"})))
+    fleet.run("Halted")
+    fleet.newest = "old"
+    fleet.run("Settled")
+    assert fleet.versions() == {"old": 60}
+    assert fleet.progress.target == ""
+
+
+def test_a_held_version_is_released_by_an_operator() -> None:
+    fleet = changed(Fleet(spec(onFailure="Rollback"), bad=frozenset({"new"})))
+    fleet.run("RolledBack")
+    fleet.bad = frozenset()
+    fleet.ask("resume", reason="the pods were wrong")
+    fleet.run("Settled")
+    assert fleet.versions() == {"new": 60}
+
+
+def test_a_wave_waits_for_its_approval_for_days() -> None:
+    fleet = changed(Fleet(spec(gates={"approval": [2]})))
+    for _ in range(3 * 24 * 60):
+        fleet.step()
+    assert fleet.versions() == {"new": 1, "old": 59}
+    assert fleet.progress.message == "wave 2 waits for an approval: run `tenon rollout approve`"
+    fleet.ask("approve")
+    fleet.run("Settled")
+    assert fleet.versions() == {"new": 60}
+
+
+def test_an_approval_for_one_version_is_none_for_the_next() -> None:
+    fleet = changed(Fleet(spec(gates={"approval": [1]})))
+    fleet.ask("approve")
+    fleet.newest = "newer"
+    fleet.step()
+    assert fleet.progress.claims == []
+
+
+def test_a_pause_replaces_nothing_and_lasts_over_a_new_version() -> None:
+    fleet = changed(Fleet(spec()))
+    fleet.ask("pause", reason="release")
+    fleet.newest = "newer"
+    for _ in range(50):
+        fleet.step()
+    assert fleet.versions() == {"old": 60}
+    fleet.ask("resume")
+    fleet.run("Settled")
+    assert fleet.versions() == {"newer": 60}
+
+
+def test_a_closed_window_begins_no_wave_and_leaves_what_runs_alone() -> None:
+    fleet = Fleet(spec(), held_back="the window opens at 09:00")
+    changed(fleet)
+    for _ in range(50):
+        fleet.step()
+    assert fleet.versions() == {"old": 60}
+    assert fleet.progress.message == "wave 1 waits: the window opens at 09:00"
+    fleet.held_back = ""
+    fleet.run("Settled")
+    assert fleet.versions() == {"new": 60}
+
+
+def test_nodes_that_are_launched_during_the_rollout_are_replaced_too() -> None:
+    fleet = changed(Fleet(spec()))
+    for place, _ in enumerate(fleet.until(lambda progress: progress.phase == "Settled")):
+        if place < 100:
+            fleet.launch("old")
+    assert fleet.versions() == {"new": 160}
+
+
+def test_a_rotation_replaces_every_node_once() -> None:
+    fleet = Fleet(spec())
+    fleet.look()
+    before = set(fleet.nodes)
+    fleet.now += timedelta(hours=1)
+    fleet.ask("start", reason="kernel leak")
+    fleet.run("Settled")
+    assert not before & set(fleet.nodes)
+    assert fleet.touched == before
+    assert fleet.progress.current == "old"
+
+
+@pytest.mark.parametrize(
+    ("action", "phase"),
+    [
+        ("pause", "Settled"),
+        ("approve", "Settled"),
+        ("resume", "Settled"),
+        ("abort", "Settled"),
+        ("rollback", "Settled"),
+    ],
+)
+def test_a_request_that_means_nothing_is_refused_with_the_phase(action: Action, phase: str) -> None:
+    fleet = Fleet(spec())
+    fleet.look()
+    with pytest.raises(RolloutRequestError, match=f"NodePool web is {phase}"):
+        fleet.ask(action)
+
+
+def test_an_operator_goes_back_in_the_middle_of_a_rollout() -> None:
+    fleet = changed(Fleet(spec()))
+    for _ in fleet.until(lambda progress: progress.wave == 2):
+        pass
+    fleet.ask("rollback", reason="latency")
+    fleet.run("RolledBack")
+    assert fleet.versions() == {"old": 60}
+
+
+@given(
+    waves=st.lists(st.sampled_from(["1", "2", "10%", "50%"]), max_size=3),
+    most=st.sampled_from(["1", "10%", "50%"]),
+    order=st.sampled_from(["Fleet", "Zone"]),
+    count=st.integers(1, 30),
+    bad=st.booleans(),
+)
+def test_every_rollout_ends_and_never_touches_too_many(
+    waves: list[str], most: str, order: str, count: int, *, bad: bool
+) -> None:
+    strategy = {"waves": [*waves, "100%"], "maxUnavailable": most, "order": order}
+    fleet = Fleet(spec(strategy=strategy, onFailure="Rollback"), count, frozenset({"new"} if bad else ()))
+    changed(fleet)
+    fleet.run("RolledBack" if bad else "Settled")
+    assert fleet.versions() == {"old" if bad else "new": count}
+    assert fleet.most_leaving <= share(most, count)
+
+
+@given(
+    st.lists(st.sampled_from(["step", "pause", "resume", "abort", "rollback", "approve", "newer", "old"]), max_size=30)
+)
+def test_no_order_of_requests_replaces_nodes_in_a_phase_that_holds(steps: list[str]) -> None:
+    fleet = changed(Fleet(spec(), 10))
+    for name in steps:
+        if name in ("newer", "old"):
+            fleet.newest = name
+        elif name != "step":
+            try:
+                fleet.ask(name)  # type: ignore[arg-type]
+            except RolloutRequestError:
+                continue
+        fleet.step()
+        if fleet.progress.phase not in ("Progressing", "RollingBack"):
+            assert fleet.progress.claims == []
+        assert fleet.progress.current
+        assert bool(fleet.progress.target) is (fleet.progress.phase != "Settled")
