@@ -74,6 +74,7 @@ MEANINGS: dict[str, str] = {
     "nodeclaims": "the names of NodeClaims",
     "nodeoverlay": "the name of the NodeOverlay",
     "nodepool": "the name of the NodePool",
+    "disruptionfreeze": "the name of the DisruptionFreeze",
     "noderepairpolicy": "the name of the NodeRepairPolicy",
     "nodes": "the names of Nodes",
     "object": "the name of the object, as namespace/name if it has a namespace",

@@ -154,6 +154,12 @@ POOL_ALLOWED_DISRUPTIONS = Gauge(
     ["nodepool", "reason"],
     multiprocess_mode="mostrecent",
 )
+FROZEN_POOLS = Gauge(
+    "tenon_nodepools_frozen",
+    "1 for a NodePool whose nodes a DisruptionFreeze keeps from disruption now, 0 afterwards.",
+    ["nodepool", "disruptionfreeze"],
+    multiprocess_mode="mostrecent",
+)
 POOL_NODES_CONSUMING_BUDGETS = Gauge(
     "karpenter_nodepools_nodes_consuming_budgets",
     "Nodes of a NodePool that use up its budgets: they are not ready or leaving.",

@@ -36,6 +36,7 @@ _NEWEST = (
     "karpenter.k8s.aws_ec2nodeclasses.yaml",
     "karpenter.sh_nodeclaims.yaml",
     "karpenter.sh_nodeoverlays.yaml",
+    "tenon.sh_disruptionfreezes.yaml",
     "tenon.sh_noderepairpolicies.yaml",
     "tenon.sh_noderollouts.yaml",
     "autoscaling.x-k8s.io_capacitybuffers.yaml",

@@ -15,6 +15,7 @@ from activities.clock import utc_now
 from activities.cluster_view.interfaces import ClusterView
 from activities.cluster_view.pacing import Pace
 from activities.disruption import decision_metrics
+from activities.disruption.freeze_source import FreezeSource, no_freezes
 from activities.disruption.held_node_events import HeldNodeEvents
 from activities.disruption.moves import MoveFinder
 from activities.disruption.repair_source import RepairSource, no_repair, repair_now
@@ -32,7 +33,7 @@ from tenon.disruption.commands.open_commands import (
 )
 from tenon.disruption.deciding import decide
 from tenon.disruption.methods import METHODS, has_cause
-from tenon.disruption.model import Command, Decision, ManagedNode, Situation, policy_of
+from tenon.disruption.model import Command, Decision, ManagedNode, Situation, policies_of
 from tenon.disruption.rules.approvals import approvals_of, no_longer_wanted
 from tenon.disruption.validation import validated_empty
 from tenon.evolve import evolve
@@ -75,15 +76,17 @@ class Disruptor:
         slowed: SlowedPools | None = None,
         held_node_events: HeldNodeEvents | None = None,
         repair: RepairSource = no_repair,
+        freezes: FreezeSource = no_freezes,
     ) -> None:
         """``nominated_nodes`` returns the names of Nodes and NodeClaims that pods are nominated for. ``buffers``: where
         CapacityBuffers keep room. ``moves``: looks for commands that move pods; None for no such commands.
         ``budgets``: reports what the budgets allow. ``slowed``: gets what the workflow says of earlier commands.
         ``held_node_events``: reports nodes that something keeps from emptiness and consolidation. ``repair``: what
-        node repair does, as for ``moves``.
+        node repair does, as for ``moves``. ``freezes``: returns the DisruptionFreezes as they are now.
         """
         self._moves = moves
         self._repair = repair
+        self._freezes = freezes
         self._budgets = budgets
         self._held_node_events = held_node_events
         self._slowed = slowed or SlowedPools()
@@ -260,7 +263,7 @@ class Disruptor:
         """The situation without a model."""
         return Situation(
             nodes=nodes,
-            policies={pool.metadata.name: policy_of(pool) for pool in self._view.node_pools()},
+            policies=policies_of(self._view.node_pools(), self._freezes()),
             now=self._now(),
             under_command=claims_of(open_commands, postponed=False),
             approvals=approvals_of(open_commands),

@@ -20,6 +20,7 @@ from activities import loggers, metrics
 from activities.clock import utc_now
 from activities.cluster_view.interfaces import ClusterView, DisruptionCluster, Types
 from activities.disruption import decision_metrics
+from activities.disruption.freeze_source import FreezeSource, no_freezes
 from activities.disruption.move_events import MoveEvents
 from activities.disruption.pass_pace import PassPace
 from activities.disruption.repair_source import RepairSource, no_repair, repair_now
@@ -47,7 +48,7 @@ from tenon.disruption.model import (
     ManagedNode,
     Situation,
     model_of,
-    policy_of,
+    policies_of,
 )
 from tenon.disruption.rules.approvals import approvals_of
 from tenon.disruption.search.pods_elsewhere import PodsElsewhere
@@ -142,12 +143,13 @@ class MoveFinder:
         now: Callable[[], datetime] = utc_now,
         free_memory: Callable[[], None] = lambda: None,
         repair: RepairSource = no_repair,
+        freezes: FreezeSource = no_freezes,
     ) -> None:
         """``policy``: the operator's settings that affect plans. ``buffers``: where CapacityBuffers keep room.
 
         ``refusals``: what EC2 refuses, which no replacement is made of. ``slowed``: the pools whose moves do not pay.
         ``free_memory`` is called in a thread after each pass, because its model of the cluster is large. ``repair``:
-        what node repair does.
+        what node repair does. ``freezes``: returns the DisruptionFreezes as they are now.
         """
         self._view = view
         self._types = types
@@ -167,6 +169,7 @@ class MoveFinder:
         self._now = now
         self._free_memory = free_memory
         self._repair = repair
+        self._freezes = freezes
         self._pass: asyncio.Task[list[DisruptionCommand]] | None = None
         self._limit: Limit | None = None
         self._pace = PassPace(view, batcher, self._refusals)
@@ -380,7 +383,7 @@ class MoveFinder:
         """The situation without its model, which takes long to build."""
         return Situation(
             nodes=nodes,
-            policies={pool.metadata.name: policy_of(pool) for pool in self._view.node_pools()},
+            policies=policies_of(self._view.node_pools(), self._freezes()),
             now=self._now(),
             under_command=claims_of(open_commands, postponed=False),
             approvals=approvals_of(open_commands),

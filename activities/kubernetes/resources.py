@@ -62,6 +62,7 @@ CRDS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", False
 NODEPOOLS = Resource("karpenter.sh", "v1", "nodepools", False, "NodePool")
 NODECLAIMS = Resource("karpenter.sh", "v1", "nodeclaims", False, "NodeClaim")
 NODEOVERLAYS = Resource("karpenter.sh", "v1alpha1", "nodeoverlays", False, "NodeOverlay")
+DISRUPTIONFREEZES = Resource("tenon.sh", "v1alpha1", "disruptionfreezes", False, "DisruptionFreeze")
 NODEREPAIRPOLICIES = Resource("tenon.sh", "v1alpha1", "noderepairpolicies", False, "NodeRepairPolicy")
 NODEROLLOUTS = Resource("tenon.sh", "v1alpha1", "noderollouts", False, "NodeRollout")
 CAPACITYBUFFERS = Resource("autoscaling.x-k8s.io", "v1beta1", "capacitybuffers", True, "CapacityBuffer")

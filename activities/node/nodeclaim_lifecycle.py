@@ -228,8 +228,8 @@ class NodeActivities:
 
     @activity.defn(name=ActivityName.CHECK_EXPIRATION)
     async def check_expiration(self, expiration_input: ExpirationInput) -> ExpirationResult:
-        """Read whether the NodePool makes expired nodes wait for its budgets."""
-        return ExpirationResult(waits=await nodepools.makes_expired_nodes_wait(self._kube, expiration_input.pool))
+        """Read whether a freeze, or the budgets of the NodePool, make an expired node wait."""
+        return await nodepools.may_expire(self._kube, expiration_input, utc_now())
 
     @activity.defn(name=ActivityName.CORDON)
     async def cordon(self, cordon_input: CordonInput) -> CordonResult:

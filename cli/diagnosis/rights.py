@@ -49,6 +49,8 @@ RIGHTS = (
     *_rights("karpenter.sh", "provisioners/status machines/status", "get", "patch"),
     *_rights("karpenter.k8s.aws", "awsnodetemplates/status", "get", "patch"),
     *_rights("karpenter.sh", "nodeoverlays/status", "patch"),
+    *_rights("tenon.sh", "disruptionfreezes", *_READ),
+    *_rights("tenon.sh", "disruptionfreezes/status", "patch"),
     *_rights("tenon.sh", "noderepairpolicies", *_READ, "create", "patch"),
     *_rights("tenon.sh", "noderollouts", *_READ),
     *_rights("tenon.sh", "noderepairpolicies/status noderollouts/status", "patch"),

@@ -24,10 +24,13 @@ EXPIRE: RequestKind = (NodeClaimWorkflow.ask_expire, NodeClaimWorkflow.expire)
 KEEP: RequestKind = (NodeClaimWorkflow.ask_keep, NodeClaimWorkflow.keep)
 
 
-def asked_reason(reason: str | None) -> str:
-    """Return the reason, and ask for it in a terminal if there is none. Scripts are not asked."""
+def asked_reason(reason: str | None, place: str = "the timeline of the node") -> str:
+    """Return the reason, and ask for it in a terminal if there is none. Scripts are not asked.
+
+    ``place``: where people read it.
+    """
     if reason is None and is_interactive():
-        answer: str = typer.prompt("Why (for the timeline of the node)", default="", show_default=False)
+        answer: str = typer.prompt(f"Why (for {place})", default="", show_default=False)
         return answer
     return reason or ""
 

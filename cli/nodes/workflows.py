@@ -17,6 +17,7 @@ from activities.kubernetes.errors import ApiError, ApiUnreachableError, ConfigEr
 from activities.kubernetes.resources import NODECLAIMS
 from cli.context import Context, ContextError, resolve
 from cli.fleet_view.reading import FleetError
+from cli.pauses import PauseError
 from tenon.errors import TenonError
 from tenon.fleet.order import FilterError
 from tenon.kube.claim_record import ClaimRecord
@@ -43,6 +44,7 @@ def run(job: Coroutine[Any, Any, T]) -> T:
         return asyncio.run(job)
     except (
         NodeError,
+        PauseError,
         ContextError,
         FleetError,
         FilterError,

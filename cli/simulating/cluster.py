@@ -69,6 +69,7 @@ def fill(cache: FiledCache, objects: Objects, *, moving: bool = False) -> tuple[
         ("EC2NodeClass", decode_object, cache.nodeclasses),
         ("NodePool", decode_object, cache.pools),
         ("NodeRepairPolicy", decode_object, cache.repair_policies),
+        ("DisruptionFreeze", decode_object, cache.freezes),
         ("NodeClaim", decode_nodeclaim, cache.claims),
         ("Node", decode_node, cache.nodes),
         ("LimitRange", decode_limit_range, cache.limit_ranges),

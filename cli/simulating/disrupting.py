@@ -9,7 +9,7 @@ from datetime import datetime
 from tenon.disruption.deciding import decide
 from tenon.disruption.history.slowed_condition import slowed_by_conditions
 from tenon.disruption.methods import METHODS, moving_methods
-from tenon.disruption.model import ClusterModel, Command, ManagedNode, Situation, policy_of
+from tenon.disruption.model import ClusterModel, Command, ManagedNode, Situation, policies_of
 from tenon.disruption.repair.pool_policies import PoolRepair
 from tenon.disruption.rules.repair import with_breaker
 from tenon.disruption.search.carried_out import carried_out
@@ -60,7 +60,7 @@ def disruption_of(
     model = model_after(plan, view, question, view.snapshot().node_details)
     situation = Situation(
         nodes=PodsElsewhere().added_to(managed, model.details, now),
-        policies={pool.metadata.name: policy_of(pool) for pool in view.node_pools()},
+        policies=policies_of(view.node_pools(), view.disruption_freezes()),
         now=now,
         nominated=frozenset(name for name, pods in plan.placements.items() if any(not pod.buffer for pod in pods)),
         buffer_hosts=frozenset(name for name, pods in plan.placements.items() if any(pod.buffer for pod in pods)),

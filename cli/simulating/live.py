@@ -13,6 +13,7 @@ from activities.kubernetes.resources import (
     CSINODES,
     DAEMONSETS,
     DEPLOYMENTS,
+    DISRUPTIONFREEZES,
     EC2NODECLASSES,
     LIMITRANGES,
     NAMESPACES,
@@ -68,7 +69,7 @@ async def _read(objects: Objects, gates: FeatureGates, with_selectors: bool) -> 
     gated += [NODEREPAIRPOLICIES] if gates.node_repair else []
     gated += [CAPACITYBUFFERS, PODTEMPLATES] if gates.capacity_buffer else []
     try:
-        for resource in (*READ, *gated):
+        for resource in (*READ, DISRUPTIONFREEZES, *gated):
             try:
                 objects_ = await kube.list(resource)
             except NotFoundError:

@@ -12,6 +12,7 @@ from tenon.apis import labels
 from tenon.apis.base import ApiModel
 from tenon.apis.capacitybuffer import GROUP as BUFFER_GROUP
 from tenon.apis.capacitybuffer import CapacityBuffer
+from tenon.apis.disruptionfreeze import DisruptionFreeze
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.legacy.kinds import v1alpha1, v1alpha5, v1beta1, v1beta1_ec2nodeclass
 from tenon.apis.nodeclaim import NodeClaim
@@ -194,6 +195,25 @@ RESOURCES = (
             ),
         ),
         short_names=("nro",),
+    ),
+    Resource(
+        labels.TENON_GROUP,
+        "disruptionfreezes",
+        (
+            Version(
+                "v1alpha1",
+                DisruptionFreeze,
+                (
+                    Column("Active", ".status.active", "boolean"),
+                    Column("Changes", ".status.nextChange"),
+                    Column("NodePools", ".status.nodePools", "integer"),
+                    Column("Reason", ".spec.reason"),
+                    _AGE,
+                    Column("By", ".spec.requestedBy", wide=True),
+                ),
+            ),
+        ),
+        short_names=("freeze", "freezes"),
     ),
     Resource(
         BUFFER_GROUP,

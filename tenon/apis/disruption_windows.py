@@ -47,8 +47,14 @@ class DisruptionWindow:
 
     def is_open(self, now: datetime) -> bool:
         """Whether the window is open. It includes the instant at which it opens, not the one at which it closes."""
+        return self.closing(now) is not None
+
+    def closing(self, now: datetime) -> datetime | None:
+        """Return when the window closes, in its time zone; None if it is not open."""
         opened = self._last_opening(now)
-        return opened is not None and now < opened + self.duration
+        if opened is None or now >= opened + self.duration:
+            return None
+        return (opened + self.duration).astimezone(ZoneInfo(self.timezone))
 
     def next_opening(self, now: datetime) -> datetime:
         """Return when the window opens next, in its time zone."""
@@ -120,22 +126,29 @@ def _window(entry: dict[str, Any], place: str) -> DisruptionWindow:
     if unknown := sorted(entry.keys() - set(_KEYS)):
         raise ValueError(f"{place}.{unknown[0][:80]!s} does not exist: a window has {', '.join(_KEYS)}")
     schedule, zone = entry.get("schedule"), entry.get("timezone", "UTC")
+    if problem := schedule_problem(schedule):
+        raise ValueError(f"{place}.schedule: {problem}")
+    if problem := zone_problem(zone):
+        raise ValueError(f"{place}.timezone: {problem}")
+    return DisruptionWindow(str(schedule), _duration(entry.get("duration"), place), str(zone), _reasons(entry, place))
+
+
+def schedule_problem(schedule: object) -> str:
+    """Return why a text is not a schedule that hits some day, in a sentence for a user; empty if it is one."""
     if not isinstance(schedule, str) or not re.fullmatch(SCHEDULE_PATTERN, schedule) or not croniter.is_valid(schedule):
-        raise ValueError(
-            f"{place}.schedule: {_shown(schedule)} is not a cron schedule of five fields, such as '0 2 * * 6'"
-        )
+        return f"{_shown(schedule)} is not a cron schedule of five fields, such as '0 2 * * 6'"
     try:
         croniter(schedule, _SOME_DAY).get_next(datetime)
     except CroniterBadDateError:
-        raise ValueError(
-            f"{place}.schedule: {_shown(schedule)} names no day that exists, so the window can never open"
-        ) from None
-    if not isinstance(zone, str) or not _is_zone(zone):
-        raise ValueError(
-            f"{place}.timezone: {_shown(zone)} is not an IANA time zone: write one such as 'Europe/Berlin', or leave "
-            "it out for UTC"
-        )
-    return DisruptionWindow(schedule, _duration(entry.get("duration"), place), zone, _reasons(entry, place))
+        return f"{_shown(schedule)} names no day that exists, so the window can never open"
+    return ""
+
+
+def zone_problem(name: object) -> str:
+    """Return why a text is not a time zone, in a sentence for a user; empty if it is one."""
+    if isinstance(name, str) and _is_zone(name):
+        return ""
+    return f"{_shown(name)} is not an IANA time zone: write one such as 'Europe/Berlin', or leave it out for UTC"
 
 
 def _duration(value: Any, place: str) -> timedelta:

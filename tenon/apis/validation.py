@@ -24,6 +24,7 @@ from tenon.apis.cel_rules import broken_rules
 from tenon.apis.common import SelectorRequirement, Taint, is_label_name, is_label_value
 from tenon.apis.consolidation_limits import read_least_saving, read_rest
 from tenon.apis.disruption_windows import read_windows
+from tenon.apis.disruptionfreeze import DisruptionFreeze, freeze_problems
 from tenon.apis.ec2launch import SIZE_PATTERN
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.gpu_sharing import shares_gpus
@@ -122,6 +123,8 @@ def check(resource: ApiModel) -> list[FieldError]:
         return check_noderepairpolicy(resource)
     if isinstance(resource, NodeRollout):
         return check_noderollout(resource)
+    if isinstance(resource, DisruptionFreeze):
+        return check_disruptionfreeze(resource)
     return _broken_rules(resource)
 
 
@@ -220,6 +223,14 @@ def check_noderollout(rollout: NodeRollout) -> list[FieldError]:
     return [
         *_broken_rules(rollout),
         *(FieldError(path, sentence) for path, sentence in rollout_problems(rollout.spec)),
+    ]
+
+
+def check_disruptionfreeze(freeze: DisruptionFreeze) -> list[FieldError]:
+    """Return all problems of a DisruptionFreeze."""
+    return [
+        *_broken_rules(freeze),
+        *(FieldError(path, sentence) for path, sentence in freeze_problems(freeze.spec)),
     ]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from math import inf
@@ -13,9 +13,11 @@ from tenon.apis.approvals import DEFAULT_WITHIN, EVERY_REASON, ApprovalRule, rea
 from tenon.apis.boolean_annotations import read_boolean
 from tenon.apis.consolidation_limits import LeastSaving, read_least_saving, read_rest
 from tenon.apis.disruption_windows import DisruptionWindow, read_windows
+from tenon.apis.disruptionfreeze import DisruptionFreeze
 from tenon.apis.expiration import expires_within_budgets
 from tenon.apis.nodepool import NODES, Budget, ConsolidationPolicy, NodePool
 from tenon.apis.reasons import Reason
+from tenon.disruption.freezes.freeze import Freeze, freezes_for
 from tenon.disruption.history.arrivals import Arrival
 from tenon.disruption.repair.decision import RepairDecision
 from tenon.disruption.repair.policies import RepairAction
@@ -58,6 +60,8 @@ class PoolPolicy:
     """Which of its commands wait until a person approves them."""
     approve_within: timedelta = DEFAULT_WITHIN
     """How long they wait."""
+    freezes: tuple[Freeze, ...] = ()
+    """The DisruptionFreezes that are meant for it, whether or not they hold now."""
 
     @property
     def keeps_nodes_with_pods(self) -> bool:
@@ -65,8 +69,16 @@ class PoolPolicy:
         return self.consolidation_policy == "WhenEmpty"
 
 
-def policy_of(pool: NodePool) -> PoolPolicy:
-    """Return the policy of a NodePool. A static pool keeps its nodes whether or not they are empty."""
+def policies_of(pools: Iterable[NodePool], freezes: Sequence[DisruptionFreeze] = ()) -> dict[str, PoolPolicy]:
+    """Return the policy of each NodePool by its name."""
+    return {pool.metadata.name: policy_of(pool, freezes) for pool in pools}
+
+
+def policy_of(pool: NodePool, freezes: Sequence[DisruptionFreeze] = ()) -> PoolPolicy:
+    """Return the policy of a NodePool. A static pool keeps its nodes whether or not they are empty.
+
+    ``freezes``: all DisruptionFreezes of the cluster.
+    """
     disruption = pool.spec.disruption
     seconds = None if pool.spec.replicas is not None else disruption.consolidate_after.seconds
     return PoolPolicy(
@@ -84,6 +96,7 @@ def policy_of(pool: NodePool) -> PoolPolicy:
         approve_within=_annotated(
             pool, labels.APPROVE_WITHIN, read_approve_within, absent=DEFAULT_WITHIN, broken=DEFAULT_WITHIN
         ),
+        freezes=freezes_for(freezes, pool.metadata.name, pool.metadata.labels),
     )
 
 

@@ -339,15 +339,21 @@ class ExpirationInput(Message):
 
     claim: ClaimRef
     pool: str
+    expired_at: datetime | None = None
+    """When it expired."""
 
 
 class ExpirationResult(Message):
-    """Whether the node waits until the budgets of its NodePool allow it to leave.
+    """Whether the node waits until a freeze ends, or until the budgets of its NodePool allow it to leave.
 
-    A disruption command then removes it.
+    In the second case, a disruption command then removes it.
     """
 
     waits: bool = False
+    frozen: str = ""
+    """What freezes its NodePool, in a clause; empty if nothing does."""
+    frozen_until: datetime | None = None
+    """When the node no longer waits for that."""
 
 
 class KeepInput(Message):

@@ -17,6 +17,10 @@ from tenon.node.timeline import record
 EXPIRY_WAITS = "expired: waits until the budgets of its NodePool allow it to leave"
 ASK_AGAIN = timedelta(minutes=10)
 """How soon an expired node that waits for the budgets asks again."""
+ASK_FROZEN_AGAIN = timedelta(hours=1)
+"""The same while a freeze keeps it: somebody may lift the freeze earlier. Each time is an activity, which costs."""
+SOON = timedelta(seconds=10)
+"""The least pause before it asks again."""
 LATE = timedelta(minutes=1)
 """A deadline handled this late was delayed by an outage, which probably delayed many other nodes too."""
 SPREAD = timedelta(minutes=1)
@@ -45,10 +49,20 @@ def may_expire(state: NodeState, event: ExpirationResult, now: datetime) -> Node
     if not state.expired or state.stage is not Stage.LIVE:
         return state
     state = evolve(state, expired=False)
-    if event.waits:
-        waits = evolve(state, expiry_waits_until=now + ASK_AGAIN, spread_until=None)
-        return record(waits, now, EXPIRY_WAITS) if state.expiry_waits_until is None else waits
-    return leave_expired(state, now)
+    if not (event.waits or event.frozen):
+        return leave_expired(state, now)
+    again = now + ASK_AGAIN
+    if event.frozen and event.frozen_until is not None:
+        again = max(now + SOON, min(event.frozen_until, now + ASK_FROZEN_AGAIN))
+    waits = evolve(state, expiry_waits_until=again, expiry_waits_for=event.frozen, spread_until=None)
+    if state.expiry_waits_until is not None and state.expiry_waits_for == event.frozen:
+        return waits
+    return record(waits, now, frozen_sentence(state.pool, event.frozen) if event.frozen else EXPIRY_WAITS)
+
+
+def frozen_sentence(pool: str, frozen: str) -> str:
+    """Say that an expired node waits for a freeze."""
+    return f"expired: waits because NodePool {pool} is {frozen}"
 
 
 def leave_expired(state: NodeState, now: datetime) -> NodeState:

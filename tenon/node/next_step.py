@@ -30,7 +30,7 @@ STARTS_WITHIN = timedelta(minutes=2)
 """How soon after its launch a node is usually live. One timer for this time serves all waits until then."""
 NO_NODE_JOINS = "Registration timeout: Tenon terminates the instance unless its Node has joined"
 EXPIRES = "The node expires and leaves"
-BUDGETS_AGAIN = "Tenon asks again whether the budgets let the expired node leave"
+ASKS_AGAIN = "Tenon asks again whether the expired node may leave"
 _AGAIN = {
     Stage.CORDONING: "Tenon tries again to keep new pods away",
     Stage.DRAINING: "Tenon tries again to evict the remaining pods",
@@ -91,14 +91,14 @@ def next_step(state: NodeState, now: datetime) -> Step:
             if state.disrupted:
                 return Run(ActivityName.WITHDRAW, _node_input(state), f"{state.node_name} stays")
             if state.expired:
-                expiration_input = ExpirationInput(claim=state.claim, pool=state.pool)
+                expiration_input = ExpirationInput(claim=state.claim, pool=state.pool, expired_at=expiry(state))
                 return Run(
                     ActivityName.CHECK_EXPIRATION, expiration_input, f"may a node of {state.pool} leave at once?"
                 )
             if state.spread_until is not None:
                 return Wait(state.spread_until, "The node leaves: it is overdue, together with many others")
             expires_at = next_expiry(state)
-            return Wait(expires_at, EXPIRES if expires_at == expiry(state) else BUDGETS_AGAIN)
+            return Wait(expires_at, EXPIRES if expires_at == expiry(state) else ASKS_AGAIN)
         case Stage.REBOOTING if state.reboot is not None:
             return reboot_step(state, state.reboot, _node_input(state), now)
         case Stage.CORDONING | Stage.DRAINING | Stage.DETACHING | Stage.TERMINATING | Stage.RELEASING:

@@ -127,6 +127,8 @@ def _now(state: NodeState) -> str:
     if state.stage is Stage.DRAINING and state.leave is not None and state.leave.force:
         return "It leaves by force: Tenon deletes its pods at once."
     if state.stage is Stage.LIVE and state.expiry_waits_until is not None:
+        if state.expiry_waits_for:
+            return f"It runs pods. It has expired, and waits: NodePool {state.pool} is {state.expiry_waits_for}."
         waits = f"until the disruption budgets of NodePool {state.pool} let it leave"
         return f"It runs pods. It has expired, and waits {waits}."
     return _NOW[state.stage]

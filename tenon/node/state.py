@@ -189,6 +189,8 @@ class NodeState(Message):
     """The node has expired. The next step asks whether its NodePool makes it wait for the budgets."""
     expiry_waits_until: datetime | None = None
     """The expired node waits for the budgets of its NodePool, and asks again at this time."""
+    expiry_waits_for: str = ""
+    """What freezes the NodePool that the expired node waits for, in a clause; empty if it waits for the budgets."""
     spread_until: datetime | None = None
     """When this node leaves, if it is overdue together with many others after an outage."""
     reboot: Reboot | None = None

@@ -125,6 +125,14 @@ def test_sweeps_that_never_succeed_alert_too(tmp_path: Path) -> None:
     course(tmp_path, "TenonSweepsDoNotWork", {name: "_x119 0x60"}, fires={"130m": [], "140m": [{}]})
 
 
+def test_a_pause_that_is_forgotten_alerts_after_three_days(tmp_path: Path) -> None:
+    labels = {"nodepool": "web", "disruptionfreeze": "pause-web"}
+    series = 'tenon_nodepools_frozen{nodepool="web",disruptionfreeze="pause-web",instance="a"}'
+    values = {series: "1x5000 0x200", 'leader_election_master_status{instance="a"}': "1x5200"}
+    fires: dict[str, list[dict[str, str]]] = {"24h": [], "73h": [labels], "84h": []}
+    course(tmp_path, "TenonDisruptionIsFrozenForLong", values, fires=fires)
+
+
 def test_blocked_nodes_alert_after_ten_minutes_and_name_their_nodepool(tmp_path: Path) -> None:
     pool = [{"nodepool": "web"}]
     fires: dict[str, list[dict[str, str]]] = {"10m": [], "15m": pool, "29m": pool, "30m": []}

@@ -36,6 +36,8 @@ class Topic(StrEnum):
     """A NodeOverlay was created or deleted, or its spec changed."""
     REPAIR_POLICY = "repair-policy"
     """A NodeRepairPolicy was created or deleted, or its spec changed."""
+    FREEZE = "freeze"
+    """A DisruptionFreeze was created or deleted, or its spec changed."""
     BUFFER = "buffer"
     """A CapacityBuffer (namespace/name) was created or deleted, or its spec or that of what it refers to changed."""
     BUFFER_ROOM = "buffer-room"

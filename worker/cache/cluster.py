@@ -91,9 +91,10 @@ class ClusterCache(ClusterState):
             reflect(resources.CSINODES, decode_csi_node, self.csi.nodes),
             reflect(resources.CSIDRIVERS, decode_csi_driver, self.csi.drivers),
             reflect(resources.PDBS, decode_pdb, self.moving.pdbs),
+            reflect(resources.DISRUPTIONFREEZES, decode_object, self.freezes),
         ]
         self.deletion_costs_managed = gates.pod_deletion_cost_management
-        self._gated: dict[str, resources.Resource] = {}
+        self._gated: dict[str, resources.Resource] = {resources.DISRUPTIONFREEZES.plural: resources.DISRUPTIONFREEZES}
         """By plural: kinds whose CRD may be missing, because an upgrade of a Helm chart does not install new CRDs."""
         if gates.node_overlay:
             self._reflectors.append(reflect(resources.NODEOVERLAYS, decode_object, self.overlays))
@@ -145,7 +146,7 @@ class ClusterCache(ClusterState):
         while resource is not None and not await served(self._kube, resource, log_limiter):
             if not reflector.synced.is_set():
                 log.warning(
-                    "The API server does not serve a resource, so its feature gate has no effect: apply its "
+                    "The API server does not serve a resource, so objects of it have no effect: apply its "
                     "CustomResourceDefinition",
                     extra={"resource": f"{resource.plural}.{resource.group}"},
                 )

@@ -15,6 +15,7 @@ from activities.disruption.repair_source import RepairPolicies
 from activities.kubernetes.resources import NODECLAIMS, PODS
 from tenon.apis import labels
 from tenon.apis.base import ApiModel
+from tenon.apis.disruptionfreeze import DisruptionFreeze
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodeoverlay import NodeOverlay
 from tenon.apis.nodepool import NODE_LAUNCH_HEALTHY, NodePool
@@ -74,6 +75,7 @@ DISRUPTION_TOPICS = frozenset(
         Topic.POOL,
         Topic.BUFFER_ROOM,
         Topic.REPAIR_POLICY,
+        Topic.FREEZE,
     }
 )
 
@@ -89,6 +91,7 @@ class PlanningView:
         self._classes: Versions[EC2NodeClass] = {}
         self._overlays: Versions[NodeOverlay] = {}
         self._repair_policies: Versions[NodeRepairPolicy] = {}
+        self._freezes: Versions[DisruptionFreeze] = {}
         self._own_kubelets: dict[str, tuple[EC2NodeClass, dict[str, list[str]]]] = {}
 
     def synced(self) -> bool:
@@ -185,6 +188,18 @@ class PlanningView:
     def node_overlay(self, record: ObjectRecord) -> Parsed[NodeOverlay]:
         """A NodeOverlay's model, and its validation errors."""
         return _parsed(self._overlays, NodeOverlay, record)
+
+    def disruption_freezes(self) -> list[DisruptionFreeze]:
+        """The DisruptionFreezes that can be read."""
+        return [
+            model
+            for record in self._cache.freezes
+            if (model := self.disruption_freeze(record)[0]) is not None and not record.deleting
+        ]
+
+    def disruption_freeze(self, record: ObjectRecord) -> Parsed[DisruptionFreeze]:
+        """A DisruptionFreeze's model, and its validation errors."""
+        return _parsed(self._freezes, DisruptionFreeze, record)
 
     def repair_policies(self) -> RepairPolicies:
         """The NodeRepairPolicies that users wrote, and the names of those that have problems."""

@@ -42,7 +42,7 @@ class ClusterState:
     """The cluster's tables, the indexes between them, and lookups over them.
 
     The tables are ``pods``, ``nodes``, ``claims``, ``pools``, ``nodeclasses``, ``daemonsets``, ``limit_ranges``,
-    ``namespaces``, ``overlays``, ``repair_policies``, ``buffers``, and those of ``csi``, ``storage``,
+    ``namespaces``, ``overlays``, ``repair_policies``, ``freezes``, ``buffers``, and those of ``csi``, ``storage``,
     ``moving``, ``spreading`` and ``predictions``.
 
     ``claims`` and ``pools`` hold only objects that Tenon manages (`tenon.apis.managed`), so their readers may act on
@@ -65,6 +65,7 @@ class ClusterState:
         self.namespaces: Table[ValueRecord[Mapping[str, str]]] = Table(self._namespace_changed)
         self.overlays: Table[ObjectRecord] = Table(self._spec_listener(Topic.OVERLAY))
         self.repair_policies: Table[ObjectRecord] = Table(self._spec_listener(Topic.REPAIR_POLICY))
+        self.freezes: Table[ObjectRecord] = Table(self._spec_listener(Topic.FREEZE))
         self.buffers: Table[NamespacedRecord] = Table(self._spec_listener(Topic.BUFFER))
         self.buffer_targets = {kind: self._target_table(kind) for kind in BUFFER_TARGETS}
         """By kind, the generations of the objects that CapacityBuffers may refer to."""
@@ -111,7 +112,7 @@ class ClusterState:
         A copy has no listeners. A listener refers to its state, and copies with such cycles would stay in memory until
         the garbage collector looks at its oldest generation, which may be never.
         """
-        for table in (self.pools, self.nodeclasses, self.overlays, self.repair_policies, self.buffers):
+        for table in (self.pools, self.nodeclasses, self.overlays, self.repair_policies, self.freezes, self.buffers):
             table.disconnect()
         for targets in self.buffer_targets.values():
             targets.disconnect()

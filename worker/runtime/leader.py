@@ -46,6 +46,7 @@ from worker.cache.planning_view import PlanningView
 from worker.controllers.base import Controller
 from worker.controllers.cost.lower_bound import LowerBound
 from worker.controllers.cost.sampling import CostController
+from worker.controllers.disruption.disruption_freezes import DisruptionFreezeController
 from worker.controllers.disruption.ended_commands import DisruptionCommandController
 from worker.controllers.disruption.legacy_node_repair import LegacyNodeRepairController
 from worker.controllers.disruption.node_repair_policies import NodeRepairPolicyController
@@ -231,6 +232,7 @@ def _planning(
         slowed=slowed,
         free_memory=return_free_memory,
         repair=repair,
+        freezes=view.disruption_freezes,
     )
     disruptor = Disruptor(
         view,
@@ -241,6 +243,7 @@ def _planning(
         slowed=slowed,
         held_node_events=HeldNodeEvents(clients.recorder),
         repair=repair,
+        freezes=view.disruption_freezes,
     )
     return Planning(view, policy, room, refusals, slowed, batcher, planner, moves, disruptor, repair)
 
@@ -260,6 +263,7 @@ def _controllers(settings: Settings, clients: Clients, cache: ClusterCache, plan
             slowed=planning.slowed,
         ),
         PodEventsController(kube, cache),
+        DisruptionFreezeController(kube, cache, view),
         NodeClaimDisruptionController(
             kube, cache, view, clients.ec2, settings.cluster_name, ca_bundle=clients.ec2.cluster.ca_bundle
         ),

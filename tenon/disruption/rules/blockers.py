@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from tenon.apis import labels
 from tenon.apis.reasons import Reason, traits_of
+from tenon.disruption.freezes.freeze import FROZEN_REASONS, NEVER, Frozen, frozen_expiry, frozen_now
 from tenon.disruption.history.arrivals import rest_until, times_moved
 from tenon.disruption.model import ManagedNode, Situation
 from tenon.disruption.repair.breaker import MAX_UNHEALTHY_PERCENT
@@ -161,6 +162,35 @@ def _is_early(node: ManagedNode, situation: Situation) -> bool:
 
 def _expiry(node: ManagedNode, _: Situation) -> str:
     return f"it expires at {format_instant(node.expires_at)}" if node.expires_at is not None else "it never expires"
+
+
+def _frozen(node: ManagedNode, situation: Situation) -> Frozen | None:
+    return frozen_now(situation.policies[node.pool].freezes, situation.now)
+
+
+def _frozen_expiry(node: ManagedNode, situation: Situation) -> Frozen | None:
+    freezes = situation.policies[node.pool].freezes
+    return frozen_expiry(freezes, node.expires_at, situation.now) if freezes and node.expires_at is not None else None
+
+
+def _says(find: Callable[[ManagedNode, Situation], Frozen | None]) -> Why:
+    """The clause of the freeze that a function finds."""
+
+    def why(node: ManagedNode, situation: Situation) -> str:
+        frozen = find(node, situation)
+        return f"NodePool {node.pool} is {frozen.clause}" if frozen is not None else ""
+
+    return why
+
+
+def _thaws(find: Callable[[ManagedNode, Situation], Frozen | None]) -> When:
+    """When the freeze that a function finds ends."""
+
+    def ends(node: ManagedNode, situation: Situation) -> datetime | None:
+        frozen = find(node, situation)
+        return frozen.until if frozen is not None and frozen.until != NEVER else None
+
+    return ends
 
 
 def _is_never(node: ManagedNode, situation: Situation) -> bool:
@@ -309,6 +339,14 @@ BLOCKERS = (
         _command,
     ),
     Blocker("expiry", frozenset({Reason.EXPIRED}), _is_early, _expiry, ends=lambda node, _: node.expires_at),
+    Blocker("frozen", FROZEN_REASONS, _frozen, _says(_frozen), ends=_thaws(_frozen)),
+    Blocker(
+        "frozen expiry",
+        frozenset({Reason.EXPIRED}),
+        _frozen_expiry,
+        _says(_frozen_expiry),
+        ends=_thaws(_frozen_expiry),
+    ),
     Blocker(
         "protected",
         VOLUNTARY,

@@ -11,7 +11,7 @@ import pytest
 from prometheus_client import REGISTRY
 
 from activities.ec2.errors import EC2Error
-from activities.kubernetes.resources import NODECLAIMS, NODEPOOLS
+from activities.kubernetes.resources import DISRUPTIONFREEZES, NODECLAIMS, NODEPOOLS
 from activities.node.nodeclaim_lifecycle import NodeActivities
 from tenon.messages.node import ExpirationInput, ReleaseInput, TerminateInput, TerminateResult
 from tests.activities.node.world import REF, World, claim
@@ -142,6 +142,20 @@ async def test_wsh28_an_expired_node_waits_if_its_nodepool_says_so(
         world.kube.add(NODEPOOLS, {"metadata": {"name": "counted", "annotations": annotations}, "spec": {}})
     activities = NodeActivities(world.kube, world.recorder, cast("Any", Forgetful()))
     assert (await activities.check_expiration(ExpirationInput(claim=REF, pool="counted"))).waits is waits
+
+
+@pytest.mark.parametrize(("pools", "frozen"), [(["counted"], True), (["other"], False)])
+async def test_an_expired_node_waits_if_a_freeze_is_meant_for_its_nodepool(pools: list[str], frozen: bool) -> None:
+    world = World()
+    spec = {"template": {"spec": {"nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "a"}}}}
+    world.kube.add(NODEPOOLS, {"metadata": {"name": "counted"}, "spec": spec})
+    world.kube.add(DISRUPTIONFREEZES, {"metadata": {"name": "release"}, "spec": {"nodePools": pools}})
+    activities = NodeActivities(world.kube, world.recorder, cast("Any", Forgetful()))
+    expired_at = datetime.now(UTC) - timedelta(hours=1)
+    result = await activities.check_expiration(ExpirationInput(claim=REF, pool="counted", expired_at=expired_at))
+    assert result.waits is False
+    assert result.frozen.startswith("frozen by DisruptionFreeze release until ") is frozen
+    assert result.frozen_until == (expired_at + timedelta(hours=72) if frozen else None)
 
 
 async def test_met10_the_time_until_an_instance_is_gone_is_measured() -> None:

@@ -81,6 +81,7 @@ def test_every_field_is_described(name: str) -> None:
         ("EC2NodeClass v1", "Ready Age", "Role"),
         ("EC2NodeClass v1beta1", "Ready Age", "Role"),
         ("NodeOverlay v1alpha1", "Ready Age", "Weight"),
+        ("DisruptionFreeze v1alpha1", "Active Changes NodePools Reason Age", "By"),
         ("NodeRepairPolicy v1alpha1", "NodePools Matching Ready Age", "Weight Conditions"),
         ("NodeRollout v1alpha1", "NodePools Phase Wave Ready Age", "OnFailure"),
         (
@@ -107,6 +108,7 @@ def test_columns(name: str, narrow: str, wide: str) -> None:
         ("karpenter.sh_nodeclaims.yaml", None, "karpenter", "Cluster"),
         ("karpenter.k8s.aws_ec2nodeclasses.yaml", ["ec2nc", "ec2ncs"], "karpenter", "Cluster"),
         ("karpenter.sh_nodeoverlays.yaml", ["overlays"], "karpenter", "Cluster"),
+        ("tenon.sh_disruptionfreezes.yaml", ["freeze", "freezes"], "karpenter", "Cluster"),
         ("tenon.sh_noderepairpolicies.yaml", ["nrp"], "karpenter", "Cluster"),
         ("tenon.sh_noderollouts.yaml", ["nro"], "karpenter", "Cluster"),
         ("autoscaling.x-k8s.io_capacitybuffers.yaml", ["cb"], "autoscaling", "Namespaced"),

@@ -50,7 +50,7 @@ def test_wsh28_an_expired_node_asks_its_pool_and_leaves_at_once_unless_it_must_w
     assert isinstance(step, Run)
     assert (step.activity, step.input) == (
         ActivityName.CHECK_EXPIRATION,
-        ExpirationInput(claim=REF, pool="default"),
+        ExpirationInput(claim=REF, pool="default", expired_at=NOW),
     )
     remainder = machine.apply(asks, ExpirationResult(), NOW)
     assert remainder.leave is not None
@@ -69,6 +69,23 @@ def test_wsh28_a_node_that_waits_for_the_budgets_asks_again_and_says_it_once() -
         assert step.until == now + expiration.ASK_AGAIN
         now = step.until
     assert [line.text for line in state.timeline] == [expiration.EXPIRY_WAITS]
+    remainder = machine.apply(machine.apply(state, ASKS, now), ExpirationResult(), now)
+    assert remainder.leave is not None
+
+
+def test_a_frozen_node_asks_again_when_the_freeze_ends_or_within_an_hour() -> None:
+    """Somebody may lift the freeze earlier, which no signal says."""
+    frozen = ExpirationResult(frozen="frozen by DisruptionFreeze release", frozen_until=NOW + timedelta(minutes=90))
+    state, now = at_live(pool="default", expires_at=NOW), NOW
+    for minutes in (60, 90):
+        state = machine.apply(machine.apply(state, ASKS, now), frozen, now)
+        step = machine.next_step(state, now)
+        assert isinstance(step, Wait)
+        assert step.until == NOW + timedelta(minutes=minutes)
+        now = step.until
+    assert [line.text for line in state.timeline] == [
+        "expired: waits because NodePool default is frozen by DisruptionFreeze release"
+    ]
     remainder = machine.apply(machine.apply(state, ASKS, now), ExpirationResult(), now)
     assert remainder.leave is not None
 

@@ -75,7 +75,9 @@ ANSWERS: dict[ActivityName, st.SearchStrategy[Message]] = {
     ActivityName.BIND: st.just(BindResult(bound=1, planned=1)),
     ActivityName.KEEP: st.just(KeepRecorded()),
     ActivityName.WITHDRAW: st.sampled_from([Withdrawn(removed=True), Withdrawn()]),
-    ActivityName.CHECK_EXPIRATION: st.sampled_from([ExpirationResult(waits=True), ExpirationResult()]),
+    ActivityName.CHECK_EXPIRATION: st.sampled_from(
+        [ExpirationResult(waits=True), ExpirationResult(frozen="frozen", frozen_until=NOW), ExpirationResult()]
+    ),
     ActivityName.CORDON: st.sampled_from([CordonResult(node_name="n1"), CordonResult(node_exists=False)]),
     ActivityName.DRAIN: st.sampled_from(
         [

@@ -351,7 +351,7 @@ async def test_a_gate_whose_definition_is_missing_stops_nothing_else(caplog: pyt
     ]
     assert messages == [
         (
-            "The API server does not serve a resource, so its feature gate has no effect: apply its "
+            "The API server does not serve a resource, so objects of it have no effect: apply its "
             "CustomResourceDefinition",
             "nodeoverlays.karpenter.sh",
         )

@@ -18,7 +18,7 @@ from activities.disruption.pod_deletion_costs import write_deletion_cost
 from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ForbiddenError
-from tenon.disruption.model import ClusterModel, Situation, policy_of
+from tenon.disruption.model import ClusterModel, Situation, policies_of
 from tenon.disruption.pod_deletion_costs import CostWrite, NodeWrites, of_one_cycle, pending_writes
 from tenon.provisioning.overlays import Overlaid
 from tenon.scheduling.model import InstanceType, Problem
@@ -68,7 +68,7 @@ class PodDeletionCostController(Controller):
         types = (await self._types_by_pool()).types_by_pool()
         situation = Situation(
             nodes=self._view.managed_nodes(),
-            policies={pool.metadata.name: policy_of(pool) for pool in self._view.node_pools()},
+            policies=policies_of(self._view.node_pools(), self._view.disruption_freezes()),
             now=self._now(),
             nominated=frozenset(self._nominated()),
         )

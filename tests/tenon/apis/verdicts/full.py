@@ -9,6 +9,7 @@ from typing import Any
 
 from tenon.apis.base import ApiModel
 from tenon.apis.capacitybuffer import CapacityBuffer
+from tenon.apis.disruptionfreeze import DisruptionFreeze
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.legacy.kinds import v1alpha1, v1alpha5, v1beta1, v1beta1_ec2nodeclass
 from tenon.apis.nodeclaim import NodeClaim
@@ -193,6 +194,16 @@ FULL = [
         },
         "onFailure": "Rollback",
         "windows": [{"schedule": "0 9 * * mon-fri", "duration": "8h30m", "timezone": "Europe/Berlin"}],
+    }),
+    Full("a freeze of some nights", DisruptionFreeze, "disruptionfreezes", {
+        "nodePools": ["default"],
+        "nodePoolSelector": {
+            "matchLabels": {"team": "a"},
+            "matchExpressions": [{"key": "gpu", "operator": "In", "values": ["yes"]}],
+        },
+        "startTime": "2026-12-20T00:00:00Z", "endTime": "2027-01-04T00:00:00Z",
+        "windows": [{"schedule": "0 22 * * *", "duration": "8h", "timezone": "Europe/Berlin"}],
+        "maxExpiryDelay": "24h", "reason": "holidays", "requestedBy": "anna",
     }),
     Full("a buffer of pods", CapacityBuffer, "capacitybuffers", {
         "provisioningStrategy": "buffer.x-k8s.io/active-capacity", "podTemplateRef": {"name": "small"}, "replicas": 3,

@@ -1,0 +1,116 @@
+"""``tenon pause``: no node of the named NodePools, or of any, is disrupted for a while."""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import datetime, timedelta
+from typing import Annotated
+
+import typer
+
+from activities.clock import utc_now
+from cli.actor import user_of_command
+from cli.application import create_app, examples
+from cli.name_completion import pool_names
+from cli.nodes.requests import asked_reason
+from cli.nodes.workflows import run
+from cli.pauses import EVERY, connected, pause, pauses
+from tenon.apis.disruptionfreeze import DisruptionFreeze
+from tenon.kube.timestamps import format_instant
+from tenon.sentences import counted
+from worker.settings import parse_duration
+
+app = create_app()
+
+
+@app.command(
+    name="pause",
+    epilog=examples(
+        "tenon pause --for 2h --reason 'release in progress'",
+        "tenon pause gpu batch --for 30m --reason INC-4711",
+        "tenon pause --list",
+    ),
+)
+def pause_command(
+    pools: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="NAME", help="NodePools; all if none is named.", autocompletion=pool_names),
+    ] = None,
+    for_: Annotated[
+        str, typer.Option("--for", metavar="DURATION", help="How long; without it, until `tenon resume`.")
+    ] = "",
+    reason: Annotated[
+        str | None, typer.Option("--reason", metavar="TEXT", help="Why, for all who ask why nodes stay.")
+    ] = None,
+    list_: Annotated[bool, typer.Option("--list", help="Show the pauses instead.")] = False,
+    output: Annotated[str, typer.Option("--output", "-o", help="With --list: table or json.")] = "table",
+) -> None:
+    """Pause disruption: no node is consolidated, replaced for drift, or removed because it is empty.
+
+    Pods still get new nodes. Interruptions, unhealthy nodes and operators' commands are not held up, and expired nodes
+    wait for three days at most. The pause is a DisruptionFreeze, which kubectl shows.
+    """
+    if list_:
+        _print(run(_pauses()), as_json=output == "json")
+        return
+    until = _end(for_)
+    names = run(_pause(pools or [], until, asked_reason(reason, "the DisruptionFreeze")))
+    what = f"NodePool {', '.join(pools)}" if pools else "Every NodePool"
+    ends = f"until {format_instant(until)}" if until is not None else "until `tenon resume`"
+    print(f"{what} is paused {ends} (DisruptionFreeze {', '.join(names)}).")
+
+
+def _end(text: str) -> datetime | None:
+    if not text:
+        return None
+    try:
+        length = parse_duration(text)
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        raise typer.Exit(2) from None
+    if length <= timedelta():
+        print("--for 0s is no pause: `tenon resume` ends one.", file=sys.stderr)
+        raise typer.Exit(2)
+    return utc_now() + length
+
+
+async def _pause(pools: list[str], until: datetime | None, reason: str) -> list[str]:
+    kube = await connected()
+    try:
+        return await pause(kube, pools, until, await user_of_command("tenon pause"), reason)
+    finally:
+        await kube.close()
+
+
+async def _pauses() -> list[DisruptionFreeze]:
+    kube = await connected()
+    try:
+        return await pauses(kube)
+    finally:
+        await kube.close()
+
+
+def _print(freezes: list[DisruptionFreeze], *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps([_document(freeze) for freeze in freezes], indent=2))
+        return
+    if not freezes:
+        print("Nothing is paused.", file=sys.stderr)
+    for freeze in freezes:
+        spec = freeze.spec
+        what = counted(len(spec.node_pools), "NodePool") if spec.node_pools else "every NodePool"
+        names = f" ({', '.join(spec.node_pools)})" if spec.node_pools else ""
+        ends = f"until {format_instant(spec.end_time)}" if spec.end_time is not None else "until it is lifted"
+        print(f"{freeze.metadata.name}: {what}{names}, {ends}, by {spec.requested_by or EVERY}: {spec.reason or '-'}")
+
+
+def _document(freeze: DisruptionFreeze) -> dict[str, object]:
+    spec = freeze.spec
+    return {
+        "name": freeze.metadata.name,
+        "nodePools": spec.node_pools,
+        "until": format_instant(spec.end_time) if spec.end_time is not None else None,
+        "by": spec.requested_by,
+        "reason": spec.reason,
+    }

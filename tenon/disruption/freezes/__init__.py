@@ -1,0 +1,1 @@
+"""Times in which the nodes of some NodePools are not disrupted."""
