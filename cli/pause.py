@@ -56,9 +56,9 @@ def pause_command(
         return
     until = _end(for_)
     names = run(_pause(pools or [], until, asked_reason(reason, "the DisruptionFreeze")))
-    what = f"NodePool {', '.join(pools)}" if pools else "Every NodePool"
+    scope = f"NodePool {', '.join(pools)}" if pools else "Every NodePool"
     ends = f"until {format_instant(until)}" if until is not None else "until `tenon resume`"
-    print(f"{what} is paused {ends} (DisruptionFreeze {', '.join(names)}).")
+    print(f"{scope} is paused {ends} (DisruptionFreeze {', '.join(names)}).")
 
 
 def _end(text: str) -> datetime | None:
@@ -99,10 +99,10 @@ def _print(freezes: list[DisruptionFreeze], *, as_json: bool) -> None:
         print("Nothing is paused.", file=sys.stderr)
     for freeze in freezes:
         spec = freeze.spec
-        what = counted(len(spec.node_pools), "NodePool") if spec.node_pools else "every NodePool"
+        scope = counted(len(spec.node_pools), "NodePool") if spec.node_pools else "every NodePool"
         names = f" ({', '.join(spec.node_pools)})" if spec.node_pools else ""
         ends = f"until {format_instant(spec.end_time)}" if spec.end_time is not None else "until it is lifted"
-        print(f"{freeze.metadata.name}: {what}{names}, {ends}, by {spec.requested_by or EVERY}: {spec.reason or '-'}")
+        print(f"{freeze.metadata.name}: {scope}{names}, {ends}, by {spec.requested_by or EVERY}: {spec.reason or '-'}")
 
 
 def _document(freeze: DisruptionFreeze) -> dict[str, object]:

@@ -118,7 +118,7 @@ def _service(text: bytes, operation_names: Iterable[str] | None) -> dict[str, An
     operations, shapes = _parts(parts["operations"]), _parts(parts["shapes"])
     names = operations if operation_names is None else operation_names
     operation_by_name = {name: _object(operations[name]) for name in names}
-    rest = {name: _object(part) for name, part in parts.items() if name not in APART}
+    rest = {name: msgspec.json.decode(part) for name, part in parts.items() if name not in APART}
     return rest | {"operations": operation_by_name, "shapes": _shapes(operation_by_name.values(), shapes)}
 
 
