@@ -98,7 +98,13 @@ the record goes and how to read it.
 - From release 0.1.0 on, entries only gain fields. Ignore fields that you do not know.
 """
 
-_RECORD_PARTS = {"Purchase": "purchase", "CommandCandidate": "candidate", "NodeFacts": "node", "CostRow": "row"}
+_RECORD_PARTS = {
+    "Purchase": "purchase",
+    "CommandCandidate": "candidate",
+    "NodeFacts": "node",
+    "CostRow": "row",
+    "DecidedCommand": "decided command",
+}
 """Models that entries have inside, with what the page calls them."""
 
 

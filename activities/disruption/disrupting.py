@@ -22,6 +22,7 @@ from activities.disruption.repair_source import RepairSource, no_repair, repair_
 from activities.disruption.slowed_pools import SlowedPools
 from activities.provisioning.budget_reporting import BudgetReporter
 from activities.provisioning.buffers import BufferRoom
+from activities.record.decisions import DecisionRecorder
 from tenon.apis.reasons import Reason
 from tenon.disruption.commands.command_messages import command_id, to_message
 from tenon.disruption.commands.open_commands import (
@@ -77,13 +78,17 @@ class Disruptor:
         held_node_events: HeldNodeEvents | None = None,
         repair: RepairSource = no_repair,
         freezes: FreezeSource = no_freezes,
+        decisions: DecisionRecorder | None = None,
     ) -> None:
         """``nominated_nodes`` returns the names of Nodes and NodeClaims that pods are nominated for. ``buffers``: where
         CapacityBuffers keep room. ``moves``: looks for commands that move pods; None for no such commands.
         ``budgets``: reports what the budgets allow. ``slowed``: gets what the workflow says of earlier commands.
         ``held_node_events``: reports nodes that something keeps from emptiness and consolidation. ``repair``: what
         node repair does, as for ``moves``. ``freezes``: returns the DisruptionFreezes as they are now.
+        ``decisions``: keeps decisions about empty and expired nodes; None for
+        nothing.
         """
+        self._decisions = decisions
         self._moves = moves
         self._repair = repair
         self._freezes = freezes
@@ -124,6 +129,8 @@ class Disruptor:
             with self._pace.measure():
                 situation, decision, finished_claims = self._decide(ledger)
             if decision.commands:
+                if self._decisions is not None:
+                    self._decisions.decided(situation, decision, complete=not decision.failed)
                 for command in decision.commands:
                     _report(command)
                 return self._answer(

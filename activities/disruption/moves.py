@@ -31,6 +31,7 @@ from activities.provisioning.buffers import BufferRoom
 from activities.provisioning.launch_refusals import LaunchRefusals
 from activities.provisioning.offerings import instance_types_by_pool
 from activities.provisioning.solving import Limit
+from activities.record.decisions import DecisionRecorder
 from tenon.apis.nodepool import NodePool
 from tenon.apis.reasons import Reason, snake_case, traits_of
 from tenon.apis.shortage_price import price_factor, shortage_annotation
@@ -144,13 +145,16 @@ class MoveFinder:
         free_memory: Callable[[], None] = lambda: None,
         repair: RepairSource = no_repair,
         freezes: FreezeSource = no_freezes,
+        decisions: DecisionRecorder | None = None,
     ) -> None:
         """``policy``: the operator's settings that affect plans. ``buffers``: where CapacityBuffers keep room.
 
         ``refusals``: what EC2 refuses, which no replacement is made of. ``slowed``: the pools whose moves do not pay.
         ``free_memory`` is called in a thread after each pass, because its model of the cluster is large. ``repair``:
         what node repair does. ``freezes``: returns the DisruptionFreezes as they are now.
+        ``decisions``: keeps what a pass decided and what it decided from; None for nothing.
         """
+        self._decisions = decisions
         self._view = view
         self._types = types
         self._batcher = batcher
@@ -335,7 +339,7 @@ class MoveFinder:
             methods = self._methods(limit)
             decision = await self._compute(decide, situation, methods, decision_metrics.timed)
             _count_timeouts(methods, limit)
-            decision = replace(decision, commands=_first(decision.commands))
+            whole_decision, decision = decision, replace(decision, commands=_first(decision.commands))
             self._cursor = decision.cursor or self._cursor or PassCursor()  # consolidation that failed names none
             complete = not (decision.failed or decision.is_cut or limit())
         except BaseException:
@@ -348,6 +352,8 @@ class MoveFinder:
             ends_round=complete and self._round_is_over(),
             at_once=any(command.reason is Reason.UNHEALTHY for command in decision.commands),
         )
+        if self._decisions is not None:
+            self._decisions.decided(situation, whole_decision, complete=complete)
         pools = {pool.metadata.name: pool for pool, _ in overlaid.pools_with_types}
         winners = self._winners(situation, overlaid)
         messages = await asyncio.to_thread(

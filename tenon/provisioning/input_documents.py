@@ -11,6 +11,7 @@ import zlib
 from typing import Any, TypeVar
 
 import msgspec
+from pydantic import BaseModel
 
 from tenon.errors import TenonError
 from tenon.kube.requirements import Requirement, Requirements
@@ -22,7 +23,7 @@ _Document = TypeVar("_Document")
 
 
 class UnreadableInputsError(TenonError):
-    """The inputs of a plan cannot be read. The message says why, without a period."""
+    """The inputs of a decision cannot be read. The message says why, without a period."""
 
 
 class _Versioned(msgspec.Struct, frozen=True):
@@ -55,13 +56,15 @@ def read(digest: str, packed: bytes, kind: type[_Document]) -> _Document:
             raise UnreadableInputsError(
                 f"the document {digest} has version {version}, and this tenon reads up to {VERSION}: use a newer one"
             )
-        return msgspec.json.decode(text, type=kind, dec_hook=_read_requirements)
+        return msgspec.json.decode(text, type=kind, dec_hook=_read_plain)
     except (zlib.error, msgspec.MsgspecError, ValueError, KeyError, TypeError) as error:
         raise UnreadableInputsError(f"the document {digest} cannot be read: {error}") from None
 
 
 def _plain(value: Any) -> Any:
-    """Requirements by label: the values that the label may have, or whatever else the requirement says."""
+    """Models as their JSON. Requirements by label: the values that the label may have, or whatever else they say."""
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     if not isinstance(value, Requirements):
         raise NotImplementedError(f"{type(value).__name__} has no form in JSON")
     return {key: _plain_requirement(requirement) for key, requirement in value.items()}
@@ -80,7 +83,9 @@ def _plain_requirement(requirement: Requirement) -> Any:
     return {"members": values, **unusual} if unusual else values
 
 
-def _read_requirements(kind: type, value: Any) -> Any:
+def _read_plain(kind: type, value: Any) -> Any:
+    if issubclass(kind, BaseModel):
+        return kind.model_validate(value)
     if kind is not Requirements:
         raise NotImplementedError(f"{kind.__name__} has no form in JSON")
     return Requirements({key: _requirement(key, plain) for key, plain in value.items()})

@@ -126,6 +126,16 @@ class PlanInputEncoder:
         Raises:
             InputsTooLargeError: they are not to be kept.
         """
+        document, documents = self.document(problem)
+        digest, plan = packed(document)
+        return PlanInputs(digest, plan, documents)
+
+    def document(self, problem: Problem) -> tuple[PlanDocument, Mapping[str, bytes]]:
+        """Return the document of a problem, for a larger one, and its compressed catalogues by digest.
+
+        Raises:
+            InputsTooLargeError: they are not to be kept.
+        """
         running = sum(len(node.pods) for node in problem.nodes)
         _limit(len(problem.pods) + running, MAX_PODS, "pods")
         _limit(len(problem.nodes), MAX_NODES, "nodes")
@@ -138,10 +148,7 @@ class PlanInputEncoder:
             if reference not in references:
                 references.append(reference)
             pools.append(_Pool(replace(pool, instance_types=()), references.index(reference)))
-        text = encode(_plan_of(problem, references, pools))
-        plan = gzip.compress(text, mtime=0)
-        _limit(len(plan), MAX_PLAN, "bytes")
-        return PlanInputs(digest_of(text), plan, documents)
+        return _plan_of(problem, references, pools), documents
 
     def _types_of(self, pools: Iterable[Pool]) -> dict[int, _EncodedTypes]:
         """The encoded lists of instance types, by the identity of each list."""
@@ -178,7 +185,14 @@ class PlanInputDecoder:
         Raises:
             UnreadableInputsError: a document is damaged, or of a version that this one does not know.
         """
-        document = read(digest, plan, PlanDocument)
+        return self.problem_of(digest, read(digest, plan, PlanDocument))
+
+    def problem_of(self, digest: str, document: PlanDocument) -> Problem:
+        """Return the problem of a document. ``digest``: that of the document that it is in.
+
+        Raises:
+            UnreadableInputsError: a catalogue is damaged, or the document names what it does not have.
+        """
         lists = [self._list(types) for types in document.types]
         try:
             return Problem(
@@ -210,9 +224,26 @@ class PlanInputDecoder:
         return instance_types
 
 
+def packed(document: object) -> tuple[str, bytes]:
+    """Return the digest of a document, and the document, compressed.
+
+    Raises:
+        InputsTooLargeError: it is not to be kept.
+    """
+    text = encode(document)
+    compressed = gzip.compress(text, mtime=0)
+    _limit(len(compressed), MAX_PLAN, "bytes")
+    return digest_of(text), compressed
+
+
+def in_order(pods: Iterable[Pod]) -> list[Pod]:
+    """Return pods in the order in which a document lists them, and in which they are read back."""
+    return sorted(pods, key=lambda pod: (pod.uid, pod.key))
+
+
 def _plan_of(problem: Problem, types: list[_Types], pools: list[_Pool]) -> PlanDocument:
     kinds = _Kinds()
-    pods = sorted(problem.pods, key=lambda pod: (pod.uid, pod.key))
+    pods = in_order(problem.pods)
     pod_kinds = [kinds.number(replace(pod, name="", uid="", created=0.0)) for pod in pods]
     nodes = sorted(problem.nodes, key=lambda node: node.name)
     rules_apply = any(pod.rules for pod in pods)

@@ -33,6 +33,7 @@ class Kind(StrEnum):
     REMOVAL = "removal"
     COST = "cost"
     TEARDOWN = "teardown"
+    DISRUPTION = "disruption"
 
 
 class _Part(BaseModel):
@@ -320,7 +321,57 @@ class TeardownEntry(_Entry):
     """How long it took."""
 
 
+class DecidedCommand(_Part):
+    """A command that disruption chose."""
+
+    reason: str
+    """Such as ``Underutilized``, in the words of events."""
+    decision: str
+    """delete, replace, terminate-first or reboot."""
+    claims: list[str]
+    """The NodeClaims that it removes or reboots."""
+    bought: list[str] = Field(default_factory=list)
+    """What it buys in their place, as ``m5.large of default``."""
+    saving: float = 0.0
+    """Dollars an hour that it saves at least; negative if it costs more."""
+
+
+class DisruptionEntry(_Entry):
+    """Disruption chose commands, or refused to remove nodes that it would have removed otherwise."""
+
+    kind: Literal[Kind.DISRUPTION] = Kind.DISRUPTION
+    """``disruption``"""
+    inputs: str = ""
+    """The digest of the inputs of the decision, by which they are kept; empty if they are not kept."""
+    inputs_lacking: Text = ""
+    """Why its inputs are not kept; empty if they are, or if no store is set."""
+    decision: str = ""
+    """The digest of the decision. Equal decisions have equal digests."""
+    commands: list[DecidedCommand] = Field(default_factory=list)
+    """What it chose. Some may not have started: a check before the start finds what has changed since."""
+    command_count: int = 0
+    """How many commands it chose."""
+    node_count: int = 0
+    """How many nodes they remove or reboot."""
+    must_go_count: int = 0
+    """How many of these leave for another reason than to save money."""
+    saving: float = 0.0
+    """Dollars an hour that all commands save."""
+    refused: dict[str, Text] = Field(default_factory=dict)
+    """By NodeClaim, the rule that keeps its node."""
+    refused_count: int = 0
+    """How many nodes a rule keeps."""
+
+
 Entry = Annotated[
-    PlanEntry | CommandEntry | CommandEndEntry | LaunchEntry | RefusalEntry | RemovalEntry | CostEntry | TeardownEntry,
+    PlanEntry
+    | CommandEntry
+    | CommandEndEntry
+    | LaunchEntry
+    | RefusalEntry
+    | RemovalEntry
+    | CostEntry
+    | TeardownEntry
+    | DisruptionEntry,
     Field(discriminator="kind"),
 ]

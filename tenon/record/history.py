@@ -10,6 +10,7 @@ from tenon.record.entries import (
     CommandEndEntry,
     CommandEntry,
     CostEntry,
+    DisruptionEntry,
     Entry,
     LaunchEntry,
     NodeFacts,
@@ -84,8 +85,8 @@ def answers(question: Question, entries: Iterable[Entry], subject: Subject | Non
         subject = Subject(question.name)
     reason = _letters(question.reason)
     for entry in entries:
-        if isinstance(entry, CostEntry) and entry.kind not in question.kinds:
-            continue  # nothing happened: it only says who used the nodes
+        if isinstance(entry, CostEntry | DisruptionEntry) and entry.kind not in question.kinds:
+            continue  # nothing happened: it only says who used the nodes, or what `command` entries say again
         if question.kinds and entry.kind not in question.kinds:
             if subject is not None:
                 subject.is_in(entry)  # a plan that is not shown still says which node a pod got
@@ -118,6 +119,8 @@ def _names(entry: Entry) -> set[str]:
             names.add(entry.actor.removeprefix("command "))
         case RefusalEntry():
             names.add(entry.claim)
+        case DisruptionEntry():
+            names |= {*entry.refused, *(claim for command in entry.commands for claim in command.claims)}
     return names - {""}
 
 
@@ -171,7 +174,7 @@ def about(entry: Entry) -> str:
             return entry.facts.node or entry.facts.claim
         case RefusalEntry():
             return entry.claim
-        case CostEntry() | TeardownEntry():
+        case CostEntry() | DisruptionEntry() | TeardownEntry():
             return entry.cluster
 
 
@@ -195,6 +198,9 @@ def sentence(entry: Entry, name: str = "") -> str:
             return f"${entry.cost:.4f} since {entry.since:%H:%M}, of {counted(len(_pools(entry)), 'NodePool')}"
         case TeardownEntry():
             return _teardown(entry)
+        case DisruptionEntry():
+            commands = f"{counted(entry.command_count, 'command')} for {counted(entry.node_count, 'node')}"
+            return f"{commands}; {counted(entry.refused_count, 'node')} kept by a rule"
 
 
 def why(entry: Entry) -> str:
@@ -214,6 +220,8 @@ def why(entry: Entry) -> str:
             return ""
         case TeardownEntry():
             return entry.reason
+        case DisruptionEntry():
+            return next((f"{claim}: {why}" for claim, why in entry.refused.items()), "")
 
 
 def _teardown(entry: TeardownEntry) -> str:

@@ -10,15 +10,27 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from activities.record.plan_inputs import KeptInputs
 from cli.replay import app
+from tenon.disruption.deciding import decide
+from tenon.disruption.methods.consolidation import Consolidation
+from tenon.disruption.methods.drift import Drift
+from tenon.disruption.model import Proposal
+from tenon.disruption.rules import blockers
 from tenon.provisioning.plan_digest import plan_digest
 from tenon.provisioning.solving import solve_with_buffers
-from tenon.record.entries import PlanEntry
+from tenon.record.entries import DisruptionEntry, PlanEntry
 from tenon.record.lines import line_of
 from tenon.record.origin import Origin
 from tenon.record.plans import plan_entry
+from tenon.replay.decision_entries import disruption_entry, refused
+from tenon.replay.decision_inputs import DecisionInputs
 from tenon.scheduling import engine, sizing
+from tenon.scheduling.deadline import never
 from tenon.scheduling.model import Problem
+from tests.conformance.disruption_cluster import ClusterScenario
+from tests.conformance.disruption_scenario import FOLDER, read
+from tests.tenon.disruption.clusters import situation
 from tests.tenon.scheduling.builders import ON_DEMAND, node, pod, pool, problem, replicas
 from worker.record.plan_inputs import open_plan_inputs
 
@@ -37,7 +49,7 @@ class Archive:
     def __init__(self, folder: Path) -> None:
         self.path = folder / "record.jsonl"
         self.inputs = open_plan_inputs(f"file://{self.path}", cluster="c", region="us-east-1")
-        self.entries: list[PlanEntry] = []
+        self.entries: list[PlanEntry | DisruptionEntry] = []
 
     async def plan(self, value: Problem, at: datetime = NOW, lacking: str = "") -> None:
         assert self.inputs is not None
@@ -55,6 +67,28 @@ class Archive:
             inputs="" if lacking else (await self.inputs.keep(value)).digest,
             inputs_lacking=lacking,
         )
+        self.add(entry)
+
+    async def decision(self, name: str, lacking: str = "") -> None:
+        """Keep the decision of a scenario of conformance, an hour before the last entry."""
+        assert self.inputs is not None
+        scenario = read(FOLDER / f"{name}.yaml")
+        assert isinstance(scenario, ClusterScenario)
+        inputs = DecisionInputs(situation(scenario.cluster))
+        decision = decide(inputs.situation, inputs.methods(never))
+        inputs_kept = KeptInputs(lacking=lacking) if lacking else await self.inputs.keep_decision(inputs)
+        self.add(
+            disruption_entry(
+                Origin("c"),
+                NOW - timedelta(hours=len(self.entries)),
+                decision,
+                refused(decision, inputs.situation),
+                inputs=inputs_kept.digest,
+                inputs_lacking=inputs_kept.lacking,
+            )
+        )
+
+    def add(self, entry: PlanEntry | DisruptionEntry) -> None:
         self.entries.append(entry)
         self.path.write_text("".join(f"{line_of(entry)}\n" for entry in self.entries))
 
@@ -136,6 +170,65 @@ async def test_only_the_newest_plans_of_the_time_are_replayed(archive: Archive, 
     assert "the same 2 plans" in tenon("--limit", "2").stdout
     assert "the same 2 plans" in tenon("--until", "36h").stdout
     assert tenon("--since", "yesterday").exit_code == 2
+
+
+DRIFT = "DIS-03-a-drifted-node-is-replaced"
+REPLACED = "DIS-13-another-value-of-do-not-disrupt-holds-nothing"
+HELD = "DIS-13-do-not-disrupt-on-a-pod-holds-its-node"
+
+
+async def test_the_same_engine_makes_the_same_disruption_decisions(archive: Archive, tenon: Tenon) -> None:
+    for name in (DRIFT, REPLACED, HELD):
+        await archive.decision(name)
+    await archive.decision(HELD, lacking="the search ended before it had tried every node")
+    done = tenon()
+    assert done.exit_code == 0, done.output
+    assert done.stdout.splitlines() == [
+        "No disruption decision changes: today's engine makes the same 3 decisions.",
+        "",
+        "Not replayed:",
+        "  1 decision: the search ended before it had tried every node",
+    ]
+
+
+async def test_a_weakened_rule_is_found(archive: Archive, tenon: Tenon, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An engine that moves pods although `karpenter.sh/do-not-disrupt` protects them."""
+    for name in (DRIFT, REPLACED, HELD):
+        await archive.decision(name)
+    table = {key: tuple(row for row in rows if row.name != "pod") for key, rows in blockers._APPLYING.items()}
+    monkeypatch.setattr(blockers, "_APPLYING", table)
+    done = tenon()
+    assert done.exit_code == 1
+    assert "1 of 3 disruption decisions changes: today's commands save $0." in done.stdout
+    assert done.stdout.splitlines()[0].endswith(" an hour more in sum.")
+    assert "0 commands for 0 nodes become 1 command for 1 node" in done.stdout
+    assert "it takes what a rule kept: a (pod default/a-0-0: annotation karpenter.sh/do-not-disrupt" in done.stdout
+    answer = json.loads(tenon("-o", "json").stdout)["disruption"]
+    assert (answer["decisions"], answer["changed"], answer["regressions"]) == (3, 1, 1)
+    assert answer["verdicts"] == {"same": 2, "takes-refused": 1}
+    assert answer["changePerHour"] == pytest.approx(answer["worst"][0]["changePerHour"])
+
+
+async def test_a_drifted_node_that_stays_and_a_lost_saving_are_found(
+    archive: Archive, tenon: Tenon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Drift has no saving to lose, so the nodes count; a lost saving counts in dollars."""
+    for name in (DRIFT, REPLACED):
+        await archive.decision(name)
+    for method in (Drift, Consolidation):
+        monkeypatch.setattr(method, "propose", lambda *_: Proposal())
+    assert tenon().exit_code == 1
+    answer = json.loads(tenon("-o", "json").stdout)["disruption"]
+    assert answer["verdicts"] == {"fewer-nodes": 1, "saves-less": 1}
+    assert json.loads(tenon("-o", "json", "--tolerance", "100").stdout)["disruption"]["regressions"] == 1
+
+
+async def test_a_method_that_fails_is_found(archive: Archive, tenon: Tenon, monkeypatch: pytest.MonkeyPatch) -> None:
+    await archive.decision(REPLACED)
+    monkeypatch.setattr(Consolidation, "propose", lambda *_: 1 / 0)
+    done = tenon()
+    assert done.exit_code == 1
+    assert "today's engine fails: consolidation: ZeroDivisionError" in done.stdout
 
 
 def test_without_a_record_nothing_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 from temporalio.client import Client
 
 from cli.record_source import entries
 from sandbox.cluster import Sandbox
-from tenon.record.entries import Entry, LaunchEntry, PlanEntry, RemovalEntry
+from tenon.record.entries import DisruptionEntry, Entry, LaunchEntry, PlanEntry, RemovalEntry
 from tests.e2e.conftest import MakePool, Run
 from tests.e2e.lives import life_of
 from tests.e2e.pools import NAMESPACE, SMALL
@@ -83,7 +84,11 @@ async def test_the_record_says_why_a_node_was_bought_and_who_removed_it_after_it
 async def test_a_command_is_recorded_with_the_end_of_its_node(
     make_pool: MakePool, tenon: Run, sandbox: Sandbox, worker: Worker
 ) -> None:
-    """Emptiness removes a node: `tenon history` finds the command by the ID that the node's removal names."""
+    """Emptiness removes a node: `tenon history` finds the command by the ID that the node's removal names.
+
+    `tenon replay` makes the same decision again from its kept inputs.
+    """
+    began = datetime.now(UTC).isoformat()
     pool = await make_pool(consolidate_after="1s", requirements=SMALL)
     await pool.pod("one")
     await pool.running(1)
@@ -111,6 +116,25 @@ async def test_a_command_is_recorded_with_the_end_of_its_node(
     assert (begin["kind"], end["kind"], last["kind"]) == ("command", "command-end", "removal")
     assert [candidate["claim"] for candidate in begin["candidates"]] == end["accepted"] == [name]
     assert begin["workflow"] == f"disruption-command/{sandbox.cluster_name}/{command}"
+
+    def decisions() -> list[DisruptionEntry]:
+        return [
+            entry
+            for entry in entries(record, cluster=sandbox.cluster_name)
+            if isinstance(entry, DisruptionEntry) and any(name in command.claims for command in entry.commands)
+        ]
+
+    async def decided() -> bool:
+        return bool(await asyncio.to_thread(decisions))
+
+    await until(decided)
+    for decision in decisions():
+        assert decision.inputs, decision.inputs_lacking
+    done = await asyncio.to_thread(tenon, "replay", "--since", began, "-o", "json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    replayed = json.loads(done.stdout)["disruption"]
+    assert (replayed["changed"], replayed["leftOut"]) == (0, [])
+    assert replayed["decisions"] >= 1
 
 
 async def test_nothing_is_known_of_a_name_that_never_was(tenon: Run) -> None:

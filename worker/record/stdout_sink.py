@@ -21,6 +21,7 @@ MESSAGES = {
     Kind.LAUNCH: "An instance was launched",
     Kind.REMOVAL: "A node's life ended",
     Kind.COST: "The cost of nodes was measured",
+    Kind.DISRUPTION: "Disruption made a decision",
 }
 """The message of each entry. A refusal has one itself."""
 

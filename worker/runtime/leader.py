@@ -34,12 +34,14 @@ from activities.provisioning.buffers import BufferRoom
 from activities.provisioning.launch_refusals import LaunchRefusals
 from activities.provisioning.planner import Planner
 from activities.provisioning.warm_starts import WarmStarts
+from activities.record.decisions import DecisionRecorder
 from tenon.apis.legacy.awsnodetemplate import Defaults
 from tenon.apis.legacy.global_tags import default_tags
 from tenon.ec2.families import al2
 from tenon.ec2.families.cluster import Cluster
 from tenon.provisioning.gates import FeatureGates
 from tenon.provisioning.planning_policy import PlanPolicy
+from tenon.replay.decision_inputs import DecisionGates
 from worker.cache.changes import Topic
 from worker.cache.cluster import ClusterCache
 from worker.cache.planning_view import PlanningView
@@ -220,6 +222,16 @@ def _planning(
         terminate_first_drift=gates.terminate_first_drift,
         terminate_first_repair=gates.terminate_first_repair,
     )
+    decisions = (
+        DecisionRecorder(
+            clients.record,
+            clients.plan_inputs,
+            settings.cluster_name,
+            DecisionGates(gates.spot_to_spot_consolidation, gates.terminate_first_drift, gates.terminate_first_repair),
+        )
+        if clients.plan_inputs is not None
+        else None
+    )
     moves = MoveFinder(
         view,
         clients.ec2,
@@ -233,6 +245,7 @@ def _planning(
         free_memory=return_free_memory,
         repair=repair,
         freezes=view.disruption_freezes,
+        decisions=decisions,
     )
     disruptor = Disruptor(
         view,
@@ -244,6 +257,7 @@ def _planning(
         held_node_events=HeldNodeEvents(clients.recorder),
         repair=repair,
         freezes=view.disruption_freezes,
+        decisions=decisions,
     )
     return Planning(view, policy, room, refusals, slowed, batcher, planner, moves, disruptor, repair)
 

@@ -10,6 +10,7 @@ from tenon.record.entries import (
     CommandEndEntry,
     CommandEntry,
     CostEntry,
+    DisruptionEntry,
     Entry,
     LaunchEntry,
     NodeFacts,
@@ -81,7 +82,7 @@ def mentions_pool(entry: Entry, pool: str) -> bool:
             return entry.facts.pool == pool
         case RefusalEntry():
             return entry.pool == pool
-        case CommandEndEntry() | CostEntry() | TeardownEntry():
+        case CommandEndEntry() | CostEntry() | DisruptionEntry() | TeardownEntry():
             return False
 
 

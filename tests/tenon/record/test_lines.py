@@ -12,6 +12,8 @@ from tenon.record.entries import (
     CommandEntry,
     CostEntry,
     CostRow,
+    DecidedCommand,
+    DisruptionEntry,
     Entry,
     Kind,
     LaunchEntry,
@@ -62,6 +64,13 @@ ENTRIES: list[Entry] = [
     ),
     CostEntry(
         id="cost/1", at=AT, cluster="prod", since=AT, samples=15, rows=[CostRow(pool="default", of="idle", cost=0.1)]
+    ),
+    DisruptionEntry(
+        id="disruption/1",
+        at=AT,
+        cluster="prod",
+        commands=[DecidedCommand(reason="Empty", decision="delete", claims=["default-1"], saving=0.096)],
+        refused={"default-2": "a pod may not be evicted"},
     ),
 ]
 
