@@ -33,6 +33,7 @@ from tenon.errors import TenonError
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.scheduler_config import KIND, NOTHING, DefaultSpread, scheduler_config
 from tenon.manifests.faults import ManifestError, Source, in_order, one_line
+from tenon.rollout.revisions import class_key
 from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
 from tenon.scheduling.model import InstanceType, Pool
 from tenon.simulation.class_types import ClassTypes
@@ -313,7 +314,7 @@ def _is_elsewhere(pool: Pool, types: Sequence[InstanceType]) -> bool:
 def _reserved(view: PlanningView, notes: list[str]) -> Reserved:
     from cli.simulating.reservations import read_places
 
-    classes = {pool.spec.template.spec.node_class_ref.name for pool in view.node_pools()}
+    classes = {class_key(pool) for pool in view.node_pools()}
     node_classes = (view.node_class(name) for name in sorted(classes))
     return Reserved(read_places(filter(None, node_classes), notes), view.reserved_claims())
 

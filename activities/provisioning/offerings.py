@@ -13,6 +13,7 @@ from tenon.ec2.types.capacity_reservations import reservation_ids, without_taken
 from tenon.kube.offerings import OfferingKey
 from tenon.provisioning.overlays import Overlaid, apply_overlays
 from tenon.provisioning.pools import is_dedicated
+from tenon.rollout.revisions import class_key
 from tenon.scheduling.model import InstanceType
 
 Unavailable = frozenset[OfferingKey]
@@ -35,7 +36,7 @@ async def instance_types_by_pool(
 
     pools_with_types: list[tuple[NodePool, Sequence[InstanceType]]] = []
     shared: dict[tuple[int, bool], Sequence[InstanceType]] = {}
-    classes = [view.node_class(pool.spec.template.spec.node_class_ref.name) for pool in pools]
+    classes = [view.node_class(class_key(pool)) for pool in pools]
     for pool, node_class in zip(pools, classes, strict=True):
         assert node_class is not None  # the caller has checked it
         own = with_own_kubelet(node_class, pool.metadata.annotations)

@@ -24,6 +24,7 @@ from tenon.provisioning.purchase_pauses import (
     without_ended,
     without_gone,
 )
+from tenon.rollout.revisions import class_key
 
 log = loggers.PROVISIONER
 
@@ -129,7 +130,7 @@ class UnusedNodes:
         """The versions of the NodePools and of their EC2NodeClasses: of their specs, as users wrote them."""
         versions = []
         for pool in self._view.node_pools():
-            node_class = self._view.node_class(pool.spec.template.spec.node_class_ref.name)
+            node_class = self._view.node_class(class_key(pool))
             theirs = (node_class.metadata.uid, node_class.metadata.generation) if node_class is not None else ()
             versions.append((pool.metadata.name, pool.metadata.uid, pool.metadata.generation, *theirs))
         return supply_version(versions)

@@ -40,20 +40,20 @@ UNHASHED_SELECTORS = frozenset(
 
 def nodepool_hash(pool: NodePool) -> str:
     """Hash the pool's template without its requirements, which drift compares with the node's labels."""
-    template = _plain(pool.spec.template)
+    template = plain_fields(pool.spec.template)
     template["spec"].pop("requirements", None)
-    return _digest(template)
+    return digest_of(template)
 
 
 def ec2nodeclass_hash(node_class: EC2NodeClass, ca_bundle: str = "") -> str:
     """Hash the class: its spec without `UNHASHED_SELECTORS`, its AMI family, and the cluster's CA bundle."""
-    spec = _plain(node_class.spec, UNHASHED_SELECTORS)
-    return _digest({"spec": spec, "family": node_class.spec.resolved_family, "caBundle": ca_bundle})
+    spec = plain_fields(node_class.spec, UNHASHED_SELECTORS)
+    return digest_of({"spec": spec, "family": node_class.spec.resolved_family, "caBundle": ca_bundle})
 
 
 def changed_class_fields(before: EC2NodeClass, after: EC2NodeClass) -> tuple[list[str], list[str]]:
     """Return the fields of the spec that differ: those that the hash covers, and the other ones."""
-    old, new = _plain(before.spec), _plain(after.spec)
+    old, new = plain_fields(before.spec), plain_fields(after.spec)
     changed = sorted(name for name in old.keys() | new.keys() if _text(old.get(name)) != _text(new.get(name)))
     unhashed = {kubernetes_name(name) for name in UNHASHED_SELECTORS}
     return [name for name in changed if name not in unhashed], [name for name in changed if name in unhashed]
@@ -84,7 +84,7 @@ def migrated_hashes(annotations: Mapping[str, str], hashes: Mapping[str, str], *
     return {version: hashes[version]} if drifted else dict(hashes)
 
 
-def _plain(model: ApiModel, left_out: frozenset[str] = frozenset()) -> dict[str, Any]:
+def plain_fields(model: ApiModel, left_out: frozenset[str] = frozenset()) -> dict[str, Any]:
     """Return the fields as JSON types under their Kubernetes names, without unset, empty, and default False values.
 
     A field that a later version adds to the models therefore changes no hash until a user sets it.
@@ -101,7 +101,7 @@ def _plain(model: ApiModel, left_out: frozenset[str] = frozenset()) -> dict[str,
 
 def _value(value: Any) -> Any:
     if isinstance(value, ApiModel):
-        return _plain(value)
+        return plain_fields(value)
     if isinstance(value, Duration):  # by length, because 1h and 60m make the same node
         return value.text if value.seconds is None else value.seconds
     if isinstance(value, Mapping):
@@ -111,7 +111,8 @@ def _value(value: Any) -> Any:
     return value
 
 
-def _digest(value: Any) -> str:
+def digest_of(value: Any) -> str:
+    """Return a digest of JSON types that is the same for equal meanings: the order of names and of lists is ignored."""
     return hashlib.sha256(_text(value).encode()).hexdigest()[:20]
 
 

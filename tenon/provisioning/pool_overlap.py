@@ -16,6 +16,7 @@ from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodepool import OVERLAPPING, NodePool
 from tenon.ec2.families import family_of
 from tenon.kube.requirements import Requirements
+from tenon.rollout.revisions import class_key
 
 REASON = "SamePodsSameWeight"
 _NAMED = 5
@@ -42,7 +43,7 @@ def overlapping(pools: Sequence[NodePool], find_class: FindClass = _no_class) ->
     for pool in pools:
         if pool.metadata.deletion_timestamp is not None or pool.spec.replicas is not None:
             continue
-        requirements = _requirements(pool, find_class(pool.spec.template.spec.node_class_ref.name))
+        requirements = _requirements(pool, find_class(class_key(pool)))
         if requirements is not None:
             pools_by_requirements = groups.setdefault(_weight_and_taints(pool), {})
             pools_by_requirements.setdefault(requirements, []).append(pool.metadata.name)

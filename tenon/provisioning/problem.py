@@ -13,6 +13,7 @@ from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.pools import scheduling_pool
 from tenon.provisioning.readiness import FRESH, Checks, why_unusable
 from tenon.resources import Resources, subtract, total
+from tenon.rollout.revisions import class_key
 from tenon.scheduling.explanation.unschedulable_pods import accepts_pool
 from tenon.scheduling.model import InstanceType, Node, Plan, Problem
 
@@ -109,7 +110,7 @@ def with_pool_reasons(
 
 def _zones_of(pool: NodePool, cluster: Cluster) -> frozenset[str]:
     """Return the zones in which the pool's class has subnets; empty if they are not known."""
-    ec2_class = cluster.node_class(pool.spec.template.spec.node_class_ref.name)
+    ec2_class = cluster.node_class(class_key(pool))
     return frozenset(subnet.zone for subnet in ec2_class.status.subnets) if ec2_class else frozenset()
 
 

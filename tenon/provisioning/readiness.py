@@ -15,8 +15,10 @@ from tenon.apis.nodepool import NODECLASS_READY, READY_DEPENDENTS, VALIDATION_SU
 from tenon.apis.teardown import WHY, is_torn_down
 from tenon.apis.validation import FieldError, check_nodepool
 from tenon.ec2.families.own_kubelet import own_kubelet_errors
+from tenon.rollout.revisions import class_key
 
 NodeClasses = Callable[[str], EC2NodeClass | None]
+"""Returns the EC2NodeClass under a key of `tenon.rollout.revisions.class_key`."""
 
 
 class Checks(Protocol):
@@ -71,7 +73,7 @@ def why_class_unready(pool: NodePool, node_class: NodeClasses, checks: Checks = 
             f"nodeClassRef names a {reference.kind} of {reference.group}; Tenon launches only from an EC2NodeClass of "
             f"{labels.AWS_GROUP}"
         )
-    ec2_class = node_class(reference.name)
+    ec2_class = node_class(class_key(pool))
     if ec2_class is None:
         return f"EC2NodeClass {reference.name} does not exist: create it, or correct nodeClassRef"
     if ec2_class.metadata.deletion_timestamp is not None:

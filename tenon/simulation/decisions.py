@@ -29,6 +29,7 @@ from tenon.provisioning.shortage_waits import dear_nodes, elsewhere, held_back, 
 from tenon.provisioning.solving import solve_with_buffers
 from tenon.provisioning.static_capacity import usable_static_pools
 from tenon.resources import Resources, add
+from tenon.rollout.revisions import class_key
 from tenon.scheduling.explanation.type_choice import RefusedUntil, TypeChoiceExplainer, nothing_refused
 from tenon.scheduling.local_disks import lost_disks
 from tenon.scheduling.model import InstanceType, Plan, Problem
@@ -198,7 +199,7 @@ def _types_of(node_class: EC2NodeClass, question: Question) -> Sequence[Instance
 
 
 def _class_of(pool: NodePool, cluster: Cluster) -> EC2NodeClass:
-    ec2_class = cluster.node_class(pool.spec.template.spec.node_class_ref.name)
+    ec2_class = cluster.node_class(class_key(pool))
     assert ec2_class is not None  # usable_pools checked this
     return with_own_kubelet(ec2_class, pool.metadata.annotations)
 
