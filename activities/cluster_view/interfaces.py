@@ -9,6 +9,7 @@ from typing import Protocol
 
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodeoverlay import NodeOverlay
+from tenon.apis.nodepool import NodePool
 from tenon.disruption.model import ManagedNode, NodeDetail
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.offerings import OfferingKey
@@ -16,6 +17,7 @@ from tenon.kube.pod import Pod
 from tenon.provisioning.problem import Cluster
 from tenon.provisioning.readiness import Checks
 from tenon.resources import Resources
+from tenon.rollout.versions import PoolRollout
 from tenon.scheduling.model import InstanceType
 
 
@@ -50,6 +52,14 @@ class ClusterView(Cluster, Checks, Protocol):
 
     def snapshot(self) -> DisruptionCluster:
         """The current state of the cluster, for use in another thread."""
+        ...
+
+    def rollouts(self) -> Mapping[str, PoolRollout]:
+        """By name, what holds for each NodePool that a NodeRollout selects."""
+        ...
+
+    def wave_pools(self) -> Sequence[NodePool]:
+        """The NodePools of which a rollout replaces nodes now, in the version that these nodes get."""
         ...
 
     def overlays(self) -> Sequence[NodeOverlay]:

@@ -278,6 +278,7 @@ class Disruptor:
             nominated=frozenset(self._nominated_nodes()) | hosts_of(open_commands),
             buffer_hosts=self._buffers.hosts(),
             repair=repair_now(self._repair, nodes),
+            rollouts=self._view.rollouts(),
         )
 
 

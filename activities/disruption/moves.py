@@ -71,10 +71,11 @@ from tenon.provisioning.claims import name_after, replacement_claim_body
 from tenon.provisioning.launch_breakers import held_as_a_whole, without_held_types
 from tenon.provisioning.overlays import Overlaid
 from tenon.provisioning.planning_policy import PlanPolicy
-from tenon.provisioning.problem import problem_of
+from tenon.provisioning.problem import problem_of, scheduling_pools
 from tenon.provisioning.readiness import usable_pools
 from tenon.provisioning.static_capacity import usable_static_pools
 from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
+from tenon.scheduling.model import PlannedClaim
 from tenon.scheduling.type_table import TypeTables
 
 log = loggers.DISRUPTION
@@ -125,6 +126,23 @@ def methods_within(
         terminate_first_repair=terminate_first_repair,
         drift_expired=limit.part(DRIFT_SHARE),
     )
+
+
+class _Supply:
+    """What the NodePools can buy: as usual, and in the version that a rollout gives to the nodes of its wave."""
+
+    def __init__(self, usual: Overlaid, waves: Overlaid) -> None:
+        self.usual = usual
+        self._waves = waves
+        self._usual_pools = {pool.metadata.name: pool for pool, _ in usual.pools_with_types}
+        self._wave_pools = {pool.metadata.name: pool for pool, _ in waves.pools_with_types}
+
+    def of(self, command: Command, planned: PlannedClaim) -> tuple[NodePool, Overlaid]:
+        """The NodePool of a replacement, in the version that it gets, and the overlays of that."""
+        is_of_rollout = command.reason is Reason.DRIFTED and planned.pool == command.candidates[0].node.pool
+        if is_of_rollout and planned.pool in self._wave_pools:
+            return self._wave_pools[planned.pool], self._waves
+        return self._usual_pools[planned.pool], self.usual
 
 
 class MoveFinder:
@@ -255,7 +273,7 @@ class MoveFinder:
             await self._refusals.refresh()  # a launch that succeeded may have been refused cheaper types
         limit = Limit(MAX_SECONDS / 2)
         others = {claim: entry for claim, entry in open_commands.items() if entry.command != command.id}
-        situation, overlaid = await self._situation(self._view.managed_nodes(), others, asyncio.to_thread)
+        situation, supply = await self._situation(self._view.managed_nodes(), others, asyncio.to_thread)
         validation = await asyncio.to_thread(validated, command, situation, limit)
         if validation.is_full and command.approval is not None:
             return StepResult(waits=validation.why)
@@ -274,10 +292,9 @@ class MoveFinder:
                 "replacements": len(validation.instead.replacements),
             },
         )
-        pools = {pool.metadata.name: pool for pool, _ in overlaid.pools_with_types}
-        winners = self._winners(situation, overlaid)
+        winners = self._winners(situation, supply.usual)
         message = await asyncio.to_thread(
-            partial(self._message, validation.instead, situation.model, pools, overlaid, winners, ident=command.id)
+            partial(self._message, validation.instead, situation.model, supply, winners, ident=command.id)
         )
         self._remember_hosts(message)
         return StepResult(instead=evolve(message, leaves_from=command.leaves_from, approval=command.approval))
@@ -333,7 +350,7 @@ class MoveFinder:
         limit = self._limit = Limit(MAX_SECONDS)
         self._pace.pass_begins(new_round=self._round_is_over())
         try:
-            situation, overlaid = await self._situation(nodes, open_commands, self._compute)
+            situation, supply = await self._situation(nodes, open_commands, self._compute)
             assert situation.model is not None
             self._tables = situation.model.tables
             methods = self._methods(limit)
@@ -354,10 +371,9 @@ class MoveFinder:
         )
         if self._decisions is not None:
             self._decisions.decided(situation, whole_decision, complete=complete)
-        pools = {pool.metadata.name: pool for pool, _ in overlaid.pools_with_types}
-        winners = self._winners(situation, overlaid)
+        winners = self._winners(situation, supply.usual)
         messages = await asyncio.to_thread(
-            lambda: [self._message(command, situation.model, pools, overlaid, winners) for command in decision.commands]
+            lambda: [self._message(command, situation.model, supply, winners) for command in decision.commands]
         )
         messages = messages[: how_many_fit(messages)]
         decision = replace(decision, commands=decision.commands[: len(messages)])
@@ -375,15 +391,24 @@ class MoveFinder:
 
     async def _situation(
         self, nodes: Sequence[ManagedNode], open_commands: Mapping[str, OpenCommand], compute: Compute
-    ) -> tuple[Situation, Overlaid]:
+    ) -> tuple[Situation, _Supply]:
         """The situation with its model, and what the pools can buy."""
         overlaid = await self.types_by_pool()
         snapshot = self._view.snapshot()
         reserved = self._batcher.reserved()
         breakers = self._refusals.breakers(self._view.node_pools())
-        model = await compute(_model, snapshot, overlaid, self._policy, reserved, breakers, self._tables)
+        waves = await self._wave_types()
+        model = await compute(_model, snapshot, overlaid, waves, self._policy, reserved, breakers, self._tables)
         elsewhere = await compute(self._elsewhere.added_to, nodes, model.details, self._now())
-        return replace(self._outline(elsewhere, open_commands), model=model), overlaid
+        return replace(self._outline(elsewhere, open_commands), model=model), _Supply(overlaid, waves)
+
+    async def _wave_types(self) -> Overlaid:
+        """What the NodePools can buy of which a rollout replaces nodes now, in the version that these get."""
+        find_class, pools = self._view.node_class, self._view.wave_pools()
+        if not pools:
+            return Overlaid([], {})
+        usable = [*usable_pools(pools, find_class, self._view), *usable_static_pools(pools, find_class, self._view)]
+        return await instance_types_by_pool(self._view, self._types, usable, self._refusals.unavailable())
 
     def _outline(self, nodes: Sequence[ManagedNode], open_commands: Mapping[str, OpenCommand]) -> Situation:
         """The situation without its model, which takes long to build."""
@@ -401,6 +426,7 @@ class MoveFinder:
             cursor=self._cursor or PassCursor(),
             blocked_at=dict(self._blocked_at),
             repair=repair_now(self._repair, nodes),
+            rollouts=self._view.rollouts(),
         )
 
     def _hosts_of(self, open_commands: Mapping[str, OpenCommand]) -> frozenset[str]:
@@ -440,8 +466,7 @@ class MoveFinder:
         self,
         command: Command,
         model: ClusterModel | None,
-        pools: Mapping[str, NodePool],
-        overlaid: Overlaid,
+        supply: _Supply,
         winners: TypeChoiceExplainer,
         *,
         ident: str = "",
@@ -453,8 +478,9 @@ class MoveFinder:
         for number, planned in enumerate(command.replacements):
             name = name_after(planned.pool, f"{ident}/{number}")
             why = "\n".join(command.explanation)
-            body = replacement_claim_body(planned, pools[planned.pool], name, ident, command.reason, why)
-            factor = price_factor(pools[planned.pool].metadata.annotations)
+            pool, overlaid = supply.of(command, planned)
+            body = replacement_claim_body(planned, pool, name, ident, command.reason, why)
+            factor = price_factor(pool.metadata.annotations)
             body["metadata"]["annotations"] |= overlaid.overlay_annotations(planned.pool, planned.instance_types)
             body["metadata"]["annotations"] |= shortage_annotation(planned.price, winners.usual_price(planned), factor)
             price = round(planned.price, 6)
@@ -489,6 +515,7 @@ def _first(commands: Sequence[Command]) -> tuple[Command, ...]:
 def _model(
     snapshot: DisruptionCluster,
     overlaid: Overlaid,
+    waves: Overlaid,
     policy: PlanPolicy,
     reserved: Mapping[str, Sequence[Pod]],
     breakers: Mapping[str, LaunchBreaker],
@@ -499,7 +526,9 @@ def _model(
         snapshot, [], without_held_types(overlaid.pools_with_types, breakers, breakers), policy, reserved
     )
     details = snapshot.node_details(overlaid.types_by_pool())  # the nodes of held types have their prices all the same
-    return model_of(problem, details, static, held_as_a_whole(breakers), tables)
+    model = model_of(problem, details, static, held_as_a_whole(breakers), tables)
+    wave_pools = scheduling_pools(snapshot, without_held_types(waves.pools_with_types, breakers, breakers))
+    return replace(model, wave_pools={pool.name: pool for pool in wave_pools}) if wave_pools else model
 
 
 def _count_timeouts(methods: Sequence[Method], limit: Limit) -> None:

@@ -170,4 +170,7 @@ def _idle_for(situation: Situation, quiet_since: Mapping[str, datetime]) -> floa
 
 def _is_urgent(situation: Situation) -> bool:
     """Whether a node drifted or is to be repaired. Such a node does not wait until the pods of the cluster settle."""
-    return any(node.drifted or repair_of(node, situation) is not None for node in situation.nodes)
+    return any(
+        node.drifted or situation.rollout_replaces(node) is not None or repair_of(node, situation) is not None
+        for node in situation.nodes
+    )

@@ -31,6 +31,7 @@ from activities.node.launch_breakers import LaunchBreakers
 from activities.node.launch_failure import LaunchRetry
 from activities.node.launch_groups import READ_FOR, LaunchGroups, in_group, living_instance
 from activities.node.launch_record import LaunchRecord
+from activities.node.launch_versions import LaunchVersions
 from activities.node.lost_instances import LostInstances, Search
 from activities.node.overlays import OverlaidTypes
 from activities.node.startup_cordon import remove_startup_cordon_by_name
@@ -102,8 +103,14 @@ class Launching:
         breakers: LaunchBreakers | None = None,
         tries: Callable[[], int] | None = None,
         record: RecordWriter = NO_RECORD,
+        namespace: str = "tenon",
     ) -> None:
-        """``tries`` returns the number of the current attempt of the activity, starting at 1."""
+        """Create it.
+
+        Args:
+            tries: returns the number of the current attempt of the activity, starting at 1.
+            namespace: that of Tenon, where the versions of NodePools are recorded.
+        """
         self._kube = kube
         self._recorder = recorder
         self._record = LaunchRecord(record, now)
@@ -114,6 +121,7 @@ class Launching:
         self._senders = ThreadPoolExecutor(SENDERS, thread_name_prefix="launch")
         self._types = OverlaidTypes(kube, ec2)
         self._classes = SharedRead(lambda name: kube.get(EC2NODECLASSES, name), partial(parse, EC2NodeClass))
+        self._versions = LaunchVersions(kube, namespace)
         self._now = now
         self._initialization_seconds = initialization_timeout.total_seconds() if initialization_timeout else None
         self._breakers = breakers or LaunchBreakers(now)
@@ -197,7 +205,7 @@ class Launching:
             nodeclaim, faults = parse(NodeClaim, claim.body)
             if nodeclaim is None or faults:
                 raise ValueError("the NodeClaim cannot be read: " + "; ".join(str(fault) for fault in faults))
-            node_class = await self._node_class(view.node_class, claim)
+            node_class = await self._node_class(claim, launching=True)
             own = with_own_kubelet(node_class, claim.annotations)
             async with self._throttled.shown(prepare_input.claim, PREPARING):
                 types = await with_heartbeat(self._types.of(claim, own))
@@ -398,16 +406,17 @@ class Launching:
             self._record.launched(ref, claim, instance)
         return Search(instance=instance)
 
-    async def _node_class(self, name: str, launching: ClaimRecord | None = None) -> EC2NodeClass:
-        """The EC2NodeClass. ``launching``: the claim, if nothing was launched for it yet.
+    async def _node_class(self, claim: ClaimRecord, *, launching: bool = False) -> EC2NodeClass:
+        """The EC2NodeClass of a claim, in the claim's version. ``launching``: nothing was launched for it yet.
 
         Raises:
-            NodeClassReadinessUnknownError: it does not exist, or not yet.
+            NodeClassReadinessUnknownError: it does not exist, or not yet, or its version is not recorded.
             NodeClassNotReadyError: it does not exist, and the claim has waited for it long enough.
         """
+        name = claim.node_class
         read = await self._classes.get(name)
         if read is None:
-            created = launching.created_at if launching is not None else None
+            created = claim.created_at if launching else None
             if created is not None and self._now() - created > CLASS_APPEARS_WITHIN:
                 raise NodeClassNotReadyError(
                     f"EC2NodeClass {name} does not exist: create it, or name another one in spec.nodeClassRef"
@@ -416,7 +425,7 @@ class Launching:
         node_class, faults = read
         if node_class is None:
             raise NodeClassNotReadyError(f"EC2NodeClass {name} cannot be read: " + "; ".join(str(f) for f in faults))
-        return node_class
+        return await self._versions.of(claim, node_class)
 
     async def _mark(
         self,
@@ -436,7 +445,7 @@ class Launching:
                 current EC2NodeClass is used.
             in_shortage: the annotation of a node that was bought in a capacity shortage.
         """
-        node_class = await self._node_class(claim.node_class)
+        node_class = await self._node_class(claim)
         own = with_own_kubelet(node_class, claim.annotations)
         types = await with_heartbeat(self._types.of(claim, own))
         kind = next((kind for kind in types if kind.name == instance.instance_type), None)

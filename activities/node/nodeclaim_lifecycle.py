@@ -90,7 +90,9 @@ class NodeActivities:
         default_spread: DefaultSpread = NOTHING,
         breakers: LaunchBreakers | None = None,
         record: RecordWriter = NO_RECORD,
+        namespace: str = "tenon",
     ) -> None:
+        """``namespace`` is that of Tenon, where the versions of NodePools are recorded."""
         self._kube = kube
         self._recorder = recorder
         self._ec2 = ec2
@@ -101,7 +103,9 @@ class NodeActivities:
         self._naming = ThreadPoolExecutor(NAMING_THREADS, thread_name_prefix="naming")
         self._names: set[asyncio.Task[None]] = set()
         self._breakers = breakers or LaunchBreakers(utc_now)
-        self._launching = Launching(kube, recorder, ec2, utc_now, initialization_timeout, self._breakers, record=record)
+        self._launching = Launching(
+            kube, recorder, ec2, utc_now, initialization_timeout, self._breakers, record=record, namespace=namespace
+        )
         self._consoles = Consoles(ec2)
         self._boots = BootFailures(kube, recorder, ec2, self._breakers, utc_now)
 

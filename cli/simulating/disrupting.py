@@ -66,6 +66,7 @@ def disruption_of(
         buffer_hosts=frozenset(name for name, pods in plan.placements.items() if any(pod.buffer for pod in pods)),
         model=model,
         repair=None if repair is None else with_breaker(repair, managed),
+        rollouts=view.rollouts(),
         slowed=slowed_by_conditions({pool.metadata.name: pool.status.conditions for pool in view.node_pools()}),
     )
     methods = moving_methods(

@@ -25,6 +25,7 @@ from tenon.disruption.repair.pool_policies import PoolRepair
 from tenon.kube.pod import Pod
 from tenon.kube.records import NodeCondition
 from tenon.messages.disruption import REBOOT, PassCursor, TerminateFirstReason
+from tenon.rollout.versions import PoolRollout
 from tenon.scheduling.model import PlannedClaim, Pool, Problem
 from tenon.scheduling.type_table import TypeTables
 
@@ -221,6 +222,8 @@ class ClusterModel:
     """By NodeClaim name. Those without an instance, or whose Node is gone, are missing."""
     static_pools: Mapping[str, Pool] = field(default_factory=dict)
     """By name, the static NodePools, from which plans do not buy."""
+    wave_pools: Mapping[str, Pool] = field(default_factory=dict)
+    """By name, the NodePools of which a rollout replaces nodes now, in the version that those nodes get."""
     tables: TypeTables = field(default_factory=TypeTables, compare=False, repr=False)
     """The index of the instance types, which all simulations share."""
     launching: frozenset[str] = field(init=False, compare=False)
@@ -231,6 +234,11 @@ class ClusterModel:
         object.__setattr__(
             self, "launching", frozenset(pool.name for pool in self.problem.pools if pool.instance_types)
         )
+
+    def version_for(self, pool: str) -> Mapping[str, Pool]:
+        """Return the NodePool in the version that the nodes of a wave get, by name; empty if it is the usual one."""
+        wave_pool = self.wave_pools.get(pool)
+        return {pool: wave_pool} if wave_pool is not None else {}
 
 
 def model_of(
@@ -312,6 +320,13 @@ class Situation:
     """By NodeClaim, the last pod event, or the initialization if that is later. Stands in for that of the model."""
     repair: PoolRepair | None = None
     """What node repair does; None without the feature gate NodeRepair."""
+    rollouts: Mapping[str, PoolRollout] = field(default_factory=dict)
+    """By name, what holds for each NodePool that a NodeRollout selects."""
+
+    def rollout_replaces(self, node: ManagedNode) -> PoolRollout | None:
+        """Return the rollout that may replace the node now; None if none may."""
+        rollout = self.rollouts.get(node.pool)
+        return rollout if rollout is not None and rollout.may_replace(node.claim) else None
 
     @property
     def knows_pod_events(self) -> bool:

@@ -116,7 +116,9 @@ def _check(
         return "" if reboots else "the node needs another repair than a reboot by now", None
     if all(situation.policies[candidate.pool].replicas is not None for candidate in command.candidates):
         return _why_not_static(command, situation), None
-    plan = rescheduler.simulate([candidate.claim for candidate in command.candidates], expired=expired)
+    claims = [candidate.claim for candidate in command.candidates]
+    versions = situation.model.version_for(command.candidates[0].pool) if reason is Reason.DRIFTED else {}
+    plan = rescheduler.simulate(claims, versions=versions, expired=expired)
     if command.terminate_first is not None and is_complete(plan):
         return STARTS_FIRST, plan
     if command.terminate_first is not None and not plan.unreached:

@@ -114,6 +114,7 @@ def static_claim_body(planned: PlannedClaim, pool: NodePool, name: str) -> dict[
                 **nodepool_hashes(pool),
                 **own_kubelet(pool.metadata.annotations),
                 **copied_factor(pool.metadata.annotations),
+                **_revision(pool),
                 labels.MIN_VALUES_RELAXED: "true" if planned.min_values_relaxed else "false",
             },
             "finalizers": [labels.TERMINATION_FINALIZER],
@@ -138,6 +139,12 @@ def static_claim_body(planned: PlannedClaim, pool: NodePool, name: str) -> dict[
             **({"terminationGracePeriod": str(spec.termination_grace_period)} if spec.termination_grace_period else {}),
         },
     }
+
+
+def _revision(pool: NodePool) -> dict[str, str]:
+    """Return the version that the claim launches, if its pool is under a rollout."""
+    digest = pool.metadata.annotations.get(labels.REVISION)
+    return {labels.REVISION: digest} if digest else {}
 
 
 def format_planned_requests(pods: tuple[Pod, ...]) -> str:

@@ -15,7 +15,7 @@ from tenon.provisioning.readiness import FRESH, Checks, why_unusable
 from tenon.resources import Resources, subtract, total
 from tenon.rollout.revisions import class_key
 from tenon.scheduling.explanation.unschedulable_pods import accepts_pool
-from tenon.scheduling.model import InstanceType, Node, Plan, Problem
+from tenon.scheduling.model import InstanceType, Node, Plan, Pool, Problem
 
 
 class Cluster(Protocol):
@@ -67,10 +67,7 @@ def problem_of(
     placed_anew = {pod.uid for group in (pods, *expected.values()) for pod in group}
     return Problem(
         pods=pods,
-        pools=[
-            scheduling_pool(pool, types, cluster.pool_usage(pool.metadata.name), _zones_of(pool, cluster))
-            for pool, types in pools_with_types
-        ],
+        pools=scheduling_pools(cluster, pools_with_types),
         nodes=[_without(node, placed_anew).with_pods(expected.get(node.name, ())) for node in cluster.nodes()],
         daemons=cluster.daemons(),
         namespaces=cluster.namespaces(),
@@ -79,6 +76,16 @@ def problem_of(
         node_charge=policy.node_charge,
         most_pods_share=policy.most_pods_share,
     )
+
+
+def scheduling_pools(
+    cluster: Cluster, pools_with_types: Sequence[tuple[NodePool, Sequence[InstanceType]]]
+) -> list[Pool]:
+    """Return the pools for the engine, each with the types that its class can buy."""
+    return [
+        scheduling_pool(pool, types, cluster.pool_usage(pool.metadata.name), _zones_of(pool, cluster))
+        for pool, types in pools_with_types
+    ]
 
 
 def with_pool_reasons(

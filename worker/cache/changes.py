@@ -38,6 +38,8 @@ class Topic(StrEnum):
     """A NodeRepairPolicy was created or deleted, or its spec changed."""
     FREEZE = "freeze"
     """A DisruptionFreeze was created or deleted, or its spec changed."""
+    ROLLOUT = "rollout"
+    """A NodeRollout, or the record of a version of a NodePool, was created, changed or deleted."""
     BUFFER = "buffer"
     """A CapacityBuffer (namespace/name) was created or deleted, or its spec or that of what it refers to changed."""
     BUFFER_ROOM = "buffer-room"

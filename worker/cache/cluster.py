@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from activities import loggers
 from activities.kubernetes import resources
+from tenon.apis import labels
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.decode import (
     decode_daemonset,
@@ -38,12 +39,14 @@ from tenon.resources import Resources
 from tenon.scheduling.model import Node
 from worker.cache import capacity
 from worker.cache.changes import Topic
+from worker.cache.node_versions import decode_revision
 from worker.cache.reflector import SILENCE_SECONDS, Reflector
 from worker.cache.served import RECHECK_SECONDS, served
 from worker.cache.state import ClusterState
 from worker.cache.table import Table
 from worker.cache.usage import pool_usages
 from worker.log_rate_limit import LogRateLimiter
+from worker.settings.namespace import DEFAULT_NAMESPACE
 
 if TYPE_CHECKING:  # plans from files use this cache without the client's libraries
     from activities.kubernetes.client import Kube
@@ -62,6 +65,7 @@ class ClusterCache(ClusterState):
         silence_limit: float = SILENCE_SECONDS,
         gates: FeatureGates | None = None,
         default_spread: DefaultSpread = NOTHING,
+        namespace: str = DEFAULT_NAMESPACE,
     ) -> None:
         """Create the reflectors.
 
@@ -69,6 +73,7 @@ class ClusterCache(ClusterState):
             silence_limit: seconds of silence after which a watch is restarted.
             gates: feature gates. Kinds whose gate is off are not read.
             default_spread: the default topology spread. Without one, Services and workloads are not read.
+            namespace: the namespace of Tenon, where the versions of NodePools are recorded.
         """
         super().__init__(clock)
 
@@ -114,6 +119,18 @@ class ClusterCache(ClusterState):
                     resources.PODTEMPLATES,
                 )
             ]
+        self._rollouts = reflect(resources.NODEROLLOUTS, decode_object, self.versions.rollouts)
+        self._gated[resources.NODEROLLOUTS.plural] = resources.NODEROLLOUTS
+        self._revisions = Reflector(
+            kube,
+            resources.CONTROLLERREVISIONS,
+            decode_revision,
+            self.versions.revisions,
+            silence_limit=silence_limit,
+            namespace=namespace,
+            label_selector=labels.NODEPOOL,
+        )
+        self._reflectors += [self._rollouts, self._revisions]
         if gates.vpa_predictions:
             self._reflectors.append(reflect(resources.VPAS, decode_vpa, self.predictions.vpas))
             self._gated[resources.VPAS.plural] = resources.VPAS
@@ -142,6 +159,8 @@ class ClusterCache(ClusterState):
 
     async def _follow(self, reflector: Reflector[Any]) -> None:
         """Watch one resource. If its CRD is not installed, treat it as empty and check again periodically."""
+        if reflector is self._revisions:
+            await self._first_rollout()
         resource, log_limiter = self._gated.get(reflector.plural), LogRateLimiter()
         while resource is not None and not await served(self._kube, resource, log_limiter):
             if not reflector.synced.is_set():
@@ -153,6 +172,14 @@ class ClusterCache(ClusterState):
             reflector.synced.set()
             await asyncio.sleep(RECHECK_SECONDS)
         await reflector.run()
+
+    async def _first_rollout(self) -> None:
+        """Wait until a NodeRollout exists. Without one, versions are not recorded, and none is read."""
+        with self.subscribe([Topic.ROLLOUT]) as news:
+            await self._rollouts.synced.wait()
+            while not self.versions.rollouts:
+                self._revisions.synced.set()
+                await news.next()
 
     @property
     def synced(self) -> bool:

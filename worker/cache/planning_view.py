@@ -24,10 +24,20 @@ from tenon.apis.teardown import is_torn_down
 from tenon.apis.validation import FieldError, check_nodepool, parse
 from tenon.disruption.model import ManagedNode
 from tenon.ec2.families.own_kubelet import own_kubelet_errors
+from tenon.evolve import evolve
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.pod import Pod
 from tenon.kube.records import ObjectRecord
 from tenon.resources import Resources
+from tenon.rollout.revisions import (
+    Revision,
+    class_key,
+    effective_class,
+    effective_pool,
+    newest_revision,
+    without_revision,
+)
+from tenon.rollout.versions import PoolRollout
 from tenon.scheduling.model import Node
 from worker.cache.changes import Topic
 from worker.cache.cluster import ClusterCache
@@ -64,6 +74,7 @@ PLANNING_TOPICS = frozenset(
         Topic.NAMESPACE,
         Topic.OVERLAY,
         Topic.BUFFER_ROOM,
+        Topic.ROLLOUT,
     }
 )
 DISRUPTION_TOPICS = frozenset(
@@ -76,6 +87,7 @@ DISRUPTION_TOPICS = frozenset(
         Topic.BUFFER_ROOM,
         Topic.REPAIR_POLICY,
         Topic.FREEZE,
+        Topic.ROLLOUT,
     }
 )
 
@@ -92,6 +104,12 @@ class PlanningView:
         self._overlays: Versions[NodeOverlay] = {}
         self._repair_policies: Versions[NodeRepairPolicy] = {}
         self._freezes: Versions[DisruptionFreeze] = {}
+        self._versioned: dict[tuple[str, str], tuple[NodePool, Revision, NodePool, list[FieldError]]] = {}
+        """By NodePool and digest: the NodePool as it is, a version, the NodePool of that version, and its problems."""
+        self._newest: dict[str, tuple[NodePool, EC2NodeClass | None, Revision | None]] = {}
+        """By NodePool, itself and its class, and the version that they make."""
+        self._classes_of_versions: dict[str, tuple[EC2NodeClass, Revision, EC2NodeClass]] = {}
+        """By key, the EC2NodeClass as it is, a version, and the class of that version."""
         self._own_kubelets: dict[str, tuple[EC2NodeClass, dict[str, list[str]]]] = {}
 
     def synced(self) -> bool:
@@ -106,7 +124,8 @@ class PlanningView:
         )
         classes = tuple((*record.version_of_spec, self._found(record)) for record in self._cache.nodeclasses)
         overlays = frozenset(overlay.version_of_spec for overlay in self._cache.overlays)
-        return Fingerprint((pools, classes, overlays), self._cache.namespace_changes)
+        versions = frozenset((name, rollout.current) for name, rollout in self.rollouts().items())
+        return Fingerprint((pools, classes, overlays, versions), self._cache.namespace_changes)
 
     def _freed(self, pool: ObjectRecord) -> int:
         """A counter that increases when a NodePool with limits may have room again. 0 for pools without limits."""
@@ -123,9 +142,11 @@ class PlanningView:
 
     def snapshot(self) -> Snapshot:
         """A snapshot of the cluster for use in another thread."""
-        node_classes = {record.name: self.node_class(record.name) for record in self._cache.nodeclasses}
-        classes = {name: node_class for name, node_class in node_classes.items() if node_class is not None}
-        return Snapshot(self._cache, self._cache.clock(), self.node_pools(), classes)
+        pools = self.node_pools()
+        keys = {record.name for record in self._cache.nodeclasses}
+        keys |= {class_key(pool) for pool in (*pools, *self.wave_pools())}
+        classes = {key: node_class for key in keys if (node_class := self.node_class(key)) is not None}
+        return Snapshot(self._cache, self._cache.clock(), pools, classes)
 
     def pending_pods(self) -> list[Pod]:
         """Pods that kube-scheduler could not place, or whose node is leaving."""
@@ -144,22 +165,92 @@ class PlanningView:
         return self._cache.namespace_labels()
 
     def node_pools(self) -> list[NodePool]:
-        """The NodePools that can be read."""
+        """The NodePools that can be read, each in the version that ordinary launches have.
+
+        A NodePool under a rollout keeps the last version that passed, whatever its spec says now.
+        """
+        pools = self.specs()
+        rollouts = self.rollouts()
+        return [self._launching(pool, rollouts.get(pool.metadata.name)) for pool in pools]
+
+    def specs(self) -> list[NodePool]:
+        """The NodePools that can be read, as users wrote them."""
         return [pool for record in self._cache.pools if (pool := self.node_pool(record)) is not None]
 
+    def launching(self, pool: NodePool) -> NodePool:
+        """A NodePool, as a user wrote it, in the version that ordinary launches have."""
+        return self._launching(pool, self.rollouts().get(pool.metadata.name))
+
+    def rollouts(self) -> dict[str, PoolRollout]:
+        """By name, what holds for each NodePool that a NodeRollout selects."""
+        if not self._cache.versions.rollouts:
+            return {}
+        return self._cache.versions.by_pool({record.name: record.labels for record in self._cache.pools})
+
+    def wave_pools(self) -> list[NodePool]:
+        """The NodePools of which a rollout replaces nodes now, in the version that these nodes get."""
+        rollouts = self.rollouts()
+        if not any(rollout.wave_claims and rollout.launches_target for rollout in rollouts.values()):
+            return []
+        pools = []
+        for pool in self.specs():
+            rollout = rollouts.get(pool.metadata.name)
+            if rollout is not None and rollout.wave_claims and rollout.launches_target:
+                revision = self._cache.versions.revision(rollout.pool, rollout.replacement)
+                if revision is not None:
+                    pools.append(self._in_version(pool, revision))
+        return pools
+
+    def newest_revision(self, pool: NodePool) -> Revision | None:
+        """The version that the spec of a NodePool and its EC2NodeClass make; None while the class is not ready."""
+        node_class = self.node_class(pool.spec.template.spec.node_class_ref.name)
+        entry = self._newest.get(pool.metadata.name)
+        if entry is None or entry[0] is not pool or entry[1] is not node_class:
+            entry = self._newest[pool.metadata.name] = (pool, node_class, newest_revision(pool, node_class))
+        return entry[2]
+
+    def _launching(self, pool: NodePool, rollout: PoolRollout | None) -> NodePool:
+        if rollout is None:
+            written = pool.metadata
+            metadata = without_revision(written)
+            return pool if metadata is written else evolve(pool, metadata=metadata)
+        revision = self._cache.versions.revision(rollout.pool, rollout.current) or self.newest_revision(pool)
+        return self._in_version(pool, revision) if revision is not None else pool
+
+    def _in_version(self, pool: NodePool, revision: Revision) -> NodePool:
+        key = pool.metadata.name, revision.digest
+        entry = self._versioned.get(key)
+        if entry is None or entry[0] is not pool or entry[1] is not revision:
+            effective = effective_pool(pool, revision)
+            entry = self._versioned[key] = (pool, revision, effective, check_nodepool(effective))
+        return entry[2]
+
     def node_pool(self, record: ObjectRecord) -> NodePool | None:
-        """A NodePool's model. None if it cannot be read."""
+        """A NodePool's model, as a user wrote it. None if it cannot be read."""
         return _parsed(self._pools, NodePool, record)[0]
 
     def pool_faults(self, pool: NodePool) -> list[FieldError]:
         """All problems of a NodePool. They are remembered for the models that the view returns."""
-        _, (model, faults) = self._pools.get(pool.metadata.name, ("", (None, [])))
-        return faults if model is pool else check_nodepool(pool)
+        name = pool.metadata.name
+        _, (model, faults) = self._pools.get(name, ("", (None, [])))
+        if model is pool:
+            return faults
+        entry = self._versioned.get((name, pool.metadata.annotations.get(labels.REVISION, "")))
+        return entry[3] if entry is not None and entry[2] is pool else check_nodepool(pool)
 
     def node_class(self, name: str) -> EC2NodeClass | None:
-        """The EC2NodeClass of this name. None if it does not exist or cannot be read."""
-        record = self._cache.nodeclasses.get(name)
-        return None if record is None else _parsed(self._classes, EC2NodeClass, record)[0]
+        """The EC2NodeClass of this name or key (`class_key`). None if it does not exist or cannot be read."""
+        plain_name, _, version = name.partition("@")
+        record = self._cache.nodeclasses.get(plain_name)
+        node_class = None if record is None else _parsed(self._classes, EC2NodeClass, record)[0]
+        recorded = self._cache.versions.revisions.get(version) if version else None
+        if node_class is None or recorded is None:
+            return node_class
+        entry = self._classes_of_versions.get(name)
+        if entry is None or entry[0] is not node_class or entry[1] is not recorded.value:
+            effective = effective_class(node_class, recorded.value)
+            entry = self._classes_of_versions[name] = (node_class, recorded.value, effective)
+        return entry[2]
 
     def own_kubelet_faults(self, node_class: EC2NodeClass, annotations: Mapping[str, str]) -> list[str]:
         """Why a NodePool's own kubelet settings do not work with its class. Remembered until the class changes."""

@@ -133,7 +133,12 @@ class Reflector(Generic[R]):
         silence_limit: float = SILENCE_SECONDS,
         pause: Callable[[float], Awaitable[Any]] = asyncio.sleep,
         chance: random.Random | None = None,
+        namespace: str = "",
+        label_selector: str = "",
     ) -> None:
+        """``namespace`` and ``label_selector`` limit what is read; empty for all objects."""
+        self._selector = {"labelSelector": label_selector} if label_selector else {}
+        self._path = resource.path(namespace=namespace)
         self._kube = kube
         self._resource = resource
         self._decode = decode
@@ -233,10 +238,10 @@ class Reflector(Generic[R]):
     async def _list(self) -> None:
         began = asyncio.get_running_loop().time()
         records: dict[str, R] = {}
-        query = {"limit": str(self._page_size)} if self._paged else {}
+        query = {**self._selector, **({"limit": str(self._page_size)} if self._paged else {})}
         while True:
             try:
-                page = _pages.decode(await self._kube.request("GET", self._resource.path(), query=query))
+                page = _pages.decode(await self._kube.request("GET", self._path, query=query))
             except GoneError:
                 # The snapshot expired between two pages. A list without pages cannot expire.
                 self._paged = False
@@ -255,14 +260,14 @@ class Reflector(Generic[R]):
 
     async def _watch(self, *, initial: bool) -> None:
         seconds = self._chance.randint(*WATCH_SECONDS)
-        query = {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(seconds)}
+        query = {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(seconds), **self._selector}
         if initial:
             query |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
         else:
             query["resourceVersion"] = self._version
         records: dict[str, R] | None = {} if initial else None
         clock = asyncio.get_running_loop().time
-        lines = self._kube.stream(self._resource.path(), query, idle_seconds=self._silence_limit)
+        lines = self._kube.stream(self._path, query, idle_seconds=self._silence_limit)
         async with aclosing(lines) as stream:  # type: ignore[type-var]
             number = 0
             async for line in stream:

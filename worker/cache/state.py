@@ -22,6 +22,7 @@ from worker.cache.csi_drivers import CsiDrivers
 from worker.cache.default_topology_spread import DefaultTopologySpread
 from worker.cache.evacuating_pods import EvacuatingPods, leaving
 from worker.cache.node_memo import NodeMemo
+from worker.cache.node_versions import NodeVersions
 from worker.cache.provider_ids import ProviderIds
 from worker.cache.storage import Storage
 from worker.cache.table import Table
@@ -42,8 +43,8 @@ class ClusterState:
     """The cluster's tables, the indexes between them, and lookups over them.
 
     The tables are ``pods``, ``nodes``, ``claims``, ``pools``, ``nodeclasses``, ``daemonsets``, ``limit_ranges``,
-    ``namespaces``, ``overlays``, ``repair_policies``, ``freezes``, ``buffers``, and those of ``csi``, ``storage``,
-    ``moving``, ``spreading`` and ``predictions``.
+    ``namespaces``, ``overlays``, ``repair_policies``, ``freezes``, ``buffers``, and those of ``versions``, ``csi``,
+    ``storage``, ``moving``, ``spreading`` and ``predictions``.
 
     ``claims`` and ``pools`` hold only objects that Tenon manages (`tenon.apis.managed`), so their readers may act on
     all of them. The Node of another controller's NodeClaim appears here as a Node without a NodeClaim.
@@ -66,6 +67,7 @@ class ClusterState:
         self.overlays: Table[ObjectRecord] = Table(self._spec_listener(Topic.OVERLAY))
         self.repair_policies: Table[ObjectRecord] = Table(self._spec_listener(Topic.REPAIR_POLICY))
         self.freezes: Table[ObjectRecord] = Table(self._spec_listener(Topic.FREEZE))
+        self.versions = NodeVersions(lambda key: self.changes.publish(Topic.ROLLOUT, key))
         self.buffers: Table[NamespacedRecord] = Table(self._spec_listener(Topic.BUFFER))
         self.buffer_targets = {kind: self._target_table(kind) for kind in BUFFER_TARGETS}
         """By kind, the generations of the objects that CapacityBuffers may refer to."""
@@ -114,6 +116,7 @@ class ClusterState:
         """
         for table in (self.pools, self.nodeclasses, self.overlays, self.repair_policies, self.freezes, self.buffers):
             table.disconnect()
+        self.versions.disconnect()
         for targets in self.buffer_targets.values():
             targets.disconnect()
         self.pods.adopt(other.pods)

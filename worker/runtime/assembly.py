@@ -48,6 +48,7 @@ from worker.runtime.recorded_workflows import RecordInterceptor
 from worker.runtime.teardown_worker import teardown_worker
 from worker.runtime.worker_versions import deployment_config, errors_that_end_runs
 from worker.settings import Settings, SettingsError
+from worker.settings.namespace import own_namespace
 from workflows import names
 from workflows.disruption import DisruptionWorkflow
 from workflows.disruption_command import DisruptionCommandWorkflow
@@ -228,6 +229,7 @@ def io_activities(
         settings.default_spread(),
         breakers,
         clients.record,
+        namespace=own_namespace(),
     )
     reboots = RebootActivities(clients.kube, clients.recorder, clients.ec2)
     classes = NodeClassActivities(clients.kube, clients.recorder, clients.ec2, clients.version)

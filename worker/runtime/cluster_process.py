@@ -37,6 +37,7 @@ from worker.runtime.temporal_connection import Connection, connected
 from worker.runtime.temporal_isolation import TemporalIsolation
 from worker.runtime.tracing import tracing_wanted
 from worker.settings import Settings
+from worker.settings.namespace import own_namespace
 from worker.webhook.definitions import reconcile_definitions
 
 TURN = 0.001
@@ -56,6 +57,7 @@ async def main(settings: Settings, readiness: Readiness, stop: asyncio.Event) ->
         silence_limit=settings.watch_silence_limit.total_seconds(),
         gates=settings.feature_gates,
         default_spread=settings.default_spread(),
+        namespace=own_namespace(),
     )
     rivals = LeaderConflict(
         election,

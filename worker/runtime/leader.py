@@ -73,6 +73,7 @@ from worker.controllers.nodeclass.instance_type_metrics import InstanceTypeMetri
 from worker.controllers.nodeclass.refresh import NodeClassRefreshController
 from worker.controllers.nodeclass.workflow_starts import NodeClassWorkflowController
 from worker.controllers.nodeclass.zonal_shift import ZonalShiftController
+from worker.controllers.nodepool.revisions import NodeRevisionController
 from worker.controllers.nodepool.status import NodePoolStatusController
 from worker.controllers.observability.cluster_metrics import ClusterMetrics
 from worker.controllers.provisioning.capacity_buffer import CapacityBufferController
@@ -91,6 +92,7 @@ from worker.runtime.memory import return_free_memory
 from worker.runtime.plan_activities import PlanActivities
 from worker.runtime.temporal_connection import Connection
 from worker.settings import Settings
+from worker.settings.namespace import own_namespace
 from worker.settings.record_sinks import parse_record_sinks
 from workflows import names
 from workflows.options import PLANNING
@@ -278,6 +280,7 @@ def _controllers(settings: Settings, clients: Clients, cache: ClusterCache, plan
         ),
         PodEventsController(kube, cache),
         DisruptionFreezeController(kube, cache, view),
+        NodeRevisionController(kube, cache, view, own_namespace()),
         NodeClaimDisruptionController(
             kube, cache, view, clients.ec2, settings.cluster_name, ca_bundle=clients.ec2.cluster.ca_bundle
         ),

@@ -35,6 +35,7 @@ from tenon.disruption.search.terminate_first import (
 )
 from tenon.kube.pod import Pod
 from tenon.kube.timestamps import format_instant
+from tenon.rollout.versions import PoolRollout
 from tenon.scheduling.deadline import Expired, never
 from tenon.scheduling.model import Plan, PlannedClaim
 
@@ -59,6 +60,8 @@ class _Drifted:
     detail: NodeDetail
     place: tuple[datetime, bool, datetime, str]
     """Its place in the order: when it was last blocked, then empty nodes, then the earliest drift, then the name."""
+    rollout: PoolRollout | None = None
+    """The rollout that replaces it; None for drift alone."""
 
 
 class _Pass:
@@ -96,7 +99,8 @@ class _Pass:
 
     def block(self, drifted_node: _Drifted, why: str) -> None:
         """Record why a node cannot leave."""
-        self.blocked[drifted_node.node.claim] = f"{_text(drifted_node.detail)}, but {why}"
+        text = _text(drifted_node.detail, drifted_node.rollout)
+        self.blocked[drifted_node.node.claim] = f"{text}, but {why}"
 
     def proposal(self) -> Proposal:
         """Return what the pass decided."""
@@ -161,9 +165,13 @@ class Drift:
                 drift_pass.is_cut = True  # pods are about to move there
                 continue
             try:
-                plan = rescheduler.simulate([claim], expired=expired) if drifted_node.detail.pods else Plan()
+                versions = model.version_for(drifted_node.node.pool)
+                pods = drifted_node.detail.pods
+                plan = rescheduler.simulate([claim], versions=versions, expired=expired) if pods else Plan()
                 waits = not is_complete(plan) and not plan.unreached
-                later = plan_after_leaving(claim, rescheduler, expired) if waits and self._terminate_first else None
+                # What comes after a node that left first is an ordinary launch, which does not have the new version.
+                leaves = waits and self._terminate_first and not versions
+                later = plan_after_leaving(claim, rescheduler, expired) if leaves else None
             except Exception as error:  # the engine fails on this node's pods: the other nodes must not wait for it
                 drift_pass.failed = drift_pass.failed or error
                 drift_pass.block(drifted_node, f"the search for a place for its pods failed ({type(error).__name__})")
@@ -173,7 +181,7 @@ class Drift:
                     drift_pass.block(drifted_node, "the simulation of where its pods would go did not end in time")
                 drift_pass.is_cut = True
                 break
-            simulated += bool(drifted_node.detail.pods)
+            simulated += bool(pods)
             leaves_first: TerminateFirst | None = None
             if later is not None:
                 if why := why_surge_forbids(drifted_node.detail):
@@ -230,7 +238,8 @@ class StaticDrift:
                 drift_pass.is_cut = True
                 break
             pool = drifted_node.node.pool
-            replacement = replacements.of(drifted_node.node, drifted_node.detail, budgets)
+            version = model.version_for(pool).get(pool)
+            replacement = replacements.of(drifted_node.node, drifted_node.detail, budgets, version)
             if replacement.claim is None:
                 drift_pass.block(drifted_node, replacement.why_not)
                 continue
@@ -243,21 +252,26 @@ class StaticDrift:
 
 def _cause(node: ManagedNode, situation: Situation, *, static: bool) -> str:
     detail = situation.detail_of(node)
-    if not (node.drifted if situation.model is None else detail is not None and detail.drifted):
+    rollout = situation.rollout_replaces(node)
+    drifted = node.drifted if situation.model is None else detail is not None and detail.drifted
+    if not drifted and rollout is None:
         return ""
     policy = situation.policies.get(node.pool)
     is_static = policy is not None and policy.replicas is not None
-    return "" if is_static is not static else _text(detail)
+    return "" if is_static is not static else _text(detail, rollout)
 
 
-def _text(detail: NodeDetail | None) -> str:
+def _text(detail: NodeDetail | None, rollout: PoolRollout | None) -> str:
+    if rollout is not None:
+        return f"NodeRollout {rollout.rollout} replaces it"
     return "its node drifted" if detail is None else f"its node drifted ({detail.drifted})"
 
 
 def _drifted(node: ManagedNode, detail: NodeDetail, situation: Situation) -> _Drifted:
     since = detail.drifted_since or situation.now
     blocked_at = situation.blocked_at.get(node.claim, _NEVER_BLOCKED)
-    return _Drifted(node, detail, (blocked_at, bool(detail.pods), since, node.claim))
+    place = (blocked_at, bool(detail.pods), since, node.claim)
+    return _Drifted(node, detail, place, situation.rollout_replaces(node))
 
 
 def _command(
@@ -282,20 +296,25 @@ def _command(
         graceful=False,
         saving=saving,
         expected=saving,
-        explanation=tuple(_explanation(detail, claims, placements, since, terminate_first)),
+        explanation=tuple(_explanation(drifted_node, claims, placements, since, terminate_first)),
         terminate_first=terminate_first,
     )
 
 
 def _explanation(
-    detail: NodeDetail,
+    drifted_node: _Drifted,
     claims: Sequence[PlannedClaim],
     placements: Mapping[str, tuple[Pod, ...]],
     since: datetime,
     terminate_first: TerminateFirst | None,
 ) -> Iterator[str]:
-    why = f": {detail.drift_message}" if detail.drift_message else ""
-    yield f"{detail.drifted} since {format_instant(since)}{why}"
+    detail, rollout = drifted_node.detail, drifted_node.rollout
+    if rollout is not None:
+        version = f" by version {rollout.replacement}" if rollout.replacement else ""
+        yield f"NodeRollout {rollout.rollout} replaces it{version}"
+    if detail.drifted:
+        why = f": {detail.drift_message}" if detail.drift_message else ""
+        yield f"{detail.drifted} since {format_instant(since)}{why}"
     if terminate_first is None:
         yield from replacement_lines(claims, placements)
         return

@@ -314,6 +314,15 @@ def _price(node: ManagedNode, situation: Situation) -> str:
     )
 
 
+def _waits_for_wave(node: ManagedNode, situation: Situation) -> bool:
+    return node.pool in situation.rollouts and situation.rollout_replaces(node) is None
+
+
+def _version_is_missing(node: ManagedNode, situation: Situation) -> bool:
+    rollout, model = situation.rollout_replaces(node), situation.model
+    return rollout is not None and rollout.launches_target and model is not None and node.pool not in model.wave_pools
+
+
 BLOCKERS = (
     Blocker("leaving", EVERY, lambda node, _: node.leaving, "it is already leaving", is_final=True),
     Blocker(
@@ -426,6 +435,23 @@ BLOCKERS = (
         lambda node, situation: not node.empty and situation.policies[node.pool].keeps_nodes_with_pods,
         _keeps_pods,
         is_final=True,
+    ),
+    Blocker(
+        "rollout",
+        frozenset({Reason.DRIFTED}),
+        _waits_for_wave,
+        lambda node, situation: situation.rollouts[node.pool].why_not(),
+        reported=True,
+    ),
+    Blocker(
+        "version",
+        frozenset({Reason.DRIFTED}),
+        _version_is_missing,
+        lambda node, situation: (
+            f"NodePool {node.pool} can launch no nodes of version {situation.rollouts[node.pool].replacement} now"
+        ),
+        reported=True,
+        needs_model=True,
     ),
     Blocker("pod", VOLUNTARY, _pod, _pod, reported=True, graceful_only=True),
     Blocker(

@@ -62,6 +62,7 @@ class Rescheduler:
         buys: bool = True,
         closed: Collection[str] = frozenset(),
         extra_places: Mapping[str, int] | None = None,
+        versions: Mapping[str, Pool] | None = None,
         expired: Expired = never,
     ) -> Plan:
         """Plan all pods of these NodeClaims without their nodes.
@@ -71,6 +72,7 @@ class Rescheduler:
             buys: False allows existing nodes only.
             closed: names of more Nodes that must take no pods in this plan.
             extra_places: by ID of a capacity reservation, how many places it gets when the nodes leave (N15-247).
+            versions: by name, NodePools that launch another version than usual for these pods.
             expired: ends the solve early; pods that it did not reach are ``unreached``.
 
         Returns:
@@ -81,6 +83,8 @@ class Rescheduler:
         problem = self._without(leaving, pods=pods, buys=buys)
         if extra_places:
             problem = replace(problem, pools=with_places_credited(problem.pools, extra_places))
+        if versions:
+            problem = replace(problem, pools=[_in_version(pool, versions) for pool in problem.pools])
         if closed:
             problem = replace(
                 problem,
@@ -184,6 +188,12 @@ def _that_matter(problem: Problem) -> Sequence[Node]:
             or any(node.allocatable.get(name, 0) - node.used.get(name, 0) < amount for name, amount in least.items())
         )
     ]
+
+
+def _in_version(pool: Pool, versions: Mapping[str, Pool]) -> Pool:
+    """Return the pool as it launches another version. Its limits and what counts against them are the same."""
+    version = versions.get(pool.name)
+    return replace(version, usage=pool.usage, limits=pool.limits) if version is not None else pool
 
 
 def _eased(pool: Pool, leaving_nodes: Collection[Node]) -> Pool:

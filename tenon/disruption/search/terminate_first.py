@@ -106,13 +106,17 @@ class StaticReplacements:
         self._freed: dict[str, int] = {}
         """By ID of a capacity reservation, how many of its places the nodes give back that leave first."""
 
-    def of(self, node: ManagedNode, detail: NodeDetail, budgets: PoolBudgets) -> StaticReplacement:
+    def of(
+        self, node: ManagedNode, detail: NodeDetail, budgets: PoolBudgets, version: Pool | None = None
+    ) -> StaticReplacement:
         """Return how a node is replaced, and count it as replaced so.
 
         Args:
             node: a node of a static NodePool.
             detail: what is known of it.
             budgets: what they leave. A node that leaves first needs a replica that may be missing meanwhile.
+            version: the pool in the version that the new node gets, if it is not the usual one. Then no node leaves
+                first, because what comes after it is an ordinary launch.
         """
         pool = node.pool
         static_pool = self._model.static_pools.get(pool)
@@ -120,7 +124,8 @@ class StaticReplacements:
             return StaticReplacement(why_not=f"NodePool {pool} can launch no nodes now")
         if self._surplus(pool) > 0:
             return StaticReplacement(why_not=f"NodePool {pool} has more nodes than replicas")
-        if self._terminate_first and (offered := self._full_reservations(static_pool)) is not None:
+        may_leave_first = self._terminate_first and version is None
+        if may_leave_first and (offered := self._full_reservations(static_pool)) is not None:
             place = self._place(detail)
             if place not in offered:
                 return StaticReplacement(why_not=f"its {RESERVATIONS_FULL}")
@@ -128,17 +133,17 @@ class StaticReplacements:
         if pool not in self._room:
             self._room[pool] = self._room_of(static_pool)
         if self._room[pool] > 0:
-            return self._staged(pool)
+            return self._staged(pool, version)
         if (static_pool.limits or {}).get(NODES, 0) > self._replicas(pool):
             return StaticReplacement(why_not="limits.nodes leaves no room until other replacements are done")
-        if not self._terminate_first:
+        if not may_leave_first:
             return StaticReplacement(why_not=f"its {AT_LIMIT}")
         place = self._place(detail)
         return self._leaving_first(node, detail, TerminateFirstReason.STATIC_AT_LIMIT, place, budgets)
 
-    def _staged(self, pool: str) -> StaticReplacement:
+    def _staged(self, pool: str, version: Pool | None) -> StaticReplacement:
         if pool not in self._planned:
-            self._planned[pool] = self._plan(pool)
+            self._planned[pool] = self._plan(pool, version=version)
         planned = self._planned[pool]
         if isinstance(planned, str):
             return StaticReplacement(why_not=planned)
@@ -182,10 +187,11 @@ class StaticReplacements:
             self._planned.clear()  # the next node may need another place
             self._full.clear()
 
-    def _plan(self, pool: str, freed: dict[str, int] | None = None) -> PlannedClaim | str:
+    def _plan(self, pool: str, freed: dict[str, int] | None = None, version: Pool | None = None) -> PlannedClaim | str:
         """Return the new node of a static pool, or why there is none."""
         try:
-            (credited_pool,) = with_places_credited([self._left(self._model.static_pools[pool])], freed or {})
+            launching = version if version is not None else self._model.static_pools[pool]
+            (credited_pool,) = with_places_credited([self._left(launching)], freed or {})
             return plan_empty_node(empty_node_problem(self._model.problem, credited_pool))
         except NoEmptyNodeError as error:
             return f"no replacement can be bought: {error}"

@@ -23,6 +23,7 @@ from tenon.kube.planned_pods import planned_pods
 from tenon.kube.pod import Pod
 from tenon.provisioning.readiness import FreshChecks
 from tenon.resources import Resources
+from tenon.rollout.versions import PoolRollout
 from tenon.scheduling.model import InstanceType, Node
 from tests.tenon.apis.case import EC2NODECLASS, NODEPOOL, edited
 from tests.tenon.scheduling.builders import CATALOG
@@ -65,6 +66,8 @@ class FakeView(FreshChecks):
         self.launching: set[str] = set()
         self.pools = [node_pool()]
         self.classes = {"default": node_class()}
+        self.pool_rollouts: dict[str, PoolRollout] = {}
+        self.waves: list[NodePool] = []
         self.existing: list[Node] = []
         self.managed: list[ManagedNode] = []
         self.alone: list[ManagedNode] = []
@@ -126,6 +129,12 @@ class FakeView(FreshChecks):
 
     def node_details(self, types: Mapping[str, Sequence[InstanceType]]) -> Mapping[str, NodeDetail]:
         return self.details
+
+    def rollouts(self) -> Mapping[str, PoolRollout]:
+        return self.pool_rollouts
+
+    def wave_pools(self) -> Sequence[NodePool]:
+        return self.waves
 
     def overlays(self) -> Sequence[NodeOverlay]:
         return self.node_overlays

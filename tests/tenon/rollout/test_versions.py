@@ -39,7 +39,7 @@ def test_a_nodepool_that_the_status_does_not_name_yet_has_no_version() -> None:
 
 
 def test_a_wave_gets_the_target_only_while_it_is_rolled_out() -> None:
-    row = {"currentRevision": "old", "targetRevision": "new", "waveClaims": ["web-1"]}
+    row: dict[str, Any] = {"currentRevision": "old", "targetRevision": "new", "waveClaims": ["web-1"]}
     for phase in Phase:
         entry = rollouts_by_pool([rollout("r", phase=phase.value, **row)], PLAIN)["web"]
         assert entry.replacement == ("new" if phase is Phase.PROGRESSING else "old"), phase
@@ -49,7 +49,7 @@ def test_a_wave_gets_the_target_only_while_it_is_rolled_out() -> None:
 
 
 def test_a_rotation_replaces_by_the_current_version() -> None:
-    row = {"currentRevision": "old", "waveClaims": ["web-1"], "phase": "Progressing"}
+    row: dict[str, Any] = {"currentRevision": "old", "waveClaims": ["web-1"], "phase": "Progressing"}
     entry = rollouts_by_pool([rollout("r", **row)], PLAIN)["web"]
     assert (entry.replacement, entry.launches_target) == ("old", False)
 

@@ -71,6 +71,7 @@ class PodDeletionCostController(Controller):
             policies=policies_of(self._view.node_pools(), self._view.disruption_freezes()),
             now=self._now(),
             nominated=frozenset(self._nominated()),
+            rollouts=self._view.rollouts(),
         )
         pending = await asyncio.to_thread(_pending, self._view.snapshot(), situation, types)
         first, rest = of_one_cycle(pending)

@@ -28,6 +28,8 @@ from tenon.provisioning.pool_overlap import overlapping, with_overlap
 from tenon.provisioning.readiness import pool_conditions
 from tenon.provisioning.registration_health import with_registration_health
 from tenon.resources import Resources, format_resources
+from tenon.rollout.version_condition import with_version_held
+from tenon.rollout.versions import PoolRollout
 from worker.cache.changes import Change, Topic
 from worker.cache.cluster import ClusterCache
 from worker.cache.planning_view import PlanningView
@@ -46,7 +48,7 @@ class NodePoolStatusController(Controller):
 
     name = "nodepool"
     object_field = "nodepool"
-    topics = (Topic.POOL, Topic.NODECLASS, Topic.CLAIM, Topic.NODE)
+    topics = (Topic.POOL, Topic.NODECLASS, Topic.CLAIM, Topic.NODE, Topic.ROLLOUT)
     interval = 1.0
     resync = 60.0
 
@@ -88,6 +90,8 @@ class NodePoolStatusController(Controller):
         """By NodePool: when one of its NodeClaims last launched, among those that changed since the start."""
         self._usages: Mapping[str, Resources] = {}
         """The usage of each NodePool, as of this reconcile."""
+        self._rollouts: Mapping[str, PoolRollout] = {}
+        """What holds for each NodePool that a NodeRollout selects, as of this reconcile."""
 
     async def wait_ready(self) -> None:
         """Wait for the cache, and export that it is not synced yet."""
@@ -115,9 +119,10 @@ class NodePoolStatusController(Controller):
         self._compare()
         self._registrations.observe(changes)
         self._note_launches(changes)
-        self._registrations.forget_all_but(self._view.node_pools())
+        self._registrations.forget_all_but(self._view.specs())
         self._hashes.observe()
         self._usages = self._cache.pool_usages(with_leaving=True)
+        self._rollouts = self._view.rollouts()
         for record in self._cache.pools:
             await self.isolate(record.name, self._reconcile_pool(record))
         return None
@@ -130,7 +135,7 @@ class NodePoolStatusController(Controller):
 
     def _compare(self) -> None:
         """Find pools that accept the same pods, if a pool or a class changed since the last reconcile."""
-        pools = self._view.node_pools()
+        pools = self._view.specs()
         names = sorted({pool.spec.template.spec.node_class_ref.name for pool in pools})
         classes = [node_class for name in names if (node_class := self._view.node_class(name)) is not None]
         objects = [*(pool.metadata for pool in pools), *(class_record.metadata for class_record in classes)]
@@ -191,6 +196,9 @@ class NodePoolStatusController(Controller):
             launched = self._launched.get(name)
             shortage = self._refusals.shortage(name, launched)
             conditions = with_capacity(conditions, shortage, launched, now=now, observed_generation=generation)
+        rollout = self._rollouts.get(name)
+        held = {name: (rollout, self._view.newest_revision(pool))} if rollout is not None else {}
+        conditions = with_version_held(conditions, held, now=now, observed_generation=generation)
         if self._slowed.is_reported:
             savings = self._slowed.savings.get(name)
             conditions = with_slowed(conditions, savings, now=now, observed_generation=generation)

@@ -127,9 +127,13 @@ class StaticNodePoolController(Controller):
         return MAX_CHANGES in (len(decision.create), len(decision.delete))
 
     async def _read_pool(self, name: str, uid: str | None) -> NodePool | None:
-        """Read the NodePool from the API server. None if it is gone, was replaced or cannot be parsed."""
+        """Read the NodePool from the API server, in the version that it launches.
+
+        None if it is gone, was replaced or cannot be parsed.
+        """
         body = await self._kube.get(NODEPOOLS, name)
-        return parse(NodePool, body)[0] if body is not None and body["metadata"]["uid"] == uid else None
+        pool = parse(NodePool, body)[0] if body is not None and body["metadata"]["uid"] == uid else None
+        return self._view.launching(pool) if pool is not None else None
 
     def _may_make(self, pool: NodePool, backoff: LaunchBackoff) -> int:
         """How many NodeClaims may be created for a pool that lacks some. If none, the reason is logged."""
