@@ -102,6 +102,7 @@ MEANINGS: dict[str, str] = {
     "replacements": "the NodeClaims that replace nodes",
     "resource": "the resource of the API server, such as pods",
     "result": "the result of the reboot",
+    "revision": "the version of a NodePool and its EC2NodeClass, as the annotation tenon.sh/revision names it",
     "saving": "dollars an hour that the command saves",
     "search-attributes": "the search attributes of Temporal",
     "seconds": "how long it took",

@@ -8,7 +8,9 @@ from typing import Any
 
 import msgspec
 
+from tenon.apis.labels import NODEPOOL
 from tenon.apis.structural import without_nulls
+from tenon.kube import object_json
 from tenon.kube.decode import decode_daemonset, decode_node, decode_nodeclaim, decode_object, decode_pod
 from tenon.kube.limit_ranges import decode_limit_range
 from tenon.kube.pod import Pod
@@ -23,6 +25,7 @@ from tenon.simulation.defaults import namespace_labels
 from tenon.simulation.objects import Found, Objects
 from tenon.simulation.workloads import replica_set
 from worker.cache.cluster import ClusterCache
+from worker.cache.node_versions import decode_revision
 from worker.cache.state import ClusterState
 
 
@@ -70,6 +73,8 @@ def fill(cache: FiledCache, objects: Objects, *, moving: bool = False) -> tuple[
         ("NodePool", decode_object, cache.pools),
         ("NodeRepairPolicy", decode_object, cache.repair_policies),
         ("DisruptionFreeze", decode_object, cache.freezes),
+        ("NodeRollout", decode_object, cache.versions.rollouts),
+        ("ControllerRevision", decode_revision, cache.versions.revisions),
         ("NodeClaim", decode_nodeclaim, cache.claims),
         ("Node", decode_node, cache.nodes),
         ("LimitRange", decode_limit_range, cache.limit_ranges),
@@ -91,7 +96,7 @@ def fill(cache: FiledCache, objects: Objects, *, moving: bool = False) -> tuple[
                 else:
                     pending.pods.append(cache.scheduling_pod(record))
             if record is not None:
-                table.on_event(item.key, record)
+                table.on_event(record.key, record)
     if moving:
         pending.pods.extend(cache.scheduling_pod(record) for record in cache.moving_pods())
     return _without_promised(pending, cache), faults
@@ -104,6 +109,9 @@ def _decode_pdb(raw: bytes) -> ValueRecord[PodDisruptionBudget]:
 
 def _of(objects: Objects, kind: str) -> Iterator[Found]:
     """Yield the objects of a kind. ReplicaSets include those that the Deployment controller would create."""
+    if kind == "ControllerRevision":  # those of DaemonSets and StatefulSets are no versions of nodes
+        yield from (item for item in objects.of(kind) if NODEPOOL in object_json.labels(item.body))
+        return
     yield from objects.of(kind)
     yield from (item for (followed, _), item in objects.followed.items() if followed == kind)
     if kind == "ReplicaSet":

@@ -57,7 +57,7 @@ def disruption_of(
     """
     managed = view.managed_nodes()
     nodes = {node.claim: cache.node_of(claim) for node in managed if (claim := cache.claims.get(node.claim))}
-    model = model_after(plan, view, question, view.snapshot().node_details)
+    model = model_after(plan, view, question, view.snapshot().node_details, view.wave_pools())
     situation = Situation(
         nodes=PodsElsewhere().added_to(managed, model.details, now),
         policies=policies_of(view.node_pools(), view.disruption_freezes()),

@@ -9,6 +9,7 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ConfigError, NotFoundError
 from activities.kubernetes.resources import (
     CAPACITYBUFFERS,
+    CONTROLLERREVISIONS,
     CSIDRIVERS,
     CSINODES,
     DAEMONSETS,
@@ -21,6 +22,7 @@ from activities.kubernetes.resources import (
     NODEOVERLAYS,
     NODEPOOLS,
     NODEREPAIRPOLICIES,
+    NODEROLLOUTS,
     NODES,
     PDBS,
     PODS,
@@ -34,6 +36,7 @@ from activities.kubernetes.resources import (
     STORAGECLASSES,
     Resource,
 )
+from tenon.apis import labels
 from tenon.manifests.faults import ManifestError, Source
 from tenon.provisioning.gates import FeatureGates
 from tenon.simulation.objects import Found, Objects
@@ -77,6 +80,7 @@ async def _read(objects: Objects, gates: FeatureGates, with_selectors: bool) -> 
                 continue
             for body in objects_:
                 objects.add(body, Source(f"cluster {kube.host}"), yields=True)
+        await _add_versions(kube, objects)
         for resource in (REPLICASETS, STATEFULSETS) if with_selectors else ():
             for body in await kube.list(resource):
                 _followed(objects, kube, resource, body)
@@ -85,6 +89,17 @@ async def _read(objects: Objects, gates: FeatureGates, with_selectors: bool) -> 
     finally:
         await kube.close()
     return []
+
+
+async def _add_versions(kube: Kube, objects: Objects) -> None:
+    """Read the NodeRollouts, and the versions of NodePools if there are any."""
+    try:
+        rollouts = await kube.list(NODEROLLOUTS)
+    except NotFoundError:
+        return
+    revisions = await kube.list(CONTROLLERREVISIONS, label_selector=labels.NODEPOOL) if rollouts else []
+    for body in (*rollouts, *revisions):
+        objects.add(body, Source(f"cluster {kube.host}"), yields=True)
 
 
 async def _follow(kube: Kube, objects: Objects) -> None:

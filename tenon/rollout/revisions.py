@@ -89,7 +89,7 @@ def revision_of(pool: NodePool, node_class: EC2NodeClass) -> Revision:
         "subnets": [subnet.id for subnet in status.subnets],
         "placementGroup": status.placement_group.id if status.placement_group is not None else "",
     }
-    kept = {name: getattr(status, name) for name in _KEPT_STATUS}
+    kept_fields = {name: getattr(status, name) for name in _KEPT_STATUS}
     return Revision(
         pool=pool.metadata.name,
         digest=digest_of(compared)[:DIGEST_LENGTH],
@@ -98,7 +98,7 @@ def revision_of(pool: NodePool, node_class: EC2NodeClass) -> Revision:
         class_name=node_class.metadata.name,
         class_generation=node_class.metadata.generation,
         class_spec=node_class.spec,
-        class_status=evolve(EC2NodeClassStatus(), **kept),
+        class_status=evolve(EC2NodeClassStatus(), **kept_fields),
     )
 
 

@@ -62,16 +62,16 @@ def with_version_held(
         observed_generation: the generation of the object.
     """
     sentences = {pool: held_sentence(rollout, newest) for pool, (rollout, newest) in sorted(rollouts.items())}
-    held = {pool: text for pool, text in sentences.items() if text}
-    if not held:
+    held_pools = {pool: text for pool, text in sentences.items() if text}
+    if not held_pools:
         return clear_condition(conditions, VERSION_HELD)
-    first = rollouts[next(iter(held))][0]
+    first = rollouts[next(iter(held_pools))][0]
     return set_condition(
         conditions,
         VERSION_HELD,
         "True",
         now=now,
         reason=_REASONS[first.phase],
-        message=". ".join(held.values())[:1000],
+        message=". ".join(held_pools.values())[:1000],
         observed_generation=observed_generation,
     )

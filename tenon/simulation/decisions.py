@@ -23,7 +23,7 @@ from tenon.provisioning.overlays import PoolTypes, apply_overlays
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.pool_overlap import notes as overlap_notes
 from tenon.provisioning.pool_overlap import overlapping
-from tenon.provisioning.problem import Cluster, problem_of, with_pool_reasons
+from tenon.provisioning.problem import Cluster, problem_of, scheduling_pools, with_pool_reasons
 from tenon.provisioning.readiness import usable_pools
 from tenon.provisioning.shortage_waits import dear_nodes, elsewhere, held_back, without_dear_types
 from tenon.provisioning.solving import solve_with_buffers
@@ -169,10 +169,13 @@ def _with_waits(problem: Problem, question: Question, pools_with_types: PoolType
     return without_dear_types(plan, pools, prices)
 
 
-def model_after(plan: Plan, cluster: Cluster, question: Question, node_details: NodeDetails) -> ClusterModel:
+def model_after(
+    plan: Plan, cluster: Cluster, question: Question, node_details: NodeDetails, wave_pools: Sequence[NodePool] = ()
+) -> ClusterModel:
     """Return the cluster for methods that move pods, once a plan is carried out.
 
     The plan's pods are on the existing nodes that it chose, and its new nodes use the limits of their pools.
+    ``wave_pools``: the NodePools of which a rollout replaces nodes, in the version that those nodes get.
     """
     pools, find_class = cluster.node_pools(), cluster.node_class
     static = usable_static_pools(pools, find_class)
@@ -185,7 +188,13 @@ def model_after(plan: Plan, cluster: Cluster, question: Question, node_details: 
     used = [replace(pool, usage=add(pool.usage, *bought.get(pool.name, ()))) for pool in problem.pools]
     remaining_pools = with_places_taken(used, plan.claims)
     details = node_details(overlaid.types_by_pool())
-    return model_of(replace(problem, pools=remaining_pools), details, {pool.metadata.name for pool in static})
+    model = model_of(replace(problem, pools=remaining_pools), details, {pool.metadata.name for pool in static})
+    if not wave_pools:
+        return model
+    usable = [*usable_pools(wave_pools, find_class), *usable_static_pools(wave_pools, find_class)]
+    waves = apply_overlays(_sold(usable, cluster, question), question.overlays)
+    in_version = scheduling_pools(cluster, waves.pools_with_types)
+    return replace(model, wave_pools={pool.name: pool for pool in in_version})
 
 
 def _sold(pools: Sequence[NodePool], cluster: Cluster, question: Question) -> PoolTypes:

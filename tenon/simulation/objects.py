@@ -45,6 +45,7 @@ NAMESPACED: Mapping[str, str] = {
     "DaemonSet": APPS,
     "Job": "batch",
     "PodDisruptionBudget": "policy",
+    "ControllerRevision": APPS,
 }
 GROUPS: Mapping[str, str] = {**CLUSTER_WIDE, **NAMESPACED}
 VERSIONS = {resource.kind: tuple(version.name for version in resource.versions) for resource in RESOURCES}

@@ -76,10 +76,10 @@ def _facts(claim: Object) -> tuple[str, str]:
     return claim["metadata"]["annotations"].get(labels.REVISION, ""), str(claim["status"]["imageID"])
 
 
-async def _other(pool: Pool, count: int, *known: str) -> Object:
-    """Wait until the pool has so many ready nodes. The one that is not known."""
+async def _other(pool: Pool, count: int, *known_names: str) -> Object:
+    """Wait until the pool has so many ready nodes. The one that is not among the known names."""
     claims = await pool.settled(count)
-    (new,) = [claim for claim in claims if claim["metadata"]["name"] not in known]
+    (new,) = [claim for claim in claims if claim["metadata"]["name"] not in known_names]
     return new
 
 

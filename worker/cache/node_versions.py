@@ -61,8 +61,8 @@ class NodeVersions:
         """
         if not self.rollouts:
             return {}
-        chosen = rollouts_by_pool((record.body for record in self.rollouts), pools)
-        return {pool: self._with_records(rollout) for pool, rollout in chosen.items()}
+        by_pool = rollouts_by_pool((record.body for record in self.rollouts), pools)
+        return {pool: self._with_records(rollout) for pool, rollout in by_pool.items()}
 
     def _with_records(self, rollout: PoolRollout) -> PoolRollout:
         digest = rollout.replacement

@@ -194,5 +194,10 @@ def test_versions_are_bounded_and_none_in_use_goes(count: int, used: set[int]) -
     staying = [revision for revision in revisions if revision not in removed]
     assert not {revision.digest for revision in removed} & in_use
     assert len(staying) <= max(MAX_REVISIONS, len(in_use))
-    assert all(kept.number > gone.number for gone in removed for kept in staying if kept.digest not in in_use)
+    assert all(
+        staying_one.number > old.number
+        for old in removed
+        for staying_one in staying
+        if staying_one.digest not in in_use
+    )
     assert not removed or len(staying) >= MAX_REVISIONS, "no more than necessary goes"

@@ -22,8 +22,8 @@ def test_a_selecting_rollout_comes_before_a_default_one_and_an_older_before_a_ne
     late = rollout("a-late", {"matchLabels": {"team": "a"}}, "2026-01-03T00:00:00Z")
     early = rollout("b-early", {"matchExpressions": [{"key": "team", "operator": "Exists"}]}, "2026-01-02T00:00:00Z")
     pools = {"web": {"team": "a"}, "batch": {}}
-    chosen = rollouts_by_pool([default, late, early], pools)
-    assert {pool: entry.rollout for pool, entry in chosen.items()} == {"web": "b-early", "batch": "a-default"}
+    by_pool = rollouts_by_pool([default, late, early], pools)
+    assert {pool: entry.rollout for pool, entry in by_pool.items()} == {"web": "b-early", "batch": "a-default"}
     assert rollouts_by_pool([late, early], pools).keys() == {"web"}
 
 

@@ -197,8 +197,8 @@ class NodePoolStatusController(Controller):
             shortage = self._refusals.shortage(name, launched)
             conditions = with_capacity(conditions, shortage, launched, now=now, observed_generation=generation)
         rollout = self._rollouts.get(name)
-        held = {name: (rollout, self._view.newest_revision(pool))} if rollout is not None else {}
-        conditions = with_version_held(conditions, held, now=now, observed_generation=generation)
+        versions = {name: (rollout, self._view.newest_revision(pool))} if rollout is not None else {}
+        conditions = with_version_held(conditions, versions, now=now, observed_generation=generation)
         if self._slowed.is_reported:
             savings = self._slowed.savings.get(name)
             conditions = with_slowed(conditions, savings, now=now, observed_generation=generation)
