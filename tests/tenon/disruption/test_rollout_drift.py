@@ -24,10 +24,10 @@ def rollout(phase: Phase = Phase.PROGRESSING, *claims: str, name: str = "default
     return PoolRollout("nodes", name, "old", "new", phase, frozenset(claims), **fields)
 
 
-def in_version(name: str, **wanted: str) -> Pool:
+def in_version(name: str, **node_labels: str) -> Pool:
     """The NodePool in a version whose nodes have these labels."""
     version = pool(name, ON_DEMAND)
-    return replace(version, requirements=version.requirements.with_(Requirements.from_labels(wanted)))
+    return replace(version, requirements=version.requirements.with_(Requirements.from_labels(node_labels)))
 
 
 def decided(cluster: Cluster, *versions: Pool, **changed: Any) -> Decision:

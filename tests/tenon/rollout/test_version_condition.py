@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from tenon.rollout.revisions import Revision
+from tenon.rollout.revisions import Revision, revision_of
 from tenon.rollout.version_condition import VERSION_HELD, held_sentence, with_version_held
 from tenon.rollout.versions import Phase, PoolRollout
-from tests.tenon.rollout.test_revisions import pool, resolved, revision_of
+from tests.tenon.rollout.test_revisions import pool, resolved
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
