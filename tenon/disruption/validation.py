@@ -117,7 +117,9 @@ def _check(
     if all(situation.policies[candidate.pool].replicas is not None for candidate in command.candidates):
         return _why_not_static(command, situation), None
     claims = [candidate.claim for candidate in command.candidates]
-    versions = situation.model.version_for(command.candidates[0].pool) if reason is Reason.DRIFTED else {}
+    assert situation.model is not None
+    is_drift = command.reason == Reason.DRIFTED
+    versions = situation.model.version_for(command.candidates[0].pool) if is_drift else {}
     plan = rescheduler.simulate(claims, versions=versions, expired=expired)
     if command.terminate_first is not None and is_complete(plan):
         return STARTS_FIRST, plan

@@ -163,7 +163,7 @@ class ClusterCache(ClusterState):
             await self._first_rollout()
         resource, log_limiter = self._gated.get(reflector.plural), LogRateLimiter()
         while resource is not None and not await served(self._kube, resource, log_limiter):
-            if not reflector.synced.is_set():
+            if not reflector.synced.is_set() and reflector is not self._rollouts:  # no feature gate asks for these
                 log.warning(
                     "The API server does not serve a resource, so objects of it have no effect: apply its "
                     "CustomResourceDefinition",

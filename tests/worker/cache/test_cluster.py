@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -291,20 +291,23 @@ def test_n15_501_the_worker_may_read_what_it_caches() -> None:
     """OPS-08: a resource that it may not list would keep it unready for ever."""
     deploy = Path(__file__).parents[3] / "deploy"
 
-    def granted(*files: Path) -> set[tuple[str, str]]:
+    def granted(*files: Path, kinds: Sequence[str] = ("ClusterRole",)) -> set[tuple[str, str]]:
         documents = [document for file in files for document in yaml.safe_load_all(file.read_text())]
         roles = [
             document
             for document in documents
-            if document["kind"] == "ClusterRole" and "aggregat" not in str(document["metadata"])
+            if document["kind"] in kinds and "aggregat" not in str(document["metadata"])
         ]
         rules = [rule for role in roles for rule in role["rules"]]
         return {(verb, resource) for rule in rules for verb in rule["verbs"] for resource in rule["resources"]}
 
     def needed(gates: FeatureGates) -> set[tuple[str, str]]:
         cache = ClusterCache(cast("Any", None), gates=gates)
-        return {(verb, reflector.plural) for verb in ("list", "watch") for reflector in cache._reflectors}
+        read = {(verb, reflector.plural) for verb in ("list", "watch") for reflector in cache._reflectors}
+        return read - of_own_namespace
 
+    of_own_namespace = {("list", "controllerrevisions"), ("watch", "controllerrevisions")}
+    assert of_own_namespace <= granted(deploy / "rbac.yaml", kinds=["Role"])
     always = granted(deploy / "rbac.yaml")
     assert {("list", "namespaces"), ("watch", "csinodes"), ("list", "persistentvolumes")} <= needed(FeatureGates())
     assert needed(FeatureGates()) <= always
