@@ -39,6 +39,7 @@ _NEWEST = (
     "tenon.sh_disruptionfreezes.yaml",
     "tenon.sh_noderepairpolicies.yaml",
     "tenon.sh_noderollouts.yaml",
+    "tenon.sh_nodeschedules.yaml",
     "autoscaling.x-k8s.io_capacitybuffers.yaml",
 )
 """The kinds that the page lists. Their older versions, and the kinds before v1beta1, are read and converted only."""

@@ -66,6 +66,7 @@ NODEOVERLAYS = Resource("karpenter.sh", "v1alpha1", "nodeoverlays", False, "Node
 DISRUPTIONFREEZES = Resource("tenon.sh", "v1alpha1", "disruptionfreezes", False, "DisruptionFreeze")
 NODEREPAIRPOLICIES = Resource("tenon.sh", "v1alpha1", "noderepairpolicies", False, "NodeRepairPolicy")
 NODEROLLOUTS = Resource("tenon.sh", "v1alpha1", "noderollouts", False, "NodeRollout")
+NODESCHEDULES = Resource("tenon.sh", "v1alpha1", "nodeschedules", False, "NodeSchedule")
 CAPACITYBUFFERS = Resource("autoscaling.x-k8s.io", "v1beta1", "capacitybuffers", True, "CapacityBuffer")
 VPAS = Resource("autoscaling.k8s.io", "v1", "verticalpodautoscalers", True, "VerticalPodAutoscaler")
 PROVISIONERS = Resource("karpenter.sh", "v1alpha5", "provisioners", False, "Provisioner")

@@ -20,6 +20,7 @@ from tenon.apis.nodeoverlay import NodeOverlay
 from tenon.apis.nodepool import NodePool
 from tenon.apis.noderepairpolicy import NodeRepairPolicy
 from tenon.apis.noderollout import NodeRollout
+from tenon.apis.nodeschedule import NodeSchedule
 
 
 @dataclass(frozen=True)
@@ -214,6 +215,23 @@ RESOURCES = (
             ),
         ),
         short_names=("freeze", "freezes"),
+    ),
+    Resource(
+        labels.TENON_GROUP,
+        "nodeschedules",
+        (
+            Version(
+                "v1alpha1",
+                NodeSchedule,
+                (
+                    Column("Zone", ".spec.timeZone"),
+                    Column("NodePools", ".spec.nodePools"),
+                    Column("Suspended", ".spec.suspend", "boolean"),
+                    _AGE,
+                ),
+            ),
+        ),
+        short_names=("nsched",),
     ),
     Resource(
         BUFFER_GROUP,

@@ -69,6 +69,20 @@ class DisruptionWindow:
             if opening is not None and hit > local:
                 return opening.astimezone(zone)
 
+    def openings(self, since: datetime, until: datetime) -> Iterator[datetime]:
+        """Yield when the window opens, from ``since`` on and before ``until``, in no order."""
+        zone = ZoneInfo(self.timezone)
+        last = until.astimezone(zone).replace(tzinfo=None) + _LONGEST_CHANGE
+        hits = croniter(self.schedule, since.astimezone(zone).replace(tzinfo=None) - _LONGEST_CHANGE)
+        while True:
+            try:
+                hit: datetime = hits.get_next(datetime)
+            except CroniterBadDateError:
+                return
+            if hit > last:
+                return
+            yield from (at for at in self._instants(hit, zone) if since <= at < until)
+
     def _last_opening(self, now: datetime) -> datetime | None:
         zone = ZoneInfo(self.timezone)
         local = now.astimezone(zone).replace(tzinfo=None)
@@ -87,9 +101,8 @@ class DisruptionWindow:
 
     def _instants(self, hit: datetime, zone: ZoneInfo) -> Iterator[datetime]:
         """Yield when the clock of the zone shows this time: at two instants if it goes back over it."""
-        while _skipped(hit, zone):
-            hit += _MINUTE
-        first, second = (hit.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1))
+        first = first_instant(hit, zone)
+        second = hit.replace(tzinfo=zone, fold=1).astimezone(UTC)
         yield first
         if second > first and self._every_hour:
             yield second
@@ -97,6 +110,13 @@ class DisruptionWindow:
     @property
     def _every_hour(self) -> bool:
         return self.schedule == "@hourly" or self.schedule.split()[1:2] == ["*"]
+
+
+def first_instant(local: datetime, zone: ZoneInfo) -> datetime:
+    """Return when the clock of the zone first shows this time, or has gone forward over it."""
+    while _skipped(local, zone):
+        local += _MINUTE
+    return local.replace(tzinfo=zone, fold=0).astimezone(UTC)
 
 
 def _skipped(local: datetime, zone: ZoneInfo) -> bool:
@@ -126,27 +146,16 @@ def _window(entry: dict[str, Any], place: str) -> DisruptionWindow:
     if unknown := sorted(entry.keys() - set(_KEYS)):
         raise ValueError(f"{place}.{unknown[0][:80]!s} does not exist: a window has {', '.join(_KEYS)}")
     schedule, zone = entry.get("schedule"), entry.get("timezone", "UTC")
-    if problem := schedule_problem(schedule):
+    if problem := cron_problem(schedule):
         raise ValueError(f"{place}.schedule: {problem}")
     if problem := zone_problem(zone):
         raise ValueError(f"{place}.timezone: {problem}")
     return DisruptionWindow(str(schedule), _duration(entry.get("duration"), place), str(zone), _reasons(entry, place))
 
 
-def schedule_problem(schedule: object) -> str:
-    """Return why a text is not a schedule that hits some day, in a sentence for a user; empty if it is one."""
-    if not isinstance(schedule, str) or not re.fullmatch(SCHEDULE_PATTERN, schedule) or not croniter.is_valid(schedule):
-        return f"{_shown(schedule)} is not a cron schedule of five fields, such as '0 2 * * 6'"
-    try:
-        croniter(schedule, _SOME_DAY).get_next(datetime)
-    except CroniterBadDateError:
-        return f"{_shown(schedule)} names no day that exists, so the window can never open"
-    return ""
-
-
 def zone_problem(name: object) -> str:
     """Return why a text is not a time zone, in a sentence for a user; empty if it is one."""
-    if isinstance(name, str) and _is_zone(name):
+    if isinstance(name, str) and is_zone(name):
         return ""
     return f"{_shown(name)} is not an IANA time zone: write one such as 'Europe/Berlin', or leave it out for UTC"
 
@@ -172,7 +181,19 @@ def _reasons(entry: dict[str, Any], place: str) -> tuple[str, ...]:
     return tuple(reasons)
 
 
-def _is_zone(name: str) -> bool:
+def cron_problem(schedule: Any) -> str:
+    """Return why a value is not a cron schedule that hits at some time; empty if it is."""
+    if not isinstance(schedule, str) or not re.fullmatch(SCHEDULE_PATTERN, schedule) or not croniter.is_valid(schedule):
+        return f"{_shown(schedule)} is not a cron schedule of five fields, such as '0 2 * * 6'"
+    try:
+        croniter(schedule, _SOME_DAY).get_next(datetime)
+    except CroniterBadDateError:
+        return f"{_shown(schedule)} names no day that exists, so the window can never open"
+    return ""
+
+
+def is_zone(name: str) -> bool:
+    """Whether this is the name of an IANA time zone."""
     try:
         ZoneInfo(name)
     except (KeyError, ValueError, OSError):  # OSError: the name of a folder of zones, such as Europe

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from tenon.apis.base import ApiModel, Rule, Timestamp
 from tenon.apis.common import Conditions, ObjectMeta
-from tenon.apis.disruption_windows import schedule_problem, zone_problem
+from tenon.apis.disruption_windows import cron_problem, zone_problem
 from tenon.apis.duration import BudgetDuration, Duration, PlainDuration
 from tenon.apis.nodepool import SCHEDULE_PATTERN
 from tenon.apis.noderepairpolicy import NodePoolSelector
@@ -95,7 +95,7 @@ def freeze_problems(spec: DisruptionFreezeSpec) -> Iterator[tuple[str, str]]:
     """Yield the path and the sentence of each problem that the API server cannot see."""
     for index, window in enumerate(spec.windows):
         path = f"spec.windows[{index}]"
-        if problem := schedule_problem(window.schedule):
+        if problem := cron_problem(window.schedule):
             yield f"{path}.schedule", problem
         if problem := zone_problem(window.timezone):
             yield f"{path}.timezone", problem

@@ -34,6 +34,7 @@ from tenon.apis.nodeclaim import NodeClaim
 from tenon.apis.nodepool import SCHEDULE_PATTERN, Budget, NodePool, TemplateSpec
 from tenon.apis.noderepairpolicy import NodeRepairPolicy, RepairBudget, rule_problems
 from tenon.apis.noderollout import NodeRollout, rollout_problems
+from tenon.apis.nodeschedule import NodeSchedule, schedule_problems
 from tenon.apis.restricted import KNOWN_VALUES, restricted_reason
 from tenon.apis.shortage_price import read_price_factor, read_shortage_policy
 from tenon.apis.warm import read_warm
@@ -125,6 +126,8 @@ def check(resource: ApiModel) -> list[FieldError]:
         return check_noderollout(resource)
     if isinstance(resource, DisruptionFreeze):
         return check_disruptionfreeze(resource)
+    if isinstance(resource, NodeSchedule):
+        return check_nodeschedule(resource)
     return _broken_rules(resource)
 
 
@@ -232,6 +235,12 @@ def check_disruptionfreeze(freeze: DisruptionFreeze) -> list[FieldError]:
         *_broken_rules(freeze),
         *(FieldError(path, sentence) for path, sentence in freeze_problems(freeze.spec)),
     ]
+
+
+def check_nodeschedule(schedule: NodeSchedule) -> list[FieldError]:
+    """Return all problems of a NodeSchedule."""
+    problems = (FieldError(path, sentence) for path, sentence in schedule_problems(schedule.spec))
+    return [*_broken_rules(schedule), *problems]
 
 
 def unreadable_expressions(kubelet: KubeletConfiguration) -> list[FieldError]:

@@ -84,6 +84,7 @@ def test_every_field_is_described(name: str) -> None:
         ("DisruptionFreeze v1alpha1", "Active Changes NodePools Reason Age", "By"),
         ("NodeRepairPolicy v1alpha1", "NodePools Matching Ready Age", "Weight Conditions"),
         ("NodeRollout v1alpha1", "NodePools Phase Wave Ready Age", "OnFailure"),
+        ("NodeSchedule v1alpha1", "Zone NodePools Suspended Age", ""),
         (
             "CapacityBuffer v1beta1",
             "Strategy PodTemplate Replicas ConditionsType ConditionsStatus ConditionsReason Age",
@@ -111,6 +112,7 @@ def test_columns(name: str, narrow: str, wide: str) -> None:
         ("tenon.sh_disruptionfreezes.yaml", ["freeze", "freezes"], "karpenter", "Cluster"),
         ("tenon.sh_noderepairpolicies.yaml", ["nrp"], "karpenter", "Cluster"),
         ("tenon.sh_noderollouts.yaml", ["nro"], "karpenter", "Cluster"),
+        ("tenon.sh_nodeschedules.yaml", ["nsched"], "karpenter", "Cluster"),
         ("autoscaling.x-k8s.io_capacitybuffers.yaml", ["cb"], "autoscaling", "Namespaced"),
         ("karpenter.sh_provisioners.yaml", None, "karpenter", "Cluster"),
         ("karpenter.sh_machines.yaml", None, "karpenter", "Cluster"),

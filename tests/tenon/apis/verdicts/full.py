@@ -17,6 +17,7 @@ from tenon.apis.nodeoverlay import NodeOverlay
 from tenon.apis.nodepool import NodePool
 from tenon.apis.noderepairpolicy import NodeRepairPolicy
 from tenon.apis.noderollout import NodeRollout
+from tenon.apis.nodeschedule import NodeSchedule
 
 Manifest = dict[str, Any]
 
@@ -204,6 +205,14 @@ FULL = [
         "startTime": "2026-12-20T00:00:00Z", "endTime": "2027-01-04T00:00:00Z",
         "windows": [{"schedule": "0 22 * * *", "duration": "8h", "timezone": "Europe/Berlin"}],
         "maxExpiryDelay": "24h", "reason": "holidays", "requestedBy": "anna",
+    }),
+    Full("a schedule of working hours", NodeSchedule, "nodeschedules", {
+        "timeZone": "Europe/Berlin", "nodePools": ["default"], "suspend": True, "bootTime": "4m",
+        "entries": [
+            {"name": "nights", "from": "19:00", "to": "09:00", "days": ["Mon", "Fri"], "off": True},
+            {"cron": "0 9 * * mon-fri", "duration": "2h", "floor": {"nodes": 2, "spare": {"cpu": "4"}}, "replicas": 3,
+             "limits": {"cpu": "100"}, "headroom": [{"namespace": "shop", "name": "web", "replicas": 5}]},
+        ],
     }),
     Full("a buffer of pods", CapacityBuffer, "capacitybuffers", {
         "provisioningStrategy": "buffer.x-k8s.io/active-capacity", "podTemplateRef": {"name": "small"}, "replicas": 3,

@@ -57,6 +57,10 @@ DELIBERATE: dict[str, str] = {
         "only a program knows which time zones exist and whether a window can open; the rollout is not valid then"
     ),
     r"a rollout: spec\.gates\.prometheus\.0\.(min|max) =": "which of two texts is the greater number, the same",
+    r"a schedule of working hours: spec\.(timeZone|bootTime) =": (
+        "the API server knows no time zones, and compares no durations here; `tenon schedule` and `tenon validate` "
+        "name the problem"
+    ),
     "metadata: a name of 253": "an object's name cannot change, so one that is stored says so in ValidationSucceeded",
 }
 """Differences that stay: a pattern for the names of the cases, and the reason."""

@@ -1,0 +1,1 @@
+"""What NodeSchedules ask for at each instant."""

@@ -1,0 +1,197 @@
+"""What NodeSchedules ask for at an instant, from the objects and the clock alone.
+
+No state and no timer takes part, so the answer is the same whoever asks, however late. A missed time needs no repair.
+
+Of entries that overlap, in one schedule or in several, off wins; then the largest floor, replicas and headroom and the
+smallest limits hold. Everything that needs nodes begins a boot time early, and a NodePool wakes up a boot time before
+it stops being off. In the boot time before a NodePool is off it launches nothing, because the node would leave before
+it is of use.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from tenon.apis.nodeschedule import NodeSchedule, ScheduleEntry
+from tenon.resources import maximum, parse_resources
+from tenon.schedule.windows import Window, merged, windows_of
+
+HORIZON = timedelta(days=8)
+"""How far ahead the next change is looked for. Almost every schedule repeats within a week."""
+_MARGIN = timedelta(hours=2)
+"""More than the longest boot time."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolDemand:
+    """What schedules ask for a NodePool."""
+
+    off: bool = False
+    """Whether it has no nodes."""
+    launches: bool = True
+    """Whether it may launch nodes. False also shortly before it is off."""
+    floor_nodes: int = 0
+    floor_spare: Mapping[str, int] = field(default_factory=dict)
+    """Resources that no pod requests, in the units of `tenon.resources`."""
+    replicas: int | None = None
+    """The nodes of a static NodePool, instead of its own replicas."""
+    limits: Mapping[str, int] = field(default_factory=dict)
+    """The most that it may have, in the units of `tenon.resources`."""
+    entries: tuple[str, ...] = field(default=(), compare=False)
+    """The entries that hold when it begins, for messages. Others that ask for the same may follow without a change."""
+
+
+NOTHING = PoolDemand()
+"""What holds for a NodePool while no schedule asks for anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A time in which the same holds for a NodePool."""
+
+    start: datetime
+    end: datetime
+    demand: PoolDemand
+
+
+@dataclass(frozen=True, slots=True)
+class Desired:
+    """What holds at an instant."""
+
+    pools: Mapping[str, PoolDemand]
+    """By NodePool, for those that a schedule names."""
+    buffers: Mapping[tuple[str, str], int]
+    """Replicas by namespace and name of a CapacityBuffer, for those that have any by schedule now."""
+    until: Mapping[str, datetime]
+    """By NodePool, when something else holds; without those that do not change within `HORIZON`."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A window of an entry."""
+
+    title: str
+    entry: ScheduleEntry
+    window: Window
+
+
+def desired(
+    schedules: Sequence[NodeSchedule], now: datetime, boot_times: Mapping[str, timedelta] | None = None
+) -> Desired:
+    """Return what valid schedules ask for now.
+
+    Args:
+        boot_times: by NodePool, how long its nodes take to be Ready, where that is known better than the schedules do.
+    """
+    pools, until = {}, {}
+    for pool in pools_of(schedules):
+        first, *more = timeline(schedules, pool, now, now + HORIZON, boot_times)
+        pools[pool] = first.demand
+        if more:
+            until[pool] = first.end
+    return Desired(pools, _buffers(schedules, now), until)
+
+
+def pools_of(schedules: Sequence[NodeSchedule]) -> list[str]:
+    """Return the names of all NodePools that schedules in force name, sorted."""
+    return sorted({pool for schedule in schedules if not schedule.spec.suspend for pool in schedule.spec.node_pools})
+
+
+def timeline(
+    schedules: Sequence[NodeSchedule],
+    pool: str,
+    since: datetime,
+    until: datetime,
+    boot_times: Mapping[str, timedelta] | None = None,
+) -> list[Segment]:
+    """Return what valid schedules ask for a NodePool between two instants, without gaps, at least one segment."""
+    active = [schedule for schedule in schedules if not schedule.spec.suspend and pool in schedule.spec.node_pools]
+    boot = (boot_times or {}).get(pool) or max(map(_boot_time, active), default=timedelta())
+    boot = min(boot, _MARGIN)
+    held_windows = _windows(active, since - _MARGIN, until + _MARGIN, lambda entry: not _only_headroom(entry))
+    off = merged([item.window for item in held_windows if item.entry.off])
+    asleep = [Window(window.start, window.end - boot) for window in off]
+    closed = [Window(window.start - boot, window.end - boot) for window in off]
+    early = [
+        _Held(item.title, item.entry, item.window if item.entry.off else _earlier(item.window, boot))
+        for item in held_windows
+    ]
+    windows = [*asleep, *closed, *(item.window for item in early)]
+    changes = {edge for window in windows for edge in (window.start, window.end) if since < edge < until}
+    edges = [since, *sorted(changes), until]
+    segments: list[Segment] = []
+    for start, end in itertools.pairwise(edges):
+        demand = _demand(early, asleep, closed, start)
+        if segments and segments[-1].demand == demand:
+            segments[-1] = Segment(segments[-1].start, end, demand)
+        else:
+            segments.append(Segment(start, end, demand))
+    return segments
+
+
+def _boot_time(schedule: NodeSchedule) -> timedelta:
+    return timedelta(seconds=schedule.spec.boot_time.seconds or 0)
+
+
+def _only_headroom(entry: ScheduleEntry) -> bool:
+    return not entry.off and entry.floor is None and entry.replicas is None and not entry.limits
+
+
+def _earlier(window: Window, boot: timedelta) -> Window:
+    return Window(window.start - boot, window.end)
+
+
+def _windows(
+    schedules: Sequence[NodeSchedule], since: datetime, until: datetime, is_meant: Callable[[ScheduleEntry], bool]
+) -> list[_Held]:
+    result = []
+    for schedule in sorted(schedules, key=lambda schedule: schedule.metadata.name):
+        for index, entry in enumerate(schedule.spec.entries):
+            if is_meant(entry):
+                title = f"{schedule.metadata.name}/{entry.name or index}"
+                windows = windows_of(entry, schedule.spec.time_zone, since, until)
+                result += [_Held(title, entry, window) for window in merged(list(windows))]
+    return result
+
+
+def _demand(
+    windows: Sequence[_Held], asleep: Sequence[Window], closed: Sequence[Window], instant: datetime
+) -> PoolDemand:
+    now = [item for item in windows if item.window.includes(instant)]
+    if any(window.includes(instant) for window in asleep):
+        return PoolDemand(off=True, launches=False, entries=_titles(item for item in now if item.entry.off))
+    now = [item for item in now if not item.entry.off]
+    floors = [item.entry.floor for item in now if item.entry.floor is not None]
+    limits: dict[str, int] = {}
+    for item in now:
+        for name, amount in parse_resources(item.entry.limits).items():
+            limits[name] = min(amount, limits.get(name, amount))
+    return PoolDemand(
+        launches=not any(window.includes(instant) for window in closed),
+        floor_nodes=max((floor.nodes or 0 for floor in floors), default=0),
+        floor_spare=maximum(*(parse_resources(floor.spare) for floor in floors)),
+        replicas=max((item.entry.replicas for item in now if item.entry.replicas is not None), default=None),
+        limits=limits,
+        entries=_titles(now),
+    )
+
+
+def _titles(windows: Iterable[_Held]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(item.title for item in windows))
+
+
+def _buffers(schedules: Sequence[NodeSchedule], now: datetime) -> dict[tuple[str, str], int]:
+    replicas: dict[tuple[str, str], int] = {}
+    for schedule in schedules:
+        if schedule.spec.suspend:
+            continue
+        boot = min(_boot_time(schedule), _MARGIN)
+        for item in _windows([schedule], now, now + _MARGIN, lambda entry: bool(entry.headroom)):
+            if _earlier(item.window, boot).includes(now):
+                for headroom in item.entry.headroom:
+                    key = (headroom.namespace, headroom.name)
+                    replicas[key] = max(headroom.replicas, replicas.get(key, 0))
+    return replicas

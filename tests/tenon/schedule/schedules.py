@@ -1,0 +1,26 @@
+"""NodeSchedules that tests edit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tenon.apis.nodeschedule import NodeSchedule
+from tenon.apis.validation import parse
+
+POOL = "ci"
+
+
+def a_schedule(*entries: dict[str, Any], name: str = "hours", zone: str = "Europe/Berlin", **spec: Any) -> NodeSchedule:
+    """Return a valid schedule of the pool `ci`."""
+    body = {
+        "metadata": {"name": name},
+        "spec": {"timeZone": zone, "nodePools": [POOL], "bootTime": "5m", "entries": list(entries)} | spec,
+    }
+    schedule, problems = parse(NodeSchedule, body)
+    assert schedule is not None
+    assert not problems, problems
+    return schedule
+
+
+NIGHTS: dict[str, Any] = {"name": "nights", "from": "19:00", "to": "09:00", "off": True}
+HOURS: dict[str, Any] = {"name": "hours", "from": "09:00", "to": "19:00", "floor": {"nodes": 2}}
