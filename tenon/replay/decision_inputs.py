@@ -30,6 +30,7 @@ from tenon.provisioning.plan_inputs import (
     in_order,
     packed,
 )
+from tenon.rollout.versions import PoolRollout
 from tenon.scheduling.deadline import Expired
 from tenon.sentences import counted
 
@@ -120,6 +121,7 @@ class DecisionDocument(msgspec.Struct, frozen=True):
     quiet_since: dict[str, datetime] | None
     repair: _Repair | None
     approvals: dict[str, AskedApproval]
+    rollouts: dict[str, PoolRollout]
 
 
 class DecisionInputEncoder:
@@ -159,11 +161,14 @@ class DecisionInputEncoder:
             quiet_since=None if situation.quiet_since is None else dict(situation.quiet_since),
             repair=_repair(situation.repair) if situation.repair is not None else None,
             approvals=dict(situation.approvals),
+            rollouts=dict(situation.rollouts),
         )
         digest, text = packed(document)
         return PlanInputs(digest, text, catalogues)
 
     def _model(self, model: ClusterModel) -> tuple[_Model, Mapping[str, bytes]]:
+        if model.wave_pools:
+            raise InputsTooLargeError("a rollout replaces nodes, and NodePools are kept in one version only")
         pods = in_order(pod for detail in model.details.values() for pod in detail.pods)
         if len(pods) > MAX_DECISION_PODS:
             raise InputsTooLargeError(
@@ -215,6 +220,7 @@ class DecisionInputDecoder:
             quiet_since=document.quiet_since,
             repair=repair,
             approvals=document.approvals,
+            rollouts=document.rollouts,
         )
         return DecisionInputs(situation, document.gates)
 
