@@ -15,6 +15,7 @@ INSIDE: dict[str, type[BaseModel]] = {
     "Inside: candidate": entries.CommandCandidate,
     "Inside: node": entries.NodeFacts,
     "Inside: row": entries.CostRow,
+    "Inside: decided command": entries.DecidedCommand,
 }
 
 
