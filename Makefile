@@ -9,16 +9,16 @@ SYNCED := $(VENV)/.synced
 # A test run starts hundreds of Python processes. Without byte code each compiles everything again, which costs seconds.
 unexport PYTHONDONTWRITEBYTECODE
 # The tests of a file run in one process, in order. Tests that need no sandbox mostly compute, and some wait for a server, so
-# two cores serve three of them: `JOBS=N`. Tests on a sandbox wait more than they compute, so two cores serve seven, each with
-# a sandbox of its own that takes about 1.3 GB: `SANDBOXES=N`. A test that ends its process is tried in two new ones and then fails; without
-# the limit it would be tried for ever.
+# two cores serve three of them: `JOBS=N`. Tests on a sandbox wait more than they compute, so two fast cores serve seven, each with
+# a sandbox of its own that takes about 1.3 GB, and slow ones fewer: tests/sandbox_count.py, `SANDBOXES=N`. A test that ends its process is
+# tried in two new ones and then fails; without the limit it would be tried for ever.
 PYTEST := $(BIN)/pytest --dist loadfile --no-loadscope-reorder --max-worker-restart 2
 JOBS ?= 3
-SANDBOXES ?= 7
+SANDBOXES ?= $(shell $(BIN)/python -m tests.sandbox_count)
 # Sets of strings have the same order in every run: see tests/fuzzing.py.
 unit test: export PYTHONHASHSEED := 0
 
-.PHONY: help setup check test demo unit fuzz clean generate pictures docs compare-aws image image-test release release-check realpod realpod-e2e postgresql
+.PHONY: help setup check test drills demo unit fuzz clean generate pictures docs compare-aws image image-test release release-check realpod realpod-e2e postgresql
 
 help:  ## List the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -47,12 +47,15 @@ unit: $(SYNCED)  ## Tests that need no sandbox, server or other process, and not
 	$(PYTEST) -n $(JOBS) -q --unit --ignore tests/deploy
 
 test: export TENON_TEST_RECORDS := $(CURDIR)/build/test-records
-test: check setup  ## All checks and all tests but those of realpod and postgresql
+test: check setup  ## All checks and all tests but drills and those of realpod and postgresql
 	@rm -rf $(TENON_TEST_RECORDS)
 	@status=0; \
 	$(PYTEST) -n $(JOBS) --sandbox none || status=1; \
 	$(PYTEST) -n $(SANDBOXES) --sandbox only || status=1; \
 	exit $$status
+
+drills: setup  ## Kills, power losses, outages and upgrades at each moment of a life: before a release
+	$(PYTEST) -n $(SANDBOXES) --sandbox drills
 
 fuzz: $(SYNCED)  ## Run hypothesis tests with new random inputs; TIMES=20 as many inputs as a test run
 	$(BIN)/pytest -n $(JOBS) --dist worksteal -q --timeout 0 --fuzz $(or $(TIMES),20)
@@ -92,7 +95,7 @@ realpod-e2e: setup image  ## The end-to-end tests with the worker in a real pod,
 
 postgresql: setup  ## Tests with Temporal's server on PostgreSQL, which it builds once; and the faults of Temporal on it
 	$(BIN)/pytest -n0 -q tests/postgresql
-	TENON_SANDBOX_TEMPORAL=postgresql $(BIN)/pytest -n0 -q tests/faults/test_kills.py tests/faults/test_outages.py
+	TENON_SANDBOX_TEMPORAL=postgresql $(BIN)/pytest -n0 -q tests/faults/drills/test_kills.py tests/faults/drills/test_outages.py
 
 clean:  ## Remove the environment, caches and built files of this checkout
 	rm -rf $(VENV) .uv build site .sandbox .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -27,6 +27,7 @@ import pytest
 from sandbox.ec2.authorization.judge import RECORD, shipped_policy
 from tests.rights import UNUSED, Refusal, policy_faults
 from tests.sandbox_fixture import whole_suite
+from tests.time_limit import UNTIL
 
 RECORDS = "TENON_TEST_RECORDS"
 """Names the folder of the records of all pytest runs of one `make test`."""
@@ -189,7 +190,10 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         return
     folder = session.config.stash[_FOLDER]
     runs = read(folder)
-    whole = whole_suite(session.config, both_runs=RECORDS in os.environ) and exitstatus == pytest.ExitCode.OK
+    in_time = time.time() < float(os.environ.get(UNTIL) or "inf")
+    whole = (
+        whole_suite(session.config, both_runs=RECORDS in os.environ) and exitstatus == pytest.ExitCode.OK and in_time
+    )
     used = set[str]().union(*(run.used for run in runs))
     faults = [sentence for run in runs for sentence in shared_faults(run)]
     faults += policy_faults(used, shipped_policy("sandbox", "us-west-2").granted, UNUSED, whole=whole)

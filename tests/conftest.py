@@ -5,6 +5,7 @@ pytest_plugins = [
     "tests.machine_lock",
     "tests.temporal_fixture",
     "tests.sandbox_fixture",
+    "tests.time_limit",
     "tests.file_order",
     "tests.audit",
     "tests.costs",

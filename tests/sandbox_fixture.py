@@ -2,7 +2,8 @@
 
 When pytest-xdist runs tests in several processes, each is a session with a sandbox and ports of its own. Tests on a
 sandbox wait more than they compute, and the others only compute. So `make test` runs them apart, with other numbers of
-processes: ``--sandbox none`` takes the files that need no sandbox, ``--sandbox only`` the others.
+processes: ``--sandbox none`` takes the files that need no sandbox, ``--sandbox only`` the others without drills, and
+``--sandbox drills`` the drills, which `make drills` runs.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ ON_SANDBOX = (
     "worker/webhook/test_two_versions.py",
 )
 """Files, and folders of files, whose tests may use the fixture `sandbox`. The fixture refuses the others."""
+DRILLS = "faults/drills"
 NARROWED = ("keyword", "markexpr", "ignore", "ignore_glob", "deselect", "lf", "last_failed", "stepwise", "fuzz", "unit")
 """Options with which a run is not the whole suite."""
 
@@ -43,7 +45,9 @@ NARROWED = ("keyword", "markexpr", "ignore", "ignore_glob", "deselect", "lf", "l
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--pods", action="store_true", help="run the worker of tests/e2e in real pods: docs/real-pods.md")
     parser.addoption(
-        "--sandbox", choices=("none", "only"), help="only the files whose tests need no sandbox, or only the others"
+        "--sandbox",
+        choices=("none", "only", "drills"),
+        help="only the files whose tests need no sandbox, only those that do and are no drills, or only drills",
     )
 
 
@@ -63,7 +67,13 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     choice = config.getoption("sandbox")
     if choice is None or not collection_path.name.startswith("test_"):
         return None
-    return True if needs_sandbox(collection_path) is (choice == "none") else None
+    kind = "drills" if is_drill(collection_path) else "only" if needs_sandbox(collection_path) else "none"
+    return True if kind != choice else None
+
+
+def is_drill(file: Path) -> bool:
+    """Whether the tests of this file are drills."""
+    return file.is_relative_to(TESTS / DRILLS)
 
 
 def needs_sandbox(file: Path) -> bool:
@@ -72,7 +82,7 @@ def needs_sandbox(file: Path) -> bool:
 
 
 def whole_suite(config: pytest.Config, *, both_runs: bool) -> bool:
-    """Whether the run has every test, together with the run without sandboxes if ``both_runs``."""
+    """Whether the run has every test but drills, together with the run without sandboxes if ``both_runs``."""
     narrowed = any(getattr(config.option, name, None) for name in NARROWED)
     choice = config.getoption("sandbox")
     complete = choice is None or (choice == "only" and both_runs)

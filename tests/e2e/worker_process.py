@@ -15,6 +15,7 @@ import psutil
 
 from sandbox.cluster import Sandbox
 from tests.e2e.worker import READY_SECONDS, Worker
+from tests.machine_speed import slowness
 
 STOP_SECONDS = 60.0
 
@@ -51,7 +52,7 @@ class WorkerProcess(Worker):
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        deadline = time.monotonic() + READY_SECONDS
+        deadline = time.monotonic() + READY_SECONDS * slowness()
         why = ""
         while time.monotonic() < deadline:
             assert self._process.poll() is None, f"the worker ended with {self._process.returncode}: see {self.log}"

@@ -17,7 +17,7 @@ from sandbox.temporal import DATABASE_COMPONENT
 from tests.e2e.conftest import MakePool, NewPool, Run
 from tests.e2e.pools import SMALL, fresh_pool
 from tests.e2e.worker_process import WorkerProcess
-from tests.faults.test_outages import both_unready, ready_again, told
+from tests.faults.drills.test_outages import both_unready, ready_again, told
 from tests.postgresql.conftest import live_and_end_in
 from workflows.names import nodeclaim_id
 

@@ -10,7 +10,7 @@ from deploy.image.commands import run
 from deploy.image.debian import PYTHON
 from deploy.image.wheels import SITE, unpack
 from sandbox.kubelet import images
-from tests.faults.test_rolling import other_version
+from tests.faults.drills.test_rolling import other_version
 
 START, END = "workflows/nodeclaim.py", "tenon/node/leaving_stages.py"
 """Modules with the order of steps. `other_version` changes the second one."""

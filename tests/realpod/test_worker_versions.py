@@ -15,8 +15,8 @@ import pytest
 
 from sandbox.cluster import Sandbox
 from sandbox.kubelet.release import IMAGE
-from tests.faults.test_rolling import EXTRA_STEP
-from tests.faults.test_worker_versions import steps_of
+from tests.faults.drills.test_rolling import EXTRA_STEP
+from tests.faults.drills.test_worker_versions import steps_of
 from tests.image.container import stale
 from tests.realpod import archives
 from tests.realpod.rollouts import ANSWERS_WITHIN, NODES, Histories, Load, live_nodes, roll

@@ -11,6 +11,8 @@ from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
+from tests.machine_speed import slowness
+
 FIRST_PAUSE, MAX_PAUSE = 0.02, 0.1
 """Seconds between two evaluations: each costs processor time that is then missing where the answer is made."""
 UNCHANGED_PAUSE = 0.5
@@ -43,13 +45,14 @@ def reads(changing: Changing) -> None:
 
 
 async def until(condition: Callable[[], Awaitable[bool]], *, within: float = 180.0) -> None:
-    """Return once the condition holds; ``within`` seconds only bound a test that would otherwise hang.
+    """Return once the condition holds; ``within`` seconds only bound a test that would otherwise hang. A slow machine
+    gets more of them.
 
     Raises:
         TimeoutError: it never held.
     """
     pause = FIRST_PAUSE
-    async with asyncio.timeout(within):
+    async with asyncio.timeout(within * slowness()):
         while True:
             read: dict[Changing, int] = {}
             token = _READ.set(read)

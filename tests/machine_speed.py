@@ -1,0 +1,34 @@
+"""How slow the machine of a test run is, compared with one on which the suite takes 40 minutes.
+
+The processor time of the same loop differs by a factor of five between hours of one virtual machine, when others use its
+host. A run counts its sandboxes and the bounds of its waits by it.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import cache
+
+REFERENCE_SECONDS = 0.09
+"""What the loop takes on a machine that counts as 1."""
+LOOP = 1_000_000
+MAX_SLOWNESS = 3.0
+
+
+@cache
+def slowness() -> float:
+    """Return how many times longer this machine takes: from 1 to `MAX_SLOWNESS`. Measured once in each process."""
+    return min(max(1.0, loop_seconds() / REFERENCE_SECONDS), MAX_SLOWNESS)
+
+
+def loop_seconds() -> float:
+    """Return the processor time of the loop, the least of three attempts."""
+    return min(_once() for _ in range(3))
+
+
+def _once() -> float:
+    began = time.process_time()
+    total = 0
+    for number in range(LOOP):
+        total += number * number
+    return time.process_time() - began
