@@ -1,7 +1,7 @@
 """How slow the machine of a test run is, compared with one on which the suite takes 40 minutes.
 
-The processor time of the same loop differs by a factor of five between hours of one virtual machine, when others use its
-host. A run counts its sandboxes and the bounds of its waits by it.
+The processor time of the same loop differs by a factor of five between hours of one virtual machine, when others use
+its host. A run counts its sandboxes and the bounds of its waits by it.
 """
 
 from __future__ import annotations

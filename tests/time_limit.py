@@ -1,8 +1,8 @@
 """Ends a test run in time: `TENON_TESTS_UNTIL` names the second, since the epoch, after which no test begins.
 
-The checks of a change are given up after 90 minutes. On a machine whose host is busy, the suite can take longer, and all
-that it has found would be lost. The tests that did not begin are skipped and named at the end, and the slow files come
-first, so what is left out is small.
+The checks of a change are given up after 90 minutes. On a machine whose host is busy, the suite can take longer, and
+all that it has found would be lost. The tests that did not begin are skipped and named at the end, and the slow files
+come first, so what is left out is small.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ REASON = "the time of the run is over"
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:  # noqa: ARG001 - pytest passes arguments by name
+def pytest_runtest_setup(item: pytest.Item) -> None:
     if time.time() > float(os.environ.get(UNTIL) or "inf"):
         pytest.skip(REASON)
 
