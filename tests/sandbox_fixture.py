@@ -37,7 +37,8 @@ ON_SANDBOX = (
     "worker/webhook/test_two_versions.py",
 )
 """Files, and folders of files, whose tests may use the fixture `sandbox`. The fixture refuses the others."""
-DRILLS = "faults/drills"
+DRILLS = ("faults/drills", "e2e/test_reboots_for_repair.py")
+"""Files, and folders of files, whose tests are drills."""
 NARROWED = ("keyword", "markexpr", "ignore", "ignore_glob", "deselect", "lf", "last_failed", "stepwise", "fuzz", "unit")
 """Options with which a run is not the whole suite."""
 
@@ -73,7 +74,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def is_drill(file: Path) -> bool:
     """Whether the tests of this file are drills."""
-    return file.is_relative_to(TESTS / DRILLS)
+    return any(file.is_relative_to(TESTS / name) for name in DRILLS)
 
 
 def needs_sandbox(file: Path) -> bool:

@@ -19,6 +19,10 @@ UNCHANGED_PAUSE = 0.5
 """Seconds until the next evaluation if no change was heard of, because the condition may depend on other things too."""
 
 
+MOST = 0.8
+"""The part of a wait after which the speed of the machine is looked at."""
+
+
 @dataclass(eq=False)
 class Changing:
     """Something that conditions read, and that says when it changes."""
@@ -45,15 +49,21 @@ def reads(changing: Changing) -> None:
 
 
 async def until(condition: Callable[[], Awaitable[bool]], *, within: float = 180.0) -> None:
-    """Return once the condition holds; ``within`` seconds only bound a test that would otherwise hang. A slow machine
-    gets more of them.
+    """Return once the condition holds; ``within`` seconds only bound a test that would otherwise hang.
+
+    When most of them are over, a machine that is slow at that moment gets more.
 
     Raises:
         TimeoutError: it never held.
     """
     pause = FIRST_PAUSE
-    async with asyncio.timeout(within * slowness()):
+    began = asyncio.get_running_loop().time()
+    is_extended = False
+    async with asyncio.timeout(within) as limit:
         while True:
+            if not is_extended and asyncio.get_running_loop().time() > began + MOST * within:
+                is_extended = True
+                limit.reschedule(began + within * slowness())
             read: dict[Changing, int] = {}
             token = _READ.set(read)
             try:
