@@ -76,6 +76,7 @@ MEANINGS: dict[str, str] = {
     "nodepool": "the name of the NodePool",
     "disruptionfreeze": "the name of the DisruptionFreeze",
     "noderepairpolicy": "the name of the NodeRepairPolicy",
+    "noderollout": "the name of the NodeRollout",
     "nodes": "the names of Nodes",
     "object": "the name of the object, as namespace/name if it has a namespace",
     "object-count": "how many objects",

@@ -1,4 +1,4 @@
-"""Completes the names of nodes, NodePools and pods, which a shell asks for at a press of the Tab key.
+"""Completes the names of nodes, NodePools, NodeRollouts and pods, which a shell asks for at a press of the Tab key.
 
 A shell has no place for an error, so there are no names if the cluster does not answer in time, or if the extra
 `worker`, which has the Kubernetes client, is missing.
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 import typer
 
 from activities.kubernetes.errors import ApiError, ConfigError
-from activities.kubernetes.resources import NODECLAIMS, NODEPOOLS, PODS, Resource
+from activities.kubernetes.resources import NODECLAIMS, NODEPOOLS, NODEROLLOUTS, PODS, Resource
 from cli.context import resolve_if_known
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.structs import Object
@@ -35,6 +35,11 @@ def node_names(ctx: typer.Context, incomplete: str) -> list[str]:
 def pool_names(incomplete: str) -> list[str]:
     """Return NodePools."""
     return [name for name in _names(NODEPOOLS, _own_name) if name.startswith(incomplete)]
+
+
+def rollout_names(incomplete: str) -> list[str]:
+    """Return NodeRollouts."""
+    return [name for name in _names(NODEROLLOUTS, _own_name) if name.startswith(incomplete)]
 
 
 def pod_names(ctx: typer.Context, incomplete: str) -> list[str]:

@@ -21,6 +21,7 @@ __all__ = [
     "open_nodeclaims_query",
     "plan_queue",
     "provisioner_id",
+    "rollout_id",
     "task_queue",
     "teardown_id",
 ]
@@ -86,6 +87,11 @@ def nodeclass_id(cluster: str, name: str) -> str:
 def teardown_id(cluster: str, *, dry_run: bool = False) -> str:
     """The id of the workflow that ends all that a cluster has, or that only says what it would end."""
     return f"teardown-dry-run/{cluster}" if dry_run else f"teardown/{cluster}"
+
+
+def rollout_id(cluster: str, name: str) -> str:
+    """The id of the workflow of one NodeRollout."""
+    return f"rollout/{cluster}/{name}"
 
 
 def task_queue(cluster: str) -> str:

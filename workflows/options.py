@@ -28,6 +28,7 @@ from tenon.messages.node import (
 from tenon.messages.nodeclass import NodeClassResult
 from tenon.messages.provisioning import BatchSummary, PlanResult
 from tenon.messages.reboot import BootRecord, FenceResult, RebootCheck, RebootDrainResult, RebootEnded, RebootReply
+from tenon.messages.rollout import RolloutAdvance, RolloutWritten
 from tenon.messages.teardown import (
     DrainClusterResult,
     EndedWorkflows,
@@ -156,6 +157,10 @@ OPTIONS: dict[ActivityName, Options] = {
     ActivityName.MEASURE_SAVING: Options(
         MeasureResult, _seconds(60), _seconds(600), longest_pause=_seconds(5), lane=PLANNING
     ),
+    ActivityName.ADVANCE_ROLLOUT: Options(
+        RolloutAdvance, _seconds(60), _seconds(600), longest_pause=_seconds(10), lane=PLANNING
+    ),
+    ActivityName.WRITE_ROLLOUT: Options(RolloutWritten, _seconds(30), longest_pause=_seconds(30)),
     ActivityName.RESOLVE_NODECLASS: Options(NodeClassResult, _seconds(60), longest_pause=_seconds(60)),
     ActivityName.SURVEY_CLUSTER: Options(Survey, _seconds(180), heartbeat=_seconds(60), lane=TEARDOWN, tries=TRIES),
     # The API server may be gone with the cluster. The teardown then goes on without it.

@@ -134,6 +134,8 @@ TRACED: dict[str, Traced] = {
     ActivityName.TERMINATE_CLUSTER: _TEARDOWN,
     ActivityName.REMOVE_RESOURCES: _TEARDOWN,
     ActivityName.END_WORKFLOWS: _TEARDOWN,
+    ActivityName.ADVANCE_ROLLOUT: Traced(Operation.UPKEEP),
+    ActivityName.WRITE_ROLLOUT: Traced(Operation.UPKEEP),
     COLLECT_GARBAGE: Traced(Operation.SWEEP, alone=True),
 }
 if without := set(ActivityName) - set(TRACED):

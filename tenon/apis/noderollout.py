@@ -24,6 +24,7 @@ from tenon.apis.noderepairpolicy import NodePoolSelector
 Order = Literal["Fleet", "Zone", "NodePool"]
 RolloutPhase = Literal["Settled", "Progressing", "Paused", "Halted", "RollingBack", "RolledBack"]
 
+VALIDATION_SUCCEEDED = "ValidationSucceeded"
 WAVE_PATTERN = r"^([1-9][0-9]{0,5}|(100|[1-9][0-9]?)%)$"
 NUMBER_PATTERN = r"^-?[0-9]+(\.[0-9]+)?$"
 ADDRESS_PATTERN = r"^https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[^ ]*)?$"
@@ -98,7 +99,7 @@ class RolloutGates(ApiModel):
     initialized_within: PlainDuration = Duration("15m")
     """How long a new node may take from its launch until it is initialized."""
     pods_ready_within: PlainDuration = Duration("10m")
-    """How long a pod on a new node may take from its creation until it is Ready."""
+    """How long a pod may take on a new node, from the time it gets the node, until it is Ready."""
     restarts: Literal["NotAboveOld", "Ignore"] = "NotAboveOld"
     """Whether restarts and crash loops of containers on new nodes may exceed those on old nodes."""
     node_conditions: Literal["NoneNew", "Ignore"] = "NoneNew"

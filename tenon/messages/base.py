@@ -78,6 +78,8 @@ class ActivityName(StrEnum):
     TERMINATE_CLUSTER = "terminate instances of cluster"
     REMOVE_RESOURCES = "delete launch templates and profiles"
     END_WORKFLOWS = "end workflows of cluster"
+    ADVANCE_ROLLOUT = "advance rollout"
+    WRITE_ROLLOUT = "write rollout status"
 
 
 class ErrorType(StrEnum):

@@ -60,6 +60,8 @@ class RolloutInput(WorkflowInput):
     name: str
     plan_queue: str = ""
     """The task queue of the leader; empty while no leader is known."""
+    uid: str = ""
+    """The UID of the NodeRollout; empty before the first look."""
     pools: list[PoolProgress] = []
 
 
@@ -68,6 +70,8 @@ class AdvanceRolloutInput(Message):
 
     cluster: str
     name: str
+    uid: str = ""
+    """The UID of the NodeRollout that the progress is of; empty before the first look."""
     pools: list[PoolProgress] = []
 
 
@@ -76,7 +80,10 @@ class RolloutAdvance(Message):
 
     exists: bool = True
     """False once the NodeRollout is gone."""
+    uid: str = ""
     pools: list[PoolProgress] = []
+    written: bool = False
+    """Whether the status says this already, as far as the leader sees."""
     look_again: float | None = None
     """Seconds until the rollout is looked at again; None if nothing changes by time alone."""
 

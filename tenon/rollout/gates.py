@@ -27,7 +27,8 @@ class WaitingPod:
     """A pod on a node that is not Ready."""
 
     name: str
-    created: datetime
+    placed: datetime
+    """When it got the node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class NodeEvidence:
     containers: int = 0
     """The containers of its pods, without those of DaemonSets."""
     restarts: int = 0
-    """How often they restarted since the wave began."""
+    """How many of them restarted since the wave began."""
     crash_loops: int = 0
     """How many wait in CrashLoopBackOff."""
     waiting_pods: Sequence[WaitingPod] = ()
@@ -113,7 +114,7 @@ def _initialized(gates: RolloutGates, new: Sequence[NodeEvidence], now: datetime
 
 def _pods_ready(gates: RolloutGates, new: Sequence[NodeEvidence], now: datetime) -> GateResult:
     waiting = [pod for node in new for pod in node.waiting_pods]
-    late = [pod.name for pod in waiting if now - pod.created > _length(gates.pods_ready_within)]
+    late = [pod.name for pod in waiting if now - pod.placed > _length(gates.pods_ready_within)]
     if late:
         text = f"{first_few(sorted(late), _NAMED)} not Ready within {gates.pods_ready_within}"
         return GateResult("pods ready", Verdict.FAIL, text)

@@ -77,6 +77,11 @@ def look_again(progress: PoolProgress, spec: NodeRolloutSpec) -> float | None:
     return None if needs_approval else LOOK_AT_WINDOWS
 
 
+def has_new_version(progress: PoolProgress, node: PoolNode) -> bool:
+    """Return whether a node has what the rollout brings. The others are what it is compared with."""
+    return not _as_rollout_node(progress, node).outdated
+
+
 def requested(progress: PoolProgress, request: RolloutRequest, now: datetime) -> PoolProgress:
     """Return the rollout after an operator asked for something.
 
@@ -95,6 +100,8 @@ def requested(progress: PoolProgress, request: RolloutRequest, now: datetime) ->
         if phase not in ("Progressing", "Paused"):
             raise RolloutRequestError(f"the rollout of NodePool {pool} is {phase}: no wave waits for an approval")
         number = operator.wave if operator.wave is not None else _upcoming(progress)
+        if number < _upcoming(progress):
+            raise RolloutRequestError(f"wave {number} has begun already: the next one is wave {_upcoming(progress)}")
         return evolve(
             progress, approved=sorted({*progress.approved, number}), message=f"wave {number} approved ({asker})"
         )
@@ -181,7 +188,11 @@ def _begin_wave(
         progress = evolve(progress, segment=first.segment, wave=first.index)
     number = _upcoming(progress)
     if number in spec.gates.approval and number not in progress.approved:
-        return evolve(progress, claims=[], message=f"wave {number} waits for an approval: run `tenon rollout approve`")
+        return evolve(
+            progress,
+            claims=[],
+            message=f"wave {number} waits for an approval: run `tenon rollout approve {progress.pool}`",
+        )
     if observed.held_back:
         return evolve(progress, claims=[], message=f"wave {number} waits: {observed.held_back}")
     progress = evolve(progress, began=now, soaking_since=None)
@@ -200,7 +211,8 @@ def _go_back(progress: PoolProgress, spec: NodeRolloutSpec, observed: Observatio
         return evolve(progress, claims=list(state.claims), message=message)
     if observed.newest == progress.current:
         return evolve(_cleared(progress), message="the specs describe the current version again")
-    message = f"version {progress.target} is held until the specs change or somebody runs `tenon rollout resume`"
+    command = f"tenon rollout resume {progress.pool}"
+    message = f"version {progress.target} is held until the specs change or somebody runs `{command}`"
     return evolve(progress, phase="RolledBack", claims=[], message=message)
 
 

@@ -19,7 +19,7 @@ from typing import Any
 from temporalio.client import Client
 from temporalio.testing import TimeSkippingConfig, WorkflowEnvironment
 
-from tests.replay import cluster_scenarios, node_scenarios, teardown_scenario
+from tests.replay import cluster_scenarios, node_scenarios, rollout_scenario, teardown_scenario
 from tests.temporal_fixture import temporal_binary
 from tests.workflows.waiting import until
 from worker.runtime.temporal_plugin import TenonPlugin
@@ -32,6 +32,7 @@ SCENARIOS: dict[str, Scenario] = {
     **node_scenarios.SCENARIOS,
     **cluster_scenarios.SCENARIOS,
     "teardown": teardown_scenario.teardown,
+    "rollout": rollout_scenario.rolled_back,
 }
 
 

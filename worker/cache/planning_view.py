@@ -20,6 +20,7 @@ from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodeoverlay import NodeOverlay
 from tenon.apis.nodepool import NODE_LAUNCH_HEALTHY, NodePool
 from tenon.apis.noderepairpolicy import BUILT_IN, NodeRepairPolicy
+from tenon.apis.noderollout import NodeRollout
 from tenon.apis.teardown import is_torn_down
 from tenon.apis.validation import FieldError, check_nodepool, parse
 from tenon.disruption.model import ManagedNode
@@ -104,6 +105,7 @@ class PlanningView:
         self._overlays: Versions[NodeOverlay] = {}
         self._repair_policies: Versions[NodeRepairPolicy] = {}
         self._freezes: Versions[DisruptionFreeze] = {}
+        self._node_rollouts: Versions[NodeRollout] = {}
         self._versioned: dict[tuple[str, str], tuple[NodePool, Revision, NodePool, list[FieldError]]] = {}
         """By NodePool and digest: the NodePool as it is, a version, the NodePool of that version, and its problems."""
         self._newest: dict[str, tuple[NodePool, EC2NodeClass | None, Revision | None]] = {}
@@ -291,6 +293,10 @@ class PlanningView:
     def disruption_freeze(self, record: ObjectRecord) -> Parsed[DisruptionFreeze]:
         """A DisruptionFreeze's model, and its validation errors."""
         return _parsed(self._freezes, DisruptionFreeze, record)
+
+    def node_rollout(self, record: ObjectRecord) -> Parsed[NodeRollout]:
+        """A NodeRollout's model, and its validation errors."""
+        return _parsed(self._node_rollouts, NodeRollout, record)
 
     def repair_policies(self) -> RepairPolicies:
         """The NodeRepairPolicies that users wrote, and the names of those that have problems."""

@@ -37,6 +37,7 @@ from activities.node.reboot_activities import RebootActivities
 from activities.nodeclass.cluster_version import ClusterVersion, server_version
 from activities.nodeclass.nodeclasses import NodeClassActivities
 from activities.record.plan_inputs import PlanInputStore
+from activities.rollout.statuses import RolloutStatuses
 from tenon import __version__
 from tenon.ec2.families.cluster import Cluster
 from worker.record.plan_inputs import open_plan_inputs
@@ -57,6 +58,7 @@ from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.nodeclass import NodeClassWorkflow
 from workflows.options import COMMON, DRAINING, ENDING
 from workflows.provisioner import ProvisionerWorkflow
+from workflows.rollout import RolloutWorkflow
 from workflows.teardown import TeardownWorkflow
 
 log = loggers.INSTANCE_TYPES
@@ -69,6 +71,7 @@ WORKFLOWS: Sequence[type] = (
     NodeClassWorkflow,
     GarbageCollectionWorkflow,
     TeardownWorkflow,
+    RolloutWorkflow,
 )
 LEASE_QPS, LEASE_BURST = 10.0, 20
 GRACEFUL = timedelta(seconds=20)
@@ -240,6 +243,7 @@ def io_activities(
             *CommandActivities(clients.kube, clients.recorder).all(),
             *AwaitedReplacementActivities(clients.kube, clients.recorder).all(),
             classes.resolve,
+            RolloutStatuses(clients.kube).write,
             disrupt,
         ],
         {COMMON, DRAINING, ENDING},

@@ -35,6 +35,7 @@ from activities.provisioning.launch_refusals import LaunchRefusals
 from activities.provisioning.planner import Planner
 from activities.provisioning.warm_starts import WarmStarts
 from activities.record.decisions import DecisionRecorder
+from activities.rollout.advancing import RolloutAdvancer
 from tenon.apis.legacy.awsnodetemplate import Defaults
 from tenon.apis.legacy.global_tags import default_tags
 from tenon.ec2.families import al2
@@ -45,6 +46,7 @@ from tenon.replay.decision_inputs import DecisionGates
 from worker.cache.changes import Topic
 from worker.cache.cluster import ClusterCache
 from worker.cache.planning_view import PlanningView
+from worker.cache.rollout_view import RolloutView
 from worker.controllers.base import Controller
 from worker.controllers.cost.lower_bound import LowerBound
 from worker.controllers.cost.sampling import CostController
@@ -74,6 +76,7 @@ from worker.controllers.nodeclass.refresh import NodeClassRefreshController
 from worker.controllers.nodeclass.workflow_starts import NodeClassWorkflowController
 from worker.controllers.nodeclass.zonal_shift import ZonalShiftController
 from worker.controllers.nodepool.revisions import NodeRevisionController
+from worker.controllers.nodepool.rollouts import NodeRolloutController
 from worker.controllers.nodepool.status import NodePoolStatusController
 from worker.controllers.observability.cluster_metrics import ClusterMetrics
 from worker.controllers.provisioning.capacity_buffer import CapacityBufferController
@@ -343,7 +346,8 @@ async def _decide(
     queue = names.leader_queue(cluster, f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}")
     announcements = Announcements(client, cluster, queue)
     planning.refusals.ask = partial(stored_launches, client, cluster)
-    plan = PlanActivities(planning.batcher, planning.planner, planning.disruptor, announcements)
+    rollouts = RolloutAdvancer(RolloutView(cache, planning.view), clients.kube)
+    plan = PlanActivities(planning.batcher, planning.planner, planning.disruptor, rollouts, announcements)
     plan_activities = by_lane(plan.all(), {PLANNING})[PLANNING]
 
     async def sweep() -> None:
@@ -384,6 +388,8 @@ async def _decide(
         )
         group.create_task(refresh.run(), name="nodeclass refresh")
         group.create_task(BlockedNodesController(client, cache, cluster).run(), name="blocked nodes")
+        node_rollouts = NodeRolloutController(client, clients.kube, cache, planning.view, cluster, queue)
+        group.create_task(node_rollouts.run(), name="node rollouts")
 
 
 async def _temporal_serves(client: Client) -> None:

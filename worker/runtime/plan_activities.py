@@ -10,6 +10,7 @@ from temporalio import activity
 from activities.disruption.disrupting import Disruptor
 from activities.provisioning.batching import Batcher
 from activities.provisioning.planner import Planner
+from activities.rollout.advancing import RolloutAdvancer
 from tenon.messages.base import ActivityName
 from tenon.messages.disruption import (
     AwaitDisruptionInput,
@@ -20,21 +21,37 @@ from tenon.messages.disruption import (
     StepResult,
 )
 from tenon.messages.provisioning import AwaitBatchInput, BatchSummary, PlanInput, PlanResult
+from tenon.messages.rollout import AdvanceRolloutInput, RolloutAdvance
 from worker.runtime.leader_announcements import Announcements
 
 
 class PlanActivities:
     """The activities of the plan queues."""
 
-    def __init__(self, batcher: Batcher, planner: Planner, disruptor: Disruptor, announced: Announcements) -> None:
+    def __init__(
+        self,
+        batcher: Batcher,
+        planner: Planner,
+        disruptor: Disruptor,
+        rollouts: RolloutAdvancer,
+        announced: Announcements,
+    ) -> None:
         self._batcher = batcher
         self._planner = planner
         self._disruptor = disruptor
+        self._rollouts = rollouts
         self._announced = announced
 
     def all(self) -> Sequence[Callable[..., Any]]:
         """All activities."""
-        return [self.await_batch, self.plan, self.await_disruption, self.validate_command, self.measure_saving]
+        return [
+            self.await_batch,
+            self.plan,
+            self.await_disruption,
+            self.validate_command,
+            self.measure_saving,
+            self.advance_rollout,
+        ]
 
     @activity.defn(name=ActivityName.AWAIT_BATCH)
     async def await_batch(self, batch_input: AwaitBatchInput) -> BatchSummary:
@@ -63,3 +80,8 @@ class PlanActivities:
     async def measure_saving(self, measure_input: MeasureInput) -> MeasureResult:
         """Compare what a disruption command saves with what was predicted."""
         return await self._disruptor.measure(measure_input)
+
+    @activity.defn(name=ActivityName.ADVANCE_ROLLOUT)
+    async def advance_rollout(self, advance_input: AdvanceRolloutInput) -> RolloutAdvance:
+        """Say how a rollout goes on."""
+        return await self._rollouts.advance(advance_input)

@@ -160,10 +160,16 @@ def test_a_wave_waits_for_its_approval_for_days() -> None:
     for _ in range(3 * 24 * 60):
         fleet.step()
     assert fleet.versions() == {"new": 1, "old": 59}
-    assert fleet.progress.message == "wave 2 waits for an approval: run `tenon rollout approve`"
+    assert fleet.progress.message == "wave 2 waits for an approval: run `tenon rollout approve web`"
     fleet.ask("approve")
     fleet.run("Settled")
     assert fleet.versions() == {"new": 60}
+
+
+def test_an_approval_of_a_wave_that_has_begun_is_refused() -> None:
+    fleet = changed(Fleet(spec()))
+    with pytest.raises(RolloutRequestError, match="wave 1 has begun already: the next one is wave 2"):
+        fleet.ask("approve", wave=1)
 
 
 def test_an_approval_for_one_version_is_none_for_the_next() -> None:

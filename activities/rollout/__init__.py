@@ -1,0 +1,1 @@
+"""What rollouts read from and write to the cluster."""

@@ -1,0 +1,58 @@
+"""What the activity of rollouts reads of the cluster. The leader's cache has it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from tenon.apis.nodepool import NodePool
+from tenon.apis.noderollout import NodeRollout
+from tenon.rollout.gates import WaitingPod
+from tenon.rollout.progress import PoolNode
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedNode:
+    """A NodeClaim of a NodePool, and what its Node and the pods there show."""
+
+    node: PoolNode
+    node_name: str = ""
+    """The name of its Node; empty before it has one."""
+    waiting_pods: Sequence[WaitingPod] = ()
+    faults: frozenset[str] = frozenset()
+    """The conditions of the Node that are faults, as type and status."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedRollout:
+    """A NodeRollout, and what is wrong with it."""
+
+    model: NodeRollout | None
+    """None if it cannot be read."""
+    uid: str
+    status_rows: Sequence[object] = ()
+    """Its status.nodePools as JSON."""
+    problems: Sequence[str] = ()
+
+
+class RolloutCluster(Protocol):
+    """The cluster as rollouts see it."""
+
+    def synced(self) -> bool:
+        """Whether every resource has been read completely once."""
+
+    def rollout(self, name: str) -> ObservedRollout | None:
+        """The NodeRollout of this name; None if it does not exist."""
+
+    def pools_of(self, rollout: str) -> list[NodePool]:
+        """The NodePools that follow this NodeRollout, by name."""
+
+    def newest(self, pool: NodePool) -> str:
+        """The version that the specs describe now; empty while the EC2NodeClass is not ready."""
+
+    def nodes_of(self, pool: str) -> list[ObservedNode]:
+        """The NodeClaims of a NodePool."""
+
+    def frozen(self, pool: NodePool) -> str:
+        """Which DisruptionFreeze holds for a NodePool and until when, in a clause; empty if none does."""

@@ -1,0 +1,1 @@
+"""Rollouts of new versions as people read and steer them."""

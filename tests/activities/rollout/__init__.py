@@ -1,0 +1,1 @@
+"""Tests of how rollouts are observed."""

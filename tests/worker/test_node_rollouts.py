@@ -1,0 +1,254 @@
+"""The leader's part of rollouts: what it observes, and which workflows it starts and pokes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import Any, cast
+
+import pytest
+from temporalio.client import Client
+from temporalio.exceptions import ApplicationError
+
+from activities.kubernetes.resources import NODEROLLOUTS, Resource
+from activities.rollout.advancing import RolloutAdvancer
+from activities.rollout.statuses import status_rows
+from tenon.apis import labels
+from tenon.kube.decode import decode_object
+from tenon.messages.rollout import AdvanceRolloutInput, PoolProgress, RolloutAdvance
+from tests.activities.provisioning.fake_view import node_class, node_pool
+from tests.worker.background import in_background
+from tests.worker.cache.objects import claim, node, owned_by, running
+from tests.worker.fake_temporal import MOMENT, Cache, FakeTemporal
+from worker.cache.planning_view import PlanningView
+from worker.cache.rollout_view import RolloutView
+from worker.controllers.nodepool.rollouts import NodeRolloutController
+from workflows import names
+
+pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
+
+NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
+WORKFLOW = names.rollout_id("c", "nodes")
+
+
+class Server:
+    """An API server whose writes reach the cache, and that lists no pods."""
+
+    def __init__(self, cache: Cache) -> None:
+        self.cache = cache
+        self.spec: dict[str, Any] = {}
+        self.status: dict[str, Any] = {}
+        self.uid = "1"
+        self.writes = 0
+        self._version = 100
+
+    def put(self) -> None:
+        self._version += 1
+        metadata = {"name": "nodes", "uid": self.uid, "resourceVersion": str(self._version), "generation": 1}
+        body = {"metadata": metadata, "spec": self.spec, "status": self.status}
+        self.cache.versions.rollouts.on_event("nodes", decode_object(json.dumps(body).encode()))
+
+    def remove(self) -> None:
+        self.cache.versions.rollouts.on_event("nodes", None)
+
+    async def patch(self, resource: Resource, name: str, patch: dict[str, Any], *, subresource: str) -> None:
+        assert (resource, name, subresource) == (NODEROLLOUTS, "nodes", "status")
+        self.writes += 1
+        self.status = {**self.status, **json.loads(json.dumps(patch["status"]))}
+        self.put()
+
+    async def list(self, resource: Resource, **_: Any) -> list[dict[str, Any]]:
+        return []
+
+    def user_data(self, text: str) -> None:
+        self._version += 1
+        body = json.loads(node_class(uid="class").model_dump_json(by_alias=True, exclude_none=True))
+        body["spec"]["userData"] = text
+        body["metadata"]["resourceVersion"] = str(self._version)
+        self.cache.nodeclasses.on_event("default", decode_object(json.dumps(body).encode()))
+
+
+def cluster() -> tuple[Cache, Server]:
+    cache = Cache()
+    server = Server(cache)
+    pool = json.loads(node_pool().model_dump_json(by_alias=True, exclude_none=True))
+    cache.pools.on_event("default", decode_object(json.dumps(pool).encode()))
+    server.user_data("echo 0")
+    return cache, server
+
+
+def add_node(cache: Cache, name: str, revision: str, *conditions: dict[str, str]) -> None:
+    metadata = {"labels": {labels.NODEPOOL: "default"}, "annotations": {labels.REVISION: revision}}
+    cache.claims.on_event(name, claim(name, meta=metadata, node_name=name, initialized="2026-11-23T11:00:00Z"))
+    cache.nodes.on_event(name, node(name, conditions=conditions))
+
+
+class Leader:
+    """An advancer on a complete cache."""
+
+    def __init__(self, cache: Cache, server: Server) -> None:
+        self.view = RolloutView(cache, PlanningView(cache), lambda: NOW)
+        self.view.synced = lambda: True  # type: ignore[method-assign]
+        self._advancer = RolloutAdvancer(self.view, cast("Any", server), lambda: NOW)
+
+    async def advance(self, *pools: PoolProgress, uid: str = "") -> RolloutAdvance:
+        return await self._advancer.advance(AdvanceRolloutInput(cluster="c", name="nodes", uid=uid, pools=list(pools)))
+
+
+async def test_a_new_version_begins_with_one_node_and_a_bad_condition_there_stops_it() -> None:
+    cache, server = cluster()
+    server.spec = {"strategy": {"waves": ["1", "100%"]}, "onFailure": "Rollback"}
+    server.put()
+    leader = Leader(cache, server)
+    first = await leader.advance()
+    (settled,) = first.pools
+    assert (settled.phase, first.written, first.look_again) == ("Settled", False, None)
+    old = settled.current
+    for name in ("a", "b", "d"):
+        add_node(cache, name, old)
+
+    server.user_data("echo 1")
+    (begun,) = (await leader.advance(settled, uid="1")).pools
+    assert (begun.phase, begun.current, begun.claims) == ("Progressing", old, ["a"])
+
+    cache.claims.on_event("a", None)
+    add_node(cache, "e", begun.target, {"type": "KernelDeadlock", "status": "True"})
+    (failed,) = (await leader.advance(begun, uid="1")).pools
+    assert failed.phase == "RollingBack"
+    assert "KernelDeadlock=True on e, and on no old node" in failed.message
+    (going_back,) = (await leader.advance(failed, uid="1")).pools
+    assert going_back.claims == ["e"]
+
+
+async def test_what_is_seen_of_a_node() -> None:
+    """Pods that wait there count from when they got the node; conditions named Ready are faults if not True."""
+    cache, server = cluster()
+    server.put()
+    add_node(cache, "a", "r", {"type": "StorageReady", "status": "False"}, {"type": "DiskPressure", "status": "False"})
+    for pod in (
+        running("slow", "a", since="2026-11-23T11:30:00Z"),
+        running("ended", "a", status={"phase": "Succeeded"}),
+        running("agent", "a", since="2026-11-23T11:31:00Z", meta=owned_by("DaemonSet")),
+    ):
+        cache.pods.on_event(pod.key, pod)
+    (seen,) = Leader(cache, server).view.nodes_of("default")
+    assert seen.faults == {"StorageReady=False"}
+    assert {(pod.name, pod.placed.minute) for pod in seen.waiting_pods} == {("ns/slow", 30), ("ns/agent", 31)}
+    assert (seen.node.revision, seen.node.initialized, seen.node_name) == ("r", True, "a")
+
+
+async def test_a_rollout_that_was_made_again_begins_anew_and_one_that_is_gone_ends() -> None:
+    cache, server = cluster()
+    server.put()
+    leader = Leader(cache, server)
+    progress = PoolProgress(pool="default", current="old", phase="Halted", target="bad")
+    (next_progress,) = (await leader.advance(progress, uid="1")).pools
+    assert next_progress.phase == "Progressing", "a later version than the one that failed begins"
+    server.uid = "2"
+    server.put()
+    (new_progress,) = (await leader.advance(progress, uid="1")).pools
+    assert new_progress.phase == "Settled"
+    server.remove()
+    assert not (await leader.advance(progress, uid="2")).exists
+
+
+async def test_a_status_that_says_the_same_is_not_written_again() -> None:
+    cache, server = cluster()
+    server.put()
+    leader = Leader(cache, server)
+    (settled,) = (await leader.advance()).pools
+    server.status = {"nodePools": status_rows([settled])}
+    server.put()
+    assert (await leader.advance(settled, uid="1")).written
+    server.status = {}
+    server.put()
+    assert not (await leader.advance(settled, uid="1")).written, "somebody wiped it"
+
+
+async def test_an_incomplete_cache_decides_nothing() -> None:
+    cache, server = cluster()
+    leader = Leader(cache, server)
+    leader.view.synced = lambda: False  # type: ignore[method-assign]
+    with pytest.raises(ApplicationError, match="not synced"):
+        await leader.advance()
+
+
+# --- the controller ---
+
+
+@contextlib.asynccontextmanager
+async def controlled(cache: Cache, server: Server) -> AsyncIterator[FakeTemporal]:
+    temporal = FakeTemporal()
+    view = PlanningView(cache)
+    controller = NodeRolloutController(cast("Client", temporal), cast("Any", server), cache, view, "c", "leader-queue")
+    async with in_background(controller.run()):
+        await asyncio.sleep(2 * MOMENT)
+        yield temporal
+
+
+def signals(temporal: FakeTemporal) -> list[str]:
+    return [signal for workflow, signal, _ in temporal.signals if workflow == WORKFLOW]
+
+
+async def test_without_a_rollout_nothing_is_started() -> None:
+    cache, server = cluster()
+    async with controlled(cache, server) as temporal:
+        server.user_data("echo 1")
+        await asyncio.sleep(2 * MOMENT)
+        assert (temporal.starts, temporal.signals) == ([], [])
+
+
+async def test_a_rollout_gets_a_workflow_that_knows_this_leader_and_hears_of_new_versions() -> None:
+    cache, server = cluster()
+    server.put()
+    async with controlled(cache, server) as temporal:
+        assert [ident for ident, _ in temporal.starts] == [WORKFLOW]
+        assert signals(temporal) == ["planner_started", "poke"]
+        server.put()
+        await asyncio.sleep(2 * MOMENT)
+        assert signals(temporal) == ["planner_started", "poke"], "nothing changed"
+        server.user_data("echo 1")
+        await asyncio.sleep(2 * MOMENT)
+        assert signals(temporal) == ["planner_started", "poke", "poke"]
+        server.remove()
+        await asyncio.sleep(2 * MOMENT)
+        assert signals(temporal) == ["planner_started", "poke", "poke", "poke"], "it looks, and ends"
+
+
+async def test_the_end_of_a_node_of_a_wave_moves_the_rollout_on() -> None:
+    cache, server = cluster()
+    add_node(cache, "a", "old")
+    add_node(cache, "b", "old")
+    row = {"name": "default", "phase": "RollingBack", "currentRevision": "", "waveClaims": ["a"]}
+    server.status = {"nodePools": [row]}
+    server.put()
+    async with controlled(cache, server) as temporal:
+        before = len(signals(temporal))
+        cache.claims.on_event("b", None)
+        await asyncio.sleep(2 * MOMENT)
+        assert len(signals(temporal)) == before
+        cache.claims.on_event("a", None)
+        await asyncio.sleep(2 * MOMENT)
+        assert len(signals(temporal)) == before + 1
+
+
+async def test_what_is_wrong_with_a_rollout_is_in_its_conditions() -> None:
+    cache, server = cluster()
+    server.spec = {"windows": [{"schedule": "0 0 31 2 *", "duration": "1h"}]}
+    server.put()
+    async with controlled(cache, server):
+        conditions = {condition["type"]: condition for condition in server.status["conditions"]}
+        assert conditions["Ready"]["status"] == "False"
+        assert "spec.windows[0]" in conditions["ValidationSucceeded"]["message"]
+        server.spec = {}
+        server.put()
+        await asyncio.sleep(2 * MOMENT)
+        conditions = {condition["type"]: condition for condition in server.status["conditions"]}
+        assert conditions["Ready"]["status"] == "True"
+        writes = server.writes
+        server.put()
+        await asyncio.sleep(2 * MOMENT)
+        assert server.writes == writes

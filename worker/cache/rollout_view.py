@@ -1,0 +1,108 @@
+"""The cluster cache as rollouts read it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+
+from activities.clock import utc_now
+from activities.rollout.cluster import ObservedNode, ObservedRollout
+from tenon.apis import labels
+from tenon.apis.nodepool import NodePool
+from tenon.disruption.freezes.freeze import freezes_for, frozen_now
+from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.records import NodeRecord, PodRecord
+from tenon.rollout.gates import WaitingPod
+from tenon.rollout.progress import PoolNode
+from worker.cache.cluster import ClusterCache
+from worker.cache.evacuating_pods import leaving
+from worker.cache.planning_view import PlanningView
+
+_BEGINNING = datetime.min.replace(tzinfo=UTC)
+
+
+class RolloutView:
+    """Implements `activities.rollout.cluster.RolloutCluster`."""
+
+    def __init__(self, cache: ClusterCache, view: PlanningView, now: Callable[[], datetime] = utc_now) -> None:
+        self._cache = cache
+        self._view = view
+        self._now = now
+
+    def synced(self) -> bool:
+        """Whether every resource has been read completely once."""
+        return self._cache.synced
+
+    def rollout(self, name: str) -> ObservedRollout | None:
+        """The NodeRollout of this name; None if it does not exist or is being deleted."""
+        record = self._cache.versions.rollouts.get(name)
+        if record is None or record.deleting:
+            return None
+        model, faults = self._view.node_rollout(record)
+        rows = record.status.get("nodePools") or ()
+        return ObservedRollout(model, record.uid, rows, [str(fault) for fault in faults])
+
+    def pools_of(self, rollout: str) -> list[NodePool]:
+        """The NodePools that follow this NodeRollout, by name."""
+        by_pool = self._view.rollouts()
+        pools = [
+            pool
+            for pool in self._view.specs()
+            if pool.metadata.name in by_pool and by_pool[pool.metadata.name].rollout == rollout
+        ]
+        return sorted(pools, key=lambda pool: pool.metadata.name)
+
+    def newest(self, pool: NodePool) -> str:
+        """The version that the specs describe now; empty while the EC2NodeClass is not ready."""
+        revision = self._view.newest_revision(pool)
+        return revision.digest if revision is not None else ""
+
+    def nodes_of(self, pool: str) -> list[ObservedNode]:
+        """The NodeClaims of a NodePool."""
+        return [self._observed(claim) for claim in self._cache.claims if claim.pool == pool]
+
+    def frozen(self, pool: NodePool) -> str:
+        """Which DisruptionFreeze holds for a NodePool and until when, in a clause; empty if none does."""
+        freezes = freezes_for(self._view.disruption_freezes(), pool.metadata.name, pool.metadata.labels)
+        frozen = frozen_now(freezes, self._now())
+        return frozen.clause if frozen is not None else ""
+
+    def _observed(self, claim: ClaimRecord) -> ObservedNode:
+        node = self._cache.node_of(claim)
+        pool_node = PoolNode(
+            claim=claim.name,
+            zone=claim.labels.get(labels.ZONE, ""),
+            created=claim.created_at or _BEGINNING,
+            revision=claim.annotations.get(labels.REVISION, ""),
+            initialized=claim.initialized,
+            leaving=leaving(node, claim),
+        )
+        if node is None:
+            return ObservedNode(pool_node)
+        return ObservedNode(
+            pool_node,
+            node.name,
+            [
+                WaitingPod(f"{record.pod.namespace}/{record.pod.name}", datetime.fromtimestamp(_placed(record), UTC))
+                for record in self._cache.pods_on(node.name)
+                if _waits(record)
+            ],
+            frozenset(_faults(node)) if claim.initialized else frozenset(),
+        )
+
+
+def _waits(record: PodRecord) -> bool:
+    return not record.ready and not record.terminal and not record.deleting
+
+
+def _placed(record: PodRecord) -> float:
+    """When the pod got its node, or was created: a pod that waited for capacity has had no time to start yet."""
+    return max(record.bound_at, record.pod.created)
+
+
+def _faults(node: NodeRecord) -> Iterator[str]:
+    """Yield the conditions that are faults. Those named Ready, as StorageReady, are if they are not True."""
+    for condition in node.conditions:
+        expected = "True" if condition.type.endswith("Ready") else "False"
+        if condition.status != expected and (expected == "True" or condition.status == "True"):
+            yield f"{condition.type}={condition.status}"
