@@ -216,6 +216,6 @@ async def test_series_of_temporal_do_not_change_with_the_leader(
 ) -> None:
     """Each leader serves a task queue of its own, whose name has a random part."""
     prefix = f"tenon-{sandbox.cluster_name}"
-    queues = {prefix, *(f"{prefix}-{lane}" for lane in ("draining", "ending", "plan", "plan-leader"))}
+    queues = {prefix, *(f"{prefix}-{lane}" for lane in ("draining", "ending", "plan", "plan-leader", "teardown"))}
     scraped = server.get("label/task_queue/values")
     assert set(scraped) == queues
