@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from temporalio.exceptions import ApplicationError
 
@@ -84,6 +84,7 @@ class RolloutAdvancer:
             newest=self._cluster.newest(pool),
             nodes=[observed.node for observed in nodes],
             gates=gates,
+            unready_owners=_unready_owners(spec, nodes, now),
             held_back=held_back(spec, earlier, frozen=self._cluster.frozen(pool), problems=rollout.problems, now=now),
         )
 
@@ -99,22 +100,24 @@ class RolloutAdvancer:
         old = [observed for observed in nodes if not has_new_version(progress, observed.node)]
         counts: dict[str, ContainerCounts] = {}
         if spec.gates.restarts != "Ignore":
-            counts = await self._count([*_newest(new), *_newest(old)], since)
+            counts = await self._count([*_newest(new), *_newest(old)], since, progress.unready_before)
         return judge(
             spec.gates,
-            [_evidence(observed, counts) for observed in new],
-            [_evidence(observed, counts) for observed in old],
+            [_evidence(observed, counts, progress.unready_before) for observed in new],
+            [_evidence(observed, counts, progress.unready_before) for observed in old],
             await ask_all(spec.gates.prometheus),
             now,
         )
 
-    async def _count(self, nodes: Sequence[ObservedNode], since: datetime) -> dict[str, ContainerCounts]:
+    async def _count(
+        self, nodes: Sequence[ObservedNode], since: datetime, ignored_owners: Sequence[str]
+    ) -> dict[str, ContainerCounts]:
         """Return, by NodeClaim, what the containers on its node did. A node that is gone meanwhile has none."""
         limit = asyncio.Semaphore(REQUESTS_AT_ONCE)
 
         async def count(observed: ObservedNode) -> ContainerCounts:
             async with limit:
-                return await count_containers(self._kube, observed.node_name, since)
+                return await count_containers(self._kube, observed.node_name, since, ignored_owners)
 
         with_node = [observed for observed in nodes if observed.node_name]
         try:
@@ -130,7 +133,15 @@ def _newest(nodes: Sequence[ObservedNode]) -> list[ObservedNode]:
     return sorted(nodes, key=lambda observed: observed.node.created, reverse=True)[:MAX_COUNTED_NODES]
 
 
-def _evidence(observed: ObservedNode, counts: dict[str, ContainerCounts]) -> NodeEvidence:
+def _unready_owners(spec: NodeRolloutSpec, nodes: Sequence[ObservedNode], now: datetime) -> set[str]:
+    patience = timedelta(seconds=spec.gates.pods_ready_within.seconds or 0)
+    waiting = (pod for observed in nodes for pod in observed.waiting_pods if pod.owner)
+    return {pod.owner for pod in waiting if now - pod.placed > patience}
+
+
+def _evidence(
+    observed: ObservedNode, counts: dict[str, ContainerCounts], ignored_owners: Sequence[str]
+) -> NodeEvidence:
     counted = counts.get(observed.node.claim, ContainerCounts())
     return NodeEvidence(
         claim=observed.node.claim,
@@ -139,6 +150,6 @@ def _evidence(observed: ObservedNode, counts: dict[str, ContainerCounts]) -> Nod
         containers=counted.containers,
         restarts=counted.restarts,
         crash_loops=counted.crash_loops,
-        waiting_pods=observed.waiting_pods,
+        waiting_pods=[pod for pod in observed.waiting_pods if pod.owner not in ignored_owners],
         faults=observed.faults,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -23,14 +24,18 @@ class ContainerCounts:
     """How many wait in CrashLoopBackOff."""
 
 
-async def count_containers(kube: Kube, node_name: str, since: datetime) -> ContainerCounts:
+async def count_containers(
+    kube: Kube, node_name: str, since: datetime, ignored_owners: Collection[str] = ()
+) -> ContainerCounts:
     """Count the containers on a node, and those that restarted since a time.
+
+    Pods of the controllers with these UIDs do not count.
 
     Raises:
         ApiError: the API server did not list the pods.
     """
     pods = await kube.list(PODS, field_selector=f"spec.nodeName={node_name}", limit=0, resource_version="0")
-    statuses = [status for pod in pods if not _stays_on_node(pod) for status in _statuses(pod)]
+    statuses = [status for pod in pods if _counts(pod, ignored_owners) for status in _statuses(pod)]
     return ContainerCounts(
         containers=len(statuses),
         restarts=sum(_restarted(status, since) for status in statuses),
@@ -38,10 +43,12 @@ async def count_containers(kube: Kube, node_name: str, since: datetime) -> Conta
     )
 
 
-def _stays_on_node(pod: dict[str, Any]) -> bool:
+def _counts(pod: dict[str, Any], ignored_owners: Collection[str]) -> bool:
     """A pod of a DaemonSet or of the kubelet does not move with a rollout."""
-    owners = pod["metadata"].get("ownerReferences") or ()
-    return any(owner.get("controller") and owner.get("kind") in ("DaemonSet", "Node") for owner in owners)
+    controllers = [owner for owner in pod["metadata"].get("ownerReferences") or () if owner.get("controller")]
+    return not any(
+        owner.get("kind") in ("DaemonSet", "Node") or owner.get("uid") in ignored_owners for owner in controllers
+    )
 
 
 def _statuses(pod: dict[str, Any]) -> list[dict[str, Any]]:

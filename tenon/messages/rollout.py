@@ -46,6 +46,9 @@ class PoolProgress(Message):
     """The NodeClaims that may be replaced now."""
     approved: list[int] = []
     """The numbers of the waves, from 1, that an operator approved for this version."""
+    unready_before: list[str] = []
+    """The UIDs of the controllers that had pods which were not Ready for too long before the first wave. Their pods say
+    nothing about the new version."""
     rotate_before: datetime | None = None
     """Nodes that were created before this time are replaced, whatever their version."""
     message: str = ""

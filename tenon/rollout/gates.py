@@ -29,6 +29,8 @@ class WaitingPod:
     name: str
     placed: datetime
     """When it got the node."""
+    owner: str = ""
+    """The UID of its controller; empty without one."""
 
 
 @dataclass(frozen=True, slots=True)

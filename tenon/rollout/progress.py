@@ -6,7 +6,7 @@ chooses the same nodes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -22,6 +22,8 @@ LOOK_AGAIN, LOOK_AT_WINDOWS = 30.0, 300.0
 """Seconds until a wave is looked at again, and until a wave that may not begin now is."""
 MAX_HISTORY = 40
 """How many waves of a version are remembered."""
+MAX_UNREADY = 200
+"""How many controllers are remembered whose pods were not Ready before."""
 
 
 class RolloutRequestError(TenonError):
@@ -52,6 +54,8 @@ class Observation:
     """What the gates say of the nodes with the new version."""
     held_back: str = ""
     """Why no wave may begin now, in a clause: a window is closed, nodes are frozen, or another NodePool comes first."""
+    unready_owners: Collection[str] = ()
+    """The UIDs of the controllers with pods that have not been Ready for longer than the gate allows."""
 
 
 def advance(progress: PoolProgress, spec: NodeRolloutSpec, observed: Observation, now: datetime) -> PoolProgress:
@@ -185,7 +189,8 @@ def _begin_wave(
     if progress.wave is None:
         first = next_wave(None, nodes, spec.strategy)
         assert first is not None  # every strategy has a wave
-        progress = evolve(progress, segment=first.segment, wave=first.index)
+        unready = sorted(observed.unready_owners)[:MAX_UNREADY]
+        progress = evolve(progress, segment=first.segment, wave=first.index, unready_before=unready)
     number = _upcoming(progress)
     if number in spec.gates.approval and number not in progress.approved:
         return evolve(
@@ -241,6 +246,7 @@ def _cleared(progress: PoolProgress) -> PoolProgress:
         began=None,
         soaking_since=None,
         claims=[],
+        unready_before=[],
         rotate_before=None,
     )
 

@@ -123,6 +123,34 @@ async def test_a_new_version_begins_with_one_node_and_a_bad_condition_there_stop
     assert going_back.claims == ["e"]
 
 
+async def test_a_workload_that_was_broken_before_fails_no_version() -> None:
+    cache, server = cluster()
+    server.spec = {"strategy": {"waves": ["1", "100%"]}}
+    server.put()
+    leader = Leader(cache, server)
+    (settled,) = (await leader.advance()).pools
+    for name in ("a", "b"):
+        add_node(cache, name, settled.current)
+    long_ago = "2026-11-20T00:00:00Z"
+    broken = running("broken", "a", since=long_ago, meta=owned_by("ReplicaSet", "broken"))
+    cache.pods.on_event(broken.key, broken)
+    server.user_data("echo 1")
+    (begun,) = (await leader.advance(settled, uid="1")).pools
+    assert begun.unready_before == ["broken"]
+
+    cache.claims.on_event("a", None)
+    add_node(cache, "e", begun.target)
+    moved = running("broken", "e", since="2026-11-23T11:00:00Z", meta=owned_by("ReplicaSet", "broken"))
+    cache.pods.on_event(moved.key, moved)
+    (soaking,) = (await leader.advance(begun, uid="1")).pools
+    assert (soaking.phase, soaking.soaking_since) == ("Progressing", NOW)
+
+    healthy_before = running("shop", "e", since="2026-11-23T11:00:00Z", meta=owned_by("ReplicaSet", "shop"))
+    cache.pods.on_event(healthy_before.key, healthy_before)
+    (failed,) = (await leader.advance(begun, uid="1")).pools
+    assert (failed.phase, "ns/shop not Ready within 10m" in failed.message) == ("Halted", True)
+
+
 async def test_what_is_seen_of_a_node() -> None:
     """Pods that wait there count from when they got the node; conditions named Ready are faults if not True."""
     cache, server = cluster()

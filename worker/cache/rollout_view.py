@@ -83,7 +83,11 @@ class RolloutView:
             pool_node,
             node.name,
             [
-                WaitingPod(f"{record.pod.namespace}/{record.pod.name}", datetime.fromtimestamp(_placed(record), UTC))
+                WaitingPod(
+                    f"{record.pod.namespace}/{record.pod.name}",
+                    datetime.fromtimestamp(_placed(record), UTC),
+                    record.owner_uid,
+                )
                 for record in self._cache.pods_on(node.name)
                 if _waits(record)
             ],

@@ -50,5 +50,12 @@ async def test_pods_that_stay_on_their_node_say_nothing_about_a_version() -> Non
     assert await counted(pod(looping, owner="DaemonSet"), pod(looping, owner="Node")) == ContainerCounts()
 
 
+async def test_pods_of_ignored_controllers_do_not_count() -> None:
+    looping = pod(container(waits="CrashLoopBackOff"))
+    looping["metadata"]["ownerReferences"][0]["uid"] = "broken"
+    server = cast("Any", Server(looping, pod(container())))
+    assert await count_containers(server, "n", SINCE, ["broken"]) == ContainerCounts(containers=1)
+
+
 async def test_a_pod_without_a_status_has_no_containers_yet() -> None:
     assert await counted({"metadata": {}}, {"metadata": {}, "status": {}}) == ContainerCounts()
