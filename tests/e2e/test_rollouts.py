@@ -46,8 +46,8 @@ class Rollout:
 
         async def has_reached() -> bool:
             row.update(await self.row())
-            named = bool(row.get("currentRevision")) and row["currentRevision"] not in but
-            return named and row["phase"] == phase and message in row.get("message", "")
+            has_version = bool(row.get("currentRevision")) and row["currentRevision"] not in but
+            return has_version and row["phase"] == phase and message in row.get("message", "")
 
         try:
             await until(has_reached, within=300)
@@ -85,8 +85,7 @@ class Rollout:
     async def is_held(self, kube: Kube) -> bool:
         """Whether the NodePool and its EC2NodeClass say that a newer version is held."""
         objects = [await kube.get(resource, self._pool.name) for resource in (NODEPOOLS, EC2NODECLASSES)]
-        said = [condition(item, "VersionHeld").get("status") == "True" for item in objects]
-        return all(said)
+        return all(condition(item, "VersionHeld").get("status") == "True" for item in objects)
 
 
 @pytest_asyncio.fixture(loop_scope="session")

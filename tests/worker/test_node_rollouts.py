@@ -162,10 +162,10 @@ async def test_what_is_seen_of_a_node() -> None:
         running("agent", "a", since="2026-11-23T11:31:00Z", meta=owned_by("DaemonSet")),
     ):
         cache.pods.on_event(pod.key, pod)
-    (seen,) = Leader(cache, server).view.nodes_of("default")
-    assert seen.faults == {"StorageReady=False"}
-    assert {(pod.name, pod.placed.minute) for pod in seen.waiting_pods} == {("ns/slow", 30), ("ns/agent", 31)}
-    assert (seen.node.revision, seen.node.initialized, seen.node_name) == ("r", True, "a")
+    (observed,) = Leader(cache, server).view.nodes_of("default")
+    assert observed.faults == {"StorageReady=False"}
+    assert {(pod.name, pod.placed.minute) for pod in observed.waiting_pods} == {("ns/slow", 30), ("ns/agent", 31)}
+    assert (observed.node.revision, observed.node.initialized, observed.node_name) == ("r", True, "a")
 
 
 async def test_a_rollout_that_was_made_again_begins_anew_and_one_that_is_gone_ends() -> None:

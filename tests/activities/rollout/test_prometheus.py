@@ -82,9 +82,9 @@ async def test_a_redirect_is_not_followed() -> None:
 
 async def test_a_server_that_is_away_has_a_problem_and_the_others_their_values() -> None:
     async with prometheus(success(SCALAR)) as (address, queries):
-        here = PrometheusGate(name="here", address=address, query="sum(up)", max="1")
+        first = PrometheusGate(name="here", address=address, query="sum(up)", max="1")
         away = PrometheusGate(name="away", address="http://127.0.0.1:1", query="up", max="1")
-        answers = await ask_all([here, away])
+        answers = await ask_all([first, away])
     assert answers["here"] == QueryAnswer(0.25)
     assert "http://127.0.0.1:1 cannot be reached" in answers["away"].problem
     assert queries == ["sum(up)"]
