@@ -34,6 +34,8 @@ with workflow.unsafe.imports_passed_through():
 
 MAX_HISTORY = 300
 """The number of history events after which a run continues as new."""
+IDLE = timedelta(days=1)
+"""How long a rollout without anything under way waits: its NodeRollout may be deleted while no replica leads."""
 RETRY = timedelta(minutes=1)
 """How long to wait after the leader could not say how the rollout goes on."""
 
@@ -50,11 +52,15 @@ class RolloutWorkflow(PlannerCaller):
         self.pools: list[PoolProgress] = list(begin.pools)
         self.changed = False
         """Something may have changed since the leader was asked last."""
+        self.requested = False
+        """An operator asked for something that the status does not say yet."""
 
     @workflow.run
     async def run(self, begin: RolloutInput) -> None:
         """Run until the NodeRollout is gone."""
         while True:
+            if self.requested and not await self._write():  # a pause must not wait for the leader
+                return
             advance = await self._advance()
             if advance is not None and not advance.exists:
                 return
@@ -83,7 +89,7 @@ class RolloutWorkflow(PlannerCaller):
 
     async def _write(self) -> bool:
         """Write the status. Return whether the NodeRollout still exists."""
-        pools = self.pools
+        pools, self.requested = self.pools, False
         options = OPTIONS[ActivityName.WRITE_ROLLOUT]
         result: RolloutWritten = await workflow.execute_activity(
             ActivityName.WRITE_ROLLOUT.value,
@@ -96,9 +102,9 @@ class RolloutWorkflow(PlannerCaller):
         return result.exists
 
     async def _wait(self, advance: RolloutAdvance | None) -> None:
-        pause: timedelta | None = RETRY
+        pause = RETRY
         if advance is not None:
-            pause = timedelta(seconds=advance.look_again) if advance.look_again is not None else None
+            pause = timedelta(seconds=advance.look_again) if advance.look_again is not None else IDLE
         with contextlib.suppress(TimeoutError):
             await workflow.wait_condition(
                 lambda: self.changed,
@@ -158,5 +164,5 @@ class RolloutWorkflow(PlannerCaller):
         except RolloutRequestError as error:
             return RolloutAnswer(accepted=False, message=str(error))
         self.pools = [*self.pools[:place], progress, *self.pools[place + 1 :]]
-        self.changed = True
+        self.changed = self.requested = True
         return RolloutAnswer(accepted=True, message=progress.message)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from temporalio.exceptions import ApplicationError
@@ -17,14 +18,16 @@ from activities.rollout.prometheus import ask_all
 from activities.rollout.statuses import status_rows
 from tenon.apis.nodepool import NodePool
 from tenon.apis.noderollout import NodeRolloutSpec
-from tenon.messages.rollout import AdvanceRolloutInput, PoolProgress, RolloutAdvance
+from tenon.messages.rollout import AdvanceRolloutInput, NodesBefore, PoolProgress, RolloutAdvance
 from tenon.rollout.gates import GateResult, NodeEvidence, judge
-from tenon.rollout.progress import Observation, advance, has_new_version, look_again
+from tenon.rollout.progress import Observation, advance, has_new_version, look_again, may_begin, restored
 from tenon.rollout.turn import held_back
 
 MAX_COUNTED_NODES = 50
 """On how many nodes of each version containers are counted, because each node costs one request. The newest count."""
 REQUESTS_AT_ONCE = 5
+MAX_UNREADY, MAX_FAULTS = 200, 50
+"""How many controllers and faults are remembered from before the first wave."""
 
 
 class RolloutAdvancer:
@@ -52,12 +55,14 @@ class RolloutAdvancer:
         spec, now = rollout.model.spec, self._now()
         is_same = advance_input.uid in ("", rollout.uid)  # else it was deleted and made again: it begins anew
         before = {progress.pool: progress for progress in advance_input.pools if is_same}
+        readable = {pool.metadata.name: pool for pool in self._cluster.pools_of(advance_input.name)}
         pools: list[PoolProgress] = []
-        for pool in self._cluster.pools_of(advance_input.name):
-            name = pool.metadata.name
-            progress = before.get(name, PoolProgress(pool=name))
-            observation = await self._observe(progress, rollout, pool, pools, now)
-            pools.append(advance(progress, spec, observation, now))
+        for name in sorted({*readable, *self._cluster.governed_by(advance_input.name)}):
+            progress = before.get(name) or _restored(name, rollout)
+            if name in readable:
+                observation = await self._observe(progress, rollout, readable[name], pools, now)
+                progress = advance(progress, spec, observation, now)
+            pools.append(progress)
         waits = [seconds for progress in pools if (seconds := look_again(progress, spec)) is not None]
         return RolloutAdvance(
             uid=rollout.uid,
@@ -80,12 +85,33 @@ class RolloutAdvancer:
         gates: list[GateResult] = []
         if progress.phase == "Progressing" and progress.began is not None:
             gates = await self._judge(spec, progress, nodes, progress.began, now)
-        return Observation(
+        observation = Observation(
             newest=self._cluster.newest(pool),
             nodes=[observed.node for observed in nodes],
             gates=gates,
-            unready_owners=_unready_owners(spec, nodes, now),
             held_back=held_back(spec, earlier, frozen=self._cluster.frozen(pool), problems=rollout.problems, now=now),
+        )
+        if not may_begin(progress, observation):
+            return observation
+        return replace(observation, before=await self._before(spec, progress, nodes, now))
+
+    async def _before(
+        self, spec: NodeRolloutSpec, progress: PoolProgress, nodes: Sequence[ObservedNode], now: datetime
+    ) -> NodesBefore:
+        """What the nodes are like that do not have a version which failed."""
+        versions = ("", progress.current)
+        old = [observed for observed in nodes if observed.node.revision in versions and not observed.node.leaving]
+        patience = timedelta(seconds=spec.gates.pods_ready_within.seconds or 0)
+        waiting = (pod for observed in old for pod in observed.waiting_pods if pod.owner)
+        unready = {pod.owner for pod in waiting if now - pod.placed > patience}
+        counts: dict[str, ContainerCounts] = {}
+        if spec.gates.restarts != "Ignore":
+            counts = await self._count(_newest(old), now, sorted(unready))
+        return NodesBefore(
+            unready_owners=sorted(unready)[:MAX_UNREADY],
+            faults=sorted(frozenset[str]().union(*(observed.faults for observed in old)))[:MAX_FAULTS],
+            containers=sum(count.containers for count in counts.values()),
+            crash_loops=sum(count.crash_loops for count in counts.values()),
         )
 
     async def _judge(
@@ -96,17 +122,21 @@ class RolloutAdvancer:
         since: datetime,
         now: datetime,
     ) -> list[GateResult]:
+        before = progress.before or NodesBefore()
+        nodes = [observed for observed in nodes if not observed.node.leaving]  # what leaves says nothing any more
         new = [observed for observed in nodes if has_new_version(progress, observed.node)]
         old = [observed for observed in nodes if not has_new_version(progress, observed.node)]
         counts: dict[str, ContainerCounts] = {}
         if spec.gates.restarts != "Ignore":
-            counts = await self._count([*_newest(new), *_newest(old)], since, progress.unready_before)
+            counts = await self._count([*_newest(new), *_newest(old)], since, before.unready_owners)
         return judge(
             spec.gates,
-            [_evidence(observed, counts, progress.unready_before) for observed in new],
-            [_evidence(observed, counts, progress.unready_before) for observed in old],
+            [_evidence(observed, counts, before.unready_owners) for observed in new],
+            [_evidence(observed, counts, before.unready_owners) for observed in old],
             await ask_all(spec.gates.prometheus),
             now,
+            before=before,
+            replaced_at=progress.replaced_at,
         )
 
     async def _count(
@@ -133,10 +163,11 @@ def _newest(nodes: Sequence[ObservedNode]) -> list[ObservedNode]:
     return sorted(nodes, key=lambda observed: observed.node.created, reverse=True)[:MAX_COUNTED_NODES]
 
 
-def _unready_owners(spec: NodeRolloutSpec, nodes: Sequence[ObservedNode], now: datetime) -> set[str]:
-    patience = timedelta(seconds=spec.gates.pods_ready_within.seconds or 0)
-    waiting = (pod for observed in nodes for pod in observed.waiting_pods if pod.owner)
-    return {pod.owner for pod in waiting if now - pod.placed > patience}
+def _restored(name: str, rollout: ObservedRollout) -> PoolProgress:
+    """What the status says of a NodePool that nothing else remembers: its workflow was terminated, or is new."""
+    rows = (row for row in rollout.status_rows if isinstance(row, Mapping) and row.get("name") == name)
+    row = next(rows, None)
+    return restored(row) if row is not None else PoolProgress(pool=name)
 
 
 def _evidence(

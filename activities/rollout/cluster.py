@@ -48,6 +48,9 @@ class RolloutCluster(Protocol):
     def pools_of(self, rollout: str) -> list[NodePool]:
         """The NodePools that follow this NodeRollout, by name."""
 
+    def governed_by(self, rollout: str) -> set[str]:
+        """The names of these NodePools, also of those that cannot be read."""
+
     def newest(self, pool: NodePool) -> str:
         """The version that the specs describe now; empty while the EC2NodeClass is not ready."""
 

@@ -34,11 +34,15 @@ async def _ask(session: aiohttp.ClientSession, gate: PrometheusGate) -> QueryAns
     try:
         # A redirect could lead anywhere in the cluster's network.
         async with session.post(address, data={"query": gate.query}, allow_redirects=False) as response:
-            content = await response.content.read(MAX_BYTES)
+            content = b""
+            async for chunk, _ in response.content.iter_chunks():
+                content += chunk
+                if len(content) > MAX_BYTES:
+                    return QueryAnswer(problem=f"{gate.address} answers with more than {MAX_BYTES} bytes")
             status = response.status
     except TimeoutError:
         return QueryAnswer(problem=f"{gate.address} does not answer within {ANSWER_WITHIN:.0f} s")
-    except (aiohttp.ClientError, OSError) as error:
+    except (aiohttp.ClientError, OSError, ValueError) as error:  # a name with two dots is no host name
         return QueryAnswer(problem=shortened(f"{gate.address} cannot be reached: {error}", MAX_PROBLEM))
     try:
         answer = json.loads(content)

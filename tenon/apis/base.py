@@ -7,6 +7,7 @@ validated, such as files given to the command line or objects stored before the 
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -187,3 +188,17 @@ Amounts = dict[str, Amount]
 
 Timestamp = Annotated[datetime, Field(strict=False)]
 """An RFC 3339 timestamp."""
+_INSTANT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})")
+
+
+def _written_instant(value: Any) -> Any:
+    """Refuse what the API server refuses: numbers, dates without a time, and times without a zone."""
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return value
+    if not isinstance(value, str) or _INSTANT.fullmatch(value) is None:
+        raise ValueError("is no time in RFC 3339: write one such as 2026-12-24T18:00:00Z")
+    return value
+
+
+WrittenTimestamp = Annotated[datetime, Field(strict=False), BeforeValidator(_written_instant)]
+"""An RFC 3339 timestamp that a user writes, read as strictly as the API server does."""

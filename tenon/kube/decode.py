@@ -136,6 +136,7 @@ def pod_record(wire: PodObject) -> PodRecord:
         deletion_cost=_shared(annotations.get(labels.POD_DELETION_COST)),
         bound_at=epoch_seconds(scheduled.last_transition_time) if scheduled and scheduled.status == "True" else 0.0,
         ready_at=epoch_seconds(ready.last_transition_time) if ready and ready.status == "True" else 0.0,
+        unready_at=epoch_seconds(ready.last_transition_time) if ready and ready.status != "True" else 0.0,
         limits=share(effective_limits(spec)),
         owner_path=_owner_path(pod.namespace, metadata.owner_references),
         has_resource_claims=bool(spec.resource_claims),

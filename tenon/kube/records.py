@@ -105,6 +105,8 @@ class PodRecord:
     """When the pod was bound to its node, in seconds since the epoch; 0 if unknown."""
     ready_at: float = 0.0
     """Since when it serves, in seconds since the epoch; 0 if it does not."""
+    unready_at: float = 0.0
+    """Since when it does not serve, in seconds since the epoch; 0 if it does, or if that is unknown."""
     limits: Resources = field(default_factory=dict)
     owner_path: str = ""
     """The path of its first owner on the API server, as metrics name owners."""

@@ -25,6 +25,17 @@ class WaveRecord(Message):
     """What each gate said, a line each."""
 
 
+class NodesBefore(Message):
+    """What the nodes of a NodePool were like before the first wave. It says nothing about the new version."""
+
+    unready_owners: list[str] = []
+    """The UIDs of the controllers with pods that had not been Ready for longer than the gate allows."""
+    faults: list[str] = []
+    """The conditions of Nodes that were faults, as type and status."""
+    containers: int = 0
+    crash_loops: int = 0
+
+
 class PoolProgress(Message):
     """How far the rollout of one NodePool is."""
 
@@ -40,15 +51,25 @@ class PoolProgress(Message):
     """The place of the wave among those of the strategy, from 0; None before the first one."""
     began: datetime | None = None
     """When the wave began; None while it waits for an approval, a window or its turn."""
-    soaking_since: datetime | None = None
+    replaced_at: datetime | None = None
     """When the last node of the wave was replaced."""
+    soaking_since: datetime | None = None
+    """Since when, after that, all gates pass."""
+    replaced: int = 0
+    """How many nodes had the new version at the last look."""
+    moved_at: datetime | None = None
+    """When the wave last got on."""
+    first_began: datetime | None = None
+    """When the first wave began."""
+    wave_count: int = 0
+    """How many waves the strategy has; 0 before the first one."""
+    before: NodesBefore | None = None
+    aborted: bool = False
+    """Whether an operator stopped it, so that nothing goes on or back of itself."""
     claims: list[str] = []
     """The NodeClaims that may be replaced now."""
     approved: list[int] = []
     """The numbers of the waves, from 1, that an operator approved for this version."""
-    unready_before: list[str] = []
-    """The UIDs of the controllers that had pods which were not Ready for too long before the first wave. Their pods say
-    nothing about the new version."""
     rotate_before: datetime | None = None
     """Nodes that were created before this time are replaced, whatever their version."""
     message: str = ""

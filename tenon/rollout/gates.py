@@ -9,9 +9,12 @@ from enum import StrEnum
 
 from tenon.apis.duration import Duration
 from tenon.apis.noderollout import PrometheusGate, RolloutGates
+from tenon.messages.rollout import NodesBefore
 from tenon.sentences import counted, first_few
 
 _NAMED = 3
+CHANCE = 2
+"""How many more containers than predicted may restart on new nodes."""
 
 
 class Verdict(StrEnum):
@@ -28,7 +31,7 @@ class WaitingPod:
 
     name: str
     placed: datetime
-    """When it got the node."""
+    """When it got the node, or when it stopped to be Ready if that is later."""
     owner: str = ""
     """The UID of its controller; empty without one."""
 
@@ -85,6 +88,9 @@ def judge(
     old: Sequence[NodeEvidence],
     answers: Mapping[str, QueryAnswer],
     now: datetime,
+    *,
+    before: NodesBefore | None = None,
+    replaced_at: datetime | None = None,
 ) -> list[GateResult]:
     """Return what every gate says.
 
@@ -94,12 +100,15 @@ def judge(
         old: the other nodes of the NodePool.
         answers: by the name of the query, what Prometheus answered.
         now: the time.
+        before: what the nodes were like before the first wave.
+        replaced_at: when the last node of the wave was replaced. Pods that arrive later do not hold it up.
     """
-    results = [_initialized(gates, new, now), _pods_ready(gates, new, now)]
+    before = before or NodesBefore()
+    results = [_initialized(gates, new, now), _pods_ready(gates, new, replaced_at, now)]
     if gates.restarts != "Ignore":
-        results.append(_restarts(new, old))
+        results.append(_restarts(new, old, before))
     if gates.node_conditions != "Ignore":
-        results.append(_conditions(new, old))
+        results.append(_conditions(new, old, before))
     results += [_query(gate, answers.get(gate.name, QueryAnswer(problem="not asked yet"))) for gate in gates.prometheus]
     return results
 
@@ -114,44 +123,46 @@ def _initialized(gates: RolloutGates, new: Sequence[NodeEvidence], now: datetime
     return GateResult("initialized", Verdict.WAIT if waiting else Verdict.PASS, text)
 
 
-def _pods_ready(gates: RolloutGates, new: Sequence[NodeEvidence], now: datetime) -> GateResult:
+def _pods_ready(
+    gates: RolloutGates, new: Sequence[NodeEvidence], replaced_at: datetime | None, now: datetime
+) -> GateResult:
     waiting = [pod for node in new for pod in node.waiting_pods]
     late = [pod.name for pod in waiting if now - pod.placed > _length(gates.pods_ready_within)]
     if late:
         text = f"{first_few(sorted(late), _NAMED)} not Ready within {gates.pods_ready_within}"
         return GateResult("pods ready", Verdict.FAIL, text)
+    waiting = [pod for pod in waiting if replaced_at is None or pod.placed < replaced_at]
     text = (
         f"{counted(len(waiting), 'pod')} on new nodes not Ready yet" if waiting else "all pods on new nodes are Ready"
     )
     return GateResult("pods ready", Verdict.WAIT if waiting else Verdict.PASS, text)
 
 
-def _restarts(new: Sequence[NodeEvidence], old: Sequence[NodeEvidence]) -> GateResult:
+def _restarts(new: Sequence[NodeEvidence], old: Sequence[NodeEvidence], before: NodesBefore) -> GateResult:
     """Compare rates for each container, because the two groups of nodes have different sizes.
 
-    Without an old node there is nothing to compare with, so a crash loop fails and restarts pass.
+    A few restarts more than the old rate predicts are chance, most of all when few old nodes are left. Crash loops are
+    also compared with those before the first wave. Without an old node there is nothing to compare restarts with.
     """
-    new_rates, old_rates = _rates(new), _rates(old)
     text = (
         f"new nodes: {_total(new, 'restarts')} restarts and {_total(new, 'crash_loops')} crash loops of "
         f"{counted(_total(new, 'containers'), 'container')}; old nodes: {_total(old, 'restarts')} and "
         f"{_total(old, 'crash_loops')} of {_total(old, 'containers')}"
     )
-    failed = new_rates[1] > old_rates[1] or (_total(old, "containers") > 0 and new_rates[0] > old_rates[0])
+    containers, old_containers = _total(new, "containers"), _total(old, "containers")
+    loop_rate = max(_total(old, "crash_loops") / (old_containers or 1), before.crash_loops / (before.containers or 1))
+    predicted = _total(old, "restarts") / (old_containers or 1) * containers
+    too_many = old_containers > 0 and _total(new, "restarts") > predicted + CHANCE
+    failed = too_many or _total(new, "crash_loops") > loop_rate * containers
     return GateResult("restarts", Verdict.FAIL if failed else Verdict.PASS, text)
-
-
-def _rates(nodes: Sequence[NodeEvidence]) -> tuple[float, float]:
-    containers = _total(nodes, "containers") or 1
-    return _total(nodes, "restarts") / containers, _total(nodes, "crash_loops") / containers
 
 
 def _total(nodes: Sequence[NodeEvidence], field: str) -> int:
     return sum(int(getattr(node, field)) for node in nodes)
 
 
-def _conditions(new: Sequence[NodeEvidence], old: Sequence[NodeEvidence]) -> GateResult:
-    old_faults = frozenset[str]().union(*(node.faults for node in old))
+def _conditions(new: Sequence[NodeEvidence], old: Sequence[NodeEvidence], before: NodesBefore) -> GateResult:
+    old_faults = frozenset(before.faults).union(*(node.faults for node in old))
     fresh = {fault: node.claim for node in reversed(new) for fault in node.faults - old_faults}
     if fresh:
         text = first_few([f"{fault} on {fresh[fault]}" for fault in sorted(fresh)], _NAMED)

@@ -6,24 +6,27 @@ chooses the same nodes.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
-from tenon.apis.noderollout import NodeRolloutSpec
+from tenon.apis.noderollout import NodePoolRollout, NodeRolloutSpec
 from tenon.errors import TenonError
 from tenon.evolve import evolve
-from tenon.messages.rollout import PoolProgress, RolloutRequest, WaveRecord
+from tenon.messages.rollout import NodesBefore, PoolProgress, RolloutRequest, WaveRecord
 from tenon.rollout.gates import GateResult, Verdict, overall
 from tenon.rollout.waves import RolloutNode, Wave, WaveState, next_wave, state_of
-from tenon.sentences import counted
+from tenon.sentences import counted, shortened
 
 LOOK_AGAIN, LOOK_AT_WINDOWS = 30.0, 300.0
 """Seconds until a wave is looked at again, and until a wave that may not begin now is."""
-MAX_HISTORY = 40
-"""How many waves of a version are remembered."""
-MAX_UNREADY = 200
-"""How many controllers are remembered whose pods were not Ready before."""
+MAX_HISTORY = 12
+"""How many waves of a version are remembered: all NodePools of a rollout share a message of two megabytes."""
+MAX_EVIDENCE = 120
+"""The length of what is remembered of a gate."""
+STUCK_AFTER = timedelta(minutes=30)
+"""After that time without a change, a wave says how to find the reason."""
 
 
 class RolloutRequestError(TenonError):
@@ -41,6 +44,8 @@ class PoolNode:
     """The version that it has; empty if that is not known, which counts as an old one."""
     initialized: bool = True
     leaving: bool = False
+    drifted: bool = False
+    """Whether it is not as its NodePool and EC2NodeClass describe it, also in what belongs to no version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +59,41 @@ class Observation:
     """What the gates say of the nodes with the new version."""
     held_back: str = ""
     """Why no wave may begin now, in a clause: a window is closed, nodes are frozen, or another NodePool comes first."""
-    unready_owners: Collection[str] = ()
-    """The UIDs of the controllers with pods that have not been Ready for longer than the gate allows."""
+    before: NodesBefore | None = None
+    """What the nodes are like, for the begin of the first wave; None if none can begin (`may_begin`)."""
 
 
 def advance(progress: PoolProgress, spec: NodeRolloutSpec, observed: Observation, now: datetime) -> PoolProgress:
     """Return how the rollout of the NodePool goes on."""
     progress = _follow_specs(progress, observed)
+    if progress.phase == "RolledBack" and any(node.revision == progress.target for node in observed.nodes):
+        progress = evolve(progress, phase="RollingBack")  # a launch that was under way when the last one left
     if progress.phase == "Progressing":
         return _advance_waves(progress, spec, observed, now)
     if progress.phase == "RollingBack":
         return _go_back(progress, spec, observed)
     return progress
+
+
+def may_begin(progress: PoolProgress, observed: Observation) -> bool:
+    """Return whether the next look may begin a first wave, which must know what the nodes were like before."""
+    if progress.before is not None:
+        return False
+    is_quiet = progress.phase == "Settled" and observed.newest in ("", progress.current)
+    return not (is_quiet and not _drifted(observed))
+
+
+def restored(row: Mapping[str, Any]) -> PoolProgress:
+    """Return the rollout of a NodePool by what the status of its NodeRollout says, if nothing else remembers it.
+
+    A version that was under way begins again with its first wave, and one that failed stays held.
+    """
+    status = NodePoolRollout.model_validate(row)
+    progress = PoolProgress(pool=status.name, current=status.current_revision, message=status.message)
+    if not status.current_revision or status.phase == "Settled":
+        return progress
+    begun = _begin(progress, status.target_revision or status.current_revision, "it begins again from the status")
+    return begun if status.phase == "Progressing" else evolve(begun, phase=status.phase, message=status.message)
 
 
 def look_again(progress: PoolProgress, spec: NodeRolloutSpec) -> float | None:
@@ -83,6 +111,8 @@ def look_again(progress: PoolProgress, spec: NodeRolloutSpec) -> float | None:
 
 def has_new_version(progress: PoolProgress, node: PoolNode) -> bool:
     """Return whether a node has what the rollout brings. The others are what it is compared with."""
+    if progress.target == progress.current and progress.first_began is not None and node.created < progress.first_began:
+        return False
     return not _as_rollout_node(progress, node).outdated
 
 
@@ -104,6 +134,8 @@ def requested(progress: PoolProgress, request: RolloutRequest, now: datetime) ->
         if phase not in ("Progressing", "Paused"):
             raise RolloutRequestError(f"the rollout of NodePool {pool} is {phase}: no wave waits for an approval")
         number = operator.wave if operator.wave is not None else _upcoming(progress)
+        if progress.wave_count and number > progress.wave_count:
+            raise RolloutRequestError(f"there is no wave {number}: the last one is wave {progress.wave_count}")
         if number < _upcoming(progress):
             raise RolloutRequestError(f"wave {number} has begun already: the next one is wave {_upcoming(progress)}")
         return evolve(
@@ -118,15 +150,18 @@ def requested(progress: PoolProgress, request: RolloutRequest, now: datetime) ->
             return evolve(progress, phase="Progressing", message=f"continued ({asker})")
         if phase in ("Halted", "RolledBack"):
             released = _begin(progress, progress.target, f"released ({asker})")
-            return evolve(released, rotate_before=progress.rotate_before)
+            return evolve(released, rotate_before=progress.rotate_before, before=progress.before)
         raise RolloutRequestError(f"the rollout of NodePool {pool} is {phase}: nothing is held")
     if request.action == "abort":
+        is_rotation = bool(progress.target) and progress.target == progress.current
+        if is_rotation and phase in ("Progressing", "Paused", "Halted"):
+            return evolve(_cleared(progress), message=f"aborted ({asker})")
         if phase not in ("Progressing", "Paused", "RollingBack"):
             raise RolloutRequestError(f"the rollout of NodePool {pool} is {phase}: nothing is under way")
-        return _stop(progress, "Halted", f"aborted ({asker})")
+        return evolve(_stop(progress, "Halted", f"aborted ({asker})"), aborted=True)
     if phase in ("Settled", "RolledBack", "RollingBack") or progress.target == progress.current:
         raise RolloutRequestError(f"the rollout of NodePool {pool} is {phase}: there is no version to go back from")
-    return _stop(progress, "RollingBack", f"rolled back ({asker})")
+    return evolve(_stop(progress, "RollingBack", f"rolled back ({asker})"), aborted=False)
 
 
 def _follow_specs(progress: PoolProgress, observed: Observation) -> PoolProgress:
@@ -136,8 +171,10 @@ def _follow_specs(progress: PoolProgress, observed: Observation) -> PoolProgress
         return progress
     if not current:
         return evolve(progress, current=newest, phase="Settled", message="all launches use this version")
+    if progress.phase == "Settled" and newest == current and (drifted := _drifted(observed)):
+        return _begin(progress, current, f"{counted(drifted, 'node')} drifted")
     if newest in (current, target) and progress.phase != "RolledBack":
-        if newest == target or not target or progress.phase in ("RollingBack", "Paused"):
+        if newest == target or not target or progress.phase in ("RollingBack", "Paused") or progress.aborted:
             return progress
         return _stop(progress, "RollingBack", "the specs describe the current version again")
     if newest == target or progress.phase == "RollingBack":
@@ -148,39 +185,65 @@ def _follow_specs(progress: PoolProgress, observed: Observation) -> PoolProgress
     return evolve(begun, phase="Paused") if progress.phase == "Paused" else begun
 
 
+def _drifted(observed: Observation) -> int:
+    return sum(node.drifted and not node.leaving for node in observed.nodes)
+
+
 def _advance_waves(progress: PoolProgress, spec: NodeRolloutSpec, observed: Observation, now: datetime) -> PoolProgress:
-    nodes = [_as_rollout_node(progress, node) for node in observed.nodes]
+    nodes = _rollout_nodes(progress, observed)
     if progress.wave is None or progress.began is None:
         return _begin_wave(progress, spec, observed, nodes, now)
     verdict = overall(observed.gates)
     if verdict is Verdict.FAIL:
-        failed = "; ".join(
-            f"{result.gate}: {result.evidence}" for result in observed.gates if result.verdict is verdict
-        )
+        failed = "; ".join(_evidence_of(observed, verdict))
         ended = _record(progress, observed, now, f"failed: {failed}")
         goes_back = spec.on_failure == "Rollback" and progress.target != progress.current
         return _stop(ended, "RollingBack" if goes_back else "Halted", f"{_name(progress)} failed: {failed}")
-    wave = Wave(progress.segment, progress.wave)
-    state = state_of(wave, nodes, spec.strategy, progress.claims)
+    wave, began = Wave(progress.segment, progress.wave), progress.began
+    # What is launched for pods during a wave has the version before. It must not keep the wave from its end.
+    in_wave = [node for node in nodes if not (node.outdated and node.created > began)]
+    state = state_of(wave, in_wave, spec.strategy, progress.claims)
     if observed.held_back and not state.complete:
         leaving = sorted(node.claim for node in nodes if node.outdated and node.leaving)
         message = f"{_name(progress)} waits: {observed.held_back}"
-        return evolve(progress, claims=leaving, soaking_since=None, message=message)
+        return evolve(progress, claims=leaving, replaced_at=None, soaking_since=None, message=message)
     if not state.complete:
-        return evolve(progress, claims=list(state.claims), soaking_since=None, message=_under_way(progress, state))
-    since = progress.soaking_since or now
-    progress = evolve(progress, claims=[], soaking_since=since)
-    if now - since < timedelta(seconds=spec.strategy.soak.seconds or 0) or verdict is Verdict.WAIT:
+        return _under_way(evolve(progress, replaced_at=None, soaking_since=None), state, now)
+    progress = evolve(progress, claims=[], replaced=state.replaced, replaced_at=progress.replaced_at or now)
+    if verdict is Verdict.WAIT:
+        waits = "; ".join(_evidence_of(observed, verdict))
+        return evolve(progress, soaking_since=None, message=f"{_name(progress)} is replaced and waits: {waits}")
+    progress = evolve(progress, soaking_since=progress.soaking_since or now)
+    if progress.soaking_since and now - progress.soaking_since < timedelta(seconds=spec.strategy.soak.seconds or 0):
         return evolve(progress, message=f"{_name(progress)} is replaced; the gates must hold for {spec.strategy.soak}")
-    ended = _record(progress, observed, now, "passed")
+    ended = evolve(_record(progress, observed, now, "passed"), began=None, replaced_at=None, soaking_since=None)
     following = next_wave(wave, nodes, spec.strategy)
-    if following is None and not any(node.outdated for node in nodes):
+    if following is not None:
+        approved = ended.approved if following.segment == wave.segment else []
+        ended = evolve(ended, segment=following.segment, wave=following.index, approved=approved)
+        return _begin_wave(ended, spec, observed, nodes, now)
+    if not any(node.outdated for node in nodes):
         return evolve(_cleared(ended), current=progress.target, message="all waves passed")
-    if following is None:  # nodes that were launched meanwhile: the last wave of the first segment that has some
-        straggler = next(node for node in sorted(nodes, key=lambda node: (node.zone, node.claim)) if node.outdated)
-        following = Wave(straggler.zone if progress.segment else "", len(spec.strategy.waves) - 1)
-    ended = evolve(ended, segment=following.segment, wave=following.index, began=None, soaking_since=None)
+    # All launches have the new version from now on, and what was launched meanwhile is replaced.
+    last = len(spec.strategy.waves)
+    ended = evolve(ended, current=progress.target, segment="", wave=last - 1, approved=[*ended.approved, last])
     return _begin_wave(ended, spec, observed, nodes, now)
+
+
+def _rollout_nodes(progress: PoolProgress, observed: Observation) -> list[RolloutNode]:
+    """Return the nodes that waves are counted over. Without a new version, those that need no replacement are none."""
+    nodes = [_as_rollout_node(progress, node) for node in observed.nodes]
+    if progress.target != progress.current:
+        return nodes
+    return [
+        node
+        for node in nodes
+        if node.outdated or (progress.first_began is not None and node.created >= progress.first_began)
+    ]
+
+
+def _evidence_of(observed: Observation, verdict: Verdict) -> list[str]:
+    return [f"{result.gate}: {result.evidence}" for result in observed.gates if result.verdict is verdict]
 
 
 def _begin_wave(
@@ -189,8 +252,13 @@ def _begin_wave(
     if progress.wave is None:
         first = next_wave(None, nodes, spec.strategy)
         assert first is not None  # every strategy has a wave
-        unready = sorted(observed.unready_owners)[:MAX_UNREADY]
-        progress = evolve(progress, segment=first.segment, wave=first.index, unready_before=unready)
+        progress = evolve(
+            progress,
+            segment=first.segment,
+            wave=first.index,
+            wave_count=len(spec.strategy.waves),
+            before=progress.before or observed.before,
+        )
     number = _upcoming(progress)
     if number in spec.gates.approval and number not in progress.approved:
         return evolve(
@@ -200,9 +268,16 @@ def _begin_wave(
         )
     if observed.held_back:
         return evolve(progress, claims=[], message=f"wave {number} waits: {observed.held_back}")
-    progress = evolve(progress, began=now, soaking_since=None)
+    progress = evolve(
+        progress,
+        began=now,
+        first_began=progress.first_began or now,
+        replaced_at=None,
+        soaking_since=None,
+        moved_at=now,
+    )
     state = state_of(Wave(progress.segment, number - 1), nodes, spec.strategy, progress.claims)
-    return evolve(progress, claims=list(state.claims), message=_under_way(progress, state))
+    return _under_way(progress, state, now)
 
 
 def _go_back(progress: PoolProgress, spec: NodeRolloutSpec, observed: Observation) -> PoolProgress:
@@ -216,6 +291,8 @@ def _go_back(progress: PoolProgress, spec: NodeRolloutSpec, observed: Observatio
         return evolve(progress, claims=list(state.claims), message=message)
     if observed.newest == progress.current:
         return evolve(_cleared(progress), message="the specs describe the current version again")
+    if observed.newest not in ("", progress.target):
+        return _begin(progress, observed.newest, "a new version begins")
     command = f"tenon rollout resume {progress.pool}"
     message = f"version {progress.target} is held until the specs change or somebody runs `{command}`"
     return evolve(progress, phase="RolledBack", claims=[], message=message)
@@ -226,6 +303,8 @@ def _as_rollout_node(progress: PoolProgress, node: PoolNode) -> RolloutNode:
         outdated = node.revision == progress.target
     elif progress.rotate_before is not None:
         outdated = node.created < progress.rotate_before
+    elif progress.target == progress.current:
+        outdated = node.drifted or node.revision not in ("", progress.target)
     else:
         outdated = node.revision != progress.target
     return RolloutNode(node.claim, node.zone, node.created, outdated, node.initialized, node.leaving)
@@ -244,15 +323,20 @@ def _cleared(progress: PoolProgress) -> PoolProgress:
         segment="",
         wave=None,
         began=None,
+        replaced_at=None,
         soaking_since=None,
+        replaced=0,
+        moved_at=None,
+        first_began=None,
         claims=[],
-        unready_before=[],
+        before=None,
+        aborted=False,
         rotate_before=None,
     )
 
 
 def _stop(progress: PoolProgress, phase: str, message: str) -> PoolProgress:
-    return evolve(progress, phase=phase, claims=[], soaking_since=None, message=message)
+    return evolve(progress, phase=phase, claims=[], replaced_at=None, soaking_since=None, message=message)
 
 
 def _record(progress: PoolProgress, observed: Observation, now: datetime, outcome: str) -> PoolProgress:
@@ -261,7 +345,9 @@ def _record(progress: PoolProgress, observed: Observation, now: datetime, outcom
         began=progress.began or now,
         ended=now,
         outcome=outcome,
-        evidence=[f"{result.gate}: {result.verdict}, {result.evidence}" for result in observed.gates],
+        evidence=[
+            shortened(f"{result.gate}: {result.verdict}, {result.evidence}", MAX_EVIDENCE) for result in observed.gates
+        ],
     )
     return evolve(progress, history=[*progress.history, record][-MAX_HISTORY:])
 
@@ -280,7 +366,13 @@ def _name(progress: PoolProgress) -> str:
     return f"wave {number} in {progress.segment}" if progress.segment else f"wave {number}"
 
 
-def _under_way(progress: PoolProgress, state: WaveState) -> str:
-    return (
-        f"{_name(progress)}: {state.replaced} of {counted(state.goal, 'node')} replaced, {len(state.claims)} leave now"
-    )
+def _under_way(progress: PoolProgress, state: WaveState, now: datetime) -> PoolProgress:
+    """Return a wave with the nodes that may be replaced now, and since when it has not got on."""
+    claims = list(state.claims)
+    moves = claims != progress.claims or state.replaced != progress.replaced or progress.moved_at is None
+    moved_at = now if moves or progress.moved_at is None else progress.moved_at
+    goal = counted(state.goal, "node")
+    message = f"{_name(progress)}: {state.replaced} of {goal} replaced, {len(claims)} leave now"
+    if claims and now - moved_at > STUCK_AFTER:
+        message += f"; no change since {moved_at:%H:%M} UTC: `tenon explain node {claims[0]}` says why"
+    return evolve(progress, claims=claims, replaced=state.replaced, moved_at=moved_at, message=message)

@@ -73,7 +73,7 @@ def segments(nodes: Iterable[RolloutNode], strategy: RolloutStrategy) -> tuple[s
     """Return the segments that get the new version one after the other."""
     if strategy.order != "Zone":
         return (_FLEET,)
-    return tuple(sorted({node.zone for node in nodes})) or (_FLEET,)
+    return tuple(sorted({node.zone for node in nodes if node.zone})) or (_FLEET,)  # one without has no instance yet
 
 
 def next_wave(wave: Wave | None, nodes: Iterable[RolloutNode], strategy: RolloutStrategy) -> Wave | None:
@@ -83,6 +83,8 @@ def next_wave(wave: Wave | None, nodes: Iterable[RolloutNode], strategy: Rollout
         return Wave(names[0], 0)
     if wave.index + 1 < len(strategy.waves):
         return Wave(wave.segment, wave.index + 1)
+    if wave.segment == _FLEET:
+        return None
     later = [name for name in names if name > wave.segment]
     return Wave(later[0], 0) if later else None
 

@@ -136,7 +136,8 @@ async def test_a_workload_that_was_broken_before_fails_no_version() -> None:
     cache.pods.on_event(broken.key, broken)
     server.user_data("echo 1")
     (begun,) = (await leader.advance(settled, uid="1")).pools
-    assert begun.unready_before == ["broken"]
+    assert begun.before is not None
+    assert begun.before.unready_owners == ["broken"]
 
     cache.claims.on_event("a", None)
     add_node(cache, "e", begun.target)

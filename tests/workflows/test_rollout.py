@@ -35,7 +35,7 @@ async def test_a_bad_version_touches_one_wave_and_is_rolled_back(temporal: Workf
         assert [wave.outcome for wave in progress.history] == ["failed: pods ready: web-1 of NodePool | web"]
         looks = len(world.looks)
         await temporal.fast_forward(handle, timedelta(days=3))
-        assert len(world.looks) == looks, "what is settled is not looked at by time"
+        assert len(world.looks) <= looks + 3, "what waits for nothing is looked at once a day"
 
 
 async def test_a_good_version_reaches_all_nodes(temporal: WorkflowEnvironment, cluster: str) -> None:
@@ -59,7 +59,7 @@ async def test_an_approval_may_take_three_days(temporal: WorkflowEnvironment, cl
                 await temporal.fast_forward(handle, timedelta(minutes=1))
         looks = len(world.looks)
         await temporal.fast_forward(handle, timedelta(days=3))
-        assert len(world.looks) == looks
+        assert len(world.looks) <= looks + 3
         assert world.versions() == {"new": 1, "old": 59}
         answer = await handle.execute_update(RolloutWorkflow.approve, ANN)
         assert answer.accepted

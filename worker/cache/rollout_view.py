@@ -19,6 +19,7 @@ from worker.cache.evacuating_pods import leaving
 from worker.cache.planning_view import PlanningView
 
 _BEGINNING = datetime.min.replace(tzinfo=UTC)
+LASTING_SECONDS = 60.0
 
 
 class RolloutView:
@@ -52,6 +53,10 @@ class RolloutView:
         ]
         return sorted(pools, key=lambda pool: pool.metadata.name)
 
+    def governed_by(self, rollout: str) -> set[str]:
+        """The names of these NodePools, also of those that cannot be read."""
+        return {name for name, governing in self._view.rollouts().items() if governing.rollout == rollout}
+
     def newest(self, pool: NodePool) -> str:
         """The version that the specs describe now; empty while the EC2NodeClass is not ready."""
         revision = self._view.newest_revision(pool)
@@ -76,6 +81,7 @@ class RolloutView:
             revision=claim.annotations.get(labels.REVISION, ""),
             initialized=claim.initialized,
             leaving=leaving(node, claim),
+            drifted=claim.is_true("Drifted"),
         )
         if node is None:
             return ObservedNode(pool_node)
@@ -91,7 +97,7 @@ class RolloutView:
                 for record in self._cache.pods_on(node.name)
                 if _waits(record)
             ],
-            frozenset(_faults(node)) if claim.initialized else frozenset(),
+            frozenset(_faults(node, self._now())) if claim.initialized else frozenset(),
         )
 
 
@@ -100,13 +106,22 @@ def _waits(record: PodRecord) -> bool:
 
 
 def _placed(record: PodRecord) -> float:
-    """When the pod got its node, or was created: a pod that waited for capacity has had no time to start yet."""
-    return max(record.bound_at, record.pod.created)
+    """When the pod got its node, or stopped to be Ready.
+
+    A pod that waited for capacity has had no time to start, and one probe that failed is no reason to stop a rollout.
+    """
+    return max(record.bound_at, record.pod.created, record.unready_at)
 
 
-def _faults(node: NodeRecord) -> Iterator[str]:
-    """Yield the conditions that are faults. Those named Ready, as StorageReady, are if they are not True."""
+def _faults(node: NodeRecord, now: datetime) -> Iterator[str]:
+    """Yield the conditions that are faults. Those named Ready, as StorageReady, are if they have not been True for a
+    while: a kubelet that restarts is not Ready for some seconds.
+    """
     for condition in node.conditions:
-        expected = "True" if condition.type.endswith("Ready") else "False"
-        if condition.status != expected and (expected == "True" or condition.status == "True"):
+        if condition.type.endswith("Ready"):
+            lasts = now.timestamp() - condition.since >= LASTING_SECONDS
+            is_fault = condition.status != "True" and lasts
+        else:
+            is_fault = condition.status == "True"
+        if is_fault:
             yield f"{condition.type}={condition.status}"

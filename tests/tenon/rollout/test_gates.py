@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tenon.apis.noderollout import RolloutGates
+from tenon.messages.rollout import NodesBefore
 from tenon.rollout.gates import GateResult, NodeEvidence, QueryAnswer, Verdict, WaitingPod, judge, overall
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -56,7 +57,8 @@ def test_gates_without_old_nodes(gate: str, new: list[NodeEvidence], expected: V
 def test_restarts_are_compared_for_each_container() -> None:
     old = [node("old", containers=100, restarts=10)]
     assert verdict("restarts", [node(containers=10, restarts=1)], old).verdict is Verdict.PASS
-    assert verdict("restarts", [node(containers=10, restarts=2)], old).verdict is Verdict.FAIL
+    assert verdict("restarts", [node(containers=10, restarts=3)], old).verdict is Verdict.PASS, "chance"
+    assert verdict("restarts", [node(containers=10, restarts=4)], old).verdict is Verdict.FAIL
     assert verdict("restarts", [node(containers=10, crash_loops=1)], old).verdict is Verdict.FAIL
 
 
@@ -93,3 +95,25 @@ def test_one_failed_gate_fails_the_wave_and_one_that_waits_holds_it() -> None:
     assert overall([]) is Verdict.PASS
     assert overall([passed, waits]) is Verdict.WAIT
     assert overall([waits, failed, passed]) is Verdict.FAIL
+
+
+def test_what_was_so_before_the_first_wave_fails_no_version_that_has_no_old_node_beside_it() -> None:
+    before = NodesBefore(faults=["Custom=True"], containers=100, crash_loops=10)
+    new = [node(containers=10, crash_loops=1, faults=frozenset({"Custom=True"}))]
+    results = judge(RolloutGates(), new, [], {}, NOW, before=before)
+    assert overall(results) is Verdict.PASS
+    worse = [node(containers=10, crash_loops=2, faults=frozenset({"Other=True"}))]
+    failed = {
+        result.gate for result in judge(RolloutGates(), worse, [], {}, NOW, before=before) if result.verdict == "Fail"
+    }
+    assert failed == {"restarts", "node conditions"}
+
+
+def test_pods_that_arrive_after_the_wave_do_not_hold_it_up_unless_they_are_late() -> None:
+    replaced_at = NOW - timedelta(minutes=15)
+
+    def ready(minutes: float) -> Verdict:
+        results = judge(RolloutGates(), [node(waiting_pods=[pod(minutes)])], [], {}, NOW, replaced_at=replaced_at)
+        return next(result.verdict for result in results if result.gate == "pods ready")
+
+    assert (ready(1), ready(11)) == (Verdict.PASS, Verdict.FAIL)

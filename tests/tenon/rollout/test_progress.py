@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tenon.apis.noderollout import NodeRolloutSpec
 from tenon.messages.rollout import PoolProgress, RolloutOperator, RolloutRequest
 from tenon.rollout.gates import GateResult, Verdict
-from tenon.rollout.progress import Observation, PoolNode, RolloutRequestError, advance, requested
+from tenon.rollout.progress import Observation, PoolNode, RolloutRequestError, advance, requested, restored
 from tenon.rollout.waves import share
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -210,6 +210,107 @@ def test_nodes_that_are_launched_during_the_rollout_are_replaced_too() -> None:
         if place < 100:
             fleet.launch("old")
     assert fleet.versions() == {"new": 160}
+
+
+def test_launches_that_never_end_do_not_keep_a_rollout_from_its_end() -> None:
+    """Each launch has the version that passed last, until the last wave has passed."""
+    fleet = changed(Fleet(spec(), 20))
+    for _ in fleet.until(lambda progress: progress.phase == "Settled"):
+        fleet.launch(fleet.progress.current)
+    assert fleet.progress.current == "new"
+    assert set(fleet.versions()) == {"new"}
+
+
+def test_a_later_version_that_came_during_the_way_back_begins_after_it() -> None:
+    fleet = changed(Fleet(spec(onFailure="Rollback"), bad=frozenset({"new"})))
+    for _ in fleet.until(lambda progress: progress.phase == "RollingBack"):
+        pass
+    fleet.newest = "newer"
+    fleet.run("Settled")
+    assert fleet.versions() == {"newer": 60}
+
+
+def test_a_launch_of_the_failed_version_that_came_late_goes_back_too() -> None:
+    fleet = changed(Fleet(spec(onFailure="Rollback"), bad=frozenset({"new"})))
+    fleet.run("RolledBack")
+    fleet.launch("new")
+    fleet.step()
+    fleet.run("RolledBack")
+    assert "new" not in fleet.versions()
+
+
+def test_nodes_that_drifted_for_another_reason_leave_in_waves() -> None:
+    """The NodeRollout came together with a change, or a capacity reservation ended."""
+    fleet = Fleet(spec(), 10)
+    fleet.look()
+    for name in ("web-0003", "web-0004"):
+        fleet.nodes[name] = replace(fleet.nodes[name], revision="", drifted=True)
+    fleet.look()
+    assert (fleet.progress.phase, fleet.progress.claims) == ("Progressing", ["web-0003"])
+    fleet.run("Settled")
+    assert fleet.touched == {"web-0003", "web-0004"}
+
+
+def test_an_aborted_way_back_stays_and_an_aborted_rotation_is_over() -> None:
+    fleet = changed(Fleet(spec()))
+    fleet.step()
+    fleet.newest = "old"
+    assert fleet.look().phase == "RollingBack"
+    fleet.ask("abort")
+    assert fleet.look().phase == "Halted"
+    rotated = Fleet(spec())
+    rotated.look()
+    rotated.now += timedelta(hours=1)
+    rotated.ask("start")
+    rotated.ask("abort")
+    rotated.look()
+    assert (rotated.progress.phase, rotated.progress.target) == ("Settled", "")
+
+
+def test_a_wave_that_does_not_get_on_says_how_to_find_the_reason() -> None:
+    fleet = changed(Fleet(spec()))
+    fleet.now += timedelta(minutes=31)
+    assert "no change since 00:00 UTC: `tenon explain node web-0001` says why" in fleet.look().message
+
+
+def test_gates_that_wait_are_named_and_start_the_soak_anew() -> None:
+    fleet = changed(Fleet(spec()))
+    fleet.step()
+    fleet.step()
+    assert fleet.progress.soaking_since is not None
+    observed = Observation("new", list(fleet.nodes.values()), [GateResult("query errors", Verdict.WAIT, "no value")])
+    waits = advance(fleet.progress, fleet.spec, observed, fleet.now)
+    assert waits.soaking_since is None
+    assert waits.message == "wave 1 is replaced and waits: query errors: no value"
+
+
+@pytest.mark.parametrize(
+    ("phase", "expected"),
+    [("Settled", "Settled"), ("Progressing", "Progressing"), ("RolledBack", "RolledBack"), ("Halted", "Halted")],
+)
+def test_a_rollout_whose_memory_is_lost_goes_on_from_the_status(phase: str, expected: str) -> None:
+    """A version that failed must not become the last one that passed."""
+    target = "" if phase == "Settled" else "new"
+    row = {"name": "web", "phase": phase, "currentRevision": "old", "targetRevision": target, "message": "m"}
+    progress = restored(row)
+    assert (progress.phase, progress.current, progress.target) == (expected, "old", target)
+    after = advance(progress, spec(), Observation("old" if not target else "new"), BEGIN)
+    assert (after.phase, after.current) == (expected, "old")
+
+
+def test_one_approval_holds_for_one_zone() -> None:
+    fleet = changed(Fleet(spec(strategy={"order": "Zone", "waves": ["100%"]}, gates={"approval": [1]}), 9))
+    fleet.ask("approve")
+    for _ in range(200):
+        fleet.step()
+    assert "wave 1 waits for an approval" in fleet.progress.message
+    assert fleet.versions() == {"new": 3, "old": 6}
+
+
+def test_a_wave_that_the_strategy_does_not_have_cannot_be_approved() -> None:
+    fleet = changed(Fleet(spec()))
+    with pytest.raises(RolloutRequestError, match="there is no wave 4: the last one is wave 3"):
+        fleet.ask("approve", wave=4)
 
 
 def test_a_rotation_replaces_every_node_once() -> None:

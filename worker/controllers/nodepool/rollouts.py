@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Sequence
 
 from temporalio.client import Client
@@ -11,11 +12,13 @@ from temporalio.service import RPCError, RPCStatusCode
 from activities.clock import utc_now
 from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import NODEROLLOUTS
+from tenon.apis import labels
 from tenon.apis.noderollout import NodeRolloutStatus
+from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.records import ObjectRecord
 from tenon.rollout import page
 from tenon.rollout.validity import with_validity
-from tenon.rollout.versions import PoolRollout
+from tenon.rollout.versions import Phase, PoolRollout
 from worker.cache.changes import Change, Topic
 from worker.cache.cluster import ClusterCache
 from worker.cache.planning_view import PlanningView
@@ -93,14 +96,28 @@ class NodeRolloutController(Controller):
     def _level(self, record: ObjectRecord, by_pool: dict[str, PoolRollout]) -> object:
         """What moves a rollout before its next look: its spec, a new version, and a node of a wave that is gone."""
         specs = {pool.metadata.name: pool for pool in self._view.specs()}
+        claims = defaultdict[str, list[ClaimRecord]](list)
+        for claim in self._cache.claims:
+            claims[claim.pool].append(claim)
         pools = []
         for name, rollout in sorted(by_pool.items()):
             if rollout.rollout != record.name or name not in specs:
                 continue
             newest = self._view.newest_revision(specs[name])
             staying = sorted(claim for claim in rollout.wave_claims if self._cache.claims.get(claim) is not None)
-            is_named = bool(rollout.current)  # not if somebody wiped the status
-            pools.append((name, is_named, newest.digest if newest is not None else "", tuple(staying)))
+            has_target = any(claim.annotations.get(labels.REVISION) == rollout.target for claim in claims[name])
+            drifted = sum(claim.is_true("Drifted") for claim in claims[name])
+            pools.append(
+                (
+                    name,
+                    bool(rollout.current),  # not if somebody wiped the status
+                    rollout.phase,
+                    newest.digest if newest is not None else "",
+                    tuple(staying),
+                    has_target,
+                    drifted if rollout.phase is Phase.SETTLED else 0,
+                )
+            )
         return record.version_of_spec, tuple(pools)
 
     async def _end(self, name: str) -> None:
