@@ -29,6 +29,15 @@ def read_warm(text: str) -> int:
     raise ValueError(f"{ascii(text)[:80]} is not a number of warm nodes: write a whole number from 0 to {MAX_WARM}")
 
 
+def is_unreadable(annotations: Mapping[str, str]) -> bool:
+    """Return whether a NodePool has the annotation and it cannot be read, so that its owner's wish is not known."""
+    try:
+        read_warm(annotations.get(labels.WARM, "0"))
+    except ValueError:
+        return True
+    return False
+
+
 def warm_count(annotations: Mapping[str, str]) -> int:
     """Return how many warm nodes a NodePool with these annotations keeps; 0 if that cannot be read."""
     try:

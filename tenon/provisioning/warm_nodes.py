@@ -15,7 +15,7 @@ from enum import StrEnum
 from tenon.apis import labels
 from tenon.apis.nodepool import NodePool
 from tenon.apis.teardown import is_torn_down
-from tenon.apis.warm import FILLING, STARTING, STOPPED, warm_count
+from tenon.apis.warm import FILLING, STARTING, STOPPED, is_unreadable, warm_count
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.pod import Pod
 from tenon.kube.requirements import Requirements
@@ -100,8 +100,10 @@ def refill(pool: NodePool, nodes: Sequence[WarmNode]) -> Refill:
     """Decide how many warm nodes a NodePool lacks, or which ones it has too many of.
 
     A NodePool that is being deleted lacks none, because its NodeClaims go with it, and a static one keeps none, because
-    no plan starts nodes of it.
+    no plan starts nodes of it. A number that cannot be read changes nothing: a typing mistake must not cost nodes.
     """
+    if pool.spec.replicas is None and is_unreadable(pool.metadata.annotations):
+        return Refill()
     count = 0 if pool.spec.replicas is not None else warm_count(pool.metadata.annotations)
     kept_nodes = [node for node in nodes if node.kept]
     if len(kept_nodes) > count:

@@ -21,6 +21,7 @@ from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.warm_nodes import (
     JOINS_WITHIN,
     STOPS_WITHIN,
+    Refill,
     WarmNode,
     WarmStep,
     next_step,
@@ -114,6 +115,15 @@ def test_a_pool_that_is_deleted_or_static_buys_none(have: list[WarmNode]) -> Non
     deleted_pool = keeping(9, deletionTimestamp="2026-05-04T10:00:00Z")
     assert refill(deleted_pool, have).missing == 0
     assert refill(keeping(9, {"replicas": 1}), have).missing == 0
+
+
+@given(nodes, st.sampled_from(["1O", "1001", "", "three"]))
+def test_a_number_with_a_typing_mistake_changes_nothing(have: list[WarmNode], text: str) -> None:
+    assert refill(keeping(text), have) == Refill()
+
+
+def test_a_pool_without_the_annotation_keeps_no_warm_node() -> None:
+    assert len(refill(node_pool("warm"), [warm("a"), warm("b")]).delete) == 2
 
 
 def test_claims_without_an_instance_go_first_and_the_newest_stopped_node_last() -> None:
