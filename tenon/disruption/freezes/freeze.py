@@ -22,7 +22,7 @@ from tenon.disruption.repair.user_policies import selector_of
 
 FROZEN_REASONS = frozenset(reason for reason in Reason if reason.traits.budgeted == "always") - {Reason.UNHEALTHY}
 """What a freeze stops for as long as it lasts. It stops expiry too, up to its limit."""
-MAX_CHAIN = 100
+MAX_CHAIN = 10
 """How many windows that follow each other without a gap are looked at for the end of a freeze."""
 _NO_DELAY = timedelta()
 
@@ -85,8 +85,9 @@ class Frozen(NamedTuple):
 
 
 def spoken(at: datetime) -> str:
-    """Return a local time with its weekday and time zone."""
-    return f"{at:%a %Y-%m-%d at %H:%M} {getattr(at.tzinfo, 'key', 'UTC')}"
+    """Return a local time with its weekday and time zone. A time with a mere offset is said in UTC."""
+    zone = getattr(at.tzinfo, "key", "")
+    return f"{at:%a %Y-%m-%d at %H:%M} {zone}" if zone else f"{at.astimezone(UTC):%a %Y-%m-%d at %H:%M} UTC"
 
 
 def freeze_of(model: DisruptionFreeze) -> Freeze:
@@ -123,10 +124,19 @@ def freezes_for(models: Iterable[DisruptionFreeze], name: str, labels: Mapping[s
 
 
 @lru_cache(maxsize=1024)
+def is_frozen(freezes: tuple[Freeze, ...], now: datetime) -> bool:
+    """Return whether a freeze holds now.
+
+    It is asked for each node of a NodePool, so the answer is kept, and `frozen_now` says until when.
+    """
+    return any(freeze.ends(now) is not None for freeze in freezes)
+
+
+@lru_cache(maxsize=1024)
 def frozen_now(freezes: tuple[Freeze, ...], now: datetime) -> Frozen | None:
     """Return the freeze that holds now and lasts longest, and when no freeze holds any more; None if none holds.
 
-    The answer is kept, because it is asked for each node of a NodePool, and cron schedules are slow to evaluate.
+    The answer is kept, because cron schedules are slow to evaluate.
     """
     lasting = _lasting(freezes, now)
     if lasting is None:
@@ -140,13 +150,23 @@ def frozen_now(freezes: tuple[Freeze, ...], now: datetime) -> Frozen | None:
     return Frozen(freeze, until)
 
 
+def is_expiry_frozen(freezes: Sequence[Freeze], expired_at: datetime, now: datetime) -> bool:
+    """Return whether an expired node waits for a freeze."""
+    return is_frozen(_delaying(freezes, expired_at, now), now)
+
+
 def frozen_expiry(freezes: Sequence[Freeze], expired_at: datetime, now: datetime) -> Frozen | None:
     """Return the freeze that an expired node waits for, and until when at most; None if it need not wait."""
-    waiting = tuple(freeze for freeze in freezes if now < expired_at + freeze.expiry_delay)
+    waiting = _delaying(freezes, expired_at, now)
     frozen = frozen_now(waiting, now)
     if frozen is None:
         return None
     return Frozen(frozen.freeze, min(frozen.until, max(expired_at + freeze.expiry_delay for freeze in waiting)))
+
+
+def _delaying(freezes: Sequence[Freeze], expired_at: datetime, now: datetime) -> tuple[Freeze, ...]:
+    """Return the freezes that may still delay the end of a node that expired then."""
+    return tuple(freeze for freeze in freezes if now < expired_at + freeze.expiry_delay)
 
 
 def _lasting(freezes: Sequence[Freeze], now: datetime) -> tuple[Freeze, datetime] | None:
@@ -159,4 +179,5 @@ def _is_in_order(spec: DisruptionFreezeSpec) -> bool:
 
 
 def _delay(spec: DisruptionFreezeSpec) -> timedelta:
-    return timedelta(seconds=spec.max_expiry_delay.seconds or Duration(MAX_EXPIRY_DELAY).seconds or 0)
+    seconds = spec.max_expiry_delay.seconds
+    return timedelta(seconds=(Duration(MAX_EXPIRY_DELAY).seconds or 0) if seconds is None else seconds)

@@ -17,7 +17,15 @@ from typing import NamedTuple
 
 from tenon.apis import labels
 from tenon.apis.reasons import Reason, traits_of
-from tenon.disruption.freezes.freeze import FROZEN_REASONS, NEVER, Frozen, frozen_expiry, frozen_now
+from tenon.disruption.freezes.freeze import (
+    FROZEN_REASONS,
+    NEVER,
+    Frozen,
+    frozen_expiry,
+    frozen_now,
+    is_expiry_frozen,
+    is_frozen,
+)
 from tenon.disruption.history.arrivals import rest_until, times_moved
 from tenon.disruption.model import ManagedNode, Situation
 from tenon.disruption.repair.breaker import MAX_UNHEALTHY_PERCENT
@@ -162,6 +170,18 @@ def _is_early(node: ManagedNode, situation: Situation) -> bool:
 
 def _expiry(node: ManagedNode, _: Situation) -> str:
     return f"it expires at {format_instant(node.expires_at)}" if node.expires_at is not None else "it never expires"
+
+
+def _is_frozen(node: ManagedNode, situation: Situation) -> bool:
+    freezes = situation.policies[node.pool].freezes
+    return bool(freezes) and is_frozen(freezes, situation.now)
+
+
+def _is_expiry_frozen(node: ManagedNode, situation: Situation) -> bool:
+    freezes = situation.policies[node.pool].freezes
+    if not freezes or node.expires_at is None:
+        return False
+    return is_expiry_frozen(freezes, node.expires_at, situation.now)
 
 
 def _frozen(node: ManagedNode, situation: Situation) -> Frozen | None:
@@ -323,6 +343,9 @@ def _version_is_missing(node: ManagedNode, situation: Situation) -> bool:
     return rollout is not None and rollout.launches_target and model is not None and node.pool not in model.wave_pools
 
 
+FROZEN = "frozen"
+"""The name of the blocker that a DisruptionFreeze is, which ends by itself or by the hand that made it."""
+
 BLOCKERS = (
     Blocker("leaving", EVERY, lambda node, _: node.leaving, "it is already leaving", is_final=True),
     Blocker(
@@ -348,11 +371,11 @@ BLOCKERS = (
         _command,
     ),
     Blocker("expiry", frozenset({Reason.EXPIRED}), _is_early, _expiry, ends=lambda node, _: node.expires_at),
-    Blocker("frozen", FROZEN_REASONS, _frozen, _says(_frozen), ends=_thaws(_frozen)),
+    Blocker(FROZEN, FROZEN_REASONS, _is_frozen, _says(_frozen), ends=_thaws(_frozen)),
     Blocker(
         "frozen expiry",
         frozenset({Reason.EXPIRED}),
-        _frozen_expiry,
+        _is_expiry_frozen,
         _says(_frozen_expiry),
         ends=_thaws(_frozen_expiry),
     ),

@@ -18,12 +18,14 @@ from tenon.apis.validation import check, parse
 from tenon.disruption.deciding import decide, eligible
 from tenon.disruption.freezes.freeze import (
     FROZEN_REASONS,
+    MAX_CHAIN,
     NEVER,
     Freeze,
     freeze_of,
     freezes_for,
     frozen_expiry,
     frozen_now,
+    spoken,
 )
 from tenon.disruption.freezes.status import freeze_status
 from tenon.disruption.methods import moving_methods
@@ -181,6 +183,49 @@ def test_an_expired_node_waits_for_a_limited_time(waited: timedelta, waits: bool
     state = cluster(endless)
     node = replace(state.nodes[0], expires_at=NOW - waited)
     assert is_free(node, state, Reason.EXPIRED) is not waits
+
+
+def test_an_expiry_delay_of_zero_lets_expired_nodes_leave_at_once() -> None:
+    assert frozen_expiry((freeze_of(freeze({"maxExpiryDelay": "0s"})),), NOW, NOW) is None
+    assert frozen_expiry((freeze_of(freeze({"maxExpiryDelay": "1h"})),), NOW, NOW) is not None
+
+
+@pytest.mark.parametrize(
+    ("end", "sentence"),
+    [
+        ("2026-03-01T23:30:00-05:00", "Mon 2026-03-02 at 04:30 UTC"),
+        ("2026-03-01T12:00:00Z", "Sun 2026-03-01 at 12:00 UTC"),
+    ],
+)
+def test_an_end_with_an_offset_is_said_in_utc(end: str, sentence: str) -> None:
+    (item,) = freezes_for([freeze({"endTime": end})], "default", {})
+    frozen = frozen_now((item,), datetime(2026, 2, 1, tzinfo=UTC))
+    assert frozen is not None
+    assert frozen.clause.endswith(f"until {sentence}")
+
+
+def test_an_end_in_a_named_zone_is_said_in_that_zone() -> None:
+    assert spoken(datetime(2026, 7, 1, 8, tzinfo=BERLIN)) == "Wed 2026-07-01 at 08:00 Europe/Berlin"
+
+
+def test_whether_a_node_is_frozen_is_decided_without_a_look_at_later_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pass asks this for each node. Only a sentence needs the end of windows that follow each other."""
+    looks: list[datetime] = []
+    closing = DisruptionWindow.closing
+
+    def counted_closing(self: DisruptionWindow, now: datetime) -> datetime | None:
+        looks.append(now)
+        return closing(self, now)
+
+    monkeypatch.setattr(DisruptionWindow, "closing", counted_closing)
+    minutes = Freeze("minutes", windows=(DisruptionWindow("* * * * *", 2 * HOUR / 60),))
+    state = cluster(minutes)
+    node = replace(state.nodes[0], expires_at=NOW)
+    assert not is_free(node, state, Reason.UNDERUTILIZED)
+    assert set(looks) == {state.now}
+    (hold,) = (hold for hold in holds(node, state, Reason.UNDERUTILIZED) if hold.blocker.name == "frozen")
+    assert hold.until is not None
+    assert len(set(looks)) <= MAX_CHAIN + 2
 
 
 INSTANTS = st.integers(0, 365 * 24 * 60).map(lambda minutes: datetime(2026, 1, 1, tzinfo=UTC) + minutes * HOUR / 60)
