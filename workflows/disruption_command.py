@@ -264,7 +264,7 @@ class DisruptionCommandWorkflow(PlannerCaller):
         return valid
 
     async def _validate_again(self, valid: StepResult, until: datetime) -> StepResult:
-        """Wait until the budgets and disruption windows let an approved command start."""
+        """Wait until the budgets, disruption windows and freezes let an approved command start."""
         pause = approval_answers.FIRST_RETRY
         while valid.waits:
             if workflow.now() >= until:

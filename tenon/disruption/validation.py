@@ -6,7 +6,7 @@ A drift or repair command whose pods need other new nodes by now takes those, be
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from tenon.apis import labels
@@ -18,7 +18,7 @@ from tenon.disruption.deciding import eligible
 from tenon.disruption.methods import drift, has_cause, repair
 from tenon.disruption.model import Command, ManagedNode, Situation
 from tenon.disruption.repair.policies import RepairAction
-from tenon.disruption.rules.blockers import holds
+from tenon.disruption.rules.blockers import FROZEN, Hold, holds
 from tenon.disruption.rules.pool_budgets import PoolBudgets, is_counted
 from tenon.disruption.rules.repair import repair_of
 from tenon.disruption.search.rescheduling import Rescheduler, is_complete, nodes_in_commands
@@ -43,7 +43,7 @@ class Validation:
     why: str = ""
     instead: Command | None = None
     is_full: bool = False
-    """Whether only the budgets or disruption windows forbid it, so that it may start later."""
+    """Whether only budgets, disruption windows or freezes forbid it, so that it may start later."""
 
 
 def validated(command: DisruptionCommand, situation: Situation, expired: Expired = never) -> Validation:
@@ -79,11 +79,28 @@ def validated_empty(command: DisruptionCommand, situation: Situation) -> tuple[V
         if (node := free.get(candidate.claim)) is not None and node.uid == candidate.uid and node.empty
     ]
     if not remaining:
+        if frozen := _why_frozen_empty(command, situation):
+            return Validation(frozen, is_full=True), []
         return Validation("none of its nodes is empty any more, or something else keeps them"), []
     taken_claims = [candidate.claim for candidate in remaining if budgets.take_for(free[candidate.claim])]
     if not taken_claims:
         return Validation(_why_full(budgets, remaining[0].pool), is_full=True), []
     return Validation(), taken_claims
+
+
+def _why_frozen_empty(command: DisruptionCommand, situation: Situation) -> str:
+    """Return why the empty nodes of a command stay if only a freeze keeps them; empty if something else does."""
+    uids = {candidate.claim: candidate.uid for candidate in command.candidates}
+    for node in situation.nodes:
+        if node.empty and uids.get(node.claim) == node.uid and has_cause(node, situation, Reason.EMPTY):
+            keeping = holds(node, situation, Reason.EMPTY)
+            if _is_only_frozen(keeping):
+                return keeping[0].why
+    return ""
+
+
+def _is_only_frozen(keeping: Sequence[Hold]) -> bool:
+    return bool(keeping) and all(hold.blocker.name == FROZEN for hold in keeping)
 
 
 def _check_candidates(command: DisruptionCommand, situation: Situation, rescheduler: Rescheduler) -> Validation:
@@ -96,11 +113,15 @@ def _check_candidates(command: DisruptionCommand, situation: Situation, reschedu
         node = nodes.get(candidate.claim)
         if node is None or node.uid != candidate.uid:
             return Validation(f"NodeClaim {candidate.claim} is gone")
-        if why := _why_not(node, reason, candidate, situation):
+        keeping = holds(node, situation, reason)
+        is_frozen = _is_only_frozen(keeping)
+        if why := _why_not(node, reason, candidate, situation, () if is_frozen else keeping):
             return Validation(f"NodeClaim {candidate.claim}: {why}")
         if rescheduler.detail(candidate.claim) is None:
             return Validation(f"the Node of NodeClaim {candidate.claim} is gone")
-        if not budgets.take_for(node):
+        if is_frozen:
+            full = full or f"NodeClaim {candidate.claim}: {keeping[0].why}"
+        elif not budgets.take_for(node):
             full = full or _why_full(budgets, candidate.pool)
     return Validation(full, is_full=bool(full))
 
@@ -255,8 +276,10 @@ def _types(replacement: Replacement) -> frozenset[str] | None:
     return None if types.complement else types.members
 
 
-def _why_not(node: ManagedNode, reason: Reason, candidate: DisruptionCandidate, situation: Situation) -> str:
-    """Return why a candidate must not be removed; empty if it may be.
+def _why_not(
+    node: ManagedNode, reason: Reason, candidate: DisruptionCandidate, situation: Situation, keeping: Sequence[Hold]
+) -> str:
+    """Return why a candidate must not be removed; empty if it may be. ``keeping``: what keeps it.
 
     Consolidation removes a node whose last pod went away, as in Karpenter.
     """
@@ -265,7 +288,7 @@ def _why_not(node: ManagedNode, reason: Reason, candidate: DisruptionCandidate, 
         decided = set(candidate.pods)
         if late := next((pod.key for pod in detail.pods if pod_mark(pod.uid) not in decided), ""):
             return f"pod {late} came after the decision"
-    if keeping := holds(node, situation, reason):
+    if keeping:
         return keeping[0].why
     is_emptied = reason.traits.is_consolidation and (node.empty or (detail is not None and not detail.pods))
     return "" if is_emptied or has_cause(node, situation, reason) else f"it is not {reason.snake_case} any more"

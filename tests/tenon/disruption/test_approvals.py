@@ -32,6 +32,7 @@ from tenon.disruption.commands.open_commands import (
     with_approved,
 )
 from tenon.disruption.deciding import decide, eligible
+from tenon.disruption.freezes.freeze import Freeze
 from tenon.disruption.methods import METHODS, moving_methods
 from tenon.disruption.model import AskedApproval, Command, Decision, Situation, policy_of
 from tenon.disruption.rules.approvals import MAX_WAITING, approvals_of, lost_cpu, no_longer_wanted
@@ -323,6 +324,37 @@ def test_an_approved_command_for_empty_nodes_takes_those_that_are_still_empty() 
     assert (validation.is_full, claims) == (True, [])
     without_nodes = validated_empty(message, replace(state, nodes=[]))
     assert without_nodes[0].why == "none of its nodes is empty any more, or something else keeps them"
+
+
+def frozen(state: Situation) -> Situation:
+    """The situation while a DisruptionFreeze holds."""
+    freezes = (Freeze("release"),)
+    return replace(state, policies={name: replace(policy, freezes=freezes) for name, policy in state.policies.items()})
+
+
+def test_an_approved_command_waits_for_the_end_of_a_freeze() -> None:
+    """Nobody should have to approve it twice. Whatever else keeps a node still ends the command."""
+    state = drifted_cluster(2, approve="Drifted", budgets=[{"nodes": "1"}])
+    (command,) = decided(state).commands
+    pods = {claim: state.model.details[claim].pods for claim in nodes_of(command)} if state.model is not None else {}
+    message = to_message(command, pods=pods)
+    validation = validated(message, frozen(state))
+    assert validation.is_full
+    assert "is frozen by DisruptionFreeze release until it is deleted" in validation.why
+    (claim,) = nodes_of(command)
+    protected = [replace(node, protected_by="Node") if node.claim == claim else node for node in state.nodes]
+    assert not validated(message, frozen(replace(state, nodes=protected))).is_full
+
+
+def test_an_approved_command_for_empty_nodes_waits_for_the_end_of_a_freeze() -> None:
+    nodes = {name: NodeSpec(type="m5.large") for name in ("a", "b")}
+    state = situation(Cluster(pools={"default": PoolSpec(approve="Empty", budgets=[{"nodes": "100%"}])}, nodes=nodes))
+    message = to_message(decided(state).commands[0])
+    validation, claims = validated_empty(message, frozen(state))
+    assert (validation.is_full, claims) == (True, [])
+    assert "is frozen by DisruptionFreeze release" in validation.why
+    used = replace(state, nodes=[replace(node, empty=False) for node in state.nodes])
+    assert not validated_empty(message, frozen(used))[0].is_full
 
 
 def test_a_nodepool_that_changed_meanwhile_is_noticed() -> None:
