@@ -135,6 +135,7 @@ class Reason(StrEnum):
     CAPACITY_RESERVATION_EXPIRING = ("capacity_reservation_expiring", _FORCEFUL)
     UNUSED_REPLACEMENT = ("unused_replacement", _FORCEFUL)
     WARM_START_FAILED = ("warm_start_failed", _FORCEFUL)
+    WARM_STOP_FAILED = ("warm_stop_failed", _FORCEFUL)
     # Failed launches.
     INSUFFICIENT_CAPACITY = ("insufficient_capacity", _FORCEFUL)
     NODECLASS_NOT_READY = ("nodeclass_not_ready", _FORCEFUL)

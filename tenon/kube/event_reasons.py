@@ -370,7 +370,7 @@ class EventReason(StrEnum):
         "WarmNodesLacking",
         "Warning",
         "NodePool",
-        "the NodePool has fewer warm nodes than it keeps, and none can be bought now",
+        "the NodePool has fewer warm nodes than it keeps: none can be bought now, or EC2 does not stop or start one",
     )
     NOT_IN_STEP = (
         "NotInStep",

@@ -4,25 +4,148 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from typing import Any
+import json
+from collections.abc import Callable
+from typing import Any, cast
 
 import pytest
 
+from activities.ec2.stops import StopOutcome, StopReply
+from activities.kubernetes.resources import NODECLAIMS
 from tenon.apis import labels
 from tenon.apis.reasons import Reason
 from tenon.disruption.model import ManagedNode
 from tenon.disruption.rules.blockers import is_free
 from tenon.disruption.rules.pool_budgets import members_of
 from tenon.fleet.disruption_state import DisruptionState, disruption_of
+from tenon.kube.decode import decode_nodeclaim, decode_object
 from tenon.kube.records import NodeCondition
+from tenon.kube.timestamps import format_instant
+from tenon.node.leave_text import recorded
+from tenon.provisioning.planning_policy import PlanPolicy
+from tests.activities.node.fake_kube import Clock, FakeKube, Recorder
+from tests.activities.provisioning.fake_view import READY, FakeTypes
+from tests.tenon.apis.case import EC2NODECLASS, NODEPOOL
 from tests.tenon.disruption.clusters import NOW, Cluster, situation
 from tests.worker.background import in_background
-from tests.worker.cache.objects import claim, node
+from tests.worker.cache.objects import claim, metadata, node
 from tests.worker.fake_temporal import Cache
 from worker.cache.managed_nodes import ManagedNodes
+from worker.cache.planning_view import PlanningView
 from worker.controllers.node.not_ready_nodes import NotReadyNodeController
+from worker.controllers.provisioning.warm_nodes import MAX_REFUSALS, WarmNodeController
 
 INITIALIZED: dict[str, Any] = {"conditions": [{"type": "Initialized", "status": "True"}]}
+
+
+class RefusingEc2:
+    """EC2, without the right to stop or start instances."""
+
+    def __init__(self) -> None:
+        self.asked_at: list[float] = []
+
+    def stop(self, instance_id: str) -> StopReply:
+        self.asked_at.append(asyncio.get_running_loop().time())
+        return StopReply(StopOutcome.REFUSED, "no right to stop it")
+
+    def start(self, instance_id: str) -> StopReply:
+        return StopReply(StopOutcome.REFUSED, "no right to start it")
+
+
+class KeptWarm:
+    """A NodePool that keeps one warm node, its controller, and an API server whose changes the cache hears."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, state: str, count: str = "1") -> None:
+        self.cache, self.kube, self.recorder, self.ec2 = Cache(), FakeKube(Clock()), Recorder(), RefusingEc2()
+        pool = {**NODEPOOL, "metadata": metadata("pool", annotations={labels.WARM: count})}
+        self.cache.pools.on_event("pool", decode_object(json.dumps(pool).encode()))
+        node_class = {**EC2NODECLASS, "metadata": metadata("default"), "status": {"conditions": [READY]}}
+        self.cache.nodeclasses.on_event("default", decode_object(json.dumps(node_class).encode()))
+        status = {"providerID": "aws:///us-west-2a/i-a", "nodeName": "a", **INITIALIZED}
+        meta = {
+            "annotations": {labels.WARM: state, labels.WARM_SINCE: format_instant(NOW)},
+            "labels": {labels.NODEPOOL: "pool"},
+            "finalizers": [labels.TERMINATION_FINALIZER],
+        }
+        reference = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
+        body = {"metadata": metadata("a", **meta), "spec": {"nodeClassRef": reference}, "status": status}
+        self.kube.add(NODECLAIMS, body)
+        monkeypatch.setattr(self.kube, "delete", self.delete)
+        key, effect = labels.WARM_TAINT
+        self.cache.publish(node("a", taints=[{"key": key, "effect": effect}]))
+        self.tell()
+        self.controller = WarmNodeController(
+            cast("Any", self.kube),
+            self.recorder,
+            self.cache,
+            PlanningView(self.cache),
+            FakeTypes(),
+            self.ec2,
+            PlanPolicy(),
+            now=lambda: NOW,
+        )
+
+    def tell(self) -> None:
+        """Let the cache hear of the NodeClaim."""
+        self.cache.publish(decode_nodeclaim(json.dumps(self.body()).encode()))
+
+    def body(self) -> dict[str, Any]:
+        return self.kube.objects["nodeclaims", "", "a"]
+
+    def deleted(self) -> bool:
+        return "deletionTimestamp" in self.body()["metadata"]
+
+    async def delete(self, *arguments: Any, **options: Any) -> bool:
+        """Delete as the API server does, and let the cache hear of it."""
+        is_deleted = await FakeKube.delete(self.kube, *arguments, **options)
+        self.tell()
+        return is_deleted
+
+
+@pytest.fixture
+def no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop's clock, which is played, does not wait for a thread."""
+
+    async def at_once(work: Callable[..., Any], *arguments: Any) -> Any:
+        return work(*arguments)
+
+    monkeypatch.setattr(asyncio, "to_thread", at_once)
+
+
+@pytest.mark.usefixtures("no_threads")
+@pytest.mark.asyncio(loop_scope="function")
+@pytest.mark.looptime
+async def test_an_instance_that_ec2_never_stops_is_told_of_and_deleted_and_not_bought_again_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It costs its full price as long as it runs."""
+    warm = KeptWarm(monkeypatch, "filling")
+    async with in_background(warm.controller.run()):
+        await asyncio.sleep(800)
+        assert not warm.deleted()
+        assert len(warm.ec2.asked_at) == MAX_REFUSALS - 1
+        await asyncio.sleep(1000)
+        assert warm.deleted()
+        assert len(warm.ec2.asked_at) == MAX_REFUSALS
+    event_kinds = {event[:3] for event in warm.recorder.events}
+    assert event_kinds == {("NodePool", "pool", "WarmNodesLacking")}
+    assert "no right to stop it" in warm.recorder.events[0][3]
+    (why,) = recorded(warm.body()["metadata"]["annotations"])
+    assert why.reason == "warm_stop_failed"
+    assert [call for call in warm.kube.calls if call[0] == "create"] == []
+
+
+@pytest.mark.usefixtures("no_threads")
+@pytest.mark.asyncio(loop_scope="function")
+@pytest.mark.looptime
+async def test_a_refused_start_is_told_to_the_owner_of_the_nodepool_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    warm = KeptWarm(monkeypatch, "starting", count="0")
+    async with in_background(warm.controller.run()):
+        await asyncio.sleep(60)
+    assert warm.deleted()
+    assert [event[2] for event in warm.recorder.events] == ["WarmNodesLacking", "WarmNodeNotStarted"]
+
+
 STATES = ["filling", "stopped", "starting"]
 
 

@@ -54,6 +54,11 @@ ASK_AGAIN = 60.0
 """Seconds after which EC2 is asked again about an instance that has not done what EC2 accepted."""
 ASK_LATER = 3.0
 """Seconds after which EC2 is asked again if it could not act at that moment."""
+MAX_REFUSALS = 5
+"""After so many refusals to stop an instance in a row, its NodeClaim is deleted: it costs its full price for nothing.
+The pauses between double, so that is after a quarter of an hour."""
+NO_PURCHASE = 3600.0
+"""Seconds for which a NodePool gets no other warm node after EC2 has refused to stop one so often."""
 LOOKS = 15.0
 """Seconds between two looks at NodePools that have warm nodes, even without a change."""
 
@@ -102,6 +107,10 @@ class WarmNodeController(Controller):
         """Whether the last look found no warm node and no NodePool that keeps some. Most clusters have none."""
         self._ask_at: dict[tuple[str, WarmStep], float] = {}
         """When EC2 may be asked next for a step of a NodeClaim, by its UID."""
+        self._refusals: dict[str, int] = {}
+        """How often in a row EC2 has refused to stop the instance of a NodeClaim, by its UID."""
+        self._buy_from: dict[str, float] = {}
+        """When a NodePool whose warm nodes EC2 does not stop may get another one, by UID."""
         self._backoffs: dict[str, LaunchBackoff] = {}
         """By UID of the NodePool."""
 
@@ -169,7 +178,10 @@ class WarmNodeController(Controller):
         if reply.outcome is not StopOutcome.ACCEPTED:
             self._ask_later(claim, WarmStep.STOP, reply.outcome)
             self._say(claim, reply)
+            if reply.outcome is StopOutcome.REFUSED:
+                await self._not_stopped(claim, reply.message)
             return
+        self._refusals.pop(claim.uid, None)
         marks = {
             labels.WARM: STOPPED,
             labels.WARM_SINCE: format_instant(self._now()),
@@ -181,12 +193,32 @@ class WarmNodeController(Controller):
             await self._recorder.publish(claim_reference(claim.name, claim.uid), EventReason.WARM_NODE_STOPPED, text)
             self._log.info("A warm node is stopped", extra={"nodeclaim": claim.name, "nodepool": claim.pool})
 
+    async def _not_stopped(self, claim: ClaimRecord, message: str) -> None:
+        """Tell the owner of the NodePool, ask later and later, and delete the NodeClaim in the end."""
+        refusals = self._refusals[claim.uid] = self._refusals.get(claim.uid, 0) + 1
+        now = asyncio.get_running_loop().time()
+        self._ask_at[claim.uid, WarmStep.STOP] = now + ASK_AGAIN * 2 ** min(refusals - 1, MAX_REFUSALS)
+        await self._tell_pool(claim, f"EC2 does not stop the instance of NodeClaim {claim.name}: {message}")
+        if refusals < MAX_REFUSALS:
+            return
+        record = self._cache.pools.get(claim.pool)
+        if record is not None:
+            self._buy_from[record.uid] = now + NO_PURCHASE
+        await self._delete(claim, Reason.WARM_STOP_FAILED, f"EC2 does not stop its instance: {message}")
+
+    async def _tell_pool(self, claim: ClaimRecord, text: str) -> None:
+        record = self._cache.pools.get(claim.pool)
+        pool = self._view.node_pool(record) if record is not None else None
+        if pool is not None:
+            await self._recorder.publish(pool_reference(pool), EventReason.WARM_NODES_LACKING, text)
+
     async def _start(self, claim: ClaimRecord) -> None:
         if not self._may_ask(claim, WarmStep.START):
             return
         reply = await asyncio.to_thread(self._instances.start, claim.instance_id)
         self._ask_later(claim, WarmStep.START, reply.outcome)
         if reply.outcome is StopOutcome.REFUSED:
+            await self._tell_pool(claim, f"EC2 does not start the instance of NodeClaim {claim.name}: {reply.message}")
             await self._give_up(claim, "refused", f"EC2 does not start its instance: {reply.message}")
         elif reply.outcome is StopOutcome.LATER:
             self._say(claim, reply)
@@ -276,7 +308,8 @@ class WarmNodeController(Controller):
         needed = refill(pool, [node for node in cached_nodes if node.claim.warm])
         if not needed.missing and not needed.delete:
             return
-        if needed.missing and (backoff.wait(clock()) or self._cannot_buy(pool)):
+        is_early = backoff.wait(clock()) or clock() < self._buy_from.get(record.uid, 0.0)
+        if needed.missing and (is_early or self._cannot_buy(pool)):
             return
         bodies = await self._kube.list(NODECLAIMS, label_selector=f"{labels.NODEPOOL}={record.name}")
         nodes = [self._warm_node(ClaimRecord.of(body)) for body in bodies if manages_claim(body)]
@@ -348,4 +381,6 @@ class WarmNodeController(Controller):
 
     def _forget(self, claims: set[str], pools: set[str]) -> None:
         self._ask_at = {key: at for key, at in self._ask_at.items() if key[0] in claims}
+        self._refusals = {uid: count for uid, count in self._refusals.items() if uid in claims}
+        self._buy_from = {uid: at for uid, at in self._buy_from.items() if uid in pools}
         self._backoffs = {uid: backoff for uid, backoff in self._backoffs.items() if uid in pools}
