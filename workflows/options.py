@@ -43,7 +43,7 @@ LAUNCH_TIMEOUT = timedelta(minutes=5)
 """The workflow starts a launch again if it has no outcome after this time, for example because no worker serves it."""
 
 WITHOUT_API_SERVER = timedelta(minutes=3)
-"""After so long without an answer of the API server, a teardown goes on without it."""
+"""After so long without success, a step of a teardown in Kubernetes has failed. The workflow decides what follows."""
 TRIES = 10
 """The maximum attempts of a step: one to two and a half minutes of failures. After that the node reports what blocks
 it, waits, and starts the step again. Time without a running worker does not count as a failure."""
@@ -163,7 +163,7 @@ OPTIONS: dict[ActivityName, Options] = {
     ActivityName.WRITE_ROLLOUT: Options(RolloutWritten, _seconds(30), longest_pause=_seconds(30)),
     ActivityName.RESOLVE_NODECLASS: Options(NodeClassResult, _seconds(60), longest_pause=_seconds(60)),
     ActivityName.SURVEY_CLUSTER: Options(Survey, _seconds(180), heartbeat=_seconds(60), lane=TEARDOWN, tries=TRIES),
-    # The API server may be gone with the cluster. The teardown then goes on without it.
+    # The API server may be gone with the cluster. The teardown then goes on without it, once its drain time is over.
     ActivityName.STOP_BUYING: Options(
         MarkResult, _seconds(60), WITHOUT_API_SERVER, heartbeat=_seconds(30), lane=TEARDOWN
     ),

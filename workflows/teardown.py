@@ -11,10 +11,10 @@ from datetime import timedelta
 from typing import TypeVar
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, is_cancelled_exception
+from temporalio.exceptions import ActivityError, ApplicationError, FailureError, is_cancelled_exception
 
 with workflow.unsafe.imports_passed_through():
-    from tenon.messages.base import ActivityName, Message
+    from tenon.messages.base import API_SERVER_UNREACHABLE, ActivityName, ErrorType, Message
     from tenon.messages.teardown import (
         DrainClusterInput,
         DrainClusterResult,
@@ -51,8 +51,8 @@ class TeardownWorkflow:
         self.begin = begin
         self.report = report.begin(begin, workflow.now())
         self.rounds = Rounds()
-        self.why_without_kubernetes = ""
-        """Why the steps in Kubernetes are skipped. Empty as long as they are not."""
+        self.failure = ""
+        """The type of the failure of the last step in Kubernetes; empty if it has none."""
         if begin.tags_only and not begin.dry_run:
             for step in IN_KUBERNETES:
                 self.report = report.with_skipped(self.report, step.value, TAGS_ONLY)
@@ -88,7 +88,7 @@ class TeardownWorkflow:
                 ActivityName.REMOVE_FINALIZERS, begin, RemovedThings, "of NodeClaims, Nodes, EC2NodeClasses"
             )
             if released is not None:
-                self.report = report.with_removed(self.report, released, workflow.now())
+                self.report = report.with_released(self.report, released, workflow.now())
         await self._end_workflows()
         return self._finished()
 
@@ -107,40 +107,62 @@ class TeardownWorkflow:
         if marked is not None:
             self._note(f"{counted(len(marked.pools), 'NodePool')} will buy nothing more")
         draining = Draining(workflow.now(), timedelta(seconds=begin.drain_seconds))
+        unmarked = marked.problems if marked is not None else []
+        must_repeat = False
         while True:
-            is_forced = draining.must_force(workflow.now())
-            if is_forced:
-                draining = replace(draining, forced_at=workflow.now())
-                self._note("deletes the pods that are left, even protected ones")
+            is_forced = must_repeat or draining.must_force(workflow.now())
             self._show("draining", "drains the cluster's nodes")
             step_input = DrainClusterInput(
                 cluster=begin.cluster, by=begin.by, reason=begin.reason, ticket=begin.ticket, force=is_forced
             )
             summary = "by force" if is_forced else "within PodDisruptionBudgets"
             result = await self._in_kubernetes(ActivityName.DRAIN_CLUSTER, step_input, DrainClusterResult, summary)
-            if result is None:
-                return
             draining = replace(draining, rounds=draining.rounds + 1)
-            self._note(f"{counted(result.claim_count, 'NodeClaim')} left")
-            if draining.is_over(workflow.now(), result.claim_count):
-                return
-            self._show("draining", f"waits until nodes have left: {first_few(result.claims, 5)}")
+            if result is None:
+                if self._is_without_api_server(draining):
+                    self._note("goes on without the API server")
+                    break
+                if draining.is_over(workflow.now(), 1):
+                    break
+                self._show("draining", "waits until the step in Kubernetes succeeds")
+            else:
+                self.report = report.without_skipped(self.report, ActivityName.STOP_BUYING.value)
+                unmarked = result.unmarked
+                must_repeat = is_forced and bool(result.unasked)
+                if is_forced and draining.forced_at is None:
+                    draining = replace(draining, forced_at=workflow.now())
+                    self._note("deletes the pods that are left, even protected ones")
+                self._note(_drained(result))
+                if draining.is_over(workflow.now(), result.claim_count):
+                    break
+                self._show("draining", f"waits until nodes have left: {first_few(result.claims, 5)}")
             await workflow.sleep(draining.pause(workflow.now()), summary="Tenon looks again which nodes are left")
+        self.report = report.with_left(self.report, unmarked)
+
+    def _is_without_api_server(self, draining: Draining) -> bool:
+        """Whether nodes leave without a drain: nobody can drain them, and there was time for the API server to answer.
+
+        Any other failure, such as a right that lacks or no worker, is no reason to end nodes with their pods.
+        """
+        is_unreachable = self.failure == API_SERVER_UNREACHABLE
+        return self.failure == ErrorType.NO_API_SERVER or (is_unreachable and draining.is_past_time(workflow.now()))
 
     async def _in_kubernetes(
         self, name: ActivityName, step_input: Message, result_type: type[Answer], summary: str
     ) -> Answer | None:
-        """Run a step; None if it is skipped, because the API server does not answer."""
-        if not self.why_without_kubernetes:
-            try:
-                return await self._do(name, step_input, result_type, summary)
-            except ActivityError as error:
-                if is_cancelled_exception(error):
-                    raise
-                self.why_without_kubernetes = _cause(error)
-                self._note("goes on without the API server")
-        self.report = report.with_skipped(self.report, name.value, self.why_without_kubernetes)
-        return None
+        """Run a step; None if it failed, which the report says unless it succeeds later."""
+        try:
+            result = await self._do(name, step_input, result_type, summary)
+        except ActivityError as error:
+            if is_cancelled_exception(error):
+                raise
+            self.failure, why = _type_of(error), _cause(error)
+            self.report = report.with_skipped(self.report, name.value, why)
+            self._note(f"{name.value}: {why}")
+            return None
+        self.failure = ""
+        self.report = report.without_skipped(self.report, name.value)
+        return result
 
     async def _end_workflows(self) -> None:
         cluster = self.begin.cluster
@@ -205,9 +227,26 @@ class TeardownWorkflow:
         return self.report
 
 
+def _drained(result: DrainClusterResult) -> str:
+    """Say how many nodes a round found, and what it could not change."""
+    problems = [f"{item.kind} {item.name}: {item.why}" for item in [*result.unasked, *result.unmarked]]
+    refused = f"; refused: {first_few(problems, 3)}" if problems else ""
+    return f"{counted(result.claim_count, 'NodeClaim')} left{refused}"
+
+
+def _type_of(error: ActivityError) -> str:
+    """The type of a failure that an activity gave; empty if it has none, such as a timeout without an attempt."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ApplicationError):
+            return cause.type or ""
+        cause = cause.__cause__
+    return ""
+
+
 def _cause(error: ActivityError) -> str:
     """The innermost message of a failure."""
     cause: BaseException = error
     while cause.__cause__ is not None:
         cause = cause.__cause__
-    return str(cause)
+    return cause.message if isinstance(cause, FailureError) else str(cause)

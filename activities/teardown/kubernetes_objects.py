@@ -6,7 +6,8 @@ its instance has ended.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from temporalio import activity
@@ -19,14 +20,15 @@ from activities.heartbeat import with_heartbeat
 from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.changes import change
 from activities.kubernetes.client import Kube
-from activities.kubernetes.errors import ApiError
+from activities.kubernetes.errors import ApiError, ApiUnreachableError, WriteStoppedError
 from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS, NODEPOOLS, NODES, Resource
 from tenon.apis import labels
 from tenon.apis.managed import manages_claim, manages_pool, may_manage_node
 from tenon.apis.teardown import is_torn_down, mark
+from tenon.evolve import evolve
 from tenon.kube import object_json
 from tenon.kube.claim_record import ClaimRecord
-from tenon.messages.base import ActivityName, ErrorType
+from tenon.messages.base import API_SERVER_UNREACHABLE, ActivityName, ErrorType
 from tenon.messages.node import Operator
 from tenon.messages.teardown import (
     MAX_LISTED,
@@ -39,6 +41,7 @@ from tenon.messages.teardown import (
 )
 from tenon.node import ids
 from tenon.node.release import OF_KUBERNETES, finalizer_message
+from tenon.teardown.report import ALL
 
 log = loggers.TEARDOWN
 
@@ -65,7 +68,8 @@ class ClusterObjects:
     async def stop_buying(self, teardown_input: TeardownInput) -> MarkResult:
         """Mark all NodePools and EC2NodeClasses, so that no worker buys or makes anything for them."""
         kube = self._kube(teardown_input.cluster)
-        return await with_heartbeat(self._mark(kube))
+        with _typed():
+            return await with_heartbeat(self._mark(kube))
 
     @activity.defn(name=ActivityName.DRAIN_CLUSTER)
     async def drain(self, drain_input: DrainClusterInput) -> DrainClusterResult:
@@ -75,20 +79,31 @@ class ClusterObjects:
         operator = Operator(by=drain_input.by, reason=drain_input.reason, ticket=drain_input.ticket)
 
         async def ask() -> DrainClusterResult:
-            await self._mark(kube)  # somebody, or a controller of manifests, may have written objects again
+            # Somebody, or a controller of manifests, may have written objects again.
+            unmarked = (await self._mark(kube)).problems
+            unasked: list[Leftover] = []
             claims = [ClaimRecord.of(raw) for raw in await kube.list(NODECLAIMS) if manages_claim(raw)]
 
-            async def one(claim: ClaimRecord) -> None:
+            async def leave(claim: ClaimRecord) -> None:
                 if drain_input.force or not claim.deleting:
                     await self._ask(client, claim.name, operator, force=drain_input.force)
                 if not claim.deleting:
                     await kube.delete(NODECLAIMS, claim.name, uid=claim.uid)
 
+            async def one(claim: ClaimRecord) -> None:
+                await _isolated(leave(claim), NODECLAIMS, claim.name, unasked)
+
             await bounded(claims, CONCURRENCY, one)
             names = sorted(claim.name for claim in claims)
-            return DrainClusterResult(claims=names[:MAX_LISTED], claim_count=len(names))
+            return DrainClusterResult(
+                claims=names[:MAX_LISTED],
+                claim_count=len(names),
+                unmarked=unmarked,
+                unasked=_in_order(unasked),
+            )
 
-        return await with_heartbeat(ask())
+        with _typed():
+            return await with_heartbeat(ask())
 
     @activity.defn(name=ActivityName.REMOVE_FINALIZERS)
     async def remove_finalizers(self, teardown_input: TeardownInput) -> RemovedThings:
@@ -127,21 +142,35 @@ class ClusterObjects:
             for raw in await kube.list(EC2NODECLASSES):
                 await release(EC2NODECLASSES, raw)
 
-        await with_heartbeat(work())
+        with _typed():
+            await with_heartbeat(work())
         return RemovedThings(removed={FINALIZER: sorted(removed)[:MAX_LISTED]} if removed else {}, leftovers=leftovers)
 
     async def _mark(self, kube: Kube) -> MarkResult:
+        """Mark what can be marked. An object that the API server refuses to change does not stop the others."""
         patch = mark(activity.info().workflow_id or "")
+        problems: list[Leftover] = []
 
-        async def one(resource: Resource, raw: Raw) -> None:
-            if not is_torn_down(object_json.annotations(raw)):
-                await kube.patch(resource, raw["metadata"]["name"], patch)
+        async def of_kind(resource: Resource, manages: Callable[[Any], bool]) -> list[str]:
+            objects: list[Raw] = []
 
-        pools = [raw for raw in await kube.list(NODEPOOLS) if manages_pool(raw)]
-        classes = await kube.list(EC2NODECLASSES)
-        await bounded(pools, CONCURRENCY, lambda raw: one(NODEPOOLS, raw))
-        await bounded(classes, CONCURRENCY, lambda raw: one(EC2NODECLASSES, raw))
-        return MarkResult(pools=_names(pools), classes=_names(classes))
+            async def read() -> None:
+                objects.extend(raw for raw in await kube.list(resource) if manages(raw))
+
+            async def one(raw: Raw) -> None:
+                name = raw["metadata"]["name"]
+                if not is_torn_down(object_json.annotations(raw)):
+                    await _isolated(kube.patch(resource, name, patch), resource, name, problems)
+
+            await _isolated(read(), resource, ALL, problems)
+            await bounded(objects, CONCURRENCY, one)
+            refused = {item.name for item in problems if item.kind == resource.kind}
+            return sorted({str(raw["metadata"]["name"]) for raw in objects} - refused)[:MAX_LISTED]
+
+        pools = await of_kind(NODEPOOLS, manages_pool)
+        classes = await of_kind(EC2NODECLASSES, lambda _: True)
+        unmarked = [evolve(item, why=f"it did not get the mark of the teardown: {item.why}") for item in problems]
+        return MarkResult(pools=pools, classes=classes, problems=_in_order(unmarked))
 
     async def _ask(self, client: Client, claim: str, operator: Operator, *, force: bool) -> None:
         """Signal the workflow of a node. If none is open, the deletion of the NodeClaim has one started."""
@@ -161,8 +190,10 @@ class ClusterObjects:
             ApplicationError: this process has none, or serves another cluster.
         """
         if cluster != self._cluster or self._given_kube is None:
-            why = "no API server is at hand" if cluster == self._cluster else f"this worker serves {self._cluster}"
-            raise ApplicationError(why, type=ErrorType.INVALID.value, non_retryable=True)
+            is_other = cluster != self._cluster
+            why = f"this worker serves {self._cluster}" if is_other else "no API server is at hand"
+            kind = ErrorType.INVALID if is_other else ErrorType.NO_API_SERVER
+            raise ApplicationError(why, type=kind.value, non_retryable=True)
         return self._given_kube
 
 
@@ -174,5 +205,34 @@ def _without_finalizers(raw: Raw) -> dict[str, Any]:
     return {"metadata": {"finalizers": kept_finalizers}}
 
 
-def _names(objects: list[Any]) -> list[str]:
-    return sorted(str(raw["metadata"]["name"]) for raw in objects)[:MAX_LISTED]
+async def _isolated(work: Awaitable[object], resource: Resource, name: str, problems: list[Leftover]) -> None:
+    """Do something with one object. What the API server or Temporal refuses is kept as a problem of that object.
+
+    Raises:
+        ApiUnreachableError: the API server did not answer, which concerns all objects.
+    """
+    try:
+        await work
+    except ApiUnreachableError:
+        raise
+    except (ApiError, RPCError) as error:
+        problems.append(Leftover(kind=resource.kind, name=name, why=str(error)))
+
+
+@contextmanager
+def _typed() -> Iterator[None]:
+    """Tell the workflow apart that the API server did not answer, which a worker that stands by cannot know.
+
+    Raises:
+        ApplicationError: the API server did not answer.
+    """
+    try:
+        yield
+    except WriteStoppedError:
+        raise
+    except ApiUnreachableError as error:
+        raise ApplicationError(str(error), type=API_SERVER_UNREACHABLE) from error
+
+
+def _in_order(problems: list[Leftover]) -> list[Leftover]:
+    return sorted(problems, key=lambda item: (item.kind, item.name))[:MAX_LISTED]

@@ -91,6 +91,12 @@ class ErrorType(StrEnum):
     INVALID = "InvalidObject"
     NOT_MANAGED = "NodeClaimNotManaged"
     """The NodeClaim belongs to another controller."""
+    NO_API_SERVER = "NoApiServer"
+    """The process that carries the step out works without the cluster's API server."""
+
+
+API_SERVER_UNREACHABLE = "ApiServerUnreachable"
+"""The type of a failure because the API server did not answer. A step that has it is tried again."""
 
 
 class ClaimRef(Message):

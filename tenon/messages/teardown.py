@@ -135,6 +135,8 @@ class MarkResult(Message):
 
     pools: list[str] = Field(default_factory=list)
     classes: list[str] = Field(default_factory=list)
+    problems: list[Leftover] = Field(default_factory=list)
+    """The objects that could not be marked, and why."""
 
 
 class DrainClusterResult(Message):
@@ -142,6 +144,10 @@ class DrainClusterResult(Message):
 
     claims: list[str] = Field(default_factory=list)
     claim_count: int = 0
+    unmarked: list[Leftover] = Field(default_factory=list)
+    """The NodePools and EC2NodeClasses that could not be marked, and why."""
+    unasked: list[Leftover] = Field(default_factory=list)
+    """The NodeClaims that could not be asked to leave, and why."""
 
 
 class EndWorkflowsInput(Message):

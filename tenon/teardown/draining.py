@@ -28,12 +28,18 @@ class Draining:
 
     def must_force(self, now: datetime) -> bool:
         """Whether the next round drains by force, which each node needs to hear only once."""
-        return self.forced_at is None and now - self.since >= self.within
+        return self.forced_at is None and self.is_past_time(now)
+
+    def is_past_time(self, now: datetime) -> bool:
+        """Whether the time is over in which PodDisruptionBudgets hold."""
+        return now - self.since >= self.within
 
     def pause(self, now: datetime) -> timedelta:
         """How long to wait before the next round."""
         longest = min(LONGEST_PAUSE, max(FIRST_PAUSE, self.within / ROUNDS_IN_A_DRAIN))
-        pause = min(FIRST_PAUSE * max(1, self.rounds), longest)
         if self.forced_at is not None:
-            return pause
+            return min(FIRST_PAUSE * max(1, self.rounds), longest)
+        if self.is_past_time(now):  # the round that drains by force failed, perhaps for hours
+            return min(FIRST_PAUSE * max(1, self.rounds), LONGEST_PAUSE)
+        pause = min(FIRST_PAUSE * max(1, self.rounds), longest)
         return max(timedelta(seconds=1), min(pause, self.since + self.within - now))

@@ -69,7 +69,7 @@ def with_rounds(report: TeardownReport, rounds: Rounds) -> TeardownReport:
 
 
 def with_removed(report: TeardownReport, removed: RemovedThings, now: datetime) -> TeardownReport:
-    """Return the report with other things that were removed, and those that stay.
+    """Return the report with the launch templates and instance profiles that were removed, and those that stay.
 
     What the survey saw, and what does not stay, was removed too: perhaps by an attempt whose worker died.
     """
@@ -86,9 +86,25 @@ def with_removed(report: TeardownReport, removed: RemovedThings, now: datetime) 
     return _with(report, things, removed.leftovers)
 
 
+def with_released(report: TeardownReport, released: RemovedThings, now: datetime) -> TeardownReport:
+    """Return the report with the objects in Kubernetes that lost Tenon's finalizers, and those that stay."""
+    names = [(kind, name) for kind, kind_names in sorted(released.removed.items()) for name in sorted(kind_names)]
+    return _with(report, [EndedThing(kind=kind, name=name, at=now) for kind, name in names], released.leftovers)
+
+
 def with_skipped(report: TeardownReport, step: str, why: str) -> TeardownReport:
     """Return the report with a step that was skipped."""
     return evolve(report, skipped={**report.skipped, step: why})
+
+
+def without_skipped(report: TeardownReport, step: str) -> TeardownReport:
+    """Return the report in which a step is not skipped, because it was done later."""
+    return evolve(report, skipped={name: why for name, why in report.skipped.items() if name != step})
+
+
+def with_left(report: TeardownReport, leftovers: Iterable[Leftover]) -> TeardownReport:
+    """Return the report with more that stays."""
+    return _with(report, [], leftovers)
 
 
 def with_workflows(report: TeardownReport, count: int) -> TeardownReport:

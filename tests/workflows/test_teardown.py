@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
-from tenon.messages.teardown import TeardownReport
+from tenon.messages.base import API_SERVER_UNREACHABLE, ActivityName
+from tenon.messages.teardown import DrainClusterInput, DrainClusterResult, Leftover, TeardownReport
 from tenon.record.entries import TeardownEntry
 from tenon.teardown import page
 from tests.activities.record.kept import KeptRecord
@@ -18,8 +21,35 @@ from workflows.teardown import TeardownWorkflow
 pytestmark = pytest.mark.integration
 
 
+class Outage(Account):
+    """An account whose first rounds of a drain fail with an error of this type."""
+
+    def __init__(self, kind: str, rounds: int) -> None:
+        super().__init__()
+        self.kind = kind
+        self.failures = rounds
+        self.drained: list[bool] = []
+        """Each round that succeeded, and whether it was by force."""
+
+    @activity.defn(name=ActivityName.DRAIN_CLUSTER)
+    async def drain(self, drain_input: DrainClusterInput) -> DrainClusterResult:
+        if self.failures:
+            self.failures -= 1
+            raise ApplicationError("no answer", type=self.kind, non_retryable=True)
+        self.drained.append(drain_input.force)
+        unmarked = [Leftover(kind="NodePool", name="web", why="denied")]
+        return DrainClusterResult(unmarked=unmarked)
+
+
 async def report_of(
-    temporal: WorkflowEnvironment, cluster: str, record: KeptRecord, *, dry_run: bool = False, tags_only: bool = False
+    temporal: WorkflowEnvironment,
+    cluster: str,
+    record: KeptRecord,
+    *,
+    dry_run: bool = False,
+    tags_only: bool = False,
+    drain_seconds: float = 60.0,
+    account: Account | None = None,
 ) -> TeardownReport:
     """The report of a teardown, of which each task replays all before it."""
     queue = names.task_queue(cluster)
@@ -27,7 +57,7 @@ async def report_of(
         temporal.client,
         task_queue=queue,
         workflows=[TeardownWorkflow],
-        activities=Account().steps(),
+        activities=(account or Account()).steps(),
         interceptors=[RecordInterceptor(record)],
         max_cached_workflows=0,
     )
@@ -35,7 +65,12 @@ async def report_of(
         return await temporal.client.execute_workflow(
             TeardownWorkflow.run,
             page.first_input(
-                cluster, by="ann", reason="moved", dry_run=dry_run, tags_only=tags_only, drain_seconds=60.0
+                cluster,
+                by="ann",
+                reason="moved",
+                dry_run=dry_run,
+                tags_only=tags_only,
+                drain_seconds=drain_seconds,
             ),
             id=names.teardown_id(cluster, dry_run=dry_run),
             task_queue=queue,
@@ -57,6 +92,35 @@ async def test_a_teardown_drains_by_force_after_its_time_and_reports_once(
     assert isinstance(entry, TeardownEntry)
     assert (entry.actor, entry.reason, entry.cluster) == ("ann", "moved", cluster)
     assert entry.leftovers == {f"instance {PROTECTED.id}": "it has termination protection"}
+
+
+async def test_an_api_server_that_answers_again_within_the_drain_time_has_its_nodes_drained(
+    temporal: WorkflowEnvironment, cluster: str
+) -> None:
+    """What could not be marked in the last round is named as left."""
+    account = Outage(API_SERVER_UNREACHABLE, 2)
+    report = await report_of(temporal, cluster, KeptRecord(), account=account, drain_seconds=3600.0)
+    assert account.drained == [False]
+    assert report.skipped == {}
+    assert ("NodePool", "web") in [(item.kind, item.name) for item in report.leftovers]
+
+
+async def test_without_an_api_server_for_the_drain_time_the_teardown_goes_on(
+    temporal: WorkflowEnvironment, cluster: str
+) -> None:
+    account = Outage(API_SERVER_UNREACHABLE, 1000)
+    report = await report_of(temporal, cluster, KeptRecord(), account=account, drain_seconds=0.0)
+    assert account.failures == 999
+    assert report.skipped == {"drain nodes of cluster": "no answer"}
+    assert "goes on without the API server" in [line.text for line in report.timeline]
+    assert {item.name for item in report.ended if item.kind == "instance"} == {ONE.id, LATE.id}
+
+
+async def test_no_other_failure_ends_nodes_without_a_drain(temporal: WorkflowEnvironment, cluster: str) -> None:
+    account = Outage("ForbiddenError", 2)
+    report = await report_of(temporal, cluster, KeptRecord(), account=account, drain_seconds=0.0)
+    assert account.drained == [True]
+    assert report.skipped == {}
 
 
 async def test_by_tags_alone_the_steps_in_kubernetes_are_named_as_skipped(

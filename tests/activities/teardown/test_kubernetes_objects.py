@@ -10,9 +10,11 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import ActivityEnvironment
 
+from activities.kubernetes.errors import ApiError, ApiUnreachableError, ForbiddenError, WriteStoppedError
 from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS, NODEPOOLS, NODES
 from activities.teardown.kubernetes_objects import ClusterObjects
 from tenon.apis import labels
+from tenon.messages.base import API_SERVER_UNREACHABLE, ErrorType
 from tenon.messages.node import Operator
 from tenon.messages.teardown import DrainClusterInput, TeardownInput
 from tests.activities.node.fake_kube import Clock, FakeKube
@@ -41,11 +43,15 @@ def kube() -> FakeKube:
 
 
 class Signals:
-    """The workflows of nodes, as the steps signal them. ``closed`` names NodeClaims without one."""
+    """The workflows of nodes, as the steps signal them.
 
-    def __init__(self, closed: frozenset[str] = frozenset()) -> None:
+    ``closed`` names NodeClaims without one, ``down`` those whose signal fails.
+    """
+
+    def __init__(self, closed: frozenset[str] = frozenset(), down: frozenset[str] = frozenset()) -> None:
         self.requests: list[tuple[str, str, Operator]] = []
         self.closed = closed
+        self.down = down
 
     def client(self) -> Any:
         client = MagicMock()
@@ -56,6 +62,8 @@ class Signals:
         async def signal(name: str, operator: Operator) -> None:
             if workflow_id.rsplit("/", 1)[-1] in self.closed:
                 raise RPCError("workflow not found", RPCStatusCode.NOT_FOUND, b"")
+            if workflow_id.rsplit("/", 1)[-1] in self.down:
+                raise RPCError("namespace limit", RPCStatusCode.RESOURCE_EXHAUSTED, b"")
             self.requests.append((workflow_id, name, operator))
 
         return MagicMock(signal=AsyncMock(side_effect=signal))
@@ -116,6 +124,56 @@ async def test_finalizers_are_removed_from_what_is_tenons_alone(kube: FakeKube) 
     assert kube.objects["nodeclaims", "", "system-1"]["metadata"]["finalizers"] == [FINALIZER]
 
 
+async def test_what_the_api_server_refuses_for_one_object_stops_no_other(
+    kube: FakeKube, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(2, 30):
+        spec = {"nodeClassRef": OURS}
+        kube.add(NODECLAIMS, {"metadata": {"name": f"web-{number}"}, "spec": spec})
+    kube.undeletable.add("web-1")
+    real_patch = kube.patch
+
+    async def patch(resource: Any, name: str, body: Any, **options: Any) -> Any:
+        if name == "web":
+            raise ForbiddenError(403, "Forbidden", "an admission policy guards it")
+        return await real_patch(resource, name, body, **options)
+
+    monkeypatch.setattr(kube, "patch", patch)
+    signals = Signals(down=frozenset({"web-2"}))
+    result = await run(ClusterObjects(kube, CLUSTER).drain, DrainClusterInput(cluster=CLUSTER), signals)  # type: ignore[arg-type]
+    assert [(item.kind, item.name) for item in result.unmarked] == [("NodePool", "web")]
+    assert [(item.kind, item.name) for item in result.unasked] == [("NodeClaim", "web-1"), ("NodeClaim", "web-2")]
+    assert "denied by policy" in result.unasked[0].why
+    assert result.claim_count == 29
+    assert marked(kube, EC2NODECLASSES) == {"default"}
+    stays = {name for name in kube.names(NODECLAIMS) if name.startswith("web")}
+    assert {name for name in stays if "deletionTimestamp" not in kube.objects["nodeclaims", "", name]["metadata"]} == {
+        "web-1",
+        "web-2",
+    }
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (ApiUnreachableError("k8s:443", "connection refused"), API_SERVER_UNREACHABLE),
+        (WriteStoppedError("k8s:443", "another controller leads"), None),
+        (ForbiddenError(403, "Forbidden", "no right"), None),
+    ],
+    ids=["unreachable", "stands-by", "refused"],
+)
+async def test_only_an_api_server_that_does_not_answer_is_told_apart(
+    kube: FakeKube, monkeypatch: pytest.MonkeyPatch, error: Exception, kind: str | None
+) -> None:
+    async def unanswered(resource: Any, **_: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(kube, "list", unanswered)
+    with pytest.raises((ApplicationError, ApiError)) as raised:
+        await run(ClusterObjects(kube, CLUSTER).drain, DrainClusterInput(cluster=CLUSTER))  # type: ignore[arg-type]
+    assert getattr(raised.value, "type", None) == kind
+
+
 @pytest.mark.parametrize("cluster", ["prod-2", "pro"])
 async def test_a_worker_does_nothing_for_a_cluster_of_another_name(kube: FakeKube, cluster: str) -> None:
     with pytest.raises(ApplicationError, match="this worker serves prod"):
@@ -126,4 +184,4 @@ async def test_a_worker_does_nothing_for_a_cluster_of_another_name(kube: FakeKub
 async def test_without_an_api_server_the_step_says_so_at_once() -> None:
     with pytest.raises(ApplicationError, match="no API server is at hand") as error:
         await run(ClusterObjects(None, CLUSTER).stop_buying, TeardownInput(cluster=CLUSTER))
-    assert error.value.non_retryable
+    assert (error.value.non_retryable, error.value.type) == (True, ErrorType.NO_API_SERVER)

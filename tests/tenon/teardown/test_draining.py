@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenon.teardown.draining import FORCED_FOR, Draining
+from tenon.teardown.draining import FIRST_PAUSE, FORCED_FOR, LONGEST_PAUSE, Draining
 
 NOW = datetime(2026, 11, 27, tzinfo=UTC)
 
@@ -25,6 +25,16 @@ def drain(within: timedelta, leave_after: timedelta | None) -> tuple[Draining, d
             return draining, now
         now += draining.pause(now)
     raise AssertionError("the drain never ends")
+
+
+def test_a_drain_by_force_that_fails_for_hours_is_tried_again_at_growing_pauses() -> None:
+    draining = Draining(NOW, timedelta(minutes=15))
+    late = NOW + timedelta(hours=1)
+    assert [replace(draining, rounds=rounds).pause(late) for rounds in (1, 2, 1000)] == [
+        FIRST_PAUSE,
+        2 * FIRST_PAUSE,
+        LONGEST_PAUSE,
+    ]
 
 
 @given(st.integers(min_value=0, max_value=24 * 3600), st.none() | st.integers(min_value=0, max_value=30 * 3600))

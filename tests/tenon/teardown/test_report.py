@@ -73,6 +73,20 @@ def test_profiles_that_cannot_be_listed_do_not_count_as_ended() -> None:
     assert result.ended == []
 
 
+def test_released_objects_count_neither_templates_nor_profiles_again() -> None:
+    """A template that EC2 refuses to delete is left, and nothing else of the teardown says that it ended."""
+    surveyed = begun(
+        templates=[ClusterTemplate(id="lt-1", name="one"), ClusterTemplate(id="lt-2", name="two")],
+        profiles=[ClusterProfile(name="prod_1")],
+    )
+    refused = Leftover(kind=report.TEMPLATE, name="two", why="refused")
+    result = report.with_removed(surveyed, RemovedThings(leftovers=[refused]), NOW)
+    result = report.with_released(result, RemovedThings(removed={"finalizer": ["Node a"]}), NOW)
+    assert result.counts == {report.PROFILE: 1, report.TEMPLATE: 1, "finalizer": 1}
+    assert sorted(item.name for item in result.ended) == ["Node a", "one", "prod_1"]
+    assert result.leftovers == [refused]
+
+
 def test_a_dry_run_says_what_would_end() -> None:
     result = begun(instances=[INSTANCE], instance_count=1, price=0.05).model_copy(update={"dry_run": True})
     assert report.summary(result) == "would end 1 instance, 0 launch templates, 0 instance profiles; $0.0500/h"
