@@ -63,6 +63,7 @@ SIGNALS: Mapping[str, tuple[str, list[Any]]] = {
     "NodeClass": ("poke", []),
     "Provisioner": ("launches_reported", [LaunchReport()]),
     "Disruption": ("settled", [[]]),
+    "Rollout": ("poke", []),
 }
 """By the type of a workflow, a signal that says nothing new. The run then sees that another version takes over. Runs of
 other types end by themselves.
