@@ -52,7 +52,7 @@ class RolloutCluster(Protocol):
         """The names of these NodePools, also of those that cannot be read."""
 
     def newest(self, pool: NodePool) -> str:
-        """The version that the specs describe now; empty while the EC2NodeClass is not ready."""
+        """The version that the specs describe now; empty while its class is not ready, and until it is recorded."""
 
     def nodes_of(self, pool: str) -> list[ObservedNode]:
         """The NodeClaims of a NodePool."""

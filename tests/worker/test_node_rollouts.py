@@ -19,10 +19,12 @@ from activities.rollout.statuses import status_rows
 from tenon.apis import labels
 from tenon.kube.decode import decode_object
 from tenon.messages.rollout import AdvanceRolloutInput, PoolProgress, RolloutAdvance
+from tenon.rollout.revisions import to_object
 from tests.activities.provisioning.fake_view import node_class, node_pool
 from tests.worker.background import in_background
 from tests.worker.cache.objects import claim, node, owned_by, running
 from tests.worker.fake_temporal import MOMENT, Cache, FakeTemporal
+from worker.cache.node_versions import decode_revision
 from worker.cache.planning_view import PlanningView
 from worker.cache.rollout_view import RolloutView
 from worker.controllers.nodepool.rollouts import NodeRolloutController
@@ -63,12 +65,24 @@ class Server:
     async def list(self, resource: Resource, **_: Any) -> list[dict[str, Any]]:
         return []
 
-    def user_data(self, text: str) -> None:
+    def user_data(self, text: str, *, is_recorded: bool = True) -> None:
+        """Make another version."""
         self._version += 1
         body = json.loads(node_class(uid="class").model_dump_json(by_alias=True, exclude_none=True))
         body["spec"]["userData"] = text
         body["metadata"]["resourceVersion"] = str(self._version)
         self.cache.nodeclasses.on_event("default", decode_object(json.dumps(body).encode()))
+        if is_recorded:
+            self.record()
+
+    def record(self) -> None:
+        """Record the newest version, as another controller does."""
+        view = PlanningView(self.cache)
+        (pool,) = view.specs()
+        revision = view.newest_revision(pool)
+        assert revision is not None
+        recorded = decode_revision(json.dumps(to_object(revision, "tenon", 1)).encode())
+        self.cache.versions.revisions.on_event(recorded.key, recorded)
 
 
 def cluster() -> tuple[Cache, Server]:
@@ -150,6 +164,20 @@ async def test_a_workload_that_was_broken_before_fails_no_version() -> None:
     cache.pods.on_event(healthy_before.key, healthy_before)
     (failed,) = (await leader.advance(begun, uid="1")).pools
     assert (failed.phase, "ns/shop not Ready within 10m" in failed.message) == ("Halted", True)
+
+
+async def test_a_version_that_is_not_recorded_yet_is_not_followed() -> None:
+    """It would be lost with the next change, and launches would have the newest version then."""
+    cache, server = cluster()
+    server.put()
+    leader = Leader(cache, server)
+    (settled,) = (await leader.advance()).pools
+    server.user_data("echo 1", is_recorded=False)
+    (waiting,) = (await leader.advance(settled, uid="1")).pools
+    assert waiting.phase == "Settled"
+    server.record()
+    (begun,) = (await leader.advance(waiting, uid="1")).pools
+    assert begun.phase == "Progressing"
 
 
 async def test_what_is_seen_of_a_node() -> None:

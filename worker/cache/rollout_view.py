@@ -58,9 +58,13 @@ class RolloutView:
         return {name for name, governing in self._view.rollouts().items() if governing.rollout == rollout}
 
     def newest(self, pool: NodePool) -> str:
-        """The version that the specs describe now; empty while the EC2NodeClass is not ready."""
-        revision = self._view.newest_revision(pool)
-        return revision.digest if revision is not None else ""
+        """The version that the specs describe now; empty while the EC2NodeClass is not ready, and until it is recorded.
+
+        A version that is not recorded is lost with the next change of the specs, so that nothing could launch it.
+        """
+        newest = self._view.newest_revision(pool)
+        recorded = self._cache.versions.revision(pool.metadata.name, newest.digest) if newest is not None else None
+        return recorded.digest if recorded is not None else ""
 
     def nodes_of(self, pool: str) -> list[ObservedNode]:
         """The NodeClaims of a NodePool."""

@@ -22,6 +22,7 @@ from tenon.rollout.versions import Phase, PoolRollout
 from worker.cache.changes import Change, Topic
 from worker.cache.cluster import ClusterCache
 from worker.cache.planning_view import PlanningView
+from worker.cache.rollout_view import RolloutView
 from worker.controllers.base import Controller
 from worker.controllers.workflow_start import ANSWER_WITHIN, start
 from workflows import names
@@ -48,6 +49,7 @@ class NodeRolloutController(Controller):
         self._client = client
         self._kube = kube
         self._view = view
+        self._rollout_view = RolloutView(cache, view)
         self._cluster = cluster
         self._queue = queue
         self._poked: dict[str, object] = {}
@@ -103,7 +105,6 @@ class NodeRolloutController(Controller):
         for name, rollout in sorted(by_pool.items()):
             if rollout.rollout != record.name or name not in specs:
                 continue
-            newest = self._view.newest_revision(specs[name])
             staying = sorted(claim for claim in rollout.wave_claims if self._cache.claims.get(claim) is not None)
             has_target = any(claim.annotations.get(labels.REVISION) == rollout.target for claim in claims[name])
             drifted = sum(claim.is_true("Drifted") for claim in claims[name])
@@ -112,7 +113,7 @@ class NodeRolloutController(Controller):
                     name,
                     bool(rollout.current),  # not if somebody wiped the status
                     rollout.phase,
-                    newest.digest if newest is not None else "",
+                    self._rollout_view.newest(specs[name]),
                     tuple(staying),
                     has_target,
                     drifted if rollout.phase is Phase.SETTLED else 0,
