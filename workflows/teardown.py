@@ -40,6 +40,7 @@ with workflow.unsafe.imports_passed_through():
 Answer = TypeVar("Answer", bound=Message)
 IN_KUBERNETES = (ActivityName.STOP_BUYING, ActivityName.DRAIN_CLUSTER, ActivityName.REMOVE_FINALIZERS)
 TAGS_ONLY = "the teardown works from EC2's tags alone"
+NEVER_ANSWERED = "the API server has not answered since the teardown began"
 
 
 @workflow.defn(name="Teardown")
@@ -53,6 +54,8 @@ class TeardownWorkflow:
         self.rounds = Rounds()
         self.failure = ""
         """The type of the failure of the last step in Kubernetes; empty if it has none."""
+        self.has_answered = False
+        """Whether the API server has answered since the teardown began."""
         if begin.tags_only and not begin.dry_run:
             for step in IN_KUBERNETES:
                 self.report = report.with_skipped(self.report, step.value, TAGS_ONLY)
@@ -107,6 +110,10 @@ class TeardownWorkflow:
         if marked is not None:
             self._note(f"{counted(len(marked.pools), 'NodePool')} will buy nothing more")
         draining = Draining(workflow.now(), timedelta(seconds=begin.drain_seconds))
+        if marked is None and self._is_without_api_server(draining):
+            self._note("goes on without the API server")
+            self.report = report.with_skipped(self.report, ActivityName.DRAIN_CLUSTER.value, NEVER_ANSWERED)
+            return
         unmarked = marked.problems if marked is not None else []
         must_repeat = False
         while True:
@@ -140,12 +147,14 @@ class TeardownWorkflow:
         self.report = report.with_left(self.report, unmarked)
 
     def _is_without_api_server(self, draining: Draining) -> bool:
-        """Whether nodes leave without a drain: nobody can drain them, and there was time for the API server to answer.
+        """Whether nodes leave without a drain: nobody can drain them.
 
+        One that has never answered is gone with its cluster. One that has may come back while there is time to drain.
         Any other failure, such as a right that lacks or no worker, is no reason to end nodes with their pods.
         """
         is_unreachable = self.failure == API_SERVER_UNREACHABLE
-        return self.failure == ErrorType.NO_API_SERVER or (is_unreachable and draining.is_past_time(workflow.now()))
+        is_gone = not self.has_answered or draining.is_past_time(workflow.now())
+        return self.failure == ErrorType.NO_API_SERVER or (is_unreachable and is_gone)
 
     async def _in_kubernetes(
         self, name: ActivityName, step_input: Message, result_type: type[Answer], summary: str
@@ -160,7 +169,7 @@ class TeardownWorkflow:
             self.report = report.with_skipped(self.report, name.value, why)
             self._note(f"{name.value}: {why}")
             return None
-        self.failure = ""
+        self.failure, self.has_answered = "", True
         self.report = report.without_skipped(self.report, name.value)
         return result
 

@@ -19,7 +19,7 @@ import pytest_asyncio
 import yaml
 from temporalio.client import Client
 
-from activities.kubernetes.resources import NODEPOOLS
+from activities.kubernetes.resources import NODECLAIMS, NODEPOOLS
 from sandbox.cluster import Sandbox
 from sandbox.faults import catalogue
 from tenon.apis import labels
@@ -131,6 +131,7 @@ async def server(
             await moving.running(1)
             await sweep(client, sandbox.cluster_name)
             await refuse(short, sandbox, observed)
+            await hold_back(spot)
             yield running
 
 
@@ -156,6 +157,13 @@ async def refuse(pool: Pool, sandbox: Sandbox, observed: WorkerProcess) -> None:
         await until(refused)
     finally:
         catalogue.clear(sandbox, "no-capacity")
+
+
+async def hold_back(pool: Pool) -> None:
+    """Delete the node of a protected pod, so that it leaves for as long as anybody looks."""
+    await pool.protect("web")
+    (claim,) = await pool.settled(1)
+    await pool.kube.delete(NODECLAIMS, claim["metadata"]["name"])
 
 
 def names_in(expression: str) -> set[str]:

@@ -9,7 +9,14 @@ from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
 from tenon.messages.base import API_SERVER_UNREACHABLE, ActivityName
-from tenon.messages.teardown import DrainClusterInput, DrainClusterResult, Leftover, TeardownReport
+from tenon.messages.teardown import (
+    DrainClusterInput,
+    DrainClusterResult,
+    Leftover,
+    MarkResult,
+    TeardownInput,
+    TeardownReport,
+)
 from tenon.record.entries import TeardownEntry
 from tenon.teardown import page
 from tests.activities.record.kept import KeptRecord
@@ -39,6 +46,18 @@ class Outage(Account):
         self.drained.append(drain_input.force)
         unmarked = [Leftover(kind="NodePool", name="web", why="denied")]
         return DrainClusterResult(unmarked=unmarked)
+
+
+class Gone(Account):
+    """An account whose cluster's API server never answers."""
+
+    @activity.defn(name=ActivityName.STOP_BUYING)
+    async def stop_buying(self, teardown_input: TeardownInput) -> MarkResult:
+        raise ApplicationError("no answer", type=API_SERVER_UNREACHABLE, non_retryable=True)
+
+    @activity.defn(name=ActivityName.DRAIN_CLUSTER)
+    async def drain(self, drain_input: DrainClusterInput) -> DrainClusterResult:
+        raise AssertionError("nobody can drain these nodes")
 
 
 async def report_of(
@@ -113,6 +132,13 @@ async def test_without_an_api_server_for_the_drain_time_the_teardown_goes_on(
     assert account.failures == 999
     assert report.skipped == {"drain nodes of cluster": "no answer"}
     assert "goes on without the API server" in [line.text for line in report.timeline]
+    assert {item.name for item in report.ended if item.kind == "instance"} == {ONE.id, LATE.id}
+
+
+async def test_an_api_server_that_never_answers_is_not_waited_for(temporal: WorkflowEnvironment, cluster: str) -> None:
+    report = await report_of(temporal, cluster, KeptRecord(), account=Gone(), drain_seconds=1e6)
+    assert report.skipped["stop buying"] == "no answer"
+    assert "has not answered since" in report.skipped["drain nodes of cluster"]
     assert {item.name for item in report.ended if item.kind == "instance"} == {ONE.id, LATE.id}
 
 
