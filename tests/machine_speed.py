@@ -24,6 +24,11 @@ def loop_seconds() -> float:
     return min(_once() for _ in range(3))
 
 
+def mean_loop_seconds() -> float:
+    """Return the processor time of the loop over some seconds, because a machine may be fast for a moment."""
+    return sum(_once() for _ in range(10)) / 10
+
+
 def _once() -> float:
     began = time.process_time()
     total = 0
