@@ -1,8 +1,8 @@
 """The workflow, one per NodeRollout, that remembers how far new versions of nodes are.
 
 The leader decides how a rollout goes on (`tenon/rollout/progress.py`), because it sees the cluster. The workflow keeps
-its answer, writes it into the status, and waits. It looks again by time only while a wave is under way or waits for
-one, so a settled rollout costs nothing.
+its answer, writes it into the status, and waits. It looks again by time while a wave is under way or waits for a
+window, and otherwise once a day.
 """
 
 from __future__ import annotations

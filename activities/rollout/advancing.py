@@ -18,14 +18,17 @@ from activities.rollout.prometheus import ask_all
 from activities.rollout.statuses import status_rows
 from tenon.apis.nodepool import NodePool
 from tenon.apis.noderollout import NodeRolloutSpec
+from tenon.evolve import evolve
 from tenon.messages.rollout import AdvanceRolloutInput, NodesBefore, PoolProgress, RolloutAdvance
-from tenon.rollout.gates import GateResult, NodeEvidence, judge
+from tenon.rollout.gates import GateResult, NodeEvidence, QueryAnswer, judge
 from tenon.rollout.progress import Observation, advance, has_new_version, look_again, may_begin, restored
 from tenon.rollout.turn import held_back
+from tenon.sentences import shortened
 
 MAX_COUNTED_NODES = 50
 """On how many nodes of each version containers are counted, because each node costs one request. The newest count."""
 REQUESTS_AT_ONCE = 5
+MAX_MESSAGE = 300
 MAX_UNREADY, MAX_FAULTS = 200, 50
 """How many controllers and faults are remembered from before the first wave."""
 
@@ -41,9 +44,10 @@ class RolloutAdvancer:
     async def advance(self, advance_input: AdvanceRolloutInput) -> RolloutAdvance:
         """Return how far the rollout is now.
 
+        A NodePool whose pods cannot be listed stays as it is, and stops no other.
+
         Raises:
             ApplicationError: the cache is not complete yet.
-            ApiError: the API server did not list the pods of a node.
         """
         if not self._cluster.synced():
             raise ApplicationError("the cluster cache is not synced yet", type="CacheBehind")
@@ -56,12 +60,18 @@ class RolloutAdvancer:
         is_same = advance_input.uid in ("", rollout.uid)  # else it was deleted and made again: it begins anew
         before = {progress.pool: progress for progress in advance_input.pools if is_same}
         readable = {pool.metadata.name: pool for pool in self._cluster.pools_of(advance_input.name)}
+        is_judged = any(_is_under_way(progress) for progress in before.values())
+        answers = await ask_all(spec.gates.prometheus) if is_judged else {}  # once for all NodePools
         pools: list[PoolProgress] = []
         for name in sorted({*readable, *self._cluster.governed_by(advance_input.name)}):
             progress = before.get(name) or _restored(name, rollout)
             if name in readable:
-                observation = await self._observe(progress, rollout, readable[name], pools, now)
-                progress = advance(progress, spec, observation, now)
+                try:
+                    observation = await self._observe(progress, rollout, readable[name], pools, answers, now)
+                    progress = advance(progress, spec, observation, now)
+                except ApiError as error:
+                    why = f"the pods of a node cannot be listed: {error}"
+                    progress = evolve(progress, message=shortened(why, MAX_MESSAGE))
             pools.append(progress)
         waits = [seconds for progress in pools if (seconds := look_again(progress, spec)) is not None]
         return RolloutAdvance(
@@ -77,14 +87,15 @@ class RolloutAdvancer:
         rollout: ObservedRollout,
         pool: NodePool,
         earlier: Sequence[PoolProgress],
+        answers: Mapping[str, QueryAnswer],
         now: datetime,
     ) -> Observation:
         assert rollout.model is not None
         spec = rollout.model.spec
         nodes = self._cluster.nodes_of(pool.metadata.name)
         gates: list[GateResult] = []
-        if progress.phase == "Progressing" and progress.began is not None:
-            gates = await self._judge(spec, progress, nodes, progress.began, now)
+        if _is_under_way(progress):
+            gates = await self._judge(spec, progress, nodes, answers, now)
         observation = Observation(
             newest=self._cluster.newest(pool),
             nodes=[observed.node for observed in nodes],
@@ -119,7 +130,7 @@ class RolloutAdvancer:
         spec: NodeRolloutSpec,
         progress: PoolProgress,
         nodes: Sequence[ObservedNode],
-        since: datetime,
+        answers: Mapping[str, QueryAnswer],
         now: datetime,
     ) -> list[GateResult]:
         before = progress.before or NodesBefore()
@@ -128,12 +139,12 @@ class RolloutAdvancer:
         old = [observed for observed in nodes if not has_new_version(progress, observed.node)]
         counts: dict[str, ContainerCounts] = {}
         if spec.gates.restarts != "Ignore":
-            counts = await self._count([*_newest(new), *_newest(old)], since, before.unready_owners)
+            counts = await self._count([*_newest(new), *_newest(old)], progress.began or now, before.unready_owners)
         return judge(
             spec.gates,
             [_evidence(observed, counts, before.unready_owners) for observed in new],
             [_evidence(observed, counts, before.unready_owners) for observed in old],
-            await ask_all(spec.gates.prometheus),
+            answers,
             now,
             before=before,
             replaced_at=progress.replaced_at,
@@ -150,13 +161,12 @@ class RolloutAdvancer:
                 return await count_containers(self._kube, observed.node_name, since, ignored_owners)
 
         with_node = [observed for observed in nodes if observed.node_name]
-        try:
-            counts = await asyncio.gather(*map(count, with_node))
-        except ApiError as error:
-            raise ApplicationError(
-                f"the pods of a node cannot be listed: {error}", type=type(error).__name__
-            ) from error
+        counts = await asyncio.gather(*map(count, with_node))
         return {observed.node.claim: counted for observed, counted in zip(with_node, counts, strict=True)}
+
+
+def _is_under_way(progress: PoolProgress) -> bool:
+    return progress.phase == "Progressing" and progress.began is not None
 
 
 def _newest(nodes: Sequence[ObservedNode]) -> list[ObservedNode]:

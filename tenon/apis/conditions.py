@@ -8,6 +8,8 @@ from datetime import datetime
 from tenon.apis.common import Condition, ConditionStatus
 
 READY = "Ready"
+VALIDATION_SUCCEEDED = "ValidationSucceeded"
+MAX_MESSAGE = 1000
 
 
 def get_condition(conditions: Iterable[Condition], type_: str) -> Condition | None:
@@ -59,6 +61,38 @@ def set_condition(
     if old is None:
         return [*conditions, new]
     return [new if condition.type == type_ else condition for condition in conditions]
+
+
+def with_validation(
+    before: Sequence[Condition],
+    problems: Sequence[str],
+    *,
+    reason: str,
+    consequence: str,
+    now: datetime,
+    generation: int | None = None,
+) -> list[Condition]:
+    """Return the conditions of an object of Tenon's own kinds that was validated: ValidationSucceeded and Ready.
+
+    Args:
+        before: its current conditions.
+        problems: what is wrong with it, in sentences.
+        reason: the reason of the condition if something is wrong.
+        consequence: what holds until that is mended, in a sentence.
+        now: the time.
+        generation: the generation that was validated.
+    """
+    why = "; ".join(problems)
+    conditions = set_condition(
+        before,
+        VALIDATION_SUCCEEDED,
+        "False" if why else "True",
+        now=now,
+        reason=reason if why else VALIDATION_SUCCEEDED,
+        message=f"{why}. {consequence}"[:MAX_MESSAGE] if why else "",
+        observed_generation=generation,
+    )
+    return set_root(conditions, (VALIDATION_SUCCEEDED,), now=now, observed_generation=generation)
 
 
 def clear_condition(conditions: Sequence[Condition], type_: str) -> list[Condition]:

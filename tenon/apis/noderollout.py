@@ -24,7 +24,6 @@ from tenon.apis.noderepairpolicy import NodePoolSelector
 Order = Literal["Fleet", "Zone", "NodePool"]
 RolloutPhase = Literal["Settled", "Progressing", "Paused", "Halted", "RollingBack", "RolledBack"]
 
-VALIDATION_SUCCEEDED = "ValidationSucceeded"
 WAVE_PATTERN = r"^([1-9][0-9]{0,5}|(100|[1-9][0-9]?)%)$"
 NUMBER_PATTERN = r"^-?[0-9]+(\.[0-9]+)?$"
 ADDRESS_PATTERN = r"^https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[^ ?#]*)?$"

@@ -25,6 +25,8 @@ MAX_HISTORY = 12
 """How many waves of a version are remembered: all NodePools of a rollout share a message of two megabytes."""
 MAX_EVIDENCE = 120
 """The length of what is remembered of a gate."""
+MAX_ASKER = 300
+"""The length of what a message says of an operator and the reason."""
 STUCK_AFTER = timedelta(minutes=30)
 """After that time without a change, a wave says how to find the reason."""
 
@@ -124,7 +126,8 @@ def requested(progress: PoolProgress, request: RolloutRequest, now: datetime) ->
     """
     phase, pool = progress.phase, progress.pool
     operator = request.operator
-    asker = ", ".join(text for text in (operator.by, operator.ticket, operator.reason) if text)
+    texts = (operator.by, operator.ticket, operator.reason)
+    asker = shortened(", ".join(" ".join(text.split()) for text in texts if text), MAX_ASKER)
     if request.action == "start":
         if phase != "Settled" or not progress.current:
             raise RolloutRequestError(f"the rollout of NodePool {pool} is {phase}: only a settled one can start again")
@@ -153,8 +156,7 @@ def requested(progress: PoolProgress, request: RolloutRequest, now: datetime) ->
             return evolve(released, rotate_before=progress.rotate_before, before=progress.before)
         raise RolloutRequestError(f"the rollout of NodePool {pool} is {phase}: nothing is held")
     if request.action == "abort":
-        is_rotation = bool(progress.target) and progress.target == progress.current
-        if is_rotation and phase in ("Progressing", "Paused", "Halted"):
+        if progress.rotate_before is not None and phase in ("Progressing", "Paused", "Halted"):
             return evolve(_cleared(progress), message=f"aborted ({asker})")
         if phase not in ("Progressing", "Paused", "RollingBack"):
             raise RolloutRequestError(f"the rollout of NodePool {pool} is {phase}: nothing is under way")

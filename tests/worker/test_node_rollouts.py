@@ -13,6 +13,7 @@ import pytest
 from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
 
+from activities.kubernetes.errors import ForbiddenError
 from activities.kubernetes.resources import NODEROLLOUTS, Resource
 from activities.rollout.advancing import RolloutAdvancer
 from activities.rollout.statuses import status_rows
@@ -45,6 +46,7 @@ class Server:
         self.status: dict[str, Any] = {}
         self.uid = "1"
         self.writes = 0
+        self.refuses = False
         self._version = 100
 
     def put(self) -> None:
@@ -63,6 +65,8 @@ class Server:
         self.put()
 
     async def list(self, resource: Resource, **_: Any) -> list[dict[str, Any]]:
+        if self.refuses:
+            raise ForbiddenError(403, "Forbidden", "pods is forbidden")
         return []
 
     def user_data(self, text: str, *, is_recorded: bool = True) -> None:
@@ -223,6 +227,22 @@ async def test_a_status_that_says_the_same_is_not_written_again() -> None:
     server.status = {}
     server.put()
     assert not (await leader.advance(settled, uid="1")).written, "somebody wiped it"
+
+
+async def test_pods_that_cannot_be_listed_leave_the_nodepool_as_it_is_and_the_message_says_so() -> None:
+    """Others go on: the answer comes, with a time for the next look."""
+    cache, server = cluster()
+    server.put()
+    leader = Leader(cache, server)
+    (settled,) = (await leader.advance()).pools
+    add_node(cache, "a", settled.current)
+    server.user_data("echo 1")
+    (begun,) = (await leader.advance(settled, uid="1")).pools
+    server.refuses = True
+    answer = await leader.advance(begun, uid="1")
+    assert answer.look_again is not None
+    assert (answer.pools[0].phase, answer.pools[0].claims) == (begun.phase, begun.claims)
+    assert "the pods of a node cannot be listed" in answer.pools[0].message
 
 
 async def test_an_incomplete_cache_decides_nothing() -> None:

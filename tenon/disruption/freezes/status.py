@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from tenon.apis.conditions import set_condition, set_root
-from tenon.apis.disruptionfreeze import VALIDATION_SUCCEEDED, DisruptionFreeze, DisruptionFreezeStatus
+from tenon.apis.conditions import with_validation
+from tenon.apis.disruptionfreeze import DisruptionFreeze, DisruptionFreezeStatus
 from tenon.disruption.freezes.freeze import NEVER, freeze_of
 from tenon.kube.timestamps import format_instant
 
@@ -39,17 +39,14 @@ def freeze_status(
     if change == NEVER:
         change = None
     conditions = DisruptionFreezeStatus.model_validate({"conditions": before.get("conditions") or []}).conditions
-    why = "; ".join(problems)
-    conditions = set_condition(
+    conditions = with_validation(
         conditions,
-        VALIDATION_SUCCEEDED,
-        "False" if why else "True",
+        problems,
+        reason=INVALID,
+        consequence="The NodePools that it selects are frozen until then",
         now=now,
-        reason=INVALID if why else VALIDATION_SUCCEEDED,
-        message=f"{why}. The NodePools that it selects are frozen until then"[:1000] if why else "",
-        observed_generation=generation,
+        generation=generation,
     )
-    conditions = set_root(conditions, (VALIDATION_SUCCEEDED,), now=now, observed_generation=generation)
     status = {
         "conditions": [condition.to_dict() for condition in conditions],
         "active": ends is not None,

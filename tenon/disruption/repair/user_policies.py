@@ -13,11 +13,10 @@ from datetime import datetime, timedelta
 from typing import cast
 
 from tenon.apis.common import Condition, ConditionStatus
-from tenon.apis.conditions import set_condition, set_root
+from tenon.apis.conditions import with_validation
 from tenon.apis.duration import Duration
 from tenon.apis.nodepool import Budget, NodePool
 from tenon.apis.noderepairpolicy import (
-    VALIDATION_SUCCEEDED,
     Action,
     FaultRule,
     NodePoolSelector,
@@ -80,17 +79,14 @@ def repair_policy_conditions(
         now: the time.
         generation: the generation that was checked.
     """
-    why = "; ".join(problems)
-    conditions = set_condition(
+    return with_validation(
         before,
-        VALIDATION_SUCCEEDED,
-        "False" if why else "True",
+        problems,
+        reason=INVALID,
+        consequence="The NodePools that it selects are not repaired until then",
         now=now,
-        reason=INVALID if why else VALIDATION_SUCCEEDED,
-        message=f"{why}. The NodePools that it selects are not repaired until then"[:1000] if why else "",
-        observed_generation=generation,
+        generation=generation,
     )
-    return set_root(conditions, (VALIDATION_SUCCEEDED,), now=now, observed_generation=generation)
 
 
 def policy_set(policy: NodeRepairPolicy) -> RepairPolicySet:

@@ -267,6 +267,26 @@ def test_an_aborted_way_back_stays_and_an_aborted_rotation_is_over() -> None:
     assert (rotated.progress.phase, rotated.progress.target) == ("Settled", "")
 
 
+def test_aborted_waves_for_drifted_nodes_do_not_begin_again_of_themselves() -> None:
+    fleet = Fleet(spec(), 10)
+    fleet.look()
+    fleet.nodes["web-0003"] = replace(fleet.nodes["web-0003"], drifted=True)
+    fleet.look()
+    fleet.ask("abort")
+    after = [fleet.look().phase for _ in range(5)]
+    assert after == ["Halted"] * 5
+    fleet.ask("resume")
+    fleet.run("Settled")
+    assert fleet.touched == {"web-0003"}
+
+
+def test_what_an_operator_writes_is_one_short_line() -> None:
+    fleet = changed(Fleet(spec()))
+    fleet.ask("pause", reason="a\nb " * 500)
+    assert "\n" not in fleet.progress.message
+    assert len(fleet.progress.message) < 400
+
+
 def test_a_wave_that_does_not_get_on_says_how_to_find_the_reason() -> None:
     fleet = changed(Fleet(spec()))
     fleet.now += timedelta(minutes=31)

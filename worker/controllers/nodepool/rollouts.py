@@ -13,11 +13,11 @@ from activities.clock import utc_now
 from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import NODEROLLOUTS
 from tenon.apis import labels
+from tenon.apis.conditions import with_validation
 from tenon.apis.noderollout import NodeRolloutStatus
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.records import ObjectRecord
 from tenon.rollout import page
-from tenon.rollout.validity import with_validity
 from tenon.rollout.versions import Phase, PoolRollout
 from worker.cache.changes import Change, Topic
 from worker.cache.cluster import ClusterCache
@@ -31,6 +31,7 @@ from workflows.rollout import RolloutWorkflow
 RESTART_SECONDS = 60.0
 """Seconds until a workflow is started again, because an operator may have ended it."""
 RETRY = 5.0
+INVALID = "NodeRolloutInvalid"
 
 
 class NodeRolloutController(Controller):
@@ -136,8 +137,13 @@ class NodeRolloutController(Controller):
         _, faults = self._view.node_rollout(record)
         written = record.status.get("conditions") or []
         before = NodeRolloutStatus.model_validate({"conditions": written}).conditions
-        after = with_validity(
-            before, [str(fault) for fault in faults], now=utc_now(), generation=record.metadata.get("generation")
+        after = with_validation(
+            before,
+            [str(fault) for fault in faults],
+            reason=INVALID,
+            consequence="No wave begins until then",
+            now=utc_now(),
+            generation=record.metadata.get("generation"),
         )
         if after != before:
             body = {"status": {"conditions": [condition.to_dict() for condition in after]}}
