@@ -75,6 +75,8 @@ MEANINGS: dict[str, str] = {
     "nodeoverlay": "the name of the NodeOverlay",
     "nodepool": "the name of the NodePool",
     "disruptionfreeze": "the name of the DisruptionFreeze",
+    "nodeschedule": "the name of the NodeSchedule",
+    "paused": "whether the Temporal Schedule is paused",
     "noderepairpolicy": "the name of the NodeRepairPolicy",
     "noderollout": "the name of the NodeRollout",
     "nodes": "the names of Nodes",

@@ -154,6 +154,12 @@ POOL_ALLOWED_DISRUPTIONS = Gauge(
     ["nodepool", "reason"],
     multiprocess_mode="mostrecent",
 )
+POOLS_OFF = Gauge(
+    "tenon_nodepools_off",
+    "1 for a NodePool that is off by a NodeSchedule now, 0 afterwards.",
+    ["nodepool"],
+    multiprocess_mode="mostrecent",
+)
 FROZEN_POOLS = Gauge(
     "tenon_nodepools_frozen",
     "1 for a NodePool whose nodes a DisruptionFreeze keeps from disruption now, 0 afterwards.",

@@ -79,7 +79,7 @@ def problem_for(manifests: Sequence[Object], types: Sequence[InstanceType]) -> P
     """Read manifests as ``tenon simulate`` does, and return what the engine has to solve."""
     objects = Objects()
     read_text(objects, "case", "\n---\n".join(map(json.dumps, manifests)))
-    finish(objects)
+    finish(objects, utc_now())
     assert not objects.faults, objects.faults[0]
     fill_in(objects, expressions=False)
     cache = FiledCache(utc_now().timestamp(), NOTHING)

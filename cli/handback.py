@@ -143,7 +143,8 @@ async def _held(kube: Kube, name: str) -> dict[str, str]:
 async def end_workflows(client: Client, cluster: str) -> int:
     """Terminate all open workflows of the cluster and return their number."""
     why = "tenon handback: Karpenter takes over"
-    return await end_open_workflows(client, names.task_queue(cluster), schedule_id(cluster), why)
+    prefix = names.node_schedules_prefix(cluster)
+    return await end_open_workflows(client, names.task_queue(cluster), schedule_id(cluster), prefix, why)
 
 
 async def _clean(kube: Kube, obj: JsonObject) -> bool:

@@ -34,9 +34,10 @@ from tenon.kube.timestamps import format_instant, parse_instant
 from tenon.money import dollars
 from tenon.resources import format_resources
 from tenon.schedule.desired import PoolDemand, desired
+from tenon.schedule.node_pools import in_words
 from tenon.schedule.week import Running
 
-app = create_app(help="Show what NodeSchedules ask for. They are drawn only: the worker does not apply them yet.")
+app = create_app(help="Show what NodeSchedules ask for.")
 
 Output = Annotated[Literal["table", "json"], typer.Option("--output", "-o", help="table or json.")]
 At = Annotated[
@@ -147,28 +148,6 @@ def _end(reading: Reading) -> None:
         print(problem, file=sys.stderr)
     if reading.problems:
         raise typer.Exit(2)
-
-
-def in_words(demand: PoolDemand) -> str:
-    """Say what holds."""
-    if demand.off:
-        return "off"
-    parts = []
-    if demand.floor_nodes:
-        parts.append(f"at least {demand.floor_nodes} nodes")
-    if demand.floor_spare:
-        parts.append(f"at least {_amounts(demand.floor_spare)} spare")
-    if demand.replicas is not None:
-        parts.append(f"{demand.replicas} replicas")
-    if demand.limits:
-        parts.append(f"at most {_amounts(demand.limits)}")
-    if not demand.launches:
-        parts.append("no launches, because it is off soon")
-    return "; ".join(parts) or "as without schedules"
-
-
-def _amounts(resources: Any) -> str:
-    return ", ".join(f"{name} {amount}" for name, amount in format_resources(resources).items())
 
 
 def _demand_document(demand: PoolDemand) -> dict[str, Any]:

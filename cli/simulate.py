@@ -20,7 +20,7 @@ from cli.application import create_app, examples
 from cli.missing_extra import missing, refuse
 from cli.simulating import builtin
 from cli.simulating.again import read_problem, solve_again
-from cli.simulating.cluster import FiledCache, Pending, fill
+from cli.simulating.cluster import FiledCache, Pending, fill, floor_pods
 from cli.simulating.disrupting import Disruption, disruption_of
 from cli.simulating.files import Filenames, read_catalogue_file, read_files
 from cli.simulating.progress import show_progress
@@ -243,11 +243,11 @@ def simulation_of(scope: Given) -> Simulation:
         faults += add_live_objects(objects, simulation_settings.gates(), with_selectors=bool(default_spread))
     instant = _instant(scope.now, faults)
     types, catalogue_faults = read_catalogue_file(catalog)
-    finish(objects)
+    instant = instant or newest_instant(objects)
+    finish(objects, instant)
     _stop_at([*faults, *catalogue_faults, *in_order(objects.faults)])
     if not simulation_settings.gates().reserved_capacity:
         types = without_reservations(types)
-    instant = instant or newest_instant(objects)
     if disruption and not live:
         add_node_claims(objects)
     fill_in(objects, expressions=simulation_settings.aws_gates().node_class_cel)
@@ -258,6 +258,7 @@ def simulation_of(scope: Given) -> Simulation:
     pending, undecodable = fill(cache, objects, moving=disruption)
     _stop_at(undecodable)
     view = PlanningView(cache)
+    pending.pods.extend(floor_pods(view.floors()))
     unavailable = _unavailable(notes) if live else {}
     if unavailable:
         types = without(types, UnavailableOfferings(unavailable))

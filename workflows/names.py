@@ -16,6 +16,8 @@ __all__ = [
     "disruption_id",
     "lane_queue",
     "leader_queue",
+    "node_schedule_id",
+    "node_schedules_prefix",
     "nodeclaim_id",
     "nodeclass_id",
     "open_nodeclaims_query",
@@ -92,6 +94,16 @@ def teardown_id(cluster: str, *, dry_run: bool = False) -> str:
 def rollout_id(cluster: str, name: str) -> str:
     """The id of the workflow of one NodeRollout."""
     return f"rollout/{cluster}/{name}"
+
+
+def node_schedule_id(cluster: str, name: str) -> str:
+    """The id of the Temporal Schedule of one NodeSchedule, and of its workflows, which have the time behind it."""
+    return f"{node_schedules_prefix(cluster)}{name}"
+
+
+def node_schedules_prefix(cluster: str) -> str:
+    """What the ids of all Temporal Schedules of NodeSchedules begin with."""
+    return f"node-schedule/{cluster}/"
 
 
 def task_queue(cluster: str) -> str:

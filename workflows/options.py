@@ -25,6 +25,7 @@ from tenon.messages.node import (
     ReleaseResult,
     TerminateResult,
 )
+from tenon.messages.node_schedule import NodeScheduleResult
 from tenon.messages.nodeclass import NodeClassResult
 from tenon.messages.provisioning import BatchSummary, PlanResult
 from tenon.messages.reboot import BootRecord, FenceResult, RebootCheck, RebootDrainResult, RebootEnded, RebootReply
@@ -161,6 +162,10 @@ OPTIONS: dict[ActivityName, Options] = {
         RolloutAdvance, _seconds(60), _seconds(600), longest_pause=_seconds(10), lane=PLANNING
     ),
     ActivityName.WRITE_ROLLOUT: Options(RolloutWritten, _seconds(30), longest_pause=_seconds(30)),
+    # A change that no leader heard of for so long is an old one: the leader goes by the clock.
+    ActivityName.APPLY_SCHEDULE: Options(
+        NodeScheduleResult, _seconds(30), _seconds(600), longest_pause=_seconds(10), lane=PLANNING
+    ),
     ActivityName.RESOLVE_NODECLASS: Options(NodeClassResult, _seconds(60), longest_pause=_seconds(60)),
     ActivityName.SURVEY_CLUSTER: Options(Survey, _seconds(180), heartbeat=_seconds(60), lane=TEARDOWN, tries=TRIES),
     # The API server may be gone with the cluster. The teardown then goes on without it, once its drain time is over.

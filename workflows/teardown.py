@@ -178,10 +178,13 @@ class TeardownWorkflow:
         ended = await self._do(
             ActivityName.END_WORKFLOWS,
             EndWorkflowsInput(
-                task_queue=names.task_queue(cluster), schedule=schedule_id(cluster), why="The cluster is torn down"
+                task_queue=names.task_queue(cluster),
+                schedule=schedule_id(cluster),
+                schedules_prefix=names.node_schedules_prefix(cluster),
+                why="The cluster is torn down",
             ),
             EndedWorkflows,
-            "of nodes, provisioner, disruption, EC2NodeClasses; and the sweeps' Schedule",
+            "of nodes, provisioner, disruption, EC2NodeClasses; and their Schedules",
         )
         if ended.count:
             self.report = report.with_workflows(self.report, ended.count)

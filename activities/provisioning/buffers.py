@@ -20,11 +20,11 @@ from tenon.scheduling.model import Plan
 class BufferRoom:
     """What buffers request and have. It is known after their pods have been resolved and simulated once."""
 
-    def __init__(self, *, gate: bool = False) -> None:
-        """``gate``: whether the CapacityBuffer feature is on."""
+    def __init__(self, *, awaited: bool = False) -> None:
+        """``awaited``: nothing is known before the pods have been resolved and simulated. Otherwise there are none."""
         self._pods: dict[str, Pod] = {}
-        self._resolved = not gate
-        self._simulated = not gate
+        self._resolved = not awaited
+        self._simulated = not awaited
         self._requests: Mapping[str, Resources] = {}
         self._lacking: tuple[str, ...] = ()
         self._rooms: dict[str, Room] = {}

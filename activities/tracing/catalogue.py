@@ -136,6 +136,7 @@ TRACED: dict[str, Traced] = {
     ActivityName.END_WORKFLOWS: _TEARDOWN,
     ActivityName.ADVANCE_ROLLOUT: Traced(Operation.UPKEEP),
     ActivityName.WRITE_ROLLOUT: Traced(Operation.UPKEEP),
+    ActivityName.APPLY_SCHEDULE: _UPKEEP,
     COLLECT_GARBAGE: Traced(Operation.SWEEP, alone=True),
 }
 if without := set(ActivityName) - set(TRACED):

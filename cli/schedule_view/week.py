@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
-from zoneinfo import ZoneInfo
 
 from rich.console import Console
 from rich.text import Text
 
 from tenon.apis.nodeschedule import NodeSchedule
 from tenon.kube.timestamps import format_instant
-from tenon.schedule.desired import Segment, pools_of, timeline
+from tenon.schedule.desired import Segment, pools_of, timeline, zone_of
 from tenon.schedule.week import (
     DAYS,
     MEANINGS,
@@ -53,14 +52,12 @@ def weeks_of(schedules: Sequence[NodeSchedule], now: datetime, running: Mapping[
     """Return the week of each NodePool that schedules name, from the day of ``now`` on."""
     weeks = []
     for pool in pools_of(schedules):
-        naming = (item for item in schedules if not item.spec.suspend and pool in item.spec.node_pools)
-        time_zone = min((item.metadata.name, item.spec.time_zone) for item in naming)[1]
-        zone = ZoneInfo(time_zone)
+        zone = zone_of(schedules, pool)
         day = now.astimezone(zone).date()
         end = first_midnight(day + timedelta(days=DAYS), zone)
         segments = timeline(schedules, pool, first_midnight(day, zone), end)
         cost = estimate(segments, running[pool]) if pool in running else None
-        weeks.append(Week(pool, time_zone, list(rows(segments, day, zone)), segments, cost))
+        weeks.append(Week(pool, zone.key, list(rows(segments, day, zone)), segments, cost))
     return weeks
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,10 +20,12 @@ from tenon.kube.scheduler_config import NOTHING, DefaultSpread
 from tenon.kube.selector_decode import decode_replication_controller, decode_service, decode_workload
 from tenon.kube.storage_decode import decode_class, decode_csi_driver, decode_csi_node, decode_pvc, decode_volume
 from tenon.manifests.faults import ManifestError
+from tenon.provisioning.buffer_status import Resolved
 from tenon.provisioning.buffers import buffer_of
 from tenon.simulation.defaults import namespace_labels
 from tenon.simulation.objects import Found, Objects
 from tenon.simulation.workloads import replica_set
+from worker.cache.buffer_pods import BufferPods
 from worker.cache.cluster import ClusterCache
 from worker.cache.node_versions import decode_revision
 from worker.cache.state import ClusterState
@@ -73,6 +75,7 @@ def fill(cache: FiledCache, objects: Objects, *, moving: bool = False) -> tuple[
         ("NodePool", decode_object, cache.pools),
         ("NodeRepairPolicy", decode_object, cache.repair_policies),
         ("DisruptionFreeze", decode_object, cache.freezes),
+        ("NodeSchedule", decode_object, cache.schedules),
         ("NodeRollout", decode_object, cache.versions.rollouts),
         ("ControllerRevision", decode_revision, cache.versions.revisions),
         ("NodeClaim", decode_nodeclaim, cache.claims),
@@ -117,6 +120,13 @@ def _of(objects: Objects, kind: str) -> Iterator[Found]:
     if kind == "ReplicaSet":
         for item in objects.of("Deployment"):
             yield Found(kind, replica_set(item), item.source)
+
+
+def floor_pods(floors: Mapping[str, Resolved]) -> Iterator[Pod]:
+    """Yield the pods that stand for the floors of NodePools."""
+    pods = BufferPods()
+    for key, resolved_floor in floors.items():
+        yield from pods.of(key, key, resolved_floor)
 
 
 def _without_promised(pending: Pending, cache: FiledCache) -> Pending:

@@ -24,6 +24,7 @@ from activities.kubernetes.resources import (
     NODEREPAIRPOLICIES,
     NODEROLLOUTS,
     NODES,
+    NODESCHEDULES,
     PDBS,
     PODS,
     PODTEMPLATES,
@@ -72,7 +73,7 @@ async def _read(objects: Objects, gates: FeatureGates, with_selectors: bool) -> 
     gated += [NODEREPAIRPOLICIES] if gates.node_repair else []
     gated += [CAPACITYBUFFERS, PODTEMPLATES] if gates.capacity_buffer else []
     try:
-        for resource in (*READ, DISRUPTIONFREEZES, *gated):
+        for resource in (*READ, DISRUPTIONFREEZES, NODESCHEDULES, *gated):
             try:
                 objects_ = await kube.list(resource)
             except NotFoundError:

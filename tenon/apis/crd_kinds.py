@@ -226,7 +226,10 @@ RESOURCES = (
                 (
                     Column("Zone", ".spec.timeZone"),
                     Column("NodePools", ".spec.nodePools"),
-                    Column("Suspended", ".spec.suspend", "boolean"),
+                    Column("Holds", ".status.nodePools[*].holds"),
+                    Column("Changes", ".status.nextChange"),
+                    Column("Suspended", ".spec.suspend", "boolean", wide=True),
+                    Column("Applied", '.status.conditions[?(@.type=="Applied")].status', wide=True),
                     _AGE,
                 ),
             ),

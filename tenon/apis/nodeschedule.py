@@ -8,15 +8,16 @@ a time zone, how much a NodePool may or must have.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from tenon.apis.base import Amounts, ApiModel, Rule, exactly_one
+from tenon.apis import labels
+from tenon.apis.base import Amounts, ApiModel, Rule, Timestamp, exactly_one
 from tenon.apis.common import Conditions, ObjectMeta
 from tenon.apis.disruption_windows import cron_problem, is_zone
-from tenon.apis.duration import BudgetDuration, Duration, PlainDuration
+from tenon.apis.duration import BudgetDuration, PlainDuration
 from tenon.apis.nodepool import SCHEDULE_PATTERN
 
 Day = Literal["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
@@ -114,10 +115,23 @@ class NodeScheduleSpec(ApiModel):
     """The names of the NodePools. Headroom needs none."""
     suspend: bool = False
     """Whether the schedule has no effect for now."""
-    boot_time: PlainDuration = Duration("5m")
-    """How long before the stated time nodes are launched, so that they are Ready then."""
+    boot_time: PlainDuration | None = None
+    """How long before the stated time nodes are launched. If unset, a little longer than nodes took of late, or 5m."""
     entries: Annotated[list[ScheduleEntry], Field(min_length=1, max_length=MAX_ENTRIES)]
     """What holds when. Of entries that overlap, off wins, or else the largest floor and the smallest limits."""
+
+
+class ScheduledNodePool(ApiModel):
+    """What schedules ask for a NodePool now."""
+
+    name: Annotated[str, Field(max_length=63)]
+    """The name of the NodePool."""
+    holds: Annotated[str, Field(max_length=500)] = ""
+    """What holds, in words."""
+    until: Timestamp | None = None
+    """When something else holds; unset if that is more than eight days ahead."""
+    boot_time: PlainDuration | None = None
+    """The longest time that its nodes took of late from their creation until they were initialized."""
 
 
 class NodeScheduleStatus(ApiModel):
@@ -125,10 +139,16 @@ class NodeScheduleStatus(ApiModel):
 
     conditions: Conditions = []
     """Facts about the schedule."""
+    node_pools: Annotated[list[ScheduledNodePool], Field(max_length=100)] = []
+    """Its NodePools. All schedules that name a NodePool count."""
+    next_change: Timestamp | None = None
+    """When something else holds for one of its NodePools or CapacityBuffers."""
+    paused: bool | None = None
+    """Whether its Temporal Schedule is paused, so that it asks for nothing."""
 
 
 class NodeSchedule(ApiModel):
-    """What holds for NodePools and CapacityBuffers at which times. The worker does not apply it yet."""
+    """What holds for NodePools and CapacityBuffers at which times."""
 
     api_version: Literal["tenon.sh/v1alpha1"] = "tenon.sh/v1alpha1"
     kind: Literal["NodeSchedule"] = "NodeSchedule"
@@ -136,12 +156,17 @@ class NodeSchedule(ApiModel):
     spec: NodeScheduleSpec
     status: NodeScheduleStatus = Field(default_factory=NodeScheduleStatus)
 
+    @property
+    def in_force(self) -> bool:
+        """Whether it asks for anything: neither its spec nor its Temporal Schedule suspends it."""
+        return not (self.spec.suspend or self.status.paused)
+
 
 def schedule_problems(spec: NodeScheduleSpec) -> Iterator[tuple[str, str]]:
     """Yield the path and the sentence of each problem that the API server cannot see."""
     if not is_zone(spec.time_zone):
         yield "spec.timeZone", f"{spec.time_zone!a} is not an IANA time zone: write one such as 'Europe/Berlin'"
-    if (spec.boot_time.seconds or 0) > MAX_BOOT_SECONDS:
+    if spec.boot_time is not None and (spec.boot_time.seconds or 0) > MAX_BOOT_SECONDS:
         yield "spec.bootTime", f"'{spec.boot_time}' is more than 1h: write how long a node takes to be Ready"
     for index, entry in enumerate(spec.entries):
         path = f"spec.entries[{index}]"
@@ -151,3 +176,11 @@ def schedule_problems(spec: NodeScheduleSpec) -> Iterator[tuple[str, str]]:
             seconds = entry.duration.seconds or 0
             if not 0 < seconds <= MAX_DURATION_SECONDS:
                 yield f"{path}.duration", f"'{entry.duration}' is not between 1m and 168h: write another duration"
+
+
+def why_closed(annotations: Mapping[str, str]) -> str:
+    """Return the clause that says why a NodePool launches nothing now by schedule; empty if it does.
+
+    The annotation is on the NodePool that plans read (`tenon.schedule.node_pools`), and never on one in the cluster.
+    """
+    return annotations.get(labels.CLOSED_BY_SCHEDULE, "")

@@ -132,6 +132,7 @@ class Reason(StrEnum):
     REGISTRATION_TIMEOUT = ("registration_timeout", _FORCEFUL)
     INITIALIZATION_TIMEOUT = ("initialization_timeout", _FORCEFUL)
     OVERPROVISIONED = ("overprovisioned", _FORCEFUL)
+    SCHEDULED_OFF = ("scheduled_off", _FORCEFUL)
     CAPACITY_RESERVATION_EXPIRING = ("capacity_reservation_expiring", _FORCEFUL)
     UNUSED_REPLACEMENT = ("unused_replacement", _FORCEFUL)
     WARM_START_FAILED = ("warm_start_failed", _FORCEFUL)

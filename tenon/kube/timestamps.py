@@ -1,4 +1,6 @@
-"""Timestamps in the format of Kubernetes (RFC 3339, UTC, whole seconds), for annotations and metadata."""
+"""Timestamps in the format of Kubernetes (RFC 3339, UTC, whole seconds) for annotations and metadata, and times in
+sentences.
+"""
 
 from __future__ import annotations
 
@@ -32,3 +34,9 @@ def from_epoch(seconds: float | None) -> datetime | None:
 def format_instant(instant: datetime) -> str:
     """Format a timestamp, truncated to whole seconds."""
     return instant.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def spoken(at: datetime) -> str:
+    """Return a local time with its weekday and time zone. A time with a mere offset is said in UTC."""
+    zone = getattr(at.tzinfo, "key", "")
+    return f"{at:%a %Y-%m-%d at %H:%M} {zone}" if zone else f"{at.astimezone(UTC):%a %Y-%m-%d at %H:%M} UTC"

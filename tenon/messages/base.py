@@ -80,6 +80,7 @@ class ActivityName(StrEnum):
     END_WORKFLOWS = "end workflows of cluster"
     ADVANCE_ROLLOUT = "advance rollout"
     WRITE_ROLLOUT = "write rollout status"
+    APPLY_SCHEDULE = "apply schedule"
 
 
 class ErrorType(StrEnum):

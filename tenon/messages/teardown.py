@@ -156,6 +156,8 @@ class EndWorkflowsInput(Message):
     task_queue: str
     schedule: str
     """The Schedule of the sweeps."""
+    schedules_prefix: str = ""
+    """What the ids of the Schedules of NodeSchedules begin with; empty to leave them."""
     why: str
 
 

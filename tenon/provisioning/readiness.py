@@ -12,6 +12,7 @@ from tenon.apis.conditions import READY, is_true, set_condition, set_root
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.managed import is_managed
 from tenon.apis.nodepool import NODECLASS_READY, READY_DEPENDENTS, VALIDATION_SUCCEEDED, NodePool
+from tenon.apis.nodeschedule import why_closed
 from tenon.apis.teardown import WHY, is_torn_down
 from tenon.apis.validation import FieldError, check_nodepool
 from tenon.ec2.families.own_kubelet import own_kubelet_errors
@@ -61,6 +62,8 @@ def why_unusable(pool: NodePool, node_class: NodeClasses, checks: Checks = FRESH
         return WHY
     if pool.spec.replicas is not None:
         return "it is static (spec.replicas is set) and gets no nodes for pods"
+    if closed := why_closed(pool.metadata.annotations):
+        return closed
     faults = checks.pool_faults(pool)
     return str(faults[0]) if faults else why_class_unready(pool, node_class, checks)
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from tenon.apis import labels
 from tenon.apis.nodeclaim import DISRUPTION_REASON
 from tenon.apis.nodepool import NODES, NodePool
+from tenon.apis.nodeschedule import why_closed
 from tenon.apis.teardown import is_torn_down
 from tenon.kube.claim_record import ClaimRecord
 from tenon.provisioning.claims import name_after
@@ -81,7 +82,8 @@ class StaticDecision:
 def balance(pool: NodePool, staying: int, leaving: int, replaced: int = 0) -> Balance:
     """Return what the pool lacks or has too much of.
 
-    A pool that is being deleted, or whose cluster is, lacks nothing: its claims go with it. A node that a command
+    A pool that is being deleted, or whose cluster is, lacks nothing: its claims go with it. Nor does one that a
+    NodeSchedule has closed. A node that a command
     replaces leaves no gap, because the command buys its replacement, and the two together are no surplus (DIS-02).
 
     Args:
@@ -97,6 +99,8 @@ def balance(pool: NodePool, staying: int, leaving: int, replaced: int = 0) -> Ba
     missing = pool.spec.replicas - staying
     if missing <= 0:
         return Balance(surplus=max(0, -missing - replaced))
+    if why_closed(pool.metadata.annotations):
+        return Balance()
     limit = parse_resources(pool.spec.limits).get(NODES)
     allowed = missing if limit is None else min(missing, max(0, limit - staying - leaving))
     return Balance(missing=allowed, held_back=missing - allowed)
@@ -128,6 +132,8 @@ def next_ordinal(pool: NodePool) -> int:
 
 def why_no_new_nodes(pool: NodePool, node_class: NodeClasses, checks: Checks = FRESH) -> str:
     """Say why a static pool gets no new nodes now; empty if it does."""
+    if closed := why_closed(pool.metadata.annotations):
+        return closed
     unready = why_class_unready(pool, node_class, checks)
     if unready:
         return unready

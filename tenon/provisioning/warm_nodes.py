@@ -14,6 +14,7 @@ from enum import StrEnum
 
 from tenon.apis import labels
 from tenon.apis.nodepool import NodePool
+from tenon.apis.nodeschedule import why_closed
 from tenon.apis.teardown import is_torn_down
 from tenon.apis.warm import FILLING, STARTING, STOPPED, is_unreadable, warm_count
 from tenon.kube.claim_record import ClaimRecord
@@ -100,7 +101,8 @@ def refill(pool: NodePool, nodes: Sequence[WarmNode]) -> Refill:
     """Decide how many warm nodes a NodePool lacks, or which ones it has too many of.
 
     A NodePool that is being deleted lacks none, because its NodeClaims go with it, and a static one keeps none, because
-    no plan starts nodes of it. A number that cannot be read changes nothing: a typing mistake must not cost nodes.
+    no plan starts nodes of it. One that a NodeSchedule has closed gets none. A number that cannot be read changes
+    nothing: a typing mistake must not cost nodes.
     """
     if pool.spec.replicas is None and is_unreadable(pool.metadata.annotations):
         return Refill()
@@ -109,8 +111,9 @@ def refill(pool: NodePool, nodes: Sequence[WarmNode]) -> Refill:
     if len(kept_nodes) > count:
         surplus = sorted(kept_nodes, key=_deletion_order)[: len(kept_nodes) - count]
         return Refill(delete=tuple(node.claim for node in surplus))
-    is_leaving = pool.metadata.deletion_timestamp is not None or is_torn_down(pool.metadata.annotations)
-    return Refill() if is_leaving else Refill(missing=count - len(kept_nodes))
+    annotations = pool.metadata.annotations
+    buys_none = pool.metadata.deletion_timestamp is not None or is_torn_down(annotations) or why_closed(annotations)
+    return Refill() if buys_none else Refill(missing=count - len(kept_nodes))
 
 
 def _deletion_order(node: WarmNode) -> tuple[bool, bool, str, str]:

@@ -1,6 +1,7 @@
 """What NodeSchedules ask for at an instant, from the objects and the clock alone.
 
-No state and no timer takes part, so the answer is the same whoever asks, however late. A missed time needs no repair.
+No timer takes part, so the answer is the same whoever asks, however late. A missed time needs no repair. The only thing
+that was learned before, how long nodes take to be Ready, is in the status of the schedules.
 
 Of entries that overlap, in one schedule or in several, off wins; then the largest floor, replicas and headroom and the
 smallest limits hold. Everything that needs nodes begins a boot time early, and a NodePool wakes up a boot time before
@@ -11,16 +12,20 @@ it is of use.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
 
+from tenon.apis.duration import PlainDuration
 from tenon.apis.nodeschedule import NodeSchedule, ScheduleEntry
 from tenon.resources import maximum, parse_resources
 from tenon.schedule.windows import Window, merged, windows_of
 
 HORIZON = timedelta(days=8)
 """How far ahead the next change is looked for. Almost every schedule repeats within a week."""
+DEFAULT_BOOT = timedelta(minutes=5)
+"""How long nodes take to be Ready before that was ever seen."""
 _MARGIN = timedelta(hours=2)
 """More than the longest boot time."""
 
@@ -67,6 +72,22 @@ class Desired:
     """Replicas by namespace and name of a CapacityBuffer, for those that have any by schedule now."""
     until: Mapping[str, datetime]
     """By NodePool, when something else holds; without those that do not change within `HORIZON`."""
+    opens: Mapping[str, datetime] = field(default_factory=dict)
+    """When a NodePool launches nodes again, for those that do not now and will within `HORIZON`."""
+    off_from: Mapping[str, datetime] = field(default_factory=dict)
+    """When a NodePool that launches nothing because it is off soon is off."""
+    buffers_change: datetime | None = None
+    """When other replicas hold for a CapacityBuffer; None if they do not change within `HORIZON`."""
+
+    @property
+    def next_change(self) -> datetime | None:
+        """When something else holds for a NodePool or a CapacityBuffer; None if nothing changes within `HORIZON`."""
+        changes = [*self.until.values(), *([self.buffers_change] if self.buffers_change is not None else [])]
+        return min(changes, default=None)
+
+
+NOTHING_DESIRED = Desired({}, {}, {})
+"""What holds without schedules."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,39 +99,57 @@ class _Held:
     window: Window
 
 
-def desired(
-    schedules: Sequence[NodeSchedule], now: datetime, boot_times: Mapping[str, timedelta] | None = None
-) -> Desired:
-    """Return what valid schedules ask for now.
-
-    Args:
-        boot_times: by NodePool, how long its nodes take to be Ready, where that is known better than the schedules do.
-    """
-    pools, until = {}, {}
+def desired(schedules: Sequence[NodeSchedule], now: datetime) -> Desired:
+    """Return what valid schedules ask for now. Times are on the clock of the first schedule that names the NodePool."""
+    if not schedules:
+        return NOTHING_DESIRED
+    pools, until, opens, off_from = {}, {}, {}, {}
     for pool in pools_of(schedules):
-        first, *more = timeline(schedules, pool, now, now + HORIZON, boot_times)
+        zone = zone_of(schedules, pool)
+        first, *more = timeline(schedules, pool, now, now + HORIZON)
         pools[pool] = first.demand
         if more:
-            until[pool] = first.end
-    return Desired(pools, _buffers(schedules, now), until)
+            until[pool] = first.end.astimezone(zone)
+        if first.demand.launches:
+            continue
+        opening = next((segment.start for segment in more if segment.demand.launches), None)
+        if opening is not None:
+            opens[pool] = opening.astimezone(zone)
+        if not first.demand.off:
+            off_from[pool] = next(segment.start for segment in more if segment.demand.off).astimezone(zone)
+    return Desired(pools, _buffers(schedules, now), until, opens, off_from, _buffers_change(schedules, now))
+
+
+def zone_of(schedules: Sequence[NodeSchedule], pool: str) -> ZoneInfo:
+    """Return the time zone of the first schedule in force, by name, that names the NodePool."""
+    naming = (item for item in schedules if item.in_force and pool in item.spec.node_pools)
+    return ZoneInfo(min((item.metadata.name, item.spec.time_zone) for item in naming)[1])
 
 
 def pools_of(schedules: Sequence[NodeSchedule]) -> list[str]:
     """Return the names of all NodePools that schedules in force name, sorted."""
-    return sorted({pool for schedule in schedules if not schedule.spec.suspend for pool in schedule.spec.node_pools})
+    return sorted({pool for schedule in schedules if schedule.in_force for pool in schedule.spec.node_pools})
 
 
-def timeline(
-    schedules: Sequence[NodeSchedule],
-    pool: str,
-    since: datetime,
-    until: datetime,
-    boot_times: Mapping[str, timedelta] | None = None,
-) -> list[Segment]:
+def boot_time(schedules: Sequence[NodeSchedule], pool: str) -> timedelta:
+    """Return how long before a stated time nodes of a NodePool are launched.
+
+    That is the longest time that a schedule states, or else that a status knows, or else `DEFAULT_BOOT`.
+    """
+    stated_times = [_seconds(schedule.spec.boot_time) for schedule in schedules if schedule.spec.boot_time is not None]
+    learned = (
+        _seconds(row.boot_time)
+        for schedule in schedules
+        for row in schedule.status.node_pools
+        if row.name == pool and row.boot_time is not None
+    )
+    return min(max(stated_times, default=max(learned, default=DEFAULT_BOOT)), _MARGIN)
+
+
+def timeline(schedules: Sequence[NodeSchedule], pool: str, since: datetime, until: datetime) -> list[Segment]:
     """Return what valid schedules ask for a NodePool between two instants, without gaps, at least one segment."""
-    active = [schedule for schedule in schedules if not schedule.spec.suspend and pool in schedule.spec.node_pools]
-    boot = (boot_times or {}).get(pool) or max(map(_boot_time, active), default=timedelta())
-    boot = min(boot, _MARGIN)
+    active = [schedule for schedule in schedules if schedule.in_force and pool in schedule.spec.node_pools]
+    boot = boot_time(active, pool) if active else timedelta()
     held_windows = _windows(active, since - _MARGIN, until + _MARGIN, lambda entry: not _only_headroom(entry))
     off = merged([item.window for item in held_windows if item.entry.off])
     asleep = [Window(window.start, window.end - boot) for window in off]
@@ -132,8 +171,8 @@ def timeline(
     return segments
 
 
-def _boot_time(schedule: NodeSchedule) -> timedelta:
-    return timedelta(seconds=schedule.spec.boot_time.seconds or 0)
+def _seconds(duration: PlainDuration) -> timedelta:
+    return timedelta(seconds=duration.seconds or 0)
 
 
 def _only_headroom(entry: ScheduleEntry) -> bool:
@@ -185,13 +224,31 @@ def _titles(windows: Iterable[_Held]) -> tuple[str, ...]:
 
 def _buffers(schedules: Sequence[NodeSchedule], now: datetime) -> dict[tuple[str, str], int]:
     replicas: dict[tuple[str, str], int] = {}
-    for schedule in schedules:
-        if schedule.spec.suspend:
-            continue
-        boot = min(_boot_time(schedule), _MARGIN)
-        for item in _windows([schedule], now, now + _MARGIN, lambda entry: bool(entry.headroom)):
-            if _earlier(item.window, boot).includes(now):
-                for headroom in item.entry.headroom:
-                    key = (headroom.namespace, headroom.name)
-                    replicas[key] = max(headroom.replicas, replicas.get(key, 0))
+    for item in _headroom_windows(schedules, now, now + _MARGIN):
+        if item.window.includes(now):
+            for headroom in item.entry.headroom:
+                key = (headroom.namespace, headroom.name)
+                replicas[key] = max(headroom.replicas, replicas.get(key, 0))
     return replicas
+
+
+def _buffers_change(schedules: Sequence[NodeSchedule], now: datetime) -> datetime | None:
+    return min((edge for edge in headroom_changes(schedules, now, now + HORIZON) if edge > now), default=None)
+
+
+def headroom_changes(schedules: Sequence[NodeSchedule], since: datetime, until: datetime) -> Iterator[datetime]:
+    """Yield when entries with headroom begin and end that overlap a time, in no order."""
+    for item in _headroom_windows(schedules, since, until):
+        yield from (item.window.start, item.window.end)
+
+
+def _headroom_windows(schedules: Sequence[NodeSchedule], since: datetime, until: datetime) -> Iterator[_Held]:
+    """Yield the times in which entries ask for headroom, each a boot time early."""
+    for schedule in schedules:
+        if not schedule.in_force or not any(entry.headroom for entry in schedule.spec.entries):
+            continue
+        boot = max(
+            (boot_time([schedule], pool) for pool in schedule.spec.node_pools), default=boot_time([schedule], "")
+        )
+        for item in _windows([schedule], since, until + _MARGIN, lambda entry: bool(entry.headroom)):
+            yield _Held(item.title, item.entry, _earlier(item.window, boot))

@@ -19,14 +19,20 @@ from tenon.simulation.volumes import complete_bindings
 
 READY = {"type": "Ready", "status": "True", "reason": "Ready", "lastTransitionTime": "1970-01-01T00:00:00Z"}
 _INSTANT = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
-_BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
+BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
+"""The time of an input that names none."""
+_FORETELLING = frozenset({"DisruptionFreeze", "NodeSchedule"})
 
 
 def newest_instant(objects: Objects) -> datetime:
-    """Return the newest timestamp in any object's metadata or status, or the epoch if there is none."""
-    newest = _BEGINNING
+    """Return the newest timestamp in any object's metadata or status, or the epoch if there is none.
+
+    The status of some kinds names times to come, so it says nothing about when it was written.
+    """
+    newest = BEGINNING
     for item in objects.all():
-        for text in _texts(item.body):
+        body = {**item.body, "status": None} if item.kind in _FORETELLING else item.body
+        for text in _texts(body):
             newest = max(newest, parse_instant(text) or newest)
     return newest
 

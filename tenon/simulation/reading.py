@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import datetime
 
 from tenon.apis import labels
 from tenon.apis.base import ApiModel
@@ -15,6 +16,7 @@ from tenon.apis.legacy.pods_and_nodes import convert_node, convert_pod
 from tenon.apis.nodeclaim import NodeClaim
 from tenon.apis.nodeoverlay import NodeOverlay
 from tenon.apis.nodepool import NodePool
+from tenon.apis.nodeschedule import NodeSchedule
 from tenon.apis.validation import FieldError, parse
 from tenon.manifests.batch_conversion import convert_batch
 from tenon.manifests.faults import ManifestError, Source
@@ -22,6 +24,7 @@ from tenon.manifests.yaml_scalars import UnreadableError
 from tenon.manifests.yaml_values import read_documents
 from tenon.simulation import manifests
 from tenon.simulation.objects import Found, Objects
+from tenon.simulation.schedules import scheduled_replicas
 from tenon.simulation.workloads import add_buffer_pods, expand
 
 WITH_TEMPLATES = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job")
@@ -119,6 +122,7 @@ OWN_KINDS: dict[str, type[ApiModel]] = {
     "NodeClaim": NodeClaim,
     "NodeOverlay": NodeOverlay,
     "CapacityBuffer": CapacityBuffer,
+    "NodeSchedule": NodeSchedule,
 }
 
 
@@ -136,17 +140,17 @@ def read_text(objects: Objects, file: str, text: str) -> None:
         objects.note(f"{file} holds no object")
 
 
-def finish(objects: Objects) -> None:
+def finish(objects: Objects, instant: datetime) -> None:
     """Convert every object to v1, validate it and expand workloads.
 
-    The objects are usable if ``objects.faults`` is empty.
+    The objects are usable if ``objects.faults`` is empty. ``instant``: the time of the simulation.
     """
     convert(objects)
     for item in objects.all():
         objects.faults += [item.fault(problem.path, problem.sentence) for problem in _problems(item)]
     if not objects.faults:
         expand(objects)
-        add_buffer_pods(objects)
+        add_buffer_pods(objects, scheduled_replicas(objects, instant))
 
 
 def _problems(item: Found) -> Iterable[FieldError]:

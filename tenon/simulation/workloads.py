@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
 from tenon.apis.capacitybuffer import ACTIVE_CAPACITY, CapacityBuffer
 from tenon.apis.json_object import JsonObject
+from tenon.evolve import evolve
 from tenon.provisioning.buffers import buffer_pod, buffer_size, unit_requests
 from tenon.simulation.admission import replica_labels, workload_labels
 from tenon.simulation.admission_plugins import Admission
@@ -181,8 +182,11 @@ def _owners(objects: Objects) -> set[tuple[str, str]]:
     }
 
 
-def add_buffer_pods(objects: Objects) -> None:
-    """Add the pods of all buffers to ``objects``, which must have no fault, so that the plan reserves capacity."""
+def add_buffer_pods(objects: Objects, scheduled: Mapping[tuple[str, str], int]) -> None:
+    """Add the pods of all buffers to ``objects``, which must have no fault, so that the plan reserves capacity.
+
+    ``scheduled``: replicas that NodeSchedules ask for, by namespace and name of the buffer.
+    """
     pods = objects.by_kind.setdefault("Pod", {})
     for buffer in list(objects.of("CapacityBuffer")):
         spec = CapacityBuffer.model_validate(buffer.body).spec
@@ -193,6 +197,8 @@ def add_buffer_pods(objects: Objects) -> None:
         if template is None:
             objects.note(f"{buffer.subject} is left out: {missing} is not in the input")
             continue
+        if (replica_count := scheduled.get((buffer.namespace, buffer.name))) is not None:
+            spec = evolve(spec, replicas=replica_count, percentage=None)
         count = buffer_size(spec, unit_requests(template), scaled)
         if len(pods) + count > MAX_PODS:
             found_fault = f"{count} pods are too many: a simulation takes {MAX_PODS}"

@@ -31,6 +31,7 @@ from tenon.messages.disruption import (
 )
 from tenon.messages.garbage_collection import COLLECT_GARBAGE, GarbageCollectionInput, GarbageCollectionResult
 from tenon.messages.node import Operator
+from tenon.messages.node_schedule import NodeScheduleInput, NodeScheduleResult, ScheduledPool
 from tenon.messages.nodeclass import NodeClassInput, NodeClassResult
 from tenon.messages.provisioning import AwaitBatchInput, BatchSummary, LaunchReport
 from tests.workflows.fake_steps import FakeSteps, command, leaves_first, reboot
@@ -40,6 +41,7 @@ from workflows import names
 from workflows.disruption import DisruptionInput, DisruptionWorkflow
 from workflows.disruption_command import DisruptionCommandWorkflow
 from workflows.garbage_collection import GarbageCollectionWorkflow, garbage_collection_id, schedule_id
+from workflows.node_schedule import NodeScheduleWorkflow
 from workflows.nodeclass import REFRESH, NodeClassWorkflow
 from workflows.provisioner import MAX_REPORTS, ProvisionerInput, ProvisionerWorkflow
 
@@ -330,6 +332,27 @@ async def sweeps(temporal: WorkflowEnvironment, cluster: str) -> None:
         await schedule.delete()
 
 
+@activity.defn(name=ActivityName.APPLY_SCHEDULE)
+async def apply_schedule(schedule_input: NodeScheduleInput) -> NodeScheduleResult:
+    """Say what holds."""
+    return NodeScheduleResult(pools=[ScheduledPool(name="ci", holds="off", nodes=2)], buffers={"shop/web": 3})
+
+
+async def node_schedule(temporal: WorkflowEnvironment, cluster: str) -> None:
+    """A NodeSchedule that changes what holds."""
+    queue = names.task_queue(cluster)
+    async with (
+        Worker(temporal.client, task_queue=queue, workflows=[NodeScheduleWorkflow]),
+        Worker(temporal.client, task_queue=names.plan_queue(cluster), activities=[apply_schedule]),
+    ):
+        await temporal.client.execute_workflow(
+            NodeScheduleWorkflow.run,
+            NodeScheduleInput(cluster=cluster, name="hours"),
+            id=names.node_schedule_id(cluster, "hours"),
+            task_queue=queue,
+        )
+
+
 class Idle:
     """Answers the calls of a quiet cluster, in which nothing is to be done."""
 
@@ -405,4 +428,5 @@ SCENARIOS = {
     "approvals": approvals,
     "node-class": node_class,
     "sweeps": sweeps,
+    "node-schedule": node_schedule,
 }

@@ -26,6 +26,7 @@ from tests.tenon.apis.case import EC2NODECLASS, NODEPOOL
 from tests.worker.background import in_background
 from tests.worker.cache.objects import metadata, node, running
 from tests.worker.fake_temporal import Cache
+from worker.cache.changes import Topic
 from worker.cache.planning_view import PlanningView
 from worker.controllers.provisioning.capacity_buffer import RECHECK, RECHECK_SOON, CapacityBufferController
 
@@ -137,7 +138,7 @@ class World:
         pool = {**NODEPOOL, "metadata": metadata("default", generation=1)}
         self.cache.pools.on_event("default", decode_object(json.dumps(pool).encode()))
         view = PlanningView(self.cache)
-        self.room = BufferRoom(gate=True)
+        self.room = BufferRoom(awaited=True)
         self.batcher = Batcher(view, loop_clock(), self.room)
         kube, recorder = cast("Any", self.server), cast("Any", Recorder())
         self.planner = Planner(view, FakeTypes(), kube, recorder, self.batcher, loop_clock(), buffers=self.room)
@@ -420,3 +421,20 @@ async def test_a_buffer_like_something_that_is_not_followed_says_so() -> None:
         async with keeping(podTemplateRef=None, scalableRef={"apiGroup": "batch", "kind": kind, "name": "small"}) as at:
             assert at.server.reason("ReadyForProvisioning") == "ResolutionFailed"
             assert at.batcher.undecided() == []
+
+
+async def test_a_schedule_sets_the_replicas_while_it_holds() -> None:
+    """Instead of the buffer's own replicas or percentage; the buffer's limits still hold."""
+    entry = {"from": "00:00", "to": "00:00", "headroom": [{"name": "spare", "replicas": 5}]}
+    spec = {"timeZone": "UTC", "entries": [entry]}
+    schedule = {"metadata": metadata("hours", generation=1), "spec": spec}
+    async with keeping(limits={"cpu": "4"}) as at:
+        assert at.server.status["replicas"] == 2
+        at.cache.schedules.on_event("hours", decode_object(json.dumps(schedule).encode()))
+        at.cache.changes.publish(Topic.BUFFER, "default/spare")
+        await asyncio.sleep(MOMENT)
+        assert at.server.status["replicas"] == 4
+        at.cache.schedules.on_event("hours", None)
+        at.cache.changes.publish(Topic.BUFFER, "default/spare")
+        await asyncio.sleep(MOMENT)
+        assert at.server.status["replicas"] == 2

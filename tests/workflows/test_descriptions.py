@@ -9,6 +9,7 @@ from tenon.node import operator_help
 from workflows.disruption import DisruptionWorkflow
 from workflows.disruption_command import DisruptionCommandWorkflow
 from workflows.garbage_collection import GarbageCollectionWorkflow
+from workflows.node_schedule import NodeScheduleWorkflow
 from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.nodeclass import NodeClassWorkflow
 from workflows.provisioner import ProvisionerWorkflow
@@ -21,6 +22,7 @@ WORKFLOWS = (
     DisruptionWorkflow,
     DisruptionCommandWorkflow,
     GarbageCollectionWorkflow,
+    NodeScheduleWorkflow,
     TeardownWorkflow,
 )
 

@@ -38,6 +38,8 @@ class Topic(StrEnum):
     """A NodeRepairPolicy was created or deleted, or its spec changed."""
     FREEZE = "freeze"
     """A DisruptionFreeze was created or deleted, or its spec changed."""
+    SCHEDULE = "schedule"
+    """A NodeSchedule was created or deleted, or what it asks for changed, other than by time."""
     ROLLOUT = "rollout"
     """A NodeRollout, or the record of a version of a NodePool, was created, changed or deleted."""
     BUFFER = "buffer"

@@ -97,9 +97,12 @@ class ClusterCache(ClusterState):
             reflect(resources.CSIDRIVERS, decode_csi_driver, self.csi.drivers),
             reflect(resources.PDBS, decode_pdb, self.moving.pdbs),
             reflect(resources.DISRUPTIONFREEZES, decode_object, self.freezes),
+            reflect(resources.NODESCHEDULES, decode_object, self.schedules),
         ]
         self.deletion_costs_managed = gates.pod_deletion_cost_management
-        self._gated: dict[str, resources.Resource] = {resources.DISRUPTIONFREEZES.plural: resources.DISRUPTIONFREEZES}
+        self._gated: dict[str, resources.Resource] = {
+            resource.plural: resource for resource in (resources.DISRUPTIONFREEZES, resources.NODESCHEDULES)
+        }
         """By plural: kinds whose CRD may be missing, because an upgrade of a Helm chart does not install new CRDs."""
         if gates.node_overlay:
             self._reflectors.append(reflect(resources.NODEOVERLAYS, decode_object, self.overlays))

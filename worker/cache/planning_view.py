@@ -29,6 +29,8 @@ from tenon.evolve import evolve
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.pod import Pod
 from tenon.kube.records import ObjectRecord
+from tenon.provisioning.buffer_status import Resolved
+from tenon.provisioning.floors import floors
 from tenon.resources import Resources
 from tenon.rollout.revisions import (
     Revision,
@@ -39,6 +41,8 @@ from tenon.rollout.revisions import (
     without_revision,
 )
 from tenon.rollout.versions import PoolRollout
+from tenon.schedule.desired import Desired
+from tenon.schedule.node_pools import scheduled_pool
 from tenon.scheduling.model import Node
 from worker.cache.changes import Topic
 from worker.cache.cluster import ClusterCache
@@ -46,6 +50,7 @@ from worker.cache.evacuating_pods import leaving
 from worker.cache.managed_nodes import ManagedNodes
 from worker.cache.new_nodes import is_unused, undeclared_taint
 from worker.cache.node_details import quiet_since
+from worker.cache.schedules import Schedules
 from worker.cache.snapshot import Snapshot
 from worker.cache.state import still_needs
 
@@ -113,6 +118,10 @@ class PlanningView:
         self._classes_of_versions: dict[str, tuple[EC2NodeClass, Revision, EC2NodeClass]] = {}
         """By key, the EC2NodeClass as it is, a version, and the class of that version."""
         self._own_kubelets: dict[str, tuple[EC2NodeClass, dict[str, list[str]]]] = {}
+        self.schedules = Schedules(cache)
+        """What NodeSchedules ask for."""
+        self._scheduled: dict[str, tuple[NodePool, Desired, NodePool]] = {}
+        """By name, a NodePool without schedules, what schedules ask for, and the NodePool that this makes."""
 
     def synced(self) -> bool:
         """Whether every resource has been read completely once."""
@@ -127,11 +136,19 @@ class PlanningView:
         classes = tuple((*record.version_of_spec, self._found(record)) for record in self._cache.nodeclasses)
         overlays = frozenset(overlay.version_of_spec for overlay in self._cache.overlays)
         versions = frozenset((name, rollout.current) for name, rollout in self.rollouts().items())
-        return Fingerprint((pools, classes, overlays, versions), self._cache.namespace_changes)
+        supply = (pools, classes, overlays, versions, self._schedules_version())
+        return Fingerprint(supply, self._cache.namespace_changes)
+
+    def _schedules_version(self) -> int:
+        """A number that changes with what schedules ask for."""
+        self.schedules.now()
+        return self.schedules.changes
 
     def _freed(self, pool: ObjectRecord) -> int:
         """A counter that increases when a NodePool with limits may have room again. 0 for pools without limits."""
-        return self._cache.limits_eased[pool.name] if pool.spec.get("limits") else 0
+        demand = self.schedules.now().pools.get(pool.name)
+        is_limited = pool.spec.get("limits") or (demand is not None and demand.limits)
+        return self._cache.limits_eased[pool.name] if is_limited else 0
 
     def _found(self, node_class: ObjectRecord) -> str:
         """Whether a class is ready, and the subnets, AMIs and other resources in its status, as text."""
@@ -167,21 +184,21 @@ class PlanningView:
         return self._cache.namespace_labels()
 
     def node_pools(self) -> list[NodePool]:
-        """The NodePools that can be read, each in the version that ordinary launches have.
+        """The NodePools that can be read, each in the version that ordinary launches have, as schedules have it now.
 
         A NodePool under a rollout keeps the last version that passed, whatever its spec says now.
         """
         pools = self.specs()
         rollouts = self.rollouts()
-        return [self._launching(pool, rollouts.get(pool.metadata.name)) for pool in pools]
+        return [self._by_schedule(self._launching(pool, rollouts.get(pool.metadata.name))) for pool in pools]
 
     def specs(self) -> list[NodePool]:
         """The NodePools that can be read, as users wrote them."""
         return [pool for record in self._cache.pools if (pool := self.node_pool(record)) is not None]
 
     def launching(self, pool: NodePool) -> NodePool:
-        """A NodePool, as a user wrote it, in the version that ordinary launches have."""
-        return self._launching(pool, self.rollouts().get(pool.metadata.name))
+        """A NodePool, as a user wrote it, in the version that ordinary launches have, as schedules have it now."""
+        return self._by_schedule(self._launching(pool, self.rollouts().get(pool.metadata.name)))
 
     def rollouts(self) -> dict[str, PoolRollout]:
         """By name, what holds for each NodePool that a NodeRollout selects."""
@@ -219,6 +236,24 @@ class PlanningView:
         revision = self._cache.versions.revision(rollout.pool, rollout.current) or self.newest_revision(pool)
         return self._in_version(pool, revision) if revision is not None else pool
 
+    def floors(self) -> dict[str, Resolved]:
+        """The pods that stand for the floors of NodePools now, by key."""
+        pools = self.schedules.now().pools
+        result: dict[str, Resolved] = {}
+        for name, demand in pools.items():
+            record = self._cache.pools.get(name)
+            pool = self.node_pool(record) if record is not None and not record.deleting else None
+            if pool is not None and pool.spec.replicas is None:
+                result |= floors(self.launching(pool), demand)
+        return result
+
+    def _by_schedule(self, pool: NodePool) -> NodePool:
+        schedules_ask, name = self.schedules.now(), pool.metadata.name
+        entry = self._scheduled.get(name)
+        if entry is None or entry[0] is not pool or entry[1] is not schedules_ask:
+            entry = self._scheduled[name] = (pool, schedules_ask, scheduled_pool(pool, schedules_ask))
+        return entry[2]
+
     def _in_version(self, pool: NodePool, revision: Revision) -> NodePool:
         key = pool.metadata.name, revision.digest
         entry = self._versioned.get(key)
@@ -234,6 +269,9 @@ class PlanningView:
     def pool_faults(self, pool: NodePool) -> list[FieldError]:
         """All problems of a NodePool. They are remembered for the models that the view returns."""
         name = pool.metadata.name
+        scheduled = self._scheduled.get(name)
+        if scheduled is not None and scheduled[2] is pool:
+            pool = scheduled[0]  # what schedules change has no problems of its own
         _, (model, faults) = self._pools.get(name, ("", (None, [])))
         if model is pool:
             return faults

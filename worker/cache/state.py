@@ -43,8 +43,8 @@ class ClusterState:
     """The cluster's tables, the indexes between them, and lookups over them.
 
     The tables are ``pods``, ``nodes``, ``claims``, ``pools``, ``nodeclasses``, ``daemonsets``, ``limit_ranges``,
-    ``namespaces``, ``overlays``, ``repair_policies``, ``freezes``, ``buffers``, and those of ``versions``, ``csi``,
-    ``storage``, ``moving``, ``spreading`` and ``predictions``.
+    ``namespaces``, ``overlays``, ``repair_policies``, ``freezes``, ``schedules``, ``buffers``, and those of
+    ``versions``, ``csi``, ``storage``, ``moving``, ``spreading`` and ``predictions``.
 
     ``claims`` and ``pools`` hold only objects that Tenon manages (`tenon.apis.managed`), so their readers may act on
     all of them. The Node of another controller's NodeClaim appears here as a Node without a NodeClaim.
@@ -67,12 +67,12 @@ class ClusterState:
         self.overlays: Table[ObjectRecord] = Table(self._spec_listener(Topic.OVERLAY))
         self.repair_policies: Table[ObjectRecord] = Table(self._spec_listener(Topic.REPAIR_POLICY))
         self.freezes: Table[ObjectRecord] = Table(self._spec_listener(Topic.FREEZE))
+        self.schedules: Table[ObjectRecord] = Table(self._schedule_changed)
         self.versions = NodeVersions(lambda key: self.changes.publish(Topic.ROLLOUT, key))
         self.buffers: Table[NamespacedRecord] = Table(self._spec_listener(Topic.BUFFER))
         self.buffer_targets = {kind: self._target_table(kind) for kind in BUFFER_TARGETS}
         """By kind, the generations of the objects that CapacityBuffers may refer to."""
-        self.csi = CsiDrivers()
-        self.storage = Storage(self._requests_changed)
+        self.csi, self.storage = CsiDrivers(), Storage(self._requests_changed)
         self.moving = EvacuatingPods()
         self.spreading = DefaultTopologySpread(self._requests_changed)
         self.predictions = VpaPredictions()
@@ -114,7 +114,15 @@ class ClusterState:
         A copy has no listeners. A listener refers to its state, and copies with such cycles would stay in memory until
         the garbage collector looks at its oldest generation, which may be never.
         """
-        for table in (self.pools, self.nodeclasses, self.overlays, self.repair_policies, self.freezes, self.buffers):
+        for table in (
+            self.pools,
+            self.nodeclasses,
+            self.overlays,
+            self.repair_policies,
+            self.freezes,
+            self.schedules,
+            self.buffers,
+        ):
             table.disconnect()
         self.versions.disconnect()
         for targets in self.buffer_targets.values():
@@ -439,6 +447,11 @@ class ClusterState:
 
         return Table(publish)
 
+    def _schedule_changed(self, key: str, before: ObjectRecord | None, after: ObjectRecord | None) -> None:
+        """Report what changes what a NodeSchedule asks for: its spec, a pause, and the boot times that it knows."""
+        if _essence(before) != _essence(after):
+            self.changes.publish(Topic.SCHEDULE, key)
+
     def _spec_listener(self, topic: Topic) -> Callable[[str, ObjectRecord | None, ObjectRecord | None], None]:
         """A listener that reports changes of the spec and ignores writes of the status."""
 
@@ -447,6 +460,14 @@ class ClusterState:
                 self.changes.publish(topic, key)
 
         return publish
+
+
+def _essence(schedule: ObjectRecord | None) -> object:
+    if schedule is None:
+        return None
+    rows = schedule.status.get("nodePools") or ()
+    boots = [(row.get("name"), row.get("bootTime")) for row in rows]
+    return schedule.version_of_spec, schedule.status.get("paused"), boots
 
 
 def still_needs(claim: ClaimRecord, pod: PodRecord) -> bool:

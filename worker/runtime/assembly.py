@@ -54,6 +54,7 @@ from workflows import names
 from workflows.disruption import DisruptionWorkflow
 from workflows.disruption_command import DisruptionCommandWorkflow
 from workflows.garbage_collection import GarbageCollectionWorkflow
+from workflows.node_schedule import NodeScheduleWorkflow
 from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.nodeclass import NodeClassWorkflow
 from workflows.options import COMMON, DRAINING, ENDING
@@ -72,6 +73,7 @@ WORKFLOWS: Sequence[type] = (
     GarbageCollectionWorkflow,
     TeardownWorkflow,
     RolloutWorkflow,
+    NodeScheduleWorkflow,
 )
 LEASE_QPS, LEASE_BURST = 10.0, 20
 GRACEFUL = timedelta(seconds=20)

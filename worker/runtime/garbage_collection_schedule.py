@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from datetime import timedelta
 
-from temporalio.api.common.v1 import Payload
 from temporalio.client import (
     Client,
     Schedule,
     ScheduleActionExecutionStartWorkflow,
     ScheduleActionStartWorkflow,
-    ScheduleAlreadyRunningError,
     ScheduleIntervalSpec,
     ScheduleOverlapPolicy,
     SchedulePolicy,
     ScheduleSpec,
-    ScheduleUpdate,
-    ScheduleUpdateInput,
     WorkflowExecutionStatus,
 )
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
@@ -27,7 +22,7 @@ from temporalio.service import RPCError
 from activities import loggers
 from tenon.garbage_collection import page
 from tenon.messages.garbage_collection import GarbageCollectionResult
-from worker.runtime.encrypted_payloads import KEY_ID, PayloadCodecError
+from worker.runtime import temporal_schedules
 from workflows import names
 from workflows.garbage_collection import GarbageCollectionWorkflow, garbage_collection_id, schedule_id
 
@@ -47,12 +42,7 @@ RETRY = 15.0
 
 async def ensure_schedule(client: Client, cluster: str, every: timedelta = EVERY) -> bool:
     """Create or correct the Schedule. Returns whether that took a change. An operator's pause is kept."""
-    schedule = _schedule(cluster, every)
-    try:
-        await client.create_schedule(schedule_id(cluster), schedule)
-    except ScheduleAlreadyRunningError:
-        return await _update_schedule(client, cluster, schedule)
-    return True
+    return (await temporal_schedules.ensure_schedule(client, schedule_id(cluster), _schedule(cluster, every))).changed
 
 
 async def sweep_now(client: Client, cluster: str) -> None:
@@ -99,23 +89,6 @@ async def reconcile_schedule(client: Client, cluster: str, every: timedelta = EV
         await asyncio.sleep(pause)
 
 
-async def _update_schedule(client: Client, cluster: str, schedule: Schedule) -> bool:
-    changed = False
-    essence = await _compared_fields(client, schedule)
-
-    async def update(update_input: ScheduleUpdateInput) -> ScheduleUpdate | None:
-        nonlocal changed
-        present = update_input.description.schedule
-        if await _compared_fields(client, present) == essence:
-            return None
-        changed = True
-        schedule.state = present.state
-        return ScheduleUpdate(schedule=schedule)
-
-    await client.get_schedule_handle(schedule_id(cluster)).update(update)
-    return changed
-
-
 def _schedule(cluster: str, every: timedelta) -> Schedule:
     return Schedule(
         action=ScheduleActionStartWorkflow(
@@ -130,33 +103,3 @@ def _schedule(cluster: str, every: timedelta) -> Schedule:
         spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=every)], jitter=every / JITTER_SHARE),
         policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP, catchup_window=CATCH_UP),
     )
-
-
-async def _compared_fields(client: Client, schedule: Schedule) -> tuple[object, ...]:
-    """The fields that must match. The server may rewrite the others."""
-    action = schedule.action
-    assert isinstance(action, ScheduleActionStartWorkflow)
-    # A description holds the encoded arguments, as the server stores them.
-    encoded = [argument for argument in action.args if isinstance(argument, Payload)]
-    encoded = encoded or list(await client.data_converter.encode(action.args))
-    return (
-        action.workflow,
-        action.id,
-        action.task_queue,
-        [argument.data for argument in await _decrypted(client, encoded)],
-        # Also the key, so that the Schedule changes to a new one before the old one is removed.
-        [(argument.metadata.get("encoding"), argument.metadata.get(KEY_ID)) for argument in encoded],
-        [argument.every for argument in schedule.spec.intervals],
-        schedule.spec.jitter,
-        schedule.policy.overlap,
-        schedule.policy.catchup_window,
-    )
-
-
-async def _decrypted(client: Client, encoded: Sequence[Payload]) -> Sequence[Payload]:
-    """The payloads without their encryption, which gives equal payloads different bytes."""
-    codec = client.data_converter.payload_codec
-    try:
-        return encoded if codec is None else await codec.decode(encoded)
-    except PayloadCodecError:  # their key is gone: what can be read replaces them
-        return encoded

@@ -77,7 +77,9 @@ from worker.controllers.nodeclass.workflow_starts import NodeClassWorkflowContro
 from worker.controllers.nodeclass.zonal_shift import ZonalShiftController
 from worker.controllers.nodepool.revisions import NodeRevisionController
 from worker.controllers.nodepool.rollouts import NodeRolloutController
+from worker.controllers.nodepool.schedules import NodeScheduleController
 from worker.controllers.nodepool.status import NodePoolStatusController
+from worker.controllers.nodepool.temporal_schedules import ScheduleApplier, TemporalScheduleController
 from worker.controllers.observability.cluster_metrics import ClusterMetrics
 from worker.controllers.provisioning.capacity_buffer import CapacityBufferController
 from worker.controllers.provisioning.node_overlay import NodeOverlayController
@@ -94,6 +96,7 @@ from worker.runtime.leader_announcements import Announcements
 from worker.runtime.memory import return_free_memory
 from worker.runtime.plan_activities import PlanActivities
 from worker.runtime.temporal_connection import Connection
+from worker.runtime.temporal_schedules import ensure_schedule
 from worker.settings import Settings
 from worker.settings.namespace import own_namespace
 from worker.settings.record_sinks import parse_record_sinks
@@ -193,7 +196,7 @@ def _planning(
 ) -> Planning:
     view = PlanningView(cache)
     gates, policy = settings.feature_gates, settings.plan_policy()
-    room = BufferRoom(gate=gates.capacity_buffer)
+    room = BufferRoom(awaited=True)
     window = Window(settings.batch_idle_duration.total_seconds(), settings.batch_max_duration.total_seconds())
 
     def refused_otherwise(key: str) -> None:
@@ -283,6 +286,9 @@ def _controllers(settings: Settings, clients: Clients, cache: ClusterCache, plan
         ),
         PodEventsController(kube, cache),
         DisruptionFreezeController(kube, cache, view),
+        NodeScheduleController(
+            kube, clients.recorder, cache, view, planning.room.rooms, capacity_buffers=gates.capacity_buffer
+        ),
         NodeRevisionController(kube, cache, view, own_namespace()),
         NodeClaimDisruptionController(
             kube, cache, view, clients.ec2, settings.cluster_name, ca_bundle=clients.ec2.cluster.ca_bundle
@@ -324,12 +330,12 @@ def _controllers(settings: Settings, clients: Clients, cache: ClusterCache, plan
         controllers.append(
             PodDeletionCostController(kube, cache, view, planning.moves.types_by_pool, planning.batcher.nominated_nodes)
         )
-    if gates.capacity_buffer:
-        controllers.append(
-            CapacityBufferController(
-                kube, cache, view, planning.room, planning.policy, planning.batcher.reserved, clients.ec2
-            )
+    # Without the gate CapacityBuffer the cache has no buffers, and there are only the floors of NodeSchedules.
+    controllers.append(
+        CapacityBufferController(
+            kube, cache, view, planning.room, planning.policy, planning.batcher.reserved, clients.ec2
         )
+    )
     controllers.append(
         WarmNodeController(kube, clients.recorder, cache, view, clients.ec2, clients.ec2, planning.policy)
     )
@@ -347,7 +353,8 @@ async def _decide(
     announcements = Announcements(client, cluster, queue)
     planning.refusals.ask = partial(stored_launches, client, cluster)
     rollouts = RolloutAdvancer(RolloutView(cache, planning.view), clients.kube)
-    plan = PlanActivities(planning.batcher, planning.planner, planning.disruptor, rollouts, announcements)
+    schedules = ScheduleApplier(cache, planning.view)
+    plan = PlanActivities(planning.batcher, planning.planner, planning.disruptor, rollouts, schedules, announcements)
     plan_activities = by_lane(plan.all(), {PLANNING})[PLANNING]
 
     async def sweep() -> None:
@@ -390,6 +397,10 @@ async def _decide(
         group.create_task(BlockedNodesController(client, cache, cluster).run(), name="blocked nodes")
         node_rollouts = NodeRolloutController(client, clients.kube, cache, planning.view, cluster, queue)
         group.create_task(node_rollouts.run(), name="node rollouts")
+        temporal_schedules = TemporalScheduleController(
+            client, clients.kube, cache, planning.view, cluster, ensure_schedule
+        )
+        group.create_task(temporal_schedules.run(), name="temporal schedules")
 
 
 async def _temporal_serves(client: Client) -> None:

@@ -20,8 +20,10 @@ from tenon.messages.disruption import (
     MeasureResult,
     StepResult,
 )
+from tenon.messages.node_schedule import NodeScheduleInput, NodeScheduleResult
 from tenon.messages.provisioning import AwaitBatchInput, BatchSummary, PlanInput, PlanResult
 from tenon.messages.rollout import AdvanceRolloutInput, RolloutAdvance
+from worker.controllers.nodepool.temporal_schedules import ScheduleApplier
 from worker.runtime.leader_announcements import Announcements
 
 
@@ -34,12 +36,14 @@ class PlanActivities:
         planner: Planner,
         disruptor: Disruptor,
         rollouts: RolloutAdvancer,
+        schedules: ScheduleApplier,
         announced: Announcements,
     ) -> None:
         self._batcher = batcher
         self._planner = planner
         self._disruptor = disruptor
         self._rollouts = rollouts
+        self._schedules = schedules
         self._announced = announced
 
     def all(self) -> Sequence[Callable[..., Any]]:
@@ -51,6 +55,7 @@ class PlanActivities:
             self.validate_command,
             self.measure_saving,
             self.advance_rollout,
+            self.apply_schedule,
         ]
 
     @activity.defn(name=ActivityName.AWAIT_BATCH)
@@ -85,3 +90,8 @@ class PlanActivities:
     async def advance_rollout(self, advance_input: AdvanceRolloutInput) -> RolloutAdvance:
         """Say how a rollout goes on."""
         return await self._rollouts.advance(advance_input)
+
+    @activity.defn(name=ActivityName.APPLY_SCHEDULE)
+    async def apply_schedule(self, schedule_input: NodeScheduleInput) -> NodeScheduleResult:
+        """Carry a NodeSchedule out, and say what holds now."""
+        return self._schedules.apply(schedule_input.name)

@@ -19,6 +19,7 @@ from tenon.apis.disruptionfreeze import MAX_EXPIRY_DELAY, DisruptionFreeze, Disr
 from tenon.apis.duration import Duration
 from tenon.apis.reasons import Reason
 from tenon.disruption.repair.user_policies import selector_of
+from tenon.kube.timestamps import spoken
 
 FROZEN_REASONS = frozenset(reason for reason in Reason if reason.traits.budgeted == "always") - {Reason.UNHEALTHY}
 """What a freeze stops for as long as it lasts. It stops expiry too, up to its limit."""
@@ -82,12 +83,6 @@ class Frozen(NamedTuple):
         why = f" ({freeze.reason})" if freeze.reason else ""
         until = "until it is deleted" if self.until == NEVER else f"until {spoken(self.until)}"
         return f"frozen by DisruptionFreeze {freeze.name}{by}{why} {until}"
-
-
-def spoken(at: datetime) -> str:
-    """Return a local time with its weekday and time zone. A time with a mere offset is said in UTC."""
-    zone = getattr(at.tzinfo, "key", "")
-    return f"{at:%a %Y-%m-%d at %H:%M} {zone}" if zone else f"{at.astimezone(UTC):%a %Y-%m-%d at %H:%M} UTC"
 
 
 def freeze_of(model: DisruptionFreeze) -> Freeze:

@@ -481,7 +481,7 @@ BLOCKERS = (
         "CapacityBuffer",
         CONSOLIDATION,
         lambda node, situation: situation.buffer_hosts and node.named_in(situation.buffer_hosts),
-        "a CapacityBuffer keeps room on it",
+        "a CapacityBuffer or the floor of a NodeSchedule keeps room on it",
         reported=True,
     ),
     Blocker("consolidateAfter", CONSOLIDATION, _is_restless, _consolidate_after, ends=_consolidate_after_ends),

@@ -47,7 +47,7 @@ class Setting:
         self.kube = FakeClaims(self.view)
         self.recorder = Recorder()
         self.now = START
-        self.room = BufferRoom(gate=True)
+        self.room = BufferRoom(awaited=True)
         self.room.keep(standing(room))
         self.batcher = Batcher(self.view, lambda: self.now, self.room)
         self.batch = 40
@@ -172,7 +172,7 @@ async def test_pods_of_buffers_are_not_counted_among_those_that_wait() -> None:
 
 def test_a_pass_does_not_overwrite_why_a_plan_could_not_buy() -> None:
     """It buys nothing, so to it no NodePool is ready: the user would hear that and look in the wrong place."""
-    room = BufferRoom(gate=True)
+    room = BufferRoom(awaited=True)
     pods = standing(2)
     room.keep(pods)
     none = Plan(unschedulable=dict.fromkeys((pod.key for pod in pods), "no NodePool is ready"))
@@ -193,7 +193,7 @@ async def test_cb08_a_node_that_a_buffer_is_on_is_not_empty() -> None:
     view = FakeView()
     view.pools = [node_pool(edits={"disruption/consolidateAfter": "60s", "disruption/budgets": [{"nodes": "100%"}]})]
     view.managed = [managed("hosting", node="n1"), managed("starting"), managed("idle")]
-    room = BufferRoom(gate=True)
+    room = BufferRoom(awaited=True)
     room.keep(standing(2))
     now = loop_clock()
     disruptor = Disruptor(view, now, buffers=room)

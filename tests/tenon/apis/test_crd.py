@@ -84,7 +84,7 @@ def test_every_field_is_described(name: str) -> None:
         ("DisruptionFreeze v1alpha1", "Active Changes NodePools Reason Age", "By"),
         ("NodeRepairPolicy v1alpha1", "NodePools Matching Ready Age", "Weight Conditions"),
         ("NodeRollout v1alpha1", "NodePools Phase Wave Ready Age", "OnFailure"),
-        ("NodeSchedule v1alpha1", "Zone NodePools Suspended Age", ""),
+        ("NodeSchedule v1alpha1", "Zone NodePools Holds Changes Age", "Suspended Applied"),
         (
             "CapacityBuffer v1beta1",
             "Strategy PodTemplate Replicas ConditionsType ConditionsStatus ConditionsReason Age",

@@ -249,7 +249,7 @@ def test_evt02_a_node_that_stays_says_why() -> None:
     decision = decided(situation(cluster))
     assert removed(decision) == ["leaves"]
     assert decision.unconsolidatable == {
-        "buffer": "a CapacityBuffer keeps room on it",
+        "buffer": "a CapacityBuffer or the floor of a NodeSchedule keeps room on it",
         "full": "there is neither room for its pods on other nodes nor a cheaper new node for them",
         "held": hold,
         "priceless": "its price is not known: the catalogue has no m5.large (on-demand, us-west-2a)",

@@ -25,13 +25,13 @@ from tenon.disruption.freezes.freeze import (
     freezes_for,
     frozen_expiry,
     frozen_now,
-    spoken,
 )
 from tenon.disruption.freezes.status import freeze_status
 from tenon.disruption.methods import moving_methods
 from tenon.disruption.model import Situation, policy_of
 from tenon.disruption.rules.blockers import holds, is_free
 from tenon.disruption.why_stays import WhyStays
+from tenon.kube.timestamps import spoken
 from tenon.scheduling.deadline import never
 from tests.activities.provisioning.fake_view import node_pool
 from tests.tenon.disruption.clusters import NOW, Cluster, situation

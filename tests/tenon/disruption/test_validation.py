@@ -136,7 +136,7 @@ def test_dis46_a_command_ends_if_another_command_has_its_room(changed: dict[str,
             {"pools": {"default": {"resolved": False}}},
             "NodePool default can launch no nodes now, so its nodes are not consolidated",
         ),
-        ({"bufferHosts": ["spare"]}, "a CapacityBuffer keeps room on it"),
+        ({"bufferHosts": ["spare"]}, "a CapacityBuffer or the floor of a NodeSchedule keeps room on it"),
     ],
     ids=["policy", "no-types", "buffer"],
 )

@@ -10,10 +10,17 @@ from tenon.apis.validation import parse
 POOL = "ci"
 
 
-def a_schedule(*entries: dict[str, Any], name: str = "hours", zone: str = "Europe/Berlin", **spec: Any) -> NodeSchedule:
+def a_schedule(
+    *entries: dict[str, Any],
+    name: str = "hours",
+    zone: str = "Europe/Berlin",
+    status: dict[str, Any] | None = None,
+    **spec: Any,
+) -> NodeSchedule:
     """Return a valid schedule of the pool `ci`."""
     body = {
         "metadata": {"name": name},
+        "status": status or {},
         "spec": {"timeZone": zone, "nodePools": [POOL], "bootTime": "5m", "entries": list(entries)} | spec,
     }
     schedule, problems = parse(NodeSchedule, body)

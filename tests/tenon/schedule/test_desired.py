@@ -127,11 +127,33 @@ def test_a_suspended_schedule_asks_for_nothing() -> None:
     assert desired([a_schedule(NIGHTS, suspend=True)], at("2026-06-10T23:00")).pools == {}
 
 
-def test_a_known_boot_time_stands_in_for_the_schedules_own() -> None:
+def test_the_boot_time_is_the_stated_one_or_else_the_learned_one() -> None:
+    """A known time holds only where the schedule states none, and five minutes where none is known."""
+    learned = {"nodePools": [{"name": POOL, "bootTime": "20m"}, {"name": "other", "bootTime": "50m"}]}
+    with_time = a_schedule(NIGHTS, status=learned)
+    without_time = a_schedule(NIGHTS, bootTime=None, status=learned)
+    assert opens(with_time) == at("2026-06-10T08:55")
+    assert opens(without_time) == at("2026-06-10T08:40")
+    assert opens(a_schedule(NIGHTS, bootTime=None)) == at("2026-06-10T08:55")
+
+
+def opens(schedule: NodeSchedule) -> datetime:
+    return desired([schedule], at("2026-06-10T03:00")).opens[POOL]
+
+
+def test_a_pool_that_is_closed_says_when_it_opens_on_its_clock() -> None:
     schedule = a_schedule(NIGHTS)
-    boot_times = {POOL: timedelta(minutes=20)}
-    assert desired([schedule], at("2026-06-10T08:41"), boot_times).pools[POOL].off is False
-    assert desired([schedule], at("2026-06-10T08:39"), boot_times).pools[POOL].off is True
+    before_off, off = (desired([schedule], at(f"2026-06-10T{clock}")) for clock in ("18:57", "19:00"))
+    assert str(before_off.opens[POOL]) == str(off.opens[POOL]) == "2026-06-11 08:55:00+02:00"
+    assert (before_off.pools[POOL].off, before_off.pools[POOL].launches) == (False, False)
+    assert desired([schedule], at("2026-06-10T12:00")).opens == {}
+
+
+def test_the_next_change_counts_headroom_too() -> None:
+    buffer = {"name": "web", "namespace": "shop", "replicas": 2}
+    schedule = a_schedule({"from": "09:00", "to": "19:00", "headroom": [buffer]}, nodePools=[])
+    assert desired([schedule], at("2026-06-10T03:00")).next_change == at("2026-06-10T08:55")
+    assert desired([schedule], at("2026-06-10T08:55")).next_change == at("2026-06-10T19:00")
 
 
 def test_headroom_begins_a_boot_time_early_and_the_largest_counts() -> None:

@@ -350,7 +350,11 @@ async def test_a_gate_whose_definition_is_missing_stops_nothing_else(caplog: pyt
         await cache.wait_synced()
     await asyncio.sleep(5 * RECHECK_SECONDS)
     missing = [vars(record)["resource"] for record in caplog.records if "not serve" in record.message]
-    assert sorted(missing) == ["disruptionfreezes.tenon.sh", "nodeoverlays.karpenter.sh"], "each once, and no rollouts"
+    assert sorted(missing) == [
+        "disruptionfreezes.tenon.sh",
+        "nodeoverlays.karpenter.sh",
+        "nodeschedules.tenon.sh",
+    ], "each once, and no rollouts"
     api.put("o", "1")
     assert cache.overlays.get("o") is None
     api.served = True

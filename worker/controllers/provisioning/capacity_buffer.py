@@ -1,7 +1,8 @@
 """Resolves what CapacityBuffers refer to, checks whether the cluster has room for them, and writes their status.
 
-This controller buys nothing. The batcher picks up the buffers that lack room, and the next plan covers pods and
-buffers.
+The floors that NodeSchedules ask for are treated alike, but have no object of their own. NodeSchedules may also set the
+replicas of a buffer. This controller buys nothing. The batcher picks up the buffers that lack room, and the next plan
+covers pods and buffers.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from tenon.apis.capacitybuffer import ACTIVE_CAPACITY, CapacityBuffer, CapacityB
 from tenon.apis.conditions import transitions
 from tenon.apis.nodepool import NodePool
 from tenon.apis.validation import parse
+from tenon.evolve import evolve
 from tenon.kube.pod import Pod
 from tenon.kube.records import NamespacedRecord
 from tenon.provisioning.buffer_feasibility import infeasible, one_pod_of_each
@@ -82,7 +84,7 @@ class CapacityBufferController(Controller):
     """Reconciles every CapacityBuffer of the strategy that Tenon implements; others belong to other controllers."""
 
     name = NAME
-    topics = (Topic.BUFFER, Topic.CLAIM, Topic.NODE, Topic.NODE_PODS)
+    topics = (Topic.BUFFER, Topic.POOL, Topic.CLAIM, Topic.NODE, Topic.NODE_PODS)
 
     def __init__(
         self,
@@ -117,7 +119,7 @@ class CapacityBufferController(Controller):
         if clock() >= self._read_at:
             await self.isolate("", self._read())
             self._read_at = clock() + (RECHECK_SOON if self._is_incomplete() else RECHECK)
-        elif changed := {key for topic, key in changes if topic is Topic.BUFFER}:
+        elif changed := {key for topic, key in changes if topic in (Topic.BUFFER, Topic.POOL)}:
             await self.isolate("", self._read(changed))
             if self._is_incomplete():
                 self._read_at = min(self._read_at, clock() + RECHECK_SOON)
@@ -130,22 +132,23 @@ class CapacityBufferController(Controller):
     async def _read(self, changed: Collection[str] | None = None) -> None:
         """Resolve the pods of these buffers, or of all. One whose target could not be read keeps its last result."""
         records = [record for record in self._cache.buffers if self._followed(record)]
+        floors = self._view.floors()
         to_resolve = [
             record for record in records if changed is None or record.key in changed or record.key not in self._resolved
         ]
         resolutions = await bounded(to_resolve, CONCURRENCY, self._resolve)
         answers = {record.key: answer for record, answer in zip(to_resolve, resolutions, strict=True)}
         resolved = {record.key: answers.get(record.key) or self._resolved.get(record.key) for record in records}
-        self._resolved = {key: answer for key, answer in resolved.items() if answer is not None}
+        self._resolved = {key: answer for key, answer in resolved.items() if answer is not None} | floors
         pods: list[Pod] = []
-        for record in records:
-            previous = self._resolved.get(record.key)
+        for key, uid in [*((record.key, record.uid) for record in records), *((key, key) for key in floors)]:
+            previous = self._resolved.get(key)
             try:
-                pods += self._standing.of(record.key, record.uid, previous) if previous is not None else []
+                pods += self._standing.of(key, uid, previous) if previous is not None else []
             except ValueError as error:
-                self._resolved[record.key] = unreadable(f"its pods cannot be read: {error}")
+                self._resolved[key] = unreadable(f"its pods cannot be read: {error}")
         self._standing.forget_others(self._resolved)
-        self._room.keep(pods, whole=len(self._resolved) == len(records))
+        self._room.keep(pods, whole=len(self._resolved) == len(records) + len(floors))
 
     async def _resolve(self, record: NamespacedRecord) -> Resolved | None:
         """Resolve one buffer. None if the API server could not answer."""
@@ -154,6 +157,7 @@ class CapacityBufferController(Controller):
             return unreadable("; ".join(str(fault) for fault in faults))
         if why := why_unsupported(buffer):
             return unreadable(why)
+        buffer = self._scheduled(record.key, buffer)
         kind, name = refers_to(buffer)
         try:
             target = await self._kube.get(REFERRED[kind], name, record.body["metadata"]["namespace"])
@@ -166,6 +170,14 @@ class CapacityBufferController(Controller):
             refused = 400 <= error.status < 500 and error.status != 429
             return unreadable(f"{kind} {name} could not be read: {error}") if refused else None
         return resolved(buffer, target)
+
+    def _scheduled(self, key: str, buffer: CapacityBuffer) -> CapacityBuffer:
+        """The buffer with the replicas that schedules ask for now."""
+        namespace, _, name = key.partition("/")
+        replicas = self._view.schedules.now().buffers.get((namespace, name))
+        if replicas is None:
+            return buffer
+        return evolve(buffer, spec=evolve(buffer.spec, replicas=replicas, percentage=None))
 
     async def _simulate(self) -> None:
         """Look for room on the existing nodes. Publish the result to the rest of the process, and to users in the

@@ -25,6 +25,7 @@ from activities.provisioning.offerings import instance_types_by_pool
 from tenon.apis import labels
 from tenon.apis.managed import manages_claim
 from tenon.apis.nodepool import NodePool
+from tenon.apis.nodeschedule import why_closed
 from tenon.apis.reasons import Reason
 from tenon.apis.validation import parse
 from tenon.kube.claim_record import ClaimRecord
@@ -84,7 +85,7 @@ class StaticNodePoolController(Controller):
             pool = self._view.node_pool(record)  # the NodePool controller reports a pool that cannot be parsed
             if (
                 pool is not None
-                and self._is_out_of_date(pool, claims[record.name])
+                and self._is_out_of_date(self._view.launching(pool), claims[record.name])
                 and await self._reconcile_pool(record)
             ):
                 unfinished.add(record.name)
@@ -152,7 +153,8 @@ class StaticNodePoolController(Controller):
     async def _delete(self, pool: NodePool, decision: StaticDecision, backoff: LaunchBackoff) -> None:
         for claim in decision.delete:
             backoff.deleted(claim.name)
-            detail = f"NodePool {pool.metadata.name} has more nodes than its replicas"
+            closed = why_closed(pool.metadata.annotations)
+            detail = f"NodePool {pool.metadata.name} has more nodes than its replicas" + (closed and f": {closed}")
             removal = Removal(reason=REASON, detail=detail, actor=f"controller {self.name}")
             if await delete_with_finalizer(self._kube, claim.record, removal):
                 mode = claim.record.termination_mode

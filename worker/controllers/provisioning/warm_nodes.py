@@ -299,9 +299,10 @@ class WarmNodeController(Controller):
 
     async def _refill(self, record: ObjectRecord) -> None:
         """Buy one warm node, or delete those that are too many, as a fresh list of the NodeClaims says."""
-        pool = self._view.node_pool(record)  # the NodePool controller reports a pool that cannot be parsed
-        if pool is None:
+        spec = self._view.node_pool(record)  # the NodePool controller reports a pool that cannot be parsed
+        if spec is None:
             return
+        pool = self._view.launching(spec)
         cached_nodes = [self._warm_node(claim) for claim in self._cache.claims if claim.pool == record.name]
         backoff = self._backoff_of(pool)
         clock = asyncio.get_running_loop().time

@@ -1,0 +1,83 @@
+"""NodeSchedules in ``tenon simulate``: what holds at the time of the simulation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.simulate.running import POOL, deployment, simulate
+
+SCHEDULE = """
+apiVersion: tenon.sh/v1alpha1
+kind: NodeSchedule
+metadata: {name: hours}
+spec:
+  timeZone: Europe/Berlin
+  nodePools: [default]
+  bootTime: 5m
+  entries:
+  - {name: nights, from: "19:00", to: "09:00", off: true}
+  - {name: days, from: "09:00", to: "19:00", floor: {nodes: 2}, limits: {cpu: "64"}}
+"""
+BUFFER = """
+apiVersion: autoscaling.x-k8s.io/v1beta1
+kind: CapacityBuffer
+metadata: {name: spare, namespace: default}
+spec: {podTemplateRef: {name: small}, replicas: 1}
+---
+apiVersion: v1
+kind: PodTemplate
+metadata: {name: small, namespace: default}
+template: {spec: {containers: [{name: main, image: pause, resources: {requests: {cpu: "1"}}}]}}
+---
+apiVersion: tenon.sh/v1alpha1
+kind: NodeSchedule
+metadata: {name: headroom}
+spec:
+  timeZone: UTC
+  entries: [{from: "09:00", to: "19:00", headroom: [{name: spare, replicas: 40}]}]
+"""
+
+
+def planned(folder: Path, now: str, *texts: str) -> dict[str, Any]:
+    return simulate(folder, "\n---\n".join((POOL, *texts)), "--now", now).plan
+
+
+def test_a_nodepool_that_is_off_gets_no_nodes_and_its_pods_hear_why(tmp_path: Path) -> None:
+    plan = planned(tmp_path, "2026-06-10T20:00:00Z", deployment(replicas=1), SCHEDULE)
+    assert plan["nodeClaims"] == []
+    (entry,) = plan["unschedulable"]
+    assert (
+        "NodePool default: it is off until Thu 2026-06-11 at 08:55 Europe/Berlin by NodeSchedule hours/nights"
+        in (entry["reason"])
+    )
+
+
+def test_a_floor_is_bought_without_pods(tmp_path: Path) -> None:
+    assert len(planned(tmp_path, "2026-06-10T10:00:00Z", SCHEDULE)["nodeClaims"]) == 2
+
+
+def test_the_limits_of_a_schedule_hold(tmp_path: Path) -> None:
+    plan = planned(tmp_path, "2026-06-10T10:00:00Z", deployment(replicas=100, cpu="1"), SCHEDULE)
+    placed = sum(len(claim["pods"]) for claim in plan["nodeClaims"])
+    assert 0 < placed <= 64
+    assert len(planned(tmp_path, "2026-06-10T10:00:00Z", deployment(replicas=100, cpu="1"))["unschedulable"]) == 0
+
+
+@pytest.mark.parametrize(("now", "pods"), [("2026-06-10T08:00:00Z", 1), ("2026-06-10T12:00:00Z", 40)])
+def test_headroom_sets_the_replicas_of_a_buffer(tmp_path: Path, now: str, pods: int) -> None:
+    plan = planned(tmp_path, now, BUFFER)
+    assert sum(len(claim["pods"]) for claim in plan["nodeClaims"]) == pods
+
+
+def test_manifests_without_a_time_need_one(tmp_path: Path) -> None:
+    answer = simulate(tmp_path, "\n---\n".join((POOL, deployment(replicas=1), SCHEDULE)))
+    assert len(answer.plan["nodeClaims"]) == 1
+    assert "NodeSchedule hours is left out, because the input has no time: state one with --now" in answer.err
+
+
+def test_a_schedule_with_a_fault_is_refused(tmp_path: Path) -> None:
+    answer = simulate(tmp_path, "\n---\n".join((POOL, SCHEDULE.replace("Europe/Berlin", "Berlin"))))
+    assert any("'Berlin' is not an IANA time zone" in fault for fault in answer.faults)

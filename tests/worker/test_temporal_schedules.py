@@ -1,0 +1,129 @@
+"""The Temporal Schedules of NodeSchedules, on a real Temporal server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from temporalio.client import Client, ScheduleActionExecutionStartWorkflow
+from temporalio.service import RPCError
+from temporalio.testing import WorkflowEnvironment
+from temporalio.worker import Worker
+
+from activities.kubernetes.resources import NODESCHEDULES
+from tenon.messages.node_schedule import NodeScheduleResult, ScheduledPool
+from tests.tenon.schedule.schedules import NIGHTS, POOL
+from tests.worker.test_node_schedules import World
+from tests.workflows.waiting import until
+from worker.controllers.nodepool.temporal_schedules import ScheduleApplier, TemporalScheduleController
+from worker.runtime.plan_activities import PlanActivities
+from worker.runtime.temporal_schedules import ensure_schedule
+from workflows import names
+from workflows.node_schedule import NodeScheduleWorkflow
+
+pytestmark = pytest.mark.integration
+
+CLUSTER = "scheduled"
+
+
+class Case:
+    """A NodeSchedule in a world whose clock is that of the test's machine, and its Temporal Schedule."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.world = World(datetime.now(UTC))
+        self.world.put_schedule(NIGHTS)
+        self.controller = TemporalScheduleController(
+            client,
+            self.world.server,
+            self.world.cache,
+            self.world.view,
+            CLUSTER,
+            ensure_schedule,  # type: ignore[arg-type]
+        )
+
+    @property
+    def handle(self) -> Any:
+        return self.client.get_schedule_handle(names.node_schedule_id(CLUSTER, "hours"))
+
+    async def look(self) -> None:
+        await self.controller.reconcile(())
+
+    async def next_times(self) -> list[datetime]:
+        return list((await self.handle.describe()).info.next_action_times)
+
+
+@pytest_asyncio.fixture
+async def case(temporal: WorkflowEnvironment) -> AsyncIterator[Case]:
+    made = Case(temporal.client)
+    await made.look()
+    yield made
+    made.world.cache.schedules.on_event("hours", None)
+    await made.look()
+
+
+async def test_its_next_runs_are_the_times_at_which_something_changes(case: Case) -> None:
+    next_change = case.world.view.schedules.now().next_change
+    assert next_change is not None
+    assert (await case.next_times())[0] == next_change.astimezone(UTC)
+    case.world.put_schedule(NIGHTS | {"to": "06:00"})
+    before = await case.next_times()
+    await case.look()
+    assert await case.next_times() != before
+
+
+async def test_a_pause_suspends_the_nodeschedule_until_it_is_resumed_and_keeps_the_times(case: Case) -> None:
+    await case.handle.pause(note="a release")
+    await case.look()
+    assert case.world.status["paused"] is True
+    assert case.world.view.schedules.now().pools == {}
+    await case.look()
+    description = await case.handle.describe()
+    assert (description.schedule.state.paused, description.schedule.state.note) == (True, "a release")
+    assert description.schedule.spec.calendars
+    await case.handle.unpause()
+    await case.look()
+    assert case.world.status["paused"] is False
+    assert POOL in case.world.view.schedules.now().pools
+
+
+async def test_a_nodeschedule_that_is_gone_leaves_no_temporal_schedule_even_if_no_leader_saw_it_go(case: Case) -> None:
+    case.world.cache.schedules.on_event("hours", None)
+    del case.world.server.objects[NODESCHEDULES.plural, "", "hours"]
+    later = Case(case.client)
+    later.world.cache.schedules.on_event("hours", None)
+    await later.look()
+    with pytest.raises(RPCError):
+        await case.handle.describe()
+
+
+async def test_a_run_says_what_holds(case: Case) -> None:
+    applier = ScheduleApplier(case.world.cache, case.world.view)
+    activities = PlanActivities(None, None, None, None, applier, None)  # type: ignore[arg-type]
+    async with (
+        Worker(case.client, task_queue=names.task_queue(CLUSTER), workflows=[NodeScheduleWorkflow]),
+        Worker(case.client, task_queue=names.plan_queue(CLUSTER), activities=[activities.apply_schedule]),
+    ):
+        await case.handle.trigger()
+
+        async def done() -> bool:
+            info = (await case.handle.describe()).info
+            return bool(info.recent_actions) and not info.running_actions
+
+        await until(done)
+        action = (await case.handle.describe()).info.recent_actions[-1].action
+        assert isinstance(action, ScheduleActionExecutionStartWorkflow)
+        run = case.client.get_workflow_handle(action.workflow_id, result_type=NodeScheduleResult)
+        result: NodeScheduleResult = await run.result()
+    (pool,) = result.pools
+    demand = case.world.view.schedules.now().pools[POOL]
+    assert pool == ScheduledPool(name=POOL, holds="off" if demand.off else pool.holds, until=pool.until, nodes=0)
+    assert pool.until.endswith("Europe/Berlin")
+
+
+def test_a_run_of_a_nodeschedule_that_is_gone_says_so() -> None:
+    world = World(datetime.now(UTC) + timedelta(hours=1))
+    assert ScheduleApplier(world.cache, world.view).apply("none") == NodeScheduleResult(exists=False)

@@ -1,0 +1,203 @@
+"""Carries out NodeSchedules: wakes what plans when a schedule changes something, and empties NodePools that are off.
+
+Limits, replicas and floors need nothing else: plans and the other controllers read NodePools as schedules have them now
+(`worker.cache.planning_view`). The nodes of a NodePool that is off are deleted, so they drain as expired nodes do: with
+respect for PodDisruptionBudgets, and for terminationGracePeriod where pods must not be disrupted. Nodes that an
+operator keeps stay for that time, and all stay while a DisruptionFreeze holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+
+from activities import metrics
+from activities.clock import utc_now
+from activities.kubernetes.bounded_concurrency import bounded
+from activities.kubernetes.client import Kube
+from activities.kubernetes.event_references import pool_reference
+from activities.kubernetes.events import EventPublisher
+from activities.kubernetes.nodeclaims import delete_with_finalizer
+from activities.kubernetes.resources import NODESCHEDULES
+from tenon.apis import labels
+from tenon.apis.nodepool import NodePool
+from tenon.apis.nodeschedule import NodeSchedule
+from tenon.apis.reasons import Reason
+from tenon.disruption.freezes.freeze import freezes_for, frozen_now
+from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.event_reasons import EventReason
+from tenon.kube.records import ObjectRecord
+from tenon.messages.node import Removal
+from tenon.provisioning.buffer_status import Room
+from tenon.provisioning.floors import floors
+from tenon.schedule.desired import NOTHING_DESIRED, Desired
+from tenon.schedule.node_pools import closed_clause
+from tenon.schedule.status import learned_boot_time, schedule_status
+from tenon.sentences import counted
+from worker.cache.changes import Change, Topic
+from worker.cache.cluster import ClusterCache
+from worker.cache.evacuating_pods import leaving
+from worker.cache.planning_view import PlanningView
+from worker.controllers.base import Controller
+
+LONGEST_WAIT = 3600.0
+RETRY = 30.0
+CONCURRENCY = 10
+REASON = Reason.SCHEDULED_OFF
+Rooms = Callable[[], Mapping[str, Room]]
+
+
+class NodeScheduleController(Controller):
+    """Looks at all schedules when one of them, a NodePool or a node changes, and when time changes what holds."""
+
+    name = "nodeschedule"
+    object_field = "nodeschedule"
+    topics = (Topic.SCHEDULE, Topic.POOL, Topic.CLAIM, Topic.FREEZE, Topic.BUFFER, Topic.BUFFER_ROOM)
+    interval = 1.0
+
+    def __init__(
+        self,
+        kube: Kube,
+        recorder: EventPublisher,
+        cache: ClusterCache,
+        view: PlanningView,
+        rooms: Rooms,
+        *,
+        capacity_buffers: bool,
+    ) -> None:
+        """``rooms``: returns what the last plan found for floors. ``capacity_buffers``: the gate CapacityBuffer."""
+        super().__init__(cache)
+        self._kube = kube
+        self._recorder = recorder
+        self._view = view
+        self._rooms = rooms
+        self._capacity_buffers = capacity_buffers
+        self._announced = NOTHING_DESIRED
+        """What schedules asked for at the last look."""
+        self._measured: set[str] = set()
+        """The NodePools of each value of the gauge that is 1."""
+
+    async def reconcile(self, changes: Sequence[Change]) -> float | None:  # noqa: ARG002 - time changes any of them
+        """Look at all schedules."""
+        schedules_ask = self._view.schedules.now()
+        self._wake(schedules_ask)
+        self._measure(schedules_ask)
+        if not self._cache.schedules:
+            return None
+        now = utc_now()
+        waits = [LONGEST_WAIT]
+        if schedules_ask.next_change is not None:
+            waits.append((schedules_ask.next_change - now).total_seconds())
+        pools = {pool.metadata.name: pool for pool in self._view.specs()}
+        for name in sorted(name for name, demand in schedules_ask.pools.items() if demand.off):
+            if name in pools and not await self.isolate(name, self._empty(pools[name], schedules_ask, now, waits)):
+                waits.append(RETRY)
+        for record in list(self._cache.schedules):
+            written = record.deleting or await self.isolate(record.name, self._write(record, schedules_ask, pools, now))
+            if not written:
+                waits.append(RETRY)
+        return max(0.0, min(waits))
+
+    def _wake(self, schedules_ask: Desired) -> None:
+        """Tell those who plan about each NodePool and CapacityBuffer of which schedules ask something else."""
+        before, self._announced = self._announced, schedules_ask
+        if before is schedules_ask:
+            return
+        for name in before.pools.keys() | schedules_ask.pools.keys():
+            if before.pools.get(name) != schedules_ask.pools.get(name):
+                self._cache.changes.publish(Topic.POOL, name)
+        for key in before.buffers.keys() | schedules_ask.buffers.keys():
+            if before.buffers.get(key) != schedules_ask.buffers.get(key):
+                self._cache.changes.publish(Topic.BUFFER, "/".join(key))
+
+    def _measure(self, schedules_ask: Desired) -> None:
+        before = self._measured
+        self._measured = {name for name, demand in schedules_ask.pools.items() if demand.off}
+        for name in before | self._measured:
+            metrics.POOLS_OFF.labels(name).set(name in self._measured)
+
+    async def _empty(self, pool: NodePool, schedules_ask: Desired, now: datetime, waits: list[float]) -> None:
+        """Delete the NodeClaims of a NodePool that is off. The controller of static NodePools does it for those."""
+        freezes = freezes_for(self._view.disruption_freezes(), pool.metadata.name, pool.metadata.labels)
+        frozen = frozen_now(freezes, now)
+        if pool.spec.replicas is not None or frozen is not None:
+            if frozen is not None:
+                waits.append(max(1.0, min(LONGEST_WAIT, frozen.until.timestamp() - now.timestamp())))
+            return
+        claims: list[ClaimRecord] = []
+        for claim in self._cache.claims:
+            if claim.pool != pool.metadata.name or claim.deleting or leaving(self._cache.node_of(claim), claim):
+                continue
+            if claim.keep_until is not None and now < claim.keep_until:
+                waits.append((claim.keep_until - now).total_seconds())
+            else:
+                claims.append(claim)
+        if not claims:
+            return
+        clause = closed_clause(pool.metadata.name, schedules_ask)
+        removal = Removal(
+            reason=REASON, detail=f"NodePool {pool.metadata.name}: {clause}", actor=f"controller {self.name}"
+        )
+
+        async def delete(claim: ClaimRecord) -> None:
+            if await self.isolate(claim.name, self._delete(claim, removal)):
+                return
+            waits.append(RETRY)
+
+        await bounded(claims, CONCURRENCY, delete)
+        await self._recorder.publish(
+            pool_reference(pool), EventReason.SCHEDULED_OFF, f"{clause}; {counted(len(claims), 'node')} leave now"
+        )
+
+    async def _delete(self, claim: ClaimRecord, removal: Removal) -> None:
+        if await delete_with_finalizer(self._kube, claim, removal):
+            capacity_type = claim.labels.get(labels.CAPACITY_TYPE, "")
+            metrics.CLAIMS_DISRUPTED.labels(REASON, claim.pool, capacity_type, "", claim.termination_mode).inc()
+            self._log.info(
+                "The controller deleted a NodeClaim of a NodePool that is off",
+                extra={"nodeclaim": claim.name, "nodepool": claim.pool, "reason": REASON},
+            )
+
+    async def _write(
+        self, record: ObjectRecord, schedules_ask: Desired, pools: Mapping[str, NodePool], now: datetime
+    ) -> None:
+        model, faults = self._view.schedules.model(record)
+        named_pools = model.spec.node_pools if model is not None else []
+        status = schedule_status(
+            model,
+            record.status,
+            [str(fault) for fault in faults],
+            schedules_ask,
+            {name: seconds for name in named_pools if (seconds := self._boot_seconds(name)) is not None},
+            [] if model is None or faults or not model.in_force else list(self._obstacles(model, schedules_ask, pools)),
+            now=now,
+            generation=record.body["metadata"].get("generation"),
+        )
+        if any(record.status.get(field) != value for field, value in status.items()):
+            await self._kube.patch(NODESCHEDULES, record.name, {"status": status}, subresource="status")
+
+    def _boot_seconds(self, pool: str) -> int | None:
+        return learned_boot_time(claim for claim in self._cache.claims if claim.pool == pool)
+
+    def _obstacles(self, model: NodeSchedule, schedules_ask: Desired, pools: Mapping[str, NodePool]) -> Iterator[str]:
+        """Yield why something that a schedule asks for does not hold, in sentences."""
+        for name in model.spec.node_pools:
+            pool, demand = pools.get(name), schedules_ask.pools.get(name)
+            if pool is None:
+                yield f"NodePool {name} does not exist: create it, or remove it from nodePools"
+            elif demand is not None and pool.spec.replicas is not None and (demand.floor_nodes or demand.floor_spare):
+                yield f"NodePool {name} is static, so a floor has no effect: state replicas instead"
+            elif demand is not None and pool.spec.replicas is None and demand.replicas is not None:
+                yield f"NodePool {name} has no spec.replicas, so replicas have no effect: state a floor instead"
+            elif demand is not None and pool.spec.replicas is None:
+                for key in floors(pool, demand):
+                    room = self._rooms().get(key)
+                    if room is not None and room.refused:
+                        yield f"NodePool {name} lacks room for its floor: {room.refused}"
+        headroom = {(item.namespace, item.name) for entry in model.spec.entries for item in entry.headroom}
+        if headroom and not self._capacity_buffers:
+            yield "headroom needs CapacityBuffers: start the worker with FEATURE_GATES=CapacityBuffer=true"
+            return
+        for namespace, name in sorted(headroom):
+            if self._cache.buffers.get(f"{namespace}/{name}") is None:
+                yield f"CapacityBuffer {namespace}/{name} does not exist: create it, or remove it from headroom"
