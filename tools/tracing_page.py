@@ -35,6 +35,6 @@ def _spans() -> list[str]:
         if traced.operation is not None:
             rows.append(f"| `{name}` | `{traced.operation}` | The activity of this name{length} |\n")
     for phase in Phase:
-        parent = Operation.INTERRUPTION if phase is Phase.HANDLE else "plan batch"
-        rows.append(f"| `{phase}` | `{parent}` | {phase.meaning} |\n")
+        parents = ", ".join(f"`{parent}`" for parent in phase.parents)
+        rows.append(f"| `{phase}` | {parents} | {phase.meaning} |\n")
     return rows

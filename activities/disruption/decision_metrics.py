@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from activities import loggers, metrics
+from tenon.disruption.deciding import Tell, tell_nothing
 from tenon.disruption.methods.base import Method
 from tenon.disruption.methods.consolidation import nodes_within_consolidate_after
 from tenon.disruption.model import Command, Decision, PoolPolicy, Situation
@@ -17,9 +18,11 @@ MAX_SCORE = 100.0
 """What the histogram gets for higher scores, because the score of a move without disruption is infinite."""
 
 
-def timed(method: Method) -> AbstractContextManager[object]:
-    """Return a context that measures how long a method's evaluation takes (MET-29)."""
-    return metrics.EVALUATION_SECONDS.labels(method.reason.snake_case, method.consolidation_type).time()
+@contextmanager
+def timed(method: Method) -> Iterator[Tell]:
+    """Measure how long a method's evaluation takes (MET-29)."""
+    with metrics.EVALUATION_SECONDS.labels(method.reason.snake_case, method.consolidation_type).time():
+        yield tell_nothing
 
 
 def report(decision: Decision, methods: Sequence[Method]) -> None:

@@ -14,7 +14,7 @@ from activities import loggers
 from activities.clock import utc_now
 from activities.cluster_view.interfaces import ClusterView
 from activities.cluster_view.pacing import Pace
-from activities.disruption import decision_metrics
+from activities.disruption import decision_metrics, search_spans
 from activities.disruption.freeze_source import FreezeSource, no_freezes
 from activities.disruption.held_node_events import HeldNodeEvents
 from activities.disruption.moves import MoveFinder
@@ -23,6 +23,8 @@ from activities.disruption.slowed_pools import SlowedPools
 from activities.provisioning.budget_reporting import BudgetReporter
 from activities.provisioning.buffers import BufferRoom
 from activities.record.decisions import DecisionRecorder
+from activities.tracing import spans
+from activities.tracing.catalogue import Phase
 from tenon.apis.reasons import Reason
 from tenon.disruption.commands.command_messages import command_id, to_message
 from tenon.disruption.commands.open_commands import (
@@ -126,16 +128,21 @@ class Disruptor:
             if not (self._view.synced() and self._buffers.known):
                 await self._view.nodes_changed(min(seconds_left, 1.0))
                 continue
-            with self._pace.measure():
-                situation, decision, finished_claims = self._decide(ledger)
-            if decision.commands:
+            with search_spans.search(Phase.EVALUATE, self._now()):
+                with self._pace.measure():
+                    situation, decision, finished_claims = self._decide(ledger)
+                if decision.commands:
+                    messages = [self._message(command) for command in decision.commands]
+                    messages = search_spans.recorded(decision, messages, len(situation.nodes))
+                else:
+                    messages = []
+                    spans.discard()  # as nearly always, once a second
+            if messages:
                 if self._decisions is not None:
                     self._decisions.decided(situation, decision, complete=not decision.failed)
                 for command in decision.commands:
                     _report(command)
-                return self._answer(
-                    commands=[self._message(command) for command in decision.commands], finished_claims=finished_claims
-                )
+                return self._answer(commands=messages, finished_claims=finished_claims)
             if any(ledger[claim].awaits_approval for claim in finished_claims):
                 return self._answer(finished_claims=finished_claims)  # the command hears that it need not wait
             running_pass = None

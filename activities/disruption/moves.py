@@ -19,7 +19,7 @@ from temporalio.exceptions import ApplicationError
 from activities import loggers, metrics
 from activities.clock import utc_now
 from activities.cluster_view.interfaces import ClusterView, DisruptionCluster, Types
-from activities.disruption import decision_metrics
+from activities.disruption import decision_metrics, search_spans
 from activities.disruption.freeze_source import FreezeSource, no_freezes
 from activities.disruption.move_events import MoveEvents
 from activities.disruption.pass_pace import PassPace
@@ -32,6 +32,8 @@ from activities.provisioning.launch_refusals import LaunchRefusals
 from activities.provisioning.offerings import instance_types_by_pool
 from activities.provisioning.solving import Limit
 from activities.record.decisions import DecisionRecorder
+from activities.tracing import spans
+from activities.tracing.catalogue import Phase
 from tenon.apis.nodepool import NodePool
 from tenon.apis.reasons import Reason, snake_case, traits_of
 from tenon.apis.shortage_price import price_factor, shortage_annotation
@@ -340,7 +342,8 @@ class MoveFinder:
         self, nodes: Sequence[ManagedNode], open_commands: Mapping[str, OpenCommand]
     ) -> list[DisruptionCommand]:
         try:
-            return await self._find(nodes, open_commands)
+            with search_spans.search(Phase.PASS, self._now()):
+                return await self._find(nodes, open_commands)
         finally:
             await asyncio.to_thread(self._free_memory)
 
@@ -354,7 +357,7 @@ class MoveFinder:
             assert situation.model is not None
             self._tables = situation.model.tables
             methods = self._methods(limit)
-            decision = await self._compute(decide, situation, methods, decision_metrics.timed)
+            decision = await self._compute(decide, situation, methods, search_spans.method_span)
             _count_timeouts(methods, limit)
             whole_decision, decision = decision, replace(decision, commands=_first(decision.commands))
             self._cursor = decision.cursor or self._cursor or PassCursor()  # consolidation that failed names none
@@ -372,11 +375,13 @@ class MoveFinder:
         if self._decisions is not None:
             self._decisions.decided(situation, whole_decision, complete=complete)
         winners = self._winners(situation, supply.usual)
-        messages = await asyncio.to_thread(
-            lambda: [self._message(command, situation.model, supply, winners) for command in decision.commands]
-        )
+        with spans.phase(Phase.COMMANDS):
+            messages = await asyncio.to_thread(
+                lambda: [self._message(command, situation.model, supply, winners) for command in decision.commands]
+            )
         messages = messages[: how_many_fit(messages)]
         decision = replace(decision, commands=decision.commands[: len(messages)])
+        messages = search_spans.recorded(decision, messages, len(nodes), complete=complete)
         _report(decision, methods, situation)
         self._closed_destinations.report(situation)
         self._events.decided(decision, situation, self._view.node_pools())
@@ -393,13 +398,15 @@ class MoveFinder:
         self, nodes: Sequence[ManagedNode], open_commands: Mapping[str, OpenCommand], compute: Compute
     ) -> tuple[Situation, _Supply]:
         """The situation with its model, and what the pools can buy."""
-        overlaid = await self.types_by_pool()
-        snapshot = self._view.snapshot()
-        reserved = self._batcher.reserved()
-        breakers = self._refusals.breakers(self._view.node_pools())
-        waves = await self._wave_types()
-        model = await compute(_model, snapshot, overlaid, waves, self._policy, reserved, breakers, self._tables)
-        elsewhere = await compute(self._elsewhere.added_to, nodes, model.details, self._now())
+        with spans.phase(Phase.TYPES):
+            overlaid = await self.types_by_pool()
+            waves = await self._wave_types()
+        with spans.phase(Phase.PROBLEM):
+            snapshot = self._view.snapshot()
+            reserved = self._batcher.reserved()
+            breakers = self._refusals.breakers(self._view.node_pools())
+            model = await compute(_model, snapshot, overlaid, waves, self._policy, reserved, breakers, self._tables)
+            elsewhere = await compute(self._elsewhere.added_to, nodes, model.details, self._now())
         return replace(self._outline(elsewhere, open_commands), model=model), _Supply(overlaid, waves)
 
     async def _wave_types(self) -> Overlaid:

@@ -21,6 +21,7 @@ class Operation(StrEnum):
     START = "start node"
     LEAVE = "remove node"
     REBOOT = "reboot node"
+    SEARCH = "disruption search"
     COMMAND = "disruption command"
     INTERRUPTION = "interruption notice"
     UPKEEP = "keep node up to date"
@@ -41,7 +42,10 @@ _MEANINGS = {
     "Starts when the oldest pod that it was bought for was created. Links to the plan or the command that created it.",
     Operation.LEAVE: "A node is cordoned, drained and terminated. Links to what asked for it: a command, a notice.",
     Operation.REBOOT: "A node's machine is rebooted in place.",
-    Operation.COMMAND: "A disruption command: validation, taints, replacements, the request to leave.",
+    Operation.SEARCH: "A search for nodes to disrupt: a pass over nodes whose pods can move, or an evaluation of empty "
+    "and expired nodes that found any.",
+    Operation.COMMAND: "A disruption command: validation, taints, replacements, the request to leave. Links to the "
+    "search that decided it.",
     Operation.INTERRUPTION: "A message of the interruption queue about one instance. Starts when AWS sent it.",
     Operation.UPKEEP: "One step on a node that stays, such as recording how long an operator wants to keep it.",
     Operation.NODE_CLASS: "What an EC2NodeClass selects is looked up in the account.",
@@ -59,18 +63,41 @@ class Phase(StrEnum):
     EXPLAIN = "explain plan"
     WRITE = "write NodeClaims"
     HANDLE = "handle notice"
+    PASS = "search for moves"
+    EVALUATE = "evaluate nodes"
+    METHOD = "run method"
+    COMMANDS = "state commands"
 
     @property
     def meaning(self) -> str:
         """What the span covers, for the documents."""
         return {
             Phase.TYPES: "The instance types and offerings that the NodePools allow.",
-            Phase.PROBLEM: "The scheduling problem, from a snapshot of the cache.",
+            Phase.PROBLEM: "The scheduling problem, from a snapshot of the cache; for a search, with all nodes.",
             Phase.SOLVE: "The scheduling engine.",
             Phase.EXPLAIN: "Why each NodeClaim is bought.",
             Phase.WRITE: "The NodeClaims of the batch are created.",
             Phase.HANDLE: "The Node is tainted and the NodeClaim deleted, if the notice ends the instance.",
+            Phase.PASS: "A pass over the nodes whose pods can move: which nodes there are, what the methods decide.",
+            Phase.EVALUATE: "The methods for empty and expired nodes. Only an evaluation that found nodes has a trace.",
+            Phase.METHOD: "One disruption method: how many nodes it could choose from, and which it chose.",
+            Phase.COMMANDS: "The commands of the pass, with the NodeClaims of their replacements.",
         }[self]
+
+    @property
+    def parents(self) -> tuple[str, ...]:
+        """The spans that it is a part of, for the documents."""
+        match self:
+            case Phase.HANDLE:
+                return (Operation.INTERRUPTION,)
+            case Phase.PASS | Phase.EVALUATE:
+                return (Operation.SEARCH,)
+            case Phase.METHOD | Phase.COMMANDS:
+                return (Phase.PASS,)
+            case Phase.TYPES | Phase.PROBLEM:
+                return (ActivityName.PLAN, Phase.PASS, ActivityName.VALIDATE_COMMAND)
+            case _:
+                return (ActivityName.PLAN,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,10 +199,15 @@ class Attribute(StrEnum):
     PRICE = "tenon.price"
     BATCH = "tenon.batch"
     COMMAND = "tenon.command"
+    COMMANDS = "tenon.commands"
+    METHOD = "tenon.method"
     REASON = "tenon.reason"
     SAVING = "tenon.saving"
     PODS = "tenon.pods"
     NODECLAIMS = "tenon.nodeclaims"
+    NODES = "tenon.nodes"
+    CANDIDATES = "tenon.candidates"
+    BLOCKED = "tenon.blocked"
     UNSCHEDULABLE = "tenon.unschedulable"
     OUTCOME = "tenon.outcome"
     RESOURCE = "tenon.kubernetes.resource"
@@ -215,10 +247,15 @@ _ATTRIBUTES = {
     Attribute.PRICE: "Dollars an hour: of the instance, or of all NodeClaims of a plan.",
     Attribute.BATCH: "The number of the batch.",
     Attribute.COMMAND: "The disruption command.",
-    Attribute.REASON: "Why: of the command, of the removal, or the kind of the notice.",
-    Attribute.SAVING: "Dollars an hour that the command saves, as predicted.",
+    Attribute.COMMANDS: "The IDs of the commands that a search decided, separated by commas.",
+    Attribute.METHOD: "The disruption method, as `tenon simulate` names it.",
+    Attribute.REASON: "Why: of the command, of the method, of the removal, or the kind of the notice.",
+    Attribute.SAVING: "Dollars an hour that the command, or all commands of a search, save as predicted.",
     Attribute.PODS: "How many pods: of the batch, of the command, evicted, or bound.",
-    Attribute.NODECLAIMS: "How many NodeClaims: of the plan, or candidates of the command.",
+    Attribute.NODECLAIMS: "How many NodeClaims: of the plan, or candidates of the command or of all that were decided.",
+    Attribute.NODES: "How many nodes the search looked at.",
+    Attribute.CANDIDATES: "How many nodes a method, or all methods of a search, could choose from, without budgets.",
+    Attribute.BLOCKED: "How many nodes cannot leave although a method has a reason to disrupt them.",
     Attribute.UNSCHEDULABLE: "How many pods the plan has no place for.",
     Attribute.OUTCOME: "What became of the step, if it did not do what its name says: a reason in words.",
     Attribute.RESOURCE: "The resource and subresource that a request is about, such as `pods/eviction`.",

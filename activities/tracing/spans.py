@@ -69,6 +69,8 @@ class Recording:
     left_out: int = 0
     began: datetime | None = None
     """When the operation began, if that was before the recording."""
+    discarded: bool = False
+    """Neither the step nor the root span is sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +143,13 @@ def began(at: float) -> None:
         place.recording.began = datetime.fromtimestamp(at).astimezone()
 
 
+def discard() -> None:
+    """The operation under way did nothing that is worth a trace: its step and its root span are not sent."""
+    place = _current()
+    if place is not None:
+        place.recording.discarded = True
+
+
 def carried(call: Callable[_P, _R]) -> Callable[_P, _R]:
     """The call with the current context, for executors that do not take it along."""
     context = copy_context()
@@ -193,12 +202,13 @@ def operation(
     finally:
         _place.reset(token)
         recording.open = False
-        if recording.left_out:
-            span.set({Attribute.DROPPED: recording.left_out})
-        span.end(without_length=waits)
-        if is_first:
-            linked = [link for link in map(SpanId.parse, dict.fromkeys(links)) if link is not None]
-            backend.root(root_id, kind, recording.began or at, linked, root)
+        if not recording.discarded:  # a span that does not end is not sent
+            if recording.left_out:
+                span.set({Attribute.DROPPED: recording.left_out})
+            span.end(without_length=waits)
+            if is_first:
+                linked = [link for link in map(SpanId.parse, dict.fromkeys(links)) if link is not None]
+                backend.root(root_id, kind, recording.began or at, linked, root)
 
 
 @contextmanager

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from datetime import datetime
 
@@ -20,12 +20,19 @@ from tenon.disruption.search.rescheduling import after_commands
 from tenon.errors import TenonError
 from tenon.messages.disruption import PassCursor
 
-Around = Callable[[Method], AbstractContextManager[object]]
+Tell = Callable[[int, Sequence[Command]], None]
+"""Hears from how many nodes a method could choose, and its commands."""
+Around = Callable[[Method], AbstractContextManager[Tell]]
 """Returns a context in which a method is evaluated. Callers measure the time with it, because `tenon` has no clock."""
 
 
-def _nothing(_: Method) -> AbstractContextManager[object]:
-    return nullcontext()
+def tell_nothing(_eligible_count: int, _commands: Sequence[Command]) -> None:
+    """For callers that need no figures of the methods."""
+
+
+@contextmanager
+def _nothing(_: Method) -> Iterator[Tell]:
+    yield tell_nothing
 
 
 class IneligibleNodeError(TenonError):
@@ -45,8 +52,9 @@ def decide(situation: Situation, methods: Sequence[Method] = METHODS, around: Ar
     is_cut = False
     for method in methods:
         try:
-            with around(method):
+            with around(method) as tell:
                 proposal, eligible_count = _proposal(method, situation)
+                tell(eligible_count, proposal.commands)
         except Exception as error:  # a fault in one method must not stop the others
             failed[method.name] = error
             continue

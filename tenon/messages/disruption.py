@@ -223,6 +223,8 @@ class DisruptionCommand(Message):
     """Set if its only candidate leaves before the replacement starts. Then it has no ``replacements``."""
     approval: AwaitsApproval | None = None
     """Set if it waits for a person first."""
+    trace: str = ""
+    """The span of the search that decided it, as a traceparent; empty without tracing."""
 
 
 class DisruptionDecision(Message):

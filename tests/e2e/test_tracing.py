@@ -199,6 +199,23 @@ async def test_a_command_is_a_trace_to_which_its_nodes_link(story: Story) -> Non
     assert any(trace == started.trace for trace, _ in leaving.links)  # the run before
 
 
+async def test_the_trace_of_a_command_links_to_the_search_that_decided_it(story: Story) -> None:
+    command = story.root(Operation.COMMAND, tenon__reason="Drifted")
+    (step,) = [span for span in story.spans if span.id in links(command)]
+    assert step.name == Phase.PASS
+    assert step.attributes[Attribute.COMMANDS] == command.attributes[Attribute.COMMAND]
+    assert step.attributes[Attribute.NODECLAIMS] == 1
+    assert int(step.attributes[Attribute.NODES]) >= int(step.attributes[Attribute.CANDIDATES]) >= 1
+    (search,) = [span for span in story.spans if span.id == step.parent]
+    assert (search.name, search.parent) == (Operation.SEARCH, "")
+    phases = children_of(story.spans, step)
+    assert [span.name for span in phases if span.name in (Phase.TYPES, Phase.PROBLEM)] == [Phase.TYPES, Phase.PROBLEM]
+    methods = {span.attributes[Attribute.METHOD]: span for span in phases if span.name == Phase.METHOD}
+    assert len(methods) > 1
+    assert methods["drift"].attributes[Attribute.CANDIDATES] == 1
+    assert methods["drift"].seconds > 0
+
+
 async def test_a_drain_is_a_trace_with_its_evictions(story: Story) -> None:
     root = story.root(Operation.LEAVE, tenon__nodeclaim=story.bought)
     steps = story.steps(root)

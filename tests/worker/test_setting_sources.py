@@ -246,3 +246,55 @@ def test_who_puts_the_webhook_off_hears_what_it_costs() -> None:
     (warning,) = load_all({}, {"CLUSTER_NAME": "c", "DISABLE_WEBHOOK": "true"}).warnings
     assert "v1beta1 cannot be read" in warning
     assert load_all({}, {"CLUSTER_NAME": "c", "DISABLE_WEBHOOK": "false"}).warnings == []
+
+
+COLLECTOR = {**NAMED, "OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4317"}
+
+
+@pytest.mark.parametrize(
+    ("environment", "variable", "endpoint"),
+    [
+        (
+            {**COLLECTOR, "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"},
+            "OTEL_EXPORTER_OTLP_PROTOCOL",
+            "OTEL_EXPORTER_OTLP_ENDPOINT",
+        ),
+        (
+            {
+                **NAMED,
+                "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://collector:4317",
+                "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
+                "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "grpc",
+            },
+            "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL",
+            "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+        ),
+        (
+            {**NAMED, "RECORD_SINKS": "stdout,otlp", "OTEL_EXPORTER_OTLP_LOGS_PROTOCOL": "grpc"},
+            "OTEL_EXPORTER_OTLP_LOGS_PROTOCOL",
+            "OTEL_EXPORTER_OTLP_ENDPOINT",
+        ),
+    ],
+)
+def test_otlp_over_grpc_is_refused_in_a_sentence_that_says_what_to_set(
+    environment: dict[str, str], variable: str, endpoint: str
+) -> None:
+    with pytest.raises(SettingsError) as refused:
+        load_all({}, environment)
+    assert str(refused.value) == (
+        f"{variable}='grpc' is not supported, because Tenon sends OTLP over HTTP with protobuf only: "
+        f"set it to http/protobuf, and {endpoint} to the collector's HTTP port, usually 4318."
+    )
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {**COLLECTOR, "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"},
+        {**COLLECTOR, "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "http/protobuf"},
+        {**COLLECTOR, "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc", "OTEL_SDK_DISABLED": "true"},
+        {**NAMED, "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"},
+    ],
+)
+def test_a_protocol_that_nothing_uses_is_no_error(environment: dict[str, str]) -> None:
+    assert load_all({}, environment).settings.cluster_name == "prod"

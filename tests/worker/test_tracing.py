@@ -16,6 +16,7 @@ from activities.tracing.catalogue import Operation
 from tests.otlp_receiver import OtlpReceiver
 from tests.workflows.waiting import until
 from worker.runtime import tracing
+from worker.settings.open_telemetry import ENDPOINT, TRACES_ENDPOINT
 
 pytestmark = pytest.mark.integration
 
@@ -61,7 +62,7 @@ def record_one() -> None:
 def test_tracing_is_on_if_an_endpoint_is_set(
     monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], expected: bool
 ) -> None:
-    for name in (*tracing.ENDPOINTS, "OTEL_TRACES_EXPORTER", "OTEL_SDK_DISABLED"):
+    for name in (ENDPOINT, TRACES_ENDPOINT, "OTEL_TRACES_EXPORTER", "OTEL_SDK_DISABLED"):
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)

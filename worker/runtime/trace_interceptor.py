@@ -35,6 +35,7 @@ from activities.tracing import spans
 from activities.tracing.catalogue import TRACED, Attribute, Operation, Traced
 from activities.tracing.context import SpanId, origin_of, root_of
 from activities.tracing.messages import attributes_of_input, attributes_of_result
+from tenon.messages.disruption import DisruptInput
 from tenon.messages.node import Disrupt, DisruptAnswer, Poke
 from tenon.node.state import NodeClaimInput
 
@@ -144,6 +145,8 @@ class _Workflow(WorkflowInboundInterceptor):
         for argument in input.args:
             if isinstance(argument, NodeClaimInput) and argument.state is None:
                 self._operations.created_by(argument.origin, workflow.now())
+            if isinstance(argument, DisruptInput) and argument.awaited is None:
+                self._operations.link(argument.command.trace)
         return await super().execute_workflow(input)
 
     async def handle_signal(self, input: HandleSignalInput) -> None:

@@ -15,11 +15,11 @@ from activities import loggers
 from activities.tracing import spans
 from tenon import __version__
 from worker.log_rate_limit import LogRateLimiter
+from worker.settings.open_telemetry import asks_for_traces
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
 
-ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 FLUSH_SECONDS = 3.0
 """How long a process that ends waits for its last spans. It must not be killed because a collector is slow."""
 EXPORTER = "opentelemetry.exporter.otlp.proto.http.trace_exporter"
@@ -30,10 +30,8 @@ _providers: list[TracerProvider] = []
 
 
 def tracing_wanted() -> bool:
-    """Whether the environment sets an endpoint for spans, and does not switch them off."""
-    if os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true" or os.environ.get("OTEL_TRACES_EXPORTER") == "none":
-        return False
-    return any(os.environ.get(name) for name in ENDPOINTS)
+    """Whether the environment of this process asks for spans."""
+    return asks_for_traces(os.environ)
 
 
 class ExportFailures(logging.Handler):

@@ -16,7 +16,7 @@ from pydantic_core import ErrorDetails
 from tenon.apis.legacy.global_settings import Settings as OldSettings
 from tenon.errors import TenonError
 from tenon.provisioning.gates import named_gates, parse_feature_gates
-from worker.settings import effects, env_typos
+from worker.settings import effects, env_typos, open_telemetry
 from worker.settings.model import Settings
 
 Source = Literal["flag", "environment", "ConfigMap", "default"]
@@ -96,6 +96,7 @@ def load_all(
     except SettingsError as error:
         raise SettingsError("\n".join([*problems, str(error)])) from None
     problems += _clashes(settings)
+    problems += open_telemetry.refused_protocols(environment, settings.record_sinks)
     if problems:
         raise SettingsError("\n".join(problems))
     sources: dict[str, Source] = {

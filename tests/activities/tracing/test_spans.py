@@ -7,33 +7,24 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pytest
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, ParentBased, Sampler, TraceIdRatioBased
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, ParentBased, TraceIdRatioBased
 
 from activities.tracing import spans
 from activities.tracing.catalogue import Attribute, Operation, Phase
 from activities.tracing.context import SpanId, origin_of, root_of
 from activities.tracing.kubernetes_requests import described
-from activities.tracing.open_telemetry import Identifiers, OpenTelemetry
+from tests.activities.tracing.collected_spans import collecting
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 OTHER = SpanId(0xABC, 0xDEF)
 
 
-def collected(sampler: Sampler) -> InMemorySpanExporter:
-    exporter = InMemorySpanExporter()
-    provider = TracerProvider(sampler=sampler, id_generator=Identifiers())
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    spans.enable(OpenTelemetry(provider))
-    return exporter
-
-
 @pytest.fixture
 def exporter() -> Iterator[InMemorySpanExporter]:
-    yield collected(ALWAYS_ON)
-    spans.enable(None)
+    with collecting() as exporter:
+        yield exporter
 
 
 def step(key: str = "run/1", *, is_first: bool = True, waits: bool = False, links: tuple[str, ...] = ()) -> object:
@@ -107,6 +98,22 @@ def test_outside_of_an_operation_nothing_is_recorded(exporter: InMemorySpanExpor
     assert exporter.get_finished_spans() == ()
 
 
+def test_an_operation_that_did_nothing_is_not_sent(exporter: InMemorySpanExporter) -> None:
+    with step():  # type: ignore[attr-defined]
+        spans.discard()
+    assert exporter.get_finished_spans() == ()
+
+
+def test_an_error_of_an_operation_that_did_nothing_is_raised(exporter: InMemorySpanExporter) -> None:
+    def fail() -> None:
+        spans.discard()
+        raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken"), step():  # type: ignore[attr-defined]
+        fail()
+    assert exporter.get_finished_spans() == ()
+
+
 async def test_a_task_that_outlives_its_operation_adds_nothing_to_it(exporter: InMemorySpanExporter) -> None:
     ended = asyncio.Event()
 
@@ -133,22 +140,19 @@ def test_requests_beyond_the_limit_are_counted(exporter: InMemorySpanExporter) -
 
 def test_all_processes_sample_the_same_traces() -> None:
     """The parent of a span is never a span of this process, so the decision follows from the trace ID alone."""
-    try:
-        for ratio, expected in ((ALWAYS_OFF, 0), (TraceIdRatioBased(0.5), None), (ALWAYS_ON, 40)):
-            exporter = collected(ParentBased(ratio))
+    for ratio, expected in ((ALWAYS_OFF, 0), (TraceIdRatioBased(0.5), None), (ALWAYS_ON, 40)):
+        with collecting(ParentBased(ratio)) as exporter:
             for number in range(20):
                 with step(f"run/{number}"):  # type: ignore[attr-defined]
                     pass
-            traces: dict[int, int] = {}
-            for span in exporter.get_finished_spans():
-                assert span.context is not None
-                traces[span.context.trace_id] = traces.get(span.context.trace_id, 0) + 1
-            assert set(traces.values()) <= {2}  # both spans of a trace, or none
-            assert expected is None or sum(traces.values()) == expected
-            if expected is None:
-                assert 0 < len(traces) < 20
-    finally:
-        spans.enable(None)
+        traces: dict[int, int] = {}
+        for span in exporter.get_finished_spans():
+            assert span.context is not None
+            traces[span.context.trace_id] = traces.get(span.context.trace_id, 0) + 1
+        assert set(traces.values()) <= {2}  # both spans of a trace, or none
+        assert expected is None or sum(traces.values()) == expected
+        if expected is None:
+            assert 0 < len(traces) < 20
 
 
 @pytest.mark.parametrize("text", ["", "00-abc-def-01", f"00-{'0' * 32}-{'1' * 16}-01", OTHER.traceparent + "x"])
