@@ -103,6 +103,7 @@ _RECORD_PARTS = {
     "Purchase": "purchase",
     "CommandCandidate": "candidate",
     "NodeFacts": "node",
+    "BlockedBy": "wait",
     "CostRow": "row",
     "DecidedCommand": "decided command",
 }

@@ -15,6 +15,7 @@ from tenon.messages.node import (
     Removal,
     TerminateResult,
 )
+from tenon.node.drain_history import with_blocks, with_volumes
 from tenon.node.leave_text import SOMEBODY, removal_text
 from tenon.node.state import Blocked, Leave, NodeState, Stage
 from tenon.node.steps import LeaveRequest
@@ -151,6 +152,7 @@ def drained(state: NodeState, result: DrainResult, now: datetime) -> NodeState:
     state = evolve(
         state, evicted_pods=state.evicted_pods + result.evicted, drain_rounds=state.drain_rounds + 1, check_now=False
     )
+    state = with_blocks(state, () if result.drained else result.blocked, now)
     if result.drained:
         waits_for_volumes = result.volumes_attached and not state.instance_gone
         after = Stage.DETACHING if waits_for_volumes else Stage.TERMINATING
@@ -174,6 +176,7 @@ def drained(state: NodeState, result: DrainResult, now: datetime) -> NodeState:
 
 def detached(state: NodeState, result: DetachResult, now: datetime) -> NodeState:
     """Continue with termination if all volumes are detached; otherwise wait."""
+    state = with_volumes(state, 0 if result.detached else result.attached, now)
     if result.detached:
         update = {
             "stage": Stage.TERMINATING,

@@ -88,6 +88,23 @@ class Blocked(Message):
     """Since when pods are waited for."""
 
 
+class DrainBlock(Message):
+    """Something that kept pods of a leaving node, or the node itself, for a time that may have interruptions."""
+
+    cause: str
+    """Such as ``PodDisruptionBudget shop/web``."""
+    pods: tuple[str, ...] = ()
+    """The first few that it kept, as ``namespace/name``."""
+    pod_count: int = 0
+    """The most that it kept at one time."""
+    since: datetime
+    """When it was reported first."""
+    seconds: float = 0.0
+    """How long it kept them, without the time since ``lasts_since``."""
+    lasts_since: datetime | None = None
+    """Since when it keeps them now; None if it does not."""
+
+
 class RebootPhase(StrEnum):
     """What a reboot does next, in this order. Between `ISSUING` and `RECOVERING` no restart may issue it again."""
 
@@ -200,6 +217,8 @@ class NodeState(Message):
     """Its planned pods were bound once. After a reboot they are not bound again."""
     terminated_at: datetime | None = None
     """When EC2 was asked to terminate its instance, which costs nothing from then on."""
+    drain_blocks: tuple[DrainBlock, ...] = ()
+    """What kept its drain, the first cause first."""
 
 
 def expiry(state: NodeState) -> datetime | None:
@@ -248,3 +267,5 @@ class NodeClaimResult(Message):
     """When it was asked to leave."""
     terminated_at: datetime | None = None
     """When EC2 was asked to terminate its instance, which costs nothing from then on."""
+    drain_blocks: list[DrainBlock] = Field(default_factory=list)
+    """What kept its drain, the first cause first."""

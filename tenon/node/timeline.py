@@ -8,6 +8,7 @@ from tenon.evolve import evolve
 from tenon.messages.launch import Instance
 from tenon.money import dollars, instance_charge, nanos
 from tenon.node.drain_blockers import sentence
+from tenon.node.drain_history import ended_block
 from tenon.node.leave_text import removal_text
 from tenon.node.reboot_record import request_text
 from tenon.node.state import NodeClaimResult, NodeState, Stage, TimelineEntry, expiry
@@ -167,4 +168,5 @@ def result_of(state: NodeState, now: datetime) -> NodeClaimResult:
         launched_at=started if instance else None,
         asked_at=state.leave.asked_at if state.leave else None,
         terminated_at=state.terminated_at if instance else None,
+        drain_blocks=[ended_block(block, now) for block in state.drain_blocks],
     )

@@ -237,6 +237,21 @@ class RefusalEntry(_Entry):
     """The number of the attempt that was refused."""
 
 
+class BlockedBy(_Part):
+    """What kept the drain of a node."""
+
+    cause: str
+    """A PodDisruptionBudget, an annotation or a finalizer of pods, or why an eviction was refused."""
+    pods: list[str] = Field(default_factory=list)
+    """The first pods that it kept, as ``namespace/name``."""
+    pod_count: int = 0
+    """The most pods that it kept at one time."""
+    since: datetime
+    """When it was noticed first."""
+    seconds: float
+    """How long it kept them in all."""
+
+
 class RemovalEntry(_Entry):
     """A node's life ended."""
 
@@ -260,6 +275,8 @@ class RemovalEntry(_Entry):
     """How many pods were evicted or deleted."""
     cost: float = 0.0
     """Dollars that its instance cost from launch to termination."""
+    blocked_by: list[BlockedBy] = Field(default_factory=list)
+    """What kept its drain, the longest first; empty if nothing did."""
     timeline: list[str] = Field(default_factory=list)
     """The last lines of its timeline, with their times."""
 

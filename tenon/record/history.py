@@ -313,4 +313,8 @@ def _removal(entry: RemovalEntry) -> str:
         f"cost ${entry.cost:.4f}",
         f"{counted(entry.pods, 'pod')} evicted",
     ]
+    if entry.blocked_by:
+        longest = entry.blocked_by[0]
+        more = f" and {len(entry.blocked_by) - 1} more" if len(entry.blocked_by) > 1 else ""
+        parts.append(f"its drain waited {lasting(timedelta(seconds=longest.seconds))} for {longest.cause}{more}")
     return ", ".join(filter(None, parts))

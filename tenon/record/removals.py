@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from tenon.apis.reasons import camel_case
 from tenon.kube.timestamps import format_instant
 from tenon.node.state import NodeClaimResult
-from tenon.record.entries import NodeFacts, RemovalEntry
+from tenon.record.entries import BlockedBy, NodeFacts, RemovalEntry
 from tenon.record.origin import Origin
-from tenon.sentences import shortened
+from tenon.sentences import lasting, shortened
 
 LAST_LINES = 20
 """How many lines of the timeline an entry keeps. The workflow has all of them until Temporal's retention ends."""
@@ -42,5 +42,33 @@ def removal_entry(origin: Origin, at: datetime, uid: str, result: NodeClaimResul
         terminated_at=result.terminated_at,
         pods=result.pods_evicted,
         cost=result.cost,
+        blocked_by=blocked_by(result),
         timeline=[f"{format_instant(line.at)} {line.text}" for line in result.timeline[-LAST_LINES:]],
     )
+
+
+def blocked_by(result: NodeClaimResult) -> list[BlockedBy]:
+    """Return what kept the drain, the longest first."""
+    return [
+        BlockedBy(
+            cause=block.cause,
+            pods=list(block.pods),
+            pod_count=block.pod_count,
+            since=block.since,
+            seconds=block.seconds,
+        )
+        for block in sorted(result.drain_blocks, key=lambda block: -block.seconds)
+    ]
+
+
+def pod_names(blocked: BlockedBy) -> str:
+    """Return the first pods that were kept, and how many others; empty if volumes kept the node."""
+    more = blocked.pod_count - len(blocked.pods)
+    return ", ".join(blocked.pods) + (f" and {more} more" if more > 0 else "")
+
+
+def blocked_text(blocked: BlockedBy) -> str:
+    """Say what kept a drain: 'PodDisruptionBudget shop/web kept 5 pods (shop/a, shop/b, shop/c and 2 more) for 3h'."""
+    names = pod_names(blocked)
+    pods = "it" if not names else f"pod {names}" if blocked.pod_count == 1 else f"{blocked.pod_count} pods ({names})"
+    return f"{blocked.cause} kept {pods} for {lasting(timedelta(seconds=blocked.seconds))}"

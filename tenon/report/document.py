@@ -67,6 +67,19 @@ def _happened(happened: Happened) -> dict[str, Any]:
         "removals": len(happened.removals),
         "launched": _groups(happened.launched, ("nodePool", "capacityType", "instanceType")),
         "removed": _groups(happened.removed, ("reason",)),
+        "blockedDrains": [
+            {
+                "time": format_instant(block.since),
+                "node": entry.facts.node or entry.facts.claim,
+                "nodePool": entry.facts.pool,
+                "cause": block.cause,
+                "pods": list(block.pods),
+                "podCount": block.pod_count,
+                "seconds": block.seconds,
+                "reason": entry.reason,
+            }
+            for entry, block in happened.blocked_drains
+        ],
         "refusals": len(happened.refusals),
         "refused": _groups(happened.refused, ("code", "offering")),
         "interruptions": [

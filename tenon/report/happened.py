@@ -11,6 +11,7 @@ from tenon.apis.reasons import camel_case
 from tenon.ec2.instances.interruption import Kind as Notice
 from tenon.node.leave_text import command_text
 from tenon.record.entries import (
+    BlockedBy,
     CommandEndEntry,
     CommandEntry,
     Entry,
@@ -34,7 +35,7 @@ class Group:
     dollars: float = 0.0
     pods: int = 0
     seconds: float = 0.0
-    """The sum of their lifetimes."""
+    """The sum of their lifetimes, or of their waits."""
     last_at: datetime | None = None
 
 
@@ -134,6 +135,19 @@ class Happened:
         return _grouped(
             ((camel_case(entry.reason),), entry.cost, entry.pods, _lived(entry).total_seconds(), entry.at)
             for entry in self.removals
+        )
+
+    @property
+    def blocked_drains(self) -> list[tuple[RemovalEntry, BlockedBy]]:
+        """What kept drains that have ended, and of which node, the longest first."""
+        blocks = [(entry, block) for entry in self.removals for block in entry.blocked_by]
+        return sorted(blocks, key=lambda item: (-item[1].seconds, item[1].since))
+
+    @property
+    def drain_blockers(self) -> list[Group]:
+        """What kept these drains, with how many, the most frequent first. Seconds are how long the nodes waited."""
+        return _grouped(
+            ((block.cause,), 0.0, block.pod_count, block.seconds, block.since) for _, block in self.blocked_drains
         )
 
     @property

@@ -6,7 +6,7 @@ from tenon.record.entries import CostEntry, CostRow, Entry, PlanEntry, RemovalEn
 
 
 def slim(entry: Entry) -> Entry:
-    """Return the entry without the names of pods, without timelines, and with the cost of namespaces only."""
+    """Return the entry without the pods of plans, without timelines, and with the cost of namespaces only."""
     match entry:
         case PlanEntry():
             return entry.model_copy(update={"on_existing": {}, "purchases": [], "unschedulable": {}})

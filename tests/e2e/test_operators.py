@@ -186,9 +186,12 @@ async def test_what_cannot_be_done_is_said_in_a_sentence(tenon: Run, worker: Wor
 
 
 async def test_force_drain_passes_the_budget_that_blocks_a_plain_drain(
-    guarded: Pool, temporal_cli: Run, tenon: Run, client: Client, sandbox: Sandbox
+    guarded: Pool, temporal_cli: Run, tenon: Run, client: Client, sandbox: Sandbox, worker: Worker
 ) -> None:
-    """The status names pod and PodDisruptionBudget and is found by TenonBlocked; `force_drain` ends it all the same."""
+    """The status names pod and PodDisruptionBudget and is found by TenonBlocked; `force_drain` ends it all the same.
+
+    What the drain waited for is said after the node is gone.
+    """
     (pod,) = await guarded.pods()
     claim = await guarded.claim()
     name = claim["metadata"]["name"]
@@ -219,6 +222,16 @@ async def test_force_drain_passes_the_budget_that_blocks_a_plain_drain(
     (elsewhere,) = await guarded.running(1)
     assert elsewhere["metadata"]["uid"] != pod["metadata"]["uid"]
     assert await guarded.claim_of(elsewhere) != name
+    budget, record = f"PodDisruptionBudget {NAMESPACE}/{guarded.name}-web", {"TENON_RECORD": str(worker.log)}
+
+    async def recorded() -> bool:
+        history = await asyncio.to_thread(tenon, "history", name, "--kind", "removal", RECORD_SINKS=None, **record)
+        return f"for {budget}" in " ".join(history.stdout.split())
+
+    await until(recorded)
+    why = await asyncio.to_thread(tenon, "why", name, RECORD_SINKS=None, **record)
+    sentence = f"its drain was blocked: {budget} kept pod {NAMESPACE}/{pod['metadata']['name']} for "
+    assert sentence in " ".join(why.stdout.split())
 
 
 async def test_tenon_force_drain_deletes_a_guarded_pod_at_once(

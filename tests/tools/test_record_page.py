@@ -14,6 +14,7 @@ INSIDE: dict[str, type[BaseModel]] = {
     "Inside: purchase": entries.Purchase,
     "Inside: candidate": entries.CommandCandidate,
     "Inside: node": entries.NodeFacts,
+    "Inside: wait": entries.BlockedBy,
     "Inside: row": entries.CostRow,
     "Inside: decided command": entries.DecidedCommand,
 }

@@ -15,11 +15,12 @@ from tenon.apis.reasons import Reason
 from tenon.evolve import evolve
 from tenon.messages.base import ActivityName
 from tenon.messages.disruption import DisruptInput, DisruptionCommand, DisruptResult, MeasuredSaving, Replacement
-from tenon.messages.node import Operator
+from tenon.messages.node import DrainResult, Operator
 from tenon.record.entries import CommandEndEntry, CommandEntry, RemovalEntry
 from tests.activities.record.kept import KeptRecord
 from tests.workflows.fake_activities import FakeWorld
 from tests.workflows.fake_steps import FakeSteps, command
+from tests.workflows.guarded_node import GUARDED
 from tests.workflows.node_workflow import live, node
 from worker.runtime.recorded_workflows import RecordInterceptor
 from workflows import names
@@ -144,3 +145,17 @@ async def test_a_node_whose_life_ended_is_recorded_with_who_removed_it_and_why(
     assert entry.timeline[-1].endswith("life ended")
     assert entry.asked_at is not None
     assert entry.terminated_at is not None
+
+
+async def test_the_end_of_a_life_says_what_its_drain_waited_for(temporal: WorkflowEnvironment, cluster: str) -> None:
+    record, world = KeptRecord(), FakeWorld()
+    world.drains = [DrainResult(remaining=1, blocked=[GUARDED])]
+    async with node(temporal, cluster, world, interceptors=[RecordInterceptor(record)], max_cached_workflows=0):
+        handle = await live(temporal.client, cluster)
+        await handle.signal("drain", Operator(by="ann", reason="the disk is slow"))
+        await handle.result()
+    (entry,) = record.entries
+    assert isinstance(entry, RemovalEntry)
+    (wait,) = entry.blocked_by
+    assert (wait.cause, wait.pods, wait.pod_count) == ("PodDisruptionBudget default/web", ["default/web-0"], 1)
+    assert wait.seconds > 0

@@ -16,6 +16,7 @@ from tenon.node.leave_text import recorded
 from tenon.node.state import NodeClaimResult, NodeState
 from tenon.node.timeline import why_blocked
 from tenon.record.entries import (
+    BlockedBy,
     CommandEndEntry,
     CommandEntry,
     Entry,
@@ -25,6 +26,7 @@ from tenon.record.entries import (
     RefusalEntry,
     RemovalEntry,
 )
+from tenon.record.removals import blocked_by, blocked_text
 from tenon.record.why.answer import Answer, Line, Source, clock, dollars, sections_of
 from tenon.record.why.mentions import Departure, NodeIdentity
 from tenon.sentences import counted, first_few
@@ -58,6 +60,8 @@ class NodeLife:
     blocked: str = ""
     timeline: Sequence[tuple[datetime, str]] = ()
     cost: float = 0.0
+    blocked_by: Sequence[BlockedBy] = ()
+    """What kept its drain, if it has ended."""
     workflow: str = ""
 
 
@@ -98,6 +102,7 @@ def life_of_result(result: NodeClaimResult, workflow: str = "") -> NodeLife:
         asked_at=result.asked_at,
         timeline=[(entry.at, entry.text) for entry in result.timeline],
         cost=result.cost,
+        blocked_by=blocked_by(result),
         workflow=workflow,
     )
 
@@ -260,10 +265,12 @@ class _Node:
             yield Line(text, Source.RECORD, removal.asked_at or removal.at)
             pods = f"{counted(removal.pods, 'pod')} moved, and it cost ${removal.cost:.4f} in all"
             yield Line(pods, Source.RECORD, removal.terminated_at)
+            yield from _blocked_lines(removal.blocked_by, Source.RECORD)
         elif self._life is not None and self._life.removal:
             yield Line(self._life.removal, Source.TEMPORAL, self._life.asked_at)
             if self._life.cost:
                 yield Line(f"it cost ${self._life.cost:.4f} in all", Source.TEMPORAL)
+            yield from _blocked_lines(self._life.blocked_by, Source.TEMPORAL)
         elif self._sources.claim is not None:
             claim = self._sources.claim
             yield from (Line(_removal_text(reason), Source.KUBERNETES) for reason in recorded(claim.annotations))
@@ -371,6 +378,10 @@ def _command_lines(command: CommandEntry, end: CommandEndEntry | None, claim: st
 def _bought(purchase: Purchase) -> str:
     price = f" at {dollars(purchase.price)}" if purchase.price else ""
     return f"{purchase.claim} ({purchase.instance_type}{price}) for {counted(purchase.pod_count, 'pod')}"
+
+
+def _blocked_lines(blocks: Iterable[BlockedBy], source: Source) -> Iterator[Line]:
+    return (Line(f"its drain was blocked: {blocked_text(block)}", source, block.since) for block in blocks)
 
 
 def _removal_text(removal: Removal) -> str:

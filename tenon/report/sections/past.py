@@ -12,6 +12,7 @@ from tenon.page.markup import Content, Markup, tag
 from tenon.page.style import OTHERS, PALETTE
 from tenon.page.table import side_by_side, table
 from tenon.record.entries import RemovalEntry
+from tenon.record.removals import pod_names
 from tenon.report.happened import Carried, Group, Happened
 from tenon.report.report import Past
 from tenon.report.sections.nodes import legend
@@ -184,6 +185,50 @@ def _removal_row(entry: RemovalEntry) -> Sequence[Content]:
     return moment(entry.at), name, reason, entry.actor, str(entry.pods), dollars_text(entry.cost)
 
 
+def drains_section(past: Past) -> Content:
+    """Return the drains that had to wait and have ended, and for what."""
+    whole = past.whole
+    if not whole.blocked_drains:
+        return tag("p", "No drain that ended had to wait for pods that could not be evicted.", class_="quiet")
+    window = window_text(whole.length)
+    of_day = {group.key: group.count for group in past.day.drain_blockers}
+    causes = [
+        (
+            *_in_windows(past, group.key[0], str(of_day.get(group.key, 0)), str(group.count)),
+            str(group.pods),
+            lasting(timedelta(seconds=group.seconds)),
+            moment(group.last_at),
+        )
+        for group in whole.drain_blockers
+    ]
+    drains = [
+        (
+            moment(block.since),
+            entry.facts.node or entry.facts.claim,
+            block.cause,
+            pod_names(block),
+            lasting(timedelta(seconds=block.seconds)),
+            camel_case(entry.reason),
+        )
+        for entry, block in whole.blocked_drains
+    ]
+    return side_by_side(
+        (
+            tag("h3", "What they waited for"),
+            table(
+                (*_in_windows(past, "Cause", "last day", f"last {window}"), "Pods", "In all", "Last"),
+                causes,
+                {1, 2, 3, 4} if past.has_day else {1, 2, 3},
+                15,
+            ),
+        ),
+        (
+            tag("h3", "The longest waits"),
+            table(("From", "Node", "Cause", "Pods", "For", "Why it left"), drains, {4}, 15),
+        ),
+    )
+
+
 def trouble_section(past: Past) -> Content:
     """Return refusals of EC2 and interruptions."""
     whole = past.whole
@@ -269,6 +314,7 @@ def _table_or(
 PastSection = Callable[[Past], Content]
 PAST: tuple[tuple[str, PastSection], ...] = (
     ("Launched and removed", changes_section),
+    ("Drains that had to wait", drains_section),
     ("Refusals and interruptions", trouble_section),
     ("Commands and actors", commands_section),
 )

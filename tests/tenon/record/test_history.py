@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tenon.record.entries import (
+    BlockedBy,
     CommandCandidate,
     CommandEndEntry,
     CommandEntry,
@@ -105,6 +106,7 @@ REMOVAL = RemovalEntry(
     pods=4,
     cost=0.24,
 )
+WAIT = BlockedBy(cause="PodDisruptionBudget shop/web", pods=["shop/web-1"], pod_count=1, since=AT, seconds=12_000)
 OTHER = RemovalEntry(
     id="other",
     at=AT,
@@ -181,6 +183,12 @@ def test_the_name_of_a_node_is_in_its_last_entry_and_finds_the_first_ones() -> N
         (END, "", "1 node left; saves 0.0400 $/h of 0.0480 predicted"),
         (END.model_copy(update={"failure": "a pod came"}), "", "undone: a pod came"),
         (REMOVAL, "", "m5.large, ran 2h30m, cost $0.2400, 4 pods evicted"),
+        (
+            REMOVAL.model_copy(update={"blocked_by": [WAIT, WAIT.model_copy(update={"seconds": 5.0})]}),
+            "",
+            "m5.large, ran 2h30m, cost $0.2400, 4 pods evicted, "
+            "its drain waited 3h20m for PodDisruptionBudget shop/web and 1 more",
+        ),
         (OTHER, "", "ended before it had an instance"),
     ],
     ids=lambda value: value.id if isinstance(value, PlanEntry | RemovalEntry) else None,

@@ -18,6 +18,7 @@ from tenon.kube.pod_disruption_budgets import PodDisruptionBudget, decode_pdb
 from tenon.kube.records import ObjectRecord
 from tenon.kube.timestamps import format_instant
 from tenon.record.entries import (
+    BlockedBy,
     CommandCandidate,
     CommandEndEntry,
     CommandEntry,
@@ -255,6 +256,7 @@ def removal(
     actor: str = "disruption",
     detail: str = "",
     pods: int = 0,
+    blocked_by: Sequence[BlockedBy] = (),
     **fields: Any,
 ) -> RemovalEntry:
     of_node = facts(number, **fields)
@@ -271,7 +273,14 @@ def removal(
         terminated_at=at,
         pods=pods,
         cost=round(of_node.price * hours, 6),
+        blocked_by=list(blocked_by),
     )
+
+
+def waited(minutes: float, cause: str = "PodDisruptionBudget shop/cart", at: datetime = NOW) -> BlockedBy:
+    """What kept a drain that ended a minute before this time."""
+    since = at - timedelta(minutes=minutes + 1)
+    return BlockedBy(cause=cause, pods=["shop/cart-1"], pod_count=2, since=since, seconds=60 * minutes)
 
 
 def refusal(number: int, at: datetime, code: str, *offerings: str, actor: str = "provisioner") -> RefusalEntry:

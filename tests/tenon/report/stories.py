@@ -10,7 +10,7 @@ from typing import Any
 from tenon.apis import labels
 from tenon.kube.timestamps import format_instant
 from tenon.record.entries import CostEntry, CostRow, Entry
-from tests.tenon.report.clusters import NOW, Cluster, command, command_end, launch, refusal, removal
+from tests.tenon.report.clusters import NOW, Cluster, command, command_end, launch, refusal, removal, waited
 
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
@@ -118,7 +118,16 @@ def busy_week() -> Sequence[Entry]:
             entries.append(removal(number, at, at + life, reason, actor=actor, pods=chance.randint(0, 9), **kind))
         else:
             entries.append(
-                removal(number, at, NOW - timedelta(minutes=1), "Drain", actor="ann", detail="kernel bug", **kind)
+                removal(
+                    number,
+                    at,
+                    NOW - timedelta(minutes=1),
+                    "Drain",
+                    actor="ann",
+                    detail="kernel bug",
+                    blocked_by=[waited(number)],
+                    **kind,
+                )
             )
     for number in range(18):
         at = NOW - WEEK + chance.random() * WEEK

@@ -134,8 +134,13 @@ def test_tables_of_the_past_have_the_figures_of_the_record(busy_page: Page) -> N
     assert past is not None
     rows = [" | ".join(row) for row in busy_page.cells]
     day = {group.key: group.count for group in past.day.removed}
+    of_day = {group.key: group.count for group in past.day.drain_blockers}
+    assert of_day
     for group in past.whole.removed:
         start = f"{group.key[0]} | {day.get(group.key, 0)} | {group.count} | {group.pods} | "
+        assert [row for row in rows if row.startswith(start)], start
+    for group in past.whole.drain_blockers:
+        start = f"{group.key[0]} | {of_day[group.key]} | {group.count} | {group.pods} | "
         assert [row for row in rows if row.startswith(start)], start
     for group in past.whole.refused:
         assert [row for row in rows if row.startswith(f"{group.key[0]} | {group.key[1]} | {group.count} | ")]
@@ -271,6 +276,7 @@ def test_the_document_has_what_the_page_has() -> None:
     assert document["past"]["window"]["removals"] == sum(
         group["count"] for group in document["past"]["window"]["removed"]
     )
+    assert len(document["past"]["window"]["blockedDrains"]) == len(past.whole.blocked_drains) > 0
     assert document["past"]["lastDay"]["launches"] == len(past.day.launches)
     assert len(document["ahead"]["expiries"]) == len(report.ahead.expiries)
     assert document["ahead"]["nearLimits"] == [{"nodePool": "web", "resource": "cpu", "used": "104", "limit": "120"}]

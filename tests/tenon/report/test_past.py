@@ -16,7 +16,7 @@ from tenon.report.happened import COMMANDS, UNKNOWN_ACTOR, happened
 from tenon.report.report import report_on
 from tenon.report.slimming import slim
 from tenon.report.spending import lower_bounds, spending
-from tests.tenon.report.clusters import NOW, Cluster, command, command_end, launch, refusal, removal
+from tests.tenon.report.clusters import NOW, Cluster, command, command_end, launch, refusal, removal, waited
 from tests.tenon.report.stories import busy_cluster, busy_week
 
 HOUR = timedelta(hours=1)
@@ -129,6 +129,28 @@ def test_removals_are_counted_by_reason_with_their_pods_and_cost() -> None:
     assert day.removed[0].dollars == pytest.approx(12 * 0.096)
     assert day.removed[0].seconds == 12 * 3600
     assert len(happened(entries, NOW - WEEK, NOW).removals) == 4
+
+
+def test_drains_that_waited_are_counted_by_what_kept_them() -> None:
+    cart, do_not_disrupt = "PodDisruptionBudget shop/cart", "annotation karpenter.sh/do-not-disrupt"
+    entries: list[Entry] = [
+        removal(1, NOW - 5 * HOUR, NOW - HOUR, blocked_by=[waited(50), waited(5, do_not_disrupt)]),
+        removal(2, NOW - 9 * HOUR, NOW - HOUR, blocked_by=[waited(90)]),
+        removal(3, NOW - 9 * HOUR, NOW - 2 * HOUR),
+        removal(4, NOW - 50 * HOUR, NOW - 26 * HOUR, blocked_by=[waited(10, at=NOW - 26 * HOUR)]),
+    ]
+    week, day = happened(entries, NOW - WEEK, NOW), happened(entries, NOW - DAY, NOW)
+    assert [(group.key, group.count, group.seconds) for group in week.drain_blockers] == [
+        ((cart,), 3, 150 * 60),
+        ((do_not_disrupt,), 1, 300),
+    ]
+    assert [group.count for group in day.drain_blockers] == [2, 1]
+    assert [(entry.id, block.seconds) for entry, block in week.blocked_drains] == [
+        ("removal/2", 5400),
+        ("removal/1", 3000),
+        ("removal/4", 600),
+        ("removal/1", 300),
+    ]
 
 
 @pytest.mark.parametrize(

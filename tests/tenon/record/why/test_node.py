@@ -10,9 +10,10 @@ from tenon.apis import labels
 from tenon.kube.claim_record import ClaimRecord
 from tenon.messages.base import ClaimRef
 from tenon.messages.launch import Instance
-from tenon.node.state import Leave, NodeState, Stage, TimelineEntry
+from tenon.node.state import DrainBlock, Leave, NodeClaimResult, NodeState, Stage, TimelineEntry
 from tenon.node.timeline import result_of
 from tenon.record.entries import Entry
+from tenon.record.removals import blocked_by
 from tenon.record.why.answer import MAX_LINES, Answer, Source, to_document
 from tenon.record.why.mentions import NodeIdentity, identities, mentions_node
 from tenon.record.why.node import (
@@ -96,6 +97,16 @@ def test_a_node_that_is_gone_is_answered_from_the_record_alone() -> None:
         "batch 2, planned while it left, bought default-x2 (m5.large at $0.0400 an hour) for 1 pod"
     ]
     assert sources(answer) == {Source.RECORD}
+
+
+def test_a_node_that_is_gone_says_what_its_drain_waited_for() -> None:
+    wait = DrainBlock(cause="PodDisruptionBudget shop/web", pods=("shop/a",), pod_count=1, since=after(60), seconds=60)
+    line = "its drain was blocked: PodDisruptionBudget shop/web kept pod shop/a for 1m"
+    result = NodeClaimResult(claim=CLAIM, pool="default", reason="Expired", drain_blocks=[wait])
+    removal = REMOVAL.model_copy(update={"blocked_by": blocked_by(result)})
+    by_record = why_node(NodeSources(IDENTITY, [removal]))
+    by_temporal = why_node(NodeSources(IDENTITY, life=life_of_result(result)))
+    assert texts(by_record, REMOVED)[-1] == texts(by_temporal, REMOVED)[-1] == line
 
 
 def test_a_node_that_a_command_removes_has_the_command_its_saving_and_its_replacement() -> None:
