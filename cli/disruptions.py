@@ -8,22 +8,13 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal
 
 import typer
 from rich.markup import escape
-from temporalio.api.enums.v1 import EventType
-from temporalio.client import (
-    Client,
-    WorkflowExecution,
-    WorkflowExecutionStatus,
-    WorkflowFailureError,
-    WorkflowHandle,
-    WorkflowQueryFailedError,
-)
+from temporalio.client import WorkflowExecutionStatus, WorkflowFailureError
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities.clock import utc_now
@@ -31,6 +22,7 @@ from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.errors import ApiError, ConfigError
 from cli.actor import user_of_command
 from cli.application import create_app, examples
+from cli.command_reading import CONCURRENCY, CommandView, commands_query, outcome, read_command
 from cli.console import output_console
 from cli.context import ContextError
 from cli.fleet_view.reading import FleetError, read_once
@@ -38,43 +30,18 @@ from cli.nodes.requests import asked_reason
 from cli.nodes.workflows import Cluster, NodeError, connected, refused, run
 from tenon.fleet.document import Fleet
 from tenon.kube.timestamps import format_instant
-from tenon.messages.disruption import CommandProgress, DisruptInput, DisruptResult
-from tenon.sentences import counted, first_few
+from tenon.sentences import first_few
 from worker.runtime.temporal_client import TemporalError
 from workflows import names
 from workflows.disruption_command import DisruptionCommandWorkflow
 
 app = create_app(help="Show the commands that remove nodes: why, what for, what they save, and what they wait for.")
 
-CONCURRENCY = 10
-"""Maximum number of commands that are read concurrently."""
 ENDED = 20
 """How many ended commands are shown."""
-QUERY_TIMEOUT = timedelta(seconds=5)
 CANCELLED_WITHIN = 60.0
 """Seconds to wait until a cancelled command has ended. A step that runs is not interrupted."""
 SHOWN_NODES = 5
-
-
-@dataclass(frozen=True, slots=True)
-class CommandView:
-    """A disruption command as people see it."""
-
-    id: str
-    reason: str
-    nodes: Sequence[str]
-    replacements: Sequence[str] = ()
-    predicted: float | None = None
-    """Dollars an hour that it saves as predicted; None if that is not known."""
-    reached: float | None = None
-    """Dollars an hour that it saves with what was launched; None before that is known."""
-    started: datetime | None = None
-    ended: datetime | None = None
-    step: str = ""
-    """What it did last, or what became of it."""
-    waits: str = ""
-    pods: int = 0
-    explanation: Sequence[str] = ()
 
 
 @app.callback(
@@ -138,7 +105,7 @@ async def _cancel(ident: str, reason: str, cluster: str | None) -> str:
         return f"{ident}: {result.failure}; what it had begun is undone"
     if result.replacement:
         return f"{ident}: no longer waits for the replacement; {result.replacement}"
-    raise NodeError(f"Command {ident} came to its end first: {_outcome(result)}.")
+    raise NodeError(f"Command {ident} came to its end first: {outcome(result)}.")
 
 
 async def _read(cluster: str | None, ended: int) -> list[CommandView]:
@@ -151,18 +118,17 @@ async def _read(cluster: str | None, ended: int) -> list[CommandView]:
     nodes = {row.claim: row.name for row in fleet.rows if row.claim} if isinstance(fleet, Fleet) else {}
     try:
         context, client = await connected(cluster)
-        own = f'WorkflowType = "DisruptionCommand" AND {names.CLUSTER.name} = "{context.cluster}"'
-        running = client.list_workflows(f'{own} AND ExecutionStatus = "Running"')
+        running = client.list_workflows(commands_query(context.cluster, running=True))
         executions = sorted([run async for run in running], key=lambda execution: execution.start_time)
         if ended:
-            over = client.list_workflows(f'{own} AND ExecutionStatus != "Running"', limit=ended)
+            over = client.list_workflows(commands_query(context.cluster, running=False), limit=ended)
             executions += [execution async for execution in over]
     except (TemporalError, ContextError) as error:
         if not isinstance(fleet, Fleet):
             raise
         print(f"From NodeClaims alone, without steps and ended commands: {error}", file=sys.stderr)
         return [_of_claims(command) for command in fleet.commands]
-    return await bounded(executions, CONCURRENCY, lambda execution: _command(client, execution, nodes))
+    return await bounded(executions, CONCURRENCY, lambda execution: read_command(client, execution, nodes))
 
 
 async def _fleet() -> Fleet | None:
@@ -175,90 +141,6 @@ async def _fleet() -> Fleet | None:
 
 def _of_claims(command: Any) -> CommandView:
     return CommandView(command.id, command.reason, command.nodes, command.replacements, predicted=command.saving)
-
-
-async def _command(client: Client, execution: WorkflowExecution, nodes: Mapping[str, str]) -> CommandView:
-    handle = client.get_workflow_handle(execution.id, run_id=execution.run_id)
-    begin = await _input(handle)
-    if begin is None:
-        return CommandView(execution.id.rsplit("/", 1)[-1], "", (), started=execution.start_time, step="unreadable")
-    command = begin.command
-    claims = [candidate.claim for candidate in command.candidates]
-    progress, result = CommandProgress(), None
-    if execution.status is WorkflowExecutionStatus.RUNNING:
-        progress = await _progress(handle)
-    elif execution.status is WorkflowExecutionStatus.COMPLETED:
-        result = await client.get_workflow_handle(
-            execution.id, run_id=execution.run_id, result_type=DisruptResult
-        ).result(follow_runs=False)
-    step = progress.timeline[-1].replace("`", "") if progress.timeline else ""
-    if result is not None:
-        step = _outcome(result)
-    elif execution.status is not None and execution.status is not WorkflowExecutionStatus.RUNNING:
-        step = f"ended as {execution.status.name.lower()}"
-    return CommandView(
-        id=command.id,
-        reason=command.reason,
-        nodes=[nodes.get(claim, claim) for claim in claims],
-        replacements=[nodes.get(item.name, item.name) for item in command.replacements]
-        or list(result.replaced_by if result is not None else ()),
-        predicted=_predicted(begin),
-        reached=result.saving.reached if result is not None and result.saving is not None else None,
-        started=execution.start_time,
-        ended=execution.close_time,
-        step=step,
-        waits=_waits(command.id, progress),
-        pods=command.pods,
-        explanation=command.explanation,
-    )
-
-
-def _waits(ident: str, progress: CommandProgress) -> str:
-    """Return what a command waits for, with what ends the wait if that is up to a person."""
-    if progress.approve_until is None:
-        return progress.waits
-    until = format_instant(progress.approve_until)
-    return f"waits for approval until {until}: tenon approve {ident}, or tenon refuse {ident}"
-
-
-def _predicted(begin: DisruptInput) -> float | None:
-    """What the command saves as predicted. One for empty nodes saves what they cost."""
-    command = begin.command
-    if command.moves_pods:
-        return command.predicted or command.saving or None
-    prices = [candidate.price for candidate in command.candidates]
-    return sum(prices) if all(prices) else None
-
-
-async def _input(handle: WorkflowHandle[Any, Any]) -> DisruptInput | None:
-    """The input of a run, from its first event: it is there without a worker."""
-    async for event in handle.fetch_history_events(page_size=1):
-        if event.event_type != EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
-            return None
-        payloads = event.workflow_execution_started_event_attributes.input.payloads
-        (begin,) = await handle._client.data_converter.decode(payloads, [DisruptInput])
-        return begin if isinstance(begin, DisruptInput) else None
-    return None
-
-
-async def _progress(handle: WorkflowHandle[Any, Any]) -> CommandProgress:
-    try:
-        answer: CommandProgress = await handle.query(DisruptionCommandWorkflow.progress, rpc_timeout=QUERY_TIMEOUT)
-    except (WorkflowQueryFailedError, RPCError):
-        return CommandProgress(waits="no worker says what it waits for")
-    return answer
-
-
-def _outcome(result: DisruptResult) -> str:
-    """What became of a command, in a clause."""
-    if result.failure:
-        return f"undone: {result.failure}"
-    parts = [f"{counted(len(result.accepted), 'node')} left"] if result.accepted else []
-    stayed = {why for claim, why in result.refused.items() if claim not in result.leaving}
-    if stayed:
-        count = len(result.refused) - len(result.leaving)
-        parts.append(f"{counted(count, 'node')} stayed: {first_few(sorted(stayed), 2)}")
-    return "; ".join([*parts, *([result.replacement] if result.replacement else [])]) or "nothing to do"
 
 
 def _document(command: CommandView) -> dict[str, Any]:

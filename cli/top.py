@@ -1,6 +1,7 @@
 """``tenon top``: a live view of nodes, with their pods, prices, stages, and what keeps or removes them.
 
-It reads the Kubernetes API alone. Temporal adds which nodes are blocked, and carries out drain and keep.
+It reads the Kubernetes API alone. Temporal adds which nodes are blocked and what commands wait for, and carries out
+drain and keep.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ from cli.fleet_view.reading import (
     NO_CLUSTER,
     FleetError,
     Notes,
+    ask_workflows,
     control_of,
     in_thread,
-    note_blocked,
     read_once,
     watched_fleet,
 )
@@ -48,8 +49,8 @@ from tenon.fleet.rows import NodeRow
 
 app = create_app()
 
-BLOCKED_SECONDS = 10.0
-"""Seconds between two questions to Temporal which nodes are blocked."""
+WORKFLOW_SECONDS = 10.0
+"""Seconds between two questions to Temporal which nodes are blocked and which commands are under way."""
 
 
 @app.command(
@@ -225,7 +226,7 @@ async def _live(state: ViewState, control: WorkflowControl | None, interval: flo
             asyncio.get_running_loop().add_signal_handler(signal.SIGWINCH, view.paint)
             jobs: list[Coroutine[Any, Any, None]] = [
                 _refresh(view, watched, interval),
-                _ask_blocked(watched, control, notes),
+                _ask_workflows(watched, control, notes),
             ]
             if ask_aws:
                 jobs.append(_ask_prices(watched, notes, region))
@@ -256,10 +257,10 @@ async def _ask_prices(watched: WatchedFleet, notes: Notes, region: str) -> None:
     watched.changes.set()
 
 
-async def _ask_blocked(watched: WatchedFleet, control: WorkflowControl | None, notes: Notes) -> None:
+async def _ask_workflows(watched: WatchedFleet, control: WorkflowControl | None, notes: Notes) -> None:
     while True:
-        before = (watched.blocked, notes.temporal)
-        await note_blocked(watched, control, notes)
-        if before != (watched.blocked, notes.temporal):
+        before = (watched.blocked, watched.commands, notes.temporal)
+        await ask_workflows(watched, control, notes)
+        if before != (watched.blocked, watched.commands, notes.temporal):
             watched.changes.set()
-        await asyncio.sleep(BLOCKED_SECONDS)
+        await asyncio.sleep(WORKFLOW_SECONDS)

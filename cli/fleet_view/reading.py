@@ -1,6 +1,7 @@
 """Reads the nodes of a cluster, once or continuously, for every command that shows them.
 
-It reads the Kubernetes API alone. Temporal adds which nodes are blocked, and AWS its prices, if they answer.
+It reads the Kubernetes API alone. Temporal adds which nodes are blocked and what commands wait for, and AWS its prices,
+if they answer.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ SYNC_SECONDS = 60.0
 """Seconds to read the cluster once."""
 PRICE_SECONDS = 20.0
 """Seconds that `--once` waits for AWS's prices."""
-NO_CLUSTER = "No cluster is named: --cluster NAME adds blocked nodes, show, drain and keep"
+NO_CLUSTER = "No cluster is named: --cluster NAME adds blocked nodes, what commands wait for, show, drain and keep"
 
 
 class FleetError(TenonError):
@@ -42,13 +43,14 @@ class Notes:
     prices: Sequence[str] = ()
     temporal: str = ""
     not_served: str = ""
+    forbidden: str = ""
     watches: dict[str, str] = field(default_factory=dict)
     """By resource: why its watch does not work now."""
 
     def all(self) -> list[str]:
         """Return the sentences, without periods, the most important first."""
         complaints = list(self.watches.values())[:1]
-        return [*complaints, *filter(None, (self.not_served, self.temporal)), *self.prices]
+        return [*complaints, *filter(None, (self.not_served, self.forbidden, self.temporal)), *self.prices]
 
 
 class LogNotes(logging.Handler):
@@ -93,7 +95,7 @@ async def read_once(control: WorkflowControl | None, *, ask_aws: bool) -> Fleet:
     notes = Notes()
     async with watched_fleet(notes) as watched:
         await read_prices(watched, notes, ask_aws=ask_aws)
-        await note_blocked(watched, control, notes)
+        await ask_workflows(watched, control, notes)
         return watched.fleet(notes.all())
 
 
@@ -123,6 +125,8 @@ async def watched_fleet(notes: Notes) -> AsyncIterator[WatchedFleet]:
         await watched.prepare()
         if watched.missing:
             notes.not_served = f"The cluster does not serve {' and '.join(watched.missing)}"
+        if watched.forbidden:
+            notes.forbidden = f"You may not read {' and '.join(watched.forbidden)}, so they are not shown"
         watching = asyncio.create_task(watched.run(), name="watch the cluster")
         try:
             async with asyncio.timeout(SYNC_SECONDS):
@@ -167,13 +171,17 @@ async def in_thread(call: Callable[[], Any]) -> Any:
     return await answer
 
 
-async def note_blocked(watched: WatchedFleet, control: WorkflowControl | None, notes: Notes) -> None:
-    """Ask Temporal which nodes are blocked. The view says so if it does not answer."""
+async def ask_workflows(watched: WatchedFleet, control: WorkflowControl | None, notes: Notes) -> None:
+    """Ask Temporal which nodes are blocked, and for the commands under way. The view says so if it does not answer."""
     if control is None:
         notes.temporal = NO_CLUSTER
         return
     try:
         watched.blocked = await control.blocked()
+        watched.commands = await control.commands()
         notes.temporal = ""
     except ControlError as error:
-        notes.temporal = f"From Kubernetes alone, without blocked nodes, drain and keep: {error}"
+        watched.commands = None
+        notes.temporal = (
+            f"From Kubernetes alone, without blocked nodes, what commands wait for, drain and keep: {error}"
+        )

@@ -12,12 +12,14 @@ from cli.fleet_view.view_state import Mode, ViewState, why_unreadable
 from tenon.fleet.document import Fleet
 from tenon.fleet.order import Group, GroupBy, grouped, ordered, parse_filter
 from tenon.fleet.rows import NodeRow
-from tenon.fleet.summary import OpenCommand, Totals, reasons_of, totals
+from tenon.fleet.summary import FrozenPools, OpenCommand, OpenRollout, Totals, reasons_of, totals
 from tenon.sentences import counted, first_few
 
 CURSOR = "bold on grey30"
 SHOWN_REASONS = 3
 SHOWN_COMMANDS = 3
+SHOWN_HOLDS = 2
+"""How many freezes, and how many rollouts, have a line of their own on a terminal."""
 KEYS = "c m $ a n p sort  g group  / filter  ↑↓ select  ⏎ show  d drain  k keep  q quit"
 SHORT_KEYS = "c m $ a n p sort  g group  / filter  ⏎ show  d drain  k keep  q quit"
 
@@ -65,7 +67,7 @@ def table_lines(fleet: Fleet, rows: Sequence[NodeRow], group: GroupBy, width: in
 
 
 def summary(fleet: Fleet, rows: Sequence[NodeRow], width: int | None) -> list[Text]:
-    """Return totals, what pending pods wait for, and the commands under way."""
+    """Return totals, what pending pods wait for, commands under way, freezes and rollouts."""
     sums = totals(rows)
     length = 0 if width is None else max(5, min(30, (width - 44) // 2))
     lines = [totals_line(sums, len(fleet.pending_pods)), amounts_line(sums, length)]
@@ -82,7 +84,31 @@ def summary(fleet: Fleet, rows: Sequence[NodeRow], width: int | None) -> list[Te
     lines += [_command_line(command, width) for command in commands]
     if len(fleet.commands) > len(commands):
         lines.append(Text(f"         and {counted(len(fleet.commands) - len(commands), 'more command')}", "dim"))
+    lines += _first_lines([_frozen_line(frozen) for frozen in fleet.frozen], width, "more freeze")
+    lines += _first_lines([_rollout_line(rollout) for rollout in fleet.rollouts], width, "more rollout")
     return [*lines, Text()]
+
+
+def _first_lines(lines: Sequence[Text], width: int | None, noun: str) -> list[Text]:
+    shown = list(lines if width is None else lines[:SHOWN_HOLDS])
+    rest = len(lines) - len(shown)
+    return [*shown, *([Text(f"         and {counted(rest, noun)}", "dim")] if rest else [])]
+
+
+def _frozen_line(frozen: FrozenPools) -> Text:
+    line = Text("frozen   ", "blue")
+    line.append(f"NodePool {first_few(frozen.pools, 2)}", "bold")
+    line.append(f": {frozen.clause.removeprefix('frozen ')}")
+    return line
+
+
+def _rollout_line(rollout: OpenRollout) -> Text:
+    line = Text("rollout  ", "magenta")
+    line.append(f"NodePool {rollout.pool}", "bold")
+    wave = f", wave {rollout.wave}" if rollout.wave else ""
+    line.append(f" {rollout.phase}{wave}, by NodeRollout {rollout.rollout}")
+    line.append(f": {rollout.message}" if rollout.message else "")
+    return line
 
 
 def totals_line(sums: Totals, pending: int = 0) -> Text:
@@ -126,6 +152,7 @@ def _command_line(command: OpenCommand, width: int | None) -> Text:
     line.append(f": {first_few([short(name) for name in command.nodes], 2)}")
     if command.replacements:
         line.append(f" -> {first_few([short(name) for name in command.replacements], 2)}")
+    line.append(f"; {command.waits}" if command.waits else "", "dim")
     return line
 
 

@@ -1,4 +1,4 @@
-"""Keeps a cluster's nodes and pods by watches, so that a refresh costs only what has changed.
+"""Keeps a cluster's nodes, pods, freezes and rollouts by watches, so that a refresh costs only what has changed.
 
 A list of 5,000 pods is 30 MB: to read it for each refresh would be too much for a laptop and for the API server.
 """
@@ -15,15 +15,16 @@ import msgspec
 
 from activities.kubernetes import resources
 from activities.kubernetes.client import Kube
-from activities.kubernetes.errors import ApiError, NotFoundError
+from activities.kubernetes.errors import ApiError, ForbiddenError, NotFoundError
 from activities.kubernetes.resources import Resource
+from cli.fleet_view.holds import frozen_pools, open_rollouts
 from tenon.apis.json_object import JsonObject
 from tenon.apis.managed import manages_claim, manages_pool
 from tenon.apis.nodeclaim import DISRUPTION_REASON
 from tenon.ec2.types.instance_types import Prices
 from tenon.fleet.document import Fleet
 from tenon.fleet.rows import NodeRow, node_row
-from tenon.fleet.summary import PendingPod, open_commands
+from tenon.fleet.summary import OpenCommand, PendingPod, commands_of_workflows, open_commands
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.decode import decode_node, decode_nodeclaim, decode_object, decode_pod
 from tenon.kube.records import NodeRecord, ObjectRecord, PodRecord
@@ -116,7 +117,10 @@ class Messages:
 
 
 class WatchedFleet:
-    """The nodes, NodeClaims, NodePools and pods of a cluster. `run` keeps them up to date."""
+    """The nodes, NodeClaims, NodePools and pods of a cluster, and what freezes or rolls out NodePools.
+
+    `run` keeps them up to date.
+    """
 
     def __init__(self, kube: Kube, clock: Callable[[], datetime]) -> None:
         self._kube = kube
@@ -126,6 +130,8 @@ class WatchedFleet:
         self._nodes: Table[NodeRecord] = Table(self._node_changed)
         self._pools: Table[ObjectRecord] = Table(self._changed, keeps=lambda pool: manages_pool(pool.body))
         self._pods: Table[WatchedPod] = Table(self._pod_changed)
+        self._freezes: Table[ObjectRecord] = Table(self._changed)
+        self._rollouts: Table[ObjectRecord] = Table(self._changed)
         self._pods_by_node: dict[str, dict[str, PodRecord]] = {}
         """The pods of a node are replaced and never changed, so that another dictionary means a change."""
         self._unbound: dict[str, WatchedPod] = {}
@@ -135,11 +141,15 @@ class WatchedFleet:
         self.prices = Prices()
         self.blocked: Collection[str] = ()
         """The NodeClaims whose workflow says that they are blocked."""
+        self.commands: Sequence[OpenCommand] | None = None
+        """The disruption commands whose workflows run; None if Temporal has not said it."""
         self.changes = asyncio.Event()
         self.events_were_read = asyncio.Event()
         """Tenon's events were read once, or cannot be read."""
         self.missing: list[str] = []
         """Resources that the API server does not serve."""
+        self.forbidden: list[str] = []
+        """Resources without which the view is useful too, and that this person may not read."""
 
     async def prepare(self) -> None:
         """Ask for one object of each resource, so that a missing right or server is an error and not a long wait.
@@ -152,6 +162,13 @@ class WatchedFleet:
             (resources.PODS, decode_watched_pod, self._pods),
             (resources.NODECLAIMS, decode_nodeclaim, self._claims),
             (resources.NODEPOOLS, decode_object, self._pools),
+        ]
+        others: list[tuple[Resource, Table[ObjectRecord]]] = [
+            (resources.DISRUPTIONFREEZES, self._freezes),
+            (resources.NODEROLLOUTS, self._rollouts),
+        ]
+        watched_resources += [
+            (resource, decode_object, table) for resource, table in others if await self._may_be_read(resource)
         ]
         are_served = await asyncio.gather(*(self._is_served(resource) for resource, _, _ in watched_resources))
         for (resource, decode, table), is_served in zip(watched_resources, are_served, strict=True):
@@ -167,6 +184,14 @@ class WatchedFleet:
         except NotFoundError:
             return False
         return True
+
+    async def _may_be_read(self, resource: Resource) -> bool:
+        """Whether a resource is there that a cluster need not have, and that not everybody may read."""
+        try:
+            return await self._is_served(resource)
+        except ForbiddenError:
+            self.forbidden.append(resource.plural)
+            return False
 
     async def run(self) -> None:
         """Watch the cluster until cancelled."""
@@ -198,7 +223,12 @@ class WatchedFleet:
         self._kept_rows = kept_rows
         claims = (claim for claim in self._claims if claim.disrupted_by)
         reasons = {claim.name: str(claim.condition(DISRUPTION_REASON).get("reason") or "") for claim in claims}
-        return Fleet(rows, self._pending_pods(), open_commands(rows, reasons), now, notes)
+        commands = open_commands(rows, reasons)
+        if self.commands is not None:
+            names = {row.claim: row.name for row in rows if row.claim}
+            commands = commands_of_workflows(self.commands, commands, names)
+        frozen = frozen_pools(self._freezes, self._pools, now)
+        return Fleet(rows, self._pending_pods(), commands, now, notes, frozen, open_rollouts(self._rollouts))
 
     def pods_on(self, node_name: str) -> Sequence[PodRecord]:
         """Return the pods of a node."""

@@ -1,4 +1,4 @@
-"""What the view asks of Temporal: which nodes are blocked, what one node says, and the signals of an operator.
+"""What the view asks of Temporal: which nodes are blocked, commands, what one node says, and an operator's signals.
 
 The view works without it. So Temporal's client is loaded late, and an outage is a note.
 """
@@ -10,11 +10,15 @@ from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import Any
 
+from tenon.apis.reasons import camel_case
 from tenon.errors import TenonError
+from tenon.fleet.summary import OpenCommand
 from tenon.kube.timestamps import format_instant
 
 ANSWER_SECONDS = 3.0
 """Seconds that the view waits for Temporal to answer."""
+COMMAND_SECONDS = 10.0
+"""The same for all commands under way, each of which is asked what it waits for."""
 KEEP_FOR = timedelta(hours=24)
 
 
@@ -28,6 +32,8 @@ class WorkflowControl:
     def __init__(self, cluster: str) -> None:
         self.cluster = cluster
         self._client: Any = None
+        self._commands: Any = None
+        """Reads the commands under way, once they were asked for."""
 
     async def blocked(self) -> Collection[str]:
         """Return the NodeClaims that are blocked and need attention.
@@ -47,6 +53,37 @@ class WorkflowControl:
         except (RPCError, TimeoutError) as error:
             self._client = None
             raise ControlError(f"Temporal does not answer ({_why(error)})") from None
+
+    async def commands(self) -> list[OpenCommand]:
+        """Return the disruption commands whose workflows run, the oldest first, with the names of NodeClaims.
+
+        Raises:
+            ControlError: Temporal does not answer.
+        """
+        from temporalio.service import RPCError
+
+        from cli.command_reading import RunningCommands
+
+        client = await self._connected()
+        self._commands = self._commands or RunningCommands(self.cluster)
+        try:
+            async with asyncio.timeout(COMMAND_SECONDS):
+                views = await self._commands.read(client)
+        except (RPCError, TimeoutError) as error:
+            self._client = None
+            raise ControlError(f"Temporal does not answer ({_why(error)})") from None
+        return [
+            OpenCommand(
+                id=view.id,
+                reason=camel_case(view.reason),
+                nodes=view.nodes,
+                replacements=view.replacements,
+                saving=view.predicted,
+                waits=view.waits or view.step,
+                started=view.started,
+            )
+            for view in views
+        ]
 
     async def details(self, claim: str) -> str:
         """Return what the node's workflow says, as Markdown: state, timeline, what blocks it and what resolves that.

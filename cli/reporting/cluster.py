@@ -1,4 +1,4 @@
-"""Reads a cluster once for a report: nodes with their pods, NodePools, PodDisruptionBudgets, and what blocks nodes."""
+"""Reads a cluster once for a report: nodes with their pods, NodePools, PodDisruptionBudgets, commands, what blocks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ EVENT_SECONDS = 10.0
 """Seconds to read Tenon's events, which say what keeps nodes and pods."""
 MOST_BLOCKED = 30
 """How many blocked nodes are asked what blocks them."""
-NO_CLUSTER = "No cluster is named: --cluster NAME adds which nodes are blocked, and what resolves that"
+NO_CLUSTER = (
+    "No cluster is named: --cluster NAME adds which nodes are blocked, what resolves that, and what commands wait for"
+)
 
 
 async def read_cluster(control: WorkflowControl | None, say: Say, *, ask_aws: bool) -> LiveCluster:
@@ -77,6 +79,7 @@ async def _blocked_texts(watched: WatchedFleet, control: WorkflowControl | None,
     texts: dict[str, str] = {}
     try:
         watched.blocked = await control.blocked()
+        watched.commands = await control.commands()
         for claim in sorted(watched.blocked)[:MOST_BLOCKED]:
             texts[claim] = "\n".join(await control.remedies(claim))
     except ControlError as error:

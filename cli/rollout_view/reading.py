@@ -6,8 +6,7 @@ The status is enough for what happens now, so an operator sees it while Temporal
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from temporalio.client import WorkflowQueryFailedError
@@ -19,10 +18,9 @@ from activities.kubernetes.resources import NODEPOOLS, NODEROLLOUTS
 from cli.context import ContextError
 from cli.nodes.workflows import NodeError, connected, refused
 from cli.pauses import connected as connected_to_kubernetes
+from cli.rollout_status import PoolView, RolloutView, view_of_body
 from tenon.apis.managed import manages_pool
-from tenon.apis.noderollout import NodeRollout, NodeRolloutSpec
-from tenon.apis.validation import parse
-from tenon.messages.rollout import PoolProgress, WaveRecord
+from tenon.messages.rollout import PoolProgress
 from tenon.rollout.versions import rollouts_by_pool
 from worker.runtime.encrypted_payloads import PayloadCodecError
 from worker.runtime.temporal_client import TemporalError
@@ -30,38 +28,6 @@ from workflows import names
 from workflows.rollout import RolloutWorkflow
 
 QUERY_TIMEOUT = timedelta(seconds=5)
-
-
-@dataclass(frozen=True, slots=True)
-class PoolView:
-    """How far the rollout of one NodePool is."""
-
-    pool: str
-    phase: str = ""
-    current: str = ""
-    target: str = ""
-    wave: int | None = None
-    """The number of the wave, from 1."""
-    message: str = ""
-    segment: str = ""
-    """The zone of the wave; empty if that is not known, or if waves go over the whole NodePool."""
-    began: datetime | None = None
-    """When the wave began; None if that is not known, or while it waits."""
-    waves: Sequence[WaveRecord] = ()
-    """The waves that ended, the latest last."""
-
-
-@dataclass(frozen=True, slots=True)
-class RolloutView:
-    """A NodeRollout, and how far it is."""
-
-    name: str
-    spec: NodeRolloutSpec | None = None
-    """None if it cannot be read."""
-    spec_problem: str = ""
-    pools: Sequence[PoolView] = field(default_factory=tuple)
-    progress_problem: str = ""
-    """Why waves and evidence are missing, as a sentence; empty if they are there, or were not asked for."""
 
 
 async def read_rollouts() -> list[RolloutView]:
@@ -75,7 +41,7 @@ async def read_rollouts() -> list[RolloutView]:
         bodies = await _bodies(kube)
     finally:
         await kube.close()
-    return sorted((_of_body(body) for body in bodies), key=lambda rollout: rollout.name)
+    return sorted((view_of_body(body) for body in bodies), key=lambda rollout: rollout.name)
 
 
 async def read_rollout(name: str, cluster: str | None) -> RolloutView:
@@ -152,30 +118,6 @@ def unanswered(error: RPCError, name: str) -> str:
     if error.status in (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED):
         return "No worker answers: try again when one runs."
     return refused(error)
-
-
-def _of_body(body: Mapping[str, Any]) -> RolloutView:
-    """Read a NodeRollout. The status is read without its model, so that what a later release wrote is shown."""
-    rollout, problems = parse(NodeRollout, {**body, "status": {}})
-    rows = (body.get("status") or {}).get("nodePools") or ()
-    return RolloutView(
-        name=str(body["metadata"]["name"]),
-        spec=rollout.spec if rollout is not None else None,
-        spec_problem=str(problems[0]) if problems else "",
-        pools=[_of_row(row) for row in rows if isinstance(row, Mapping)],
-    )
-
-
-def _of_row(row: Mapping[str, Any]) -> PoolView:
-    wave = row.get("wave")
-    return PoolView(
-        pool=str(row.get("name") or ""),
-        phase=str(row.get("phase") or "Settled"),
-        current=str(row.get("currentRevision") or ""),
-        target=str(row.get("targetRevision") or ""),
-        wave=int(wave) if isinstance(wave, int | float) else None,
-        message=str(row.get("message") or ""),
-    )
 
 
 def _of_progress(progress: PoolProgress) -> PoolView:

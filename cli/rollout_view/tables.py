@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from cli.rollout_view.reading import PoolView, RolloutView
+from cli.rollout_status import PoolView, RolloutView
 from tenon.apis.noderollout import NodeRolloutSpec, RolloutGates
 from tenon.kube.timestamps import format_instant
 from tenon.messages.rollout import WaveRecord
@@ -31,7 +31,15 @@ def print_list(rollouts: Sequence[RolloutView], console: Console) -> None:
     table = _table("NODEROLLOUT", "NODEPOOL", "PHASE", "CURRENT", "TARGET", "WAVE", "MESSAGE")
     for rollout in rollouts:
         for pool in _list_pools(rollout):
-            cells = (rollout.name, pool.pool, pool.phase, pool.current, pool.target, _wave(pool, rollout), pool.message)
+            cells = (
+                rollout.name,
+                pool.pool,
+                pool.phase,
+                pool.current,
+                pool.target,
+                rollout.wave_of(pool),
+                pool.message,
+            )
             table.add_row(*(Text(cell or "-") for cell in cells))
     console.print(table)
 
@@ -87,12 +95,6 @@ def _list_pools(rollout: RolloutView) -> Sequence[PoolView]:
     return rollout.pools or [PoolView("", message=rollout.spec_problem or NO_POOLS)]
 
 
-def _wave(pool: PoolView, rollout: RolloutView) -> str:
-    if pool.wave is None:
-        return ""
-    return f"{pool.wave}/{len(rollout.spec.strategy.waves)}" if rollout.spec is not None else str(pool.wave)
-
-
 def _pool_document(pool: PoolView) -> dict[str, Any]:
     return {
         "nodePool": pool.pool,
@@ -123,7 +125,7 @@ def _pool_lines(pool: PoolView, rollout: RolloutView) -> Iterator[str]:
     if pool.wave is not None:
         zone = f" in {pool.segment}" if pool.segment else ""
         since = f", began {_instant(pool.began)}" if pool.began is not None and pool.phase in _UNDER_WAY else ""
-        yield f"wave {_wave(pool, rollout)}{zone}{since}"
+        yield f"wave {rollout.wave_of(pool)}{zone}{since}"
     if pool.message:
         yield pool.message
 

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from tenon.fleet.rows import NodeRow
-from tenon.fleet.summary import OpenCommand, PendingPod, Totals, totals
+from tenon.fleet.summary import FrozenPools, OpenCommand, OpenRollout, PendingPod, Totals, totals
 from tenon.kube.timestamps import format_instant
 from tenon.resources import CPU, MEMORY, format_quantity
 
@@ -25,6 +25,8 @@ class Fleet:
     now: datetime
     notes: Sequence[str] = ()
     """What a reader must know about the figures, such as which prices they use; sentences without a period."""
+    frozen: Sequence[FrozenPools] = ()
+    rollouts: Sequence[OpenRollout] = ()
 
 
 def to_document(fleet: Fleet, rows: Sequence[NodeRow]) -> dict[str, Any]:
@@ -49,8 +51,31 @@ def to_document(fleet: Fleet, rows: Sequence[NodeRow]) -> dict[str, Any]:
                 "nodes": list(command.nodes),
                 "replacements": list(command.replacements),
                 "savingPerHour": _money(command.saving),
+                "waits": command.waits,
+                "started": format_instant(command.started) if command.started is not None else "",
             }
             for command in fleet.commands
+        ],
+        "frozen": [
+            {
+                "nodePools": list(frozen.pools),
+                "freeze": frozen.freeze,
+                "requestedBy": frozen.by,
+                "reason": frozen.reason,
+                "until": format_instant(frozen.until) if frozen.until is not None else "",
+            }
+            for frozen in fleet.frozen
+        ],
+        "rollouts": [
+            {
+                "nodeRollout": rollout.rollout,
+                "nodePool": rollout.pool,
+                "phase": rollout.phase,
+                "wave": rollout.wave,
+                "target": rollout.target,
+                "message": rollout.message,
+            }
+            for rollout in fleet.rollouts
         ],
         "notes": list(fleet.notes),
     }

@@ -1,9 +1,9 @@
-"""What is true of all nodes together: totals, pods without a node, and disruption commands under way."""
+"""What is true of all nodes together: totals, pods without a node, disruption commands, freezes and rollouts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from tenon.apis import labels
@@ -98,7 +98,39 @@ class OpenCommand:
     nodes: Sequence[str]
     replacements: Sequence[str]
     saving: float | None
-    """In dollars an hour; None if a price is not known yet."""
+    """In dollars an hour: as its workflow predicts, or of the prices of its nodes; None if that is not known yet."""
+    waits: str = ""
+    """What it waits for; empty if only NodeClaims are known."""
+    started: datetime | None = None
+    """When its workflow began; None if only NodeClaims are known."""
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenPools:
+    """NodePools in which a DisruptionFreeze stops disruption now."""
+
+    pools: Sequence[str]
+    freeze: str
+    by: str
+    reason: str
+    until: datetime | None
+    """None if time alone does not end it."""
+    clause: str
+    """All of it, as the end of a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRollout:
+    """A NodePool that a NodeRollout has not brought to one version."""
+
+    rollout: str
+    pool: str
+    phase: str
+    """Such as Progressing, Paused or Halted."""
+    wave: str
+    """Such as ``2/4``; empty before the first wave."""
+    target: str
+    message: str
 
 
 def open_commands(rows: Iterable[NodeRow], reasons: Mapping[str, str]) -> list[OpenCommand]:
@@ -125,6 +157,36 @@ def open_commands(rows: Iterable[NodeRow], reasons: Mapping[str, str]) -> list[O
         )
         for command, nodes in sorted(leaving.items())
     ]
+
+
+LEAVING = "its nodes leave"
+"""What a command waits for whose workflow has ended."""
+
+
+def commands_of_workflows(
+    of_workflows: Iterable[OpenCommand], of_claims: Iterable[OpenCommand], names: Mapping[str, str]
+) -> list[OpenCommand]:
+    """Return the commands as their workflows describe them, and those that have only left nodes behind.
+
+    Args:
+        of_workflows: the commands whose workflow runs, with the names of NodeClaims.
+        of_claims: those that NodeClaims name.
+        names: by NodeClaim, the name of its Node.
+    """
+    rest = {command.id: command for command in of_claims}
+    commands = []
+    for command in of_workflows:
+        by_claims = rest.pop(command.id, None)
+        commands.append(
+            replace(
+                command,
+                nodes=sorted(names.get(claim, claim) for claim in command.nodes),
+                replacements=sorted(names.get(claim, claim) for claim in command.replacements)
+                or (by_claims.replacements if by_claims is not None else []),
+                saving=by_claims.saving if command.saving is None and by_claims is not None else command.saving,
+            )
+        )
+    return [*commands, *(replace(command, waits=LEAVING) for command in rest.values())]
 
 
 def _saving(nodes: Iterable[NodeRow], replacements: Iterable[NodeRow]) -> float | None:

@@ -18,6 +18,8 @@ from tests.local_server import running
 Object = dict[str, Any]
 NODES, PODS, EVENTS = "/api/v1/nodes", "/api/v1/pods", "/api/v1/events"
 CLAIMS, POOLS = "/apis/karpenter.sh/v1/nodeclaims", "/apis/karpenter.sh/v1/nodepools"
+FREEZES = "/apis/tenon.sh/v1alpha1/disruptionfreezes"
+ROLLOUTS = "/apis/tenon.sh/v1alpha1/noderollouts"
 STAGES = ("Launched", "Registered", "Initialized")
 QUANTITIES = {
     "m5.large": ("1930m", "7100Mi"),
@@ -46,6 +48,7 @@ class FakeFleet:
     def __init__(self) -> None:
         self.objects: dict[str, list[Object]] = {path: [] for path in (NODES, PODS, CLAIMS, POOLS, EVENTS)}
         self.missing: set[str] = set()
+        self.forbidden: set[str] = set()
         self.ended = threading.Event()
 
     def add(self, path: str, body: Object) -> None:
@@ -183,7 +186,9 @@ def serving_fleet(fleet: FakeFleet, folder: Path) -> Iterator[Path]:
         def do_GET(self) -> None:
             parts = urlsplit(self.path)
             query = parse_qs(parts.query)
-            if parts.path in fleet.missing or parts.path not in fleet.objects:
+            if parts.path in fleet.forbidden:
+                self._answer(403, {"kind": "Status", "code": 403, "reason": "Forbidden", "message": "you may not"})
+            elif parts.path in fleet.missing or parts.path not in fleet.objects:
                 self._answer(404, {"kind": "Status", "code": 404, "reason": "NotFound", "message": "not served"})
             elif "sendInitialEvents" in query:
                 self._answer(422, {"kind": "Status", "code": 422, "reason": "Invalid", "message": "no initial events"})

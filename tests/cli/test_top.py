@@ -40,7 +40,17 @@ from cli.main import app
 from tenon.ec2.types.instance_types import Prices
 from tenon.fleet.document import Fleet
 from tenon.fleet.order import GroupBy, SortKey
-from tests.cli.fleet_api import CLAIMS, EVENTS, POOLS, FakeFleet, serving_fleet, stamp, varied_fleet
+from tests.cli.fleet_api import (
+    CLAIMS,
+    EVENTS,
+    FREEZES,
+    POOLS,
+    ROLLOUTS,
+    FakeFleet,
+    serving_fleet,
+    stamp,
+    varied_fleet,
+)
 
 pytestmark = pytest.mark.integration
 
@@ -197,6 +207,41 @@ def test_what_tenon_said_in_events_is_why(tmp_path: Path) -> None:
         explained = asyncio.run(read(path, events=True))
     (row,) = [row for row in explained.rows if row.claim == "web-00001"]
     assert (row.disruption, row.why) == ("blocked", "a budget allows no disruption")
+
+
+def test_freezes_that_hold_and_rollouts_under_way_have_a_line_each(tmp_path: Path) -> None:
+    fake = varied_fleet()
+    fake.objects[FREEZES] = []
+    fake.objects[ROLLOUTS] = []
+    ended = {"endTime": stamp(timedelta(hours=1))}
+    for name, spec in (
+        ("pause-web", {"nodePools": ["web"], "requestedBy": "ann", "reason": "INC-1"}),
+        ("over", {"nodePools": ["batch"], **ended}),
+    ):
+        fake.add(FREEZES, {"metadata": {"name": name}, "spec": spec})
+    waves = {"strategy": {"waves": ["1", "10%", "100%"]}}
+    rows = [
+        {"name": "web", "phase": "Paused", "wave": 2, "targetRevision": "v2", "message": "ann paused it"},
+        {"name": "batch", "phase": "Settled"},
+    ]
+    fake.add(ROLLOUTS, {"metadata": {"name": "careful"}, "spec": waves, "status": {"nodePools": rows}})
+    with serving_fleet(fake, tmp_path) as path:
+        fleet = asyncio.run(read(path))
+    lines = plain(fleet, 120)
+    frozen = "frozen   NodePool web: by DisruptionFreeze pause-web of ann (INC-1) until it is deleted"
+    assert [line for line in lines if line.startswith("frozen")] == [frozen]
+    rollout = "rollout  NodePool web Paused, wave 2/3, by NodeRollout careful: ann paused it"
+    assert [line for line in lines if line.startswith("rollout")] == [rollout]
+
+
+def test_what_a_person_may_not_read_is_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = varied_fleet()
+    fake.forbidden = {FREEZES, ROLLOUTS}
+    with serving_fleet(fake, tmp_path) as path:
+        monkeypatch.setenv("KUBECONFIG", str(path))
+        document = json.loads(CliRunner().invoke(app, ["top", "-o", "json", "--no-aws"]).stdout)
+    assert "You may not read disruptionfreezes and noderollouts, so they are not shown" in document["notes"]
+    assert len(document["nodes"]) == 10
 
 
 # What is printed

@@ -9,7 +9,10 @@ from temporalio.testing import WorkflowEnvironment
 
 from activities.clock import utc_now
 from cli.fleet_view.workflow_control import KEEP_FOR, ControlError, WorkflowControl
+from tenon.apis.reasons import camel_case
+from tests.cli.test_disruptions import running
 from tests.cli.test_node import NAME, blocked, listed
+from tests.workflows.fake_steps import FakeSteps, command
 from tests.workflows.guarded_node import BUDGET, Guarded, state_of
 from tests.workflows.node_workflow import Handle
 from tests.workflows.waiting import until
@@ -36,6 +39,30 @@ async def test_keep_and_drain_say_who_asked_and_a_blocked_node_is_listed(
     assert BUDGET in details
     assert "by tenon top" in details
     assert "old disk" in details
+
+
+async def test_commands_under_way_say_what_they_wait_for_and_what_they_save(
+    temporal: WorkflowEnvironment, cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TEMPORAL_ADDRESS", temporal.client.service_client.config.target_host)
+    control, steps = WorkflowControl(cluster), FakeSteps()
+    steps.waits = "default-new is not initialized"
+    drifted = command().model_copy(update={"graceful": False, "predicted": 0.12})
+    assert await control.commands() == []
+    with temporal.with_time_skipping_disabled():
+        async with running(temporal, cluster, steps, drifted) as handle:
+
+            async def waits() -> bool:
+                return any("not initialized" in item.waits for item in await control.commands())
+
+            await until(waits)
+            (shown,) = await control.commands()
+            await handle.cancel()
+            await handle.result()
+    assert (shown.id, shown.reason, shown.saving) == (drifted.id, camel_case(drifted.reason), 0.12)
+    assert shown.nodes == ["default-1", "default-2"]
+    assert shown.replacements == [item.name for item in drifted.replacements]
+    assert shown.started is not None
 
 
 async def said(handle: Handle, word: str) -> bool:

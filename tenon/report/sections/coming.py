@@ -18,14 +18,16 @@ from tenon.report.live import LiveCluster
 from tenon.report.sections.nodes import legend
 from tenon.report.sections.texts import moment, rate
 from tenon.resources import format_quantity
-from tenon.sentences import counted, first_few, lasting
+from tenon.sentences import counted, first_few, lasting, shortened
 
 NAMES = 3
+WAITS = 200
+"""The most characters of what something waits for."""
 EXPIRY_BUCKETS = 28
 
 
 def waiting_section(cluster: LiveCluster) -> Content:
-    """Return pods without a node and why, nodes that leave or need attention, and commands under way."""
+    """Return pods without a node and why, nodes that leave or need attention, commands, freezes and rollouts."""
     fleet = cluster.fleet
     leaving = [row for row in fleet.rows if row.stage.leaving or row.is_blocked]
     parts: list[Content] = []
@@ -47,12 +49,27 @@ def waiting_section(cluster: LiveCluster) -> Content:
                 first_few(command.nodes, NAMES),
                 first_few(command.replacements, NAMES) or "no new node",
                 "" if command.saving is None else f"{rate(command.saving)} an hour",
+                shortened(command.waits, WAITS),
             )
             for command in fleet.commands
         ]
         parts += [
             tag("h3", f"Disruption commands under way ({len(fleet.commands)})"),
-            table(("Reason", "Removes", "Replacements", "Saves"), commands, {3}),
+            table(("Reason", "Removes", "Replacements", "Saves", "Now"), commands, {3}),
+        ]
+    if fleet.frozen:
+        frozen = [(first_few(item.pools, NAMES), shortened(item.clause, WAITS)) for item in fleet.frozen]
+        parts += [
+            tag("h3", f"Frozen NodePools ({sum(len(item.pools) for item in fleet.frozen)})"),
+            table(("NodePools", "Why, and until when"), frozen),
+        ]
+    if fleet.rollouts:
+        rollouts = [
+            (item.pool, item.rollout, item.phase, item.wave, shortened(item.message, WAITS)) for item in fleet.rollouts
+        ]
+        parts += [
+            tag("h3", f"Rollouts of node versions ({len(fleet.rollouts)})"),
+            table(("NodePool", "NodeRollout", "Phase", "Wave", "Now"), rollouts),
         ]
     return parts or tag("p", "Every pod has a node, and no node is leaving.", class_="quiet")
 

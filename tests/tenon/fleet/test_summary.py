@@ -9,7 +9,16 @@ import json
 import pytest
 
 from tenon.fleet.document import Fleet, to_csv, to_document
-from tenon.fleet.summary import OpenCommand, PendingPod, open_commands, reasons_of, totals
+from tenon.fleet.summary import (
+    FrozenPools,
+    OpenCommand,
+    OpenRollout,
+    PendingPod,
+    commands_of_workflows,
+    open_commands,
+    reasons_of,
+    totals,
+)
 from tests.tenon.fleet.cluster import NOW, a_row
 
 
@@ -54,6 +63,54 @@ def test_a_command_has_its_nodes_its_replacements_and_its_saving() -> None:
 def test_a_saving_is_unknown_until_the_replacement_has_a_price() -> None:
     rows = [a_row("a", command="c1"), a_row("new", replaces="c1", price=None)]
     assert open_commands(rows, {})[0].saving is None
+
+
+def test_workflows_say_what_commands_wait_for_and_claims_name_those_that_have_ended() -> None:
+    of_claims = [
+        OpenCommand("c1", "Underutilized", ["a"], ["new"], 0.1),
+        OpenCommand("over", "Empty", ["b"], [], 0.3),
+    ]
+    of_workflows = [
+        OpenCommand("c1", "Underutilized", ["claim-a"], [], 0.12, "1 of 2 replacements is ready", NOW),
+        OpenCommand("asks", "Drifted", ["claim-c"], ["claim-new"], None, "waits for approval", NOW),
+    ]
+    names = {"claim-a": "a", "claim-c": "c"}
+    assert commands_of_workflows(of_workflows, of_claims, names) == [
+        OpenCommand("c1", "Underutilized", ["a"], ["new"], 0.12, "1 of 2 replacements is ready", NOW),
+        OpenCommand("asks", "Drifted", ["c"], ["claim-new"], None, "waits for approval", NOW),
+        OpenCommand("over", "Empty", ["b"], [], 0.3, "its nodes leave"),
+    ]
+    unpriced = [OpenCommand("c1", "Underutilized", ["claim-a"], [], None)]
+    assert commands_of_workflows(unpriced, of_claims[:1], names)[0].saving == 0.1
+
+
+def test_json_has_commands_freezes_and_rollouts() -> None:
+    fleet = Fleet(
+        [],
+        [],
+        [OpenCommand("c1", "Drifted", ["a"], [], None, "waits for approval", NOW)],
+        NOW,
+        frozen=[FrozenPools(["web"], "pause-web", "ann", "INC-1", None, "frozen by ...")],
+        rollouts=[OpenRollout("careful", "web", "Paused", "2/3", "v2", "ann paused it")],
+    )
+    document = json.loads(json.dumps(to_document(fleet, [])))
+    assert (document["commands"][0]["waits"], document["commands"][0]["started"]) == (
+        "waits for approval",
+        "2026-01-02T00:00:00Z",
+    )
+    assert document["frozen"] == [
+        {"nodePools": ["web"], "freeze": "pause-web", "requestedBy": "ann", "reason": "INC-1", "until": ""}
+    ]
+    assert document["rollouts"] == [
+        {
+            "nodeRollout": "careful",
+            "nodePool": "web",
+            "phase": "Paused",
+            "wave": "2/3",
+            "target": "v2",
+            "message": "ann paused it",
+        }
+    ]
 
 
 def test_json_and_csv_have_the_same_nodes() -> None:

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from tenon.apis import labels
+from tenon.fleet.summary import FrozenPools, OpenCommand, OpenRollout
 from tenon.kube.timestamps import format_instant
 from tenon.record.entries import CostEntry, CostRow, Entry
 from tests.tenon.report.clusters import NOW, Cluster, command, command_end, launch, refusal, removal, waited
@@ -90,6 +91,10 @@ def busy_cluster() -> Cluster:
     for number in range(5):
         cluster.waiting(f"ml/train-{number}", "NodePool gpu: its limit of nvidia.com/gpu is reached (3 of 3)")
     cluster.waiting("etl/job-91", "0/29 nodes are available", claim="batch-0001d")
+    cluster.commands.append(OpenCommand("drifted-1", "Drifted", ["ip-10-0-0-3"], [], 0.05, "waits for approval", NOW))
+    clause = "frozen by DisruptionFreeze pause-batch of ann (INC-1) until it is deleted"
+    cluster.frozen.append(FrozenPools(["batch"], "pause-batch", "ann", "INC-1", None, clause))
+    cluster.rollouts.append(OpenRollout("careful", "web", "Paused", "2/3", "v2", "ann paused it"))
     return cluster
 
 

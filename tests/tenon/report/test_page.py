@@ -128,6 +128,13 @@ def test_what_waits_and_what_blocks_is_named_with_what_resolves_it(busy_page: Pa
     assert leaving.endswith("drain: kernel bug (ann)waits for shop/cartkubectl edit it")
 
 
+def test_commands_freezes_and_rollouts_are_named_with_what_they_wait_for(busy_page: Page) -> None:
+    rows = [" | ".join(row) for row in busy_page.cells]
+    assert "Drifted | ip-10-0-0-3 | no new node | $0.0500 an hour | waits for approval" in rows
+    assert "batch | frozen by DisruptionFreeze pause-batch of ann (INC-1) until it is deleted" in rows
+    assert "web | careful | Paused | 2/3 | ann paused it" in rows
+
+
 def test_tables_of_the_past_have_the_figures_of_the_record(busy_page: Page) -> None:
     report = report_on(busy_cluster().live(), busy_week(), WEEK)
     past = report.past

@@ -1,0 +1,185 @@
+"""Reads disruption commands from their workflows: why, which nodes, what they save, and what they wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from temporalio.api.enums.v1 import EventType
+from temporalio.client import (
+    Client,
+    WorkflowExecution,
+    WorkflowExecutionStatus,
+    WorkflowHandle,
+    WorkflowQueryFailedError,
+)
+from temporalio.service import RPCError
+
+from activities.kubernetes.bounded_concurrency import bounded
+from tenon.kube.timestamps import format_instant
+from tenon.messages.disruption import CommandProgress, DisruptInput, DisruptResult
+from tenon.sentences import counted, first_few
+from workflows import names
+from workflows.disruption_command import DisruptionCommandWorkflow
+
+CONCURRENCY = 10
+"""Maximum number of commands that are read concurrently."""
+MOST_RUNNING = 100
+"""How many commands under way a view that is read again and again has."""
+QUERY_TIMEOUT = timedelta(seconds=5)
+
+
+def commands_query(cluster: str, *, running: bool) -> str:
+    """Return the visibility query for the commands of a cluster that are under way, or that have ended."""
+    status = "=" if running else "!="
+    own = f'WorkflowType = "DisruptionCommand" AND {names.CLUSTER.name} = "{cluster}"'
+    return f'{own} AND ExecutionStatus {status} "Running"'
+
+
+@dataclass(frozen=True, slots=True)
+class CommandView:
+    """A disruption command as people see it."""
+
+    id: str
+    reason: str
+    nodes: Sequence[str]
+    replacements: Sequence[str] = ()
+    predicted: float | None = None
+    """Dollars an hour that it saves as predicted; None if that is not known."""
+    reached: float | None = None
+    """Dollars an hour that it saves with what was launched; None before that is known."""
+    started: datetime | None = None
+    ended: datetime | None = None
+    step: str = ""
+    """What it did last, or what became of it."""
+    waits: str = ""
+    pods: int = 0
+    explanation: Sequence[str] = ()
+
+
+async def read_command(
+    client: Client, execution: WorkflowExecution, nodes: Mapping[str, str], begin: DisruptInput | None = None
+) -> CommandView:
+    """Return a command, under way or ended.
+
+    Args:
+        client: of Temporal.
+        execution: the run of the command's workflow.
+        nodes: by NodeClaim, the name of its Node.
+        begin: the input of the run; None to read it.
+
+    Raises:
+        RPCError: Temporal does not answer.
+    """
+    handle = client.get_workflow_handle(execution.id, run_id=execution.run_id)
+    begin = begin or await input_of(handle)
+    if begin is None:
+        return CommandView(execution.id.rsplit("/", 1)[-1], "", (), started=execution.start_time, step="unreadable")
+    command = begin.command
+    claims = [candidate.claim for candidate in command.candidates]
+    progress, result = CommandProgress(), None
+    if execution.status is WorkflowExecutionStatus.RUNNING:
+        progress = await _progress(handle)
+    elif execution.status is WorkflowExecutionStatus.COMPLETED:
+        result = await client.get_workflow_handle(
+            execution.id, run_id=execution.run_id, result_type=DisruptResult
+        ).result(follow_runs=False)
+    step = progress.timeline[-1].replace("`", "") if progress.timeline else ""
+    if result is not None:
+        step = outcome(result)
+    elif execution.status is not None and execution.status is not WorkflowExecutionStatus.RUNNING:
+        step = f"ended as {execution.status.name.lower()}"
+    return CommandView(
+        id=command.id,
+        reason=command.reason,
+        nodes=[nodes.get(claim, claim) for claim in claims],
+        replacements=[nodes.get(item.name, item.name) for item in command.replacements]
+        or list(result.replaced_by if result is not None else ()),
+        predicted=_predicted(begin),
+        reached=result.saving.reached if result is not None and result.saving is not None else None,
+        started=execution.start_time,
+        ended=execution.close_time,
+        step=step,
+        waits=_waits(command.id, progress),
+        pods=command.pods,
+        explanation=command.explanation,
+    )
+
+
+def _waits(ident: str, progress: CommandProgress) -> str:
+    """Return what a command waits for, with what ends the wait if that is up to a person."""
+    if progress.approve_until is None:
+        return progress.waits
+    until = format_instant(progress.approve_until)
+    return f"waits for approval until {until}: tenon approve {ident}, or tenon refuse {ident}"
+
+
+def _predicted(begin: DisruptInput) -> float | None:
+    """What the command saves as predicted. One for empty nodes saves what they cost."""
+    command = begin.command
+    if command.moves_pods:
+        return command.predicted or command.saving or None
+    prices = [candidate.price for candidate in command.candidates]
+    return sum(prices) if all(prices) else None
+
+
+async def input_of(handle: WorkflowHandle[Any, Any]) -> DisruptInput | None:
+    """The input of a run, from its first event: it is there without a worker."""
+    async for event in handle.fetch_history_events(page_size=1):
+        if event.event_type != EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
+            return None
+        payloads = event.workflow_execution_started_event_attributes.input.payloads
+        (begin,) = await handle._client.data_converter.decode(payloads, [DisruptInput])
+        return begin if isinstance(begin, DisruptInput) else None
+    return None
+
+
+async def _progress(handle: WorkflowHandle[Any, Any]) -> CommandProgress:
+    try:
+        answer: CommandProgress = await handle.query(DisruptionCommandWorkflow.progress, rpc_timeout=QUERY_TIMEOUT)
+    except (WorkflowQueryFailedError, RPCError):
+        return CommandProgress(waits="no worker says what it waits for")
+    return answer
+
+
+def outcome(result: DisruptResult) -> str:
+    """What became of a command, in a clause."""
+    if result.failure:
+        return f"undone: {result.failure}"
+    parts = [f"{counted(len(result.accepted), 'node')} left"] if result.accepted else []
+    stayed = {why for claim, why in result.refused.items() if claim not in result.leaving}
+    if stayed:
+        count = len(result.refused) - len(result.leaving)
+        parts.append(f"{counted(count, 'node')} stayed: {first_few(sorted(stayed), 2)}")
+    return "; ".join([*parts, *([result.replacement] if result.replacement else [])]) or "nothing to do"
+
+
+class RunningCommands:
+    """The commands under way, for a view that asks again and again. The input of a run is read once."""
+
+    def __init__(self, cluster: str) -> None:
+        self._cluster = cluster
+        self._inputs: dict[str, DisruptInput] = {}
+        """By the ID of the run."""
+
+    async def read(self, client: Client) -> list[CommandView]:
+        """Return the commands, the oldest first.
+
+        Raises:
+            RPCError: Temporal does not answer.
+        """
+        runs = client.list_workflows(commands_query(self._cluster, running=True), limit=MOST_RUNNING)
+        executions = sorted([execution async for execution in runs], key=lambda execution: execution.start_time)
+        present = {execution.run_id for execution in executions}
+        self._inputs = {run_id: begin for run_id, begin in self._inputs.items() if run_id in present}
+        return list(await bounded(executions, CONCURRENCY, lambda execution: self._read(client, execution)))
+
+    async def _read(self, client: Client, execution: WorkflowExecution) -> CommandView:
+        begin = self._inputs.get(execution.run_id)
+        if begin is None:
+            begin = await input_of(client.get_workflow_handle(execution.id, run_id=execution.run_id))
+            if begin is not None:
+                self._inputs[execution.run_id] = begin
+        return await read_command(client, execution, {}, begin)
