@@ -3,8 +3,8 @@
 It belongs here and not to the record, because it is the engine's `Problem`, which the record does not know. Unlike
 `problem_json`, which repeats everything for a developer, this form is small:
 
-- Pods that only their names and times distinguish share one description. Their UIDs, which only break ties, become
-  their order.
+- Pods that only the ends of their names and their times distinguish share one description. They are listed in the
+  order of their times, so that these are short, and of their UIDs, which break ties and are not kept.
 - A running pod has only what rules about other pods read, and is left out if no rule can concern it.
 - Nodes that differ by a few labels share the others.
 - Instance types are a document of their own, a catalogue, which many plans share. It has no refusals and no free places
@@ -20,6 +20,7 @@ import gzip
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import pairwise
 from operator import attrgetter
 from typing import Any
 
@@ -69,10 +70,14 @@ class _Types(msgspec.Struct, frozen=True):
     changes: list[Change]
 
 
-class _Pod(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    kind: int
-    created: float
-    name: str
+class _Pods(msgspec.Struct, frozen=True):
+    """A list for each part, because equal parts next to each other need little room. In the order of `in_order`."""
+
+    kinds: list[int]
+    later: list[float]
+    """How many seconds after the pod before it each was created; the first since the epoch."""
+    names: list[str]
+    """The end of each name, behind that of its kind."""
 
 
 class _Node(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -91,9 +96,8 @@ class PlanDocument(msgspec.Struct, frozen=True):
     types: list[_Types]
     pools: list[_Pool]
     kinds: list[Pod]
-    """Pods without name, UID and time."""
-    pods: list[_Pod]
-    """In the order of their UIDs."""
+    """Pods without UID and time, and with the beginning of their name."""
+    pods: _Pods
     daemons: list[Pod]
     shapes: list[Node]
     """Nodes without name, use and pods, and without the labels that are their own."""
@@ -196,10 +200,7 @@ class PlanInputDecoder:
         lists = [self._list(types) for types in document.types]
         try:
             return Problem(
-                pods=[
-                    replace(document.kinds[pod.kind], name=pod.name, uid=f"{number:08d}", created=pod.created)
-                    for number, pod in enumerate(document.pods)
-                ],
+                pods=_pods_of(document),
                 pools=[replace(entry.pool, instance_types=lists[entry.types]) for entry in document.pools],
                 nodes=[_node_of(node, document) for node in document.nodes],
                 daemons=document.daemons,
@@ -209,7 +210,7 @@ class PlanInputDecoder:
                 node_charge=document.node_charge,
                 most_pods_share=document.most_pods_share,
             )
-        except IndexError:
+        except (IndexError, ValueError):
             raise UnreadableInputsError(f"the document {digest} names a part that it does not have") from None
 
     def _list(self, types: _Types) -> list[InstanceType]:
@@ -238,13 +239,13 @@ def packed(document: object) -> tuple[str, bytes]:
 
 def in_order(pods: Iterable[Pod]) -> list[Pod]:
     """Return pods in the order in which a document lists them, and in which they are read back."""
-    return sorted(pods, key=lambda pod: (pod.uid, pod.key))
+    return sorted(pods, key=lambda pod: (pod.created, pod.uid, pod.key))
 
 
 def _plan_of(problem: Problem, types: list[_Types], pools: list[_Pool]) -> PlanDocument:
     kinds = _Kinds()
     pods = in_order(problem.pods)
-    pod_kinds = [kinds.number(replace(pod, name="", uid="", created=0.0)) for pod in pods]
+    pod_kinds = [kinds.number(replace(pod, name=_stem(pod.name), uid="", created=0.0)) for pod in pods]
     nodes = sorted(problem.nodes, key=lambda node: node.name)
     rules_apply = any(pod.rules for pod in pods)
     by_workload = problem.most_pods_share < 1
@@ -268,7 +269,11 @@ def _plan_of(problem: Problem, types: list[_Types], pools: list[_Pool]) -> PlanD
         types=types,
         pools=pools,
         kinds=kinds.pods,
-        pods=[_Pod(places[kind], pod.created, pod.name) for pod, kind in zip(pods, pod_kinds, strict=True)],
+        pods=_Pods(
+            kinds=[places[kind] for kind in pod_kinds],
+            later=[_short(after - before) for before, after in pairwise([0.0, *(pod.created for pod in pods)])],
+            names=[pod.name.removeprefix(_stem(pod.name)) for pod in pods],
+        ),
         daemons=[replace(pod, uid="") for pod in daemons],
         shapes=shapes,
         nodes=[
@@ -287,6 +292,27 @@ def _plan_of(problem: Problem, types: list[_Types], pools: list[_Pool]) -> PlanD
         node_charge=problem.node_charge,
         most_pods_share=problem.most_pods_share,
     )
+
+
+def _stem(name: str) -> str:
+    """The beginning of a pod's name that it has from its controller, with the dash behind it."""
+    return name[: name.rfind("-") + 1]
+
+
+def _short(seconds: float) -> float:
+    """The same number, as JSON writes it shortest."""
+    return int(seconds) if seconds.is_integer() else seconds
+
+
+def _pods_of(document: PlanDocument) -> list[Pod]:
+    pods = []
+    created = 0.0
+    columns = (document.pods.kinds, document.pods.later, document.pods.names)
+    for number, (kind, later, name) in enumerate(zip(*columns, strict=True)):
+        created += later
+        shared = document.kinds[kind]
+        pods.append(replace(shared, name=shared.name + name, uid=f"{number:08d}", created=created))
+    return pods
 
 
 _every_field = attrgetter(*(field.name for field in fields(Pod)))

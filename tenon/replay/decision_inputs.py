@@ -1,13 +1,14 @@
 """What a disruption decision was made from, in a compact form that is kept for months.
 
 The cluster is in it as in the inputs of plans (`tenon.provisioning.plan_inputs`), with the same catalogues of instance
-types. The pods that leave with their nodes are listed as the pods of the problem.
+types. The pods that leave with their nodes are listed as the pods of the problem. UIDs of nodes, which no decision
+reads, are left out: they would be a tenth of the document.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -19,6 +20,7 @@ from tenon.disruption.methods.base import Method
 from tenon.disruption.model import AskedApproval, ClusterModel, ManagedNode, NodeDetail, PoolPolicy, Situation
 from tenon.disruption.repair.policies import RepairPolicy, RepairPolicySet
 from tenon.disruption.repair.pool_policies import PoolRepair, RepairBudgets
+from tenon.kube.pod import Pod
 from tenon.messages.disruption import PassCursor
 from tenon.provisioning.input_documents import VERSION, UnreadableInputsError, read
 from tenon.provisioning.plan_inputs import (
@@ -145,7 +147,7 @@ class DecisionInputEncoder:
         document = DecisionDocument(
             version=VERSION,
             gates=inputs.gates,
-            nodes=sorted(situation.nodes, key=lambda node: node.claim),
+            nodes=[replace(node, uid="") for node in sorted(situation.nodes, key=lambda node: node.claim)],
             policies={name: _policy(policy) for name, policy in situation.policies.items()},
             now=situation.now,
             under_command=sorted(situation.under_command),
@@ -169,7 +171,8 @@ class DecisionInputEncoder:
     def _model(self, model: ClusterModel) -> tuple[_Model, Mapping[str, bytes]]:
         if model.wave_pools:
             raise InputsTooLargeError("a rollout replaces nodes, and NodePools are kept in one version only")
-        pods = in_order(pod for detail in model.details.values() for pod in detail.pods)
+        pods_of = {claim: _without_node(detail) for claim, detail in model.details.items()}
+        pods = in_order(pod for pods_of_node in pods_of.values() for pod in pods_of_node)
         if len(pods) > MAX_DECISION_PODS:
             raise InputsTooLargeError(
                 f"the inputs have {counted(len(pods), 'pod')}, and at most {MAX_DECISION_PODS} are kept"
@@ -178,7 +181,7 @@ class DecisionInputEncoder:
         cluster, catalogues = self._problems.document(replace(model.problem, pods=pods, pools=pools))
         places = {id(pod): place for place, pod in enumerate(pods)}
         details = {
-            claim: _Detail(replace(detail, pods=()), [places[id(pod)] for pod in detail.pods])
+            claim: _Detail(replace(detail, pods=()), [places[id(pod)] for pod in pods_of[claim]])
             for claim, detail in model.details.items()
         }
         return _Model(cluster, sorted(model.static_pools), details), catalogues
@@ -227,7 +230,7 @@ class DecisionInputDecoder:
     def _model(self, digest: str, document: _Model) -> ClusterModel:
         cluster = self._problems.problem_of(digest, document.cluster)
         details = {
-            claim: replace(entry.detail, pods=tuple(cluster.pods[place] for place in entry.pods))
+            claim: replace(entry.detail, pods=_on_node(entry, cluster.pods))
             for claim, entry in document.details.items()
         }
         static = frozenset(document.static_pools)
@@ -236,6 +239,17 @@ class DecisionInputDecoder:
             details=details,
             static_pools={pool.name: pool for pool in cluster.pools if pool.name in static},
         )
+
+
+def _without_node(detail: NodeDetail) -> list[Pod]:
+    """The node's pods without its name, which they have in common with no pod of another node."""
+    return [replace(pod, node_name="") if pod.node_name == detail.node else pod for pod in detail.pods]
+
+
+def _on_node(entry: _Detail, pods: Sequence[Pod]) -> tuple[Pod, ...]:
+    """The pods of a node, with its name."""
+    own_pods = [pods[place] for place in entry.pods]
+    return tuple(pod if pod.node_name else replace(pod, node_name=entry.detail.node) for pod in own_pods)
 
 
 def _policy(policy: PoolPolicy) -> PoolPolicy:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import uuid
 from dataclasses import fields, replace
+from datetime import UTC, datetime
 
 import msgspec
 import pytest
@@ -68,30 +69,72 @@ def test_what_is_read_back_has_the_same_decision(name: str) -> None:
     assert parts(after, read_back.situation) == parts(before, inputs.situation)
 
 
-def test_three_hundred_nodes_with_fifteen_pods_each_fit_into_a_document() -> None:
-    """Names, UIDs and times that a real cluster has, because chance does not compress."""
+def of_a_real_cluster(nodes: int, pods_of_each: int) -> DecisionInputs:
+    """Inputs with the names, UIDs and times that a real cluster has, because chance does not compress."""
     chance = random.Random(1)
-    pods = [{"count": 5, "cpu": "100m", "memory": "64Mi", "app": f"app-{number}"} for number in range(3)]
-    cluster = Cluster.model_validate({"nodes": {f"default-{number:05x}": {"pods": pods} for number in range(300)}})
+    now = 1_700_000_000
+
+    def letters(number: int) -> str:
+        return "".join(chance.choice("bcdfghjklmnpqrstvwxz2456789") for _ in range(number))
+
+    def instant() -> datetime:
+        return datetime.fromtimestamp(now - chance.randrange(10 * 86400), UTC)
+
+    pods = [{"cpu": f"{100 + number}m", "memory": "64Mi", "app": f"app-{number}"} for number in range(pods_of_each)]
+    cluster = Cluster.model_validate({"nodes": {f"default-{letters(5)}": {"pods": pods} for _ in range(nodes)}})
     plain = situation(cluster)
     assert plain.model is not None
+    names = {node.node: f"ip-10-0-{chance.randrange(256)}-{chance.randrange(256)}.ec2.internal" for node in plain.nodes}
+    hashes = {f"app-{number}": letters(10) for number in range(pods_of_each)}
     details = {
         claim: replace(
             detail,
+            node=names[detail.node],
+            quiet_since=instant(),
+            created_at=instant(),
             pods=tuple(
                 replace(
                     pod,
-                    name=f"{pod.name}-{chance.getrandbits(24):06x}",
+                    name=f"{pod.labels['app']}-{hashes[pod.labels['app']]}-{letters(5)}",
                     uid=str(uuid.UUID(int=chance.getrandbits(128))),
-                    created=float(chance.randrange(1_700_000_000, 1_701_000_000)),
+                    created=float(now - chance.randrange(10 * 86400)),
+                    node_name=names[detail.node],
                 )
                 for pod in detail.pods
             ),
         )
         for claim, detail in plain.model.details.items()
     }
-    inputs = DecisionInputs(replace(plain, model=replace(plain.model, details=details)))
-    assert len(DecisionInputEncoder().encode(inputs).plan) < MAX_PLAN
+    managed = [
+        replace(
+            node,
+            node=names[node.node],
+            uid=str(uuid.UUID(int=chance.getrandbits(128))),
+            node_created_at=instant(),
+            expires_at=instant(),
+        )
+        for node in plain.nodes
+    ]
+    engine_nodes = [
+        replace(node, name=names[node.name], labels={**node.labels, "kubernetes.io/hostname": names[node.name]})
+        for node in plain.model.problem.nodes
+    ]
+    problem = replace(plain.model.problem, nodes=engine_nodes)
+    return DecisionInputs(replace(plain, nodes=managed, model=replace(plain.model, details=details, problem=problem)))
+
+
+def test_four_hundred_and_fifty_nodes_with_fifteen_pods_each_fit_into_a_document() -> None:
+    assert len(DecisionInputEncoder().encode(of_a_real_cluster(450, 15)).plan) < MAX_PLAN
+
+
+def test_pods_come_back_with_their_names_times_and_nodes() -> None:
+    inputs = of_a_real_cluster(5, 4)
+    before, after = inputs.situation.model, again(inputs).situation.model
+    assert before is not None
+    assert after is not None
+    assert {claim: [replace(pod, uid="") for pod in detail.pods] for claim, detail in after.details.items()} == {
+        claim: [replace(pod, uid="") for pod in detail.pods] for claim, detail in before.details.items()
+    }
 
 
 def test_a_larger_cluster_is_not_kept_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
