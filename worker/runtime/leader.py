@@ -75,6 +75,7 @@ from worker.controllers.nodeclass.instance_type_metrics import InstanceTypeMetri
 from worker.controllers.nodeclass.refresh import NodeClassRefreshController
 from worker.controllers.nodeclass.workflow_starts import NodeClassWorkflowController
 from worker.controllers.nodeclass.zonal_shift import ZonalShiftController
+from worker.controllers.nodepool.prices import PoolPrices
 from worker.controllers.nodepool.revisions import NodeRevisionController
 from worker.controllers.nodepool.rollouts import NodeRolloutController
 from worker.controllers.nodepool.schedules import NodeScheduleController
@@ -273,6 +274,7 @@ def _planning(
 def _controllers(settings: Settings, clients: Clients, cache: ClusterCache, planning: Planning) -> list[Controller]:
     """The leader's controllers that need no Temporal client."""
     kube, view, gates = clients.kube, planning.view, settings.feature_gates
+    prices = PoolPrices()
     controllers: list[Controller] = [
         NodePoolStatusController(
             kube,
@@ -283,6 +285,7 @@ def _controllers(settings: Settings, clients: Clients, cache: ClusterCache, plan
             measured=not settings.disable_cluster_state_observability,
             refusals=planning.refusals,
             slowed=planning.slowed,
+            prices=prices,
         ),
         PodEventsController(kube, cache),
         DisruptionFreezeController(kube, cache, view),
@@ -305,7 +308,9 @@ def _controllers(settings: Settings, clients: Clients, cache: ClusterCache, plan
         controllers.append(ZonalShiftController(clients.recorder, cache, view, clients.ec2))
     folder = os.environ.get(METRICS_FOLDER)
     if folder and not settings.disable_cluster_state_observability:
-        controllers.append(InstanceTypeMetricsController(cache, view, clients.ec2, planning.refusals, Path(folder)))
+        controllers.append(
+            InstanceTypeMetricsController(cache, view, clients.ec2, planning.refusals, Path(folder), prices)
+        )
     is_measured = bool(folder) and not settings.disable_cluster_state_observability
     if is_measured or parse_record_sinks(settings.record_sinks):
         controllers.append(
