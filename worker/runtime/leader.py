@@ -18,6 +18,7 @@ from temporalio.service import RPCError
 from temporalio.worker import Worker
 
 from activities import loggers
+from activities.disruption.calendars import Calendars
 from activities.disruption.disrupting import Disruptor
 from activities.disruption.held_node_events import HeldNodeEvents
 from activities.disruption.moves import MoveFinder, methods_within
@@ -52,6 +53,7 @@ from worker.controllers.cost.lower_bound import LowerBound
 from worker.controllers.cost.sampling import CostController
 from worker.controllers.disruption.disruption_freezes import DisruptionFreezeController
 from worker.controllers.disruption.ended_commands import DisruptionCommandController
+from worker.controllers.disruption.freeze_calendars import FreezeCalendarController
 from worker.controllers.disruption.legacy_node_repair import LegacyNodeRepairController
 from worker.controllers.disruption.node_repair_policies import NodeRepairPolicyController
 from worker.controllers.disruption.nodeclaim_conditions import NodeClaimDisruptionController
@@ -289,6 +291,7 @@ def _controllers(settings: Settings, clients: Clients, cache: ClusterCache, plan
         ),
         PodEventsController(kube, cache),
         DisruptionFreezeController(kube, cache, view),
+        FreezeCalendarController(kube, cache, view, Calendars(insecure=settings.insecure_calendars).read),
         NodeScheduleController(
             kube, clients.recorder, cache, view, planning.room.rooms, capacity_buffers=gates.capacity_buffer
         ),
