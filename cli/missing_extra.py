@@ -19,6 +19,8 @@ PACKAGES = {
         "cryptography",
         "opentelemetry",
         "pythonjsonlogger",
+        "icalendar",
+        "recurring_ical_events",
     ),
     "sandbox": ("sandbox", "psutil", "moto", "flask", "flask_cors", "werkzeug", "jsonpath_ng"),
 }

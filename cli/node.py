@@ -24,11 +24,11 @@ from activities.clock import utc_now
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ConfigError
 from activities.kubernetes.resources import EVENTS
-from cli.actor import user_of_command
 from cli.application import create_app, examples
 from cli.console import output_console
 from cli.context import Context
 from cli.name_completion import node_names
+from cli.nodes import outcomes
 from cli.nodes.control import (
     Command,
     DryRun,
@@ -46,14 +46,13 @@ from cli.nodes.control import (
     choice_of,
 )
 from cli.nodes.listing import NodeList, read_list
-from cli.nodes.requests import DRAIN, EXPIRE, FORCE_DRAIN, KEEP
+from cli.nodes.requests import DRAIN, EXPIRE, FORCE_DRAIN, KEEP, asking, asking_to_reboot
 from cli.nodes.table import list_lines
 from cli.nodes.workflows import (
     Cluster,
     NodeError,
     claim_of,
     connected,
-    handle_of,
     newest_of,
     not_found,
     run,
@@ -66,11 +65,8 @@ from tenon.fleet.order import SortKey, ordered
 from tenon.fleet.rows import NodeRow
 from tenon.kube.selector_text import SelectorError
 from tenon.kube.timestamps import format_instant
-from tenon.messages.node import RebootAnswer, RebootRequest
 from tenon.messages.provisioning import LaunchBreaker, PurchasePause, ShortageWait
 from tenon.node.breaker import sentence, subject
-from tenon.node.reboot import FAILED
-from tenon.node.reboot_record import operation_id
 from tenon.node.remedies import remedies, report
 from tenon.node.state import NodeState
 from tenon.node.stays import stays
@@ -83,8 +79,6 @@ from workflows.nodeclaim import NodeClaimWorkflow
 
 app = create_app(no_args_is_help=True, help="Watch and control nodes through their workflows.")
 
-FOLLOW_SECONDS = 1.0
-"""Seconds between two looks at a reboot."""
 WATCH_SECONDS = 2.0
 """Seconds between two looks at all nodes."""
 
@@ -137,7 +131,7 @@ def drain(
 ) -> None:
     """Cordon, drain and terminate nodes, within PodDisruptionBudgets."""
     options = Options(cluster, dry_run, wait, timeout, yes, reason, ticket)
-    carry_out(Command("drain", "draining", DRAIN), _choice(name, selector, pool, most), options)
+    carry_out(Command("drain", "draining", asking(DRAIN)), _choice(name, selector, pool, most), options)
 
 
 @app.command(
@@ -162,7 +156,7 @@ def force_drain(
 ) -> None:
     """Delete the pods of nodes at once, even protected ones, and terminate the nodes."""
     options = Options(cluster, dry_run, wait, timeout, yes, reason, ticket)
-    command = Command("force-drain", "draining by force", FORCE_DRAIN, deletes_protected=True)
+    command = Command("force-drain", "draining by force", asking(FORCE_DRAIN), protected_fate="deleted all the same")
     carry_out(command, _choice(name, selector, pool, most, selects_leaving=True), options)
 
 
@@ -184,19 +178,22 @@ def expire(
 ) -> None:
     """Treat nodes as expired now."""
     options = Options(cluster, dry_run, wait, timeout, yes, reason, ticket)
-    carry_out(Command("expire", "expired", EXPIRE), _choice(name, selector, pool, most), options)
+    carry_out(Command("expire", "expired", asking(EXPIRE)), _choice(name, selector, pool, most), options)
 
 
 @app.command(
     epilog=examples(
         "tenon node reboot default-x7k2p --reason 'new kernel' --grace-period 5m",
-        "tenon node reboot default-x7k2p --reason 'GPU lost' --no-wait",
+        "tenon node reboot -l rack=7 --dry-run",
+        "tenon node reboot --pool gpu --max 2 --reason 'GPU lost' --no-wait",
     )
 )
 def reboot(
-    name: Name,
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for events and the timeline.")],
-    ticket: Ticket = "",
+    name: Names = None,
+    selector: Selector = "",
+    pool: Pool = "",
+    most: Most = None,
+    dry_run: DryRun = False,
     grace_period: Annotated[
         str | None,
         typer.Option(
@@ -206,65 +203,35 @@ def reboot(
             "Default: terminationGracePeriod of the NodeClaim, or no limit.",
         ),
     ] = None,
-    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until the reboot ends, and show it.")] = True,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Show progress until the reboots end.")] = True,
+    timeout: Timeout = "1h",
+    yes: Yes = False,
+    reason: Reason = None,
+    ticket: Ticket = "",
     cluster: Cluster = None,
 ) -> None:
-    """Reboot a node's machine in place: keep pods away, evict them, reboot."""
+    """Reboot machines of nodes in place: keep pods away, evict them, reboot."""
     try:
         seconds = None if grace_period is None else parse_duration(grace_period).total_seconds()
     except ValueError as error:
         print(error, file=sys.stderr)
         raise typer.Exit(2) from None
-    run(_reboot(name, cluster, reason, ticket, seconds, wait=wait))
+    command = Command(
+        "reboot",
+        "rebooting",
+        asking_to_reboot(seconds),
+        protected_fate=_fate_in_reboot(grace_period, seconds),
+        judge=outcomes.reboot,
+        in_time="rebooted in time",
+    )
+    options = Options(cluster, dry_run, wait, timeout, yes, reason, ticket)
+    carry_out(command, _choice(name, selector, pool, most), options)
 
 
-async def _reboot(
-    name: str, cluster: str | None, reason: str, ticket: str, seconds: float | None, *, wait: bool
-) -> None:
-    handle = await handle_of(name, cluster)
-    try:
-        state: NodeState = await handle.query(NodeClaimWorkflow.status)
-        now = utc_now()
-        request = RebootRequest(
-            operation_id=operation_id(state.claim.uid, now),
-            reason=reason,
-            ticket=ticket,
-            drain_seconds=seconds,
-            requested_at=now,
-            actor=await user_of_command(),
-        )
-        answer: RebootAnswer = await handle.execute_update(NodeClaimWorkflow.reboot, request, id=request.operation_id)
-        if not answer.accepted:
-            raise NodeError(f"{name} does not reboot: {answer.why}.")
-        if not wait:
-            print(f"{name}: rebooting; follow it with `tenon node show {name}`")
-            return
-        await _follow(handle, request)
-    except (WorkflowQueryFailedError, RPCError) as error:
-        raise NodeError(not_found(handle, error)) from None
-
-
-async def _follow(handle: WorkflowHandle[Any, Any], request: RebootRequest) -> None:
-    """Print what happens until the reboot has ended. The workflow goes on if this command is stopped.
-
-    Raises:
-        NodeError: the reboot failed, or the node leaves.
-    """
-    shown = 0
-    while True:
-        state: NodeState = await handle.query(NodeClaimWorkflow.status)
-        lines = [entry for entry in state.timeline if entry.at >= request.requested_at]
-        for entry in lines[shown:]:
-            print(f"{entry.at:%H:%M:%S}  {entry.text}", flush=True)
-        shown = max(shown, len(lines))
-        if state.leave is not None:
-            raise NodeError("The reboot has ended, because the node leaves: `tenon node show` says why.")
-        accepted = request.requested_at in state.reboots
-        if accepted and state.reboot is None:
-            if any(entry.text.startswith(FAILED) for entry in lines):
-                raise NodeError("The reboot failed, and the node stays as it was.")
-            return
-        await asyncio.sleep(FOLLOW_SECONDS)
+def _fate_in_reboot(grace_period: str | None, seconds: float | None) -> str:
+    if seconds is None:
+        return "the node waits for those, for its terminationGracePeriod at most"
+    return f"those ride through the reboot after {grace_period}" if seconds else "no pod is evicted"
 
 
 @app.command(
@@ -292,7 +259,7 @@ def keep(
     except ValueError as error:
         print(error, file=sys.stderr)
         raise typer.Exit(2) from None
-    command = Command("keep", f"kept until {until:%Y-%m-%d %H:%M:%S} UTC", KEEP, moves_pods=False, until=until)
+    command = Command("keep", f"kept until {until:%Y-%m-%d %H:%M:%S} UTC", asking(KEEP, until), moves_pods=False)
     options = Options(cluster, dry_run, reason=reason, ticket=ticket)
     carry_out(command, _choice(name, selector, pool, most), options)
 
@@ -309,7 +276,7 @@ def unkeep(
     cluster: Cluster = None,
 ) -> None:
     """End the protection that `keep` began: disruption and expiry take the nodes again."""
-    command = Command("unkeep", "no longer kept", KEEP, moves_pods=False, until=utc_now())
+    command = Command("unkeep", "no longer kept", asking(KEEP, utc_now()), moves_pods=False)
     options = Options(cluster, dry_run, reason=reason, ticket=ticket)
     carry_out(command, _choice(name, selector, pool, most), options)
 

@@ -22,12 +22,13 @@ from cli.actor import user_of_command
 from cli.fleet_view.reading import FleetError
 from cli.name_completion import node_names, pool_names
 from cli.nodes.impact import Impact, describe, impacts_of, sentence
-from cli.nodes.requests import RequestKind, ask, asked_reason, is_interactive
+from cli.nodes.outcomes import Judge, Outcome, removal
+from cli.nodes.requests import Request, asked_reason, is_interactive
 from cli.nodes.workflows import NodeError, claim_of, connected, not_found, run
 from tenon.fleet.choice import Choice
 from tenon.kube.selector_text import parse_selector
 from tenon.messages.node import Operator
-from tenon.node.state import NodeState, Stage
+from tenon.node.state import NodeState
 from tenon.sentences import counted
 from worker.settings import parse_duration
 from workflows import names
@@ -36,11 +37,15 @@ from workflows.nodeclaim import NodeClaimWorkflow
 CONCURRENCY = 10
 """Maximum number of nodes that are asked concurrently."""
 FOLLOW_SECONDS = 1.0
-"""Seconds between two looks at nodes that leave."""
+"""Seconds between two looks at nodes that are followed."""
+SLACK = timedelta(seconds=5)
+"""How much the clock of the server may be behind, so that the first line about a node is not missed."""
 TRANSIENT = (RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.UNAVAILABLE)
 """Errors of Temporal that pass."""
 UNFINISHED = 1
-"""The exit status if nodes have not left in time."""
+"""The exit status if nodes have not done it in time."""
+REFUSED = 2
+"""The exit status if a node refuses or fails."""
 
 Names = Annotated[
     list[str] | None,
@@ -76,12 +81,15 @@ class Command:
     """What it does, as its name says it."""
     done: str
     """What is so once the node has accepted, such as ``draining``."""
-    request_kind: RequestKind
-    deletes_protected: bool = False
+    request: Request
+    protected_fate: str = "the node waits for those"
+    """What happens to pods that may not be evicted now."""
     moves_pods: bool = True
     """Whether the pods of the nodes must go, so that a terminal asks first."""
-    until: datetime | None = None
-    """Until when nodes are kept."""
+    judge: Judge = removal
+    """When a node has done it, and how that ended."""
+    in_time: str = "gone in time"
+    """What nodes are not if they have not done it in time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +125,7 @@ class _Target:
 
 
 def carry_out(command: Command, choice: Choice, options: Options) -> None:
-    """Carry out a command, and exit with status 2 if a node refuses, and 1 if nodes have not left in time."""
+    """Carry out a command, and exit with status 2 if a node refuses or fails, and 1 if it has not done it in time."""
     try:
         within = parse_duration(options.timeout)
     except ValueError as error:
@@ -130,7 +138,7 @@ def carry_out(command: Command, choice: Choice, options: Options) -> None:
         print("No node is selected.", file=sys.stderr)
         return
     if options.dry_run and impacts is not None:
-        print("\n".join(describe(f"would {command.verb}", impacts, deletes_protected=command.deletes_protected)))
+        print("\n".join(describe(f"would {command.verb}", impacts, command.protected_fate)))
         return
     if asks:
         _confirm(command, choice, impacts)
@@ -147,7 +155,7 @@ async def _impacts(choice: Choice, options: Options) -> list[Impact] | None:
     except (FleetError, ApiError, ConfigError) as error:
         if options.dry_run or not choice.is_one_name:
             raise
-        print(f"What would be drained is not known: {error}", file=sys.stderr)
+        print(f"Which pods would move is not known: {error}", file=sys.stderr)
         return None
 
 
@@ -157,9 +165,9 @@ def _confirm(command: Command, choice: Choice, impacts: Sequence[Impact] | None)
             raise typer.Exit(2)
         return
     if len(impacts) > 1 or any(impact.protected for impact in impacts):
-        for line in describe(command.verb, impacts, deletes_protected=command.deletes_protected)[1:]:
+        for line in describe(command.verb, impacts, command.protected_fate)[1:]:
             typer.echo(line)
-    text = sentence(command.verb, impacts, deletes_protected=command.deletes_protected)
+    text = sentence(command.verb, impacts, command.protected_fate)
     if not typer.confirm(f"{text[:1].upper()}{text[1:]}?"):
         raise typer.Exit(2)
 
@@ -183,17 +191,18 @@ async def _ask_all(
         _Target(name, client.get_workflow_handle(names.nodeclaim_id(context.cluster, claim)))
         for name, claim in claims.items()
     ]
-    answers = await bounded(targets, CONCURRENCY, lambda target: _ask(target, command, operator))
+    now = utc_now().replace(microsecond=0)  # NodeClaims record whole seconds
+    answers = await bounded(targets, CONCURRENCY, lambda target: _ask(target, command, operator, now))
     accepted = [target for target, has_accepted in zip(targets, answers, strict=True) if has_accepted]
-    status = 2 if len(accepted) < len(targets) else 0
+    status = REFUSED if len(accepted) < len(targets) else 0
     if options.wait and accepted:
-        return max(status, await _follow(accepted, within))
+        return max(status, await _follow(command, accepted, now, within))
     return status
 
 
-async def _ask(target: _Target, command: Command, operator: Operator) -> bool:
+async def _ask(target: _Target, command: Command, operator: Operator, now: datetime) -> bool:
     try:
-        await ask(target.handle, target.name, command.request_kind, operator, command.until)
+        await command.request(target.handle, target.name, operator, now)
     except NodeError as error:
         print(error, file=sys.stderr)
         return False
@@ -202,31 +211,41 @@ async def _ask(target: _Target, command: Command, operator: Operator) -> bool:
     return True
 
 
-async def _follow(targets: Sequence[_Target], within: timedelta) -> int:
-    """Print what happens to the nodes until they are gone, and return the exit status."""
-    since, deadline = utc_now() - timedelta(seconds=5), time.monotonic() + within.total_seconds()
+async def _follow(command: Command, targets: Sequence[_Target], asked_at: datetime, within: timedelta) -> int:
+    """Print what happens to the nodes until it is over, and return the exit status."""
+    deadline = time.monotonic() + within.total_seconds()
     shown = dict.fromkeys((target.name for target in targets), 0)
-    open_targets = list(targets)
+    open_targets, status = list(targets), 0
     while open_targets:
         states = await bounded(open_targets, CONCURRENCY, partial(_state, deadline=deadline))
         remaining = []
         for target, state in zip(open_targets, states, strict=True):
-            lines = [entry for entry in state.timeline if entry.at >= since] if state is not None else []
+            lines = [entry for entry in state.timeline if entry.at >= asked_at - SLACK] if state is not None else []
             for entry in lines[shown[target.name] :]:
                 print(f"{entry.at:%H:%M:%S}  {target.name}: {entry.text}", flush=True)
             shown[target.name] = max(shown[target.name], len(lines))
-            if state is not None and state.stage is not Stage.ENDED:
+            outcome = command.judge(state, asked_at)
+            if outcome is None:
                 remaining.append(target)
             else:
-                print(f"{utc_now():%H:%M:%S}  {target.name}: gone", flush=True)
+                status = max(status, _print_outcome(target, outcome))
         open_targets = remaining
         if open_targets and time.monotonic() >= deadline:
             still = ", ".join(target.name for target in open_targets)
             count = counted(len(open_targets), "node")
-            print(f"{count} not gone in time: {still}. See `tenon node list --blocked`.", file=sys.stderr)
-            return UNFINISHED
+            print(f"{count} not {command.in_time}: {still}. See `tenon node list --blocked`.", file=sys.stderr)
+            return max(status, UNFINISHED)
         if open_targets:
             await asyncio.sleep(FOLLOW_SECONDS)
+    return status
+
+
+def _print_outcome(target: _Target, outcome: Outcome) -> int:
+    """Print how it ended for a node, and return the exit status."""
+    if outcome.failed:
+        print(f"{target.name}: {outcome.text}.", file=sys.stderr, flush=True)
+        return REFUSED
+    print(f"{utc_now():%H:%M:%S}  {target.name}: {outcome.text}", flush=True)
     return 0
 
 

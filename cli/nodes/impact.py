@@ -71,15 +71,15 @@ async def _budgets() -> list[PodDisruptionBudget]:
         await kube.close()
 
 
-def describe(verb: str, impacts: Sequence[Impact], *, deletes_protected: bool) -> list[str]:
+def describe(verb: str, impacts: Sequence[Impact], protected_fate: str) -> list[str]:
     """Return the lines of a dry run: which nodes, which pods, and what protects them.
 
     Args:
         verb: what the command does, such as ``drain``.
         impacts: the nodes.
-        deletes_protected: whether protected pods are deleted all the same; if not, the node waits for them.
+        protected_fate: what happens to pods that may not be evicted now.
     """
-    lines = [f"{sentence(verb, impacts, deletes_protected=deletes_protected)}:"]
+    lines = [f"{sentence(verb, impacts, protected_fate)}:"]
     for impact in impacts:
         row = impact.row
         facts = [
@@ -93,7 +93,7 @@ def describe(verb: str, impacts: Sequence[Impact], *, deletes_protected: bool) -
     return lines
 
 
-def sentence(verb: str, impacts: Sequence[Impact], *, deletes_protected: bool) -> str:
+def sentence(verb: str, impacts: Sequence[Impact], protected_fate: str) -> str:
     """Return what a command does, with figures: 'drain 2 nodes with 9 pods, 1 of them protected: ...'."""
     pods = sum(len(impact.pods) for impact in impacts)
     protected = sum(len(impact.protected) for impact in impacts)
@@ -101,5 +101,4 @@ def sentence(verb: str, impacts: Sequence[Impact], *, deletes_protected: bool) -
     text = f"{verb} {counted(len(impacts), 'node')} (${price:.4f}/h) with {counted(pods, 'pod')}"
     if not protected:
         return text
-    fate = "deleted all the same" if deletes_protected else "the node waits for those"
-    return f"{text}, {protected} of them protected ({fate})"
+    return f"{text}, {protected} of them protected ({protected_fate})"

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from typing import Any
 
 import typer
-from temporalio.client import WorkflowHandle, WorkflowUpdateFailedError, WorkflowUpdateRPCTimeoutOrCancelledError
+from temporalio.client import (
+    WorkflowHandle,
+    WorkflowQueryFailedError,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
+)
 from temporalio.service import RPCError
 
 from cli.nodes.workflows import NodeError, not_found
-from tenon.messages.node import Keep, Operator, OperatorAnswer
+from tenon.messages.node import Keep, Operator, OperatorAnswer, RebootAnswer, RebootRequest
+from tenon.node.operator_requests import why_invalid
+from tenon.node.reboot_record import operation_id
+from tenon.node.state import NodeState
 from workflows.nodeclaim import NodeClaimWorkflow
 
 ANSWERED_WITHIN = timedelta(seconds=15)
@@ -22,6 +31,10 @@ DRAIN: RequestKind = (NodeClaimWorkflow.ask_drain, NodeClaimWorkflow.drain)
 FORCE_DRAIN: RequestKind = (NodeClaimWorkflow.ask_force_drain, NodeClaimWorkflow.force_drain)
 EXPIRE: RequestKind = (NodeClaimWorkflow.ask_expire, NodeClaimWorkflow.expire)
 KEEP: RequestKind = (NodeClaimWorkflow.ask_keep, NodeClaimWorkflow.keep)
+Request = Callable[[WorkflowHandle[Any, Any], str, Operator, datetime], Awaitable[None]]
+"""Asks the workflow of one node, by what the operator calls it, at a time. Raises NodeError if the node refuses."""
+NO_REASON = "an operator's request"
+"""What a reboot is for if the operator does not say why. Its condition and its events cannot say nothing."""
 
 
 def asked_reason(reason: str | None, place: str = "the timeline of the node") -> str:
@@ -78,3 +91,51 @@ async def ask(
     if not answer.accepted:
         raise NodeError(f"{name} refuses: {answer.why}.")
     return True
+
+
+def asking(request_kind: RequestKind, until: datetime | None = None) -> Request:
+    """Return what asks a node for this; ``until`` says until when it is kept."""
+
+    async def request(
+        handle: WorkflowHandle[Any, Any],
+        name: str,
+        operator: Operator,
+        at: datetime,  # noqa: ARG001 - the workflow notes when the request arrives
+    ) -> None:
+        await ask(handle, name, request_kind, operator, until)
+
+    return request
+
+
+def asking_to_reboot(drain_seconds: float | None) -> Request:
+    """Return what asks a node to reboot.
+
+    ``drain_seconds``: how long pods are evicted first; None for the bound of the NodeClaim.
+    """
+
+    async def request(handle: WorkflowHandle[Any, Any], name: str, operator: Operator, at: datetime) -> None:
+        if why := why_invalid(operator):
+            raise NodeError(f"{name} is not asked: {why}")
+        try:
+            state: NodeState = await handle.query(NodeClaimWorkflow.status)
+            wish = RebootRequest(
+                operation_id=operation_id(state.claim.uid, at),
+                reason=operator.reason or NO_REASON,
+                ticket=operator.ticket,
+                drain_seconds=drain_seconds,
+                requested_at=at,
+                actor=operator.by,
+            )
+            answer: RebootAnswer = await handle.execute_update(
+                NodeClaimWorkflow.reboot, wish, id=wish.operation_id, rpc_timeout=ANSWERED_WITHIN
+            )
+        except WorkflowUpdateRPCTimeoutOrCancelledError:
+            raise NodeError(f"No worker answers for {name}: start one, and ask for the reboot again.") from None
+        except WorkflowUpdateFailedError as error:
+            raise NodeError(f"{name} refuses: {error.cause}") from None
+        except (WorkflowQueryFailedError, RPCError) as error:
+            raise NodeError(not_found(handle, error)) from None
+        if not answer.accepted:
+            raise NodeError(f"{name} does not reboot: {answer.why}.")
+
+    return request

@@ -91,12 +91,6 @@ async def claim_of(name: str) -> str:
     return name
 
 
-async def handle_of(name: str, cluster: str | None) -> WorkflowHandle[Any, Any]:
-    """Return the workflow of the NodeClaim, Node or instance with this name."""
-    context, client = await connected(cluster)
-    return client.get_workflow_handle(names.nodeclaim_id(context.cluster, await claim_of(name)))
-
-
 async def newest_of(name: str, cluster: str | None) -> WorkflowHandle[Any, Any] | None:
     """Return the newest workflow of a Node or an instance with this name, which may be gone; None if there is none."""
     if not _NAME.fullmatch(name):

@@ -110,6 +110,7 @@ RESOURCES = (
                     Column("Memory", ".status.resources.memory", wide=True),
                     Column("Limit", ".spec.limits.cpu", wide=True),
                     Column("Capacity", _condition("CapacityAvailable"), wide=True),
+                    Column("Price", ".status.pricePerHour", wide=True),
                 ),
                 scale={"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.nodes"},
             ),

@@ -8,10 +8,11 @@ person can stop all NodePools before a release, or for an hour, and take that ba
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from tenon.apis.base import ApiModel, Rule, Timestamp, WrittenTimestamp
 from tenon.apis.common import Conditions, ObjectMeta
@@ -24,7 +25,17 @@ MAX_WINDOWS = 50
 MAX_POOLS = 100
 MAX_TEXT = 256
 MAX_EXPIRY_DELAY = "72h"
+MAX_URL = 2048
+MAX_EVENTS = 100
+CALENDAR_URL = r"^https?://([a-zA-Z0-9._-]+|\[[0-9a-fA-F:.]+\])(:[0-9]{1,5})?([/?#][!-~]*)?$"
+"""A URL without a user. Only the worker's settings say whether it may be one of plain HTTP."""
 VALIDATION_SUCCEEDED = "ValidationSucceeded"
+
+
+def _calendar_url(text: str) -> str:
+    if re.fullmatch(CALENDAR_URL, text) is None:
+        raise ValueError("is no URL of a calendar: write one such as https://example.com/a.ics, without a user")
+    return text
 
 
 class FreezeWindow(ApiModel):
@@ -36,6 +47,19 @@ class FreezeWindow(ApiModel):
     """How long it lasts after each of these times, in hours and minutes."""
     timezone: Annotated[str, Field(min_length=1, max_length=MAX_TEXT)] = "UTC"
     """An IANA time zone, such as Europe/Berlin."""
+
+
+class FreezeCalendar(ApiModel):
+    """An iCalendar that the worker reads again and again."""
+
+    url: Annotated[
+        str, Field(max_length=MAX_URL, json_schema_extra={"pattern": CALENDAR_URL}), AfterValidator(_calendar_url)
+    ]
+    """Where it is, as an https URL."""
+    timezone: Annotated[str, Field(min_length=1, max_length=MAX_TEXT)] = "UTC"
+    """The IANA time zone of events that name none, such as those of whole days."""
+    refresh_interval: PlainDuration = Duration("1h")
+    """How often it is read. Less than 5m counts as 5m."""
 
 
 class DisruptionFreezeSpec(ApiModel):
@@ -59,13 +83,39 @@ class DisruptionFreezeSpec(ApiModel):
     end_time: WrittenTimestamp | None = None
     """When it ends; unset means that it lasts until the object is deleted."""
     windows: Annotated[list[FreezeWindow], Field(max_length=MAX_WINDOWS)] = []
-    """The times between startTime and endTime in which it holds; none means all of that time."""
+    """The times between startTime and endTime in which it holds; none means all of it, or a calendar's events."""
+    calendar: FreezeCalendar | None = None
+    """An iCalendar whose events are times in which it holds too."""
     max_expiry_delay: PlainDuration = Duration(MAX_EXPIRY_DELAY)
     """How long an expired node waits for the end of the freeze at most."""
     reason: Annotated[str, Field(max_length=MAX_TEXT)] = ""
     """Why, for all who ask why nodes stay."""
     requested_by: Annotated[str, Field(max_length=MAX_TEXT)] = ""
     """Who asked for it; `tenon pause` writes it."""
+
+
+class CalendarEvent(ApiModel):
+    """A time in which events of the calendar happen."""
+
+    start: Timestamp
+    """When the first of them begins."""
+    end: Timestamp
+    """When the last of them ends."""
+
+
+class CalendarStatus(ApiModel):
+    """What is known of the calendar. If it cannot be read, the last times stay in force."""
+
+    source: str = ""
+    """A digest of the URL and the time zone to which the events belong."""
+    last_read: Timestamp | None = None
+    """When it was read last."""
+    known_until: Timestamp | None = None
+    """Nothing is known of later events, so the freeze holds from then on, until the calendar can be read again."""
+    events: Annotated[list[CalendarEvent], Field(max_length=MAX_EVENTS)] = []
+    """When events happen, without overlaps."""
+    failure: str = ""
+    """Why it could not be read at the last try."""
 
 
 class DisruptionFreezeStatus(ApiModel):
@@ -79,6 +129,8 @@ class DisruptionFreezeStatus(ApiModel):
     """When it begins or ends next; unset if time alone does not change it."""
     node_pools: Annotated[int, Field(ge=0)] | None = None
     """The number of NodePools that it selects."""
+    calendar: CalendarStatus | None = None
+    """What is known of its calendar."""
 
 
 class DisruptionFreeze(ApiModel):
@@ -101,3 +153,5 @@ def freeze_problems(spec: DisruptionFreezeSpec) -> Iterator[tuple[str, str]]:
             yield f"{path}.timezone", problem
         if not window.duration.seconds:
             yield f"{path}.duration", "is not a time, so the window never begins"
+    if spec.calendar is not None and (problem := zone_problem(spec.calendar.timezone)):
+        yield "spec.calendar.timezone", problem

@@ -184,6 +184,8 @@ class NodePoolStatus(ApiModel):
     """The number of nodes."""
     node_class_observed_generation: int | None = None
     """The generation of the class when the health of registrations was last reset."""
+    price_per_hour: str = ""
+    """What the nodes cost in dollars an hour, at the prices that plans use; changes of up to 1 % are not written."""
     conditions: Conditions = []
     """Facts about the pool."""
 

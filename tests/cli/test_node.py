@@ -24,9 +24,12 @@ from cli.node import app
 from tenon.evolve import evolve
 from tenon.messages.base import ClaimRef
 from tenon.messages.provisioning import PurchasePause, ShortageWait
+from tenon.messages.reboot import RebootOutcome, RebootReply
 from tenon.node.state import NodeClaimInput
+from tests.workflows.fake_activities import FakeWorld
 from tests.workflows.guarded_node import BUDGET, Guarded, state_of
 from tests.workflows.node_workflow import Handle, live, newest
+from tests.workflows.rebooting_world import RebootingWorld
 from tests.workflows.refusing_ec2 import Planning, provisioner, refusing
 from tests.workflows.serving import serving
 from tests.workflows.waiting import until
@@ -50,7 +53,7 @@ def tenon(temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 
 @asynccontextmanager
-async def listed(temporal: WorkflowEnvironment, cluster: str, world: Guarded) -> AsyncIterator[Handle]:
+async def listed(temporal: WorkflowEnvironment, cluster: str, world: FakeWorld) -> AsyncIterator[Handle]:
     """A live node with the attribute that the bridge starts every life with, and `tenon node list` looks for."""
     queue = names.task_queue(cluster)
     async with serving(temporal.client, cluster, world.all()):
@@ -399,8 +402,44 @@ async def test_a_person_is_asked_before_pods_go_also_while_the_api_server_is_awa
         declined = await asyncio.to_thread(tenon, *arguments)
         assert declined.exit_code != 0
         assert f"Force-drain {NAME} and all its pods? [y/N]" in declined.output
-        assert "What would be drained is not known: " in declined.stderr
+        assert "Which pods would move is not known: " in declined.stderr
         assert (await state_of(handle)).leave is None
         agreed = await asyncio.to_thread(tenon, *arguments, "--yes")
         assert agreed.exit_code == 0, agreed.output
         await newest(temporal.client, cluster).result()
+
+
+async def test_a_reboot_shows_its_steps_and_says_who_asked(
+    temporal: WorkflowEnvironment, tenon: Tenon, cluster: str
+) -> None:
+    async with listed(temporal, cluster, RebootingWorld()) as handle:
+        with temporal.with_time_skipping_disabled():
+            arguments = ("reboot", NAME, "--cluster", cluster, "--grace-period", "0s", "--ticket", "OPS-12")
+            answer = await asyncio.to_thread(tenon, *arguments)
+        assert answer.exit_code == 0, answer.output
+        lines = answer.stdout.splitlines()
+        assert lines[0] == f"{NAME}: rebooting; follow it with `tenon node show {NAME}`"
+        actor = f"{getpass.getuser()}@{socket.gethostname()}, by tenon node"
+        assert any(f"reboot requested: an operator's request, OPS-12 ({actor})" in line for line in lines)
+        assert lines[-1].endswith(f"{NAME}: rebooted")
+        long = await asyncio.to_thread(tenon, "reboot", NAME, "--cluster", cluster, "--reason", "x" * 9999)
+        assert (long.exit_code, long.stdout) == (2, "")
+        assert f"{NAME} is not asked: reason has 9999 characters" in long.stderr
+        await handle.terminate()
+
+
+async def test_a_reboot_that_goes_on_ends_the_wait_with_one_and_refuses_a_second(
+    temporal: WorkflowEnvironment, tenon: Tenon, cluster: str
+) -> None:
+    world = RebootingWorld()
+    world.replies = [RebootReply(outcome=RebootOutcome.REFUSED, message="EC2 is busy")]
+    async with listed(temporal, cluster, world) as handle:
+        with temporal.with_time_skipping_disabled():
+            arguments = ("reboot", NAME, "--cluster", cluster, "--grace-period", "0s", "--reason", "new kernel")
+            late = await asyncio.to_thread(tenon, *arguments, "--timeout", "1s")
+            again = await asyncio.to_thread(tenon, *arguments, "--no-wait")
+        assert late.exit_code == 1
+        assert late.stderr == f"1 node not rebooted in time: {NAME}. See `tenon node list --blocked`.\n"
+        assert (again.exit_code, again.stdout) == (2, "")
+        assert again.stderr.startswith(f"{NAME} does not reboot: it reboots already: new kernel")
+        await handle.terminate()

@@ -248,6 +248,23 @@ def test_ops07_a_values_file_for_karpenter_means_the_same_here() -> None:
 
 
 @pytest.mark.parametrize(
+    ("values", "honored"),
+    [
+        ((), None),
+        (("serviceMonitor.honorLabels=true",), True),
+        (("serviceMonitor.endpointConfig.honorLabels=true",), True),
+        (("serviceMonitor.honorLabels=true", "serviceMonitor.endpointConfig.honorLabels=false"), False),
+        (("serviceMonitor.honorLabels=true", "serviceMonitor.endpointConfig=null"), True),
+    ],
+)
+def test_labels_of_metrics_are_honored_only_if_asked(values: tuple[str, ...], honored: bool | None) -> None:
+    """As in Karpenter's chart, `namespace` becomes `exported_namespace` by default. The endpoint's own field wins."""
+    arguments = [part for value in ("serviceMonitor.enabled=true", *values) for part in ("--set", value)]
+    (endpoint,) = the(rendered(*NAMED, *arguments), "ServiceMonitor")["spec"]["endpoints"]
+    assert endpoint.get("honorLabels") is honored
+
+
+@pytest.mark.parametrize(
     ("wrong", "why"),
     [
         ("settings.batchMaxDuraton=3s", "batchMaxDuraton"),

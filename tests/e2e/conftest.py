@@ -49,6 +49,7 @@ def worker(sandbox: Sandbox, make_worker: MakeWorker, report_shared_fault: Repor
         ENABLE_ZONAL_SHIFT="true",
         DEFAULT_TAGS='{"cost-center": "1234"}',
         COST_INTERVAL="1m",
+        INSECURE_CALENDARS="true",
     )
     running.start()
     yield running

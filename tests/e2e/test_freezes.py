@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
 
+import pytest
 import pytest_asyncio
+from aiohttp import web
 
+from activities.clock import utc_now
 from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import DISRUPTIONFREEZES
+from tests.calendar_server import calendar_text, serving_calendars
 from tests.e2e.conftest import MakePool, Run
 from tests.e2e.pools import SMALL, Pool, condition
+from tests.e2e.worker import Worker
+from tests.e2e.worker_pods import WorkerPods
 from tests.workflows.waiting import until
 
 
@@ -81,3 +89,58 @@ async def test_a_nodepool_that_does_not_exist_cannot_be_paused(tenon: Run) -> No
     done = tenon("pause", "no-such-pool")
     assert (done.returncode, done.stderr) == (2, "There is no NodePool no-such-pool.\n")
     assert tenon("pause", "--for", "soon").returncode == 2
+
+
+async def test_a_nodepool_is_frozen_by_a_calendar_also_while_that_cannot_be_read(
+    make_pool: MakePool, worker: Worker, tenon: Run, kube: Kube, thawed: None
+) -> None:
+    """It leaves after the freeze forgets its calendar. The times are in the status."""
+    if isinstance(worker, WorkerPods):
+        pytest.skip("a pod cannot reach a server on the loopback of the machine")
+    answers = [web.Response(text=calendar_text((utc_now() - timedelta(hours=1), utc_now() + timedelta(hours=5))))]
+
+    async def serve(_: web.Request) -> web.Response:
+        return answers.pop() if answers else web.Response(status=503)
+
+    pool = await make_pool(consolidate_after="1s", requirements=SMALL)
+    await pool.deploy(1)
+    await pool.running(1)
+    (claim,) = await pool.settled(1)
+    name = f"calendar-{pool.name}"
+
+    async def status() -> dict[str, Any]:
+        return dict((await kube.get(DISRUPTIONFREEZES, name) or {}).get("status") or {})
+
+    async def calendar_read() -> str:
+        return next(
+            (entry["status"] for entry in (await status()).get("conditions", ()) if entry["type"] == "CalendarRead"), ""
+        )
+
+    async with serving_calendars(serve) as address:
+        spec: dict[str, Any] = {"nodePools": [pool.name], "calendar": {"url": f"{address}/a.ics"}}
+        await kube.create(DISRUPTIONFREEZES, {"metadata": {"name": name}, "spec": spec})
+
+        async def is_read() -> bool:
+            return await calendar_read() == "True" and (await status()).get("active") is True
+
+        await until(is_read)
+        assert len((await status())["calendar"]["events"]) == 1
+        await kube.patch(DISRUPTIONFREEZES, name, {"spec": {"calendar": {"url": f"{address}/b.ics"}}})
+
+        async def is_unreadable() -> bool:
+            return await calendar_read() == "False"
+
+        await until(is_unreadable)
+        assert (await status())["active"] is True, "b.ics was never read"
+        await kube.patch(DISRUPTIONFREEZES, name, {"spec": {"calendar": {"url": f"{address}/a.ics"}}})
+    await pool.scale(0)
+
+    async def could_leave() -> bool:
+        return condition(await pool.claim(), "Consolidatable").get("status") == "True"
+
+    await until(could_leave)
+    explained = tenon("explain", "node", claim["metadata"]["name"])
+    assert f"NodePool {pool.name} is frozen by DisruptionFreeze {name} until " in explained.stdout
+    assert [nodeclaim["metadata"]["name"] for nodeclaim in await pool.claims()] == [claim["metadata"]["name"]]
+    assert await kube.delete(DISRUPTIONFREEZES, name)
+    await pool.gone(claim["metadata"]["name"])

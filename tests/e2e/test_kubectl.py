@@ -82,7 +82,7 @@ async def test_nps5_nc06_ecs9_columns_show_the_state(make_pool: MakePool, worker
     assert list(narrow) == ["NAME", "NODECLASS", "NODES", "READY", "AGE"]
     assert (narrow["NODECLASS"], narrow["NODES"], narrow["READY"]) == (pool.name, "1", "True")
     wide = only(kubectl("get", "nodepools", pool.name, "-o", "wide"))
-    assert list(wide) == [*narrow, "WEIGHT", "CPU", "MEMORY", "LIMIT", "CAPACITY"]
+    assert list(wide) == [*narrow, "WEIGHT", "CPU", "MEMORY", "LIMIT", "CAPACITY", "PRICE"]
     assert int(wide["CPU"]) >= 2
     assert wide["MEMORY"]
 

@@ -111,3 +111,28 @@ async def test_n15_159_a_worker_that_dies_in_any_phase_reboots_the_machine_once(
     assert boot_id(await node_of(kube, claim)) != boot_id(before)
     assert reboots(sandbox, claim["status"]["providerID"].rsplit("/", 1)[-1]) == 1
     assert (await kube.get(NODECLAIMS, name) or {})["metadata"]["uid"] == claim["metadata"]["uid"]
+
+
+async def test_nodes_of_a_nodepool_reboot_at_once_and_others_stay(
+    make_pool: MakePool, sandbox: Sandbox, kube: Kube, tenon: Run
+) -> None:
+    """`tenon node reboot --pool --max`: a dry run reboots nothing, and the oldest nodes are taken."""
+    pool = await make_pool(requirements=SMALL, consolidate_after="Never")
+    for name in ("one", "two", "three"):
+        await pool.pod(name)
+    await pool.running(3)
+    claims = {claim["metadata"]["name"]: claim for claim in await pool.settled(3)}
+    boots = {name: boot_id(await node_of(kube, claim)) for name, claim in claims.items()}
+    arguments = ("node", "reboot", "--pool", pool.name, "--max", "2", "--grace-period", "0s")
+    planned = await asyncio.to_thread(tenon, *arguments, "--dry-run")
+    assert planned.returncode == 0, planned.stderr
+    assert planned.stdout.startswith("would reboot 2 nodes (")
+    assert not any(reboots(sandbox, claim["status"]["providerID"].rsplit("/", 1)[-1]) for claim in claims.values())
+    done = await asyncio.to_thread(tenon, *arguments, "--reason", "a test")
+    assert done.returncode == 0, done.stderr
+    rebooted = {name for name, claim in claims.items() if boot_id(await node_of(kube, claim)) != boots[name]}
+    assert len(rebooted) == 2
+    for name in rebooted:
+        node = claims[name]["status"]["nodeName"]
+        assert node in planned.stdout
+        assert f"{node}: rebooted" in done.stdout

@@ -23,6 +23,7 @@ from tests.worker.background import in_background
 from tests.worker.cache.objects import metadata
 from tests.worker.fake_temporal import MOMENT, Cache
 from worker.cache.planning_view import PlanningView
+from worker.controllers.nodepool.prices import PoolPrices
 from worker.controllers.nodepool.status import NodePoolStatusController
 
 
@@ -33,6 +34,8 @@ class ApiServer:
         self.cache = cache
         self.patches: list[tuple[str, str]] = []
         self.broken: set[str] = set()
+        self.pruned: set[str] = set()
+        """Fields of the status that the CRD does not have."""
 
     async def patch(self, resource: Any, name: str, patch: dict[str, Any], *, subresource: str = "") -> None:
         if name in self.broken:
@@ -44,7 +47,7 @@ class ApiServer:
         assert present is not None
         body: dict[str, Any] = copy.deepcopy(dict(present.body))
         for part, fields in patch.items():
-            body[part] = {**body.get(part, {}), **fields}
+            body[part] = {**body.get(part, {}), **{key: fields[key] for key in fields if key not in self.pruned}}
         put(self.cache, body)
 
     def status(self, name: str) -> dict[str, Any]:
@@ -77,6 +80,7 @@ async def keeping(
     measured: bool = True,
     refusals: LaunchRefusals | None = None,
     slowed: SlowedPools | None = None,
+    prices: PoolPrices | None = None,
 ) -> AsyncIterator[tuple[Cache, ApiServer, Recorder]]:
     """A controller that has looked at these pools."""
     cache, recorder = Cache(), Recorder()
@@ -89,7 +93,14 @@ async def keeping(
     cache.nodeclasses.on_event("default", decode_object(json.dumps(ready).encode()))
     view = PlanningView(cache)
     controller = NodePoolStatusController(
-        cast("Any", server), cast("Any", recorder), cache, view, measured=measured, refusals=refusals, slowed=slowed
+        cast("Any", server),
+        cast("Any", recorder),
+        cache,
+        view,
+        measured=measured,
+        refusals=refusals,
+        slowed=slowed,
+        prices=prices,
     )
     async with in_background(controller.run()):
         await asyncio.sleep(MOMENT)

@@ -35,6 +35,7 @@ from tests.worker.cache.objects import claim, metadata
 from tests.worker.fake_temporal import Cache
 from worker.cache.planning_view import PlanningView
 from worker.controllers.nodeclass.instance_type_metrics import SOON, InstanceTypeMetricsController, measured
+from worker.controllers.nodepool.prices import PoolPrices
 from worker.runtime.health import serve_metrics
 
 pytestmark = pytest.mark.integration
@@ -82,7 +83,10 @@ class World:
         self.folder = folder
         self.types, self.refusals, self.cache = Sold(), LaunchRefusals(), Cache()
         view = PlanningView(self.cache)
-        self.controller = InstanceTypeMetricsController(self.cache, view, self.types, self.refusals, folder)
+        self.pool_prices = PoolPrices()
+        self.controller = InstanceTypeMetricsController(
+            self.cache, view, self.types, self.refusals, folder, self.pool_prices
+        )
 
     def with_pool(self, name: str = "default") -> World:
         """A usable NodePool exists, with a class of its name."""
@@ -222,6 +226,16 @@ async def test_the_price_of_an_hour_of_each_pools_instances_is_served(world: Wor
         costs = world.scraped_samples(POOL_COST.name)
     assert [(row["nodepool"], round(cost, 6)) for row, cost in costs] == [("default", 0.208)], "MET-19: of all types"
     assert prices == {("default", "spot"): pytest.approx(0.108), ("default", "on-demand"): pytest.approx(0.1)}
+    assert world.pool_prices.change("default", "") == "0.2080", "and the status of the NodePool says it"
+
+
+@pytest.mark.asyncio(loop_scope="function")
+@pytest.mark.looptime
+async def test_no_price_is_told_while_the_types_of_a_class_cannot_be_read(world: World) -> None:
+    """Its nodes would count as free."""
+    world.with_pool("other").types.unreadable.add("default")
+    async with world.leading():
+        assert world.pool_prices.change("default", "") is None
 
 
 def test_met51_an_offering_without_a_price_is_not_available() -> None:

@@ -22,6 +22,7 @@ from tests.worker.fake_temporal import MOMENT
 from tests.worker.nodepool_cluster import keeping, measured_breaker, pool, put
 from worker.cache.changes import Topic
 from worker.cache.planning_view import PlanningView
+from worker.controllers.nodepool.prices import PoolPrices
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
@@ -202,3 +203,39 @@ async def test_a_pool_that_fails_does_not_end_the_controller(caplog: pytest.LogC
 
 async def _unforeseen(*_: object, **__: object) -> None:
     raise LookupError("nobody foresaw this")
+
+
+@pytest.mark.parametrize("pruned", [set(), {"pricePerHour"}], ids=["Tenon's CRD", "Karpenter's CRD"])
+async def test_the_price_of_a_pools_nodes_is_written_once_for_each_visible_change(pruned: set[str]) -> None:
+    """Karpenter's CRD does not have the field, and drops it."""
+    prices = PoolPrices()
+    async with keeping(pool("web"), pool("empty"), prices=prices) as (cache, server, _):
+        server.pruned = pruned
+
+        async def writes_with(price: float) -> int:
+            before = len(server.patches)
+            prices.update({"web": price})
+            for _ in range(3):
+                cache.changes.publish(Topic.POOL, "web")
+                await asyncio.sleep(MOMENT)
+            return len(server.patches) - before
+
+        assert "pricePerHour" not in server.status("web"), "nothing is said before it is known"
+        assert await writes_with(1.0) == 2
+        assert await writes_with(1.005) == 0
+        assert await writes_with(1.02) == 1
+        texts = {name: server.status(name).get("pricePerHour") for name in ("web", "empty")}
+        assert texts == ({"web": None, "empty": None} if pruned else {"web": "1.0200", "empty": "0.0000"})
+
+
+async def test_a_price_that_the_api_server_refused_is_written_later() -> None:
+    prices = PoolPrices()
+    async with keeping(pool("web"), prices=prices) as (cache, server, _):
+        server.broken = {"web"}
+        prices.update({"web": 1.0})
+        cache.changes.publish(Topic.POOL, "web")
+        await asyncio.sleep(MOMENT)
+        server.broken = set()
+        cache.changes.publish(Topic.POOL, "web")
+        await asyncio.sleep(MOMENT)
+        assert server.status("web")["pricePerHour"] == "1.0000"

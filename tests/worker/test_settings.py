@@ -57,6 +57,7 @@ def test_defaults_are_those_of_karpenter() -> None:
         "disable_leader_election",
         "disable_cluster_state_observability",
         "isolated_vpc",
+        "insecure_calendars",
         "eks_control_plane",
         "disable_dry_run",
         "enable_zonal_shift",

@@ -18,6 +18,7 @@ from temporalio.service import RPCError
 from temporalio.worker import Worker
 
 from activities import loggers
+from activities.disruption.calendars import Calendars
 from activities.disruption.disrupting import Disruptor
 from activities.disruption.held_node_events import HeldNodeEvents
 from activities.disruption.moves import MoveFinder, methods_within
@@ -52,6 +53,7 @@ from worker.controllers.cost.lower_bound import LowerBound
 from worker.controllers.cost.sampling import CostController
 from worker.controllers.disruption.disruption_freezes import DisruptionFreezeController
 from worker.controllers.disruption.ended_commands import DisruptionCommandController
+from worker.controllers.disruption.freeze_calendars import FreezeCalendarController
 from worker.controllers.disruption.legacy_node_repair import LegacyNodeRepairController
 from worker.controllers.disruption.node_repair_policies import NodeRepairPolicyController
 from worker.controllers.disruption.nodeclaim_conditions import NodeClaimDisruptionController
@@ -75,6 +77,7 @@ from worker.controllers.nodeclass.instance_type_metrics import InstanceTypeMetri
 from worker.controllers.nodeclass.refresh import NodeClassRefreshController
 from worker.controllers.nodeclass.workflow_starts import NodeClassWorkflowController
 from worker.controllers.nodeclass.zonal_shift import ZonalShiftController
+from worker.controllers.nodepool.prices import PoolPrices
 from worker.controllers.nodepool.revisions import NodeRevisionController
 from worker.controllers.nodepool.rollouts import NodeRolloutController
 from worker.controllers.nodepool.schedules import NodeScheduleController
@@ -273,6 +276,7 @@ def _planning(
 def _controllers(settings: Settings, clients: Clients, cache: ClusterCache, planning: Planning) -> list[Controller]:
     """The leader's controllers that need no Temporal client."""
     kube, view, gates = clients.kube, planning.view, settings.feature_gates
+    prices = PoolPrices()
     controllers: list[Controller] = [
         NodePoolStatusController(
             kube,
@@ -283,9 +287,11 @@ def _controllers(settings: Settings, clients: Clients, cache: ClusterCache, plan
             measured=not settings.disable_cluster_state_observability,
             refusals=planning.refusals,
             slowed=planning.slowed,
+            prices=prices,
         ),
         PodEventsController(kube, cache),
         DisruptionFreezeController(kube, cache, view),
+        FreezeCalendarController(kube, cache, view, Calendars(insecure=settings.insecure_calendars).read),
         NodeScheduleController(
             kube, clients.recorder, cache, view, planning.room.rooms, capacity_buffers=gates.capacity_buffer
         ),
@@ -305,7 +311,9 @@ def _controllers(settings: Settings, clients: Clients, cache: ClusterCache, plan
         controllers.append(ZonalShiftController(clients.recorder, cache, view, clients.ec2))
     folder = os.environ.get(METRICS_FOLDER)
     if folder and not settings.disable_cluster_state_observability:
-        controllers.append(InstanceTypeMetricsController(cache, view, clients.ec2, planning.refusals, Path(folder)))
+        controllers.append(
+            InstanceTypeMetricsController(cache, view, clients.ec2, planning.refusals, Path(folder), prices)
+        )
     is_measured = bool(folder) and not settings.disable_cluster_state_observability
     if is_measured or parse_record_sinks(settings.record_sinks):
         controllers.append(

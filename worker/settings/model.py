@@ -100,6 +100,9 @@ class Settings(BaseModel):
         "Strict", description="minValues of NodePools: Strict, or BestEffort, which lowers them if necessary."
     )
     ignore_dra_requests: bool = Field(True, description="Ignore pods with dynamic resource claims.")
+    insecure_calendars: bool = Field(
+        False, description="Read calendars of DisruptionFreezes also by plain HTTP and from loopback addresses."
+    )
     legacy_node_repair: bool = Field(False, description="Repair nodes as Karpenter 1.14 did.")
     scheduler_config: SchedulerDocument = Field(
         "", description="Topology spread of pods that state none: kube-scheduler's configuration, or the path of it."

@@ -3,7 +3,8 @@
 A freeze stops what Tenon does of its own accord: consolidation, emptiness, drift, and for a bounded time expiry. It
 never stops an interruption, the repair of an unhealthy node, or what an operator asks for.
 
-A freeze that cannot be understood holds until its author mends it: a typing mistake must not cost a node.
+A freeze that cannot be understood holds until its author mends it: a typing mistake must not cost a node. One whose
+calendar has never been read holds too, and so does one whose calendar could not be read for very long.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from tenon.apis.disruption_windows import DisruptionWindow
 from tenon.apis.disruptionfreeze import MAX_EXPIRY_DELAY, DisruptionFreeze, DisruptionFreezeSpec, freeze_problems
 from tenon.apis.duration import Duration
 from tenon.apis.reasons import Reason
+from tenon.disruption.freezes.calendar_times import CalendarTimes, known_times
 from tenon.disruption.repair.user_policies import selector_of
 from tenon.kube.timestamps import spoken
 
@@ -36,7 +38,8 @@ class Freeze:
     start: datetime | None = None
     end: datetime | None = None
     windows: tuple[DisruptionWindow, ...] = ()
-    """None means the whole time between start and end."""
+    """None means the whole time between start and end, unless there is a calendar."""
+    calendar: CalendarTimes | None = None
     expiry_delay: timedelta = _NO_DELAY
     reason: str = ""
     by: str = ""
@@ -46,9 +49,11 @@ class Freeze:
         if (self.start is not None and now < self.start) or (self.end is not None and now >= self.end):
             return None
         bound = self.end if self.end is not None else NEVER
-        if not self.windows:
+        if self._is_always:
             return bound
-        closings = [closing for window in self.windows if (closing := window.closing(now)) is not None]
+        if self.calendar is not None and now >= self.calendar.known_until:
+            return bound
+        closings = [closing for source in self._sources if (closing := source.closing(now)) is not None]
         return min(max(closings), bound) if closings else None
 
     def begins(self, now: datetime) -> datetime | None:
@@ -58,10 +63,21 @@ class Freeze:
         after = now if self.start is None or self.start <= now else self.start
         if self.ends(after) is not None:
             return after
-        if not self.windows:
+        if self._is_always:
             return None
-        opening = min(window.next_opening(after) for window in self.windows)
-        return opening if self.end is None or opening < self.end else None
+        openings = [opening for source in self._sources if (opening := source.next_opening(after)) is not None]
+        opening = min(openings, default=None)
+        return opening if opening is not None and (self.end is None or opening < self.end) else None
+
+    @property
+    def _is_always(self) -> bool:
+        """Whether it holds all the time between start and end."""
+        return not self.windows and self.calendar is None
+
+    @property
+    def _sources(self) -> tuple[DisruptionWindow | CalendarTimes, ...]:
+        """What says when it holds."""
+        return self.windows if self.calendar is None else (*self.windows, self.calendar)
 
 
 NEVER = datetime.max.replace(tzinfo=UTC)
@@ -86,10 +102,14 @@ class Frozen(NamedTuple):
 
 
 def freeze_of(model: DisruptionFreeze) -> Freeze:
-    """Return the freeze of an object. One that has problems holds without an end."""
+    """Return the freeze of an object. One that has problems, or an unread calendar, holds all the time."""
     spec = model.spec
     if any(freeze_problems(spec)) or not _is_in_order(spec):
         return Freeze(model.metadata.name, reason="it cannot be understood", expiry_delay=_delay(spec))
+    calendar = known_times(spec.calendar, model.status.calendar) if spec.calendar is not None else None
+    if spec.calendar is not None and calendar is None:
+        unread = "its calendar has not been read yet"
+        return Freeze(model.metadata.name, spec.start_time, spec.end_time, expiry_delay=_delay(spec), reason=unread)
     return Freeze(
         name=model.metadata.name,
         start=spec.start_time,
@@ -98,6 +118,7 @@ def freeze_of(model: DisruptionFreeze) -> Freeze:
             DisruptionWindow(window.schedule, timedelta(seconds=window.duration.seconds or 0), window.timezone)
             for window in spec.windows
         ),
+        calendar=calendar,
         expiry_delay=_delay(spec),
         reason=spec.reason,
         by=spec.requested_by,

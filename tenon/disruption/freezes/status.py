@@ -6,12 +6,16 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from tenon.apis.conditions import with_validation
+from tenon.apis.common import Condition
+from tenon.apis.conditions import clear_condition, set_condition, with_validation
 from tenon.apis.disruptionfreeze import DisruptionFreeze, DisruptionFreezeStatus
+from tenon.disruption.freezes.calendar_times import known_times
 from tenon.disruption.freezes.freeze import NEVER, freeze_of
 from tenon.kube.timestamps import format_instant
 
 INVALID = "DisruptionFreezeInvalid"
+CALENDAR_READ = "CalendarRead"
+"""The condition that says whether the last try to read the calendar succeeded."""
 
 
 def freeze_status(
@@ -47,10 +51,38 @@ def freeze_status(
         now=now,
         generation=generation,
     )
-    status = {
+    if model is not None:
+        conditions = _with_calendar(conditions, model, now, generation)
+    status: dict[str, Any] = {
         "conditions": [condition.to_dict() for condition in conditions],
         "active": ends is not None,
         "nextChange": format_instant(change.astimezone(UTC)) if change is not None else None,
         "nodePools": node_pools,
     }
+    if (model is None or model.spec.calendar is None) and before.get("calendar"):
+        status["calendar"] = None
     return status, change
+
+
+def _with_calendar(
+    conditions: list[Condition], model: DisruptionFreeze, now: datetime, generation: int | None
+) -> list[Condition]:
+    """Say whether the calendar can be read, and what holds if not. Nothing is said without a calendar."""
+    calendar, status = model.spec.calendar, model.status.calendar
+    if calendar is None:
+        return clear_condition(conditions, CALENDAR_READ)
+    times = known_times(calendar, status)
+    failure = status.failure if status is not None else ""
+    if times is None:
+        consequence = "The NodePools that it selects are frozen until it can be read"
+    else:
+        consequence = f"Its last times hold until {format_instant(times.known_until)}, and all of the time after that"
+    return set_condition(
+        conditions,
+        CALENDAR_READ,
+        "False" if failure else "Unknown" if times is None else "True",
+        now=now,
+        reason="CalendarUnreadable" if failure else "CalendarNotReadYet" if times is None else CALENDAR_READ,
+        message=f"{failure}. {consequence}" if failure else consequence if times is None else "",
+        observed_generation=generation,
+    )

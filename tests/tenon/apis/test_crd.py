@@ -70,7 +70,7 @@ def test_every_field_is_described(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "narrow", "wide"),
     [
-        ("NodePool v1", "NodeClass Nodes Ready Age", "Weight CPU Memory Limit Capacity"),
+        ("NodePool v1", "NodeClass Nodes Ready Age", "Weight CPU Memory Limit Capacity Price"),
         ("NodePool v1beta1", "NodeClass", "Weight"),
         (
             "NodeClaim v1",

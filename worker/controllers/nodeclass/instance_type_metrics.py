@@ -36,6 +36,7 @@ from worker.cache.changes import Change
 from worker.cache.cluster import ClusterCache
 from worker.cache.planning_view import PlanningView
 from worker.controllers.base import Controller
+from worker.controllers.nodepool.prices import PoolPrices
 
 CPU, MEMORY = f"{labels.AWS_GROUP}/instance-cpu", f"{labels.AWS_GROUP}/instance-memory"
 OFFERING = (labels.INSTANCE_TYPE, labels.CAPACITY_TYPE, labels.ZONE)
@@ -97,13 +98,25 @@ class InstanceTypeMetricsController(Controller):
     resync = 60.0
 
     def __init__(
-        self, cache: ClusterCache, view: PlanningView, types: Types, refusals: LaunchRefusals, folder: Path
+        self,
+        cache: ClusterCache,
+        view: PlanningView,
+        types: Types,
+        refusals: LaunchRefusals,
+        folder: Path,
+        prices: PoolPrices | None = None,
     ) -> None:
-        """``folder``: that of the metrics of this worker."""
+        """Create the controller.
+
+        Args:
+            folder: that of the metrics of this worker.
+            prices: receives what the nodes of each NodePool cost.
+        """
         super().__init__(cache)
         self._view = view
         self._types = types
         self._refusals = refusals
+        self._prices = prices or PoolPrices()
         self._file = folder / f"{self.name}{TEXT_SUFFIX}"
         self._written: dict[TextGauge, Series] = {}
 
@@ -124,9 +137,10 @@ class InstanceTypeMetricsController(Controller):
         except EC2Error as error:
             failure, pools_with_types = error, await self._types_where_readable(pools)
         lists = list({id(types): types for _, types in pools_with_types}.values())
-        await asyncio.to_thread(self._write, lists, list(self._cache.claims))
+        costs = await asyncio.to_thread(self._write, lists, list(self._cache.claims))
         if failure is not None:
             raise failure
+        self._prices.update({pool: price for (pool,), price in costs.items()})
         return None if pools else SOON
 
     async def _types_by_pool(self, pools: Sequence[NodePool]) -> Sequence[tuple[NodePool, Sequence[InstanceType]]]:
@@ -144,7 +158,8 @@ class InstanceTypeMetricsController(Controller):
                 pools_with_types += await self._types_by_pool([pool])
         return pools_with_types
 
-    def _write(self, lists: Sequence[Sequence[InstanceType]], claims: Sequence[ClaimRecord]) -> None:
+    def _write(self, lists: Sequence[Sequence[InstanceType]], claims: Sequence[ClaimRecord]) -> Series:
+        """Write the gauges, and return the price of each NodePool's instances."""
         gauges = measured(lists)
         gauges[POOL_PRICE] = prices = priced(claims, gauges[OFFERING_PRICE])
         costs: dict[tuple[str, ...], float] = {}
@@ -152,8 +167,9 @@ class InstanceTypeMetricsController(Controller):
             costs[pool,] = round(costs.get((pool,), 0.0) + price, 6)
         gauges[POOL_COST] = costs
         if gauges == self._written:
-            return
+            return costs
         fresh = self._file.with_suffix(".new")
         fresh.write_text(text_of(gauges))
         os.replace(fresh, self._file)  # a scrape reads the old file or the new one
         self._written = gauges
+        return costs

@@ -1,4 +1,4 @@
-"""Updates the status of NodePools: conditions, resources, node count.
+"""Updates the status of NodePools: conditions, resources, node count, price.
 
 Their hashes, events and metrics follow from the same objects at the same moments, so they have no controllers of their
 own: `NodePoolHashes`, `NodePoolEvents` and `PoolMetrics` are parts of this one.
@@ -37,6 +37,7 @@ from worker.controllers.base import Controller
 from worker.controllers.nodepool.events import NodePoolEvents
 from worker.controllers.nodepool.hashes import NodePoolHashes
 from worker.controllers.nodepool.metrics import PoolMetrics
+from worker.controllers.nodepool.prices import PoolPrices
 from worker.controllers.nodepool.registration_results import RegistrationResults
 
 UNSYNCED_PERIOD = 1.0
@@ -63,6 +64,7 @@ class NodePoolStatusController(Controller):
         measured: bool = True,
         refusals: LaunchRefusals | None = None,
         slowed: SlowedPools | None = None,
+        prices: PoolPrices | None = None,
     ) -> None:
         """Create the controller.
 
@@ -71,9 +73,11 @@ class NodePoolStatusController(Controller):
             measured: whether to update the metrics too.
             refusals: what EC2 refuses.
             slowed: the pools whose consolidation saved less than predicted.
+            prices: what the nodes of each pool cost.
         """
         super().__init__(cache)
         self._slowed = slowed or SlowedPools()
+        self._prices = prices or PoolPrices()
         self._refusals = refusals or LaunchRefusals()
         self._measured = measured
         self._metrics = PoolMetrics()
@@ -116,6 +120,7 @@ class NodePoolStatusController(Controller):
             metrics.CLUSTER_NODES.set(len(self._cache.nodes))
             metrics.CLUSTER_SYNCED.set(1)
             self._metrics.forget_all_but({pool.name for pool in self._cache.pools})
+        self._prices.forget_all_but({pool.name for pool in self._cache.pools})
         self._compare()
         self._registrations.observe(changes)
         self._note_launches(changes)
@@ -159,6 +164,9 @@ class NodePoolStatusController(Controller):
         await self._hashes.write(record, pool)
         present = record.status
         changed = {key: value for key, value in status.items() if present.get(key) != value}
+        price = self._prices.change(record.name, str(present.get("pricePerHour") or ""))
+        if price is not None:
+            changed["pricePerHour"] = price
         if not changed:
             return
         if "resources" in changed:
@@ -168,6 +176,8 @@ class NodePoolStatusController(Controller):
             }
             changed["resources"] = {**status["resources"], **removed_resources}
         await self._kube.patch(NODEPOOLS, record.name, {"status": changed}, subresource="status")
+        if price is not None:
+            self._prices.wrote(record.name, price)
         await self._events.publish(record, pool, status)
 
     def _status(self, pool: NodePool, usage: Resources, class_generation: int | None) -> dict[str, Any]:

@@ -204,6 +204,7 @@ FULL = [
         },
         "startTime": "2026-12-20T00:00:00Z", "endTime": "2027-01-04T00:00:00Z",
         "windows": [{"schedule": "0 22 * * *", "duration": "8h", "timezone": "Europe/Berlin"}],
+        "calendar": {"url": "https://example.com/a.ics?b=c", "timezone": "Europe/Berlin", "refreshInterval": "30m"},
         "maxExpiryDelay": "24h", "reason": "holidays", "requestedBy": "anna",
     }),
     Full("a schedule of working hours", NodeSchedule, "nodeschedules", {

@@ -56,7 +56,9 @@ DELIBERATE: dict[str, str] = {
     r"a rollout: spec\.windows\.0\.(timezone|schedule) =|a rollout: spec\.windows\.0\.duration = '0": (
         "only a program knows which time zones exist and whether a window can open; the rollout is not valid then"
     ),
-    r"a freeze of some nights: spec\.windows\.0\.timezone =": "the same, for time zones; it holds without an end then",
+    r"a freeze of some nights: spec\.(windows\.0|calendar)\.timezone =": (
+        "the same, for time zones; it holds without an end then"
+    ),
     r"a rollout: spec\.gates\.prometheus\.0\.(min|max) =": "which of two texts is the greater number, the same",
     r"a schedule of working hours: spec\.(timeZone|bootTime) =": (
         "the API server knows no time zones, and compares no durations here; `tenon schedule` and `tenon validate` "

@@ -99,6 +99,7 @@ V1_POOLS = whole(
         resources=some(cpu=NUMBERS),
         nodes=st.integers(0, 9),
         nodeClassObservedGeneration=st.integers(1, 9),
+        pricePerHour=st.sampled_from(["0.0000", "1.5360"]),
         conditions=lists(CONDITION),
     ).filter(bool),
 )

@@ -1,0 +1,36 @@
+"""Evaluates an iCalendar in a process of its own: ``python -m activities.disruption.calendar_process ZONE NOW``.
+
+The calendar comes on stdin, and the times go to stdout as JSON. A calendar from the internet may take any time and
+memory, and only a process can be given limits of both.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+from datetime import datetime
+
+CPU_SECONDS = 10
+MEMORY_MIB = 400
+"""Of addresses, of which Python alone takes some 50. The worker's own limit is larger."""
+TOO_MUCH = f"takes more than {CPU_SECONDS} s or {MEMORY_MIB} MiB to evaluate"
+
+
+def main() -> None:
+    """Print the times, or what is wrong with the calendar."""
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS + 1))
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_MIB * 1024 * 1024,) * 2)
+    from tenon.disruption.freezes.icalendar_events import CalendarError, times_in
+
+    try:
+        times = times_in(sys.stdin.buffer.read(), sys.argv[1], datetime.fromisoformat(sys.argv[2]))
+    except (CalendarError, MemoryError) as error:
+        print(json.dumps({"problem": str(error) or TOO_MUCH}))
+        return
+    events = [[event.start.isoformat(), event.end.isoformat()] for event in times.events]
+    print(json.dumps({"events": events, "knownUntil": times.known_until.isoformat()}))
+
+
+if __name__ == "__main__":
+    main()
