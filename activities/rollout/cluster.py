@@ -9,7 +9,7 @@ from typing import Protocol
 from tenon.apis.nodepool import NodePool
 from tenon.apis.noderollout import NodeRollout
 from tenon.rollout.gates import WaitingPod
-from tenon.rollout.progress import PoolNode
+from tenon.rollout.nodes import PoolNode
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from cli.pauses import connected as connected_to_kubernetes
 from tenon.apis.managed import manages_pool
 from tenon.apis.noderollout import NodeRollout, NodeRolloutSpec
 from tenon.apis.validation import parse
-from tenon.messages.rollout import PoolProgress, WaveRecord
+from tenon.messages.rollout import HeldNode, PoolProgress, WaveRecord
 from tenon.rollout.versions import rollouts_by_pool
 from worker.runtime.encrypted_payloads import PayloadCodecError
 from worker.runtime.temporal_client import TemporalError
@@ -47,6 +47,8 @@ class PoolView:
     """The zone of the wave; empty if that is not known, or if waves go over the whole NodePool."""
     began: datetime | None = None
     """When the wave began; None if that is not known, or while it waits."""
+    held_nodes: Sequence[HeldNode] = ()
+    """The nodes that cannot leave, so that no wave waits for them."""
     waves: Sequence[WaveRecord] = ()
     """The waves that ended, the latest last."""
 
@@ -188,5 +190,6 @@ def _of_progress(progress: PoolProgress) -> PoolView:
         message=progress.message,
         segment=progress.segment,
         began=progress.began,
+        held_nodes=progress.held_nodes,
         waves=progress.history,
     )

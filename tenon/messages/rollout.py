@@ -36,6 +36,16 @@ class NodesBefore(Message):
     crash_loops: int = 0
 
 
+class HeldNode(Message):
+    """A node that cannot leave, so that no wave waits for it."""
+
+    claim: str
+    since: datetime
+    """When it gave its place in a wave to another node, or began to drain."""
+    why: str
+    """What keeps it, in a clause."""
+
+
 class PoolProgress(Message):
     """How far the rollout of one NodePool is."""
 
@@ -61,6 +71,8 @@ class PoolProgress(Message):
     """When the wave last got on."""
     first_began: datetime | None = None
     """When the first wave began."""
+    passed: bool = False
+    """Whether all waves passed. What is left are nodes that cannot leave, and those that were launched meanwhile."""
     wave_count: int = 0
     """How many waves the strategy has; 0 before the first one."""
     before: NodesBefore | None = None
@@ -68,6 +80,10 @@ class PoolProgress(Message):
     """Whether an operator stopped it, so that nothing goes on or back of itself."""
     claims: list[str] = []
     """The NodeClaims that may be replaced now."""
+    waiting_since: dict[str, datetime] = {}
+    """By NodeClaim of the wave that nothing removes yet, since when it waits."""
+    held_nodes: list[HeldNode] = []
+    """The nodes that cannot leave, the latest last."""
     approved: list[int] = []
     """The numbers of the waves, from 1, that an operator approved for this version."""
     rotate_before: datetime | None = None

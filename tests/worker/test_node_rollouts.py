@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 import pytest
@@ -108,9 +108,11 @@ class Leader:
     """An advancer on a complete cache."""
 
     def __init__(self, cache: Cache, server: Server) -> None:
-        self.view = RolloutView(cache, PlanningView(cache), lambda: NOW)
+        self.now = NOW
+        self.blocked: dict[str, str] = {}
+        self.view = RolloutView(cache, PlanningView(cache), lambda: self.now, lambda: self.blocked)
         self.view.synced = lambda: True  # type: ignore[method-assign]
-        self._advancer = RolloutAdvancer(self.view, cast("Any", server), lambda: NOW)
+        self._advancer = RolloutAdvancer(self.view, cast("Any", server), lambda: self.now)
 
     async def advance(self, *pools: PoolProgress, uid: str = "") -> RolloutAdvance:
         return await self._advancer.advance(AdvanceRolloutInput(cluster="c", name="nodes", uid=uid, pools=list(pools)))
@@ -243,6 +245,24 @@ async def test_pods_that_cannot_be_listed_leave_the_nodepool_as_it_is_and_the_me
     assert answer.look_again is not None
     assert (answer.pools[0].phase, answer.pools[0].claims) == (begun.phase, begun.claims)
     assert "the pods of a node cannot be listed" in answer.pools[0].message
+
+
+async def test_a_node_that_drift_cannot_remove_gives_its_place_to_another_one() -> None:
+    cache, server = cluster()
+    server.put()
+    leader = Leader(cache, server)
+    (settled,) = (await leader.advance()).pools
+    for name in ("a", "b"):
+        add_node(cache, name, settled.current)
+    server.user_data("echo 1")
+    leader.blocked = {"a": "NodeRollout nodes replaces it, but pod shop/job has the annotation do-not-disrupt"}
+    (progress,) = (await leader.advance(settled, uid="1")).pools
+    (progress,) = (await leader.advance(progress, uid="1")).pools
+    assert progress.claims == ["a"]
+    leader.now += timedelta(minutes=30)
+    (progress,) = (await leader.advance(progress, uid="1")).pools
+    assert progress.claims == ["b"]
+    assert "a (pod shop/job has the annotation do-not-disrupt)" in progress.message
 
 
 async def test_an_incomplete_cache_decides_nothing() -> None:

@@ -25,7 +25,8 @@ from tenon.messages.rollout import (
 )
 from tenon.rollout import page
 from tenon.rollout.gates import GateResult, Verdict
-from tenon.rollout.progress import Observation, PoolNode, advance, look_again
+from tenon.rollout.nodes import PoolNode
+from tenon.rollout.progress import Observation, advance, look_again
 from tests.workflows.waiting import until
 from workflows import names
 from workflows.rollout import RolloutWorkflow
