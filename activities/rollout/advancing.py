@@ -22,6 +22,7 @@ from tenon.evolve import evolve
 from tenon.messages.rollout import AdvanceRolloutInput, NodesBefore, PoolProgress, RolloutAdvance
 from tenon.rollout.gates import GateResult, NodeEvidence, QueryAnswer, judge
 from tenon.rollout.progress import Observation, advance, has_new_version, look_again, may_begin, restored
+from tenon.rollout.starting import starting_since
 from tenon.rollout.turn import held_back
 from tenon.sentences import shortened
 
@@ -94,13 +95,24 @@ class RolloutAdvancer:
         spec = rollout.model.spec
         nodes = self._cluster.nodes_of(pool.metadata.name)
         gates: list[GateResult] = []
+        starting: datetime | None = None
         if _is_under_way(progress):
-            gates = await self._judge(spec, progress, nodes, answers, now)
+            refusal = self._cluster.refusal(pool.metadata.name, progress.target) if progress.claims else ""
+            new = [observed.node for observed in nodes if has_new_version(progress, observed.node)]
+            starting = starting_since(
+                progress.starting_since,
+                [node for node in new if not node.leaving],
+                now,
+                under_way=bool(progress.claims),
+                refused=bool(refusal),
+            )
+            gates = await self._judge(spec, progress, nodes, answers, now, starting, refusal)
         observation = Observation(
             newest=self._cluster.newest(pool),
             nodes=[observed.node for observed in nodes],
             gates=gates,
             held_back=held_back(spec, earlier, frozen=self._cluster.frozen(pool), problems=rollout.problems, now=now),
+            starting_since=starting,
         )
         if not may_begin(progress, observation):
             return observation
@@ -132,6 +144,8 @@ class RolloutAdvancer:
         nodes: Sequence[ObservedNode],
         answers: Mapping[str, QueryAnswer],
         now: datetime,
+        starting: datetime | None,
+        refusal: str,
     ) -> list[GateResult]:
         before = progress.before or NodesBefore()
         nodes = [observed for observed in nodes if not observed.node.leaving]  # what leaves says nothing any more
@@ -148,6 +162,8 @@ class RolloutAdvancer:
             now,
             before=before,
             replaced_at=progress.replaced_at,
+            starting_since=starting,
+            refusal=refusal,
         )
 
     async def _count(

@@ -84,6 +84,8 @@ class PoolProgress(Message):
     """By NodeClaim of the wave that nothing removes yet, since when it waits."""
     held_nodes: list[HeldNode] = []
     """The nodes that cannot leave, the latest last."""
+    starting_since: datetime | None = None
+    """Since when nodes of the new version are being started and none became initialized; None if none is."""
     approved: list[int] = []
     """The numbers of the waves, from 1, that an operator approved for this version."""
     rotate_before: datetime | None = None

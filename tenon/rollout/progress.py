@@ -48,6 +48,8 @@ class Observation:
     """What the gates say of the nodes with the new version."""
     held_back: str = ""
     """Why no wave may begin now, in a clause: a window is closed, nodes are frozen, or another NodePool comes first."""
+    starting_since: datetime | None = None
+    """Since when nodes of the new version are being started and none became initialized (`starting_since`)."""
     before: NodesBefore | None = None
     """What the nodes are like, for the begin of the first wave; None if none can begin (`may_begin`)."""
 
@@ -190,7 +192,7 @@ def _advance_waves(progress: PoolProgress, spec: NodeRolloutSpec, observed: Obse
         goes_back = spec.on_failure == "Rollback" and progress.target != progress.current
         return _stop(ended, "RollingBack" if goes_back else "Halted", f"{_name(progress)} failed: {failed}")
     wave, began = Wave(progress.segment, progress.wave), progress.began
-    progress = with_held_nodes(progress, observed.nodes, now)
+    progress = evolve(with_held_nodes(progress, observed.nodes, now), starting_since=observed.starting_since)
     # What is launched for pods during a wave has the version before. It must not keep the wave from its end.
     in_wave = [node for node in nodes if not (node.outdated and node.created > began)]
     state = _state_of_wave(progress, wave, spec, in_wave)
@@ -286,6 +288,7 @@ def _begin_wave(
         replaced_at=None,
         soaking_since=None,
         moved_at=now,
+        starting_since=None,
     )
     wave = Wave(progress.segment, number - 1)
     state = state_of(wave, nodes, spec.strategy, progress.claims, _held_claims(progress))
@@ -349,6 +352,7 @@ def _cleared(progress: PoolProgress) -> PoolProgress:
         claims=[],
         waiting_since={},
         held_nodes=[],
+        starting_since=None,
         before=None,
         aborted=False,
         rotate_before=None,
@@ -362,6 +366,7 @@ def _stop(progress: PoolProgress, phase: str, message: str) -> PoolProgress:
         claims=[],
         waiting_since={},
         held_nodes=[],
+        starting_since=None,
         replaced_at=None,
         soaking_since=None,
         message=message,

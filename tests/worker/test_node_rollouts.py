@@ -34,6 +34,7 @@ from workflows import names
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
+REFUSAL = "CreateFleet: InvalidAMIID.NotFound: The image id '[ami-1]' does not exist"
 WORKFLOW = names.rollout_id("c", "nodes")
 
 
@@ -102,6 +103,14 @@ def add_node(cache: Cache, name: str, revision: str, *conditions: dict[str, str]
     metadata = {"labels": {labels.NODEPOOL: "default"}, "annotations": {labels.REVISION: revision}}
     cache.claims.on_event(name, claim(name, meta=metadata, node_name=name, initialized="2026-11-23T11:00:00Z"))
     cache.nodes.on_event(name, node(name, conditions=conditions))
+
+
+def refuse_launch(cache: Cache, name: str, revision: str) -> None:
+    """A NodeClaim that EC2 refuses, and that is deleted."""
+    refused = {"type": "Launched", "status": "Unknown", "reason": "LaunchFailed", "message": REFUSAL}
+    metadata = {"labels": {labels.NODEPOOL: "default"}, "annotations": {labels.REVISION: revision}}
+    cache.claims.on_event(name, claim(name, meta=metadata, node_name="", status={"conditions": [refused]}))
+    cache.claims.on_event(name, None)
 
 
 class Leader:
@@ -263,6 +272,46 @@ async def test_a_node_that_drift_cannot_remove_gives_its_place_to_another_one() 
     (progress,) = (await leader.advance(progress, uid="1")).pools
     assert progress.claims == ["b"]
     assert "a (pod shop/job has the annotation do-not-disrupt)" in progress.message
+
+
+async def test_a_version_that_ec2_never_launches_fails_its_wave_with_ec2s_sentence() -> None:
+    """The NodeClaims that EC2 refuses are gone when the leader looks."""
+    cache, server = cluster()
+    server.spec = {"onFailure": "Rollback"}
+    server.put()
+    leader = Leader(cache, server)
+    (settled,) = (await leader.advance()).pools
+    for name in ("a", "b"):
+        add_node(cache, name, settled.current)
+    server.user_data("echo 1")
+    (progress,) = (await leader.advance(settled, uid="1")).pools
+    for minutes in range(0, 16, 5):
+        leader.now = NOW + timedelta(minutes=minutes)
+        refuse_launch(cache, f"try-{minutes}", progress.target)
+        (progress,) = (await leader.advance(progress, uid="1")).pools
+        assert progress.phase == "Progressing"
+    leader.now += timedelta(minutes=1)
+    (progress,) = (await leader.advance(progress, uid="1")).pools
+    assert progress.phase == "RollingBack"
+    assert f"no new node initialized since 12:00 UTC, within 15m: {REFUSAL}" in progress.message
+    assert REFUSAL in progress.history[-1].outcome
+
+
+async def test_a_launch_that_succeeds_ends_a_refusal() -> None:
+    cache, server = cluster()
+    server.put()
+    leader = Leader(cache, server)
+    (settled,) = (await leader.advance()).pools
+    for name in ("a", "b"):
+        add_node(cache, name, settled.current)
+    server.user_data("echo 1")
+    (progress,) = (await leader.advance(settled, uid="1")).pools
+    refuse_launch(cache, "try", progress.target)
+    assert leader.view.refusal("default", progress.target) == REFUSAL
+    registered = {"type": "Registered", "status": "True"}
+    metadata = {"labels": {labels.NODEPOOL: "default"}, "annotations": {labels.REVISION: progress.target}}
+    cache.claims.on_event("c", claim("c", meta=metadata, node_name="c", status={"conditions": [registered]}))
+    assert leader.view.refusal("default", progress.target) == ""
 
 
 async def test_an_incomplete_cache_decides_nothing() -> None:

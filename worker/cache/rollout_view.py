@@ -81,6 +81,10 @@ class RolloutView:
             self._observed(claim, why_blocked.get(claim.name, "")) for claim in self._cache.claims if claim.pool == pool
         ]
 
+    def refusal(self, pool: str, version: str) -> str:
+        """Why the last launch of a version failed, in EC2's words; empty if it did not fail, or none was tried."""
+        return self._cache.versions.refusals.of(pool, version)
+
     def frozen(self, pool: NodePool) -> str:
         """Which DisruptionFreeze holds for a NodePool and until when, in a clause; empty if none does."""
         freezes = freezes_for(self._view.disruption_freezes(), pool.metadata.name, pool.metadata.labels)
