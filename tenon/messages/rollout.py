@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Literal
 
 from tenon.apis.noderollout import RolloutPhase
+from tenon.kube.event_reasons import EventReason
 from tenon.messages.base import Message, WorkflowInput
 
 RolloutAction = Literal["start", "approve", "pause", "resume", "abort", "rollback"]
@@ -61,6 +62,8 @@ class PoolProgress(Message):
     """The place of the wave among those of the strategy, from 0; None before the first one."""
     began: datetime | None = None
     """When the wave began; None while it waits for an approval, a window or its turn."""
+    awaits_approval: bool = False
+    """Whether the wave waits for an approval."""
     replaced_at: datetime | None = None
     """When the last node of the wave was replaced."""
     soaking_since: datetime | None = None
@@ -130,12 +133,21 @@ class RolloutAdvance(Message):
     """Seconds until the rollout is looked at again; None if nothing changes by time alone."""
 
 
+class RolloutAnnouncement(Message):
+    """An event on a NodeRollout and one of its NodePools."""
+
+    pool: str
+    reason: EventReason
+    message: str
+
+
 class WriteRolloutInput(Message):
-    """What the status of a NodeRollout says about its NodePools."""
+    """What the status of a NodeRollout says about its NodePools, and what happened since it was written last."""
 
     cluster: str
     name: str
     pools: list[PoolProgress] = []
+    announcements: list[RolloutAnnouncement] = []
 
 
 class RolloutWritten(Message):

@@ -272,11 +272,12 @@ def _begin_wave(
             wave_count=len(spec.strategy.waves),
             before=progress.before or observed.before,
         )
-    number = _upcoming(progress)
+    progress, number = evolve(progress, awaits_approval=False), _upcoming(progress)
     if number in spec.gates.approval and number not in progress.approved:
         return evolve(
             progress,
             claims=[],
+            awaits_approval=True,
             message=f"wave {number} waits for an approval: run `tenon rollout approve {progress.pool}`",
         )
     if observed.held_back:
@@ -343,6 +344,7 @@ def _cleared(progress: PoolProgress) -> PoolProgress:
         segment="",
         wave=None,
         began=None,
+        awaits_approval=False,
         replaced_at=None,
         soaking_since=None,
         replaced=0,
@@ -364,6 +366,7 @@ def _stop(progress: PoolProgress, phase: str, message: str) -> PoolProgress:
         progress,
         phase=phase,
         claims=[],
+        awaits_approval=False,
         waiting_since={},
         held_nodes=[],
         starting_since=None,

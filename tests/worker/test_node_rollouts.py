@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 import pytest
+from prometheus_client import REGISTRY
 from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
 
@@ -312,6 +313,41 @@ async def test_a_launch_that_succeeds_ends_a_refusal() -> None:
     metadata = {"labels": {labels.NODEPOOL: "default"}, "annotations": {labels.REVISION: progress.target}}
     cache.claims.on_event("c", claim("c", meta=metadata, node_name="c", status={"conditions": [registered]}))
     assert leader.view.refusal("default", progress.target) == ""
+
+
+def gauge(name: str, **more: str) -> float | None:
+    return REGISTRY.get_sample_value(name, {"noderollout": "nodes", "nodepool": "default", **more})
+
+
+async def test_metrics_say_how_far_a_rollout_is_and_drop_to_zero_with_it() -> None:
+    cache, server = cluster()
+    server.spec = {"gates": {"approval": [2]}, "strategy": {"soak": "0s"}}
+    server.put()
+    leader = Leader(cache, server)
+    (settled,) = (await leader.advance()).pools
+    assert gauge("tenon_rollout_state", state="settled") == 1
+    for name in ("a", "b"):
+        add_node(cache, name, settled.current)
+    server.user_data("echo 1")
+    (progress,) = (await leader.advance(settled, uid="1")).pools
+    assert (gauge("tenon_rollout_state", state="progressing"), gauge("tenon_rollout_state", state="settled")) == (1, 0)
+    assert gauge("tenon_rollout_wave") == 1
+    assert gauge("tenon_rollout_wave_began_timestamp_seconds") == NOW.timestamp()
+    assert gauge("tenon_rollout_nodes", kind="leaving") == 1
+
+    cache.claims.on_event("a", None)
+    add_node(cache, "e", progress.target)
+    (progress,) = (await leader.advance(progress, uid="1")).pools
+    assert progress.awaits_approval
+    assert gauge("tenon_rollout_state", state="awaits_approval") == 1
+    assert gauge("tenon_rollout_nodes", kind="replaced") == 1
+    assert gauge("tenon_rollout_wave_began_timestamp_seconds") == 0
+
+    server.remove()
+    await leader.advance(progress, uid="1")
+    states = ("settled", "progressing", "awaits_approval")
+    assert [gauge("tenon_rollout_state", state=state) for state in states] == [0, 0, 0]
+    assert (gauge("tenon_rollout_wave"), gauge("tenon_rollout_nodes", kind="replaced")) == (0, 0)
 
 
 async def test_an_incomplete_cache_decides_nothing() -> None:

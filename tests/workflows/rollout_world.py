@@ -45,6 +45,8 @@ class World:
         self.bad = ""
         self.exists = True
         self.looks: list[datetime] = []
+        self.events: list[str] = []
+        """The reasons of the events, in their order."""
         self.status = PoolProgress(pool="web")
         self.nodes = [self._node(f"web-{place}", "old") for place in range(60)]
 
@@ -68,6 +70,7 @@ class World:
     @activity.defn(name=ActivityName.WRITE_ROLLOUT)
     async def write(self, write_input: WriteRolloutInput) -> RolloutWritten:
         (self.status,) = write_input.pools
+        self.events += [announcement.reason for announcement in write_input.announcements]
         revision = self.status.target if self.status.phase == "Progressing" else self.status.current
         self.nodes = [
             self._node(f"{node.claim}-{revision}", revision) if node.claim in self.status.claims else node
