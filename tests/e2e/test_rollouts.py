@@ -10,11 +10,13 @@ import pytest_asyncio
 from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import CONTROLLERREVISIONS, NODEROLLOUTS
 from sandbox.cluster import Sandbox
+from sandbox.ec2.images import images
 from tenon.apis import labels
 from tests.e2e.conftest import MakePool, Run
 from tests.e2e.node_rollouts import NEWER, OLDER, Rollout
 from tests.e2e.pools import SMALL
 from tests.e2e.repair_policies import deadlock
+from tests.e2e.worker import Worker
 from tests.workflows.waiting import until
 
 
@@ -28,7 +30,7 @@ async def rollouts(kube: Kube) -> AsyncIterator[list[str]]:
 
 
 async def test_a_bad_version_touches_one_node_and_goes_and_a_good_one_reaches_all(
-    make_pool: MakePool, kube: Kube, tenon: Run, sandbox: Sandbox, rollouts: list[str]
+    make_pool: MakePool, kube: Kube, tenon: Run, sandbox: Sandbox, rollouts: list[str], worker: Worker
 ) -> None:
     pool = await make_pool(
         requirements=SMALL,
@@ -72,6 +74,17 @@ async def test_a_bad_version_touches_one_node_and_goes_and_a_good_one_reaches_al
     assert pool.name in json.dumps(shown)
     evidence = tenon("rollout", "show", pool.name)
     assert "KernelDeadlock=True" in evidence.stdout, evidence.stderr
+    for reason, words in (
+        ("RolloutWaveBegan", bad),
+        ("RolloutWavePassed", "wave 1 passed"),
+        ("RolloutAwaitsApproval", f"tenon rollout approve {pool.name}"),
+        ("RolloutRollingBack", "KernelDeadlock=True"),
+        ("RolloutRolledBack", f"version {bad} is held"),
+    ):
+        await pool.seen(pool.name, reason, words)
+    about = {event["involvedObject"]["kind"] for event in await pool.events(pool.name, "RolloutRollingBack")}
+    assert about == {"NodeRollout", "NodePool"}
+    assert worker.metric("tenon_rollout_state", nodepool=pool.name, state="rolled_back") == 1
 
     # What failed stays held: a node that goes for another reason gets the last good version.
     stays = (await pool.settled(4))[0]["metadata"]["name"]
@@ -94,3 +107,40 @@ async def test_a_bad_version_touches_one_node_and_goes_and_a_good_one_reaches_al
     assert not await rollout.is_held(kube)
     recorded = await kube.list(CONTROLLERREVISIONS, namespace="tenon", label_selector=f"{labels.NODEPOOL}={pool.name}")
     assert {item["data"]["digest"] for item in recorded} == {old, bad, good}
+
+
+async def test_a_version_that_ec2_never_launches_goes_back_with_ec2s_sentence(
+    make_pool: MakePool, kube: Kube, tenon: Run, sandbox: Sandbox, rollouts: list[str]
+) -> None:
+    ec2 = sandbox.ec2()
+    pool = await make_pool(requirements=SMALL, consolidate_after="Never", amiSelectorTerms=[{"alias": OLDER}])
+    await pool.deploy(1)
+    await pool.running(1)
+    await pool.settled(1)
+    rollout = Rollout(kube, pool)
+    rollouts.append(pool.name)
+    gates = {"initializedWithin": "20s"}
+    await rollout.create(strategy={"waves": ["100%"], "soak": "5s"}, gates=gates, onFailure="Rollback")
+    old = (await rollout.reached("Settled"))["currentRevision"]
+    sentence = "The image was deregistered"
+    for image in images():
+        if image.name.endswith(NEWER.partition("@")[2]):
+            ec2.fault("CreateFleet", "InvalidAMIID.Unavailable", message=sentence, count=None, value=image.id)
+    try:
+        await rollout.change(amiSelectorTerms=[{"alias": NEWER}])
+        await rollout.reached("RollingBack")
+        await pool.seen(pool.name, "RolloutRollingBack", "no new node initialized since", sentence)
+        evidence = tenon("rollout", "show", pool.name)
+        assert sentence in evidence.stdout, evidence.stderr
+        assert len(await rollout.claims_of("")) == 1, "the node that runs pods stays"
+        await pool.scale(2)  # EC2 accepts the image of the version that passed
+        await pool.running(2)
+        assert len(await rollout.claims_of(old)) == 1
+    finally:
+        ec2.clear_faults()
+
+    # The launch that was under way succeeds now, and goes back too.
+    row = await rollout.reached("RolledBack", within=900)
+    assert row["currentRevision"] == old
+    assert row["targetRevision"] not in await rollout.versions()
+    await pool.running(2)
