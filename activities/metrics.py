@@ -766,6 +766,30 @@ BATCH_SIZE = Histogram(
     ["batcher"],
     buckets=(1, 2, 4, 5, 10, 15, 20, 25, 30, 40, 50, 60, 70, 80, 90, 100, 125, 150, 175, 200, 250, 300, 400, 500, 1000),
 )
+ROLLOUT_STATE = Gauge(
+    "tenon_rollout_state",
+    "1 for the state of the rollout of a NodePool, 0 for its other states.",
+    ["noderollout", "nodepool", "state"],
+    multiprocess_mode="mostrecent",
+)
+ROLLOUT_WAVE = Gauge(
+    "tenon_rollout_wave",
+    "The number of the wave that is under way or comes next, from 1; 0 without one.",
+    ["noderollout", "nodepool"],
+    multiprocess_mode="mostrecent",
+)
+ROLLOUT_WAVE_BEGAN = Gauge(
+    "tenon_rollout_wave_began_timestamp_seconds",
+    "When the wave began that is under way; 0 without one.",
+    ["noderollout", "nodepool"],
+    multiprocess_mode="mostrecent",
+)
+ROLLOUT_NODES = Gauge(
+    "tenon_rollout_nodes",
+    "Nodes of the rollout of a NodePool: replaced in the wave, chosen to leave now, or held because they cannot leave.",
+    ["noderollout", "nodepool", "kind"],
+    multiprocess_mode="mostrecent",
+)
 WARM_NODES = Gauge(
     "tenon_warm_nodes",
     "Warm nodes of a NodePool by state: filling (they start for the first time), stopped, or starting for pods.",

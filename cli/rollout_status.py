@@ -9,7 +9,7 @@ from typing import Any
 
 from tenon.apis.noderollout import NodeRollout, NodeRolloutSpec
 from tenon.apis.validation import parse
-from tenon.messages.rollout import WaveRecord
+from tenon.messages.rollout import HeldNode, WaveRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,8 @@ class PoolView:
     """The zone of the wave; empty if that is not known, or if waves go over the whole NodePool."""
     began: datetime | None = None
     """When the wave began; None if that is not known, or while it waits."""
+    held_nodes: Sequence[HeldNode] = ()
+    """The nodes that cannot leave, so that no wave waits for them."""
     waves: Sequence[WaveRecord] = ()
     """The waves that ended, the latest last."""
 

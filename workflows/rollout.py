@@ -19,6 +19,7 @@ with workflow.unsafe.imports_passed_through():
         PoolProgress,
         RolloutAction,
         RolloutAdvance,
+        RolloutAnnouncement,
         RolloutAnswer,
         RolloutInput,
         RolloutOperator,
@@ -27,6 +28,7 @@ with workflow.unsafe.imports_passed_through():
         WriteRolloutInput,
     )
     from tenon.rollout import page
+    from tenon.rollout.announcing import announcements
     from tenon.rollout.progress import RolloutRequestError, requested
     from workflows.continuing import continue_as_new, must_continue_as_new
     from workflows.options import OPTIONS
@@ -52,6 +54,8 @@ class RolloutWorkflow(PlannerCaller):
         self.pools: list[PoolProgress] = list(begin.pools)
         self.changed = False
         """Something may have changed since the leader was asked last."""
+        self.announced: list[PoolProgress] = self.pools
+        """The state whose events are published."""
         self.requested = False
         """An operator asked for something that the status does not say yet."""
 
@@ -64,7 +68,8 @@ class RolloutWorkflow(PlannerCaller):
             advance = await self._advance()
             if advance is not None and not advance.exists:
                 return
-            if advance is not None and not advance.written and not await self._write():
+            must_write = advance is not None and (not advance.written or self._announcements())
+            if must_write and not await self._write():
                 return
             workflow.set_current_details(page.current_details(begin.name, self.pools))
             await self._wait(advance)
@@ -89,17 +94,21 @@ class RolloutWorkflow(PlannerCaller):
 
     async def _write(self) -> bool:
         """Write the status. Return whether the NodeRollout still exists."""
-        pools, self.requested = self.pools, False
+        pools, news, self.requested = self.pools, self._announcements(), False
         options = OPTIONS[ActivityName.WRITE_ROLLOUT]
         result: RolloutWritten = await workflow.execute_activity(
             ActivityName.WRITE_ROLLOUT.value,
-            WriteRolloutInput(cluster=self.begin.cluster, name=self.begin.name, pools=pools),
+            WriteRolloutInput(cluster=self.begin.cluster, name=self.begin.name, pools=pools, announcements=news),
             result_type=RolloutWritten,
             start_to_close_timeout=options.try_for,
             retry_policy=options.retry,
             summary=self.begin.headline,
         )
+        self.announced = pools
         return result.exists
+
+    def _announcements(self) -> list[RolloutAnnouncement]:
+        return announcements(self.announced, self.pools)
 
     async def _wait(self, advance: RolloutAdvance | None) -> None:
         pause = RETRY

@@ -181,6 +181,8 @@ class MoveFinder:
         self._events = MoveEvents(recorder)
         self._blocked_at: dict[str, datetime] = {}
         """By NodeClaim, when a method last found that it cannot leave."""
+        self._why_blocked: dict[str, str] = {}
+        """By NodeClaim, why it could not leave in the last pass that reached it."""
         self._elsewhere = PodsElsewhere()
         self._closed_destinations = decision_metrics.ClosedDestinations()
         self._tables = TypeTables()
@@ -233,6 +235,10 @@ class MoveFinder:
     def cursor(self) -> PassCursor | None:
         """Where the next pass goes on, for the workflow, which keeps it; None until `resume` says it."""
         return self._cursor
+
+    def why_blocked(self) -> Mapping[str, str]:
+        """By NodeClaim, why it cannot leave although it should, each in a clause."""
+        return self._why_blocked
 
     def resume(self, cursor: PassCursor) -> None:
         """Go on where the passes of an earlier leader ended."""
@@ -464,6 +470,8 @@ class MoveFinder:
         now = self._now()
         claim_names = {node.claim for node in nodes}
         self._blocked_at = {claim: at for claim, at in self._blocked_at.items() if claim in claim_names}
+        earlier = {claim: why for claim, why in self._why_blocked.items() if claim in claim_names}
+        self._why_blocked = {**(earlier if decision.is_cut else {}), **decision.blocked}
         for claim, why in decision.blocked.items():
             if claim not in self._blocked_at:
                 log.info("A node cannot leave although it should", extra={"nodeclaim": claim, "error": why})

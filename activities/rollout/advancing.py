@@ -15,6 +15,7 @@ from activities.kubernetes.errors import ApiError
 from activities.rollout.cluster import ObservedNode, ObservedRollout, RolloutCluster
 from activities.rollout.container_restarts import ContainerCounts, count_containers
 from activities.rollout.prometheus import ask_all
+from activities.rollout.rollout_metrics import RolloutMetrics
 from activities.rollout.statuses import status_rows
 from tenon.apis.nodepool import NodePool
 from tenon.apis.noderollout import NodeRolloutSpec
@@ -22,6 +23,7 @@ from tenon.evolve import evolve
 from tenon.messages.rollout import AdvanceRolloutInput, NodesBefore, PoolProgress, RolloutAdvance
 from tenon.rollout.gates import GateResult, NodeEvidence, QueryAnswer, judge
 from tenon.rollout.progress import Observation, advance, has_new_version, look_again, may_begin, restored
+from tenon.rollout.starting import starting_since
 from tenon.rollout.turn import held_back
 from tenon.sentences import shortened
 
@@ -40,6 +42,7 @@ class RolloutAdvancer:
         self._cluster = cluster
         self._kube = kube
         self._now = now
+        self._metrics = RolloutMetrics()
 
     async def advance(self, advance_input: AdvanceRolloutInput) -> RolloutAdvance:
         """Return how far the rollout is now.
@@ -53,6 +56,7 @@ class RolloutAdvancer:
             raise ApplicationError("the cluster cache is not synced yet", type="CacheBehind")
         rollout = self._cluster.rollout(advance_input.name)
         if rollout is None:
+            self._metrics.measure(advance_input.name, [])
             return RolloutAdvance(exists=False)
         if rollout.model is None:  # the API server validates, so this is an object of a later release
             return RolloutAdvance(uid=rollout.uid, pools=advance_input.pools, written=True)
@@ -73,6 +77,7 @@ class RolloutAdvancer:
                     why = f"the pods of a node cannot be listed: {error}"
                     progress = evolve(progress, message=shortened(why, MAX_MESSAGE))
             pools.append(progress)
+        self._metrics.measure(advance_input.name, pools)
         waits = [seconds for progress in pools if (seconds := look_again(progress, spec)) is not None]
         return RolloutAdvance(
             uid=rollout.uid,
@@ -94,13 +99,24 @@ class RolloutAdvancer:
         spec = rollout.model.spec
         nodes = self._cluster.nodes_of(pool.metadata.name)
         gates: list[GateResult] = []
+        starting: datetime | None = None
         if _is_under_way(progress):
-            gates = await self._judge(spec, progress, nodes, answers, now)
+            refusal = self._cluster.refusal(pool.metadata.name, progress.target) if progress.claims else ""
+            new = [observed.node for observed in nodes if has_new_version(progress, observed.node)]
+            starting = starting_since(
+                progress.starting_since,
+                [node for node in new if not node.leaving],
+                now,
+                under_way=bool(progress.claims),
+                refused=bool(refusal),
+            )
+            gates = await self._judge(spec, progress, nodes, answers, now, starting, refusal)
         observation = Observation(
             newest=self._cluster.newest(pool),
             nodes=[observed.node for observed in nodes],
             gates=gates,
             held_back=held_back(spec, earlier, frozen=self._cluster.frozen(pool), problems=rollout.problems, now=now),
+            starting_since=starting,
         )
         if not may_begin(progress, observation):
             return observation
@@ -132,6 +148,8 @@ class RolloutAdvancer:
         nodes: Sequence[ObservedNode],
         answers: Mapping[str, QueryAnswer],
         now: datetime,
+        starting: datetime | None,
+        refusal: str,
     ) -> list[GateResult]:
         before = progress.before or NodesBefore()
         nodes = [observed for observed in nodes if not observed.node.leaving]  # what leaves says nothing any more
@@ -148,6 +166,8 @@ class RolloutAdvancer:
             now,
             before=before,
             replaced_at=progress.replaced_at,
+            starting_since=starting,
+            refusal=refusal,
         )
 
     async def _count(

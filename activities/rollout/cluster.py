@@ -9,7 +9,7 @@ from typing import Protocol
 from tenon.apis.nodepool import NodePool
 from tenon.apis.noderollout import NodeRollout
 from tenon.rollout.gates import WaitingPod
-from tenon.rollout.progress import PoolNode
+from tenon.rollout.nodes import PoolNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,9 @@ class RolloutCluster(Protocol):
 
     def nodes_of(self, pool: str) -> list[ObservedNode]:
         """The NodeClaims of a NodePool."""
+
+    def refusal(self, pool: str, version: str) -> str:
+        """Why the last launch of a version failed, in EC2's words; empty if it did not fail, or none was tried."""
 
     def frozen(self, pool: NodePool) -> str:
         """Which DisruptionFreeze holds for a NodePool and until when, in a clause; empty if none does."""

@@ -1,4 +1,4 @@
-"""Writes how far a rollout is into the status of its NodeRollout, which launches and disruption follow."""
+"""Writes the status of a NodeRollout, which launches and disruption follow, and publishes its events."""
 
 from __future__ import annotations
 
@@ -8,24 +8,41 @@ from typing import Any
 from temporalio import activity
 
 from activities.kubernetes.client import Kube
-from activities.kubernetes.resources import NODEROLLOUTS
+from activities.kubernetes.events import EventPublisher
+from activities.kubernetes.resources import NODEPOOLS, NODEROLLOUTS
+from tenon.apis.json_object import JsonObject
 from tenon.apis.noderollout import MAX_WAVE_CLAIMS, NodePoolRollout
 from tenon.messages.base import ActivityName
-from tenon.messages.rollout import PoolProgress, RolloutWritten, WriteRolloutInput
+from tenon.messages.rollout import PoolProgress, RolloutAnnouncement, RolloutWritten, WriteRolloutInput
 
 
 class RolloutStatuses:
-    """The activity that writes status.nodePools."""
+    """The activity that writes status.nodePools and publishes what happened."""
 
-    def __init__(self, kube: Kube) -> None:
+    def __init__(self, kube: Kube, recorder: EventPublisher) -> None:
         self._kube = kube
+        self._recorder = recorder
 
     @activity.defn(name=ActivityName.WRITE_ROLLOUT)
     async def write(self, write_input: WriteRolloutInput) -> RolloutWritten:
-        """Write the status. It replaces the list as a whole, so writing it twice is the same as once."""
+        """Write the status. It replaces the list as a whole, so writing it twice is the same as once.
+
+        An event that is published twice is counted in the first one.
+        """
         body = {"status": {"nodePools": status_rows(write_input.pools)}}
         patched = await self._kube.patch(NODEROLLOUTS, write_input.name, body, subresource="status")
+        if patched is not None:
+            await self._announce(patched, write_input.announcements)
         return RolloutWritten(exists=patched is not None)
+
+    async def _announce(self, rollout: JsonObject, announcements: Sequence[RolloutAnnouncement]) -> None:
+        pools: dict[str, JsonObject | None] = {}
+        for announcement in announcements:
+            if announcement.pool not in pools:
+                pools[announcement.pool] = await self._kube.get(NODEPOOLS, announcement.pool)
+            for about in (rollout, pools[announcement.pool]):
+                if about is not None:
+                    await self._recorder.publish(about, announcement.reason, announcement.message)
 
 
 def status_rows(pools: Sequence[PoolProgress]) -> list[dict[str, Any]]:

@@ -130,5 +130,6 @@ def _of_progress(progress: PoolProgress) -> PoolView:
         message=progress.message,
         segment=progress.segment,
         began=progress.began,
+        held_nodes=progress.held_nodes,
         waves=progress.history,
     )

@@ -56,6 +56,10 @@ def show_document(rollout: RolloutView) -> dict[str, Any]:
                 **_pool_document(pool),
                 "segment": pool.segment,
                 "began": _instant(pool.began),
+                "heldNodes": [
+                    {"nodeClaim": held_node.claim, "since": _instant(held_node.since), "reason": held_node.why}
+                    for held_node in pool.held_nodes
+                ],
                 "waves": [_wave_document(wave) for wave in pool.waves],
             }
             for pool in rollout.pools
@@ -128,6 +132,8 @@ def _pool_lines(pool: PoolView, rollout: RolloutView) -> Iterator[str]:
         yield f"wave {rollout.wave_of(pool)}{zone}{since}"
     if pool.message:
         yield pool.message
+    for held_node in pool.held_nodes:
+        yield f"{held_node.claim} cannot leave since {_instant(held_node.since)}: {held_node.why}"
 
 
 def _wave_table(waves: Sequence[WaveRecord]) -> Table:

@@ -216,6 +216,40 @@ class EventReason(StrEnum):
         "NodeClaim, Node, NodePool",
         "an unhealthy node is not replaced: too many are unhealthy, or an annotation says so",
     )
+    # Rollouts of new versions.
+    ROLLOUT_WAVE_BEGAN = ("RolloutWaveBegan", "Normal", "NodeRollout, NodePool", "a wave of a new version began")
+    ROLLOUT_WAVE_PASSED = ("RolloutWavePassed", "Normal", "NodeRollout, NodePool", "all gates of a wave held")
+    ROLLOUT_AWAITS_APPROVAL = (
+        "RolloutAwaitsApproval",
+        "Warning",
+        "NodeRollout, NodePool",
+        "the next wave waits until somebody approves it",
+    )
+    ROLLOUT_HALTED = (
+        "RolloutHalted",
+        "Warning",
+        "NodeRollout, NodePool",
+        "a gate failed, which the event names, or an operator aborted the rollout; nothing more is replaced",
+    )
+    ROLLOUT_ROLLING_BACK = (
+        "RolloutRollingBack",
+        "Warning",
+        "NodeRollout, NodePool",
+        "a gate failed, which the event names, or an operator asked for it; the last good version comes back",
+    )
+    ROLLOUT_ROLLED_BACK = (
+        "RolloutRolledBack",
+        "Warning",
+        "NodeRollout, NodePool",
+        "no node has the version any more that failed, and no launch gets it",
+    )
+    ROLLOUT_PASSED = ("RolloutPassed", "Normal", "NodeRollout, NodePool", "a version passed all waves")
+    ROLLOUT_NODE_HELD = (
+        "RolloutNodeHeld",
+        "Warning",
+        "NodeRollout, NodePool",
+        "a node cannot leave for a wave, which the event explains, and other nodes are tried in its place",
+    )
     # Interruption.
     SPOT_INTERRUPTED = ("SpotInterrupted", "Warning", "NodeClaim, Node", "EC2 interrupts the spot instance")
     SPOT_REBALANCE_RECOMMENDATION = (

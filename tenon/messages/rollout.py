@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Literal
 
 from tenon.apis.noderollout import RolloutPhase
+from tenon.kube.event_reasons import EventReason
 from tenon.messages.base import Message, WorkflowInput
 
 RolloutAction = Literal["start", "approve", "pause", "resume", "abort", "rollback"]
@@ -36,6 +37,16 @@ class NodesBefore(Message):
     crash_loops: int = 0
 
 
+class HeldNode(Message):
+    """A node that cannot leave, so that no wave waits for it."""
+
+    claim: str
+    since: datetime
+    """When it gave its place in a wave to another node, or began to drain."""
+    why: str
+    """What keeps it, in a clause."""
+
+
 class PoolProgress(Message):
     """How far the rollout of one NodePool is."""
 
@@ -51,6 +62,8 @@ class PoolProgress(Message):
     """The place of the wave among those of the strategy, from 0; None before the first one."""
     began: datetime | None = None
     """When the wave began; None while it waits for an approval, a window or its turn."""
+    awaits_approval: bool = False
+    """Whether the wave waits for an approval."""
     replaced_at: datetime | None = None
     """When the last node of the wave was replaced."""
     soaking_since: datetime | None = None
@@ -61,6 +74,8 @@ class PoolProgress(Message):
     """When the wave last got on."""
     first_began: datetime | None = None
     """When the first wave began."""
+    passed: bool = False
+    """Whether all waves passed. What is left are nodes that cannot leave, and those that were launched meanwhile."""
     wave_count: int = 0
     """How many waves the strategy has; 0 before the first one."""
     before: NodesBefore | None = None
@@ -68,6 +83,12 @@ class PoolProgress(Message):
     """Whether an operator stopped it, so that nothing goes on or back of itself."""
     claims: list[str] = []
     """The NodeClaims that may be replaced now."""
+    waiting_since: dict[str, datetime] = {}
+    """By NodeClaim of the wave that nothing removes yet, since when it waits."""
+    held_nodes: list[HeldNode] = []
+    """The nodes that cannot leave, the latest last."""
+    starting_since: datetime | None = None
+    """Since when nodes of the new version are being started and none became initialized; None if none is."""
     approved: list[int] = []
     """The numbers of the waves, from 1, that an operator approved for this version."""
     rotate_before: datetime | None = None
@@ -112,12 +133,21 @@ class RolloutAdvance(Message):
     """Seconds until the rollout is looked at again; None if nothing changes by time alone."""
 
 
+class RolloutAnnouncement(Message):
+    """An event on a NodeRollout and one of its NodePools."""
+
+    pool: str
+    reason: EventReason
+    message: str
+
+
 class WriteRolloutInput(Message):
-    """What the status of a NodeRollout says about its NodePools."""
+    """What the status of a NodeRollout says about its NodePools, and what happened since it was written last."""
 
     cluster: str
     name: str
     pools: list[PoolProgress] = []
+    announcements: list[RolloutAnnouncement] = []
 
 
 class RolloutWritten(Message):

@@ -11,6 +11,7 @@ MAX_EVIDENCE = 160
 """How long the evidence of a gate may be on the page, which the UI passes on in a URL."""
 LISTED_POOLS = 10
 LISTED_WAVES = 8
+LISTED_HELD = 3
 ABOUT = """This workflow replaces the nodes of the NodePools that one NodeRollout selects, wave by wave, when they
 have a new version. It waits while no NodePool has one."""
 
@@ -65,6 +66,10 @@ def _pool(progress: PoolProgress) -> list[str]:
     lines = [f"#### NodePool {progress.pool}: {progress.phase}", "", f"- {versions}"]
     if progress.message:
         lines.append(f"- {shortened(progress.message, MAX_EVIDENCE)}")
+    for held_node in progress.held_nodes[-LISTED_HELD:]:
+        lines.append(f"- {held_node.claim} cannot leave: {shortened(held_node.why, MAX_EVIDENCE)}")
+    if (more := len(progress.held_nodes) - LISTED_HELD) > 0:
+        lines.append(f"- and {more} more cannot leave")
     if progress.history:
         lines += ["", "|wave|began (UTC)|ended (UTC)|outcome|evidence|", "|-|-|-|-|-|"]
         lines += map(_row, progress.history[-LISTED_WAVES:])

@@ -16,11 +16,13 @@ from tenon.errors import TenonError
 from tenon.evolve import evolve
 from tenon.messages.rollout import NodesBefore, PoolProgress, RolloutRequest, WaveRecord
 from tenon.rollout.gates import GateResult, Verdict, overall
+from tenon.rollout.held_nodes import held_text, lingers, with_held_nodes
+from tenon.rollout.nodes import PoolNode
 from tenon.rollout.waves import RolloutNode, Wave, WaveState, next_wave, state_of
 from tenon.sentences import counted, shortened
 
-LOOK_AGAIN, LOOK_AT_WINDOWS = 30.0, 300.0
-"""Seconds until a wave is looked at again, and until a wave that may not begin now is."""
+LOOK_AGAIN, LOOK_SELDOM = 30.0, 300.0
+"""Seconds until a wave is looked at again, and until one is that may not begin now, or whose nodes cannot leave."""
 MAX_HISTORY = 12
 """How many waves of a version are remembered: all NodePools of a rollout share a message of two megabytes."""
 MAX_EVIDENCE = 120
@@ -36,21 +38,6 @@ class RolloutRequestError(TenonError):
 
 
 @dataclass(frozen=True, slots=True)
-class PoolNode:
-    """A NodeClaim of the NodePool, as the cluster shows it."""
-
-    claim: str
-    zone: str
-    created: datetime
-    revision: str
-    """The version that it has; empty if that is not known, which counts as an old one."""
-    initialized: bool = True
-    leaving: bool = False
-    drifted: bool = False
-    """Whether it is not as its NodePool and EC2NodeClass describe it, also in what belongs to no version."""
-
-
-@dataclass(frozen=True, slots=True)
 class Observation:
     """What is seen of a NodePool."""
 
@@ -61,6 +48,8 @@ class Observation:
     """What the gates say of the nodes with the new version."""
     held_back: str = ""
     """Why no wave may begin now, in a clause: a window is closed, nodes are frozen, or another NodePool comes first."""
+    starting_since: datetime | None = None
+    """Since when nodes of the new version are being started and none became initialized (`starting_since`)."""
     before: NodesBefore | None = None
     """What the nodes are like, for the begin of the first wave; None if none can begin (`may_begin`)."""
 
@@ -73,7 +62,7 @@ def advance(progress: PoolProgress, spec: NodeRolloutSpec, observed: Observation
     if progress.phase == "Progressing":
         return _advance_waves(progress, spec, observed, now)
     if progress.phase == "RollingBack":
-        return _go_back(progress, spec, observed)
+        return _go_back(progress, spec, observed, now)
     return progress
 
 
@@ -105,10 +94,10 @@ def look_again(progress: PoolProgress, spec: NodeRolloutSpec) -> float | None:
     if progress.phase != "Progressing":
         return None
     if progress.began is not None:
-        return LOOK_AGAIN
+        return LOOK_SELDOM if progress.passed and progress.held_nodes else LOOK_AGAIN
     number = _upcoming(progress)
     needs_approval = number in spec.gates.approval and number not in progress.approved
-    return None if needs_approval else LOOK_AT_WINDOWS
+    return None if needs_approval else LOOK_SELDOM
 
 
 def has_new_version(progress: PoolProgress, node: PoolNode) -> bool:
@@ -147,7 +136,8 @@ def requested(progress: PoolProgress, request: RolloutRequest, now: datetime) ->
     if request.action == "pause":
         if phase != "Progressing":
             raise RolloutRequestError(f"the rollout of NodePool {pool} is {phase}: only one in progress can pause")
-        return evolve(progress, phase="Paused", claims=[], soaking_since=None, message=f"paused ({asker})")
+        paused = _stop(progress, "Paused", f"paused ({asker})")
+        return evolve(paused, replaced_at=progress.replaced_at, held_nodes=progress.held_nodes)
     if request.action == "resume":
         if phase == "Paused":
             return evolve(progress, phase="Progressing", message=f"continued ({asker})")
@@ -192,7 +182,7 @@ def _drifted(observed: Observation) -> int:
 
 
 def _advance_waves(progress: PoolProgress, spec: NodeRolloutSpec, observed: Observation, now: datetime) -> PoolProgress:
-    nodes = _rollout_nodes(progress, observed)
+    nodes = _rollout_nodes(progress, observed, now)
     if progress.wave is None or progress.began is None:
         return _begin_wave(progress, spec, observed, nodes, now)
     verdict = overall(observed.gates)
@@ -202,9 +192,10 @@ def _advance_waves(progress: PoolProgress, spec: NodeRolloutSpec, observed: Obse
         goes_back = spec.on_failure == "Rollback" and progress.target != progress.current
         return _stop(ended, "RollingBack" if goes_back else "Halted", f"{_name(progress)} failed: {failed}")
     wave, began = Wave(progress.segment, progress.wave), progress.began
+    progress = evolve(with_held_nodes(progress, observed.nodes, now), starting_since=observed.starting_since)
     # What is launched for pods during a wave has the version before. It must not keep the wave from its end.
     in_wave = [node for node in nodes if not (node.outdated and node.created > began)]
-    state = state_of(wave, in_wave, spec.strategy, progress.claims)
+    state = _state_of_wave(progress, wave, spec, in_wave)
     if observed.held_back and not state.complete:
         leaving = sorted(node.claim for node in nodes if node.outdated and node.leaving)
         message = f"{_name(progress)} waits: {observed.held_back}"
@@ -218,23 +209,43 @@ def _advance_waves(progress: PoolProgress, spec: NodeRolloutSpec, observed: Obse
     progress = evolve(progress, soaking_since=progress.soaking_since or now)
     if progress.soaking_since and now - progress.soaking_since < timedelta(seconds=spec.strategy.soak.seconds or 0):
         return evolve(progress, message=f"{_name(progress)} is replaced; the gates must hold for {spec.strategy.soak}")
-    ended = evolve(_record(progress, observed, now, "passed"), began=None, replaced_at=None, soaking_since=None)
+    ended = evolve(
+        _record(progress, observed, now, f"passed{held_text(progress)}"),
+        began=None,
+        replaced_at=None,
+        soaking_since=None,
+    )
     following = next_wave(wave, nodes, spec.strategy)
     if following is not None:
         approved = ended.approved if following.segment == wave.segment else []
         ended = evolve(ended, segment=following.segment, wave=following.index, approved=approved)
         return _begin_wave(ended, spec, observed, nodes, now)
-    if not any(node.outdated for node in nodes):
+    if not any(node.outdated and not node.lingers for node in nodes):
         return evolve(_cleared(ended), current=progress.target, message="all waves passed")
     # All launches have the new version from now on, and what was launched meanwhile is replaced.
     last = len(spec.strategy.waves)
-    ended = evolve(ended, current=progress.target, segment="", wave=last - 1, approved=[*ended.approved, last])
+    approved = [*ended.approved, last]
+    ended = evolve(ended, current=progress.target, segment="", wave=last - 1, approved=approved, passed=True)
     return _begin_wave(ended, spec, observed, nodes, now)
 
 
-def _rollout_nodes(progress: PoolProgress, observed: Observation) -> list[RolloutNode]:
+def _state_of_wave(
+    progress: PoolProgress, wave: Wave, spec: NodeRolloutSpec, nodes: Sequence[RolloutNode]
+) -> WaveState:
+    """Return how far a wave is. The last one passes without nodes that cannot leave, if it has replaced all others."""
+    held_claims = _held_claims(progress)
+    state = state_of(wave, nodes, spec.strategy, progress.claims, held_claims)
+    is_last = wave.index == len(spec.strategy.waves) - 1
+    if not held_claims or progress.passed or not is_last or not set(state.claims) <= set(held_claims):
+        return state
+    others = [node for node in nodes if node.claim not in held_claims]
+    without_held = state_of(wave, others, spec.strategy, ())
+    return without_held if without_held.complete and without_held.replaced else state
+
+
+def _rollout_nodes(progress: PoolProgress, observed: Observation, now: datetime) -> list[RolloutNode]:
     """Return the nodes that waves are counted over. Without a new version, those that need no replacement are none."""
-    nodes = [_as_rollout_node(progress, node) for node in observed.nodes]
+    nodes = [_as_rollout_node(progress, node, lingers=lingers(node, now)) for node in observed.nodes]
     if progress.target != progress.current:
         return nodes
     return [
@@ -261,11 +272,12 @@ def _begin_wave(
             wave_count=len(spec.strategy.waves),
             before=progress.before or observed.before,
         )
-    number = _upcoming(progress)
+    progress, number = evolve(progress, awaits_approval=False), _upcoming(progress)
     if number in spec.gates.approval and number not in progress.approved:
         return evolve(
             progress,
             claims=[],
+            awaits_approval=True,
             message=f"wave {number} waits for an approval: run `tenon rollout approve {progress.pool}`",
         )
     if observed.held_back:
@@ -277,20 +289,23 @@ def _begin_wave(
         replaced_at=None,
         soaking_since=None,
         moved_at=now,
+        starting_since=None,
     )
-    state = state_of(Wave(progress.segment, number - 1), nodes, spec.strategy, progress.claims)
+    wave = Wave(progress.segment, number - 1)
+    state = state_of(wave, nodes, spec.strategy, progress.claims, _held_claims(progress))
     return _under_way(progress, state, now)
 
 
-def _go_back(progress: PoolProgress, spec: NodeRolloutSpec, observed: Observation) -> PoolProgress:
+def _go_back(progress: PoolProgress, spec: NodeRolloutSpec, observed: Observation, now: datetime) -> PoolProgress:
     """Replace the nodes of the version that failed, as many at a time as the strategy allows."""
+    progress = with_held_nodes(progress, observed.nodes, now)
     nodes = [_as_rollout_node(progress, node) for node in observed.nodes]
     last = Wave("", len(spec.strategy.waves) - 1)
-    state = state_of(last, nodes, spec.strategy, progress.claims)
+    state = state_of(last, nodes, spec.strategy, progress.claims, _held_claims(progress))
     outdated = [node for node in nodes if node.outdated]
     if outdated:
         message = f"{counted(len(outdated), 'node')} of version {progress.target} left to replace"
-        return evolve(progress, claims=list(state.claims), message=message)
+        return evolve(progress, claims=list(state.claims), message=message + held_text(progress))
     if observed.newest == progress.current:
         return evolve(_cleared(progress), message="the specs describe the current version again")
     if observed.newest not in ("", progress.target):
@@ -300,7 +315,11 @@ def _go_back(progress: PoolProgress, spec: NodeRolloutSpec, observed: Observatio
     return evolve(progress, phase="RolledBack", claims=[], message=message)
 
 
-def _as_rollout_node(progress: PoolProgress, node: PoolNode) -> RolloutNode:
+def _held_claims(progress: PoolProgress) -> list[str]:
+    return [held_node.claim for held_node in progress.held_nodes]
+
+
+def _as_rollout_node(progress: PoolProgress, node: PoolNode, *, lingers: bool = False) -> RolloutNode:
     if progress.phase == "RollingBack":
         outdated = node.revision == progress.target
     elif progress.rotate_before is not None:
@@ -309,7 +328,7 @@ def _as_rollout_node(progress: PoolProgress, node: PoolNode) -> RolloutNode:
         outdated = node.drifted or node.revision not in ("", progress.target)
     else:
         outdated = node.revision != progress.target
-    return RolloutNode(node.claim, node.zone, node.created, outdated, node.initialized, node.leaving)
+    return RolloutNode(node.claim, node.zone, node.created, outdated, node.initialized, node.leaving, lingers)
 
 
 def _begin(progress: PoolProgress, target: str, message: str) -> PoolProgress:
@@ -325,12 +344,17 @@ def _cleared(progress: PoolProgress) -> PoolProgress:
         segment="",
         wave=None,
         began=None,
+        awaits_approval=False,
         replaced_at=None,
         soaking_since=None,
         replaced=0,
         moved_at=None,
         first_began=None,
+        passed=False,
         claims=[],
+        waiting_since={},
+        held_nodes=[],
+        starting_since=None,
         before=None,
         aborted=False,
         rotate_before=None,
@@ -338,7 +362,18 @@ def _cleared(progress: PoolProgress) -> PoolProgress:
 
 
 def _stop(progress: PoolProgress, phase: str, message: str) -> PoolProgress:
-    return evolve(progress, phase=phase, claims=[], replaced_at=None, soaking_since=None, message=message)
+    return evolve(
+        progress,
+        phase=phase,
+        claims=[],
+        awaits_approval=False,
+        waiting_since={},
+        held_nodes=[],
+        starting_since=None,
+        replaced_at=None,
+        soaking_since=None,
+        message=message,
+    )
 
 
 def _record(progress: PoolProgress, observed: Observation, now: datetime, outcome: str) -> PoolProgress:
@@ -373,8 +408,9 @@ def _under_way(progress: PoolProgress, state: WaveState, now: datetime) -> PoolP
     claims = list(state.claims)
     moves = claims != progress.claims or state.replaced != progress.replaced or progress.moved_at is None
     moved_at = now if moves or progress.moved_at is None else progress.moved_at
-    goal = counted(state.goal, "node")
-    message = f"{_name(progress)}: {state.replaced} of {goal} replaced, {len(claims)} leave now"
-    if claims and now - moved_at > STUCK_AFTER:
+    goal, leave = counted(state.goal, "node"), "leaves" if len(claims) == 1 else "leave"
+    message = f"{_name(progress)}: {state.replaced} of {goal} replaced, {len(claims)} {leave} now"
+    message += held_text(progress)
+    if claims and not progress.held_nodes and now - moved_at > STUCK_AFTER:
         message += f"; no change since {moved_at:%H:%M} UTC: `tenon explain node {claims[0]}` says why"
     return evolve(progress, claims=claims, replaced=state.replaced, moved_at=moved_at, message=message)

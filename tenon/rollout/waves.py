@@ -27,6 +27,8 @@ class RolloutNode:
     """Whether it must be replaced: because of its version, or because its NodePool is rotated."""
     initialized: bool = True
     leaving: bool = False
+    lingers: bool = False
+    """It drains for so long that no wave waits for its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,13 @@ def next_wave(wave: Wave | None, nodes: Iterable[RolloutNode], strategy: Rollout
     return Wave(later[0], 0) if later else None
 
 
-def state_of(wave: Wave, nodes: Sequence[RolloutNode], strategy: RolloutStrategy, begun: Collection[str]) -> WaveState:
+def state_of(
+    wave: Wave,
+    nodes: Sequence[RolloutNode],
+    strategy: RolloutStrategy,
+    begun: Collection[str],
+    held_claims: Sequence[str] = (),
+) -> WaveState:
     """Return which nodes may be replaced now in a wave.
 
     Args:
@@ -97,9 +105,10 @@ def state_of(wave: Wave, nodes: Sequence[RolloutNode], strategy: RolloutStrategy
         nodes: all nodes of the NodePool.
         strategy: the strategy of the rollout.
         begun: the NodeClaims that were chosen before. They stay chosen while they exist.
+        held_claims: the NodeClaims that could not leave. They are chosen only if no other one is left, in this order.
     """
     inside = [node for node in nodes if not wave.segment or node.zone == wave.segment]
-    present = [node for node in inside if node.outdated and (node.claim in begun or node.leaving)]
+    present = [node for node in inside if node.outdated and (node.claim in begun or node.leaving) and not node.lingers]
     updated = [node for node in inside if not node.outdated and not node.leaving]
     waiting = [node for node in inside if node.outdated and node.claim not in begun and not node.leaving]
     size = len(updated) + len(waiting)
@@ -110,7 +119,8 @@ def state_of(wave: Wave, nodes: Sequence[RolloutNode], strategy: RolloutStrategy
     starting = sum(1 for node in nodes if not node.outdated and not node.initialized)
     unavailable = share(strategy.max_unavailable, len(nodes) - len(everywhere)) - len(everywhere) - starting
     count = max(0, min(room, unavailable))
-    next_nodes = sorted(waiting, key=lambda node: (node.created, node.claim))[:count]
+    turns = {claim: turn for turn, claim in enumerate(held_claims, start=1)}
+    next_nodes = sorted(waiting, key=lambda node: (turns.get(node.claim, 0), node.created, node.claim))[:count]
     return WaveState(
         claims=tuple(sorted(node.claim for node in [*present, *next_nodes])),
         replaced=sum(1 for node in updated if node.initialized),

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 from temporalio.testing import WorkflowEnvironment
 from typer.testing import CliRunner, Result
 
 from cli.main import app
 from cli.name_completion import rollout_names
 from cli.nodes import requests
+from cli.rollout_view.reading import PoolView, RolloutView
+from cli.rollout_view.tables import print_rollout, show_document
 from tenon.apis.noderollout import NodeRollout
 from tenon.apis.validation import parse
+from tenon.messages.rollout import HeldNode
 from tenon.rollout import page
 from tests.cli.fleet_api import POOLS, FakeFleet, serving_fleet
 from tests.workflows.rollout_world import World, changed, rollout
@@ -160,6 +165,18 @@ def test_show_says_what_is_asked_for_and_without_temporal_what_the_status_says(m
     assert [(pool["nodePool"], pool["wave"], pool["waves"]) for pool in document["nodePools"]] == [("web", 2, [])]
     missing = run("show", "nope", "--cluster", "c")
     assert (missing.exit_code, missing.stderr) == (2, "There is no NodeRollout nope: `tenon rollout list` shows all.\n")
+
+
+def test_show_names_the_nodes_that_cannot_leave() -> None:
+    since = datetime(2026, 1, 1, tzinfo=UTC)
+    why = "pod shop/job has the annotation karpenter.sh/do-not-disrupt"
+    held_node = HeldNode(claim="web-1", since=since, why=why)
+    view = RolloutView("careful", pools=[PoolView("web", "Progressing", "old", "new", held_nodes=[held_node])])
+    console = Console(file=io.StringIO(), width=200)
+    print_rollout(view, console)
+    assert f"  web-1 cannot leave since 2026-01-01T00:00:00Z: {why}" in console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    (pool,) = show_document(view)["nodePools"]
+    assert pool["heldNodes"] == [{"nodeClaim": "web-1", "since": "2026-01-01T00:00:00Z", "reason": why}]
 
 
 def test_show_says_that_no_workflow_runs(tenon: Tenon) -> None:

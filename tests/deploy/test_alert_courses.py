@@ -133,6 +133,26 @@ def test_a_pause_that_is_forgotten_alerts_after_three_days(tmp_path: Path) -> No
     course(tmp_path, "TenonDisruptionIsFrozenForLong", values, fires=fires)
 
 
+def test_a_version_that_failed_alerts_until_it_is_resolved(tmp_path: Path) -> None:
+    labels = {"nodepool": "web", "noderollout": "careful"}
+    series = 'tenon_rollout_state{nodepool="web",noderollout="careful",state="%s",instance="a"}'
+    values = {
+        series % "progressing": "1x9 0x50",
+        series % "rolling_back": "0x9 1x2 0x48",
+        series % "rolled_back": "0x12 1x20 0x28",
+        'leader_election_master_status{instance="a"}': "1x60",
+    }
+    fires: dict[str, list[dict[str, str]]] = {"9m": [], "20m": [labels], "32m": [labels], "40m": []}
+    course(tmp_path, "TenonRolloutIsHalted", values, fires=fires)
+
+
+def test_a_wave_that_waits_for_an_approval_alerts_after_an_hour(tmp_path: Path) -> None:
+    series = 'tenon_rollout_state{nodepool="web",noderollout="careful",state="awaits_approval",instance="a"}'
+    values = {series: "1x100 0x20", 'leader_election_master_status{instance="a"}': "1x120"}
+    labels = {"nodepool": "web", "noderollout": "careful"}
+    course(tmp_path, "TenonRolloutAwaitsApproval", values, fires={"50m": [], "70m": [labels], "110m": []})
+
+
 def test_blocked_nodes_alert_after_ten_minutes_and_name_their_nodepool(tmp_path: Path) -> None:
     pool = [{"nodepool": "web"}]
     fires: dict[str, list[dict[str, str]]] = {"10m": [], "15m": pool, "29m": pool, "30m": []}

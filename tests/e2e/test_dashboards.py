@@ -53,6 +53,8 @@ NOTHING_HAPPENED = {
     "tenon_nodepools_launches_held_back": "EC2 refused launches only for lack of capacity",
     "tenon_nodepools_frozen": "nothing was paused",
     "tenon_nodepools_off": "no NodePool was off",
+    "tenon_rollout_state": "there is no NodeRollout",
+    "tenon_rollout_nodes": "there is no NodeRollout",
     "tenon_garbage_collection_found_total": "nothing was lost",
     "tenon_garbage_collection_ended_total": "nothing was lost",
     "tenon_garbage_collection_failed_total": "nothing was lost",

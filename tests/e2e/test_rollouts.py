@@ -3,89 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
 from activities.kubernetes.client import Kube
-from activities.kubernetes.resources import CONTROLLERREVISIONS, EC2NODECLASSES, NODEPOOLS, NODEROLLOUTS
+from activities.kubernetes.resources import CONTROLLERREVISIONS, NODEROLLOUTS
 from sandbox.cluster import Sandbox
+from sandbox.ec2.images import images
 from tenon.apis import labels
 from tests.e2e.conftest import MakePool, Run
-from tests.e2e.pools import SMALL, Object, Pool, condition
+from tests.e2e.node_rollouts import NEWER, OLDER, Rollout
+from tests.e2e.pools import SMALL
 from tests.e2e.repair_policies import deadlock
+from tests.e2e.worker import Worker
 from tests.workflows.waiting import until
-
-OLDER, NEWER = "al2023@v20261001", "al2023@v20261101"
-KEY = "e2e.example.com/rollout"
-
-
-class Rollout:
-    """A NodeRollout that selects one NodePool, as `kubectl` shows it."""
-
-    def __init__(self, kube: Kube, pool: Pool) -> None:
-        self._kube = kube
-        self._pool = pool
-
-    async def create(self, **spec: object) -> None:
-        await self._kube.patch(NODEPOOLS, self._pool.name, {"metadata": {"labels": {KEY: self._pool.name}}})
-        selector = {"matchLabels": {KEY: self._pool.name}}
-        body = {"metadata": {"name": self._pool.name}, "spec": {"nodePoolSelector": selector, **spec}}
-        await self._kube.create(NODEROLLOUTS, body)
-
-    async def row(self) -> Object:
-        """What the status says of the NodePool; empty before it says anything."""
-        rollout = await self._kube.get(NODEROLLOUTS, self._pool.name)
-        assert rollout is not None
-        rows = (rollout.get("status") or {}).get("nodePools") or [{}]
-        return dict(rows[0])
-
-    async def reached(self, phase: str, *, but: Collection[str] = (), message: str = "") -> Object:
-        """Wait for a phase, a current version that is none of ``but``, and these words in the message; the row."""
-        row: Object = {}
-
-        async def has_reached() -> bool:
-            row.update(await self.row())
-            has_version = bool(row.get("currentRevision")) and row["currentRevision"] not in but
-            return has_version and row["phase"] == phase and message in row.get("message", "")
-
-        try:
-            await until(has_reached, within=300)
-        except TimeoutError:
-            raise AssertionError(f"the rollout was to be {phase}: it is {row}") from None
-        return row
-
-    async def change(self, **spec: object) -> None:
-        """Change the EC2NodeClass."""
-        await self._kube.patch(EC2NODECLASSES, self._pool.name, {"spec": spec})
-
-    async def versions(self) -> list[str]:
-        """The version of each node that stays, sorted."""
-        claims = [claim for claim in await self._pool.claims() if "deletionTimestamp" not in claim["metadata"]]
-        return sorted(claim["metadata"]["annotations"].get(labels.REVISION, "") for claim in claims)
-
-    async def claims_of(self, version: str) -> list[str]:
-        return [
-            claim["metadata"]["name"]
-            for claim in await self._pool.claims()
-            if claim["metadata"]["annotations"].get(labels.REVISION, "") == version
-        ]
-
-    async def become(self, expected: list[str]) -> None:
-        """Wait until the nodes have these versions."""
-
-        async def became() -> bool:
-            return await self.versions() == sorted(expected)
-
-        try:
-            await until(became, within=300)
-        except TimeoutError:
-            raise AssertionError(f"{expected} was to be: it is {await self.versions()}, {await self.row()}") from None
-
-    async def is_held(self, kube: Kube) -> bool:
-        """Whether the NodePool and its EC2NodeClass say that a newer version is held."""
-        objects = [await kube.get(resource, self._pool.name) for resource in (NODEPOOLS, EC2NODECLASSES)]
-        return all(condition(item, "VersionHeld").get("status") == "True" for item in objects)
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -98,7 +30,7 @@ async def rollouts(kube: Kube) -> AsyncIterator[list[str]]:
 
 
 async def test_a_bad_version_touches_one_node_and_goes_and_a_good_one_reaches_all(
-    make_pool: MakePool, kube: Kube, tenon: Run, sandbox: Sandbox, rollouts: list[str]
+    make_pool: MakePool, kube: Kube, tenon: Run, sandbox: Sandbox, rollouts: list[str], worker: Worker
 ) -> None:
     pool = await make_pool(
         requirements=SMALL,
@@ -142,6 +74,17 @@ async def test_a_bad_version_touches_one_node_and_goes_and_a_good_one_reaches_al
     assert pool.name in json.dumps(shown)
     evidence = tenon("rollout", "show", pool.name)
     assert "KernelDeadlock=True" in evidence.stdout, evidence.stderr
+    for reason, words in (
+        ("RolloutWaveBegan", bad),
+        ("RolloutWavePassed", "wave 1 passed"),
+        ("RolloutAwaitsApproval", f"tenon rollout approve {pool.name}"),
+        ("RolloutRollingBack", "KernelDeadlock=True"),
+        ("RolloutRolledBack", f"version {bad} is held"),
+    ):
+        await pool.seen(pool.name, reason, words)
+    about = {event["involvedObject"]["kind"] for event in await pool.events(pool.name, "RolloutRollingBack")}
+    assert about == {"NodeRollout", "NodePool"}
+    assert worker.metric("tenon_rollout_state", nodepool=pool.name, state="rolled_back") == 1
 
     # What failed stays held: a node that goes for another reason gets the last good version.
     stays = (await pool.settled(4))[0]["metadata"]["name"]
@@ -164,3 +107,40 @@ async def test_a_bad_version_touches_one_node_and_goes_and_a_good_one_reaches_al
     assert not await rollout.is_held(kube)
     recorded = await kube.list(CONTROLLERREVISIONS, namespace="tenon", label_selector=f"{labels.NODEPOOL}={pool.name}")
     assert {item["data"]["digest"] for item in recorded} == {old, bad, good}
+
+
+async def test_a_version_that_ec2_never_launches_goes_back_with_ec2s_sentence(
+    make_pool: MakePool, kube: Kube, tenon: Run, sandbox: Sandbox, rollouts: list[str]
+) -> None:
+    ec2 = sandbox.ec2()
+    pool = await make_pool(requirements=SMALL, consolidate_after="Never", amiSelectorTerms=[{"alias": OLDER}])
+    await pool.deploy(1)
+    await pool.running(1)
+    await pool.settled(1)
+    rollout = Rollout(kube, pool)
+    rollouts.append(pool.name)
+    gates = {"initializedWithin": "20s"}
+    await rollout.create(strategy={"waves": ["100%"], "soak": "5s"}, gates=gates, onFailure="Rollback")
+    old = (await rollout.reached("Settled"))["currentRevision"]
+    sentence = "The image was deregistered"
+    for image in images():
+        if image.name.endswith(NEWER.partition("@")[2]):
+            ec2.fault("CreateFleet", "InvalidAMIID.Unavailable", message=sentence, count=None, value=image.id)
+    try:
+        await rollout.change(amiSelectorTerms=[{"alias": NEWER}])
+        await rollout.reached("RollingBack")
+        await pool.seen(pool.name, "RolloutRollingBack", "no new node initialized since", sentence)
+        evidence = tenon("rollout", "show", pool.name)
+        assert sentence in evidence.stdout, evidence.stderr
+        assert len(await rollout.claims_of("")) == 1, "the node that runs pods stays"
+        await pool.scale(2)  # EC2 accepts the image of the version that passed
+        await pool.running(2)
+        assert len(await rollout.claims_of(old)) == 1
+    finally:
+        ec2.clear_faults()
+
+    # The launch that was under way succeeds now, and goes back too.
+    row = await rollout.reached("RolledBack", within=900)
+    assert row["currentRevision"] == old
+    assert row["targetRevision"] not in await rollout.versions()
+    await pool.running(2)

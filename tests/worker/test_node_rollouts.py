@@ -6,10 +6,11 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 import pytest
+from prometheus_client import REGISTRY
 from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
 
@@ -34,6 +35,7 @@ from workflows import names
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
+REFUSAL = "CreateFleet: InvalidAMIID.NotFound: The image id '[ami-1]' does not exist"
 WORKFLOW = names.rollout_id("c", "nodes")
 
 
@@ -104,13 +106,23 @@ def add_node(cache: Cache, name: str, revision: str, *conditions: dict[str, str]
     cache.nodes.on_event(name, node(name, conditions=conditions))
 
 
+def refuse_launch(cache: Cache, name: str, revision: str) -> None:
+    """A NodeClaim that EC2 refuses, and that is deleted."""
+    refused = {"type": "Launched", "status": "Unknown", "reason": "LaunchFailed", "message": REFUSAL}
+    metadata = {"labels": {labels.NODEPOOL: "default"}, "annotations": {labels.REVISION: revision}}
+    cache.claims.on_event(name, claim(name, meta=metadata, node_name="", status={"conditions": [refused]}))
+    cache.claims.on_event(name, None)
+
+
 class Leader:
     """An advancer on a complete cache."""
 
     def __init__(self, cache: Cache, server: Server) -> None:
-        self.view = RolloutView(cache, PlanningView(cache), lambda: NOW)
+        self.now = NOW
+        self.blocked: dict[str, str] = {}
+        self.view = RolloutView(cache, PlanningView(cache), lambda: self.now, lambda: self.blocked)
         self.view.synced = lambda: True  # type: ignore[method-assign]
-        self._advancer = RolloutAdvancer(self.view, cast("Any", server), lambda: NOW)
+        self._advancer = RolloutAdvancer(self.view, cast("Any", server), lambda: self.now)
 
     async def advance(self, *pools: PoolProgress, uid: str = "") -> RolloutAdvance:
         return await self._advancer.advance(AdvanceRolloutInput(cluster="c", name="nodes", uid=uid, pools=list(pools)))
@@ -243,6 +255,99 @@ async def test_pods_that_cannot_be_listed_leave_the_nodepool_as_it_is_and_the_me
     assert answer.look_again is not None
     assert (answer.pools[0].phase, answer.pools[0].claims) == (begun.phase, begun.claims)
     assert "the pods of a node cannot be listed" in answer.pools[0].message
+
+
+async def test_a_node_that_drift_cannot_remove_gives_its_place_to_another_one() -> None:
+    cache, server = cluster()
+    server.put()
+    leader = Leader(cache, server)
+    (settled,) = (await leader.advance()).pools
+    for name in ("a", "b"):
+        add_node(cache, name, settled.current)
+    server.user_data("echo 1")
+    leader.blocked = {"a": "NodeRollout nodes replaces it, but pod shop/job has the annotation do-not-disrupt"}
+    (progress,) = (await leader.advance(settled, uid="1")).pools
+    (progress,) = (await leader.advance(progress, uid="1")).pools
+    assert progress.claims == ["a"]
+    leader.now += timedelta(minutes=30)
+    (progress,) = (await leader.advance(progress, uid="1")).pools
+    assert progress.claims == ["b"]
+    assert "a (pod shop/job has the annotation do-not-disrupt)" in progress.message
+
+
+async def test_a_version_that_ec2_never_launches_fails_its_wave_with_ec2s_sentence() -> None:
+    """The NodeClaims that EC2 refuses are gone when the leader looks."""
+    cache, server = cluster()
+    server.spec = {"onFailure": "Rollback"}
+    server.put()
+    leader = Leader(cache, server)
+    (settled,) = (await leader.advance()).pools
+    for name in ("a", "b"):
+        add_node(cache, name, settled.current)
+    server.user_data("echo 1")
+    (progress,) = (await leader.advance(settled, uid="1")).pools
+    for minutes in range(0, 16, 5):
+        leader.now = NOW + timedelta(minutes=minutes)
+        refuse_launch(cache, f"try-{minutes}", progress.target)
+        (progress,) = (await leader.advance(progress, uid="1")).pools
+        assert progress.phase == "Progressing"
+    leader.now += timedelta(minutes=1)
+    (progress,) = (await leader.advance(progress, uid="1")).pools
+    assert progress.phase == "RollingBack"
+    assert f"no new node initialized since 12:00 UTC, within 15m: {REFUSAL}" in progress.message
+    assert REFUSAL in progress.history[-1].outcome
+
+
+async def test_a_launch_that_succeeds_ends_a_refusal() -> None:
+    cache, server = cluster()
+    server.put()
+    leader = Leader(cache, server)
+    (settled,) = (await leader.advance()).pools
+    for name in ("a", "b"):
+        add_node(cache, name, settled.current)
+    server.user_data("echo 1")
+    (progress,) = (await leader.advance(settled, uid="1")).pools
+    refuse_launch(cache, "try", progress.target)
+    assert leader.view.refusal("default", progress.target) == REFUSAL
+    registered = {"type": "Registered", "status": "True"}
+    metadata = {"labels": {labels.NODEPOOL: "default"}, "annotations": {labels.REVISION: progress.target}}
+    cache.claims.on_event("c", claim("c", meta=metadata, node_name="c", status={"conditions": [registered]}))
+    assert leader.view.refusal("default", progress.target) == ""
+
+
+def gauge(name: str, **more: str) -> float | None:
+    return REGISTRY.get_sample_value(name, {"noderollout": "nodes", "nodepool": "default", **more})
+
+
+async def test_metrics_say_how_far_a_rollout_is_and_drop_to_zero_with_it() -> None:
+    cache, server = cluster()
+    server.spec = {"gates": {"approval": [2]}, "strategy": {"soak": "0s"}}
+    server.put()
+    leader = Leader(cache, server)
+    (settled,) = (await leader.advance()).pools
+    assert gauge("tenon_rollout_state", state="settled") == 1
+    for name in ("a", "b"):
+        add_node(cache, name, settled.current)
+    server.user_data("echo 1")
+    (progress,) = (await leader.advance(settled, uid="1")).pools
+    assert (gauge("tenon_rollout_state", state="progressing"), gauge("tenon_rollout_state", state="settled")) == (1, 0)
+    assert gauge("tenon_rollout_wave") == 1
+    assert gauge("tenon_rollout_wave_began_timestamp_seconds") == NOW.timestamp()
+    assert gauge("tenon_rollout_nodes", kind="leaving") == 1
+
+    cache.claims.on_event("a", None)
+    add_node(cache, "e", progress.target)
+    (progress,) = (await leader.advance(progress, uid="1")).pools
+    assert progress.awaits_approval
+    assert gauge("tenon_rollout_state", state="awaits_approval") == 1
+    assert gauge("tenon_rollout_nodes", kind="replaced") == 1
+    assert gauge("tenon_rollout_wave_began_timestamp_seconds") == 0
+
+    server.remove()
+    await leader.advance(progress, uid="1")
+    states = ("settled", "progressing", "awaits_approval")
+    assert [gauge("tenon_rollout_state", state=state) for state in states] == [0, 0, 0]
+    assert (gauge("tenon_rollout_wave"), gauge("tenon_rollout_nodes", kind="replaced")) == (0, 0)
 
 
 async def test_an_incomplete_cache_decides_nothing() -> None:

@@ -25,7 +25,8 @@ from tenon.messages.rollout import (
 )
 from tenon.rollout import page
 from tenon.rollout.gates import GateResult, Verdict
-from tenon.rollout.progress import Observation, PoolNode, advance, look_again
+from tenon.rollout.nodes import PoolNode
+from tenon.rollout.progress import Observation, advance, look_again
 from tests.workflows.waiting import until
 from workflows import names
 from workflows.rollout import RolloutWorkflow
@@ -44,6 +45,8 @@ class World:
         self.bad = ""
         self.exists = True
         self.looks: list[datetime] = []
+        self.events: list[str] = []
+        """The reasons of the events, in their order."""
         self.status = PoolProgress(pool="web")
         self.nodes = [self._node(f"web-{place}", "old") for place in range(60)]
 
@@ -67,6 +70,7 @@ class World:
     @activity.defn(name=ActivityName.WRITE_ROLLOUT)
     async def write(self, write_input: WriteRolloutInput) -> RolloutWritten:
         (self.status,) = write_input.pools
+        self.events += [announcement.reason for announcement in write_input.announcements]
         revision = self.status.target if self.status.phase == "Progressing" else self.status.current
         self.nodes = [
             self._node(f"{node.claim}-{revision}", revision) if node.claim in self.status.claims else node

@@ -36,6 +36,7 @@ async def test_a_bad_version_touches_one_wave_and_is_rolled_back(temporal: Workf
         looks = len(world.looks)
         await temporal.fast_forward(handle, timedelta(days=3))
         assert len(world.looks) <= looks + 3, "what waits for nothing is looked at once a day"
+        assert world.events == ["RolloutWaveBegan", "RolloutRollingBack", "RolloutRolledBack"]
 
 
 async def test_a_good_version_reaches_all_nodes(temporal: WorkflowEnvironment, cluster: str) -> None:
@@ -81,3 +82,6 @@ async def test_requests_are_answered_and_refused_in_a_sentence(temporal: Workflo
         await handle.execute_update(RolloutWorkflow.rollback, ANN)
         await until(partial(world.reached, "RolledBack"))
         assert world.versions() == {"old": 60}
+        assert world.events[-2:] == ["RolloutRollingBack", "RolloutRolledBack"], (
+            "an operator's request has its event too"
+        )

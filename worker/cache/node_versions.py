@@ -14,6 +14,7 @@ import msgspec
 from tenon.kube.records import ObjectRecord, ValueRecord
 from tenon.rollout.revisions import Revision, UnreadableRevisionError, from_object, revision_name
 from tenon.rollout.versions import PoolRollout, rollouts_by_pool
+from worker.cache.refused_versions import RefusedVersions
 from worker.cache.table import Table
 
 
@@ -43,6 +44,7 @@ class NodeVersions:
 
         self.rollouts: Table[ObjectRecord] = Table(listener)
         self.revisions: Table[ValueRecord[Revision]] = Table(listener)
+        self.refusals = RefusedVersions()
 
     def disconnect(self) -> None:
         """End the listeners, for a copy that is read in another thread."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 
 from activities.clock import utc_now
@@ -13,7 +13,7 @@ from tenon.disruption.freezes.freeze import freezes_for, frozen_now
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.records import NodeRecord, PodRecord
 from tenon.rollout.gates import WaitingPod
-from tenon.rollout.progress import PoolNode
+from tenon.rollout.nodes import PoolNode
 from worker.cache.cluster import ClusterCache
 from worker.cache.evacuating_pods import leaving
 from worker.cache.planning_view import PlanningView
@@ -25,10 +25,18 @@ LASTING_SECONDS = 60.0
 class RolloutView:
     """Implements `activities.rollout.cluster.RolloutCluster`."""
 
-    def __init__(self, cache: ClusterCache, view: PlanningView, now: Callable[[], datetime] = utc_now) -> None:
+    def __init__(
+        self,
+        cache: ClusterCache,
+        view: PlanningView,
+        now: Callable[[], datetime] = utc_now,
+        why_blocked: Callable[[], Mapping[str, str]] = dict,
+    ) -> None:
+        """``why_blocked`` returns, by NodeClaim, why drift cannot remove it."""
         self._cache = cache
         self._view = view
         self._now = now
+        self._why_blocked = why_blocked
 
     def synced(self) -> bool:
         """Whether every resource has been read completely once."""
@@ -68,7 +76,14 @@ class RolloutView:
 
     def nodes_of(self, pool: str) -> list[ObservedNode]:
         """The NodeClaims of a NodePool."""
-        return [self._observed(claim) for claim in self._cache.claims if claim.pool == pool]
+        why_blocked = self._why_blocked()
+        return [
+            self._observed(claim, why_blocked.get(claim.name, "")) for claim in self._cache.claims if claim.pool == pool
+        ]
+
+    def refusal(self, pool: str, version: str) -> str:
+        """Why the last launch of a version failed, in EC2's words; empty if it did not fail, or none was tried."""
+        return self._cache.versions.refusals.of(pool, version)
 
     def frozen(self, pool: NodePool) -> str:
         """Which DisruptionFreeze holds for a NodePool and until when, in a clause; empty if none does."""
@@ -76,7 +91,7 @@ class RolloutView:
         frozen = frozen_now(freezes, self._now())
         return frozen.clause if frozen is not None else ""
 
-    def _observed(self, claim: ClaimRecord) -> ObservedNode:
+    def _observed(self, claim: ClaimRecord, blocked: str) -> ObservedNode:
         node = self._cache.node_of(claim)
         pool_node = PoolNode(
             claim=claim.name,
@@ -86,6 +101,9 @@ class RolloutView:
             initialized=claim.initialized,
             leaving=leaving(node, claim),
             drifted=claim.is_true("Drifted"),
+            under_command=bool(claim.disrupted_by),
+            leaving_since=claim.deleted_at,
+            blocked=blocked.partition(", but ")[2] or blocked,  # it begins with the rollout's own wish
         )
         if node is None:
             return ObservedNode(pool_node)

@@ -389,6 +389,7 @@ class ClusterState:
         self._provider_ids.claim_changed(key, earlier, later)
         self.node_changes += 1
         self.bought.claim_changed(key, after)
+        self.versions.refusals.claim_changed(before, after)
         if before is not None and (after is None or after.uid != before.uid or _sized(before, after)):
             self.limits_eased[before.pool] += 1
         for provider_id in {earlier, later}:

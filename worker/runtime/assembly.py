@@ -245,7 +245,7 @@ def io_activities(
             *CommandActivities(clients.kube, clients.recorder).all(),
             *AwaitedReplacementActivities(clients.kube, clients.recorder).all(),
             classes.resolve,
-            RolloutStatuses(clients.kube).write,
+            RolloutStatuses(clients.kube, clients.recorder).write,
             disrupt,
         ],
         {COMMON, DRAINING, ENDING},

@@ -360,7 +360,8 @@ async def _decide(
     queue = names.leader_queue(cluster, f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}")
     announcements = Announcements(client, cluster, queue)
     planning.refusals.ask = partial(stored_launches, client, cluster)
-    rollouts = RolloutAdvancer(RolloutView(cache, planning.view), clients.kube)
+    rollout_view = RolloutView(cache, planning.view, why_blocked=planning.moves.why_blocked)
+    rollouts = RolloutAdvancer(rollout_view, clients.kube)
     schedules = ScheduleApplier(cache, planning.view)
     plan = PlanActivities(planning.batcher, planning.planner, planning.disruptor, rollouts, schedules, announcements)
     plan_activities = by_lane(plan.all(), {PLANNING})[PLANNING]

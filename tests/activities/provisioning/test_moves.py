@@ -470,6 +470,7 @@ async def test_evt02_a_node_bought_in_a_shortage_says_so_when_it_cannot_leave() 
         ("NodeClaim", "a", "DisruptionBlocked", text),
         ("NodeClaim", "b", "Unconsolidatable", "It is cheap"),
     ]
+    assert at.finder.why_blocked() == {"a": pod_holds_it}, "rollouts ask for it"
 
 
 async def test_evt02_a_move_that_balanced_approved_says_its_score() -> None:

@@ -117,3 +117,24 @@ def test_pods_that_arrive_after_the_wave_do_not_hold_it_up_unless_they_are_late(
         return next(result.verdict for result in results if result.gate == "pods ready")
 
     assert (ready(1), ready(11)) == (Verdict.PASS, Verdict.FAIL)
+
+
+def started_in_vain(minutes: float, refusal: str = "", new: list[NodeEvidence] | None = None) -> GateResult:
+    """What the first gate says if nodes are being started for so long, and none became initialized."""
+    since = NOW - timedelta(minutes=minutes)
+    return judge(RolloutGates(), new or [], [], {}, NOW, starting_since=since, refusal=refusal)[0]
+
+
+def test_a_version_that_ec2_never_launches_fails_with_ec2s_sentence() -> None:
+    """Each NodeClaim of it is deleted long before it is as old as the gate allows."""
+    refusal = "CreateFleet: InvalidAMIID.NotFound: The image id '[ami-1]' does not exist"
+    assert started_in_vain(14, refusal).verdict is Verdict.WAIT
+    failed = started_in_vain(16, refusal)
+    assert failed.verdict is Verdict.FAIL
+    assert failed.evidence == f"no new node initialized since 11:44 UTC, within 15m: {refusal}"
+
+
+def test_nodes_that_never_join_fail_although_each_is_young() -> None:
+    young = [node(initialized=False, minutes=2)]
+    assert started_in_vain(14, new=young).verdict is Verdict.WAIT
+    assert started_in_vain(16, new=young).verdict is Verdict.FAIL

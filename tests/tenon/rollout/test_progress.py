@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from tenon.apis.noderollout import NodeRolloutSpec
 from tenon.messages.rollout import PoolProgress, RolloutOperator, RolloutRequest
 from tenon.rollout.gates import GateResult, Verdict
-from tenon.rollout.progress import Observation, PoolNode, RolloutRequestError, advance, requested, restored
+from tenon.rollout.nodes import PoolNode
+from tenon.rollout.progress import Observation, RolloutRequestError, advance, requested, restored
 from tenon.rollout.waves import share
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -70,6 +71,8 @@ class Fleet:
         progress = self.look()
         self.most_leaving = max(self.most_leaving, len(progress.claims))
         for claim in progress.claims:
+            if (node := self.nodes.get(claim)) is not None and node.blocked:
+                continue
             self.touched.add(claim)
             if self.nodes.pop(claim, None) is not None:
                 self.launch(progress.target if progress.phase == "Progressing" else progress.current)
@@ -291,6 +294,75 @@ def test_a_wave_that_does_not_get_on_says_how_to_find_the_reason() -> None:
     fleet = changed(Fleet(spec()))
     fleet.now += timedelta(minutes=31)
     assert "no change since 00:00 UTC: `tenon explain node web-0001` says why" in fleet.look().message
+
+
+def protect(fleet: Fleet, *claims: str) -> None:
+    """Pods keep these nodes for ever."""
+    for claim in claims:
+        fleet.nodes[claim] = replace(fleet.nodes[claim], blocked="pod web/job must not be disrupted")
+
+
+def test_a_node_that_cannot_leave_gives_its_place_to_another_one() -> None:
+    """One protected pod must not keep a new version from all other nodes."""
+    fleet = changed(Fleet(spec()))
+    protect(fleet, "web-0001")
+    assert fleet.progress.claims == ["web-0001"]
+    for _ in range(30):
+        fleet.step()
+    assert fleet.touched == set(), "half an hour is not over"
+    fleet.step()
+    assert fleet.touched == {"web-0002"}, "a wave of one node touches one node"
+    assert "1 node cannot leave: web-0001 (pod web/job must not be disrupted)" in fleet.progress.message
+    for _ in fleet.until(lambda progress: progress.passed):
+        pass
+    assert fleet.versions() == {"new": 59, "old": 1}
+    assert (fleet.progress.phase, fleet.progress.current) == ("Progressing", "new"), "launches have the new version"
+    waves = len(fleet.progress.history)
+    for _ in range(200):
+        fleet.step()
+    assert len(fleet.progress.history) == waves, "what waits for one node passes nothing again and again"
+    assert "web-0001 (pod web/job must not be disrupted)" in fleet.progress.message
+    assert fleet.progress.claims == ["web-0001"], "it goes as soon as it can"
+    fleet.nodes["web-0001"] = replace(fleet.nodes["web-0001"], blocked="")
+    fleet.run("Settled")
+    assert fleet.versions() == {"new": 60}
+
+
+def test_a_canary_does_not_pass_without_a_node_if_none_can_leave() -> None:
+    fleet = changed(Fleet(spec(), 3))
+    protect(fleet, *fleet.nodes)
+    tried_claims = set()
+    for _ in range(24 * 60):
+        fleet.step()
+        tried_claims |= set(fleet.progress.claims)
+    assert (fleet.progress.wave, fleet.versions()) == (0, {"old": 3})
+    assert tried_claims == set(fleet.nodes), "each of them is tried"
+    assert len(fleet.progress.claims) == 1
+
+
+def test_a_node_that_waits_for_a_budget_is_not_given_up() -> None:
+    """Nothing is known to keep it, so another node would wait as long."""
+    fleet = changed(Fleet(spec()))
+    for _ in range(100):
+        fleet.look()
+        fleet.now += timedelta(minutes=1)
+    assert fleet.progress.claims == ["web-0001"]
+    assert fleet.progress.held_nodes == []
+
+
+def test_a_node_that_drains_for_ever_does_not_hold_the_next_wave_but_its_place() -> None:
+    fleet = changed(Fleet(spec(strategy={"maxUnavailable": "2"})))
+    fleet.launch("new")  # the replacement runs, and the old node drains
+    protect(fleet, "web-0001")
+    fleet.nodes["web-0001"] = replace(fleet.nodes["web-0001"], leaving=True, leaving_since=fleet.now)
+    for _ in range(29):
+        fleet.step()
+    assert fleet.progress.wave == 0
+    for _ in range(20):
+        fleet.step()
+    assert fleet.progress.wave == 1
+    assert "web-0001 (it drains since 2026-01-01 00:00 UTC" in fleet.progress.history[0].outcome
+    assert fleet.most_leaving == 1, "it still counts as unavailable"
 
 
 def test_gates_that_wait_are_named_and_start_the_soak_anew() -> None:
