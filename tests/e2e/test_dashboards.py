@@ -53,6 +53,7 @@ NOTHING_HAPPENED = {
     "tenon_nodepools_launches_held_back": "EC2 refused launches only for lack of capacity",
     "tenon_nodepools_frozen": "nothing was paused",
     "tenon_nodepools_off": "no NodePool was off",
+    "tenon_disruption_approvals_longest_wait_seconds": "no command waited for approval",
     "tenon_garbage_collection_found_total": "nothing was lost",
     "tenon_garbage_collection_ended_total": "nothing was lost",
     "tenon_garbage_collection_failed_total": "nothing was lost",
