@@ -122,7 +122,8 @@ def test_a_node_that_is_no_instance_of_ec2_is_left_out_and_one_of_a_node_group_h
 
 def test_a_stopped_warm_node_costs_its_disks(cost: Cost, fleet: FakeFleet) -> None:
     volumes = [{"deviceName": "/dev/xvda", "ebs": {"volumeSize": "100Gi", "volumeType": "gp3"}}]
-    selection = dict.fromkeys(("subnetSelectorTerms", "securityGroupSelectorTerms"), [{"tags": {"a": "b"}}])
+    terms = [{"tags": {"a": "b"}}]
+    selection = {"subnetSelectorTerms": terms, "securityGroupSelectorTerms": terms}
     spec: dict[str, Any] = {
         "amiSelectorTerms": [{"alias": "al2023@latest"}],
         "blockDeviceMappings": volumes,
