@@ -430,6 +430,24 @@ REPLACEMENT_WAIT_SECONDS = Histogram(
     ["nodepool", "reason", "result"],
     buckets=_POWERS,
 )
+APPROVALS_WAITING = Gauge(
+    "tenon_disruption_approvals_waiting",
+    "Disruption commands that wait until a person approves them, once for each NodePool with a node in it.",
+    ["nodepool", "reason"],
+    multiprocess_mode="mostrecent",
+)
+LONGEST_APPROVAL_WAIT = Gauge(
+    "tenon_disruption_approvals_longest_wait_seconds",
+    "How long the oldest of these commands has waited. 0 if none waits.",
+    ["nodepool", "reason"],
+    multiprocess_mode="mostrecent",
+)
+APPROVAL_WAIT_SECONDS = Histogram(
+    "tenon_disruption_approval_wait_seconds",
+    "How long a disruption command waited for a person, by how that ended. Observed when the command has ended.",
+    ["nodepool", "reason", "answer"],
+    buckets=(60, 300, 900, 1800, 3600, 7200, 14400, 28800, 57600, 86400, 172800, 345600, 691200, 1382400, 2592000),
+)
 EVALUATION_SECONDS = Histogram(
     "karpenter_voluntary_disruption_decision_evaluation_duration_seconds",
     "Duration of one evaluation of a disruption method.",

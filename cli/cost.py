@@ -279,7 +279,7 @@ class _Reading:
         cluster = asyncio.run(_read())
         prices = prices_of(cluster, ask_aws=self._ask_aws)
         self._region = cluster.region
-        return cluster, priced_nodes(cluster, prices.prices, self._grouping.label), list(prices.notes)
+        return cluster, priced_nodes(cluster, prices, self._grouping.label), list(prices.notes)
 
     def _entries(self, source: RecordSource, since: datetime) -> Iterator[Entry]:
         kinds = (LaunchEntry, RemovalEntry, CostEntry, CommandEndEntry)

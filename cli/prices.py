@@ -16,7 +16,7 @@ import typer
 from activities.clock import utc_now
 from activities.ec2.client import Ec2
 from activities.ec2.errors import EC2Error
-from activities.ec2.price_list import dedicated_prices, list_prices
+from activities.ec2.price_list import dedicated_prices, list_prices, volume_prices
 from activities.ec2.price_tables import PriceTable, built_in_table, table_text
 from cli.application import create_app, examples
 from cli.simulating.progress import show_progress
@@ -68,4 +68,5 @@ def _read(region: str, equal: list[str]) -> PriceTable:
         currency,
         list_prices(pricing, region, currency),
         dedicated_prices(pricing, region, currency),
+        volume_prices(pricing, region, currency),
     )

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 from decimal import ROUND_HALF_EVEN, Decimal
 
+HOURS_A_MONTH = 730.0
+"""What AWS's own calculators count."""
 NANOS = 10**9
 """Nano-dollars of a dollar."""
 LEAST_CHARGED = timedelta(seconds=60)

@@ -193,16 +193,17 @@ class DisruptionCommandWorkflow(PlannerCaller):
         if command.approval is None or self.begin.awaited is not None:
             return await self._act(command)
         approval = await self._await_approval(timedelta(seconds=command.approval.seconds))
-        if approval is None:
-            return await self._undo(self._cancellation())
+        if approval.answer is ApprovalAnswer.CANCELLED:
+            return evolve(await self._undo(self._cancellation()), approval=approval)
         self._record(approval.text)
         result = await (self._act(command) if approval.answer is ApprovalAnswer.APPROVED else self._end(approval))
         await workflow.wait_condition(workflow.all_handlers_finished)
         return evolve(result, approval=approval)
 
-    async def _await_approval(self, within: timedelta) -> Approval | None:
-        """Wait for a person, for one timer. Return None if an operator cancels the command."""
-        self.approve_until = workflow.now() + within
+    async def _await_approval(self, within: timedelta) -> Approval:
+        """Wait for a person, for one timer. Return how that ended."""
+        since = workflow.now()
+        self.approve_until = since + within
         self._record(f"waits for approval until {self.approve_until:%Y-%m-%d %H:%M:%S} UTC")
         self._show("waits for approval")
         with contextlib.suppress(TimeoutError):
@@ -211,11 +212,16 @@ class DisruptionCommandWorkflow(PlannerCaller):
                 timeout=within,
                 timeout_summary="Nobody approved the command: it counts as refused",
             )
-        if self.approval is None and not self.cancelled:
-            now = workflow.now()
-            withdrawn = self.withdrawn
-            self.approval = approval_answers.stale(withdrawn, now) if withdrawn else approval_answers.unanswered(now)
+        approval = self.approval or self._unanswered(workflow.now())
+        self.approval = evolve(approval, seconds=(approval.at - since).total_seconds())
         return self.approval
+
+    def _unanswered(self, now: datetime) -> Approval:
+        """Return why the wait ended without an answer."""
+        if self.cancelled:
+            return approval_answers.cancelled(self._cancellation(), now)
+        withdrawn = self.withdrawn
+        return approval_answers.stale(withdrawn, now) if withdrawn else approval_answers.unanswered(now)
 
     async def _end(self, approval: Approval) -> DisruptResult:
         """End a command that was not approved. It has touched nothing."""

@@ -1,25 +1,29 @@
 """The workflow that ends all that Tenon has bought and made for a cluster, in phases that can each be repeated.
 
 Nothing that a run remembers is needed to go on: each step looks up what is there. So a worker may die at any moment,
-and a new run continues where an earlier one stopped. Its history is bounded, because rounds are.
+and a teardown that is started again continues where an earlier one stopped. Rounds of terminations are bounded, so
+their history is. A drain may last for days: it continues as new, with the report and what it has seen.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError, FailureError, is_cancelled_exception
 
 with workflow.unsafe.imports_passed_through():
+    from tenon.evolve import evolve
     from tenon.messages.base import API_SERVER_UNREACHABLE, ActivityName, ErrorType, Message
     from tenon.messages.teardown import (
         DrainClusterInput,
         DrainClusterResult,
+        DrainProgress,
         EndedWorkflows,
         EndWorkflowsInput,
+        Leftover,
         MarkResult,
         RemovedThings,
         RemoveResourcesInput,
@@ -31,9 +35,10 @@ with workflow.unsafe.imports_passed_through():
     )
     from tenon.sentences import counted, first_few
     from tenon.teardown import page, report
-    from tenon.teardown.draining import Draining
+    from tenon.teardown.draining import FAILS_FOR, Draining
     from tenon.teardown.rounds import Rounds, after, begin_rounds, pause_before_next
     from workflows import names
+    from workflows.continuing import continue_as_new, must_continue_as_new
     from workflows.garbage_collection import schedule_id
     from workflows.options import OPTIONS
 
@@ -41,6 +46,8 @@ Answer = TypeVar("Answer", bound=Message)
 IN_KUBERNETES = (ActivityName.STOP_BUYING, ActivityName.DRAIN_CLUSTER, ActivityName.REMOVE_FINALIZERS)
 TAGS_ONLY = "the teardown works from EC2's tags alone"
 NEVER_ANSWERED = "the API server has not answered since the teardown began"
+MAX_HISTORY = 500
+"""The number of history events after which a drain continues as new."""
 
 
 @workflow.defn(name="Teardown")
@@ -49,12 +56,12 @@ class TeardownWorkflow:
 
     @workflow.init
     def __init__(self, begin: TeardownInput) -> None:
-        self.begin = begin
-        self.report = report.begin(begin, workflow.now())
+        self.begin = evolve(begin, drain=None)  # steps get it, and need no report
+        self.report = begin.drain.report if begin.drain is not None else report.begin(begin, workflow.now())
         self.rounds = Rounds()
         self.failure = ""
         """The type of the failure of the last step in Kubernetes; empty if it has none."""
-        self.has_answered = False
+        self.has_answered = begin.drain is not None and begin.drain.has_answered
         """Whether the API server has answered since the teardown began."""
         if begin.tags_only and not begin.dry_run:
             for step in IN_KUBERNETES:
@@ -63,6 +70,10 @@ class TeardownWorkflow:
     @workflow.run
     async def run(self, begin: TeardownInput) -> TeardownReport:
         """Survey the cluster and, unless it is a dry run, end all that it has."""
+        if begin.drain is not None:
+            self.rounds = begin_rounds(self.report.survey.instances)
+            await self._drain(_resumed(begin, begin.drain), begin.drain.unmarked, must_repeat=begin.drain.must_repeat)
+            return await self._end_cluster()
         self._show("surveying", "looks up what the cluster has")
         survey = await self._do(ActivityName.SURVEY_CLUSTER, begin, Survey, "instances, launch templates, profiles")
         self.report = report.with_survey(self.report, survey)
@@ -72,6 +83,16 @@ class TeardownWorkflow:
         self._note(f"found {counted(survey.instance_count, 'instance')}")
         if not begin.tags_only:
             await self._leave_kubernetes()
+        return await self._end_cluster()
+
+    @workflow.query(description="How far the teardown is: the report that it returns at its end.")
+    def progress(self) -> TeardownReport:
+        """Return the report up to now."""
+        return self.report
+
+    async def _end_cluster(self) -> TeardownReport:
+        """End what is left when the nodes have left by themselves, or will not."""
+        begin = self.begin
         self._show("stopping", "ends the cluster's open workflows, which could buy nodes")
         await self._end_workflows()
         await self._terminate_instances()
@@ -95,11 +116,6 @@ class TeardownWorkflow:
         await self._end_workflows()
         return self._finished()
 
-    @workflow.query(description="How far the teardown is: the report that it returns at its end.")
-    def progress(self) -> TeardownReport:
-        """Return the report up to now."""
-        return self.report
-
     async def _leave_kubernetes(self) -> None:
         """Buy nothing any more, and have the workflow of each node drain and terminate it."""
         begin = self.begin
@@ -114,8 +130,14 @@ class TeardownWorkflow:
             self._note("goes on without the API server")
             self.report = report.with_skipped(self.report, ActivityName.DRAIN_CLUSTER.value, NEVER_ANSWERED)
             return
-        unmarked = marked.problems if marked is not None else []
-        must_repeat = False
+        await self._drain(draining, marked.problems if marked is not None else [])
+
+    async def _drain(self, draining: Draining, unmarked: list[Leftover], *, must_repeat: bool = False) -> None:
+        """Ask nodes to leave, round by round. ``unmarked``: what could not be marked, as far as is known.
+
+        ``must_repeat``: whether the first round drains by force again.
+        """
+        begin = self.begin
         while True:
             is_forced = must_repeat or draining.must_force(workflow.now())
             self._show("draining", "drains the cluster's nodes")
@@ -124,12 +146,9 @@ class TeardownWorkflow:
             )
             summary = "by force" if is_forced else "within PodDisruptionBudgets"
             result = await self._in_kubernetes(ActivityName.DRAIN_CLUSTER, step_input, DrainClusterResult, summary)
-            draining = replace(draining, rounds=draining.rounds + 1)
+            draining = draining.after_round(workflow.now(), failed=result is None)
             if result is None:
-                if self._is_without_api_server(draining):
-                    self._note("goes on without the API server")
-                    break
-                if draining.is_over(workflow.now(), 1):
+                if self._goes_on_without(draining) or draining.is_over(workflow.now(), 1):
                     break
                 self._show("draining", "waits until the step in Kubernetes succeeds")
             else:
@@ -144,7 +163,36 @@ class TeardownWorkflow:
                     break
                 self._show("draining", f"waits until nodes have left: {first_few(result.claims, 5)}")
             await workflow.sleep(draining.pause(workflow.now()), summary="Tenon looks again which nodes are left")
+            if must_continue_as_new(MAX_HISTORY):
+                self._continue(draining, unmarked, must_repeat=must_repeat)
         self.report = report.with_left(self.report, unmarked)
+
+    def _continue(self, draining: Draining, unmarked: list[Leftover], *, must_repeat: bool) -> NoReturn:
+        progress = DrainProgress(
+            report=self.report,
+            since=draining.since,
+            rounds=draining.rounds,
+            forced_at=draining.forced_at,
+            failing_since=draining.failing_since,
+            must_repeat=must_repeat,
+            has_answered=self.has_answered,
+            unmarked=unmarked,
+        )
+        continue_as_new(evolve(self.begin, drain=progress))
+
+    def _goes_on_without(self, draining: Draining) -> bool:
+        """Whether nodes end without a drain, because it has failed. The report says so."""
+        if self._is_without_api_server(draining):
+            self._note("goes on without the API server")
+            return True
+        if not draining.is_given_up(workflow.now()):
+            return False
+        hours = FAILS_FOR / timedelta(hours=1)
+        why = self.report.skipped.get(ActivityName.DRAIN_CLUSTER.value, "")
+        text = f"it has failed for {hours:.0f} hours: {why}"
+        self.report = report.with_skipped(self.report, ActivityName.DRAIN_CLUSTER.value, text)
+        self._note("goes on without a drain, which has failed for too long")
+        return True
 
     def _is_without_api_server(self, draining: Draining) -> bool:
         """Whether nodes leave without a drain: nobody can drain them.
@@ -237,6 +285,17 @@ class TeardownWorkflow:
         self.report = report.finished(self.report, workflow.now())
         self._show("ended", "")
         return self.report
+
+
+def _resumed(begin: TeardownInput, progress: DrainProgress) -> Draining:
+    """The drain as an earlier run left it."""
+    return Draining(
+        progress.since,
+        timedelta(seconds=begin.drain_seconds),
+        rounds=progress.rounds,
+        forced_at=progress.forced_at,
+        failing_since=progress.failing_since,
+    )
 
 
 def _drained(result: DrainClusterResult) -> str:

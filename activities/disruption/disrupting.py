@@ -20,6 +20,7 @@ from activities.disruption.held_node_events import HeldNodeEvents
 from activities.disruption.moves import MoveFinder
 from activities.disruption.repair_source import RepairSource, no_repair, repair_now
 from activities.disruption.slowed_pools import SlowedPools
+from activities.disruption.waiting_approvals import WaitingApprovals
 from activities.provisioning.budget_reporting import BudgetReporter
 from activities.provisioning.buffers import BufferRoom
 from activities.record.decisions import DecisionRecorder
@@ -107,6 +108,7 @@ class Disruptor:
         """As last reported by the disruption workflow, with what it was answered since."""
         self._approved: set[str] = set()
         """Commands that a person approved and that were validated, until the workflow reports them."""
+        self._waiting_approvals = WaitingApprovals()
         self._approving = asyncio.Lock()
         """One after another, so that two of them do not get the same place in a budget."""
         self._workflow_cursor: PassCursor | None = None
@@ -265,6 +267,7 @@ class Disruptor:
         if stale := _no_longer_wanted(rest, situation):
             finished_claims += stale
             situation = replace(situation, approvals=approvals_of(commands_without(rest, stale)))
+        self._waiting_approvals.report(situation)
         decision = decide(situation, METHODS, decision_metrics.timed)
         decision_metrics.report(decision, METHODS)
         if self._budgets is not None:

@@ -1,4 +1,4 @@
-"""The on-demand prices of a region, as the Pricing service lists them."""
+"""The on-demand prices of a region, and those of EBS volumes, as the Pricing service lists them."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 VIRTUAL = "Compute Instance"
 METAL = "Compute Instance (bare metal)"
+STORAGE = "Storage"
 _SHARED: tuple[tuple[str, str, dict[str, str]], ...] = (
     ("Shared", VIRTUAL, {}),
     ("Dedicated", METAL, {"productFamily": METAL}),
@@ -42,6 +43,21 @@ def dedicated_prices(pricing: PricingClient, region: str, currency: str) -> dict
     return dict(_read(pricing, region, currency, "Dedicated", VIRTUAL, {"productFamily": VIRTUAL}))
 
 
+def volume_prices(pricing: PricingClient, region: str, currency: str) -> dict[str, float]:
+    """The price of a GiB for a month by type of EBS volume, such as gp3.
+
+    Raises:
+        EC2Error: the service refused a call or did not answer.
+    """
+    prices: dict[str, float] = {}
+    filters = _filters({"regionCode": region, "productFamily": STORAGE})
+    for product in _products(pricing, filters):
+        if product.get("product", {}).get("productFamily") == STORAGE:
+            name = product["product"].get("attributes", {}).get("volumeApiName")
+            prices.update((name, price) for price in _list_prices(product, currency) if name)
+    return prices
+
+
 def _read(
     pricing: PricingClient, region: str, currency: str, tenancy: str, family: str, further: Mapping[str, str]
 ) -> Iterator[tuple[str, float]]:
@@ -54,13 +70,19 @@ def _read(
         "tenancy": tenancy,
         **further,
     }
-    filters: list[FilterTypeDef] = [
-        {"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in term_filters.items()
-    ]
+    for product in _products(pricing, _filters(term_filters)):
+        yield from _product_price(product, family, currency)
+
+
+def _filters(terms: Mapping[str, str]) -> list[FilterTypeDef]:
+    return [{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in terms.items()]
+
+
+def _products(pricing: PricingClient, filters: list[FilterTypeDef]) -> Iterator[dict[str, Any]]:
     with translated("GetProducts"):
         for page in pricing.get_paginator("get_products").paginate(ServiceCode="AmazonEC2", Filters=filters):
             for text in page["PriceList"]:
-                yield from _product_price(json.loads(text), family, currency)
+                yield json.loads(text)
 
 
 def _product_price(product: Mapping[str, Any], family: str, currency: str) -> Iterator[tuple[str, float]]:
@@ -69,8 +91,14 @@ def _product_price(product: Mapping[str, Any], family: str, currency: str) -> It
     if described.get("productFamily") != family:
         return
     name = described.get("attributes", {}).get("instanceType")
+    if name:
+        yield from ((name, price) for price in _list_prices(product, currency))
+
+
+def _list_prices(product: Mapping[str, Any], currency: str) -> Iterator[float]:
+    """Yield the list prices of an entry, without those that are free."""
     for term in product.get("terms", {}).get("OnDemand", {}).values():
         for dimension in term.get("priceDimensions", {}).values():
             price = float(dimension.get("pricePerUnit", {}).get(currency, 0))
-            if name and price > 0:
-                yield name, price
+            if price > 0:
+                yield price

@@ -47,6 +47,8 @@ class PriceTable:
     """By instance type, for an hour."""
     dedicated: Mapping[str, float] = field(default_factory=dict)
     """The same in dedicated tenancy, without bare metal; empty if the table does not have them."""
+    volumes: Mapping[str, float] = field(default_factory=dict)
+    """The price of a GiB of EBS for a month, by volume type; empty if the table does not have them."""
     path: str = ""
     """The file that the operator gave; empty for a built-in table."""
 
@@ -98,12 +100,14 @@ def read_table(path: str, region: str) -> PriceTable:
 
 def table_text(table: PriceTable) -> str:
     """The table as a file, one line for each family, so that a change of prices shows as few lines."""
-    head = {
+    head: dict[str, object] = {
         "source": f"List prices of {table.region} for Linux, in {table.currency} an hour, from AWS's price list.",
         "asOf": table.as_of,
         "regions": [table.region, *sorted(table.regions - {table.region})],
         "currency": table.currency,
     }
+    if table.volumes:
+        head["volumes"] = dict(sorted(table.volumes.items()))
     lines = [f" {json.dumps(key)}: {json.dumps(value)}," for key, value in head.items()]
     dedicated = [f' "dedicated": {_families(table.dedicated)},'] if table.dedicated else []
     return "\n".join(["{", *lines, *dedicated, f' "onDemand": {_families(table.on_demand)}', "}", ""])
@@ -137,12 +141,17 @@ def _table(written: Mapping[str, Any], path: str = "") -> PriceTable:
         currency=str(written["currency"]),
         on_demand=_prices(written["onDemand"]),
         dedicated=_prices(written.get("dedicated", {})),
+        volumes=_positive(written.get("volumes", {})),
         path=path,
     )
 
 
 def _prices(families: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    prices = {f"{family}.{size}": float(price) for family, sizes in families.items() for size, price in sizes.items()}
+    return _positive({f"{family}.{size}": price for family, sizes in families.items() for size, price in sizes.items()})
+
+
+def _positive(written: Mapping[str, float]) -> dict[str, float]:
+    prices = {name: float(price) for name, price in written.items()}
     if not all(math.isfinite(price) and price > 0 for price in prices.values()):
         raise ValueError("a price must be above 0")
     return prices

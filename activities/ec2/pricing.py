@@ -17,7 +17,7 @@ from activities import loggers, metrics
 from activities.clock import utc_now
 from activities.ec2.client import Ec2
 from activities.ec2.errors import EC2Error, translated
-from activities.ec2.price_list import dedicated_prices, list_prices
+from activities.ec2.price_list import dedicated_prices, list_prices, volume_prices
 from activities.ec2.price_tables import OLD_AFTER, PriceTableError, built_in_table, read_table
 from tenon.ec2.types.capacity import Item
 from tenon.ec2.types.instance_types import Prices, without_list_price
@@ -119,6 +119,14 @@ class Pricing:
     def is_listed(self) -> bool:
         """Whether the on-demand prices come from the price list, which is complete, and not from a built-in table."""
         return self._is_listed
+
+    def volumes(self) -> Mapping[str, float]:
+        """The price of a GiB of EBS for a month, by volume type. It asks the price list each time."""
+        listed = {} if self._no_list else self._read("volumes", self._volume_list)
+        return listed or self._table.volumes
+
+    def _volume_list(self) -> dict[str, float]:
+        return volume_prices(self._clients.pricing, self._clients.region, self._table.currency)
 
     def unpriced(self, items: Iterable[Item]) -> str:
         """Say which of these types of the region have no on-demand price; empty if all have one."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -13,12 +14,14 @@ from activities.kubernetes.errors import NotFoundError
 from activities.kubernetes.resources import Resource
 from cli.fleet_view.node_prices import NodePrices, aws_prices, region_of, table_prices
 from tenon.apis import labels
+from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.json_object import JsonObject
 from tenon.apis.managed import manages_claim
 from tenon.apis.nodeclaim import INSTANCE_TERMINATING
+from tenon.apis.warm import STOPPED
 from tenon.cost.bill import Lifetime
 from tenon.cost.split import Kind, PricedNode, load_of, loads_of
-from tenon.ec2.types.instance_types import Prices
+from tenon.ec2.launch.disk_price import disk_price
 from tenon.fleet.rows import node_row
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.decode import decode_node, pod_of
@@ -37,6 +40,13 @@ class Cluster:
     """Whether there are CapacityBuffers."""
     read_at: datetime
     notes: list[str] = field(default_factory=list)
+    classes: Mapping[str, EC2NodeClass] = field(default_factory=dict)
+    """By name, the EC2NodeClasses of stopped instances, which say what disks these have."""
+
+    @property
+    def has_stopped(self) -> bool:
+        """Whether there are warm nodes whose instances are stopped."""
+        return any(claim.warm == STOPPED for claim in self.claims)
 
     @property
     def region(self) -> str:
@@ -54,7 +64,20 @@ async def read_cluster(kube: Kube, now: datetime) -> Cluster:
     nodes = [decode_node(json.dumps(body).encode()) for body in await kube.list(resources.NODES)]
     pods = [pod_of(body) for body in await kube.list(resources.PODS) if (body.get("spec") or {}).get("nodeName")]
     buffers = await _served(kube, resources.CAPACITYBUFFERS)
-    return Cluster(claims, nodes, pods, bool(buffers), now)
+    classes = await _classes(kube, {claim.node_class for claim in claims if claim.warm == STOPPED})
+    return Cluster(claims, nodes, pods, bool(buffers), now, classes=classes)
+
+
+async def _classes(kube: Kube, names: Collection[str]) -> dict[str, EC2NodeClass]:
+    """The EC2NodeClasses with these names, without those that cannot be read."""
+    if not names:
+        return {}
+    bodies = [body for body in await _served(kube, resources.EC2NODECLASSES) if body["metadata"]["name"] in names]
+    classes: dict[str, EC2NodeClass] = {}
+    for body in bodies:
+        with contextlib.suppress(ValueError):
+            classes[body["metadata"]["name"]] = EC2NodeClass.model_validate(body)
+    return classes
 
 
 async def _served(kube: Kube, resource: Resource) -> Sequence[JsonObject]:
@@ -71,20 +94,25 @@ def prices_of(cluster: Cluster, *, ask_aws: bool) -> NodePrices:
         PriceTableError: the file that PRICE_TABLE names cannot be used.
     """
     region = region_of(cluster.region)
-    return aws_prices(region) if ask_aws else table_prices(region)
+    return aws_prices(region, with_volumes=cluster.has_stopped) if ask_aws else table_prices(region)
 
 
-def priced_nodes(cluster: Cluster, prices: Prices, label: str = "") -> list[PricedNode]:
-    """Return what is paid for now: instances of NodeClaims, and other nodes. ``label``: of pods, to divide by."""
+def priced_nodes(cluster: Cluster, prices: NodePrices, label: str = "") -> list[PricedNode]:
+    """Return what is paid for now: instances of NodeClaims, and other nodes. ``label``: of pods, to divide by.
+
+    A warm node whose instance is stopped costs what its disks cost.
+    """
     pods_by_node: dict[str, list[PodRecord]] = {}
     for pod in cluster.pods:
         pods_by_node.setdefault(pod.node_name, []).append(pod)
     priced = []
     for claim, node in _pairs(cluster):
         pods = pods_by_node.get(node.name, []) if node is not None else []
-        row = node_row(claim, node, pods, None, prices, cluster.read_at)
+        row = node_row(claim, node, pods, None, prices.prices, cluster.read_at)
         if not (claim.provider_id if claim is not None else row.instance_type):
             continue  # not launched yet, or no instance of EC2
+        is_stopped = claim is not None and claim.warm == STOPPED
+        price = _disk_price(cluster, claim, prices.volumes) if is_stopped and claim is not None else row.price
         priced.append(
             PricedNode(
                 name=row.name,
@@ -92,16 +120,22 @@ def priced_nodes(cluster: Cluster, prices: Prices, label: str = "") -> list[Pric
                 instance_type=row.instance_type,
                 zone=row.zone,
                 capacity_type=row.capacity_type,
-                price=None if row.price is None else nanos(row.price),
+                price=None if price is None else nanos(price),
                 allocatable=node.allocatable if node is not None else {},
                 loads=loads_of(pods, label),
                 is_starting=node is None,
                 claim=row.claim,
                 instance=row.instance,
                 launched_at=claim.launched_at or claim.created_at if claim is not None else None,
+                is_stopped=is_stopped,
             )
         )
     return priced
+
+
+def _disk_price(cluster: Cluster, claim: ClaimRecord, volumes: Mapping[str, float]) -> float | None:
+    node_class = cluster.classes.get(claim.node_class)
+    return disk_price(node_class, volumes) if node_class is not None else None
 
 
 def _pairs(cluster: Cluster) -> Iterable[tuple[ClaimRecord | None, NodeRecord | None]]:
@@ -133,6 +167,7 @@ def living(cluster: Cluster, nodes: Iterable[PricedNode]) -> list[Lifetime]:
             price=node.price,
             launched_at=node.launched_at,
             ended_at=ends.get(node.claim),
+            is_stopped=node.is_stopped,
         )
         for node in nodes
         if node.instance and node.launched_at is not None

@@ -8,9 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from tenon.cost.rows import Grouping, Row, Saving, row_document
-from tenon.fleet.rows import HOURS_A_MONTH
 from tenon.kube.timestamps import format_instant
-from tenon.money import dollars
+from tenon.money import HOURS_A_MONTH, dollars
 
 
 @dataclass(frozen=True, slots=True)

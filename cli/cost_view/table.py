@@ -11,9 +11,8 @@ from cli.cost_view.report import Report
 from cli.fleet_view.layout import append_bar
 from tenon.cost.rows import Dimension, share
 from tenon.cost.split import Kind
-from tenon.fleet.rows import HOURS_A_MONTH
 from tenon.kube.timestamps import format_instant
-from tenon.money import dollars
+from tenon.money import HOURS_A_MONTH, dollars
 from tenon.sentences import counted
 
 TITLES = {

@@ -7,8 +7,8 @@ the prices of a table.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from activities.ec2.price_tables import PriceTable, PriceTableError, built_in_table, read_table
 from tenon.ec2.types.instance_types import Prices
@@ -22,6 +22,8 @@ class NodePrices:
 
     prices: Prices
     notes: Sequence[str] = ()
+    volumes: Mapping[str, float] = field(default_factory=dict)
+    """Dollars a GiB-month of EBS by volume type; empty if they were not asked for, or are not known."""
 
 
 def region_of(node_region: str) -> str:
@@ -37,7 +39,7 @@ def table_prices(region: str) -> NodePrices:
     """
     path = os.environ.get("PRICE_TABLE", "")
     table = read_table(path, region) if path else built_in_table(region)
-    return NodePrices(Prices(on_demand=table.on_demand), [_table_note(table, region)])
+    return NodePrices(Prices(on_demand=table.on_demand), [_table_note(table, region)], table.volumes)
 
 
 def _table_note(table: PriceTable, region: str) -> str:
@@ -48,8 +50,11 @@ def _table_note(table: PriceTable, region: str) -> str:
     return f"Prices are list prices from {table}{other}; {spot}"
 
 
-def aws_prices(region: str) -> NodePrices:
-    """Return list prices and spot prices as AWS says them. It blocks for seconds, so call it in a thread."""
+def aws_prices(region: str, *, with_volumes: bool = False) -> NodePrices:
+    """Return list prices and spot prices as AWS says them. It blocks for seconds, so call it in a thread.
+
+    ``with_volumes``: also those of EBS volumes.
+    """
     from activities.ec2.client import Ec2
     from activities.ec2.errors import EC2Error
     from activities.ec2.pricing import Pricing
@@ -62,7 +67,8 @@ def aws_prices(region: str) -> NodePrices:
         return table_prices(region)
     if not prices.spot and not pricing.is_listed:
         return table_prices(region)
-    return NodePrices(prices, [_sentence(warning) for warning in pricing.warnings()])
+    volumes = pricing.volumes() if with_volumes else {}
+    return NodePrices(prices, [_sentence(warning) for warning in pricing.warnings()], volumes)
 
 
 def _sentence(text: str) -> str:

@@ -33,6 +33,8 @@ class Lifetime:
     launched_at: datetime
     ended_at: datetime | None = None
     """None while it runs."""
+    is_stopped: bool = False
+    """It is a warm node whose instance is stopped now: ``price`` is that of its disks."""
 
     def cost_until(self, moment: datetime) -> int:
         """Return what EC2 has charged until a moment. A second that has begun counts, and the minimum is due at once.
@@ -86,6 +88,8 @@ def bill_of(entries: Iterable[Entry], living: Iterable[Lifetime], *, is_complete
         if instance in lifetimes:
             continue
         launched_at, end = launch.launched_at or launch.at, ends.get(instance)
+        if end is None and instance in running and running[instance].is_stopped:
+            continue  # it is stopped since minutes after its launch, so its price at launch is not what it costs
         if end is None and instance in running:
             end = running[instance].ended_at
         elif end is None and is_complete:

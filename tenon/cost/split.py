@@ -99,6 +99,8 @@ class PricedNode:
     claim: str = ""
     instance: str = ""
     launched_at: datetime | None = None
+    is_stopped: bool = False
+    """Its instance is stopped, and ``price`` is that of its disks."""
 
 
 def shares(node: PricedNode) -> dict[Consumer, int]:

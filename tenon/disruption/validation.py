@@ -1,6 +1,7 @@
 """Checks shortly before a command starts that it still holds (DIS-46): the cluster has had time to change.
 
 A drift or repair command whose pods need other new nodes by now takes those, because its aim is not a price (DIS-03).
+A consolidation that a person approved takes those that still save money, because its prices may be days old.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from tenon.apis.reasons import Reason, traits_of
 from tenon.disruption.commands.pod_mark import pod_mark
 from tenon.disruption.deciding import eligible
 from tenon.disruption.methods import drift, has_cause, repair
+from tenon.disruption.methods.approved_consolidation import priced_again
 from tenon.disruption.model import Command, ManagedNode, Situation
 from tenon.disruption.repair.policies import RepairAction
 from tenon.disruption.rules.blockers import FROZEN, Hold, holds
@@ -60,6 +62,8 @@ def validated(command: DisruptionCommand, situation: Situation, expired: Expired
         return candidates
     why, plan = _check(command, situation, rescheduler, expired)
     must_pay = traits_of(command.reason).counts_savings
+    if must_pay and command.approval is not None and plan is not None and _is_as_approved(plan, command):
+        return Validation(*priced_again(command, plan, situation))
     if plan is None or must_pay or not _leaves_room(plan, situation):
         return Validation(why)
     replacement_of = repair.replacement_of if command.reason == Reason.UNHEALTHY else drift.replacement_of
@@ -154,8 +158,14 @@ def _check(
         return f"its pods need {len(plan.claims)} new nodes instead of {len(command.replacements)}", plan
     if not _serves(command.replacements, plan.claims):
         return "its pods need other instance types than its replacements", plan
-    # What was planned before a person approved it may be days old: names of pods, the template of the NodePool.
-    return "", plan if command.approval is not None and command.replacements else None
+    # What was planned before a person approved it may be days old: prices, names of pods, the template of the NodePool.
+    must_pay = traits_of(command.reason).counts_savings
+    return "", plan if command.approval is not None and (command.replacements or must_pay) else None
+
+
+def _is_as_approved(plan: Plan, command: DisruptionCommand) -> bool:
+    """Whether the plan buys no more nodes than the command that a person approved."""
+    return len(plan.claims) <= len(command.replacements)
 
 
 def _why_full(budgets: PoolBudgets, pool: str) -> str:

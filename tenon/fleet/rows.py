@@ -17,8 +17,6 @@ from tenon.kube.timestamps import from_epoch
 from tenon.node.state import Stage
 from tenon.resources import CPU, MEMORY, PODS, Resources, parse_resources, total
 
-HOURS_A_MONTH = 730.0
-"""What AWS's own calculators count."""
 EKS_CAPACITY_TYPE = "eks.amazonaws.com/capacityType"
 EKS_SPOT = "SPOT"
 FARGATE = "eks.amazonaws.com/compute-type"
@@ -145,7 +143,7 @@ def _price(
 ) -> float | None:
     """What the node costs now. Without spot prices, a spot node counts what it cost at launch, not the list price.
 
-    A stopped instance costs nothing but its volumes, whose prices Tenon does not know.
+    A stopped instance costs nothing but its volumes: `tenon cost` counts these.
     """
     if claim is not None and claim.warm == STOPPED:
         return 0.0

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from tenon.apis import labels
-from tenon.fleet.rows import HOURS_A_MONTH, NodeRow
+from tenon.fleet.rows import NodeRow
+from tenon.money import HOURS_A_MONTH
 
 
 @dataclass(frozen=True, slots=True)

@@ -394,6 +394,12 @@ class EventReason(StrEnum):
         "NodeClaim",
         "the stopped instance was started for pods, has booted and takes them",
     )
+    WARM_NODE_USED = (
+        "WarmNodeUsed",
+        "Normal",
+        "NodeClaim",
+        "pods that tolerate its taint have run on the warm node for ten minutes, so it becomes an ordinary node",
+    )
     WARM_NODE_NOT_STARTED = (
         "WarmNodeNotStarted",
         "Warning",

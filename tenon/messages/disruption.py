@@ -25,6 +25,8 @@ class ApprovalAnswer(StrEnum):
     UNANSWERED = "unanswered"
     STALE = "stale"
     """What it was decided for does not hold any more."""
+    CANCELLED = "cancelled"
+    """An operator cancelled the command."""
 
 
 class OpenCommand(Message):
@@ -255,6 +257,8 @@ class Approval(Message):
     reason: str = ""
     """Why, with the ticket, or why there was no answer."""
     at: datetime
+    seconds: float = 0.0
+    """How long the command waited."""
 
     @property
     def text(self) -> str:
@@ -269,6 +273,8 @@ class Approval(Message):
                 return "nobody approved it in time"
             case ApprovalAnswer.STALE:
                 return f"it was withdrawn before it was approved{because}"
+            case ApprovalAnswer.CANCELLED:
+                return f"it was cancelled before it was approved{because}"
 
 
 class DisruptResult(Message):

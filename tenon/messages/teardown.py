@@ -12,22 +12,6 @@ MAX_LISTED = 1000
 """The most things of a kind that a survey or a report names."""
 
 
-class TeardownInput(WorkflowInput):
-    """Asks for the end of all that Tenon has bought and made for a cluster."""
-
-    cluster: str
-    by: str = ""
-    reason: str = ""
-    ticket: str = ""
-    """Where the reason is written down, such as the key of an issue."""
-    dry_run: bool = False
-    """Only say what would end."""
-    tags_only: bool = False
-    """Work from EC2's tags alone, because the API server is gone."""
-    drain_seconds: float = 900.0
-    """How long nodes are drained within PodDisruptionBudgets. After that their pods are deleted."""
-
-
 class ClusterInstance(Message):
     """An instance whose tags name the cluster."""
 
@@ -206,3 +190,39 @@ class TeardownReport(Message):
     skipped: dict[str, str] = Field(default_factory=dict)
     """By step, why it was skipped."""
     timeline: list[TimelineLine] = Field(default_factory=list)
+
+
+class DrainProgress(Message):
+    """How far a drain is that goes on in the next run of the workflow."""
+
+    report: TeardownReport
+    since: datetime
+    """When the drain began."""
+    rounds: int
+    forced_at: datetime | None = None
+    """When the first round by force succeeded."""
+    failing_since: datetime | None = None
+    must_repeat: bool = False
+    """Whether the next round drains by force again, because some NodeClaims could not be asked."""
+    has_answered: bool = False
+    """Whether the API server has answered since the teardown began."""
+    unmarked: list[Leftover] = Field(default_factory=list)
+    """As the last round said."""
+
+
+class TeardownInput(WorkflowInput):
+    """Asks for the end of all that Tenon has bought and made for a cluster."""
+
+    cluster: str
+    by: str = ""
+    reason: str = ""
+    ticket: str = ""
+    """Where the reason is written down, such as the key of an issue."""
+    dry_run: bool = False
+    """Only say what would end."""
+    tags_only: bool = False
+    """Work from EC2's tags alone, because the API server is gone."""
+    drain_seconds: float = 900.0
+    """How long nodes are drained within PodDisruptionBudgets. After that their pods are deleted."""
+    drain: DrainProgress | None = None
+    """Set if an earlier run has begun to drain the nodes."""

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
+from math import inf
 
 from tenon.apis import labels
 from tenon.apis.nodepool import NodePool
@@ -26,12 +27,15 @@ from tenon.provisioning.purchase import explanation
 from tenon.resources import Resources
 from tenon.scheduling.empty_node import NoEmptyNodeError, empty_node_problem, plan_empty_node
 from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
-from tenon.scheduling.model import InstanceType, Node, PlannedClaim, Problem
+from tenon.scheduling.model import InstanceType, Node, PlannedClaim, Pool, Problem
 
 JOINS_WITHIN = timedelta(minutes=10)
 """How long a warm node may take from the plan that uses it until it is Ready after a new boot."""
 STOPS_WITHIN = timedelta(minutes=2)
 """How long the Node of an instance that was stopped may still look Ready. After that it is stopped again."""
+PODS_LEAVE_WITHIN = timedelta(minutes=10)
+"""How long a warm node that runs waits for the end of pods that tolerate its taint. After that it is not stopped, but
+an ordinary node: evicted, they could come back to it, and stopped under them, they would end without an eviction."""
 OFF_TAINTS = frozenset({labels.WARM, "node.cloudprovider.kubernetes.io/shutdown", "node.kubernetes.io/not-ready"})
 """The taints that a stopped node loses when it has started, besides those that plans ignore on each starting node."""
 
@@ -46,6 +50,8 @@ class WarmStep(StrEnum):
     """Let pods come: it has booted and is Ready."""
     FINISH = "finish"
     """Make it an ordinary node."""
+    USE = "use"
+    """Make it an ordinary node, although no plan uses it: pods that tolerate its taint run there, and stay."""
     GIVE_UP = "give up"
     """Remove it: it was started and did not come back."""
 
@@ -61,6 +67,8 @@ class WarmNode:
     boot_id: str = ""
     tainted: bool = False
     """Its Node has the taint that keeps pods away."""
+    pods_since: datetime | None = None
+    """Since when it has pods, apart from those of DaemonSets and static ones; None if it has none."""
 
     @property
     def kept(self) -> bool:
@@ -75,10 +83,10 @@ def next_step(node: WarmNode, now: datetime) -> WarmStep:
     since = node.claim.warm_since
     match node.claim.warm:
         case "filling":
-            return WarmStep.STOP if node.claim.initialized and node.has_node else WarmStep.WAIT
+            return _stop(node, now) if node.claim.initialized and node.has_node else WarmStep.WAIT
         case "stopped":
             runs = node.ready and since is not None and now - since >= STOPS_WITHIN
-            return WarmStep.STOP if runs else WarmStep.WAIT
+            return _stop(node, now) if runs else WarmStep.WAIT
         case "starting":
             before = node.claim.annotations.get(labels.WARM_BOOT_ID, "")
             if node.ready and node.boot_id not in ("", before):
@@ -87,6 +95,15 @@ def next_step(node: WarmNode, now: datetime) -> WarmStep:
                 return WarmStep.GIVE_UP
             return WarmStep.START
     return WarmStep.WAIT
+
+
+def _stop(node: WarmNode, now: datetime) -> WarmStep:
+    """Decide what a warm node that runs needs: pods that tolerate every taint may have come to it."""
+    if node.pods_since is None:
+        return WarmStep.STOP
+    if now - node.pods_since < PODS_LEAVE_WITHIN:
+        return WarmStep.WAIT
+    return WarmStep.UNTAINT if node.tainted else WarmStep.USE
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,14 +183,32 @@ def with_warm_nodes(problem: Problem, states: Mapping[str, str]) -> Problem:
     """
     if not states:
         return problem
-    return replace(problem, nodes=[_opened(node, states.get(node.name, "")) for node in problem.nodes])
+    pools = {pool.name: pool for pool in problem.pools}
+    return replace(problem, nodes=[_opened(node, states.get(node.name, ""), pools) for node in problem.nodes])
 
 
-def _opened(node: Node, state: str) -> Node:
+def _opened(node: Node, state: str, pools: Mapping[str, Pool]) -> Node:
     if state not in (STOPPED, STARTING) or node.closed:
         return node
     taints = tuple(taint for taint in node.taints if taint.key not in OFF_TAINTS)
-    return replace(node, taints=taints, initialized=False, stopped=state == STOPPED)
+    opened = replace(node, taints=taints, initialized=False)
+    return replace(opened, stopped=True, start_price=_price(node, pools)) if state == STOPPED else opened
+
+
+def _price(node: Node, pools: Mapping[str, Pool]) -> float:
+    """Return the dollars an hour of a node's own offering; infinite if its NodePool does not know it any more."""
+    name, zone, capacity_type = (
+        node.labels.get(key, "") for key in (labels.INSTANCE_TYPE, labels.ZONE, labels.CAPACITY_TYPE)
+    )
+    pool = pools.get(node.labels.get(labels.NODEPOOL, ""))
+    prices = (
+        offering.price
+        for instance_type in (pool.instance_types if pool is not None else ())
+        if instance_type.name == name
+        for offering in instance_type.offerings
+        if (offering.zone, offering.capacity_type) == (zone, capacity_type)
+    )
+    return min(prices, default=inf)
 
 
 def to_start(placements: Mapping[str, Iterable[Pod]], states: Mapping[str, str]) -> list[str]:

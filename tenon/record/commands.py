@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from tenon.apis import labels
 from tenon.apis.reasons import camel_case
 from tenon.kube.planned_pods import planned_pods
-from tenon.messages.disruption import DisruptionCommand, DisruptResult, Replacement
-from tenon.record.entries import MAX_LISTED, CommandCandidate, CommandEndEntry, CommandEntry, Purchase
+from tenon.messages.disruption import Approval, DisruptionCommand, DisruptResult, Replacement
+from tenon.record.entries import (
+    MAX_LISTED,
+    CommandApproval,
+    CommandCandidate,
+    CommandEndEntry,
+    CommandEntry,
+    Purchase,
+)
 from tenon.record.origin import Origin
 from tenon.record.room import Room
 from tenon.sentences import shortened
@@ -44,6 +51,7 @@ def command_entry(origin: Origin, at: datetime, command: DisruptionCommand, firs
         saving=command.saving,
         predicted=command.predicted,
         why=shortened("\n".join(command.explanation), _TEXT),
+        approve_until=at + timedelta(seconds=command.approval.seconds) if command.approval is not None else None,
     )
 
 
@@ -106,4 +114,15 @@ def command_end_entry(
         predicted=result.saving.predicted if result.saving is not None else None,
         reached=result.saving.reached if result.saving is not None else None,
         seconds=round((at - started).total_seconds(), 3),
+        approval=_approval(result.approval) if result.approval is not None else None,
+    )
+
+
+def _approval(approval: Approval) -> CommandApproval:
+    return CommandApproval(
+        answer=approval.answer.value,
+        by=shortened(approval.by, _TEXT),
+        reason=shortened(approval.reason, _TEXT),
+        at=approval.at,
+        seconds=round(approval.seconds, 3),
     )

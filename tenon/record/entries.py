@@ -147,6 +147,23 @@ class CommandEntry(_Entry):
     """Dollars an hour that it saves if the cheapest types are launched."""
     why: Text = ""
     """Why these nodes, and which alternatives were rejected."""
+    approve_until: datetime | None = None
+    """Until when it waits for a person; absent if it does not wait."""
+
+
+class CommandApproval(_Part):
+    """How the wait of a command for a person ended."""
+
+    answer: str
+    """approved, refused, unanswered, stale or cancelled."""
+    by: Text = ""
+    """Who answered; empty if nobody did."""
+    reason: Text = ""
+    """Why, in the words of who answered, or why nobody had to."""
+    at: datetime
+    """When the wait ended."""
+    seconds: float = 0.0
+    """How long it waited."""
 
 
 class CommandEndEntry(_Entry):
@@ -174,6 +191,8 @@ class CommandEndEntry(_Entry):
     """Dollars an hour that it saves."""
     seconds: float = 0.0
     """How long it took."""
+    approval: CommandApproval | None = None
+    """Who approved or refused it; absent if it waited for nobody."""
 
 
 class NodeFacts(_Part):

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from tenon.kube.timestamps import format_instant
 from tenon.record.entries import (
     CommandEndEntry,
     CommandEntry,
@@ -283,13 +284,20 @@ def _command(entry: CommandEntry) -> str:
         text += f"; launches {', '.join(map(_purchase, entry.replacements[:NAMED]))}"
     if entry.predicted or entry.saving:
         text += f"; is to save {entry.predicted or entry.saving:.4f} $/h"
+    if entry.approve_until is not None:
+        text += f"; waits for approval until {format_instant(entry.approve_until)}"
     return text
 
 
 def _command_end(entry: CommandEndEntry) -> str:
+    approval = entry.approval
+    if approval is not None and approval.answer == "approved":
+        approved = [f"{approval.by} approved it" + (f": {approval.reason}" if approval.reason else "")]
+    else:
+        approved = []
     if entry.failure:
-        return f"undone: {entry.failure}"
-    parts = [f"{counted(len(entry.accepted), 'node')} left" if entry.accepted else "no node left"]
+        return "; ".join([*approved, f"undone: {entry.failure}"])
+    parts = [*approved, f"{counted(len(entry.accepted), 'node')} left" if entry.accepted else "no node left"]
     parts += [f"{claim} stays: {reason}" for claim, reason in list(entry.refused.items())[:NAMED]]
     if entry.outcome:
         parts.append(entry.outcome)

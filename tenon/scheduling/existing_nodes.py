@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import chain
 
 from tenon.apis import labels
 from tenon.kube.host_ports import HostPort, first_conflict
@@ -22,7 +23,7 @@ class Room:
 
     __slots__ = (
         "_attached", "_carried", "_limits", "_shares", "_suits", "free", "hosts", "name", "open", "placed", "ports",
-        "running", "settled", "taints", "values",
+        "running", "settled", "stopped", "taints", "values",
     )  # fmt: skip
 
     def __init__(
@@ -40,6 +41,7 @@ class Room:
         self.placed: list[Pod] = []
         self.running = node.pods
         self.hosts: Counts = {}
+        self.stopped = node.stopped
         self.open = not node.closed and min(self.free) >= 0
         """Whether the node takes pods at all."""
         self._limits = node.volume_limits
@@ -144,17 +146,23 @@ def rooms_of(
 ) -> list[Room]:
     """All nodes, including those that take no pods, in the order in which they are filled."""
     startup = {pool.name: pool.startup_taints for pool in pools}
-    ordered = sorted(nodes, key=lambda node: (not node.initialized, node.stopped, node.name))
+    ordered = sorted(nodes, key=lambda node: (not node.initialized, node.stopped, node.start_price, node.name))
     shares = shares or BlastRadius()
     return [Room(node, names, startup.get(node.labels.get(labels.NODEPOOL, ""), ()), shares) for node in ordered]
 
 
 def place(classes: Sequence[PodClass], rooms: Sequence[Room], expired: Expired = never) -> list[int]:
-    """Place the pods where they fit. Return how many of each class were placed."""
+    """Place the pods where they fit. Return how many of each class were placed.
+
+    A stopped node that starts for earlier pods is filled before another one, even a cheaper one, is started.
+    """
     placed_counts = []
+    stopped = [room for room in rooms if room.stopped]
+    running = rooms if not stopped else [room for room in rooms if not room.stopped]
     for pod_class in classes:
         cpu, total, placed_count = pod_class.amounts[0], len(pod_class.pods), 0
-        for room in rooms if not expired() else ():
+        stopped.sort(key=lambda room: not room.placed)
+        for room in chain(running, stopped) if not expired() else ():
             if room.open and room.free[0] >= cpu:
                 # of pods of one class that share a host port, each node takes one
                 placed_count += room.take(pod_class, placed_count)

@@ -138,6 +138,8 @@ class Node:
     """True if the node takes no new pods, because it is leaving or has no instance yet. The pods on it still count."""
     stopped: bool = False
     """True if its instance is stopped and would be started for pods, which need it only if no other node has room."""
+    start_price: float = 0.0
+    """Of a stopped one: dollars an hour once it is started. Of those that fit, the cheapest is started."""
     volume_limits: Mapping[str, int] = field(default_factory=dict)
     """How many volumes of each CSI driver the node can attach. A driver that is not listed has no limit."""
     capacity: Resources = field(default_factory=dict)

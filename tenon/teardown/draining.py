@@ -1,12 +1,18 @@
-"""Decides how long the nodes of a cluster are drained: within budgets for a time, then by force, then not any more."""
+"""Decides how long the nodes of a cluster are drained: within budgets for a time, then by force, then not any more.
+
+A drain that fails has a day after its time, so that somebody can mend what it lacks, such as a right. A cluster that is
+torn down must not cost money for ever, so its nodes then end without a drain.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 FORCED_FOR = timedelta(minutes=5)
 """How long nodes that drain by force may take before their instances are terminated all the same."""
+FAILS_FOR = timedelta(hours=24)
+"""How long rounds may fail without one that succeeds, after the time in which PodDisruptionBudgets hold."""
 FIRST_PAUSE, LONGEST_PAUSE = timedelta(seconds=5), timedelta(minutes=5)
 ROUNDS_IN_A_DRAIN = 60
 """About so many rounds a long drain has, so that the history of its workflow stays short."""
@@ -21,6 +27,19 @@ class Draining:
     """How long PodDisruptionBudgets hold."""
     rounds: int = 0
     forced_at: datetime | None = None
+    failing_since: datetime | None = None
+    """When the first of the rounds failed since the last one that succeeded; None if that was the last one."""
+
+    def after_round(self, now: datetime, *, failed: bool) -> Draining:
+        """Return the drain after one more round."""
+        failing_since = (self.failing_since or now) if failed else None
+        return replace(self, rounds=self.rounds + 1, failing_since=failing_since)
+
+    def is_given_up(self, now: datetime) -> bool:
+        """Whether rounds have failed for so long that nodes end without a drain."""
+        if self.failing_since is None:
+            return False
+        return now - max(self.failing_since, self.since + self.within) >= FAILS_FOR
 
     def is_over(self, now: datetime, node_count: int) -> bool:
         """Whether there is no other round: all nodes are gone, or the time is."""

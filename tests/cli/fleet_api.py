@@ -20,6 +20,7 @@ NODES, PODS, EVENTS = "/api/v1/nodes", "/api/v1/pods", "/api/v1/events"
 CLAIMS, POOLS = "/apis/karpenter.sh/v1/nodeclaims", "/apis/karpenter.sh/v1/nodepools"
 FREEZES = "/apis/tenon.sh/v1alpha1/disruptionfreezes"
 ROLLOUTS = "/apis/tenon.sh/v1alpha1/noderollouts"
+CLASSES = "/apis/karpenter.k8s.aws/v1/ec2nodeclasses"
 STAGES = ("Launched", "Registered", "Initialized")
 QUANTITIES = {
     "m5.large": ("1930m", "7100Mi"),
@@ -46,7 +47,7 @@ class FakeFleet:
     """Objects by the path of their collection. A watch is open and says nothing."""
 
     def __init__(self) -> None:
-        self.objects: dict[str, list[Object]] = {path: [] for path in (NODES, PODS, CLAIMS, POOLS, EVENTS)}
+        self.objects: dict[str, list[Object]] = {path: [] for path in (NODES, PODS, CLAIMS, POOLS, CLASSES, EVENTS)}
         self.missing: set[str] = set()
         self.forbidden: set[str] = set()
         self.ended = threading.Event()

@@ -21,11 +21,10 @@ from cli.cost_view.table import table
 from cli.main import app
 from tenon.cost.rows import Dimension, Grouping, Row
 from tenon.cost.split import Kind
-from tenon.fleet.rows import HOURS_A_MONTH
-from tenon.money import nanos
+from tenon.money import HOURS_A_MONTH, nanos
 from tenon.record.entries import CommandEndEntry, Entry
 from tenon.record.lines import line_of
-from tests.cli.fleet_api import CLAIMS, NODES, PODS, FakeFleet, serving_fleet
+from tests.cli.fleet_api import CLAIMS, CLASSES, NODES, PODS, FakeFleet, serving_fleet
 from tests.tenon.cost.ledger import a_launch, a_removal, a_row, an_entry
 
 pytestmark = pytest.mark.integration
@@ -119,6 +118,29 @@ def test_a_node_that_is_no_instance_of_ec2_is_left_out_and_one_of_a_node_group_h
     report = document(cost("--by", "pool", "-o", "json"))
     assert [row["name"] for row in report["rows"]] == ["batch", "web", "(no NodePool)"]
     assert (report["nodes"], report["nodesWithoutPrice"]) == (4, 0)
+
+
+def test_a_stopped_warm_node_costs_its_disks(cost: Cost, fleet: FakeFleet) -> None:
+    volumes = [{"deviceName": "/dev/xvda", "ebs": {"volumeSize": "100Gi", "volumeType": "gp3"}}]
+    terms = [{"tags": {"a": "b"}}]
+    selection = {"subnetSelectorTerms": terms, "securityGroupSelectorTerms": terms}
+    spec: dict[str, Any] = {
+        "amiSelectorTerms": [{"alias": "al2023@latest"}],
+        "blockDeviceMappings": volumes,
+        "role": "nodes",
+        **selection,
+    }
+    fleet.add(CLASSES, {"metadata": {"name": "disks"}, "spec": spec})
+    for number, name in ((4, "disks"), (5, "gone")):
+        fleet.node(number, "warm", "m5.large", meta={"annotations": {"tenon.sh/warm": "stopped"}})
+        fleet.objects[CLAIMS][-1]["spec"]["nodeClassRef"] = {
+            "group": "karpenter.k8s.aws",
+            "kind": "EC2NodeClass",
+            "name": name,
+        }
+    report = document(cost("--by", "pool", "-o", "json"))
+    assert by_name(report, "costPerHour")["warm"] == pytest.approx(100 * 0.08 / HOURS_A_MONTH, abs=1e-6)
+    assert (report["nodes"], report["nodesWithoutPrice"]) == (5, 1), "nobody knows the disks of the other one"
 
 
 def test_a_label_divides_the_cost_and_workloads_have_their_namespace(cost: Cost) -> None:

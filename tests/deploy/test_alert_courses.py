@@ -153,6 +153,20 @@ def test_a_wave_that_waits_for_an_approval_alerts_after_an_hour(tmp_path: Path) 
     course(tmp_path, "TenonRolloutAwaitsApproval", values, fires={"50m": [], "70m": [labels], "110m": []})
 
 
+def test_a_command_that_waits_for_a_person_for_eight_hours_alerts(tmp_path: Path) -> None:
+    """Its wait grows by a minute a minute. A replica that no longer leads keeps its last values."""
+    labels = {"nodepool": "web", "reason": "drifted"}
+    name = "tenon_disruption_approvals_longest_wait_seconds"
+    values = {
+        name + '{nodepool="web",reason="drifted",instance="a"}': "0+60x600 0x200",
+        name + '{nodepool="old",reason="drifted",instance="b"}': "90000x800",
+        'leader_election_master_status{instance="a"}': "1x800",
+        'leader_election_master_status{instance="b"}': "0x800",
+    }
+    fires: dict[str, list[dict[str, str]]] = {"7h": [], "9h": [labels], "11h": []}
+    course(tmp_path, "TenonApprovalsWaitForLong", values, fires=fires)
+
+
 def test_blocked_nodes_alert_after_ten_minutes_and_name_their_nodepool(tmp_path: Path) -> None:
     pool = [{"nodepool": "web"}]
     fires: dict[str, list[dict[str, str]]] = {"10m": [], "15m": pool, "29m": pool, "30m": []}

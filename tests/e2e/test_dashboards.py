@@ -55,6 +55,7 @@ NOTHING_HAPPENED = {
     "tenon_nodepools_off": "no NodePool was off",
     "tenon_rollout_state": "there is no NodeRollout",
     "tenon_rollout_nodes": "there is no NodeRollout",
+    "tenon_disruption_approvals_longest_wait_seconds": "no command waited for approval",
     "tenon_garbage_collection_found_total": "nothing was lost",
     "tenon_garbage_collection_ended_total": "nothing was lost",
     "tenon_garbage_collection_failed_total": "nothing was lost",

@@ -186,6 +186,26 @@ def table_file(path: Path, region: str, dedicated: float) -> str:
     return str(path)
 
 
+def volume(name: str, price: str, family: str = "Storage") -> str:
+    dimension = {"unit": "GB-Mo", "pricePerUnit": {"USD": price}}
+    product = {
+        "product": {"productFamily": family, "attributes": {"volumeApiName": name}},
+        "terms": {"OnDemand": {"x": {"priceDimensions": {"y": dimension}}}},
+    }
+    return json.dumps(product)
+
+
+def test_prices_of_volumes_are_those_of_the_list_or_else_of_the_table() -> None:
+    region = Region("us-west-2", "USD", 0.1, 0.05)
+    pricing = prices_of(region)
+    assert pricing.volumes() == built_in_table("us-west-2").volumes, "the list has none"
+    products = [volume("gp3", "0.0800000000"), volume("gp3", "0.04", "Provisioned Throughput"), volume("", "0.09")]
+    region.pages["get_products"] = [{"PriceList": products}]
+    assert pricing.volumes() == {"gp3": 0.08}
+    isolated = prices_of(region, isolated=True)
+    assert isolated.volumes()["gp2"] == 0.1
+
+
 def test_aws131_prices_of_china_are_in_yuan() -> None:
     """One currency for both, or spot would look dearer than on-demand."""
     pricing = prices_of(Region("cn-north-1", "CNY", 1.2, 0.5))

@@ -1,4 +1,4 @@
-"""A teardown that the replay corpus holds: EC2 refuses one instance, and shows another late."""
+"""Teardowns that the replay corpus holds: EC2 refuses one instance, and shows another late."""
 
 from __future__ import annotations
 
@@ -35,6 +35,10 @@ ONE, PROTECTED, LATE = (
     ClusterInstance(id=f"i-{number}", state="running", launched_at=datetime(2026, 11, 1, tzinfo=UTC), price=0.1)
     for number in range(3)
 )
+
+
+LONG_DRAIN = 6000.0
+"""Seconds for which budgets hold, with so many rounds that the drain continues as new."""
 
 
 class Account:
@@ -99,15 +103,36 @@ class Account:
 
 
 async def teardown(temporal: WorkflowEnvironment, cluster: str) -> None:
-    """A dry run; a teardown whose API server goes away after the drain; another one from EC2's tags alone."""
+    """A dry run; a teardown whose API server goes away after the drain; another one from EC2's tags alone.
+
+    And one of another account, whose drain is so long that it continues as new.
+    """
+    short, long = Account(), Account()
+    for account, dry_run, tags_only, drain_seconds in (
+        (short, True, False, 60.0),
+        (short, False, False, 60.0),
+        (short, False, True, 60.0),
+        (long, False, False, LONG_DRAIN),
+    ):
+        await _run(temporal, cluster, account, dry_run=dry_run, tags_only=tags_only, drain_seconds=drain_seconds)
+
+
+async def _run(
+    temporal: WorkflowEnvironment,
+    cluster: str,
+    account: Account,
+    *,
+    dry_run: bool,
+    tags_only: bool,
+    drain_seconds: float,
+) -> None:
     queue = names.task_queue(cluster)
-    async with Worker(temporal.client, task_queue=queue, workflows=[TeardownWorkflow], activities=Account().steps()):
-        for dry_run, tags_only in ((True, False), (False, False), (False, True)):
-            await temporal.client.execute_workflow(
-                TeardownWorkflow.run,
-                page.first_input(
-                    cluster, by="ann", reason="moved", dry_run=dry_run, tags_only=tags_only, drain_seconds=60
-                ),
-                id=names.teardown_id(cluster, dry_run=dry_run),
-                task_queue=queue,
-            )
+    async with Worker(temporal.client, task_queue=queue, workflows=[TeardownWorkflow], activities=account.steps()):
+        await temporal.client.execute_workflow(
+            TeardownWorkflow.run,
+            page.first_input(
+                cluster, by="ann", reason="moved", dry_run=dry_run, tags_only=tags_only, drain_seconds=drain_seconds
+            ),
+            id=names.teardown_id(cluster, dry_run=dry_run),
+            task_queue=queue,
+        )

@@ -36,7 +36,7 @@ DEFINITIONS = {
 }
 """By name, what each workflow receives."""
 NAMES = sorted(DEFINITIONS)
-CONTINUES = {"NodeClaim", "Provisioner", "Disruption", "Rollout"}
+CONTINUES = {"NodeClaim", "Provisioner", "Disruption", "Rollout", "Teardown"}
 """The workflows that hand state to their next run."""
 
 

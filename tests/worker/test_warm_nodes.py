@@ -6,12 +6,13 @@ import asyncio
 import dataclasses
 import json
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any, cast
 
 import pytest
 
 from activities.ec2.stops import StopOutcome, StopReply
-from activities.kubernetes.resources import NODECLAIMS
+from activities.kubernetes.resources import NODECLAIMS, NODES
 from tenon.apis import labels
 from tenon.apis.reasons import Reason
 from tenon.disruption.model import ManagedNode
@@ -19,7 +20,7 @@ from tenon.disruption.rules.blockers import is_free
 from tenon.disruption.rules.pool_budgets import members_of
 from tenon.fleet.disruption_state import DisruptionState, disruption_of
 from tenon.kube.decode import decode_nodeclaim, decode_object
-from tenon.kube.records import NodeCondition
+from tenon.kube.records import NodeCondition, PodRecord
 from tenon.kube.timestamps import format_instant
 from tenon.node.leave_text import recorded
 from tenon.provisioning.planning_policy import PlanPolicy
@@ -28,7 +29,7 @@ from tests.activities.provisioning.fake_view import READY, FakeTypes
 from tests.tenon.apis.case import EC2NODECLASS, NODEPOOL
 from tests.tenon.disruption.clusters import NOW, Cluster, situation
 from tests.worker.background import in_background
-from tests.worker.cache.objects import claim, metadata, node
+from tests.worker.cache.objects import claim, metadata, node, owned_by, running
 from tests.worker.fake_temporal import Cache
 from worker.cache.managed_nodes import ManagedNodes
 from worker.cache.planning_view import PlanningView
@@ -144,6 +145,61 @@ async def test_a_refused_start_is_told_to_the_owner_of_the_nodepool_too(monkeypa
         await asyncio.sleep(60)
     assert warm.deleted()
     assert [event[2] for event in warm.recorder.events] == ["WarmNodesLacking", "WarmNodeNotStarted"]
+
+
+class StoppingEc2(RefusingEc2):
+    """EC2, which stops each instance at once."""
+
+    def stop(self, instance_id: str) -> StopReply:
+        self.asked_at.append(asyncio.get_running_loop().time())
+        return StopReply(StopOutcome.ACCEPTED)
+
+
+def runs(name: str, minutes_ago: int = 0, **meta: Any) -> PodRecord:
+    """A pod that was bound to the warm node, which it tolerates."""
+    since = format_instant(NOW - timedelta(minutes=minutes_ago))
+    return running(name, "a", since=since, meta=meta, tolerations=[{"operator": "Exists"}])
+
+
+@pytest.mark.usefixtures("no_threads")
+@pytest.mark.asyncio(loop_scope="function")
+@pytest.mark.looptime
+async def test_a_warm_node_is_stopped_only_when_pods_that_came_to_it_have_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Those of DaemonSets come back with the node."""
+    warm = KeptWarm(monkeypatch, "filling")
+    warm.controller._instances = warm.ec2 = StoppingEc2()
+    for pod in (runs("agent", 60, **owned_by("DaemonSet")), runs("job", 1)):
+        warm.cache.pods.on_event(pod.key, pod)
+    async with in_background(warm.controller.run()):
+        await asyncio.sleep(300)
+        assert (warm.ec2.asked_at, warm.deleted()) == ([], False)
+        warm.cache.pods.on_event("ns/job", None)
+        await asyncio.sleep(60)
+    assert len(warm.ec2.asked_at) == 1
+    assert warm.body()["metadata"]["annotations"][labels.WARM] == "stopped"
+
+
+@pytest.mark.usefixtures("no_threads")
+@pytest.mark.asyncio(loop_scope="function")
+@pytest.mark.looptime
+async def test_a_warm_node_on_which_a_pod_stays_becomes_an_ordinary_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    warm = KeptWarm(monkeypatch, "filling", count="0x")
+    warm.kube.add(
+        NODES, {"metadata": metadata("a"), "spec": {"taints": [{"key": labels.WARM, "effect": "NoSchedule"}]}}
+    )
+    warm.controller._instances = warm.ec2 = StoppingEc2()
+    pod = runs("web", 11)
+    warm.cache.pods.on_event(pod.key, pod)
+    async with in_background(warm.controller.run()):
+        await asyncio.sleep(20)
+        warm.cache.publish(node("a"))  # the cache hears that the taint is gone
+        await asyncio.sleep(20)
+    assert warm.ec2.asked_at == []
+    assert labels.WARM not in warm.body()["metadata"]["annotations"]
+    assert not warm.deleted()
+    assert [event[2] for event in warm.recorder.events] == ["WarmNodeUsed"]
 
 
 STATES = ["filling", "stopped", "starting"]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 
 import pytest
+from prometheus_client import REGISTRY
 from temporalio.client import WorkflowFailureError, WorkflowHandle
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment
@@ -14,7 +16,14 @@ from temporalio.worker import Worker
 from tenon.apis.reasons import Reason
 from tenon.evolve import evolve
 from tenon.messages.base import ActivityName
-from tenon.messages.disruption import DisruptInput, DisruptionCommand, DisruptResult, MeasuredSaving, Replacement
+from tenon.messages.disruption import (
+    AwaitsApproval,
+    DisruptInput,
+    DisruptionCommand,
+    DisruptResult,
+    MeasuredSaving,
+    Replacement,
+)
 from tenon.messages.node import DrainResult, Operator
 from tenon.record.entries import CommandEndEntry, CommandEntry, RemovalEntry
 from tests.activities.record.kept import KeptRecord
@@ -22,6 +31,7 @@ from tests.workflows.fake_activities import FakeWorld
 from tests.workflows.fake_steps import FakeSteps, command
 from tests.workflows.guarded_node import GUARDED
 from tests.workflows.node_workflow import live, node
+from worker.runtime.measured_workflows import MeasureInterceptor
 from worker.runtime.recorded_workflows import RecordInterceptor
 from workflows import names
 from workflows.disruption_command import DisruptionCommandWorkflow
@@ -45,7 +55,7 @@ async def running(
         task_queue=queue,
         workflows=[DisruptionCommandWorkflow],
         activities=steps.common(),
-        interceptors=[RecordInterceptor(record)],
+        interceptors=[RecordInterceptor(record), MeasureInterceptor()],
         max_cached_workflows=0,  # each task replays, and must not record again what an earlier one recorded
     )
     planner = Worker(temporal.client, task_queue=names.plan_queue(cluster), activities=[steps.validate, steps.measure])
@@ -114,6 +124,43 @@ async def test_a_command_that_takes_other_replacements_ends_with_those(
     async with running(temporal, cluster, steps, command(replacements=0), record) as handle:
         await handle.result()
     assert both(record)[1].replacements == ["default-other"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "by", "reason"),
+    [
+        ("approved", "ann", "seen in staging, OPS-12"),
+        ("refused", "bob", "release in progress"),
+        ("stale", "", "NodeClaim default-1 is gone"),
+        ("cancelled", "", "an operator cancelled it: not now"),
+        ("unanswered", "", ""),
+    ],
+)
+async def test_the_record_says_who_answered_a_command_that_waited(
+    temporal: WorkflowEnvironment, cluster: str, answer: str, by: str, reason: str
+) -> None:
+    record, steps = KeptRecord(), FakeSteps()
+    asking_command = evolve(command(graceful=False), approval=AwaitsApproval(seconds=3600))
+    async with running(temporal, cluster, steps, asking_command, record) as handle:
+        match answer:
+            case "approved":
+                await handle.execute_update("approve", Operator(by=by, reason="seen in staging", ticket="OPS-12"))
+            case "refused":
+                await handle.execute_update("refuse", {"by": by, "reason": reason})
+            case "stale":
+                await handle.signal("withdraw", reason)
+            case "cancelled":
+                await handle.cancel(reason="not now")
+        await handle.result()
+    begin, end = both(record)
+    assert begin.approve_until == begin.at + timedelta(hours=1)
+    assert end.approval is not None
+    assert (end.approval.answer, end.approval.by, end.approval.reason) == (answer, by, reason)
+    assert begin.at <= end.approval.at <= end.at
+    assert end.approval.seconds == pytest.approx((end.approval.at - begin.at).total_seconds(), abs=60)
+    assert (end.approval.seconds >= 3600) == (answer == "unanswered")
+    counted = {"nodepool": "default", "reason": "underutilized", "answer": answer}
+    assert (REGISTRY.get_sample_value("tenon_disruption_approval_wait_seconds_count", counted) or 0) >= 1
 
 
 async def test_a_command_whose_workflow_fails_is_recorded_with_the_failure(

@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
 import pytest
 from temporalio import activity
+from temporalio.client import WorkflowHistory
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
+from tenon.evolve import evolve
 from tenon.messages.base import API_SERVER_UNREACHABLE, ActivityName
 from tenon.messages.teardown import (
     DrainClusterInput,
     DrainClusterResult,
+    DrainProgress,
     Leftover,
     MarkResult,
+    Survey,
     TeardownInput,
     TeardownReport,
 )
 from tenon.record.entries import TeardownEntry
 from tenon.teardown import page
+from tenon.teardown.draining import FAILS_FOR
 from tests.activities.record.kept import KeptRecord
+from tests.replay.record import recording
 from tests.replay.teardown_scenario import LATE, ONE, PROTECTED, Account
 from worker.runtime.recorded_workflows import RecordInterceptor
 from workflows import names
-from workflows.teardown import TeardownWorkflow
+from workflows.teardown import MAX_HISTORY, TeardownWorkflow
 
 pytestmark = pytest.mark.integration
 
@@ -65,12 +76,16 @@ async def report_of(
     cluster: str,
     record: KeptRecord,
     *,
+    drain: DrainProgress | None = None,
     dry_run: bool = False,
     tags_only: bool = False,
     drain_seconds: float = 60.0,
     account: Account | None = None,
 ) -> TeardownReport:
-    """The report of a teardown, of which each task replays all before it."""
+    """The report of a teardown, of which each task replays all before it.
+
+    ``drain``: what an earlier run hands on.
+    """
     queue = names.task_queue(cluster)
     worker = Worker(
         temporal.client,
@@ -83,13 +98,16 @@ async def report_of(
     async with worker:
         return await temporal.client.execute_workflow(
             TeardownWorkflow.run,
-            page.first_input(
-                cluster,
-                by="ann",
-                reason="moved",
-                dry_run=dry_run,
-                tags_only=tags_only,
-                drain_seconds=drain_seconds,
+            evolve(
+                page.first_input(
+                    cluster,
+                    by="ann",
+                    reason="moved",
+                    dry_run=dry_run,
+                    tags_only=tags_only,
+                    drain_seconds=drain_seconds,
+                ),
+                drain=drain,
             ),
             id=names.teardown_id(cluster, dry_run=dry_run),
             task_queue=queue,
@@ -147,6 +165,70 @@ async def test_no_other_failure_ends_nodes_without_a_drain(temporal: WorkflowEnv
     report = await report_of(temporal, cluster, KeptRecord(), account=account, drain_seconds=0.0)
     assert account.drained == [True]
     assert report.skipped == {}
+
+
+def begun(since: timedelta, **progress: Any) -> DrainProgress:
+    """What an earlier run hands on of a drain that began so long ago."""
+    began = datetime.now(UTC) - since
+    survey = Survey(instances=[ONE, PROTECTED], instance_count=2)
+    started = TeardownReport(cluster="c", by="ann", reason="moved", started_at=began, survey=survey)
+    progress = {"rounds": 300, "has_answered": True, **progress}
+    return DrainProgress(report=started, since=began, **progress)
+
+
+async def test_a_drain_that_fails_for_a_day_is_named_and_the_teardown_goes_on(
+    temporal: WorkflowEnvironment, cluster: str
+) -> None:
+    """Somebody who mends the right within that time still has all nodes drained."""
+    account, record = Outage("ForbiddenError", 1000), KeptRecord()
+    day = begun(FAILS_FOR - timedelta(minutes=1), failing_since=datetime.now(UTC) - timedelta(days=1))
+    report = await report_of(temporal, cluster, record, account=account, drain_seconds=0.0, drain=day)
+    assert account.failures == 998, "the first of the two is within the day"
+    assert report.skipped["drain nodes of cluster"] == "it has failed for 24 hours: no answer"
+    assert {item.name for item in report.ended if item.kind == "instance"} == {ONE.id, LATE.id}
+    (entry,) = record.entries
+    assert isinstance(entry, TeardownEntry)
+    assert entry.seconds >= 24 * 3600, "it is one teardown, whichever run ended it"
+
+
+async def test_a_drain_goes_on_in_the_next_run_as_it_was(temporal: WorkflowEnvironment, cluster: str) -> None:
+    """The time in which budgets hold began with the first run. What that one knew is in the report."""
+    account = Outage("", 0)
+    drain = begun(timedelta(seconds=61))
+    report = await report_of(temporal, cluster, KeptRecord(), account=account, drain_seconds=60.0, drain=drain)
+    assert account.drained == [True]
+    assert report.started_at == drain.since
+    assert report.survey.instance_count == 2
+    assert {item.name for item in report.ended if item.kind == "instance"} == {ONE.id, LATE.id}
+
+
+def test_a_long_drain_hands_on_what_it_has_seen() -> None:
+    """Each round is an activity and a timer, so a drain of days would fill its history. This one was recorded."""
+    recorded_runs = json.loads(gzip.decompress(recording("teardown").read_bytes())).items()
+    histories = [WorkflowHistory.from_json(name, run) for name, name_runs in recorded_runs for run in name_runs]
+    (history,) = (
+        history
+        for history in histories
+        if history.events[-1].HasField("workflow_execution_continued_as_new_event_attributes")
+    )
+    attributes = history.events[-1].workflow_execution_continued_as_new_event_attributes
+    drain = TeardownInput.model_validate_json(attributes.input.payloads[0].data).drain
+    assert drain is not None
+    assert drain.has_answered
+    assert (drain.forced_at, drain.failing_since, drain.must_repeat) == (None, None, False)
+    assert drain.since - drain.report.started_at < timedelta(minutes=1)
+    assert drain.rounds > 20
+    assert drain.report.survey.instance_count == 2
+    assert MAX_HISTORY < len(history.events) < MAX_HISTORY + 30
+    (resumed,) = (other for other in histories if other.run_id == attributes.new_execution_run_id)
+    assert (
+        "drain nodes of cluster"
+        in [
+            event.activity_task_scheduled_event_attributes.activity_type.name
+            for event in resumed.events
+            if event.HasField("activity_task_scheduled_event_attributes")
+        ][:1]
+    ), "it goes on with the drain"
 
 
 async def test_by_tags_alone_the_steps_in_kubernetes_are_named_as_skipped(

@@ -45,6 +45,7 @@ from worker.record.record import Record, open_record
 from worker.runtime.activity_lanes import Activity, by_lane
 from worker.runtime.activity_retries import RetryAfterInterceptor
 from worker.runtime.concurrency import concurrency
+from worker.runtime.measured_workflows import MeasureInterceptor
 from worker.runtime.recorded_workflows import RecordInterceptor
 from worker.runtime.teardown_worker import teardown_worker
 from worker.runtime.worker_versions import deployment_config, errors_that_end_runs
@@ -265,7 +266,7 @@ def io_workers(
     queue = names.task_queue(settings.cluster_name)
     common = Worker(
         client,
-        interceptors=[RetryAfterInterceptor(), RecordInterceptor(clients.record)],
+        interceptors=[RetryAfterInterceptor(), RecordInterceptor(clients.record), MeasureInterceptor()],
         task_queue=queue,
         workflows=WORKFLOWS,
         activities=[*activities[COMMON], garbage_collection.collect],

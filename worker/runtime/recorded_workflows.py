@@ -75,7 +75,9 @@ class _Inbound(WorkflowInboundInterceptor):
             result = await super().execute_workflow(input)
         except FailureError as error:
             claims = [candidate.claim for candidate in begin.command.candidates]
-            failure = DisruptResult(refused=dict.fromkeys(claims, str(error)), failure=str(error))
+            refused = dict.fromkeys(claims, str(error))
+            approval = getattr(workflow.instance(), "approval", None)
+            failure = DisruptResult(refused=refused, failure=str(error), approval=approval)
             _write(partial(command_end_entry, origin, workflow.now(), begin.command, first_run, failure, started))
             raise
         if isinstance(result, DisruptResult):

@@ -44,6 +44,11 @@ def stale(why: str, now: datetime) -> Approval:
     return Approval(answer=ApprovalAnswer.STALE, reason=why, at=now)
 
 
+def cancelled(why: str, now: datetime) -> Approval:
+    """Return the end of a command that an operator cancelled while it waited."""
+    return Approval(answer=ApprovalAnswer.CANCELLED, reason=why, at=now)
+
+
 def answer_to(*, asks: bool, approval: Approval | None, ends: str) -> OperatorAnswer:
     """Return whether the command takes an approval or a refusal.
 

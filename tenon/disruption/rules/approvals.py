@@ -97,6 +97,19 @@ def refused_until(node: ManagedNode, situation: Situation) -> datetime | None:
     return situation.approvals[node.claim].until
 
 
+def waiting_since(approvals: Mapping[str, AskedApproval]) -> dict[tuple[str, Reason], list[datetime]]:
+    """Return by NodePool and reason since when each command has waited for a person."""
+    since = {
+        (asked_approval.pool, asked_approval.reason, asked_approval.command): asked_approval.since
+        for asked_approval in approvals.values()
+        if not asked_approval.refused
+    }
+    waiting: dict[tuple[str, Reason], list[datetime]] = {}
+    for (pool, reason, _), at in since.items():
+        waiting.setdefault((pool, reason), []).append(at)
+    return waiting
+
+
 def no_longer_wanted(
     open_commands: Mapping[str, OpenCommand], nodes: Iterable[ManagedNode], has_cause: Mapping[str, bool]
 ) -> list[str]:

@@ -6,6 +6,7 @@ import asyncio
 from datetime import timedelta
 
 import pytest
+from prometheus_client import REGISTRY
 
 from tenon.apis import labels
 from tenon.evolve import evolve
@@ -88,3 +89,19 @@ async def test_a_refused_node_is_asked_about_again_when_its_time_is_over() -> No
     (again,) = (await at.disruptor.await_candidates(evolve(QUESTION, ledger={"a": entry}))).commands
     assert again.candidates[0].claim == "a"
     assert 300 <= at.seconds() <= 340
+
+
+def waiting(name: str) -> float | None:
+    return REGISTRY.get_sample_value(f"tenon_disruption_approvals_{name}", {"nodepool": "default", "reason": "empty"})
+
+
+async def test_the_gauges_say_how_many_commands_wait_and_for_how_long() -> None:
+    at = asking("a")
+    (command,) = (await at.disruptor.await_candidates(QUESTION)).commands
+    ledger = opened(command)
+    await at.disruptor.await_candidates(evolve(QUESTION, ledger=ledger))
+    assert waiting("waiting") == 1
+    assert (waiting("longest_wait_seconds") or 0) > 500
+    refused = evolve(ledger["a"], awaits_approval=False, postponed=True, refused="ann refused it")
+    await at.disruptor.await_candidates(evolve(QUESTION, ledger={"a": refused}))
+    assert (waiting("waiting"), waiting("longest_wait_seconds")) == (0, 0)

@@ -36,6 +36,15 @@ def test_an_instance_that_runs_costs_what_it_has_run_until_now() -> None:
     assert lifetime.hours(at(0), at(1800)) == 0.5
 
 
+def test_a_warm_node_that_is_stopped_counts_at_the_price_of_its_disks() -> None:
+    """Its launch has the price of its instance, which ran for minutes."""
+    stopped = a_lifetime(price=SECOND, is_stopped=True)
+    (lifetime,) = bill_of([a_launch("i-1")], [stopped], is_complete=True).lifetimes
+    assert lifetime == stopped
+    (lifetime,) = bill_of([a_launch("i-1")], [a_lifetime(price=SECOND)], is_complete=True).lifetimes
+    assert lifetime.price == nanos(0.36), "one that runs counts at the price of its launch"
+
+
 def test_a_price_that_is_not_known_counts_as_nothing() -> None:
     assert a_lifetime(price=None).cost(at(0), at(100)) == 0
 

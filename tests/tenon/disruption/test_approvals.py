@@ -35,12 +35,12 @@ from tenon.disruption.deciding import decide, eligible
 from tenon.disruption.freezes.freeze import Freeze
 from tenon.disruption.methods import METHODS, moving_methods
 from tenon.disruption.model import AskedApproval, Command, Decision, Situation, policy_of
-from tenon.disruption.rules.approvals import MAX_WAITING, approvals_of, lost_cpu, no_longer_wanted
+from tenon.disruption.rules.approvals import MAX_WAITING, approvals_of, lost_cpu, no_longer_wanted, waiting_since
 from tenon.disruption.rules.blockers import holds
 from tenon.disruption.rules.pool_budgets import PoolBudgets
-from tenon.disruption.validation import changed_pool, still_allowed, validated, validated_empty
+from tenon.disruption.validation import Validation, changed_pool, still_allowed, validated, validated_empty
 from tenon.evolve import evolve
-from tenon.messages.disruption import ApprovedReport, OpenCommand, Replacement
+from tenon.messages.disruption import ApprovedReport, DisruptionCommand, OpenCommand, Replacement
 from tenon.scheduling.deadline import never
 from tests.activities.provisioning.fake_view import node_pool
 from tests.tenon.disruption.clusters import NOW, Cluster, NodeSpec, PodSpec, PoolSpec, situation
@@ -324,6 +324,95 @@ def test_an_approved_command_for_empty_nodes_takes_those_that_are_still_empty() 
     assert (validation.is_full, claims) == (True, [])
     without_nodes = validated_empty(message, replace(state, nodes=[]))
     assert without_nodes[0].why == "none of its nodes is empty any more, or something else keeps them"
+
+
+def underutilized(price: float, least_saving: str | None = None, pod: PodSpec = SMALL) -> Situation:
+    """A node of m5.2xlarge at this price, whose pod fits on an m5.large, and may run on nothing that exists."""
+    pool = PoolSpec(types=["m5.large", "m5.xlarge"], approve="Underutilized", least_saving=least_saving)
+    node = NodeSpec(type="m5.2xlarge", price=price, pods=[pod])
+    return situation(Cluster(pools={"default": pool}, nodes={"n0": node}))
+
+
+def approved_consolidation() -> DisruptionCommand:
+    """The command of `underutilized` at $0.384, as a person approved it: m5.large or m5.xlarge for an m5.2xlarge."""
+    state = underutilized(0.384)
+    (command,) = decided(state).commands
+    assert (command.reason, command.approve_within) == (Reason.UNDERUTILIZED, DEFAULT_WITHIN)
+    (planned,) = command.replacements
+    assert set(planned.instance_types) == {"m5.large", "m5.xlarge"}
+    terms = [
+        {"key": labels.INSTANCE_TYPE, "operator": "In", "values": list(planned.instance_types)},
+        {"key": labels.CAPACITY_TYPE, "operator": "In", "values": ["on-demand"]},
+    ]
+    body = {"metadata": {}, "spec": {"requirements": terms}}
+    assert state.model is not None
+    return to_message(
+        command,
+        replacements=[Replacement(name="r", pool="default", body=body)],
+        pods={"n0": state.model.details["n0"].pods},
+        prices={"n0": 0.384},
+    )
+
+
+def test_an_approved_consolidation_buys_what_still_saves_money() -> None:
+    """The node became cheaper since, so the dearer of the two types is no saving any more."""
+    validation = validated(approved_consolidation(), underutilized(0.384))
+    assert (validation.why, validation.instead is not None) == ("", True)
+    validation = validated(approved_consolidation(), underutilized(0.15))
+    assert validation.why == ""
+    assert validation.instead is not None
+    (planned,) = validation.instead.replacements
+    assert planned.instance_types == ("m5.large",)
+    assert validation.instead.saving == pytest.approx(0.15 - 0.096)
+    assert nodes_of(validation.instead) == ["n0"]
+
+
+@pytest.mark.parametrize(
+    ("price", "least_saving", "why"),
+    [
+        (0.09, None, "it saves nothing any more: its nodes cost $0.0900 an hour and their replacements $0.0960 by now"),
+        (0.096, None, "it saves nothing any more: its nodes cost $0.0960 an hour and their replacements $0.0960"),
+        (0.15, "0.06", "it saves too little by now: its nodes cost $0.1500 an hour and their replacements $0.0960"),
+    ],
+)
+def test_an_approved_consolidation_whose_saving_has_gone_ends(price: float, least_saving: str | None, why: str) -> None:
+    validation = validated(approved_consolidation(), underutilized(price, least_saving))
+    assert validation.why.startswith(why)
+    assert (validation.instead, validation.is_full) == (None, False)
+
+
+def test_a_consolidation_that_nobody_had_to_approve_is_not_priced_again() -> None:
+    """It was priced seconds before, so its check is as it was."""
+    command = evolve(approved_consolidation(), approval=None)
+    assert validated(command, underutilized(0.09)).why == ""
+
+
+def test_an_approved_consolidation_that_only_moves_pods_keeps_its_plan() -> None:
+    nodes = {
+        "host": NodeSpec(type="m5.large", pods=[SMALL], protected=True),
+        "spare": NodeSpec(type="m5.large", pods=[SMALL]),
+    }
+    state = situation(Cluster(pools={"default": PoolSpec(approve="Underutilized")}, nodes=nodes))
+    (command,) = decided(state).commands
+    assert (nodes_of(command), command.replacements) == (["spare"], ())
+    assert state.model is not None
+    message = to_message(command, pods={"spare": state.model.details["spare"].pods})
+    assert validated(message, state) == Validation()
+
+
+def test_what_waits_is_counted_by_nodepool_and_reason() -> None:
+    later = NOW + timedelta(hours=1)
+    open_commands = {
+        "a": evolve(WAITING, command="empty-1", reason="Empty"),
+        "b": evolve(WAITING, command="empty-1", reason="Empty"),
+        "c": evolve(WAITING, command="drifted-2", since=later),
+        "d": WAITING,
+        "e": REFUSED,
+    }
+    assert waiting_since(approvals_of(open_commands)) == {
+        ("default", Reason.EMPTY): [NOW],
+        ("default", Reason.DRIFTED): [later, NOW],
+    }
 
 
 def frozen(state: Situation) -> Situation:

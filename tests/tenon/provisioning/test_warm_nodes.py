@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,12 +16,15 @@ from tenon.apis.nodepool import NodePool
 from tenon.apis.validation import check
 from tenon.apis.warm import FILLING, MAX_WARM, STARTING, STATES, STOPPED, read_warm, warm_count
 from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.pod import Pod
+from tenon.kube.requirements import Requirements
 from tenon.kube.taints import Taint
 from tenon.kube.timestamps import format_instant
 from tenon.provisioning.claims import warm_claim_body
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.warm_nodes import (
     JOINS_WITHIN,
+    PODS_LEAVE_WITHIN,
     STOPS_WITHIN,
     Refill,
     WarmNode,
@@ -33,12 +38,13 @@ from tenon.provisioning.warm_nodes import (
 from tenon.resources import parse_resources
 from tenon.scheduling.empty_node import NoEmptyNodeError
 from tenon.scheduling.engine import solve
-from tenon.scheduling.model import Node, Problem
+from tenon.scheduling.model import Node, Pool, Problem
 from tests.activities.provisioning.fake_view import node_pool
 from tests.tenon.scheduling.builders import CATALOG, pod
 
 NOW = datetime(2026, 5, 4, 12, tzinfo=UTC)
 WARM_TAINT = Taint(*labels.WARM_TAINT)
+LONG_AGO = NOW - PODS_LEAVE_WITHIN
 
 
 def keeping(count: object, spec: dict[str, Any] | None = None, **metadata: Any) -> NodePool:
@@ -153,6 +159,14 @@ def test_claims_without_an_instance_go_first_and_the_newest_stopped_node_last() 
         (warm(state=STARTING, has_node=True, since=JOINS_WITHIN), WarmStep.GIVE_UP),
         (warm(state=STARTING, since=JOINS_WITHIN), WarmStep.GIVE_UP),
         (warm(state="something else", has_node=True, ready=True), WarmStep.WAIT),
+        # pods that tolerate its taint came before it was stopped
+        (warm(state=FILLING, has_node=True, ready=True, tainted=True, pods_since=NOW), WarmStep.WAIT),
+        (warm(state=FILLING, has_node=True, ready=True, tainted=True, pods_since=LONG_AGO), WarmStep.UNTAINT),
+        (warm(state=FILLING, has_node=True, ready=True, pods_since=LONG_AGO), WarmStep.USE),
+        (warm(state=FILLING, initialized=False, has_node=True, pods_since=LONG_AGO), WarmStep.WAIT),
+        (warm(has_node=True, pods_since=LONG_AGO), WarmStep.WAIT),  # bound to a node that is stopped
+        (warm(has_node=True, ready=True, since=STOPS_WITHIN, pods_since=NOW), WarmStep.WAIT),
+        (warm(has_node=True, ready=True, since=STOPS_WITHIN, pods_since=LONG_AGO), WarmStep.USE),
     ],
 )
 def test_the_next_step_of_a_warm_node(node: WarmNode, step: WarmStep) -> None:
@@ -196,6 +210,38 @@ def test_no_more_nodes_start_than_the_pods_need_and_none_twice(pods: int, stoppe
     needed = max(0, -(-pods // 4) - starting)
     assert len(started) == min(needed, stopped)
     assert set(started) <= {name for name, state in states.items() if state == STOPPED}
+
+
+PRICES = {"a": "m5.4xlarge", "b": "m5.xlarge", "c": "m5.2xlarge"}
+"""The types of three stopped nodes, which all have four CPU here: only their prices differ."""
+
+
+def priced(*pods: Pod, types: Mapping[str, str] = PRICES, **room: Node) -> list[str]:
+    """Which of these stopped nodes of a NodePool start for the pods."""
+    offered = {labels.ZONE: "us-west-2a", labels.CAPACITY_TYPE: labels.ON_DEMAND, labels.NODEPOOL: "warm"}
+    nodes = [
+        replace(room.get(name, off(name)), labels={labels.HOSTNAME: name, labels.INSTANCE_TYPE: kind, **offered})
+        for name, kind in types.items()
+    ]
+    pools = [Pool("warm", Requirements.of(), CATALOG)]
+    return starts(Problem(pods=pods, pools=pools, nodes=nodes), dict.fromkeys(types, STOPPED))
+
+
+def test_of_the_stopped_nodes_that_fit_the_cheapest_starts() -> None:
+    assert priced(pod("p", cpu="1")) == ["b"]
+    assert priced(*(pod(f"p{n}", cpu="3") for n in range(2))) == ["b", "c"], "four CPU each"
+    small = replace(off("b"), allocatable=parse_resources({"cpu": "2", "memory": "8Gi", "pods": 50}))
+    assert priced(pod("p", cpu="3"), b=small) == ["c"], "the cheapest has no room"
+
+
+def test_a_node_that_starts_for_a_large_pod_takes_small_ones_before_a_cheaper_node_starts() -> None:
+    small = replace(off("b"), allocatable=parse_resources({"cpu": "2", "memory": "8Gi", "pods": 50}))
+    assert priced(pod("large", cpu="3"), pod("small", cpu="1"), b=small) == ["c"]
+
+
+def test_a_stopped_node_whose_price_is_not_known_starts_last() -> None:
+    assert priced(pod("p", cpu="1"), types={"a": "m9.unknown", "b": "m5.4xlarge"}) == ["b"]
+    assert priced(pod("p", cpu="1"), types={"a": "m9.unknown"}) == ["a"]
 
 
 def test_a_running_node_and_one_that_is_launched_take_pods_before_a_stopped_one_starts() -> None:

@@ -6,8 +6,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from tenon.kube.timestamps import format_instant
 from tenon.record.entries import (
     BlockedBy,
+    CommandApproval,
     CommandCandidate,
     CommandEndEntry,
     CommandEntry,
@@ -94,6 +96,7 @@ END = CommandEndEntry(
     predicted=0.048,
     reached=0.04,
 )
+APPROVAL = CommandApproval(answer="approved", by="ann", reason="seen in staging", at=AT, seconds=60)
 REMOVAL = RemovalEntry(
     id="removal",
     at=AT + timedelta(hours=3),
@@ -182,6 +185,22 @@ def test_the_name_of_a_node_is_in_its_last_entry_and_finds_the_first_ones() -> N
         (COMMAND, "", "removes ip-1; launches default-2 (m5.medium, 0.0480 $/h); is to save 0.0480 $/h"),
         (END, "", "1 node left; saves 0.0400 $/h of 0.0480 predicted"),
         (END.model_copy(update={"failure": "a pod came"}), "", "undone: a pod came"),
+        (
+            END.model_copy(update={"approval": APPROVAL}),
+            "",
+            "ann approved it: seen in staging; 1 node left; saves 0.0400 $/h of 0.0480 predicted",
+        ),
+        (
+            END.model_copy(update={"approval": APPROVAL, "failure": "it saves nothing any more"}),
+            "",
+            "ann approved it: seen in staging; undone: it saves nothing any more",
+        ),
+        (
+            COMMAND.model_copy(update={"approve_until": AT}),
+            "",
+            "removes ip-1; launches default-2 (m5.medium, 0.0480 $/h); is to save 0.0480 $/h; "
+            f"waits for approval until {format_instant(AT)}",
+        ),
         (REMOVAL, "", "m5.large, ran 2h30m, cost $0.2400, 4 pods evicted"),
         (
             REMOVAL.model_copy(update={"blocked_by": [WAIT, WAIT.model_copy(update={"seconds": 5.0})]}),

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenon.teardown.draining import FIRST_PAUSE, FORCED_FOR, LONGEST_PAUSE, Draining
+from tenon.teardown.draining import FAILS_FOR, FIRST_PAUSE, FORCED_FOR, LONGEST_PAUSE, Draining
 
 NOW = datetime(2026, 11, 27, tzinfo=UTC)
 
@@ -35,6 +35,24 @@ def test_a_drain_by_force_that_fails_for_hours_is_tried_again_at_growing_pauses(
         2 * FIRST_PAUSE,
         LONGEST_PAUSE,
     ]
+
+
+def test_a_drain_that_fails_is_given_up_a_day_after_its_time_and_not_within_it() -> None:
+    within, second = timedelta(hours=40), timedelta(seconds=1)
+    failing = Draining(NOW, within).after_round(NOW, failed=True)
+    assert not failing.is_given_up(NOW + FAILS_FOR + second), "budgets still hold then, so the time is not over"
+    assert not failing.is_given_up(NOW + within + FAILS_FOR - second)
+    assert failing.is_given_up(NOW + within + FAILS_FOR)
+    assert failing.after_round(NOW + within, failed=True).is_given_up(NOW + within + FAILS_FOR)
+
+
+def test_a_round_that_succeeds_gives_a_failing_drain_another_day() -> None:
+    late = NOW + timedelta(hours=60)
+    failing = Draining(NOW, timedelta()).after_round(NOW, failed=True).after_round(late, failed=False)
+    assert not failing.is_given_up(late)
+    again = failing.after_round(late, failed=True)
+    assert not again.is_given_up(late + FAILS_FOR - timedelta(seconds=1))
+    assert again.is_given_up(late + FAILS_FOR)
 
 
 @given(st.integers(min_value=0, max_value=24 * 3600), st.none() | st.integers(min_value=0, max_value=30 * 3600))

@@ -13,7 +13,7 @@ import asyncio
 import uuid
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, ClassVar, Protocol
 
 from activities import metrics
@@ -59,6 +59,8 @@ MAX_REFUSALS = 5
 The pauses between double, so that is after a quarter of an hour."""
 NO_PURCHASE = 3600.0
 """Seconds for which a NodePool gets no other warm node after EC2 has refused to stop one so often."""
+WITHOUT_MARKS: Mapping[str, str | None] = dict.fromkeys((labels.WARM, labels.WARM_SINCE, labels.WARM_BOOT_ID))
+"""The annotations of a NodeClaim that is no warm node any more."""
 LOOKS = 15.0
 """Seconds between two looks at NodePools that have warm nodes, even without a change."""
 
@@ -149,7 +151,18 @@ class WarmNodeController(Controller):
             ready=node.ready,
             boot_id=node.boot_id,
             tainted=any((taint.key, taint.effect) == labels.WARM_TAINT for taint in node.taints),
+            pods_since=self._pods_since(node.name),
         )
+
+    def _pods_since(self, node_name: str) -> datetime | None:
+        """When the first of the pods was bound that would be lost if the instance stopped; None if it has none."""
+        now = self._now()
+        times = (
+            datetime.fromtimestamp(pod.bound_at, UTC) if pod.bound_at else now
+            for pod in self._cache.pods_by_key(node_name).values()
+            if not (pod.terminal or pod.daemon or pod.mirror)
+        )
+        return min(times, default=None)
 
     async def _advance(self, node: WarmNode) -> None:
         claim = node.claim
@@ -162,6 +175,8 @@ class WarmNodeController(Controller):
                 await self._untaint(claim)
             case WarmStep.FINISH:
                 await self._finish(claim)
+            case WarmStep.USE:
+                await self._use(claim)
             case WarmStep.GIVE_UP:
                 await self._give_up(claim, "lost", "its instance was started and its Node did not become Ready")
             case WarmStep.WAIT:
@@ -228,9 +243,16 @@ class WarmNodeController(Controller):
         if node is not None:
             await self._change_taint(node, add=False)
 
+    async def _use(self, claim: ClaimRecord) -> None:
+        """Leave the node to the pods that are there. Another warm node is bought, because it counts no more."""
+        if await self._mark(claim, (FILLING, STOPPED), WITHOUT_MARKS):
+            text = "pods that tolerate its taint stay on it, so it is not stopped, and takes other pods too"
+            await self._recorder.publish(claim_reference(claim.name, claim.uid), EventReason.WARM_NODE_USED, text)
+            extra = {"nodeclaim": claim.name, "nodepool": claim.pool}
+            self._log.info("A warm node becomes an ordinary one, because pods stay on it", extra=extra)
+
     async def _finish(self, claim: ClaimRecord) -> None:
-        without_marks = dict.fromkeys((labels.WARM, labels.WARM_SINCE, labels.WARM_BOOT_ID))
-        if await self._mark(claim, (STARTING,), without_marks):
+        if await self._mark(claim, (STARTING,), WITHOUT_MARKS):
             metrics.WARM_STARTS.labels(claim.pool, "joined").inc()
             text = "its instance was started, has booted and takes pods"
             await self._recorder.publish(claim_reference(claim.name, claim.uid), EventReason.WARM_NODE_STARTED, text)
