@@ -208,7 +208,7 @@ async def _of_cluster(*, with_prices: bool, ask_aws: bool) -> Reading:
         await kube.close()
     prices = await asyncio.to_thread(prices_of, cluster, ask_aws=ask_aws)
     reading.notes += prices.notes
-    for node in priced_nodes(cluster, prices.prices):
+    for node in priced_nodes(cluster, prices):
         if node.price is not None:
             before = reading.running.get(node.pool, Running(0, 0.0))
             reading.running[node.pool] = Running(before.nodes + 1, before.price + dollars(node.price))

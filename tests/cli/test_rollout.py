@@ -19,7 +19,7 @@ from typer.testing import CliRunner, Result
 from cli.main import app
 from cli.name_completion import rollout_names
 from cli.nodes import requests
-from cli.rollout_view.reading import PoolView, RolloutView
+from cli.rollout_status import PoolView, RolloutView
 from cli.rollout_view.tables import print_rollout, show_document
 from tenon.apis.noderollout import NodeRollout
 from tenon.apis.validation import parse

@@ -206,9 +206,9 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
-    made = World(berlin("2026-06-10T12:00"))
-    monkeypatch.setattr(schedules, "utc_now", lambda: made.cache.instant)
-    return made
+    result = World(berlin("2026-06-10T12:00"))
+    monkeypatch.setattr(schedules, "utc_now", lambda: result.cache.instant)
+    return result
 
 
 async def stepped(world: World, until: datetime, step: timedelta = MINUTE) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import pytest_asyncio
@@ -37,12 +37,7 @@ class Case:
         self.world = World(datetime.now(UTC))
         self.world.put_schedule(NIGHTS)
         self.controller = TemporalScheduleController(
-            client,
-            self.world.server,
-            self.world.cache,
-            self.world.view,
-            CLUSTER,
-            ensure_schedule,  # type: ignore[arg-type]
+            client, cast("Any", self.world.server), self.world.cache, self.world.view, CLUSTER, ensure_schedule
         )
 
     @property
@@ -58,11 +53,11 @@ class Case:
 
 @pytest_asyncio.fixture
 async def case(temporal: WorkflowEnvironment) -> AsyncIterator[Case]:
-    made = Case(temporal.client)
-    await made.look()
-    yield made
-    made.world.cache.schedules.on_event("hours", None)
-    await made.look()
+    result = Case(temporal.client)
+    await result.look()
+    yield result
+    result.world.cache.schedules.on_event("hours", None)
+    await result.look()
 
 
 async def test_its_next_runs_are_the_times_at_which_something_changes(case: Case) -> None:
