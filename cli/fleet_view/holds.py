@@ -1,4 +1,4 @@
-"""What holds back or carries out disruption of whole NodePools: DisruptionFreezes that hold now, and rollouts."""
+"""What holds for whole NodePools now: DisruptionFreezes, NodeSchedules, and rollouts that are under way."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from datetime import datetime
 
 from cli.rollout_status import view_of_body
 from tenon.apis.disruptionfreeze import DisruptionFreeze
+from tenon.apis.nodeschedule import NodeSchedule
 from tenon.apis.validation import parse
 from tenon.disruption.freezes.freeze import NEVER, Frozen, freezes_for, frozen_now
-from tenon.fleet.summary import FrozenPools, OpenRollout
+from tenon.fleet.summary import FrozenPools, OpenRollout, ScheduledPool
 from tenon.kube.object_json import labels
 from tenon.kube.records import ObjectRecord
+from tenon.schedule.desired import NOTHING, desired
+from tenon.schedule.node_pools import in_words
 
 SETTLED = "Settled"
 
@@ -54,4 +57,17 @@ def open_rollouts(rollouts: Iterable[ObjectRecord]) -> list[OpenRollout]:
         for view in views
         for pool in view.pools
         if pool.phase != SETTLED
+    ]
+
+
+def scheduled_pools(
+    schedules: Iterable[ObjectRecord], pools: Iterable[ObjectRecord], now: datetime
+) -> list[ScheduledPool]:
+    """Return the NodePools of which valid NodeSchedules ask something now, by name."""
+    parsed = (parse(NodeSchedule, record.body) for record in schedules)
+    schedules_ask = desired([model for model, faults in parsed if model is not None and not faults], now)
+    return [
+        ScheduledPool(pool=name, holds=in_words(demand), entries=demand.entries, until=schedules_ask.until.get(name))
+        for name in sorted(pool.name for pool in pools)
+        if (demand := schedules_ask.pools.get(name, NOTHING)) != NOTHING
     ]

@@ -12,7 +12,7 @@ from cli.fleet_view.view_state import Mode, ViewState, why_unreadable
 from tenon.fleet.document import Fleet
 from tenon.fleet.order import Group, GroupBy, grouped, ordered, parse_filter
 from tenon.fleet.rows import NodeRow
-from tenon.fleet.summary import FrozenPools, OpenCommand, OpenRollout, Totals, reasons_of, totals
+from tenon.fleet.summary import FrozenPools, OpenCommand, OpenRollout, ScheduledPool, Totals, reasons_of, totals
 from tenon.sentences import counted, first_few
 
 CURSOR = "bold on grey30"
@@ -67,7 +67,7 @@ def table_lines(fleet: Fleet, rows: Sequence[NodeRow], group: GroupBy, width: in
 
 
 def summary(fleet: Fleet, rows: Sequence[NodeRow], width: int | None) -> list[Text]:
-    """Return totals, what pending pods wait for, commands under way, freezes and rollouts."""
+    """Return totals, what pending pods wait for, commands under way, freezes, schedules and rollouts."""
     sums = totals(rows)
     length = 0 if width is None else max(5, min(30, (width - 44) // 2))
     lines = [totals_line(sums, len(fleet.pending_pods)), amounts_line(sums, length)]
@@ -85,6 +85,7 @@ def summary(fleet: Fleet, rows: Sequence[NodeRow], width: int | None) -> list[Te
     if len(fleet.commands) > len(commands):
         lines.append(Text(f"         and {counted(len(fleet.commands) - len(commands), 'more command')}", "dim"))
     lines += _first_lines([_frozen_line(frozen) for frozen in fleet.frozen], width, "more freeze")
+    lines += _first_lines([_scheduled_line(item) for item in fleet.scheduled], width, "more scheduled NodePool")
     lines += _first_lines([_rollout_line(rollout) for rollout in fleet.rollouts], width, "more rollout")
     return [*lines, Text()]
 
@@ -99,6 +100,13 @@ def _frozen_line(frozen: FrozenPools) -> Text:
     line = Text("frozen   ", "blue")
     line.append(f"NodePool {first_few(frozen.pools, 2)}", "bold")
     line.append(f": {frozen.clause.removeprefix('frozen ')}")
+    return line
+
+
+def _scheduled_line(scheduled: ScheduledPool) -> Text:
+    line = Text("schedule ", "bright_black" if scheduled.holds == "off" else "cyan")
+    line.append(f"NodePool {scheduled.pool}", "bold")
+    line.append(f": {scheduled.clause}")
     return line
 
 

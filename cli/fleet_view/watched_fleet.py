@@ -1,4 +1,4 @@
-"""Keeps a cluster's nodes, pods, freezes and rollouts by watches, so that a refresh costs only what has changed.
+"""Keeps nodes, pods, freezes, rollouts and schedules by watches, so that a refresh costs only what has changed.
 
 A list of 5,000 pods is 30 MB: to read it for each refresh would be too much for a laptop and for the API server.
 """
@@ -17,7 +17,7 @@ from activities.kubernetes import resources
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ForbiddenError, NotFoundError
 from activities.kubernetes.resources import Resource
-from cli.fleet_view.holds import frozen_pools, open_rollouts
+from cli.fleet_view.holds import frozen_pools, open_rollouts, scheduled_pools
 from tenon.apis.json_object import JsonObject
 from tenon.apis.managed import manages_claim, manages_pool
 from tenon.apis.nodeclaim import DISRUPTION_REASON
@@ -117,7 +117,7 @@ class Messages:
 
 
 class WatchedFleet:
-    """The nodes, NodeClaims, NodePools and pods of a cluster, and what freezes or rolls out NodePools.
+    """The nodes, NodeClaims, NodePools and pods of a cluster, and what freezes, rolls out or schedules NodePools.
 
     `run` keeps them up to date.
     """
@@ -132,6 +132,7 @@ class WatchedFleet:
         self._pods: Table[WatchedPod] = Table(self._pod_changed)
         self._freezes: Table[ObjectRecord] = Table(self._changed)
         self._rollouts: Table[ObjectRecord] = Table(self._changed)
+        self._schedules: Table[ObjectRecord] = Table(self._changed)
         self._pods_by_node: dict[str, dict[str, PodRecord]] = {}
         """The pods of a node are replaced and never changed, so that another dictionary means a change."""
         self._unbound: dict[str, WatchedPod] = {}
@@ -166,6 +167,7 @@ class WatchedFleet:
         others: list[tuple[Resource, Table[ObjectRecord]]] = [
             (resources.DISRUPTIONFREEZES, self._freezes),
             (resources.NODEROLLOUTS, self._rollouts),
+            (resources.NODESCHEDULES, self._schedules),
         ]
         watched_resources += [
             (resource, decode_object, table) for resource, table in others if await self._may_be_read(resource)
@@ -228,7 +230,9 @@ class WatchedFleet:
             names = {row.claim: row.name for row in rows if row.claim}
             commands = commands_of_workflows(self.commands, commands, names)
         frozen = frozen_pools(self._freezes, self._pools, now)
-        return Fleet(rows, self._pending_pods(), commands, now, notes, frozen, open_rollouts(self._rollouts))
+        scheduled = scheduled_pools(self._schedules, self._pools, now)
+        rollouts = open_rollouts(self._rollouts)
+        return Fleet(rows, self._pending_pods(), commands, now, notes, frozen, rollouts, scheduled)
 
     def pods_on(self, node_name: str) -> Sequence[PodRecord]:
         """Return the pods of a node."""

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from tenon.fleet.rows import NodeRow
-from tenon.fleet.summary import FrozenPools, OpenCommand, OpenRollout, PendingPod, Totals, totals
+from tenon.fleet.summary import FrozenPools, OpenCommand, OpenRollout, PendingPod, ScheduledPool, Totals, totals
 from tenon.kube.timestamps import format_instant
 from tenon.resources import CPU, MEMORY, format_quantity
 
@@ -27,6 +27,7 @@ class Fleet:
     """What a reader must know about the figures, such as which prices they use; sentences without a period."""
     frozen: Sequence[FrozenPools] = ()
     rollouts: Sequence[OpenRollout] = ()
+    scheduled: Sequence[ScheduledPool] = ()
 
 
 def to_document(fleet: Fleet, rows: Sequence[NodeRow]) -> dict[str, Any]:
@@ -76,6 +77,15 @@ def to_document(fleet: Fleet, rows: Sequence[NodeRow]) -> dict[str, Any]:
                 "message": rollout.message,
             }
             for rollout in fleet.rollouts
+        ],
+        "scheduled": [
+            {
+                "nodePool": scheduled.pool,
+                "holds": scheduled.holds,
+                "entries": list(scheduled.entries),
+                "until": format_instant(scheduled.until) if scheduled.until is not None else "",
+            }
+            for scheduled in fleet.scheduled
         ],
         "notes": list(fleet.notes),
     }

@@ -8,7 +8,9 @@ from datetime import datetime
 
 from tenon.apis import labels
 from tenon.fleet.rows import NodeRow
+from tenon.kube.timestamps import spoken
 from tenon.money import HOURS_A_MONTH
+from tenon.sentences import first_few
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +134,26 @@ class OpenRollout:
     """Such as ``2/4``; empty before the first wave."""
     target: str
     message: str
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledPool:
+    """A NodePool of which NodeSchedules ask something now."""
+
+    pool: str
+    holds: str
+    """What holds, in words."""
+    entries: Sequence[str]
+    """The entries that ask for it, such as ``hours/nights``."""
+    until: datetime | None
+    """When something else holds, in local time; None if that is more than a week ahead."""
+
+    @property
+    def clause(self) -> str:
+        """All of it, as the end of a sentence."""
+        until = f" until {spoken(self.until)}" if self.until is not None else ""
+        by = f", by NodeSchedule {first_few(self.entries, 2)}" if self.entries else ""
+        return f"{self.holds}{until}{by}"
 
 
 def open_commands(rows: Iterable[NodeRow], reasons: Mapping[str, str]) -> list[OpenCommand]:

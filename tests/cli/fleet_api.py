@@ -20,6 +20,7 @@ NODES, PODS, EVENTS = "/api/v1/nodes", "/api/v1/pods", "/api/v1/events"
 CLAIMS, POOLS = "/apis/karpenter.sh/v1/nodeclaims", "/apis/karpenter.sh/v1/nodepools"
 FREEZES = "/apis/tenon.sh/v1alpha1/disruptionfreezes"
 ROLLOUTS = "/apis/tenon.sh/v1alpha1/noderollouts"
+SCHEDULES = "/apis/tenon.sh/v1alpha1/nodeschedules"
 CLASSES = "/apis/karpenter.k8s.aws/v1/ec2nodeclasses"
 STAGES = ("Launched", "Registered", "Initialized")
 QUANTITIES = {

@@ -46,6 +46,7 @@ from tests.cli.fleet_api import (
     FREEZES,
     POOLS,
     ROLLOUTS,
+    SCHEDULES,
     FakeFleet,
     serving_fleet,
     stamp,
@@ -232,6 +233,21 @@ def test_freezes_that_hold_and_rollouts_under_way_have_a_line_each(tmp_path: Pat
     assert [line for line in lines if line.startswith("frozen")] == [frozen]
     rollout = "rollout  NodePool web Paused, wave 2/3, by NodeRollout careful: ann paused it"
     assert [line for line in lines if line.startswith("rollout")] == [rollout]
+
+
+def test_nodepools_by_schedule_have_a_line_each(tmp_path: Path) -> None:
+    fake = varied_fleet()
+    fake.objects[SCHEDULES] = []
+    always = {"from": "00:00", "to": "00:00", "name": "always", "off": True}
+    for name, spec in (
+        ("shut", {"timeZone": "UTC", "nodePools": ["web"], "entries": [always]}),
+        ("broken", {"timeZone": "Nowhere", "nodePools": ["batch"], "entries": [always]}),
+    ):
+        fake.add(SCHEDULES, {"metadata": {"name": name}, "spec": spec})
+    with serving_fleet(fake, tmp_path) as path:
+        fleet = asyncio.run(read(path))
+    lines = [line for line in plain(fleet, 120) if line.startswith("schedule")]
+    assert lines == ["schedule NodePool web: off, by NodeSchedule shut/always"]
 
 
 def test_what_a_person_may_not_read_is_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ EXPIRY_BUCKETS = 28
 
 
 def waiting_section(cluster: LiveCluster) -> Content:
-    """Return pods without a node and why, nodes that leave or need attention, commands, freezes and rollouts."""
+    """Return pods without a node and why, nodes that leave or are blocked, commands, freezes, schedules, rollouts."""
     fleet = cluster.fleet
     leaving = [row for row in fleet.rows if row.stage.leaving or row.is_blocked]
     parts: list[Content] = []
@@ -62,6 +62,12 @@ def waiting_section(cluster: LiveCluster) -> Content:
         parts += [
             tag("h3", f"Frozen NodePools ({sum(len(item.pools) for item in fleet.frozen)})"),
             table(("NodePools", "Why, and until when"), frozen),
+        ]
+    if fleet.scheduled:
+        scheduled = [(item.pool, shortened(item.clause, WAITS)) for item in fleet.scheduled]
+        parts += [
+            tag("h3", f"NodePools by schedule ({len(fleet.scheduled)})"),
+            table(("NodePool", "What holds, and until when"), scheduled),
         ]
     if fleet.rollouts:
         rollouts = [

@@ -14,6 +14,7 @@ from tenon.fleet.summary import (
     OpenCommand,
     OpenRollout,
     PendingPod,
+    ScheduledPool,
     commands_of_workflows,
     open_commands,
     reasons_of,
@@ -92,6 +93,7 @@ def test_json_has_commands_freezes_and_rollouts() -> None:
         NOW,
         frozen=[FrozenPools(["web"], "pause-web", "ann", "INC-1", None, "frozen by ...")],
         rollouts=[OpenRollout("careful", "web", "Paused", "2/3", "v2", "ann paused it")],
+        scheduled=[ScheduledPool("ci", "off", ["hours/nights"], NOW)],
     )
     document = json.loads(json.dumps(to_document(fleet, [])))
     assert (document["commands"][0]["waits"], document["commands"][0]["started"]) == (
@@ -100,6 +102,9 @@ def test_json_has_commands_freezes_and_rollouts() -> None:
     )
     assert document["frozen"] == [
         {"nodePools": ["web"], "freeze": "pause-web", "requestedBy": "ann", "reason": "INC-1", "until": ""}
+    ]
+    assert document["scheduled"] == [
+        {"nodePool": "ci", "holds": "off", "entries": ["hours/nights"], "until": "2026-01-02T00:00:00Z"}
     ]
     assert document["rollouts"] == [
         {

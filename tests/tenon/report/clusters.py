@@ -12,7 +12,7 @@ from tenon.apis import labels
 from tenon.ec2.types.instance_types import Prices
 from tenon.fleet.document import Fleet
 from tenon.fleet.rows import node_row
-from tenon.fleet.summary import FrozenPools, OpenCommand, OpenRollout, PendingPod, open_commands
+from tenon.fleet.summary import FrozenPools, OpenCommand, OpenRollout, PendingPod, ScheduledPool, open_commands
 from tenon.kube.decode import decode_node, decode_nodeclaim, decode_pod
 from tenon.kube.pod_disruption_budgets import PodDisruptionBudget, decode_pdb
 from tenon.kube.records import ObjectRecord
@@ -68,6 +68,7 @@ class Cluster:
         self.commands: list[OpenCommand] = []
         self.frozen: list[FrozenPools] = []
         self.rollouts: list[OpenRollout] = []
+        self.scheduled: list[ScheduledPool] = []
 
     def pool(self, name: str, *, annotations: dict[str, str] | None = None, status: Any = None, **spec: Any) -> None:
         """Add a NodePool, by default one that consolidates."""
@@ -217,7 +218,7 @@ class Cluster:
             nodes.append(LiveNode(row, claim, node, pods))
         rows = [live.row for live in nodes]
         commands = [*self.commands, *open_commands(rows, {})]
-        fleet = Fleet(rows, self.pending_pods, commands, NOW, self.notes, self.frozen, self.rollouts)
+        fleet = Fleet(rows, self.pending_pods, commands, NOW, self.notes, self.frozen, self.rollouts, self.scheduled)
         return LiveCluster(self.name, fleet, nodes, list(self._pools.values()), self.budgets, **fields)
 
 

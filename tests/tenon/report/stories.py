@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tenon.apis import labels
-from tenon.fleet.summary import FrozenPools, OpenCommand, OpenRollout
+from tenon.fleet.summary import FrozenPools, OpenCommand, OpenRollout, ScheduledPool
 from tenon.kube.timestamps import format_instant
 from tenon.record.entries import CostEntry, CostRow, Entry
 from tests.tenon.report.clusters import NOW, Cluster, command, command_end, launch, refusal, removal, waited
@@ -94,6 +94,7 @@ def busy_cluster() -> Cluster:
     cluster.commands.append(OpenCommand("drifted-1", "Drifted", ["ip-10-0-0-3"], [], 0.05, "waits for approval", NOW))
     clause = "frozen by DisruptionFreeze pause-batch of ann (INC-1) until it is deleted"
     cluster.frozen.append(FrozenPools(["batch"], "pause-batch", "ann", "INC-1", None, clause))
+    cluster.scheduled.append(ScheduledPool("ci", "off", ["hours/nights"], datetime(2026, 11, 30, 8, 55, tzinfo=UTC)))
     cluster.rollouts.append(OpenRollout("careful", "web", "Paused", "2/3", "v2", "ann paused it"))
     return cluster
 

@@ -132,6 +132,7 @@ def test_commands_freezes_and_rollouts_are_named_with_what_they_wait_for(busy_pa
     rows = [" | ".join(row) for row in busy_page.cells]
     assert "Drifted | ip-10-0-0-3 | no new node | $0.0500 an hour | waits for approval" in rows
     assert "batch | frozen by DisruptionFreeze pause-batch of ann (INC-1) until it is deleted" in rows
+    assert "ci | off until Mon 2026-11-30 at 08:55 UTC, by NodeSchedule hours/nights" in rows
     assert "web | careful | Paused | 2/3 | ann paused it" in rows
 
 
