@@ -64,13 +64,13 @@ class ScheduleEntry(ApiModel):
         Rule("has(self.from) == has(self.to)", "from and to must be given together"),
         Rule("!has(self.days) || self.days.size() == 0 || has(self.from)", "days needs from and to: cron has days"),
         Rule(
-            "(has(self.off) && self.off) || has(self.floor) || has(self.replicas) || has(self.limits) || "
+            "(has(self.closed) && self.closed) || has(self.floor) || has(self.replicas) || has(self.limits) || "
             "has(self.headroom)",
-            "an entry needs off, floor, replicas, limits or headroom: what holds at these times",
+            "an entry needs closed, floor, replicas, limits or headroom: what holds at these times",
         ),
         Rule(
-            "!has(self.off) || !self.off || !(has(self.floor) || has(self.replicas) || has(self.limits))",
-            "off leaves no room for floor, replicas and limits: remove them, or off",
+            "!has(self.closed) || !self.closed || !(has(self.floor) || has(self.replicas) || has(self.limits))",
+            "closed leaves no room for floor, replicas and limits: remove them, or closed",
         ),
     )
 
@@ -86,8 +86,8 @@ class ScheduleEntry(ApiModel):
     """When it begins: cron with five fields, or @daily and the like, on the clock of the time zone."""
     duration: BudgetDuration | None = None
     """How long it lasts after each time of cron, in hours and minutes that pass; at most 168h."""
-    off: bool | None = None
-    """Whether the NodePools have no nodes."""
+    closed: bool | None = None
+    """Whether the NodePools are off: they have no nodes."""
     floor: Floor | None = None
     """The least that each NodePool keeps."""
     replicas: Annotated[int, Field(ge=0, le=_MAX_COUNT)] | None = None
@@ -104,8 +104,8 @@ class NodeScheduleSpec(ApiModel):
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule(
             "(has(self.nodePools) && self.nodePools.size() > 0) || !self.entries.exists(entry, "
-            "(has(entry.off) && entry.off) || has(entry.floor) || has(entry.replicas) || has(entry.limits))",
-            "off, floor, replicas and limits are for NodePools: name them in nodePools",
+            "(has(entry.closed) && entry.closed) || has(entry.floor) || has(entry.replicas) || has(entry.limits))",
+            "closed, floor, replicas and limits are for NodePools: name them in nodePools",
         ),
     )
 
@@ -118,7 +118,7 @@ class NodeScheduleSpec(ApiModel):
     boot_time: PlainDuration | None = None
     """How long before the stated time nodes are launched. If unset, a little longer than nodes took of late, or 5m."""
     entries: Annotated[list[ScheduleEntry], Field(min_length=1, max_length=MAX_ENTRIES)]
-    """What holds when. Of entries that overlap, off wins, or else the largest floor and the smallest limits."""
+    """What holds when. Of entries that overlap, closed wins, or else the largest floor and the smallest limits."""
 
 
 class ScheduledNodePool(ApiModel):

@@ -151,11 +151,11 @@ def timeline(schedules: Sequence[NodeSchedule], pool: str, since: datetime, unti
     active = [schedule for schedule in schedules if schedule.in_force and pool in schedule.spec.node_pools]
     boot = boot_time(active, pool) if active else timedelta()
     held_windows = _windows(active, since - _MARGIN, until + _MARGIN, lambda entry: not _only_headroom(entry))
-    off = merged([item.window for item in held_windows if item.entry.off])
+    off = merged([item.window for item in held_windows if item.entry.closed])
     asleep = [Window(window.start, window.end - boot) for window in off]
     closed = [Window(window.start - boot, window.end - boot) for window in off]
     early = [
-        _Held(item.title, item.entry, item.window if item.entry.off else _earlier(item.window, boot))
+        _Held(item.title, item.entry, item.window if item.entry.closed else _earlier(item.window, boot))
         for item in held_windows
     ]
     windows = [*asleep, *closed, *(item.window for item in early)]
@@ -176,7 +176,7 @@ def _seconds(duration: PlainDuration) -> timedelta:
 
 
 def _only_headroom(entry: ScheduleEntry) -> bool:
-    return not entry.off and entry.floor is None and entry.replicas is None and not entry.limits
+    return not entry.closed and entry.floor is None and entry.replicas is None and not entry.limits
 
 
 def _earlier(window: Window, boot: timedelta) -> Window:
@@ -201,8 +201,8 @@ def _demand(
 ) -> PoolDemand:
     now = [item for item in windows if item.window.includes(instant)]
     if any(window.includes(instant) for window in asleep):
-        return PoolDemand(off=True, launches=False, entries=_titles(item for item in now if item.entry.off))
-    now = [item for item in now if not item.entry.off]
+        return PoolDemand(off=True, launches=False, entries=_titles(item for item in now if item.entry.closed))
+    now = [item for item in now if not item.entry.closed]
     floors = [item.entry.floor for item in now if item.entry.floor is not None]
     limits: dict[str, int] = {}
     for item in now:

@@ -25,7 +25,7 @@ BODY: dict[str, Any] = {
         "timeZone": "Europe/Berlin",
         "nodePools": ["web"],
         "entries": [
-            {"name": "nights", "from": "19:00", "to": "09:00", "off": True},
+            {"name": "nights", "from": "19:00", "to": "09:00", "closed": True},
             {"name": "hours", "from": "09:00", "to": "19:00", "floor": {"nodes": 2}},
         ],
     },

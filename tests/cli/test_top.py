@@ -238,7 +238,7 @@ def test_freezes_that_hold_and_rollouts_under_way_have_a_line_each(tmp_path: Pat
 def test_nodepools_by_schedule_have_a_line_each(tmp_path: Path) -> None:
     fake = varied_fleet()
     fake.objects[SCHEDULES] = []
-    always = {"from": "00:00", "to": "00:00", "name": "always", "off": True}
+    always = {"from": "00:00", "to": "00:00", "name": "always", "closed": True}
     for name, spec in (
         ("shut", {"timeZone": "UTC", "nodePools": ["web"], "entries": [always]}),
         ("broken", {"timeZone": "Nowhere", "nodePools": ["batch"], "entries": [always]}),

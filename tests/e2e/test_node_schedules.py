@@ -63,7 +63,7 @@ async def test_a_floor_is_kept_until_the_nodepool_is_off_and_pods_wait_for_its_e
     explained = tenon("explain", "node", first)
     assert "the floor of a NodeSchedule" in explained.stdout, explained.stdout
 
-    await apply(pool, ALWAYS | {"name": "night", "off": True})
+    await apply(pool, ALWAYS | {"name": "night", "closed": True})
     for claim in claims:
         await pool.gone(claim["metadata"]["name"])
     await holding(pool, "off")
@@ -75,7 +75,7 @@ async def test_a_floor_is_kept_until_the_nodepool_is_off_and_pods_wait_for_its_e
     assert await pool.claims() == []
 
     opening = clock(2)
-    await apply(pool, {"name": "night", "from": clock(-60), "to": opening, "off": True})
+    await apply(pool, {"name": "night", "from": clock(-60), "to": opening, "closed": True})
     await pool.running(1)
     assert clock(0) >= opening or opening < "00:10", "the pod ran before its NodePool opened"
 
@@ -88,7 +88,7 @@ async def test_the_nodes_of_a_nodepool_that_is_off_say_so_in_their_history(
     await pool.pod("busy", annotations={"karpenter.sh/do-not-disrupt": "true"})
     (claim,) = await pool.settled(1)
     name = str(claim["metadata"]["name"])
-    await apply(pool, ALWAYS | {"name": "night", "off": True})
+    await apply(pool, ALWAYS | {"name": "night", "closed": True})
 
     async def leaves() -> bool:
         body = await kube.get(NODECLAIMS, name)

@@ -18,7 +18,7 @@ spec:
   nodePools: [default]
   bootTime: 5m
   entries:
-  - {name: nights, from: "19:00", to: "09:00", off: true}
+  - {name: nights, from: "19:00", to: "09:00", closed: true}
   - {name: days, from: "09:00", to: "19:00", floor: {nodes: 2}, limits: {cpu: "64"}}
 """
 BUFFER = """

@@ -56,6 +56,13 @@ def test_schema_is_structural(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", VERSIONS)
+def test_kubectl_reads_no_field_as_a_boolean(name: str) -> None:
+    """kubectl reads YAML 1.1, in which the key `off` is false."""
+    for path, schema in schemas(VERSIONS[name]["schema"]["openAPIV3Schema"]):
+        assert not {"y", "n", "yes", "no", "on", "off", "true", "false"} & set(schema.get("properties", {})), path
+
+
+@pytest.mark.parametrize("name", VERSIONS)
 def test_every_field_is_described(name: str) -> None:
     """`kubectl explain` is documentation that users have at hand."""
     for part in ("spec", "status"):

@@ -10,7 +10,7 @@ from tenon.apis.nodeschedule import NodeSchedule
 from tenon.apis.validation import parse
 from tests.tenon.apis.case import REMOVED, edited
 
-NIGHT: dict[str, Any] = {"from": "19:00", "to": "09:00", "off": True}
+NIGHT: dict[str, Any] = {"from": "19:00", "to": "09:00", "closed": True}
 BASE: dict[str, Any] = {
     "apiVersion": "tenon.sh/v1alpha1",
     "kind": "NodeSchedule",
@@ -27,7 +27,7 @@ def with_entry(**fields: Any) -> dict[str, Any]:
     "edits",
     [
         {},
-        with_entry(cron="0 19 * * mon-fri", duration="14h", off=True),
+        with_entry(cron="0 19 * * mon-fri", duration="14h", closed=True),
         with_entry(**NIGHT, days=["Sat", "Sun"], headroom=[{"name": "web", "replicas": 0}]),
         with_entry(cron="@daily", duration="168h", floor={"spare": {"cpu": "4", "memory": "8Gi"}}),
         {"nodePools": REMOVED} | with_entry(cron="@daily", duration="1h", headroom=[{"name": "web", "replicas": 3}]),
@@ -49,20 +49,20 @@ def test_accepted(edits: dict[str, Any]) -> None:
         ({"timeZone": "Europe"}, "'Europe' is not an IANA time zone"),
         ({"entries": []}, "spec.entries"),
         ({"bootTime": "2h"}, "spec.bootTime: '2h' is more than 1h"),
-        ({"nodePools": REMOVED}, "off, floor, replicas and limits are for NodePools: name them in nodePools"),
-        (with_entry(off=True), "either cron and duration, or from and to"),
+        ({"nodePools": REMOVED}, "closed, floor, replicas and limits are for NodePools: name them in nodePools"),
+        (with_entry(closed=True), "either cron and duration, or from and to"),
         (with_entry(**NIGHT, cron="@daily", duration="1h"), "either cron and duration, or from and to"),
-        (with_entry(cron="@daily", off=True), "cron and duration must be given together"),
-        ({"entries": [{"from": "19:00", "off": True}]}, "from and to must be given together"),
-        (with_entry(cron="@daily", duration="1h", days=["Mon"], off=True), "days needs from and to"),
+        (with_entry(cron="@daily", closed=True), "cron and duration must be given together"),
+        ({"entries": [{"from": "19:00", "closed": True}]}, "from and to must be given together"),
+        (with_entry(cron="@daily", duration="1h", days=["Mon"], closed=True), "days needs from and to"),
         ({"entries": [NIGHT | {"from": "25:00"}]}, "spec.entries[0].from"),
-        (with_entry(cron="9 o'clock", duration="1h", off=True), "is not a cron schedule"),
-        (with_entry(cron="0 0 30 2 *", duration="1h", off=True), "names no day that exists"),
-        (with_entry(cron="@daily", duration="200h", off=True), "'200h' is not between 1m and 168h"),
-        (with_entry(cron="@daily", duration="0m", off=True), "'0m' is not between 1m and 168h"),
-        ({"entries": [NIGHT | {"off": False}]}, "an entry needs off, floor, replicas, limits or headroom"),
-        ({"entries": [NIGHT | {"floor": {"nodes": 1}}]}, "off leaves no room for floor, replicas and limits"),
-        ({"entries": [NIGHT | {"off": False, "floor": {}}]}, "a floor needs nodes or spare"),
+        (with_entry(cron="9 o'clock", duration="1h", closed=True), "is not a cron schedule"),
+        (with_entry(cron="0 0 30 2 *", duration="1h", closed=True), "names no day that exists"),
+        (with_entry(cron="@daily", duration="200h", closed=True), "'200h' is not between 1m and 168h"),
+        (with_entry(cron="@daily", duration="0m", closed=True), "'0m' is not between 1m and 168h"),
+        ({"entries": [NIGHT | {"closed": False}]}, "an entry needs closed, floor, replicas, limits or headroom"),
+        ({"entries": [NIGHT | {"floor": {"nodes": 1}}]}, "closed leaves no room for floor, replicas and limits"),
+        ({"entries": [NIGHT | {"closed": False, "floor": {}}]}, "a floor needs nodes or spare"),
         ({"entries": [NIGHT | {"days": ["Monday"]}]}, "spec.entries[0].days[0]"),
     ],
     ids=str,

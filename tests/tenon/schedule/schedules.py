@@ -29,5 +29,5 @@ def a_schedule(
     return schedule
 
 
-NIGHTS: dict[str, Any] = {"name": "nights", "from": "19:00", "to": "09:00", "off": True}
+NIGHTS: dict[str, Any] = {"name": "nights", "from": "19:00", "to": "09:00", "closed": True}
 HOURS: dict[str, Any] = {"name": "hours", "from": "09:00", "to": "19:00", "floor": {"nodes": 2}}

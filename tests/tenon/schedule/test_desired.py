@@ -31,7 +31,7 @@ def demand(now: datetime, *schedules: NodeSchedule) -> PoolDemand:
 clock_times = st.builds(lambda hour, minute: f"{hour:02d}:{minute:02d}", st.integers(0, 23), st.sampled_from([0, 30]))
 effects = st.sampled_from(
     [
-        {"off": True},
+        {"closed": True},
         {"floor": {"nodes": 2}},
         {"floor": {"spare": {"cpu": "4"}}},
         {"replicas": 3},
@@ -76,7 +76,7 @@ def test_working_hours_keep_to_the_clock_over_both_changes_of_it(day: str) -> No
 
 def test_a_time_that_the_clock_skips_is_when_it_goes_forward() -> None:
     [window] = windows_of(
-        a_schedule({"from": "02:30", "to": "05:00", "days": ["Sun"], "off": True}).spec.entries[0],
+        a_schedule({"from": "02:30", "to": "05:00", "days": ["Sun"], "closed": True}).spec.entries[0],
         "Europe/Berlin",
         at("2026-03-28T12:00"),
         at("2026-03-29T12:00"),
@@ -86,7 +86,7 @@ def test_a_time_that_the_clock_skips_is_when_it_goes_forward() -> None:
 
 def test_a_time_that_comes_twice_counts_the_first_time() -> None:
     [window] = windows_of(
-        a_schedule({"from": "02:30", "to": "05:00", "days": ["Sun"], "off": True}).spec.entries[0],
+        a_schedule({"from": "02:30", "to": "05:00", "days": ["Sun"], "closed": True}).spec.entries[0],
         "Europe/Berlin",
         at("2026-10-24T12:00"),
         at("2026-10-25T12:00"),
@@ -96,7 +96,7 @@ def test_a_time_that_comes_twice_counts_the_first_time() -> None:
 
 
 def test_cron_lasts_as_long_as_its_duration_says_also_when_the_clock_changes() -> None:
-    schedule = a_schedule({"cron": "0 19 * * *", "duration": "14h", "off": True}, bootTime="0s")
+    schedule = a_schedule({"cron": "0 19 * * *", "duration": "14h", "closed": True}, bootTime="0s")
     assert demand(at("2026-03-29T09:59"), schedule).off
     assert not demand(at("2026-03-29T10:00"), schedule).off
     assert not demand(at("2026-10-25T08:00"), schedule).off
@@ -110,14 +110,14 @@ def test_off_wins_and_of_the_others_the_largest_floor_and_the_smallest_limits_ho
     assert (combined.floor_nodes, combined.floor_spare, combined.replicas) == (5, {"cpu": 2000}, 1)
     assert combined.limits == {"cpu": 50_000, "memory": 2**30}
     assert combined.entries == ("few/hours", "many/hours")
-    off = a_schedule({"from": "11:00", "to": "13:00", "off": True}, name="off")
+    off = a_schedule({"from": "11:00", "to": "13:00", "closed": True}, name="off")
     closed = demand(noon, many, few, off)
     assert closed == PoolDemand(off=True, launches=False)
     assert closed.entries == ("off/0",)
 
 
 def test_nights_and_a_weekend_that_touch_are_one_time_off_without_a_wake_up_between() -> None:
-    weekend = {"from": "00:00", "to": "00:00", "days": ["Sat", "Sun"], "off": True}
+    weekend = {"from": "00:00", "to": "00:00", "days": ["Sat", "Sun"], "closed": True}
     schedule = a_schedule(NIGHTS | {"days": ["Mon", "Tue", "Wed", "Thu", "Fri", "Sun"]}, weekend)
     friday_evening = at("2026-06-12T20:00")
     assert desired([schedule], friday_evening).until[POOL] == at("2026-06-15T08:55")
@@ -168,7 +168,7 @@ def test_headroom_begins_a_boot_time_early_and_the_largest_counts() -> None:
 
 
 def test_a_schedule_that_never_changes_has_no_end() -> None:
-    always = a_schedule({"from": "00:00", "to": "00:00", "off": True})
+    always = a_schedule({"from": "00:00", "to": "00:00", "closed": True})
     assert desired([always], at("2026-06-10T12:00")).until == {}
 
 
@@ -231,5 +231,5 @@ def test_from_and_to_hold_exactly_when_the_clock_says_so(begin: str, end: str, z
 @given(st.dates(date(2026, 1, 1), date(2026, 12, 20)), st.sampled_from(ZONES))
 def test_whole_days_cover_every_instant(day: date, zone: str) -> None:
     since = datetime.combine(day, time(), UTC)
-    always = a_schedule({"from": "00:00", "to": "00:00", "off": True}, zone=zone)
+    always = a_schedule({"from": "00:00", "to": "00:00", "closed": True}, zone=zone)
     assert [item.demand.off for item in timeline([always], POOL, since, since + timedelta(days=7))] == [True]

@@ -61,7 +61,7 @@ def test_a_closed_nodepool_buys_nothing_for_pods_and_says_until_when(clock: str,
 
 
 def test_a_nodepool_that_is_always_off_names_no_time() -> None:
-    pool = scheduled("12:00", {"from": "00:00", "to": "00:00", "off": True})
+    pool = scheduled("12:00", {"from": "00:00", "to": "00:00", "closed": True})
     assert why_closed(pool.metadata.annotations) == "it is off for more than a week by NodeSchedule hours/0"
 
 

@@ -210,7 +210,7 @@ FULL = [
     Full("a schedule of working hours", NodeSchedule, "nodeschedules", {
         "timeZone": "Europe/Berlin", "nodePools": ["default"], "suspend": True, "bootTime": "4m",
         "entries": [
-            {"name": "nights", "from": "19:00", "to": "09:00", "days": ["Mon", "Fri"], "off": True},
+            {"name": "nights", "from": "19:00", "to": "09:00", "days": ["Mon", "Fri"], "closed": True},
             {"cron": "0 9 * * mon-fri", "duration": "2h", "floor": {"nodes": 2, "spare": {"cpu": "4"}}, "replicas": 3,
              "limits": {"cpu": "100"}, "headroom": [{"namespace": "shop", "name": "web", "replicas": 5}]},
         ],
