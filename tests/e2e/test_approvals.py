@@ -100,8 +100,10 @@ async def test_commands_wait_through_the_loss_of_worker_and_temporal_and_each_en
     await pool.running(3)
     left_claims = {claim["metadata"]["name"] for claim in await pool.settled(3)}
     assert left_claims & set(claims.values()) == {claims[refused_node]}
-    explained = await asyncio.to_thread(tenon, "explain", "node", claims[refused_node])
-    assert "because bob refused it: release in progress" in explained.stdout, explained.stderr
+    shown = await asyncio.to_thread(tenon, "disruptions", "--all", "-o", "json")
+    steps = {command["command"]: command["step"] for command in json.loads(shown.stdout)}
+    assert steps[refused] == "undone: bob refused it: release in progress"
+    assert steps[approved] == "1 node left"
     again = await asyncio.to_thread(tenon, "approve", stale, "--by", "ann", "--reason", "late")
     assert (again.returncode, again.stdout) == (2, "")
     assert stale in again.stderr
