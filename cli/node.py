@@ -488,7 +488,9 @@ def _wait_row(wait: ShortageWait) -> dict[str, Any]:
 def _breaker_row(breaker: LaunchBreaker) -> dict[str, Any]:
     """A NodePool or an EC2NodeClass whose launches wait."""
     next_probe_at = format_instant(breaker.next_probe_at)
-    return _row_without_claim(breaker.pool, sentence(breaker), nodeClass=breaker.node_class, nextProbeAt=next_probe_at)
+    return _row_without_claim(
+        breaker.pool, sentence(breaker), nodeClass=breaker.node_class.partition("@")[0], nextProbeAt=next_probe_at
+    )
 
 
 def _facts_of(nodes: NodeList, row: NodeRow) -> dict[str, Any]:

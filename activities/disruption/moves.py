@@ -411,7 +411,10 @@ class MoveFinder:
             snapshot = self._view.snapshot()
             reserved = self._batcher.reserved()
             breakers = self._refusals.breakers(self._view.node_pools())
-            model = await compute(_model, snapshot, overlaid, waves, self._policy, reserved, breakers, self._tables)
+            of_waves = self._refusals.breakers(self._view.wave_pools())
+            model = await compute(
+                _model, snapshot, overlaid, waves, self._policy, reserved, breakers, of_waves, self._tables
+            )
             elsewhere = await compute(self._elsewhere.added_to, nodes, model.details, self._now())
         return replace(self._outline(elsewhere, open_commands), model=model), _Supply(overlaid, waves)
 
@@ -534,6 +537,7 @@ def _model(
     policy: PlanPolicy,
     reserved: Mapping[str, Sequence[Pod]],
     breakers: Mapping[str, LaunchBreaker],
+    of_waves: Mapping[str, LaunchBreaker],
     tables: TypeTables,
 ) -> ClusterModel:
     static = {pool.metadata.name for pool, _ in overlaid.pools_with_types if pool.spec.replicas is not None}
@@ -542,7 +546,7 @@ def _model(
     )
     details = snapshot.node_details(overlaid.types_by_pool())  # the nodes of held types have their prices all the same
     model = model_of(problem, details, static, held_as_a_whole(breakers), tables)
-    wave_pools = scheduling_pools(snapshot, without_held_types(waves.pools_with_types, breakers, breakers))
+    wave_pools = scheduling_pools(snapshot, without_held_types(waves.pools_with_types, of_waves, of_waves))
     return replace(model, wave_pools={pool.name: pool for pool in wave_pools}) if wave_pools else model
 
 

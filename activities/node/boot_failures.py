@@ -65,7 +65,7 @@ class BootFailures:
         if fault in (BootFault.OFFERING, BootFault.INTERNAL):
             self._breakers.mark_unavailable(offering_of(claim))
         if fault is not BootFault.OFFERING:
-            node_class = "" if fault is BootFault.ACCOUNT else claim.node_class
+            node_class = "" if fault is BootFault.ACCOUNT else claim.class_key
             kinds = claim.image_and_type if fault is not BootFault.INTERNAL else {claim.labels.get(labels.ZONE, "")}
             self._breakers.ended_booting(code, message, instance_id, node_class=node_class, kinds=kinds)
         await nodeclaims.mark_instance_ended(self._kube, ref, ENDED, message, self._now)

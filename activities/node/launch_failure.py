@@ -84,7 +84,7 @@ class LaunchRetry:
         if not error.retryable:
             fault = class_fault(error.code, error.message, error.operation)
             types = claim.instance_types if fault == ClassFault.IMAGE else ()
-            node_class = claim.node_class if fault else ""
+            node_class = claim.class_key if fault else ""
             self._breakers.refused(claim.pool, reason, message, types, node_class=node_class)
         elif not isinstance(error, ThrottledError):
             self._breakers.unanswered(claim.pool, reason, message)

@@ -136,7 +136,7 @@ class Launching:
         waits_for_launch = not claim.deleting and not claim.provider_id
         if waits_for_launch and (
             breaker := await self._breakers.admit(
-                view.pool, prepare_input.claim.name, claim.instance_types, node_class=claim.node_class
+                view.pool, prepare_input.claim.name, claim.instance_types, node_class=claim.class_key
             )
         ):
             return await self._putting_off.unprepared(
@@ -270,7 +270,7 @@ class Launching:
             return await self._putting_off.unlaunched(claim, launch_input.claim, _not_sent(GROUP_LEFT))
         type_names = sorted(_instance_types(launch_input.request))
         if breaker := await self._breakers.admit(
-            claim.pool, launch_input.claim.name, type_names, node_class=claim.node_class, sends=True
+            claim.pool, launch_input.claim.name, type_names, node_class=claim.class_key, sends=True
         ):
             return await self._putting_off.unlaunched(
                 claim, launch_input.claim, LaunchResult(waits=self._putting_off.breaker_wait(breaker))
@@ -356,12 +356,12 @@ class Launching:
             )
         lacks_capacity = result.instance is None and result.waits is None
         if result.instance is not None or lacks_capacity or result.reason == SUBNET_FULL:
-            self._breakers.launched(pool, instance_types, node_class=claim.node_class)
+            self._breakers.launched(pool, instance_types, node_class=claim.class_key)
         elif result.waits is not None and result.waits.has_answer and result.reason != TEMPLATE_NOT_FOUND:
             metrics.LAUNCH_FAILURES.labels("", "", launch_input.request.capacity_type, result.reason).inc()
             fault = result.waits.class_fault
             types = frozenset() if fault == ClassFault.WHOLE else instance_types
-            node_class = claim.node_class if fault else ""
+            node_class = claim.class_key if fault else ""
             self._breakers.refused(pool, result.reason, result.message, types, node_class=node_class)
         reason = Reason.INSUFFICIENT_CAPACITY if lacks_capacity else result.reason
         if result.unavailable or result.instance is None:

@@ -134,7 +134,7 @@ class NodeActivities:
 
     def _registered(self, node_input: NodeInput, claim: ClaimRecord, node_name: str) -> None:
         kinds = claim.image_and_type | {claim.labels.get(labels.ZONE, "")}
-        self._breakers.registered(claim.node_class, kinds, claim.launched_at)
+        self._breakers.registered(claim.class_key, kinds, claim.launched_at)
         metrics.NODES_CREATED.labels(claim.labels.get(labels.NODEPOOL, ""), claim.labels.get(labels.ZONE, "")).inc()
         name = asyncio.create_task(self._name_instance(node_input, node_name, claim))
         self._names.add(name)

@@ -102,7 +102,7 @@ class LaunchRefusals:
         of_classes.pop("", None)
         claims = launching() if of_classes else ()
         claims_and_breakers = (
-            (claim, of_classes[claim.node_class]) for claim in claims if claim.node_class in of_classes
+            (claim, of_classes[claim.class_key]) for claim in claims if claim.class_key in of_classes
         )
         return {
             claim.name: (claim, breaker) for claim, breaker in claims_and_breakers if is_refused(claim, breaker, now)

@@ -31,6 +31,11 @@ def instance_id_of(provider_id: str) -> str:
     return last if last.startswith("i-") else ""
 
 
+def class_key_of(node_class: str, pool: str, version: str) -> str:
+    """Return the key of an EC2NodeClass in a version of a NodePool; its name if ``version`` is empty."""
+    return f"{node_class}@{pool}-{version}" if version else node_class
+
+
 @dataclass(frozen=True, slots=True)
 class ClaimRecord(ObjectRecord):
     """A NodeClaim for everything that reads one: the cache holds it, activities and commands make it with `of`.
@@ -48,6 +53,11 @@ class ClaimRecord(ObjectRecord):
     def node_class(self) -> str:
         """The name of its EC2NodeClass."""
         return str((self.spec.get("nodeClassRef") or {}).get("name") or "")
+
+    @property
+    def class_key(self) -> str:
+        """The key of its EC2NodeClass in the version that it launches: the name, and the version if it has one."""
+        return class_key_of(self.node_class, self.pool, self.annotations.get(labels.REVISION, ""))
 
     @property
     def instance_types(self) -> list[str]:

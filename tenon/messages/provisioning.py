@@ -46,7 +46,8 @@ class LaunchBreaker(Message):
     instance_types: list[str] = Field(default_factory=list)
     """The instance types of the refused requests, sorted; empty if no launch can succeed."""
     node_class: str = ""
-    """The EC2NodeClass, if EC2's refusals are about it. Launches of all its NodePools wait."""
+    """The key of the EC2NodeClass, if EC2's refusals are about it. Launches of all its NodePools wait. A NodePool
+    under a rollout has a key for each of its versions, so that a version that EC2 refuses holds back no other one."""
     refused_at: datetime | None = None
     """When EC2 last refused a launch or ended an instance. NodeClaims that are older do not keep their pods."""
 

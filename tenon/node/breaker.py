@@ -49,7 +49,8 @@ def keys_of(pool: str, node_class: str) -> list[str]:
 def subject(breaker: LaunchBreaker) -> str:
     """Name what EC2 refuses, for a sentence."""
     if breaker.node_class:
-        return f"EC2NodeClass {breaker.node_class}"
+        name, _, version = breaker.node_class.partition("@")
+        return f"EC2NodeClass {name}" + (f" in version {version}" if version else "")
     return f"NodePool {breaker.pool}" if breaker.pool else "this account"
 
 

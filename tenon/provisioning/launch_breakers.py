@@ -21,6 +21,7 @@ from tenon.evolve import evolve
 from tenon.kube.claim_record import ClaimRecord
 from tenon.messages.provisioning import LaunchBreaker
 from tenon.node.breaker import holds_back, key_of, keys_of, sentence
+from tenon.rollout.revisions import class_key
 from tenon.scheduling.model import InstanceType, Plan
 
 PROFILE_APPEARS_WITHIN = timedelta(minutes=1)
@@ -38,7 +39,7 @@ def by_pool(open_breakers: OpenBreakers, pools: Iterable[NodePool]) -> dict[str,
     """
     breakers_by_pool = {}
     for pool in pools if open_breakers else ():
-        keys = keys_of(pool.metadata.name, pool.spec.template.spec.node_class_ref.name)
+        keys = keys_of(pool.metadata.name, class_key(pool))
         holding = [open_breakers[key] for key in keys if key in open_breakers]
         if holding:
             first = min(holding, key=lambda breaker: bool(breaker.instance_types))

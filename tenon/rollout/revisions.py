@@ -20,6 +20,7 @@ from tenon.apis.nodepool import NodeClaimTemplate, NodePool
 from tenon.ec2.nodeclass.status import not_ready, readiness_unknown
 from tenon.errors import TenonError
 from tenon.evolve import evolve
+from tenon.kube.claim_record import class_key_of
 
 MAX_REVISIONS = 10
 """How many versions of a NodePool are kept, in addition to those that are in use."""
@@ -150,8 +151,8 @@ def without_revision(metadata: ObjectMeta) -> ObjectMeta:
 def class_key(pool: NodePool) -> str:
     """Return the key under which a cluster has the EC2NodeClass of a NodePool's version: its name, and the version."""
     name = pool.spec.template.spec.node_class_ref.name
-    digest = pool.metadata.annotations.get(labels.REVISION)
-    return f"{name}@{revision_name(pool.metadata.name, digest)}" if digest else name
+    digest = pool.metadata.annotations.get(labels.REVISION, "")
+    return class_key_of(name, pool.metadata.name, digest)
 
 
 def to_object(revision: Revision, namespace: str, number: int) -> dict[str, Any]:

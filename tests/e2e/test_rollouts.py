@@ -129,7 +129,9 @@ async def test_a_version_that_ec2_never_launches_goes_back_with_ec2s_sentence(
     try:
         await rollout.change(amiSelectorTerms=[{"alias": NEWER}])
         await rollout.reached("RollingBack")
-        await pool.seen(pool.name, "RolloutRollingBack", "no new node initialized since", sentence)
+        await pool.seen(
+            pool.name, "RolloutRollingBack", f"within 20s: InvalidAMIID.Unavailable: CreateFleet: {sentence}"
+        )
         evidence = tenon("rollout", "show", pool.name)
         assert sentence in evidence.stdout, evidence.stderr
         assert len(await rollout.claims_of("")) == 1, "the node that runs pods stays"

@@ -7,12 +7,15 @@ from typing import Any
 
 from activities.provisioning.launch_refusals import LaunchRefusals
 from tenon.apis import labels
+from tenon.apis.nodepool import NodePool
+from tenon.evolve import evolve
 from tenon.messages.provisioning import AwaitBatchInput, LaunchReport, UnavailableTypes
-from tenon.node.breaker import UNTRIED_FOR, by_key, ended_booting, is_open, refused
+from tenon.node.breaker import UNTRIED_FOR, by_key, ended_booting, is_open, refused, sentence
 from tenon.provisioning.launch_breakers import by_pool
 from tests.activities.provisioning.fake_view import START, node_class, node_pool
 from tests.activities.provisioning.setting import BATCH, Setting
 from tests.tenon.scheduling.builders import CATALOG, asking, need, pod
+from tests.worker.cache.objects import claim
 
 BREAKER = refused(None, "default", "Unauthorized", "you may not", START)
 HELD = BATCH.model_copy(update={"breakers": [BREAKER]})
@@ -147,6 +150,23 @@ def test_of_two_breakers_of_a_nodepool_the_types_of_both_count() -> None:
     of_class = refused(None, "", "InvalidAMIID", "gone", START, instance_types=["c7g.large"], node_class="default")
     (launch_breaker,) = by_pool(by_key([own, of_class]), [node_pool("default")]).values()
     assert launch_breaker.instance_types == ["c7g.large", "m5.large"]
+
+
+def in_version(version: str) -> NodePool:
+    """The NodePool as it launches a version of a rollout."""
+    pool = node_pool()
+    return evolve(pool, metadata=evolve(pool.metadata, annotations={labels.REVISION: version}))
+
+
+async def test_an_image_that_ec2_refuses_in_one_version_holds_back_no_other_version() -> None:
+    """A rollout tries a bad image, and pods that wait get nodes of the version that passed meanwhile."""
+    metadata = {"labels": {labels.NODEPOOL: "default"}, "annotations": {labels.REVISION: "bad"}}
+    refused_claim = claim("bad-1", meta=metadata, node_name="", nodeClassRef={"name": "default"})
+    key = refused_claim.class_key
+    breakers = by_key([refused(None, "", "InvalidAMIID", "gone", START, node_class=key)])
+    assert by_pool(breakers, [in_version("good")]) == {}
+    (breaker,) = by_pool(breakers, [in_version("bad")]).values()
+    assert "EC2 refuses what EC2NodeClass default in version default-bad asks for" in sentence(breaker)
 
 
 async def test_a_breaker_that_only_counts_holds_nothing_back_in_a_validation() -> None:

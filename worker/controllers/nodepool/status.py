@@ -96,6 +96,8 @@ class NodePoolStatusController(Controller):
         """The usage of each NodePool, as of this reconcile."""
         self._rollouts: Mapping[str, PoolRollout] = {}
         """What holds for each NodePool that a NodeRollout selects, as of this reconcile."""
+        self._launching: Mapping[str, NodePool] = {}
+        """Each of these NodePools in the version that it launches."""
 
     async def wait_ready(self) -> None:
         """Wait for the cache, and export that it is not synced yet."""
@@ -128,9 +130,15 @@ class NodePoolStatusController(Controller):
         self._hashes.observe()
         self._usages = self._cache.pool_usages(with_leaving=True)
         self._rollouts = self._view.rollouts()
+        pools = self._view.node_pools() if self._rollouts else []
+        self._launching = {pool.metadata.name: pool for pool in pools}
         for record in self._cache.pools:
             await self.isolate(record.name, self._reconcile_pool(record))
         return None
+
+    def _launched_version(self, pool: NodePool) -> NodePool:
+        """The NodePool as it launches nodes: a version that EC2 refuses during its rollout holds back no other one."""
+        return self._launching.get(pool.metadata.name, pool)
 
     def _note_launches(self, changes: Sequence[Change]) -> None:
         for topic, name in changes:
@@ -157,7 +165,9 @@ class NodePoolStatusController(Controller):
         if self._measured:
             self._metrics.measure(pool, usage)
             if self._refusals.reported:
-                self._metrics.measure_breaker(record.name, is_open=bool(self._refusals.breakers([pool])))
+                self._metrics.measure_breaker(
+                    record.name, is_open=bool(self._refusals.breakers([self._launched_version(pool)]))
+                )
         class_generation = self._class_generation(pool)
         status = self._status(pool, usage, class_generation)
         self._events.log_unknown_values(pool)
@@ -201,7 +211,7 @@ class NodePoolStatusController(Controller):
         results = self._registrations.of(pool, class_generation)
         conditions = with_registration_health(conditions, results, now=now, observed_generation=generation)
         if self._refusals.reported:
-            breaker = self._refusals.breakers([pool]).get(name)
+            breaker = self._refusals.breakers([self._launched_version(pool)]).get(name)
             conditions = with_launch_health(conditions, breaker, now=now, observed_generation=generation)
             launched = self._launched.get(name)
             shortage = self._refusals.shortage(name, launched)
