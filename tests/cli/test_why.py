@@ -40,7 +40,7 @@ def tenon(alone: None, tmp_path: Path) -> Tenon:
     return lambda *arguments: CliRunner().invoke(app, [*start, *arguments])
 
 
-@pytest.mark.parametrize("name", [CLAIM, NODE, INSTANCE, f"node/{NODE}", f"nodeclaim/{CLAIM}"])
+@pytest.mark.parametrize("name", [CLAIM, NODE, INSTANCE, NODE.partition(".")[0], f"node/{NODE}", f"nodeclaim/{CLAIM}"])
 def test_a_node_that_is_gone_is_known_by_each_of_its_names(tenon: Tenon, name: str) -> None:
     done = tenon(name)
     assert done.exit_code == 0, done.output
