@@ -90,6 +90,13 @@ def test_a_table_says_what_happened_why_and_by_whom(tenon: History, record: str)
     assert lines[3].endswith("ann, by tenon node")
 
 
+def test_a_table_of_launches_ends_with_what_they_cost_and_json_has_entries_only(tenon: History, record: str) -> None:
+    question = (*SINCE, "--record", record, "--kind", "launch")
+    assert tenon(*question).stdout.splitlines()[-1] == "1 node launched, $0.0960 an hour in all"
+    assert kinds(tenon(*question, "-o", "json")) == ["launch"]
+    assert "in all" not in tenon(*SINCE, "--record", record).stdout
+
+
 def test_entries_are_chosen_by_kind_and_reason(tenon: History, record: str) -> None:
     assert kinds(tenon(*SINCE, "--record", record, "--kind", "refusal", "-o", "json")) == ["refusal"]
     assert kinds(tenon(*SINCE, "--record", record, "--reason", "empty", "-o", "json")) == ["removal"]
