@@ -163,9 +163,12 @@ async def test_the_nodepools_that_ec2_refuses_are_listed_with_the_blocked_nodes(
         assert (row["nodeClaim"], row["nodePool"]) == ("", "web")
         assert "Unauthorized: you may not" in row["why"]
         sentence = "EC2 refuses 1 spot offering (m5.large in us-west-2a): tried again after "
-        assert f"EC2: {sentence}" in " ".join(table.output.split())
+        assert f"Capacity: {sentence}" in " ".join(table.output.split())
         assert (shortage["nodeClaim"], shortage["nodePool"]) == ("", "")
         assert shortage["why"].startswith(sentence)
+        (offering,) = shortage["offerings"]
+        assert offering.pop("nextTryAt") == shortage["why"].removeprefix(sentence)
+        assert offering == {"capacityType": "spot", "instanceType": "m5.large", "zone": "us-west-2a"}
         plain = await asyncio.to_thread(tenon, "list", "--cluster", cluster, "-o", "json")
         assert json.loads(plain.stdout) == []
 
