@@ -87,7 +87,7 @@ def test_a_table_says_what_happened_why_and_by_whom(tenon: History, record: str)
     assert "2026-11-27 06:45:00" in lines[3]
     assert "m5.large, ran 2h, cost $0.1920, 0 pods evicted" in lines[3]
     assert "Expired: the disk is broken" in lines[3]
-    assert lines[3].endswith("ann, by tenon node")
+    assert lines[3].endswith("ann with tenon node")
 
 
 def test_a_table_of_launches_ends_with_what_they_cost_and_json_has_entries_only(tenon: History, record: str) -> None:
