@@ -20,11 +20,11 @@ async def user_of_command(command: str = "tenon node") -> str:
         kube = await Kube.connect()
         try:
             review = await kube.create(SELF_SUBJECT_REVIEWS, {})
-            return f"{review['status']['userInfo']['username']}, by {command}"
+            return f"{review['status']['userInfo']['username']} with {command}"
         finally:
             await kube.close()
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # a container's user without a name
         user = f"user {os.getuid()}"
-    return f"{user}@{socket.gethostname()}, by {command}"
+    return f"{user}@{socket.gethostname()} with {command}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import sys
 import time
 from functools import partial
@@ -92,12 +93,23 @@ def demo(
             console.print(f"\nThe sandbox and the worker keep running. {_ui(sandbox)}")
             if metrics := metrics_address(sandbox.layout.root):
                 console.print(f"Metrics: [link]{metrics}[/]", soft_wrap=True)
-            console.print(f"To use it:  export KUBECONFIG={sandbox.kubeconfig} PATH={BIN}:$PATH", soft_wrap=True)
-            console.print("To stop it: tenon sandbox down")
+            for line in how_to_use(sandbox.kubeconfig, sandbox.layout.root if state is not None else None):
+                console.print(line, soft_wrap=True, markup=False)
         else:
             stale_worker.stop(sandbox.layout.root)
             if attached is None:
                 sandbox.stop()
+
+
+def how_to_use(kubeconfig: Path, folder: Path | None) -> list[str]:
+    """Return the lines that say how a shell uses and stops a sandbox. ``folder``: that of ``--state``, or None."""
+    exports = {"KUBECONFIG": str(kubeconfig)}
+    stop = ["tenon", "sandbox", "down"]
+    if folder is not None:  # commands learn the cluster, Temporal and the record from there
+        exports["TENON_SANDBOX_DIR"] = str(folder)
+        stop += ["--state", str(folder)]
+    settings = " ".join(f"{name}={shlex.quote(value)}" for name, value in exports.items())
+    return [f"To use it:  export {settings} PATH={BIN}:$PATH", f"To stop it: {shlex.join(stop)}"]
 
 
 def _table(*columns: str) -> Table:

@@ -10,7 +10,7 @@ import heapq
 import json
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import chain, count
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -28,9 +28,11 @@ from cli.name_completion import pool_names
 from cli.record_source import RecordError, RecordOption, RecordSource, chosen_record, open_record
 from cli.record_times import SinceOption, UntilOption, instant_of
 from tenon.errors import TenonError
+from tenon.kube.node_names import AmbiguousNameError, may_stand_for, whole_name
 from tenon.record.entries import Entry, Kind
-from tenon.record.history import Question, Subject, about, answers, sentence, why
+from tenon.record.history import Question, Subject, about, answers, sentence, total_bought, why
 from tenon.record.lines import distinct
+from tenon.record.why.mentions import whole_nodes_in
 from tenon.sentences import lasting
 
 if TYPE_CHECKING:
@@ -129,13 +131,15 @@ def history(
         window = Window(instant_of(since, now), instant_of(until, now) if until else now + timedelta(minutes=1), now)
         question = Question(name or "", frozenset(kind or ()), reason, pool)
         sources, newest = asyncio.run(_collect(question, window, cluster, record, limit))
-    except (HistoryError, RecordError, ValueError) as error:
+    except (HistoryError, RecordError, AmbiguousNameError, ValueError) as error:
         print(error, file=sys.stderr)
         raise typer.Exit(2) from None
     if output == "json":
         print(json.dumps([entry.model_dump(mode="json", exclude_none=True) for entry in newest], indent=2))
     elif newest:
         _print(newest, question.name, is_wide=output == "wide")
+        if total := total_bought(newest, question.kinds):
+            output_console().print(total, highlight=False, soft_wrap=True)
     for note in sources.notes:
         print(f"{note}.", file=sys.stderr)
     if not newest:
@@ -148,7 +152,11 @@ def history(
 async def _collect(
     question: Question, window: Window, cluster: str | None, record: str | None, limit: int
 ) -> tuple[Sources, list[Entry]]:
-    """The newest entries in the order of time, and where they come from."""
+    """The newest entries in the order of time, and where they come from.
+
+    Raises:
+        AmbiguousNameError: the name of the question is that of several Nodes without their domain.
+    """
     try:
         context: Context | None = resolve(cluster)
     except ContextError:
@@ -162,10 +170,17 @@ async def _collect(
     else:
         sources.notes.append(NO_RECORD)
     subject = Subject(question.name) if question.name else None
+    longer_names: set[str] = set()
+    is_recorded = False
     if subject is not None and sources.record is not None:
         for entry in sources.record.entries(window.since, window.until):  # the last entry of a node has all its names
             subject.learn(entry)
-            subject.is_in(entry)
+            is_recorded = subject.is_in(entry) or is_recorded
+            longer_names.update(node for node in whole_nodes_in(entry) if may_stand_for(subject.name, node))
+    if subject is not None and not is_recorded:
+        name = whole_name(subject.name, longer_names | await _in_temporal(subject.name, context))
+        if name != subject.name:
+            return await _collect(replace(question, name=name), window, cluster, record, limit)
     await _read_temporal(sources, question, subject, window, context)
     newest: list[tuple[datetime, int, Entry]] = []
     order, matching = count(), 0
@@ -180,6 +195,21 @@ async def _collect(
         begins = f"{sources.record_begins.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
         sources.notes.append(f"The oldest entry of the record in this time is of {begins}")
     return sources, [entry for _, _, entry in sorted(newest, key=lambda item: item[:2])]
+
+
+async def _in_temporal(name: str, context: Context | None) -> set[str]:
+    """The Node that Temporal knows by this name without its domain, or none."""
+    if context is None or missing("worker"):
+        return set()
+    from temporalio.service import RPCError
+
+    from cli.nodes.visibility import whole_name_in_temporal
+    from worker.runtime.temporal_client import TemporalError, connect
+
+    try:
+        return {await whole_name_in_temporal(await connect(), context.cluster, name)} - {name}
+    except (TemporalError, RPCError):
+        return set()  # the reading that follows says that Temporal does not answer
 
 
 async def _read_temporal(

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
+from itertools import starmap
 from typing import Annotated, Any, Literal
 
 import typer
@@ -58,11 +59,12 @@ from cli.nodes.workflows import (
     run,
 )
 from cli.temporal_ui import NoUiError, ui_of
-from tenon.ec2.refusals.unavailable import shortages
+from tenon.ec2.refusals.unavailable import Shortage, shortages
 from tenon.fleet.choice import Choice
 from tenon.fleet.document import row_document
 from tenon.fleet.order import SortKey, ordered
 from tenon.fleet.rows import NodeRow
+from tenon.kube.offerings import OfferingKey
 from tenon.kube.selector_text import SelectorError
 from tenon.kube.timestamps import format_instant
 from tenon.messages.provisioning import LaunchBreaker, PurchasePause, ShortageWait
@@ -409,8 +411,8 @@ def _print_list(nodes: NodeList, rows: Sequence[NodeRow], output: ListOutput, *,
         _print(console, f"**{subject(breaker)}**: {sentence(breaker)}; {probe}")
     for wait in waits:
         _print(console, f"**Pending pods**: {waiting_sentence(wait)}")
-    for text in scarce:
-        _print(console, f"**EC2**: {text}")
+    for shortage in scarce:
+        _print(console, f"**Capacity**: {shortage.sentence}")
     for pause in nodes.pauses:
         _print(console, f"**Pods**: {list_sentence(pause)}")
 
@@ -469,9 +471,21 @@ def _row_without_claim(pool: str, why: str, **more: Any) -> dict[str, Any]:
     return {"nodeClaim": "", "nodePool": pool, "blocked": True, "why": why, **more}
 
 
-def _shortage_row(text: str) -> dict[str, Any]:
+def _shortage_row(shortage: Shortage) -> dict[str, Any]:
     """What EC2 refuses of the whole account, so without a NodePool."""
-    return _row_without_claim("", text)
+    return _row_without_claim("", shortage.sentence, offerings=list(starmap(_offering, shortage.until.items())))
+
+
+def _offering(key: OfferingKey, until: datetime) -> dict[str, str]:
+    """A refused offering. An empty instance type stands for all, an empty zone for every zone."""
+    scope = {"scope": key.scope, "scopeName": key.scope_name} if key.scope else {}
+    return {
+        "capacityType": key.capacity_type,
+        "instanceType": key.instance_type,
+        "zone": key.zone,
+        **scope,
+        "nextTryAt": format_instant(until),
+    }
 
 
 def _pause_row(pause: PurchasePause) -> dict[str, Any]:

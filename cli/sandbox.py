@@ -190,9 +190,8 @@ def down(state: StateDir = None) -> None:
             stopped = stop_sandbox(layout)
     except SandboxError as error:
         raise fail(error) from error
-    Console().print(
-        "The sandbox is stopped." if stopped else f"No sandbox runs in {layout.root}.", highlight=False, soft_wrap=True
-    )
+    nothing = f"No sandbox runs in {layout.root}. If one runs in another folder, name that with --state."
+    Console().print("The sandbox is stopped." if stopped else nothing, highlight=False, soft_wrap=True, markup=False)
 
 
 @app.command(epilog=examples("tenon sandbox install"))

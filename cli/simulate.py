@@ -30,6 +30,7 @@ from tenon.ec2.refusals.unavailable import UnavailableOfferings, unavailable_unt
 from tenon.ec2.types.capacity_reservations import without_reservations
 from tenon.ec2.types.instance_types import without
 from tenon.errors import TenonError
+from tenon.kube.node_names import AmbiguousNameError
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.scheduler_config import KIND, NOTHING, DefaultSpread, scheduler_config
 from tenon.manifests.faults import ManifestError, Source, in_order, one_line
@@ -280,11 +281,14 @@ def simulation_of(scope: Given) -> Simulation:
         notes += _catalogue_notes(decision, types)
     gates, reboots = simulation_settings.gates(), simulation_settings.aws_gates().reboot_for_repair
     repair = stated_repair(view.repair_policies, view.node_pools, reboots=reboots)() if gates.node_repair else None
-    overlay = (
-        disruption_of(view, cache, decision.plan, question, instant, gates=gates, repair=repair, only=scope.node)
-        if disruption
-        else None
-    )
+    try:
+        overlay = (
+            disruption_of(view, cache, decision.plan, question, instant, gates=gates, repair=repair, only=scope.node)
+            if disruption
+            else None
+        )
+    except AmbiguousNameError as error:
+        raise InputError([ManifestError(Source(str(scope.node)), error.problem)]) from None
     if overlay is not None and scope.node is not None and not (overlay.commands or overlay.staying):
         where = "in the cluster: see kubectl get nodeclaims" if live else "in the input"
         _stop_at([ManifestError(Source(scope.node), f"is no Node or NodeClaim of a NodePool {where}")])

@@ -18,8 +18,10 @@ from cli import temporal_ui
 from cli.application import create_app, examples
 from cli.context import ContextError, resolve
 from cli.name_completion import node_names, pool_names
+from cli.nodes.visibility import whole_name_in_temporal
 from cli.temporal_ui import NoUiError, TemporalUi, ui_of
 from tenon.errors import TenonError
+from tenon.kube.node_names import AmbiguousNameError
 from tenon.node import ids
 from worker.runtime.encrypted_payloads import PayloadCodecError
 from worker.runtime.temporal_client import TemporalError, connect
@@ -91,7 +93,15 @@ def ui(
     except RPCError as error:
         print(f"Temporal refused: {error.message}.", file=sys.stderr)
         raise typer.Exit(2) from None
-    except (ValueError, UnknownNameError, NoUiError, ContextError, TemporalError, PayloadCodecError) as error:
+    except (
+        ValueError,
+        UnknownNameError,
+        AmbiguousNameError,
+        NoUiError,
+        ContextError,
+        TemporalError,
+        PayloadCodecError,
+    ) as error:
         print(error, file=sys.stderr)
         raise typer.Exit(2) from None
     width = max(len(about) for about in links)
@@ -145,7 +155,9 @@ async def _pages(client: Client, pages: TemporalUi, cluster: str, name: str) -> 
 
     Raises:
         UnknownNameError: there is none.
+        AmbiguousNameError: it is the name of several Nodes without their domain.
     """
+    name = await whole_name_in_temporal(client, cluster, name)
     own = (
         f"WorkflowId = '{ids.nodeclaim_id(cluster, name)}' OR WorkflowId = '{names.command_id(cluster, name)}' "
         f"OR {names.NODE.name} = '{name}' OR {names.INSTANCE.name} = '{name}'"

@@ -23,6 +23,7 @@ from cli.why_reading.kubernetes import KubernetesReader
 from cli.why_reading.questions import Sources
 from cli.why_reading.record import RecordReader
 from cli.why_reading.temporal import TemporalReader
+from tenon.kube.node_names import AmbiguousNameError
 from tenon.record.why.answer import Answer, Consulted, Line, Source, to_document
 from tenon.record.why.node import NodeSources, why_node
 from tenon.record.why.pod import PodSources, needs_simulation, why_pod
@@ -85,7 +86,11 @@ def why(
     cluster_name = context.cluster if context is not None else ""
     reader = RecordReader(chosen_record(record), began, cluster_name)
     with show_progress("Asking the record, Temporal and Kubernetes ..."):
-        sources, consulted = asyncio.run(_read(name, reader, cluster_name))
+        try:
+            sources, consulted = asyncio.run(_read(name, reader, cluster_name))
+        except AmbiguousNameError as error:
+            print(error, file=sys.stderr)
+            raise typer.Exit(UNUSABLE) from None
         if isinstance(sources, PodSources) and needs_simulation(sources):
             sources, outcome = simulate_pod(sources)
             consulted.append(outcome)

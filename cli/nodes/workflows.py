@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -17,10 +17,12 @@ from activities.kubernetes.errors import ApiError, ApiUnreachableError, ConfigEr
 from activities.kubernetes.resources import NODECLAIMS
 from cli.context import Context, ContextError, resolve
 from cli.fleet_view.reading import FleetError
+from cli.nodes.visibility import of_node, whole_name_in_temporal
 from cli.pauses import PauseError
 from tenon.errors import TenonError
 from tenon.fleet.order import FilterError
 from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.node_names import AmbiguousNameError, whole_name
 from tenon.kube.selector_text import SelectorError
 from worker.runtime.encrypted_payloads import PayloadCodecError
 from worker.runtime.temporal_client import TemporalError, connect
@@ -48,6 +50,7 @@ def run(job: Coroutine[Any, Any, T]) -> T:
         ContextError,
         FleetError,
         FilterError,
+        AmbiguousNameError,
         SelectorError,
         TemporalError,
         PayloadCodecError,
@@ -75,20 +78,34 @@ async def connected(cluster: str | None) -> tuple[Context, Client]:
 
 
 async def claim_of(name: str) -> str:
-    """Return the NodeClaim with this name, or the one whose Node or instance has it."""
+    """Return the NodeClaim with this name, or the one whose Node or instance has it.
+
+    Raises:
+        AmbiguousNameError: it is the name of a Node without its domain, and several Nodes have it.
+    """
     try:
         kube = await Kube.connect()
     except ConfigError:
         return name  # without the API server, assume a NodeClaim's name
     try:
-        for claim in map(ClaimRecord.of, await kube.list(NODECLAIMS)):
-            if name in (claim.name, claim.node_name, claim.instance_id):
-                return claim.name
+        claim = claim_named(name, [ClaimRecord.of(body) for body in await kube.list(NODECLAIMS)])
     except ApiError as error:
         print(f"{name} is treated as the name of a NodeClaim: {error}", file=sys.stderr)
+    else:
+        return claim.name if claim is not None else name
     finally:
         await kube.close()
     return name
+
+
+def claim_named(name: str, claims: Sequence[ClaimRecord]) -> ClaimRecord | None:
+    """Return the NodeClaim with this name, or the one whose Node or instance has it; None if there is none.
+
+    Raises:
+        AmbiguousNameError: it is the name of a Node without its domain, and several Nodes have it.
+    """
+    by_name = {own: claim for claim in claims for own in (claim.instance_id, claim.node_name, claim.name) if own}
+    return by_name.get(whole_name(name, (claim.node_name for claim in claims), by_name))
 
 
 async def newest_of(name: str, cluster: str | None) -> WorkflowHandle[Any, Any] | None:
@@ -96,8 +113,9 @@ async def newest_of(name: str, cluster: str | None) -> WorkflowHandle[Any, Any] 
     if not _NAME.fullmatch(name):
         return None
     context, client = await connected(cluster)
-    own = f"{names.NODE.name} = '{name}' OR {names.INSTANCE.name} = '{name}'"
-    query = f"WorkflowType = 'NodeClaim' AND {names.CLUSTER.name} = '{context.cluster}' AND ({own})"
+    name = await whole_name_in_temporal(client, context.cluster, name)
+    query = f"WorkflowType = 'NodeClaim' AND {names.CLUSTER.name} = '{context.cluster}'"
+    query += f" AND ({of_node(context.cluster, name)})"
     async for execution in client.list_workflows(query, limit=1):
         return client.get_workflow_handle(execution.id, run_id=execution.run_id)
     return None

@@ -16,6 +16,7 @@ from tenon.disruption.search.carried_out import carried_out
 from tenon.disruption.search.pods_elsewhere import PodsElsewhere
 from tenon.disruption.why_stays import WhyStays, why_leaving
 from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.node_names import whole_name
 from tenon.kube.records import NodeRecord
 from tenon.messages.disruption import REBOOT
 from tenon.provisioning.gates import FeatureGates
@@ -53,7 +54,10 @@ def disruption_of(
 
     Nodes that the plan gives pods stay. The search has no time limit, so that the same input gives the same commands.
     ``gates``: those of the worker. ``repair``: the policies of node repair; None without the gate NodeRepair. ``only``:
-    the Node or NodeClaim that is asked about; None for all.
+    the Node, with or without its domain, or NodeClaim that is asked about; None for all.
+
+    Raises:
+        AmbiguousNameError: ``only`` stands for several Nodes.
     """
     managed = view.managed_nodes()
     nodes = {node.claim: cache.node_of(claim) for node in managed if (claim := cache.claims.get(node.claim))}
@@ -84,6 +88,8 @@ def disruption_of(
         spot_to_spot=gates.spot_to_spot_consolidation,
     )
     leaving = {candidate.node.claim for command in decision.commands for candidate in command.candidates}
+    if only is not None:
+        only = whole_name(only, (node.node for node in managed), (node.claim for node in managed))
     shown_claims = {node.claim for node in managed if only is None or only in (node.node, node.claim)}
     return Disruption(
         _commands(decision.commands, nodes, question.types, shown_claims),

@@ -41,7 +41,7 @@ def read_unavailable(notes: list[str]) -> Mapping[OfferingKey, datetime]:
     unavailable = by_offering(report.unavailable, now)
     action = f"avoids {counted(len(unavailable), 'offering')} that EC2 refused" if unavailable else "avoids no offering"
     notes.append(f"the provisioner of cluster {cluster} {action}, and so does this plan")
-    notes.extend(shortages(report.unavailable, now))
+    notes.extend(shortage.sentence for shortage in shortages(report.unavailable, now))
     notes.extend(
         f"{subject(breaker)}: {sentence(breaker)}; this plan uses it all the same" for breaker in report.breakers
     )

@@ -7,6 +7,7 @@ from typing import Any
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ConfigError
 from activities.kubernetes.resources import EVENTS, NODECLAIMS, NODEPOOLS, PODS
+from cli.nodes.workflows import claim_named
 from tenon.apis.json_object import JsonObject
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.conditions import condition
@@ -47,11 +48,15 @@ class KubernetesReader:
         return self._claims
 
     async def claim_named(self, name: str) -> ClaimRecord | None:
-        """Return the NodeClaim with this name, or the one whose Node or instance has it."""
-        for claim in await self.claims():
-            if name in (claim.name, claim.node_name, claim.instance_id):
-                self._outcomes.append(f"NodeClaim {claim.name} exists")
-                return claim
+        """Return the NodeClaim with this name, or the one whose Node or instance has it.
+
+        Raises:
+            AmbiguousNameError: it is the name of a Node without its domain, and several Nodes have it.
+        """
+        claim = claim_named(name, await self.claims())
+        if claim is not None:
+            self._outcomes.append(f"NodeClaim {claim.name} exists")
+            return claim
         if self._kube is not None and not self._outcomes:
             self._outcomes.append(f"it has no NodeClaim, Node or instance {name} (any more)")
         return None

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
 from cli.why_reading.kubernetes import KubernetesReader
 from cli.why_reading.record import RecordReader
 from cli.why_reading.temporal import TemporalReader
+from tenon.kube.node_names import whole_name
 from tenon.record.entries import Entry
-from tenon.record.why.mentions import NodeIdentity, identities, mentions_node, mentions_pod, mentions_pool
+from tenon.record.why.mentions import (
+    NodeIdentity,
+    abbreviates_node,
+    identities,
+    mentions_node,
+    mentions_pod,
+    mentions_pool,
+    whole_nodes_in,
+)
 from tenon.record.why.node import NodeSources, departure_of
 from tenon.record.why.pod import PodSources, claims_of
 from tenon.record.why.pool import PoolSources
@@ -30,9 +39,17 @@ class Sources:
         self._kubernetes = kubernetes
 
     async def node(self, name: str) -> NodeSources:
-        """What is known of the node that has this name, which may be that of its NodeClaim, Node or instance."""
+        """What is known of the node that has this name, which may be that of its NodeClaim, Node or instance.
+
+        Raises:
+            AmbiguousNameError: it is the name of a Node without its domain, and several Nodes have it.
+        """
         claim = await self._kubernetes.claim_named(name)
-        entries = await self._entries(lambda entry: mentions_node(entry, {name}))
+        entries = await self._entries(lambda entry: mentions_node(entry, {name}) or abbreviates_node(entry, name))
+        if claim is None:
+            name = await self._whole_name(name, entries)
+        elif name not in (claim.name, claim.instance_id):
+            name = claim.node_name
         recorded_nodes = identities(name, entries)
         claims = [claim.name] if claim is not None else await self._temporal.claims_named(name)
         claims += [identity.claim for identity in recorded_nodes]
@@ -57,6 +74,14 @@ class Sources:
             lambda entry: mentions_node(entry, {identity.claim}) or (departure is not None and departure.has(entry))
         )
         return replace(sources, entries=entries)
+
+    async def _whole_name(self, name: str, entries: Sequence[Entry]) -> str:
+        """Return the name of the Node that a name without its domain stands for, in the record or in Temporal."""
+        if any(mentions_node(entry, {name}) for entry in entries):
+            return name
+        recorded_nodes = {node for entry in entries for node in whole_nodes_in(entry)}
+        in_temporal = await self._temporal.whole_name(name)
+        return whole_name(name, recorded_nodes | {in_temporal} - {name})
 
     async def pod(self, key: str) -> PodSources:
         """What is known of a pod."""

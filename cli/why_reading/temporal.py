@@ -8,6 +8,7 @@ from datetime import timedelta
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError, WorkflowQueryFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
+from cli.nodes.visibility import whole_name_in_temporal
 from cli.refusals import RefusalsUnknownError, purchase_pauses_of, refusals_of
 from tenon.messages.provisioning import LaunchReport, PurchasePause
 from tenon.node.breaker import sentence, subject
@@ -42,6 +43,20 @@ class TemporalReader:
             return cls(cluster, await connect())
         except (TemporalError, PayloadCodecError) as error:
             return cls(cluster, None, str(error).rstrip("."))
+
+    async def whole_name(self, name: str) -> str:
+        """Return the name of the Node that a name without its domain stands for; the name itself if there is none.
+
+        Raises:
+            AmbiguousNameError: it stands for several Nodes.
+        """
+        if self._client is None:
+            return name
+        try:
+            return await whole_name_in_temporal(self._client, self._cluster, name)
+        except RPCError as error:
+            self._outcomes.append(f"the workflows of {name} cannot be listed: {error.message}")
+            return name
 
     async def claims_named(self, name: str) -> list[str]:
         """Return the NodeClaims whose Node or instance has this name, the newest first, running or ended."""

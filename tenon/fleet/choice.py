@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from tenon.fleet.order import FilterError
 from tenon.fleet.rows import NodeRow
+from tenon.kube.node_names import whole_name
 from tenon.kube.selectors import LabelSelector
 
 _NEWEST = datetime.max.replace(tzinfo=UTC)
@@ -18,7 +19,7 @@ class Choice:
     """What an operator's command says about its nodes. Names and the other two exclude each other."""
 
     names: Sequence[str] = ()
-    """NodeClaims, their Nodes or their instances."""
+    """NodeClaims, their Nodes, with or without their domain, or their instances."""
     selector: LabelSelector = field(default_factory=LabelSelector)
     pool: str = ""
     most: int | None = None
@@ -44,6 +45,7 @@ def chosen_rows(choice: Choice, rows: Sequence[NodeRow]) -> list[NodeRow]:
 
     Raises:
         FilterError: the command says nothing, or too much, or a name is unknown.
+        AmbiguousNameError: a name stands for several Nodes.
     """
     chooses = bool(choice.pool or choice.selector.expressions)
     if choice.names and chooses:
@@ -60,6 +62,8 @@ def chosen_rows(choice: Choice, rows: Sequence[NodeRow]) -> list[NodeRow]:
 
 def _named(names: Sequence[str], rows: Sequence[NodeRow]) -> list[NodeRow]:
     by_name = {name: row for row in rows if row.claim for name in (row.instance, row.node, row.claim) if name}
+    nodes = [row.node for row in rows if row.claim]
+    names = [whole_name(name, nodes, by_name) for name in names]
     unknown = [name for name in dict.fromkeys(names) if name not in by_name]
     if unknown:
         raise FilterError(f"No NodeClaim, Node or instance of Tenon is named {', '.join(unknown)}.")

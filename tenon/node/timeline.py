@@ -38,15 +38,18 @@ def _size(text: str) -> int:
 
 
 def pods_text(state: NodeState) -> str:
-    """Say how many pods run on the node, and how many of them it was bought for."""
-    own = f"{state.bound_pods} of the {state.planned_pods} it was bought for"
+    """Say how many pods run on the node, and for how many it was bought if fewer run.
+
+    Other pods may have taken the place of those that it was bought for, such as those of a newer ReplicaSet.
+    """
     if state.running_pods is None:
-        return f"{own} run here"
-    if state.bound_pods < state.planned_pods:
-        own += " (the others are gone, or kube-scheduler places them)"
+        return f"{state.bound_pods} of the {state.planned_pods} it was bought for run here"
+    text = f"{counted(state.running_pods, 'pod')} {'runs' if state.running_pods == 1 else 'run'} here"
     if state.running_pods == state.bound_pods == state.planned_pods:
-        own = "all that it was bought for"
-    return f"{counted(state.running_pods, 'pod')} {'runs' if state.running_pods == 1 else 'run'} here, {own}"
+        return f"{text}, all that it was bought for"
+    if state.running_pods >= state.planned_pods:
+        return text
+    return f"{text}; it was bought for {state.planned_pods}, and the others run elsewhere, are on their way or are gone"
 
 
 def clock(at: datetime | None) -> str:

@@ -66,7 +66,7 @@ def current_details(
         f"### Buys nodes for pods that fit on no node of cluster {cluster}",
         "",
         f"**Now:** it {action}",
-        *_section("What EC2 refuses", shortages(unavailable, now)),
+        *_section("What EC2 refuses", [shortage.sentence for shortage in shortages(unavailable, now)]),
         *_section("Launches that are held back", map(_breaker, breakers)),
         *_section("Pods that wait for cheaper capacity", map(_wait, (wait for wait in waits if wait.until > now))),
         *_section("Pods for which no more nodes are bought", map(_pause, paused)),

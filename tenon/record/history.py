@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -13,6 +13,7 @@ from tenon.record.entries import (
     CostEntry,
     DisruptionEntry,
     Entry,
+    Kind,
     LaunchEntry,
     NodeFacts,
     PlanEntry,
@@ -225,16 +226,39 @@ def why(entry: Entry) -> str:
             return next((f"{claim}: {why}" for claim, why in entry.refused.items()), "")
 
 
+def total_bought(entries: Sequence[Entry], kinds: Collection[str]) -> str:
+    """Return how much the launches, or else the plans, of a question bought in all; empty if it asks for neither.
+
+    A launch follows a plan, so only one of the two is counted.
+    """
+    launches = [entry.facts.price for entry in entries if isinstance(entry, LaunchEntry)]
+    plans = [entry for entry in entries if isinstance(entry, PlanEntry)]
+    if Kind.LAUNCH in kinds and launches:
+        unknown = launches.count(0.0)
+        rest = f"; the price of {unknown} is not known" if unknown else ""
+        return f"{counted(len(launches), 'node')} launched, ${sum(launches):.4f} an hour in all{rest}"
+    if Kind.PLAN in kinds and plans:
+        nodes = sum(entry.purchase_count or len(entry.purchases) for entry in plans)
+        price = sum(entry.price or sum(part.price for part in entry.purchases) for entry in plans)
+        return f"{counted(len(plans), 'plan')} to buy {counted(nodes, 'node')}, ${price:.4f} an hour in all"
+    return ""
+
+
 def _teardown(entry: TeardownEntry) -> str:
     counts = ", ".join(counted(number, kind) for kind, number in sorted(entry.counts.items()) if number)
     rest = f"; {counted(len(entry.leftovers), 'thing')} stayed" if entry.leftovers else ""
     return f"the cluster was torn down: ended {counts or 'nothing'}{rest}"
 
 
+_CHOSEN = ("the cheapest of", "the only type that")
+"""What `TypeChoiceExplainer` says of a type."""
+
+
 def _choice(explanation: str) -> str:
     """The line that says why an instance type was chosen: the last but one of what a NodeClaim says, or the first."""
     lines = explanation.splitlines()
-    return next((line for line in lines if "cheapest of" in line), lines[0] if lines else "")
+    choice = (line for line in lines if any(words in line for words in _CHOSEN))
+    return next(choice, lines[0] if lines else "")
 
 
 def _of_pod(entry: PlanEntry, name: str) -> str:

@@ -71,4 +71,4 @@ async def test_a_command_is_refused_for_a_time(temporal: WorkflowEnvironment, cl
             result = await handle.result()
     assert result.approval is not None
     assert result.approval.answer is ApprovalAnswer.REFUSED
-    assert result.approval.by.endswith(", by tenon refuse")
+    assert result.approval.by.endswith(" with tenon refuse")

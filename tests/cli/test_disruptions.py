@@ -85,7 +85,7 @@ async def test_a_command_under_way_says_what_it_waits_for_and_a_cancellation_und
             cancelled = await asyncio.to_thread(tenon, *arguments)
             assert cancelled.exit_code == 0, cancelled.output
             assert cancelled.stdout.startswith(f"{command().id}: an operator cancelled it: a release (")
-            assert cancelled.stdout.endswith("by tenon disruptions); what it had begun is undone\n")
+            assert cancelled.stdout.endswith("with tenon disruptions); what it had begun is undone\n")
             again = await asyncio.to_thread(tenon, *arguments)
             assert (again.exit_code, again.stderr) == (2, f"Command {command().id} has ended already.\n")
             assert [finished.undo for finished in steps.finished] == [True]

@@ -14,7 +14,7 @@ from cli.explain import app
 from tests.simulate.api_server import ApiServer
 from tests.simulate.live_server import server
 from tests.simulate.running import catalogue
-from tests.simulate.shared_cluster import NOW, SHARED
+from tests.simulate.shared_cluster import NOW, SHARED, node
 
 __all__ = ["server"]
 
@@ -42,6 +42,17 @@ def test_an_unknown_node_ends_with_one_sentence(tmp_path: Path) -> None:
     result = explain(tmp_path, "n9", "-f", str(file), "--now", NOW)
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr == "n9: is no Node or NodeClaim of a NodePool in the input\n"
+
+
+def test_a_node_is_explained_by_its_name_without_the_domain(tmp_path: Path) -> None:
+    file = tmp_path / "input.yaml"
+    file.write_text(SHARED + node("n1.ec2.internal", "m5.large", "1900m") + node("n3.a", "m5.large", "1900m"))
+    assert explain(tmp_path, "n3", "-f", str(file), "--now", NOW).exit_code == 0
+    assert explain(tmp_path, "n1", "-f", str(file), "--now", NOW).exit_code == 0, "that is the whole name of a Node"
+    file.write_text(SHARED + node("n3.b", "m5.large", "1900m") + node("n3.a", "m5.large", "1900m"))
+    result = explain(tmp_path, "n3", "-f", str(file), "--now", NOW)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == "n3: stands for 2 Nodes, n3.a, n3.b: write the whole name of one\n"
 
 
 @pytest.mark.integration

@@ -62,6 +62,19 @@ def test_a_node_that_is_gone_has_its_history_by_each_of_its_names(tenon: History
         assert kinds(answer) == ["refusal", "launch", "removal"], name
 
 
+def test_a_node_is_known_without_its_domain_as_narrow_lists_print_it(tenon: History, tmp_path: Path) -> None:
+    path = tmp_path / "record.jsonl"
+    nodes = ["ip-10-0-0-1.x.internal", "ip-10-0-0-2.x.internal", "ip-10-0-0-2.y.internal"]
+    entries = [removal(number) for number in range(len(nodes))]
+    whole = [evolve(entry, facts=evolve(entry.facts, node=node)) for entry, node in zip(entries, nodes, strict=True)]
+    path.write_text("".join(f"{line_of(entry)}\n" for entry in whole))
+    answer = tenon("ip-10-0-0-1", *SINCE, "--record", str(path), "-o", "json")
+    assert [row["facts"]["node"] for row in json.loads(answer.stdout)] == nodes[:1]
+    refused = tenon("ip-10-0-0-2", *SINCE, "--record", str(path))
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert refused.stderr.startswith("ip-10-0-0-2 stands for 2 Nodes, ip-10-0-0-2.x.internal, ip-10-0-0-2.y.internal:")
+
+
 def test_the_log_of_a_worker_is_read_from_standard_input(tenon: History, record: str) -> None:
     log = "The worker starts\n" + Path(record).read_text()
     answer = tenon("ip-10-0-0-1", *SINCE, "--record", "-", "-o", "json", input=log)
@@ -74,7 +87,14 @@ def test_a_table_says_what_happened_why_and_by_whom(tenon: History, record: str)
     assert "2026-11-27 06:45:00" in lines[3]
     assert "m5.large, ran 2h, cost $0.1920, 0 pods evicted" in lines[3]
     assert "Expired: the disk is broken" in lines[3]
-    assert lines[3].endswith("ann, by tenon node")
+    assert lines[3].endswith("ann with tenon node")
+
+
+def test_a_table_of_launches_ends_with_what_they_cost_and_json_has_entries_only(tenon: History, record: str) -> None:
+    question = (*SINCE, "--record", record, "--kind", "launch")
+    assert tenon(*question).stdout.splitlines()[-1] == "1 node launched, $0.0960 an hour in all"
+    assert kinds(tenon(*question, "-o", "json")) == ["launch"]
+    assert "in all" not in tenon(*SINCE, "--record", record).stdout
 
 
 def test_entries_are_chosen_by_kind_and_reason(tenon: History, record: str) -> None:

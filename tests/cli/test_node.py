@@ -122,7 +122,7 @@ async def test_the_blocked_nodes_are_listed_with_their_reasons(
     forced = await asyncio.to_thread(tenon, "force-drain", NAME, "--cluster", cluster, *why)
     assert forced.exit_code == 0, forced.output
     life = await newest(temporal.client, cluster).result()
-    actor = f"{getpass.getuser()}@{socket.gethostname()}, by tenon node"
+    actor = f"{getpass.getuser()}@{socket.gethostname()} with tenon node"
     requested = f"force drain requested ({actor}): its disk is slow, OPS-12"
     assert any(requested in entry.text for entry in life.timeline)
 
@@ -163,9 +163,12 @@ async def test_the_nodepools_that_ec2_refuses_are_listed_with_the_blocked_nodes(
         assert (row["nodeClaim"], row["nodePool"]) == ("", "web")
         assert "Unauthorized: you may not" in row["why"]
         sentence = "EC2 refuses 1 spot offering (m5.large in us-west-2a): tried again after "
-        assert f"EC2: {sentence}" in " ".join(table.output.split())
+        assert f"Capacity: {sentence}" in " ".join(table.output.split())
         assert (shortage["nodeClaim"], shortage["nodePool"]) == ("", "")
         assert shortage["why"].startswith(sentence)
+        (offering,) = shortage["offerings"]
+        assert offering.pop("nextTryAt") == shortage["why"].removeprefix(sentence)
+        assert offering == {"capacityType": "spot", "instanceType": "m5.large", "zone": "us-west-2a"}
         plain = await asyncio.to_thread(tenon, "list", "--cluster", cluster, "-o", "json")
         assert json.loads(plain.stdout) == []
 
@@ -419,7 +422,7 @@ async def test_a_reboot_shows_its_steps_and_says_who_asked(
         assert answer.exit_code == 0, answer.output
         lines = answer.stdout.splitlines()
         assert lines[0] == f"{NAME}: rebooting; follow it with `tenon node show {NAME}`"
-        actor = f"{getpass.getuser()}@{socket.gethostname()}, by tenon node"
+        actor = f"{getpass.getuser()}@{socket.gethostname()} with tenon node"
         assert any(f"reboot requested: an operator's request, OPS-12 ({actor})" in line for line in lines)
         assert lines[-1].endswith(f"{NAME}: rebooted")
         long = await asyncio.to_thread(tenon, "reboot", NAME, "--cluster", cluster, "--reason", "x" * 9999)

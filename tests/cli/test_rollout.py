@@ -255,7 +255,7 @@ async def test_without_a_name_the_user_of_the_command_asks(
         async with rollout(temporal, cluster, World()):
             answer = await asyncio.to_thread(tenon, "start", "web")
     assert answer.exit_code == 0, answer.output
-    assert answer.stdout.endswith(", by tenon rollout)\n")
+    assert answer.stdout.endswith(" with tenon rollout)\n")
 
 
 @pytest.mark.parametrize(

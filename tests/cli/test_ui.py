@@ -97,7 +97,7 @@ async def test_a_name_of_any_kind_leads_to_the_page_and_a_browser_opens_it(
     client, queue = temporal.client, names.task_queue(cluster)
     node = [
         SearchAttributePair(names.CLUSTER, cluster),
-        SearchAttributePair(names.NODE, "n1"),
+        SearchAttributePair(names.NODE, "n1.ec2.internal"),
         SearchAttributePair(names.INSTANCE, "i-0abc"),
     ]
     claim = await client.start_workflow(
@@ -111,7 +111,10 @@ async def test_a_name_of_any_kind_leads_to_the_page_and_a_browser_opens_it(
         id=names.command_id(cluster, "empty-1"),
         task_queue=queue,
         search_attributes=TypedSearchAttributes(
-            [SearchAttributePair(names.CLUSTER, cluster), SearchAttributePair(names.COMMAND_NODES, ["web-1", "n1"])]
+            [
+                SearchAttributePair(names.CLUSTER, cluster),
+                SearchAttributePair(names.COMMAND_NODES, ["web-1", "n1.ec2.internal"]),
+            ]
         ),
     )
 
@@ -126,7 +129,7 @@ async def test_a_name_of_any_kind_leads_to_the_page_and_a_browser_opens_it(
         return True
 
     monkeypatch.setattr(webbrowser, "open", opens)
-    for name in ("web-1", "n1", "i-0abc"):
+    for name in ("web-1", "n1.ec2.internal", "n1", "i-0abc"):
         printed = await asyncio.to_thread(tenon, name, "--open")
         page, commands = (line.split()[-1] for line in printed.stdout.splitlines())
         assert (

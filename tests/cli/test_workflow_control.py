@@ -37,7 +37,7 @@ async def test_keep_and_drain_say_who_asked_and_a_blocked_node_is_listed(
         assert await control.blocked() == {NAME}
         details = await control.details(NAME)
     assert BUDGET in details
-    assert "by tenon top" in details
+    assert "with tenon top" in details
     assert "old disk" in details
 
 

@@ -54,7 +54,7 @@ async def test_a_paused_nodepool_keeps_its_empty_node_until_it_is_resumed(
     claim = await paused(pool, tenon, kube)
     (pause,) = json.loads(tenon("pause", "--list", "-o", "json").stdout)
     assert (pause["nodePools"], pause["reason"]) == ([pool.name], "2.0 ships")
-    assert pause["by"].endswith("by tenon pause")
+    assert pause["by"].endswith("with tenon pause")
     await pool.scale(0)
 
     async def could_leave() -> bool:

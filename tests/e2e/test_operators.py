@@ -133,8 +133,8 @@ async def test_nodes_are_listed_shown_expired_and_drained_by_name(
     assert (await life_of(client, sandbox, first)).reason == "expired"
     life = await life_of(client, sandbox, second)
     assert (life.reason, life.detail) == ("drain", "its disk is slow, OPS-12")
-    assert life.actor == "sandbox-admin, by tenon node", "the user that the API server sees"
-    await pool.seen(second, "Disrupted", "its disk is slow, OPS-12 (sandbox-admin, by tenon node)")
+    assert life.actor == "sandbox-admin with tenon node", "the user that the API server sees"
+    await pool.seen(second, "Disrupted", "its disk is slow, OPS-12 (sandbox-admin with tenon node)")
 
 
 async def test_keep_holds_an_empty_node_beyond_its_time_to_live(

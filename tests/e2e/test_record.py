@@ -61,7 +61,7 @@ async def test_the_record_says_why_a_node_was_bought_and_who_removed_it_after_it
     assert (launch.facts.instance, launch.facts.instance_type) == (instance["id"], instance["type"])
     assert isinstance(removal, RemovalEntry)
     assert (removal.reason, removal.detail) == ("ForceDrain", "its disk is broken, OPS-7")
-    assert removal.actor == "sandbox-admin, by tenon node"
+    assert removal.actor == "sandbox-admin with tenon node"
     assert (removal.facts.node, removal.facts.instance, removal.pods) == (node, instance["id"], 1)
     assert removal.cost == life.cost > 0
     assert removal.timeline[-1].endswith("life ended")
@@ -76,7 +76,7 @@ async def test_the_record_says_why_a_node_was_bought_and_who_removed_it_after_it
     shown = await asyncio.to_thread(tenon, "history", node, **with_record)
     (line,) = [line for line in shown.stdout.splitlines() if " removal " in line]
     assert "ForceDrain: its disk is broken, OPS-7" in line
-    assert "sandbox-admin, by tenon node" in line
+    assert "sandbox-admin with tenon node" in line
     of_pod = await asyncio.to_thread(tenon, "history", pod, **with_record)
     assert f"{pod} gets a new node: {name}" in of_pod.stdout
 

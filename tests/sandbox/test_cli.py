@@ -18,7 +18,8 @@ from sandbox.status import Addresses, ComponentStatus, Process, State, Status
 
 def test_down_and_status_of_nothing_say_so(tmp_path: Path) -> None:
     down = CliRunner().invoke(app, ["down", "--state", str(tmp_path)])
-    assert (down.exit_code, down.stdout) == (0, f"No sandbox runs in {tmp_path}.\n")
+    sentences = f"No sandbox runs in {tmp_path}. If one runs in another folder, name that with --state.\n"
+    assert (down.exit_code, down.stdout) == (0, sentences)
     status = CliRunner().invoke(app, ["status", "--state", str(tmp_path)])
     assert status.exit_code == 1
     assert "there is no sandbox" in status.stdout

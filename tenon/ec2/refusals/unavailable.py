@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from tenon.ec2.refusals.vcpu_quotas import quota_of
@@ -79,27 +80,39 @@ def grouped(until: Mapping[OfferingKey, datetime]) -> list[UnavailableTypes]:
     ]
 
 
-def shortages(groups: Iterable[UnavailableTypes], now: datetime) -> list[str]:
-    """Say in sentences what EC2 refuses now: capacity types, vCPU quotas that are used up, and offerings."""
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """What EC2 refuses now of one capacity type or vCPU quota."""
+
+    sentence: str
+    """It names the first offerings only."""
+    until: Mapping[OfferingKey, datetime]
+    """All refused offerings, with the time when each is tried again."""
+
+
+def shortages(groups: Iterable[UnavailableTypes], now: datetime) -> list[Shortage]:
+    """Return what EC2 refuses now: capacity types, vCPU quotas that are used up, and offerings."""
     until = by_offering(groups, now)
-    sentences: list[str] = []
+    all_shortages: list[Shortage] = []
     offerings: dict[str, list[OfferingKey]] = {}
     for key in sorted(until):
         if key.scope == QUOTA:
             quota = f"the account's {key.capacity_type} vCPU quota {key.scope_name}"
-            sentences.append(f"{quota} is used up: {_again(until[key])}")
+            all_shortages.append(Shortage(f"{quota} is used up: {_again(until[key])}", {key: until[key]}))
         elif key == key.whole_capacity_type:
-            sentences.append(f"EC2 refuses all {key.capacity_type} capacity: {_again(until[key])}")
+            sentence = f"EC2 refuses all {key.capacity_type} capacity: {_again(until[key])}"
+            all_shortages.append(Shortage(sentence, {key: until[key]}))
         else:
             offerings.setdefault(key.capacity_type, []).append(key)
     for capacity_type, keys in offerings.items():
         names = list(map(str, keys))
         last = max(until[key] for key in keys)
-        sentences.append(
+        sentence = (
             f"EC2 refuses {counted(len(keys), f'{capacity_type} offering')} "
             f"({first_few(names, NAMED_OFFERINGS)}): {_again(last)}"
         )
-    return sentences
+        all_shortages.append(Shortage(sentence, {key: until[key] for key in keys}))
+    return all_shortages
 
 
 def _again(until: datetime) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from tenon.kube.node_names import may_stand_for
 from tenon.record.entries import (
     CommandEndEntry,
     CommandEntry,
@@ -59,6 +60,16 @@ def nodes_in(entry: Entry) -> Iterator[str]:
 def mentions_node(entry: Entry, names: Collection[str]) -> bool:
     """Whether the entry names one of these NodeClaims, Nodes or instances."""
     return any(name in names for name in nodes_in(entry))
+
+
+def whole_nodes_in(entry: Entry) -> Iterator[str]:
+    """Yield the names of the Nodes in an entry that says which of its names are Nodes."""
+    return (identity.node for identity in _identities_in(entry) if identity.node)
+
+
+def abbreviates_node(entry: Entry, name: str) -> bool:
+    """Whether the name is that of a Node of the entry without its domain."""
+    return any(may_stand_for(name, node) for node in whole_nodes_in(entry))
 
 
 def mentions_pod(entry: Entry, key: str) -> bool:

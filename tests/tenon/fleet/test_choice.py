@@ -10,6 +10,7 @@ import pytest
 from tenon.fleet.choice import Choice, chosen_rows
 from tenon.fleet.order import FilterError
 from tenon.fleet.rows import NodeRow
+from tenon.kube.node_names import AmbiguousNameError
 from tenon.kube.selector_text import parse_selector
 from tenon.node.state import Stage
 from tests.tenon.fleet.cluster import NOW, a_row
@@ -35,6 +36,14 @@ def names_of(choice: Choice) -> list[str]:
 
 def test_names_are_those_of_claims_nodes_and_instances_and_count_once() -> None:
     assert names_of(Choice(("claim-old", "young", "old"))) == ["old", "young"]
+
+
+def test_the_name_that_a_narrow_list_prints_for_a_node_chooses_it() -> None:
+    """`tenon top` leaves out the domain."""
+    rows = [replace(a_row("n1"), node=f"ip-10-0-0-8.{domain}", claim=f"claim-{domain}") for domain in ("x", "y")]
+    assert chosen_rows(Choice(("ip-10-0-0-8",)), rows[:1]) == rows[:1]
+    with pytest.raises(AmbiguousNameError, match=r"2 Nodes, ip-10-0-0-8\.x, ip-10-0-0-8\.y"):
+        chosen_rows(Choice(("ip-10-0-0-8",)), rows)
 
 
 def test_a_nodepool_and_a_selector_select_nodes_that_stay_the_oldest_first() -> None:

@@ -123,7 +123,11 @@ def test_what_ec2_refuses_is_said_in_sentences() -> None:
         OfferingKey.refusable("spot", "m5.large", "us-west-2a", placement_group="pg-1"),
         OfferingKey.refusable("spot", "", "us-west-2b", placement_group="pg-1"),
     ]
-    assert shortages(grouped(dict.fromkeys(refused_keys, until)), NOW) == [
+    all_shortages = shortages(grouped(dict.fromkeys(refused_keys, until)), NOW)
+    assert {key: at for shortage in all_shortages for key, at in shortage.until.items()} == dict.fromkeys(
+        refused_keys, until
+    ), "also those that no sentence names"
+    assert [shortage.sentence for shortage in all_shortages] == [
         "the account's on-demand vCPU quota G and VT is used up: tried again after 2026-11-21T12:03:00Z",
         "EC2 refuses all spot capacity: tried again after 2026-11-21T12:03:00Z",
         "EC2 refuses 5 on-demand offerings (c5.large in us-west-2a, c6.large in us-west-2a, c7.large in us-west-2a "

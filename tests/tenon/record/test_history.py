@@ -24,7 +24,7 @@ from tenon.record.entries import (
     RefusalEntry,
     RemovalEntry,
 )
-from tenon.record.history import Question, Subject, answers, sentence, why
+from tenon.record.history import Question, Subject, answers, sentence, total_bought, why
 
 AT = datetime(2026, 11, 27, 6, 0, tzinfo=UTC)
 
@@ -220,6 +220,20 @@ def test_why_is_the_reason_with_its_detail_or_the_choice_of_the_type() -> None:
     assert why(OTHER) == "Expired: after 30d"
     assert why(PLAN) == "m5.large in us-west-2a: the cheapest of 12"
     assert why(REFUSAL) == "InsufficientCapacity"
+    only_type = "m5.large in us-west-2a (on-demand): the only type that holds 1 CPU"
+    lines = ["1 pod: shop/web-1", "cheapest available types that fit: m5.large", only_type]
+    assert why(LAUNCH.model_copy(update={"why": "\n".join(lines)})) == only_type
+
+
+def test_what_was_bought_is_added_up_once_if_launches_or_plans_are_asked_for() -> None:
+    unpriced = LAUNCH.model_copy(update={"facts": LAUNCH.facts.model_copy(update={"price": 0.0})})
+    entries: list[Entry] = [PLAN, REFUSAL, LAUNCH, unpriced, LAUNCH]
+    launched = "3 nodes launched, $0.1920 an hour in all; the price of 1 is not known"
+    assert total_bought(entries, {"launch"}) == launched
+    assert total_bought(entries, {"launch", "plan"}) == launched
+    assert total_bought([PLAN, PLAN], {"plan"}) == "2 plans to buy 2 nodes, $0.1920 an hour in all"
+    assert total_bought(entries, {"removal"}) == ""
+    assert total_bought(entries, set()) == ""
 
 
 def test_who_used_the_nodes_is_no_part_of_their_history_unless_it_is_asked_for() -> None:

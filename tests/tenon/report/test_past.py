@@ -211,7 +211,7 @@ def test_the_same_command_twice_is_two_rows() -> None:
 
 def test_people_are_told_apart_and_commands_are_one_actor() -> None:
     entries: list[Entry] = [
-        removal(1, NOW - DAY, NOW - HOUR, "Drain", actor="ann, by tenon node"),
+        removal(1, NOW - DAY, NOW - HOUR, "Drain", actor="ann with tenon node"),
         removal(2, NOW - DAY, NOW - HOUR, actor="command empty-1"),
         removal(3, NOW - DAY, NOW - 2 * HOUR, actor="command empty-2"),
         launch(4, NOW - HOUR, actor=""),
@@ -219,7 +219,7 @@ def test_people_are_told_apart_and_commands_are_one_actor() -> None:
     result = happened(entries, NOW - DAY, NOW)
     assert [(*group.key, group.count, group.last_at) for group in result.actors] == [
         (COMMANDS, "removal: Empty", 2, NOW - HOUR),
-        ("ann, by tenon node", "removal: Drain", 1, NOW - HOUR),
+        ("ann with tenon node", "removal: Drain", 1, NOW - HOUR),
         (UNKNOWN_ACTOR, "launch", 1, NOW - HOUR),
     ]
 

@@ -29,7 +29,7 @@ def removal(number: int = 1, *, at: datetime = AT, cluster: str = "prod", reason
         cluster=cluster,
         facts=facts(number),
         reason=reason,
-        actor="ann, by tenon node",
+        actor="ann with tenon node",
         detail="the disk is broken",
         launched_at=at - timedelta(hours=2),
         terminated_at=at,

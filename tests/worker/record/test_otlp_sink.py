@@ -94,7 +94,7 @@ def test_an_entry_is_a_log_record_with_its_time_its_kind_and_what_it_is_about(
     assert attributes(first)["tenon.claim"] == "default-1"
     assert attributes(first)["tenon.instance"] == "i-1"
     assert (attributes(second)["tenon.kind"], attributes(second)["tenon.reason"]) == ("removal", "Expired")
-    assert attributes(second)["tenon.actor"] == "ann, by tenon node"
+    assert attributes(second)["tenon.actor"] == "ann with tenon node"
     resource = {item.key: item.value.string_value for item in request.resource_logs[0].resource.attributes}
     assert (resource["service.name"], resource["tenon.cluster"]) == ("tenon-io", "prod")
 

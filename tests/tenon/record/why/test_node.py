@@ -90,7 +90,7 @@ def test_a_node_that_is_gone_is_answered_from_the_record_alone() -> None:
     ]
     assert texts(answer, HAPPENED) == ["launched i-0abc (m5.large, us-west-2a, spot)", "force drain requested"]
     assert texts(answer, REMOVED) == [
-        "ForceDrain: the disk is slow (OPS-7), by alice, by tenon node",
+        "ForceDrain: the disk is slow (OPS-7), by alice with tenon node",
         "2 pods moved, and it cost $0.0400 in all",
     ]
     assert texts(answer, REPLACED) == [
