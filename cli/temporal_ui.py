@@ -101,9 +101,13 @@ def expiring(cluster: str, now: datetime, within: timedelta) -> str:
 
 
 def ended(cluster: str, now: datetime, within: timedelta) -> str:
-    """Return the query for the nodes whose life ended within a time."""
+    """Return the query for the nodes that left within a time.
+
+    A run that continued as new is closed too, but its node lives. A NodeClaim whose launch was refused has no instance.
+    """
     return (
         f"{names.CLUSTER.name} = '{cluster}' AND WorkflowType = '{ids.NODECLAIM_WORKFLOW}' "
+        f"AND ExecutionStatus = 'Completed' AND {names.INSTANCE.name} IS NOT NULL "
         f"AND CloseTime > '{format_instant(now - within)}'"
     )
 
@@ -114,8 +118,8 @@ def commands(cluster: str) -> str:
 
 
 def saving_commands(cluster: str) -> str:
-    """Return the query for the disruption commands that save something."""
-    return f"{commands(cluster)} AND {names.SAVING.name} > 0"
+    """Return the query for the disruption commands that ended and save something."""
+    return f"{commands(cluster)} AND ExecutionStatus = 'Completed' AND {names.SAVING.name} > 0"
 
 
 def commands_of(cluster: str, node: str) -> str:

@@ -128,12 +128,16 @@ class DisruptionCommandWorkflow(PlannerCaller):
         running = asyncio.create_task(self._carry_out(command))
         while True:
             try:
-                return await asyncio.shield(running)
+                result = await asyncio.shield(running)
             except asyncio.CancelledError:
                 if running.done() or workflow.cancellation_reason() is None:
                     raise  # no operator cancelled it: the worker evicts the workflow from its cache
                 self.cancelled_because = shortened(workflow.cancellation_reason() or "", MAX_REASON)
                 self.cancelled = True
+                continue
+            if not (result.accepted or result.leaving):
+                self._show_saving(0.0)  # the list of commands that save something has none that failed
+            return result
 
     @workflow.query(description="What the command has done, a line each, and what it waits for.")
     def progress(self) -> CommandProgress:
