@@ -16,7 +16,10 @@ NAMED_NODES = 5
 """How many nodes of a command the page names."""
 REMEMBERED = 10
 """How many of the last commands the workflow remembers."""
-MAX_LINE = 250
+MAX_ACTION = 150
+"""How many letters the page has of what one of the last commands does, without its workflow ID."""
+MAX_END = 100
+"""The same of how it ended."""
 WHY = (
     "Nodes leave when they are empty, underutilized, drifted or unhealthy, within the budgets of their NodePool. Each "
     "command runs in a workflow of its own."
@@ -37,10 +40,21 @@ def headline(cluster: str, open_commands: Mapping[str, OpenCommand]) -> str:
     return f"Decides which nodes of cluster {cluster} leave{': ' if parts else ''}{', '.join(parts)}"
 
 
-def remembered(lines: Sequence[str], now: datetime, headline_of_command: str, workflow_id: str) -> list[str]:
-    """Return the last commands with one that starts now."""
-    line = f"`{now:%Y-%m-%d %H:%M:%S}` {headline_of_command} (workflow {workflow_id})"
-    return [*lines, shortened(line, MAX_LINE)][-REMEMBERED:]
+def remembered(lines: Sequence[str], now: datetime, action: str, workflow_id: str, expected: str = "") -> list[str]:
+    """Return the last commands with one that starts now. ``expected``: what it is to save, in a clause."""
+    line = f"`{now:%Y-%m-%d %H:%M:%S}` {action}"
+    line = f"{shortened(line, MAX_ACTION)}{_workflow(workflow_id)}"
+    return [*lines, f"{line}: {expected}" if expected else line][-REMEMBERED:]
+
+
+def with_end(lines: Sequence[str], workflow_id: str, end: str) -> list[str]:
+    """Return the last commands, with how one of them ended in place of what it was to save."""
+    own = _workflow(workflow_id)
+    return [f"{line.partition(own)[0]}{own}: {shortened(end, MAX_END)}" if own in line else line for line in lines]
+
+
+def _workflow(workflow_id: str) -> str:
+    return f" (workflow {workflow_id})"
 
 
 def current_details(
