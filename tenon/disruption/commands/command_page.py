@@ -21,10 +21,11 @@ ABOUT = (
     "This workflow is one disruption command: it removes, replaces or reboots the nodes of its input. Current Details "
     "say how far it is."
 )
-_ANSWER = '{"by": "ann", "reason": "seen in staging", "ticket": "OPS-12"}'
+ANSWER = '{"by": "ann", "reason": "seen in staging", "ticket": "OPS-12"}'
+"""An input of the updates that answer a command that waits for approval."""
 APPROVE = (
     "Approves a command that waits for it. It is validated again, and then its nodes leave within the budgets. Input: "
-    f"{_ANSWER}."
+    f"{ANSWER}."
 )
 REFUSE = (
     f"Refuses a command that waits for approval. Its nodes are left alone for {REFUSED_HOURS:.0f} hours, or as many as "
@@ -156,7 +157,7 @@ def _approval_help(command: DisruptionCommand, until: datetime) -> list[str]:
         f"It waits for a person until {until:%Y-%m-%d %H:%M:%S} UTC. Without an answer, it is refused then.",
         "",
         f"- `tenon approve {command.id} --reason TEXT`, or the update `approve` with More Actions, Send an Update: "
-        f"`{_ANSWER}`",
+        f"`{ANSWER}`",
         f"- `tenon refuse {command.id} --reason TEXT`, or the update `refuse`, which also takes `hours`",
         "",
     ]

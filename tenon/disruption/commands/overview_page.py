@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from tenon.apis.reasons import camel_case
+from tenon.disruption.commands.command_page import ANSWER
 from tenon.messages.disruption import OpenCommand, PoolSavings
 from tenon.sentences import counted, first_few, for_temporal_ui, shortened
 
@@ -26,7 +27,8 @@ WHY = (
 )
 ABOUT = f"""This workflow decides which nodes of the cluster leave. {WHY} Current Details list them.
 
-It needs nothing from you: its signals come from Tenon. If you terminate it, Tenon starts it again within a minute."""
+Its signals come from Tenon. A command that waits for approval needs you: Current Details say what to send to it. If \
+you terminate this workflow, Tenon starts it again within a minute."""
 
 
 def headline(cluster: str, open_commands: Mapping[str, OpenCommand]) -> str:
@@ -73,8 +75,10 @@ def current_details(
     lines = [
         f"### {headline(cluster, open_commands)}",
         "",
-        "**Now:** it waits until a node may leave. `tenon explain node NAME` says what keeps a node.",
-        *_section("Commands that wait for approval: `tenon approve ID`", _commands(waiting)),
+        f"**Now:** it waits until {'another' if waiting else 'a'} node may leave. `tenon explain node NAME` says what "
+        "keeps a node.",
+        *_section("Commands that wait for approval", _commands(waiting)),
+        *(_answers(cluster) if waiting else []),
         *_section("Commands under way", _commands(under_way)),
         *_section("Nodes that these commands use of the disruption budgets", _budgets(under_way)),
         *_section("Nodes whose command failed, and until when they are left alone", _later(postponed)),
@@ -82,9 +86,19 @@ def current_details(
         *_section("NodePools whose consolidation saves less than predicted", _slowed(savings)),
         *_section("Last commands (UTC)", [f"- {line}" for line in reversed(last_commands)]),
     ]
-    if not under_way:
+    if not under_way and not waiting:
         lines += ["", "No command is under way."]
     return for_temporal_ui("\n".join(lines))
+
+
+def _answers(cluster: str) -> list[str]:
+    """What a person can do for commands that wait for approval."""
+    return [
+        "",
+        "They wait for you, and touch nothing until then. Run `tenon approve ID --reason TEXT` or `tenon refuse ID "
+        f"--reason TEXT`, or open the workflow `disruption-command/{cluster}/ID`, which says until when it waits, and "
+        f"send it the update `approve` or `refuse` with More Actions, Send an Update: `{ANSWER}`.",
+    ]
 
 
 def _section(title: str, lines: Sequence[str]) -> list[str]:

@@ -120,6 +120,17 @@ def test_the_disruption_workflow_lists_commands_budgets_failures_and_slow_pools(
     assert "Empty: removes n1 (workflow disruption-command/c/empty-1)" in shown
 
 
+def test_the_disruption_workflow_says_how_a_person_answers_commands_that_wait() -> None:
+    """They are not under way, and all the same the page does not say that nothing happens."""
+    shown = overview_page.current_details("c", {"web-1": evolve(OPEN, awaits_approval=True)}, {}, [])
+    assert shown.startswith("### Decides which nodes of cluster c leave: 1 command waits for approval\n")
+    assert "- `underutilized-1`: Underutilized, web-1, since 2026-11-21 12:00:00 UTC" in shown
+    assert "`tenon approve ID --reason TEXT` or `tenon refuse ID --reason TEXT`" in shown
+    assert "`disruption-command/c/ID`" in shown
+    assert "No command is under way" not in shown
+    assert "tenon approve" not in overview_page.current_details("c", {"web-1": OPEN}, {}, [])
+
+
 def test_the_disruption_workflow_says_that_nothing_is_under_way_and_remembers_the_last_commands_only() -> None:
     lines: list[str] = []
     for number in range(30):
