@@ -122,6 +122,16 @@ def saving_commands(cluster: str) -> str:
     return f"{commands(cluster)} AND ExecutionStatus = 'Completed' AND {names.SAVING.name} > 0"
 
 
+def rollouts(cluster: str) -> str:
+    """Return the query for the workflows of NodeRollouts."""
+    return f"{names.CLUSTER.name} = '{cluster}' AND WorkflowType = 'Rollout' AND ExecutionStatus = 'Running'"
+
+
+def schedules(cluster: str) -> str:
+    """Return the query for what NodeSchedules asked for; the newest run of each says what it asks for now."""
+    return f"{names.CLUSTER.name} = '{cluster}' AND WorkflowType = 'NodeSchedule'"
+
+
 def commands_of(cluster: str, node: str) -> str:
     """Return the query for the disruption commands of a NodeClaim or Node."""
     return f"{commands(cluster)} AND {names.COMMAND_NODES.name} = '{node}'"
@@ -140,6 +150,8 @@ VIEWS = (
     View("ended", "nodes that left in the last 24 hours", lambda cluster, now: ended(cluster, now, ENDED_WITHIN)),
     View("commands", "disruption commands", lambda cluster, _: commands(cluster)),
     View("savings", "disruption commands that save something", lambda cluster, _: saving_commands(cluster)),
+    View("rollouts", "rollouts of new versions of NodePools", lambda cluster, _: rollouts(cluster)),
+    View("schedules", "what NodeSchedules ask for", lambda cluster, _: schedules(cluster)),
 )
 """The lists that `tenon ui` prints."""
 

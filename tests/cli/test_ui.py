@@ -88,6 +88,8 @@ async def test_every_view_is_a_query_that_temporal_answers(
     lines = printed.stdout.splitlines()
     assert len(lines) == len(temporal_ui.VIEWS) + 2
     links = [line.split()[-1] for line in lines]
+    assert "WorkflowType = 'Rollout'" in query_of(links[-4])
+    assert "WorkflowType = 'NodeSchedule'" in query_of(links[-3])
     for link in links[: len(temporal_ui.VIEWS)]:
         assert f"'{cluster}'" in query_of(link)
         await temporal.client.count_workflows(query_of(link))
