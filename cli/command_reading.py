@@ -19,7 +19,7 @@ from temporalio.service import RPCError
 
 from activities.kubernetes.bounded_concurrency import bounded
 from tenon.kube.timestamps import format_instant
-from tenon.messages.disruption import CommandProgress, DisruptInput, DisruptResult
+from tenon.messages.disruption import REBOOT, CommandProgress, DisruptInput, DisruptionCommand, DisruptResult
 from tenon.sentences import counted, first_few
 from workflows import names
 from workflows.disruption_command import DisruptionCommandWorkflow
@@ -49,7 +49,7 @@ class CommandView:
     predicted: float | None = None
     """Dollars an hour that it saves as predicted; None if that is not known."""
     reached: float | None = None
-    """Dollars an hour that it saves with what was launched; None before that is known."""
+    """Dollars an hour that it saves with what was launched; None before that is known. 0 if no node left."""
     started: datetime | None = None
     ended: datetime | None = None
     step: str = ""
@@ -98,7 +98,7 @@ async def read_command(
         replacements=[nodes.get(item.name, item.name) for item in command.replacements]
         or list(result.replaced_by if result is not None else ()),
         predicted=_predicted(begin),
-        reached=result.saving.reached if result is not None and result.saving is not None else None,
+        reached=_reached(command, result) if result is not None else None,
         started=execution.start_time,
         ended=execution.close_time,
         step=step,
@@ -119,10 +119,21 @@ def _waits(ident: str, progress: CommandProgress) -> str:
 def _predicted(begin: DisruptInput) -> float | None:
     """What the command saves as predicted. One for empty nodes saves what they cost."""
     command = begin.command
+    if command.decision == REBOOT:
+        return None
     if command.moves_pods:
         return command.predicted or command.saving or None
     prices = [candidate.price for candidate in command.candidates]
     return sum(prices) if all(prices) else None
+
+
+def _reached(command: DisruptionCommand, result: DisruptResult) -> float | None:
+    """What an ended command saves. One that was undone saves nothing, one for empty nodes what those that left cost."""
+    if result.saving is not None:
+        return result.saving.reached
+    if result.prices and not command.moves_pods:
+        return sum(result.prices.values())
+    return None if result.accepted or result.leaving else 0.0
 
 
 async def input_of(handle: WorkflowHandle[Any, Any]) -> DisruptInput | None:

@@ -195,7 +195,10 @@ def _span(span: timedelta) -> str:
 
 def _money(command: CommandView) -> str:
     """What the command saves, in a clause; empty if that is not known."""
-    if command.reached is not None and command.predicted is not None:
-        return f"saves ${command.reached:.4f}/h; ${command.predicted:.4f}/h was predicted"
-    amount = command.reached if command.reached is not None else command.predicted
-    return "" if amount is None else f"saves ${amount:.4f}/h, as predicted"
+    predicted = None if command.predicted is None else f"${command.predicted:.4f}/h"
+    if command.reached is not None:
+        saves = f"saves ${command.reached:.4f}/h" if command.reached else "saves nothing"
+        return saves if predicted is None else f"{saves}; {predicted} was predicted"
+    if predicted is None:
+        return ""
+    return f"was to save {predicted}; what it saves is not known" if command.ended else f"is to save {predicted}"

@@ -101,9 +101,13 @@ def expiring(cluster: str, now: datetime, within: timedelta) -> str:
 
 
 def ended(cluster: str, now: datetime, within: timedelta) -> str:
-    """Return the query for the nodes whose life ended within a time."""
+    """Return the query for the nodes that left within a time.
+
+    A run that continued as new is closed too, but its node lives. A NodeClaim whose launch was refused has no instance.
+    """
     return (
         f"{names.CLUSTER.name} = '{cluster}' AND WorkflowType = '{ids.NODECLAIM_WORKFLOW}' "
+        f"AND ExecutionStatus = 'Completed' AND {names.INSTANCE.name} IS NOT NULL "
         f"AND CloseTime > '{format_instant(now - within)}'"
     )
 
@@ -114,8 +118,18 @@ def commands(cluster: str) -> str:
 
 
 def saving_commands(cluster: str) -> str:
-    """Return the query for the disruption commands that save something."""
-    return f"{commands(cluster)} AND {names.SAVING.name} > 0"
+    """Return the query for the disruption commands that ended and save something."""
+    return f"{commands(cluster)} AND ExecutionStatus = 'Completed' AND {names.SAVING.name} > 0"
+
+
+def rollouts(cluster: str) -> str:
+    """Return the query for the workflows of NodeRollouts."""
+    return f"{names.CLUSTER.name} = '{cluster}' AND WorkflowType = 'Rollout' AND ExecutionStatus = 'Running'"
+
+
+def schedules(cluster: str) -> str:
+    """Return the query for what NodeSchedules asked for; the newest run of each says what it asks for now."""
+    return f"{names.CLUSTER.name} = '{cluster}' AND WorkflowType = 'NodeSchedule'"
 
 
 def commands_of(cluster: str, node: str) -> str:
@@ -136,6 +150,8 @@ VIEWS = (
     View("ended", "nodes that left in the last 24 hours", lambda cluster, now: ended(cluster, now, ENDED_WITHIN)),
     View("commands", "disruption commands", lambda cluster, _: commands(cluster)),
     View("savings", "disruption commands that save something", lambda cluster, _: saving_commands(cluster)),
+    View("rollouts", "rollouts of new versions of NodePools", lambda cluster, _: rollouts(cluster)),
+    View("schedules", "what NodeSchedules ask for", lambda cluster, _: schedules(cluster)),
 )
 """The lists that `tenon ui` prints."""
 

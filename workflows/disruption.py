@@ -22,7 +22,7 @@ with workflow.unsafe.imports_passed_through():
     from tenon.disruption.commands import command_page, overview_page
     from tenon.disruption.commands.approval_answers import BUDGETS_WITHIN
     from tenon.disruption.commands.open_commands import commands_without, stale_commands, still_awaiting, with_approved
-    from tenon.disruption.history.savings import is_forgotten, remember
+    from tenon.disruption.history.savings import is_forgotten, remember, total
     from tenon.messages.base import POLL_SECONDS, QUIET_POLL_SECONDS, ActivityName, WorkflowInput
     from tenon.messages.disruption import (
         ApprovedReport,
@@ -153,6 +153,7 @@ class DisruptionWorkflow(PlannerCaller):
         for command, why in stale_commands(before, self.by_claim).items():
             own_claims = {claim for claim, entry in self.by_claim.items() if entry.command == command}
             self.by_claim = commands_without(self.by_claim, own_claims)
+            self._remember_end(command, f"undone: {why}")
             handle = workflow.get_external_workflow_handle(names.command_id(self.cluster, command))
             try:
                 await handle.signal("withdraw", why)
@@ -200,17 +201,27 @@ class DisruptionWorkflow(PlannerCaller):
         page = overview_page.current_details(self.cluster, self.by_claim, self.savings, self.last_commands)
         workflow.set_current_details(page)
 
+    def _remember_end(self, command: str, end: str) -> None:
+        """Say on the page how one of the last commands ended."""
+        workflow_id = names.command_id(self.cluster, command)
+        self.last_commands = overview_page.with_end(self.last_commands, workflow_id, end)
+
     async def _start_child(self, command: DisruptionCommand) -> None:
-        headline = command_page.headline(command)
         workflow_id = names.command_id(self.cluster, command.id)
-        self.last_commands = overview_page.remembered(self.last_commands, workflow.now(), headline, workflow_id)
+        self.last_commands = overview_page.remembered(
+            self.last_commands,
+            workflow.now(),
+            command_page.action(command),
+            workflow_id,
+            command_page.expected_saving(command),
+        )
         child = await workflow.start_child_workflow(
             DisruptionCommandWorkflow.run,
             command_page.first_input(self.cluster, command, self.plan_queue),
             id=workflow_id,
             parent_close_policy=ParentClosePolicy.ABANDON,
             search_attributes=_attributes(self.cluster, command),
-            static_summary=headline,
+            static_summary=command_page.headline(command),
             static_details=command_page.static_details(),
         )
         # An operator may terminate it. Without this, asyncio logs an error about an exception that nothing has read.
@@ -232,6 +243,8 @@ class DisruptionWorkflow(PlannerCaller):
             entry = self.by_claim.get(claim)
             if entry is None or (postponement.command and entry.command != postponement.command):
                 continue
+            if why := postponement.undone or postponement.refused:
+                self._remember_end(entry.command, f"undone: {why}")
             self.by_claim[claim] = evolve(
                 entry, until=until, due=until, postponed=True, awaits_approval=False, refused=postponement.refused
             )
@@ -249,6 +262,7 @@ class DisruptionWorkflow(PlannerCaller):
     def saved(self, report: SavingReport) -> None:
         """Receive what a consolidation command saves. A NodePool whose commands do not pay is slowed down."""
         now = workflow.now()
+        self._remember_end(report.command, command_page.saved(total(report.pools.values()).reached))
         before = dict(self.savings)
         for pool, saving in report.pools.items():
             remembered = remember(self.savings.pop(pool, None), saving, started=report.started, now=now)

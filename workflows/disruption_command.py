@@ -81,6 +81,7 @@ FAILED_PAUSE = timedelta(minutes=5)
 UNTOUCHED_PAUSE = timedelta(seconds=30)
 """The same if the command failed before it touched anything, because the cluster had changed since the decision."""
 CANCELLED = "an operator cancelled it"
+UNDONE = "what it had begun is undone"
 MAX_REASON = 300
 """The most characters of the reason of a cancellation."""
 
@@ -108,6 +109,10 @@ class DisruptionCommandWorkflow(PlannerCaller):
         begun since."""
         self.saving = begin.command.saving
         """Dollars an hour by which the command is found."""
+        self.reached: float | None = None
+        """Dollars an hour that it saves; None before that is known."""
+        self.undone = ""
+        """Why it was undone, in a clause."""
         self.prepared = False
         """Something of the command may be in the cluster, so that a failure must be undone."""
         self.approve_until: datetime | None = None
@@ -128,12 +133,16 @@ class DisruptionCommandWorkflow(PlannerCaller):
         running = asyncio.create_task(self._carry_out(command))
         while True:
             try:
-                return await asyncio.shield(running)
+                result = await asyncio.shield(running)
             except asyncio.CancelledError:
                 if running.done() or workflow.cancellation_reason() is None:
                     raise  # no operator cancelled it: the worker evicts the workflow from its cache
                 self.cancelled_because = shortened(workflow.cancellation_reason() or "", MAX_REASON)
                 self.cancelled = True
+                continue
+            if not (result.accepted or result.leaving or self.begin.command.decision == REBOOT):
+                self._show_saving(0.0)  # the list of commands that save something has none that failed
+            return result
 
     @workflow.query(description="What the command has done, a line each, and what it waits for.")
     def progress(self) -> CommandProgress:
@@ -225,6 +234,7 @@ class DisruptionCommandWorkflow(PlannerCaller):
 
     async def _end(self, approval: Approval) -> DisruptResult:
         """End a command that was not approved. It has touched nothing."""
+        self.undone = approval.text
         claims = self._names()
         if approval.answer is not ApprovalAnswer.STALE:
             pause = approval_answers.pause_after(approval, self.refused_hours)
@@ -313,7 +323,9 @@ class DisruptionCommandWorkflow(PlannerCaller):
             self._record(f"NodeClaim {claim}: {why}")
 
     def _show_saving(self, saving: float) -> None:
-        """Let the command be found by what it saves."""
+        """Let the command be found by what it saves, and say it on the page."""
+        self.reached = saving
+        self._show("")
         if round(saving, 4) != round(self.saving, 4):
             self.saving = saving
             workflow.upsert_search_attributes([names.SAVING.value_set(round(saving, 6))])
@@ -558,29 +570,33 @@ class DisruptionCommandWorkflow(PlannerCaller):
 
         ``may_leave``: some candidates may have accepted and leave, so their replacements stay, as ordinary nodes.
         """
-        self._record(f"failed: {failure}")
+        self.undone = failure
+        self._record(f"undone: {failure}")
         claims = self._names()
         if self.prepared:
             await self._finish(claims, undo=not may_leave)
-            self._record("undone, but the replacements stay" if may_leave else "undone")
+            self._record("what it had begun is undone, but the replacements stay" if may_leave else UNDONE)
         else:
             workflow.logger.info(
                 "A disruption command ended before it touched anything",
                 extra={"command": self.begin.command.id, "nodeclaims": claims, "reason": failure},
             )
-        await self._postpone(claims, FAILED_PAUSE if self.prepared or self.cancelled else UNTOUCHED_PAUSE)
+        pause = FAILED_PAUSE if self.prepared or self.cancelled else UNTOUCHED_PAUSE
+        await self._postpone(claims, pause, undone=failure)
         return DisruptResult(refused=dict.fromkeys(claims, failure), failure=failure)
 
     async def _finish(self, stay: list[str], *, undo: bool) -> None:
         finish_input = FinishInput(cluster=self.begin.cluster, command=self.begin.command, stay=stay, undo=undo)
         await self._run(ActivityName.FINISH_COMMAND, finish_input, StepResult)
 
-    async def _postpone(self, claims: list[str], pause: timedelta, refused: str = "") -> None:
-        """Ask the disruption workflow to leave these nodes alone for a while."""
+    async def _postpone(self, claims: list[str], pause: timedelta, refused: str = "", undone: str = "") -> None:
+        """Ask the disruption workflow to leave these nodes alone for a while. ``undone``: why the command failed."""
         if claims:
             command = self.begin.command
             own_id = command.id if command.approval is not None else ""
-            postponement = Postponement(claims=claims, seconds=pause.total_seconds(), refused=refused, command=own_id)
+            postponement = Postponement(
+                claims=claims, seconds=pause.total_seconds(), refused=refused, command=own_id, undone=undone
+            )
             await self._report("postpone", postponement)
 
     async def _report(self, signal: str, payload: Message | list[str]) -> None:
@@ -600,5 +616,7 @@ class DisruptionCommandWorkflow(PlannerCaller):
         self.waits = waits
         approve_until = self.approve_until if self.approval is None else None
         workflow.set_current_details(
-            command_page.current_details(self.begin.command, self.timeline, waits, approve_until)
+            command_page.current_details(
+                self.begin.command, self.timeline, waits, approve_until, self.undone, self.reached
+            )
         )

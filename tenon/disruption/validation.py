@@ -30,6 +30,7 @@ from tenon.messages.disruption import REBOOT, DisruptionCandidate, DisruptionCom
 from tenon.resources import Resources, add
 from tenon.scheduling.deadline import Expired, never
 from tenon.scheduling.model import Plan, PlannedClaim
+from tenon.sentences import counted
 
 STARTS_FIRST = "its replacement can start before it leaves"
 """Why a command that terminates a node first does not start any more."""
@@ -155,7 +156,8 @@ def _check(
         first = next(iter(sorted(plan.unschedulable)), "")
         return (f"pod {first} would fit nowhere" if first else "the simulation took too long"), None
     if len(plan.claims) > len(command.replacements):
-        return f"its pods need {len(plan.claims)} new nodes instead of {len(command.replacements)}", plan
+        needed = counted(len(plan.claims), "new node")
+        return f"its pods need {needed} instead of {len(command.replacements) or 'none'}", plan
     if not _serves(command.replacements, plan.claims):
         return "its pods need other instance types than its replacements", plan
     # What was planned before a person approved it may be days old: prices, names of pods, the template of the NodePool.

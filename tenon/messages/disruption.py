@@ -456,3 +456,5 @@ class Postponement(Message):
     """Who refused the command, and why, in a clause; empty if it failed."""
     command: str = ""
     """Set by a command that waited for a person: another command may have taken its nodes meanwhile."""
+    undone: str = ""
+    """Why the command was undone, in a clause; empty if only some of its nodes stay, or if it was refused."""

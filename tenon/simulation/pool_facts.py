@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tenon.apis.nodepool import NODES, NodePool
+from tenon.disruption.freezes.freeze import FROZEN_REASONS, frozen_now
 from tenon.disruption.model import ManagedNode, Situation
 from tenon.disruption.rules.budgets import UNLIMITED, opens_at
 from tenon.disruption.rules.pool_budgets import BudgetState, budget_states
@@ -59,7 +60,7 @@ def pool_facts(
             "Cheapest": cheapest(engine_pool) if engine_pool is not None else [],
             "Nodes": _nodes(nodes),
             "Budgets": _budgets(pool.metadata.name, situation),
-            "Consolidation": list(_consolidation(pool, plan)),
+            "Consolidation": _consolidation(pool, nodes, plan),
         },
     )
 
@@ -140,9 +141,13 @@ def _nodes(nodes: Sequence[ManagedNode]) -> list[str]:
 
 def _budgets(name: str, situation: Situation) -> list[str]:
     by_text: dict[str, list[str]] = {}
+    frozen = frozen_now(situation.policies[name].freezes, situation.now) if name in situation.policies else None
     for state in budget_states(situation):
         if state.pool == name:
-            by_text.setdefault(_budget(state, situation), []).append(state.reason.value)
+            text = _budget(state, situation)
+            if frozen is not None and state.reason in FROZEN_REASONS:
+                text = f"no node may go now, because the NodePool is {frozen.clause}"
+            by_text.setdefault(text, []).append(state.reason.value)
     return [f"{', '.join(reasons)}: {text}" for text, reasons in by_text.items()]
 
 
@@ -162,11 +167,14 @@ def _budget(state: BudgetState, situation: Situation) -> str:
     return f"{text}; the next at {format_instant(opens)}" if opens is not None else text
 
 
-def _consolidation(pool: NodePool, plan: Document) -> list[str]:
+def _consolidation(pool: NodePool, nodes: Sequence[ManagedNode], plan: Document) -> list[str]:
     disruption = pool.spec.disruption
     sentences = [f"{disruption.consolidation_policy}, consolidateAfter {disruption.consolidate_after}"]
     names = {entry["node"] for entry in plan.get("staying", ()) if entry["nodePool"] == pool.metadata.name}
+    own_names = {node.node or node.claim for node in nodes}
     for entry in plan["disruption"]:
+        if own_names.isdisjoint(entry["candidates"]):
+            continue
         sentences.append(f"{entry['reason']} now: {first_few(entry['candidates'], SHOWN)}, {_saving(entry)}")
     reasons: dict[str, list[str]] = {}
     for entry in plan.get("staying", ()):

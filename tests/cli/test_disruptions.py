@@ -15,6 +15,7 @@ from temporalio.worker import Worker
 from typer.testing import CliRunner, Result
 
 from cli.main import app
+from tenon.evolve import evolve
 from tenon.messages.disruption import DisruptInput, DisruptionCommand, MeasuredSaving
 from tests.cli.fleet_api import serving_fleet, varied_fleet
 from tests.workflows.fake_steps import FakeSteps, command
@@ -59,7 +60,7 @@ async def test_a_command_under_way_says_what_it_waits_for_and_a_cancellation_und
     steps = FakeSteps()
     steps.waits = "default-new is not initialized"
     with temporal.with_time_skipping_disabled():
-        async with running(temporal, cluster, steps, command().model_copy(update={"graceful": False})) as handle:
+        async with running(temporal, cluster, steps, evolve(command(), graceful=False, predicted=0.2)) as handle:
 
             async def waits() -> bool:
                 return (await handle.query(DisruptionCommandWorkflow.progress)).waits != ""
@@ -77,7 +78,8 @@ async def test_a_command_under_way_says_what_it_waits_for_and_a_cancellation_und
             assert "default-new is not initialized" in row["waits"]
             assert row["ended"] == ""
             table = (await asyncio.to_thread(tenon, "--cluster", cluster)).stdout
-            first, nodes, *_ = table.splitlines()
+            first, nodes, money, *_ = table.splitlines()
+            assert money == "  is to save $0.2000/h"
             assert first.startswith(f"{command().id}  {command().reason}  under way for ")
             assert nodes.startswith("  default-1, default-2 -> ")
 
@@ -95,12 +97,14 @@ async def test_a_command_under_way_says_what_it_waits_for_and_a_cancellation_und
                 return [row["step"].startswith("undone: ") for row in json.loads(answer.stdout)] == [True]
 
             await until(has_ended)
+            table = (await asyncio.to_thread(tenon, "--cluster", cluster, "--all")).stdout
+            assert "\n  saves nothing; $0.2000/h was predicted\n  undone: an operator cancelled it" in table
 
 
 async def test_an_ended_command_says_what_it_saves(temporal: WorkflowEnvironment, cluster: str, tenon: Tenon) -> None:
     steps = FakeSteps()
     steps.savings = {"default": MeasuredSaving(predicted=0.2, reached=0.1)}
-    async with running(temporal, cluster, steps, command()) as handle:
+    async with running(temporal, cluster, steps, evolve(command(), predicted=0.2)) as handle:
         await handle.result()
 
         async def has_ended() -> bool:
@@ -111,6 +115,8 @@ async def test_an_ended_command_says_what_it_saves(temporal: WorkflowEnvironment
         await until(has_ended)
         (row,) = json.loads((await asyncio.to_thread(tenon, "--cluster", cluster, "--all", "-o", "json")).stdout)
         assert (row["savingReached"], row["step"]) == (0.1, "2 nodes left")
+        table = (await asyncio.to_thread(tenon, "--cluster", cluster, "--all")).stdout
+        assert table.splitlines()[2:] == ["  saves $0.1000/h; $0.2000/h was predicted", "  2 nodes left"]
         only_open = await asyncio.to_thread(tenon, "--cluster", cluster)
         assert only_open.stderr.endswith("No disruption command is under way.\n")
 

@@ -14,7 +14,7 @@ from cli.main import app
 from tests.simulate.api_server import ApiServer
 from tests.simulate.live_server import server
 from tests.simulate.running import POOL, catalogue
-from tests.simulate.shared_cluster import NOW, SHARED, pod
+from tests.simulate.shared_cluster import NOW, SHARED, node, pod
 
 __all__ = ["server"]
 
@@ -32,6 +32,13 @@ apiVersion: policy/v1
 kind: PodDisruptionBudget
 metadata: {name: a, namespace: default}
 spec: {maxUnavailable: 0, selector: {matchLabels: {app: a}}}
+"""
+FREEZE = """
+---
+apiVersion: tenon.sh/v1alpha1
+kind: DisruptionFreeze
+metadata: {name: pause}
+spec: {endTime: "2026-01-01T14:00:00Z", reason: release}
 """
 FILES = SHARED + waiting("huge", "5000") + waiting("small", "2") + pod("c", "n1", labels={"app": "a"}) + BUDGET
 
@@ -106,6 +113,31 @@ def test_a_nodepool_at_its_limit_says_so(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["explain", "nodepool", "default", *common])
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["limits"] == ["cpu: 7800m of 8 (98%)", "nodes: 2 of 10 (20%)"]
+
+
+def facts_of(folder: Path, files: str, name: str) -> Any:
+    file = folder / "input.yaml"
+    file.write_text(files)
+    common = ("-f", str(file), "--catalog", str(catalogue(folder)), "--now", NOW, "-o", "json")
+    result = CliRunner().invoke(app, ["explain", "nodepool", name, *common])
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_a_nodepool_lists_the_commands_for_its_own_nodes_only(tmp_path: Path) -> None:
+    files = SHARED + node("n3", "m5.xlarge", "3900m") + "\n---\n" + POOL.replace("name: default", "name: ci", 1)
+    own = facts_of(tmp_path, files, "default")["consolidation"]
+    assert any(text.startswith("Empty now: n3, which saves $") for text in own)
+    assert [text for text in facts_of(tmp_path, files, "ci")["consolidation"] if " now: " in text] == []
+
+
+def test_a_frozen_nodepool_lets_no_node_go_whatever_its_budgets_allow(tmp_path: Path) -> None:
+    """Repair goes on, so its budget is as before."""
+    budgets = facts_of(tmp_path, FILES + FREEZE, "default")["budgets"]
+    frozen = [text for text in budgets if "no node may go now, because the NodePool is frozen by" in text]
+    assert len(frozen) == 1
+    assert "DisruptionFreeze pause (release) until " in frozen[0]
+    assert [text.partition(":")[0] for text in budgets if "2 of 2 nodes may go now" in text] == ["Unhealthy"]
 
 
 def test_an_unknown_nodepool_is_one_sentence(tmp_path: Path) -> None:

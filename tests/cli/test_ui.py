@@ -5,13 +5,18 @@ from __future__ import annotations
 import asyncio
 import webbrowser
 from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
+from temporalio import workflow
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
 from temporalio.testing import WorkflowEnvironment
+from temporalio.worker import Worker
 from typer.testing import CliRunner, Result
 
+from activities.clock import utc_now
 from cli import temporal_ui
 from cli.temporal_ui import CLOUD, NoUiError, TemporalUi
 from cli.ui import app
@@ -19,6 +24,26 @@ from tests.workflows.waiting import until
 from workflows import names
 
 pytestmark = pytest.mark.integration
+
+
+@workflow.defn(name="NodeClaim", sandboxed=False)
+class EndsSoon:
+    """A node's workflow that continues as new once if it is asked to, and ends."""
+
+    @workflow.run
+    async def run(self, continues: bool) -> None:
+        if continues:
+            workflow.continue_as_new(False)
+
+
+@workflow.defn(name="DisruptionCommand", sandboxed=False)
+class Command:
+    """A command that ends, or waits for a person."""
+
+    @workflow.run
+    async def run(self, waits: bool) -> None:
+        await workflow.wait_condition(lambda: not waits)
+
 
 UI = "https://temporal.example.com/ui"
 Tenon = Callable[..., Result]
@@ -63,10 +88,42 @@ async def test_every_view_is_a_query_that_temporal_answers(
     lines = printed.stdout.splitlines()
     assert len(lines) == len(temporal_ui.VIEWS) + 2
     links = [line.split()[-1] for line in lines]
+    assert "WorkflowType = 'Rollout'" in query_of(links[-4])
+    assert "WorkflowType = 'NodeSchedule'" in query_of(links[-3])
     for link in links[: len(temporal_ui.VIEWS)]:
         assert f"'{cluster}'" in query_of(link)
         await temporal.client.count_workflows(query_of(link))
     assert unquote(links[-1]).endswith(f"/workflows/disruption/{cluster}")
+
+
+async def test_the_lists_of_what_ended_have_only_nodes_that_left_and_commands_that_saved(
+    temporal: WorkflowEnvironment, cluster: str
+) -> None:
+    """Neither runs that continued as new and refused launches, nor commands that wait for approval or were undone."""
+    client, queue = temporal.client, names.task_queue(cluster)
+    of_cluster = SearchAttributePair(names.CLUSTER, cluster)
+    of_node = [of_cluster, SearchAttributePair(names.INSTANCE, "i-0abc")]
+    starts: list[tuple[str, str, bool, list[SearchAttributePair[Any]]]] = [
+        ("NodeClaim", names.nodeclaim_id(cluster, "left"), True, of_node),
+        ("NodeClaim", names.nodeclaim_id(cluster, "refused"), False, [of_cluster]),
+    ]
+    for name, waits, saving in (("saved", False, 0.1), ("undone", False, 0.0), ("waits", True, 0.2)):
+        attributes: list[SearchAttributePair[Any]] = [of_cluster, SearchAttributePair(names.SAVING, saving)]
+        starts.append(("DisruptionCommand", names.command_id(cluster, name), waits, attributes))
+    async with Worker(client, task_queue=queue, workflows=[EndsSoon, Command]):
+        for type_, ident, argument, pairs in starts:
+            await client.start_workflow(
+                type_, argument, id=ident, task_queue=queue, search_attributes=TypedSearchAttributes(pairs)
+            )
+
+        async def all_ended() -> bool:
+            return (await client.count_workflows(f"TenonCluster = '{cluster}' AND CloseTime IS NOT NULL")).count == 5
+
+        await until(all_ended)
+    ended_nodes = client.list_workflows(temporal_ui.ended(cluster, utc_now(), timedelta(days=1)))
+    assert [run.id async for run in ended_nodes] == [names.nodeclaim_id(cluster, "left")]
+    saving_commands = client.list_workflows(temporal_ui.saving_commands(cluster))
+    assert [run.id async for run in saving_commands] == [names.command_id(cluster, "saved")]
 
 
 @pytest.mark.parametrize(

@@ -402,6 +402,11 @@ async def test_the_list_of_open_commands_knows_what_waits_was_approved_and_was_r
         await child.cancel()
         await child.result()
 
+        async def said_undone() -> bool:
+            page = await handle.query("__temporal_workflow_metadata", result_type=WorkflowMetadata)
+            return f"(workflow {child.id}): undone: an operator cancelled it" in page.current_details
+
+        await until(said_undone)
         await answer(handle, planner, DisruptionDecision(commands=[other]))
         await until(waiting)
         second = temporal.client.get_workflow_handle_for(

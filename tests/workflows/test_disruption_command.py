@@ -138,7 +138,8 @@ async def test_dis_46_a_command_that_does_not_hold_any_more_touches_nothing(
         (postponed,) = await postponements_of(handle)
     assert result.failure == "a pod came or went"
     assert steps.calls == ["validate command"]
-    assert postponed == Postponement(claims=["default-1", "default-2"], seconds=30), "its nodes are tried again soon"
+    soon = Postponement(claims=["default-1", "default-2"], seconds=30, undone="a pod came or went")
+    assert postponed == soon, "its nodes are tried again soon"
 
 
 async def test_dis_46_a_command_that_fails_after_the_taint_leaves_its_nodes_alone_for_longer(
@@ -315,8 +316,10 @@ async def test_dis_65_a_failure_undoes_the_command_once(
     steps = FakeSteps()
     error = ApplicationError("no luck", non_retryable=True)
     steps.fails[step] = "no luck" if by == "answer" else error
-    async with running(temporal, cluster, steps, command()) as handle:
+    async with running(temporal, cluster, steps, evolve(command(), saving=0.3)) as handle:
         result = await handle.result()
+        page = await handle.query("__temporal_workflow_metadata", result_type=WorkflowMetadata)
+    assert page.current_details.splitlines()[0].endswith("; undone"), "it saves nothing"
     assert "no luck" in result.failure
     assert not result.accepted
     assert steps.calls == [*ALL_STEPS[: ALL_STEPS.index(step.value) + 1], "finish command"]
@@ -498,10 +501,12 @@ async def test_wsh02_a_command_that_is_undone_saves_nothing_and_is_not_measured(
 ) -> None:
     steps = FakeSteps()
     steps.refused = {"default-1": "kept", "default-2": "kept"}
-    async with running(temporal, cluster, steps, command()) as handle:
+    async with running(temporal, cluster, steps, evolve(command(), saving=0.3)) as handle:
         result = await handle.result()
+        found_by = (await handle.describe()).typed_search_attributes
     assert result.saving is None
     assert steps.measured == []
+    assert found_by[names.SAVING] == 0.0
 
 
 @pytest.mark.parametrize("fails", [False, True])

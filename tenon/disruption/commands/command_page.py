@@ -21,10 +21,11 @@ ABOUT = (
     "This workflow is one disruption command: it removes, replaces or reboots the nodes of its input. Current Details "
     "say how far it is."
 )
-_ANSWER = '{"by": "ann", "reason": "seen in staging", "ticket": "OPS-12"}'
+ANSWER = '{"by": "ann", "reason": "seen in staging", "ticket": "OPS-12"}'
+"""An input of the updates that answer a command that waits for approval."""
 APPROVE = (
     "Approves a command that waits for it. It is validated again, and then its nodes leave within the budgets. Input: "
-    f"{_ANSWER}."
+    f"{ANSWER}."
 )
 REFUSE = (
     f"Refuses a command that waits for approval. Its nodes are left alone for {REFUSED_HOURS:.0f} hours, or as many as "
@@ -53,22 +54,37 @@ def first_input(cluster: str, command: DisruptionCommand, plan_queue: str) -> Di
 
 
 def headline(command: DisruptionCommand) -> str:
-    """Say in one line what the command does: 'Underutilized: removes a of NodePool web, after b replaces it'."""
+    """Say in one line what the command does and is to save: 'Underutilized: removes 1 node of NodePool web: a'."""
+    saving = expected_saving(command)
+    return f"{action(command)}; {saving}" if saving else action(command)
+
+
+def expected_saving(command: DisruptionCommand) -> str:
+    """Say in a clause what the command is to save; empty if it is not done to save, or for an empty node."""
+    return f"is to save {command.saving:.4f} USD/h" if command.saving else ""
+
+
+def action(command: DisruptionCommand) -> str:
+    """Say what the command does, without what it is to save."""
     number = len(command.candidates)
     names = first_few([candidate.node or candidate.claim for candidate in command.candidates], NAMED_NODES)
     pools = sorted({candidate.pool for candidate in command.candidates})
     nodes = f"{counted(number, 'node')} of NodePool {', '.join(pools)}: {names}"
     if command.decision == REBOOT:
-        action = f"reboots {nodes}"
+        done = f"reboots {nodes}"
     elif command.replacements:
         replacements = first_few([replacement.name for replacement in command.replacements], NAMED_NODES)
-        action = f"replaces {nodes}, with {replacements}"
+        done = f"replaces {nodes}, with {replacements}"
     elif command.terminate_first is not None:
-        action = f"removes {nodes}, before its replacement starts"
+        done = f"removes {nodes}, before its replacement starts"
     else:
-        action = f"removes {nodes}"
-    saving = f"; saves {command.saving:.4f} USD/h as planned" if command.saving else ""
-    return f"{camel_case(command.reason)}: {action}{saving}"
+        done = f"removes {nodes}"
+    return f"{camel_case(command.reason)}: {done}"
+
+
+def saved(saving: float) -> str:
+    """Say in a clause what a command saves now, in dollars an hour."""
+    return f"saves {saving:.4f} USD/h" if saving else "saves nothing"
 
 
 def why(command: DisruptionCommand) -> str:
@@ -97,7 +113,12 @@ def searched_names(command: DisruptionCommand) -> list[str]:
 
 
 def current_details(
-    command: DisruptionCommand, timeline: Sequence[str], waits: str, approve_until: datetime | None = None
+    command: DisruptionCommand,
+    timeline: Sequence[str],
+    waits: str,
+    approve_until: datetime | None = None,
+    undone: str = "",
+    saving: float | None = None,
 ) -> str:
     """Render the page as Markdown.
 
@@ -106,9 +127,14 @@ def current_details(
         timeline: lines with their time.
         waits: what it does now; may be empty.
         approve_until: when it counts as refused, if it waits for a person.
+        undone: why it was undone, in a clause; empty if it was not.
+        saving: dollars an hour that it saves; None before that is known.
     """
-    lines = [f"### {headline(command)}", ""]
-    if waits:
+    saves = expected_saving(command) if saving is None else saved(saving)
+    lines = [f"### {'; '.join(filter(None, (action(command), 'undone' if undone else saves)))}", ""]
+    if undone:
+        lines += [f"**Undone:** {undone}", ""]
+    elif waits:
         lines += [f"**Now:** it {waits}", ""]
     lines += ["#### Nodes", "", *map(_node, command.candidates[:LISTED_NODES])]
     if (more := len(command.candidates) - LISTED_NODES) > 0:
@@ -131,7 +157,7 @@ def _approval_help(command: DisruptionCommand, until: datetime) -> list[str]:
         f"It waits for a person until {until:%Y-%m-%d %H:%M:%S} UTC. Without an answer, it is refused then.",
         "",
         f"- `tenon approve {command.id} --reason TEXT`, or the update `approve` with More Actions, Send an Update: "
-        f"`{_ANSWER}`",
+        f"`{ANSWER}`",
         f"- `tenon refuse {command.id} --reason TEXT`, or the update `refuse`, which also takes `hours`",
         "",
     ]

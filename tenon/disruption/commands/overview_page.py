@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from tenon.apis.reasons import camel_case
+from tenon.disruption.commands.command_page import ANSWER
 from tenon.messages.disruption import OpenCommand, PoolSavings
 from tenon.sentences import counted, first_few, for_temporal_ui, shortened
 
@@ -16,14 +17,18 @@ NAMED_NODES = 5
 """How many nodes of a command the page names."""
 REMEMBERED = 10
 """How many of the last commands the workflow remembers."""
-MAX_LINE = 250
+MAX_ACTION = 150
+"""How many letters the page has of what one of the last commands does, without its workflow ID."""
+MAX_END = 100
+"""The same of how it ended."""
 WHY = (
     "Nodes leave when they are empty, underutilized, drifted or unhealthy, within the budgets of their NodePool. Each "
     "command runs in a workflow of its own."
 )
 ABOUT = f"""This workflow decides which nodes of the cluster leave. {WHY} Current Details list them.
 
-It needs nothing from you: its signals come from Tenon. If you terminate it, Tenon starts it again within a minute."""
+Its signals come from Tenon. A command that waits for approval needs you: Current Details say what to send to it. If \
+you terminate this workflow, Tenon starts it again within a minute."""
 
 
 def headline(cluster: str, open_commands: Mapping[str, OpenCommand]) -> str:
@@ -37,10 +42,21 @@ def headline(cluster: str, open_commands: Mapping[str, OpenCommand]) -> str:
     return f"Decides which nodes of cluster {cluster} leave{': ' if parts else ''}{', '.join(parts)}"
 
 
-def remembered(lines: Sequence[str], now: datetime, headline_of_command: str, workflow_id: str) -> list[str]:
-    """Return the last commands with one that starts now."""
-    line = f"`{now:%Y-%m-%d %H:%M:%S}` {headline_of_command} (workflow {workflow_id})"
-    return [*lines, shortened(line, MAX_LINE)][-REMEMBERED:]
+def remembered(lines: Sequence[str], now: datetime, action: str, workflow_id: str, expected: str = "") -> list[str]:
+    """Return the last commands with one that starts now. ``expected``: what it is to save, in a clause."""
+    line = f"`{now:%Y-%m-%d %H:%M:%S}` {action}"
+    line = f"{shortened(line, MAX_ACTION)}{_workflow(workflow_id)}"
+    return [*lines, f"{line}: {expected}" if expected else line][-REMEMBERED:]
+
+
+def with_end(lines: Sequence[str], workflow_id: str, end: str) -> list[str]:
+    """Return the last commands, with how one of them ended in place of what it was to save."""
+    own = _workflow(workflow_id)
+    return [f"{line.partition(own)[0]}{own}: {shortened(end, MAX_END)}" if own in line else line for line in lines]
+
+
+def _workflow(workflow_id: str) -> str:
+    return f" (workflow {workflow_id})"
 
 
 def current_details(
@@ -59,8 +75,10 @@ def current_details(
     lines = [
         f"### {headline(cluster, open_commands)}",
         "",
-        "**Now:** it waits until a node may leave. `tenon explain node NAME` says what keeps a node.",
-        *_section("Commands that wait for approval: `tenon approve ID`", _commands(waiting)),
+        f"**Now:** it waits until {'another' if waiting else 'a'} node may leave. `tenon explain node NAME` says what "
+        "keeps a node.",
+        *_section("Commands that wait for approval", _commands(waiting)),
+        *(_answers(cluster) if waiting else []),
         *_section("Commands under way", _commands(under_way)),
         *_section("Nodes that these commands use of the disruption budgets", _budgets(under_way)),
         *_section("Nodes whose command failed, and until when they are left alone", _later(postponed)),
@@ -68,9 +86,19 @@ def current_details(
         *_section("NodePools whose consolidation saves less than predicted", _slowed(savings)),
         *_section("Last commands (UTC)", [f"- {line}" for line in reversed(last_commands)]),
     ]
-    if not under_way:
+    if not under_way and not waiting:
         lines += ["", "No command is under way."]
     return for_temporal_ui("\n".join(lines))
+
+
+def _answers(cluster: str) -> list[str]:
+    """What a person can do for commands that wait for approval."""
+    return [
+        "",
+        "They wait for you, and touch nothing until then. Run `tenon approve ID --reason TEXT` or `tenon refuse ID "
+        f"--reason TEXT`, or open the workflow `disruption-command/{cluster}/ID`, which says until when it waits, and "
+        f"send it the update `approve` or `refuse` with More Actions, Send an Update: `{ANSWER}`.",
+    ]
 
 
 def _section(title: str, lines: Sequence[str]) -> list[str]:

@@ -37,7 +37,7 @@ OPEN = OpenCommand(command="underutilized-1", reason=Reason.UNDERUTILIZED, pool=
 @pytest.mark.parametrize(
     ("command", "headline"),
     [
-        (MOVE, "Underutilized: replaces 1 node of NodePool web: n1, with web-2; saves 0.1000 USD/h as planned"),
+        (MOVE, "Underutilized: replaces 1 node of NodePool web: n1, with web-2; is to save 0.1000 USD/h"),
         (evolve(MOVE, replacements=[], saving=0.0), "Underutilized: removes 1 node of NodePool web: n1"),
         (EMPTY, "Empty: removes 1 node of NodePool web: n1"),
         (evolve(MOVE, decision=REBOOT, saving=0.0), "Underutilized: reboots 1 node of NodePool web: n1"),
@@ -59,6 +59,29 @@ def test_the_page_of_a_command_says_why_and_what_it_waits_for_without_formulas()
     assert "- `2026-11-21 12:00:00` created web-2" in shown
     assert "Request Cancellation" in shown
     assert "$" not in shown
+
+
+def test_the_page_of_an_ended_command_says_what_it_saves_in_fact() -> None:
+    """Not what it was to save: a command that was undone saves nothing."""
+    undone = command_page.current_details(MOVE, [], "", undone="a pod came or went")
+    assert undone.startswith("### Underutilized: replaces 1 node of NodePool web: n1, with web-2; undone\n")
+    assert "**Undone:** a pod came or went" in undone
+    assert "save 0.1000" not in undone
+    measured = command_page.current_details(MOVE, [], "", saving=0.05)
+    assert measured.startswith("### Underutilized: replaces 1 node of NodePool web: n1, with web-2; saves 0.0500 USD/h")
+    assert "; saves nothing\n" in command_page.current_details(MOVE, [], "", saving=0.0)
+
+
+def test_the_last_commands_say_how_they_ended_in_place_of_what_they_were_to_save() -> None:
+    lines: list[str] = []
+    for number in (1, 11):
+        action = "Underutilized: removes " + "a-long-name " * 30
+        lines = overview_page.remembered(lines, NOW, action, f"disruption-command/c/{number}", "is to save 0.1 USD/h")
+    lines = overview_page.with_end(lines, "disruption-command/c/1", "undone: a pod came or went")
+    assert [line.partition("(workflow ")[2] for line in lines] == [
+        "disruption-command/c/1): undone: a pod came or went",
+        "disruption-command/c/11): is to save 0.1 USD/h",
+    ]
 
 
 def test_a_command_for_an_empty_node_says_since_when_it_is_empty() -> None:
@@ -95,6 +118,17 @@ def test_the_disruption_workflow_lists_commands_budgets_failures_and_slow_pools(
     assert "- api-1 until 2026-11-21 12:05:00 UTC: command `drifted-1`" in shown
     assert "- web: the last 2 commands saved 0.1000 USD/h instead of 0.3000 USD/h" in shown
     assert "Empty: removes n1 (workflow disruption-command/c/empty-1)" in shown
+
+
+def test_the_disruption_workflow_says_how_a_person_answers_commands_that_wait() -> None:
+    """They are not under way, and all the same the page does not say that nothing happens."""
+    shown = overview_page.current_details("c", {"web-1": evolve(OPEN, awaits_approval=True)}, {}, [])
+    assert shown.startswith("### Decides which nodes of cluster c leave: 1 command waits for approval\n")
+    assert "- `underutilized-1`: Underutilized, web-1, since 2026-11-21 12:00:00 UTC" in shown
+    assert "`tenon approve ID --reason TEXT` or `tenon refuse ID --reason TEXT`" in shown
+    assert "`disruption-command/c/ID`" in shown
+    assert "No command is under way" not in shown
+    assert "tenon approve" not in overview_page.current_details("c", {"web-1": OPEN}, {}, [])
 
 
 def test_the_disruption_workflow_says_that_nothing_is_under_way_and_remembers_the_last_commands_only() -> None:

@@ -60,7 +60,7 @@ def test_dis46_a_command_on_a_cluster_that_did_not_change_holds() -> None:
             cluster(price=0.0),
             "NodeClaim spare: its price is not known: the catalogue has no m5.large (on-demand, us-west-2a)",
         ),
-        (cluster(pods=[{"cpu": "1500m"}]), "its pods need 1 new nodes instead of 0"),
+        (cluster(pods=[{"cpu": "1500m"}]), "its pods need 1 new node instead of none"),
     ],
     ids=["protected", "held", "pod-event", "no-pod-event-known", "no-price", "no-room"],
 )
@@ -122,7 +122,7 @@ def replaced_by(pool: str, *kinds: str) -> DisruptionCommand:
 def test_dis46_a_command_ends_if_another_command_has_its_room(changed: dict[str, object]) -> None:
     described = cluster().model_dump(by_alias=True) | changed
     now = situation(Cluster.model_validate(described))
-    assert validated(deletion(), now).why == "its pods need 1 new nodes instead of 0"
+    assert validated(deletion(), now).why == "its pods need 1 new node instead of none"
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_dis03_a_drift_command_whose_room_is_gone_takes_the_new_nodes_that_its_p
     busy = {"host": {**HOST, "replacement_for": "another"}, "spare": DRIFTED}
     now = situation(Cluster.model_validate({"pools": {"default": pool}, "nodes": busy}))
     validation = validated(command, now)
-    assert validation.why == "its pods need 1 new nodes instead of 0"
+    assert validation.why == "its pods need 1 new node instead of none"
     assert validation.instead is not None
     (replacement,) = validation.instead.replacements
     assert (replacement.pool, validation.instead.reason, validation.instead.graceful) == (
@@ -190,7 +190,7 @@ def test_dis03_a_drift_command_takes_instance_types_that_its_replacement_may_not
 
 def test_dis46_a_consolidation_command_whose_pods_need_other_nodes_ends() -> None:
     """Its aim is the price that it was decided on."""
-    why = "its pods need 1 new nodes instead of 0"
+    why = "its pods need 1 new node instead of none"
     assert validated(deletion(), situation(cluster(pods=[{"cpu": "1500m"}]))) == Validation(why)
 
 
