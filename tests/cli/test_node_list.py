@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import io
 import json
@@ -9,14 +10,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import typer
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from activities.clock import utc_now
 from cli.main import app
 from cli.nodes.table import list_lines
+from cli.nodes.workflows import claim_of, run
 from tenon.fleet.rows import NodeRow
-from tests.cli.fleet_api import serving_fleet, varied_fleet
+from tenon.kube.node_names import AmbiguousNameError
+from tests.cli.fleet_api import CLAIMS, serving_fleet, varied_fleet
 from tests.cli.test_top import read
 
 pytestmark = pytest.mark.integration
@@ -109,6 +113,27 @@ def test_a_dry_run_names_nodes_pods_and_what_protects_them(node: Node) -> None:
     assert lines[1].startswith("    shop/cache-15-0: annotation karpenter.sh/do-not-disrupt protects it")
     forced = node("force-drain", "web-00003", "--dry-run")
     assert "4 of them protected (deleted all the same):" in forced.stdout
+
+
+def test_a_node_is_drained_by_the_name_that_a_narrow_list_prints(node: Node) -> None:
+    by_claim = node("drain", "web-00004", "--dry-run")
+    assert "ip-10-0-1-4.eu-central-1.compute.internal" in by_claim.stdout
+    assert node("drain", "ip-10-0-1-4", "--dry-run").stdout == by_claim.stdout
+
+
+def test_a_name_of_several_nodes_shows_none_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet = varied_fleet()
+    for claim, domain in zip(fleet.objects[CLAIMS], ("a", "b"), strict=False):
+        claim["status"]["nodeName"] = f"ip-10-9-9-9.{domain}"
+    with serving_fleet(fleet, tmp_path) as kubeconfig:
+        monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
+        assert run(claim_of("ip-10-9-9-9.a")) == "web-00001"
+        fleet.objects[CLAIMS][2]["status"]["nodeName"] = "ip-10-8-8-8.a"
+        assert run(claim_of("ip-10-8-8-8")) == "web-00003"
+        with pytest.raises(AmbiguousNameError, match=r"2 Nodes, ip-10-9-9-9\.a, ip-10-9-9-9\.b"):
+            asyncio.run(claim_of("ip-10-9-9-9"))
+        with pytest.raises(typer.Exit):
+            run(claim_of("ip-10-9-9-9"))
 
 
 def test_a_selector_takes_the_oldest_nodes_and_none_that_leaves(node: Node) -> None:
