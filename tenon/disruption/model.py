@@ -284,6 +284,8 @@ class AskedApproval:
     """Why the node is left alone, in a clause; empty while the command waits."""
     until: datetime | None = None
     """When it is not left alone any more."""
+    hosts: tuple[str, ...] = ()
+    """The Nodes and NodeClaims that the command moves pods to. Only the entry of its first node has them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,9 @@ MOVING = frozenset({"leaving", "NodePool", "rebooting", "initialized", "command"
 """Blockers of nodes that something happens to already, or that cannot be judged: no advice is about them."""
 _UNKNOWN = frozenset({"launches", "types for repair", "price", "slowed"})
 """Blockers that ask for the catalogue or for what commands saved, which a report does not read."""
-_PASSING = frozenset({"consolidateAfter", "rest", "pods rest", "nominated", "postponed", "destination"})
+_PASSING = frozenset(
+    {"consolidateAfter", "rest", "pods rest", "nominated", "postponed", "destination", "destination of an approval"}
+)
 """Blockers that time alone ends."""
 POD = "pod"
 """The blocker of nodes with a pod that may not be evicted."""

@@ -13,6 +13,7 @@ from datetime import datetime
 from tenon.apis.reasons import Reason
 from tenon.disruption.methods.balanced import LEAST_SCORE, Balance
 from tenon.disruption.model import Candidate, ClusterModel, Command, ManagedNode, NodeDetail, Proposal, Situation
+from tenon.disruption.rules.approvals import needed_by_waiting
 from tenon.disruption.rules.consolidatable import takes_pods
 from tenon.disruption.rules.pool_budgets import PoolBudgets
 from tenon.disruption.search.consolidation_price import LEAST_SAVING, PriceRule
@@ -167,11 +168,13 @@ def closed_nodes(situation: Situation, model: ClusterModel) -> frozenset[str]:
     """Return the names of Nodes that take no pods.
 
     They are on their way out, inside consolidateAfter (DIS-31), or new nodes of open commands, whose room is taken.
-    Nodes that were bought in a capacity shortage are to be replaced, so they take none either.
+    Nodes that were bought in a capacity shortage are to be replaced, so they take none either. Commands that wait for
+    a person may need the room of others.
     """
     shortage = {_node_of(node, model) for node in situation.nodes if node.bought_in_shortage}
     early = {_node_of(node, model) for node in nodes_within_consolidate_after(situation)}
-    return frozenset({*nodes_in_commands(situation, model), *shortage, *early})
+    needed = {_node_of(node, model) for node in needed_by_waiting(situation)} if situation.approvals else set()
+    return frozenset({*nodes_in_commands(situation, model), *shortage, *early, *needed})
 
 
 def nodes_within_consolidate_after(situation: Situation) -> list[ManagedNode]:

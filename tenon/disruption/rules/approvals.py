@@ -1,7 +1,8 @@
 """Which commands wait until a person approves them, and what that means for their nodes (`tenon.sh/approve`).
 
 A waiting command has done nothing, so budgets do not count its nodes. They count when it is approved: it is validated
-again then, like a command that was just decided.
+again then, like a command that was just decided. Only other consolidation leaves the room alone that a consolidation
+command needs.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ def approvals_of(open_commands: Mapping[str, OpenCommand]) -> dict[str, AskedApp
             since=entry.since,
             refused=entry.refused,
             until=entry.until if entry.refused else None,
+            hosts=tuple(entry.hosts),
         )
         for claim, entry in open_commands.items()
         if entry.is_idle
@@ -64,11 +66,41 @@ def with_approvals(commands: Iterable[Command], situation: Situation) -> tuple[C
 def with_asked(situation: Situation, commands: Iterable[Command]) -> Situation:
     """Return the situation in which the nodes of these commands wait for a person."""
     new_approvals = {
-        candidate.node.claim: AskedApproval("", command.reason, candidate.node.pool, situation.now)
+        candidate.node.claim: AskedApproval(
+            "", command.reason, candidate.node.pool, situation.now, hosts=() if number else tuple(command.destinations)
+        )
         for command in commands
-        for candidate in command.candidates
+        for number, candidate in enumerate(command.candidates)
     }
     return replace(situation, approvals={**situation.approvals, **new_approvals}) if new_approvals else situation
+
+
+def hosts_of_waiting(situation: Situation) -> frozenset[str]:
+    """Return the Nodes and NodeClaims that take pods if a person approves the consolidation commands that wait."""
+    return frozenset(
+        host
+        for asked_approval in situation.approvals.values()
+        if asked_approval.reason.traits.counts_savings and not asked_approval.refused
+        for host in asked_approval.hosts
+    )
+
+
+def needed_by_waiting(situation: Situation) -> list[ManagedNode]:
+    """Return the nodes that consolidation commands which wait for a person remove, and those that they move pods to.
+
+    Other consolidation commands take no room on them, so that a person may approve all commands that wait.
+    """
+    hosts = hosts_of_waiting(situation)
+    return [
+        node
+        for node in situation.nodes
+        if node.named_in(hosts)
+        or (
+            (asked_approval := situation.approvals.get(node.claim)) is not None
+            and asked_approval.reason.traits.counts_savings
+            and not asked_approval.refused
+        )
+    ]
 
 
 def is_asked_for(node: ManagedNode, situation: Situation, reason: Reason) -> bool:

@@ -43,7 +43,7 @@ from tenon.evolve import evolve
 from tenon.messages.disruption import ApprovedReport, DisruptionCommand, OpenCommand, Replacement
 from tenon.scheduling.deadline import never
 from tests.activities.provisioning.fake_view import node_pool
-from tests.tenon.disruption.clusters import NOW, Cluster, NodeSpec, PodSpec, PoolSpec, situation
+from tests.tenon.disruption.clusters import NOW, Cluster, NodeSpec, PodSpec, PoolSpec, findings, situation
 from tests.tenon.disruption.random_clusters import clusters
 
 BIG = PodSpec(cpu="1500m", memory="2Gi")
@@ -486,3 +486,47 @@ def test_approvals_only_hold_back_and_never_go_beyond_the_limits(cluster: Cluste
     asked_approvals = {claim: AskedApproval("c", Reason.DRIFTED, "default", NOW) for claim in claims}
     free = {node.claim for node in eligible(replace(state, approvals=asked_approvals), Reason.DRIFTED)}
     assert free.isdisjoint(claims)
+
+
+def asked(commands: Sequence[Command], number: int) -> dict[str, OpenCommand]:
+    """Return commands as those that wait for a person."""
+    return {
+        claim: evolve(
+            WAITING,
+            command=f"c{number}-{place}",
+            reason=command.reason.value,
+            hosts=[] if position else sorted(command.destinations),
+            awaits_replacement=False,
+        )
+        for place, command in enumerate(commands)
+        for position, claim in enumerate(nodes_of(command))
+    }
+
+
+@pytest.mark.parametrize("cpu", ["300m", "500m", "700m", "900m"])
+def test_consolidation_commands_that_wait_can_all_be_approved(cpu: str) -> None:
+    """Each pass sees those that wait already. None of them moves pods to a node that another one removes."""
+    nodes = {f"n{place}": NodeSpec(type="m5.large", pods=[PodSpec(cpu=cpu)]) for place in range(6)}
+    cluster = Cluster(pools={"default": PoolSpec.model_validate({"approve": "Underutilized"})}, nodes=nodes)
+    commands: list[Command] = []
+    waiting: dict[str, OpenCommand] = {}
+    for number in range(8):
+        new_commands = decided(replace(situation(cluster), approvals=approvals_of(waiting))).commands
+        commands += new_commands
+        waiting |= asked(new_commands, number)
+    assert commands, "something can be saved"
+    removed = [claim for command in commands for claim in nodes_of(command)]
+    assert len(removed) == len(set(removed))
+    assert set(removed).isdisjoint(host for command in commands for host in command.destinations)
+    assert findings(cluster, commands) == []
+
+
+def test_a_refused_consolidation_needs_no_room() -> None:
+    state = situation(Cluster(nodes={"host": NodeSpec(type="m5.large", pods=[PodSpec(cpu="500m")])}))
+    (node,) = state.nodes
+
+    def keeping(entry: OpenCommand) -> set[str]:
+        after = replace(state, approvals=approvals_of({"another": evolve(entry, reason="Underutilized")}))
+        return {hold.blocker.name for hold in holds(node, after, Reason.UNDERUTILIZED)}
+
+    assert keeping(WAITING) - keeping(REFUSED) == {"destination of an approval"}

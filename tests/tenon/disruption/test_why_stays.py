@@ -146,7 +146,7 @@ def test_a_node_bought_in_a_shortage_that_leaves_is_not_called_dear() -> None:
 
 
 def test_a_buffer_and_arriving_pods_keep_a_node() -> None:
-    assert sentences(given(bufferHosts=["n1"]))[0] == "A CapacityBuffer keeps room on it"
+    assert sentences(given(bufferHosts=["n1"]))[0] == "A CapacityBuffer or the floor of a NodeSchedule keeps room on it"
     empty = sentences(given({"pods": []}, bufferHosts=["n1"]))
     assert empty[0] == "It is empty, but a CapacityBuffer or the floor of a NodeSchedule keeps room on it"
     assert (
