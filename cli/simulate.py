@@ -207,6 +207,7 @@ class Simulation:
             disruption=overlay.commands if overlay is not None else [],
             staying=overlay.staying if overlay is not None else None,
             before_and_after=overlay.totals if overlay is not None else None,
+            rollouts=overlay.rollouts if overlay is not None else (),
             lower_bounds=_bounds(self.decision),
             solve_seconds=self.decision.seconds,
         )

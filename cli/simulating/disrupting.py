@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 
+from tenon.apis import labels
 from tenon.disruption.deciding import decide
 from tenon.disruption.history.slowed_condition import slowed_by_conditions
 from tenon.disruption.methods import METHODS, moving_methods
@@ -20,12 +21,16 @@ from tenon.kube.node_names import whole_name
 from tenon.kube.records import NodeRecord
 from tenon.messages.disruption import REBOOT
 from tenon.provisioning.gates import FeatureGates
+from tenon.rollout.waves import RolloutNode, foreseen_waves
 from tenon.scheduling.deadline import never
 from tenon.scheduling.model import InstanceType, Plan
 from tenon.simulation.decisions import Question, model_after, price_of
 from tenon.simulation.document import Document, command_entry
 from worker.cache.cluster import ClusterCache
 from worker.cache.planning_view import PlanningView
+
+NEVER = datetime.max.replace(tzinfo=UTC)
+"""The creation of a NodeClaim that states none: it is the youngest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +42,8 @@ class Disruption:
     totals: Document
     situation: Situation
     """The nodes and policies that the commands were decided for."""
+    rollouts: list[Document]
+    """The waves of NodeRollouts, by NodePool."""
 
 
 def disruption_of(
@@ -100,7 +107,39 @@ def disruption_of(
         ],
         _totals(nodes, decision.commands, question.types),
         situation,
+        list(_rollouts(view, cache)),
     )
+
+
+def _rollouts(view: PlanningView, cache: ClusterCache) -> Iterator[Document]:
+    """Yield the waves of each NodePool under a rollout that has nodes of an earlier version."""
+    for pool, rollout in sorted(view.rollouts().items()):
+        record = cache.versions.rollouts.get(rollout.rollout)
+        model = view.node_rollout(record)[0] if record is not None else None
+        nodes = [
+            RolloutNode(
+                claim=claim.name,
+                zone=claim.labels.get(labels.ZONE, ""),
+                created=claim.created_at or NEVER,
+                outdated=claim.is_true("Drifted"),
+                initialized=claim.initialized,
+            )
+            for claim in cache.claims
+            if claim.pool == pool and not claim.deleting
+        ]
+        if model is None or not any(node.outdated for node in nodes):
+            continue
+        strategy = model.spec.strategy
+        waves = [
+            {
+                "wave": wave.index + 1,
+                "goal": strategy.waves[wave.index],
+                "zone": wave.segment,
+                "nodeClaims": list(claims),
+            }
+            for wave, claims in foreseen_waves(nodes, strategy)
+        ]
+        yield {"nodeRollout": rollout.rollout, "nodePool": pool, "phase": rollout.phase.value, "waves": waves}
 
 
 def _after(situation: Situation, commands: Sequence[Command]) -> Situation:

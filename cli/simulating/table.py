@@ -123,6 +123,7 @@ def show(report: Report, console: Console | None = None) -> None:
     _unschedulable(console, report.document["unschedulable"])
     _disruption(console, report.document["disruption"])
     _staying(console, report.document.get("staying", ()))
+    _rollouts(console, report.document.get("rollouts", ()))
     _totals(console, report.document["totals"])
     if nodes:
         console.print(f"[dim]{escape(report.rules)}[/dim]", highlight=False)
@@ -236,6 +237,23 @@ def _staying(console: Console, entries: Sequence[Document]) -> None:
         console.print(f"and {len(entries) - len(shown)} more nodes: see -o json", highlight=False)
     console.print("[dim]To see everything that keeps one of them: --node NAME[/dim]", highlight=False)
     console.print()
+
+
+def _rollouts(console: Console, entries: Sequence[Document]) -> None:
+    for entry in entries:
+        waves = entry["waves"]
+        columns = (
+            Column("wave", [str(wave["wave"]) for wave in waves], figure=True),
+            Column("zone", [wave["zone"] for wave in waves], give=Shrink.GO),
+            Column("goal", [wave["goal"] for wave in waves], figure=True),
+            Column("replaces", [str(len(wave["nodeClaims"])) for wave in waves], figure=True),
+            Column("nodes", [first_few(wave["nodeClaims"], 3) for wave in waves], give=Shrink.BREAK),
+        )
+        title = f"NodeRollout {entry['nodeRollout']}, NodePool {entry['nodePool']} ({entry['phase']})"
+        text = f"{title}, if every gate holds and no node comes or goes:"
+        console.print(escape(text), highlight=False, soft_wrap=True)
+        console.print(table("Waves", columns, console.width))
+        console.print()
 
 
 def show_node(document: Document, name: str) -> None:

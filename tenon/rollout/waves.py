@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from tenon.apis.noderollout import RolloutStrategy
@@ -126,3 +126,22 @@ def state_of(
         replaced=sum(1 for node in updated if node.initialized),
         goal=max(goal, len(updated) + len(present) + len(next_nodes)),
     )
+
+
+def foreseen_waves(nodes: Sequence[RolloutNode], strategy: RolloutStrategy) -> list[tuple[Wave, tuple[str, ...]]]:
+    """Return the waves that replace these nodes if every gate holds and no node comes or goes, each with NodeClaims.
+
+    A wave without NodeClaims replaces nothing, because an earlier one has reached its goal. `state_of` chooses within a
+    wave which nodes are replaced first, as many at a time as ``maxUnavailable`` allows.
+    """
+    foreseen = []
+    remaining = {node.claim: node for node in nodes}
+    wave = next_wave(None, nodes, strategy)
+    while wave is not None:
+        everything_unavailable = strategy.model_copy(update={"max_unavailable": "100%"})
+        claims = state_of(wave, list(remaining.values()), everything_unavailable, ()).claims
+        foreseen.append((wave, claims))
+        for claim in claims:
+            remaining[claim] = replace(remaining[claim], outdated=False, leaving=False, initialized=True)
+        wave = next_wave(wave, nodes, strategy)
+    return foreseen

@@ -16,7 +16,7 @@ from tenon.scheduling.model import Plan, PlannedClaim, Problem
 
 Document = dict[str, Any]
 
-_PARTS = ("nodeClaims", "existingNodes", "unschedulable", "disruption", "staying")
+_PARTS = ("nodeClaims", "existingNodes", "unschedulable", "disruption", "staying", "rollouts")
 _DIGITS = 6
 
 
@@ -29,6 +29,7 @@ def plan_document(
     disruption: Sequence[Document],
     staying: Sequence[Document] | None = None,
     before_and_after: Document | None = None,
+    rollouts: Sequence[Document] = (),
     lower_bounds: tuple[float, float],
     solve_seconds: float,
     winners: TypeChoiceExplainer | None = None,
@@ -43,6 +44,7 @@ def plan_document(
         disruption: disruption entries.
         staying: why the other nodes stay; None if that was not asked.
         before_and_after: totals of the nodes of NodePools before and after the disruption; None if not asked.
+        rollouts: by NodePool with nodes of an earlier version, the waves that replace them.
         lower_bounds: lower bounds of the price, and of the price including the charge for each node.
         solve_seconds: time that the solver took.
         winners: explains the choice of types. None: the problem alone explains it.
@@ -68,6 +70,7 @@ def plan_document(
         "unschedulable": [{"pod": key, "reason": unschedulable[key]} for key in sorted(unschedulable)],
         "disruption": list(disruption),
         **({} if staying is None else {"staying": list(staying)}),
+        **({"rollouts": list(rollouts)} if rollouts else {}),
         "totals": {
             "pods": count,
             "unschedulable": len(unschedulable),

@@ -120,3 +120,27 @@ def test_np19_np20_a_budget_holds_drift_back_only_in_its_window_and_for_its_reas
     assert [command["reason"] for command in plan["disruption"]] == (["Drifted"] if leaves else [])
     if not leaves:
         assert "of its 1 node to be disrupted for Drifted" in " ".join(plan["staying"][0]["why"])
+
+
+ROLLOUT = """
+---
+apiVersion: tenon.sh/v1alpha1
+kind: NodeRollout
+metadata: {name: careful}
+spec: {strategy: {waves: ["1", "100%"]}}
+"""
+
+
+def test_a_rollout_shows_which_wave_replaces_which_node(tmp_path: Path) -> None:
+    """The node itself stays until the rollout has begun, and the waves say when its turn is."""
+    changed = in_template("expireAfter: 10h") + claimed(HASHES) + ROLLOUT
+    plan = disrupted(tmp_path, changed).plan
+    assert plan["disruption"] == []
+    waves = [
+        {"wave": 1, "goal": "1", "zone": "", "nodeClaims": ["c1"]},
+        {"wave": 2, "goal": "100%", "zone": "", "nodeClaims": []},
+    ]
+    assert plan["rollouts"] == [{"nodeRollout": "careful", "nodePool": "default", "phase": "Settled", "waves": waves}]
+    table = disrupted(tmp_path, changed, form="table").out
+    assert "NodeRollout careful, NodePool default (Settled)" in table
+    assert "rollouts" not in disrupted(tmp_path, WHEN_EMPTY + claimed(HASHES) + ROLLOUT).plan, "nothing is outdated"

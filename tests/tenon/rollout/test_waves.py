@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenon.apis.noderollout import RolloutStrategy
-from tenon.rollout.waves import RolloutNode, Wave, goals, next_wave, segments, share, state_of
+from tenon.rollout.waves import RolloutNode, Wave, foreseen_waves, goals, next_wave, segments, share, state_of
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 PLAN = st.lists(st.sampled_from(["1", "3", "10%", "25%", "50%", "7"]), max_size=4).map(lambda waves: [*waves, "100%"])
@@ -100,3 +100,20 @@ def test_zones_come_one_after_the_other() -> None:
     while (wave := next_wave(wave, nodes, strategy)) is not None:
         order.append((wave.segment, wave.index))
     assert order == [("zone-0", 0), ("zone-0", 1), ("zone-1", 0), ("zone-1", 1)]
+
+
+@given(waves=PLAN, order=st.sampled_from(["Fleet", "Zone"]), count=st.integers(0, 60), zones=st.integers(1, 3))
+def test_foreseen_waves_replace_every_outdated_node_once(waves: list[str], order: str, count: int, zones: int) -> None:
+    strategy = RolloutStrategy.model_validate({"waves": waves, "maxUnavailable": "1", "order": order})
+    nodes = [replace(node, outdated=place % 3 > 0) for place, node in enumerate(fleet(count, zones))]
+    foreseen = foreseen_waves(nodes, strategy)
+    replaced = [claim for _, claims in foreseen for claim in claims]
+    assert sorted(replaced) == sorted(node.claim for node in nodes if node.outdated)
+    assert [wave for wave, _ in foreseen] == sorted((wave for wave, _ in foreseen), key=lambda w: (w.segment, w.index))
+
+
+def test_a_foreseen_wave_has_the_oldest_nodes_up_to_its_goal() -> None:
+    strategy = RolloutStrategy.model_validate({"waves": ["1", "10%", "100%"]})
+    waves = [claims for _, claims in foreseen_waves(fleet(30), strategy)]
+    assert [len(claims) for claims in waves] == [1, 2, 27]
+    assert waves[:2] == [("web-0",), ("web-1", "web-2")]
