@@ -34,6 +34,7 @@ from tenon.kube.node_names import AmbiguousNameError
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.scheduler_config import KIND, NOTHING, DefaultSpread, scheduler_config
 from tenon.manifests.faults import ManifestError, Source, in_order, one_line
+from tenon.messages.disruption import OpenCommand
 from tenon.rollout.revisions import class_key
 from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
 from tenon.scheduling.model import InstanceType, Pool
@@ -284,7 +285,17 @@ def simulation_of(scope: Given) -> Simulation:
     repair = stated_repair(view.repair_policies, view.node_pools, reboots=reboots)() if gates.node_repair else None
     try:
         overlay = (
-            disruption_of(view, cache, decision.plan, question, instant, gates=gates, repair=repair, only=scope.node)
+            disruption_of(
+                view,
+                cache,
+                decision.plan,
+                question,
+                instant,
+                gates=gates,
+                repair=repair,
+                only=scope.node,
+                open_commands=_open_commands(notes) if live else {},
+            )
             if disruption
             else None
         )
@@ -329,6 +340,12 @@ def _unavailable(notes: list[str]) -> Mapping[OfferingKey, datetime]:
     from cli.simulating.refusals import read_unavailable
 
     return read_unavailable(notes)
+
+
+def _open_commands(notes: list[str]) -> Mapping[str, OpenCommand]:
+    from cli.simulating.open_commands import read_open_commands
+
+    return read_open_commands(notes)
 
 
 def _bounds(decision: Decision) -> tuple[float, float]:

@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from tenon.apis import labels
+from tenon.disruption.commands.open_commands import awaiting_replacement, claims_of, hosts_of
 from tenon.disruption.deciding import decide
 from tenon.disruption.history.slowed_condition import slowed_by_conditions
 from tenon.disruption.methods import METHODS, moving_methods
 from tenon.disruption.model import ClusterModel, Command, ManagedNode, Situation, policies_of
 from tenon.disruption.repair.pool_policies import PoolRepair
+from tenon.disruption.rules.approvals import approvals_of
 from tenon.disruption.rules.repair import with_breaker
 from tenon.disruption.search.carried_out import carried_out
 from tenon.disruption.search.pods_elsewhere import PodsElsewhere
@@ -19,7 +21,7 @@ from tenon.disruption.why_stays import WhyStays, why_leaving
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.node_names import whole_name
 from tenon.kube.records import NodeRecord
-from tenon.messages.disruption import REBOOT
+from tenon.messages.disruption import REBOOT, OpenCommand
 from tenon.provisioning.gates import FeatureGates
 from tenon.rollout.waves import RolloutNode, foreseen_waves
 from tenon.scheduling.deadline import never
@@ -56,12 +58,14 @@ def disruption_of(
     gates: FeatureGates,
     repair: PoolRepair | None = None,
     only: str | None = None,
+    open_commands: Mapping[str, OpenCommand],
 ) -> Disruption:
     """Return the commands that the worker would give now, within budgets, once the plan is carried out.
 
     Nodes that the plan gives pods stay. The search has no time limit, so that the same input gives the same commands.
     ``gates``: those of the worker. ``repair``: the policies of node repair; None without the gate NodeRepair. ``only``:
-    the Node, with or without its domain, or NodeClaim that is asked about; None for all.
+    the Node, with or without its domain, or NodeClaim that is asked about; None for all. ``open_commands``: those under
+    way, those that wait for a person, and those that failed, by NodeClaim.
 
     Raises:
         AmbiguousNameError: ``only`` stands for several Nodes.
@@ -73,7 +77,13 @@ def disruption_of(
         nodes=PodsElsewhere().added_to(managed, model.details, now),
         policies=policies_of(view.node_pools(), view.disruption_freezes()),
         now=now,
-        nominated=frozenset(name for name, pods in plan.placements.items() if any(not pod.buffer for pod in pods)),
+        under_command=claims_of(open_commands, postponed=False),
+        postponed=claims_of(open_commands, postponed=True),
+        approvals=approvals_of(open_commands),
+        awaiting_replacement=awaiting_replacement(open_commands),
+        nominated=hosts_of(open_commands).union(
+            name for name, pods in plan.placements.items() if any(not pod.buffer for pod in pods)
+        ),
         buffer_hosts=frozenset(name for name, pods in plan.placements.items() if any(pod.buffer for pod in pods)),
         model=model,
         repair=None if repair is None else with_breaker(repair, managed),

@@ -53,7 +53,7 @@ def read_holds() -> list[str]:
 
     async def ask() -> tuple[LaunchReport, Sequence[PurchasePause]]:
         async with asyncio.timeout(ANSWERS_WITHIN.total_seconds()):
-            context, client = await _connected()
+            context, client = await connected()
             report = await refusals_of(client, context.cluster, ANSWERS_WITHIN)
             return report, await purchase_pauses_of(client, context.cluster)
 
@@ -68,13 +68,18 @@ async def _ask() -> tuple[str, LaunchReport]:
     """Ask the cluster of the environment, or the sandbox in this folder if the kubeconfig is the sandbox's."""
     try:
         async with asyncio.timeout(ANSWERS_WITHIN.total_seconds()):
-            context, client = await _connected()
+            context, client = await connected()
             return context.cluster, await refusals_of(client, context.cluster, ANSWERS_WITHIN)
     except TimeoutError:
         raise RefusalsUnknownError(f"Temporal gives no answer within {ANSWERS_WITHIN.total_seconds():.0f} s") from None
 
 
-async def _connected() -> tuple[Context, Client]:
+async def connected() -> tuple[Context, Client]:
+    """Return the cluster of the environment and a client of its Temporal.
+
+    Raises:
+        ContextError, TemporalError: they are not known, or Temporal does not answer.
+    """
     cluster_name = os.environ.get("CLUSTER_NAME")
     context = resolve(cluster_name)
     if not cluster_name and context.environment.get("KUBECONFIG") != os.environ.get("KUBECONFIG"):

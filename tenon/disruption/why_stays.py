@@ -13,6 +13,7 @@ from tenon.disruption.methods import moving_methods
 from tenon.disruption.methods.balanced import LEAST_SCORE, Balance, approved
 from tenon.disruption.methods.consolidation import closed_nodes, nodes_within_consolidate_after
 from tenon.disruption.model import ManagedNode, NodeDetail, Situation
+from tenon.disruption.rules.approvals import is_asked_for, why_asked
 from tenon.disruption.rules.blockers import Hold, holds, is_free
 from tenon.disruption.rules.budgets import binding, opens_at
 from tenon.disruption.rules.pool_budgets import Members, gone_first, is_counted, members_of, unavailable_nodes
@@ -101,6 +102,9 @@ class WhyStays:
                 continue
             if why := self._blocked.get(node.claim):
                 yield from (_capitalized(why), *self._of_budgets(node, method.reason))
+                continue
+            if is_asked_for(node, self._situation, method.reason):
+                yield f"{_capitalized(cause)}, but {why_asked(node, self._situation)}"
                 continue
             message = detail.drift_message if detail is not None and method.reason is Reason.DRIFTED else ""
             yield f"{_capitalized(cause)}{f': {message}' if message else ''}"
