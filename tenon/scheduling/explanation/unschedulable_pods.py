@@ -76,10 +76,10 @@ def _reason(pod_class: PodClass, template: Template, limits: Limits, obstacle: s
     """Everything that must change for the pool to take the pod, as far as that is known now."""
     if template.contradiction:
         return f"its own requirements and labels contradict each other on {template.contradiction}"
-    if not template.start.types:
-        return template.pool.lacking or "no available instance type meets its requirements"
     taints = [taint for taint in template.pool.taints if pod_class.untolerated((taint,))]
     kept_off = [f"its {_named('taint', map(_shown, taints))} not tolerated"] if taints else []
+    if not template.start.types:
+        return _AND.join([*kept_off, template.pool.lacking or "no available instance type meets its requirements"])
     states = template.successors(template.start, pod_class)
     if not states and (daemons := _daemons_to_avoid(pod_class, template)):
         return _AND.join([*kept_off, f"pod anti-affinity keeps the pod off its nodes, because {daemons} runs there"])

@@ -99,6 +99,13 @@ def test_every_taint_in_the_way_is_reported() -> None:
     assert text == "NodePool default: its taints dedicated=x:NoSchedule and gpu:NoExecute are not tolerated"
 
 
+def test_a_taint_in_the_way_is_reported_although_no_type_is_left() -> None:
+    """EC2 may refuse all types of a NodePool for a while. Who waits for that would wait for ever."""
+    empty = pool("default", need(labels.ARCH, "In", "s390x"), taints=(DEDICATED,))
+    text = reason(pod(), empty)
+    assert text.startswith("NodePool default: its taint dedicated=x:NoSchedule is not tolerated, and no ")
+
+
 def test_sch108_all_that_must_change_is_reported() -> None:
     """What is told of a pool is enough: a person who changes that much sees the pod placed."""
     small = (need("karpenter.k8s.aws/instance-cpu", "Lt", "65"), need(labels.ZONE, "In", ZONES[0]))
