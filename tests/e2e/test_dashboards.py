@@ -52,7 +52,6 @@ NOTHING_HAPPENED = {
     "tenon_nodeclaims_refused_total": "the API server accepted all NodeClaims",
     "tenon_nodepools_launches_held_back": "EC2 refused launches only for lack of capacity",
     "tenon_nodepools_frozen": "nothing was paused",
-    "tenon_nodepools_off": "no NodePool was off",
     "tenon_rollout_state": "there is no NodeRollout",
     "tenon_rollout_nodes": "there is no NodeRollout",
     "tenon_disruption_approvals_longest_wait_seconds": "no command waited for approval",
