@@ -73,7 +73,7 @@ async def test_a_node_whose_command_waits_for_approval_stays_and_says_so(
                 id=names.disruption_id(cluster),
                 task_queue=queue,
             )
-            told = await asyncio.to_thread(explained)
+            explanation = await asyncio.to_thread(explained)
             await handle.terminate()
-    assert "waits for approval since" in told
-    assert "`tenon approve drifted-1`" in told
+    assert "waits for approval since" in explanation
+    assert "`tenon approve drifted-1`" in explanation
