@@ -111,7 +111,7 @@ class Calendars:
         """Refuse a URL that must not be read, whatever its host's addresses are.
 
         Raises:
-            UnreadableCalendarError: it is none.
+            UnreadableCalendarError: it must not be read.
         """
         parts, host = urlsplit(url), _host(url)
         if parts.scheme != "https" and not (parts.scheme == "http" and self._insecure):

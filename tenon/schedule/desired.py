@@ -151,7 +151,12 @@ def timeline(schedules: Sequence[NodeSchedule], pool: str, since: datetime, unti
     active = [schedule for schedule in schedules if schedule.in_force and pool in schedule.spec.node_pools]
     boot = boot_time(active, pool) if active else timedelta()
     held_windows = _windows(active, since - _MARGIN, until + _MARGIN, lambda entry: not _only_headroom(entry))
-    off = merged([item.window for item in held_windows if item.entry.closed])
+    # A time off that is no longer than a boot has no effect: the NodePool would wake up before it is off.
+    off = [
+        window
+        for window in merged([item.window for item in held_windows if item.entry.closed])
+        if window.start < window.end - boot
+    ]
     asleep = [Window(window.start, window.end - boot) for window in off]
     closed = [Window(window.start - boot, window.end - boot) for window in off]
     early = [

@@ -149,6 +149,13 @@ def test_a_pool_that_is_closed_says_when_it_opens_on_its_clock() -> None:
     assert desired([schedule], at("2026-06-10T12:00")).opens == {}
 
 
+@pytest.mark.parametrize("clock", ["11:54", "11:57", "12:00", "12:02", "12:04"])
+def test_a_time_off_that_is_shorter_than_a_boot_changes_nothing(clock: str) -> None:
+    schedule = a_schedule({"from": "12:00", "to": "12:03", "closed": True})
+    state = desired([schedule], at(f"2026-06-10T{clock}"))
+    assert (state.pools[POOL], state.opens, state.off_from) == (NOTHING, {}, {})
+
+
 def test_the_next_change_counts_headroom_too() -> None:
     buffer = {"name": "web", "namespace": "shop", "replicas": 2}
     schedule = a_schedule({"from": "09:00", "to": "19:00", "headroom": [buffer]}, nodePools=[])

@@ -8,8 +8,9 @@ operator keeps stay for that time, and all stay while a DisruptionFreeze holds.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
 from activities import metrics
 from activities.clock import utc_now
@@ -41,6 +42,7 @@ from worker.cache.planning_view import PlanningView
 from worker.controllers.base import Controller
 
 LONGEST_WAIT = 3600.0
+LEARN_AFTER = timedelta(minutes=1)
 RETRY = 30.0
 CONCURRENCY = 10
 REASON = Reason.SCHEDULED_OFF
@@ -76,6 +78,10 @@ class NodeScheduleController(Controller):
         """What schedules asked for at the last look."""
         self._measured: set[str] = set()
         """The NodePools of each value of the gauge that is 1."""
+        self._boots: Mapping[str, int] = {}
+        """By NodePool, how many seconds its nodes took of late."""
+        self._boots_until = datetime.min.replace(tzinfo=UTC)
+        """When that is looked at again."""
 
     async def reconcile(self, changes: Sequence[Change]) -> float | None:  # noqa: ARG002 - time changes any of them
         """Look at all schedules."""
@@ -89,8 +95,13 @@ class NodeScheduleController(Controller):
         if schedules_ask.next_change is not None:
             waits.append((schedules_ask.next_change - now).total_seconds())
         pools = {pool.metadata.name: pool for pool in self._view.specs()}
-        for name in sorted(name for name, demand in schedules_ask.pools.items() if demand.off):
-            if name in pools and not await self.isolate(name, self._empty(pools[name], schedules_ask, now, waits)):
+        by_pool = defaultdict[str, list[ClaimRecord]](list)  # once for all: a cluster may have thousands
+        for claim in self._cache.claims:
+            by_pool[claim.pool].append(claim)
+        self._learn(by_pool, now)
+        for name in sorted(name for name, demand in schedules_ask.pools.items() if demand.off and name in pools):
+            emptied = self._empty(pools[name], by_pool[name], schedules_ask, now, waits)
+            if not await self.isolate(name, emptied):
                 waits.append(RETRY)
         for record in list(self._cache.schedules):
             written = record.deleting or await self.isolate(record.name, self._write(record, schedules_ask, pools, now))
@@ -116,7 +127,14 @@ class NodeScheduleController(Controller):
         for name in before | self._measured:
             metrics.POOLS_OFF.labels(name).set(name in self._measured)
 
-    async def _empty(self, pool: NodePool, schedules_ask: Desired, now: datetime, waits: list[float]) -> None:
+    async def _empty(
+        self,
+        pool: NodePool,
+        pool_claims: Sequence[ClaimRecord],
+        schedules_ask: Desired,
+        now: datetime,
+        waits: list[float],
+    ) -> None:
         """Delete the NodeClaims of a NodePool that is off. The controller of static NodePools does it for those."""
         freezes = freezes_for(self._view.disruption_freezes(), pool.metadata.name, pool.metadata.labels)
         frozen = frozen_now(freezes, now)
@@ -125,8 +143,8 @@ class NodeScheduleController(Controller):
                 waits.append(max(1.0, min(LONGEST_WAIT, frozen.until.timestamp() - now.timestamp())))
             return
         claims: list[ClaimRecord] = []
-        for claim in self._cache.claims:
-            if claim.pool != pool.metadata.name or claim.deleting or leaving(self._cache.node_of(claim), claim):
+        for claim in pool_claims:
+            if claim.deleting or leaving(self._cache.node_of(claim), claim):
                 continue
             if claim.keep_until is not None and now < claim.keep_until:
                 waits.append((claim.keep_until - now).total_seconds())
@@ -168,7 +186,7 @@ class NodeScheduleController(Controller):
             record.status,
             [str(fault) for fault in faults],
             schedules_ask,
-            {name: seconds for name in named_pools if (seconds := self._boot_seconds(name)) is not None},
+            {name: self._boots[name] for name in named_pools if name in self._boots},
             [] if model is None or faults or not model.in_force else list(self._obstacles(model, schedules_ask, pools)),
             now=now,
             generation=record.body["metadata"].get("generation"),
@@ -176,8 +194,13 @@ class NodeScheduleController(Controller):
         if any(record.status.get(field) != value for field, value in status.items()):
             await self._kube.patch(NODESCHEDULES, record.name, {"status": status}, subresource="status")
 
-    def _boot_seconds(self, pool: str) -> int | None:
-        return learned_boot_time(claim for claim in self._cache.claims if claim.pool == pool)
+    def _learn(self, by_pool: Mapping[str, Sequence[ClaimRecord]], now: datetime) -> None:
+        """Look at how long nodes took, at most once a minute."""
+        if now < self._boots_until:
+            return
+        self._boots_until = now + LEARN_AFTER
+        boots = ((pool, learned_boot_time(claims)) for pool, claims in by_pool.items())
+        self._boots = {pool: seconds for pool, seconds in boots if seconds is not None}
 
     def _obstacles(self, model: NodeSchedule, schedules_ask: Desired, pools: Mapping[str, NodePool]) -> Iterator[str]:
         """Yield why something that a schedule asks for does not hold, in sentences."""

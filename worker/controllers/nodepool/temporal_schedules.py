@@ -103,20 +103,19 @@ class TemporalScheduleController(Controller):
         """Look at all NodeSchedules."""
         records = {record.name: record for record in self._cache.schedules if not record.deleting}
         if not self._knows_all:
-            self._present |= await self._listed()
-            self._knows_all = True
+            self._knows_all = await self.isolate("", self._list())
         for name in sorted(self._present - set(records)):
             if await self.isolate(name, self._delete(name)):
                 self._present.discard(name)
         for name, record in sorted(records.items()):
             if await self.isolate(name, self._keep(record)):
                 self._present.add(name)
-        return LOOK_AGAIN if records or self._present else None
+        return LOOK_AGAIN if records or self._present or not self._knows_all else None
 
-    async def _listed(self) -> set[str]:
+    async def _list(self) -> None:
         prefix = names.node_schedules_prefix(self._cluster)
         listing = await self._client.list_schedules()
-        return {item.id.removeprefix(prefix) async for item in listing if item.id.startswith(prefix)}
+        self._present |= {item.id.removeprefix(prefix) async for item in listing if item.id.startswith(prefix)}
 
     async def _delete(self, name: str) -> None:
         handle = self._client.get_schedule_handle(names.node_schedule_id(self._cluster, name))
