@@ -130,7 +130,7 @@ async def _bind(
     if not entries or object_json.labels(node).get(labels.INITIALIZED) != "true":
         return BindResult(planned=len(entries), for_scheduler=len(entries))
     choice, node_pods = await _choose(kube, entries, node, default_spread)
-    if choice.bind and not await _is_watched(kube, node):
+    if choice.bind and not await _may_bind(kube, node):
         open_pods = len(choice.other_pods) + len(choice.bind)
         return BindResult(
             bound=len(choice.bound_here), planned=len(entries), for_scheduler=open_pods, running=_running(node_pods)
@@ -157,19 +157,23 @@ async def _bind(
     )
 
 
-async def _is_watched(kube: Kube, node: Object) -> bool:
-    """Whether watches have sent the Node as it was read.
+async def _may_bind(kube: Kube, node: Object) -> bool:
+    """Whether watches have sent the Node as it was read, and it is still kept for its planned pods if it was.
 
     An overloaded API server may send changes of Nodes many seconds later than changes of pods. A client that sees the
     pod first, and the removal of the NoExecute taints later, takes the pod for one that must not run there:
     kube-controller-manager evicts it, and the kubelet refuses it. kube-scheduler cannot bind too early, because it
     reads Nodes from a watch itself.
+
+    Without a startup cordon, late watches also mean that kube-scheduler is late. It may still assign the same room to
+    other pods, so it gets the planned ones too.
     """
     name = node["metadata"]["name"]
+    has_cordon = startup_cordon.has_startup_cordon(node)
     problem = ""
-    for _ in range(WATCH_TRIES):
+    for _ in range(WATCH_TRIES if has_cordon else 1):
         try:
-            await kube.get(NODES, name, not_older_than=node["metadata"]["resourceVersion"])
+            watched = await kube.get(NODES, name, not_older_than=node["metadata"]["resourceVersion"])
         except ApiUnreachableError:
             raise
         except ApiError as error:
@@ -177,7 +181,7 @@ async def _is_watched(kube: Kube, node: Object) -> bool:
                 raise
             problem = str(error)
         else:
-            return True
+            return watched is not None and startup_cordon.has_startup_cordon(watched) == has_cordon
     log.warning(
         "The API server's watches are behind, and kube-scheduler binds the pods of a node",
         extra={"node": name, "error": problem},

@@ -40,6 +40,12 @@ def read_requests(log: Path, between: tuple[float, float]) -> Counter[Request]:
         return count_requests((line for line in lines if line.endswith("\n")), between)
 
 
+def has_watch(log: Path, client: str, resource: str) -> bool:
+    """Whether a client has begun to watch a resource, as the audit log says."""
+    watch = Request(client, "watch", resource)
+    return read_requests(log, (0.0, float("inf")))[watch] > 0
+
+
 def count_requests(lines: Iterable[str], between: tuple[float, float]) -> Counter[Request]:
     """Count the requests that the API server received in this time. A watch counts once, when it begins.
 

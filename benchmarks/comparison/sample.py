@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -16,7 +17,7 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import NODECLAIMS
 from benchmarks import bill, cluster
 from benchmarks.comparison import floor, kwok_types, upstream
-from benchmarks.comparison.api_requests import Request, read_requests
+from benchmarks.comparison.api_requests import Request, has_watch, read_requests
 from benchmarks.comparison.histories import PerNode, per_node
 from benchmarks.load_run import LoadRun, load_run
 from benchmarks.plans import connect
@@ -30,6 +31,9 @@ from tenon.scheduling.model import Pool
 MAX_CPUS = 16
 AUTOSCALER = "worker"
 """The group of the autoscaler's processes, for both autoscalers."""
+OWNERS = "nodepools", "nodeclaims"
+OWNERS_WATCHED_WITHIN = 120.0
+"""Seconds. The garbage collector looks every 30 seconds for new CRDs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +96,7 @@ def measure_upstream(console: Console, load: Load, logs: Path | None) -> Sample:
         async def measure() -> Sample:
             kube = await _connect(sandbox)
             await upstream.prepare(sandbox, kube, pool)
+            await _until_owners_are_watched(sandbox)
             groups = with_sandbox(sandbox, processes)
             async with load_run(sandbox, kube, groups, load.pods) as run:
                 claims = await kube.list(NODECLAIMS)
@@ -116,6 +121,7 @@ def measure_tenon(console: Console, load: Load, logs: Path | None) -> Sample:
         async def measure() -> Sample:
             kube = await _connect(sandbox)
             await cluster.prepare(sandbox, kube, pool)
+            await _until_owners_are_watched(sandbox)
             groups = with_sandbox(sandbox, of_worker(worker))
             async with load_run(sandbox, kube, groups, load.pods) as run:
                 claims = await kube.list(NODECLAIMS)
@@ -133,6 +139,22 @@ def measure_tenon(console: Console, load: Load, logs: Path | None) -> Sample:
 
 async def _connect(sandbox: Sandbox) -> Kube:
     return await Kube.connect(str(sandbox.kubeconfig), qps=1000, burst=1000)
+
+
+async def _until_owners_are_watched(sandbox: Sandbox) -> None:
+    """Wait until the garbage collector watches what owns Nodes and NodeClaims, as in a cluster that is older than a
+    minute. Until then it reads the owner of each new object.
+
+    Raises:
+        TimeoutError: it does not watch them in time.
+    """
+    deadline = time.monotonic() + OWNERS_WATCHED_WITHIN
+    log = sandbox.layout.audit_log
+    for owner in OWNERS:
+        while not await asyncio.to_thread(has_watch, log, "kube-controller-manager", owner):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"kube-controller-manager does not watch {owner}; the audit log is {log}")
+            await asyncio.sleep(1.0)
 
 
 async def _scale_in(kube: Kube, types: Pool, groups: Groups, load: Load) -> Figures | None:

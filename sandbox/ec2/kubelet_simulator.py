@@ -23,7 +23,7 @@ from sandbox.ec2.boot import BootPlan
 from sandbox.ec2.instance_facts import KUBELET_VERSION, boot_facts, instance_facts, user_data
 from sandbox.ec2.instances import Machine
 from sandbox.ec2.keyed_calls import KeyedCalls
-from sandbox.ec2.kube import KubeClient
+from sandbox.ec2.kube import KubeClient, KubeError
 from sandbox.ec2.mirror import Mirror
 from sandbox.ec2.pod_admission import PodAdmission
 from sandbox.ec2.userdata.reader import UserDataReader
@@ -179,20 +179,27 @@ class KubeletSimulator:
         takes over.
         """
         path = f"/api/v1/nodes/{node['metadata']['name']}"
-        fresh = self._client.call("GET", path)
-        if fresh["metadata"]["uid"] != node["metadata"]["uid"]:
-            return
-        status = {"status": {"conditions": nodes.conditions(True, datetime.now(UTC))}}
-        fresh = self._client.call("PATCH", f"{path}/status", status, patch="strategic")
-        taints = [taint for taint in fresh["spec"].get("taints") or [] if taint["key"] not in nodes.BOOT_TAINTS]
-        change = {
-            "metadata": {
-                "resourceVersion": fresh["metadata"]["resourceVersion"],  # keep a taint set since
-                "annotations": {kwok.NODE_ANNOTATION: "fake", kwok.KUBELET_ANNOTATION: "ready"},
-            },
-            "spec": {"taints": taints},
+        status = {
+            "metadata": {"uid": node["metadata"]["uid"]},
+            "status": {"conditions": nodes.conditions(True, datetime.now(UTC))},
         }
-        self._client.call("PATCH", path, change, patch="merge")
+        fresh = self._client.call("PATCH", f"{path}/status", status, patch="strategic")
+        for last in (False, True):
+            taints = [taint for taint in fresh["spec"].get("taints") or [] if taint["key"] not in nodes.BOOT_TAINTS]
+            change = {
+                "metadata": {
+                    "resourceVersion": fresh["metadata"]["resourceVersion"],  # keep a taint set since
+                    "annotations": {kwok.NODE_ANNOTATION: "fake", kwok.KUBELET_ANNOTATION: "ready"},
+                },
+                "spec": {"taints": taints},
+            }
+            try:
+                self._client.call("PATCH", path, change, patch="merge")
+                break
+            except KubeError as error:
+                if error.status != 409 or last:
+                    raise
+            fresh = self._client.call("GET", path)  # the node's controllers write it at the same time
         log.info("A Node is ready", extra={"node": node["metadata"]["name"]})
 
     def _reboot(self, machine: Machine, node: dict[str, Any], now: float) -> None:

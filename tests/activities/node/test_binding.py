@@ -9,8 +9,9 @@ import pytest
 
 from activities.node import binding
 from activities.node.binding import bind
-from activities.node.initialization import initialize
+from activities.node.initialization import InitializedNode, initialize, initialized_node
 from activities.node.registration import register
+from activities.node.startup_cordon import remove_startup_cordon
 from tests.activities.node.joining import WANTED, at_once, joined, planned
 from tests.activities.node.world import DISRUPTED, UNREGISTERED, World, pod
 from tests.workflows.waiting import until
@@ -58,6 +59,28 @@ async def test_binding_waits_for_watches_to_show_the_node_but_not_forever() -> N
     await initialize(world.kube, WANTED, world.clock)
     assert (await bind(world.kube, WANTED, at_once)).bound == 1
     assert not world.node["spec"].get("unschedulable")
+
+
+async def test_without_a_startup_cordon_late_watches_leave_the_pods_to_the_scheduler() -> None:
+    """kube-scheduler, whose watch is as late, may assign the same room, and the kubelet would refuse the excess."""
+    world = World().put_live().put_pods(pod("a", on=""))
+    planned(world, "default/a=uid-a")
+    world.kube.watched = int(world.node["metadata"]["resourceVersion"]) - 1
+    world.kube.watched_next = [sys.maxsize]
+    result = await bind(world.kube, WANTED, at_once)
+    assert (result.bound, result.for_scheduler) == (0, 1)
+
+
+async def test_a_startup_cordon_that_has_gone_since_leaves_the_pods_to_the_scheduler() -> None:
+    """From then on kube-scheduler uses the node."""
+    world = joined(UNREGISTERED).put_pods(pod("a", on=""))
+    planned(world, "default/a=uid-a")
+    await register(world.kube, world.recorder, WANTED, world.clock)
+    initialized = await initialized_node(world.kube, WANTED, world.clock)
+    assert isinstance(initialized, InitializedNode)
+    await remove_startup_cordon(world.kube, world.node)
+    result = await bind(world.kube, WANTED, at_once, initialized=initialized)
+    assert (result.bound, result.for_scheduler) == (0, 1)
 
 
 async def test_a_startup_cordon_stays_until_a_watch_has_shown_the_bound_pods() -> None:
