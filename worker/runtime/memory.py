@@ -27,8 +27,12 @@ REST = 60.0
 """Seconds between two collections. Memory that is still held after a collection is in use."""
 TLS_BUFFER = 32 * 1024
 """Bytes of the buffer that each TLS connection reads into. A TLS record has at most 16 KiB."""
-_M_ARENA_MAX, _ARENAS = -8, 2
-"""The option's number in malloc.h, and the number of arenas."""
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
+"""The options' numbers in malloc.h."""
+_ARENAS = 2
+_LARGE_BLOCK = 128 * 1024
+"""Bytes from which a block gets pages of its own, and bytes of free memory at the end of an arena that go back: those
+that glibc begins with."""
 _PROC = Path("/proc")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 FREEZE_PERIOD = 600.0
@@ -86,15 +90,18 @@ def return_free_memory() -> None:
         trim(0)
 
 
-def share_arenas() -> None:
-    """Let all threads share two arenas.
+def bound_allocator() -> None:
+    """Let all threads share two arenas, and let large blocks go back to the system as soon as they are free.
 
-    By default glibc gives every thread its own, up to eight for each core, and free memory in one arena is of no use to
-    another.
+    By default glibc gives every thread its own arena, up to eight for each core, and free memory in one arena is of no
+    use to another. It also raises both thresholds, up to 32 and 64 MiB, whenever a large block is freed, and then keeps
+    the room of an answer of the API server for good.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_ARENA_MAX, _ARENAS)
+        mallopt(_M_MMAP_THRESHOLD, _LARGE_BLOCK)
+        mallopt(_M_TRIM_THRESHOLD, _LARGE_BLOCK)
 
 
 def shrink_tls_buffers() -> None:

@@ -25,7 +25,7 @@ from worker.log_rate_limit import ActivityFailureFilter
 from worker.runtime import logs
 from worker.runtime.child_processes import EXIT_UNUSABLE, METRICS_FOLDER, REPORT_FD, report_failure, report_health
 from worker.runtime.hard_exit import hard_exit
-from worker.runtime.memory import share_arenas, shrink_tls_buffers, watch_memory
+from worker.runtime.memory import bound_allocator, shrink_tls_buffers, watch_memory
 from worker.runtime.profiling import serve_profiles
 from worker.runtime.temporal_client import TemporalError
 from worker.runtime.tracing import set_up_tracing
@@ -111,7 +111,7 @@ def run(name: str, main: Main) -> None:
     """Run a worker process until it is stopped. It exits with 2 if it cannot work with its settings or its
     environment.
     """
-    share_arenas()
+    bound_allocator()
     shrink_tls_buffers()
     try:
         settings = load()
