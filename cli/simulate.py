@@ -275,7 +275,7 @@ def simulation_of(scope: Given) -> Simulation:
         policy=simulation_settings.policy(),
         overlays=[NodeOverlay.model_validate(overlay.body) for overlay in objects.of("NodeOverlay")],
         reserved=reserved,
-        refused_until=partial(unavailable_until, unavailable),
+        refused=unavailable,
     )
     decision = decide(view, question, time.perf_counter)
     notes += decision.notes

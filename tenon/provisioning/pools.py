@@ -4,14 +4,17 @@ meets, and which values exist instead.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from difflib import get_close_matches
 
 from tenon.apis import labels
 from tenon.apis.nodepool import NodePool
 from tenon.ec2.launch.launched_labels import tenancy
+from tenon.kube.offerings import OfferingKey
 from tenon.kube.requirements import IN, Requirement, Requirements
 from tenon.kube.taints import of_model
+from tenon.provisioning.refused_offerings import NOTHING_REFUSED, refusal_clause, with_refusal
 from tenon.resources import Resources, parse_resources
 from tenon.scheduling.explanation.label_values_text import beyond_subnets, format_values, listed
 from tenon.scheduling.model import InstanceType, Offering, Pool
@@ -44,15 +47,28 @@ def is_dedicated(pool: NodePool) -> bool:
 
 
 def scheduling_pool(
-    pool: NodePool, instance_types: Sequence[InstanceType], usage: Resources, zones: frozenset[str] = frozenset()
+    pool: NodePool,
+    instance_types: Sequence[InstanceType],
+    usage: Resources,
+    zones: frozenset[str] = frozenset(),
+    refused: Mapping[OfferingKey, datetime] = NOTHING_REFUSED,
 ) -> Pool:
     """Return the pool for the engine, with its usage and only the instance types that its requirements allow.
 
-    ``zones`` are the zones in which its class has subnets, if known.
+    Args:
+        pool: the NodePool.
+        instance_types: what its class can buy. Offerings that EC2 refused are marked as unavailable.
+        usage: what its nodes and claims use of its limits.
+        zones: the zones in which its class has subnets, if known.
+        refused: what EC2 refused, with the time when plans try it again.
     """
     requirements = template_requirements(pool)
     spec = pool.spec.template.spec
     allowed = [kind for kind in instance_types if is_available(kind, requirements)]
+    lacking = ""
+    if not allowed:
+        why = why_no_type(requirements, instance_types, zones)
+        lacking = with_refusal(refusal_clause(instance_types, requirements, refused), why)
     return Pool(
         name=pool.metadata.name,
         requirements=requirements,
@@ -64,7 +80,7 @@ def scheduling_pool(
         limits=parse_resources(pool.spec.limits) or None,
         usage=usage,
         zones=zones,
-        lacking="" if allowed else why_no_type(requirements, instance_types, zones),
+        lacking=lacking,
     )
 
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
+from datetime import datetime
 from typing import Protocol
 
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodepool import NodePool
+from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.pools import scheduling_pool
 from tenon.provisioning.readiness import FRESH, Checks, why_unusable
+from tenon.provisioning.refused_offerings import NOTHING_REFUSED
 from tenon.resources import Resources, subtract, total
 from tenon.rollout.revisions import class_key
 from tenon.scheduling.explanation.unschedulable_pods import accepts_pool
@@ -52,6 +55,7 @@ def problem_of(
     pools_with_types: Sequence[tuple[NodePool, Sequence[InstanceType]]],
     policy: PlanPolicy,
     nominated_pods: Mapping[str, Sequence[Pod]] | None = None,
+    refused: Mapping[OfferingKey, datetime] = NOTHING_REFUSED,
 ) -> Problem:
     """Return the problem of placing these pods.
 
@@ -62,12 +66,13 @@ def problem_of(
         policy: the operator's settings.
         nominated_pods: by node, pods that earlier plans placed there but that do not run there yet. Their resources
             count as used, and rules between pods count them on that node only.
+        refused: what EC2 refused, with the time when plans try it again. It explains why a pool has no type.
     """
     expected = nominated_pods or {}
     placed_anew = {pod.uid for group in (pods, *expected.values()) for pod in group}
     return Problem(
         pods=pods,
-        pools=scheduling_pools(cluster, pools_with_types),
+        pools=scheduling_pools(cluster, pools_with_types, refused),
         nodes=[_without(node, placed_anew).with_pods(expected.get(node.name, ())) for node in cluster.nodes()],
         daemons=cluster.daemons(),
         namespaces=cluster.namespaces(),
@@ -79,11 +84,13 @@ def problem_of(
 
 
 def scheduling_pools(
-    cluster: Cluster, pools_with_types: Sequence[tuple[NodePool, Sequence[InstanceType]]]
+    cluster: Cluster,
+    pools_with_types: Sequence[tuple[NodePool, Sequence[InstanceType]]],
+    refused: Mapping[OfferingKey, datetime] = NOTHING_REFUSED,
 ) -> list[Pool]:
-    """Return the pools for the engine, each with the types that its class can buy."""
+    """Return the pools for the engine, each with the types that its class can buy. ``refused``: as in `problem_of`."""
     return [
-        scheduling_pool(pool, types, cluster.pool_usage(pool.metadata.name), _zones_of(pool, cluster))
+        scheduling_pool(pool, types, cluster.pool_usage(pool.metadata.name), _zones_of(pool, cluster), refused)
         for pool, types in pools_with_types
     ]
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import partial
 
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
@@ -16,8 +18,10 @@ from tenon.apis.nodeoverlay import NodeOverlay
 from tenon.apis.nodepool import NODES, NodePool
 from tenon.disruption.model import ClusterModel, NodeDetail, model_of
 from tenon.ec2.families.own_kubelet import with_own_kubelet
+from tenon.ec2.refusals.unavailable import unavailable_until
 from tenon.ec2.types.capacity_reservations import Places, with_reservations
 from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
 from tenon.provisioning.overlays import PoolTypes, apply_overlays
 from tenon.provisioning.planning_policy import PlanPolicy
@@ -25,12 +29,13 @@ from tenon.provisioning.pool_overlap import notes as overlap_notes
 from tenon.provisioning.pool_overlap import overlapping
 from tenon.provisioning.problem import Cluster, problem_of, scheduling_pools, with_pool_reasons
 from tenon.provisioning.readiness import usable_pools
+from tenon.provisioning.refused_offerings import with_refused_offerings
 from tenon.provisioning.shortage_waits import dear_nodes, elsewhere, held_back, without_dear_types
 from tenon.provisioning.solving import solve_with_buffers
 from tenon.provisioning.static_capacity import usable_static_pools
 from tenon.resources import Resources, add
 from tenon.rollout.revisions import class_key
-from tenon.scheduling.explanation.type_choice import RefusedUntil, TypeChoiceExplainer, nothing_refused
+from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
 from tenon.scheduling.local_disks import lost_disks
 from tenon.scheduling.model import InstanceType, Plan, Problem
 from tenon.scheduling.most_pods import solve_for_most_pods
@@ -109,8 +114,8 @@ class Question:
     """The capacity reservations in the classes' status. None: only those of the available types are used."""
     types_of: Callable[[EC2NodeClass], Sequence[InstanceType]] | None = None
     """What a class makes of ``types``. None: every class has them as they are."""
-    refused_until: RefusedUntil = nothing_refused
-    """Until when plans avoid what EC2 refused. The available types lack it already."""
+    refused: Mapping[OfferingKey, datetime] = field(default_factory=dict)
+    """What EC2 refused, with the time until which plans avoid it. The available types lack it already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +136,7 @@ def decide(cluster: Cluster, question: Question, clock: Callable[[], float]) -> 
     pools_with_types = _sold(usable_pools(cluster.node_pools(), cluster.node_class), cluster, question)
     began = clock()
     overlaid = apply_overlays(pools_with_types, question.overlays)
-    problem = problem_of(cluster, question.pods, overlaid.pools_with_types, question.policy)
+    problem = problem_of(cluster, question.pods, overlaid.pools_with_types, question.policy, refused=question.refused)
     placed = placed_by_kube_scheduler(problem)
     plan = with_pool_reasons(
         _planned(problem, placed, cluster, question, overlaid.pools_with_types), cluster, question.pods
@@ -153,18 +158,23 @@ def _planned(
         return _with_waits(problem, question, pools_with_types)
     placed_keys = {pod.key for pods in placed.values() for pod in pods}
     waiting = [pod for pod in question.pods if pod.key not in placed_keys]
-    open_problem = problem_of(cluster, waiting, pools_with_types, question.policy, placed)
+    open_problem = problem_of(cluster, waiting, pools_with_types, question.policy, placed, question.refused)
     return with_placements(_with_waits(open_problem, question, pools_with_types), placed)
 
 
 def _with_waits(problem: Problem, question: Question, pools_with_types: PoolTypes) -> Plan:
     """Solve the problem, and hold back nodes that are far dearer than usual where NodePools ask for it."""
-    plan = solve_with_buffers(problem)
     pools = {pool.metadata.name: pool for pool, _ in pools_with_types}
     types = {pool.metadata.name: kinds for pool, kinds in pools_with_types}
-    prices = TypeChoiceExplainer(problem, types, question.refused_until)
+
+    def solved(problem: Problem) -> Plan:
+        plan = solve_with_buffers(problem)
+        return with_refused_offerings(plan, problem.pods, problem.pools, types, question.refused)
+
+    plan = solved(problem)
+    prices = TypeChoiceExplainer(problem, types, partial(unavailable_until, question.refused))
     if waits := dear_nodes(plan, pools, prices):
-        second = solve_with_buffers(replace(problem, pods=elsewhere(problem.pods, waits)))
+        second = solved(replace(problem, pods=elsewhere(problem.pods, waits)))
         plan, _ = held_back(second, problem.pods, waits, pools, prices)
     return without_dear_types(plan, pools, prices)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import json
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,9 @@ from typing import Any
 import pytest
 import yaml
 from temporalio.testing import WorkflowEnvironment
+from typer.testing import CliRunner
 
+from cli.main import app
 from tenon.apis import labels
 from tenon.messages.launch import OfferingRef
 from tests.simulate.api_server import ApiServer, api_server
@@ -65,6 +68,37 @@ async def test_the_plan_buys_what_is_left_and_stderr_says_what_is_avoided(
         (claim,) = after.plan["nodeClaims"]
         assert cheapest not in claim["instanceTypes"]
         assert f"EC2 refused 1 cheaper type, {cheapest} at $" in claim["why"]
+
+
+async def test_a_pod_that_only_refused_types_could_hold_names_them(
+    server: type[ApiServer], temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In `tenon pods --pending` and `tenon explain pod`."""
+    metadata = {"name": "m5", "namespace": "team", "uid": "u2"}
+    spec: Any = {**WAITS["spec"], "nodeSelector": {labels.INSTANCE_TYPE: "m5.large"}}
+    server.objects = {"nodepools": [yaml.safe_load(POOL)], "pods": [{"metadata": metadata, "spec": spec}]}
+    cluster = "named"
+    monkeypatch.setenv("CLUSTER_NAME", cluster)
+    monkeypatch.setenv("TEMPORAL_ADDRESS", temporal.client.service_client.config.target_host)
+
+    def tenon(*arguments: str) -> Any:
+        answer = CliRunner().invoke(app, [*arguments, "-o", "json"])
+        assert answer.exit_code == 0, answer.output
+        return json.loads(answer.stdout)
+
+    async with provisioner(temporal, cluster, Planning()) as handle:
+        breakers = refusing()
+        breakers.mark_unavailable(
+            OfferingRef(capacity_type=capacity_type, instance_type="m5.large", zone="")
+            for capacity_type in ("on-demand", "spot")
+        )
+        await handle.signal(ProvisionerWorkflow.launches_reported, breakers.report())
+        (group,) = (await asyncio.to_thread(tenon, "pods", "--pending"))["groups"]
+        explained = await asyncio.to_thread(tenon, "explain", "pod", "m5", "-n", "team")
+    assert group["waitsFor"] == "nothing fits"
+    assert "EC2 refuses 1 on-demand offering (m5.large in every zone): tried again after 20" in group["why"]
+    assert "; without these: no available instance type of the pool meets node.kubernetes.io/" in group["why"]
+    assert explained["why"][0].endswith(group["why"])
 
 
 async def test_pods_wait_in_the_plan_as_they_do_in_the_cluster(

@@ -48,10 +48,15 @@ def unavailable_for(offering: OfferingKey) -> timedelta:
 
 def unavailable_until(until: Mapping[OfferingKey, datetime], offering: OfferingKey) -> datetime | None:
     """Return until when an offering is unavailable, whether EC2 refused it alone or with others; None if it did not."""
+    return max((until[key] for key in refusals_of(until, offering)), default=None)
+
+
+def refusals_of(until: Mapping[OfferingKey, datetime], offering: OfferingKey) -> list[OfferingKey]:
+    """Return the refusals that make an offering unavailable: of itself, its type, its quota or its capacity type."""
     keys = [offering, offering.in_all_zones, offering.whole_capacity_type]
     if quota := quota_of(offering.instance_type, offering.capacity_type):
         keys.append(OfferingKey.of_quota(offering.capacity_type, quota))
-    return max((until[key] for key in keys if key in until), default=None)
+    return [key for key in dict.fromkeys(keys) if key in until]
 
 
 def concerns_types(key: OfferingKey, instance_types: Collection[str]) -> bool:
@@ -85,14 +90,23 @@ class Shortage:
     """What EC2 refuses now of one capacity type or vCPU quota."""
 
     sentence: str
-    """It names the first offerings only."""
+    """It names the first offerings only, and says how many others there are."""
     until: Mapping[OfferingKey, datetime]
     """All refused offerings, with the time when each is tried again."""
 
 
 def shortages(groups: Iterable[UnavailableTypes], now: datetime) -> list[Shortage]:
     """Return what EC2 refuses now: capacity types, vCPU quotas that are used up, and offerings."""
-    until = by_offering(groups, now)
+    return shortages_of(by_offering(groups, now))
+
+
+def shortages_of(until: Mapping[OfferingKey, datetime], most: int = NAMED_OFFERINGS) -> list[Shortage]:
+    """Return what EC2 refuses.
+
+    Args:
+        until: all of it, with the time when each is tried again.
+        most: how many refused offerings a sentence names.
+    """
     all_shortages: list[Shortage] = []
     offerings: dict[str, list[OfferingKey]] = {}
     for key in sorted(until):
@@ -108,8 +122,7 @@ def shortages(groups: Iterable[UnavailableTypes], now: datetime) -> list[Shortag
         names = list(map(str, keys))
         last = max(until[key] for key in keys)
         sentence = (
-            f"EC2 refuses {counted(len(keys), f'{capacity_type} offering')} "
-            f"({first_few(names, NAMED_OFFERINGS)}): {_again(last)}"
+            f"EC2 refuses {counted(len(keys), f'{capacity_type} offering')} ({first_few(names, most)}): {_again(last)}"
         )
         all_shortages.append(Shortage(sentence, {key: until[key] for key in keys}))
     return all_shortages

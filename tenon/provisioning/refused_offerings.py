@@ -1,0 +1,163 @@
+"""Names what EC2 refuses where a NodePool or a pod finds no instance type because of that.
+
+Plans avoid for some minutes what EC2 refused. Without this, the reason of a pod would only say that no type fits it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from types import MappingProxyType
+from typing import Final
+
+from tenon.apis import labels
+from tenon.ec2.refusals.unavailable import refusals_of, shortages_of
+from tenon.ec2.types import placement_groups
+from tenon.kube.offerings import OfferingKey
+from tenon.kube.pod import Pod
+from tenon.kube.requirements import Requirements
+from tenon.kube.taints import untolerated
+from tenon.resources import Resources, fits
+from tenon.scheduling.explanation.unschedulable_pods import accepts_pool
+from tenon.scheduling.model import OFFERING_KEYS, InstanceType, Offering, Plan, Pool
+
+Refused = Mapping[OfferingKey, datetime]
+"""What EC2 refused, with the time when plans try it again."""
+NOTHING_REFUSED: Final[Refused] = MappingProxyType({})
+MAX_KINDS = 50
+"""For how many kinds of pods a plan looks up what EC2 refuses: each takes milliseconds for each NodePool."""
+_ANYTHING = Requirements({})
+
+
+@dataclass(frozen=True, slots=True)
+class _RefusedType:
+    """An instance type with the offerings that EC2 refuses, each with the refusals that are about it."""
+
+    kind: InstanceType
+    room: Resources
+    offerings: Sequence[tuple[Offering, Sequence[OfferingKey]]]
+
+    def refusals(self, requirements: Requirements) -> Iterator[OfferingKey]:
+        """Yield the refusals of the offerings that a node with these requirements could have."""
+        if not self.kind.requirements.intersects(requirements):
+            return
+        zones, capacity_types = requirements.get(labels.ZONE), requirements.get(labels.CAPACITY_TYPE)
+        for offering, keys in self.offerings:
+            if zones.has(offering.zone) and capacity_types.has(offering.capacity_type):
+                yield from keys
+
+
+def refusal_clause(types: Iterable[InstanceType], requirements: Requirements, refused: Refused) -> str:
+    """Say what EC2 refuses of the types that these requirements allow, and until when; empty for nothing."""
+    refused_types = _refused_types(types, refused) if refused else []
+    return _clause((key for own in refused_types for key in own.refusals(requirements)), refused)
+
+
+def with_refusal(clause: str, why: str) -> str:
+    """Join what EC2 refuses, which may be empty, and what is wrong with the offerings that are left."""
+    return f"{clause}; without these: {why}" if clause else why
+
+
+def with_refused_offerings(
+    plan: Plan,
+    pods: Iterable[Pod],
+    pools: Iterable[Pool],
+    types_by_pool: Mapping[str, Sequence[InstanceType]],
+    refused: Refused,
+) -> Plan:
+    """Add, to what each NodePool lacks for a pod without a place, what EC2 refuses that the pod could use.
+
+    An offering counts if the requests of the pod alone fit on it: what DaemonSets need is left out of account. A
+    NodePool that has no type at all says so in `Pool.lacking` already.
+
+    Args:
+        plan: the plan.
+        pods: the pods of the plan.
+        pools: the NodePools that it could buy from.
+        types_by_pool: for each NodePool all instance types, with what EC2 refused marked as unavailable.
+        refused: what EC2 refused.
+    """
+    if not refused or not plan.unschedulable:
+        return plan
+    markets = [
+        _Market(pool, types_by_pool.get(pool.name, ()), refused_types)
+        for pool in pools
+        if not pool.lacking and (refused_types := _refused_types(types_by_pool.get(pool.name, ()), refused))
+    ]
+    clauses: dict[object, dict[str, str]] = {}
+    unschedulable = dict(plan.unschedulable)
+    for pod in pods:
+        if pod.key not in unschedulable or pod.unsupported:
+            continue
+        kind = (pod.required_terms, pod.volume_terms, pod.tolerations, tuple(sorted(pod.requests.items())))
+        if kind not in clauses:
+            if len(clauses) >= MAX_KINDS:
+                continue
+            own_markets = (market for market in markets if accepts_pool(pod.required_terms, market.pool.name))
+            clauses[kind] = {market.pool.name: _clause(market.refusals(pod), refused) for market in own_markets}
+        for name, clause in clauses[kind].items():
+            unschedulable[pod.key] = _inserted(unschedulable[pod.key], name, clause)
+    return replace(plan, unschedulable=unschedulable)
+
+
+class _Market:
+    """A NodePool with the types of which EC2 refuses something."""
+
+    def __init__(self, pool: Pool, types: Iterable[InstanceType], refused_types: Sequence[_RefusedType]) -> None:
+        self.pool = pool
+        self._refused_types = refused_types
+        self._labels = frozenset({labels.INSTANCE_TYPE, *OFFERING_KEYS}).union(*(kind.requirements for kind in types))
+
+    def refusals(self, pod: Pod) -> Iterator[OfferingKey]:
+        """Yield the refusals of the offerings that the pod could use."""
+        if untolerated(pod.tolerations, self.pool.taints):
+            return
+        own = self.pool.of_nodes
+        terms = [
+            both
+            for term in pod.required_terms or (_ANYTHING,)
+            for of_volumes in pod.volume_terms or (_ANYTHING,)
+            if own.allow(both := term.with_(of_volumes), self._labels)
+        ]
+        asked = [own.with_(term) for term in terms]
+        for refused_type in self._refused_types:
+            if fits(pod.requests, refused_type.room):
+                for requirements in asked:
+                    yield from refused_type.refusals(requirements)
+
+
+def _refused_types(types: Iterable[InstanceType], refused: Refused) -> list[_RefusedType]:
+    refused_types = []
+    for kind in types:
+        offerings = [
+            (offering, keys)
+            for offering in kind.offerings
+            if not offering.available and (keys := _refusals(kind, offering, refused))
+        ]
+        if offerings:
+            refused_types.append(_RefusedType(kind, kind.allocatable, offerings))
+    return refused_types
+
+
+def _refusals(kind: InstanceType, offering: Offering, refused: Refused) -> list[OfferingKey]:
+    key = OfferingKey.refusable(offering.capacity_type, kind.name, offering.zone, offering.reservation_id)
+    if keys := refusals_of(refused, key):
+        return keys
+    group = placement_groups.group_id(kind.requirements)
+    in_group = (
+        OfferingKey.refusable(offering.capacity_type, name, offering.zone, placement_group=group)
+        for name in (kind.name, "")
+    )
+    return [key for key in in_group if key in refused] if group else []
+
+
+def _clause(keys: Iterable[OfferingKey], refused: Refused) -> str:
+    shortages = shortages_of({key: refused[key] for key in keys})
+    return ", and ".join(shortage.sentence for shortage in shortages)
+
+
+def _inserted(reason: str, pool: str, clause: str) -> str:
+    """Put the clause before what a reason says of the NodePool. A reason that is not about it stays as it is."""
+    before, title, why = reason.partition(f"NodePool {pool}: ")
+    return f"{before}{title}{with_refusal(clause, why)}" if title and clause else reason

@@ -1,0 +1,97 @@
+"""While EC2 refuses offerings, NodePools and pods without a type say what it refuses and until when."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from tenon.apis import labels
+from tenon.ec2.refusals.unavailable import UnavailableOfferings
+from tenon.ec2.types.instance_types import without
+from tenon.kube.offerings import OfferingKey
+from tenon.kube.pod import Pod
+from tenon.kube.taints import Toleration
+from tenon.provisioning.pools import scheduling_pool
+from tenon.provisioning.refused_offerings import with_refused_offerings
+from tenon.scheduling.engine import solve
+from tenon.scheduling.model import InstanceType, Pool
+from tests.activities.provisioning.fake_view import node_pool
+from tests.tenon.scheduling.builders import CATALOG, ZONES, asking, need, pod, problem
+
+UNTIL = datetime(2026, 3, 1, 12, 3, tzinfo=UTC)
+AGAIN = "tried again after 2026-03-01T12:03:00Z"
+REQUIREMENTS = "template/spec/requirements"
+SPOT_ONLY = [{"key": labels.CAPACITY_TYPE, "operator": "In", "values": ["spot"]}]
+Refused = Mapping[OfferingKey, datetime]
+
+
+def every(capacity_type: str, *, size: str = "") -> Refused:
+    names = [kind.name for kind in CATALOG if kind.name.endswith(size)]
+    return {OfferingKey(capacity_type, name, zone): UNTIL for name in names for zone in ZONES}
+
+
+def market(refused: Refused, **edits: Any) -> tuple[Pool, Sequence[InstanceType]]:
+    """A NodePool as a plan has it while EC2 refuses this."""
+    types = without(CATALOG, UnavailableOfferings(refused))
+    return scheduling_pool(node_pool(edits=edits), types, {}, refused=refused), types
+
+
+def reason(waiting: Pod, refused: Refused, **edits: Any) -> str:
+    """Why the pod has no place."""
+    pool, types = market(refused, **edits)
+    plan = solve(problem([waiting], pool))
+    return with_refused_offerings(plan, [waiting], [pool], {pool.name: types}, refused).unschedulable[waiting.key]
+
+
+def test_a_nodepool_of_which_ec2_refuses_all_types_says_so() -> None:
+    pool, _ = market(every("spot"), **{REQUIREMENTS: SPOT_ONLY})
+    assert pool.lacking.startswith(f"EC2 refuses {len(every('spot'))} spot offerings (c5.16xlarge in us-west-2a, ")
+    assert f" more): {AGAIN}; without these: no available instance type meets its requirement" in pool.lacking
+    assert reason(pod("a"), every("spot"), **{REQUIREMENTS: SPOT_ONLY}) == f"NodePool default: {pool.lacking}"
+
+
+@pytest.mark.parametrize(
+    ("key", "sentence"),
+    [
+        (OfferingKey("spot", "", ""), "EC2 refuses all spot capacity"),
+        (OfferingKey.of_quota("spot", "Standard"), "the account's spot vCPU quota Standard is used up"),
+    ],
+)
+def test_a_quota_and_a_capacity_type_are_named_as_such(key: OfferingKey, sentence: str) -> None:
+    pool, _ = market({key: UNTIL}, **{REQUIREMENTS: SPOT_ONLY})
+    assert pool.lacking.startswith(f"{sentence}: {AGAIN}; without these: ")
+
+
+def test_a_nodepool_that_lacks_types_for_another_reason_names_no_refusal() -> None:
+    terms = [{"key": labels.ARCH, "operator": "In", "values": ["riscv64"]}]
+    pool, _ = market(every("spot"), **{REQUIREMENTS: terms})
+    assert pool.lacking.startswith("no available instance type meets")
+
+
+def test_a_pod_that_only_refused_types_could_hold_names_them() -> None:
+    refused = {**every("spot", size=".24xlarge"), **every("on-demand", size=".24xlarge")}
+    text = reason(pod("a", cpu="90"), refused)
+    assert text.startswith("NodePool default: EC2 refuses ")
+    assert ".24xlarge in us-west-2a" in text
+    assert f"{AGAIN}; without these: needs 90 CPU; the largest type it allows has " in text
+
+
+def test_a_pod_that_no_refused_type_could_hold_hears_nothing_of_them() -> None:
+    """Neither its size, its labels nor its taints would allow them."""
+    refused = {**every("spot", size=".large"), **every("on-demand", size=".large")}
+    assert "EC2" not in reason(pod("a", cpu="90000"), refused)
+    assert "EC2" not in reason(asking("a", need(labels.ZONE, "In", "us-west-2z")), refused)
+    taints = [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}]
+    assert "EC2" not in reason(pod("a"), refused, **{"template/spec/taints": taints})
+    tolerating = pod("a", cpu="90000", tolerations=(Toleration("gpu", "Exists"),))
+    assert "EC2" not in reason(tolerating, refused, **{"template/spec/taints": taints})
+
+
+def test_a_pod_names_what_is_refused_of_the_capacity_type_that_it_asks_for() -> None:
+    refused = {**every("spot"), **every("on-demand", size=".large")}
+    text = reason(asking("a", need(labels.CAPACITY_TYPE, "In", "spot")), refused)
+    assert f"EC2 refuses {len(every('spot'))} spot offerings" in text
+    assert "on-demand offering" not in text
