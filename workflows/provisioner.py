@@ -153,7 +153,7 @@ class ProvisionerWorkflow(PlannerCaller):
                 self.last_batches,
                 grouped(self.unavailable),
                 self._open(),
-                self.last_plan.waits if self.last_plan is not None else [],
+                self.last_plan,
                 self.pauses,
                 now,
             )

@@ -46,6 +46,7 @@ from activities.provisioning.pod_events import PodEvents
 from activities.provisioning.refused_launches import RefusedLaunches
 from activities.provisioning.solving import Solved, Solver
 from activities.provisioning.superseded_claims import RefusedClaims, delete_superseded
+from activities.provisioning.unplaced_pods import UnplacedPods
 from activities.provisioning.waiting_pods import WaitingPods
 from activities.provisioning.warm_starts import WarmStarts
 from activities.record.plan_inputs import InputKeeper, KeptInputs
@@ -60,16 +61,18 @@ from tenon.kube.conditions import condition
 from tenon.kube.event_reasons import EventReason
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
-from tenon.messages.provisioning import PlanInput, PlanResult, PurchasePause, ShortageWait
+from tenon.messages.provisioning import PendingPods, PlanInput, PlanResult, PurchasePause, ShortageWait
 from tenon.node.breaker import sentence
 from tenon.provisioning.launch_breakers import next_probe, only_probes, pools_for_plans, probed, without_held_types
 from tenon.provisioning.overlays import Overlaid
+from tenon.provisioning.pending_pods import bounded, with_place
 from tenon.provisioning.plan_digest import plan_digest
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.problem import problem_of, with_pool_reasons
 from tenon.provisioning.purchase import explanations
 from tenon.provisioning.purchase_pauses import existing_node_sentence, pause_sentence, pool_sentence
 from tenon.provisioning.readiness import usable_pools
+from tenon.provisioning.refused_offerings import with_refused_offerings
 from tenon.provisioning.shortage_waits import dear_nodes, elsewhere, held_back, without_dear_types
 from tenon.record.entries import Entry
 from tenon.record.plans import plan_entry
@@ -192,6 +195,7 @@ class Planner:
         self._pod_events = PodEvents(recorder)
         self._refused_launches = RefusedLaunches()
         self._waiting = WaitingPods()
+        self._unplaced = UnplacedPods()
         self._batcher = batcher
         self._now = now
         self._policy = policy or PlanPolicy()
@@ -266,8 +270,10 @@ class Planner:
         for pod, node, since in self._batcher.refused_on_nodes(filter(_waits, pods)):
             message = existing_node_sentence(node, since, await self._refusal(pod))
             await self._recorder.publish(pod_reference(pod), EventReason.FAILED_SCHEDULING, message)
+        self._unplaced.planned(pods, plan.unschedulable, decision.waits.keys() | decision.paused.keys())
         return self._result(
             plan_input,
+            with_place(plan, written.names),
             claims=list(written.names),
             pods=len(pods),
             placed_on_existing=sum(not pod.buffer for placed in plan.placements.values() for pod in placed),
@@ -316,10 +322,18 @@ class Planner:
         finally:
             self._record.write(partial(make, kept_inputs))
 
-    def _result(self, plan_input: PlanInput, **figures: Any) -> PlanResult:
-        """A plan's result, with what the workflow keeps."""
-        waits = self._waiting.report(self._view.pending_pods())
-        return PlanResult(batch=plan_input.batch, pauses=self._batcher.pauses(), waits=waits, **figures)
+    def _result(self, plan_input: PlanInput, with_places: Sequence[PendingPods] = (), **figures: Any) -> PlanResult:
+        """A plan's result, with what the workflow keeps. ``with_places``: the pods that the plan has a place for."""
+        pods = self._view.pending_pods()
+        pending, left_out = bounded([*self._unplaced.report(pods), *with_places])
+        return PlanResult(
+            batch=plan_input.batch,
+            pauses=self._batcher.pauses(),
+            waits=self._waiting.report(pods),
+            pending=pending,
+            pending_left_out=left_out,
+            **figures,
+        )
 
     async def _decide(self, batch: int, part: float = 1.0) -> _Decision | None:
         """Plan the pods that need a decision, within this fraction of a solve's time; None if no pod does."""
@@ -361,7 +375,15 @@ class Planner:
         engine_plan = solved.plan
         solved, waits = await self._wait_for_cheaper(waiting_pods, solved, overlaid, winners, part, refused)
         left_out = {name: sentence(breakers[name]) for name in closed}
-        reasoned = with_pool_reasons(solved.plan, self._view, waiting_pods, left_out, self._view)
+        explained = await asyncio.to_thread(
+            with_refused_offerings,
+            solved.plan,
+            [pod for pod in waiting_pods if pod.key not in waits],
+            problem.pools,
+            types_by_pool,
+            self._refusals.unavailable_until(),
+        )
+        reasoned = with_pool_reasons(explained, self._view, waiting_pods, left_out, self._view)
         plan = only_probes(reasoned, breakers, batch)
         metrics.SCHEDULING_SECONDS.labels("provisioner").observe(solved.seconds)
         metrics.PLAN_PHASE_SECONDS.labels("solve").observe(solved.seconds)
@@ -427,6 +449,7 @@ class Planner:
                 overlaid.pools_with_types,
                 self._policy,
                 self._batcher.reserved(),
+                self._refusals.unavailable_until(),
             )
         problem = self._warm.opened(problem)
         if refused:

@@ -113,6 +113,18 @@ class PurchasePause(Message):
     """Why kube-scheduler does not place one of them, in its own words, shortened."""
 
 
+class PendingPods(Message):
+    """Pods without a node that wait for the same."""
+
+    why: str
+    """What they wait for, or why no node can be bought for them, in a clause."""
+    pods: list[str]
+    """The first of them, as ``namespace/name``."""
+    count: int
+    has_place: bool = False
+    """Whether a node was bought for them, or has room."""
+
+
 class PlanResult(Message):
     """What a plan did, in figures and names."""
 
@@ -134,6 +146,10 @@ class PlanResult(Message):
     """Pods that nodes were bought for and did not get. The workflow keeps them for the next process that leads."""
     waits: list[ShortageWait] = Field(default_factory=list)
     """What pods wait for in a capacity shortage."""
+    pending: list[PendingPods] = Field(default_factory=list)
+    """The other pods without a node, also of earlier plans, in the first groups."""
+    pending_left_out: int = 0
+    """How many pods are in the groups that `pending` leaves out."""
 
 
 class AwaitBatchInput(Message):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from urllib.parse import quote
 
-from tenon.ec2.refusals.unavailable import shortages
+from tenon.ec2.refusals.unavailable import by_offering, shortages_of
 from tenon.messages.provisioning import LaunchBreaker, PlanResult, PurchasePause, ShortageWait, UnavailableTypes
 from tenon.node import breaker
+from tenon.provisioning.pending_pods import pending_sentence
 from tenon.sentences import counted, first_few, for_temporal_ui, shortened
 
 REMEMBERED = 10
@@ -17,6 +20,28 @@ NAMED_CLAIMS = 5
 LISTED = 5
 """How many lines a section of the page has."""
 MAX_LINE = 250
+MAX_PAGE = 7500
+"""The length of the page in a URL: the UI passes it on in one, and proxies refuse those over 8 KB."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """How much of what may be long is on the page."""
+
+    offerings: int
+    """How many refused offerings a line names."""
+    pods: int
+    """The length of a line about pods, whose reason has a clause for each NodePool."""
+    line: int = MAX_LINE
+    """The length of the other lines."""
+
+
+_ROOMS = (
+    *(_Room(offerings, 600) for offerings in (300, 150, 80)),
+    *(_Room(offerings, 400) for offerings in (40, 20, 10)),
+    _Room(3, 140, 140),
+)
+"""From the largest to the one that always fits."""
 WHY = "kube-scheduler finds no place for some pods: this workflow collects them in batches and buys nodes for them"
 ABOUT = """This workflow buys nodes: it collects pods that fit on no node, plans them together, and creates NodeClaims.
 Each NodeClaim has a workflow of its own. Current Details show the last batches and what EC2 refuses.
@@ -38,7 +63,7 @@ def remembered(lines: Sequence[str], plan: PlanResult, batch: int, now: datetime
     if plan.placed_on_existing:
         parts.append(f"{counted(plan.placed_on_existing, 'pod')} on nodes that exist or start")
     if plan.unschedulable:
-        parts.append(f"{counted(plan.unschedulable, 'pod')} fit nowhere: `tenon simulate --live` says why")
+        parts.append(f"{counted(plan.unschedulable, 'pod')} fit nowhere: `tenon pods --pending` says why")
     if plan.waits:
         parts.append(f"{counted(sum(wait.pods for wait in plan.waits), 'pod')} wait for cheaper capacity")
     if plan.refused:
@@ -56,31 +81,49 @@ def current_details(
     last_batches: Sequence[str],
     unavailable: Iterable[UnavailableTypes],
     breakers: Iterable[LaunchBreaker],
-    waits: Iterable[ShortageWait],
+    plan: PlanResult | None,
     pauses: Iterable[PurchasePause],
     now: datetime,
 ) -> str:
-    """Render the page as Markdown. ``action``: what the workflow does now, a clause."""
-    paused = [pause for pause in pauses if pause.until is not None and pause.until > now]
-    lines = [
-        f"### Buys nodes for pods that fit on no node of cluster {cluster}",
-        "",
-        f"**Now:** it {action}",
-        *_section("What EC2 refuses", [shortage.sentence for shortage in shortages(unavailable, now)]),
-        *_section("Launches that are held back", map(_breaker, breakers)),
-        *_section("Pods that wait for cheaper capacity", map(_wait, (wait for wait in waits if wait.until > now))),
-        *_section("Pods for which no more nodes are bought", map(_pause, paused)),
-        *_section("Last batches (UTC)", reversed(last_batches), REMEMBERED),
-    ]
-    return for_temporal_ui("\n".join(lines))
+    """Render the page as Markdown. ``action``: what the workflow does now, a clause. ``plan``: the last one."""
+    plan = plan or PlanResult()
+    refused = by_offering(unavailable, now)
+    held_back = list(map(_breaker, breakers))
+    waits = [_wait(wait) for wait in plan.waits if wait.until > now]
+    paused = [_pause(pause) for pause in pauses if pause.until is not None and pause.until > now]
+    text = ""
+    for room in _ROOMS:
+        refusals = [shortage.sentence for shortage in shortages_of(refused, room.offerings)]
+        lines = [
+            f"### Buys nodes for pods that fit on no node of cluster {cluster}",
+            "",
+            f"**Now:** it {action}",
+            *_pending(plan, room.pods),
+            *_section("What EC2 refuses", refusals, MAX_PAGE),
+            *_section("Launches that are held back", held_back, room.line),
+            *_section("Pods that wait for cheaper capacity", waits, room.line),
+            *_section("Pods for which no more nodes are bought", paused, room.line),
+            *_section("Last batches (UTC)", list(reversed(last_batches)), room.line, REMEMBERED),
+        ]
+        text = for_temporal_ui("\n".join(lines))
+        if len(quote(text)) <= MAX_PAGE:
+            break
+    return text
 
 
-def _section(title: str, sentences: Iterable[str], most: int = LISTED) -> list[str]:
-    lines = [f"- {shortened(sentence, MAX_LINE)}" for sentence in sentences]
-    if not lines:
+def _pending(plan: PlanResult, longest: int) -> list[str]:
+    lines = _section("Pods without a node", list(map(pending_sentence, plan.pending)), longest)
+    if plan.pending_left_out:
+        lines.append(f"- and {counted(plan.pending_left_out, 'pod')} for other reasons: `tenon pods --pending`")
+    return lines
+
+
+def _section(title: str, sentences: Sequence[str], longest: int, most: int = LISTED) -> list[str]:
+    if not sentences:
         return []
-    more = [f"- and {len(lines) - most} more"] if len(lines) > most else []
-    return ["", f"#### {title}", "", *lines[:most], *more]
+    lines = [f"- {shortened(sentence, longest)}" for sentence in sentences[:most]]
+    more = [f"- and {len(sentences) - most} more"] if len(sentences) > most else []
+    return ["", f"#### {title}", "", *lines, *more]
 
 
 def _breaker(open_breaker: LaunchBreaker) -> str:

@@ -18,6 +18,7 @@ from tenon.messages.launch import OfferingRef
 from tenon.messages.provisioning import (
     AwaitBatchInput,
     BatchSummary,
+    PendingPods,
     PlanInput,
     PlanResult,
     PurchasePause,
@@ -39,6 +40,8 @@ class Planning:
         """What the waits report of pods that did not get their nodes."""
         self.waits: list[ShortageWait] = []
         """What plans report of pods that wait for cheaper capacity."""
+        self.pending: list[PendingPods] = []
+        """What plans report of pods without a node."""
         self.pods = asyncio.Event()
         self.solves = asyncio.Event()
         """Unset while a plan takes its time."""
@@ -55,7 +58,7 @@ class Planning:
     async def plan(self, plan_input: PlanInput) -> PlanResult:
         self.planned.append(plan_input)
         await self.solves.wait()
-        return PlanResult(batch=plan_input.batch, pauses=self.pauses, waits=self.waits)
+        return PlanResult(batch=plan_input.batch, pauses=self.pauses, waits=self.waits, pending=self.pending)
 
 
 @asynccontextmanager

@@ -241,3 +241,16 @@ async def test_the_workflow_hears_what_pods_wait_for_until_they_are_gone() -> No
     assert len(of.at.kube.objects) == 1
     del of.at.view.pods[0]
     assert await reported() == []
+
+
+async def test_the_reason_of_a_pod_and_the_page_name_what_ec2_refuses() -> None:
+    of = shortage()
+    await of.refuse(len(CATALOG))
+    unavailable = list(of.unavailable.values())
+    planned = await of.at.planner.plan(PlanInput(cluster="c", batch=90, unavailable=unavailable))
+    again = of.at.now + UNAVAILABLE_FOR
+    (group,) = planned.pending
+    assert (group.pods, group.count, group.has_place) == (["default/a"], 1, False)
+    assert group.why.startswith(f"NodePool default: EC2 refuses {len(CATALOG)} on-demand offerings (")
+    assert f"tried again after {again:%Y-%m-%dT%H:%M:%SZ}; without these: " in group.why
+    assert group.why in of.said("FailedScheduling")[-1]

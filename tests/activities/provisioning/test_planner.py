@@ -459,3 +459,22 @@ async def test_the_problem_is_stated_from_a_snapshot_in_another_thread(monkeypat
     assert (await Setting(pod("a")).planner.plan(BATCH)).claims
     assert threads
     assert threading.main_thread() not in threads
+
+
+async def test_a_plan_names_the_pods_without_a_node_also_those_of_earlier_plans() -> None:
+    """The page of the provisioner shows them. A pod that is gone is not named."""
+    at = Setting(pod("huge", cpu="9000"), pod("vast", cpu="8000"))
+    first = await at.planner.plan(BATCH)
+    assert [(group.pods, group.has_place) for group in first.pending] == [
+        (["default/vast"], False),
+        (["default/huge"], False),
+    ]
+    at.view.pods = [pod("huge", cpu="9000"), pod("small")]
+    second = await at.planner.plan(PlanInput(cluster="c", batch=42))
+    lost, bought = second.pending
+    assert lost.pods == ["default/huge"]
+    assert "NodePool default: needs 9000 CPU" in lost.why
+    (name,) = second.claims
+    assert (bought.pods, bought.has_place) == (["default/small"], True)
+    assert bought.why.startswith(f"{name} (")
+    assert bought.why.endswith(") was bought for it")

@@ -1,0 +1,61 @@
+"""The pods without a node in groups with one reason each, bounded, for the provisioner's page and for commands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tenon.kube.pod import Pod
+from tenon.messages.provisioning import PendingPods
+from tenon.scheduling.model import Plan
+from tenon.sentences import counted, shortened
+
+MOST_GROUPS = 10
+NAMED_PODS = 3
+MAX_WHY = 1000
+"""How long the reason of a group may be. A reason has a clause for each NodePool."""
+
+
+def without_place(reasons: Mapping[str, str]) -> list[PendingPods]:
+    """Group pods for which no node can be bought. ``reasons``: why, by the key of the pod."""
+    groups: dict[str, list[str]] = {}
+    for key, why in reasons.items():
+        groups.setdefault(shortened(why, MAX_WHY), []).append(key)
+    return [_group(why, keys, has_place=False) for why, keys in groups.items()]
+
+
+def with_place(plan: Plan, claims: Sequence[str]) -> list[PendingPods]:
+    """Group the pods of a plan by the node that they wait for. ``claims``: the names of the plan's NodeClaims."""
+    places = [
+        (f"{name} ({planned.offering.instance_type}) was bought for {_them(planned.pods)}", planned.pods)
+        for name, planned in zip(claims, plan.claims, strict=True)
+    ]
+    places += [(f"{node} has room for {_them(pods)}", pods) for node, pods in plan.placements.items()]
+    return [
+        _group(why, keys, has_place=True)
+        for why, pods in places
+        if (keys := [pod.key for pod in pods if not pod.buffer and not pod.node_name])
+    ]
+
+
+def bounded(groups: Sequence[PendingPods]) -> tuple[list[PendingPods], int]:
+    """Return the groups that a message carries, and how many pods it leaves out.
+
+    Those without a place come first, then the largest.
+    """
+    ordered = sorted(groups, key=lambda group: (group.has_place, -group.count, group.why))
+    return ordered[:MOST_GROUPS], sum(group.count for group in ordered[MOST_GROUPS:])
+
+
+def pending_sentence(group: PendingPods) -> str:
+    """Say which pods wait, and why."""
+    more = group.count - len(group.pods)
+    names = ", ".join(group.pods) + (f" and {more} more" if more else "")
+    return f"{counted(group.count, 'pod')} ({names}): {group.why}"
+
+
+def _them(pods: Sequence[Pod]) -> str:
+    return "it" if len(pods) == 1 else "them"
+
+
+def _group(why: str, keys: Sequence[str], *, has_place: bool) -> PendingPods:
+    return PendingPods(why=why, pods=sorted(keys)[:NAMED_PODS], count=len(keys), has_place=has_place)
