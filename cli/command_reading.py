@@ -57,6 +57,7 @@ class CommandView:
     waits: str = ""
     pods: int = 0
     explanation: Sequence[str] = ()
+    awaits_approval: bool = False
 
 
 async def read_command(
@@ -105,6 +106,7 @@ async def read_command(
         waits=_waits(command.id, progress),
         pods=command.pods,
         explanation=command.explanation,
+        awaits_approval=progress.approve_until is not None,
     )
 
 
@@ -175,8 +177,8 @@ class RunningCommands:
         self._inputs: dict[str, DisruptInput] = {}
         """By the ID of the run."""
 
-    async def read(self, client: Client) -> list[CommandView]:
-        """Return the commands, the oldest first.
+    async def read(self, client: Client, nodes: Mapping[str, str] | None = None) -> list[CommandView]:
+        """Return the commands, the oldest first. ``nodes``: by NodeClaim, the name of its Node, if that is known.
 
         Raises:
             RPCError: Temporal does not answer.
@@ -185,12 +187,14 @@ class RunningCommands:
         executions = sorted([execution async for execution in runs], key=lambda execution: execution.start_time)
         present = {execution.run_id for execution in executions}
         self._inputs = {run_id: begin for run_id, begin in self._inputs.items() if run_id in present}
-        return list(await bounded(executions, CONCURRENCY, lambda execution: self._read(client, execution)))
+        return list(
+            await bounded(executions, CONCURRENCY, lambda execution: self._read(client, execution, nodes or {}))
+        )
 
-    async def _read(self, client: Client, execution: WorkflowExecution) -> CommandView:
+    async def _read(self, client: Client, execution: WorkflowExecution, nodes: Mapping[str, str]) -> CommandView:
         begin = self._inputs.get(execution.run_id)
         if begin is None:
             begin = await input_of(client.get_workflow_handle(execution.id, run_id=execution.run_id))
             if begin is not None:
                 self._inputs[execution.run_id] = begin
-        return await read_command(client, execution, {}, begin)
+        return await read_command(client, execution, nodes, begin)

@@ -26,6 +26,7 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ConfigError
 from activities.kubernetes.resources import EVENTS
 from cli.application import create_app, examples
+from cli.command_reading import CommandView
 from cli.console import output_console
 from cli.context import Context
 from cli.name_completion import node_names
@@ -67,20 +68,24 @@ from tenon.fleet.rows import NodeRow
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.selector_text import SelectorError
 from tenon.kube.timestamps import format_instant
-from tenon.messages.provisioning import LaunchBreaker, PurchasePause, ShortageWait
+from tenon.messages.provisioning import LaunchBreaker, PendingPods, PurchasePause, ShortageWait
 from tenon.node.breaker import sentence, subject
 from tenon.node.remedies import remedies, report
 from tenon.node.state import NodeState
 from tenon.node.stays import stays
 from tenon.node.timeline import blocked_since, blocked_text, details, why_blocked
+from tenon.provisioning.pending_pods import pending_sentence
 from tenon.provisioning.purchase_pauses import list_sentence
 from tenon.provisioning.shortage_waits import waiting_sentence
+from tenon.sentences import first_few
 from worker.settings import parse_duration
 from workflows import names
 from workflows.nodeclaim import NodeClaimWorkflow
 
 app = create_app(no_args_is_help=True, help="Watch and control nodes through their workflows.")
 
+SHOWN_NODES = 5
+"""How many nodes of a command are named."""
 WATCH_SECONDS = 2.0
 """Seconds between two looks at all nodes."""
 
@@ -88,7 +93,7 @@ Name = Annotated[
     str, typer.Argument(metavar="NAME", help="A NodeClaim, its Node or its instance.", autocompletion=node_names)
 ]
 Output = Annotated[Literal["table", "json"], typer.Option("--output", "-o", help="table or json.")]
-Blocked = Annotated[bool, typer.Option("--blocked", help="Only nodes that are blocked and need attention.")]
+Blocked = Annotated[bool, typer.Option("--blocked", help="Only blocked nodes, and what else waits for you.")]
 
 
 class ListOutput(StrEnum):
@@ -367,7 +372,10 @@ def list_nodes(
         bool, typer.Option("--watch", "-w", help="Then print each node again that changes, until Ctrl-C.")
     ] = False,
 ) -> None:
-    """List nodes with their use, price, age, stage and expiry, and what blocks the blocked ones."""
+    """List nodes with their use, price, age, stage and expiry, and what blocks the blocked ones.
+
+    With --blocked also pods that no node can be bought for, commands that wait for approval, and what EC2 refuses.
+    """
     choice = _choice(None, selector, pool)
     if watch and output not in (ListOutput.TABLE, ListOutput.WIDE):
         print("--watch prints tables only.", file=sys.stderr)
@@ -388,7 +396,8 @@ def _print_list(nodes: NodeList, rows: Sequence[NodeRow], output: ListOutput, *,
     if output is ListOutput.JSON:
         held_rows = [*map(_breaker_row, breakers), *map(_wait_row, waits), *map(_shortage_row, scarce)]
         documents = [_document(nodes, row) for row in rows]
-        print(json.dumps([*documents, *held_rows, *map(_pause_row, nodes.pauses)], indent=2))
+        held_rows += [*map(_pause_row, nodes.pauses), *map(_unplaced_row, nodes.unplaced)]
+        print(json.dumps([*documents, *held_rows, *map(_command_row, nodes.commands)], indent=2))
         return
     if output is ListOutput.CSV:
         print(_csv([_facts_of(nodes, row) for row in rows]), end="")
@@ -397,8 +406,8 @@ def _print_list(nodes: NodeList, rows: Sequence[NodeRow], output: ListOutput, *,
         for row in rows:
             print(row.name)
         return
-    if not rows and not breakers and not scarce and not waits and not nodes.pauses:
-        print("No node is blocked." if blocked else "No nodes.", file=sys.stderr)
+    if nodes.is_empty:
+        print("No node is blocked, and nothing waits for you." if blocked else "No nodes.", file=sys.stderr)
         return
     if rows:
         _print_rows(nodes, rows, output)
@@ -406,6 +415,10 @@ def _print_list(nodes: NodeList, rows: Sequence[NodeRow], output: ListOutput, *,
     for name, state in nodes.states.items():
         if state.blocked:
             _print(console, f"**{name}**: {blocked_text(state)}\n\n" + "\n".join(f"- {r}" for r in remedies(state)))
+    for command in nodes.commands:
+        _print(console, f"**Command {command.id}**: {_waiting_text(command)}")
+    for group in nodes.unplaced:
+        _print(console, f"**Pods without a node**: {pending_sentence(group)}")
     for breaker in breakers:
         probe = f"tried again at {format_instant(breaker.next_probe_at)}"
         _print(console, f"**{subject(breaker)}**: {sentence(breaker)}; {probe}")
@@ -415,6 +428,11 @@ def _print_list(nodes: NodeList, rows: Sequence[NodeRow], output: ListOutput, *,
         _print(console, f"**Capacity**: {shortage.sentence}")
     for pause in nodes.pauses:
         _print(console, f"**Pods**: {list_sentence(pause)}")
+
+
+def _waiting_text(command: CommandView) -> str:
+    saving = f", to save ${command.predicted:.4f} an hour" if command.predicted is not None else ""
+    return f"{command.reason} would remove {first_few(list(command.nodes), SHOWN_NODES)}{saving}; it {command.waits}"
 
 
 def _print_rows(nodes: NodeList, rows: Sequence[NodeRow], output: ListOutput) -> None:
@@ -494,6 +512,16 @@ def _pause_row(pause: PurchasePause) -> dict[str, Any]:
     return _row_without_claim(pause.pool, list_sentence(pause), pods=pause.pods, waitingPods=pause.waiting, until=until)
 
 
+def _unplaced_row(group: PendingPods) -> dict[str, Any]:
+    """Pods for which no node can be bought."""
+    return _row_without_claim("", group.why, pods=group.pods, waitingPods=group.count)
+
+
+def _command_row(command: CommandView) -> dict[str, Any]:
+    """A disruption command that waits for a person."""
+    return _row_without_claim("", _waiting_text(command), command=command.id, nodes=list(command.nodes))
+
+
 def _wait_row(wait: ShortageWait) -> dict[str, Any]:
     """Pods that wait for a cheaper node."""
     return _row_without_claim(wait.pool, waiting_sentence(wait), nextTryAt=format_instant(wait.until))
@@ -522,5 +550,6 @@ def _document(nodes: NodeList, row: NodeRow) -> dict[str, Any]:
         **document,
         "why": why_blocked(state),
         **({"since": format_instant(since)} if since else {}),
+        "blockingPods": [pod for pods in (state.blocked.pods if state.blocked else ()) for pod in pods.pods],
         "remedies": remedies(state),
     }

@@ -11,7 +11,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from tenon.errors import TenonError
 from tenon.evolve import evolve
-from tenon.messages.provisioning import LaunchReport, PurchasePause
+from tenon.messages.provisioning import LaunchReport, PendingPods, PurchasePause
 from tenon.node.breaker import is_open
 from workflows import names
 from workflows.provisioner import ProvisionerWorkflow
@@ -46,6 +46,18 @@ async def purchase_pauses_of(client: Client, cluster: str) -> Sequence[PurchaseP
     handle = client.get_workflow_handle(names.provisioner_id(cluster))
     query = handle.query(ProvisionerWorkflow.purchase_pauses, rpc_timeout=QUERY_TIMEOUT)
     return await _answer(query, "for which pods it buys no nodes") or []
+
+
+async def unplaced_pods_of(client: Client, cluster: str) -> Sequence[PendingPods]:
+    """Return the pods for which no node can be bought, as of the last plan; none if the cluster has no provisioner.
+
+    Raises:
+        RefusalsUnknownError: the workflow does not answer.
+    """
+    handle = client.get_workflow_handle(names.provisioner_id(cluster))
+    query = handle.query(ProvisionerWorkflow.last, rpc_timeout=QUERY_TIMEOUT)
+    plan = await _answer(query, "which pods it buys no node for")
+    return [group for group in plan.pending if not group.has_place] if plan is not None else []
 
 
 async def _answer(query: Awaitable[T], noun: str) -> T | None:

@@ -15,13 +15,21 @@ from temporalio.service import RPCError
 from activities.clock import utc_now
 from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.errors import ApiError, ConfigError
+from cli.command_reading import CommandView, RunningCommands
 from cli.context import ContextError
 from cli.fleet_view.reading import FleetError, read_once
 from cli.nodes.workflows import connected
-from cli.refusals import QUERY_TIMEOUT, RefusalsUnknownError, purchase_pauses_of, refusals_of
+from cli.refusals import (
+    QUERY_TIMEOUT,
+    RefusalsUnknownError,
+    purchase_pauses_of,
+    refusals_of,
+    unplaced_pods_of,
+)
 from tenon.fleet.disruption_state import DisruptionState
+from tenon.fleet.document import Fleet
 from tenon.fleet.rows import NodeRow
-from tenon.messages.provisioning import LaunchReport, PurchasePause
+from tenon.messages.provisioning import LaunchReport, PendingPods, PurchasePause
 from tenon.node.state import NodeState, Stage
 from worker.runtime.temporal_client import TemporalError
 from workflows import names
@@ -53,12 +61,25 @@ class NodeList:
     """By NodeClaim, the state of each blocked node."""
     refusals: LaunchReport = field(default_factory=LaunchReport)
     pauses: Sequence[PurchasePause] = ()
+    unplaced: Sequence[PendingPods] = ()
+    """The pods for which no node can be bought."""
+    commands: Sequence[CommandView] = ()
+    """The disruption commands that wait for an approval."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no node, and nothing else that a person must know."""
+        refusals = self.refusals
+        others = (refusals.breakers, refusals.waits, refusals.unavailable, self.pauses, self.unplaced, self.commands)
+        return not self.rows and not any(others)
 
 
 async def read_list(
     cluster: str | None, *, blocked: bool = False, selects: Callable[[NodeRow], bool] = lambda _: True
 ) -> NodeList:
-    """Return the nodes, and if only blocked ones are wanted, also what EC2 and kube-scheduler refuse.
+    """Return the nodes, and if only blocked ones are wanted, also what else is stuck.
+
+    That are pods that get no node, commands that wait for an approval, and what EC2 and kube-scheduler refuse.
 
     Raises:
         FleetError, ApiError, ConfigError: neither Kubernetes nor Temporal answers.
@@ -74,24 +95,43 @@ async def read_list(
         if blocked or isinstance(in_kubernetes, BaseException):
             raise in_temporal
         print(f"From Kubernetes alone, without blocked nodes: {in_temporal}", file=sys.stderr)
-        return NodeList([row for row in in_kubernetes if row.claim and selects(row)], utc_now())
+        return NodeList([row for row in in_kubernetes.rows if row.claim and selects(row)], utc_now())
     client, name, executions = in_temporal
     if isinstance(in_kubernetes, BaseException):
         print(f"From Temporal alone, without Nodes, use and prices: {in_kubernetes}", file=sys.stderr)
-        in_kubernetes = []
-    rows = [row for row in _joined(in_kubernetes, executions) if selects(row) and (row.is_blocked or not blocked)]
+        in_kubernetes = Fleet([], [], [], utc_now())
+    rows = [row for row in _joined(in_kubernetes.rows, executions) if selects(row) and (row.is_blocked or not blocked)]
     states = await _states(client, name, [row.claim for row in rows if row.is_blocked])
     reasons = {_claim_of(execution): _text(execution, names.REASON.name) for execution in executions}
     if not blocked:
         return NodeList(rows, utc_now(), reasons, states)
     refusals = await _or_nothing(refusals_of(client, name), LaunchReport())
     pauses = await _or_nothing(purchase_pauses_of(client, name), ())
-    return NodeList(rows, utc_now(), reasons, states, refusals, pauses)
+    unplaced = _still_pending(await _or_nothing(unplaced_pods_of(client, name), ()), in_kubernetes)
+    commands = await _waiting_commands(client, name, in_kubernetes.rows)
+    return NodeList(rows, utc_now(), reasons, states, refusals, pauses, unplaced, commands)
 
 
-async def _kubernetes_rows() -> Sequence[NodeRow]:
-    fleet = await read_once(None, ask_aws=False)
-    return fleet.rows
+async def _kubernetes_rows() -> Fleet:
+    return await read_once(None, ask_aws=False)
+
+
+def _still_pending(groups: Sequence[PendingPods], fleet: Fleet) -> list[PendingPods]:
+    """The groups of the last plan of which a pod still waits: it knows nothing of pods that were deleted since.
+
+    Without an answer of Kubernetes all groups stay.
+    """
+    keys = {pod.key for pod in fleet.pending_pods}
+    return [group for group in groups if not fleet.rows or not keys.isdisjoint(group.pods)]
+
+
+async def _waiting_commands(client: Client, cluster: str, rows: Sequence[NodeRow]) -> list[CommandView]:
+    try:
+        commands = await RunningCommands(cluster).read(client, {row.claim: row.node for row in rows if row.node})
+    except RPCError as error:
+        print(f"The commands under way cannot be read: {error}", file=sys.stderr)
+        return []
+    return [command for command in commands if command.awaits_approval]
 
 
 async def _executions(cluster: str | None) -> tuple[Client, str, list[WorkflowExecution]]:

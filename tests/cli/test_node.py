@@ -23,15 +23,18 @@ from typer.testing import CliRunner, Result
 from cli.node import app
 from tenon.evolve import evolve
 from tenon.messages.base import ClaimRef
-from tenon.messages.provisioning import PurchasePause, ShortageWait
+from tenon.messages.provisioning import PendingPods, PurchasePause, ShortageWait
 from tenon.messages.reboot import RebootOutcome, RebootReply
 from tenon.node.state import NodeClaimInput
+from tests.cli.test_disruptions import running
 from tests.workflows.fake_activities import FakeWorld
+from tests.workflows.fake_steps import FakeSteps
 from tests.workflows.guarded_node import BUDGET, Guarded, state_of
 from tests.workflows.node_workflow import Handle, live, newest
 from tests.workflows.rebooting_world import RebootingWorld
 from tests.workflows.refusing_ec2 import Planning, provisioner, refusing
 from tests.workflows.serving import serving
+from tests.workflows.test_approvals import ASKING, waits
 from tests.workflows.waiting import until
 from workflows import names
 from workflows.nodeclaim import NodeClaimWorkflow
@@ -111,6 +114,8 @@ async def test_the_blocked_nodes_are_listed_with_their_reasons(
     assert f"tenon node force-drain {NAME}" in text
     [row] = json.loads((await asyncio.to_thread(tenon, "list", "--cluster", cluster, "--blocked", "-o", "json")).stdout)
     assert (row["nodeClaim"], row["blocked"], row["why"]) == (NAME, True, BUDGET)
+    assert row["blockingPods"]
+    assert all(pod in row["why"] for pod in row["blockingPods"])
     assert any("force-drain" in remedy for remedy in row["remedies"])
     assert f"{BUDGET}, since {row['since'].replace('T', ' ').removesuffix('Z')} UTC" in text
 
@@ -215,6 +220,49 @@ async def test_sch018_pods_for_which_no_nodes_are_bought_are_listed_with_the_blo
         assert (row["nodeClaim"], row["nodePool"], row["why"], row["waitingPods"]) == ("", "web", text, 7)
         plain = await asyncio.to_thread(tenon, "list", "--cluster", cluster, "-o", "json")
         assert json.loads(plain.stdout) == []
+
+
+async def test_pods_that_no_node_can_be_bought_for_are_listed_with_the_blocked_nodes(
+    temporal: WorkflowEnvironment, tenon: Tenon, cluster: str
+) -> None:
+    planning = Planning()
+    why = "NodePool web: needs 90 CPU; the largest type it allows has 4 CPU"
+    planning.pending = [
+        PendingPods(why=why, pods=["shop/a", "shop/b", "shop/c"], count=7),
+        PendingPods(why="web-1 was bought for it", pods=["shop/d"], count=1, has_place=True),
+    ]
+    async with provisioner(temporal, cluster, planning) as handle:
+        planning.pods.set()
+
+        async def is_planned() -> bool:
+            return await handle.query(ProvisionerWorkflow.last) is not None
+
+        await until(is_planned)
+        table = await asyncio.to_thread(tenon, "list", "--cluster", cluster, "--blocked")
+        text = f"Pods without a node: 7 pods (shop/a, shop/b, shop/c and 4 more): {why}"
+        assert text in " ".join(table.output.split())
+        assert "shop/d" not in table.output
+        rows = await asyncio.to_thread(tenon, "list", "--cluster", cluster, "--blocked", "-o", "json")
+        (row,) = json.loads(rows.stdout)
+        assert (row["why"], row["pods"], row["waitingPods"]) == (why, ["shop/a", "shop/b", "shop/c"], 7)
+
+
+async def test_commands_that_wait_for_an_approval_are_listed_with_the_blocked_nodes(
+    temporal: WorkflowEnvironment, tenon: Tenon, cluster: str
+) -> None:
+    with temporal.with_time_skipping_disabled():
+        async with running(temporal, cluster, FakeSteps(), ASKING) as handle:
+            await waits(handle)
+
+            async def is_listed() -> bool:
+                answer = await asyncio.to_thread(tenon, "list", "--cluster", cluster, "--blocked", "-o", "json")
+                return answer.exit_code == 0 and [row["command"] for row in json.loads(answer.stdout)] == [ASKING.id]
+
+            await until(is_listed)
+            table = await asyncio.to_thread(tenon, "list", "--cluster", cluster, "--blocked")
+    text = " ".join(table.output.split())
+    assert f"Command {ASKING.id}: Underutilized would remove " in text
+    assert f"tenon approve {ASKING.id}, or tenon refuse {ASKING.id}" in text
 
 
 async def test_pods_that_wait_in_a_shortage_are_listed_until_what_they_wait_for_is_tried_again(
