@@ -9,7 +9,7 @@ from typing import Any
 
 from tenon.apis.noderollout import NodeRollout, NodeRolloutSpec
 from tenon.apis.validation import parse
-from tenon.messages.rollout import HeldNode, WaveRecord
+from tenon.messages.rollout import HeldNode, RolloutOperation, WaveRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,10 @@ class PoolView:
     wave: int | None = None
     """The number of the wave, from 1."""
     message: str = ""
+    cause: str = ""
+    """Why the version began, and who asked for it."""
+    operations: Sequence[RolloutOperation] = ()
+    """What operators asked for, the latest last."""
     segment: str = ""
     """The zone of the wave; empty if that is not known, or if waves go over the whole NodePool."""
     began: datetime | None = None
@@ -73,4 +77,5 @@ def _of_row(row: Mapping[str, Any]) -> PoolView:
         target=str(row.get("targetRevision") or ""),
         wave=int(wave) if isinstance(wave, int | float) else None,
         message=str(row.get("message") or ""),
+        cause=str(row.get("cause") or ""),
     )

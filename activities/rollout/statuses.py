@@ -59,5 +59,6 @@ def _row(progress: PoolProgress) -> dict[str, Any]:
         wave=progress.wave + 1 if progress.wave is not None else None,
         wave_claims=progress.claims[:MAX_WAVE_CLAIMS],
         message=progress.message,
+        cause=progress.cause,
     )
     return row.to_dict()

@@ -128,6 +128,8 @@ def _of_progress(progress: PoolProgress) -> PoolView:
         target=progress.target,
         wave=progress.wave + 1 if progress.wave is not None else None,
         message=progress.message,
+        cause=progress.cause,
+        operations=progress.operations,
         segment=progress.segment,
         began=progress.began,
         held_nodes=progress.held_nodes,

@@ -14,6 +14,7 @@ from cli.rollout_status import PoolView, RolloutView
 from tenon.apis.noderollout import NodeRolloutSpec, RolloutGates
 from tenon.kube.timestamps import format_instant
 from tenon.messages.rollout import WaveRecord
+from tenon.rollout.page import operation_sentence
 
 NO_POOLS = "the status names no NodePool yet"
 _UNDER_WAY = ("Progressing", "Paused")
@@ -56,6 +57,18 @@ def show_document(rollout: RolloutView) -> dict[str, Any]:
                 **_pool_document(pool),
                 "segment": pool.segment,
                 "began": _instant(pool.began),
+                "cause": pool.cause,
+                "operations": [
+                    {
+                        "action": operation.action,
+                        "at": _instant(operation.at),
+                        "by": operation.by,
+                        "reason": operation.reason,
+                        "ticket": operation.ticket,
+                        "wave": operation.wave,
+                    }
+                    for operation in pool.operations
+                ],
                 "heldNodes": [
                     {"nodeClaim": held_node.claim, "since": _instant(held_node.since), "reason": held_node.why}
                     for held_node in pool.held_nodes
@@ -130,8 +143,12 @@ def _pool_lines(pool: PoolView, rollout: RolloutView) -> Iterator[str]:
         zone = f" in {pool.segment}" if pool.segment else ""
         since = f", began {_instant(pool.began)}" if pool.began is not None and pool.phase in _UNDER_WAY else ""
         yield f"wave {rollout.wave_of(pool)}{zone}{since}"
-    if pool.message:
+    if pool.cause:
+        yield f"began because: {pool.cause}"
+    if pool.message and pool.message != pool.cause:
         yield pool.message
+    for operation in pool.operations:
+        yield operation_sentence(operation)
     for held_node in pool.held_nodes:
         yield f"{held_node.claim} cannot leave since {_instant(held_node.since)}: {held_node.why}"
 

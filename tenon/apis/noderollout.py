@@ -152,6 +152,8 @@ class NodePoolRollout(ApiModel):
     """The NodeClaims that may be replaced now."""
     message: str = ""
     """What happens now, in a sentence."""
+    cause: str = ""
+    """Why the rollout of the version began, with the operator who asked for it and the reason."""
 
 
 class NodeRolloutStatus(ApiModel):

@@ -47,6 +47,18 @@ class HeldNode(Message):
     """What keeps it, in a clause."""
 
 
+class RolloutOperation(Message):
+    """What an operator asked of the rollout of a NodePool, and why."""
+
+    action: RolloutAction
+    at: datetime
+    by: str
+    reason: str = ""
+    ticket: str = ""
+    wave: int | None = None
+    """For approve: the number of the wave, from 1."""
+
+
 class PoolProgress(Message):
     """How far the rollout of one NodePool is."""
 
@@ -94,6 +106,10 @@ class PoolProgress(Message):
     rotate_before: datetime | None = None
     """Nodes that were created before this time are replaced, whatever their version."""
     message: str = ""
+    cause: str = ""
+    """Why the version began, with the operator who asked for it and the reason, in a clause. It stays to the end."""
+    operations: list[RolloutOperation] = []
+    """The last things that operators asked for, the latest last."""
     history: list[WaveRecord] = []
     """The waves of this version, the latest last."""
 

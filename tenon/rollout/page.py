@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tenon.messages.rollout import PoolProgress, RolloutInput, WaveRecord
+from tenon.messages.rollout import PoolProgress, RolloutInput, RolloutOperation, WaveRecord
 from tenon.sentences import for_temporal_ui, shortened
 
 MAX_EVIDENCE = 160
@@ -12,6 +12,7 @@ MAX_EVIDENCE = 160
 LISTED_POOLS = 10
 LISTED_WAVES = 8
 LISTED_HELD = 3
+LISTED_OPERATIONS = 3
 ABOUT = """This workflow replaces the nodes of the NodePools that one NodeRollout selects, wave by wave, when they
 have a new version. It waits while no NodePool has one."""
 
@@ -64,8 +65,12 @@ def _pool(progress: PoolProgress) -> list[str]:
     if progress.target and progress.target != progress.current:
         versions += f", new version {progress.target}"
     lines = [f"#### NodePool {progress.pool}: {progress.phase}", "", f"- {versions}"]
-    if progress.message:
+    if progress.cause:
+        lines.append(f"- began because: {shortened(progress.cause, MAX_EVIDENCE)}")
+    if progress.message and progress.message != progress.cause:
         lines.append(f"- {shortened(progress.message, MAX_EVIDENCE)}")
+    for operation in progress.operations[-LISTED_OPERATIONS:]:
+        lines.append(f"- {shortened(operation_sentence(operation), MAX_EVIDENCE)}")
     for held_node in progress.held_nodes[-LISTED_HELD:]:
         lines.append(f"- {held_node.claim} cannot leave: {shortened(held_node.why, MAX_EVIDENCE)}")
     if (more := len(progress.held_nodes) - LISTED_HELD) > 0:
@@ -74,6 +79,14 @@ def _pool(progress: PoolProgress) -> list[str]:
         lines += ["", "|wave|began (UTC)|ended (UTC)|outcome|evidence|", "|-|-|-|-|-|"]
         lines += map(_row, progress.history[-LISTED_WAVES:])
     return lines
+
+
+def operation_sentence(operation: RolloutOperation) -> str:
+    """Say who asked for what, when and why: '2026-01-31 12:00:00 UTC ann: pause (OPS-1, the disks are slow)'."""
+    wave = f" of wave {operation.wave}" if operation.wave is not None else ""
+    why = ", ".join(" ".join(text.split()) for text in (operation.ticket, operation.reason) if text)
+    request = f"{operation.by or 'somebody'}: {operation.action}{wave}"
+    return f"{operation.at:%Y-%m-%d %H:%M:%S} UTC {request}" + (f" ({why})" if why else "")
 
 
 def _row(wave: WaveRecord) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 from tenon.apis.noderollout import NodePoolRollout, NodeRolloutSpec
 from tenon.errors import TenonError
 from tenon.evolve import evolve
-from tenon.messages.rollout import NodesBefore, PoolProgress, RolloutRequest, WaveRecord
+from tenon.messages.rollout import NodesBefore, PoolProgress, RolloutOperation, RolloutRequest, WaveRecord
 from tenon.rollout.gates import GateResult, Verdict, overall
 from tenon.rollout.held_nodes import held_text, lingers, with_held_nodes
 from tenon.rollout.nodes import PoolNode
@@ -29,6 +29,8 @@ MAX_EVIDENCE = 120
 """The length of what is remembered of a gate."""
 MAX_ASKER = 300
 """The length of what a message says of an operator and the reason."""
+MAX_OPERATIONS = 8
+"""How many requests of operators are remembered for each NodePool."""
 STUCK_AFTER = timedelta(minutes=30)
 """After that time without a change, a wave says how to find the reason."""
 
@@ -80,10 +82,13 @@ def restored(row: Mapping[str, Any]) -> PoolProgress:
     A version that was under way begins again with its first wave, and one that failed stays held.
     """
     status = NodePoolRollout.model_validate(row)
-    progress = PoolProgress(pool=status.name, current=status.current_revision, message=status.message)
+    progress = PoolProgress(
+        pool=status.name, current=status.current_revision, message=status.message, cause=status.cause
+    )
     if not status.current_revision or status.phase == "Settled":
         return progress
     begun = _begin(progress, status.target_revision or status.current_revision, "it begins again from the status")
+    begun = evolve(begun, cause=status.cause or begun.cause)
     return begun if status.phase == "Progressing" else evolve(begun, phase=status.phase, message=status.message)
 
 
@@ -113,6 +118,21 @@ def requested(progress: PoolProgress, request: RolloutRequest, now: datetime) ->
     Raises:
         RolloutRequestError: that is not possible now. The message says why.
     """
+    operator = request.operator
+    operation = RolloutOperation(
+        action=request.action,
+        at=now,
+        by=shortened(operator.by, MAX_ASKER),
+        reason=shortened(operator.reason, MAX_ASKER),
+        ticket=shortened(operator.ticket, MAX_ASKER),
+        wave=operator.wave,
+    )
+    return evolve(
+        _after_request(progress, request, now), operations=[*progress.operations, operation][-MAX_OPERATIONS:]
+    )
+
+
+def _after_request(progress: PoolProgress, request: RolloutRequest, now: datetime) -> PoolProgress:
     phase, pool = progress.phase, progress.pool
     operator = request.operator
     texts = (operator.by, operator.ticket, operator.reason)
@@ -333,7 +353,7 @@ def _as_rollout_node(progress: PoolProgress, node: PoolNode, *, lingers: bool = 
 
 def _begin(progress: PoolProgress, target: str, message: str) -> PoolProgress:
     cleared = evolve(_cleared(progress), approved=[], history=[])
-    return evolve(cleared, target=target, phase="Progressing", message=message)
+    return evolve(cleared, target=target, phase="Progressing", message=message, cause=message)
 
 
 def _cleared(progress: PoolProgress) -> PoolProgress:

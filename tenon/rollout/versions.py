@@ -55,6 +55,8 @@ class PoolRollout:
     wave_claims: frozenset[str] = frozenset()
     """The NodeClaims that may be replaced now."""
     message: str = ""
+    cause: str = ""
+    """Why the version is rolled out, and who asked for it."""
 
     @property
     def replacement(self) -> str:
@@ -142,4 +144,5 @@ def _of_status(body: Mapping[str, Any], pool: str) -> PoolRollout:
         phase=Phase(phase) if phase in list(Phase) else Phase.PAUSED,
         wave_claims=frozenset(str(claim) for claim in row.get("waveClaims") or ()),
         message=str(row.get("message") or ""),
+        cause=str(row.get("cause") or ""),
     )

@@ -210,8 +210,8 @@ async def test_show_has_the_waves_with_their_evidence(
             assert wave["began"] <= wave["ended"]
             table = (await show()).stdout.splitlines()
     place = next(place for place, line in enumerate(table) if line.startswith("WAVE "))
-    assert table[place - 4] == "NodePool web: Halted"
-    assert table[place - 2] == "  wave 1/3"
+    assert table[place - 5] == "NodePool web: Halted"
+    assert table[place - 3 : place - 1] == ["  wave 1/3", "  began because: a new version begins"]
     assert table[place + 1].startswith("wave 1  ")
     assert table[place + 1].endswith(f"failed: pods ready: web-1 of NodePool | web  {evidence}")
 
@@ -246,6 +246,36 @@ async def test_each_request_is_answered_and_refused_in_a_sentence(
             assert await ask("approve", "--wave", "2") == (0, "web: wave 2 approved (ann, OPS-1, a test)\n", "")
             assert await ask("approve") == (0, "web: wave 1 approved (ann, OPS-1, a test)\n", "")
             assert await ask("rollback") == (0, "web: rolled back (ann, OPS-1, a test)\n", "")
+
+
+async def test_show_keeps_who_started_a_rollout_and_why_while_its_waves_go_on(
+    temporal: WorkflowEnvironment, cluster: str, tenon: Tenon
+) -> None:
+    why = ("--by", "ann", "--ticket", "OPS-1", "--reason", "a new image under the same name")
+    cause = "all nodes are replaced (ann, OPS-1, a new image under the same name)"
+    world = World()
+
+    async def show(*options: str) -> str:
+        return (await asyncio.to_thread(tenon, "show", "careful", *options)).stdout
+
+    with temporal.with_time_skipping_disabled():
+        async with rollout(temporal, cluster, world) as handle:
+            await until(partial(world.reached, "Settled"))
+            answer = await asyncio.to_thread(tenon, "start", "web", *why)
+            assert answer.exit_code == 0, answer.output
+
+            async def is_in_a_wave() -> bool:
+                (progress,) = await handle.query(RolloutWorkflow.progress)
+                return progress.began is not None and progress.message != cause
+
+            await until(is_in_a_wave)
+            lines = (await show()).splitlines()
+            (pool,) = json.loads(await show("-o", "json"))["nodePools"]
+    assert f"  began because: {cause}" in lines
+    assert [line for line in lines if line.endswith(" UTC ann: start (OPS-1, a new image under the same name)")]
+    assert pool["cause"] == cause
+    (operation,) = pool["operations"]
+    assert (operation["action"], operation["by"], operation["ticket"]) == ("start", "ann", "OPS-1")
 
 
 async def test_without_a_name_the_user_of_the_command_asks(

@@ -311,7 +311,8 @@ def _explanation(
     detail, rollout = drifted_node.detail, drifted_node.rollout
     if rollout is not None:
         version = f" by version {rollout.replacement}" if rollout.replacement else ""
-        yield f"NodeRollout {rollout.rollout} replaces it{version}"
+        cause = f": {rollout.cause}" if rollout.cause else ""
+        yield f"NodeRollout {rollout.rollout} replaces it{version}{cause}"
     if detail.drifted:
         why = f": {detail.drift_message}" if detail.drift_message else ""
         yield f"{detail.drifted} since {format_instant(since)}{why}"

@@ -15,7 +15,7 @@ from tenon.apis.noderollout import NodeRolloutSpec
 from tenon.messages.rollout import PoolProgress, RolloutOperator, RolloutRequest
 from tenon.rollout.gates import GateResult, Verdict
 from tenon.rollout.nodes import PoolNode
-from tenon.rollout.progress import Observation, RolloutRequestError, advance, requested, restored
+from tenon.rollout.progress import MAX_OPERATIONS, Observation, RolloutRequestError, advance, requested, restored
 from tenon.rollout.waves import share
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -103,6 +103,29 @@ def changed(fleet: Fleet, newest: str = "new") -> Fleet:
     fleet.newest = newest
     fleet.look()
     return fleet
+
+
+def test_who_started_a_rollout_and_why_stays_to_the_end() -> None:
+    fleet = Fleet(spec(), count=3)
+    fleet.look()
+    fleet.ask("start", reason="the disks are slow", ticket="OPS-1")
+    cause = "all nodes are replaced (alice, OPS-1, the disks are slow)"
+    for _ in fleet.until(lambda progress: progress.phase == "Settled"):
+        assert fleet.progress.cause == cause
+    assert fleet.progress.cause == cause
+    (operation,) = fleet.progress.operations
+    assert (operation.action, operation.by, operation.reason) == ("start", "alice", "the disks are slow")
+
+
+def test_the_last_requests_of_operators_are_remembered() -> None:
+    fleet = changed(Fleet(spec()))
+    for number in range(10):
+        fleet.ask("pause", reason=f"incident {number}")
+        fleet.ask("resume")
+    operations = fleet.progress.operations
+    assert [operation.action for operation in operations[-2:]] == ["pause", "resume"]
+    assert len(operations) == MAX_OPERATIONS
+    assert fleet.progress.cause == "a new version begins"
 
 
 def test_a_nodepool_without_a_version_settles_with_the_newest() -> None:
