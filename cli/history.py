@@ -279,7 +279,7 @@ def _print(entries: list[Entry], name: str, *, is_wide: bool) -> None:
         table.add_column("Cluster", overflow="fold")
         table.add_column("Workflow", overflow="fold")
     for entry in entries:
-        text, reason = sentence(entry, name), why(entry)
+        text, reason = sentence(entry, name, is_wide=is_wide), why(entry, is_wide=is_wide)
         row = [f"{entry.at.astimezone(UTC):%Y-%m-%d %H:%M:%S}", entry.kind, about(entry)]
         if is_narrow:
             by = f" (by {entry.actor})" if entry.actor else ""

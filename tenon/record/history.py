@@ -26,6 +26,8 @@ from tenon.sentences import counted, first_few, lasting
 
 NAMED = 3
 """How many names of a list a line has."""
+NAMED_WIDE = 100
+"""How many names, or reasons, a wide line has. A message of the record may have more."""
 
 
 @dataclass(frozen=True)
@@ -180,19 +182,26 @@ def about(entry: Entry) -> str:
             return entry.cluster
 
 
-def sentence(entry: Entry, name: str = "") -> str:
-    """Return what happened, in a clause. ``name``: the pod of the question, if it is one."""
+def sentence(entry: Entry, name: str = "", *, is_wide: bool = False) -> str:
+    """Return what happened, in a clause, which says how many names it leaves out.
+
+    Args:
+        entry: the entry.
+        name: the pod of the question, if it is one.
+        is_wide: whether it has all names and reasons, up to `NAMED_WIDE`.
+    """
+    most = NAMED_WIDE if is_wide else NAMED
     match entry:
         case PlanEntry():
-            return _of_pod(entry, name) or _plan(entry)
+            return _of_pod(entry, name) or _plan(entry, most, NAMED_WIDE if is_wide else 1)
         case CommandEntry():
-            return _command(entry)
+            return _command(entry, most)
         case CommandEndEntry():
-            return _command_end(entry)
+            return _command_end(entry, most)
         case LaunchEntry():
             return _node(entry.facts)
         case RefusalEntry():
-            scope = f" ({first_few(entry.offerings, NAMED)})" if entry.offerings else ""
+            scope = f" ({_first_names(entry.offerings, most, entry.offering_count)})" if entry.offerings else ""
             return f"{entry.message or 'refused'}{scope}"
         case RemovalEntry():
             return _removal(entry)
@@ -205,10 +214,13 @@ def sentence(entry: Entry, name: str = "") -> str:
             return f"{commands}; {counted(entry.refused_count, 'node')} kept by a rule"
 
 
-def why(entry: Entry) -> str:
-    """Return why it happened, in one line; empty if the entry does not say it."""
+def why(entry: Entry, *, is_wide: bool = False) -> str:
+    """Return why it happened, in one line; empty if the entry does not say it. ``is_wide``: as in `sentence`."""
     match entry:
-        case CommandEntry() | CommandEndEntry():
+        case CommandEntry():
+            first = entry.why.partition("\n")[0]
+            return f"{entry.reason}: {first}" if first else entry.reason
+        case CommandEndEntry():
             return entry.reason
         case RemovalEntry():
             return f"{entry.reason}: {entry.detail}" if entry.detail else entry.reason
@@ -223,7 +235,8 @@ def why(entry: Entry) -> str:
         case TeardownEntry():
             return entry.reason
         case DisruptionEntry():
-            return next((f"{claim}: {why}" for claim, why in entry.refused.items()), "")
+            reasons = [f"{claim}: {why}" for claim, why in entry.refused.items()]
+            return _first_of(reasons, NAMED_WIDE if is_wide else 1, entry.refused_count)
 
 
 def total_bought(entries: Sequence[Entry], kinds: Collection[str]) -> str:
@@ -279,18 +292,30 @@ def _of_pod(entry: PlanEntry, name: str) -> str:
     return ""
 
 
-def _plan(entry: PlanEntry) -> str:
+def _first_of(clauses: Sequence[str], most: int, count: int = 0) -> str:
+    """Join the first clauses, and say how many others there are. ``count``: of all, if some are not in the entry."""
+    more = max(count, len(clauses)) - len(clauses[:most])
+    return "; ".join([*clauses[:most], *([f"and {more} more"] if more and clauses else [])])
+
+
+def _first_names(names: Sequence[str], most: int, count: int) -> str:
+    """Like `first_few`, of a list that may be cut. ``count``: how long it was."""
+    more = max(count, len(names)) - len(names[:most])
+    return ", ".join(names[:most]) + (f" and {more} more" if more else "")
+
+
+def _plan(entry: PlanEntry, most: int, reasons: int) -> str:
     parts = [counted(entry.pods, "pod")]
     bought = entry.purchase_count or len(entry.purchases)
     if bought:
-        purchases = ", ".join(map(_purchase, entry.purchases[:NAMED]))
-        more = f" and {bought - NAMED} more" if bought > NAMED else ""
+        purchases = ", ".join(map(_purchase, entry.purchases[:most]))
+        more = f" and {bought - most} more" if bought > most else ""
         parts.append(f"buys {purchases}{more}")
     if entry.on_existing:
-        parts.append(f"{entry.placed_count} to nodes that exist: {first_few(list(entry.on_existing), NAMED)}")
+        parts.append(f"{entry.placed_count} to nodes that exist: {first_few(list(entry.on_existing), most)}")
     if entry.unschedulable_count:
-        pod, reason = next(iter(entry.unschedulable.items()), ("", ""))
-        first = f": {pod}: {reason}" if pod else ""
+        clauses = [f"{pod}: {reason}" for pod, reason in entry.unschedulable.items()]
+        first = f": {_first_of(clauses, reasons, entry.unschedulable_count)}" if clauses else ""
         parts.append(f"{counted(entry.unschedulable_count, 'pod')} without a place{first}")
     return "; ".join(parts)
 
@@ -301,11 +326,11 @@ def _purchase(purchase: Purchase) -> str:
     return f"{purchase.claim} ({kind}{price})"
 
 
-def _command(entry: CommandEntry) -> str:
-    nodes = first_few([candidate.node or candidate.claim for candidate in entry.candidates], NAMED)
+def _command(entry: CommandEntry, most: int) -> str:
+    nodes = first_few([candidate.node or candidate.claim for candidate in entry.candidates], most)
     text = f"reboots {nodes}" if entry.decision == "reboot" else f"removes {nodes}"
     if entry.replacements:
-        text += f"; launches {', '.join(map(_purchase, entry.replacements[:NAMED]))}"
+        text += f"; launches {first_few(list(map(_purchase, entry.replacements)), most)}"
     if entry.predicted or entry.saving:
         text += f"; is to save {entry.predicted or entry.saving:.4f} $/h"
     if entry.approve_until is not None:
@@ -313,7 +338,7 @@ def _command(entry: CommandEntry) -> str:
     return text
 
 
-def _command_end(entry: CommandEndEntry) -> str:
+def _command_end(entry: CommandEndEntry, most: int) -> str:
     approval = entry.approval
     if approval is not None and approval.answer == "approved":
         approved = [f"{approval.by} approved it" + (f": {approval.reason}" if approval.reason else "")]
@@ -322,7 +347,8 @@ def _command_end(entry: CommandEndEntry) -> str:
     if entry.failure:
         return "; ".join([*approved, f"undone: {entry.failure}"])
     parts = [*approved, f"{counted(len(entry.accepted), 'node')} left" if entry.accepted else "no node left"]
-    parts += [f"{claim} stays: {reason}" for claim, reason in list(entry.refused.items())[:NAMED]]
+    if stays := [f"{claim} stays: {reason}" for claim, reason in entry.refused.items()]:
+        parts.append(_first_of(stays, most))
     if entry.outcome:
         parts.append(entry.outcome)
     if entry.reached is not None and entry.predicted is not None:

@@ -245,3 +245,26 @@ def test_who_used_the_nodes_is_no_part_of_their_history_unless_it_is_asked_for()
     assert list(answers(Question(), [used])) == []
     assert list(answers(Question(kinds=frozenset({"cost"}), pool="default"), [used, PLAN])) == [used]
     assert (sentence(used), why(used)) == ("$0.5000 since 05:45, of 1 NodePool", "")
+
+
+def test_a_wide_line_has_all_names_and_a_short_one_says_how_many_it_leaves_out() -> None:
+    names = [f"spot m5.large us-west-2{letter}" for letter in "abcdefgh"]
+    refusal = REFUSAL.model_copy(update={"offerings": names, "offering_count": 20})
+    assert sentence(refusal).endswith(
+        "(spot m5.large us-west-2a, spot m5.large us-west-2b, spot m5.large us-west-2c and 17 more)"
+    )
+    assert sentence(refusal, is_wide=True).endswith("spot m5.large us-west-2h and 12 more)")
+    end = END.model_copy(update={"refused": {f"default-{n}": "a pod came" for n in range(5)}})
+    assert "default-2 stays: a pod came; and 2 more" in sentence(end)
+    assert "default-4 stays: a pod came" in sentence(end, is_wide=True)
+    assert "more" not in sentence(end, is_wide=True)
+    plan = PLAN.model_copy(
+        update={"unschedulable": {"shop/a": "no room", "shop/b": "no GPU"}, "unschedulable_count": 2}
+    )
+    assert sentence(plan).endswith("2 pods without a place: shop/a: no room; and 1 more")
+    assert sentence(plan, is_wide=True).endswith("2 pods without a place: shop/a: no room; shop/b: no GPU")
+
+
+def test_a_command_says_why_it_began() -> None:
+    entry = COMMAND.model_copy(update={"why": "NodeRollout careful replaces it by version 1: a new version\nmore"})
+    assert why(entry) == f"{COMMAND.reason}: NodeRollout careful replaces it by version 1: a new version"
