@@ -66,7 +66,8 @@ from worker.settings import parse_duration
 app = create_app()
 
 RECENT = timedelta(hours=2)
-"""How old the entry may be that says what headroom there is now."""
+"""How old the entry may be that says what headroom there is now, and what the lower bound is."""
+NO_BOUND = "The lower bound is not known: the leader records it in intervals (setting COST_INTERVAL), and {record}"
 NO_RECORD = "No record is named: --record says where the worker's setting RECORD_SINKS writes it."
 
 
@@ -207,7 +208,12 @@ class _Reading:
     def of_now(self) -> Report:
         """Return the cost of an hour."""
         cluster, nodes, notes = self._current()
-        charges = self._with_headroom(cluster, charges_now(nodes), notes)
+        recent = self._recent_entries(cluster.read_at)
+        charges = self._with_headroom(cluster, charges_now(nodes), notes, recent)
+        bounded_entry = next((entry for entry in reversed(recent) if entry.lower_bound is not None), None)
+        if bounded_entry is None:
+            why = "no record is named" if self._source is None else "the record has none of the last two hours"
+            notes.append(NO_BOUND.format(record=why))
         return Report(
             grouping=self._grouping,
             rows=grouped(charges, self._grouping),
@@ -215,6 +221,8 @@ class _Reading:
             spot_share=spot_share(charges),
             nodes=len(nodes),
             unpriced=sum(node.price is None for node in nodes),
+            lower_bound=bounded_entry.lower_bound if bounded_entry is not None else None,
+            bound_at=bounded_entry.at.astimezone(UTC) if bounded_entry is not None else None,
             notes=notes,
         )
 
@@ -229,9 +237,12 @@ class _Reading:
             raise CostError(NO_RECORD)
         entries: list[Entry] = []
         measurements: list[Measurement] = []
+        bounds: list[tuple[float, float]] = []
         for entry in self._entries(self._source, window.since):
             if isinstance(entry, CostEntry):
                 measurements.append(measurement_of(entry))
+                if entry.lower_bound is not None and entry.at <= window.until:
+                    bounds.append(((entry.at - entry.since).total_seconds(), entry.lower_bound))
             else:
                 entries.append(entry)
         notes: list[str] = []
@@ -262,6 +273,7 @@ class _Reading:
             unpriced=sum(lifetime.price is None for lifetime in lifetimes),
             since=window.since,
             savings=savings_of(entry for entry in entries if entry.at < window.until),
+            lower_bound=_mean(bounds),
             notes=notes,
         )
 
@@ -285,19 +297,21 @@ class _Reading:
         kinds = (LaunchEntry, RemovalEntry, CostEntry, CommandEndEntry)
         return (entry for entry in source.entries(since) if isinstance(entry, kinds))
 
-    def _with_headroom(self, cluster: Cluster, charges: list[Charge], notes: list[str]) -> list[Charge]:
+    def _recent_entries(self, now: datetime) -> list[CostEntry]:
+        """What the record says of who used the nodes lately, the latest last."""
+        if self._source is None:
+            return []
+        recent = (entry for entry in self._entries(self._source, now - RECENT) if isinstance(entry, CostEntry))
+        return sorted(recent, key=lambda entry: entry.at)
+
+    def _with_headroom(
+        self, cluster: Cluster, charges: list[Charge], notes: list[str], recent: Sequence[CostEntry]
+    ) -> list[Charge]:
         if not cluster.has_buffers:
             return charges
-        if self._source is not None:
-            recent_entries = self._entries(self._source, cluster.read_at - RECENT)
-            last_entry = max(
-                (entry for entry in recent_entries if isinstance(entry, CostEntry)),
-                key=lambda entry: entry.at,
-                default=None,
-            )
-            if last_entry is not None:
-                notes.append(f"Headroom is that of {last_entry.at:%H:%M} UTC, from the record")
-                return with_headroom(charges, last_entry)
+        if recent:
+            notes.append(f"Headroom is that of {recent[-1].at:%H:%M} UTC, from the record")
+            return with_headroom(charges, recent[-1])
         notes.append("Idle room includes the headroom of CapacityBuffers, which a recent record tells apart")
         return charges
 
@@ -317,6 +331,12 @@ async def _read() -> Cluster:
         return await read_cluster(kube, utc_now())
     finally:
         await kube.close()
+
+
+def _mean(bounds: Sequence[tuple[float, float]]) -> float | None:
+    """Return the mean of values, each with its weight before it; None without any weight."""
+    weight = sum(seconds for seconds, _ in bounds)
+    return sum(seconds * bound for seconds, bound in bounds) / weight if weight else None
 
 
 def _ran_in(lifetime: Lifetime, window: Window) -> bool:

@@ -35,6 +35,8 @@ MANIFESTS = ("ec2nodeclass.yaml", "nodepool.yaml", "inflate.yaml")
 BIN = Path(sys.executable).parent
 """Where `tenon` and `kubectl` are."""
 TTL = "15s"
+COST_INTERVAL = "1m"
+"""So that the record soon has the lower bound of the price, which the leader computes once in an interval."""
 
 
 @app.command(
@@ -75,6 +77,7 @@ def demo(
         raise typer.Exit(2) from None
     stale_worker.stop(sandbox.layout.root)
     os.environ.update(sandbox.worker_env() | {"KUBECONFIG": str(sandbox.kubeconfig)})
+    os.environ.setdefault("COST_INTERVAL", COST_INTERVAL)
     worker = None
     try:
         if sandbox.layout.node_process.exists():

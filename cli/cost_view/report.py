@@ -27,6 +27,11 @@ class Report:
     since: datetime | None = None
     """The start of the window; None for a report of now."""
     savings: Sequence[Saving] = ()
+    lower_bound: float | None = None
+    """The least that any nodes could cost for the pods, in dollars an hour: the last known one, or the mean of the
+    window; None if the record has none."""
+    bound_at: datetime | None = None
+    """When the last one was computed; None for a window."""
     notes: Sequence[str] = field(default_factory=list)
     """What a reader must know; sentences without a period."""
 
@@ -56,8 +61,10 @@ def to_document(report: Report) -> dict[str, Any]:
     else:
         times = {"from": format_instant(report.since), "to": format_instant(report.until)}
         sums = {"cost": total, "costPerHour": round(total / report.hours, 9) if report.hours else 0.0}
+    bound = report.lower_bound
     return {
         **times,
+        "lowerBoundPerHour": round(bound, 6) if bound is not None else None,
         "by": str(report.grouping),
         "rows": row_documents(report),
         "total": sums,

@@ -63,11 +63,23 @@ def lines_below(report: Report) -> Iterator[str]:
         yield f"From {format_instant(report.since)} to {format_instant(report.until)}: {_nodes(report)}."
     else:
         yield f"{_nodes(report)}."
+    if text := _bound(report):
+        yield f"{text}."
     for saving in report.savings:
         verb = ("save" if saving.price >= 0 else "cost") + ("s" if saving.commands == 1 else "")
         yield f"{counted(saving.commands, 'command')} for {saving.reason} {verb} ${abs(dollars(saving.price)):,.4f}/h."
     for note in report.notes:
         yield f"{note}."
+
+
+def _bound(report: Report) -> str:
+    """Say how far the cost is above the least that any nodes could cost; empty if that is not known."""
+    if report.lower_bound is None:
+        return ""
+    per_hour = dollars(report.total) / report.hours if report.hours else 0.0
+    times = f"; these cost {per_hour / report.lower_bound:.2f} times that" if report.lower_bound else ""
+    when = f" at {report.bound_at:%H:%M} UTC" if report.bound_at is not None else " on average"
+    return f"Lower bound{when}: any nodes for these pods cost at least ${report.lower_bound:,.4f}/h{times}"
 
 
 def _nodes(report: Report) -> str:

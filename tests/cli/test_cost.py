@@ -183,6 +183,32 @@ def test_headroom_of_buffers_is_taken_from_the_last_entry_of_the_record(
     assert report["total"] == without["total"]
 
 
+def test_the_lower_bound_is_that_of_the_last_entry_which_has_one(cost: Cost, tmp_path: Path) -> None:
+    quarter = timedelta(minutes=15)
+    entries = [
+        an_entry(NOW - 3 * quarter, NOW - 2 * quarter, lower_bound=0.02),
+        an_entry(NOW - 2 * quarter, NOW - quarter, lower_bound=0.05),
+        an_entry(NOW - quarter, NOW),
+    ]
+    record = ("--record", written(tmp_path / "record", *entries))
+    report = document(cost("-o", "json", *record))
+    assert report["lowerBoundPerHour"] == 0.05
+    times = report["total"]["costPerHour"] / 0.05
+    at = (NOW - quarter).strftime("%H:%M")
+    text = (
+        f"Lower bound at {at} UTC: any nodes for these pods cost at least $0.0500/h; these cost {times:.2f} times that."
+    )
+    assert text in cost(*record).stdout.splitlines()
+
+
+def test_without_a_lower_bound_the_report_says_where_it_comes_from(cost: Cost, tmp_path: Path) -> None:
+    old = an_entry(NOW - 5 * HOUR, NOW - 4 * HOUR, lower_bound=0.02)
+    report = document(cost("-o", "json", "--record", written(tmp_path / "record", old)))
+    assert report["lowerBoundPerHour"] is None
+    assert [note for note in report["notes"] if note.startswith("The lower bound is not known")]
+    assert [note for note in document(cost("-o", "json"))["notes"] if "lower bound" in note]
+
+
 # A window
 
 
@@ -221,6 +247,17 @@ def test_a_window_is_the_bill_of_its_instances_divided_by_the_entries(cost: Cost
     assert by_name(report) == {"shop": 0.375, "bank": 0.175, "(idle)": 0.05}
     assert report["total"] == {"cost": 0.6, "costPerHour": 0.3}
     assert (report["nodes"], report["spotShare"]) == (2, pytest.approx(0.4 / 0.6, abs=1e-6))
+
+
+@pytest.mark.usefixtures("only_one")
+def test_the_lower_bound_of_a_window_is_the_mean_of_its_entries(cost: Cost, tmp_path: Path) -> None:
+    start = NOW - 2 * HOUR
+    bounds = [
+        an_entry(start, start + HOUR / 2, lower_bound=0.1),
+        an_entry(start + HOUR / 2, NOW, lower_bound=0.02),
+    ]
+    report = window(cost, written(tmp_path / "record", *ledger(), *bounds))
+    assert report["lowerBoundPerHour"] == pytest.approx((0.1 * 0.5 + 0.02 * 1.5) / 2)
 
 
 @pytest.mark.usefixtures("only_one")

@@ -70,8 +70,10 @@ def a_row(
     return CostRow(pool=pool, namespace=namespace, of=of, cost=cost, **fields)
 
 
-def an_entry(since: datetime, until: datetime, *rows: CostRow) -> CostEntry:
-    return CostEntry(id=f"cost/{since}", at=until, cluster="test", since=since, samples=1, rows=list(rows))
+def an_entry(since: datetime, until: datetime, *rows: CostRow, lower_bound: float | None = None) -> CostEntry:
+    own = list(rows)
+    name = f"cost/{since}/{until}"
+    return CostEntry(id=name, at=until, cluster="test", since=since, samples=1, rows=own, lower_bound=lower_bound)
 
 
 def a_measurement(since: datetime, until: datetime, *rows: CostRow) -> Measurement:
