@@ -69,7 +69,7 @@ def report(
         _stop(str(error))
     try:
         with _progress() as say:
-            result = _report(cluster, chosen_record(record), window, say, ask_aws=aws)
+            result = _report(cluster, record, window, say, ask_aws=aws)
             say("Writing the report ...")
             text = to_html(result) if form == "html" else json.dumps(to_document(result), indent=2) + "\n"
     except (FleetError, ApiError, ConfigError, PriceTableError, RecordError) as error:
@@ -97,9 +97,10 @@ def _stop(text: str) -> NoReturn:
     raise typer.Exit(2)
 
 
-def _report(name: str | None, record: str, window: timedelta, say: Say, *, ask_aws: bool) -> Report:
-    """Read the cluster and its record."""
+def _report(name: str | None, option: str | None, window: timedelta, say: Say, *, ask_aws: bool) -> Report:
+    """Read the cluster and its record. ``option``: where the record is, unless that of a sandbox is meant."""
     control = control_of(name)
+    record = chosen_record(option)  # after the cluster is known: a sandbox says where its record is
     live = asyncio.run(read_cluster(control, say, ask_aws=ask_aws))
     entries = None
     if record:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from cli.context import Context
 from cli.main import app
 from cli.reporting.past import window_of
 from tenon.record.entries import Entry, LaunchEntry, NodeFacts, RemovalEntry
@@ -106,6 +107,19 @@ def test_the_variable_of_the_worker_names_the_record_too(
     report: Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RECORD_SINKS", f"stdout,{record_of(tmp_path / 'record.jsonl', 'prod').as_uri()}")
+    document = json.loads(report("-o", "json").stdout)
+    assert document["past"]["window"]["removed"][0]["reason"] == "Empty"
+
+
+def test_the_record_of_the_sandbox_in_this_folder_is_read_without_an_option(
+    report: Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment = {"TENON_RECORD": str(record_of(tmp_path / "record.jsonl", "sandbox"))}
+    for name in environment:
+        monkeypatch.setenv(name, "")  # so that what the command sets is undone
+        monkeypatch.delenv(name)
+    monkeypatch.setattr("cli.context._running_sandbox", lambda: Context("sandbox", environment))
+    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
     document = json.loads(report("-o", "json").stdout)
     assert document["past"]["window"]["removed"][0]["reason"] == "Empty"
 
