@@ -145,6 +145,11 @@ class Departure:
         """The time from the request to leave until shortly after the end."""
         return cls(asked_at or ended, ended + AFTERWARDS)
 
+    @property
+    def gone_at(self) -> datetime:
+        """When the node was gone."""
+        return self.ended - AFTERWARDS
+
     def has(self, entry: Entry) -> bool:
         """Whether the entry is a purchase in that time."""
         return isinstance(entry, PlanEntry) and bool(entry.purchases) and self.began <= entry.at <= self.ended

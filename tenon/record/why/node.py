@@ -34,6 +34,8 @@ from tenon.sentences import counted, first_few
 _E = TypeVar("_E")
 
 NAMED_PODS = 10
+MOST_REPLACEMENTS = 5
+"""How many nodes are named that plans bought while a node left. In a shortage there may be hundreds."""
 BOUGHT = "Why was it bought?"
 LAUNCHED = "Who launched it, and at what price?"
 HAPPENED = "What happened?"
@@ -286,14 +288,28 @@ class _Node:
                 if not entry.replacements:
                     text = f"command {entry.command} bought nothing: its pods have room on other nodes"
                     yield Line(text, Source.RECORD, entry.at)
+        yield from self._planned_meanwhile()
+
+    def _planned_meanwhile(self) -> Iterator[Line]:
+        """The first nodes that plans bought while it left and soon after, and how many others."""
         departure = self.departure_time()
-        for entry in self._entries:
-            if departure is None or not departure.has(entry) or not isinstance(entry, PlanEntry):
-                continue
-            for purchase in entry.purchases:
-                if purchase.claim != self._claim:
-                    text = f"batch {entry.batch}, planned while it left, bought {_bought(purchase)}"
-                    yield Line(text, Source.RECORD, entry.at)
+        if departure is None:
+            return
+        bought = [
+            (entry, purchase)
+            for entry in self._entries
+            if isinstance(entry, PlanEntry) and departure.has(entry)
+            for purchase in entry.purchases
+            if purchase.claim != self._claim
+        ]
+        for entry, purchase in bought[:MOST_REPLACEMENTS]:
+            when = "while" if entry.at <= departure.gone_at else "soon after"
+            text = f"batch {entry.batch}, planned {when} it left, bought {_bought(purchase)}"
+            yield Line(text, Source.RECORD, entry.at)
+        if len(bought) > MOST_REPLACEMENTS:
+            others = counted(len(bought) - MOST_REPLACEMENTS, "other node")
+            text = f"plans of that time bought {others}: `tenon history --kind plan` shows them"
+            yield Line(text, Source.RECORD)
 
     def departure_time(self) -> Departure | None:
         """When its pods moved; None if the record does not say."""
@@ -366,6 +382,10 @@ def _command_lines(command: CommandEntry, end: CommandEndEntry | None, claim: st
     yield from (Line(line, Source.RECORD, command.at) for line in command.why.splitlines() if line)
     if end is None:
         return
+    if end.approval is not None and end.approval.by:
+        reason = f": {end.approval.reason}" if end.approval.reason else ""
+        text = f"{end.approval.by} {end.approval.answer} the command{reason}"
+        yield Line(text, Source.RECORD, end.approval.at)
     if end.failure:
         yield Line(f"the command was undone: {end.failure}", Source.RECORD, end.at)
     elif claim in end.refused:

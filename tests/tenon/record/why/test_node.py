@@ -12,7 +12,7 @@ from tenon.messages.base import ClaimRef
 from tenon.messages.launch import Instance
 from tenon.node.state import DrainBlock, Leave, NodeClaimResult, NodeState, Stage, TimelineEntry
 from tenon.node.timeline import result_of
-from tenon.record.entries import Entry
+from tenon.record.entries import CommandApproval, Entry
 from tenon.record.removals import blocked_by
 from tenon.record.why.answer import MAX_LINES, Answer, Source, to_document
 from tenon.record.why.mentions import NodeIdentity, identities, mentions_node
@@ -20,6 +20,7 @@ from tenon.record.why.node import (
     BOUGHT,
     HAPPENED,
     LAUNCHED,
+    MOST_REPLACEMENTS,
     REMOVED,
     REPLACED,
     NodeEvent,
@@ -122,6 +123,23 @@ def test_a_node_that_a_command_removes_has_the_command_its_saving_and_its_replac
         f"command cmd-1 (Underutilized) bought it in place of {NODE}, for 1 pod: shop/web-1"
     )
     assert texts(bought, REMOVED) == []
+
+
+def test_a_command_that_a_person_approved_says_who_and_why() -> None:
+    approval = CommandApproval(answer="approved", by="ann", reason="seen in staging", at=after(61))
+    answer = why_node(NodeSources(IDENTITY, [COMMAND, COMMAND_END.model_copy(update={"approval": approval})]))
+    assert "ann approved the command: seen in staging" in texts(answer, REMOVED)
+
+
+def test_only_the_first_nodes_are_named_that_plans_bought_while_a_node_left() -> None:
+    """In a shortage, EC2 refuses one NodeClaim after the other."""
+    plans = [NEXT_PLAN.model_copy(update={"id": f"plan/{n}", "batch": n, "at": after(61 + n / 10)}) for n in range(20)]
+    lines = texts(why_node(NodeSources(IDENTITY, [*plans, REMOVAL])), REPLACED)
+    assert len(lines) == MOST_REPLACEMENTS + 1
+    assert lines[-1] == "plans of that time bought 15 other nodes: `tenon history --kind plan` shows them"
+    late = NEXT_PLAN.model_copy(update={"at": after(65)})
+    (line,) = texts(why_node(NodeSources(IDENTITY, [late, REMOVAL])), REPLACED)
+    assert line.startswith("batch 2, planned soon after it left, bought default-x2")
 
 
 @pytest.mark.parametrize(
