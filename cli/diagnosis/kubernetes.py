@@ -45,7 +45,7 @@ async def check_kubernetes(kube: Kube, now: datetime) -> list[Finding]:
     except ApiError as error:
         return [fault("API server", f"{str(error).rstrip('.')}.", "check KUBECONFIG and that the server is up")]
     findings = [ok("API server", f"The API server runs Kubernetes {version}.")]
-    for check in (_rights, _definitions, _leader):
+    for check in (_rights, check_definitions, _leader):
         findings += await _guarded(check, kube)
     findings += await _guarded(_objects, kube)
     findings += await _guarded(lambda kube_client: _claims(kube_client, now), kube)
@@ -84,7 +84,8 @@ async def _rights(kube: Kube) -> list[Finding]:
     return [fault("rights in Kubernetes", f"These credentials may not {missing_text}.", "apply deploy/rbac.yaml")]
 
 
-async def _definitions(kube: Kube) -> list[Finding]:
+async def check_definitions(kube: Kube) -> list[Finding]:
+    """Check that the main CRDs are installed, with every version and field of this Tenon."""
     expected = {definition["metadata"]["name"]: definition for definition in custom_resource_definitions().values()}
     findings = []
     for name in MAIN_CRDS:

@@ -1,0 +1,145 @@
+"""What a guide checks before it begins: what would keep the successor from leading, or from reading the objects."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from activities.kubernetes.client import Kube
+from activities.kubernetes.errors import NotFoundError
+from activities.kubernetes.resources import (
+    AWSNODETEMPLATES,
+    DISRUPTIONFREEZES,
+    EC2NODECLASSES,
+    EVENTS,
+    MACHINES,
+    NODECLAIMS,
+    NODEPOOLS,
+    NODEROLLOUTS,
+    NODESCHEDULES,
+    PROVISIONERS,
+    Resource,
+)
+from cli.diagnosis.finding import Finding, fault, ok, warning
+from cli.diagnosis.kubernetes import check_definitions
+from cli.switching.deployments import Workload, environment, replicas_of
+from cli.switching.observing import served
+from tenon.apis.json_object import JsonObject
+from tenon.kube.event_reasons import EventReason
+from tenon.manifests.checking import check
+from tenon.sentences import counted, first_few
+from worker.runtime.lease import LEASE_NAME
+
+SHOWN = 5
+MIGRATE = "see docs/migrate.md"
+TRUE = ("1", "t", "true", "yes")
+
+
+async def before_takeover(kube: Kube, karpenter: Workload, tenon: Workload, *, stop_first: bool) -> list[Finding]:
+    """Check what a takeover needs. The findings that are faults forbid it."""
+    findings = await _election(kube, karpenter, tenon)
+    if stop_first:
+        sentence = "Karpenter stores objects as v1beta1. It stops first, then Tenon's CRDs replace its own."
+        mend = "there is no way back to it once they do; Karpenter 1.0 with its webhooks can lead again"
+        findings.append(warning("stored objects", sentence, mend))
+    else:
+        findings += await check_definitions(kube)
+    findings += await _objects(kube)
+    findings += await _leftovers(kube)
+    return findings
+
+
+async def before_handback(kube: Kube, karpenter: Workload) -> list[Finding]:
+    """Check what a handback needs."""
+    findings = [ok("Karpenter", f"The Deployment {karpenter} is there.")]
+    own: dict[str, int] = {}
+    for resource in (NODESCHEDULES, NODEROLLOUTS, DISRUPTIONFREEZES):
+        if objects := await _list(kube, resource):
+            own[resource.kind] = len(objects)
+    if own:
+        kinds = ", ".join(counted(count, kind) for kind, count in sorted(own.items()))
+        findings.append(warning("objects of Tenon's", f"{kinds} have no effect under Karpenter.", "they stay"))
+    made = [pool for pool in await _list(kube, NODEPOOLS) if _is_made(pool)]
+    if made:
+        names = first_few([str(pool["metadata"]["name"]) for pool in made], SHOWN)
+        mend = "run: kubectl delete provisioners,awsnodetemplates --all --cascade=orphan"
+        sentence = f"NodePools made from Provisioners ({names}) are deleted, with their nodes, if their Provisioner is."
+        findings.append(warning("Provisioners", sentence, mend))
+    return findings
+
+
+async def _election(kube: Kube, karpenter: Workload, tenon: Workload) -> list[Finding]:
+    variables = environment(await karpenter.read(kube))
+    tenons = environment(await tenon.read(kube))
+    name = variables.get("LEADER_ELECTION_NAME") or LEASE_NAME
+    findings = []
+    if variables.get("DISABLE_LEADER_ELECTION", "").lower() in TRUE or variables.get("LEADER_ELECT", "").lower() in (
+        "0",
+        "f",
+        "false",
+        "no",
+    ):
+        sentence = f"Karpenter ({karpenter}) runs without leader election, so Tenon cannot see it and stand by."
+        mend = "remove DISABLE_LEADER_ELECTION (LEADER_ELECT=false) from its Deployment, and wait for its rollout"
+        findings.append(fault("leader election", sentence, mend))
+    elif name != (tenons.get("LEADER_ELECTION_NAME") or LEASE_NAME):
+        sentence = f"Karpenter's Lease is {name}, for which Tenon does not stand by."
+        findings.append(fault("leader election", sentence, f"set LEADER_ELECTION_NAME={name} for Tenon; {MIGRATE}"))
+    ignored = [
+        event
+        for event in await kube.list(
+            EVENTS, namespace=karpenter.namespace, field_selector=f"reason={EventReason.LEASE_IGNORED.value}"
+        )
+        if (event.get("involvedObject") or {}).get("name") == name
+    ]
+    if ignored:
+        sentence = f"Tenon ignores the Lease {karpenter.namespace}/{name}, and acts while Karpenter leads."
+        mend = f"add {karpenter.namespace} to STAND_BY_NAMESPACES (settings.standByNamespaces in the chart)"
+        findings.append(fault("leader election", sentence, mend))
+    return findings or [ok("leader election", f"Karpenter ({karpenter}) and Tenon see each other's Lease {name}.")]
+
+
+async def _objects(kube: Kube) -> list[Finding]:
+    """Check NodePools, EC2NodeClasses and NodeClaims as `tenon validate` does."""
+    bodies: list[JsonObject] = []
+    for resource in (NODEPOOLS, EC2NODECLASSES, NODECLAIMS):
+        bodies += await _list(kube, await served(kube, resource))
+    texts = [(f"{body['kind']} {body['metadata']['name']}", json.dumps(body)) for body in bodies]
+    checked = check(texts)
+    if checked.faults:
+        first = checked.faults[0]
+        sentence = f"Tenon refuses {first.subject}: {first.path}: {first.sentence}"
+        more = f" ({counted(len(checked.faults), 'fault')} in all)" if len(checked.faults) > 1 else ""
+        mend = "correct it; kubectl get nodepools,ec2nodeclasses,nodeclaims -o yaml | tenon validate -f - shows all"
+        return [fault("objects", f"{sentence.rstrip('.')}{more}.", mend)]
+    return [ok("objects", f"Tenon accepts all {counted(checked.checked, 'object')} of Karpenter's kinds.")]
+
+
+async def _leftovers(kube: Kube) -> list[Finding]:
+    kinds = []
+    for resource in (PROVISIONERS, AWSNODETEMPLATES, MACHINES):
+        if objects := await _list(kube, resource):
+            kinds.append(counted(len(objects), resource.kind))
+    if not kinds:
+        return []
+    sentence = f"The cluster has {', '.join(kinds)}. Karpenter since 0.33 ignores them, but under Tenon they act."
+    return [warning("old objects", sentence, f"delete those that nobody uses; {MIGRATE}")]
+
+
+def _is_made(pool: JsonObject) -> bool:
+    owners: Sequence[JsonObject] = pool["metadata"].get("ownerReferences") or ()
+    return any(owner.get("kind") == "Provisioner" for owner in owners)
+
+
+async def _list(kube: Kube, resource: Resource) -> list[JsonObject]:
+    """All objects; none if the API server does not have their kind."""
+    try:
+        return await kube.list(resource)
+    except NotFoundError:
+        return []
+
+
+def available(deployment: JsonObject) -> str:
+    """How many pods of a Deployment are available, for the plan: '2 of 2 available'."""
+    count = int((deployment.get("status") or {}).get("availableReplicas") or 0)
+    return f"{count} of {replicas_of(deployment)} available"

@@ -1,0 +1,319 @@
+"""What `tenon takeover` and `tenon handback` have in common: find, check, show the plan, ask, carry out, report."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import timedelta
+from functools import partial
+from typing import Annotated, Any, Literal
+
+import typer
+from rich import box
+from rich.markup import escape
+from rich.table import Table
+
+from activities.clock import utc_now
+from activities.kubernetes.client import Kube
+from activities.kubernetes.resources import NODES
+from cli.console import output_console
+from cli.diagnosis.finding import Finding, State
+from cli.nodes.requests import is_interactive
+from cli.switching import checks
+from cli.switching import memory as memories
+from cli.switching.definitions import install, stored_as_v1beta1
+from cli.switching.deployments import Workload, environment, replicas_of
+from cli.switching.guide import Guide
+from cli.switching.leases import LeaseWatch
+from cli.switching.memory import Memory
+from cli.switching.observing import Watcher
+from tenon.apis import labels
+from tenon.errors import TenonError
+from tenon.migration import node_states
+from tenon.migration.node_states import Difference
+from tenon.migration.switch import Direction, Phase, Switch
+from tenon.sentences import counted, first_few, lasting
+from worker.runtime.lease import LEASE_NAME
+from worker.settings import parse_duration
+
+DEFAULT_REPLICAS = 2
+"""Karpenter's and Tenon's own default, for a Deployment that nobody remembers with another number."""
+SHOWN = 10
+WENT_BACK, REFUSED = 1, 2
+"""Exit status: the other controller does not lead; nothing was begun."""
+
+KarpenterName = Annotated[
+    str | None,
+    typer.Option("--karpenter", metavar="NAMESPACE/NAME", help="Karpenter's Deployment; the only one by default."),
+]
+TenonName = Annotated[
+    str | None, typer.Option("--tenon", metavar="NAMESPACE/NAME", help="Tenon's Deployment; the only one by default.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Check, show the plan, and change nothing.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Timeout = Annotated[
+    str, typer.Option("--timeout", metavar="DURATION", help="Go back if the other one is not healthy by then.")
+]
+Settle = Annotated[
+    str, typer.Option("--settle", metavar="DURATION", help="How long to wait for nodes that are starting.")
+]
+GoBack = Annotated[bool, typer.Option("--go-back", help="Undo one that has not ended, instead of going on.")]
+Output = Annotated[Literal["table", "json"], typer.Option("--output", "-o", help="table or json.")]
+
+
+class SwitchError(TenonError):
+    """The switch cannot begin. The message is one sentence that says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the user asked for."""
+
+    direction: Direction
+    karpenter: str | None
+    tenon: str | None
+    dry_run: bool
+    yes: bool
+    timeout: timedelta
+    settle: timedelta
+    go_back: bool
+    output: str
+
+
+def waiting_time(option: str, value: str) -> timedelta:
+    """Read a duration of the command line.
+
+    Raises:
+        SwitchError: it is none.
+    """
+    try:
+        return parse_duration(value)
+    except ValueError as error:
+        raise SwitchError(f"{option}: {error}.") from None
+
+
+async def switch(
+    kube: Kube,
+    options: Options,
+    workloads: tuple[Workload, Workload],
+    clear: Callable[[Callable[[str], None]], Awaitable[None]],
+) -> int:
+    """Carry the switch out, and return the exit status. ``workloads``: Karpenter's and Tenon's Deployment.
+
+    Raises:
+        SwitchError: it cannot begin.
+        ApiError: the API server refuses.
+    """
+    karpenter, tenon = workloads
+    remembered = await memories.read(kube, tenon.namespace)
+    lease = environment(await karpenter.read(kube)).get("LEADER_ELECTION_NAME") or LEASE_NAME
+    watcher = Watcher(kube, karpenter, tenon, LeaseWatch(kube, lease))
+    report = partial(_report, to_stderr=options.output == "json")
+    memory = await _resumed(options, remembered, watcher, report)
+    findings: list[Finding] = []
+    if memory is None:
+        is_takeover = options.direction is Direction.TAKEOVER
+        stop_first = is_takeover and bool(await stored_as_v1beta1(kube))
+        if is_takeover:
+            findings = await checks.before_takeover(kube, karpenter, tenon, stop_first=stop_first)
+        else:
+            findings = await checks.before_handback(kube, karpenter)
+        memory = await _fresh(options, remembered, watcher, stop_first=stop_first)
+        if options.output == "table":
+            _show_findings(findings)
+            await _show_plan(watcher, memory)
+        if any(finding.state is State.FAULT for finding in findings):
+            if options.output == "json":
+                print(_document(options, watcher, memory, findings, "refused", None))
+            raise SwitchError("Nothing was changed: correct the faults first.")
+        if options.dry_run:
+            if options.output == "json":
+                print(_document(options, watcher, memory, findings, "planned", None))
+            return 0
+        _confirm(options)
+    elif options.dry_run:
+        raise SwitchError("A switch is under way, so --dry-run has nothing to show: leave it out to go on.")
+    guide = Guide(kube, watcher, memory, report, partial(clear, report), partial(install, kube))
+    has_ended = await guide.run()
+    changes = await guide.differences()
+    outcome = guide.memory.switch.phase.value if has_ended else "stuck"
+    if options.output == "json":
+        print(_document(options, watcher, guide.memory, findings, outcome, changes))
+    else:
+        _show_differences(changes)
+        if guide.memory.switch.why_back:
+            print(f"Went back: {guide.memory.switch.why_back}.", file=sys.stderr)
+    return 0 if guide.memory.switch.phase is Phase.DONE else WENT_BACK
+
+
+async def _resumed(
+    options: Options, remembered: Memory | None, watcher: Watcher, report: Callable[[str], None]
+) -> Memory | None:
+    """Return the switch that goes on; None to begin a new one.
+
+    Raises:
+        SwitchError: one in the other direction has not ended, or there is nothing to undo.
+    """
+    is_open = remembered is not None and not remembered.switch.phase.ended
+    if remembered is None or not is_open:
+        if options.go_back:
+            raise SwitchError(f"There is nothing to undo: no {options.direction.value} is under way.")
+        return None
+    before = remembered.switch
+    if before.phase is Phase.BEGUN and not options.go_back and await _leaver_runs(watcher, before.direction):
+        return None  # nothing was changed yet
+    if before.direction is not options.direction:
+        raise SwitchError(
+            f"A {before.direction.value} that began at {before.began:%Y-%m-%d %H:%M:%SZ} has not ended: go on with "
+            f"`tenon {before.direction.value}`, or undo it with `tenon {before.direction.value} --go-back`."
+        )
+    if remembered.karpenter != str(watcher.karpenter):
+        raise SwitchError(f"The {before.direction.value} under way is that of {remembered.karpenter}: name it.")
+    now = utc_now()
+    report(f"The {before.direction.value} of {before.began:%Y-%m-%d %H:%M:%SZ} goes on; it is {before.phase.value}.")
+    if options.go_back and before.phase is not Phase.RETURNING:
+        if before.stop_first and before.phase is Phase.STARTING:
+            raise SwitchError("Karpenter cannot read what Tenon's CRDs store: there is no way back from here.")
+        return replace(remembered, switch=before.entered(Phase.RETURNING, now, "a person asked for it"))
+    return replace(remembered, switch=replace(before.resumed(now), timeout=options.timeout))
+
+
+async def _leaver_runs(watcher: Watcher, direction: Direction) -> bool:
+    leaver = watcher.karpenter if direction is Direction.TAKEOVER else watcher.tenon
+    return replicas_of(await leaver.read(watcher.kube)) > 0
+
+
+async def _fresh(options: Options, remembered: Memory | None, watcher: Watcher, *, stop_first: bool) -> Memory:
+    """Return a switch that begins now."""
+    is_takeover = options.direction is Direction.TAKEOVER
+    leaver, successor = (watcher.karpenter, watcher.tenon) if is_takeover else (watcher.tenon, watcher.karpenter)
+    leaver_then = successor_then = 0
+    if remembered is not None:
+        before = remembered.switch
+        same = before.direction is options.direction
+        leaver_then = before.leaver_replicas if same else before.successor_replicas
+        successor_then = before.successor_replicas if same else before.leaver_replicas
+    claims, pools = await watcher.claims(), await watcher.pools()
+    now = utc_now()
+    begun = Switch(
+        direction=options.direction,
+        leaver_replicas=replicas_of(await leaver.read(watcher.kube)) or leaver_then or DEFAULT_REPLICAS,
+        successor_replicas=replicas_of(await successor.read(watcher.kube)) or successor_then or DEFAULT_REPLICAS,
+        settle=options.settle,
+        timeout=options.timeout,
+        began=now,
+        since=now,
+        stop_first=stop_first,
+    )
+    unready = node_states.unready_pools(pools)
+    return Memory(begun, str(watcher.karpenter), node_states.instances(claims), unready)
+
+
+def _confirm(options: Options) -> None:
+    """Ask whether to begin.
+
+    Raises:
+        SwitchError: the answer is no, or nobody is there to give it.
+    """
+    if options.yes:
+        return
+    if not is_interactive():
+        raise SwitchError("Nothing was changed: add --yes, because nobody is at a terminal to confirm it.")
+    if not typer.confirm("Begin?", default=False):
+        raise SwitchError("Nothing was changed.")
+
+
+def _report(sentence: str, *, to_stderr: bool) -> None:
+    print(f"{utc_now():%H:%M:%S}  {sentence}", file=sys.stderr if to_stderr else sys.stdout, flush=True)
+
+
+COLOURS = {State.OK: "green", State.WARNING: "yellow", State.FAULT: "red", State.UNKNOWN: "cyan"}
+
+
+def _show_findings(findings: Sequence[Finding]) -> None:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("")
+    table.add_column("check", no_wrap=True)
+    table.add_column("finding", ratio=1, overflow="fold")
+    for finding in findings:
+        colour = COLOURS[finding.state]
+        mend = f"\n[bold]{escape(finding.mend)}[/bold]" if finding.mend else ""
+        table.add_row(
+            f"[{colour}]{finding.state}[/{colour}]", escape(finding.check), f"{escape(finding.sentence)}{mend}"
+        )
+    output_console().print(table)
+
+
+async def _show_plan(watcher: Watcher, memory: Memory) -> None:
+    kube, begun = watcher.kube, memory.switch
+    karpenter = checks.available(await watcher.karpenter.read(kube))
+    tenon = checks.available(await watcher.tenon.read(kube))
+    count = len(memory.instances or ())
+    print(f"Karpenter: {watcher.karpenter} ({karpenter}). Tenon: {watcher.tenon} ({tenon}). {counted(count, 'node')}.")
+    nodes = await kube.list(NODES, label_selector=labels.NODEPOOL)
+    unsettled = node_states.unsettled(await watcher.claims(), nodes)
+    for number, line in enumerate(plan(begun, unsettled), 1):
+        print(f"  {number}. {line}")
+
+
+def plan(begun: Switch, unsettled: Sequence[str]) -> list[str]:
+    """Return the steps of a switch as sentences, for people who decide whether to begin it."""
+    is_takeover = begun.direction is Direction.TAKEOVER
+    leaver, successor = ("Karpenter", "Tenon") if is_takeover else ("Tenon", "Karpenter")
+    steps = []
+    if is_takeover and not begun.stop_first:
+        steps.append(f"Start Tenon if it does not run ({begun.successor_replicas} replicas). It stands by.")
+    now = f"; now: {first_few(list(unsettled), SHOWN)}" if unsettled else "; now there are none"
+    steps.append(f"Wait up to {lasting(begun.settle)} for nodes in the middle of their lives{now}.")
+    steps.append(f"Scale {leaver} to 0, and wait until its pods are gone and its Lease has ended.")
+    if begun.stop_first:
+        steps.append("Replace Karpenter's CRDs of v1beta1 by Tenon's, and start Tenon. From here there is no way back.")
+    if not is_takeover:
+        steps.append("End Tenon's workflows, and remove its marks from Nodes and NodeClaims.")
+        steps.append(f"Scale Karpenter to {begun.successor_replicas}.")
+    steps.append(f"Wait until {successor} leads and is healthy.")
+    if not begun.stop_first:
+        steps.append(
+            f"If that takes more than {lasting(begun.timeout)}, scale {leaver} to {begun.leaver_replicas} again, "
+            f"and wait until it leads."
+        )
+    return steps
+
+
+def _show_differences(changes: Difference | None) -> None:
+    if changes is None:
+        print("The cluster has too many nodes to compare them with those from before.")
+        return
+    print(f"{counted(changes.unchanged, 'node')} as before: same NodeClaim, same instance.")
+    if changes.is_empty:
+        print("Nothing was bought or ended.")
+    if changes.bought:
+        names = first_few(changes.bought, SHOWN)
+        print(f"Launched since the beginning, by the controller that led at that time: {names}.")
+    if changes.ended:
+        print(f"Left since the beginning: {first_few(changes.ended, SHOWN)}.")
+
+
+def _document(
+    options: Options,
+    watcher: Watcher,
+    memory: Memory,
+    findings: Sequence[Finding],
+    outcome: str,
+    changes: Difference | None,
+) -> str:
+    document: dict[str, Any] = {
+        "direction": options.direction.value,
+        "outcome": outcome,
+        "karpenter": str(watcher.karpenter),
+        "tenon": str(watcher.tenon),
+        "checks": [asdict(finding) for finding in findings],
+        "plan": plan(memory.switch, ()) if outcome == "planned" else [],
+        "whyBack": memory.switch.why_back,
+        "unchanged": changes.unchanged if changes else None,
+        "bought": list(changes.bought) if changes else None,
+        "ended": list(changes.ended) if changes else None,
+    }
+    return json.dumps(document, indent=2)

@@ -1,0 +1,104 @@
+"""Carries a switch out, step by step, and remembers each one. It may be killed at any moment and run again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+
+from activities.clock import utc_now
+from activities.kubernetes.client import Kube
+from activities.kubernetes.errors import ApiUnreachableError
+from cli.switching import memory as memories
+from cli.switching.deployments import Workload
+from cli.switching.memory import Memory
+from cli.switching.observing import Watcher
+from tenon.migration.node_states import Difference, difference, instances
+from tenon.migration.switch import Direction, Kind, Phase, Step, decide
+
+LOOK_SECONDS = 1.0
+Report = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class Guide:
+    """A switch of one cluster."""
+
+    kube: Kube
+    watcher: Watcher
+    memory: Memory
+    report: Report
+    clear: Callable[[], Awaitable[None]]
+    """Ends Tenon's workflows and removes its marks."""
+    install: Callable[[], Awaitable[None]]
+    """Installs Tenon's CRDs in place of those of v1beta1."""
+
+    async def run(self) -> bool:
+        """Go on until the switch has ended, or a person must look. Return whether it has ended.
+
+        Raises:
+            ApiError: the API server refuses.
+            DeploymentError: a Deployment is gone.
+        """
+        await self._remember()
+        reported = ""
+        while not self.memory.switch.phase.ended:
+            try:
+                step = decide(self.memory.switch, await self.watcher.observe(self.memory))
+                if step.sentence != reported:
+                    self.report(step.sentence)
+                    reported = step.sentence
+                if step.kind is Kind.STUCK:
+                    return False
+                await self._carry_out(step)
+            except ApiUnreachableError as error:
+                if str(error) != reported:
+                    self.report(f"Waiting: {error}")
+                    reported = str(error)
+                await asyncio.sleep(LOOK_SECONDS)
+        return True
+
+    async def differences(self) -> Difference | None:
+        """What changed since the switch began; None if the cluster has too many nodes to record."""
+        if self.memory.instances is None:
+            return None
+        return difference(self.memory.instances, instances(await self.watcher.claims()))
+
+    async def _carry_out(self, step: Step) -> None:
+        switch = self.memory.switch
+        match step.kind:
+            case Kind.WAIT:
+                await asyncio.sleep(LOOK_SECONDS)
+            case Kind.START_SUCCESSOR:
+                await self._successor.scale(self.kube, switch.successor_replicas)
+            case Kind.STOP_SUCCESSOR:
+                await self._successor.scale(self.kube, 0)
+            case Kind.STOP_LEAVER:
+                await self._leaver.scale(self.kube, 0)
+            case Kind.START_LEAVER:
+                await self._leaver.scale(self.kube, switch.leaver_replicas)
+            case Kind.CLEAR:
+                await self.clear()
+            case Kind.INSTALL:
+                await self.install()
+        if step.then is not None:
+            self.memory = replace(self.memory, switch=switch.entered(step.then, utc_now(), step.why_back))
+            await self._remember()
+
+    async def _remember(self) -> None:
+        await memories.write(self.kube, self.watcher.tenon.namespace, self.memory)
+
+    @property
+    def _leaver(self) -> Workload:
+        is_takeover = self.memory.switch.direction is Direction.TAKEOVER
+        return self.watcher.karpenter if is_takeover else self.watcher.tenon
+
+    @property
+    def _successor(self) -> Workload:
+        is_takeover = self.memory.switch.direction is Direction.TAKEOVER
+        return self.watcher.tenon if is_takeover else self.watcher.karpenter
+
+
+def went_back(memory: Memory) -> bool:
+    """Whether the leaver of an ended switch leads again."""
+    return memory.switch.phase is Phase.RETURNED

@@ -1,0 +1,84 @@
+"""Looks at a cluster as `tenon.migration.switch` needs it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from activities.clock import utc_now
+from activities.kubernetes.client import Kube
+from activities.kubernetes.resources import CRDS, NODECLAIMS, NODEPOOLS, NODES, Resource
+from cli.switching.deployments import Workload, replicas_of
+from cli.switching.leases import Holder, LeaseWatch
+from cli.switching.memory import Memory
+from tenon.apis import labels
+from tenon.apis.json_object import JsonObject
+from tenon.migration import node_states
+from tenon.migration.switch import Controller, Direction, Observation, Phase
+
+
+@dataclass(slots=True)
+class Watcher:
+    """Looks at both controllers and at the nodes."""
+
+    kube: Kube
+    karpenter: Workload
+    tenon: Workload
+    leases: LeaseWatch
+
+    async def observe(self, memory: Memory) -> Observation:
+        """Look at what the phase of the switch needs."""
+        switch = memory.switch
+        holders = await self.leases.holders()
+        karpenter = await self._controller(self.karpenter, [holder for holder in holders if not holder.is_tenon])
+        tenon = await self._controller(self.tenon, [holder for holder in holders if holder.is_tenon])
+        is_takeover = switch.direction is Direction.TAKEOVER
+        leaver, successor = (karpenter, tenon) if is_takeover else (tenon, karpenter)
+        unsettled: list[str] = []
+        behind: list[str] = []
+        if switch.phase is Phase.BEGUN:
+            nodes = await self.kube.list(NODES, label_selector=labels.NODEPOOL)
+            unsettled = node_states.unsettled(await self.claims(), nodes)
+        elif switch.phase is Phase.STARTING and is_takeover and successor.renews_lease:
+            pools, claims = await asyncio.gather(self.pools(), self.claims())
+            behind = node_states.behind(pools, claims, memory.unready)
+        return Observation(utc_now(), leaver, successor, unsettled, behind)
+
+    async def claims(self) -> list[JsonObject]:
+        """All NodeClaims, in the newest version that the API server has."""
+        return await self.kube.list(await served(self.kube, NODECLAIMS))
+
+    async def pools(self) -> list[JsonObject]:
+        """All NodePools, in the newest version that the API server has."""
+        return await self.kube.list(await served(self.kube, NODEPOOLS))
+
+    async def _controller(self, workload: Workload, holders: list[Holder]) -> Controller:
+        deployment = await workload.read(self.kube)
+        pods = await workload.pods(self.kube, deployment)
+        if workload is self.karpenter:  # another controller's Lease in another namespace is not Karpenter's
+            identities = [str(pod["metadata"]["name"]) for pod in pods]
+            holders = [
+                holder
+                for holder in holders
+                if holder.namespace == workload.namespace
+                or any(holder.identity.startswith(name) for name in identities)
+            ]
+        return Controller(
+            name=workload.title,
+            replicas=replicas_of(deployment),
+            pods=len(pods),
+            available=int((deployment.get("status") or {}).get("availableReplicas") or 0),
+            holds_lease=bool(holders),
+            renews_lease=any(holder.renews for holder in holders),
+        )
+
+
+async def served(kube: Kube, resource: Resource) -> Resource:
+    """Return the resource in v1, or in v1beta1 if the CRD does not serve v1, as that of Karpenter 0.32 to 0.37."""
+    definition = await kube.get(CRDS, f"{resource.plural}.{resource.group}")
+    if definition is None:
+        return resource
+    versions = {version["name"] for version in definition["spec"]["versions"] if version.get("served")}
+    if resource.version in versions or "v1beta1" not in versions:
+        return resource
+    return Resource(resource.group, "v1beta1", resource.plural, resource.namespaced, resource.kind)

@@ -1,0 +1,250 @@
+"""The switch from one controller of nodes to another, as a state machine: what to do next, from what is observed.
+
+Both directions are the same: a *leaver* that leads now, and a *successor* that is to lead. Only the order differs.
+Tenon stands by while Karpenter leads, so a takeover starts Tenon first. Karpenter knows no standing by, so a handback
+starts Karpenter only when Tenon has ended and its marks are removed. A Karpenter of v1beta1 is stopped before anything
+of Tenon's is installed, because the two conversions of its objects do not mix (``stop_first``).
+
+Whoever carries a step out does it first, and then remembers the phase that follows. So a guide that is killed between
+the two finds the step done and decides it once more, and each step must be safe to repeat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from tenon.sentences import first_few, lasting
+
+SHOWN = 5
+"""How many names a sentence lists at most."""
+
+
+class Direction(StrEnum):
+    """Who hands the cluster to whom."""
+
+    TAKEOVER = "takeover"
+    """From Karpenter to Tenon."""
+    HANDBACK = "handback"
+    """From Tenon to Karpenter."""
+
+
+class Phase(StrEnum):
+    """How far a switch is."""
+
+    BEGUN = "begun"
+    """What the cluster has is recorded, and the leaver still leads."""
+    STOPPING = "stopping"
+    """The leaver is scaled to 0."""
+    STARTING = "starting"
+    """The leaver is gone, and the successor is to lead."""
+    RETURNING = "returning"
+    """The successor did not become healthy, so the leaver is to lead again."""
+    DONE = "done"
+    RETURNED = "returned"
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing is left to do."""
+        return self in (Phase.DONE, Phase.RETURNED)
+
+
+class Kind(StrEnum):
+    """What to do next."""
+
+    WAIT = "wait"
+    START_SUCCESSOR = "start the successor"
+    STOP_LEAVER = "stop the leaver"
+    CLEAR = "clear"
+    """End the leaver's workflows, and remove its marks from objects. Only a handback has this step."""
+    INSTALL = "install"
+    """Replace Karpenter's CRDs of v1beta1 by Tenon's. From there on, only Tenon can lead."""
+    CONTINUE = "continue"
+    """Only remember the next phase."""
+    FINISH = "finish"
+    STOP_SUCCESSOR = "stop the successor"
+    START_LEAVER = "start the leaver"
+    STUCK = "stuck"
+    """There is no way back, or it does not succeed either: a person must look."""
+
+
+@dataclass(frozen=True, slots=True)
+class Controller:
+    """The Deployment of a controller, and whether it leads."""
+
+    name: str
+    """What people call it: Karpenter, Tenon."""
+    replicas: int
+    """Of the Deployment's spec."""
+    pods: int
+    """Pods that exist, also those that are ending."""
+    available: int
+    holds_lease: bool
+    """It may lead: its Lease names it and has not expired."""
+    renews_lease: bool
+    """It leads: it renewed its Lease while the guide watched."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What a look at the cluster shows."""
+
+    now: datetime
+    leaver: Controller
+    successor: Controller
+    unsettled: Sequence[str] = ()
+    """Nodes in the middle of their lives, a sentence each."""
+    behind: Sequence[str] = ()
+    """What the successor has not taken over yet, a sentence each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """What is remembered of a switch between two steps, and between two runs of the guide."""
+
+    direction: Direction
+    leaver_replicas: int
+    """To which the way back scales the leaver."""
+    successor_replicas: int
+    """To which the successor is scaled if it has none."""
+    settle: timedelta
+    """How long to wait for nodes in the middle of their lives."""
+    timeout: timedelta
+    """How long the successor may take to lead and to be healthy."""
+    began: datetime
+    since: datetime
+    """When the phase began, or this run of the guide, whichever is later."""
+    stop_first: bool = False
+    """Karpenter stores objects of v1beta1, so it stops before Tenon is installed, and there is no way back."""
+    phase: Phase = Phase.BEGUN
+    why_back: str = ""
+    """Why the leaver is to lead again; empty as long as it is not."""
+
+    def entered(self, phase: Phase, now: datetime, why_back: str = "") -> Switch:
+        """Return the switch in its next phase."""
+        return replace(self, phase=phase, since=now, why_back=why_back or self.why_back)
+
+    def resumed(self, now: datetime) -> Switch:
+        """Return the switch as a new run of the guide takes it up: time in which nobody watched does not count."""
+        return replace(self, since=now)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The next step, and the phase to remember once it is done."""
+
+    kind: Kind
+    sentence: str
+    then: Phase | None = None
+    """None: the phase stays."""
+    why_back: str = ""
+
+
+def decide(switch: Switch, observed: Observation) -> Step:
+    """Decide the next step of a switch that has not ended."""
+    match switch.phase:
+        case Phase.BEGUN:
+            return _before(switch, observed)
+        case Phase.STOPPING:
+            return _stopping(switch, observed)
+        case Phase.STARTING:
+            return _starting(switch, observed)
+        case Phase.RETURNING:
+            return _returning(switch, observed)
+    return Step(Kind.FINISH, "Nothing is left to do.", switch.phase)
+
+
+def _before(switch: Switch, observed: Observation) -> Step:
+    leaver, successor = observed.leaver, observed.successor
+    if not leaver.replicas:  # this step was done, and the guide was killed before it remembered that
+        return Step(Kind.STOP_LEAVER, f"{leaver.name} is scaled to 0.", Phase.STOPPING)
+    if switch.direction is Direction.TAKEOVER and not switch.stop_first:
+        if not successor.replicas:
+            return Step(Kind.START_SUCCESSOR, f"Start {successor.name}, which stands by while {leaver.name} leads.")
+        if not successor.available:
+            sentence = f"{successor.name} has no available pod"
+            return _waiting(switch, observed, sentence, switch.timeout)
+    if observed.unsettled and observed.now - switch.since < switch.settle:
+        remaining = lasting(switch.settle - (observed.now - switch.since))
+        sentence = f"Waiting up to {remaining} for nodes in the middle of their lives: {_few(observed.unsettled)}."
+        return Step(Kind.WAIT, sentence)
+    going_on = f" Under {successor.name} this goes on: {_few(observed.unsettled)}." if observed.unsettled else ""
+    return Step(Kind.STOP_LEAVER, f"Scale {leaver.name} to 0.{going_on}", Phase.STOPPING)
+
+
+def _stopping(switch: Switch, observed: Observation) -> Step:
+    leaver, successor = observed.leaver, observed.successor
+    if leaver.replicas:
+        return _back(_scaled_up(leaver), switch)
+    if leaver.pods:
+        sentence = f"{leaver.name} still has {leaver.pods} of its pods"
+        return _waiting(switch, observed, sentence, switch.timeout)
+    if leaver.holds_lease:
+        return _waiting(switch, observed, f"the Lease of {leaver.name} has not expired", switch.timeout)
+    if switch.direction is Direction.HANDBACK:
+        return Step(Kind.CLEAR, f"End {leaver.name}'s workflows and remove its marks from objects.", Phase.STARTING)
+    if switch.stop_first:
+        return Step(Kind.INSTALL, f"{leaver.name} has stopped. Install {successor.name}'s CRDs.", Phase.STARTING)
+    return Step(Kind.CONTINUE, f"{leaver.name} has stopped. {successor.name} is to lead.", Phase.STARTING)
+
+
+def _starting(switch: Switch, observed: Observation) -> Step:
+    leaver, successor = observed.leaver, observed.successor
+    if leaver.replicas:
+        return _back(_scaled_up(leaver), switch)
+    if not successor.replicas:
+        return Step(Kind.START_SUCCESSOR, f"Start {successor.name}.")
+    if not successor.available:
+        missing = f"{successor.name} has no available pod"
+    elif not successor.renews_lease:
+        missing = f"{successor.name} does not lead yet"
+    elif observed.behind:
+        missing = f"{successor.name} leads, and is not through yet: {_few(observed.behind)}"
+    else:
+        return Step(Kind.FINISH, f"{successor.name} leads and is healthy.", Phase.DONE)
+    return _waiting(switch, observed, missing, switch.timeout)
+
+
+def _returning(switch: Switch, observed: Observation) -> Step:
+    leaver, successor = observed.leaver, observed.successor
+    if switch.direction is Direction.HANDBACK and successor.replicas:
+        return Step(Kind.STOP_SUCCESSOR, f"Scale {successor.name} to 0 again.")
+    if switch.direction is Direction.HANDBACK and successor.pods:
+        missing = f"{successor.name} still has {successor.pods} of its pods"
+    elif not leaver.replicas:
+        return Step(Kind.START_LEAVER, f"Scale {leaver.name} to {switch.leaver_replicas} again.")
+    elif not (leaver.available and leaver.renews_lease):
+        missing = f"{leaver.name} does not lead again yet"
+    else:
+        return Step(Kind.FINISH, f"{leaver.name} leads again.", Phase.RETURNED)
+    if observed.now - switch.since >= switch.timeout:
+        sentence = f"{missing}, {lasting(switch.timeout)} after it was asked to: look at its pods, then run this again."
+        return Step(Kind.STUCK, sentence)
+    return Step(Kind.WAIT, f"Waiting: {missing}.")
+
+
+def _waiting(switch: Switch, observed: Observation, missing: str, most: timedelta) -> Step:
+    """Wait for what is missing, and go back once it has taken too long."""
+    if observed.now - switch.since >= most:
+        return _back(f"{missing} after {lasting(most)}", switch)
+    return Step(Kind.WAIT, f"Waiting: {missing}.")
+
+
+def _back(why: str, switch: Switch) -> Step:
+    if switch.stop_first and switch.phase is Phase.STARTING:
+        sentence = f"{why}. Karpenter cannot read objects that Tenon's CRDs store: correct this, then run this again."
+        return Step(Kind.STUCK, sentence)
+    return Step(Kind.CONTINUE, f"Going back: {why}.", Phase.RETURNING, why)
+
+
+def _scaled_up(controller: Controller) -> str:
+    return (
+        f"the Deployment of {controller.name} was scaled to {controller.replicas} by somebody else, such as Argo CD, "
+        "Flux or an autoscaler, which must be suspended first"
+    )
+
+
+def _few(sentences: Sequence[str]) -> str:
+    return first_few([sentence.rstrip(".") for sentence in sentences], SHOWN)
