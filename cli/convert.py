@@ -1,4 +1,7 @@
-"""``tenon convert``: converts manifests of any Karpenter version to v1, with a comment on every change."""
+"""``tenon convert``: converts manifests of any Karpenter version to v1, with a comment on every change.
+
+With ``--from-node-groups``, it converts node groups of Cluster Autoscaler as AWS describes them.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,14 @@ from typing import Annotated
 import typer
 
 from cli.application import create_app, examples
-from cli.simulating.files import NAME_OF_STANDARD_INPUT, Filenames, read_named_texts
+from cli.converting.node_groups import (
+    NodeGroupError,
+    as_manifests,
+    faults_of,
+    read_account,
+    read_descriptions,
+)
+from cli.simulating.files import NAME_OF_STANDARD_INPUT, Filenames, read_named_texts, read_texts
 from tenon.manifests.converting import Output, Part, convert, joined
 from tenon.manifests.documents import Diagnostic
 from tenon.manifests.faults import ManifestError, Source, one_line
@@ -33,6 +43,9 @@ class Form(StrEnum):
     name="convert",
     epilog=examples(
         "tenon convert -f provisioner.yaml > nodepool.yaml",
+        "tenon convert --from-node-groups --cluster prod > nodepools.yaml",
+        "aws eks describe-nodegroup --cluster-name prod --nodegroup-name web \\",
+        "  | tenon convert --from-node-groups -f -",
     ),
 )
 def run(
@@ -42,9 +55,28 @@ def run(
         Path | None,
         typer.Option("-w", "--output-dir", metavar="FOLDER", help="Write each file under its name into this folder."),
     ] = None,
+    from_node_groups: Annotated[
+        bool,
+        typer.Option(
+            "--from-node-groups",
+            help="Convert node groups into NodePools and EC2NodeClasses: those of --cluster, as EKS and Auto Scaling "
+            "describe them, or those of files that the AWS CLI wrote.",
+        ),
+    ] = False,
+    cluster: Annotated[
+        str | None, typer.Option("--cluster", metavar="NAME", help="The EKS cluster whose node groups are converted.")
+    ] = None,
+    region: Annotated[str | None, typer.Option("--region", metavar="REGION", help="Its AWS region.")] = None,
 ) -> None:
-    """Convert Karpenter's manifests of any version to v1; other objects stay as they are."""
+    """Convert Karpenter's manifests of any version to v1, or node groups. Other objects stay as they are."""
     faults: list[ManifestError] = []
+    if from_node_groups:
+        if output_dir is not None:
+            _stop(["tenon convert: --output-dir does not go with --from-node-groups: redirect the output"])
+        _convert_node_groups(filename or [], cluster, region, output)
+        return
+    if cluster or region:
+        _stop(["tenon convert: --cluster and --region go with --from-node-groups"])
     if not filename:
         _stop(["tenon convert: name manifests with -f"])
     converted = convert(read_named_texts(filename or [], faults))
@@ -63,6 +95,30 @@ def run(
     if output is Form.json:
         _print_notes(converted)
     _stop([*map(str, faults), *map(_line, converted.findings)])
+
+
+def _convert_node_groups(files: Sequence[str], cluster: str | None, region: str | None, output: Form) -> None:
+    """Print the manifests of node groups. What AWS or the files do not say is a note, and a fault what v1 refuses."""
+    faults: list[ManifestError] = []
+    if bool(files) == bool(cluster):
+        _stop(["tenon convert: name the cluster with --cluster, or files that the AWS CLI wrote with -f"])
+    try:
+        described = read_account(cluster, region) if cluster else read_descriptions(read_texts(files, faults), faults)
+    except NodeGroupError as error:
+        _stop([str(error)])
+        return
+    groups = described.converted()
+    if output is Form.yaml:
+        sys.stdout.write(as_manifests(groups))
+    else:
+        items = [body for group in groups for body in (group.node_class, group.node_pool)]
+        print(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}, indent=2))
+        for group in groups:
+            for note in group.notes:
+                print(one_line(f"note: node group {group.name}: {note}"), file=sys.stderr)
+    if not groups and not faults:
+        faults.append(ManifestError(Source(cluster or "the input"), "has no node groups"))
+    _stop([*map(str, faults), *map(one_line, faults_of(groups))])
 
 
 def _is_nothing(form: Form, parts: Sequence[Part]) -> bool:
