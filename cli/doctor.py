@@ -26,13 +26,15 @@ from activities.kubernetes.errors import ApiError, ConfigError
 from activities.kubernetes.resources import EC2NODECLASSES
 from cli.application import create_app, examples
 from cli.console import output_console
-from cli.context import worker_of_sandbox
+from cli.context import resolve_if_known, worker_of_sandbox
 from cli.diagnosis.aws import check_aws, unusable_credentials
 from cli.diagnosis.finding import Finding, State, fault, ok
 from cli.diagnosis.kubernetes import check_kubernetes
 from cli.diagnosis.temporal import check_temporal, check_worker_versions
 from cli.setting_flags import FAULTS, SettingsCommand, with_setting_flags
 from cli.simulating.progress import show_progress
+from cli.switching import before_migrating
+from cli.switching.command import KarpenterName
 from tenon.apis.json_object import field_at
 from worker.runtime.assembly import region_of_environment
 from worker.settings import Settings, SettingsError, load_all
@@ -49,6 +51,7 @@ COLOURS = {State.OK: "green", State.WARNING: "yellow", State.FAULT: "red", State
     epilog=examples(
         "tenon doctor",
         "kubectl -n tenon exec deployment/tenon -- tenon doctor -o json",
+        "tenon doctor --before-migrating    # from Karpenter, before Tenon is installed",
     ),
 )
 @partial(with_setting_flags, hidden=True)
@@ -57,6 +60,15 @@ def doctor(
     flags: dict[str, object],
     output: Annotated[Literal["table", "json"], typer.Option("--output", "-o", help="table or json.")] = "table",
     kubeconfig: Annotated[str | None, typer.Option(metavar="FILE", help="The cluster to check.")] = None,
+    is_before_migrating: Annotated[
+        bool,
+        typer.Option(
+            "--before-migrating",
+            help="Show which objects of a Karpenter's cluster would behave otherwise under Tenon, with their rows of "
+            "docs/parity.md, and Karpenter's settings as values of Tenon's chart.",
+        ),
+    ] = False,
+    karpenter: KarpenterName = None,
 ) -> None:
     """Check settings, Temporal, Kubernetes and AWS with the worker's environment, and say what to do. Changes nothing.
 
@@ -64,6 +76,9 @@ def doctor(
     checks the sandbox running in this folder. It takes every flag of `tenon worker`, whose settings it then checks. The
     exit status is 1 if there is a fault.
     """
+    if is_before_migrating:
+        _show_migration(kubeconfig, karpenter, output)
+        return
     if "cluster_name" not in flags and not os.environ.get("CLUSTER_NAME") and (sandbox := worker_of_sandbox()):
         os.environ.pop("CLUSTER_NAME", None)
         sandbox.apply()
@@ -76,6 +91,29 @@ def doctor(
         _show(findings)
     if any(finding.state is State.FAULT for finding in findings):
         raise typer.Exit(1)
+
+
+def _show_migration(kubeconfig: str | None, karpenter: str | None, output: str) -> None:
+    try:
+        with show_progress("Looking at the objects ..."):
+            result = asyncio.run(_look(kubeconfig, karpenter))
+    except (ApiError, ConfigError) as error:
+        print(error, file=sys.stderr)
+        raise typer.Exit(1) from None
+    if output == "json":
+        print(before_migrating.as_json(result))
+    else:
+        before_migrating.show(result)
+
+
+async def _look(kubeconfig: str | None, karpenter: str | None) -> before_migrating.Migration:
+    if (context := resolve_if_known(None)) is not None:
+        context.apply()
+    kube = await Kube.connect(kubeconfig=kubeconfig)
+    try:
+        return await before_migrating.examine(kube, karpenter)
+    finally:
+        await kube.close()
 
 
 async def _examine(flags: dict[str, object], flag_faults: list[str], kubeconfig: str | None) -> list[Finding]:

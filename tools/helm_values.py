@@ -14,6 +14,7 @@ import yaml
 
 from tenon.provisioning.gates import AWS_GATES, GATES, REMOVED
 from worker.settings import Settings
+from worker.settings.chart_names import OTHER_VALUE_NAMES, gate_value_name, value_name
 from worker.settings.env_typos import REMOVED as REMOVED_SETTINGS
 
 CHART = Path("deploy/chart")
@@ -22,27 +23,8 @@ GATED_RIGHTS = Path("deploy/rbac-gates")
 """By feature gate, what the worker needs only while the gate is on."""
 VALUES = CHART / "values.yaml"
 IGNORED = CHART / "files" / "ignored.yaml"
-OTHER_VALUE_NAMES = {
-    "feature_gates": "settings.featureGates",
-    "aws_feature_gates": "settings.awsFeatureGates",
-    "metrics_port": "controller.metrics.port",
-    "health_probe_port": "controller.healthProbe.port",
-    "log_level": "logLevel",
-    "log_output_paths": "logOutputPaths",
-    "log_error_output_paths": "logErrorOutputPaths",
-    "disable_webhook": "webhook.enabled",
-    "webhook_port": "webhook.port",
-    "karpenter_service": "the name of the release",
-    "cpu_requests": "controller.resources.requests.cpu",
-    "memory_limit": "controller.resources.limits.memory",
-}
-"""Settings that are not strings under ``settings`` in the chart's values, with their location."""
 REMOVED_VALUES = ("assume_role_arn", "assume_role_duration")
 """Settings in values of Karpenter's charts before 1.0. The worker explains what to use instead."""
-_ACRONYMS = {"Arn": "ARN", "Ca": "CA", "Vpc": "VPC", "Enis": "ENIs", "Dra": "DRA", "Qps": "QPS", "Url": "URL"}
-"""Acronyms as Karpenter's chart spells them."""
-_FIRST_ACRONYMS = ("DRA", "VPA")
-"""The one acronym that gates begin with. The chart's template knows it too."""
 _FREE = frozenset(
     {
         "additionalLabels", "additionalAnnotations", "annotations", "endpointConfig", "labels", "podLabels",
@@ -88,18 +70,6 @@ _LABELS_MARK = "LABELS"
 _ANNOTATIONS_MARK = "ANNOTATIONS"
 _KEPT_MARK = "KEPT"
 _LEASES_MARK = "LEASES"
-
-
-def value_name(field: str) -> str:
-    """Return a setting's name under ``settings`` in the chart's values: clusterCABundle for cluster_ca_bundle."""
-    first, *others = field.split("_")
-    return first + "".join(_ACRONYMS.get(word.title(), word.title()) for word in others)
-
-
-def gate_value_name(gate: str) -> str:
-    """Return a gate's name in the chart's values: nodeOverlay for NodeOverlay, draEFA for DRAEFA."""
-    first = gate[:3] if gate.startswith(_FIRST_ACRONYMS) else gate[0]
-    return first.lower() + gate.removeprefix(first)
 
 
 def chart_texts() -> dict[Path, str]:

@@ -1,0 +1,97 @@
+"""Karpenter's Deployment as values of Tenon's chart."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from worker.settings.karpenters_values import translate
+
+SCHEMA = Path("deploy/chart/values.schema.json")
+
+
+def deployment(*env: dict[str, Any], args: list[str] | None = None, **pod: Any) -> dict[str, Any]:
+    container = {"name": "controller", "env": [*env], "args": args or []}
+    spec = {"containers": [container], **pod}
+    return {"metadata": {"name": "karpenter"}, "spec": {"replicas": 3, "template": {"spec": spec}}}
+
+
+def variable(name: str, value: str) -> dict[str, str]:
+    return {"name": name, "value": value}
+
+
+def assert_in_schema(values: dict[str, Any], schema: dict[str, Any], path: str = "") -> None:
+    for name, value in values.items():
+        properties = schema.get("properties") or {}
+        assert name in properties or schema.get("additionalProperties") is not False, f"{path}{name}"
+        if isinstance(value, dict) and name in properties:
+            assert_in_schema(value, properties[name], f"{path}{name}.")
+
+
+def test_variables_become_values_that_the_chart_knows() -> None:
+    result = translate(
+        deployment(
+            variable("CLUSTER_NAME", "prod"),
+            variable("BATCH_MAX_DURATION", "20s"),
+            variable("RESERVED_ENIS", "1"),
+            variable("ISOLATED_VPC", "true"),
+            variable("VM_MEMORY_OVERHEAD_PERCENT", "0.05"),
+            variable("LOG_LEVEL", "debug"),
+            variable("LOG_OUTPUT_PATHS", "stdout,/var/log/karpenter.log"),
+            variable("METRICS_PORT", "8080"),
+            variable("AWS_REGION", "us-west-2"),
+            variable("FEATURE_GATES", "NodeRepair=true,ReservedCapacity=true,SpotToSpotConsolidation=false,Drift=true"),
+            variable("AWS_FEATURE_GATES", "DRAEFA=true"),
+            nodeSelector={"kubernetes.io/os": "linux"},
+        )
+    )
+    assert result.values == {
+        "settings": {
+            "clusterName": "prod",
+            "batchMaxDuration": "20s",
+            "reservedENIs": 1,
+            "isolatedVPC": True,
+            "vmMemoryOverheadPercent": 0.05,
+            "featureGates": {"nodeRepair": True},
+            "awsFeatureGates": {"draEFA": True},
+        },
+        "logLevel": "debug",
+        "logOutputPaths": ["stdout", "/var/log/karpenter.log"],
+        "controller": {"metrics": {"port": 8080}, "env": [variable("AWS_REGION", "us-west-2")]},
+        "replicas": 3,
+        "nodeSelector": {"kubernetes.io/os": "linux"},
+    }
+    assert_in_schema(result.values, json.loads(SCHEMA.read_text(encoding="utf-8")))
+    assert any("Drift" in note for note in result.notes)
+    assert any("AMI_REFRESH_INTERVAL is 1m" in note for note in result.notes)
+
+
+@pytest.mark.parametrize("args", [["--cluster-name=prod"], ["--cluster-name", "prod"]])
+def test_flags_win_over_variables(args: list[str]) -> None:
+    result = translate(deployment(variable("CLUSTER_NAME", "other"), args=[*args, "--isolated-vpc"]))
+    assert result.values["settings"] == {"clusterName": "prod", "isolatedVPC": True}
+
+
+def test_what_must_not_be_taken_over_is_named() -> None:
+    result = translate(
+        deployment(
+            variable("DISABLE_WEBHOOK", "true"),
+            variable("DISABLE_LEADER_ELECTION", "true"),
+            variable("ASSUME_ROLE_ARN", "arn:aws:iam::1:role/x"),
+            variable("FEATURE_GATES", "SomethingNew=true"),
+        )
+    )
+    assert set(result.values) == {"replicas"}
+    for name in ("DISABLE_WEBHOOK", "DISABLE_LEADER_ELECTION", "ASSUME_ROLE_ARN", "SomethingNew"):
+        assert any(name in note for note in result.notes), name
+
+
+def test_variables_from_elsewhere_are_passed_on() -> None:
+    secret = {"name": "CLUSTER_ENDPOINT", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}}
+    body = deployment(secret)
+    body["spec"]["template"]["spec"]["containers"][0]["envFrom"] = [{"configMapRef": {"name": "more"}}]
+    controller = translate(body).values["controller"]
+    assert controller == {"env": [secret], "envFrom": [{"configMapRef": {"name": "more"}}]}

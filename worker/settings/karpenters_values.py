@@ -1,0 +1,158 @@
+"""Translates the variables and flags of Karpenter's Deployment into values of Tenon's chart, and says what is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tenon.apis.json_object import JsonObject, field_at
+from tenon.provisioning.gates import AWS_GATES, GATES, REMOVED, AwsFeatureGates, FeatureGates
+from worker.settings.chart_names import OTHER_VALUE_NAMES, gate_value_name, value_name
+from worker.settings.env_typos import REMOVED as REMOVED_SETTINGS
+from worker.settings.model import Settings
+
+OF_THE_POD = {"KUBERNETES_MIN_VERSION", "SYSTEM_NAMESPACE", "KARPENTER_SERVICE", "CPU_REQUESTS", "MEMORY_LIMIT"}
+"""What Karpenter's chart writes on its own, and Tenon's does too."""
+NOT_TAKEN = {
+    "DISABLE_WEBHOOK": "Tenon's webhook converts v1beta1, and its CRDs need it: leave it on",
+    "WEBHOOK_PORT": "it is the port of the conversion of v1beta1, which Karpenter's was not",
+    "DISABLE_LEADER_ELECTION": "Tenon needs its Lease, which shows that it leads",
+    "LEADER_ELECTION_NAMESPACE": "Tenon's Lease is in its own namespace",
+}
+OTHER_DEFAULTS = {
+    "AMI_REFRESH_INTERVAL": "1m",
+    "SUBNET_REFRESH_INTERVAL": "1m",
+    "SECURITY_GROUP_REFRESH_INTERVAL": "1m",
+}
+"""Karpenter's default where Tenon's is another one (SET-29)."""
+LISTS = ("log_output_paths", "log_error_output_paths")
+TRUE = ("1", "t", "true")
+POD_FIELDS = ("nodeSelector", "tolerations", "priorityClassName", "hostNetwork", "topologySpreadConstraints")
+
+
+@dataclass(slots=True)
+class ChartValues:
+    """Values for the chart, and notes on what they do not say."""
+
+    values: JsonObject = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def put(self, path: str, value: Any) -> None:
+        """Set a value by its path with dots."""
+        *parents, name = path.split(".")
+        holder = self.values
+        for parent in parents:
+            holder = holder.setdefault(parent, {})
+        holder[name] = value
+
+
+def translate(deployment: JsonObject) -> ChartValues:
+    """Translate Karpenter's Deployment."""
+    result = ChartValues()
+    variables = _variables(deployment, result)
+    for name, text in sorted(variables.items()):
+        _translate(name, text, result)
+    for name, default in OTHER_DEFAULTS.items():
+        if name not in variables:
+            result.notes.append(f"{name} is {default} in Karpenter and 10m in Tenon by default (SET-29)")
+    if replicas := field_at(deployment, "spec", "replicas"):
+        result.put("replicas", replicas)
+    pod = field_at(deployment, "spec", "template", "spec") or {}
+    for name in POD_FIELDS:
+        if pod.get(name):
+            result.put(name, pod[name])
+    if affinity := pod.get("affinity"):
+        result.put("affinity", affinity)
+    result.notes.append("add temporal.address, your image (controller.image) and the ServiceAccount's role")
+    return result
+
+
+def _variables(deployment: JsonObject, result: ChartValues) -> dict[str, str]:
+    """The variables of the container that runs Karpenter, and its flags under the names of their variables."""
+    containers: Sequence[JsonObject] = field_at(deployment, "spec", "template", "spec", "containers") or []
+    controllers = [item for item in containers if item.get("name") in ("controller", "karpenter")] or containers[:1]
+    variables: dict[str, str] = {}
+    for container in controllers:
+        for source in container.get("envFrom") or ():
+            result.put("controller.envFrom", [*_held(result, "envFrom"), source])
+            result.notes.append("variables of envFrom are passed on and were not read")
+        for variable in container.get("env") or ():
+            name = str(variable["name"])
+            if "valueFrom" not in variable:
+                variables[name] = str(variable.get("value") or "")
+            elif name not in OF_THE_POD:
+                result.put("controller.env", [*_held(result, "env"), variable])
+        variables |= _flags(
+            [str(item) for item in (*(container.get("command") or ())[1:], *(container.get("args") or ()))]
+        )
+    return variables
+
+
+def _held(result: ChartValues, name: str) -> list[Any]:
+    held: list[Any] = (result.values.get("controller") or {}).get(name) or []
+    return held
+
+
+def _flags(arguments: Sequence[str]) -> dict[str, str]:
+    """Flags as variables. They win over the variables, as in Karpenter."""
+    flags: dict[str, str] = {}
+    rest = list(arguments)
+    while rest:
+        item = rest.pop(0)
+        if not item.startswith("-"):
+            continue
+        name, equals, text = item.lstrip("-").partition("=")
+        if not equals:
+            text = rest.pop(0) if rest and not rest[0].startswith("-") else "true"
+        flags[name.upper().replace("-", "_")] = text
+    return flags
+
+
+def _translate(name: str, text: str, result: ChartValues) -> None:
+    field_name = name.lower()
+    if name in OF_THE_POD or not text:
+        return
+    if name in NOT_TAKEN:
+        result.notes.append(f"{name} is left out: {NOT_TAKEN[name]}")
+    elif name in REMOVED_SETTINGS:
+        result.notes.append(f"{name} is left out: {REMOVED_SETTINGS[name]}")
+    elif field_name not in Settings.model_fields:
+        result.put("controller.env", [*_held(result, "env"), {"name": name, "value": text}])
+    elif field_name == "feature_gates":
+        _gates(text, "featureGates", GATES, FeatureGates(), result)
+    elif field_name == "aws_feature_gates":
+        _gates(text, "awsFeatureGates", AWS_GATES, AwsFeatureGates(), result)
+    elif field_name in LISTS:
+        result.put(OTHER_VALUE_NAMES[field_name], text.split(","))
+    elif field_name.endswith("_port"):
+        result.put(OTHER_VALUE_NAMES[field_name], int(text))
+    else:
+        path = OTHER_VALUE_NAMES.get(field_name, f"settings.{value_name(field_name)}")
+        result.put(path, _typed(text, Settings.model_fields[field_name].default))
+
+
+def _typed(text: str, default: Any) -> Any:
+    """The value as YAML has it: numbers and booleans are none in a variable."""
+    if isinstance(default, bool):
+        return text.lower() in TRUE
+    for kind in (int, float):
+        if isinstance(default, kind):
+            try:
+                return kind(text)
+            except ValueError:
+                return text
+    return text
+
+
+def _gates(text: str, section: str, gates: Mapping[str, str], defaults: Any, result: ChartValues) -> None:
+    for part in filter(None, (item.strip() for item in text.split(","))):
+        name, _, value = part.partition("=")
+        is_on = value.strip().lower() in TRUE
+        if name in REMOVED:
+            result.notes.append(f"gate {name} is left out: {REMOVED[name]}")
+        elif name not in gates:
+            if is_on:
+                result.notes.append(f"gate {name} does not exist in Tenon: what it switches on is missing")
+        elif is_on != getattr(defaults, gates[name]):
+            result.put(f"settings.{section}.{gate_value_name(name)}", is_on)
