@@ -168,6 +168,7 @@ def nodepool(
             engine_pool=next((own for own in simulation.decision.problem.pools if own.name == name), None),
             situation=simulation.disruption.situation,
             plan=simulation.document,
+            schedules_ask=view.schedules.now(),
         )
     if output == "json":
         print(json.dumps(facts_document(facts) | {"notes": list(simulation.notes)}, indent=2))

@@ -61,6 +61,8 @@ CONSOLIDATION_SLOWED = "ConsolidationSlowed"
 """Its last consolidation commands saved less than predicted. Set only if that is so; not one of READY_DEPENDENTS."""
 OVERLAPPING = "Overlapping"
 """The pool accepts the same pods as another pool. Set only if that is so; not one of READY_DEPENDENTS."""
+SCHEDULED_OFF = "ScheduledOff"
+"""A NodeSchedule has the pool off, or will soon. Set only if that is so; not one of READY_DEPENDENTS."""
 READY_DEPENDENTS = (VALIDATION_SUCCEEDED, NODECLASS_READY)
 
 

@@ -406,7 +406,12 @@ class EventReason(StrEnum):
         "NodeClaim",
         "EC2 does not start the stopped instance, or it did not come back, so the NodeClaim is deleted",
     )
-    SCHEDULED_OFF = ("ScheduledOff", "Normal", "NodePool", "a NodeSchedule has the NodePool off, and its nodes leave")
+    SCHEDULED_OFF = (
+        "ScheduledOff",
+        "Normal",
+        "NodePool",
+        "a NodeSchedule has the NodePool off from now on, and its nodes leave",
+    )
     WARM_NODES_LACKING = (
         "WarmNodesLacking",
         "Warning",

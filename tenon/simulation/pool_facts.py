@@ -12,8 +12,10 @@ from tenon.disruption.model import ManagedNode, Situation
 from tenon.disruption.rules.budgets import UNLIMITED, opens_at
 from tenon.disruption.rules.pool_budgets import BudgetState, budget_states
 from tenon.ec2.launch.filters import compatible
-from tenon.kube.timestamps import format_instant
+from tenon.kube.timestamps import format_instant, spoken
 from tenon.resources import Resources, format_quantity, parse_resources
+from tenon.schedule.desired import Desired
+from tenon.schedule.node_pools import in_words
 from tenon.scheduling.model import Pool
 from tenon.sentences import counted, first_few
 from tenon.simulation.document import Document
@@ -40,6 +42,7 @@ def pool_facts(
     engine_pool: Pool | None,
     situation: Situation,
     plan: Document,
+    schedules_ask: Desired,
 ) -> PoolFacts:
     """Return what is true of a NodePool.
 
@@ -50,12 +53,14 @@ def pool_facts(
         engine_pool: the NodePool as the engine has it; None if it is unusable.
         situation: all nodes, as disruption has them.
         plan: the plan for the pending pods, and the commands and the nodes that stay.
+        schedules_ask: what NodeSchedules ask for now.
     """
     nodes = [node for node in situation.nodes if node.pool == pool.metadata.name]
     return PoolFacts(
         pool.metadata.name,
         {
             "Buys": list(_buys(pool, unusable, engine_pool, plan)),
+            "Schedule": _schedule(pool.metadata.name, schedules_ask),
             "Limits": _limits(pool, usage),
             "Cheapest": cheapest(engine_pool) if engine_pool is not None else [],
             "Nodes": _nodes(nodes),
@@ -93,6 +98,18 @@ def _own_part(reason: str, name: str) -> str:
     """What a reason says of this NodePool. Reasons of several NodePools are joined with semicolons."""
     own = reason.partition(f"NodePool {name}: ")[2]
     return own.partition("; NodePool ")[0] or reason
+
+
+def _schedule(name: str, schedules_ask: Desired) -> list[str]:
+    demand, until = schedules_ask.pools.get(name), schedules_ask.until.get(name)
+    if demand is None:
+        return []
+    words = in_words(demand)
+    opens = schedules_ask.opens.get(name) if not demand.launches else None
+    end = f" until {spoken(until)}" if until is not None else ""
+    cause = f", by NodeSchedule {', '.join(demand.entries)}" if demand.entries else ""
+    opening = f"; it opens on {spoken(opens)}" if opens is not None and opens != until else ""
+    return [f"{words[:1].upper()}{words[1:]}{end}{cause}{opening}"]
 
 
 def _limits(pool: NodePool, usage: Resources) -> list[str]:

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from prometheus_client import REGISTRY
 
 from activities.disruption.slowed_pools import SlowedPools
 from activities.provisioning.launch_refusals import LaunchRefusals
+from tenon.kube.decode import decode_object
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.timestamps import format_instant
 from tenon.messages.disruption import PoolSavings
 from tenon.node.breaker import refused
 from tenon.provisioning.capacity_shortage import TriedLaunch
 from tenon.resources import Resources
-from tests.worker.cache.objects import claim
+from tests.tenon.schedule.schedules import NIGHTS, POOL, schedule_body
+from tests.worker.cache.objects import claim, metadata
 from tests.worker.fake_temporal import MOMENT
 from tests.worker.nodepool_cluster import keeping, measured_breaker, pool, put
 from worker.cache.changes import Topic
@@ -141,6 +145,38 @@ async def test_wsh01_a_pool_that_is_slowed_down_says_so_until_its_consolidation_
         cache.changes.publish(Topic.POOL, "slow")
         await asyncio.sleep(MOMENT)
         assert server.condition("slow", "ConsolidationSlowed") == {}
+
+
+async def test_a_pool_that_a_schedule_has_off_says_until_when_in_a_condition_and_once_in_an_event() -> None:
+    async with keeping(pool(POOL), pool("other")) as (cache, server, events):
+        cache.clock = datetime(2026, 6, 10, 16, 57, tzinfo=UTC).timestamp
+
+        async def condition_of(end: str, generation: int) -> dict[str, Any]:
+            body = {**schedule_body(NIGHTS | {"to": end}), "metadata": metadata("hours", generation=generation)}
+            cache.schedules.on_event("hours", decode_object(json.dumps(body).encode()))
+            await asyncio.sleep(2 * MOMENT)
+            return server.condition(POOL, "ScheduledOff")
+
+        async def condition_at(time: datetime) -> dict[str, Any]:
+            cache.clock = time.timestamp
+            cache.changes.publish(Topic.POOL, POOL)  # as the controller of schedules does at that time
+            await asyncio.sleep(2 * MOMENT)
+            return server.condition(POOL, "ScheduledOff")
+
+        condition = await condition_of("09:00", 1)
+        assert (condition["status"], condition["reason"]) == ("True", "OffSoon")
+        assert condition["message"].endswith("it opens on Thu 2026-06-11 at 08:55 Europe/Berlin")
+        assert "ScheduledOff" not in events.reasons()
+        condition = await condition_at(datetime(2026, 6, 10, 17, tzinfo=UTC))
+        opening = "It is off until Thu 2026-06-11 at 08:55 Europe/Berlin by NodeSchedule hours/nights"
+        assert (condition["reason"], condition["message"]) == ("Off", opening)
+        condition = await condition_of("08:00", 2)
+        assert "at 07:55" in condition["message"], "it is kept current"
+        text = [event for event in events.events if event[2] == "ScheduledOff"]
+        assert text == [("NodePool", POOL, "ScheduledOff", f"{opening}; its nodes leave")]
+        assert server.condition(POOL, "Ready")["status"] == "True"
+        assert server.condition("other", "ScheduledOff") == {}
+        assert await condition_at(datetime(2026, 6, 11, 6, tzinfo=UTC)) == {}
 
 
 async def test_a_status_that_is_true_is_not_written_again() -> None:

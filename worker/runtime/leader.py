@@ -292,9 +292,7 @@ def _controllers(settings: Settings, clients: Clients, cache: ClusterCache, plan
         PodEventsController(kube, cache),
         DisruptionFreezeController(kube, cache, view),
         FreezeCalendarController(kube, cache, view, Calendars(insecure=settings.insecure_calendars).read),
-        NodeScheduleController(
-            kube, clients.recorder, cache, view, planning.room.rooms, capacity_buffers=gates.capacity_buffer
-        ),
+        NodeScheduleController(kube, cache, view, planning.room.rooms, capacity_buffers=gates.capacity_buffer),
         NodeRevisionController(kube, cache, view, own_namespace()),
         NodeClaimDisruptionController(
             kube, cache, view, clients.ec2, settings.cluster_name, ca_bundle=clients.ec2.cluster.ca_bundle

@@ -10,6 +10,12 @@ from tenon.apis.validation import parse
 POOL = "ci"
 
 
+def schedule_body(*entries: dict[str, Any], name: str = "hours", **spec: Any) -> dict[str, Any]:
+    """Return a manifest of a schedule of the pool `ci`."""
+    defaults = {"timeZone": "Europe/Berlin", "nodePools": [POOL], "bootTime": "5m"}
+    return {"metadata": {"name": name}, "spec": {**defaults, "entries": list(entries), **spec}}
+
+
 def a_schedule(
     *entries: dict[str, Any],
     name: str = "hours",
@@ -18,11 +24,7 @@ def a_schedule(
     **spec: Any,
 ) -> NodeSchedule:
     """Return a valid schedule of the pool `ci`."""
-    body = {
-        "metadata": {"name": name},
-        "status": status or {},
-        "spec": {"timeZone": zone, "nodePools": [POOL], "bootTime": "5m", "entries": list(entries)} | spec,
-    }
+    body = {**schedule_body(*entries, name=name, timeZone=zone, **spec), "status": status or {}}
     schedule, problems = parse(NodeSchedule, body)
     assert schedule is not None
     assert not problems, problems

@@ -17,11 +17,13 @@ from tenon.apis.nodepool import (
     NODE_LAUNCH_HEALTHY,
     NODE_REGISTRATION_HEALTHY,
     OVERLAPPING,
+    SCHEDULED_OFF,
     NodePool,
 )
 from tenon.apis.validation import parse, unknown_values
 from tenon.kube.event_reasons import ConditionEvent, EventReason
 from tenon.kube.records import ObjectRecord
+from tenon.schedule.off_condition import OFF
 
 
 class NodePoolEvents:
@@ -62,6 +64,10 @@ class NodePoolEvents:
         overlap = next((c["message"] for c in status["conditions"] if c["type"] == OVERLAPPING), "")
         if overlap and overlap != record.condition(OVERLAPPING).get("message"):
             await self._recorder.publish(_reference(record), EventReason.SAME_PODS_SAME_WEIGHT, overlap)
+        off: dict[str, Any] = next((c for c in status["conditions"] if c["type"] == SCHEDULED_OFF), {})
+        if off.get("reason") == OFF and record.condition(SCHEDULED_OFF).get("reason") != OFF:
+            text = f"{off['message']}; its nodes leave"
+            await self._recorder.publish(_reference(record), EventReason.SCHEDULED_OFF, text)
 
     def log_unknown_values(self, pool: NodePool) -> None:
         """Log requirement values that no node can have, once for each generation of the pool."""

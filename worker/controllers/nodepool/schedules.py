@@ -16,8 +16,6 @@ from activities import metrics
 from activities.clock import utc_now
 from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.client import Kube
-from activities.kubernetes.event_references import pool_reference
-from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.nodeclaims import delete_with_finalizer
 from activities.kubernetes.resources import NODESCHEDULES
 from tenon.apis import labels
@@ -26,7 +24,6 @@ from tenon.apis.nodeschedule import NodeSchedule
 from tenon.apis.reasons import Reason
 from tenon.disruption.freezes.freeze import freezes_for, frozen_now
 from tenon.kube.claim_record import ClaimRecord
-from tenon.kube.event_reasons import EventReason
 from tenon.kube.records import ObjectRecord
 from tenon.messages.node import Removal
 from tenon.provisioning.buffer_status import Room
@@ -34,7 +31,6 @@ from tenon.provisioning.floors import floors
 from tenon.schedule.desired import NOTHING_DESIRED, Desired
 from tenon.schedule.node_pools import closed_clause
 from tenon.schedule.status import learned_boot_time, schedule_status
-from tenon.sentences import counted
 from worker.cache.changes import Change, Topic
 from worker.cache.cluster import ClusterCache
 from worker.cache.evacuating_pods import leaving
@@ -60,7 +56,6 @@ class NodeScheduleController(Controller):
     def __init__(
         self,
         kube: Kube,
-        recorder: EventPublisher,
         cache: ClusterCache,
         view: PlanningView,
         rooms: Rooms,
@@ -70,7 +65,6 @@ class NodeScheduleController(Controller):
         """``rooms``: returns what the last plan found for floors. ``capacity_buffers``: the gate CapacityBuffer."""
         super().__init__(cache)
         self._kube = kube
-        self._recorder = recorder
         self._view = view
         self._rooms = rooms
         self._capacity_buffers = capacity_buffers
@@ -98,7 +92,7 @@ class NodeScheduleController(Controller):
         by_pool = defaultdict[str, list[ClaimRecord]](list)  # once for all: a cluster may have thousands
         for claim in self._cache.claims:
             by_pool[claim.pool].append(claim)
-        self._learn(by_pool, now)
+        self._learn(by_pool, now, waits)
         for name in sorted(name for name, demand in schedules_ask.pools.items() if demand.off and name in pools):
             emptied = self._empty(pools[name], by_pool[name], schedules_ask, now, waits)
             if not await self.isolate(name, emptied):
@@ -163,9 +157,6 @@ class NodeScheduleController(Controller):
             waits.append(RETRY)
 
         await bounded(claims, CONCURRENCY, delete)
-        await self._recorder.publish(
-            pool_reference(pool), EventReason.SCHEDULED_OFF, f"{clause}; {counted(len(claims), 'node')} leave now"
-        )
 
     async def _delete(self, claim: ClaimRecord, removal: Removal) -> None:
         if await delete_with_finalizer(self._kube, claim, removal):
@@ -194,9 +185,10 @@ class NodeScheduleController(Controller):
         if any(record.status.get(field) != value for field, value in status.items()):
             await self._kube.patch(NODESCHEDULES, record.name, {"status": status}, subresource="status")
 
-    def _learn(self, by_pool: Mapping[str, Sequence[ClaimRecord]], now: datetime) -> None:
-        """Look at how long nodes took, at most once a minute."""
+    def _learn(self, by_pool: Mapping[str, Sequence[ClaimRecord]], now: datetime, waits: list[float]) -> None:
+        """Look at how long nodes took, at most once a minute. What changed meanwhile is looked at after that."""
         if now < self._boots_until:
+            waits.append((self._boots_until - now).total_seconds())
             return
         self._boots_until = now + LEARN_AFTER
         boots = ((pool, learned_boot_time(claims)) for pool, claims in by_pool.items())

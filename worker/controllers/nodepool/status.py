@@ -30,6 +30,7 @@ from tenon.provisioning.registration_health import with_registration_health
 from tenon.resources import Resources, format_resources
 from tenon.rollout.version_condition import with_version_held
 from tenon.rollout.versions import PoolRollout
+from tenon.schedule.off_condition import with_scheduled_off
 from worker.cache.changes import Change, Topic
 from worker.cache.cluster import ClusterCache
 from worker.cache.planning_view import PlanningView
@@ -49,7 +50,7 @@ class NodePoolStatusController(Controller):
 
     name = "nodepool"
     object_field = "nodepool"
-    topics = (Topic.POOL, Topic.NODECLASS, Topic.CLAIM, Topic.NODE, Topic.ROLLOUT)
+    topics = (Topic.POOL, Topic.NODECLASS, Topic.CLAIM, Topic.NODE, Topic.ROLLOUT, Topic.SCHEDULE)
     interval = 1.0
     resync = 60.0
 
@@ -219,6 +220,8 @@ class NodePoolStatusController(Controller):
         rollout = self._rollouts.get(name)
         versions = {name: (rollout, self._view.newest_revision(pool))} if rollout is not None else {}
         conditions = with_version_held(conditions, versions, now=now, observed_generation=generation)
+        schedules_ask = self._view.schedules.now()
+        conditions = with_scheduled_off(conditions, name, schedules_ask, now=now, observed_generation=generation)
         if self._slowed.is_reported:
             savings = self._slowed.savings.get(name)
             conditions = with_slowed(conditions, savings, now=now, observed_generation=generation)
