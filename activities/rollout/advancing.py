@@ -14,6 +14,7 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
 from activities.rollout.cluster import ObservedNode, ObservedRollout, RolloutCluster
 from activities.rollout.container_restarts import ContainerCounts, count_containers
+from activities.rollout.launchable import LaunchableTypes
 from activities.rollout.prometheus import ask_all
 from activities.rollout.rollout_metrics import RolloutMetrics
 from activities.rollout.statuses import status_rows
@@ -38,7 +39,14 @@ MAX_UNREADY, MAX_FAULTS = 200, 50
 class RolloutAdvancer:
     """Observes the NodePools of a NodeRollout, and decides with `tenon.rollout.progress`."""
 
-    def __init__(self, cluster: RolloutCluster, kube: Kube, now: Callable[[], datetime] = utc_now) -> None:
+    def __init__(
+        self,
+        cluster: RolloutCluster,
+        kube: Kube,
+        types: LaunchableTypes,
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self._types = types
         self._cluster = cluster
         self._kube = kube
         self._now = now
@@ -101,13 +109,17 @@ class RolloutAdvancer:
         gates: list[GateResult] = []
         starting: datetime | None = None
         if _is_under_way(progress):
-            refusal = self._cluster.refusal(pool.metadata.name, progress.target) if progress.claims else ""
+            version = self._cluster.in_version(pool, progress.target)
+            no_launch = await self._types.why_none(version) if version is not None else ""
+            refusal = no_launch or (
+                self._cluster.refusal(pool.metadata.name, progress.target) if progress.claims else ""
+            )
             new = [observed.node for observed in nodes if has_new_version(progress, observed.node)]
             starting = starting_since(
                 progress.starting_since,
                 [node for node in new if not node.leaving],
                 now,
-                under_way=bool(progress.claims),
+                under_way=bool(progress.claims or no_launch),
                 refused=bool(refusal),
             )
             gates = await self._judge(spec, progress, nodes, answers, now, starting, refusal)
@@ -115,7 +127,14 @@ class RolloutAdvancer:
             newest=self._cluster.newest(pool),
             nodes=[observed.node for observed in nodes],
             gates=gates,
-            held_back=held_back(spec, earlier, frozen=self._cluster.frozen(pool), problems=rollout.problems, now=now),
+            held_back=held_back(
+                spec,
+                earlier,
+                frozen=self._cluster.frozen(pool),
+                problems=rollout.problems,
+                now=now,
+                closed=self._cluster.closed(pool),
+            ),
             starting_since=starting,
         )
         if not may_begin(progress, observation):

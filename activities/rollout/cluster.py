@@ -60,5 +60,11 @@ class RolloutCluster(Protocol):
     def refusal(self, pool: str, version: str) -> str:
         """Why the last launch of a version failed, in EC2's words; empty if it did not fail, or none was tried."""
 
+    def in_version(self, pool: NodePool, version: str) -> NodePool | None:
+        """A NodePool in a version of it; None if that is not recorded."""
+
+    def closed(self, pool: NodePool) -> str:
+        """Why a NodePool launches nothing by schedule, and until when, in a clause; empty if it does."""
+
     def frozen(self, pool: NodePool) -> str:
         """Which DisruptionFreeze holds for a NodePool and until when, in a clause; empty if none does."""

@@ -1,4 +1,4 @@
-"""Whether a wave may begin now: its windows, freezes, and the NodePools that come before this one."""
+"""Whether a wave may begin now: its windows, freezes, NodeSchedules, and the NodePools that come before this one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,13 @@ from tenon.messages.rollout import PoolProgress
 
 
 def held_back(
-    spec: NodeRolloutSpec, earlier: Iterable[PoolProgress], *, frozen: str, problems: Sequence[str], now: datetime
+    spec: NodeRolloutSpec,
+    earlier: Iterable[PoolProgress],
+    *,
+    frozen: str,
+    problems: Sequence[str],
+    now: datetime,
+    closed: str = "",
 ) -> str:
     """Return why no wave of a NodePool may begin now, in a clause; empty if one may.
 
@@ -21,11 +27,14 @@ def held_back(
         frozen: which DisruptionFreeze holds and until when, in a clause; empty if none does.
         problems: what is wrong with the NodeRollout, in sentences.
         now: the time.
+        closed: why the NodePool launches nothing by schedule and until when, in a clause; empty if it does.
     """
     if problems:
         return f"the NodeRollout has a problem: {problems[0]}"
     if frozen:
         return f"the NodePool is {frozen}"
+    if closed:
+        return f"the NodePool launches no nodes, because {closed}"
     if spec.strategy.order == "NodePool":
         for progress in earlier:
             if progress.phase != "Settled":

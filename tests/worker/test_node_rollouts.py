@@ -17,14 +17,16 @@ from temporalio.exceptions import ApplicationError
 from activities.kubernetes.errors import ForbiddenError
 from activities.kubernetes.resources import NODEROLLOUTS, Resource
 from activities.rollout.advancing import RolloutAdvancer
+from activities.rollout.launchable import VersionTypes
 from activities.rollout.statuses import status_rows
 from tenon.apis import labels
 from tenon.kube.decode import decode_object
 from tenon.messages.rollout import AdvanceRolloutInput, PoolProgress, RolloutAdvance
 from tenon.rollout.revisions import to_object
-from tests.activities.provisioning.fake_view import node_class, node_pool
+from tests.activities.provisioning.fake_view import FakeTypes, node_class, node_pool
+from tests.tenon.schedule.schedules import schedule_body
 from tests.worker.background import in_background
-from tests.worker.cache.objects import claim, node, owned_by, running
+from tests.worker.cache.objects import claim, metadata, node, owned_by, running
 from tests.worker.fake_temporal import MOMENT, Cache, FakeTemporal
 from worker.cache.node_versions import decode_revision
 from worker.cache.planning_view import PlanningView
@@ -81,6 +83,14 @@ class Server:
         if is_recorded:
             self.record()
 
+    def pool(self, edits: dict[str, Any]) -> None:
+        """Change the NodePool, which makes another version."""
+        body = json.loads(node_pool(edits=edits).model_dump_json(by_alias=True, exclude_none=True))
+        self._version += 1
+        body["metadata"]["resourceVersion"] = str(self._version)
+        self.cache.pools.on_event("default", decode_object(json.dumps(body).encode()))
+        self.record()
+
     def record(self) -> None:
         """Record the newest version, as another controller does."""
         view = PlanningView(self.cache)
@@ -120,9 +130,11 @@ class Leader:
     def __init__(self, cache: Cache, server: Server) -> None:
         self.now = NOW
         self.blocked: dict[str, str] = {}
-        self.view = RolloutView(cache, PlanningView(cache), lambda: self.now, lambda: self.blocked)
+        view = PlanningView(cache)
+        self.view = RolloutView(cache, view, lambda: self.now, lambda: self.blocked)
         self.view.synced = lambda: True  # type: ignore[method-assign]
-        self._advancer = RolloutAdvancer(self.view, cast("Any", server), lambda: self.now)
+        types = VersionTypes(view, FakeTypes())
+        self._advancer = RolloutAdvancer(self.view, cast("Any", server), types, lambda: self.now)
 
     async def advance(self, *pools: PoolProgress, uid: str = "") -> RolloutAdvance:
         return await self._advancer.advance(AdvanceRolloutInput(cluster="c", name="nodes", uid=uid, pools=list(pools)))
@@ -296,6 +308,49 @@ async def test_a_version_that_ec2_never_launches_fails_its_wave_with_ec2s_senten
     assert progress.phase == "RollingBack"
     assert f"no new node initialized since 12:00 UTC, within 15m: {REFUSAL}" in progress.message
     assert REFUSAL in progress.history[-1].outcome
+
+
+@pytest.mark.parametrize("busy", [True, False])
+async def test_a_version_without_any_instance_type_fails_its_wave_and_says_why(busy: bool) -> None:
+    """No plan buys a node of it, so EC2 refuses nothing. It fails also if its nodes are empty and just leave."""
+    cache, server = cluster()
+    server.spec = {"onFailure": "Rollback"}
+    server.put()
+    leader = Leader(cache, server)
+    (settled,) = (await leader.advance()).pools
+    for name in ("a", "b"):
+        add_node(cache, name, settled.current)
+    unknown = [{"key": labels.INSTANCE_TYPE, "operator": "In", "values": ["m5.huge"]}]
+    server.pool({"template/spec/requirements": unknown})
+    (progress,) = (await leader.advance(settled, uid="1")).pools
+    sentence = "no available instance type meets its requirement node.kubernetes.io/instance-type In [m5.huge]"
+    for minutes in range(0, 16, 5):
+        leader.now = NOW + timedelta(minutes=minutes)
+        (progress,) = (await leader.advance(progress, uid="1")).pools
+        assert progress.phase == "Progressing"
+        if not busy:
+            cache.claims.on_event("a", None)
+            cache.claims.on_event("b", None)
+    leader.now += timedelta(minutes=1)
+    (progress,) = (await leader.advance(progress, uid="1")).pools
+    assert progress.phase == "RollingBack"
+    assert f"no new node initialized since 12:00 UTC, within 15m: {sentence}" in progress.message
+
+
+async def test_no_wave_begins_while_a_schedule_has_the_nodepool_off() -> None:
+    cache, server = cluster()
+    server.put()
+    cache.clock = NOW.timestamp
+    leader = Leader(cache, server)
+    (settled,) = (await leader.advance()).pools
+    add_node(cache, "a", settled.current)
+    body = schedule_body({"from": "00:00", "to": "00:00", "closed": True}, nodePools=["default"])
+    body["metadata"] = metadata("hours")
+    cache.schedules.on_event("hours", decode_object(json.dumps(body).encode()))
+    server.user_data("echo 1")
+    (progress,) = (await leader.advance(settled, uid="1")).pools
+    assert progress.claims == []
+    assert progress.message.startswith("wave 1 waits: the NodePool launches no nodes, because it is off for more than")
 
 
 async def test_a_launch_that_succeeds_ends_a_refusal() -> None:

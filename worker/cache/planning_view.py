@@ -217,7 +217,7 @@ class PlanningView:
             if rollout is not None and rollout.wave_claims and rollout.launches_target:
                 revision = self._cache.versions.revision(rollout.pool, rollout.replacement)
                 if revision is not None:
-                    pools.append(self._in_version(pool, revision))
+                    pools.append(self.in_version(pool, revision))
         return pools
 
     def newest_revision(self, pool: NodePool) -> Revision | None:
@@ -234,7 +234,7 @@ class PlanningView:
             metadata = without_revision(written)
             return pool if metadata is written else evolve(pool, metadata=metadata)
         revision = self._cache.versions.revision(rollout.pool, rollout.current) or self.newest_revision(pool)
-        return self._in_version(pool, revision) if revision is not None else pool
+        return self.in_version(pool, revision) if revision is not None else pool
 
     def floors(self) -> dict[str, Resolved]:
         """The pods that stand for the floors of NodePools now, by key."""
@@ -254,7 +254,8 @@ class PlanningView:
             entry = self._scheduled[name] = (pool, schedules_ask, scheduled_pool(pool, schedules_ask))
         return entry[2]
 
-    def _in_version(self, pool: NodePool, revision: Revision) -> NodePool:
+    def in_version(self, pool: NodePool, revision: Revision) -> NodePool:
+        """A NodePool, as a user wrote it, in one of its versions."""
         key = pool.metadata.name, revision.digest
         entry = self._versioned.get(key)
         if entry is None or entry[0] is not pool or entry[1] is not revision:

@@ -9,6 +9,7 @@ from activities.clock import utc_now
 from activities.rollout.cluster import ObservedNode, ObservedRollout
 from tenon.apis import labels
 from tenon.apis.nodepool import NodePool
+from tenon.apis.nodeschedule import why_closed
 from tenon.disruption.freezes.freeze import freezes_for, frozen_now
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.records import NodeRecord, PodRecord
@@ -84,6 +85,15 @@ class RolloutView:
     def refusal(self, pool: str, version: str) -> str:
         """Why the last launch of a version failed, in EC2's words; empty if it did not fail, or none was tried."""
         return self._cache.versions.refusals.of(pool, version)
+
+    def in_version(self, pool: NodePool, version: str) -> NodePool | None:
+        """A NodePool in a version of it; None if that is not recorded."""
+        revision = self._cache.versions.revision(pool.metadata.name, version)
+        return self._view.in_version(pool, revision) if revision is not None else None
+
+    def closed(self, pool: NodePool) -> str:
+        """Why a NodePool launches nothing by schedule, and until when, in a clause; empty if it does."""
+        return why_closed(self._view.launching(pool).metadata.annotations)
 
     def frozen(self, pool: NodePool) -> str:
         """Which DisruptionFreeze holds for a NodePool and until when, in a clause; empty if none does."""

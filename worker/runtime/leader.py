@@ -37,6 +37,7 @@ from activities.provisioning.planner import Planner
 from activities.provisioning.warm_starts import WarmStarts
 from activities.record.decisions import DecisionRecorder
 from activities.rollout.advancing import RolloutAdvancer
+from activities.rollout.launchable import VersionTypes
 from tenon.apis.legacy.awsnodetemplate import Defaults
 from tenon.apis.legacy.global_tags import default_tags
 from tenon.ec2.families import al2
@@ -359,7 +360,7 @@ async def _decide(
     announcements = Announcements(client, cluster, queue)
     planning.refusals.ask = partial(stored_launches, client, cluster)
     rollout_view = RolloutView(cache, planning.view, why_blocked=planning.moves.why_blocked)
-    rollouts = RolloutAdvancer(rollout_view, clients.kube)
+    rollouts = RolloutAdvancer(rollout_view, clients.kube, VersionTypes(planning.view, clients.ec2))
     schedules = ScheduleApplier(cache, planning.view)
     plan = PlanActivities(planning.batcher, planning.planner, planning.disruptor, rollouts, schedules, announcements)
     plan_activities = by_lane(plan.all(), {PLANNING})[PLANNING]

@@ -16,9 +16,11 @@ OFFICE_HOURS = {"schedule": "0 9 * * 1-5", "duration": "8h", "timezone": "Europe
 NIGHT = {"schedule": "0 22 * * *", "duration": "2h"}
 
 
-def reason(spec: dict[str, Any], *earlier: PoolProgress, frozen: str = "", problems: tuple[str, ...] = ()) -> str:
+def reason(
+    spec: dict[str, Any], *earlier: PoolProgress, frozen: str = "", problems: tuple[str, ...] = (), closed: str = ""
+) -> str:
     model = NodeRolloutSpec.model_validate(spec)
-    return held_back(model, earlier, frozen=frozen, problems=problems, now=MONDAY_NOON)
+    return held_back(model, earlier, frozen=frozen, problems=problems, now=MONDAY_NOON, closed=closed)
 
 
 def test_nothing_holds_a_wave_back_by_default() -> None:
@@ -41,6 +43,8 @@ def test_a_freeze_and_a_problem_hold_waves_back() -> None:
     assert reason({}, frozen="frozen by DisruptionFreeze holidays") == (
         "the NodePool is frozen by DisruptionFreeze holidays"
     )
+    off = "it is off until Thu 2026-11-26 at 08:55 UTC"
+    assert reason({}, closed=off) == f"the NodePool launches no nodes, because {off}"
     assert reason({}, problems=("spec.windows[0].schedule: is no cron",)) == (
         "the NodeRollout has a problem: spec.windows[0].schedule: is no cron"
     )

@@ -1,0 +1,44 @@
+"""Why a version of a NodePool can launch no node at all.
+
+No plan buys a node of such a version, so EC2 never refuses one, and nothing else would fail its wave.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from activities.cluster_view.interfaces import ClusterView, Types
+from activities.ec2.errors import EC2Error
+from activities.provisioning.offerings import instance_types_by_pool
+from tenon.apis.nodepool import NodePool
+from tenon.provisioning.problem import scheduling_pools
+from tenon.provisioning.readiness import why_unusable
+from tenon.provisioning.static_capacity import why_no_new_nodes
+
+
+class LaunchableTypes(Protocol):
+    """Says why a version of a NodePool can launch no node."""
+
+    async def why_none(self, pool: NodePool) -> str:
+        """Return why, in a clause; empty if it can. ``pool`` is the NodePool in the version."""
+        ...
+
+
+class VersionTypes:
+    """Asks for the instance types of the version. Those that EC2 has no capacity for now count: that passes."""
+
+    def __init__(self, view: ClusterView, types: Types) -> None:
+        self._view = view
+        self._types = types
+
+    async def why_none(self, pool: NodePool) -> str:
+        """Return why, in a clause; empty if it can, and while EC2 does not tell its instance types."""
+        ask = why_unusable if pool.spec.replicas is None else why_no_new_nodes
+        if why := ask(pool, self._view.node_class, self._view):
+            return why
+        try:
+            overlaid = await instance_types_by_pool(self._view, self._types, [pool])
+        except EC2Error:
+            return ""
+        (engine_pool,) = scheduling_pools(self._view, overlaid.pools_with_types)
+        return engine_pool.lacking
