@@ -9,7 +9,7 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -27,6 +27,7 @@ from cli.console import output_console
 from cli.context import ContextError, resolve, worker_of_sandbox
 from cli.cost_view.current_nodes import (
     Cluster,
+    disk_prices,
     labels_of_workloads,
     living,
     priced_nodes,
@@ -207,7 +208,7 @@ class _Reading:
 
     def of_now(self) -> Report:
         """Return the cost of an hour."""
-        cluster, nodes, notes = self._current()
+        cluster, nodes, _, notes = self._current()
         recent = self._recent_entries(cluster.read_at)
         charges = self._with_headroom(cluster, charges_now(nodes), notes, recent)
         bounded_entry = next((entry for entry in reversed(recent) if entry.lower_bound is not None), None)
@@ -248,8 +249,10 @@ class _Reading:
         notes: list[str] = []
         cluster: Cluster | None = None
         nodes: Sequence[PricedNode] = ()
+        prices_of_disks: Mapping[str, int] = {}
+        were_stopped = any(isinstance(entry, RemovalEntry) and entry.stopped for entry in entries)
         try:
-            cluster, nodes, notes = self._current()
+            cluster, nodes, prices_of_disks, notes = self._current(with_disks=were_stopped)
         except (ApiError, ConfigError) as error:
             notes.append(
                 f"The cluster cannot be read, so instances that were launched before the window and run still are "
@@ -257,7 +260,7 @@ class _Reading:
             )
         own = [node for node in nodes if node.claim]
         running = living(cluster, own) if cluster is not None else []
-        self._bill = bill_of(entries, running, is_complete=cluster is not None)
+        self._bill = bill_of(entries, running, is_complete=cluster is not None, disk_prices=prices_of_disks)
         lifetimes = [lifetime for lifetime in self._bill.lifetimes if _ran_in(lifetime, window)]
         current_weights = _weights(charges_now(own)) if window.is_now and cluster is not None else None
         self._attribute = partial(attribute, measurements=measurements, current_weights=current_weights)
@@ -269,8 +272,8 @@ class _Reading:
             rows=grouped(self._charges(by_instance, attribution, cluster), self._grouping),
             until=window.until,
             spot_share=spot_share(by_instance),
-            nodes=len(lifetimes),
-            unpriced=sum(lifetime.price is None for lifetime in lifetimes),
+            nodes=len({lifetime.instance for lifetime in lifetimes}),
+            unpriced=len({lifetime.instance for lifetime in lifetimes if lifetime.price is None}),
             since=window.since,
             savings=savings_of(entry for entry in entries if entry.at < window.until),
             lower_bound=_mean(bounds),
@@ -287,11 +290,13 @@ class _Reading:
 
         return focus_rows(self._bill.lifetimes, window.since, window.until, account, divided)
 
-    def _current(self) -> tuple[Cluster, list[PricedNode], list[str]]:
-        cluster = asyncio.run(_read())
+    def _current(self, *, with_disks: bool = False) -> tuple[Cluster, list[PricedNode], Mapping[str, int], list[str]]:
+        """Return the cluster, its nodes, the prices of disks by NodePool, and notes."""
+        cluster = asyncio.run(_read(with_disks=with_disks))
         prices = prices_of(cluster, ask_aws=self._ask_aws)
         self._region = cluster.region
-        return cluster, priced_nodes(cluster, prices, self._grouping.label), list(prices.notes)
+        nodes = priced_nodes(cluster, prices, self._grouping.label)
+        return cluster, nodes, disk_prices(cluster, prices), list(prices.notes)
 
     def _entries(self, source: RecordSource, since: datetime) -> Iterator[Entry]:
         kinds = (LaunchEntry, RemovalEntry, CostEntry, CommandEndEntry)
@@ -325,10 +330,10 @@ class _Reading:
         return by_instance
 
 
-async def _read() -> Cluster:
+async def _read(*, with_disks: bool) -> Cluster:
     kube = await Kube.connect()
     try:
-        return await read_cluster(kube, utc_now())
+        return await read_cluster(kube, utc_now(), with_disks=with_disks)
     finally:
         await kube.close()
 

@@ -218,10 +218,9 @@ async def mark_instance_ended(kube: Kube, ref: ClaimRef, reason: str, message: s
     return await update_conditions(kube, ref, ended, now) is not None
 
 
-async def mark_instance_terminating(kube: Kube, ref: ClaimRef, now: Clock) -> datetime | None:
-    """Record on the claim that its instance is terminating. Return since when, or None if the claim is gone."""
-    claim = await update_conditions(kube, ref, [ConditionUpdate(INSTANCE_TERMINATING, "True")], now)
-    return claim.true_since(INSTANCE_TERMINATING) if claim is not None else None
+async def mark_instance_terminating(kube: Kube, ref: ClaimRef, now: Clock) -> ClaimRecord | None:
+    """Record on the claim that its instance is terminating. Return the claim afterwards, or None if it is gone."""
+    return await update_conditions(kube, ref, [ConditionUpdate(INSTANCE_TERMINATING, "True")], now)
 
 
 def consistency_condition(shortfalls: Sequence[str]) -> ConditionUpdate:

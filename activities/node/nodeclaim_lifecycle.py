@@ -309,7 +309,7 @@ class NodeActivities:
                 )
             instance_id = instance.id
         await with_heartbeat(self._boots.look(terminate_input.claim, instance_id))
-        asked_at = await nodeclaims.mark_instance_terminating(self._kube, terminate_input.claim, utc_now)
+        marked = await nodeclaims.mark_instance_terminating(self._kube, terminate_input.claim, utc_now)
         try:
             state = await with_heartbeat(self._terminations.terminate(instance_id, TERMINATION_WAIT_SECONDS))
         except EC2Error:
@@ -319,7 +319,12 @@ class NodeActivities:
             return TerminateResult(state="not visible in EC2 yet")
         if state in (None, TERMINATED):
             log.info("An instance terminated", extra={"nodeclaim": terminate_input.claim.name, "instance": instance_id})
-            return TerminateResult(terminated=True, state=state or "gone", asked_at=asked_at)
+            return TerminateResult(
+                terminated=True,
+                state=state or "gone",
+                asked_at=marked.true_since(INSTANCE_TERMINATING) if marked is not None else None,
+                stopped=marked.annotations.get(labels.STOPPED_TIMES, "") if marked is not None else "",
+            )
         return TerminateResult(state=state)
 
     async def _may_not_be_shown_yet(self, terminate_input: TerminateInput) -> bool:

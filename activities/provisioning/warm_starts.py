@@ -16,6 +16,7 @@ from tenon.apis.warm import STARTING, STOPPED
 from tenon.kube import object_json
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.pod import Pod
+from tenon.kube.stopped_times import started_now
 from tenon.kube.timestamps import format_instant
 from tenon.provisioning.warm_nodes import to_start, with_warm_nodes
 from tenon.scheduling.model import Problem
@@ -69,7 +70,8 @@ class WarmStarts:
                 log.info("A plan uses a warm node", extra={"nodeclaim": claim.name, "node": name})
 
     def _mark(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        if object_json.is_deleting(body) or object_json.annotations(body).get(labels.WARM) != STOPPED:
+        annotations, now = object_json.annotations(body), self._now()
+        if object_json.is_deleting(body) or annotations.get(labels.WARM) != STOPPED:
             return {}
-        marks = {labels.WARM: STARTING, labels.WARM_SINCE: format_instant(self._now())}
+        marks = {labels.WARM: STARTING, labels.WARM_SINCE: format_instant(now), **started_now(annotations, now)}
         return {"metadata": {"annotations": marks}}

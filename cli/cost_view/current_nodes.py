@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -16,7 +16,7 @@ from cli.fleet_view.node_prices import NodePrices, aws_prices, region_of, table_
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.json_object import JsonObject
-from tenon.apis.managed import manages_claim
+from tenon.apis.managed import manages_claim, manages_pool
 from tenon.apis.nodeclaim import INSTANCE_TERMINATING
 from tenon.apis.warm import STOPPED
 from tenon.cost.bill import Lifetime
@@ -41,12 +41,11 @@ class Cluster:
     read_at: datetime
     notes: list[str] = field(default_factory=list)
     classes: Mapping[str, EC2NodeClass] = field(default_factory=dict)
-    """By name, the EC2NodeClasses of stopped instances, which say what disks these have."""
-
-    @property
-    def has_stopped(self) -> bool:
-        """Whether there are warm nodes whose instances are stopped."""
-        return any(claim.warm == STOPPED for claim in self.claims)
+    """By name, the EC2NodeClasses, which say what disks nodes have. Empty if no disk is paid for."""
+    class_of_pool: Mapping[str, str] = field(default_factory=dict)
+    """By NodePool, the name of its EC2NodeClass. Empty if no disk is paid for."""
+    needs_disks: bool = False
+    """Whether an instance is or was stopped, so that its disks are paid for."""
 
     @property
     def region(self) -> str:
@@ -54,8 +53,12 @@ class Cluster:
         return next(filter(None, (node.labels.get(labels.REGION, "") for node in self.nodes)), "")
 
 
-async def read_cluster(kube: Kube, now: datetime) -> Cluster:
+async def read_cluster(kube: Kube, now: datetime, *, with_disks: bool = False) -> Cluster:
     """Read the cluster.
+
+    Args:
+        now: the time.
+        with_disks: instances that are gone were stopped for a time, so what the disks of NodePools are is asked for.
 
     Raises:
         ApiError: the API server does not answer, or refuses.
@@ -64,17 +67,26 @@ async def read_cluster(kube: Kube, now: datetime) -> Cluster:
     nodes = [decode_node(json.dumps(body).encode()) for body in await kube.list(resources.NODES)]
     pods = [pod_of(body) for body in await kube.list(resources.PODS) if (body.get("spec") or {}).get("nodeName")]
     buffers = await _served(kube, resources.CAPACITYBUFFERS)
-    classes = await _classes(kube, {claim.node_class for claim in claims if claim.warm == STOPPED})
-    return Cluster(claims, nodes, pods, bool(buffers), now, classes=classes)
+    needs_disks = with_disks or any(_was_stopped(claim) for claim in claims)
+    if not needs_disks:
+        return Cluster(claims, nodes, pods, bool(buffers), now)
+    class_of_pool = {
+        body["metadata"]["name"]: str(body["spec"]["template"]["spec"]["nodeClassRef"]["name"])
+        for body in await _served(kube, resources.NODEPOOLS)
+        if manages_pool(body)
+    }
+    classes = await _classes(kube)
+    return Cluster(claims, nodes, pods, bool(buffers), now, [], classes, class_of_pool, needs_disks=True)
 
 
-async def _classes(kube: Kube, names: Collection[str]) -> dict[str, EC2NodeClass]:
-    """The EC2NodeClasses with these names, without those that cannot be read."""
-    if not names:
-        return {}
-    bodies = [body for body in await _served(kube, resources.EC2NODECLASSES) if body["metadata"]["name"] in names]
+def _was_stopped(claim: ClaimRecord) -> bool:
+    return claim.warm == STOPPED or labels.STOPPED_TIMES in claim.annotations
+
+
+async def _classes(kube: Kube) -> dict[str, EC2NodeClass]:
+    """The EC2NodeClasses, without those that cannot be read."""
     classes: dict[str, EC2NodeClass] = {}
-    for body in bodies:
+    for body in await _served(kube, resources.EC2NODECLASSES):
         with contextlib.suppress(ValueError):
             classes[body["metadata"]["name"]] = EC2NodeClass.model_validate(body)
     return classes
@@ -94,7 +106,7 @@ def prices_of(cluster: Cluster, *, ask_aws: bool) -> NodePrices:
         PriceTableError: the file that PRICE_TABLE names cannot be used.
     """
     region = region_of(cluster.region)
-    return aws_prices(region, with_volumes=cluster.has_stopped) if ask_aws else table_prices(region)
+    return aws_prices(region, with_volumes=cluster.needs_disks) if ask_aws else table_prices(region)
 
 
 def priced_nodes(cluster: Cluster, prices: NodePrices, label: str = "") -> list[PricedNode]:
@@ -112,7 +124,7 @@ def priced_nodes(cluster: Cluster, prices: NodePrices, label: str = "") -> list[
         if not (claim.provider_id if claim is not None else row.instance_type):
             continue  # not launched yet, or no instance of EC2
         is_stopped = claim is not None and claim.warm == STOPPED
-        price = _disk_price(cluster, claim, prices.volumes) if is_stopped and claim is not None else row.price
+        price = _disk_price(cluster, claim.node_class, prices) if is_stopped and claim is not None else row.price
         priced.append(
             PricedNode(
                 name=row.name,
@@ -128,14 +140,22 @@ def priced_nodes(cluster: Cluster, prices: NodePrices, label: str = "") -> list[
                 instance=row.instance,
                 launched_at=claim.launched_at or claim.created_at if claim is not None else None,
                 is_stopped=is_stopped,
+                running_price=None if row.price is None else nanos(row.price),
+                stopped=claim.annotations.get(labels.STOPPED_TIMES, "") if claim is not None else "",
             )
         )
     return priced
 
 
-def _disk_price(cluster: Cluster, claim: ClaimRecord, volumes: Mapping[str, float]) -> float | None:
-    node_class = cluster.classes.get(claim.node_class)
-    return disk_price(node_class, volumes) if node_class is not None else None
+def disk_prices(cluster: Cluster, prices: NodePrices) -> dict[str, int]:
+    """Return, by NodePool, nano-dollars an hour of the disks of a node, for NodePools whose disks are known."""
+    by_pool = {pool: _disk_price(cluster, name, prices) for pool, name in cluster.class_of_pool.items()}
+    return {pool: nanos(price) for pool, price in by_pool.items() if price is not None}
+
+
+def _disk_price(cluster: Cluster, node_class: str, prices: NodePrices) -> float | None:
+    model = cluster.classes.get(node_class)
+    return disk_price(model, prices.volumes) if model is not None else None
 
 
 def _pairs(cluster: Cluster) -> Iterable[tuple[ClaimRecord | None, NodeRecord | None]]:
@@ -164,10 +184,10 @@ def living(cluster: Cluster, nodes: Iterable[PricedNode]) -> list[Lifetime]:
             instance_type=node.instance_type,
             zone=node.zone,
             capacity_type=node.capacity_type,
-            price=node.price,
+            price=node.running_price,
             launched_at=node.launched_at,
             ended_at=ends.get(node.claim),
-            is_stopped=node.is_stopped,
+            stopped=node.stopped,
         )
         for node in nodes
         if node.instance and node.launched_at is not None

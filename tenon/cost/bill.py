@@ -8,12 +8,14 @@ account (Savings Plans, reserved instances), and what volumes, addresses and tra
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
+from types import MappingProxyType
 
-from tenon.money import LEAST_CHARGED, instance_charge, nanos
+from tenon.kube.stopped_times import runs, stopped_times
+from tenon.money import LEAST_CHARGED, instance_charge, nanos, of_time
 from tenon.record.entries import Entry, LaunchEntry, NodeFacts, RemovalEntry
 
 
@@ -34,7 +36,9 @@ class Lifetime:
     ended_at: datetime | None = None
     """None while it runs."""
     is_stopped: bool = False
-    """It is a warm node whose instance is stopped now: ``price`` is that of its disks."""
+    """Its instance is stopped in this time, and ``price`` is that of its disks."""
+    stopped: str = ""
+    """When its instance was stopped (`tenon.kube.stopped_times`). The lifetimes of a bill are divided by it."""
 
     def cost_until(self, moment: datetime) -> int:
         """Return what EC2 has charged until a moment. A second that has begun counts, and the minimum is due at once.
@@ -44,7 +48,8 @@ class Lifetime:
         if moment <= self.launched_at or self.price is None:
             return 0
         end = moment if self.ended_at is None else min(moment, self.ended_at)
-        return instance_charge(self.price, end - self.launched_at)
+        charge = of_time if self.is_stopped else instance_charge
+        return charge(self.price, end - self.launched_at)
 
     def cost(self, since: datetime, until: datetime) -> int:
         """Return what EC2 charges in a window."""
@@ -61,17 +66,25 @@ class Bill:
     """The instances of a window."""
 
     lifetimes: list[Lifetime]
+    """Those of an instance that was stopped for a time are several, which follow each other."""
     endless: list[str]
     """Instances whose launch is in the record, that have no removal there, and that the cluster does not have."""
 
 
-def bill_of(entries: Iterable[Entry], living: Iterable[Lifetime], *, is_complete: bool) -> Bill:
+def bill_of(
+    entries: Iterable[Entry],
+    living: Iterable[Lifetime],
+    *,
+    is_complete: bool,
+    disk_prices: Mapping[str, int] = MappingProxyType({}),
+) -> Bill:
     """Return the instances that the record and the cluster know.
 
     Args:
         entries: from the start of the window to now. Each instance that ended in this time has its removal there.
         living: the instances that the cluster has now.
         is_complete: ``living`` has all that run. If not, an instance without a removal runs.
+        disk_prices: by NodePool, nano-dollars an hour of the disks of a node, for the time in which it is stopped.
     """
     launches: dict[str, LaunchEntry] = {}
     lifetimes: dict[str, Lifetime] = {}
@@ -80,7 +93,7 @@ def bill_of(entries: Iterable[Entry], living: Iterable[Lifetime], *, is_complete
             launches[entry.facts.instance] = entry
         elif isinstance(entry, RemovalEntry) and entry.facts.instance and entry.launched_at is not None:
             ended_at = entry.terminated_at or entry.at
-            lifetimes[entry.facts.instance] = _lifetime(entry.facts, entry.launched_at, ended_at)
+            lifetimes[entry.facts.instance] = _lifetime(entry.facts, entry.launched_at, ended_at, entry.stopped)
     ends = _ends(launches, lifetimes)
     running = {lifetime.instance: lifetime for lifetime in living if lifetime.instance not in lifetimes}
     endless: list[str] = []
@@ -88,17 +101,29 @@ def bill_of(entries: Iterable[Entry], living: Iterable[Lifetime], *, is_complete
         if instance in lifetimes:
             continue
         launched_at, end = launch.launched_at or launch.at, ends.get(instance)
-        if end is None and instance in running and running[instance].is_stopped:
-            continue  # it is stopped since minutes after its launch, so its price at launch is not what it costs
+        stopped = ""
         if end is None and instance in running:
-            end = running[instance].ended_at
+            end, stopped = running[instance].ended_at, running[instance].stopped
         elif end is None and is_complete:
             endless.append(instance)
             end = launched_at + LEAST_CHARGED
-        lifetimes[instance] = _lifetime(launch.facts, launched_at, end)
+        lifetimes[instance] = _lifetime(launch.facts, launched_at, end, stopped)
     for instance, lifetime in running.items():
         lifetimes.setdefault(instance, lifetime)
-    return Bill(sorted(lifetimes.values(), key=lambda lifetime: (lifetime.launched_at, lifetime.instance)), endless)
+    parts = [part for lifetime in lifetimes.values() for part in _parts(lifetime, disk_prices.get(lifetime.pool))]
+    return Bill(sorted(parts, key=lambda lifetime: (lifetime.launched_at, lifetime.instance)), endless)
+
+
+def _parts(lifetime: Lifetime, disk_price: int | None) -> Iterator[Lifetime]:
+    """Yield the times in which it ran and in which it was stopped."""
+    times = stopped_times(lifetime.stopped)
+    for start, end in runs(lifetime.launched_at, lifetime.ended_at, times):
+        yield replace(lifetime, launched_at=start, ended_at=end)
+    for time in times:
+        ends = [end for end in (time.until, lifetime.ended_at) if end is not None]
+        end = min(ends, default=None)
+        if time.since >= lifetime.launched_at and (end is None or time.since < end):
+            yield replace(lifetime, launched_at=time.since, ended_at=end, price=disk_price, is_stopped=True)
 
 
 def _ends(launches: Mapping[str, LaunchEntry], removed: Mapping[str, Lifetime]) -> dict[str, datetime]:
@@ -119,7 +144,7 @@ def _ends(launches: Mapping[str, LaunchEntry], removed: Mapping[str, Lifetime]) 
     return ends
 
 
-def _lifetime(facts: NodeFacts, launched_at: datetime, ended_at: datetime | None) -> Lifetime:
+def _lifetime(facts: NodeFacts, launched_at: datetime, ended_at: datetime | None, stopped: str = "") -> Lifetime:
     return Lifetime(
         instance=facts.instance,
         claim=facts.claim,
@@ -131,4 +156,5 @@ def _lifetime(facts: NodeFacts, launched_at: datetime, ended_at: datetime | None
         price=nanos(facts.price) if facts.price else None,
         launched_at=launched_at,
         ended_at=ended_at,
+        stopped=stopped,
     )

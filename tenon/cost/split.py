@@ -101,6 +101,10 @@ class PricedNode:
     launched_at: datetime | None = None
     is_stopped: bool = False
     """Its instance is stopped, and ``price`` is that of its disks."""
+    running_price: int | None = None
+    """Nano-dollars an hour while its instance runs; None if it is not known."""
+    stopped: str = ""
+    """When its instance was stopped (`tenon.kube.stopped_times`)."""
 
 
 def shares(node: PricedNode) -> dict[Consumer, int]:

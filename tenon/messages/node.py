@@ -215,6 +215,8 @@ class TerminateResult(Message):
     """What the release did; None if it failed or was not asked for."""
     asked_at: datetime | None = None
     """When EC2 was first asked to terminate it; None if that was not recorded."""
+    stopped: str = ""
+    """When it was stopped, as the annotation of its claim says (`tenon.kube.stopped_times`)."""
 
 
 class ReleaseInput(NodeInput):

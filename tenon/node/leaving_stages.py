@@ -219,7 +219,7 @@ def terminated(state: NodeState, result: TerminateResult, now: datetime) -> Node
     if result.terminated:
         update = {"stage": Stage.RELEASING, "blocked": None, "deadline": None, "check_now": False}
         text = f"instance {state.instance.id} terminated" if state.instance else "no instance left"
-        ended = record(evolve(state, terminated_at=result.asked_at or now, **update), now, text)
+        ended = record(evolve(state, terminated_at=result.asked_at or now, stopped=result.stopped, **update), now, text)
         return ended if result.released is None else released(ended, result.released, now)
     text = f"the instance is still {result.state}"
     waits = evolve(state, blocked=Blocked(message=text), deadline=now + BLOCKED_RETRY, check_now=False)

@@ -217,6 +217,8 @@ class NodeState(Message):
     """Its planned pods were bound once. After a reboot they are not bound again."""
     terminated_at: datetime | None = None
     """When EC2 was asked to terminate its instance, which costs nothing from then on."""
+    stopped: str = ""
+    """When its instance was stopped (`tenon.kube.stopped_times`)."""
     drain_blocks: tuple[DrainBlock, ...] = ()
     """What kept its drain, the first cause first."""
 
@@ -267,5 +269,7 @@ class NodeClaimResult(Message):
     """When it was asked to leave."""
     terminated_at: datetime | None = None
     """When EC2 was asked to terminate its instance, which costs nothing from then on."""
+    stopped: str = ""
+    """When its instance was stopped (`tenon.kube.stopped_times`)."""
     drain_blocks: list[DrainBlock] = Field(default_factory=list)
     """What kept its drain, the first cause first."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from tenon.evolve import evolve
+from tenon.kube.stopped_times import runs, stopped_times
 from tenon.messages.launch import Instance
 from tenon.money import dollars, instance_charge, nanos
 from tenon.node.drain_blockers import sentence
@@ -145,9 +146,11 @@ def result_of(state: NodeState, now: datetime) -> NodeClaimResult:
     """Return the final record of a node."""
     instance = state.instance
     started = (instance.launched_at if instance and instance.launched_at else None) or state.created_at or now
-    ended = state.terminated_at or now
-    lived = max(timedelta(), ended - started) if instance else timedelta()
+    ended = max(started, state.terminated_at or now)
+    lived = ended - started if instance else timedelta()
     price = instance.price if instance else 0.0
+    run_times = runs(started, ended, stopped_times(state.stopped)) if instance else []
+    charges = (instance_charge(nanos(price), (end or ended) - start) for start, end in run_times)
     return NodeClaimResult(
         claim=state.claim.name,
         pool=state.pool,
@@ -160,7 +163,7 @@ def result_of(state: NodeState, now: datetime) -> NodeClaimResult:
         capacity_type=instance.capacity_type if instance else "",
         price_per_hour=price,
         lived_seconds=lived.total_seconds(),
-        cost=round(dollars(instance_charge(nanos(price), lived)), 6),
+        cost=round(dollars(sum(charges)), 6),
         pods_planned=state.planned_pods,
         pods_bound=state.bound_pods,
         pods_evicted=state.evicted_pods,
@@ -171,5 +174,6 @@ def result_of(state: NodeState, now: datetime) -> NodeClaimResult:
         launched_at=started if instance else None,
         asked_at=state.leave.asked_at if state.leave else None,
         terminated_at=state.terminated_at if instance else None,
+        stopped=state.stopped,
         drain_blocks=[ended_block(block, now) for block in state.drain_blocks],
     )

@@ -290,10 +290,12 @@ class RemovalEntry(_Entry):
     """When it was asked to leave."""
     terminated_at: datetime | None = None
     """When EC2 was asked to terminate its instance, which costs nothing from then on."""
+    stopped: Text = ""
+    """When its instance was stopped, as ISO 8601 intervals joined by commas; the last one may have no end."""
     pods: int = 0
     """How many pods were evicted or deleted."""
     cost: float = 0.0
-    """Dollars that its instance cost from launch to termination."""
+    """Dollars that its instance cost from launch to termination, without its disks."""
     blocked_by: list[BlockedBy] = Field(default_factory=list)
     """What kept its drain, the longest first; empty if nothing did."""
     timeline: list[str] = Field(default_factory=list)

@@ -40,6 +40,7 @@ def removal_entry(origin: Origin, at: datetime, uid: str, result: NodeClaimResul
         launched_at=result.launched_at,
         asked_at=result.asked_at,
         terminated_at=result.terminated_at,
+        stopped=result.stopped,
         pods=result.pods_evicted,
         cost=result.cost,
         blocked_by=blocked_by(result),

@@ -51,6 +51,7 @@ def a_removal(
     claim: str = "",
     price: float = 0.36,
     launched_at: datetime | None = T0,
+    stopped: str = "",
     **fields: Any,
 ) -> RemovalEntry:
     return RemovalEntry(
@@ -61,6 +62,7 @@ def a_removal(
         reason="Empty",
         launched_at=launched_at,
         terminated_at=ended_at,
+        stopped=stopped,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -36,13 +37,42 @@ def test_an_instance_that_runs_costs_what_it_has_run_until_now() -> None:
     assert lifetime.hours(at(0), at(1800)) == 0.5
 
 
-def test_a_warm_node_that_is_stopped_counts_at_the_price_of_its_disks() -> None:
-    """Its launch has the price of its instance, which ran for minutes."""
-    stopped = a_lifetime(price=SECOND, is_stopped=True)
-    (lifetime,) = bill_of([a_launch("i-1")], [stopped], is_complete=True).lifetimes
-    assert lifetime == stopped
-    (lifetime,) = bill_of([a_launch("i-1")], [a_lifetime(price=SECOND)], is_complete=True).lifetimes
-    assert lifetime.price == nanos(0.36), "one that runs counts at the price of its launch"
+STOP = "2026-01-02T12:10:00Z/2026-01-02T14:10:00Z"
+"""Ten minutes after the launch, for two hours."""
+
+
+def test_a_warm_node_costs_its_disks_while_it_is_stopped() -> None:
+    """Also when it has started since, and when it is gone."""
+    prices = {"pool": SECOND}
+    stopped, started = a_lifetime(stopped=STOP.partition("/")[0] + "/"), a_lifetime(stopped=STOP)
+    removal = a_removal("i-1", ended_at=at(10_000), stopped=STOP)
+    cases: list[tuple[list[Entry], list[Lifetime], int, int]] = [
+        ([a_launch("i-1")], [stopped], 600, 9400),
+        ([], [stopped], 600, 9400),
+        ([a_launch("i-1")], [started], 600 + 2200, 7200),
+        ([removal], [], 600 + 2200, 7200),
+        ([a_launch("i-1"), removal], [], 600 + 2200, 7200),
+    ]
+    for entries, living, seconds, disks in cases:
+        lifetimes = bill_of(entries, living, is_complete=True, disk_prices=prices).lifetimes
+        amount = sum(lifetime.cost(at(0), at(10_000)) for lifetime in lifetimes)
+        assert amount == seconds * SECOND + of_time(SECOND, timedelta(seconds=disks))
+        hours = sum(lifetime.hours(at(0), at(10_000)) for lifetime in lifetimes if not lifetime.is_stopped)
+        assert hours == pytest.approx(seconds / 3600)
+
+
+def test_a_removal_while_it_was_stopped_ends_the_charge_for_its_disks() -> None:
+    removal = a_removal("i-1", ended_at=at(900), stopped=STOP.partition("/")[0] + "/")
+    lifetimes = bill_of([removal], [], is_complete=True, disk_prices={"pool": SECOND}).lifetimes
+    assert [(item.is_stopped, item.launched_at, item.ended_at) for item in lifetimes] == [
+        (False, at(0), at(600)),
+        (True, at(600), at(900)),
+    ]
+
+
+def test_disks_without_a_price_count_as_nothing_and_the_instance_as_it_ran() -> None:
+    lifetimes = bill_of([], [a_lifetime(stopped=STOP)], is_complete=True).lifetimes
+    assert [item.price for item in lifetimes] == [PRICE, None, PRICE]
 
 
 def test_a_price_that_is_not_known_counts_as_nothing() -> None:

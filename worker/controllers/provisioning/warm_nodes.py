@@ -36,6 +36,7 @@ from tenon.kube import object_json
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.event_reasons import EventReason
 from tenon.kube.records import NodeRecord, ObjectRecord
+from tenon.kube.stopped_times import started_now, stopped_now
 from tenon.kube.timestamps import format_instant
 from tenon.messages.node import Removal
 from tenon.provisioning.claims import name_after, warm_claim_body
@@ -197,10 +198,12 @@ class WarmNodeController(Controller):
                 await self._not_stopped(claim, reply.message)
             return
         self._refusals.pop(claim.uid, None)
+        now = self._now()
         marks = {
             labels.WARM: STOPPED,
-            labels.WARM_SINCE: format_instant(self._now()),
+            labels.WARM_SINCE: format_instant(now),
             labels.WARM_BOOT_ID: node.boot_id,
+            **stopped_now(claim.annotations, now),
         }
         marked = await self._mark(claim, (FILLING, STOPPED), marks)
         if marked and claim.warm == FILLING:
@@ -245,7 +248,8 @@ class WarmNodeController(Controller):
 
     async def _use(self, claim: ClaimRecord) -> None:
         """Leave the node to the pods that are there. Another warm node is bought, because it counts no more."""
-        if await self._mark(claim, (FILLING, STOPPED), WITHOUT_MARKS):
+        marks = {**WITHOUT_MARKS, **started_now(claim.annotations, self._now())}
+        if await self._mark(claim, (FILLING, STOPPED), marks):
             text = "pods that tolerate its taint stay on it, so it is not stopped, and takes other pods too"
             await self._recorder.publish(claim_reference(claim.name, claim.uid), EventReason.WARM_NODE_USED, text)
             extra = {"nodeclaim": claim.name, "nodepool": claim.pool}
