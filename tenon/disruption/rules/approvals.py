@@ -2,7 +2,7 @@
 
 A waiting command has done nothing, so budgets do not count its nodes. They count when it is approved: it is validated
 again then, like a command that was just decided. Only other consolidation leaves the room alone that a consolidation
-command needs.
+command needs, and only on nodes of NodePools that ask: a wait of days in one must not keep others as they are.
 """
 
 from __future__ import annotations
@@ -75,7 +75,21 @@ def with_asked(situation: Situation, commands: Iterable[Command]) -> Situation:
     return replace(situation, approvals={**situation.approvals, **new_approvals}) if new_approvals else situation
 
 
-def hosts_of_waiting(situation: Situation) -> frozenset[str]:
+def keeps_room_for_waiting(node: ManagedNode, situation: Situation) -> bool:
+    """Return whether other consolidation leaves a node alone because pods move there if a person approves a command.
+
+    A NodePool without a rule for consolidation keeps nothing for the commands of others. An approved command is
+    validated on the cluster as it is then.
+    """
+    return _asks_about_consolidation(node.pool, situation) and node.named_in(_hosts_of_waiting(situation))
+
+
+def _asks_about_consolidation(pool: str, situation: Situation) -> bool:
+    policy = situation.policies.get(pool)
+    return policy is not None and any(rule.reason.traits.counts_savings for rule in policy.approvals)
+
+
+def _hosts_of_waiting(situation: Situation) -> frozenset[str]:
     """Return the Nodes and NodeClaims that take pods if a person approves the consolidation commands that wait."""
     return frozenset(
         host
@@ -90,11 +104,10 @@ def needed_by_waiting(situation: Situation) -> list[ManagedNode]:
 
     Other consolidation commands take no room on them, so that a person may approve all commands that wait.
     """
-    hosts = hosts_of_waiting(situation)
     return [
         node
         for node in situation.nodes
-        if node.named_in(hosts)
+        if keeps_room_for_waiting(node, situation)
         or (
             (asked_approval := situation.approvals.get(node.claim)) is not None
             and asked_approval.reason.traits.counts_savings

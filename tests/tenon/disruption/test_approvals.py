@@ -521,12 +521,20 @@ def test_consolidation_commands_that_wait_can_all_be_approved(cpu: str) -> None:
     assert findings(cluster, commands) == []
 
 
-def test_a_refused_consolidation_needs_no_room() -> None:
-    state = situation(Cluster(nodes={"host": NodeSpec(type="m5.large", pods=[PodSpec(cpu="500m")])}))
+def keeping(entry: OpenCommand, asks: str) -> set[str]:
+    """What keeps the host of a consolidation command, whose NodePool asks about these reasons."""
+    pools = {"default": PoolSpec.model_validate({"approve": asks} if asks else {})}
+    state = situation(Cluster(pools=pools, nodes={"host": NodeSpec(type="m5.large", pods=[PodSpec(cpu="500m")])}))
     (node,) = state.nodes
+    after = replace(state, approvals=approvals_of({"another": evolve(entry, reason="Underutilized")}))
+    return {hold.blocker.name for hold in holds(node, after, Reason.UNDERUTILIZED)}
 
-    def keeping(entry: OpenCommand) -> set[str]:
-        after = replace(state, approvals=approvals_of({"another": evolve(entry, reason="Underutilized")}))
-        return {hold.blocker.name for hold in holds(node, after, Reason.UNDERUTILIZED)}
 
-    assert keeping(WAITING) - keeping(REFUSED) == {"destination of an approval"}
+def test_a_refused_consolidation_needs_no_room() -> None:
+    asks = "Underutilized above 3 nodes"
+    assert keeping(WAITING, asks) - keeping(REFUSED, asks) == {"destination of an approval"}
+
+
+@pytest.mark.parametrize("asks", ["", "Drifted, Empty"])
+def test_a_nodepool_that_does_not_ask_about_consolidation_keeps_nothing_for_that_of_others(asks: str) -> None:
+    assert "destination of an approval" not in keeping(WAITING, asks)
