@@ -33,18 +33,21 @@ from tenon.errors import TenonError
 from tenon.kube.node_names import AmbiguousNameError
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.scheduler_config import KIND, NOTHING, DefaultSpread, scheduler_config
+from tenon.manifests.concatenated_json import with_separators
 from tenon.manifests.faults import ManifestError, Source, in_order, one_line
 from tenon.messages.disruption import OpenCommand
 from tenon.rollout.revisions import class_key
 from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
 from tenon.scheduling.model import InstanceType, Pool
+from tenon.simulation import market
 from tenon.simulation.class_types import ClassTypes
 from tenon.simulation.decisions import Decision, Question, Reserved, decide
 from tenon.simulation.defaults import fill_in, newest_instant
 from tenon.simulation.document import Document, plan_document, to_json
 from tenon.simulation.drifted_claims import compare_with_pools
+from tenon.simulation.market import MarketChange
 from tenon.simulation.objects import Objects
-from tenon.simulation.reading import finish
+from tenon.simulation.reading import finish, read_text
 from tenon.simulation.report import Report, report
 from tenon.simulation.settings import read_settings
 from tenon.simulation.unclaimed_nodes import add_node_claims
@@ -158,6 +161,9 @@ class Given:
     settings: list[str] = field(default_factory=list)
     node: str | None = None
     """The only Node or NodeClaim whose disruption is of interest."""
+    texts: Mapping[str, str] = field(default_factory=dict)
+    """Manifests besides those in files, by the name that faults give them."""
+    market_changes: Sequence[MarketChange] = ()
 
 
 @contextmanager
@@ -236,8 +242,8 @@ def simulation_of(scope: Given) -> Simulation:
         refuse("Reading a cluster", "worker", package)
     simulation_settings, faults, notes = read_settings(scope.settings)
     live, disruption, catalog = scope.live, scope.disruption, scope.catalog
-    objects = read_files(scope.files)
-    if not scope.files and not live:
+    objects = _manifests(scope)
+    if not scope.files and not scope.texts and not live:
         faults.append(ManifestError(Source("tenon simulate"), "name manifests with -f, or a cluster with --live"))
     default_spread = _default_spread(simulation_settings.scheduler_config, objects, faults)
     if live:
@@ -248,7 +254,7 @@ def simulation_of(scope: Given) -> Simulation:
     types, catalogue_faults = read_catalogue_file(catalog)
     instant = instant or newest_instant(objects)
     finish(objects, instant)
-    _stop_at([*faults, *catalogue_faults, *in_order(objects.faults)])
+    _stop_at([*faults, *catalogue_faults, *in_order(objects.faults), *market.problems(scope.market_changes, types)])
     if not simulation_settings.gates().reserved_capacity:
         types = without_reservations(types)
     if disruption and not live:
@@ -262,7 +268,10 @@ def simulation_of(scope: Given) -> Simulation:
     _stop_at(undecodable)
     view = PlanningView(cache)
     pending.pods.extend(floor_pods(view.floors()))
-    unavailable = _unavailable(notes) if live else {}
+    unavailable = {
+        **(_unavailable(notes) if live else {}),
+        **market.unavailable(scope.market_changes, types, instant),
+    }
     if unavailable:
         types = without(types, UnavailableOfferings(unavailable))
     reserved = _reserved(view, notes) if live and simulation_settings.gates().reserved_capacity else None
@@ -273,7 +282,10 @@ def simulation_of(scope: Given) -> Simulation:
         types=types,
         types_of=class_types.of,
         policy=simulation_settings.policy(),
-        overlays=[NodeOverlay.model_validate(overlay.body) for overlay in objects.of("NodeOverlay")],
+        overlays=[
+            *(NodeOverlay.model_validate(overlay.body) for overlay in objects.of("NodeOverlay")),
+            *market.overlays(scope.market_changes, types),
+        ],
         reserved=reserved,
         refused=unavailable,
     )
@@ -305,6 +317,13 @@ def simulation_of(scope: Given) -> Simulation:
         where = "in the cluster: see kubectl get nodeclaims" if live else "in the input"
         _stop_at([ManifestError(Source(scope.node), f"is no Node or NodeClaim of a NodePool {where}")])
     return Simulation(view, cache, pending, question, decision, instant, notes, unavailable, overlay)
+
+
+def _manifests(scope: Given) -> Objects:
+    objects = read_files(scope.files)
+    for name, text in scope.texts.items():
+        read_text(objects, name, with_separators(text))
+    return objects
 
 
 def _catalogue_notes(decision: Decision, types: Sequence[InstanceType]) -> Iterator[str]:

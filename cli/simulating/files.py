@@ -6,6 +6,7 @@ import json
 import sys
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -63,7 +64,8 @@ def read_named_texts(names: Iterable[str], faults: list[ManifestError]) -> Itera
 def read_catalogue_file(name: str | None) -> tuple[list[InstanceType], list[ManifestError]]:
     """Return the instance types of a file, or the built-in ones."""
     if name is None:
-        return read_catalogue(builtin.load(), Source("built-in catalogue"))
+        types, no_faults = _built_in()
+        return list(types), list(no_faults)
     faults: list[ManifestError] = []
     text = _text(name, faults)
     if text is None:
@@ -75,6 +77,12 @@ def read_catalogue_file(name: str | None) -> tuple[list[InstanceType], list[Mani
     except RecursionError:
         return [], [ManifestError(Source(name), "is not a catalogue: its lists nest too deeply")]
     return read_catalogue(document, Source(name))
+
+
+@cache
+def _built_in() -> tuple[list[InstanceType], list[ManifestError]]:
+    """Return the built-in instance types, which one process may plan with many times."""
+    return read_catalogue(builtin.load(), Source("built-in catalogue"))
 
 
 def _files(name: str, faults: list[ManifestError]) -> Iterator[str]:

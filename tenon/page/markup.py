@@ -13,9 +13,11 @@ from typing import TypeAlias
 
 _INVISIBLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 """Control characters, and those that reverse or hide the text around them: a name could pretend to be another one."""
+_SURROGATES = re.compile(r"[\ud800-\udfff]")
+"""Half a character each, which no document can have."""
 _NOTHING_BUT_STYLE = "default-src 'none'; style-src 'unsafe-inline'"
 """Tells browsers to run no script and to load nothing, whatever a page has."""
-_VOID = frozenset({"br", "meta"})
+_VOID = frozenset({"br", "input", "meta"})
 
 
 class Markup(str):
@@ -59,6 +61,12 @@ def tag(name: str, /, *content: Content, **attributes: str | float | bool | None
 def with_code(text: str) -> Markup:
     """Return a text in which what stands between two backticks is code."""
     return joined(tag("code", part) if number % 2 else part for number, part in enumerate(text.split("`")))
+
+
+def editor(text: str, **attributes: str | float | bool | None) -> Markup:
+    """Return a field for a long text. Invisible characters stay, because browsers send back what the field holds."""
+    first_line_break = "\n"  # browsers leave it out
+    return tag("textarea", Markup(first_line_break + escape(_SURROGATES.sub("\ufffd", text))), **attributes)
 
 
 def page(title: str, style: str, *content: Content) -> str:

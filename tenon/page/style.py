@@ -33,8 +33,8 @@ h3{font-size:.95rem;margin:1.2rem 0 .4rem} p{margin:.4rem 0} code{font-size:.92e
 .figures b{display:block;font-size:1.5rem;font-weight:600;line-height:1.2;font-variant-numeric:tabular-nums}
 .node{border-top:1px solid var(--line);padding:.6rem 0}
 .head{display:flex;justify-content:space-between;gap:0 1rem;flex-wrap:wrap}
-.bar{display:grid;grid-template-columns:4.2rem 1fr 10.5rem;align-items:center;gap:.6rem;margin-top:.25rem}
-.bar>:first-child{white-space:nowrap}
+.bar{display:grid;grid-template-columns:4.2rem 1fr 11.5rem;align-items:center;gap:.6rem;margin-top:.25rem}
+.bar>:first-child{white-space:nowrap} .bar>:last-child{font-size:12px}
 .room{display:flex;height:1.25rem;background:var(--room);border-radius:3px;overflow:hidden}
 .room i{border-right:1px solid var(--page);overflow:hidden;white-space:nowrap;min-width:1px;padding-left:3px;
 color:#14202e;font-style:normal;font-size:11px;line-height:1.25rem}
@@ -42,7 +42,7 @@ color:#14202e;font-style:normal;font-size:11px;line-height:1.25rem}
 .scale{height:1.1rem;background:var(--tint);border-radius:3px;max-width:40rem}
 .scale i{display:block;height:100%;background:var(--accent);border-radius:3px}
 @media (max-width:40rem){body{padding:.8rem .8rem 2rem}.bar{grid-template-columns:3.4rem 1fr;gap:.2rem .5rem}
-.bar>:last-child{grid-column:2;font-size:12px}}
+.bar>:last-child{grid-column:2}}
 @media print{@page{margin:12mm}body{max-width:none;padding:0;font-size:11px;-webkit-print-color-adjust:exact;
 print-color-adjust:exact}.node,tr,figure,li{break-inside:avoid}h2,h3{break-after:avoid}}
 """

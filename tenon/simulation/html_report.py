@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from tenon.page.markup import Content, Markup, joined, page, tag
 from tenon.page.packed_bar import Part, amount_text, packed_bar, share_text
@@ -10,9 +11,19 @@ from tenon.page.style import STYLE, color_of_name
 from tenon.simulation.document import Document
 from tenon.simulation.report import SHOWN, NodeReport, Report, Share, before_and_after
 
+_Entry = TypeVar("_Entry")
+
 
 def to_html(report: Report) -> str:
     """Return the page."""
+    return page("tenon simulate", STYLE, tag("h1", "What the autoscaler would do"), plan_content(report))
+
+
+def plan_content(report: Report, most: int | None = None) -> Content:
+    """Return what the page says below its title: the figures of the plan, and its nodes and pods.
+
+    ``most``: how many entries of each section are shown; None for all.
+    """
     totals = report.document["totals"]
     figures = [
         (f"{totals['pods']}", "pods"),
@@ -20,19 +31,41 @@ def to_html(report: Report) -> str:
         (f"{totals['nodes']}", "new nodes"),
         (f"${totals['pricePerHour']:.3f}", "an hour"),
     ]
-    return page(
-        "tenon simulate",
-        STYLE,
-        tag("h1", "What the autoscaler would do"),
+    return (
         tag("div", (tag("div", tag("b", value), name) for value, name in figures), class_="figures"),
         _bound(totals["pricePerHour"], totals["lowerBoundPricePerHour"]),
         tag("p", f"{report.rules}.", class_="quiet"),
-        _section("New nodes", map(_node, (node for node in report.nodes if node.price is not None))),
-        _section("Existing nodes that take pods", map(_node, (n for n in report.nodes if n.price is None))),
-        _section("Unschedulable pods", map(_refusal, report.document["unschedulable"])),
+        plan_sections(report, most=most),
+    )
+
+
+def plan_sections(report: Report, heading: str = "h2", most: int | None = None) -> Content:
+    """Return a plan's nodes and pods.
+
+    Args:
+        report: the plan.
+        heading: the element of the sections' titles.
+        most: how many entries of each section are shown, the others are counted; None for all.
+    """
+    totals = report.document["totals"]
+
+    def section(title: str, entries: Sequence[_Entry], shown_as: Callable[[_Entry], Markup]) -> Content:
+        if not entries:
+            return None
+        more = len(entries) - most if most is not None else 0
+        return (
+            tag(heading, f"{title} ({len(entries)})"),
+            map(shown_as, entries[:most]),
+            tag("p", f"and {more} more", class_="quiet") if more > 0 else None,
+        )
+
+    return (
+        section("New nodes", [node for node in report.nodes if node.price is not None], _node),
+        section("Existing nodes that take pods", [node for node in report.nodes if node.price is None], _node),
+        section("Unschedulable pods", report.document["unschedulable"], _refusal),
         tag("p", f"{before_and_after(totals)}.") if "nodesBeforeDisruption" in totals else None,
-        _section("Nodes that would be removed", map(_removal, report.document["disruption"])),
-        _section("Nodes that stay", map(_stay, report.document.get("staying", ()))),
+        section("Nodes that would be removed", report.document["disruption"], _removal),
+        section("Nodes that stay", report.document.get("staying", ()), _stay),
     )
 
 
@@ -52,11 +85,6 @@ def _bound(price: float, bound: float | None) -> Content:
             title=f"lower bound ${bound:.3f} of ${price:.3f}",
         ),
     )
-
-
-def _section(title: str, entries: Iterable[Markup]) -> Content:
-    shown_entries = list(entries)
-    return (tag("h2", f"{title} ({len(shown_entries)})"), shown_entries) if shown_entries else None
 
 
 def _node(node: NodeReport) -> Markup:

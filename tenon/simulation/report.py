@@ -164,14 +164,14 @@ def shares_of(pods: Sequence[Pod]) -> list[Share]:
     counts: Counter[str] = Counter()
     requests: dict[str, Resources] = {}
     for pod in pods:
-        name = workload_of(pod)
+        name = workload_of(pod.key)
         counts[name] += 1
         requests[name] = total((requests.get(name, {}), pod.requests))
     shares = [Share(name, count, requests[name]) for name, count in counts.items()]
     return sorted(shares, key=lambda share: (-share.requests.get(CPU, 0), -share.requests.get(MEMORY, 0), share.name))
 
 
-def workload_of(pod: Pod) -> str:
-    """``namespace/name`` without the replica number."""
-    name, dash, number = pod.key.rpartition("-")
-    return name if dash and number.isdigit() else pod.key
+def workload_of(key: str) -> str:
+    """``namespace/name`` of a pod without the replica number."""
+    name, dash, number = key.rpartition("-")
+    return name if dash and number.isdigit() else key

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tenon.page.markup import Markup, escaped, joined, page, tag, with_code
+from tenon.page.markup import Markup, editor, escaped, joined, page, tag, with_code
 
 HOSTILE = "</style><script>alert(\"1\")</script><img src=x onerror='x'>&amp;"
 
@@ -48,6 +48,12 @@ def test_a_text_is_never_taken_for_markup() -> None:
 def test_commands_between_backticks_are_code() -> None:
     assert with_code("run `kubectl <x>` now") == "run <code>kubectl &lt;x&gt;</code> now"
     assert with_code("no end `of it") == "no end <code>of it</code>"
+
+
+def test_a_field_holds_its_text_as_it_is_because_browsers_send_it_back() -> None:
+    field = editor("\n\u200b</textarea>&amp;\ud800", name="x")
+    assert field == '<textarea name="x">\n\n\u200b&lt;/textarea&gt;&amp;amp;\ufffd</textarea>'
+    assert tag("input", value=HOSTILE).count("<") == 1
 
 
 def test_a_page_is_one_document_for_phones_too() -> None:

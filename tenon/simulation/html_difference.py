@@ -1,0 +1,154 @@
+"""Renders two plans and what differs between them: figures, kinds of nodes, pods, and the bars of both side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from tenon.page.markup import Content, Markup, joined, tag
+from tenon.page.table import side_by_side, table
+from tenon.sentences import counted
+from tenon.simulation.difference import Difference, NodeKind, PodChange, difference
+from tenon.simulation.document import Document
+from tenon.simulation.html_report import plan_sections
+from tenon.simulation.report import Report
+
+DIFFERENCE_STYLE = """
+.columns{columns:34rem 2;column-gap:2.5rem} .columns>div{break-inside:avoid;padding-top:.4rem}.columns h3{margin-top:0}
+.columns table{min-width:100%} .less{color:var(--good)} .more{color:var(--bad)}
+.sum{font-size:1.05rem;margin:.2rem 0 .8rem}
+"""
+MOST_DRAWN = 60
+"""How many nodes and pods of a section of each plan are drawn."""
+_FIGURES: Sequence[tuple[str, str, Callable[[float], str]]] = (
+    ("price of new nodes an hour", "pricePerHour", lambda value: f"${value:.4f}"),
+    ("proven lower bound an hour", "lowerBoundPricePerHour", lambda value: f"${value:.4f}"),
+    ("new nodes", "nodes", lambda value: f"{value}"),
+    ("pods", "pods", lambda value: f"{value}"),
+    ("unschedulable pods", "unschedulable", lambda value: f"{value}"),
+    ("nodes of NodePools after the disruption", "nodesAfterDisruption", lambda value: f"{value}"),
+    ("their price an hour", "pricePerHourAfterDisruption", lambda value: f"${value:.4f}"),
+)
+"""Title, the member of `totals`, and how it is written."""
+
+
+def compared_content(before: Report, after: Report) -> Content:
+    """Return what differs between two plans, and both plans."""
+    change = difference(before.document, after.document)
+    return (
+        tag("p", _summary(before.document["totals"], after.document["totals"], change), class_="sum"),
+        _in_columns(
+            _figures(before.document["totals"], after.document["totals"]),
+            _pods("Pods that find no node any more", change.unschedulable),
+            _nodes(change),
+            _pods("Pods that come to other nodes", change.moves),
+            _pods("Pods that find a node now", change.schedulable),
+            _counts("Pods that are new", change.added),
+            _counts("Pods that are gone", change.removed),
+        ),
+        tag("h2", "Both plans"),
+        side_by_side(
+            (tag("h3", "Before"), plan_sections(before, "h4", MOST_DRAWN)),
+            (tag("h3", "Now"), plan_sections(after, "h4", MOST_DRAWN)),
+        ),
+    )
+
+
+def _in_columns(*parts: Content) -> Markup:
+    """Return parts of different heights in as many columns as have room, without gaps."""
+    return tag("div", (tag("div", part) for part in parts if part), class_="columns")
+
+
+def _summary(before: Document, after: Document, change: Difference) -> Markup:
+    if change.is_empty:
+        return joined("Both plans buy the same nodes at the same prices for the same pods.")
+    cost = round(after["pricePerHour"] - before["pricePerHour"], 6)
+    if cost:
+        share = f" ({cost / before['pricePerHour']:+.1%})" if before["pricePerHour"] else ""
+        text = f"The new nodes cost ${abs(cost):.4f} an hour {'more' if cost > 0 else 'less'}{share}"
+        price = tag("b", text, class_="more" if cost > 0 else "less")
+    else:
+        price = tag("b", "The new nodes cost the same")
+    moved_pods = sum(move.count for move in change.moves)
+    stranded_pods = sum(pods.count for pods in change.unschedulable)
+    return joined(
+        price,
+        f"; {counted(moved_pods, 'pod')} {'comes' if moved_pods == 1 else 'come'} to other nodes"
+        if moved_pods
+        else None,
+        "; " if stranded_pods else None,
+        tag("b", f"{counted(stranded_pods, 'pod')} can no longer be scheduled", class_="more")
+        if stranded_pods
+        else None,
+        ".",
+    )
+
+
+def _figures(before: Document, after: Document) -> Content:
+    figures = table(
+        ("", "before", "now", "difference"),
+        [
+            (
+                title,
+                text(before.get(key, 0)),
+                text(after.get(key, 0)),
+                _signed(after.get(key, 0) - before.get(key, 0), text),
+            )
+            for title, key, text in _FIGURES
+            if key in before or key in after
+        ],
+        figures=(1, 2, 3),
+    )
+    return (tag("h3", "In all"), figures)
+
+
+def _signed(value: float, text: Callable[[float], str]) -> str:
+    rounded = round(value, 4)
+    return f"{'+' if rounded > 0 else '−'}{text(abs(rounded))}" if rounded else "="
+
+
+def _nodes(change: Difference) -> Content:
+    if not change.nodes:
+        return None
+    rows = [
+        (
+            _place(nodes.kind),
+            _number_and_price(nodes.count_before, nodes.price_before),
+            _number_and_price(nodes.count_after, nodes.price_after),
+        )
+        for nodes in change.nodes
+    ]
+    return (
+        tag("h3", "New nodes that differ, with their price an hour"),
+        table(("", "before", "now"), rows, figures=(1, 2)),
+    )
+
+
+def _number_and_price(count: int, price: float) -> str:
+    return f"{count} for ${price:.4f}" if count else "none"
+
+
+def _pods(title: str, changes: Sequence[PodChange]) -> Content:
+    if not changes:
+        return None
+    columns = 5 if any(change.reason for change in changes) else 4
+    rows = [
+        (tag("code", change.workload), str(change.count), _place(change.before), _place(change.after), change.reason)
+        for change in changes
+    ]
+    titles = ("workload", "pods", "before", "now", "why")[:columns]
+    heading = tag("h3", f"{title} ({sum(change.count for change in changes)})")
+    return (heading, table(titles, [row[:columns] for row in rows], figures=(1,)))
+
+
+def _place(kind: NodeKind | None) -> Content:
+    if kind is None:
+        return "no node"
+    details = f"{kind.capacity_type}, {kind.zone}, NodePool {kind.pool}" if kind.pool else "existing node"
+    return (kind.instance_type, tag("br"), tag("span", details, class_="quiet"))
+
+
+def _counts(title: str, counts: Mapping[str, int]) -> Content:
+    if not counts:
+        return None
+    rows = [(tag("code", workload), str(count)) for workload, count in counts.items()]
+    return (tag("h3", f"{title} ({sum(counts.values())})"), table(("workload", "pods"), rows, figures=(1,)))
