@@ -8,7 +8,7 @@ from pathlib import Path
 
 PACKAGES = Path(__file__).with_name("packages")
 """Where the wheel has Tenon's packages. In a checkout they are on the path already."""
-START_PYTHON = ("demo", "sandbox", "worker")
+START_PYTHON = ("demo", "playground", "sandbox", "worker")
 """The commands whose processes start more processes of Python, which must find the packages too."""
 
 
