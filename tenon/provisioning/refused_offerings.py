@@ -115,15 +115,15 @@ class _Market:
             return
         own = self.pool.of_nodes
         terms = [
-            both
+            pod_term
             for term in pod.required_terms or (_ANYTHING,)
             for of_volumes in pod.volume_terms or (_ANYTHING,)
-            if own.allow(both := term.with_(of_volumes), self._labels)
+            if own.allow(pod_term := term.with_(of_volumes), self._labels)
         ]
-        asked = [own.with_(term) for term in terms]
+        node_requirements = [own.with_(term) for term in terms]
         for refused_type in self._refused_types:
             if fits(pod.requests, refused_type.room):
-                for requirements in asked:
+                for requirements in node_requirements:
                     yield from refused_type.refusals(requirements)
 
 

@@ -26,7 +26,10 @@ from workflows.provisioner import ProvisionerWorkflow
 
 pytestmark = pytest.mark.integration
 
-WAITS = {"metadata": {"name": "waits", "namespace": "team", "uid": "u1"}, "spec": {"containers": [{"name": "main"}]}}
+WAITS: dict[str, Any] = {
+    "metadata": {"name": "waits", "namespace": "team", "uid": "u1"},
+    "spec": {"containers": [{"name": "main"}]},
+}
 
 
 @pytest.fixture
