@@ -18,7 +18,7 @@ SANDBOXES ?= $(shell $(BIN)/python -m tests.sandbox_count)
 # Sets of strings have the same order in every run: see tests/fuzzing.py.
 unit test: export PYTHONHASHSEED := 0
 
-.PHONY: help setup check test drills demo unit fuzz clean generate pictures docs compare-aws image image-test release release-check realpod realpod-e2e postgresql
+.PHONY: help setup check test drills demo playground unit fuzz clean generate pictures docs compare-aws image image-test release release-check realpod realpod-e2e postgresql
 
 help:  ## List the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -62,6 +62,9 @@ fuzz: $(SYNCED)  ## Run hypothesis tests with new random inputs; TIMES=20 as man
 
 demo: setup  ## Scale a Deployment up and down on real components; KEEP=1 leaves the sandbox running, TOUR=1 goes on with a tour
 	$(BIN)/tenon demo $(if $(KEEP),--keep) $(if $(TOUR),--tour)
+
+playground: $(SYNCED)  ## Serve a page on which manifests and prices can be changed, until Ctrl-C: docs/playground.md
+	$(BIN)/tenon playground
 
 generate: $(SYNCED)  ## Generate files from the models
 	$(BIN)/python -m tools.generate
