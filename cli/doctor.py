@@ -51,7 +51,7 @@ COLOURS = {State.OK: "green", State.WARNING: "yellow", State.FAULT: "red", State
     epilog=examples(
         "tenon doctor",
         "kubectl -n tenon exec deployment/tenon -- tenon doctor -o json",
-        "tenon doctor --before-migrating    # from Karpenter, before Tenon is installed",
+        "tenon doctor --before-migrating    # from Karpenter to Tenon",
     ),
 )
 @partial(with_setting_flags, hidden=True)

@@ -205,8 +205,8 @@ async def _pass_by_pass(kube: Kube, group: ScalingGroup, options: Options, at_on
         if state != before:
             before, moved_at = state, clock()
         elif clock() - moved_at >= options.timeout:
-            held = first_few(blocked, SHOWN) or "their pods do not end"
-            print(f"Nothing has moved for {options.timeout:g} s: {held}. Run it again to go on.", file=sys.stderr)
+            why = first_few(blocked, SHOWN) or "their pods do not end"
+            print(f"Nothing has moved for {options.timeout:g} s: {why}. Run it again to go on.", file=sys.stderr)
             return LEFT
         await asyncio.sleep(LOOK_SECONDS)
 

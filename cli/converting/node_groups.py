@@ -111,9 +111,13 @@ def read_account(cluster: str, region: str | None) -> Described:
     Raises:
         NodeGroupError: AWS refuses.
     """
-    import boto3  # an extra: the conversion of files does without
-    from botocore.exceptions import BotoCoreError, ClientError
-
+    try:
+        import boto3  # an extra: the conversion of files does without
+        from botocore.exceptions import BotoCoreError, ClientError
+    except ImportError:
+        raise NodeGroupError(
+            "To read EKS, install boto3 (pip install 'tenon-autoscaler[worker]'), or pass files of the AWS CLI with -f."
+        ) from None
     try:
         session: Any = boto3.Session(region_name=region)
         eks, scaling, ec2 = session.client("eks"), session.client("autoscaling"), session.client("ec2")
@@ -139,12 +143,12 @@ def _is_own(group: JsonObject, cluster: str) -> bool:
 
 def _references(described: Described) -> list[JsonObject]:
     """Which launch templates the groups name."""
-    named = [group.get("launchTemplate") for group in described.managed]
+    used = [group.get("launchTemplate") for group in described.managed]
     for group in described.auto_scaling:
         mixed = (group.get("MixedInstancesPolicy") or {}).get("LaunchTemplate") or {}
-        named.append(mixed.get("LaunchTemplateSpecification") or group.get("LaunchTemplate"))
+        used.append(mixed.get("LaunchTemplateSpecification") or group.get("LaunchTemplate"))
     references = []
-    for item in filter(None, named):
+    for item in filter(None, used):
         template_id = item.get("id") or item.get("LaunchTemplateId")
         version = item.get("version") or item.get("Version") or "$Default"
         if template_id:

@@ -66,8 +66,8 @@ async def examine(kube: Kube, karpenter: str | None) -> Migration:
     except DeploymentError as error:
         why = str(error)
     values = translate(deployment) if deployment is not None else None
-    stated = environment(deployment).get("FEATURE_GATES", "") if deployment is not None else ""
-    gates = {name.strip(): value.strip().lower() == "true" for name, _, value in _parts(stated)}
+    gates_text = environment(deployment).get("FEATURE_GATES", "") if deployment is not None else ""
+    gates = {name.strip(): value.strip().lower() == "true" for name, _, value in _parts(gates_text)}
     old: list[JsonObject] = []
     for resource in (PROVISIONERS, AWSNODETEMPLATES, MACHINES):
         old += await _list(kube, resource)

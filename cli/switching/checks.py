@@ -59,9 +59,9 @@ async def before_handback(kube: Kube, karpenter: Workload) -> list[Finding]:
     if own:
         kinds = ", ".join(counted(count, kind) for kind, count in sorted(own.items()))
         findings.append(warning("objects of Tenon's", f"{kinds} have no effect under Karpenter.", "they stay"))
-    made = [pool for pool in await _list(kube, NODEPOOLS) if _is_made(pool)]
-    if made:
-        names = first_few([str(pool["metadata"]["name"]) for pool in made], SHOWN)
+    made_pools = [pool for pool in await _list(kube, NODEPOOLS) if _is_made(pool)]
+    if made_pools:
+        names = first_few([str(pool["metadata"]["name"]) for pool in made_pools], SHOWN)
         mend = "run: kubectl delete provisioners,awsnodetemplates --all --cascade=orphan"
         sentence = f"NodePools made from Provisioners ({names}) are deleted, with their nodes, if their Provisioner is."
         findings.append(warning("Provisioners", sentence, mend))

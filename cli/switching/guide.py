@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from activities.clock import utc_now
 from activities.kubernetes.client import Kube
-from activities.kubernetes.errors import ApiUnreachableError
+from activities.kubernetes.errors import ApiError
 from cli.switching import memory as memories
 from cli.switching.deployments import Workload
 from cli.switching.memory import Memory
@@ -17,6 +17,8 @@ from tenon.migration.node_states import Difference, difference, instances
 from tenon.migration.switch import Direction, Kind, Phase, Step, decide
 
 LOOK_SECONDS = 1.0
+SERVER_ERROR = 500
+"""From this status on, another attempt may succeed: the API server, or a webhook that it calls, is not there yet."""
 Report = Callable[[str], None]
 
 
@@ -37,7 +39,7 @@ class Guide:
         """Go on until the switch has ended, or a person must look. Return whether it has ended.
 
         Raises:
-            ApiError: the API server refuses.
+            ApiError: the API server refuses. A guide goes on while it is away.
             DeploymentError: a Deployment is gone.
         """
         await self._remember()
@@ -51,7 +53,9 @@ class Guide:
                 if step.kind is Kind.STUCK:
                     return False
                 await self._carry_out(step)
-            except ApiUnreachableError as error:
+            except ApiError as error:
+                if 0 < error.status < SERVER_ERROR:
+                    raise
                 if str(error) != reported:
                     self.report(f"Waiting: {error}")
                     reported = str(error)

@@ -45,11 +45,11 @@ class Watcher:
         return Observation(utc_now(), leaver, successor, unsettled, behind)
 
     async def claims(self) -> list[JsonObject]:
-        """All NodeClaims, in the newest version that the API server has."""
+        """All NodeClaims, in the version that the API server stores."""
         return await self.kube.list(await served(self.kube, NODECLAIMS))
 
     async def pools(self) -> list[JsonObject]:
-        """All NodePools, in the newest version that the API server has."""
+        """All NodePools, in the version that the API server stores."""
         return await self.kube.list(await served(self.kube, NODEPOOLS))
 
     async def _controller(self, workload: Workload, holders: list[Holder]) -> Controller:
@@ -74,11 +74,9 @@ class Watcher:
 
 
 async def served(kube: Kube, resource: Resource) -> Resource:
-    """Return the resource in v1, or in v1beta1 if the CRD does not serve v1, as that of Karpenter 0.32 to 0.37."""
+    """Return the resource in v1, or in v1beta1 if objects are stored so: then nobody may be there to convert them."""
     definition = await kube.get(CRDS, f"{resource.plural}.{resource.group}")
-    if definition is None:
-        return resource
-    versions = {version["name"] for version in definition["spec"]["versions"] if version.get("served")}
-    if resource.version in versions or "v1beta1" not in versions:
-        return resource
-    return Resource(resource.group, "v1beta1", resource.plural, resource.namespaced, resource.kind)
+    versions = definition["spec"]["versions"] if definition is not None else []
+    if any(version["name"] == "v1beta1" and version["storage"] for version in versions):
+        return Resource(resource.group, "v1beta1", resource.plural, resource.namespaced, resource.kind)
+    return resource

@@ -98,7 +98,8 @@ def of_managed(group: Mapping[str, Any], account: Account) -> ConvertedGroup:
     capacity = str(group.get("capacityType") or "ON_DEMAND")
     if capacity == "CAPACITY_BLOCK":
         notes.append("capacity blocks: select the reservation in capacityReservationSelectorTerms of the EC2NodeClass")
-    types = list(group.get("instanceTypes") or []) or _types_of(template)
+    # EKS takes types from one of the two, and may repeat its default if the template has one.
+    types = _types_of(template) or list(group.get("instanceTypes") or [])
     converted = _Group(
         name=str(group.get("nodegroupName") or ""),
         minimum=int(scaling.get("minSize") or 0),
@@ -201,10 +202,10 @@ def _template(reference: Mapping[str, Any], account: Account, notes: list[str]) 
     for key in template_key(reference):
         if key in account.templates:
             return dict(account.templates[key])
-    named = reference.get("name") or reference.get("LaunchTemplateName") or reference.get("id") or "?"
+    template_name = reference.get("name") or reference.get("LaunchTemplateName") or reference.get("id") or "?"
     notes.append(
-        f"launch template {named} was not read: add AMI, disks, security groups and user data, or pass the output of "
-        "aws ec2 describe-launch-template-versions too"
+        f"launch template {template_name} was not read: add AMI, disks, security groups and user data, or pass the "
+        "output of aws ec2 describe-launch-template-versions too"
     )
     return {}
 

@@ -20,6 +20,8 @@ from tenon.sentences import first_few, lasting
 
 SHOWN = 5
 """How many names a sentence lists at most."""
+RETURNS_WITHIN = timedelta(minutes=5)
+"""How long the way back may take at least, however impatient the user is with the successor."""
 
 
 class Direction(StrEnum):
@@ -219,8 +221,9 @@ def _returning(switch: Switch, observed: Observation) -> Step:
         missing = f"{leaver.name} does not lead again yet"
     else:
         return Step(Kind.FINISH, f"{leaver.name} leads again.", Phase.RETURNED)
-    if observed.now - switch.since >= switch.timeout:
-        sentence = f"{missing}, {lasting(switch.timeout)} after it was asked to: look at its pods, then run this again."
+    within = max(switch.timeout, RETURNS_WITHIN)
+    if observed.now - switch.since >= within:
+        sentence = f"{missing}, {lasting(within)} after it was asked to: look at its pods, then run this again."
         return Step(Kind.STUCK, sentence)
     return Step(Kind.WAIT, f"Waiting: {missing}.")
 

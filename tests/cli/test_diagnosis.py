@@ -70,7 +70,7 @@ def kube() -> FakeKube:
 
 
 async def test_crds_of_this_version_have_no_fault(kube: FakeKube) -> None:
-    assert states(await kubernetes._definitions(kube)) == {"CRDs": State.OK}  # type: ignore[arg-type]
+    assert states(await kubernetes.check_definitions(kube)) == {"CRDs": State.OK}  # type: ignore[arg-type]
 
 
 async def test_a_crd_that_lacks_a_field_is_named_with_the_field(kube: FakeKube) -> None:
@@ -78,14 +78,14 @@ async def test_a_crd_that_lacks_a_field_is_named_with_the_field(kube: FakeKube) 
         if plural == "customresourcedefinitions" and name == "nodepools.karpenter.sh":
             (v1,) = [version for version in body["spec"]["versions"] if version["name"] == "v1"]
             del v1["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["replicas"]
-    (finding,) = await kubernetes._definitions(kube)  # type: ignore[arg-type]
+    (finding,) = await kubernetes.check_definitions(kube)  # type: ignore[arg-type]
     assert finding.state is State.WARNING
     assert finding.sentence == "nodepools.karpenter.sh is older than this Tenon: it lacks v1 spec.replicas."
     assert "kubectl apply --server-side -f deploy/crds" in finding.mend
 
 
 async def test_a_missing_crd_is_a_fault() -> None:
-    findings = await kubernetes._definitions(FakeKube(Clock()))  # type: ignore[arg-type]
+    findings = await kubernetes.check_definitions(FakeKube(Clock()))  # type: ignore[arg-type]
     assert [finding.state for finding in findings] == [State.FAULT] * 3
 
 

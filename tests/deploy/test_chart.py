@@ -17,8 +17,8 @@ from tenon.provisioning.gates import AwsFeatureGates
 from tenon.resources import parse_quantity
 from tests.deploy import user_of_karpenter_1_15
 from tests.docs.recipes import written_files
-from worker.settings.chart_names import OTHER_VALUE_NAMES, gate_value_name, value_name
 from worker.settings import Settings, load_all
+from worker.settings.chart_names import OTHER_VALUE_NAMES, gate_value_name, value_name
 
 pytestmark = pytest.mark.integration
 

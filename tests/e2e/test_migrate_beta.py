@@ -1,4 +1,4 @@
-"""From Karpenter 0.37 to Tenon on the same nodes: claims, nodes and tags of v1beta1's age (docs/migrate.md).
+"""From Karpenter 0.37 to Tenon by `tenon takeover`: claims, nodes and tags of v1beta1's age (docs/migrate.md).
 
 One story in several tests, each beginning where the one before ended; `upstream_beta` plays that Karpenter.
 """
@@ -7,14 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from functools import partial
 
 import pytest_asyncio
 from temporalio.client import Client
 
 from activities.kubernetes.client import Kube
-from activities.kubernetes.resources import CRDS, NODES
+from activities.kubernetes.resources import CONFIGMAPS, CRDS, NODES
+from cli.switching.memory import NAME as MEMORY
 from sandbox.bootstrap import DEPLOY
 from sandbox.cluster import Sandbox
 from tenon.apis import labels
@@ -24,6 +29,8 @@ from tests.e2e.pools import Pool, clear, condition
 from tests.e2e.upstream_beta import DISRUPTING, MAX_PODS, OldKarpenter
 from tests.e2e.upstream_story import Story
 from tests.e2e.worker import Worker
+from tests.e2e.worker_process import environment
+from tests.faults.deployed import Deployed
 from tests.faults.sweeping import sweep
 from tests.workflows.waiting import until
 
@@ -39,6 +46,25 @@ async def store_v1beta1(kube: Kube) -> None:
         ]
         change.append({"op": "replace", "path": "/spec/conversion", "value": {"strategy": "None"}})
         await kube.patch(CRDS, name, change, kind="json")
+
+
+@asynccontextmanager
+async def replaced(kube: Kube, sandbox: Sandbox, worker: Worker) -> AsyncIterator[None]:
+    """`tenon takeover` stops the Deployment of Karpenter, installs Tenon's CRDs and starts Tenon, in this order."""
+    old = Deployed(kube, "karpenter", "karpenter", lambda: None, lambda: None)
+    tenon = Deployed(kube, "tenon", "tenon", worker.start, worker.stop)
+    settings = environment(sandbox, KUBECONFIG=str(sandbox.kubeconfig), TENON_SANDBOX_DIR=str(sandbox.logs / "none"))
+    async with old.running(), tenon.running():
+        await old.create(1)
+        await tenon.create(0)
+        command = [sys.executable, "-m", "cli", "takeover", "--yes", "--settle", "1s"]
+        run = partial(subprocess.run, command, env=settings, capture_output=True, text=True, check=False, timeout=280)
+        done = await asyncio.to_thread(run)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "From here there is no way back" in done.stdout
+        assert "Nothing was bought or ended" in done.stdout
+        yield
+        await kube.delete(CONFIGMAPS, MEMORY, namespace="tenon")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -59,9 +85,8 @@ async def story(sandbox: Sandbox, kube: Kube, client: Client, worker: Worker) ->
             pods[pod["metadata"]["name"]] = pod["metadata"]["uid"]
         await pool.running(2)
         await karpenter.taint(begun)
-        await asyncio.to_thread(sandbox.kubectl, *crds)
-        await asyncio.to_thread(worker.start)
-        yield Story(karpenter, worker, client, {"settled": settled, "begun": begun}, pods)
+        async with replaced(kube, sandbox, worker):
+            yield Story(karpenter, worker, client, {"settled": settled, "begun": begun}, pods)
     finally:
         if not worker.running:
             await asyncio.to_thread(sandbox.kubectl, *crds)

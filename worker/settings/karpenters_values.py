@@ -90,8 +90,8 @@ def _variables(deployment: JsonObject, result: ChartValues) -> dict[str, str]:
 
 
 def _held(result: ChartValues, name: str) -> list[Any]:
-    held: list[Any] = (result.values.get("controller") or {}).get(name) or []
-    return held
+    values: list[Any] = (result.values.get("controller") or {}).get(name) or []
+    return values
 
 
 def _flags(arguments: Sequence[str]) -> dict[str, str]:

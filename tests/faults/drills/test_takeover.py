@@ -101,21 +101,21 @@ async def cluster(sandbox: Sandbox, kube: Kube, worker: WorkerProcess) -> AsyncI
     tenon = Deployed(kube, "tenon", "tenon", tenons.start, tenons.stop)
     pool = Pool(kube, sandbox, f"takeover-{datetime.now(UTC):%H%M%S}")
     nodes = Karpenter(kube, sandbox, pool)
-    made = Cluster(kube, sandbox, nodes, karpenter, tenon)
+    cluster = Cluster(kube, sandbox, nodes, karpenter, tenon)
     try:
         await nodes.set_up()
         claims = await asyncio.gather(*(nodes.node(f"n{number}") for number in range(NODES_BEFORE)))
         for number, claim in enumerate(claims):
             hostname = {"kubernetes.io/hostname": claim["status"]["nodeName"]}
             pod = await pool.pod(f"stays{number}", nodeSelector=hostname)
-            made.stays[pod["metadata"]["name"]] = pod["metadata"]["uid"]
+            cluster.stays[pod["metadata"]["name"]] = pod["metadata"]["uid"]
         await pool.running(NODES_BEFORE)
         async with karpenter.running(), tenon.running():
             await karpenter.create(1)
-            await until(lambda: _leads(made, karpenter.namespace), within=WITHIN)
+            await until(lambda: _leads(cluster, karpenter.namespace), within=WITHIN)
             await tenon.create(1)
             await until(lambda: _stands_by(tenons), within=WITHIN)
-            yield made
+            yield cluster
             await kube.delete(CONFIGMAPS, MEMORY, namespace="tenon")
     finally:
         await kube.delete(LEASES, LEASE, namespace=kwok.NAME)

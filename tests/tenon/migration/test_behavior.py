@@ -99,6 +99,6 @@ def test_every_row_that_a_rule_names_is_in_the_table_of_parity() -> None:
     source = Path("tenon/migration/behavior.py").read_text(encoding="utf-8")
     parity = Path("docs/parity.md").read_text(encoding="utf-8")
     quoted = {part for part in source.split('"') if part[:3].isupper() or part[:3] == "N15"}
-    named = {part for part in quoted if part[-2:].isdigit() and "-" in part}
-    assert len(named) > 12
-    assert not {row for row in named if row not in parity}
+    named_rows = {part for part in quoted if part[-2:].isdigit() and "-" in part}
+    assert len(named_rows) > 12
+    assert not {row for row in named_rows if row not in parity}

@@ -73,14 +73,22 @@ def test_somebody_who_scales_the_leaver_up_again_ends_the_switch() -> None:
 
 
 def test_it_is_done_only_when_tenon_has_taken_every_node_over() -> None:
-    starting, gone = switch(phase=Phase.STARTING), controller("Karpenter")
+    starting, stopped = switch(phase=Phase.STARTING), controller("Karpenter")
     leads = controller("Tenon", 2, leads=True)
     behind = ["NodePool a is not Ready: x"]
-    assert decide(starting, observed(gone, leads, behind=behind)).kind is Kind.WAIT
-    late = decide(starting, observed(gone, leads, TIMEOUT, behind=behind))
+    assert decide(starting, observed(stopped, leads, behind=behind)).kind is Kind.WAIT
+    late = decide(starting, observed(stopped, leads, TIMEOUT, behind=behind))
     assert late.then is Phase.RETURNING
     assert "NodePool a is not Ready" in late.why_back
-    assert decide(starting, observed(gone, leads, TIMEOUT)).then is Phase.DONE, "late is better than back"
+    assert decide(starting, observed(stopped, leads, TIMEOUT)).then is Phase.DONE, "late is better than back"
+
+
+def test_the_way_back_has_its_own_patience_and_then_a_person_must_look() -> None:
+    returning = replace(switch(phase=Phase.RETURNING), timeout=timedelta(seconds=20))
+    karpenter, tenon = controller("Karpenter", 2), controller("Tenon", 2)
+    assert decide(returning, observed(controller("Karpenter"), tenon)).kind is Kind.START_LEAVER
+    assert decide(returning, observed(karpenter, tenon, timedelta(minutes=2))).kind is Kind.WAIT
+    assert decide(returning, observed(karpenter, tenon, timedelta(minutes=5))).kind is Kind.STUCK
 
 
 def test_from_v1beta1_tenon_is_installed_after_karpenter_and_there_is_no_way_back() -> None:
