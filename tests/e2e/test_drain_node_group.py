@@ -63,8 +63,8 @@ def node_of(instance: str, group: str, pool: Pool) -> Object:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def pool(make_pool: MakePool) -> Pool:
-    made: Pool = await make_pool(requirements=SMALL)
-    return made
+    new_pool: Pool = await make_pool(requirements=SMALL)
+    return new_pool
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -123,9 +123,9 @@ async def test_the_pods_move_within_their_budget_and_the_group_ends(
     assert refused.returncode == 2
     assert "add --yes" in refused.stderr
 
-    held = await asyncio.to_thread(drain, "--yes", "--at-once", "2", "--timeout", "30s")
-    assert held.returncode == 1, held.stdout + held.stderr
-    assert "do-not-disrupt" in held.stderr
+    stopped = await asyncio.to_thread(drain, "--yes", "--at-once", "2", "--timeout", "30s")
+    assert stopped.returncode == 1, stopped.stdout + stopped.stderr
+    assert "do-not-disrupt" in stopped.stderr
     assert await group.unschedulable() == [True, True]
     assert (await asyncio.to_thread(group.describe))["DesiredCapacity"] == 1
     pods = {pod["metadata"]["uid"] for pod in await pool.running(2)}

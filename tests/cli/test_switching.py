@@ -1,0 +1,194 @@
+"""What a guide finds out before it begins, and what it remembers, on an API server in memory."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from activities.kubernetes.resources import (
+    CONFIGMAPS,
+    CRDS,
+    DEPLOYMENTS,
+    EVENTS,
+    LEASES,
+    NODEPOOLS,
+    PROVISIONERS,
+    Resource,
+)
+from cli.diagnosis.finding import State
+from cli.switching import checks, memory
+from cli.switching.definitions import stored_as_v1beta1
+from cli.switching.deployments import DeploymentError, Workload, karpenters, tenons
+from cli.switching.leases import LeaseWatch
+from cli.switching.memory import Memory, SwitchMemoryError
+from tenon.apis.crd import custom_resource_definitions
+from tenon.migration.switch import Direction, Phase, Switch
+from tests.activities.node.fake_kube import START, Clock, FakeKube
+
+LEASE = "karpenter-leader-election"
+KARPENTER, TENON = Workload("Karpenter", "kube-system", "karpenter"), Workload("Tenon", "tenon", "tenon")
+
+
+class Cluster(FakeKube):
+    """Also selects by name and by reason."""
+
+    async def list(self, resource: Resource, **query: Any) -> list[dict[str, Any]]:
+        field, _, value = str(query.pop("field_selector", "")).partition("=")
+        objects = await super().list(resource, **query)
+        if field == "metadata.name":
+            return [obj for obj in objects if obj["metadata"]["name"] == value]
+        return [obj for obj in objects if obj.get(field) == value] if field else objects
+
+
+def deployment(namespace: str, name: str, app: str = "", **variables: str) -> dict[str, Any]:
+    env = [{"name": key, "value": value} for key, value in variables.items()]
+    pod = {"spec": {"containers": [{"name": "controller", "env": env}]}}
+    labels = {"app.kubernetes.io/name": app} if app else {}
+    metadata = {"namespace": namespace, "name": name, "labels": labels}
+    return {"metadata": metadata, "spec": {"replicas": 2, "template": pod}}
+
+
+@pytest.fixture
+def kube() -> Cluster:
+    cluster = Cluster(Clock())
+    cluster.add(DEPLOYMENTS, deployment("kube-system", "karpenter", "karpenter"))
+    cluster.add(DEPLOYMENTS, deployment("tenon", "tenon", "tenon"))
+    cluster.add(DEPLOYMENTS, deployment("default", "web", "web"))
+    for definition in custom_resource_definitions().values():
+        cluster.add(CRDS, copy.deepcopy(definition))
+    return cluster
+
+
+async def faults(kube: Cluster) -> list[str]:
+    findings = await checks.before_takeover(kube, KARPENTER, TENON, stop_first=False)  # type: ignore[arg-type]
+    return [finding.sentence for finding in findings if finding.state is State.FAULT]
+
+
+async def test_the_deployments_are_found_by_their_labels_or_by_name(kube: Any) -> None:
+    assert await karpenters(kube, None) == KARPENTER
+    assert await tenons(kube, None) == TENON
+    kube.add(DEPLOYMENTS, deployment("other", "karpenter"))
+    with pytest.raises(DeploymentError, match="Several Deployments") as several:
+        await karpenters(kube, None)
+    assert not several.value.is_missing
+    assert str(await karpenters(kube, "other/karpenter")) == "other/karpenter"
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"), [("karpenter", "is not NAMESPACE/NAME"), ("default/none", "does not exist")]
+)
+async def test_a_deployment_that_is_named_wrongly_is_refused(kube: Any, name: str, sentence: str) -> None:
+    with pytest.raises(DeploymentError, match=sentence) as refused:
+        await karpenters(kube, name)
+    assert not refused.value.is_missing
+
+
+async def test_a_cluster_without_karpenter_has_none_to_find() -> None:
+    with pytest.raises(DeploymentError, match="--karpenter NAMESPACE/NAME") as missing:
+        await karpenters(Cluster(Clock()), None)  # type: ignore[arg-type]
+    assert missing.value.is_missing
+
+
+async def test_a_sound_cluster_has_no_fault(kube: Cluster) -> None:
+    assert await faults(kube) == []
+
+
+@pytest.mark.parametrize(
+    ("variables", "sentence"),
+    [
+        ({"DISABLE_LEADER_ELECTION": "true"}, "without leader election"),
+        ({"LEADER_ELECT": "false"}, "without leader election"),
+        ({"LEADER_ELECTION_NAME": "own"}, "Karpenter's Lease is own"),
+    ],
+)
+async def test_a_karpenter_that_tenon_cannot_see_is_a_fault(
+    kube: Cluster, variables: dict[str, str], sentence: str
+) -> None:
+    kube.add(DEPLOYMENTS, deployment("kube-system", "karpenter", "karpenter", **variables))
+    (fault,) = await faults(kube)
+    assert sentence in fault
+
+
+async def test_a_lease_that_tenon_ignores_is_a_fault(kube: Cluster) -> None:
+    event = {"metadata": {"name": "e", "namespace": "kube-system"}, "reason": "LeaseIgnored"}
+    kube.add(EVENTS, {**event, "involvedObject": {"name": LEASE}})
+    (fault,) = await faults(kube)
+    assert "acts while Karpenter leads" in fault
+
+
+async def test_an_object_that_tenon_refuses_is_a_fault_that_names_it(kube: Cluster) -> None:
+    body = {
+        "apiVersion": "karpenter.sh/v1",
+        "kind": "NodePool",
+        "metadata": {"name": "broken"},
+        "spec": {"weight": "x"},
+    }
+    kube.add(NODEPOOLS, body)
+    (fault,) = await faults(kube)
+    assert "broken" in fault
+
+
+async def test_objects_that_an_upgrade_left_behind_are_a_warning(kube: Cluster) -> None:
+    kube.add(PROVISIONERS, {"kind": "Provisioner", "metadata": {"name": "old"}})
+    findings = await checks.before_takeover(kube, KARPENTER, TENON, stop_first=False)  # type: ignore[arg-type]
+    (warning,) = [finding for finding in findings if finding.state is State.WARNING]
+    assert "1 Provisioner" in warning.sentence
+
+
+async def test_crds_that_store_v1beta1_are_karpenters_until_tenon_converts(kube: Any) -> None:
+    assert await stored_as_v1beta1(kube) == []
+    definition = await kube.get(CRDS, "nodepools.karpenter.sh")
+    definition["status"] = {"storedVersions": ["v1beta1", "v1"]}
+    kube.add(CRDS, copy.deepcopy(definition))
+    assert await stored_as_v1beta1(kube) == [], "Tenon's webhook converts them"
+    definition["spec"]["conversion"] = {"strategy": "None"}
+    kube.add(CRDS, definition)
+    assert await stored_as_v1beta1(kube) == ["nodepools.karpenter.sh"]
+
+
+async def test_a_lease_counts_until_it_has_not_changed_for_its_duration(kube: Any) -> None:
+    now = 0.0
+    watch = LeaseWatch(kube, clock=lambda: now)
+
+    def renew(holder: str, at: str) -> None:
+        spec = {"holderIdentity": holder, "renewTime": at, "leaseDurationSeconds": 15}
+        kube.add(LEASES, {"metadata": {"name": LEASE, "namespace": "kube-system"}, "spec": spec})
+
+    renew("karpenter-1_a", "1")
+    (holder,) = await watch.holders()
+    assert (holder.is_tenon, holder.renews) == (False, False), "it may have been killed long ago"
+    now = 14.0
+    assert await watch.holders()
+    renew("karpenter-1_a", "2")
+    (holder,) = await watch.holders()
+    assert holder.renews
+    now = 30.0
+    assert await watch.holders() == []
+    renew("tenon/vm_1", "3")
+    (holder,) = await watch.holders()
+    assert (holder.is_tenon, holder.renews) == (True, True), "it has just taken the Lease"
+
+
+async def test_what_is_remembered_is_read_back(kube: Any) -> None:
+    assert await memory.read(kube, "tenon") is None
+    begun = Switch(Direction.HANDBACK, 3, 2, timedelta(minutes=5), timedelta(seconds=90), START, START)
+    remembered = Memory(begun, "kube-system/karpenter", {"a": "i-1"}, ("broken",))
+    await memory.write(kube, "tenon", remembered)
+    stored = await memory.read(kube, "tenon")
+    assert stored is not None
+    assert (stored.switch, stored.instances, list(stored.unready)) == (begun, {"a": "i-1"}, ["broken"])
+    later = replace(remembered, switch=begun.entered(Phase.RETURNING, START, "it does not lead"), instances=None)
+    await memory.write(kube, "tenon", later)
+    stored = await memory.read(kube, "tenon")
+    assert stored is not None
+    assert (stored.switch.why_back, stored.instances) == ("it does not lead", None)
+
+
+async def test_memory_that_somebody_edited_is_refused(kube: Any) -> None:
+    kube.add(CONFIGMAPS, {"metadata": {"name": memory.NAME, "namespace": "tenon"}, "data": {"state": "{}"}})
+    with pytest.raises(SwitchMemoryError, match="delete the ConfigMap"):
+        await memory.read(kube, "tenon")
