@@ -72,6 +72,11 @@ UNSCHEDULABLE_PODS = Gauge(
     ["controller"],
     multiprocess_mode="mostrecent",
 )
+LAUNCHES_POSTPONED = Counter(
+    "tenon_launches_postponed_total",
+    "Pods whose planned node waits in a plan until EC2 has launched other nodes of the NodePool.",
+    ["nodepool"],
+)
 IGNORED_PODS = Gauge(
     "karpenter_scheduler_ignored_pods_count",
     "Pending pods that Tenon leaves out.",
@@ -579,6 +584,11 @@ OFFERING_AVAILABLE = TextGauge(
     "karpenter_cloudprovider_instance_type_offering_available",
     "1 if plans may use an offering; 0 if EC2 refused it recently, or if its price is not known.",
     ("instance_type", "capacity_type", "zone"),
+)
+OFFERINGS_REFUSED = TextGauge(
+    "tenon_offerings_refused",
+    "Offerings that plans avoid because EC2 refused them, took them back or has no quota left for them.",
+    ("capacity_type", "reason"),
 )
 OFFERING_PRICE = TextGauge(
     "karpenter_cloudprovider_instance_type_offering_price_estimate",

@@ -60,6 +60,7 @@ from cli.nodes.workflows import (
     run,
 )
 from cli.temporal_ui import NoUiError, ui_of
+from tenon.ec2.refusals.backoff import Backoff
 from tenon.ec2.refusals.unavailable import Shortage, shortages
 from tenon.fleet.choice import Choice
 from tenon.fleet.document import row_document
@@ -491,10 +492,10 @@ def _row_without_claim(pool: str, why: str, **more: Any) -> dict[str, Any]:
 
 def _shortage_row(shortage: Shortage) -> dict[str, Any]:
     """What EC2 refuses of the whole account, so without a NodePool."""
-    return _row_without_claim("", shortage.sentence, offerings=list(starmap(_offering, shortage.until.items())))
+    return _row_without_claim("", shortage.sentence, offerings=list(starmap(_offering, shortage.backoffs.items())))
 
 
-def _offering(key: OfferingKey, until: datetime) -> dict[str, str]:
+def _offering(key: OfferingKey, backoff: Backoff) -> dict[str, str | int]:
     """A refused offering. An empty instance type stands for all, an empty zone for every zone."""
     scope = {"scope": key.scope, "scopeName": key.scope_name} if key.scope else {}
     return {
@@ -502,7 +503,9 @@ def _offering(key: OfferingKey, until: datetime) -> dict[str, str]:
         "instanceType": key.instance_type,
         "zone": key.zone,
         **scope,
-        "nextTryAt": format_instant(until),
+        "nextTryAt": format_instant(backoff.until),
+        "probedFrom": format_instant(backoff.probe_at),
+        "refusalsInARow": backoff.refusals,
     }
 
 

@@ -20,7 +20,9 @@ from temporalio import workflow
 from tenon.evolve import evolve
 
 with workflow.unsafe.imports_passed_through():
-    from tenon.ec2.refusals.unavailable import by_offering, grouped
+    from tenon.ec2.refusals import backoff
+    from tenon.ec2.refusals.unavailable import backoffs_of, grouped
+    from tenon.kube.offerings import OfferingKey
     from tenon.messages.base import POLL_SECONDS, QUIET_POLL_SECONDS, ActivityName, WorkflowInput
     from tenon.messages.provisioning import (
         AwaitBatchInput,
@@ -75,7 +77,8 @@ class ProvisionerWorkflow(PlannerCaller):
         # Batch numbers start at the wall clock, so that a provisioner that was terminated and started again never
         # reuses the number of an earlier batch, and with it the NodeClaim names.
         self.batch = begin.batch or int(workflow.now().timestamp())
-        self.unavailable = by_offering(begin.unavailable, workflow.now())
+        self.unavailable = backoffs_of(begin.unavailable)
+        """What EC2 refused, also what plans use again: the next refusal of that leads to a longer pause."""
         self.breakers = breaker.by_key(begin.breakers)
         self.pauses = begin.pauses
         self.reports = 0
@@ -126,20 +129,22 @@ class ProvisionerWorkflow(PlannerCaller):
         return self.breakers_changed or self.reports >= MAX_REPORTS or is_for_another_version()
 
     async def _plan(self, batch: BatchSummary) -> None:
-        now = workflow.now()
-        self.unavailable = {key: until for key, until in self.unavailable.items() if until > now}
+        self._forget()
         self.batch += 1
         plan_input = PlanInput(
             cluster=self.cluster,
             batch=self.batch,
-            unavailable=grouped(self.unavailable),
+            unavailable=grouped(self._avoided()),
             breakers=self._open(),
             pauses=self.pauses,
         )
         self._show(f"plans a batch of {counted(batch.pods, 'pod')}")
         summary = f"finds nodes for {counted(batch.pods, 'pending pod')}"
         planned = await self.call(ActivityName.PLAN, plan_input, PlanResult, summary)
-        self.pauses, self.last_plan = planned.pauses, evolve(planned, pauses=[])
+        self.pauses, self.last_plan = planned.pauses, evolve(planned, pauses=[], reopened=[])
+        for key in (offering.key for offering in planned.reopened):
+            if key in self.unavailable:
+                self.unavailable[key] = backoff.launched(self.unavailable[key], workflow.now())
         self.last_batches = page.remembered(self.last_batches, planned, self.batch, workflow.now())
 
     def _show(self, action: str) -> None:
@@ -164,12 +169,24 @@ class ProvisionerWorkflow(PlannerCaller):
         """Receive what EC2 refuses from an io process. Plans avoid it for a while."""
         self.reports += 1
         now = workflow.now()
-        self.unavailable |= by_offering(report.unavailable, now)
+        self._forget()
+        for key, reported in backoffs_of(report.unavailable).items():
+            self.unavailable[key] = backoff.merged(self.unavailable.get(key), reported)
         before = self._refusals()
         self.breakers = breaker.merged(self.breakers, report, now)
         if self._refusals() != before:
             self.breakers_changed = True
         self._show(self.action)
+
+    def _forget(self) -> None:
+        """Drop what EC2 refused so long ago that it no longer counts."""
+        now = workflow.now()
+        self.unavailable = {key: item for key, item in self.unavailable.items() if not backoff.is_forgotten(item, now)}
+
+    def _avoided(self) -> dict[OfferingKey, backoff.Backoff]:
+        """The offerings that plans avoid now."""
+        now = workflow.now()
+        return {key: item for key, item in self.unavailable.items() if item.is_active(now)}
 
     def _open(self) -> list[LaunchBreaker]:
         """The breakers for which launches wait. The others only count."""
@@ -198,10 +215,9 @@ class ProvisionerWorkflow(PlannerCaller):
         """
         now = workflow.now()
         breakers = breaker.merged(self.breakers, LaunchReport(), now)
-        unavailable = {key: until for key, until in self.unavailable.items() if until > now}
         waits = [wait for wait in self.last_plan.waits if wait.until > now] if self.last_plan is not None else []
         return LaunchReport(
-            unavailable=grouped(unavailable),
+            unavailable=grouped(self._avoided()),
             breakers=list(breakers.values()),
             waits=waits,
             kept_by=workflow.info().first_execution_run_id,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
@@ -80,6 +80,10 @@ class ClusterView(Cluster, Checks, Protocol):
 
     def launching_claims(self) -> Sequence[ClaimRecord]:
         """The NodeClaims that were planned for pods, have no instance yet, and stay."""
+        ...
+
+    def all_claims(self) -> Iterable[ClaimRecord]:
+        """All NodeClaims, also those that are being deleted."""
         ...
 
     def reserved_claims(self) -> Sequence[ClaimRecord]:

@@ -14,7 +14,8 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable
 from datetime import datetime, timedelta
 
-from tenon.ec2.refusals.unavailable import UnavailableOfferings, by_offering, grouped, unavailable_for
+from tenon.ec2.refusals.backoff import FIRST_PROBE_PAUSE, Backoff
+from tenon.ec2.refusals.unavailable import UnavailableOfferings, backoffs_of, grouped, refused_now
 from tenon.evolve import evolve
 from tenon.kube.offerings import OfferingKey
 from tenon.messages.launch import OfferingRef
@@ -43,7 +44,7 @@ class LaunchBreakers:
     def __init__(self, now: Callable[[], datetime], wait_seconds: float = WAIT_SECONDS) -> None:
         self._now = now
         self._wait_seconds = wait_seconds
-        self._unavailable_until: dict[OfferingKey, datetime] = {}
+        self._backoffs: dict[OfferingKey, Backoff] = {}
         self._open: dict[str, LaunchBreaker] = {}
         """By key: of a NodePool, of an EC2NodeClass, or of the account."""
         self._closed: set[str] = set()
@@ -72,19 +73,24 @@ class LaunchBreakers:
     # --- offerings ---
 
     def unavailable(self) -> UnavailableOfferings:
-        """The offerings that EC2 recently refused.
+        """The offerings that EC2 refused a moment ago: not even a claim that probes them may ask for them yet.
 
-        A claim that allows spot and on-demand must not request the same spot offerings again.
+        A claim that allows spot and on-demand must not request the same spot offerings again. For how much longer an
+        offering is avoided, plans decide. They know what all processes saw, and claims name what they must avoid.
         """
         now = self._now()
-        self._unavailable_until = {key: until for key, until in self._unavailable_until.items() if until > now}
-        return UnavailableOfferings(self._unavailable_until)
+        self._backoffs = {key: backoff for key, backoff in self._backoffs.items() if backoff.is_active(now)}
+        return UnavailableOfferings(
+            key
+            for key, backoff in self._backoffs.items()
+            if backoff.refused_at is None or now < backoff.refused_at + FIRST_PROBE_PAUSE
+        )
 
     def mark_unavailable(self, offerings: Iterable[OfferingRef]) -> None:
         """Record offerings for which EC2 had no capacity."""
         now = self._now()
         for offering in offerings:
-            self._unavailable_until[offering.key] = now + unavailable_for(offering.key)
+            self._backoffs[offering.key] = refused_now(offering.key, now)
             self.news.set()
 
     # --- launches ---
@@ -212,7 +218,7 @@ class LaunchBreakers:
         now = self._now()
         self._open = {key: breaker for key, breaker in self._open.items() if not rules.untried(breaker, now)}
         return LaunchReport(
-            unavailable=grouped(self._unavailable_until),
+            unavailable=grouped(self._backoffs),
             breakers=[
                 open_breaker
                 for key, open_breaker in sorted(self._open.items())
@@ -233,7 +239,7 @@ class LaunchBreakers:
         """Take over what was known before this process started. What the process itself has seen takes precedence."""
         now = self._now()
         self._kept_by = report.kept_by
-        self._unavailable_until = {**by_offering(report.unavailable, now), **self._unavailable_until}
+        self._backoffs = {**backoffs_of(report.unavailable), **self._backoffs}
         for key, breaker in rules.by_key(report.breakers).items():
             launches = breaker.pool in self._accepted_at and not breaker.instance_types
             if not launches and not rules.untried(breaker, now):

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cached_property
 from itertools import islice
 from typing import NamedTuple
 
@@ -54,6 +55,8 @@ SHARE_OF_LOOKS = 0.02
 """The fraction of a core for looking which pods are undecided. While thousands of pods start on nodes that were bought
 for them, almost each of their events leads to a pass that finds nothing.
 """
+POSTPONED_FOR = timedelta(seconds=30)
+"""The longest time after which a pod is planned again whose NodePool launches others first."""
 CLOSES_WITHIN = 50.0
 """How many seconds after the wait for a first pod a batch may close. The activity times out 60 seconds after that wait
 (`workflows/options.py`), so the wait is shorter if batches may last longer than this."""
@@ -87,6 +90,30 @@ class _PlanOutcome:
     """Since when plans have put the pod on nodes that are ready, and kube-scheduler has not."""
     paused: bool = False
     """The pod was told that no node is bought for it for a while."""
+    in_shortage: bool = False
+    """EC2 refused some offerings when the pod fitted nowhere."""
+    launches_after: tuple[str, str] | None = None
+    """The NodePool and capacity type that launch the pod's node when they have launched others."""
+
+
+class _Launches:
+    """What the launches of NodeClaims say at one moment. Reads the NodeClaims only if pods depend on it."""
+
+    def __init__(self, view: ClusterView, refusals: LaunchRefusals) -> None:
+        self._view = view
+        self._refusals = refusals
+        self._free: dict[tuple[str, str], bool] = {}
+
+    @cached_property
+    def show_capacity(self) -> bool:
+        """Whether EC2 launched an instance of an offering after it refused it."""
+        return bool(self._refusals.reopened(self._view.all_claims()))
+
+    def free(self, subject: tuple[str, str]) -> bool:
+        """Whether a NodePool may launch more nodes of scarce types, in a capacity type."""
+        if subject not in self._free:
+            self._free[subject] = self._refusals.free_launches(self._view.all_claims(), *subject) > 0
+        return self._free[subject]
 
 
 class Batcher:
@@ -129,12 +156,13 @@ class Batcher:
         fingerprint = self._view.fingerprint()
         pending = self._view.pending_pods()
         refused = self._refusals.refused_claims(self._view.launching_claims)
+        launches = _Launches(self._view, self._refusals)
         self._forget_others(pending)
         self._unused.update(pod for pod in pending if not pod.node_name)
         return [
             pod
             for pod in (*pending, *self._buffers.lacking())
-            if not self._valid(pod, now, fingerprint, refused) and not self._covered(pod, now, refused)
+            if not self._valid(pod, now, fingerprint, refused, launches) and not self._covered(pod, now, refused)
         ]
 
     def adopt(self, pauses: Iterable[PurchasePause]) -> None:
@@ -237,9 +265,11 @@ class Batcher:
         - the part of ``fingerprint`` that affects them changes;
         - their own requirements change, for example because their volumes were created or deleted;
         - a pause is over, which grows with each attempt;
-        - an offering that this plan had to avoid becomes available again (``offered_again``).
+        - an offering that this plan had to avoid becomes available again (``offered_again``);
+        - EC2 launches an instance of an offering that it refused.
         """
         now = self._now()
+        in_shortage = bool(self._refusals.backoffs())
         for pod in pods:
             attempts = self._attempts(pod)
             pause = _growing(FIRST_RETRY, attempts, MAX_RETRY)
@@ -247,7 +277,14 @@ class Batcher:
                 pause = min(pause, max(FIRST_RETRY, offered_again - now))
             # A pod that must leave its node still runs, so a change of the claims is not worth another plan for it.
             changes = None if pod.node_name else _relevant_part(pod, fingerprint)
-            self._outcomes[pod.uid] = _PlanOutcome(now + pause, attempts, changes, pod=pod)
+            self._outcomes[pod.uid] = _PlanOutcome(now + pause, attempts, changes, pod=pod, in_shortage=in_shortage)
+
+    def postponed(self, pods: Iterable[tuple[Pod, tuple[str, str]]]) -> None:
+        """Record pods whose nodes wait until their NodePool, in a capacity type, has launched others."""
+        again_at = self._now() + POSTPONED_FOR
+        for pod, subject in pods:
+            attempts = self._attempts(pod)
+            self._outcomes[pod.uid] = _PlanOutcome(again_at, attempts, None, pod=pod, launches_after=subject)
 
     def refused(self, pods: Iterable[Pod], pool: str) -> None:
         """Record that the API server refused this pool's NodeClaim for these pods.
@@ -336,7 +373,9 @@ class Batcher:
             if claim.name not in refused
         )
 
-    def _valid(self, pod: Pod, now: datetime, fingerprint: Fingerprint, refused: Collection[str]) -> bool:
+    def _valid(
+        self, pod: Pod, now: datetime, fingerprint: Fingerprint, refused: Collection[str], launches: _Launches
+    ) -> bool:
         answer = self._outcomes.get(pod.uid)
         if answer is None or now >= answer.again_at:
             return False
@@ -345,6 +384,10 @@ class Batcher:
         if answer.pod is not None and answer.pod is not pod and _scheduling_key(answer.pod) != _scheduling_key(pod):
             return False
         if answer.pool is not None and answer.pool[1] != self._generations().get(answer.pool[0]):
+            return False
+        if answer.in_shortage and launches.show_capacity:
+            return False
+        if answer.launches_after is not None and launches.free(answer.launches_after):
             return False
         if answer.paused and self._unused.pause_of(pod, now) is None:
             return False

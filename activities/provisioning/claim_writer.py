@@ -114,7 +114,7 @@ async def write_claims(
     batch: int,
     overlaid: Overlaid | None = None,
     explanations: Sequence[str] = (),
-    unavailable: Collection[OfferingKey] = (),
+    avoided: Sequence[Collection[OfferingKey]] = (),
     usual_prices: Sequence[float | None] = (),
 ) -> Written:
     """Write every NodeClaim of a plan that the API server accepts.
@@ -126,7 +126,8 @@ async def write_claims(
         batch: the batch number, from which the claims' names are derived.
         overlaid: the instance types with NodeOverlays applied; the claims get annotations about them.
         explanations: for each claim of the plan, why it is bought.
-        unavailable: the offerings that EC2 refused recently; the claims name those of their types.
+        avoided: for each claim, the offerings that EC2 refused recently and that it must not ask for; it names those
+            of its types.
         usual_prices: for each claim, what the cheapest refused offering costs that would do; None if there is none.
 
     Raises:
@@ -139,9 +140,9 @@ async def write_claims(
     ]
     for claim_write, why in zip(claim_writes, explanations, strict=False):
         claim_write.body["metadata"]["annotations"][labels.EXPLANATION] = why
-    for claim_write in claim_writes:
+    for claim_write, offerings in zip(claim_writes, avoided, strict=False):
         claim_write.body["metadata"]["annotations"] |= unavailable_annotation(
-            claim_write.planned.instance_types, unavailable
+            claim_write.planned.instance_types, offerings
         )
     for claim_write, usual_price in zip(claim_writes, usual_prices, strict=False):
         factor = price_factor(pools[claim_write.planned.pool].metadata.annotations)

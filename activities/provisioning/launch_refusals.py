@@ -6,14 +6,18 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime
 
 from activities.clock import utc_now
+from tenon.apis import labels
 from tenon.apis.nodepool import NodePool
-from tenon.ec2.refusals.unavailable import UnavailableOfferings, by_offering
+from tenon.ec2.refusals.backoff import FIRST_PROBE_PAUSE, Backoff, shows_capacity
+from tenon.ec2.refusals.unavailable import UnavailableOfferings, backoffs_of, refusals_of
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.offerings import OfferingKey
 from tenon.messages.provisioning import LaunchBreaker, LaunchReport
 from tenon.node.breaker import by_key, is_open, sentence, untried
-from tenon.provisioning.capacity_shortage import PoolShortage, TriedLaunch, is_over, refused_again
+from tenon.provisioning.capacity_shortage import LASTS, PoolShortage, TriedLaunch, is_over, refused_again
 from tenon.provisioning.launch_breakers import by_pool, is_refused
+from tenon.provisioning.launch_budget import Storm, free_launches, is_scarce, refused_in_storm
+from tenon.scheduling.model import PlannedClaim
 
 
 class LaunchRefusals:
@@ -31,8 +35,11 @@ class LaunchRefusals:
         self._on_change = on_change
         self._now = now
         self._breakers: dict[str, LaunchBreaker] = {}
-        self._unavailable: dict[OfferingKey, datetime] = {}
+        self._backoffs: dict[OfferingKey, Backoff] = {}
         self._shortages: dict[str, PoolShortage] = {}
+        self._storms: dict[tuple[str, str], Storm] = {}
+        """By NodePool and capacity type."""
+        self._probed: dict[OfferingKey, datetime] = {}
         self.reported = False
         """Whether the workflow has reported to this process yet."""
         self.ask: Callable[[], Awaitable[LaunchReport | None]] | None = None
@@ -43,7 +50,7 @@ class LaunchRefusals:
         report = await self.ask() if self.ask is not None else None
         if report is not None:
             self.update(report.breakers)
-            self.replace_unavailable(by_offering(report.unavailable, self._now()))
+            self.replace_unavailable(backoffs_of(report.unavailable))
 
     def update(self, breakers: Iterable[LaunchBreaker]) -> None:
         """Replace the breakers by those that the workflow reports. Breakers that only count hold nothing back."""
@@ -53,27 +60,90 @@ class LaunchRefusals:
             if _shown(before.get(key)) != _shown(self._breakers.get(key)):
                 self._on_change(key)
 
-    def replace_unavailable(self, until: Mapping[OfferingKey, datetime]) -> None:
-        """Replace the offerings that EC2 refused recently, each with the time until which plans avoid it."""
-        self._unavailable = dict(until)
+    def replace_unavailable(self, backoffs: Mapping[OfferingKey, Backoff]) -> None:
+        """Replace what EC2 refused recently."""
+        self._backoffs = dict(backoffs)
+
+    def backoffs(self) -> dict[OfferingKey, Backoff]:
+        """The offerings that plans avoid now."""
+        now = self._now()
+        return {offering: backoff for offering, backoff in self._backoffs.items() if backoff.is_active(now)}
 
     def unavailable(self) -> UnavailableOfferings:
         """The offerings that plans avoid now."""
-        return UnavailableOfferings(self.unavailable_until())
+        return UnavailableOfferings(self.backoffs())
 
     def unavailable_until(self) -> dict[OfferingKey, datetime]:
         """The offerings that plans avoid now, each with the time until which they do."""
+        return {offering: backoff.until for offering, backoff in self.backoffs().items()}
+
+    def tried_again_at(self) -> dict[OfferingKey, datetime]:
+        """The offerings that plans avoid now, each with the time of the next probe at the earliest."""
         now = self._now()
-        return {offering: until for offering, until in self._unavailable.items() if until > now}
+        return {offering: max(now, backoff.probe_at) for offering, backoff in self.backoffs().items()}
+
+    def due(self) -> frozenset[OfferingKey]:
+        """The offerings that a single NodeClaim may ask for now, if nothing else fits its pods.
+
+        Those of reservations are left out, because their places are counted.
+        """
+        now = self._now()
+        self._probed = {key: at for key, at in self._probed.items() if now < at + FIRST_PROBE_PAUSE}
+        return frozenset(
+            key
+            for key, backoff in self.backoffs().items()
+            if backoff.probe_at <= now and key not in self._probed and key.capacity_type != labels.RESERVED
+        )
+
+    def probing(self, offerings: Iterable[OfferingKey]) -> None:
+        """Record that a NodeClaim asks for these offerings, which are not due again before EC2 has answered."""
+        self._probed |= dict.fromkeys(offerings, self._now())
+
+    def reopened(self, claims: Iterable[ClaimRecord]) -> frozenset[OfferingKey]:
+        """The refused offerings of which an instance was launched later, so that plans may use them again."""
+        backoffs = self.backoffs()
+        if not backoffs:
+            return frozenset()
+        return frozenset(
+            key
+            for claim in claims
+            if (launched_at := claim.launched_at) is not None
+            for key in refusals_of(backoffs, _offering_of(claim))
+            if shows_capacity(backoffs[key], launched_at)
+        )
+
+    def reopen(self, offerings: Iterable[OfferingKey]) -> None:
+        """Let plans use these offerings again, until EC2 refuses them the next time."""
+        now = self._now()
+        for key in offerings:
+            self._backoffs[key] = self._backoffs[key]._replace(until=now)
+
+    def is_scarce(self, claim: PlannedClaim) -> bool:
+        """Whether a planned node counts against the launch budget of its NodePool."""
+        return is_scarce(claim.instance_types, self.storm(claim.pool, claim.offering.capacity_type))
+
+    def free_launches(self, claims: Iterable[ClaimRecord], pool: str, capacity_type: str) -> int:
+        """How many more such nodes the NodePool may launch now. ``claims``: all NodeClaims."""
+        return free_launches(claims, pool, capacity_type, self.storm(pool, capacity_type), self._now())
+
+    def storm(self, pool: str, capacity_type: str) -> Storm | None:
+        """What EC2 refused of a NodePool in one capacity type; None if it refused nothing of it for a while."""
+        storm = self._storms.get((pool, capacity_type))
+        if storm is not None and self._now() - storm.last > LASTS:
+            del self._storms[pool, capacity_type]
+            return None
+        return storm
 
     def no_capacity(self, launches: Iterable[TriedLaunch]) -> None:
         """Record NodeClaims that ended because EC2 had no capacity for them."""
         by_pool: dict[str, list[TriedLaunch]] = {}
         for launch in launches:
             by_pool.setdefault(launch.pool, []).append(launch)
+            subject = launch.pool, launch.cheapest.capacity_type
+            self._storms[subject] = refused_in_storm(self.storm(*subject), launch.instance_types, self._now())
         for pool, refused in by_pool.items():
             before = self._shortages.get(pool)
-            after = refused_again(before, refused, self.unavailable_until(), self._now())
+            after = refused_again(before, refused, self.tried_again_at(), self._now())
             self._shortages[pool] = after
             if before is None or before.message != after.message:
                 self._on_change(pool)
@@ -112,6 +182,12 @@ class LaunchRefusals:
         """By NodePool, the breaker that holds it back, without those that no launch has tried for a long time."""
         now = self._now()
         return by_pool({key: breaker for key, breaker in self._breakers.items() if not untried(breaker, now)}, pools)
+
+
+def _offering_of(claim: ClaimRecord) -> OfferingKey:
+    keys = (labels.CAPACITY_TYPE, labels.INSTANCE_TYPE, labels.ZONE)
+    capacity_type, instance_type, zone = (claim.labels.get(key, "") for key in keys)
+    return OfferingKey(capacity_type, instance_type, zone)
 
 
 def _shown(breaker: LaunchBreaker | None) -> str | None:

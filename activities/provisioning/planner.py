@@ -20,6 +20,7 @@ detected.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -39,6 +40,7 @@ from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.resources import NODECLAIMS, PODS
 from activities.provisioning.batching import Batcher
 from activities.provisioning.buffers import BufferRoom
+from activities.provisioning.capacity_probes import CapacityProbes, Probes
 from activities.provisioning.claim_writer import ClaimWrite, Written, write_claims
 from activities.provisioning.launch_refusals import LaunchRefusals
 from activities.provisioning.offerings import instance_types_by_pool
@@ -56,14 +58,15 @@ from activities.tracing.catalogue import Phase
 from tenon.apis import labels
 from tenon.apis.nodepool import NodePool
 from tenon.apis.shortage_price import is_far_dearer, price_factor
-from tenon.ec2.refusals.unavailable import by_offering, unavailable_until
+from tenon.ec2.refusals.unavailable import UnavailableOfferings, backoffs_of, unavailable_until
 from tenon.kube.conditions import condition
 from tenon.kube.event_reasons import EventReason
-from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
+from tenon.messages.launch import OfferingRef
 from tenon.messages.provisioning import PendingPods, PlanInput, PlanResult, PurchasePause, ShortageWait
 from tenon.node.breaker import sentence
 from tenon.provisioning.launch_breakers import next_probe, only_probes, pools_for_plans, probed, without_held_types
+from tenon.provisioning.launch_budget import within_budget
 from tenon.provisioning.overlays import Overlaid
 from tenon.provisioning.pending_pods import bounded, with_place
 from tenon.provisioning.plan_digest import plan_digest
@@ -125,6 +128,10 @@ class _Decision:
     """The NodeClaims that EC2 refuses because of their EC2NodeClass."""
     next_probe: datetime | None = None
     """When a NodeClaim may be made to probe an EC2NodeClass that EC2 refuses; None if none is due."""
+    probes: Probes = field(default_factory=Probes)
+    """Those of the NodeClaims that ask for offerings which EC2 refused."""
+    postponed: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """Key to the NodePool and capacity type that must launch other nodes first, for pods whose node waits for that."""
 
     @property
     def dear_claims(self) -> list[PlannedClaim]:
@@ -199,6 +206,7 @@ class Planner:
         self._batcher = batcher
         self._now = now
         self._policy = policy or PlanPolicy()
+        self._probes = CapacityProbes(view, types, self._refusals)
         self._one_at_a_time = asyncio.Lock()
 
     async def plan(self, plan_input: PlanInput) -> PlanResult:
@@ -212,19 +220,21 @@ class Planner:
 
     async def _plan(self, plan_input: PlanInput) -> PlanResult:
         self._refusals.update(plan_input.breakers)
-        self._refusals.replace_unavailable(self._unavailable(plan_input))
+        self._refusals.replace_unavailable(backoffs_of(plan_input.unavailable))
+        reopened = self._refusals.reopened(self._view.all_claims())
+        self._refusals.reopen(reopened)
         self._batcher.adopt(plan_input.pauses)
+        result = partial(self._result, plan_input, reopened=[OfferingRef.of(key) for key in sorted(reopened)])
         before = await self._check_up_to_date(plan_input)
         if before:
             log.info("The batch was planned before", extra={"batch": plan_input.batch, "nodeclaims": before})
-            return self._result(plan_input, claims=before)
+            return result(claims=before)
         decision = await self._decide(plan_input.batch)
         if decision is not None and decision.plan.claims and await self._caught_up(self._view.confirm_pods()):
             decision = await self._decide(plan_input.batch, part=RETRY_SECONDS)
         if decision is None:
-            return self._result(plan_input)
-        unavailable_until = self._refusals.unavailable_until()
-        self._refusals.no_capacity(self._refused_launches.count(decision.all_pods, unavailable_until))
+            return result()
+        tried_again_at = self._refusals.tried_again_at()
         try:
             with _phase("write", Phase.WRITE):
                 written = await write_claims(
@@ -234,7 +244,7 @@ class Planner:
                     plan_input.batch,
                     decision.overlaid,
                     decision.explanations,
-                    self._refusals.unavailable(),
+                    self._avoided(decision),
                     decision.usual_prices,
                 )
         except ApiError as error:
@@ -249,7 +259,7 @@ class Planner:
         )
         metrics.QUEUE_DEPTH.labels("provisioner").set(0)
         metrics.IGNORED_PODS.set(sum(1 for pod in pods if pod.unsupported))
-        self._remember(decision, written, plan_input)
+        self._remember(decision, written)
         places = (*plan.placements.values(), *(claim.pods for claim in written.claims))
         placed = {pod.uid for pods_of_place in places for pod in pods_of_place}
         if self._decided is not None:
@@ -262,7 +272,7 @@ class Planner:
             await self._recorder.publish(
                 pool_reference(decision.pools[name]), EventReason.NO_COMPATIBLE_INSTANCE_TYPES, message
             )
-        lacking = self._refused_launches.reasons(plan, pods, unavailable_until, decision.dear_claims)
+        lacking = self._refused_launches.reasons(plan, pods, tried_again_at, decision.dear_claims)
         self._refused_launches.bought(written.claims)
         await self._pod_events.publish(
             plan, filter(_waits, pods), written.names, decision.in_flight, lacking, decision.doubts
@@ -271,8 +281,7 @@ class Planner:
             message = existing_node_sentence(node, since, await self._refusal(pod))
             await self._recorder.publish(pod_reference(pod), EventReason.FAILED_SCHEDULING, message)
         self._unplaced.planned(pods, plan.unschedulable, decision.waits.keys() | decision.paused.keys())
-        return self._result(
-            plan_input,
+        return result(
             with_place(plan, written.names),
             claims=list(written.names),
             pods=len(pods),
@@ -280,10 +289,17 @@ class Planner:
             unschedulable=sum(pod.key in plan.unschedulable for pod in pods),
             refused=sum(claim_write.refusal is not None for claim_write in written.unwritten),
             unreached=sum(pod.key in plan.unreached for pod in pods),
+            postponed=len(decision.postponed),
             price=round(sum(claim.price for claim in plan.claims), 6),
             digest=plan_digest(decision.plan),
             solve_seconds=round(decision.took, 4),
         )
+
+    def _avoided(self, decision: _Decision) -> list[UnavailableOfferings]:
+        """For each NodeClaim of the plan, the offerings that it must not ask for."""
+        unavailable = self._refusals.unavailable()
+        for_probes = UnavailableOfferings(unavailable - decision.probes.due)
+        return [for_probes if decision.probes.include(claim) else unavailable for claim in decision.plan.claims]
 
     def _write_record(self, plan_input: PlanInput, decision: _Decision, plan: Plan, written: Written) -> None:
         """Record the plan as it was carried out. If its inputs are kept, its entry follows when they are."""
@@ -338,8 +354,10 @@ class Planner:
     async def _decide(self, batch: int, part: float = 1.0) -> _Decision | None:
         """Plan the pods that need a decision, within this fraction of a solve's time; None if no pod does."""
         fingerprint = self._view.fingerprint()  # before anything is read, so that later changes count as new
-        if not self._batcher.undecided():
+        undecided = self._batcher.undecided()
+        if not undecided:
             return None
+        self._refusals.no_capacity(self._refused_launches.count(undecided, self._refusals.tried_again_at()))
         usable = usable_pools(self._view.node_pools(), self._view.node_class, self._view)
         breakers = self._refusals.breakers(usable)
         launching = self._view.launching_pools() if breakers else frozenset()
@@ -385,13 +403,22 @@ class Planner:
         )
         reasoned = with_pool_reasons(explained, self._view, waiting_pods, left_out, self._view)
         plan = only_probes(reasoned, breakers, batch)
+
+        async def solve_for_probes(probing: Problem) -> Plan:
+            return (await self._solver.solve(probing, part * RETRY_SECONDS)).plan
+
+        probes = await self._probes.for_plan(
+            plan, waiting_pods, problem, pools, breakers, refused_until, batch, solve_for_probes
+        )
+        plan = _with_probes(plan, probes)
+        free = partial(self._refusals.free_launches, list(self._view.all_claims()))
+        plan, postponed = within_budget(plan, self._refusals.is_scarce, free)
         metrics.SCHEDULING_SECONDS.labels("provisioner").observe(solved.seconds)
         metrics.PLAN_PHASE_SECONDS.labels("solve").observe(solved.seconds)
         ready = frozenset(node.name for node in problem.nodes if node.initialized)
         in_flight = frozenset(node.name for node in problem.nodes if node.requirements is not None)
         with _phase("explain", Phase.EXPLAIN):
-            why = await asyncio.to_thread(explanations, winners, plan.claims)
-            usual_prices = await asyncio.to_thread(lambda: [winners.usual_price(claim) for claim in plan.claims])
+            why, usual_prices = await asyncio.to_thread(_explained, plan, winners, probes)
         without_types = {pool.name: pool.lacking for pool in problem.pools if pool.lacking}
         return _Decision(
             plan,
@@ -412,6 +439,8 @@ class Planner:
             without_types,
             refused,
             next_probe(breakers, launching),
+            probes,
+            postponed,
         )
 
     async def _wait_for_cheaper(
@@ -513,17 +542,19 @@ class Planner:
         """The pools with their instance types, with NodeOverlays applied and without the refused offerings."""
         return await instance_types_by_pool(self._view, self._types, pools, self._refusals.unavailable())
 
-    def _unavailable(self, plan_input: PlanInput) -> dict[OfferingKey, datetime]:
-        """The offerings that EC2 refused recently, each with the time until which plans avoid it."""
-        return by_offering(plan_input.unavailable, self._now())
-
-    def _remember(self, decision: _Decision, written: Written, plan_input: PlanInput) -> None:
+    def _remember(self, decision: _Decision, written: Written) -> None:
         self._waiting.planned(decision.all_pods, decision.waits)
         by_key = {pod.key: pod for pod in decision.all_pods}
+        self._refusals.probing(decision.probes.keys(written.claims))
         probes = () if decision.next_probe is None else (decision.next_probe,)
-        offered_again = min((*self._unavailable(plan_input).values(), *probes), default=None)
-        unplaced = [by_key[key] for key in decision.plan.unschedulable]
+        now = self._now()
+        due = (at for backoff in self._refusals.backoffs().values() for at in (backoff.probe_at, backoff.until))
+        offered_again = min((*(at for at in due if at > now), *probes), default=None)
+        unplaced = [by_key[key] for key in decision.plan.unschedulable if key not in decision.postponed]
         self._batcher.unschedulable(unplaced, decision.fingerprint, offered_again)
+        self._batcher.postponed((by_key[key], subject) for key, subject in decision.postponed.items())
+        for pool, nodes in Counter(pool for pool, _ in decision.postponed.values()).items():
+            metrics.LAUNCHES_POSTPONED.labels(pool).inc(nodes)
         self._batcher.told_of_pause(by_key[key] for key in decision.paused)
         self._batcher.engine_failed(by_key[key] for key in decision.failed)
         self._batcher.nominated(decision.plan.placements, decision.ready)
@@ -560,6 +591,27 @@ def _not_replayable(decision: _Decision, written: Written) -> str:
     if not decision.as_solved:
         return "some nodes of the engine's plan were held back, because EC2 refuses launches"
     return ""
+
+
+def _with_probes(plan: Plan, probes: Probes) -> Plan:
+    """The plan with the probes, whose pods have a place now."""
+    if not probes.claims:
+        return plan
+    placed = {pod.key for claim in probes.claims for pod in claim.pods}
+    unschedulable = {key: why for key, why in plan.unschedulable.items() if key not in placed}
+    return replace(plan, claims=(*plan.claims, *probes.claims), unschedulable=unschedulable)
+
+
+def _explained(plan: Plan, winners: TypeChoiceExplainer, probes: Probes) -> tuple[list[str], list[float | None]]:
+    """For each NodeClaim, why it is bought, and what the cheapest refused offering costs. Probes come last."""
+    ordinary = [claim for claim in plan.claims if not probes.include(claim)]
+    probing = plan.claims[len(ordinary) :]
+    why = explanations(winners, ordinary)
+    usual_prices = [winners.usual_price(claim) for claim in ordinary]
+    if probing and probes.prices is not None:
+        why += explanations(probes.prices, probing)
+        usual_prices += [probes.prices.usual_price(claim) for claim in probing]
+    return why, usual_prices
 
 
 def _waits(pod: Pod) -> bool:

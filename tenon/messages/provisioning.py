@@ -8,6 +8,7 @@ from pydantic import Field
 
 from tenon.kube.offerings import Scope
 from tenon.messages.base import POLL_SECONDS, Message
+from tenon.messages.launch import OfferingRef
 
 
 class UnavailableTypes(Message):
@@ -19,6 +20,10 @@ class UnavailableTypes(Message):
     scope_name: str = ""
     instance_types: list[str]
     until: datetime
+    refused_at: datetime | None = None
+    """When EC2 last refused them; None if it takes their instances back."""
+    refusals: int = 0
+    """How often in a row (`tenon.ec2.refusals.backoff`)."""
 
 
 class LaunchBreaker(Message):
@@ -150,6 +155,10 @@ class PlanResult(Message):
     """The other pods without a node, also of earlier plans, in the first groups."""
     pending_left_out: int = 0
     """How many pods are in the groups that `pending` leaves out."""
+    reopened: list[OfferingRef] = Field(default_factory=list)
+    """Of the offerings that EC2 refused, those of which it has launched instances since."""
+    postponed: int = 0
+    """How many planned nodes wait until EC2 has launched others of their NodePool."""
 
 
 class AwaitBatchInput(Message):

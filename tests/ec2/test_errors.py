@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,9 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 
 from activities.ec2.errors import EC2Error, ThrottledError, translated
 from tenon.ec2.refusals import errors
+from tenon.ec2.refusals.backoff import Backoff
 from tenon.ec2.refusals.errors import reason_for, unavailable_offerings
-from tenon.ec2.refusals.unavailable import unavailable_for
+from tenon.ec2.refusals.unavailable import refused_now
 from tenon.kube.offerings import OfferingKey
 
 SOLD = ("reserved", "spot", "on-demand")
@@ -82,8 +83,10 @@ def test_n15_404_n15_405_n15_406_a_refused_reserved_launch_is_about_its_reservat
 
 def test_n15_405_a_full_reservation_counts_as_full_until_its_places_are_counted_again() -> None:
     full = OfferingKey.of_full_reservation("reserved", "us-west-2a", "cr-1")
-    assert unavailable_for(full) == timedelta(minutes=1)
-    assert unavailable_for(OfferingKey.refusable("reserved", "m5.large", "us-west-2a", "cr-1")) == timedelta(minutes=3)
+    now = datetime(2026, 11, 21, 12, tzinfo=UTC)
+    assert refused_now(full, now) == Backoff(now + timedelta(minutes=1))
+    reserved = OfferingKey.refusable("reserved", "m5.large", "us-west-2a", "cr-1")
+    assert refused_now(reserved, now) == Backoff(now + timedelta(minutes=3), now, 1)
 
 
 def test_other_codes_rule_out_nothing() -> None:

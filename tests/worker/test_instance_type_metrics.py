@@ -23,6 +23,7 @@ from activities.metrics import POOL_COST, POOL_PRICE, TEXT_SUFFIX
 from activities.provisioning.launch_refusals import LaunchRefusals
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.ec2.refusals.backoff import Backoff
 from tenon.ec2.types.instance_types import without
 from tenon.kube.decode import decode_object
 from tenon.kube.offerings import OfferingKey
@@ -179,7 +180,7 @@ async def test_act16_they_follow_within_a_minute(world: World) -> None:
     """What EC2 refuses is not available, and what it no longer offers has no series."""
     async with world.leading():
         refused = OfferingKey.refusable("spot", "m5.large", ZONES[0])
-        world.refusals.replace_unavailable({refused: utc_now() + timedelta(hours=1)})
+        world.refusals.replace_unavailable({refused: Backoff(utc_now() + timedelta(hours=1))})
         await asyncio.sleep(MINUTE)
         result = world.scraped()[AVAILABLE]
         assert [place for place, value in result.items() if value == 0] == [("m5.large", "spot", ZONES[0])]

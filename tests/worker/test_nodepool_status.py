@@ -13,6 +13,7 @@ from prometheus_client import REGISTRY
 
 from activities.disruption.slowed_pools import SlowedPools
 from activities.provisioning.launch_refusals import LaunchRefusals
+from tenon.ec2.refusals.backoff import Backoff
 from tenon.kube.decode import decode_object
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.timestamps import format_instant
@@ -100,7 +101,7 @@ async def test_a_pool_in_a_capacity_shortage_says_so_until_a_nodeclaim_launches(
     tried = TriedLaunch("short", offering, ("m5.large",))
     async with keeping(pool("short"), pool("other"), refusals=refusals) as (cache, server, events):
         refusals.update([])
-        refusals.replace_unavailable({offering: now + timedelta(minutes=3)})
+        refusals.replace_unavailable({offering: Backoff(now + timedelta(minutes=3))})
         refusals.no_capacity([tried])
         refusals.no_capacity([tried])
         assert changed == ["short", "short"]

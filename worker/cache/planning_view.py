@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import Collection, Iterator, Mapping, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from datetime import datetime
 from typing import TypeVar
 
@@ -389,6 +389,10 @@ class PlanningView:
     def _unlaunched(self) -> Iterator[ClaimRecord]:
         waiting = (claim for claim in self._cache.claims if not claim.launched)
         return (claim for claim in waiting if not leaving(self._cache.node_of(claim), claim))
+
+    def all_claims(self) -> Iterable[ClaimRecord]:
+        """All NodeClaims, also those that are being deleted."""
+        return self._cache.claims
 
     def reserved_claims(self) -> list[ClaimRecord]:
         """The NodeClaims that name a capacity reservation in their labels."""

@@ -15,6 +15,7 @@ from temporalio.service import RPCError
 
 from activities import loggers
 from activities.clock import utc_now
+from tenon.ec2.refusals.backoff import Backoff
 from tenon.ec2.refusals.unavailable import UNAVAILABLE_OFFERINGS_TTL, grouped
 from tenon.kube.offerings import OfferingKey
 from tenon.messages.launch import OfferingRef
@@ -39,13 +40,13 @@ class InterruptedOfferings:
 
     def __init__(self, now: Callable[[], datetime] = utc_now) -> None:
         self._now = now
-        self._until: dict[OfferingKey, datetime] = {}
+        self._taken_back: dict[OfferingKey, Backoff] = {}
         self._news = asyncio.Event()
 
     def mark_unavailable(self, offerings: Iterable[OfferingRef]) -> None:
         """Record offerings that EC2 takes back (AWS-041, AWS-140)."""
         for offering in offerings:
-            self._until[offering.key] = self._now() + UNAVAILABLE_OFFERINGS_TTL
+            self._taken_back[offering.key] = Backoff(self._now() + UNAVAILABLE_OFFERINGS_TTL)
             self._news.set()
 
     async def report(self, client: Client, cluster: str) -> None:
@@ -55,8 +56,8 @@ class InterruptedOfferings:
 
     def _current(self) -> LaunchReport | None:
         now = self._now()
-        self._until = {key: until for key, until in self._until.items() if until > now}
-        return LaunchReport(unavailable=grouped(self._until)) if self._until else None
+        self._taken_back = {key: backoff for key, backoff in self._taken_back.items() if backoff.is_active(now)}
+        return LaunchReport(unavailable=grouped(self._taken_back)) if self._taken_back else None
 
 
 async def send_reports(

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from tenon.apis import labels
+from tenon.ec2.refusals.backoff import FIRST_PAUSE, Backoff
 from tenon.ec2.refusals.vcpu_quotas import quota_of
 from tenon.kube.offerings import FULL_RESERVATION, QUOTA, OfferingKey
 from tenon.kube.timestamps import format_instant
 from tenon.messages.provisioning import UnavailableTypes
 from tenon.sentences import counted, first_few
 
-UNAVAILABLE_OFFERINGS_TTL = timedelta(minutes=3)
-"""How long plans and launches avoid an offering after EC2 had no capacity for it (AWS-033)."""
+UNAVAILABLE_OFFERINGS_TTL = FIRST_PAUSE
+"""How long plans avoid an offering after EC2 refused it once, or took an instance of it back (AWS-033)."""
 FULL_RESERVATION_TTL = timedelta(minutes=1)
 """How long a reservation counts as full that EC2 said is full. By then its places were counted again (N15-405)."""
 NAMED_OFFERINGS = 3
@@ -41,9 +43,14 @@ class UnavailableOfferings(frozenset[OfferingKey]):
         )
 
 
-def unavailable_for(offering: OfferingKey) -> timedelta:
-    """Return how long an offering that EC2 refused is unavailable."""
-    return FULL_RESERVATION_TTL if offering.scope == FULL_RESERVATION else UNAVAILABLE_OFFERINGS_TTL
+def refused_now(offering: OfferingKey, now: datetime) -> Backoff:
+    """Return the back-off of an offering that EC2 refused, if nothing is known of it.
+
+    A reservation that is full is counted again soon, so its back-off never grows.
+    """
+    if offering.scope == FULL_RESERVATION:
+        return Backoff(now + FULL_RESERVATION_TTL)
+    return Backoff(now + UNAVAILABLE_OFFERINGS_TTL, now, 1)
 
 
 def unavailable_until(until: Mapping[OfferingKey, datetime], offering: OfferingKey) -> datetime | None:
@@ -51,12 +58,12 @@ def unavailable_until(until: Mapping[OfferingKey, datetime], offering: OfferingK
     return max((until[key] for key in refusals_of(until, offering)), default=None)
 
 
-def refusals_of(until: Mapping[OfferingKey, datetime], offering: OfferingKey) -> list[OfferingKey]:
+def refusals_of(refused: Container[OfferingKey], offering: OfferingKey) -> list[OfferingKey]:
     """Return the refusals that make an offering unavailable: of itself, its type, its quota or its capacity type."""
     keys = [offering, offering.in_all_zones, offering.whole_capacity_type]
     if quota := quota_of(offering.instance_type, offering.capacity_type):
         keys.append(OfferingKey.of_quota(offering.capacity_type, quota))
-    return [key for key in dict.fromkeys(keys) if key in until]
+    return [key for key in dict.fromkeys(keys) if key in refused]
 
 
 def concerns_types(key: OfferingKey, instance_types: Collection[str]) -> bool:
@@ -66,12 +73,12 @@ def concerns_types(key: OfferingKey, instance_types: Collection[str]) -> bool:
     return key == key.whole_capacity_type or key.instance_type in instance_types
 
 
-def grouped(until: Mapping[OfferingKey, datetime]) -> list[UnavailableTypes]:
+def grouped(backoffs: Mapping[OfferingKey, Backoff]) -> list[UnavailableTypes]:
     """Group offerings by zone for messages. Listing them one by one would make messages five times as long."""
-    newest = sorted(until.items(), key=lambda item: (item[1], item[0]), reverse=True)[:MAX_REPORTED]
-    groups: dict[tuple[OfferingKey, datetime], list[str]] = {}
-    for key, instant in newest:
-        groups.setdefault((key._replace(instance_type=""), instant), []).append(key.instance_type)
+    newest = sorted(backoffs.items(), key=lambda item: (item[1].until, item[0]), reverse=True)[:MAX_REPORTED]
+    groups: dict[tuple[OfferingKey, Backoff], list[str]] = {}
+    for key, backoff in newest:
+        groups.setdefault((key._replace(instance_type=""), backoff), []).append(key.instance_type)
     return [
         UnavailableTypes(
             capacity_type=key.capacity_type,
@@ -79,10 +86,32 @@ def grouped(until: Mapping[OfferingKey, datetime]) -> list[UnavailableTypes]:
             scope=key.scope,
             scope_name=key.scope_name,
             instance_types=sorted(names),
-            until=instant,
+            until=backoff.until,
+            refused_at=backoff.refused_at,
+            refusals=backoff.refusals,
         )
-        for (key, instant), names in sorted(groups.items())
+        for (key, backoff), names in sorted(groups.items(), key=lambda item: (item[0][0], item[0][1].until, item[1]))
     ]
+
+
+def backoffs_of(groups: Iterable[UnavailableTypes]) -> dict[OfferingKey, Backoff]:
+    """Return the back-off of each offering of a message, also of those that plans use again."""
+    backoffs: dict[OfferingKey, Backoff] = {}
+    for group in groups:
+        for name in group.instance_types:
+            key = OfferingKey(group.capacity_type, name, group.zone, group.scope, group.scope_name)
+            reported = Backoff(group.until, group.refused_at, group.refusals)
+            backoffs[key] = max(reported, backoffs.get(key, reported), key=lambda backoff: backoff.until)
+    return backoffs
+
+
+def reason_of(key: OfferingKey) -> str:
+    """Return why plans avoid what the key is about, as a metric says it."""
+    if key.scope == QUOTA:
+        return "SpotQuotaExceeded" if key.capacity_type == labels.SPOT else "VCPULimitExceeded"
+    if key == key.whole_capacity_type:
+        return "SpotSLRCreationFailed"
+    return "ReservationFull" if key.scope == FULL_RESERVATION else "InsufficientCapacity"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +120,13 @@ class Shortage:
 
     sentence: str
     """It names the first offerings only, and says how many others there are."""
-    until: Mapping[OfferingKey, datetime]
-    """All refused offerings, with the time when each is tried again."""
+    backoffs: Mapping[OfferingKey, Backoff]
+    """All refused offerings, with the time until which plans avoid each."""
 
 
 def shortages(groups: Iterable[UnavailableTypes], now: datetime) -> list[Shortage]:
     """Return what EC2 refuses now: capacity types, vCPU quotas that are used up, and offerings."""
-    return shortages_of(by_offering(groups, now))
+    return _shortages({key: item for key, item in backoffs_of(groups).items() if item.is_active(now)}, now)
 
 
 def shortages_of(until: Mapping[OfferingKey, datetime], most: int = NAMED_OFFERINGS) -> list[Shortage]:
@@ -107,37 +136,43 @@ def shortages_of(until: Mapping[OfferingKey, datetime], most: int = NAMED_OFFERI
         until: all of it, with the time when each is tried again.
         most: how many refused offerings a sentence names.
     """
+    return _shortages({key: Backoff(at) for key, at in until.items()}, None, most)
+
+
+def _shortages(
+    backoffs: Mapping[OfferingKey, Backoff], now: datetime | None, most: int = NAMED_OFFERINGS
+) -> list[Shortage]:
     all_shortages: list[Shortage] = []
     offerings: dict[str, list[OfferingKey]] = {}
-    for key in sorted(until):
+
+    def add(subject: str, keys: Sequence[OfferingKey]) -> None:
+        own = {key: backoffs[key] for key in keys}
+        all_shortages.append(Shortage(f"{subject}: {_again(own.values(), now)}", own))
+
+    for key in sorted(backoffs):
         if key.scope == QUOTA:
-            quota = f"the account's {key.capacity_type} vCPU quota {key.scope_name}"
-            all_shortages.append(Shortage(f"{quota} is used up: {_again(until[key])}", {key: until[key]}))
+            add(f"the account's {key.capacity_type} vCPU quota {key.scope_name} is used up", [key])
         elif key == key.whole_capacity_type:
-            sentence = f"EC2 refuses all {key.capacity_type} capacity: {_again(until[key])}"
-            all_shortages.append(Shortage(sentence, {key: until[key]}))
+            add(f"EC2 refuses all {key.capacity_type} capacity", [key])
         else:
             offerings.setdefault(key.capacity_type, []).append(key)
     for capacity_type, keys in offerings.items():
         names = list(map(str, keys))
-        last = max(until[key] for key in keys)
-        sentence = (
-            f"EC2 refuses {counted(len(keys), f'{capacity_type} offering')} ({first_few(names, most)}): {_again(last)}"
-        )
-        all_shortages.append(Shortage(sentence, {key: until[key] for key in keys}))
+        refused = counted(len(keys), f"{capacity_type} offering")
+        add(f"EC2 refuses {refused} ({first_few(names, most)})", keys)
     return all_shortages
 
 
-def _again(until: datetime) -> str:
-    return f"tried again after {format_instant(until)}"
+def _again(backoffs: Collection[Backoff], now: datetime | None) -> str:
+    """When plans use these offerings again, and how often EC2 refused them if that was not the first time."""
+    sentence = f"tried again after {format_instant(max(backoff.until for backoff in backoffs))}"
+    most = max(backoff.refusals for backoff in backoffs)
+    if most < 2:
+        return sentence
+    probe = format_instant(max(now, min(backoff.probe_at for backoff in backoffs)))
+    return f"{sentence} after {most} refusals in a row, and by one NodeClaim from {probe} if nothing else fits its pods"
 
 
 def by_offering(groups: Iterable[UnavailableTypes], now: datetime) -> dict[OfferingKey, datetime]:
     """Return until when each offering is unavailable. Expired entries are left out."""
-    until_by_offering: dict[OfferingKey, datetime] = {}
-    for group in groups:
-        if group.until > now:
-            for name in group.instance_types:
-                key = OfferingKey(group.capacity_type, name, group.zone, group.scope, group.scope_name)
-                until_by_offering[key] = max(group.until, until_by_offering.get(key, group.until))
-    return until_by_offering
+    return {key: backoff.until for key, backoff in backoffs_of(groups).items() if backoff.is_active(now)}

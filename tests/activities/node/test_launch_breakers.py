@@ -6,6 +6,7 @@ import asyncio
 from datetime import timedelta
 
 from activities.node.launch_breakers import FIRST_LAUNCHES, ROTATION, TURN, UNANSWERED, LaunchBreakers
+from tenon.ec2.refusals.backoff import FIRST_PROBE_PAUSE
 from tenon.kube.offerings import OfferingKey
 from tenon.messages.launch import OfferingRef
 from tenon.messages.provisioning import LaunchReport
@@ -296,6 +297,19 @@ async def test_n15_404_n15_405_a_full_reservation_counts_as_full_for_a_minute_on
     breakers.mark_unavailable([OfferingRef.of(full), OfferingRef.of(refused)])
     assert set(breakers.unavailable()) == {full, refused}
     clock.instant += timedelta(seconds=61)
-    assert set(breakers.unavailable()) == {refused}
+    (group,) = breakers.report().unavailable
+    assert group.scope == refused.scope
     clock.instant += timedelta(minutes=2)
-    assert set(breakers.unavailable()) == set()
+    assert breakers.report().unavailable == []
+
+
+async def test_a_nodeclaim_that_probes_may_ask_for_what_ec2_refused_half_a_minute_ago() -> None:
+    """Until when other NodeClaims avoid it, plans decide, and name it on them."""
+    clock = Clock()
+    breakers = LaunchBreakers(clock)
+    breakers.mark_unavailable([SPOT])
+    clock.instant += FIRST_PROBE_PAUSE - timedelta(seconds=1)
+    assert SPOT.key in breakers.unavailable()
+    clock.instant += timedelta(seconds=1)
+    assert SPOT.key not in breakers.unavailable()
+    assert [group.instance_types for group in breakers.report().unavailable] == [["m5.large"]]

@@ -169,6 +169,9 @@ class FakeView(FreshChecks):
     def launching_claims(self) -> Sequence[ClaimRecord]:
         return [claim for claim in self.claims.values() if claim.pool in self.launching and claim.batch]
 
+    def all_claims(self) -> Sequence[ClaimRecord]:
+        return list(self.claims.values())
+
     def reserved_claims(self) -> Sequence[ClaimRecord]:
         return [claim for claim in self.claims.values() if labels.RESERVATION_ID in claim.labels]
 

@@ -36,6 +36,7 @@ from tenon.disruption.rules.pool_budgets import PoolBudgets
 from tenon.disruption.search.pods_elsewhere import pods_elsewhere
 from tenon.disruption.search.rescheduling import Rescheduler
 from tenon.disruption.validation import Validation
+from tenon.ec2.refusals.backoff import Backoff
 from tenon.ec2.types.instance_types import without
 from tenon.evolve import evolve
 from tenon.kube.offerings import OfferingKey
@@ -274,7 +275,9 @@ async def test_a_pass_knows_what_ec2_refuses() -> None:
     watching = Watching(Proposal(), Reason.UNDERUTILIZED, "multi")
     first = CATALOG[0].name
     at = Setting("a", methods=[watching])
-    at.refusals.replace_unavailable({OfferingKey("on-demand", first, "us-west-2a"): START + timedelta(hours=2)})
+    at.refusals.replace_unavailable(
+        {OfferingKey("on-demand", first, "us-west-2a"): Backoff(START + timedelta(hours=2))}
+    )
     (pool,) = (await model(at)).problem.pools
     assert first not in {kind.name for kind in pool.instance_types}
     assert pool.limits != {"nodes": 0}
@@ -315,7 +318,7 @@ async def test_a_validation_of_a_replacement_asks_what_ec2_refused_since_the_las
 
 async def test_a_validation_goes_on_with_what_is_known_if_nobody_answers() -> None:
     at, offering_key = Setting("a"), OfferingKey("on-demand", CATALOG[0].name, "us-west-2a")
-    at.refusals.replace_unavailable({offering_key: START + timedelta(hours=2)})
+    at.refusals.replace_unavailable({offering_key: Backoff(START + timedelta(hours=2))})
 
     async def no_answer() -> None:
         return None
@@ -421,7 +424,7 @@ async def test_a_replacement_that_is_bought_in_a_shortage_is_marked(monkeypatch:
 
     async def marks(refusals: Iterable[OfferingKey]) -> list[str | None]:
         at = Setting("a", methods=[scripted(command("a", reason=Reason.DRIFTED, kind="", replacements=(planned,)))])
-        at.refusals.replace_unavailable(dict.fromkeys(refusals, START + timedelta(hours=2)))
+        at.refusals.replace_unavailable(dict.fromkeys(refusals, Backoff(START + timedelta(hours=2))))
         (result,) = await at.run_pass()
         return [
             replacement.body["metadata"]["annotations"].get(labels.BOUGHT_IN_SHORTAGE)

@@ -24,6 +24,7 @@ from tenon.disruption.model import (
     Situation,
 )
 from tenon.disruption.rules.pool_budgets import PoolBudgets
+from tenon.ec2.refusals.backoff import Backoff
 from tenon.kube.offerings import OfferingKey
 from tenon.messages.disruption import (
     AwaitDisruptionInput,
@@ -139,7 +140,7 @@ async def test_dis39_a_rest_ends_with_a_refusal_if_a_node_was_bought_in_the_shor
 ) -> None:
     """Its replacement may be available now. Other nodes have had theirs."""
     at = resting_setting(bought_in_shortage=in_shortage)
-    at.refusals.replace_unavailable({REFUSED: START + timedelta(hours=2)})
+    at.refusals.replace_unavailable({REFUSED: Backoff(START + timedelta(hours=2))})
     assert await at.run_pass() == []
     assert at.finder.start(at.view.managed, {}) is None
     at.refusals.replace_unavailable({})

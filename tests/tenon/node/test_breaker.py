@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from tenon.ec2.refusals.unavailable import MAX_REPORTED, UnavailableOfferings, by_offering, grouped, shortages
+from tenon.ec2.refusals.backoff import Backoff
+from tenon.ec2.refusals.unavailable import (
+    MAX_REPORTED,
+    UnavailableOfferings,
+    backoffs_of,
+    by_offering,
+    grouped,
+    shortages,
+)
 from tenon.kube.offerings import OfferingKey
 from tenon.messages.provisioning import LaunchBreaker, LaunchReport
 from tenon.node.breaker import UNTRIED_FOR, ended_booting, holds_back, key_of, merged, refused, untried
@@ -89,21 +97,23 @@ def test_lif05_only_a_claim_that_ec2_answered_is_given_up() -> None:
 
 def test_refused_offerings_travel_in_groups_and_arrive_as_they_were() -> None:
     until = NOW + timedelta(minutes=3)
-    offerings = {OfferingKey("spot", f"m{n}.large", zone): until for n in range(60) for zone in ("a", "b")}
+    refused = Backoff(until, NOW, 2)
+    offerings = {OfferingKey("spot", f"m{n}.large", zone): refused for n in range(60) for zone in ("a", "b")}
     groups = grouped(offerings)
     assert len(groups) == 2
-    assert by_offering(groups, NOW) == offerings
+    assert backoffs_of(groups) == offerings
+    assert by_offering(groups, NOW) == dict.fromkeys(offerings, until)
     assert by_offering(groups, until) == {}
 
 
 def test_a_capacity_type_as_a_whole_travels_too() -> None:
-    datetimes = by_offering(grouped({OfferingKey("spot", "", ""): NOW + timedelta(minutes=3)}), NOW)
+    datetimes = by_offering(grouped({OfferingKey("spot", "", ""): Backoff(NOW + timedelta(minutes=3))}), NOW)
     assert OfferingKey("spot", "m5.large", "us-west-2a") in UnavailableOfferings(datetimes)
 
 
 def test_a_storm_of_refusals_stays_a_message_of_bounded_size() -> None:
     """Those that are unavailable for longest are kept."""
-    many = {OfferingKey("spot", f"t{n}", "a"): NOW + timedelta(seconds=n) for n in range(2 * MAX_REPORTED)}
+    many = {OfferingKey("spot", f"t{n}", "a"): Backoff(NOW + timedelta(seconds=n)) for n in range(2 * MAX_REPORTED)}
     report = LaunchReport(unavailable=grouped(many))
     assert sum(len(group.instance_types) for group in report.unavailable) == MAX_REPORTED
     assert by_offering(report.unavailable, NOW).keys() == {
@@ -123,8 +133,8 @@ def test_what_ec2_refuses_is_said_in_sentences() -> None:
         OfferingKey.refusable("spot", "m5.large", "us-west-2a", placement_group="pg-1"),
         OfferingKey.refusable("spot", "", "us-west-2b", placement_group="pg-1"),
     ]
-    all_shortages = shortages(grouped(dict.fromkeys(refused_keys, until)), NOW)
-    assert {key: at for shortage in all_shortages for key, at in shortage.until.items()} == dict.fromkeys(
+    all_shortages = shortages(grouped(dict.fromkeys(refused_keys, Backoff(until, NOW, 1))), NOW)
+    assert {key: item.until for shortage in all_shortages for key, item in shortage.backoffs.items()} == dict.fromkeys(
         refused_keys, until
     ), "also those that no sentence names"
     assert [shortage.sentence for shortage in all_shortages] == [
@@ -137,4 +147,13 @@ def test_what_ec2_refuses_is_said_in_sentences() -> None:
         "EC2 refuses 2 spot offerings (any type in placement group pg-1 in us-west-2b, m5.large in placement group "
         "pg-1 in us-west-2a): tried again after 2026-11-21T12:03:00Z",
     ]
-    assert shortages(grouped(dict.fromkeys(refused_keys, until)), until) == []
+    assert shortages(grouped(dict.fromkeys(refused_keys, Backoff(until, NOW, 1))), until) == []
+
+
+def test_repeated_refusals_are_said_with_their_number_and_the_next_probe() -> None:
+    refused = {OfferingKey("spot", "g4dn.xlarge", "us-west-2a"): Backoff(NOW + timedelta(minutes=12), NOW, 3)}
+    (shortage,) = shortages(grouped(refused), NOW)
+    assert shortage.sentence == (
+        "EC2 refuses 1 spot offering (g4dn.xlarge in us-west-2a): tried again after 2026-11-21T12:12:00Z after 3 "
+        "refusals in a row, and by one NodeClaim from 2026-11-21T12:01:30Z if nothing else fits its pods"
+    )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
 from pathlib import Path
@@ -18,6 +19,7 @@ from activities.ec2.errors import EC2Error
 from activities.metrics import (
     OFFERING_AVAILABLE,
     OFFERING_PRICE,
+    OFFERINGS_REFUSED,
     POOL_COST,
     POOL_PRICE,
     TEXT_SUFFIX,
@@ -29,7 +31,9 @@ from activities.provisioning.launch_refusals import LaunchRefusals
 from activities.provisioning.offerings import instance_types_by_pool
 from tenon.apis import labels
 from tenon.apis.nodepool import NodePool
+from tenon.ec2.refusals.unavailable import reason_of
 from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.offerings import OfferingKey
 from tenon.provisioning.readiness import usable_pools
 from tenon.scheduling.model import InstanceType
 from worker.cache.changes import Change
@@ -78,6 +82,11 @@ def priced(claims: Iterable[ClaimRecord], prices: Series) -> Series:
         key = (claim.pool, capacity_type)
         sums[key] = sums.get(key, 0.0) + prices.get((instance_type, capacity_type, zone), 0.0)
     return {key: round(price, 6) for key, price in sums.items()}
+
+
+def refusals_counted(refused: Iterable[OfferingKey]) -> Series:
+    """How many offerings plans avoid, by capacity type and reason. A quota that is used up counts once."""
+    return Counter((key.capacity_type, reason_of(key)) for key in refused)
 
 
 def text_of(gauges: Mapping[TextGauge, Series]) -> str:
@@ -161,6 +170,7 @@ class InstanceTypeMetricsController(Controller):
     def _write(self, lists: Sequence[Sequence[InstanceType]], claims: Sequence[ClaimRecord]) -> Series:
         """Write the gauges, and return the price of each NodePool's instances."""
         gauges = measured(lists)
+        gauges[OFFERINGS_REFUSED] = refusals_counted(self._refusals.unavailable())
         gauges[POOL_PRICE] = prices = priced(claims, gauges[OFFERING_PRICE])
         costs: dict[tuple[str, ...], float] = {}
         for (pool, _), price in prices.items():

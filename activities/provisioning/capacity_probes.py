@@ -1,0 +1,95 @@
+"""Plans the NodeClaims that ask EC2 whether it has capacity again (`tenon.provisioning.capacity_probes`)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from activities.cluster_view.interfaces import ClusterView, Types
+from activities.provisioning.launch_refusals import LaunchRefusals
+from activities.provisioning.offerings import instance_types_by_pool
+from tenon.apis.nodepool import NodePool
+from tenon.ec2.refusals.unavailable import UnavailableOfferings
+from tenon.kube.offerings import OfferingKey
+from tenon.kube.pod import Pod
+from tenon.messages.provisioning import LaunchBreaker
+from tenon.node.breaker import holds_back
+from tenon.provisioning.capacity_probes import one_for_each_offering, pods_to_probe_for, probed_keys, with_usage_of
+from tenon.provisioning.problem import scheduling_pools
+from tenon.provisioning.shortage_waits import without_dear_types
+from tenon.scheduling.explanation.type_choice import RefusedUntil, TypeChoiceExplainer
+from tenon.scheduling.model import Plan, PlannedClaim, Problem
+
+Solve = Callable[[Problem], Awaitable[Plan]]
+
+
+@dataclass(frozen=True, slots=True)
+class Probes:
+    """NodeClaims that may ask for offerings that plans avoid."""
+
+    claims: tuple[PlannedClaim, ...] = ()
+    due: frozenset[OfferingKey] = frozenset()
+    """The offerings that they need not avoid."""
+    prices: TypeChoiceExplainer | None = None
+    """Explains them."""
+
+    def include(self, claim: PlannedClaim) -> bool:
+        """Whether a claim of a plan is one of them. They are compared by identity, because claims have no hash."""
+        return any(claim is probe for probe in self.claims)
+
+    def keys(self, claims: Sequence[PlannedClaim]) -> frozenset[OfferingKey]:
+        """The offerings that are due and that those of the claims ask for that are probes."""
+        return frozenset(key for claim in claims if self.include(claim) for key in probed_keys(claim, self.due))
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityProbes:
+    """Makes probes for the pods of a plan that have no place."""
+
+    view: ClusterView
+    types: Types
+    refusals: LaunchRefusals
+    no_probes: Probes = field(default_factory=Probes)
+
+    async def for_plan(
+        self,
+        plan: Plan,
+        pods: Sequence[Pod],
+        problem: Problem,
+        pools: Sequence[NodePool],
+        breakers: Mapping[str, LaunchBreaker],
+        refused_until: RefusedUntil,
+        turn: int,
+        solve: Solve,
+    ) -> Probes:
+        """Return the probes that are due.
+
+        Args:
+            plan: the plan.
+            pods: its pods.
+            problem: what it solves.
+            pools: the NodePools that it may use.
+            breakers: the launch breakers by NodePool. What they hold back is not probed here.
+            refused_until: until when plans avoid an offering.
+            turn: a number that grows with each plan.
+            solve: runs the engine.
+        """
+        due = self.refusals.due() if plan.unschedulable else frozenset()
+        sample = pods_to_probe_for(pods, plan.unschedulable, turn) if due else []
+        if not sample:
+            return self.no_probes
+        avoided = UnavailableOfferings(self.refusals.unavailable() - due)
+        overlaid = await instance_types_by_pool(self.view, self.types, pools, avoided)
+        probing_pools = await asyncio.to_thread(scheduling_pools, self.view.snapshot(), overlaid.pools_with_types)
+        probing = replace(problem, pods=sample, pools=with_usage_of(probing_pools, plan))
+        types_by_pool = {pool.metadata.name: types for pool, types in overlaid.pools_with_types}
+        prices = TypeChoiceExplainer(probing, types_by_pool, refused_until)
+        by_name = {pool.metadata.name: pool for pool in pools}
+        probe_plan = without_dear_types(await solve(probing), by_name, prices)
+        claims = [
+            claim
+            for claim in one_for_each_offering(probe_plan, due)
+            if claim.pool not in breakers or not holds_back(breakers[claim.pool], claim.instance_types)
+        ]
+        return Probes(tuple(claims), due, prices)
