@@ -141,10 +141,12 @@ class ProvisionerWorkflow(PlannerCaller):
         self._show(f"plans a batch of {counted(batch.pods, 'pod')}")
         summary = f"finds nodes for {counted(batch.pods, 'pending pod')}"
         planned = await self.call(ActivityName.PLAN, plan_input, PlanResult, summary)
-        self.pauses, self.last_plan = planned.pauses, evolve(planned, pauses=[], reopened=[])
+        self.pauses, self.last_plan = planned.pauses, evolve(planned, pauses=[], reopened=[], over_quota=[])
         for key in (offering.key for offering in planned.reopened):
             if key in self.unavailable:
                 self.unavailable[key] = backoff.launched(self.unavailable[key], workflow.now())
+        for key, used_up in backoffs_of(planned.over_quota).items():
+            self.unavailable[key] = backoff.merged(self.unavailable.get(key), used_up)
         self.last_batches = page.remembered(self.last_batches, planned, self.batch, workflow.now())
 
     def _show(self, action: str) -> None:

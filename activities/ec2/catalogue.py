@@ -227,6 +227,16 @@ class Catalogue:
         region = self._region
         return self._pricing.unpriced(region.described()) if region else ""
 
+    def vcpus(self) -> dict[str, int]:
+        """The vCPUs of each instance type of the region, as quotas count them.
+
+        Raises:
+            EC2Error: EC2 could not be read and there is no earlier answer.
+        """
+        with self._lock:
+            region = self._current()
+        return {item["InstanceType"]: int(item["VCpuInfo"]["DefaultVCpus"]) for item in region.described()}
+
     def warm(self) -> None:
         """Read types and prices in advance, so that the first request does not wait seconds for them."""
         with self._lock:

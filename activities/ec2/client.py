@@ -114,6 +114,11 @@ class Ec2:
         return self._client("arc-zonal-shift")
 
     @cached_property
+    def service_quotas(self) -> Any:
+        """The client of Service Quotas, made when it is needed: only the leader reads quotas."""
+        return self._client("service-quotas")
+
+    @cached_property
     def sqs(self) -> SQSClient:
         """The client of SQS, made when it is needed: most processes read no queue."""
         client: SQSClient = self._client("sqs")

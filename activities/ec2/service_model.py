@@ -54,6 +54,7 @@ OPERATIONS = {
             "RemoveRoleFromInstanceProfile",
         }
     ),
+    "service-quotas": frozenset({"ListServiceQuotas"}),
     "ssm": frozenset({"GetParameter"}),
 }
 """The methods that the client of a service has. Clients of other services have all."""

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from activities.clock import utc_now
 from tenon.apis import labels
 from tenon.apis.nodepool import NodePool
 from tenon.ec2.refusals.backoff import FIRST_PROBE_PAUSE, Backoff, shows_capacity
+from tenon.ec2.refusals.known_quotas import KnownQuotas, ruled_out, with_claims
 from tenon.ec2.refusals.unavailable import UnavailableOfferings, backoffs_of, refusals_of
 from tenon.kube.claim_record import ClaimRecord
-from tenon.kube.offerings import OfferingKey
+from tenon.kube.offerings import QUOTA, OfferingKey
 from tenon.messages.provisioning import LaunchBreaker, LaunchReport
 from tenon.node.breaker import by_key, is_open, sentence, untried
 from tenon.provisioning.capacity_shortage import LASTS, PoolShortage, TriedLaunch, is_over, refused_again
 from tenon.provisioning.launch_breakers import by_pool, is_refused
 from tenon.provisioning.launch_budget import Storm, free_launches, is_scarce, refused_in_storm
 from tenon.scheduling.model import PlannedClaim
+
+READ_AGAIN_WITHIN = timedelta(minutes=2)
+"""How long a plan's pods count as waiting for a quota, and the time until which sentences say that it is used up."""
+QUOTAS_VALID_FOR = timedelta(minutes=30)
+"""How old the quotas may be that plans follow."""
 
 
 class LaunchRefusals:
@@ -39,6 +45,9 @@ class LaunchRefusals:
         self._shortages: dict[str, PoolShortage] = {}
         self._storms: dict[tuple[str, str], Storm] = {}
         """By NodePool and capacity type."""
+        self._quotas: KnownQuotas | None = None
+        self._over_quota: frozenset[OfferingKey] = frozenset()
+        self._waits_for_quota_until: datetime | None = None
         self._probed: dict[OfferingKey, datetime] = {}
         self.reported = False
         """Whether the workflow has reported to this process yet."""
@@ -65,9 +74,48 @@ class LaunchRefusals:
         self._backoffs = dict(backoffs)
 
     def backoffs(self) -> dict[OfferingKey, Backoff]:
-        """The offerings that plans avoid now."""
-        now = self._now()
-        return {offering: backoff for offering, backoff in self._backoffs.items() if backoff.is_active(now)}
+        """The offerings that plans avoid now: those that EC2 refused, and those that a quota has no room for.
+
+        A quota that was read counts, not what an earlier plan said of it.
+        """
+        now, quotas = self._now(), self.quotas()
+        backoffs = {
+            offering: backoff
+            for offering, backoff in self._backoffs.items()
+            if backoff.is_active(now) and (quotas is None or offering.scope != QUOTA or backoff.refused_at is not None)
+        }
+        if quotas is not None:
+            backoffs |= dict.fromkeys(self._over_quota, Backoff(max(now, quotas.read_at) + READ_AGAIN_WITHIN))
+        return backoffs
+
+    def replace_quotas(self, quotas: KnownQuotas | None) -> None:
+        """Replace what the vCPU quotas of the account leave; None if the worker may not read them."""
+        self._quotas = quotas
+        self._over_quota = ruled_out(quotas) if quotas is not None else frozenset()
+
+    def quotas(self, claims: Iterable[ClaimRecord] = ()) -> KnownQuotas | None:
+        """The quotas that were read a short time ago, without what NodeClaims use that were created since then."""
+        if self._quotas is None or self._now() - self._quotas.read_at > QUOTAS_VALID_FOR:
+            return None
+        return with_claims(self._quotas, claims)
+
+    def used_up_quotas(self) -> dict[OfferingKey, Backoff]:
+        """The quotas that are known to have no room for any of their types."""
+        return {
+            key: backoff for key, backoff in self.backoffs().items() if key in self._over_quota and key.scope == QUOTA
+        }
+
+    def avoids_quotas(self) -> bool:
+        """Whether plans avoid types because a quota is used up, by what was read or by what EC2 said."""
+        return any(key.scope == QUOTA for key in self.backoffs())
+
+    def quota_lacks(self) -> None:
+        """Record that pods wait for a quota, which is worth another look at it soon."""
+        self._waits_for_quota_until = self._now() + READ_AGAIN_WITHIN
+
+    def waits_for_quota(self) -> bool:
+        """Whether pods waited for a quota a moment ago."""
+        return self._waits_for_quota_until is not None and self._now() < self._waits_for_quota_until
 
     def unavailable(self) -> UnavailableOfferings:
         """The offerings that plans avoid now."""

@@ -58,7 +58,8 @@ from activities.tracing.catalogue import Phase
 from tenon.apis import labels
 from tenon.apis.nodepool import NodePool
 from tenon.apis.shortage_price import is_far_dearer, price_factor
-from tenon.ec2.refusals.unavailable import UnavailableOfferings, backoffs_of, unavailable_until
+from tenon.ec2.refusals.known_quotas import within_quotas
+from tenon.ec2.refusals.unavailable import UnavailableOfferings, backoffs_of, grouped, unavailable_until
 from tenon.kube.conditions import condition
 from tenon.kube.event_reasons import EventReason
 from tenon.kube.pod import Pod
@@ -289,6 +290,7 @@ class Planner:
             unschedulable=sum(pod.key in plan.unschedulable for pod in pods),
             refused=sum(claim_write.refusal is not None for claim_write in written.unwritten),
             unreached=sum(pod.key in plan.unreached for pod in pods),
+            over_quota=grouped(self._refusals.used_up_quotas()) if plan.unschedulable else [],
             postponed=len(decision.postponed),
             price=round(sum(claim.price for claim in plan.claims), 6),
             digest=plan_digest(decision.plan),
@@ -403,16 +405,9 @@ class Planner:
         )
         reasoned = with_pool_reasons(explained, self._view, waiting_pods, left_out, self._view)
         plan = only_probes(reasoned, breakers, batch)
-
-        async def solve_for_probes(probing: Problem) -> Plan:
-            return (await self._solver.solve(probing, part * RETRY_SECONDS)).plan
-
-        probes = await self._probes.for_plan(
-            plan, waiting_pods, problem, pools, breakers, refused_until, batch, solve_for_probes
-        )
-        plan = _with_probes(plan, probes)
-        free = partial(self._refusals.free_launches, list(self._view.all_claims()))
-        plan, postponed = within_budget(plan, self._refusals.is_scarce, free)
+        solve = partial(self._solve_probes, part * RETRY_SECONDS)
+        probes = await self._probes.for_plan(plan, waiting_pods, problem, pools, breakers, refused_until, batch, solve)
+        plan, postponed = self._within_budgets(_with_probes(plan, probes))
         metrics.SCHEDULING_SECONDS.labels("provisioner").observe(solved.seconds)
         metrics.PLAN_PHASE_SECONDS.labels("solve").observe(solved.seconds)
         ready = frozenset(node.name for node in problem.nodes if node.initialized)
@@ -442,6 +437,24 @@ class Planner:
             probes,
             postponed,
         )
+
+    async def _solve_probes(self, part: float, problem: Problem) -> Plan:
+        with spans.phase(Phase.SOLVE):
+            return (await self._solver.solve(problem, part)).plan
+
+    def _within_budgets(self, plan: Plan) -> tuple[Plan, Mapping[str, tuple[str, str]]]:
+        """The plan without nodes that must wait for others of their NodePool, or that a quota has no room for.
+
+        Also, by the key of their pods, what the former wait for.
+        """
+        claims = list(self._view.all_claims())
+        plan, postponed = within_budget(plan, self._refusals.is_scarce, partial(self._refusals.free_launches, claims))
+        over_quota: frozenset[str] = frozenset()
+        if (quotas := self._refusals.quotas(claims)) is not None:
+            plan, over_quota = within_quotas(plan, quotas)
+        if over_quota or (plan.unschedulable and self._refusals.avoids_quotas()):
+            self._refusals.quota_lacks()
+        return plan, postponed
 
     async def _wait_for_cheaper(
         self,

@@ -132,6 +132,7 @@ def _rights(aws: Ec2, settings: Settings) -> list[Finding]:
             resourceIdentifier=arn_of(aws, settings.cluster_name)
         )
     if not settings.isolated_vpc:
+        calls["ListServiceQuotas"] = lambda: aws.service_quotas.list_service_quotas(ServiceCode="ec2", MaxResults=5)
         calls["GetProducts"] = lambda: aws.pricing.get_products(ServiceCode="AmazonEC2", MaxResults=1)
     findings = []
     for operation, call in calls.items():
@@ -145,6 +146,11 @@ def _rights(aws: Ec2, settings: Settings) -> list[Finding]:
             elif error.operation == "GetManagedResource" and error.code == "ResourceNotFoundException":
                 mend = "register the cluster with ARC zonal shift, or set ENABLE_ZONAL_SHIFT=false"
                 findings.append(warning("zonal shift", f"{error.explained.rstrip('.')}.", mend))
+            elif error.operation == "ListServiceQuotas":
+                sentence = (
+                    f"Tenon cannot read the account's vCPU quotas, so EC2 is asked and may refuse: {error.explained}"
+                )
+                findings.append(warning("vCPU quotas", f"{sentence.rstrip('.')}.", ATTACH))
             elif error.unauthorized:
                 findings.append(fault("rights in AWS", f"{error.explained.rstrip('.')}.", ATTACH))
             elif not error.not_found:

@@ -35,6 +35,8 @@ SPOT = {
     "L-6B0D517C": "trn",
     "L-85EED4F7": "dl",
 }
+UNLIMITED = 1_000_000
+"""What Service Quotas says of a quota that no test sets."""
 _FAMILY = re.compile(r"([a-z]+)(\d*)")
 
 
@@ -47,6 +49,10 @@ class Quotas:
     def set(self, instance_type: str, capacity_type: str, vcpus: int) -> None:
         """Limit the quota that an instance of this type counts against."""
         self._limits[quota_code(instance_type, capacity_type)] = vcpus
+
+    def limits(self) -> dict[str, int]:
+        """The limits by quota code, with those that no test sets."""
+        return {code: self._limits.get(code, UNLIMITED) for code in (*ON_DEMAND, *SPOT)}
 
     def clear(self) -> None:
         """Remove every limit."""

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 from urllib.parse import parse_qsl
 
 from activities import loggers
-from sandbox.ec2 import pricing, zonal_shift
+from sandbox.ec2 import pricing, service_quotas, zonal_shift
 from sandbox.ec2.authorization.identities import Caller
 from sandbox.ec2.authorization.needs import needs
 from sandbox.ec2.errors import Answer, access_denied, aws_error, json_answer, unknown_caller
@@ -113,6 +113,8 @@ class Front:
             return _injected(call, fault)
         if call.service == "pricing":
             answer = pricing.answer(world.prices, call.action, call.body)
+        elif call.service == service_quotas.SERVICE:
+            answer = service_quotas.answer(world.fleets.quotas, call.action, call.body)
         elif call.service == zonal_shift.SERVICE:
             answer = world.zonal_shifts.answer(call.action, call.path, world.cluster.name)
         else:

@@ -157,6 +157,8 @@ class PlanResult(Message):
     """How many pods are in the groups that `pending` leaves out."""
     reopened: list[OfferingRef] = Field(default_factory=list)
     """Of the offerings that EC2 refused, those of which it has launched instances since."""
+    over_quota: list[UnavailableTypes] = Field(default_factory=list)
+    """The vCPU quotas that leave no room, if pods of the plan wait."""
     postponed: int = 0
     """How many planned nodes wait until EC2 has launched others of their NodePool."""
 

@@ -38,9 +38,9 @@ def pods_to_probe_for(pods: Sequence[Pod], unschedulable: Collection[str], turn:
     groups: dict[str, Pod] = {}
     for pod in (waiting[start:] + waiting[:start])[:MAX_PODS_COMPARED]:
         groups.setdefault(group_of(pod), pod)
-    chosen = list(groups.values())
-    first = turn % len(chosen)
-    return (chosen[first:] + chosen[:first])[:MAX_GROUPS]
+    representatives = list(groups.values())
+    first = turn % len(representatives)
+    return (representatives[first:] + representatives[:first])[:MAX_GROUPS]
 
 
 def with_usage_of(pools: Iterable[Pool], plan: Plan) -> list[Pool]:
@@ -68,10 +68,10 @@ def probed_keys(claim: PlannedClaim, due: Iterable[OfferingKey]) -> frozenset[Of
 def one_for_each_offering(plan: Plan, due: Collection[OfferingKey]) -> list[PlannedClaim]:
     """Return the claims of the plan that probe: each asks for an offering that is due, and that none before it does."""
     claims: list[PlannedClaim] = []
-    asked: set[OfferingKey] = set()
+    probed: set[OfferingKey] = set()
     for claim in plan.claims:
         keys = probed_keys(claim, due)
-        if not keys <= asked:
+        if not keys <= probed:
             claims.append(claim)
-            asked |= keys
+            probed |= keys
     return claims

@@ -96,9 +96,9 @@ def within_budget(
     for claim in plan.claims:
         subject = claim.pool, claim.offering.capacity_type
         if scarce(claim):
-            left = free_by_subject[subject] if subject in free_by_subject else free(*subject)
-            free_by_subject[subject] = left - 1
-            if left <= 0:
+            room = free_by_subject[subject] if subject in free_by_subject else free(*subject)
+            free_by_subject[subject] = room - 1
+            if room <= 0:
                 waits.update((pod.key, subject) for pod in claim.pods)
                 continue
         kept_claims.append(claim)

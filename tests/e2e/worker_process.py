@@ -9,6 +9,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -110,6 +111,14 @@ class WorkerProcess(Worker):
         (child,) = [child for child in self._children() if f"worker.runtime.{name}_process" in child.cmdline()]
         child.kill()
         return self._process.wait(STOP_SECONDS)
+
+    def memory(self) -> dict[str, int]:
+        """The resident bytes of each of its processes, by what it runs."""
+        sizes = {}
+        for child in self._children():
+            with suppress(psutil.NoSuchProcess):
+                sizes[" ".join(child.cmdline()[1:3])] = child.memory_info().rss
+        return sizes
 
     @property
     def running(self) -> bool:

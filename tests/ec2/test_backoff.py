@@ -101,11 +101,11 @@ def test_reports_may_be_repeated(instants: list[timedelta], order: list[int]) ->
 
 
 def test_an_offering_that_ec2_takes_back_is_avoided_and_does_not_count_as_refused() -> None:
-    taken = Backoff(NOW + FIRST_PAUSE)
-    assert merged(None, taken).refusals == 0
-    assert merged(first(), taken._replace(until=NOW + timedelta(hours=1))).refusals == 1
-    assert merged(taken, first()) == first()
-    assert taken.probe_at == taken.until, "no NodeClaim probes it"
+    interruption = Backoff(NOW + FIRST_PAUSE)
+    assert merged(None, interruption).refusals == 0
+    assert merged(first(), interruption._replace(until=NOW + timedelta(hours=1))).refusals == 1
+    assert merged(interruption, first()) == first()
+    assert interruption.probe_at == interruption.until, "no NodeClaim probes it"
 
 
 def test_only_a_later_launch_shows_capacity() -> None:

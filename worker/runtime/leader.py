@@ -18,12 +18,14 @@ from temporalio.service import RPCError
 from temporalio.worker import Worker
 
 from activities import loggers
+from activities.clock import utc_now
 from activities.disruption.calendars import Calendars
 from activities.disruption.disrupting import Disruptor
 from activities.disruption.held_node_events import HeldNodeEvents
 from activities.disruption.moves import MoveFinder, methods_within
 from activities.disruption.repair_source import RepairSource, no_repair, stated_repair
 from activities.disruption.slowed_pools import SlowedPools
+from activities.ec2.account_quotas import AccountQuotas
 from activities.ec2.instance_statuses import failing
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
@@ -69,6 +71,7 @@ from worker.controllers.node.finalizer import NodeClaimFinalizerController
 from worker.controllers.node.not_ready_nodes import NotReadyNodeController
 from worker.controllers.node.pod_events import PodEventsController
 from worker.controllers.node.workflow_starts import NodeClaimWorkflowController
+from worker.controllers.nodeclass.account_quotas import AccountQuotasController
 from worker.controllers.nodeclass.capacity_reservations import (
     CapacityBlockExpirationController,
     FreedPlacesController,
@@ -308,6 +311,9 @@ def _controllers(settings: Settings, clients: Clients, cache: ClusterCache, plan
         controllers.append(CapacityBlockExpirationController(kube, clients.recorder, cache, view.node_class))
     if settings.enable_zonal_shift:
         controllers.append(ZonalShiftController(clients.recorder, cache, view, clients.ec2))
+    if not settings.isolated_vpc:
+        quotas = AccountQuotas(clients.aws, clients.ec2.catalogue.vcpus, utc_now)
+        controllers.append(AccountQuotasController(cache, planning.refusals, quotas))
     folder = os.environ.get(METRICS_FOLDER)
     if folder and not settings.disable_cluster_state_observability:
         controllers.append(

@@ -111,6 +111,7 @@ _SERVICES = {
     "GetProducts": "pricing",
     "GetQueueUrl": "sqs",
     "GetRole": "iam",
+    "ListServiceQuotas": "servicequotas",
     "ReceiveMessage": "sqs",
 }
 _NOT_AUTHORIZED = re.compile(r"not authorized to perform: ([\w-]+:\w+)(?: on resource: (\S+))?")

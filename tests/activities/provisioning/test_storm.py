@@ -142,12 +142,12 @@ class Cloud:
             if offering.available and offering.capacity_type in _capacity_types(claim)
         ]
         capacity_type = labels.SPOT if any(key.capacity_type == labels.SPOT for key in offered) else labels.ON_DEMAND
-        asked = [key for key in offered if key.capacity_type == capacity_type]
-        if asked:
+        requested = [key for key in offered if key.capacity_type == capacity_type]
+        if requested:
             self.calls.append((self.at.now, capacity_type, len(names)))
-        refused = [key for key in asked if self._is_refused(key)]
+        refused = [key for key in requested if self._is_refused(key)]
         self.io.mark_unavailable(OfferingRef.of(key) for key in self._keys(refused))
-        bought = next((key for key in asked if key not in refused), None)
+        bought = next((key for key in requested if key not in refused), None)
         for name in names:
             if bought is None:
                 self.under_way[name].gone_at = self.at.now + GONE_AFTER

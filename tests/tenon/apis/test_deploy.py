@@ -100,7 +100,8 @@ ec2:GetConsoleOutput ec2:RebootInstances ec2:StartInstances ec2:StopInstances
 ec2:DescribeCapacityReservations ec2:DescribeFleets ec2:DescribeImages ec2:DescribeInstances ec2:DescribeInstanceStatus
 ec2:DescribeInstanceTypeOfferings ec2:DescribeInstanceTypes ec2:DescribeLaunchTemplates ec2:DescribePlacementGroups
 ec2:DescribeSecurityGroups ec2:DescribeSpotPriceHistory ec2:DescribeSubnets
-ssm:GetParameter pricing:GetProducts eks:DescribeCluster arc-zonal-shift:GetManagedResource
+ssm:GetParameter pricing:GetProducts servicequotas:ListServiceQuotas eks:DescribeCluster
+arc-zonal-shift:GetManagedResource
 sqs:DeleteMessage sqs:GetQueueUrl sqs:ReceiveMessage
 iam:PassRole iam:CreateInstanceProfile iam:TagInstanceProfile iam:AddRoleToInstanceProfile
 iam:RemoveRoleFromInstanceProfile iam:DeleteInstanceProfile iam:GetInstanceProfile iam:ListInstanceProfiles

@@ -88,23 +88,23 @@ def test_all_nodes_launch_in_six_rounds_once_ec2_has_capacity() -> None:
 @given(st.lists(st.sampled_from(["g4dn.xlarge", "c5.large"]), max_size=60), st.integers(0, 30))
 def test_a_plan_keeps_all_ordinary_nodes_and_as_many_scarce_ones_as_are_free(kinds: list[str], free: int) -> None:
     plan = Plan(claims=tuple(planned(number, kind) for number, kind in enumerate(kinds)))
-    kept, waits = within_budget(plan, lambda item: is_scarce(item.instance_types, None), lambda *_: free)
+    limited, waits = within_budget(plan, lambda item: is_scarce(item.instance_types, None), lambda *_: free)
     scarce = kinds.count("g4dn.xlarge")
-    assert len(kept.claims) == len(kinds) - max(0, scarce - free)
+    assert len(limited.claims) == len(kinds) - max(0, scarce - free)
     assert len(waits) == max(0, scarce - free)
-    assert waits.keys() == kept.unschedulable.keys()
-    placed = {item.key for claim_of_plan in kept.claims for item in claim_of_plan.pods}
+    assert waits.keys() == limited.unschedulable.keys()
+    placed = {item.key for claim_of_plan in limited.claims for item in claim_of_plan.pods}
     assert placed.isdisjoint(waits)
     assert all(
-        "NodePool gpu launches 20 nodes of scarce spot types at once" in why for why in kept.unschedulable.values()
+        "NodePool gpu launches 20 nodes of scarce spot types at once" in why for why in limited.unschedulable.values()
     )
 
 
 def test_pools_have_budgets_of_their_own() -> None:
     plan = Plan(claims=(*(planned(n) for n in range(30)), *(planned(n, pool="other") for n in range(30))))
-    kept, _ = within_budget(plan, lambda _: True, lambda *_: START)
-    assert [item.pool for item in kept.claims].count("gpu") == START
-    assert [item.pool for item in kept.claims].count("other") == START
+    limited, _ = within_budget(plan, lambda _: True, lambda *_: START)
+    assert [item.pool for item in limited.claims].count("gpu") == START
+    assert [item.pool for item in limited.claims].count("other") == START
 
 
 def test_a_storm_remembers_all_types_that_were_refused_in_it() -> None:

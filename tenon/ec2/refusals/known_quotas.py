@@ -1,0 +1,174 @@
+"""What the account's vCPU quotas leave, so that Tenon does not ask EC2 for what it is known to refuse.
+
+Service Quotas says the limits, and EC2 the instances. EC2 also counts what it does not show, such as reservations that
+nobody uses, so it may refuse more than this says. It never refuses less, except for a quota that was raised a moment
+ago, and the quotas are read again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from tenon.apis import labels
+from tenon.ec2.refusals.vcpu_quotas import STANDARD, quota_of
+from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.offerings import OfferingKey
+from tenon.scheduling.model import Plan, PlannedClaim
+
+_ON_DEMAND, _SPOT = labels.ON_DEMAND, labels.SPOT
+QUOTA_CODES: Mapping[str, tuple[str, str]] = {
+    "L-1216C47A": (_ON_DEMAND, STANDARD),
+    "L-DB2E81BA": (_ON_DEMAND, "G and VT"),
+    "L-417A185B": (_ON_DEMAND, "P"),
+    "L-74FC7D96": (_ON_DEMAND, "F"),
+    "L-7295265B": (_ON_DEMAND, "X"),
+    "L-1945791B": (_ON_DEMAND, "Inf"),
+    "L-2C3B7624": (_ON_DEMAND, "Trn"),
+    "L-6E869C2A": (_ON_DEMAND, "DL"),
+    "L-43DA4232": (_ON_DEMAND, "High Memory"),
+    "L-F7808C92": (_ON_DEMAND, "HPC"),
+    "L-34B43A08": (_SPOT, STANDARD),
+    "L-3819A6DF": (_SPOT, "G and VT"),
+    "L-7212CCBC": (_SPOT, "P"),
+    "L-C4BD4855": (_SPOT, "P5"),
+    "L-88CF9481": (_SPOT, "F"),
+    "L-E3A00192": (_SPOT, "X"),
+    "L-B5D1601B": (_SPOT, "Inf"),
+    "L-6B0D517C": (_SPOT, "Trn"),
+    "L-85EED4F7": (_SPOT, "DL"),
+}
+"""Capacity type and name (`tenon.ec2.refusals.vcpu_quotas`) by Service Quotas' code."""
+Bucket = tuple[str, str]
+"""A capacity type and the name of a quota."""
+
+
+@dataclass(frozen=True, slots=True)
+class VcpuQuota:
+    """One quota of the account, in vCPUs."""
+
+    limit: int
+    used: int
+
+    @property
+    def left(self) -> int:
+        """How many vCPUs more EC2 may launch. It may be negative, after a quota was lowered."""
+        return self.limit - self.used
+
+
+@dataclass(frozen=True, slots=True)
+class KnownQuotas:
+    """The quotas of the account when they were read."""
+
+    read_at: datetime
+    quotas: Mapping[Bucket, VcpuQuota] = field(default_factory=dict)
+    vcpus: Mapping[str, int] = field(default_factory=dict)
+    """By instance type."""
+
+
+def known_quotas(
+    limits: Mapping[str, float], running: Iterable[tuple[str, str]], vcpus: Mapping[str, int], read_at: datetime
+) -> KnownQuotas:
+    """Return the quotas that Service Quotas names.
+
+    Args:
+        limits: the limits by the code of the quota.
+        running: instance type and capacity type of each instance of the account that counts.
+        vcpus: the vCPUs by instance type.
+        read_at: when the instances were read.
+    """
+    used: Counter[Bucket] = Counter()
+    for instance_type, capacity_type in running:
+        used[capacity_type, quota_of(instance_type, capacity_type)] += vcpus.get(instance_type, 0)
+    quotas = {
+        QUOTA_CODES[code]: VcpuQuota(int(limit), used[QUOTA_CODES[code]])
+        for code, limit in limits.items()
+        if code in QUOTA_CODES
+    }
+    return KnownQuotas(read_at, quotas, vcpus)
+
+
+def with_claims(known: KnownQuotas, claims: Iterable[ClaimRecord]) -> KnownQuotas:
+    """Return the quotas with what NodeClaims use that were created since the instances were read.
+
+    A NodeClaim without an instance counts with its smallest type, in each capacity type that it may get.
+    """
+    used: Counter[Bucket] = Counter()
+    for claim in claims:
+        if claim.created_at is None or claim.created_at < known.read_at or claim.deleting:
+            continue
+        launched_type = claim.labels.get(labels.INSTANCE_TYPE, "") if claim.provider_id else ""
+        names = [launched_type] if launched_type else claim.instance_types
+        smallest = min((name for name in names if name in known.vcpus), key=lambda name: known.vcpus[name], default="")
+        if not smallest:
+            continue
+        for capacity_type in _capacity_types(claim):
+            used[capacity_type, quota_of(smallest, capacity_type)] += known.vcpus[smallest]
+    return replace(
+        known,
+        quotas={
+            bucket: replace(quota, used=quota.used + used[bucket]) if used[bucket] else quota
+            for bucket, quota in known.quotas.items()
+        },
+    )
+
+
+def _capacity_types(claim: ClaimRecord) -> Collection[str]:
+    if claim.provider_id and labels.CAPACITY_TYPE in claim.labels:
+        return [claim.labels[labels.CAPACITY_TYPE]]
+    terms = claim.spec.get("requirements") or ()
+    named = (term.get("values") or () for term in terms if term.get("key") == labels.CAPACITY_TYPE)
+    return next((list(values) for values in named if values), [_ON_DEMAND, _SPOT])
+
+
+def ruled_out(known: KnownQuotas) -> frozenset[OfferingKey]:
+    """Return what the quotas leave no room for: whole quotas, and instance types that are larger than the rest."""
+    keys: set[OfferingKey] = set()
+    sizes: dict[Bucket, list[tuple[int, str]]] = {}
+    for name, vcpus in known.vcpus.items():
+        for capacity_type in (_ON_DEMAND, _SPOT):
+            bucket = capacity_type, quota_of(name, capacity_type)
+            if bucket in known.quotas:
+                sizes.setdefault(bucket, []).append((vcpus, name))
+    for (capacity_type, quota), kinds in sizes.items():
+        left = known.quotas[capacity_type, quota].left
+        too_large = [name for vcpus, name in kinds if vcpus > left]
+        if len(too_large) == len(kinds):
+            keys.add(OfferingKey.of_quota(capacity_type, quota))
+        else:
+            keys |= {OfferingKey(capacity_type, name, "") for name in too_large}
+    return frozenset(keys)
+
+
+def within_quotas(plan: Plan, known: KnownQuotas) -> tuple[Plan, frozenset[str]]:
+    """Return the plan without the nodes that EC2 would refuse, and the keys of their pods.
+
+    Each node counts with the cheapest type that it may get, in the order of the plan.
+    """
+    left = {bucket: quota.left for bucket, quota in known.quotas.items()}
+    allowed: list[PlannedClaim] = []
+    why: dict[str, str] = {}
+    for claim in plan.claims:
+        name, capacity_type = claim.offering.instance_type, claim.offering.capacity_type
+        bucket, vcpus = (capacity_type, quota_of(name, capacity_type)), known.vcpus.get(name, 0)
+        if bucket in left and left[bucket] < vcpus:
+            sentence = quota_sentence(claim.pool, vcpus, bucket, known.quotas[bucket])
+            why.update((pod.key, sentence) for pod in claim.pods)
+            continue
+        if bucket in left:
+            left[bucket] -= vcpus
+        allowed.append(claim)
+    if not why:
+        return plan, frozenset()
+    return replace(plan, claims=tuple(allowed), unschedulable={**plan.unschedulable, **why}), frozenset(why)
+
+
+def quota_sentence(pool: str, vcpus: int, bucket: Bucket, quota: VcpuQuota) -> str:
+    """Say on a pod which quota has no room for its node, and what to do."""
+    capacity_type, name = bucket
+    return (
+        f"NodePool {pool}: its node needs {vcpus} vCPUs, and of the {quota.limit} vCPUs of the account's "
+        f"{capacity_type} quota {name}, {quota.used} are used: ask AWS for a larger quota, or remove instances"
+    )
