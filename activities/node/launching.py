@@ -56,6 +56,7 @@ from tenon.ec2.refusals.unavailable import UNAVAILABLE_OFFERINGS_TTL, Unavailabl
 from tenon.evolve import evolve
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.event_reasons import EventReason
+from tenon.kube.offerings import OfferingKey
 from tenon.messages.base import ClaimRef, ErrorType
 from tenon.messages.launch import (
     ClaimView,
@@ -84,6 +85,7 @@ CREATE_SPOT_ROLE = "run aws iam create-service-linked-role --aws-service-name sp
 RESUMED_AFTER = timedelta(seconds=15)
 """If a claim is older than this when its workflow starts, an earlier workflow may have launched it already."""
 GROUP_LEFT = "EC2 refused the launch group, or one of its NodeClaims left: the others launch alone"
+REFUSED_MEANWHILE = "EC2 refused all its offerings to other NodeClaims while its launch waited"
 CHECK_WITHIN = 30.0
 """Seconds for the last check of the NodeClaims of a launch, whose thread waits for it."""
 SENDERS = 64
@@ -275,6 +277,10 @@ class Launching:
             return await self._putting_off.unlaunched(
                 claim, launch_input.claim, LaunchResult(waits=self._putting_off.breaker_wait(breaker))
             )
+        if self._was_refused_meanwhile(launch_input):
+            result = LaunchResult(reason=Reason.INSUFFICIENT_CAPACITY, message=REFUSED_MEANWHILE)
+            self._record.refused(launch_input.claim, claim, result.reason, result.message, attempt=launch_input.attempt)
+            return await self._putting_off.unlaunched(claim, launch_input.claim, result)
         result = await self._send(launch_input, claim)
         refused, result = result.unavailable, evolve(result, unavailable=[])
         if result.instance is None and result.reason == TEMPLATE_NOT_FOUND and launch_input.attempt < LAUNCH_ATTEMPTS:
@@ -314,6 +320,26 @@ class Launching:
             },
         )
         return result
+
+    def _was_refused_meanwhile(self, launch_input: LaunchInput) -> bool:
+        """Whether EC2 has refused everything that a request names since it was prepared, so that it need not be sent.
+
+        A launch may have waited for the outcome of others. A request that was sent before, perhaps by another member
+        of its launch group, may have bought an instance, so it is always sent again.
+        """
+        request = launch_input.request
+        sent_before = launch_input.unsettled or not self._putting_off.is_first_try or request.group is not None
+        unavailable = self._breakers.unavailable()
+        if sent_before or not unavailable:
+            return False
+        rows = [row for template in request.templates for row in template.overrides]
+        return bool(rows) and all(
+            OfferingKey.refusable(
+                request.capacity_type, row.instance_type, row.zone, row.reservation_id, request.placement_group
+            )
+            in unavailable
+            for row in rows
+        )
 
     async def _send(self, launch_input: LaunchInput, claim: ClaimRecord) -> LaunchResult:
         """Send the request and record what EC2 refuses, for other claims and for the provisioner workflow."""

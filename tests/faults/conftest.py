@@ -5,17 +5,20 @@
 - ``ec2``: EC2's side door; faults, holds, capacity and boot rules are cleared after each test.
 - ``kube``, ``client``, ``new_pool``, ``make_pool``, ``tenon``, ``temporal_cli``: as in the end-to-end tests.
 - ``observe``: ``async with observe(pool, ...) as seen:`` judges what happened to pools (see `observer`).
+- ``reader``: a second replica, which reads the interruption queue.
 - ``at_moments``: brings disruption commands to a step each (see `command_moments`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import TypeAlias
 
 import pytest
+import pytest_asyncio
 from temporalio.client import Client
 
 from activities.kubernetes.client import Kube
@@ -54,6 +57,15 @@ def worker(sandbox: Sandbox, api: ApiProxy, report_shared_fault: Report) -> Iter
     yield running
     if (ended := running.stop()) != 0:
         report_shared_fault(f"The worker of the fault tests ended with {ended}: see {running.log}")
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def reader(worker: WorkerProcess, sandbox: Sandbox) -> AsyncIterator[WorkerProcess]:
+    """A second replica that reads the interruption queue, so that ends of instances are noticed within seconds."""
+    running = WorkerProcess(sandbox, "boot-reader", replica=1, INTERRUPTION_QUEUE=sandbox.cluster_name)
+    await asyncio.to_thread(running.start)
+    yield running
+    assert await asyncio.to_thread(running.stop) == 0, f"see {running.log}"
 
 
 @pytest.fixture(autouse=True)

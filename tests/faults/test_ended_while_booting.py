@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
-import pytest_asyncio
 from temporalio.client import Client
 
 from sandbox.cluster import Sandbox
@@ -19,15 +17,6 @@ from tests.faults.breakers import breaker_of
 from tests.faults.conftest import Observe
 from tests.faults.fleets import fleets
 from tests.workflows.waiting import until
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def reader(worker: WorkerProcess, sandbox: Sandbox) -> AsyncIterator[WorkerProcess]:
-    """A second replica that reads the interruption queue, so that ends of instances are noticed within seconds."""
-    running = WorkerProcess(sandbox, "boot-reader", replica=1, INTERRUPTION_QUEUE=sandbox.cluster_name)
-    await asyncio.to_thread(running.start)
-    yield running
-    assert await asyncio.to_thread(running.stop) == 0, f"see {running.log}"
 
 
 def typed(kind: str) -> list[dict[str, Any]]:

@@ -348,3 +348,38 @@ async def test_aws049_a_template_that_ec2_refuses_holds_back_the_class() -> None
     launching = Launching(world.kube, world.recorder, refuser, world.clock, breakers=breakers, tries=lambda: 1)
     await launching.prepare(PrepareLaunchInput(claim=REF))
     assert [breaker.node_class for breaker in breakers.report().breakers] == ["default"]
+
+
+def of_one_type(**more: Any) -> LaunchRequest:
+    """A request for one offering."""
+    row = FleetOverride(instance_type="m5.large", zone="us-west-2a", subnet_id="subnet-1", price=0.1)
+    template = FleetTemplate(name="t", image_id="ami-1", overrides=[row])
+    return evolve(REQUEST, templates=[template], **more)
+
+
+@pytest.mark.parametrize(
+    ("tries", "more", "sent"),
+    [(1, {}, False), (2, {}, True), (1, {"group": LaunchGroup(id="1-0", ordinal=0, size=2)}, True)],
+    ids=["first try", "may have bought", "a group may have bought"],
+)
+async def test_a_launch_is_not_sent_if_ec2_refused_its_offerings_while_it_waited(
+    tries: int, more: dict[str, Any], sent: bool
+) -> None:
+    """Two launches go first, and the others wait for their outcome. Each would cost a call."""
+    calls: list[LaunchRequest] = []
+
+    class Counting(Refuser):
+        def launch(self, request: LaunchRequest) -> LaunchResult:
+            calls.append(request)
+            return super().launch(request)
+
+    world, launching = waiting(Counting(), tries)
+    request = of_one_type(**more)
+    launching._breakers.mark_unavailable(
+        [OfferingRef(capacity_type="on-demand", instance_type="m5.large", zone="us-west-2a")]
+    )
+    result = await launching.launch(LaunchInput(claim=REF, request=request))
+    assert bool(calls) == sent
+    if not sent:
+        assert Reason.of(result.reason) is Reason.INSUFFICIENT_CAPACITY
+        assert not there(world)

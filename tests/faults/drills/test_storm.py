@@ -170,7 +170,7 @@ async def test_a_quota_that_is_used_up_is_asked_for_by_one_nodeclaim_at_a_time(
 
 
 async def test_a_key_that_nobody_may_use_costs_few_instances(
-    make_pool: MakePool, kube: Kube, ec2: Ec2Admin, worker: WorkerProcess
+    make_pool: MakePool, kube: Kube, ec2: Ec2Admin, worker: WorkerProcess, reader: WorkerProcess
 ) -> None:
     """EC2 accepts the launches, and ends the instances when it cannot decrypt their volumes."""
     locked = await gpu_pool(make_pool, kube, GPU, capacity_types=("on-demand",))
