@@ -173,7 +173,9 @@ async def test_the_nodepools_that_ec2_refuses_are_listed_with_the_blocked_nodes(
         assert shortage["why"].startswith(sentence)
         (offering,) = shortage["offerings"]
         assert offering.pop("nextTryAt") == shortage["why"].removeprefix(sentence)
-        assert offering == {"capacityType": "spot", "instanceType": "m5.large", "zone": "us-west-2a"}
+        assert offering.pop("probedFrom") < shortage["why"].removeprefix(sentence)
+        place = {"capacityType": "spot", "instanceType": "m5.large", "zone": "us-west-2a"}
+        assert offering == place | {"refusalsInARow": 1}
         plain = await asyncio.to_thread(tenon, "list", "--cluster", cluster, "-o", "json")
         assert json.loads(plain.stdout) == []
 

@@ -42,6 +42,8 @@ class Planning:
         """What plans report of pods that wait for cheaper capacity."""
         self.pending: list[PendingPods] = []
         """What plans report of pods without a node."""
+        self.reopened: list[OfferingRef] = []
+        """The refused offerings of which plans see instances."""
         self.pods = asyncio.Event()
         self.solves = asyncio.Event()
         """Unset while a plan takes its time."""
@@ -58,7 +60,13 @@ class Planning:
     async def plan(self, plan_input: PlanInput) -> PlanResult:
         self.planned.append(plan_input)
         await self.solves.wait()
-        return PlanResult(batch=plan_input.batch, pauses=self.pauses, waits=self.waits, pending=self.pending)
+        return PlanResult(
+            batch=plan_input.batch,
+            pauses=self.pauses,
+            waits=self.waits,
+            pending=self.pending,
+            reopened=self.reopened,
+        )
 
 
 @asynccontextmanager

@@ -10,6 +10,8 @@ import pytest
 from temporalio.testing import WorkflowEnvironment
 
 from activities.node.launch_breakers import LaunchBreakers
+from tenon.ec2.refusals.backoff import FIRST_PAUSE, Backoff
+from tenon.ec2.refusals.unavailable import grouped
 from tenon.evolve import evolve
 from tenon.messages.base import POLL_SECONDS, QUIET_POLL_SECONDS
 from tenon.messages.provisioning import LaunchReport, PurchasePause
@@ -84,6 +86,40 @@ async def test_m4_many_reports_fold_the_run_and_nothing_is_forgotten(
         node_state = await handle.query(ProvisionerWorkflow.launches)
         assert [breaker.pool for breaker in node_state.breakers] == ["web"]
         assert node_state.unavailable == report.unavailable
+
+
+async def test_refusals_in_a_row_are_counted_over_continue_as_new_and_a_success_halves_them(
+    temporal: WorkflowEnvironment, cluster: str
+) -> None:
+    """Whatever process reports them: each knows only its own refusals."""
+    planning, began = Planning(), datetime.now(UTC) - timedelta(minutes=10)
+    async with provisioner(temporal, cluster, planning) as handle:
+        first = (await handle.describe()).run_id
+        for minutes in (0, 2, 4, 6):
+            at = began + timedelta(minutes=minutes)
+            report = grouped({SPOT.key: Backoff(at + FIRST_PAUSE, at, 1)})
+            await handle.signal(ProvisionerWorkflow.launches_reported, LaunchReport(unavailable=report))
+        for _ in range(MAX_REPORTS):
+            await handle.signal(ProvisionerWorkflow.launches_reported, LaunchReport())
+
+        async def folded() -> bool:
+            return (await handle.describe()).run_id != first
+
+        await until(folded)
+        (group,) = (await handle.query(ProvisionerWorkflow.launches)).unavailable
+        assert (group.refusals, group.until) == (4, began + timedelta(minutes=21))
+        planning.reopened = [SPOT]
+        planning.pods.set()
+
+        async def reopened() -> bool:
+            return (await handle.query(ProvisionerWorkflow.launches)).unavailable == []
+
+        await until(reopened)
+        at = datetime.now(UTC)
+        again = grouped({SPOT.key: Backoff(at + FIRST_PAUSE, at, 1)})
+        await handle.signal(ProvisionerWorkflow.launches_reported, LaunchReport(unavailable=again))
+        (group,) = (await handle.query(ProvisionerWorkflow.launches)).unavailable
+        assert group.refusals == 3
 
 
 async def test_sch018_the_next_leader_hears_which_pods_did_not_get_their_nodes(
