@@ -37,6 +37,8 @@ TOKEN_USED = "IdempotentParameterMismatch"
 """EC2's code if it has accepted another request with the same client token."""
 SHARED_SECONDS = 600.0
 """How long the answer to a launch group's request is kept for the members that ask later."""
+REFUSED_SECONDS = 10.0
+"""How long that answer is kept if EC2 launched nothing. To the same request, EC2 would answer the same."""
 VISIBILITY_ATTEMPTS = 3
 """Attempts to describe an instance that EC2 has just launched and may not show yet. They take two seconds at least,
 because describe calls have a minimum spacing."""
@@ -106,8 +108,10 @@ class Launcher:
             return send()
         token = parameters["ClientToken"]
         answer = self._answers.get(token, send)
-        if isinstance(answer.content, EC2Error) or not answer.content.get("Instances"):
+        if isinstance(answer.content, EC2Error):
             self._answers.forget(token)  # the same request may succeed if it is sent again
+        elif not answer.content.get("Instances"):
+            self._answers.keep_for(token, REFUSED_SECONDS)  # for members that ask a moment later
         return answer
 
     def _refused(self, request: LaunchRequest, error: EC2Error) -> LaunchResult:

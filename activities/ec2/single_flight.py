@@ -46,6 +46,12 @@ class SingleFlight(Generic[Result]):
         with self._lock:
             self._results.pop(key, None)
 
+    def keep_for(self, key: str, seconds: float) -> None:
+        """Cache the result for so many seconds more, at most."""
+        with self._lock:
+            if (result := self._results.get(key)) is not None:
+                result.until = min(result.until, self._clock() + seconds)
+
     def _compute(self, key: str, pending_result: _Result[Result], make: Callable[[], Result]) -> None:
         try:
             result = make()

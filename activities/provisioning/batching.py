@@ -55,8 +55,8 @@ SHARE_OF_LOOKS = 0.02
 """The fraction of a core for looking which pods are undecided. While thousands of pods start on nodes that were bought
 for them, almost each of their events leads to a pass that finds nothing.
 """
-POSTPONED_FOR = timedelta(seconds=30)
-"""The longest time after which a pod is planned again whose NodePool launches others first."""
+FIRST_POSTPONED, MAX_POSTPONED = timedelta(seconds=5), timedelta(seconds=30)
+"""The time after which a pod is planned again whose NodePool launches others first. It doubles."""
 CLOSES_WITHIN = 50.0
 """How many seconds after the wait for a first pod a batch may close. The activity times out 60 seconds after that wait
 (`workflows/options.py`), so the wait is shorter if batches may last longer than this."""
@@ -281,9 +281,11 @@ class Batcher:
 
     def postponed(self, pods: Iterable[tuple[Pod, tuple[str, str]]]) -> None:
         """Record pods whose nodes wait until their NodePool, in a capacity type, has launched others."""
-        again_at = self._now() + POSTPONED_FOR
+        now = self._now()
         for pod, subject in pods:
-            attempts = self._attempts(pod)
+            before = self._outcomes.get(pod.uid)
+            attempts = before.attempts + 1 if before is not None and before.launches_after is not None else 1
+            again_at = now + _growing(FIRST_POSTPONED, attempts, MAX_POSTPONED)
             self._outcomes[pod.uid] = _PlanOutcome(again_at, attempts, None, pod=pod, launches_after=subject)
 
     def refused(self, pods: Iterable[Pod], pool: str) -> None:

@@ -19,6 +19,8 @@ from tenon.scheduling.model import Plan, PlannedClaim
 
 START = 20
 """How many nodes launch at once before EC2 has launched any of them."""
+PROVEN_AFTER = timedelta(seconds=5)
+"""How old a launch is when it counts. An instance that cannot use its disk ends within seconds."""
 PROVEN_FOR = timedelta(minutes=10)
 """How long a launch shows that EC2 has capacity for more nodes of such types, unless it refuses one later."""
 
@@ -70,7 +72,7 @@ def free_launches(
             continue
         if not claim.provider_id:
             launching += is_scarce(claim.instance_types, storm)
-        elif (at := claim.launched_at) is not None and at > since:
+        elif (at := claim.launched_at) is not None and since < at <= now - PROVEN_AFTER:
             launched += claim.labels.get(labels.CAPACITY_TYPE) == capacity_type and is_scarce(
                 [claim.labels.get(labels.INSTANCE_TYPE, "")], storm
             )

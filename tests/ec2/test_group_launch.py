@@ -142,6 +142,19 @@ def test_group_members_without_an_instance_get_what_ec2_refused(
     assert fleets(server) == 1
 
 
+def test_members_that_ask_one_after_the_other_cost_one_call_if_ec2_has_nothing(
+    provider: Ec2Provider, server: Server, ready_class: EC2NodeClass
+) -> None:
+    from sandbox.ec2.market import CapacityRule
+
+    server.world.market.set_capacity(CapacityRule("m5.large", None, None, 0))
+    before = fleets(server)
+    results = [provider.launch(request) for request in group(provider, ready_class, "nothing")]
+    assert ids(results) == [""] * SIZE
+    assert all(result.unavailable for result in results)
+    assert fleets(server) == before + 1
+
+
 def test_a_member_prepared_after_a_refusal_does_not_blame_what_it_would_have_asked_for(
     provider: Ec2Provider, server: Server, ready_class: EC2NodeClass
 ) -> None:

@@ -12,7 +12,15 @@ from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.requirements import Requirements
 from tenon.kube.timestamps import format_instant
-from tenon.provisioning.launch_budget import START, Storm, free_launches, is_scarce, refused_in_storm, within_budget
+from tenon.provisioning.launch_budget import (
+    PROVEN_AFTER,
+    START,
+    Storm,
+    free_launches,
+    is_scarce,
+    refused_in_storm,
+    within_budget,
+)
 from tenon.scheduling.model import Plan, PlannedClaim
 from tests.tenon.scheduling.builders import pod
 
@@ -75,12 +83,18 @@ def test_each_launch_since_the_last_refusal_lets_one_more_launch() -> None:
     assert free_launches([*before, *after], "gpu", "spot", None, NOW) == START + 10
 
 
+def test_a_launch_counts_when_its_instance_has_not_ended_at_once() -> None:
+    launches = [claim(f"a{n}", launched_at=NOW - timedelta(seconds=seconds)) for n, seconds in enumerate((1, 4, 6))]
+    assert free_launches(launches, "gpu", "spot", None, NOW) == START + 1
+
+
 def test_all_nodes_launch_in_six_rounds_once_ec2_has_capacity() -> None:
     """Twice as many in each round: 20, 40, 80 and so on."""
-    claims, rounds = [claim("probe", launched_at=NOW)], 0
+    at = NOW - PROVEN_AFTER
+    claims, rounds = [claim("probe", launched_at=at)], 0
     while len(claims) < TARGET:
         free = free_launches(claims, "gpu", "spot", STORM, NOW)
-        claims += [claim(f"{rounds}-{n}", launched_at=NOW) for n in range(min(free, TARGET - len(claims)))]
+        claims += [claim(f"{rounds}-{n}", launched_at=at) for n in range(min(free, TARGET - len(claims)))]
         rounds += 1
     assert rounds <= 6
 
