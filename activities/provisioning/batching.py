@@ -279,6 +279,10 @@ class Batcher:
             changes = None if pod.node_name else _relevant_part(pod, fingerprint)
             self._outcomes[pod.uid] = _PlanOutcome(now + pause, attempts, changes, pod=pod, in_shortage=in_shortage)
 
+    def capacity_is_back(self) -> None:
+        """Plan all pods again that fitted nowhere while EC2 refused offerings of which it launches instances again."""
+        self._outcomes = {uid: outcome for uid, outcome in self._outcomes.items() if not outcome.in_shortage}
+
     def postponed(self, pods: Iterable[tuple[Pod, tuple[str, str]]]) -> None:
         """Record pods whose nodes wait until their NodePool, in a capacity type, has launched others."""
         now = self._now()

@@ -223,7 +223,9 @@ class Planner:
         self._refusals.update(plan_input.breakers)
         self._refusals.replace_unavailable(backoffs_of(plan_input.unavailable))
         reopened = self._refusals.reopened(self._view.all_claims())
-        self._refusals.reopen(reopened)
+        if reopened:
+            self._refusals.reopen(reopened)
+            self._batcher.capacity_is_back()
         self._batcher.adopt(plan_input.pauses)
         result = partial(self._result, plan_input, reopened=[OfferingRef.of(key) for key in sorted(reopened)])
         before = await self._check_up_to_date(plan_input)

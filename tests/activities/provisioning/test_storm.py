@@ -39,6 +39,8 @@ PLAIN = catalog(entry("m5.xlarge", 4, 16, 0.192), entry("m6i.xlarge", 4, 16, 0.1
 WANTED = 600
 STORM = timedelta(minutes=30)
 BACK_WITHIN = timedelta(minutes=3)
+ROUNDS_WITHIN = timedelta(seconds=75)
+"""How long after the probe that succeeds the last node is launched."""
 ANSWERS_AFTER, GONE_AFTER = timedelta(seconds=2), timedelta(seconds=1)
 """How long EC2 takes to answer a launch, and a refused NodeClaim to go."""
 STEP = timedelta(seconds=1)
@@ -228,6 +230,8 @@ async def test_six_hundred_nodes_that_ec2_does_not_have_for_half_an_hour_cost_fe
     await storm.advance(BACK_WITHIN)
     assert len(storm.launched) == 80 + WANTED
     rounds = [count for at, _, count in storm.calls if at > back]
+    probe = next(at for at, _, _ in storm.calls if at > back)
+    assert max(storm.launched.values()) - probe <= ROUNDS_WITHIN
     assert rounds[0] == 1, "one NodeClaim probes"
     assert max(rounds) <= 100
 
