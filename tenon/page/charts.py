@@ -24,6 +24,8 @@ figure{margin:.6rem 0 1rem} figcaption{color:var(--quiet);font-size:12px;margin-
 .plot path,.plot line{vector-effect:non-scaling-stroke}
 .plot rect.hit{fill:transparent}.plot rect.hit:hover{fill:var(--tint)}
 .plot .note{right:0;transform:translateY(-.1rem);color:var(--good);background:var(--page);padding:0 .2rem}
+.legend{display:flex;gap:1.2rem;font-size:12px;color:var(--quiet);margin:-.6rem 0 1rem 3.4rem}
+.legend i{display:inline-block;width:1.1rem;height:3px;margin-right:.35rem;vertical-align:middle}
 @media (max-width:40rem){.plot .x span:nth-child(even){display:none}}
 """
 
@@ -115,6 +117,49 @@ def area_chart(
         else None
     )
     return _chart(axis, scale, caption, value_text, [*drawn, _hits(axis, titles)], notes)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One of several figures over time."""
+
+    values: Sequence[float | None]
+    """By bucket; None where it is not known."""
+    name: str
+    color: str
+
+
+def line_chart(
+    axis: Axis, lines: Sequence[Line], caption: str, value_text: Callable[[float], str], titles: Sequence[str]
+) -> Markup:
+    """Return several lines on one scale, with a legend.
+
+    Args:
+        axis: the window.
+        lines: what is drawn; the last one is on top.
+        caption: what the chart shows, in words.
+        value_text: formats a value for the labels.
+        titles: by bucket, what the pointer shows.
+    """
+    scale = _Scale(0.0, max((value for line in lines for value in line.values if value is not None), default=0.0))
+    drawn = [
+        tag(
+            "path",
+            d=_steps(axis, scale, line.values),
+            fill="none",
+            stroke=line.color,
+            stroke_width="2",
+            stroke_linejoin="round",
+        )
+        for line in lines
+    ]
+    legend = [
+        tag("span", tag("i", style=f"background:{line.color}"), line.name)
+        for line in lines
+        if any(value is not None for value in line.values)
+    ]
+    chart = _chart(axis, scale, caption, value_text, [*drawn, _hits(axis, titles)])
+    return tag("div", chart, tag("div", legend, class_="legend"))
 
 
 def column_chart(axis: Axis, columns: Sequence[Column], caption: str, value_text: Callable[[float], str]) -> Markup:

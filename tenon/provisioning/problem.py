@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Protocol
@@ -15,7 +15,7 @@ from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.pools import scheduling_pool
 from tenon.provisioning.readiness import FRESH, Checks, why_unusable
 from tenon.provisioning.refused_offerings import NOTHING_REFUSED
-from tenon.resources import Resources, subtract, total
+from tenon.resources import Resources
 from tenon.rollout.revisions import class_key
 from tenon.scheduling.explanation.unschedulable_pods import accepts_pool
 from tenon.scheduling.model import InstanceType, Node, Plan, Pool, Problem
@@ -73,7 +73,7 @@ def problem_of(
     return Problem(
         pods=pods,
         pools=scheduling_pools(cluster, pools_with_types, refused),
-        nodes=[_without(node, placed_anew).with_pods(expected.get(node.name, ())) for node in cluster.nodes()],
+        nodes=[node.without_pods(placed_anew).with_pods(expected.get(node.name, ())) for node in cluster.nodes()],
         daemons=cluster.daemons(),
         namespaces=cluster.namespaces(),
         ignore_preferences=policy.ignore_preferences,
@@ -126,17 +126,3 @@ def _zones_of(pool: NodePool, cluster: Cluster) -> frozenset[str]:
     """Return the zones in which the pool's class has subnets; empty if they are not known."""
     ec2_class = cluster.node_class(class_key(pool))
     return frozenset(subnet.zone for subnet in ec2_class.status.subnets) if ec2_class else frozenset()
-
-
-def _without(node: Node, placed_anew: Set[str]) -> Node:
-    """Return the node without the pods that are being placed (by UID), so that they can use what was kept for them."""
-    back = [pod for pod in node.pods if pod.uid in placed_anew] if placed_anew else []
-    if not back:
-        return node
-    ports = {port for pod in back for port in pod.host_ports}
-    return replace(
-        node,
-        used=subtract(node.used, total(pod.requests for pod in back)),
-        pods=tuple(pod for pod in node.pods if pod.uid not in placed_anew),
-        host_ports=tuple(port for port in node.host_ports if port not in ports),
-    )

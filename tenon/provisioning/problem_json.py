@@ -6,17 +6,33 @@ environment variables, commands, annotations or user data, so the JSON cannot co
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from tenon.kube.requirements import Requirement, Requirements
 from tenon.scheduling.model import Problem
 
+ValueT = TypeVar("ValueT")
+
+
+def encode(value: object) -> bytes:
+    """Encode a value that may contain parts of a problem, such as nodes."""
+    return msgspec.json.encode(value, enc_hook=_plain)
+
+
+def decode(text: bytes, kind: type[ValueT]) -> ValueT:
+    """Decode what `encode` wrote.
+
+    Raises:
+        ValueError: the text is not a value of this kind.
+    """
+    return msgspec.json.decode(text, type=kind, dec_hook=_read)
+
 
 def to_json(problem: Problem) -> bytes:
     """Encode the whole problem."""
-    return msgspec.json.encode(problem, enc_hook=_plain)
+    return encode(problem)
 
 
 def from_json(text: bytes) -> Problem:
@@ -25,7 +41,7 @@ def from_json(text: bytes) -> Problem:
     Raises:
         ValueError: the text is not such a problem.
     """
-    return msgspec.json.decode(text, type=Problem, dec_hook=_read)
+    return decode(text, Problem)
 
 
 def _plain(value: Any) -> Any:

@@ -5,7 +5,7 @@ The cluster cache and the file reader of ``tenon simulate`` both produce the inp
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from tenon.apis import labels
@@ -14,7 +14,7 @@ from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
 from tenon.kube.requirements import Requirements
 from tenon.kube.taints import Taint
-from tenon.resources import MEMORY, Resources, total
+from tenon.resources import MEMORY, Resources, subtract, total
 
 OFFERING_KEYS = (
     labels.ZONE,
@@ -157,6 +157,19 @@ class Node:
         used = total((self.used, *(pod.requests for pod in pods)))
         ports = (*self.host_ports, *(port for pod in pods for port in pod.host_ports))
         return replace(self, used=used, pods=(*self.pods, *pods), host_ports=ports)
+
+    def without_pods(self, uids: Set[str]) -> Node:
+        """Return the node as if the pods with these UIDs were not on it, so that others can use what they have."""
+        leaving = [pod for pod in self.pods if pod.uid in uids] if uids else []
+        if not leaving:
+            return self
+        ports = {port for pod in leaving for port in pod.host_ports}
+        return replace(
+            self,
+            used=subtract(self.used, total(pod.requests for pod in leaving)),
+            pods=tuple(pod for pod in self.pods if pod.uid not in uids),
+            host_ports=tuple(port for port in self.host_ports if port not in ports),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,173 @@
+"""Lets nodes of the model leave: those that Tenon's disruption removes, those that expire, and interrupted ones."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from tenon.apis import labels
+from tenon.apis.reasons import Reason
+from tenon.disruption.commands.command_messages import arrivals_of
+from tenon.disruption.deciding import decide
+from tenon.disruption.history.arrivals import REMEMBERED, Arrival, counted
+from tenon.disruption.methods import METHODS, moving_methods
+from tenon.disruption.model import ClusterModel, Command, PoolPolicy, Situation
+from tenon.kube.pod import Pod
+from tenon.messages.disruption import REBOOT
+from tenon.provisioning.gates import FeatureGates
+from tenon.scheduling.deadline import Expired
+from tenon.scheduling.model import Plan
+from tenon.shadow.cluster import ModelCluster
+from tenon.shadow.nodes import ModelNode
+from tenon.shadow.pods import WAITS
+from tenon.shadow.purchases import add_claims
+from tenon.shadow.view import ModelView, PodFacts
+from tenon.simulation.decisions import Question, model_after
+
+VALIDATION_SECONDS = 15.0
+"""Seconds from a decision until a command begins."""
+DRAIN_SECONDS = 30.0
+"""Seconds that a node with pods takes to drain and terminate, while it still costs."""
+INTERRUPTED = "Interrupted"
+EXPIRED = str(Reason.EXPIRED)
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What disruption decisions of the model depend on besides its nodes."""
+
+    policies: Mapping[str, PoolPolicy]
+    """By NodePool."""
+    facts: PodFacts
+    gates: FeatureGates
+    boot: float
+    """Seconds until a new node is ready."""
+    expired: Expired
+    """Ends the search for moves."""
+    on_failure: Callable[[str, Exception], None]
+    """Hears the name of a method that failed, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCommand:
+    """A command that the model carried out, for the report."""
+
+    at: float
+    """In seconds since the epoch."""
+    reason: str
+    removed: Sequence[str]
+    """The instance types of the nodes that left."""
+    bought: Sequence[str]
+    """The instance types of their replacements."""
+    pods: int
+    saving: float
+    """Dollars an hour."""
+    explanation: Sequence[str]
+
+
+def disrupt(view: ModelView, question: Question, rules: Rules) -> Sequence[ModelCommand]:
+    """Decide as Tenon's disruption would, and carry the commands out. Returns those that were carried out.
+
+    Commands that wait for a person's approval are not: no person looks at a model.
+    """
+    model = model_after(Plan(), view, question, view.node_details(rules.facts))
+    situation = Situation(
+        nodes=view.managed_nodes(view.versions()),
+        policies=rules.policies,
+        now=datetime.fromtimestamp(view.now, UTC),
+        under_command=frozenset(name for name, node in view.cluster.nodes.items() if not node.stays),
+        model=model,
+    )
+    gates = rules.gates
+    methods = moving_methods(
+        rules.expired,
+        spot_to_spot=gates.spot_to_spot_consolidation,
+        terminate_first_drift=gates.terminate_first_drift,
+        terminate_first_repair=gates.terminate_first_repair,
+    )
+    decision = decide(situation, (*METHODS, *methods))
+    for name, error in decision.failed.items():
+        rules.on_failure(name, error)
+    commands = [
+        command for command in decision.commands if command.approve_within is None and command.decision != REBOOT
+    ]
+    return [_carry_out(view, command, model, rules) for command in commands]
+
+
+def _carry_out(view: ModelView, command: Command, model: ClusterModel, rules: Rules) -> ModelCommand:
+    """Launch the replacements, move the pods, and let the candidates leave once they are drained."""
+    cluster, now = view.cluster, view.now
+    problem = replace(model.problem, pools=[*model.problem.pools, *model.static_pools.values()])
+    new_nodes = add_claims(view, command.replacements, problem, rules.boot, view.versions())
+    names = [node.name for node in new_nodes]
+    arrivals = arrivals_of(command, model, names, situation_time(now)) if command.moves_pods else {}
+    candidates = [cluster.nodes[candidate.node.claim] for candidate in command.candidates]
+    pods = sum(len(node.pods) for node in candidates)
+    before = sum(model.details[node.name].price for node in candidates if node.name in model.details)
+    leave_at = now + VALIDATION_SECONDS + (rules.boot if new_nodes else 0.0) + DRAIN_SECONDS * command.moves_pods
+    for node in candidates:
+        cluster.leave(node.name, leave_at, now, str(command.reason))
+    places: list[tuple[str, Iterable[Pod]]] = [
+        *((node.name, claim.pods) for node, claim in zip(new_nodes, command.replacements, strict=True)),
+        *command.destinations.items(),
+    ]
+    for name, arriving in places:
+        if (host := cluster.nodes.get(name)) is not None:
+            _move(cluster, host, arriving, arrivals.get(name, {}), now)
+    for node in new_nodes:
+        node.created_for, node.quiet = str(command.reason), node.ready
+    return ModelCommand(
+        at=now,
+        reason=str(command.reason),
+        removed=[node.offering[0] for node in candidates],
+        bought=[node.offering[0] for node in new_nodes],
+        pods=pods,
+        saving=before - sum(claim.price for claim in command.new_claims),
+        explanation=command.explanation,
+    )
+
+
+def _move(cluster: ModelCluster, node: ModelNode, pods: Iterable[Pod], times: Mapping[str, int], now: float) -> None:
+    """Put pods on a node. They are new pods there, whose creation is when they were moved."""
+    moved = [pod for pod in pods if (there := cluster.pods.get(pod.uid)) is not None and there.node == WAITS]
+    for pod in moved:
+        there = cluster.pods[pod.uid]
+        there.live = replace(there.live, pod=replace(there.live.pod, created=now))
+        cluster.place(pod.uid, node.name, now)
+    if moved and times:
+        at = situation_time(now)
+        recent = (arrival for arrival in node.arrivals if at - arrival.at < REMEMBERED)
+        node.arrivals = (*recent, Arrival(at, dict(times), counted(moved)))
+
+
+def expire(view: ModelView, policies: Mapping[str, PoolPolicy], boot: float) -> None:
+    """Let expired nodes leave. Their NodePools' budgets hold none back, except where disruption chooses them."""
+    for name, node in list(view.cluster.nodes.items()):
+        policy = policies.get(node.pool)
+        by_budget = policy is not None and policy.expire_within_budgets
+        if node.stays and node.expires is not None and node.expires <= view.now and not by_budget:
+            view.cluster.leave(name, view.now + boot + DRAIN_SECONDS, view.now, EXPIRED)
+
+
+def interrupt(cluster: ModelCluster, offerings: Iterable[tuple[str, str, str]], now: float) -> int:
+    """Interrupt a node of the model for each offering of which EC2 took an instance back, if the model has one.
+
+    Returns how many were interrupted. An offering that the model does not use is no risk for it.
+    """
+    interrupted = 0
+    for offering, count in Counter(offerings).items():
+        if offering[2] != labels.SPOT:
+            continue
+        matching = (node for node in cluster.nodes.values() if node.stays and node.offering == offering)
+        oldest = sorted(matching, key=lambda node: (node.created, node.name))[:count]
+        for node in oldest:
+            cluster.leave(node.name, now + DRAIN_SECONDS, now, INTERRUPTED)
+        interrupted += len(oldest)
+    return interrupted
+
+
+def situation_time(now: float) -> datetime:
+    """Return the instant of these seconds since the epoch."""
+    return datetime.fromtimestamp(now, UTC)

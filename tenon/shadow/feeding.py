@@ -1,0 +1,93 @@
+"""Gives the model cluster what happens to pods: new ones, changed ones, and those that are gone.
+
+The load is the same as the cluster's, so that the difference in price is due to decisions alone. What another
+controller causes is no load: a pod that succeeds one which it evicted takes that one's place in the model.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Hashable, Iterable
+from dataclasses import replace
+
+from tenon.kube.owners import STATEFULSET
+from tenon.shadow.cluster import ModelCluster
+from tenon.shadow.pods import OUTSIDE, LivePod, ModelPod, succession
+
+SUCCESSOR_SECONDS = 120.0
+"""How long the place of a pod whose node was removed waits for its successor. A StatefulSet creates it afterwards."""
+
+
+def feed(cluster: ModelCluster, present: Iterable[LivePod], gone: Collection[str], now: float) -> int:
+    """Change the model's pods. Return how many new pods took the place of another one.
+
+    Args:
+        cluster: the model.
+        present: the pods that are new or have changed since the last call.
+        gone: the UIDs of pods that ended or do not exist any more.
+        now: seconds since the epoch.
+    """
+    arrivals: list[LivePod] = []
+    for live in present:
+        pod = cluster.pods.get(live.uid)
+        if pod is not None:
+            _update(cluster, pod, live, now)
+        elif not live.ends:
+            arrivals.append(live)
+    succeeded = _settle(cluster, arrivals, frozenset(gone), now)
+    for uid in gone:
+        pod = cluster.pods.get(uid)
+        if pod is None or uid in cluster.held:
+            continue
+        if pod.live.node_leaves and pod.live.record.owner_kind:
+            cluster.held[uid] = now + SUCCESSOR_SECONDS
+        else:
+            cluster.remove_pod(uid, now)
+    for uid in [uid for uid, until in cluster.held.items() if until <= now]:
+        cluster.remove_pod(uid, now)
+    return succeeded
+
+
+def _update(cluster: ModelCluster, pod: ModelPod, live: LivePod, now: float) -> None:
+    if pod.live.pod.created > live.pod.created:  # the model moved it, and in a cluster it would be a new pod
+        live = replace(live, pod=replace(live.pod, created=pod.live.pod.created))
+    pod.live = live
+    if live.outside != (pod.node == OUTSIDE) and live.record.node_name:
+        cluster.place(live.uid, OUTSIDE if live.outside else "", now)
+    elif (node := cluster.nodes.get(pod.node)) is not None:
+        node.update(live.pod)
+
+
+def _settle(cluster: ModelCluster, arrivals: Iterable[LivePod], gone: Collection[str], now: float) -> int:
+    """Add the new pods, each in the place of a pod that it succeeds, if there is one."""
+    arrivals = list(arrivals)
+    vacated = _vacated(cluster, {live.record.owner_kind for live in arrivals}, gone) if arrivals else {}
+    succeeded = 0
+    for live in arrivals:
+        cluster.add_pod(live, now)
+        places = vacated.get(succession(live))
+        if live.outside:
+            cluster.place(live.uid, OUTSIDE, now)
+        elif places:
+            node, quiet = cluster.pods[uid := places.pop()].node, 0.0
+            if node in cluster.nodes:
+                quiet = cluster.nodes[node].quiet
+            cluster.remove_pod(uid, now)
+            cluster.place(live.uid, node, now)
+            if node in cluster.nodes:
+                cluster.nodes[node].quiet = quiet  # in the model, nothing happened to the node
+            succeeded += 1
+    return succeeded
+
+
+def _vacated(cluster: ModelCluster, owner_kinds: Collection[str], gone: Collection[str]) -> dict[Hashable, list[str]]:
+    """Return the pods that end because their node is being removed, by what their successors have in common."""
+    vacated: dict[Hashable, list[str]] = defaultdict(list)
+    for uid, pod in cluster.pods.items():
+        live = pod.live
+        if not live.node_leaves or live.record.owner_kind not in owner_kinds or not live.record.owner_kind:
+            continue
+        ended = uid in gone or uid in cluster.held
+        if pod.node != OUTSIDE and (ended or (live.ends and live.record.owner_kind != STATEFULSET)):
+            vacated[succession(live)].append(uid)
+    return vacated

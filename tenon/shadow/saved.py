@@ -1,0 +1,153 @@
+"""The model in a form that a file can keep, so that a restart goes on where it was.
+
+Pods are not kept, because the cluster has them: only which node each is on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from tenon.disruption.history.arrivals import Arrival
+from tenon.provisioning.problem_json import decode, encode
+from tenon.scheduling.model import Node
+from tenon.shadow.batches import Comparison
+from tenon.shadow.cluster import Disturbance, ModelCluster
+from tenon.shadow.disruptions import ModelCommand
+from tenon.shadow.ledger import Ledger
+from tenon.shadow.nodes import ModelNode
+from tenon.shadow.pods import OUTSIDE, WAITS, LivePod
+
+VERSION = 1
+MOST = 10
+"""How many purchases and commands are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class SavedNode:
+    """A `ModelNode` without its pods."""
+
+    name: str
+    pool: str
+    base: Node
+    created: float
+    ready: float
+    version: str
+    quiet: float
+    expires: float | None
+    claim: str
+    created_for: str
+    leaves: float | None
+    arrivals: tuple[Arrival, ...]
+
+
+@dataclass(slots=True)
+class Totals:
+    """All that is kept besides nodes, places and comparisons. It has a fixed size, but for the samples."""
+
+    version: int
+    """`VERSION` of the writer."""
+    cluster_uid: str
+    """The UID of the namespace kube-system, so that a file is not used for another cluster."""
+    bought: int
+    ours: Disturbance
+    theirs: Disturbance
+    ledger: Ledger
+    batches: int = 0
+    """How many purchases were compared."""
+    pods_compared: int = 0
+    their_dollars_per_hour: float = 0.0
+    """The sum of the prices of the other controller's purchases that can be compared."""
+    our_dollars_per_hour: float = 0.0
+    unlike: int = 0
+    """Purchases of which the prices cannot be compared."""
+    differing: list[Comparison] = field(default_factory=list)
+    """The purchases that differ most, the largest difference first."""
+    commands: list[ModelCommand] = field(default_factory=list)
+    """The disruption commands of the model that save most."""
+
+    def compared(self, comparison: Comparison) -> None:
+        """Count a purchase that was compared."""
+        self.batches += 1
+        self.pods_compared += comparison.pods
+        if comparison.is_fair:
+            self.their_dollars_per_hour += comparison.theirs.price
+            self.our_dollars_per_hour += comparison.ours.price
+        else:
+            self.unlike += 1
+        self.differing = sorted([*self.differing, comparison], key=_weight, reverse=True)[:MOST]
+
+    def carried_out(self, command: ModelCommand) -> None:
+        """Remember a command of the model if it is one of those that save most."""
+        self.commands = sorted([*self.commands, command], key=lambda each: -each.saving)[:MOST]
+
+
+def _weight(comparison: Comparison) -> tuple[int, float]:
+    """Return how much a purchase differs: first those that place other pods, then by price."""
+    unplaced = abs(comparison.theirs.unplaced_count - comparison.ours.unplaced_count)
+    return unplaced, abs(comparison.difference) if comparison.is_fair else 0.0
+
+
+def node_text(node: ModelNode) -> bytes:
+    """Return a node as JSON."""
+    return encode(
+        SavedNode(
+            node.name,
+            node.pool,
+            node.base,
+            node.created,
+            node.ready,
+            node.version,
+            node.quiet,
+            node.expires,
+            node.claim,
+            node.created_for,
+            node.leaves,
+            node.arrivals,
+        )
+    )
+
+
+def restored(
+    node_texts: Iterable[bytes], places: Mapping[str, str], pods: Iterable[LivePod], totals: Totals, now: float
+) -> ModelCluster:
+    """Return the model as it was, with the pods of now. New pods wait, as if they had just come.
+
+    Raises:
+        ValueError: a text is not a node.
+    """
+    nodes = {}
+    for text in node_texts:
+        kept_node = decode(text, SavedNode)
+        nodes[kept_node.name] = ModelNode(
+            name=kept_node.name,
+            pool=kept_node.pool,
+            base=kept_node.base,
+            created=kept_node.created,
+            ready=kept_node.ready,
+            version=kept_node.version,
+            quiet=kept_node.quiet,
+            expires=kept_node.expires,
+            claim=kept_node.claim,
+            created_for=kept_node.created_for,
+            leaves=kept_node.leaves,
+            arrivals=kept_node.arrivals,
+        )
+    quiet = {name: node.quiet for name, node in nodes.items()}
+    cluster = ModelCluster(nodes, bought=totals.bought, disturbance=totals.ours)
+    for live in pods:
+        if live.ends:
+            continue
+        cluster.add_pod(live, now)
+        place = OUTSIDE if live.outside else places.get(live.uid, WAITS)
+        if place == OUTSIDE or place in nodes:
+            cluster.place(live.uid, place, now)
+    for name, since in quiet.items():
+        if since > 0:
+            cluster.nodes[name].quiet = since
+    return cluster
+
+
+def places_of(cluster: ModelCluster) -> dict[str, str]:
+    """Return the node of each pod, by UID, without those that wait or are outside of NodePools."""
+    return {uid: pod.node for uid, pod in cluster.pods.items() if pod.node not in (WAITS, OUTSIDE)}

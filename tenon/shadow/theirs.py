@@ -1,0 +1,77 @@
+"""What the other controller does: which of its nodes leave and why, and which pods it moves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from tenon.apis import labels
+from tenon.apis.nodeclaim import DISRUPTION_REASON
+from tenon.kube.claim_record import ClaimRecord
+from tenon.shadow.cluster import Disturbance
+from tenon.shadow.disruptions import EXPIRED, INTERRUPTED
+from tenon.shadow.pods import LivePod
+
+DELETED = "Deleted"
+"""The reason of a node that somebody deleted, or whose NodeClaim says nothing else."""
+
+
+@dataclass(slots=True)
+class Theirs:
+    """Counts what the other controller disturbs. Each node and each pod counts once."""
+
+    disturbance: Disturbance = field(default_factory=Disturbance)
+    _leaving: set[str] = field(default_factory=set)
+    """The NodeClaims that were counted and exist."""
+    _moved: set[str] = field(default_factory=set)
+    """UIDs of the pods that were counted and exist."""
+
+    def observe(self, claims: Iterable[ClaimRecord], pods: Iterable[LivePod], now: float) -> list[tuple[str, str, str]]:
+        """Count what is new. Return the offerings of spot nodes that EC2 took back.
+
+        Args:
+            claims: all NodeClaims of NodePools.
+            pods: those that are new or have changed.
+            now: seconds since the epoch.
+        """
+        interrupted: list[tuple[str, str, str]] = []
+        present = set()
+        for claim in claims:
+            if not claim.deleting:
+                continue
+            present.add(claim.name)
+            if claim.name not in self._leaving:
+                reason = why_leaving(claim, datetime.fromtimestamp(now, UTC))
+                self.disturbance.note(reason, 0)
+                if reason == INTERRUPTED:
+                    interrupted.append(offering_of(claim))
+        self._leaving = present
+        for live in pods:
+            if live.ends and live.node_leaves and live.record.owner_kind and live.uid not in self._moved:
+                self._moved.add(live.uid)
+                self.disturbance.pods_moved += 1
+        return interrupted
+
+    def forget(self, uids: Iterable[str]) -> None:
+        """Forget pods that do not exist any more."""
+        self._moved.difference_update(uids)
+
+
+def why_leaving(claim: ClaimRecord, now: datetime) -> str:
+    """Return why a NodeClaim that is being deleted leaves.
+
+    Karpenter's interruption controller states no reason, so that a spot node without one counts as interrupted.
+    """
+    if claim.is_true(DISRUPTION_REASON):
+        return str(claim.condition(DISRUPTION_REASON).get("reason") or DELETED)
+    created, after = claim.created_at, claim.expire_after_seconds
+    if created is not None and after is not None and created + timedelta(seconds=after) <= now:
+        return EXPIRED
+    return INTERRUPTED if claim.labels.get(labels.CAPACITY_TYPE) == labels.SPOT else DELETED
+
+
+def offering_of(claim: ClaimRecord) -> tuple[str, str, str]:
+    """Return the instance type, the zone and the capacity type; empty texts before the launch."""
+    of = claim.labels
+    return of.get(labels.INSTANCE_TYPE, ""), of.get(labels.ZONE, ""), of.get(labels.CAPACITY_TYPE, "")
