@@ -66,6 +66,8 @@ class ClusterCache(ClusterState):
         gates: FeatureGates | None = None,
         default_spread: DefaultSpread = NOTHING,
         namespace: str = DEFAULT_NAMESPACE,
+        every_claim: bool = False,
+        without: Collection[resources.Resource] = (),
     ) -> None:
         """Create the reflectors.
 
@@ -74,8 +76,10 @@ class ClusterCache(ClusterState):
             gates: feature gates. Kinds whose gate is off are not read.
             default_spread: the default topology spread. Without one, Services and workloads are not read.
             namespace: the namespace of Tenon, where the versions of NodePools are recorded.
+            every_claim: as in `ClusterState`.
+            without: resources that are not read, because the caller fills their tables.
         """
-        super().__init__(clock)
+        super().__init__(clock, every_claim=every_claim)
 
         def reflect(resource: resources.Resource, decode: Callable[[Any], Any], table: Table[Any]) -> Reflector[Any]:
             return Reflector(kube, resource, decode, table, silence_limit=silence_limit)
@@ -148,6 +152,8 @@ class ClusterCache(ClusterState):
                 reflect(resources.REPLICASETS, decode_workload, owners["replicasets"]),
                 reflect(resources.STATEFULSETS, decode_workload, owners["statefulsets"]),
             ]
+        plurals = {resource.plural for resource in without}
+        self._reflectors = [reflector for reflector in self._reflectors if reflector.plural not in plurals]
         self._kube = kube
         self._by_plural = {reflector.plural: reflector for reflector in self._reflectors}
         self._synced_at = 0.0

@@ -53,12 +53,21 @@ class ClusterState:
     immutable. ``clock`` returns seconds since the epoch.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, clock: Callable[[], float] = time.time, *, every_claim: bool = False) -> None:
+        """Make empty tables.
+
+        Args:
+            clock: returns seconds since the epoch.
+            every_claim: whether ``claims`` also holds those that Tenon does not manage. Only for readers that act on
+                none.
+        """
         self.clock = clock
         self.changes = Changes()
         self.pods: Table[PodRecord] = Table(self._pod_changed)
         self.nodes: Table[NodeRecord] = Table(self._node_changed)
-        self.claims: Table[ClaimRecord] = Table(self._claim_changed, keeps=lambda claim: manages_claim(claim.body))
+        self.claims: Table[ClaimRecord] = Table(
+            self._claim_changed, keeps=None if every_claim else lambda claim: manages_claim(claim.body)
+        )
         self.pools: Table[ObjectRecord] = Table(self._listener(Topic.POOL), keeps=lambda pool: manages_pool(pool.body))
         self.nodeclasses: Table[ObjectRecord] = Table(self._listener(Topic.NODECLASS))
         self.daemonsets: Table[DaemonRecord] = Table(self._listener(Topic.DAEMON))

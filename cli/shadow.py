@@ -1,0 +1,205 @@
+"""``tenon shadow``: what Tenon would do and save beside Karpenter, without writing a byte to the cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+import time
+from contextlib import nullcontext, suppress
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.live import Live
+
+from activities.kubernetes.client import Kube
+from activities.kubernetes.errors import ApiError, ConfigError
+from activities.kubernetes.resources import NAMESPACES
+from cli.application import create_app, examples
+from cli.console import output_console
+from cli.shadowing.inputs import Inputs, InputsError, read_inputs
+from cli.shadowing.observed import ObservedCluster, read_only_client
+from cli.shadowing.reporting import Reporter
+from cli.shadowing.shadow import TICK_SECONDS, Shadow
+from cli.shadowing.store import Store, StoreError
+from cli.shadowing.table import rendered, show
+from cli.simulating.files import Filenames
+from tenon.errors import TenonError
+from tenon.shadow.report import Document, ShadowReport, document
+from worker.settings import parse_duration
+
+app = create_app()
+
+UNUSABLE = 2
+SYNC_SECONDS = 120.0
+"""Seconds in which every watch must have read its resource once."""
+DRAWN_SECONDS = 10.0
+"""Seconds between two reports in a terminal."""
+KEPT_SECONDS = 60.0
+"""Seconds between two reports in the file."""
+
+
+class Form(StrEnum):
+    """Output format of the report."""
+
+    table = "table"
+    json = "json"
+    html = "html"
+
+
+class ShadowError(TenonError):
+    """The cluster cannot be watched."""
+
+
+@app.command(
+    epilog=examples(
+        "tenon shadow",
+        "tenon shadow --for 30m -o html > shadow.html",
+        "tenon shadow -f nodepools.yaml --state shadow.db",
+        "tenon shadow --last -o json --state shadow.db",
+    )
+)
+def shadow(
+    filename: Filenames = None,
+    catalog: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Instance types to use instead of the built-in ones.")
+    ] = None,
+    state: Annotated[
+        Path, typer.Option(metavar="FILE", envvar="SHADOW_STATE", help="Where the state is kept, for a restart.")
+    ] = Path("tenon-shadow.db"),
+    length: Annotated[
+        str | None, typer.Option("--for", metavar="TIME", help="Stop after this time, such as 30m. Default: never.")
+    ] = None,
+    output: Annotated[Form, typer.Option("-o", "--output", help="Output format of the last report.")] = Form.table,
+    setting: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting of the worker; repeatable.")
+    ] = None,
+    last: Annotated[
+        bool, typer.Option("--last", help="Print the newest report of the state file, and watch nothing.")
+    ] = False,
+) -> None:
+    """Watch a cluster of Karpenter's, and report what Tenon would do and save.
+
+    It only reads. Files of -f take the place of the cluster's NodePools and EC2NodeClasses. Ctrl-C ends it with a
+    report.
+    """
+    try:
+        if last:
+            _print(_last_report(state), output)
+            return
+        seconds = None if length is None else parse_duration(length).total_seconds()
+        inputs = read_inputs(filename or [], catalog, setting or [])
+        report = document(asyncio.run(_watch(inputs, state, seconds, is_live=output is Form.table)))
+    except InputsError as error:
+        for fault in error.faults:
+            print(fault, file=sys.stderr)
+        raise typer.Exit(UNUSABLE) from None
+    except (ApiError, ConfigError, StoreError, ShadowError, ValueError) as error:
+        print(error, file=sys.stderr)
+        raise typer.Exit(UNUSABLE) from None
+    _print(report, output)
+
+
+def _print(report: Document, output: Form) -> None:
+    if output is Form.json:
+        print(json.dumps(report, indent=2))
+    elif output is Form.html:
+        from tenon.shadow.page import to_html
+
+        sys.stdout.write(to_html(report))
+    else:
+        show(report, output_console())
+
+
+def _last_report(state: Path) -> Document:
+    if not state.is_file():
+        raise StoreError(f"{state} does not exist: --state names the file of a tenon shadow that runs or ran")
+    store = Store(state)
+    text = store.report()
+    store.close()
+    if text is None:
+        raise StoreError(f"{state} has no report yet")
+    report: Document = json.loads(text)
+    return report
+
+
+async def _watch(inputs: Inputs, state: Path, seconds: float | None, *, is_live: bool) -> ShadowReport:
+    """Watch until the time is over or somebody asks to stop. Return the last report.
+
+    Raises:
+        ApiError: the cluster cannot be read.
+        ShadowError: a resource cannot be watched.
+    """
+    store = Store(state)
+    kube = await read_only_client()
+    try:
+        observed = ObservedCluster(kube, inputs, time.time)
+        running = Shadow(observed, inputs, store, await _cluster_uid(kube))
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stop.set)
+        with observed.following():
+            watches = asyncio.create_task(observed.cache.run())
+            try:
+                await _until_synced(observed)
+                running.begin()
+                return await _follow(running, stop, seconds, is_live=is_live)
+            finally:
+                watches.cancel()
+                with suppress(asyncio.CancelledError):
+                    await watches
+    finally:
+        await kube.close()
+        store.close()
+
+
+async def _cluster_uid(kube: Kube) -> str:
+    """Return the UID of kube-system, which is another one in each cluster."""
+    namespace = await kube.get(NAMESPACES, "kube-system")
+    return str((namespace or {}).get("metadata", {}).get("uid", ""))
+
+
+async def _until_synced(observed: ObservedCluster) -> None:
+    print("Reading the cluster ...", file=sys.stderr)
+    try:
+        async with asyncio.timeout(SYNC_SECONDS):
+            await observed.cache.wait_synced()
+    except TimeoutError:
+        missing = ", ".join(observed.cache.unsynced_resources)
+        raise ShadowError(
+            f"these resources cannot be read: {missing}; the role of the chart's shadow allows it"
+        ) from None
+
+
+async def _follow(running: Shadow, stop: asyncio.Event, seconds: float | None, *, is_live: bool) -> ShadowReport:
+    reporter = Reporter(running)
+    began = time.monotonic()
+    kept_at = drawn_at = 0.0
+    console = output_console()
+    with Live(console=console, auto_refresh=False) if is_live and console.is_terminal else nullcontext() as live:
+        while not stop.is_set() and (seconds is None or time.monotonic() - began < seconds):
+            await running.step()
+            passed = time.monotonic()
+            if passed - kept_at >= KEPT_SECONDS:
+                kept_at = passed
+                _keep(running, reporter)
+            if live is not None and passed - drawn_at >= DRAWN_SECONDS:
+                drawn_at = passed
+                live.update(rendered(document(reporter.report(time.time()))), refresh=True)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(TICK_SECONDS):
+                    await stop.wait()
+        if live is not None:
+            live.update("", refresh=True)
+    await asyncio.to_thread(running.save)
+    return _keep(running, reporter)
+
+
+def _keep(running: Shadow, reporter: Reporter) -> ShadowReport:
+    report = reporter.report(time.time())
+    running.store.save_report(json.dumps(document(report)))
+    return report

@@ -1,0 +1,115 @@
+"""The state of ``tenon shadow`` in an SQLite file, so that a restart goes on. Only what changed is written."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from tenon.errors import TenonError
+from tenon.provisioning.problem_json import decode, encode
+from tenon.shadow.cluster import ModelCluster
+from tenon.shadow.saved import VERSION, Totals, node_text, places_of
+
+TABLES = """
+CREATE TABLE IF NOT EXISTS node (name TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS place (uid TEXT PRIMARY KEY, node TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS totals (id INTEGER PRIMARY KEY CHECK (id = 1), body BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS report (id INTEGER PRIMARY KEY CHECK (id = 1), body TEXT NOT NULL);
+"""
+
+
+class StoreError(TenonError):
+    """The file cannot be used."""
+
+
+class Store:
+    """The file. Use it in one thread at a time."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the file, or create it.
+
+        Raises:
+            StoreError: it cannot be opened, or is no such file.
+        """
+        self.path = path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._database = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+            self._database.execute("PRAGMA journal_mode=WAL")
+            self._database.executescript(TABLES)
+        except (sqlite3.Error, OSError) as error:
+            raise StoreError(f"{path} cannot be used as the state of tenon shadow: {error}") from error
+        self._nodes: dict[str, tuple[object, ...]] = {}
+        self._places: dict[str, str] = {}
+
+    def close(self) -> None:
+        """Close the file."""
+        self._database.close()
+
+    def totals(self) -> Totals | None:
+        """Return the totals; None in a new file.
+
+        Raises:
+            StoreError: another version wrote the file.
+        """
+        row = self._database.execute("SELECT body FROM totals").fetchone()
+        if row is None:
+            return None
+        try:
+            totals = decode(row[0], Totals)
+        except ValueError:
+            totals = None
+        if totals is None or totals.version != VERSION:
+            raise StoreError(f"{self.path} was written by another version of Tenon: name another file with --state")
+        return totals
+
+    def model(self) -> tuple[list[bytes], dict[str, str]]:
+        """Return the nodes of the model as texts, and the node of each pod by UID."""
+        nodes = dict(self._database.execute("SELECT name, body FROM node"))
+        places = dict(self._database.execute("SELECT uid, node FROM place"))
+        self._nodes, self._places = dict.fromkeys(nodes, ()), places
+        return list(nodes.values()), places
+
+    def save(self, cluster: ModelCluster, totals: Totals) -> None:
+        """Write what has changed, in one transaction."""
+        marks: dict[str, tuple[object, ...]] = {
+            name: (node.quiet, node.leaves, node.arrivals, node.created_for) for name, node in cluster.nodes.items()
+        }
+        places = places_of(cluster)
+        database = self._database
+        database.execute("BEGIN IMMEDIATE")
+        try:
+            database.executemany("DELETE FROM node WHERE name = ?", ((name,) for name in self._nodes.keys() - marks))
+            database.executemany(
+                "REPLACE INTO node VALUES (?, ?)",
+                (
+                    (name, node_text(cluster.nodes[name]))
+                    for name, mark in marks.items()
+                    if self._nodes.get(name) != mark
+                ),
+            )
+            database.executemany("DELETE FROM place WHERE uid = ?", ((uid,) for uid in self._places.keys() - places))
+            database.executemany(
+                "REPLACE INTO place VALUES (?, ?)",
+                ((uid, node) for uid, node in places.items() if self._places.get(uid) != node),
+            )
+            database.execute("REPLACE INTO totals VALUES (1, ?)", (encode(totals),))
+            database.execute("COMMIT")
+        except BaseException:
+            database.execute("ROLLBACK")
+            raise
+        self._nodes, self._places = marks, places
+
+    def clear(self) -> None:
+        """Remove everything, before a model begins."""
+        for table in ("node", "place", "totals"):
+            self._database.execute(f"DELETE FROM {table}")
+
+    def save_report(self, document: str) -> None:
+        """Keep the newest report, as JSON, for those who read the file."""
+        self._database.execute("REPLACE INTO report VALUES (1, ?)", (document,))
+
+    def report(self) -> str | None:
+        """Return the newest report; None if there is none."""
+        row = self._database.execute("SELECT body FROM report").fetchone()
+        return None if row is None else str(row[0])

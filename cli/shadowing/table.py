@@ -1,0 +1,99 @@
+"""The report in a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from tenon.sentences import counted
+from tenon.shadow.report import Document, nodes_text
+
+SHOWN = 10
+
+
+def show(report: Document, console: Console) -> None:
+    """Print the report."""
+    console.print(rendered(report))
+
+
+def rendered(report: Document) -> RenderableType:
+    """Return the report as something that a console prints."""
+    return Group(*_parts(report))
+
+
+def _parts(report: Document) -> Iterator[RenderableType]:
+    purchases = report["purchases"]
+    yield Text(f"{report['verdict']}.")
+    yield _both(report)
+    if purchases["compared"]:
+        yield Text(
+            f"{counted(purchases['compared'], 'purchase')} of {counted(purchases['pods'], 'pod')} compared: Karpenter "
+            f"${purchases['karpenterPricePerHour']:,.4f}/h, Tenon ${purchases['tenonPricePerHour']:,.4f}/h"
+            + (f"; {purchases['notComparable']} not comparable" if purchases["notComparable"] else "")
+        )
+        yield _purchases(purchases["differMost"])
+    if report["commands"]:
+        yield _commands(report["commands"])
+    risks = report["risks"]
+    texts = [*risks["leftOut"], *risks["refused"], *(f"pod {key}: {why}" for key, why in risks["unplaced"].items())]
+    if texts:
+        yield Text("risks:")
+        yield from (Text(f"- {text}") for text in texts[:SHOWN])
+        if len(texts) > SHOWN:
+            yield Text(f"- and {len(texts) - SHOWN} more: -o json has them")
+    for note in report["notes"]:
+        yield Text(f"note: {note}")
+
+
+def _both(report: Document) -> Table:
+    rates, cost, disturbance = report["now"], report["cost"], report["disturbance"]
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("", "$/h now", "$ so far", "nodes", "waiting pods", "pods moved", "nodes removed"):
+        table.add_column(name, justify="right" if name else "left")
+    for title, key in (("Karpenter", "karpenter"), ("Tenon", "tenon")):
+        moves = disturbance[key]
+        reasons = ", ".join(f"{count} {reason}" for reason, count in moves["byReason"].items())
+        table.add_row(
+            title,
+            f"{rates[f'{key}PricePerHour']:.4f}",
+            f"{cost[f'{key}Dollars']:.4f}",
+            f"{rates[f'{key}Nodes']}",
+            f"{rates[f'{key}WaitingPods']}",
+            f"{moves['podsMoved']}",
+            f"{moves['nodesRemoved']}" + (f" ({reasons})" if reasons else ""),
+        )
+    if rates["lowerBoundPricePerHour"] is not None:
+        table.add_row("lower bound", f"{rates['lowerBoundPricePerHour']:.4f}")
+    return table
+
+
+def _purchases(entries: Sequence[Document]) -> Table:
+    table = _titled("purchases that differ most", ("time", "pods", "Karpenter", "Tenon", "saves $/h", "why"))
+    for entry in entries[:SHOWN]:
+        saving = entry["savedPricePerHour"]
+        sides = (nodes_text(entry["karpenter"]), nodes_text(entry["tenon"]))
+        table.add_row(entry["at"], f"{entry['pods']}", *sides, "?" if saving is None else f"{saving:.4f}", entry["why"])
+    return table
+
+
+def _commands(entries: Sequence[Document]) -> Table:
+    table = _titled("disruption by Tenon that saves most", ("reason", "removes", "buys", "pods", "saves $/h"))
+    for entry in entries[:SHOWN]:
+        removed, bought = (_counts(entry[side]) for side in ("removed", "bought"))
+        table.add_row(entry["reason"], removed, bought, f"{entry['pods']}", f"{entry['savedPricePerHour']:.4f}")
+    return table
+
+
+def _titled(title: str, names: Sequence[str]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left")
+    for name in names:
+        table.add_column(name, overflow="fold", justify="right" if name in ("pods", "saves $/h") else "left")
+    return table
+
+
+def _counts(names: Sequence[str]) -> str:
+    return ", ".join(f"{names.count(name)} {name}" for name in dict.fromkeys(names)) or "nothing"
