@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from contextlib import nullcontext, suppress
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -21,6 +22,7 @@ from activities.kubernetes.resources import NAMESPACES
 from cli.application import create_app, examples
 from cli.console import output_console
 from cli.shadowing.inputs import Inputs, InputsError, read_inputs
+from cli.shadowing.metrics import ShadowMetrics
 from cli.shadowing.observed import ObservedCluster, read_only_client
 from cli.shadowing.reporting import Reporter
 from cli.shadowing.shadow import TICK_SECONDS, Shadow
@@ -77,6 +79,9 @@ def shadow(
     setting: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting of the worker; repeatable.")
     ] = None,
+    metrics_port: Annotated[
+        int | None, typer.Option(metavar="PORT", min=1, max=65535, help="Serve Prometheus metrics on this port.")
+    ] = None,
     last: Annotated[
         bool, typer.Option("--last", help="Print the newest report of the state file, and watch nothing.")
     ] = False,
@@ -92,12 +97,12 @@ def shadow(
             return
         seconds = None if length is None else parse_duration(length).total_seconds()
         inputs = read_inputs(filename or [], catalog, setting or [])
-        report = document(asyncio.run(_watch(inputs, state, seconds, is_live=output is Form.table)))
+        report = document(asyncio.run(_watch(inputs, state, seconds, _Shown(output is Form.table, metrics_port))))
     except InputsError as error:
         for fault in error.faults:
             print(fault, file=sys.stderr)
         raise typer.Exit(UNUSABLE) from None
-    except (ApiError, ConfigError, StoreError, ShadowError, ValueError) as error:
+    except (ApiError, ConfigError, StoreError, ShadowError, ValueError, OSError) as error:
         print(error, file=sys.stderr)
         raise typer.Exit(UNUSABLE) from None
     _print(report, output)
@@ -126,7 +131,15 @@ def _last_report(state: Path) -> Document:
     return report
 
 
-async def _watch(inputs: Inputs, state: Path, seconds: float | None, *, is_live: bool) -> ShadowReport:
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """Where reports are shown while it watches."""
+
+    in_terminal: bool
+    metrics_port: int | None
+
+
+async def _watch(inputs: Inputs, state: Path, seconds: float | None, shown: _Shown) -> ShadowReport:
     """Watch until the time is over or somebody asks to stop. Return the last report.
 
     Raises:
@@ -147,7 +160,7 @@ async def _watch(inputs: Inputs, state: Path, seconds: float | None, *, is_live:
             try:
                 await _until_synced(observed)
                 running.begin()
-                return await _follow(running, stop, seconds, is_live=is_live)
+                return await _follow(running, stop, seconds, shown)
             finally:
                 watches.cancel()
                 with suppress(asyncio.CancelledError):
@@ -175,12 +188,19 @@ async def _until_synced(observed: ObservedCluster) -> None:
         ) from None
 
 
-async def _follow(running: Shadow, stop: asyncio.Event, seconds: float | None, *, is_live: bool) -> ShadowReport:
+async def _follow(running: Shadow, stop: asyncio.Event, seconds: float | None, shown: _Shown) -> ShadowReport:
     reporter = Reporter(running)
+    metrics = ShadowMetrics() if shown.metrics_port is not None else None
+    if metrics is not None and shown.metrics_port is not None:
+        metrics.serve(shown.metrics_port)
     began = time.monotonic()
-    kept_at = drawn_at = 0.0
+    kept_at = drawn_at = measured_at = 0.0
     console = output_console()
-    with Live(console=console, auto_refresh=False) if is_live and console.is_terminal else nullcontext() as live:
+    with (
+        Live(console=console, auto_refresh=False)
+        if shown.in_terminal and console.is_terminal
+        else nullcontext() as live
+    ):
         while not stop.is_set() and (seconds is None or time.monotonic() - began < seconds):
             await running.step()
             passed = time.monotonic()
@@ -190,6 +210,9 @@ async def _follow(running: Shadow, stop: asyncio.Event, seconds: float | None, *
             if live is not None and passed - drawn_at >= DRAWN_SECONDS:
                 drawn_at = passed
                 live.update(rendered(document(reporter.report(time.time()))), refresh=True)
+            if metrics is not None and passed - measured_at >= DRAWN_SECONDS:
+                measured_at = passed
+                metrics.update(document(reporter.report(time.time())))
             with suppress(TimeoutError):
                 async with asyncio.timeout(TICK_SECONDS):
                     await stop.wait()

@@ -77,12 +77,20 @@ def chart_texts() -> dict[Path, str]:
     fields = [*(field for field in Settings.model_fields if field not in OTHER_VALUE_NAMES), *REMOVED_VALUES]
     names = {value_name(field): field.upper() for field in fields}
     source = _HEADER.format("worker/settings/model.py")
+    gated_rights = "".join(map(_gated_rights, sorted(GATED_RIGHTS.glob("*.yaml"))))
     return {
         CHART / "files" / "settings.yaml": f"# {source}.\n" + yaml.safe_dump(names, sort_keys=False),
         CHART / "values.schema.json": json.dumps(_schema(source), indent=2) + "\n",
-        CHART / "templates" / "rbac.yaml": _rights(),
-        CHART / "templates" / "rbac-gates.yaml": "".join(map(_gated_rights, sorted(GATED_RIGHTS.glob("*.yaml")))),
+        CHART / "templates" / "rbac.yaml": _of_worker(_rights()),
+        CHART / "templates" / "rbac-gates.yaml": _of_worker(
+            "".join(map(_gated_rights, sorted(GATED_RIGHTS.glob("*.yaml"))))
+        ),
     }
+
+
+def _of_worker(text: str) -> str:
+    """Leave the text of a template out where the chart installs `tenon shadow`, which gets no right to write."""
+    return f"{{{{- if not .Values.shadow.enabled }}}}\n{text}{{{{- end }}}}\n"
 
 
 def _schema(source: str) -> dict[str, Any]:

@@ -56,9 +56,15 @@ def identity() -> list[Object]:
     ]
 
 
-def node_class() -> Object:
-    """Return the KWOKNodeClass. Its nodes register without delay, as the sandbox's instances do in a burst."""
-    return {"apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": "KWOKNodeClass", "metadata": {"name": "default"}}
+def node_class(delay: str = "") -> Object:
+    """Return the KWOKNodeClass. Without a delay, its nodes register at once, as the sandbox's instances in a burst."""
+    spec = {"spec": {"nodeRegistrationDelay": delay}} if delay else {}
+    return {
+        "apiVersion": "karpenter.kwok.sh/v1alpha1",
+        "kind": "KWOKNodeClass",
+        "metadata": {"name": "default"},
+        **spec,
+    }
 
 
 def node_pool(*, most_cpus: int) -> Object:
@@ -127,11 +133,13 @@ def _replace_definitions(sandbox: Sandbox, files: Sequence[Path]) -> None:
         sandbox.kubectl("replace" if exists else "create", f"--filename={file}")
 
 
-async def prepare(sandbox: Sandbox, kube: Kube, pool: Object) -> None:
+async def prepare(sandbox: Sandbox, kube: Kube, pool: Object, *, delay: str = "") -> None:
     """Apply the KWOKNodeClass and the NodePool, and wait until the NodePool is ready.
+
+    ``delay``: from the creation of a NodeClaim until its Node registers, such as ``10s``.
 
     Raises:
         TimeoutError: it is not ready in time.
     """
-    await asyncio.to_thread(sandbox.apply, node_class(), pool)
+    await asyncio.to_thread(sandbox.apply, node_class(delay), pool)
     await until_ready(kube, NODEPOOLS, pool["metadata"]["name"])

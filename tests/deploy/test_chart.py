@@ -481,3 +481,26 @@ def test_a_chart_for_temporals_worker_controller_has_its_objects_with_the_pods_o
 def test_a_chart_for_temporals_worker_controller_is_refused_without_manual_versioning() -> None:
     with pytest.raises(helm.HelmError, match=r"needs settings\.workerVersioning: Manual"):
         rendered(*NAMED, "--set", "workerController.enabled=true")
+
+
+def test_the_shadow_comes_without_the_worker_and_may_only_read() -> None:
+    pool = "apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata:\n  name: a\n"
+    documents = rendered(*NAMED, "--set", "shadow.enabled=true", "--set", f"shadow.manifests={pool}")
+    roles = [item for item in documents if item["kind"] in ("Role", "ClusterRole")]
+    assert {verb for role in roles for rule in role["rules"] for verb in rule["verbs"]} == {"get", "list", "watch"}
+    assert not any("secrets" in rule["resources"] for role in roles for rule in role["rules"])
+    assert {item["roleRef"]["name"] for item in documents if item["kind"].endswith("Binding")} == {
+        role["metadata"]["name"] for role in roles
+    }
+    (container,) = pod(documents)["containers"]
+    assert container["args"][0] == "shadow"
+    assert the(documents, "Deployment")["spec"]["replicas"] == 1
+    assert yaml.safe_load(the(documents, "ConfigMap")["data"]["manifests.yaml"])["metadata"]["name"] == "a"
+    assert {"FlowSchema", "PodDisruptionBudget", "PrometheusRule"}.isdisjoint(item["kind"] for item in documents)
+
+
+def test_the_shadow_keeps_its_state_on_a_claim_if_one_is_named() -> None:
+    named = rendered(*NAMED, "--set", "shadow.enabled=true", "--set", "shadow.existingClaim=state")
+    volumes = {volume["name"]: volume for volume in pod(named)["volumes"]}
+    assert volumes["state"]["persistentVolumeClaim"]["claimName"] == "state"
+    assert "manifests" not in volumes

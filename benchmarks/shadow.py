@@ -1,0 +1,396 @@
+"""Judges `tenon shadow`: what it predicts beside upstream Karpenter, and what Tenon then pays for the same load.
+
+Upstream's KWOK build gets EC2's instance types with the room and the prices that Tenon's nodes have. The shadow runs as
+a ServiceAccount that may only read, and the API server's audit log says what it asked for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import yaml
+from rich.console import Console
+from rich.table import Table
+
+from activities.kubernetes.client import Kube
+from activities.kubernetes.resources import NODECLAIMS
+from benchmarks import bill, churn, cluster
+from benchmarks.cluster import EXAMPLES, Object
+from benchmarks.comparison import upstream
+from benchmarks.running import Worker, sandboxed, started
+from cli.simulating.files import read_catalogue_file
+from sandbox import audit, kubeconfig
+from sandbox.cluster import Sandbox
+from sandbox.kwok import KUBELET_ANNOTATION
+from tenon.apis import labels
+from tenon.resources import CPU, MEMORY, PODS, format_quantity
+from tenon.scheduling.model import InstanceType
+
+FAMILIES = ("c5", "m5", "r5", "c6i", "m6i", "r6i", "c7i", "m7i", "r7i")
+MAX_CPUS = 16
+BOOT_SECONDS = 10.0
+GOAL = 0.03
+"""The largest difference between the prediction and the truth."""
+NAME = "shadow"
+RULES = Path(__file__).resolve().parent.parent / "deploy/chart/files/shadow-rules.yaml"
+KWOK_OVERHEAD = {CPU: 100, MEMORY: 10 * 2**20}
+"""What upstream's provider reserves on each node."""
+READS = frozenset({"get", "list", "watch"})
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """What an autoscaler really paid."""
+
+    dollars: float
+    seconds: float
+    nodes: float
+    """The mean number."""
+
+    @property
+    def rate(self) -> float:
+        """Dollars an hour."""
+        return 3600 * self.dollars / self.seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """The result of a run."""
+
+    seconds: float
+    upstream: Truth
+    predicted: float
+    """Dollars an hour of the model."""
+    tenon: Truth
+    first_report: float
+    """Seconds from the shadow's start until its file had a report."""
+    reads: Mapping[str, int]
+    writes: int
+    """Requests of the shadow that were no reads."""
+    cpu_share: float
+    """Cores that the shadow used."""
+    memory: int
+    """The most bytes of memory that it had."""
+    report: Object
+
+    @property
+    def error(self) -> float:
+        """The difference of the prediction, as a part of the truth."""
+        return self.predicted / self.tenon.rate - 1
+
+
+def types() -> list[InstanceType]:
+    """Return the instance types that both may use."""
+    catalogue, _ = read_catalogue_file(None)
+    return [
+        kind
+        for kind in catalogue
+        if kind.name.partition(".")[0] in FAMILIES
+        and "metal" not in kind.name
+        and kind.capacity[CPU] <= 1000 * MAX_CPUS
+    ]
+
+
+def kwok_types(kinds: Sequence[InstanceType]) -> list[Object]:
+    """Return the types in the form of upstream's provider, with the room that Tenon's nodes have for pods."""
+    return [
+        {
+            "name": kind.name,
+            "architecture": "amd64",
+            "operatingSystems": ["linux"],
+            "resources": {
+                name: format_quantity(name, kind.allocatable[name] + KWOK_OVERHEAD.get(name, 0))
+                for name in (CPU, MEMORY, PODS, "ephemeral-storage")
+            },
+            "offerings": [
+                {
+                    "Price": offering.price,
+                    "Available": True,
+                    "Requirements": [
+                        {"key": labels.CAPACITY_TYPE, "operator": "In", "values": [offering.capacity_type]},
+                        {"key": labels.ZONE, "operator": "In", "values": [offering.zone]},
+                    ],
+                }
+                for offering in kind.offerings
+            ],
+        }
+        for kind in kinds
+    ]
+
+
+def node_pool(kinds: Sequence[InstanceType], *, kwok: bool) -> Object:
+    """Return the NodePool of one of both: on-demand nodes of the same types, which consolidates."""
+    requirements: list[Object] = [
+        {"key": labels.ARCH, "operator": "In", "values": ["amd64"]},
+        {"key": labels.OS, "operator": "In", "values": ["linux"]},
+        {"key": labels.CAPACITY_TYPE, "operator": "In", "values": [labels.ON_DEMAND]},
+        {"key": labels.INSTANCE_TYPE, "operator": "In", "values": [kind.name for kind in kinds]},
+    ]
+    group, kind_name = ("karpenter.kwok.sh", "KWOKNodeClass") if kwok else (labels.AWS_GROUP, "EC2NodeClass")
+    spec = {
+        "nodeClassRef": {"group": group, "kind": kind_name, "name": "default"},
+        "requirements": requirements,
+        "expireAfter": "Never",
+    }
+    annotations = {"metadata": {"annotations": {KUBELET_ANNOTATION: "ready"}}} if kwok else {}
+    return {
+        "apiVersion": "karpenter.sh/v1",
+        "kind": "NodePool",
+        "metadata": {"name": "default"},
+        "spec": {"template": {**annotations, "spec": spec}, "disruption": cluster.CONSOLIDATES},
+    }
+
+
+class Meter:
+    """Adds up what the NodeClaims of a cluster cost."""
+
+    def __init__(self, kube: Kube, kinds: Sequence[InstanceType]) -> None:
+        self._kube, self._kinds = kube, kinds
+        self.dollars = self.seconds = self.node_seconds = 0.0
+
+    async def run(self) -> None:
+        """Look every second until canceled."""
+        before, rate, nodes = time.monotonic(), 0.0, 0
+        while True:
+            now = time.monotonic()
+            self.dollars += rate * (now - before) / 3600
+            self.node_seconds += nodes * (now - before)
+            self.seconds += now - before
+            claims = await self._kube.list(NODECLAIMS)
+            rate, nodes, before = bill.price_of(claims, self._kinds), len(claims), now
+            await asyncio.sleep(1)
+
+    @property
+    def truth(self) -> Truth:
+        """What was paid so far."""
+        return Truth(self.dollars, self.seconds, self.node_seconds / self.seconds)
+
+
+async def _metered(sandbox: Sandbox, kube: Kube, kinds: Sequence[InstanceType], seconds: float) -> Truth:
+    meter = Meter(kube, kinds)
+    measuring = asyncio.create_task(meter.run())
+    try:
+        await churn.play(sandbox, kube, seconds)
+    finally:
+        measuring.cancel()
+    return meter.truth
+
+
+def reader(sandbox: Sandbox) -> Path:
+    """Create the ServiceAccount of the shadow, which may only read, and return its kubeconfig."""
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": NAME}
+    subject = {"kind": "ServiceAccount", "name": NAME, "namespace": "default"}
+    sandbox.apply(
+        [
+            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": NAME, "namespace": "default"}},
+            {
+                "apiVersion": "rbac.authorization.k8s.io/v1",
+                "kind": "ClusterRole",
+                "metadata": {"name": NAME},
+                "rules": yaml.safe_load(RULES.read_text()),
+            },
+            {
+                "apiVersion": "rbac.authorization.k8s.io/v1",
+                "kind": "ClusterRoleBinding",
+                "metadata": {"name": NAME},
+                "roleRef": role,
+                "subjects": [subject],
+            },
+        ]
+    )
+    token = sandbox.kubectl("create", "token", NAME, "--namespace=default", "--duration=24h").strip()
+    file = sandbox.layout.root / f"{NAME}.kubeconfig"
+    kubeconfig.with_token(file, sandbox.kubernetes_endpoint, (sandbox.layout.pki / "ca.crt").read_bytes(), token, NAME)
+    return file
+
+
+class Beside:
+    """A `tenon shadow` process."""
+
+    def __init__(self, sandbox: Sandbox, folder: Path, pool: Object) -> None:
+        manifests = folder / "manifests.yaml"
+        manifests.write_text((EXAMPLES / "ec2nodeclass.yaml").read_text() + "\n---\n" + json.dumps(pool))
+        self.state, self.log = folder / "shadow.db", folder / "shadow.log"
+        self._command = [
+            *(sys.executable, "-m", "cli", "shadow", "-o", "json"),
+            *("-f", str(manifests), "--state", str(self.state)),
+        ]
+        self._environment = {**os.environ, "KUBECONFIG": str(reader(sandbox))}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._output = folder / "report.json"
+        self.first_report = 0.0
+        self.cpu_seconds = 0.0
+        self.memory = 0
+
+    def start(self) -> None:
+        """Start it."""
+        with self.log.open("ab") as log, self._output.open("wb") as output:
+            self._process = subprocess.Popen(self._command, env=self._environment, stdout=output, stderr=log)
+
+    async def watch(self) -> None:
+        """Note when the first report is there, and what the process uses, until canceled."""
+        assert self._process is not None
+        began, process = time.monotonic(), psutil.Process(self._process.pid)
+        while True:
+            if not self.first_report and self._has_report():
+                self.first_report = time.monotonic() - began
+            times = process.cpu_times()
+            self.cpu_seconds = times.user + times.system
+            self.memory = max(self.memory, process.memory_info().rss)
+            await asyncio.sleep(1)
+
+    def _has_report(self) -> bool:
+        command = [sys.executable, "-m", "cli", "shadow", "--last", "-o", "json", "--state", str(self.state)]
+        done = subprocess.run(command, env=self._environment, capture_output=True, check=False)
+        return done.returncode == 0
+
+    def stop(self) -> Object:
+        """Stop it, and return its report."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        if self._process.wait(120) != 0:
+            raise RuntimeError(f"tenon shadow failed: {self.log.read_text()}")
+        report: Object = json.loads(self._output.read_text())
+        return report
+
+
+def requests_of(log: Path, user: str) -> Counter[str]:
+    """Return how often a user sent each verb, from the audit log."""
+    verbs: Counter[str] = Counter()
+    for line in log.read_text().splitlines():
+        entry: dict[str, Any] = json.loads(line)
+        if entry["user"].get("username") == user:
+            verbs[entry["verb"]] += 1
+    return verbs
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What a run beside upstream gave."""
+
+    upstream: Truth
+    report: Object
+    beside: Beside
+    requests: Counter[str]
+
+    @property
+    def rate(self) -> float:
+        """Dollars an hour of the model."""
+        return 3600 * float(self.report["cost"]["tenonDollars"]) / float(self.report["observedSeconds"])
+
+
+def predict(console: Console, seconds: float, kinds: Sequence[InstanceType], folder: Path) -> Prediction:
+    """Run upstream, the load and the shadow."""
+    types_file = folder / "types.json"
+    types_file.write_text(json.dumps(kwok_types(kinds)))
+    module = upstream.KARPENTER.module_folder(upstream.MODULE)
+    with sandboxed(console, audit=True, keep_logs=folder / "logs-upstream") as sandbox:
+        sandbox.stop_component("temporal")
+        autoscaler = upstream.install(sandbox, module)
+        autoscaler.environment["INSTANCE_TYPES_FILE_PATH"] = str(types_file)
+
+        async def run() -> Prediction:
+            kube = await Kube.connect(str(sandbox.kubeconfig), qps=200, burst=300)
+            await upstream.prepare(sandbox, kube, node_pool(kinds, kwok=True), delay=f"{BOOT_SECONDS:.0f}s")
+            beside = Beside(sandbox, folder, node_pool(kinds, kwok=False))
+            await asyncio.to_thread(beside.start)
+            watching = asyncio.create_task(beside.watch())
+            truth = await _metered(sandbox, kube, kinds, seconds)
+            watching.cancel()
+            report = await asyncio.to_thread(beside.stop)
+            await asyncio.sleep(2 * audit.WRITTEN_WITHIN)
+            verbs = requests_of(sandbox.layout.audit_log, f"system:serviceaccount:default:{NAME}")
+            await kube.close()
+            return Prediction(truth, report, beside, verbs)
+
+        with started(autoscaler):
+            return asyncio.run(run())
+
+
+def pay(console: Console, seconds: float, kinds: Sequence[InstanceType], folder: Path) -> Truth:
+    """Run Tenon with the same load."""
+    with sandboxed(console, boot_delay=BOOT_SECONDS, keep_logs=folder / "logs-tenon") as sandbox:
+        worker = Worker(sandbox)
+
+        async def run() -> Truth:
+            kube = await Kube.connect(str(sandbox.kubeconfig), qps=200, burst=300)
+            await cluster.prepare(sandbox, kube, node_pool(kinds, kwok=False))
+            truth = await _metered(sandbox, kube, kinds, seconds)
+            await kube.close()
+            return truth
+
+        with started(worker):
+            return asyncio.run(run())
+
+
+def measure(console: Console, seconds: float, folder: Path) -> Figures:
+    """Predict, and compare with the truth."""
+    kinds = types()
+    prediction = predict(console, seconds, kinds, folder)
+    console.print(
+        f"predicted ${prediction.rate:.4f}/h, upstream paid ${prediction.upstream.rate:.4f}/h", highlight=False
+    )
+    truth = pay(console, seconds, kinds, folder)
+    verbs = prediction.requests
+    return Figures(
+        seconds=seconds,
+        upstream=prediction.upstream,
+        predicted=prediction.rate,
+        tenon=truth,
+        first_report=prediction.beside.first_report,
+        reads={verb: count for verb, count in verbs.items() if verb in READS},
+        writes=sum(count for verb, count in verbs.items() if verb not in READS),
+        cpu_share=prediction.beside.cpu_seconds / seconds,
+        memory=prediction.beside.memory,
+        report=prediction.report,
+    )
+
+
+def as_table(figures: Figures) -> Table:
+    """Format the run."""
+    title = f"{figures.seconds / 60:.0f} minutes of churn: prediction {figures.error:+.1%} (goal {GOAL:.0%})"
+    table = Table("", "$/h", "nodes", title=title)
+    table.add_row("upstream paid", f"{figures.upstream.rate:.4f}", f"{figures.upstream.nodes:.1f}")
+    report_rate = 3600 * figures.report["cost"]["karpenterDollars"] / figures.report["observedSeconds"]
+    table.add_row("the shadow says of upstream", f"{report_rate:.4f}", "")
+    table.add_row("the shadow predicts for Tenon", f"{figures.predicted:.4f}", "")
+    table.add_row("Tenon paid", f"{figures.tenon.rate:.4f}", f"{figures.tenon.nodes:.1f}")
+    table.caption = (
+        f"first report after {figures.first_report:.0f} s, {sum(figures.reads.values())} reads, {figures.writes} "
+        f"writes, {figures.cpu_share:.2f} cores, {figures.memory / 2**20:.0f} MiB"
+    )
+    return table
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(prog="python -m benchmarks.shadow", description=__doc__)
+    arguments.add_argument("--minutes", type=float, default=30.0, help="how long the load comes and goes")
+    arguments.add_argument("--folder", type=Path, help="keeps the report, the state and the logs")
+    arguments.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    options = arguments.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = options.folder or Path(scratch)
+        folder.mkdir(parents=True, exist_ok=True)
+        figures = measure(Console(stderr=True), 60 * options.minutes, folder)
+    if options.output == "json":
+        print(json.dumps({**asdict(figures), "error": figures.error}, indent=2))
+    else:
+        Console().print(as_table(figures))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+"""The state of ``tenon shadow`` on disk, and its report in a terminal."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from cli.shadow import app
+from cli.shadowing.inputs import InputsError, read_inputs
+from cli.shadowing.store import Store, StoreError
+from cli.shadowing.table import show
+from tenon.shadow.cluster import Disturbance
+from tenon.shadow.ledger import Ledger, Rates
+from tenon.shadow.report import document
+from tenon.shadow.saved import VERSION, Totals, node_text, places_of
+from tests.tenon.shadow.models import NOW, Steps, live
+from tests.tenon.shadow.test_report import a_report
+
+
+def a_model(count: int = 5) -> Steps:
+    steps = Steps()
+    steps.feed(*(live(f"web-{number}") for number in range(count)))
+    steps.pass_time(2)
+    return steps
+
+
+def totals(steps: Steps, version: int = VERSION) -> Totals:
+    ledger = Ledger()
+    ledger.note(NOW, Rates(1.0, 0.5, 2, 1))
+    return Totals(version, "uid", steps.cluster.bought, steps.cluster.disturbance, Disturbance(), ledger)
+
+
+def test_the_file_has_what_was_written_and_forgets_what_is_gone(tmp_path: Path) -> None:
+    steps = a_model()
+    store = Store(tmp_path / "shadow.db")
+    store.save(steps.cluster, totals(steps))
+    steps.feed(gone=["uid-web-0"])
+    steps.feed(live("huge", cpu="60"))
+    steps.pass_time(2)
+    store.save(steps.cluster, totals(steps))
+    store.close()
+
+    again = Store(tmp_path / "shadow.db")
+    nodes, places = again.model()
+    assert sorted(nodes) == sorted(node_text(node) for node in steps.cluster.nodes.values())
+    assert places == places_of(steps.cluster)
+    assert again.totals() == totals(steps)
+    steps.cluster.nodes.clear()
+    steps.cluster.pods.clear()
+    again.save(steps.cluster, totals(steps))
+    assert again.model() == ([], {})
+    again.close()
+
+
+def test_a_file_of_another_version_is_refused(tmp_path: Path) -> None:
+    steps = a_model(1)
+    store = Store(tmp_path / "shadow.db")
+    store.save(steps.cluster, totals(steps, version=VERSION + 1))
+    with pytest.raises(StoreError, match="name another file with --state"):
+        store.totals()
+    store.close()
+
+
+def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "shadow.db"
+    file.write_text("not a database, but long enough to be one of some other kind" * 20)
+    with pytest.raises(StoreError, match="cannot be used as the state"):
+        Store(file)
+
+
+def test_a_failed_write_leaves_the_file_as_it_was(tmp_path: Path) -> None:
+    steps = a_model()
+    store = Store(tmp_path / "shadow.db")
+    store.save(steps.cluster, totals(steps))
+    before = store.model()
+    steps.feed(gone=[f"uid-web-{number}" for number in range(5)])
+    store._database.execute("CREATE TRIGGER fails BEFORE INSERT ON totals BEGIN SELECT RAISE(ABORT, 'full'); END")
+    with pytest.raises(sqlite3.Error):
+        store.save(steps.cluster, totals(steps))
+    assert store.model() == before
+    store.close()
+
+
+def test_the_last_report_needs_no_cluster(tmp_path: Path) -> None:
+    file = tmp_path / "shadow.db"
+    missing = CliRunner().invoke(app, ["--last", "--state", str(file)])
+    assert missing.exit_code == 2
+    assert "--state names the file" in missing.stderr
+    store = Store(file)
+    store.save_report(json.dumps(document(a_report())))
+    store.close()
+    printed = CliRunner().invoke(app, ["--last", "--state", str(file), "-o", "json"])
+    assert json.loads(printed.stdout)["cost"]["savedDollars"] == pytest.approx(2.0)
+    page = CliRunner().invoke(app, ["--last", "--state", str(file), "-o", "html"])
+    assert page.stdout.startswith("<!doctype html>")
+
+
+def test_the_table_has_both_and_what_differs() -> None:
+    console = Console(width=200, record=True, force_terminal=False)
+    with console.capture() as printed:
+        show(document(a_report()), console)
+    text = printed.get()
+    for part in ("Karpenter", "Tenon", "lower bound", "m5.4xlarge", "Underutilized", "would have saved $2.0000"):
+        assert part in text
+
+
+def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
+    file = tmp_path / "pool.yaml"
+    file.write_text("apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {name: a}\nspec: {}\n")
+    with pytest.raises(InputsError, match=r"pool\.yaml"):
+        read_inputs([str(file)], None, [])
+    with pytest.raises(InputsError, match="NODE_CHARGE must be"):
+        read_inputs([], None, ["NODE_CHARGE=-1"])

@@ -1,0 +1,123 @@
+"""``tenon shadow`` beside another Karpenter, whose objects reach it as watches bring them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cli.shadowing.reporting import Reporter
+from tenon.shadow.report import Document, document
+from tests.cli.watched import LARGE, Watched
+
+PRICE = 0.768
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> Iterator[Watched]:
+    """A cluster with two pods on one node that is far too large."""
+    cluster = Watched(tmp_path)
+    cluster.node("a")
+    cluster.pod("web-1", "a")
+    cluster.pod("web-2", "a")
+    with cluster.observed.following():
+        for record in cluster.observed.cache.pods:
+            cluster.observed._pod_changed(record.key, None, record)
+        yield cluster
+    cluster.shadow.store.close()
+
+
+def report(watched: Watched) -> Document:
+    return document(Reporter(watched.shadow).report(watched.now))
+
+
+def test_the_model_begins_as_the_cluster_and_then_consolidates(watched: Watched) -> None:
+    watched.begin()
+    rates = watched.shadow.rates()
+    assert (rates.theirs, rates.ours) == (PRICE, PRICE)
+    watched.pass_time(200)
+    now = report(watched)
+    assert now["now"]["karpenterPricePerHour"] == PRICE
+    assert now["now"]["tenonPricePerHour"] < PRICE / 4
+    assert now["cost"]["savedDollars"] > 0
+    assert now["commands"][0]["removed"] == [LARGE]
+    assert now["disturbance"]["tenon"]["podsMoved"] == 2
+    assert not watched.shadow.model.faults()
+    assert not watched.shadow.failures
+
+
+def test_pods_that_karpenter_evicts_stay_where_they_are_in_the_model(watched: Watched) -> None:
+    watched.begin()
+    watched.pass_time(200)
+    places = {uid: pod.node for uid, pod in watched.shadow.model.pods.items()}
+    watched.node("b", "m5.large")
+    watched.node("a", leaves="Underutilized")
+    watched.pass_time(2)
+    for number in (1, 2):
+        watched.pod(f"web-{number}", "a", ends=True)
+        watched.pod(f"web-{number + 2}", "b")
+    watched.pass_time(2)
+    for number in (1, 2):
+        watched.no_pod(f"web-{number}")
+    watched.no_node("a")
+    watched.pass_time(4)
+    model = watched.shadow.model
+    assert set(model.pods) == {"uid-web-3", "uid-web-4"}
+    assert {pod.node for pod in model.pods.values()} == set(places.values())
+    disturbance = report(watched)["disturbance"]["karpenter"]
+    assert disturbance == {"podsMoved": 2, "nodesRemoved": 1, "byReason": {"Underutilized": 1}}
+    assert model.disturbance.pods_moved == 2
+
+
+def test_a_purchase_is_planned_again_and_compared(watched: Watched) -> None:
+    watched.begin()
+    for number in range(10, 14):
+        watched.pod(f"web-{number}", cpu="3500m")
+    watched.pass_time(2)
+    watched.node("b", ready=False)
+    watched.pass_time(20)
+    watched.node("b")
+    for number in range(10, 14):
+        watched.pod(f"web-{number}", "b", cpu="3500m")
+    watched.pass_time(4)
+    purchases = report(watched)["purchases"]
+    assert (purchases["compared"], purchases["pods"]) == (1, 4)
+    (entry,) = purchases["differMost"]
+    assert entry["karpenter"]["pricePerHour"] == PRICE
+    assert entry["tenon"]["onExistingNodes"] + sum(node["count"] for node in entry["tenon"]["nodes"]) > 0
+    assert entry["workloads"] == ["default/ReplicaSet/web-1 x4"]
+
+
+def test_a_restart_goes_on_where_it_was(watched: Watched) -> None:
+    watched.begin()
+    watched.pass_time(200)
+    before = report(watched)
+    nodes = set(watched.shadow.model.nodes)
+    watched.now += 30
+    watched.restart()
+    assert set(watched.shadow.model.nodes) == nodes
+    watched.pass_time(2)
+    after = report(watched)
+    assert after["begun"] == before["begun"]
+    assert after["cost"]["savedDollars"] > before["cost"]["savedDollars"]
+    assert after["disturbance"] == before["disturbance"]
+    assert not watched.shadow.model.faults()
+
+
+def test_a_state_of_another_cluster_is_not_used(watched: Watched) -> None:
+    watched.begin()
+    watched.pass_time(200)
+    watched.shadow.totals.cluster_uid = "other"
+    watched.restart()
+    assert {node.claim for node in watched.shadow.model.nodes.values()} == {"a"}
+    assert watched.shadow.totals.ledger.seconds == 0.0
+
+
+def test_a_node_of_an_unknown_type_is_said_to_have_no_price(watched: Watched) -> None:
+    watched.node("kwok", "c-4x-amd64-linux")
+    watched.begin()
+    watched.pass_time(2)
+    notes = " ".join(report(watched)["notes"])
+    assert "without a known price" in notes
+    assert "c-4x-amd64-linux" in notes
