@@ -226,7 +226,7 @@ class Beside:
         manifests.write_text((EXAMPLES / "ec2nodeclass.yaml").read_text() + "\n---\n" + json.dumps(pool))
         self.state, self.log = folder / "shadow.db", folder / "shadow.log"
         self._command = [
-            *(sys.executable, "-m", "cli", "shadow", "-o", "json"),
+            *(sys.executable, "-m", "cli", "shadow", "--no-aws", "-o", "json"),
             *("-f", str(manifests), "--state", str(self.state)),
         ]
         self._environment = {**os.environ, "KUBECONFIG": str(reader(sandbox))}

@@ -16,6 +16,7 @@ from typing import Annotated
 import typer
 from rich.live import Live
 
+from activities.ec2.price_tables import PriceTableError
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ConfigError
 from activities.kubernetes.resources import NAMESPACES
@@ -24,6 +25,7 @@ from cli.console import output_console
 from cli.shadowing.inputs import Inputs, InputsError, read_inputs
 from cli.shadowing.metrics import ShadowMetrics
 from cli.shadowing.observed import ObservedCluster, read_only_client
+from cli.shadowing.pricing import REFRESH_SECONDS, priced, region_and_zones
 from cli.shadowing.reporting import Reporter
 from cli.shadowing.shadow import TICK_SECONDS, Shadow
 from cli.shadowing.store import Store, StoreError
@@ -79,6 +81,9 @@ def shadow(
     setting: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting of the worker; repeatable.")
     ] = None,
+    aws: Annotated[
+        bool, typer.Option("--aws/--no-aws", help="Ask AWS for prices; otherwise use those of a table.")
+    ] = True,
     metrics_port: Annotated[
         int | None, typer.Option(metavar="PORT", min=1, max=65535, help="Serve Prometheus metrics on this port.")
     ] = None,
@@ -97,12 +102,14 @@ def shadow(
             return
         seconds = None if length is None else parse_duration(length).total_seconds()
         inputs = read_inputs(filename or [], catalog, setting or [])
-        report = document(asyncio.run(_watch(inputs, state, seconds, _Shown(output is Form.table, metrics_port))))
+        report = document(
+            asyncio.run(_watch(inputs, state, _Options(seconds, output is Form.table, metrics_port, aws)))
+        )
     except InputsError as error:
         for fault in error.faults:
             print(fault, file=sys.stderr)
         raise typer.Exit(UNUSABLE) from None
-    except (ApiError, ConfigError, StoreError, ShadowError, ValueError, OSError) as error:
+    except (ApiError, ConfigError, PriceTableError, StoreError, ShadowError, ValueError, OSError) as error:
         print(error, file=sys.stderr)
         raise typer.Exit(UNUSABLE) from None
     _print(report, output)
@@ -132,14 +139,16 @@ def _last_report(state: Path) -> Document:
 
 
 @dataclass(frozen=True, slots=True)
-class _Shown:
-    """Where reports are shown while it watches."""
+class _Options:
+    """How long it watches, and where reports are shown meanwhile."""
 
+    seconds: float | None
     in_terminal: bool
     metrics_port: int | None
+    ask_aws: bool
 
 
-async def _watch(inputs: Inputs, state: Path, seconds: float | None, shown: _Shown) -> ShadowReport:
+async def _watch(inputs: Inputs, state: Path, options: _Options) -> ShadowReport:
     """Watch until the time is over or somebody asks to stop. Return the last report.
 
     Raises:
@@ -159,8 +168,9 @@ async def _watch(inputs: Inputs, state: Path, seconds: float | None, shown: _Sho
             watches = asyncio.create_task(observed.cache.run())
             try:
                 await _until_synced(observed)
+                where = await _price(running, options)
                 running.begin()
-                return await _follow(running, stop, seconds, shown)
+                return await _follow(running, stop, options, where)
             finally:
                 watches.cancel()
                 with suppress(asyncio.CancelledError):
@@ -188,24 +198,34 @@ async def _until_synced(observed: ObservedCluster) -> None:
         ) from None
 
 
-async def _follow(running: Shadow, stop: asyncio.Event, seconds: float | None, shown: _Shown) -> ShadowReport:
+async def _price(running: Shadow, options: _Options) -> tuple[str, set[str]]:
+    """Take the prices of now. Return the region and the zones that they are of."""
+    region, zones = region_and_zones(running.observed.cache.nodes)
+    running.inputs = await asyncio.to_thread(priced, running.inputs, region, zones, ask_aws=options.ask_aws)
+    return region, zones
+
+
+async def _follow(running: Shadow, stop: asyncio.Event, options: _Options, where: tuple[str, set[str]]) -> ShadowReport:
     reporter = Reporter(running)
-    metrics = ShadowMetrics() if shown.metrics_port is not None else None
-    if metrics is not None and shown.metrics_port is not None:
-        metrics.serve(shown.metrics_port)
-    began = time.monotonic()
+    metrics = ShadowMetrics() if options.metrics_port is not None else None
+    if metrics is not None and options.metrics_port is not None:
+        metrics.serve(options.metrics_port)
+    began = priced_at = time.monotonic()
     kept_at = drawn_at = measured_at = 0.0
     console = output_console()
     with (
         Live(console=console, auto_refresh=False)
-        if shown.in_terminal and console.is_terminal
+        if options.in_terminal and console.is_terminal
         else nullcontext() as live
     ):
-        while not stop.is_set() and (seconds is None or time.monotonic() - began < seconds):
+        while not stop.is_set() and (options.seconds is None or time.monotonic() - began < options.seconds):
             await running.step()
             passed = time.monotonic()
             if passed - kept_at >= KEPT_SECONDS:
                 kept_at = passed
+                if passed - priced_at >= REFRESH_SECONDS or where != region_and_zones(running.observed.cache.nodes):
+                    priced_at = passed
+                    where = await _price(running, options)
                 _keep(running, reporter)
             if live is not None and passed - drawn_at >= DRAWN_SECONDS:
                 drawn_at = passed

@@ -34,10 +34,11 @@ ON_SANDBOX = (
     "realpod",
     "sandbox/test_controlplane.py",
     "sandbox/test_real_faults.py",
+    "shadow",
     "worker/webhook/test_two_versions.py",
 )
 """Files, and folders of files, whose tests may use the fixture `sandbox`. The fixture refuses the others."""
-DRILLS = ("faults/drills", "e2e/test_reboots_for_repair.py")
+DRILLS = ("faults/drills", "e2e/test_reboots_for_repair.py", "shadow")
 """Files, and folders of files, whose tests are drills."""
 NARROWED = ("keyword", "markexpr", "ignore", "ignore_glob", "deselect", "lf", "last_failed", "stepwise", "fuzz", "unit")
 """Options with which a run is not the whole suite."""

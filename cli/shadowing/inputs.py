@@ -25,6 +25,7 @@ from tenon.simulation.reading import finish
 from tenon.simulation.settings import PlanSettings, read_settings
 from worker.settings.scheduler_document import default_spread, scheduler_document
 
+BUILT_IN_PRICES = "Prices are us-west-2's list prices of the built-in catalogue; spot prices are estimates"
 FROM_FILES = (NODEPOOLS, EC2NODECLASSES)
 """What files replace: if they have any of these, none is read from the cluster."""
 
@@ -48,6 +49,15 @@ class Inputs:
     is_built_in: bool
     """Whether the types are those of the built-in catalogue."""
     notes: list[str] = field(default_factory=list)
+    price_notes: Sequence[str] = (
+        "Prices are us-west-2's list prices of the built-in catalogue; spot prices are estimates",
+    )
+    """What to know about prices, if the types are the built-in ones."""
+
+    @cached_property
+    def plain_types(self) -> Sequence[InstanceType]:
+        """The types of the built-in catalogue, whatever the prices of now are."""
+        return read_catalogue_file(None)[0]
 
     @cached_property
     def question(self) -> Question:

@@ -44,7 +44,7 @@ class Reporter:
             names = ", ".join(" ".join(filter(None, offering)) for offering in sorted(offerings)[:5])
             yield f"{WITHOUT_PRICE}: {names}; --catalog names instance types with their prices"
         if shadow.inputs.is_built_in:
-            yield "Prices are us-west-2's list prices of the built-in catalogue; its spot prices are estimates"
+            yield from (note.rstrip(".") for note in shadow.inputs.price_notes)
         if shadow.totals.ledger.unobserved_seconds:
             yield f"Nothing watched for {shadow.totals.ledger.unobserved_seconds:.0f} s, which are not counted"
         if shadow.bound is None:

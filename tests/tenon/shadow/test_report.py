@@ -31,7 +31,7 @@ def a_report(**more: Any) -> ShadowReport:
     totals.compared(comparison())
     totals.carried_out(ModelCommand(NOW, "Underutilized", ["m5.4xlarge"], ["m5.large"], 3, 0.672, ["because"]))
     rates = Rates(3.0, 2.0, 4, 3, bound=1.5)
-    fields = {"risks": Risks({}, [], []), "boot": 40.0} | more
+    fields: dict[str, Any] = {"risks": Risks({}, [], []), "boot": 40.0} | more
     return ShadowReport(at=NOW + 7200, totals=totals, rates=rates, **fields)
 
 
