@@ -23,9 +23,10 @@ from tenon.scheduling.bound import lower_bound
 from tenon.scheduling.model import Node, Plan
 from tenon.shadow.batches import Batches, RealClaim
 from tenon.shadow.cluster import ModelCluster, begun
-from tenon.shadow.disruptions import Rules, disrupt, expire, interrupt
+from tenon.shadow.disruptions import Rules, expire, interrupt, look_for_moves, remove_empty
 from tenon.shadow.feeding import feed
 from tenon.shadow.ledger import Ledger, Rates
+from tenon.shadow.pace import PASS_SECONDS, Pace
 from tenon.shadow.purchases import buy, is_due
 from tenon.shadow.saved import VERSION, Totals, restored
 from tenon.shadow.theirs import Theirs
@@ -36,10 +37,6 @@ from worker.cache.snapshot import Snapshot
 log = loggers.CACHE
 
 TICK_SECONDS = 2.0
-PASS_SECONDS = 10.0
-"""Seconds between two passes of disruption, at least."""
-SHARE = 3.0
-"""A pass waits for so many times as long as the last one took, so that decisions use a quarter of a core at most."""
 SEARCH_SECONDS = 60.0
 """The longest time of one search for moves."""
 BOUND_SECONDS = 300.0
@@ -84,6 +81,7 @@ class Shadow:
         self.model = ModelCluster()
         self.batches = Batches()
         self.theirs = Theirs()
+        self.pace = Pace()
         self.totals = Totals(VERSION, cluster_uid, 0, self.model.disturbance, self.theirs.disturbance, Ledger())
         self.boot = 0.0
         self.failures: dict[str, str] = {}
@@ -121,13 +119,12 @@ class Shadow:
         """Look once."""
         now = self._clock()
         moment = self._moment(now)
-        began = time.monotonic()
         if moment.snapshot is None:
             self._advance(moment)
         else:
             await asyncio.to_thread(self._advance, moment)
         if moment.disrupts:
-            self._next_pass = self._clock() + max(PASS_SECONDS, SHARE * (time.monotonic() - began))
+            self._next_pass = self._clock() + PASS_SECONDS
         self.totals.ledger.note(now, self.rates())
         if now >= self._next_save:
             await asyncio.to_thread(self.save)
@@ -231,11 +228,18 @@ class Shadow:
             policies=moment.policies,
             facts=PodFacts(budgets_of, settings.gates().pod_deletion_cost_management),
             gates=settings.gates(),
+            prices=self.inputs.prices,
             boot=moment.boot,
             expired=lambda: time.monotonic() > deadline,
             on_failure=lambda name, error: self.failures.update({name: str(error)}),
         )
-        for command in disrupt(view, self.inputs.question, rules):
+        commands = list(remove_empty(view, rules))
+        if self.pace.begins(view, moment.policies):
+            began = time.thread_time()
+            moves, cursor = look_for_moves(view, self.inputs.question, rules, self.pace.cursor)
+            commands += moves
+            self.pace.ended(self._clock(), time.thread_time() - began, cursor)
+        for command in commands:
             self.totals.carried_out(command)
 
     def _compute_bound(self, view: ModelView) -> None:

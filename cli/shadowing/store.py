@@ -73,7 +73,8 @@ class Store:
     def save(self, cluster: ModelCluster, totals: Totals) -> None:
         """Write what has changed, in one transaction."""
         marks: dict[str, tuple[object, ...]] = {
-            name: (node.quiet, node.leaves, node.arrivals, node.created_for) for name, node in cluster.nodes.items()
+            name: (node.quiet, node.leaves, node.arrivals, node.awaits_pods_until)
+            for name, node in cluster.nodes.items()
         }
         places = places_of(cluster)
         database = self._database

@@ -13,14 +13,15 @@ from tenon.disruption.commands.command_messages import arrivals_of
 from tenon.disruption.deciding import decide
 from tenon.disruption.history.arrivals import REMEMBERED, Arrival, counted
 from tenon.disruption.methods import METHODS, moving_methods
+from tenon.disruption.methods.base import Method
 from tenon.disruption.model import ClusterModel, Command, PoolPolicy, Situation
 from tenon.kube.pod import Pod
-from tenon.messages.disruption import REBOOT
+from tenon.messages.disruption import REBOOT, PassCursor
 from tenon.provisioning.gates import FeatureGates
 from tenon.scheduling.deadline import Expired
 from tenon.scheduling.model import Plan
 from tenon.shadow.cluster import ModelCluster
-from tenon.shadow.nodes import ModelNode
+from tenon.shadow.nodes import ModelNode, OfferingPrices
 from tenon.shadow.pods import WAITS
 from tenon.shadow.purchases import add_claims
 from tenon.shadow.view import ModelView, PodFacts
@@ -30,6 +31,8 @@ VALIDATION_SECONDS = 15.0
 """Seconds from a decision until a command begins."""
 DRAIN_SECONDS = 30.0
 """Seconds that a node with pods takes to drain and terminate, while it still costs."""
+MAX_COMMANDS = 50
+"""How many commands one look carries out. The next one finds the others."""
 INTERRUPTED = "Interrupted"
 EXPIRED = str(Reason.EXPIRED)
 
@@ -42,6 +45,7 @@ class Rules:
     """By NodePool."""
     facts: PodFacts
     gates: FeatureGates
+    prices: OfferingPrices
     boot: float
     """Seconds until a new node is ready."""
     expired: Expired
@@ -67,19 +71,16 @@ class ModelCommand:
     explanation: Sequence[str]
 
 
-def disrupt(view: ModelView, question: Question, rules: Rules) -> Sequence[ModelCommand]:
-    """Decide as Tenon's disruption would, and carry the commands out. Returns those that were carried out.
+def remove_empty(view: ModelView, rules: Rules) -> Sequence[ModelCommand]:
+    """Let empty nodes leave, and expired ones whose NodePools' budgets choose them. It needs no search."""
+    return _decided(view, _situation(view, rules), METHODS, rules)[0]
 
-    Commands that wait for a person's approval are not: no person looks at a model.
-    """
+
+def look_for_moves(
+    view: ModelView, question: Question, rules: Rules, cursor: PassCursor | None
+) -> tuple[Sequence[ModelCommand], PassCursor | None]:
+    """Decide which nodes with pods leave, and carry the commands out. Returns them, and where the next look goes on."""
     model = model_after(Plan(), view, question, view.node_details(rules.facts))
-    situation = Situation(
-        nodes=view.managed_nodes(view.versions()),
-        policies=rules.policies,
-        now=datetime.fromtimestamp(view.now, UTC),
-        under_command=frozenset(name for name, node in view.cluster.nodes.items() if not node.stays),
-        model=model,
-    )
     gates = rules.gates
     methods = moving_methods(
         rules.expired,
@@ -87,26 +88,49 @@ def disrupt(view: ModelView, question: Question, rules: Rules) -> Sequence[Model
         terminate_first_drift=gates.terminate_first_drift,
         terminate_first_repair=gates.terminate_first_repair,
     )
-    decision = decide(situation, (*METHODS, *methods))
+    situation = replace(_situation(view, rules), model=model, cursor=cursor or PassCursor())
+    return _decided(view, situation, methods, rules)
+
+
+def _situation(view: ModelView, rules: Rules) -> Situation:
+    """Return the nodes and policies. Nodes that pods of a command are on their way to are left alone (DIS-62)."""
+    nodes = view.cluster.nodes
+    return Situation(
+        nodes=[node for node in view.managed_nodes(view.versions()) if node.pool in rules.policies],
+        policies=rules.policies,
+        now=situation_time(view.now),
+        under_command=frozenset(name for name, node in nodes.items() if not node.stays),
+        nominated=frozenset(name for name, node in nodes.items() if node.awaits_pods_until > view.now),
+    )
+
+
+def _decided(
+    view: ModelView, situation: Situation, methods: Sequence[Method], rules: Rules
+) -> tuple[Sequence[ModelCommand], PassCursor | None]:
+    """Carry out what the methods decide. Commands that wait for approval are not: no person looks at a model."""
+    decision = decide(situation, methods)
     for name, error in decision.failed.items():
         rules.on_failure(name, error)
     commands = [
         command for command in decision.commands if command.approve_within is None and command.decision != REBOOT
     ]
-    return [_carry_out(view, command, model, rules) for command in commands]
+    return [_carry_out(view, command, situation.model, rules) for command in commands[:MAX_COMMANDS]], decision.cursor
 
 
-def _carry_out(view: ModelView, command: Command, model: ClusterModel, rules: Rules) -> ModelCommand:
+def _carry_out(view: ModelView, command: Command, model: ClusterModel | None, rules: Rules) -> ModelCommand:
     """Launch the replacements, move the pods, and let the candidates leave once they are drained."""
     cluster, now = view.cluster, view.now
-    problem = replace(model.problem, pools=[*model.problem.pools, *model.static_pools.values()])
-    new_nodes = add_claims(view, command.replacements, problem, rules.boot, view.versions())
-    names = [node.name for node in new_nodes]
-    arrivals = arrivals_of(command, model, names, situation_time(now)) if command.moves_pods else {}
+    new_nodes: list[ModelNode] = []
+    arrivals: Mapping[str, Mapping[str, int]] = {}
+    if model is not None:
+        problem = replace(model.problem, pools=[*model.problem.pools, *model.static_pools.values()])
+        new_nodes = add_claims(view, command.replacements, problem, rules.boot, view.versions())
+        arrivals = arrivals_of(command, model, [node.name for node in new_nodes], situation_time(now))
     candidates = [cluster.nodes[candidate.node.claim] for candidate in command.candidates]
     pods = sum(len(node.pods) for node in candidates)
-    before = sum(model.details[node.name].price for node in candidates if node.name in model.details)
-    leave_at = now + VALIDATION_SECONDS + (rules.boot if new_nodes else 0.0) + DRAIN_SECONDS * command.moves_pods
+    before = sum(node.price(rules.prices) for node in candidates)
+    boot = rules.boot if new_nodes else 0.0
+    leave_at = now + VALIDATION_SECONDS * command.graceful + boot + DRAIN_SECONDS * bool(pods)
     for node in candidates:
         cluster.leave(node.name, leave_at, now, str(command.reason))
     places: list[tuple[str, Iterable[Pod]]] = [
@@ -116,6 +140,7 @@ def _carry_out(view: ModelView, command: Command, model: ClusterModel, rules: Ru
     for name, arriving in places:
         if (host := cluster.nodes.get(name)) is not None:
             _move(cluster, host, arriving, arrivals.get(name, {}), now)
+            host.awaits_pods_until = leave_at
     for node in new_nodes:
         node.created_for, node.quiet = str(command.reason), node.ready
     return ModelCommand(

@@ -40,6 +40,8 @@ class ModelNode:
     """The reason of the command that it was bought for; empty if it was bought for waiting pods."""
     leaves: float | None = None
     """When it is gone; None if it stays."""
+    awaits_pods_until: float = 0.0
+    """Until when pods of a command are on their way to it."""
     arrivals: tuple[Arrival, ...] = ()
     """Which pods commands moved to it."""
     pods: dict[str, Pod] = field(default_factory=dict)

@@ -38,6 +38,7 @@ class SavedNode:
     claim: str
     created_for: str
     leaves: float | None
+    awaits_pods_until: float
     arrivals: tuple[Arrival, ...]
 
 
@@ -103,6 +104,7 @@ def node_text(node: ModelNode) -> bytes:
             node.claim,
             node.created_for,
             node.leaves,
+            node.awaits_pods_until,
             node.arrivals,
         )
     )
@@ -131,6 +133,7 @@ def restored(
             claim=kept_node.claim,
             created_for=kept_node.created_for,
             leaves=kept_node.leaves,
+            awaits_pods_until=kept_node.awaits_pods_until,
             arrivals=kept_node.arrivals,
         )
     quiet = {name: node.quiet for name, node in nodes.items()}

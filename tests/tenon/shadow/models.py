@@ -15,7 +15,7 @@ from tenon.kube.records import Deletion, PodRecord
 from tenon.provisioning.gates import FeatureGates
 from tenon.scheduling.deadline import never
 from tenon.shadow.cluster import ModelCluster
-from tenon.shadow.disruptions import ModelCommand, Rules, disrupt, expire
+from tenon.shadow.disruptions import ModelCommand, Rules, expire, look_for_moves, remove_empty
 from tenon.shadow.feeding import feed
 from tenon.shadow.pods import LivePod
 from tenon.shadow.purchases import buy, is_due
@@ -129,5 +129,6 @@ class Steps:
         def fail(name: str, error: Exception) -> None:
             raise AssertionError(name) from error
 
-        rules = Rules(policies_of(self.around.pools), PodFacts(lambda _record: ()), FeatureGates(), BOOT, never, fail)
-        return disrupt(self.view, self.question, rules)
+        facts, policies = PodFacts(lambda _record: ()), policies_of(self.around.pools)
+        rules = Rules(policies, facts, FeatureGates(), PRICES, BOOT, never, fail)
+        return [*remove_empty(self.view, rules), *look_for_moves(self.view, self.question, rules, None)[0]]

@@ -1,0 +1,70 @@
+"""When the model looks for moves, as the worker does: once a node is due, and not while others become due (DIS-39)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from tenon.disruption.model import ManagedNode, PoolPolicy
+from tenon.disruption.rules.consolidatable import moves_from, settles_at
+from tenon.messages.disruption import PassCursor
+from tenon.shadow.view import ModelView
+
+PASS_SECONDS = 10.0
+"""Seconds between two passes."""
+BUSY_FACTOR = 10.0
+"""A pass is followed by a pause of so many times its CPU time, as in the worker."""
+MAX_PAUSE = 300.0
+SETTLE_STEP, MAX_SETTLE = timedelta(seconds=30), 60.0
+"""A round waits while more nodes become due within the first of each other, for at most the second in seconds."""
+
+
+@dataclass(slots=True)
+class Pace:
+    """When the next look begins, and where it goes on."""
+
+    due: float = 0.0
+    cursor: PassCursor | None = None
+    _ready_since: float | None = None
+
+    def begins(self, view: ModelView, policies: Mapping[str, PoolPolicy]) -> bool:
+        """Return whether a look for moves begins now. Pods come first: their plan changes the cluster in a moment."""
+        cluster = view.cluster
+        if view.now < self.due or any(pod.live.uid not in cluster.unplaced for pod in cluster.waiting()):
+            return False
+        nodes = [node for node in view.managed_nodes(view.versions()) if node.pool in policies]
+        return any(node.drifted and not node.leaving for node in nodes) or self._settled(view, nodes, policies)
+
+    def _settled(self, view: ModelView, nodes: Sequence[ManagedNode], policies: Mapping[str, PoolPolicy]) -> bool:
+        now = view.now
+        quiet = {
+            name: datetime.fromtimestamp(max(node.quiet, node.ready), UTC)
+            for name, node in view.cluster.nodes.items()
+            if node.stays and now >= node.ready
+        }
+        instant = datetime.fromtimestamp(now, UTC)
+        first = moves_from(nodes, policies, quiet)
+        if first is None or first > instant:
+            self._ready_since = None
+            return False
+        if self.cursor is not None and self.cursor.more:
+            return True
+        if self._ready_since is None:
+            self._ready_since = now
+        settled = settles_at(nodes, policies, quiet, instant, SETTLE_STEP)
+        if settled > instant and now - self._ready_since < MAX_SETTLE:
+            return False
+        self._ready_since = None
+        return True
+
+    def ended(self, now: float, computed: float, cursor: PassCursor | None) -> None:
+        """Note that a look has ended.
+
+        Args:
+            now: seconds since the epoch.
+            computed: the CPU seconds that it took.
+            cursor: where the next one goes on.
+        """
+        self.due = now + min(MAX_PAUSE, max(PASS_SECONDS, BUSY_FACTOR * computed))
+        self.cursor = cursor or self.cursor or PassCursor()

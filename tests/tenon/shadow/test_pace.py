@@ -1,0 +1,63 @@
+"""When the model looks for moves."""
+
+from __future__ import annotations
+
+from tenon.disruption.model import policies_of
+from tenon.shadow.pace import MAX_SETTLE, Pace
+from tests.tenon.shadow.models import BOOT, Steps, live
+
+
+def begins(pace: Pace, steps: Steps) -> bool:
+    return pace.begins(steps.view, policies_of(steps.around.pools))
+
+
+def quiet_model(count: int = 1, cpu: str = "1500m") -> Steps:
+    steps = Steps()
+    steps.feed(*(live(f"web-{number}", cpu=cpu) for number in range(count)))
+    steps.pass_time(2)
+    steps.pass_time(BOOT)
+    return steps
+
+
+def test_a_look_begins_once_a_node_is_due() -> None:
+    steps, pace = quiet_model(), Pace()
+    assert not begins(pace, steps)
+    steps.pass_time(30)
+    assert begins(pace, steps)
+
+
+def test_a_look_waits_while_other_nodes_become_due_but_not_for_ever() -> None:
+    steps, pace = quiet_model(12), Pace()
+    first = next(iter(steps.cluster.nodes.values()))
+    steps.feed(live("huge", cpu="60"))
+    steps.pass_time(2)
+    other = next(node for node in steps.cluster.nodes.values() if node is not first)
+    steps.pass_time(60)
+    waited = 0.0
+    while True:
+        other.quiet = steps.now  # a pod comes and goes on it all the time
+        if begins(pace, steps):
+            break
+        steps.now += 2
+        waited += 2
+    assert waited == MAX_SETTLE
+
+
+def test_pods_that_wait_come_first_but_not_those_that_fit_nowhere() -> None:
+    steps, pace = quiet_model(), Pace()
+    steps.pass_time(30)
+    steps.feed(live("huge", cpu="500"))
+    assert not begins(pace, steps)
+    steps.pass_time(2)
+    assert "uid-huge" in steps.cluster.unplaced
+    assert begins(pace, steps)
+
+
+def test_a_look_that_took_long_is_followed_by_a_long_pause() -> None:
+    steps, pace = quiet_model(), Pace()
+    steps.pass_time(30)
+    pace.ended(steps.now, computed=5.0, cursor=None)
+    steps.pass_time(48)
+    assert not begins(pace, steps)
+    steps.pass_time(2)
+    assert begins(pace, steps)
