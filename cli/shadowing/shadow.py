@@ -25,6 +25,7 @@ from tenon.shadow.batches import Batches, RealClaim
 from tenon.shadow.cluster import ModelCluster, begun
 from tenon.shadow.disruptions import Rules, expire, interrupt, look_for_moves, remove_empty
 from tenon.shadow.feeding import feed
+from tenon.shadow.kube_scheduling import bind
 from tenon.shadow.ledger import Ledger, Rates
 from tenon.shadow.pace import PASS_SECONDS, Pace
 from tenon.shadow.purchases import buy, is_due
@@ -196,6 +197,7 @@ class Shadow:
         model.remove_left_nodes(now)
         feed(model, moment.changes.present, moment.changes.gone, now)
         interrupt(model, moment.interrupted, now)
+        bind(model, now)
         self._compare(moment)
         if moment.snapshot is None:
             return

@@ -65,7 +65,7 @@ class ShadowReport:
             f"A node of the model is ready after {self.boot:.0f} s, as long as the cluster's own nodes take",
             f"A node that leaves costs for {VALIDATION_SECONDS:.0f} s of validation, the boot of its replacement, and "
             f"{DRAIN_SECONDS:.0f} s of drain",
-            "Pods fit onto the model's nodes by their requests; which of several nodes kube-scheduler takes may differ",
+            "Of several nodes with room, kube-scheduler takes the emptiest; its other preferences are not modeled",
             "EC2 has capacity for what the model buys: what EC2 refuses is known only to those who ask it",
             "A spot interruption hits a node of the model only if it has the same type in the same zone",
         )
