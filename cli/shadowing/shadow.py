@@ -40,7 +40,8 @@ log = loggers.CACHE
 TICK_SECONDS = 2.0
 SEARCH_SECONDS = 60.0
 """The longest time of one search for moves."""
-BOUND_SECONDS = 300.0
+BOUND_SECONDS, BOUND_FACTOR = 60.0, 50.0
+"""The lower bound is computed again after so many seconds, and so many times the CPU seconds that it took."""
 SAVE_SECONDS = 60.0
 
 
@@ -208,8 +209,9 @@ class Shadow:
         if moment.disrupts:
             self._try("disruption", lambda: self._disrupt(view, moment))
             if now >= self._next_bound:
+                began = time.thread_time()
                 self._try("the lower bound", lambda: self._compute_bound(view))
-                self._next_bound = now + BOUND_SECONDS
+                self._next_bound = now + max(BOUND_SECONDS, BOUND_FACTOR * (time.thread_time() - began))
 
     def _try(self, part: str, action: Callable[[], object]) -> None:
         """Decide. A failure of the engine is reported, and the model goes on."""

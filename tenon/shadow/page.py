@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from tenon.kube.timestamps import parse_instant
 from tenon.page.charts import CHART_STYLE, Line, line_chart
 from tenon.page.markup import Content, Markup, page, tag
 from tenon.page.style import STYLE
 from tenon.page.table import TABLE_STYLE, table
-from tenon.page.time_axis import axis_of
+from tenon.page.time_axis import Axis
 from tenon.sentences import counted
 from tenon.shadow.report import Document, nodes_text
 
@@ -66,7 +66,10 @@ def _chart(report: Document) -> Content:
     samples = [(instant, sample) for sample in report["samples"] if (instant := parse_instant(sample["at"]))]
     if len(samples) < 2:
         return tag("p", "The chart needs two minutes of samples.", class_="quiet")
-    axis = axis_of(samples[0][0], samples[-1][0], BUCKETS)
+    first, last = samples[0][0], samples[-1][0]
+    minutes = int((last - first) / timedelta(minutes=1)) + 1
+    each = -(-minutes // BUCKETS)
+    axis = Axis(first, timedelta(minutes=each), -(-minutes // each))
     buckets: list[Mapping[str, float | None] | None] = [None] * axis.count
     for instant, sample in samples:
         number = axis.bucket(instant)
