@@ -51,7 +51,7 @@ class Changes:
 
     present: Sequence[LivePod]
     """Pods that are new or have changed."""
-    gone: Sequence[str]
+    ended: Sequence[str]
     """UIDs of pods that ended or do not exist any more."""
 
 
@@ -74,7 +74,7 @@ class ObservedCluster:
                 table.on_event(record.key, record)
         self.view = PlanningView(self.cache)
         self._changed: dict[str, PodRecord] = {}
-        self._gone: set[str] = set()
+        self._ended: set[str] = set()
         self._records: dict[str, PodRecord] = {}
         """By UID, the pods that exist and need a node."""
         self._leaving: set[str] = set()
@@ -101,8 +101,8 @@ class ObservedCluster:
                 postponed[uid] = record
             elif record.node_name or record.deleting or record.provisionable:
                 present.append(self._live(record))
-        gone, self._gone, self._changed = list(self._gone), set(), postponed
-        return Changes(present, gone)
+        ended, self._ended, self._changed = list(self._ended), set(), postponed
+        return Changes(present, ended)
 
     def place_of(self, uid: str) -> str | None:
         """Return the Node of a pod; empty if it has none, None if the pod does not exist or needs none any more."""
@@ -168,8 +168,8 @@ class ObservedCluster:
     def _bare(self, node: Node, movable: Sequence[PodRecord]) -> Node:
         """Return a node without pods that need another one if it leaves, and without those that are on their way."""
         records = {pod.uid: self.cache.pods.get(pod.key) for pod in node.pods}
-        coming = {uid for uid, pod in records.items() if pod is not None and pod.uid == uid and not pod.node_name}
-        bare = without_pods_of_model(node, coming.union(pod.uid for pod in movable))
+        coming_uids = {uid for uid, pod in records.items() if pod is not None and pod.uid == uid and not pod.node_name}
+        bare = without_pods_of_model(node, coming_uids.union(pod.uid for pod in movable))
         ending = total(pod.pod.requests for pod in movable if pod.deleting)
         return replace(bare, used=subtract(bare.used, ending)) if ending else bare
 
@@ -218,7 +218,7 @@ class ObservedCluster:
 
     def _forget(self, uid: str) -> None:
         if self._records.pop(uid, None) is not None:
-            self._gone.add(uid)
+            self._ended.add(uid)
             self._changed.pop(uid, None)
 
 

@@ -161,7 +161,7 @@ class Shadow:
         changes = observed.changes()
         claims = observed.claims()
         interrupted = self.theirs.observe(claims, changes.present, now)
-        self.theirs.forget(changes.gone)
+        self.theirs.forget(changes.ended)
         real_claims = observed.real_claims()
         disrupts = now >= self._next_pass
         buys = self.batches.is_open or not real_claims.keys() <= self.batches.known_claims.keys()
@@ -196,7 +196,7 @@ class Shadow:
         """Let the model live on until now."""
         model, now = self.model, moment.now
         model.remove_left_nodes(now)
-        feed(model, moment.changes.present, moment.changes.gone, now)
+        feed(model, moment.changes.present, moment.changes.ended, now)
         interrupt(model, moment.interrupted, now)
         bind(model, now)
         self._compare(moment)

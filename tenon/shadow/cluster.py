@@ -44,7 +44,7 @@ class ModelCluster:
     """By UID of a pod that the last plan could not place, why."""
     planned_at: float = 0.0
     """When it last planned."""
-    held: dict[str, float] = field(default_factory=dict)
+    reserved_until: dict[str, float] = field(default_factory=dict)
     """By UID of a pod that is gone, until when its place stays free for its successor."""
     _waiting: set[str] = field(default_factory=set)
 
@@ -72,7 +72,7 @@ class ModelCluster:
         """Forget a pod."""
         pod = self.pods.pop(uid)
         self.unplaced.pop(uid, None)
-        self.held.pop(uid, None)
+        self.reserved_until.pop(uid, None)
         self._waiting.discard(uid)
         if (node := self.nodes.get(pod.node)) is not None:
             node.drop(uid, now)
@@ -88,7 +88,7 @@ class ModelCluster:
 
     def waiting(self) -> Iterator[ModelPod]:
         """Yield the pods that wait for a node. Those that are being deleted need none."""
-        pods = (self.pods[uid] for uid in self._waiting if uid not in self.held)
+        pods = (self.pods[uid] for uid in self._waiting if uid not in self.reserved_until)
         return (pod for pod in pods if not pod.live.ends)
 
     def leave(self, name: str, at: float, now: float, reason: str) -> None:

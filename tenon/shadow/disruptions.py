@@ -156,10 +156,10 @@ def _carry_out(view: ModelView, command: Command, model: ClusterModel | None, ru
 
 def _move(cluster: ModelCluster, node: ModelNode, pods: Iterable[Pod], times: Mapping[str, int], now: float) -> None:
     """Put pods on a node. They are new pods there, whose creation is when they were moved."""
-    moved = [pod for pod in pods if (there := cluster.pods.get(pod.uid)) is not None and there.node == WAITS]
+    moved = [pod for pod in pods if (present := cluster.pods.get(pod.uid)) is not None and present.node == WAITS]
     for pod in moved:
-        there = cluster.pods[pod.uid]
-        there.live = replace(there.live, pod=replace(there.live.pod, created=now))
+        model_pod = cluster.pods[pod.uid]
+        model_pod.live = replace(model_pod.live, pod=replace(model_pod.live.pod, created=now))
         cluster.place(pod.uid, node.name, now)
     if moved and times:
         at = situation_time(now)

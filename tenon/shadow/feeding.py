@@ -18,13 +18,13 @@ SUCCESSOR_SECONDS = 120.0
 """How long the place of a pod whose node was removed waits for its successor. A StatefulSet creates it afterwards."""
 
 
-def feed(cluster: ModelCluster, present: Iterable[LivePod], gone: Collection[str], now: float) -> int:
+def feed(cluster: ModelCluster, present: Iterable[LivePod], ended_uids: Collection[str], now: float) -> int:
     """Change the model's pods. Return how many new pods took the place of another one.
 
     Args:
         cluster: the model.
         present: the pods that are new or have changed since the last call.
-        gone: the UIDs of pods that ended or do not exist any more.
+        ended_uids: the UIDs of pods that ended or do not exist any more.
         now: seconds since the epoch.
     """
     arrivals: list[LivePod] = []
@@ -34,16 +34,16 @@ def feed(cluster: ModelCluster, present: Iterable[LivePod], gone: Collection[str
             _update(cluster, pod, live, now)
         elif not live.ends:
             arrivals.append(live)
-    succeeded = _settle(cluster, arrivals, frozenset(gone), now)
-    for uid in gone:
+    succeeded = _settle(cluster, arrivals, frozenset(ended_uids), now)
+    for uid in ended_uids:
         pod = cluster.pods.get(uid)
-        if pod is None or uid in cluster.held:
+        if pod is None or uid in cluster.reserved_until:
             continue
         if pod.live.node_leaves and pod.live.record.owner_kind:
-            cluster.held[uid] = now + SUCCESSOR_SECONDS
+            cluster.reserved_until[uid] = now + SUCCESSOR_SECONDS
         else:
             cluster.remove_pod(uid, now)
-    for uid in [uid for uid, until in cluster.held.items() if until <= now]:
+    for uid in [uid for uid, until in cluster.reserved_until.items() if until <= now]:
         cluster.remove_pod(uid, now)
     return succeeded
 
@@ -58,10 +58,10 @@ def _update(cluster: ModelCluster, pod: ModelPod, live: LivePod, now: float) -> 
         node.update(live.pod)
 
 
-def _settle(cluster: ModelCluster, arrivals: Iterable[LivePod], gone: Collection[str], now: float) -> int:
+def _settle(cluster: ModelCluster, arrivals: Iterable[LivePod], ended_uids: Collection[str], now: float) -> int:
     """Add the new pods, each in the place of a pod that it succeeds, if there is one."""
     arrivals = list(arrivals)
-    vacated = _vacated(cluster, {live.record.owner_kind for live in arrivals}, gone) if arrivals else {}
+    vacated = _vacated(cluster, {live.record.owner_kind for live in arrivals}, ended_uids) if arrivals else {}
     succeeded = 0
     for live in arrivals:
         cluster.add_pod(live, now)
@@ -80,14 +80,16 @@ def _settle(cluster: ModelCluster, arrivals: Iterable[LivePod], gone: Collection
     return succeeded
 
 
-def _vacated(cluster: ModelCluster, owner_kinds: Collection[str], gone: Collection[str]) -> dict[Hashable, list[str]]:
+def _vacated(
+    cluster: ModelCluster, owner_kinds: Collection[str], ended_uids: Collection[str]
+) -> dict[Hashable, list[str]]:
     """Return the pods that end because their node is being removed, by what their successors have in common."""
     vacated: dict[Hashable, list[str]] = defaultdict(list)
     for uid, pod in cluster.pods.items():
         live = pod.live
         if not live.node_leaves or live.record.owner_kind not in owner_kinds or not live.record.owner_kind:
             continue
-        ended = uid in gone or uid in cluster.held
-        if pod.node != OUTSIDE and (ended or (live.ends and live.record.owner_kind != STATEFULSET)):
+        is_over = uid in ended_uids or uid in cluster.reserved_until
+        if pod.node != OUTSIDE and (is_over or (live.ends and live.record.owner_kind != STATEFULSET)):
             vacated[succession(live)].append(uid)
     return vacated

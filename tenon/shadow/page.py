@@ -68,8 +68,8 @@ def _chart(report: Document) -> Content:
         return tag("p", "The chart needs two minutes of samples.", class_="quiet")
     first, last = samples[0][0], samples[-1][0]
     minutes = int((last - first) / timedelta(minutes=1)) + 1
-    each = -(-minutes // BUCKETS)
-    axis = Axis(first, timedelta(minutes=each), -(-minutes // each))
+    length = -(-minutes // BUCKETS)
+    axis = Axis(first, timedelta(minutes=length), -(-minutes // length))
     buckets: list[Mapping[str, float | None] | None] = [None] * axis.count
     for instant, sample in samples:
         number = axis.bucket(instant)

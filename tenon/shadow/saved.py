@@ -80,7 +80,7 @@ class Totals:
 
     def carried_out(self, command: ModelCommand) -> None:
         """Remember a command of the model if it is one of those that save most."""
-        self.commands = sorted([*self.commands, command], key=lambda each: -each.saving)[:MOST]
+        self.commands = sorted([*self.commands, command], key=lambda command: -command.saving)[:MOST]
 
 
 def _weight(comparison: Comparison) -> tuple[int, float]:

@@ -500,7 +500,7 @@ def test_the_shadow_comes_without_the_worker_and_may_only_read() -> None:
 
 
 def test_the_shadow_keeps_its_state_on_a_claim_if_one_is_named() -> None:
-    named = rendered(*NAMED, "--set", "shadow.enabled=true", "--set", "shadow.existingClaim=state")
-    volumes = {volume["name"]: volume for volume in pod(named)["volumes"]}
+    with_claim = rendered(*NAMED, "--set", "shadow.enabled=true", "--set", "shadow.existingClaim=state")
+    volumes = {volume["name"]: volume for volume in pod(with_claim)["volumes"]}
     assert volumes["state"]["persistentVolumeClaim"]["claimName"] == "state"
     assert "manifests" not in volumes

@@ -111,9 +111,9 @@ class Steps:
         """Dollars an hour."""
         return self.cluster.price(PRICES)
 
-    def feed(self, *present: LivePod, gone: Sequence[str] = ()) -> int:
+    def feed(self, *present: LivePod, ended: Sequence[str] = ()) -> int:
         """Pods come, change and go."""
-        return feed(self.cluster, present, gone, self.now)
+        return feed(self.cluster, present, ended, self.now)
 
     def pass_time(self, seconds: float) -> None:
         """Let nodes become ready and leave, and buy what is due."""

@@ -23,7 +23,7 @@ def with_nodes(count: int) -> Steps:
         steps.feed(live(f"web-{number}", cpu="3"))
         steps.pass_time(2)
     steps.pass_time(BOOT)
-    steps.feed(gone=[f"uid-web-{number}" for number in range(count)])
+    steps.feed(ended=[f"uid-web-{number}" for number in range(count)])
     return steps
 
 
@@ -71,7 +71,7 @@ def test_a_pod_that_waits_for_a_new_node_takes_room_that_becomes_free_before() -
     steps.feed(live("second", cpu="3"))
     steps.pass_time(2)
     assert node_of(steps, "second") not in (old, WAITS)
-    steps.feed(gone=["uid-first"])
+    steps.feed(ended=["uid-first"])
     assert bind(steps.cluster, steps.now) == 1
     assert node_of(steps, "second") == old
 

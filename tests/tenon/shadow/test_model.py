@@ -35,7 +35,7 @@ def test_pods_get_nodes_once_their_batch_is_complete() -> None:
 
 def test_a_pod_that_ends_frees_its_room_for_the_next() -> None:
     steps = with_pods(1)
-    steps.feed(live("web-1"), gone=["uid-web-0"])
+    steps.feed(live("web-1"), ended=["uid-web-0"])
     steps.pass_time(2)
     (node,) = steps.cluster.nodes.values()
     assert set(node.pods) == {"uid-web-1"}
@@ -44,7 +44,7 @@ def test_a_pod_that_ends_frees_its_room_for_the_next() -> None:
 def test_an_empty_node_leaves_and_costs_until_it_is_gone() -> None:
     steps = with_pods(1)
     steps.pass_time(BOOT)
-    steps.feed(gone=["uid-web-0"])
+    steps.feed(ended=["uid-web-0"])
     steps.pass_time(29)
     assert not steps.disrupt()
     steps.pass_time(2)
@@ -60,7 +60,7 @@ def test_consolidation_moves_pods_and_counts_them() -> None:
     steps = with_pods(12, cpu="1800m")
     steps.pass_time(BOOT)
     before = steps.price
-    steps.feed(gone=[f"uid-web-{number}" for number in range(11)])
+    steps.feed(ended=[f"uid-web-{number}" for number in range(11)])
     steps.pass_time(60)
     for _ in range(5):
         steps.disrupt()
@@ -79,7 +79,7 @@ def test_the_successor_of_a_pod_that_another_controller_evicted_takes_its_place(
     assert set(steps.cluster.pods) == {"uid-web-1"}
     assert steps.cluster.pods["uid-web-1"].node == name
     assert steps.cluster.nodes[name].quiet == quiet
-    assert steps.feed(gone=["uid-web-0"]) == 0
+    assert steps.feed(ended=["uid-web-0"]) == 0
 
 
 def test_the_place_of_a_pod_of_a_stateful_set_waits_for_its_successor() -> None:
@@ -88,7 +88,7 @@ def test_the_place_of_a_pod_of_a_stateful_set_waits_for_its_successor() -> None:
     steps.pass_time(2)
     (name,) = steps.cluster.nodes
     steps.feed(live("db-0", owner="StatefulSet/db", kind="StatefulSet", ends=True, node_leaves=True))
-    steps.feed(gone=["uid-db-0"])
+    steps.feed(ended=["uid-db-0"])
     steps.pass_time(30)
     assert steps.feed(live("db-0b", owner="StatefulSet/db", kind="StatefulSet")) == 1
     assert steps.cluster.pods["uid-db-0b"].node == name
@@ -96,7 +96,7 @@ def test_the_place_of_a_pod_of_a_stateful_set_waits_for_its_successor() -> None:
 
 def test_a_pod_that_its_owner_deletes_has_no_successor() -> None:
     steps = with_pods(2)
-    steps.feed(live("web-0", ends=True), live("web-2"), gone=["uid-web-0"])
+    steps.feed(live("web-0", ends=True), live("web-2"), ended=["uid-web-0"])
     assert steps.cluster.pods["uid-web-2"].node == WAITS
 
 
@@ -189,7 +189,7 @@ def test_each_pod_is_in_one_place_whatever_happens(script: list[tuple[str, int]]
         elif kind == "end" and present:
             uid = sorted(present)[choice % len(present)]
             del present[uid]
-            steps.feed(gone=[uid])
+            steps.feed(ended=[uid])
         elif kind == "evict" and present:
             uid = sorted(present)[choice % len(present)]
             cpu = steps.cluster.pods[uid].live.pod.requests["cpu"]
@@ -197,7 +197,7 @@ def test_each_pod_is_in_one_place_whatever_happens(script: list[tuple[str, int]]
             successor = live(f"web-{number}", cpu=f"{cpu}m")
             present[successor.uid], number = successor.pod.name, number + 1
             assert steps.feed(successor) == 1
-            steps.feed(gone=[uid])
+            steps.feed(ended=[uid])
         elif kind == "decide":
             steps.disrupt()
         steps.pass_time(2 + (choice % 90 if kind == "wait" else 0))
@@ -219,7 +219,7 @@ def test_a_restart_goes_on_with_the_same_nodes_and_places(count: int, cpu: int) 
     again = restored(texts, places_of(steps.cluster), pods, totals, steps.now)
     assert places_of(again) == places_of(steps.cluster)
     for name, node in steps.cluster.nodes.items():
-        sides = [each.seen_by_engine(steps.now) for each in (again.nodes[name], node)]
+        sides = [side.seen_by_engine(steps.now) for side in (again.nodes[name], node)]
         restarted, original = (replace(side, pods=sorted(side.pods, key=lambda pod: pod.key)) for side in sides)
         assert restarted == original
         assert again.nodes[name].quiet == node.quiet
