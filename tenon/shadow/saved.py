@@ -22,6 +22,9 @@ VERSION = 1
 MOST = 10
 """How many purchases and commands are kept."""
 
+LEAST = 1e-6
+"""Dollars an hour from which on two purchases differ."""
+
 
 @dataclass(frozen=True, slots=True)
 class SavedNode:
@@ -76,7 +79,8 @@ class Totals:
             self.our_dollars_per_hour += comparison.ours.price
         else:
             self.unlike += 1
-        self.differing = sorted([*self.differing, comparison], key=_weight, reverse=True)[:MOST]
+        if _weight(comparison) > (0, LEAST) or not comparison.is_fair:
+            self.differing = sorted([*self.differing, comparison], key=_weight, reverse=True)[:MOST]
 
     def carried_out(self, command: ModelCommand) -> None:
         """Remember a command of the model if it is one of those that save most."""

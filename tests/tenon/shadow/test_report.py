@@ -59,10 +59,11 @@ def test_only_the_purchases_that_differ_most_are_kept() -> None:
     for number in range(3 * MOST):
         totals.compared(comparison(Bought("m5.4xlarge", "a", "on-demand", 1, 0.4 + number)))
     totals.compared(comparison(unplaced={"default/web": "no"}, unplaced_count=1))
+    totals.compared(comparison(SIX, SIX))
     assert len(totals.differing) == MOST
     assert totals.differing[0].ours.unplaced_count == 1
     assert totals.differing[1].difference == pytest.approx(0.4 + 3 * MOST - 1 - TWO.price * 2)
-    assert (totals.batches, totals.unlike) == (3 * MOST + 1, 1)
+    assert (totals.batches, totals.unlike) == (3 * MOST + 2, 1)
 
 
 def test_the_page_shows_the_cost_the_decisions_and_the_risks() -> None:
@@ -79,3 +80,9 @@ def test_the_page_of_a_report_without_samples_says_so() -> None:
     report: Document = document(ShadowReport(NOW, totals, Rates(0.0, 0.0, 0, 0), Risks({}, [], []), 40.0))
     assert "needs two minutes" in to_html(report)
     assert report["verdict"].startswith("Nothing has cost anything yet")
+
+
+def test_purchases_that_cost_the_same_are_counted_and_not_listed() -> None:
+    totals = Totals(1, "", 0, Disturbance(), Disturbance(), Ledger())
+    totals.compared(comparison(SIX, SIX))
+    assert (totals.batches, totals.differing) == (1, [])
