@@ -27,6 +27,8 @@ class KubernetesReader:
         self._kube = kube
         self._outcomes = [fault] if fault else []
         self._claims: list[ClaimRecord] | None = None
+        self.answered = kube is not None
+        """Whether every question so far had an answer."""
 
     @classmethod
     async def open(cls) -> KubernetesReader:
@@ -108,7 +110,7 @@ class KubernetesReader:
         try:
             return await self._kube.list(*arguments, **options)
         except ApiError as error:
-            self._outcomes.append(str(error).rstrip("."))
+            self._failed(error)
             return []
 
     async def _get(self, *arguments: Any) -> JsonObject | None:
@@ -117,10 +119,14 @@ class KubernetesReader:
         try:
             body = await self._kube.get(*arguments)
         except ApiError as error:
-            self._outcomes.append(str(error).rstrip("."))
+            self._failed(error)
             return None
         self._outcomes.append("the object exists" if body is not None else "the object does not exist (any more)")
         return body
+
+    def _failed(self, error: ApiError) -> None:
+        self.answered = False
+        self._outcomes.append(str(error).rstrip("."))
 
 
 def _event(body: JsonObject) -> NodeEvent | None:

@@ -98,7 +98,9 @@ class Sources:
             for claim_name in list(claims)[:MAX_LIVES]:
                 if (life := await self._temporal.life(claim_name)) is not None:
                     lives[claim_name] = life
-        return PodSources(key, facts, entries, events, claim, lives, waits)
+        return PodSources(
+            key, facts, entries, events, claim, lives, waits, kubernetes_answered=self._kubernetes.answered
+        )
 
     async def pool(self, name: str) -> PoolSources:
         """What is known of a NodePool."""
@@ -106,6 +108,7 @@ class Sources:
         return PoolSources(
             name,
             exists=exists,
+            kubernetes_answered=exists or self._kubernetes.answered,
             conditions=conditions,
             nodes=sum(claim.pool == name for claim in await self._kubernetes.claims()),
             entries=await self._entries(lambda entry: mentions_pool(entry, name)),

@@ -10,8 +10,10 @@ from tenon.record.entries import CommandEntry, Entry, PlanEntry
 from tenon.record.why.answer import Answer, Line, Source, by_pool, clock, dollars, sections_of
 from tenon.record.why.mentions import mentions_pod
 from tenon.record.why.node import NodeEvent, NodeLife
+from tenon.sentences import shortened
 
 MAX_PLANS = 10
+MAX_REASON = 300
 WHERE = "Where is it?"
 PLANNED = "When was it planned, and for which node?"
 PENDING = "Why is it pending?"
@@ -54,6 +56,8 @@ class PodSources:
     """Why a simulation finds no place for it, or the node that it would buy; empty without a simulation."""
     has_place: bool = False
     """The simulation finds a place for it."""
+    kubernetes_answered: bool = True
+    """Otherwise it is not known whether the pod exists."""
 
 
 def why_pod(sources: PodSources) -> Answer:
@@ -101,6 +105,8 @@ class _Pod:
     def headline(self) -> str:
         """Where it is, in one sentence."""
         pod, key = self._sources.pod, self._sources.key
+        if pod is None and not self._sources.kubernetes_answered:
+            return f"Kubernetes did not answer, so it is not known whether pod {key} exists"
         if pod is None:
             return f"Pod {key} does not exist any more"
         if pod.node:
@@ -178,7 +184,8 @@ def _plan_lines(entry: Entry, key: str) -> Iterator[Line]:
             if key in pods:
                 yield Line(f"batch {entry.batch} placed it on {node}, which existed", Source.RECORD, entry.at)
         if key in entry.unschedulable:
-            yield Line(f"batch {entry.batch} had no place for it", Source.RECORD, entry.at)
+            why = shortened(entry.unschedulable[key], MAX_REASON)
+            yield Line(f"batch {entry.batch} had no place for it: {why}", Source.RECORD, entry.at)
     elif isinstance(entry, CommandEntry):
         for purchase in entry.replacements:
             if key in purchase.pods:

@@ -35,6 +35,8 @@ class PoolSources:
     events: Sequence[NodeEvent] = ()
     waits: Sequence[str] = ()
     """What the provisioner's workflow says about it: sentences."""
+    kubernetes_answered: bool = True
+    """Otherwise it is not known whether the NodePool exists."""
 
 
 def why_pool(sources: PoolSources) -> Answer:
@@ -52,6 +54,8 @@ def why_pool(sources: PoolSources) -> Answer:
     headline = f"NodePool {sources.pool} has {counted(sources.nodes, 'NodeClaim')}"
     if not sources.exists:
         headline = f"NodePool {sources.pool} does not exist any more"
+    if not sources.kubernetes_answered:
+        headline = f"Kubernetes did not answer, so it is not known whether NodePool {sources.pool} exists"
     return Answer("nodepool", sources.pool, headline if sections or sources.exists else "", sections)
 
 

@@ -120,3 +120,13 @@ def test_a_node_pool_says_what_it_bought_refused_and_lost() -> None:
 def test_a_node_pool_without_nodes_and_entries_is_known_if_it_exists() -> None:
     assert why_pool(PoolSources("empty", exists=True)).headline == "NodePool empty has 0 NodeClaims"
     assert why_pool(PoolSources("gone")).headline == ""
+
+
+def test_without_kubernetes_nothing_is_said_to_be_gone() -> None:
+    answer = why_pod(PodSources("shop/huge", entries=[PLAN], kubernetes_answered=False))
+    assert answer.headline == "Kubernetes did not answer, so it is not known whether pod shop/huge exists"
+    assert any(REASON in line.text for section in answer.sections for line in section.lines), (
+        "the record has the reason"
+    )
+    pool = why_pool(PoolSources("default", entries=[PLAN], kubernetes_answered=False))
+    assert pool.headline == "Kubernetes did not answer, so it is not known whether NodePool default exists"
