@@ -11,6 +11,8 @@ from activities.kubernetes.resources import NODECLAIMS, NODEPOOLS, NODES, PODS
 from cli.shadowing.observed import READ_ONLY, read_only_client
 from sandbox.ports import free_ports
 
+pytestmark = pytest.mark.integration
+
 KUBECONFIG = """\
 apiVersion: v1
 kind: Config
