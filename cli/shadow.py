@@ -170,6 +170,7 @@ async def _watch(inputs: Inputs, state: Path, options: _Options) -> ShadowReport
                 await _until_synced(observed)
                 where = await _price(running, options)
                 running.begin()
+                print("Watching; Ctrl-C ends it with a report", file=sys.stderr)
                 return await _follow(running, stop, options, where)
             finally:
                 watches.cancel()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from cli.shadowing.shadow import Shadow
 from tenon.apis.managed import KIND
 from tenon.kube.records import ObjectRecord
 from tenon.manifests.checking import check
+from tenon.sentences import counted
 from tenon.shadow.report import Risks, ShadowReport
 
 WITHOUT_PRICE = "Nodes without a known price count for nothing on both sides"
@@ -53,7 +55,15 @@ class Reporter:
             yield f"The model could not decide about {part}: {why}"
 
     def _left_out(self) -> Iterator[str]:
-        for name in sorted(self._shadow.observed.cache.pools.left_out):
+        cache = self._shadow.observed.cache
+        nodes = Counter(claim.pool for claim in cache.claims if claim.pool not in cache.pools)
+        for name, count in sorted(nodes.items()):
+            if name not in cache.pools.left_out:
+                yield (
+                    f"NodePool {name or '(none)'}: the model does not have it, so its {counted(count, 'node')} and the "
+                    "pods on them do not count; -f must name a NodePool of the same name"
+                )
+        for name in sorted(cache.pools.left_out):
             yield (
                 f"NodePool {name}: its nodeClassRef names no {KIND}, so its nodes and pods do not count; "
                 "-f names a NodePool that takes its place"

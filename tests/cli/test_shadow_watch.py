@@ -121,3 +121,12 @@ def test_a_node_of_an_unknown_type_is_said_to_have_no_price(watched: Watched) ->
     notes = " ".join(report(watched)["notes"])
     assert "without a known price" in notes
     assert "c-4x-amd64-linux" in notes
+
+
+def test_nodes_of_a_node_pool_that_the_files_lack_are_said_not_to_count(watched: Watched) -> None:
+    watched.observed.cache.pools.on_event("default", None)
+    watched.begin()
+    watched.pass_time(2)
+    (text,) = report(watched)["risks"]["leftOut"]
+    assert text.startswith("NodePool default: the model does not have it, so its 1 node")
+    assert watched.shadow.rates().theirs == 0.0
