@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from typer.testing import CliRunner
 
 from cli.shadow import app
 from cli.shadowing.inputs import InputsError, read_inputs
+from cli.shadowing.metrics import ShadowMetrics
 from cli.shadowing.store import Store, StoreError
 from cli.shadowing.table import show
 from tenon.shadow.cluster import Disturbance
@@ -20,6 +22,8 @@ from tenon.shadow.report import document
 from tenon.shadow.saved import VERSION, Totals, node_text, places_of
 from tests.tenon.shadow.models import NOW, Steps, live
 from tests.tenon.shadow.test_report import a_report
+
+PAGE = Path(__file__).parents[2] / "docs" / "shadow.md"
 
 
 def a_model(count: int = 5) -> Steps:
@@ -116,3 +120,19 @@ def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
         read_inputs([str(file)], None, [])
     with pytest.raises(InputsError, match="NODE_CHARGE must be"):
         read_inputs([], None, ["NODE_CHARGE=-1"])
+
+
+def test_the_metrics_are_those_that_the_page_names() -> None:
+    metrics = ShadowMetrics()
+    metrics.update(document(a_report()))
+    values = {
+        (sample.name, *sample.labels.values()): sample.value
+        for metric in metrics.registry.collect()
+        for sample in metric.samples
+    }
+    assert values["tenon_shadow_price_per_hour_dollars", "karpenter"] == 3.0
+    assert values["tenon_shadow_price_per_hour_dollars", "tenon"] == 2.0
+    assert values["tenon_shadow_saved_dollars",] == pytest.approx(2.0)
+    assert values["tenon_shadow_nodes_removed", "tenon", "Empty"] == 2.0
+    documented = set(re.findall(r"`(tenon_shadow_\w+)`", PAGE.read_text()))
+    assert {name for name, *_ in values} == documented
