@@ -34,11 +34,14 @@ KARPENTER, TENON = Workload("Karpenter", "kube-system", "karpenter"), Workload("
 
 
 class Cluster(FakeKube):
-    """Also selects by name and by reason."""
+    """Also selects by name, by reason, and by a label of any value."""
 
     async def list(self, resource: Resource, **query: Any) -> list[dict[str, Any]]:
         field, _, value = str(query.pop("field_selector", "")).partition("=")
-        objects = await super().list(resource, **query)
+        any_of = str(query.pop("label_selector", ""))
+        objects = await super().list(resource, **query, label_selector=any_of if "=" in any_of else "")
+        if any_of and "=" not in any_of:
+            objects = [obj for obj in objects if any_of in (obj["metadata"].get("labels") or {})]
         if field == "metadata.name":
             return [obj for obj in objects if obj["metadata"]["name"] == value]
         return [obj for obj in objects if obj.get(field) == value] if field else objects
@@ -47,9 +50,10 @@ class Cluster(FakeKube):
 def deployment(namespace: str, name: str, app: str = "", **variables: str) -> dict[str, Any]:
     env = [{"name": key, "value": value} for key, value in variables.items()]
     pod = {"spec": {"containers": [{"name": "controller", "env": env}]}}
+    selector = {"matchLabels": {"app.kubernetes.io/name": name}}
     labels = {"app.kubernetes.io/name": app} if app else {}
     metadata = {"namespace": namespace, "name": name, "labels": labels}
-    return {"metadata": metadata, "spec": {"replicas": 2, "template": pod}}
+    return {"metadata": metadata, "spec": {"replicas": 2, "selector": selector, "template": pod}}
 
 
 @pytest.fixture
