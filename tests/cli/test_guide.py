@@ -174,6 +174,6 @@ async def test_a_refusal_of_the_api_server_ends_the_guide() -> None:
 
     async with cluster.turning():
         await asyncio.sleep(3)
-        cluster.kube.patch = forbidden  # type: ignore[assignment]
+        cluster.kube.patch = forbidden  # type: ignore[method-assign]
         with pytest.raises(ApiError, match="may not scale"):
             await guide.run()
