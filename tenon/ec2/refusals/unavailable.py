@@ -167,7 +167,7 @@ def _again(backoffs: Collection[Backoff], now: datetime | None) -> str:
     """When plans use these offerings again, and how often EC2 refused them if that was not the first time."""
     sentence = f"tried again after {format_instant(max(backoff.until for backoff in backoffs))}"
     most = max(backoff.refusals for backoff in backoffs)
-    if most < 2:
+    if now is None or most < 2:
         return sentence
     probe = format_instant(max(now, min(backoff.probe_at for backoff in backoffs)))
     return f"{sentence} after {most} refusals in a row, and by one NodeClaim from {probe} if nothing else fits its pods"

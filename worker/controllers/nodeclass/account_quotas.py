@@ -53,7 +53,7 @@ class AccountQuotasController(Controller):
         self._clock = clock
         self._read_at = float("-inf")
         self._wait = 0.0
-        self._said = False
+        self._refusal_logged = False
 
     async def reconcile(self, changes: Sequence[Change]) -> float | None:  # noqa: ARG002
         """Read the quotas if it is time."""
@@ -68,8 +68,8 @@ class AccountQuotasController(Controller):
                 raise
             self._wait = AFTER_REFUSAL
             self._refusals.replace_quotas(None)
-            if not self._said:
-                self._said = True
+            if not self._refusal_logged:
+                self._refusal_logged = True
                 self._log.info(
                     "AWS does not let the worker read the account's vCPU quotas, so EC2 is asked and may refuse",
                     extra={"error": error.explained},
