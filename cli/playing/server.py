@@ -65,14 +65,14 @@ def application(plans: PlanProcess, filenames: Sequence[str] = ()) -> web.Applic
         fields = {key: value for key, value in posted.items() if isinstance(value, str)}
         uploads = [value for value in posted.values() if isinstance(value, FileField) and value.filename]
         try:
-            asked = request_of(fields, [(upload.filename, upload.file.read()) for upload in uploads])
+            question = request_of(fields, [(upload.filename, upload.file.read()) for upload in uploads])
         except FormError as error:
             raise web.HTTPBadRequest(text=f"{error}\n") from None
-        return await _page(msgspec.structs.replace(asked, own_files=bool(filenames)))
+        return await _page(msgspec.structs.replace(question, own_files=bool(filenames)))
 
-    async def _page(asked: PageRequest) -> web.Response:
+    async def _page(question: PageRequest) -> web.Response:
         try:
-            return web.Response(text=await plans.page(asked), content_type="text/html")
+            return web.Response(text=await plans.page(question), content_type="text/html")
         except BusyError as error:
             raise web.HTTPServiceUnavailable(text=f"{error}\n") from None
 

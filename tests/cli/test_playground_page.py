@@ -41,7 +41,7 @@ def test_each_example_has_a_plan_or_is_empty(name: str) -> None:
 
 
 def test_a_form_becomes_a_setup_with_the_rows_that_change_something() -> None:
-    asked = request_of(
+    question = request_of(
         {
             "manifests": "a: 1\r\nb: 2\r\n",
             "disruption": "on",
@@ -56,12 +56,12 @@ def test_a_form_becomes_a_setup_with_the_rows_that_change_something() -> None:
         },
         [("more files.yaml", b"\xef\xbb\xbfc: 3\r\n")],
     )
-    assert asked.setup == Setup(
+    assert question.setup == Setup(
         "a: 1\nb: 2\n---\n# more files.yaml\nc: 3\n",
         (MarketChange("m5.large", "spot", "us-west-2a", "0.5"), MarketChange("c5.*", is_unavailable=True)),
         disruption=True,
     )
-    assert asked.before is None
+    assert question.before is None
 
 
 def test_the_plan_to_compare_with_goes_with_the_form_unless_this_one_takes_its_place() -> None:

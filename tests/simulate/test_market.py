@@ -15,8 +15,8 @@ LOAD = POOL + deployment("web", 1, cpu="3", memory="4Gi")
 
 
 def plan(folder: Path, *changes: MarketChange, manifests: str = LOAD) -> dict[str, Any]:
-    asked = Given([], catalog=str(catalogue(folder)), texts={"manifests": manifests}, market_changes=changes)
-    return simulation_of(asked).document
+    question = Given([], catalog=str(catalogue(folder)), texts={"manifests": manifests}, market_changes=changes)
+    return simulation_of(question).document
 
 
 def bought(document: dict[str, Any]) -> set[tuple[str, str]]:
@@ -34,8 +34,8 @@ def test_a_dearer_type_is_left_for_another(tmp_path: Path) -> None:
 def test_an_adjustment_changes_the_price_and_of_two_changes_the_later_one_holds(tmp_path: Path) -> None:
     price = plan(tmp_path)["totals"]["pricePerHour"]
     assert plan(tmp_path, MarketChange("*", price="-50%"))["totals"]["pricePerHour"] == pytest.approx(price / 2)
-    both = plan(tmp_path, MarketChange("*", price="-90%"), MarketChange("*", price="+0%"))
-    assert both["totals"]["pricePerHour"] == pytest.approx(price)
+    repriced = plan(tmp_path, MarketChange("*", price="-90%"), MarketChange("*", price="+0%"))
+    assert repriced["totals"]["pricePerHour"] == pytest.approx(price)
 
 
 def test_a_type_without_capacity_is_not_bought_and_the_plan_says_why(tmp_path: Path) -> None:
