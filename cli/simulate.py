@@ -15,6 +15,7 @@ from typing import Annotated
 
 import typer
 
+from activities.clock import utc_now
 from activities.disruption.repair_source import stated_repair
 from cli.application import create_app, examples
 from cli.missing_extra import missing, refuse
@@ -42,7 +43,7 @@ from tenon.scheduling.model import InstanceType, Pool
 from tenon.simulation import market
 from tenon.simulation.class_types import ClassTypes
 from tenon.simulation.decisions import Decision, Question, Reserved, decide
-from tenon.simulation.defaults import fill_in, newest_instant
+from tenon.simulation.defaults import BEGINNING, fill_in, newest_instant
 from tenon.simulation.document import Document, plan_document, to_json
 from tenon.simulation.drifted_claims import compare_with_pools
 from tenon.simulation.market import MarketChange
@@ -270,7 +271,7 @@ def simulation_of(scope: Given) -> Simulation:
     pending.pods.extend(floor_pods(view.floors()))
     unavailable = {
         **(_unavailable(notes) if live else {}),
-        **market.unavailable(scope.market_changes, types, instant),
+        **market.unavailable(scope.market_changes, types, utc_now() if instant == BEGINNING else instant),
     }
     if unavailable:
         types = without(types, UnavailableOfferings(unavailable))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from tenon.page.markup import Content, Markup, joined, tag
@@ -19,6 +20,8 @@ DIFFERENCE_STYLE = """
 """
 MOST_DRAWN = 60
 """How many nodes and pods of a section of each plan are drawn."""
+MOST_NAMED = 20
+"""How many workloads with the same reason are named."""
 _FIGURES: Sequence[tuple[str, str, Callable[[float], str]]] = (
     ("price of new nodes an hour", "pricePerHour", lambda value: f"${value:.4f}"),
     ("proven lower bound an hour", "lowerBoundPricePerHour", lambda value: f"${value:.4f}"),
@@ -38,10 +41,10 @@ def compared_content(before: Report, after: Report) -> Content:
         tag("p", _summary(before.document["totals"], after.document["totals"], change), class_="sum"),
         _in_columns(
             _figures(before.document["totals"], after.document["totals"]),
-            _pods("Pods that find no node any more", change.unschedulable),
+            _reasons("Pods that find no node any more", change.unschedulable),
             _nodes(change),
-            _pods("Pods that come to other nodes", change.moves),
-            _pods("Pods that find a node now", change.schedulable),
+            _moves(change.moves),
+            _reasons("Pods that find a node now, and why they had none", change.schedulable),
             _counts("Pods that are new", change.added),
             _counts("Pods that are gone", change.removed),
         ),
@@ -127,22 +130,36 @@ def _number_and_price(count: int, price: float) -> str:
     return f"{count} for ${price:.4f}" if count else "none"
 
 
-def _pods(title: str, changes: Sequence[PodChange]) -> Content:
+def _moves(moves: Sequence[PodChange]) -> Content:
+    if not moves:
+        return None
+    rows = [(tag("code", move.workload), str(move.count), _place(move.before), _place(move.after)) for move in moves]
+    heading = tag("h3", f"Pods that come to other nodes ({sum(move.count for move in moves)})")
+    return (heading, table(("workload", "pods", "before", "now"), rows, figures=(1,)))
+
+
+def _reasons(title: str, changes: Sequence[PodChange]) -> Content:
+    """Return the workloads of pods with and without a node, by the reason for which they have or had none."""
     if not changes:
         return None
-    columns = 5 if any(change.reason for change in changes) else 4
-    rows = [
-        (tag("code", change.workload), str(change.count), _place(change.before), _place(change.after), change.reason)
-        for change in changes
-    ]
-    titles = ("workload", "pods", "before", "now", "why")[:columns]
+    counts: dict[str, Counter[str]] = {}
+    for change in changes:
+        counts.setdefault(change.reason, Counter())[change.workload] += change.count
     heading = tag("h3", f"{title} ({sum(change.count for change in changes)})")
-    return (heading, table(titles, [row[:columns] for row in rows], figures=(1,)))
+    return (heading, [tag("p", _workloads(by_workload), f": {reason}") for reason, by_workload in counts.items()])
+
+
+def _workloads(counts: Mapping[str, int]) -> Markup:
+    names = list(counts)
+    more = len(names) - MOST_NAMED
+    return joined(
+        [("" if name == names[0] else ", ", tag("code", name), f" x{counts[name]}") for name in names[:MOST_NAMED]],
+        f" and {more} more" if more > 0 else None,
+    )
 
 
 def _place(kind: NodeKind | None) -> Content:
-    if kind is None:
-        return "no node"
+    assert kind is not None  # of pods that move
     details = f"{kind.capacity_type}, {kind.zone}, NodePool {kind.pool}" if kind.pool else "existing node"
     return (kind.instance_type, tag("br"), tag("span", details, class_="quiet"))
 

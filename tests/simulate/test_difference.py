@@ -85,10 +85,10 @@ def test_the_page_says_first_what_the_change_costs_and_who_is_left_without_a_nod
     assert "The new nodes cost $0.0500 an hour more (+50.0%)" in html
     assert "1 pod comes to other nodes" in html
     assert "2 pods can no longer be scheduled" in html
-    assert "limit &lt;b&gt;" in html
+    assert "<code>shop/web</code> x2: limit &lt;b&gt;" in html
     cheaper = shown(after, before)
     assert "The new nodes cost $0.0500 an hour less (-33.3%)" in cheaper
-    assert "Pods that find a node now (2)" in cheaper
+    assert "Pods that find a node now, and why they had none (2)" in cheaper
 
 
 def test_the_page_says_that_nothing_differs() -> None:

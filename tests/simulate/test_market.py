@@ -43,6 +43,7 @@ def test_a_type_without_capacity_is_not_bought_and_the_plan_says_why(tmp_path: P
     after = plan(tmp_path, MarketChange(name, is_unavailable=True))
     assert name not in {kind for kind, _ in bought(after)}
     assert any(f"EC2 refused 1 cheaper type, {name}" in claim["why"] for claim in after["nodeClaims"])
+    assert not any("1970" in claim["why"] for claim in after["nodeClaims"]), "manifests without a time are of now"
 
 
 def test_a_zone_without_capacity_is_left(tmp_path: Path) -> None:
