@@ -22,6 +22,7 @@ from tenon.kube.pod_disruption_budgets import selecting
 from tenon.kube.records import PodRecord
 from tenon.kube.timestamps import format_instant
 from tenon.manifests.faults import ManifestError, Source, one_line
+from tenon.provisioning.cost_limits import cost_limits, cost_usage, costs_of
 from tenon.provisioning.readiness import why_unusable
 from tenon.simulation.document import to_json
 from tenon.simulation.placed_pods import why_here
@@ -161,10 +162,12 @@ def nodepool(
         pool = next((pool for pool in view.node_pools() if pool.metadata.name == name), None)
         if pool is None or simulation.disruption is None:
             raise InputError([ManifestError(Source(name), "is no NodePool of Tenon in the cluster or in the input")])
+        own_costs = cost_usage(name, costs_of(view.purchases(), simulation.decision.pools_with_types))
         facts = pool_facts(
             pool,
             unusable=why_unusable(pool, view.node_class),
-            usage=view.pool_usage(name),
+            usage=view.pool_usage(name) | own_costs,
+            costs=cost_limits(pool, simulation.question.policy),
             engine_pool=next((own for own in simulation.decision.problem.pools if own.name == name), None),
             situation=simulation.disruption.situation,
             plan=simulation.document,

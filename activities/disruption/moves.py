@@ -546,7 +546,7 @@ def _model(
     )
     details = snapshot.node_details(overlaid.types_by_pool())  # the nodes of held types have their prices all the same
     model = model_of(problem, details, static, held_as_a_whole(breakers), tables)
-    wave_pools = scheduling_pools(snapshot, without_held_types(waves.pools_with_types, of_waves, of_waves))
+    wave_pools = scheduling_pools(snapshot, without_held_types(waves.pools_with_types, of_waves, of_waves), policy)
     return replace(model, wave_pools={pool.name: pool for pool in wave_pools}) if wave_pools else model
 
 

@@ -11,6 +11,7 @@ from activities.cluster_view.interfaces import ClusterView, Types
 from activities.ec2.errors import EC2Error
 from activities.provisioning.offerings import instance_types_by_pool
 from tenon.apis.nodepool import NodePool
+from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.problem import scheduling_pools
 from tenon.provisioning.readiness import why_unusable
 from tenon.provisioning.static_capacity import why_no_new_nodes
@@ -40,5 +41,5 @@ class VersionTypes:
             overlaid = await instance_types_by_pool(self._view, self._types, [pool])
         except EC2Error:
             return ""
-        (engine_pool,) = scheduling_pools(self._view, overlaid.pools_with_types)
+        (engine_pool,) = scheduling_pools(self._view, overlaid.pools_with_types, PlanPolicy())
         return engine_pool.lacking

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -18,6 +19,7 @@ from tenon.disruption.model import PoolPolicy, policies_of
 from tenon.kube.pod import Pod
 from tenon.kube.pod_disruption_budgets import PodDisruptionBudget, selecting
 from tenon.kube.records import PodRecord
+from tenon.provisioning.cost_limits import Purchase
 from tenon.resources import Resources, add, subtract
 from tenon.scheduling.bound import lower_bound
 from tenon.scheduling.model import Node, Plan
@@ -287,3 +289,16 @@ class _Before:
         freed = add(*(node.limited for node in own), {NODES: len(own)})
         usage = subtract(self._snapshot.pool_usage(pool), freed)
         return {name: max(0, units) for name, units in usage.items()}
+
+    def purchases(self) -> list[Purchase]:
+        """What the other nodes were bought as."""
+        keys = (labels.NODEPOOL, labels.INSTANCE_TYPE, labels.ZONE, labels.CAPACITY_TYPE)
+        freed = Counter(tuple(node.labels.get(key, "") for key in keys) for node in self._without)
+        others = []
+        for bought in self._snapshot.purchases():
+            key = (bought.pool, bought.instance_type, bought.zone, bought.capacity_type)
+            if freed[key]:
+                freed[key] -= 1
+            else:
+                others.append(bought)
+        return others

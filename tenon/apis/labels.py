@@ -195,6 +195,8 @@ NodeClaims copy it."""
 SHORTAGE_POLICY = "tenon.sh/shortage-policy"
 """On a NodePool, ``Wait``: pods wait while EC2 refuses all but far dearer nodes; the other value is ``Buy``. On a pod,
 ``Buy``: it does not wait."""
+MAX_HOURLY_COST = "tenon.sh/max-hourly-cost"
+"""On a NodePool: what its nodes may cost together, in dollars an hour."""
 BOUGHT_IN_SHORTAGE = "tenon.sh/bought-in-shortage"
 """On a NodeClaim: what the cheapest nodes cost that EC2 refused and that would do, in dollars an hour."""
 LAUNCH_PRICE = "tenon.sh/launch-price"

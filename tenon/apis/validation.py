@@ -28,6 +28,7 @@ from tenon.apis.disruptionfreeze import DisruptionFreeze, freeze_problems
 from tenon.apis.ec2launch import SIZE_PATTERN
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.gpu_sharing import shares_gpus
+from tenon.apis.hourly_cost import read_max_hourly_cost
 from tenon.apis.kubelet import EVICTION_SIGNALS, THRESHOLD_PATTERN, KubeletConfiguration, expressions_in
 from tenon.apis.kubelet_types import type_errors, unknown_setting
 from tenon.apis.nodeclaim import NodeClaim
@@ -57,6 +58,7 @@ _READERS: Mapping[str, Callable[[str], object]] = {
     labels.SHORTAGE_PRICE_FACTOR: read_price_factor,
     labels.SHORTAGE_POLICY: read_shortage_policy,
     labels.WARM: read_warm,
+    labels.MAX_HOURLY_COST: read_max_hourly_cost,
 }
 """Tenon's own annotations of a NodePool."""
 

@@ -22,6 +22,7 @@ from tenon.kube.planned_pods import format_planned_pods, format_pod_groups
 from tenon.kube.pod import Pod
 from tenon.provisioning.pools import instance_type_requirement, template_labels
 from tenon.resources import Resources, format_resources, parse_resources, total
+from tenon.scheduling.hourly_cost import COSTS
 from tenon.scheduling.model import PlannedClaim
 
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
@@ -116,6 +117,7 @@ def static_claim_body(planned: PlannedClaim, pool: NodePool, name: str) -> dict[
                 **copied_factor(pool.metadata.annotations),
                 **_revision(pool),
                 labels.MIN_VALUES_RELAXED: "true" if planned.min_values_relaxed else "false",
+                **_costing(planned),
             },
             "finalizers": [labels.TERMINATION_FINALIZER],
             "ownerReferences": [
@@ -139,6 +141,12 @@ def static_claim_body(planned: PlannedClaim, pool: NodePool, name: str) -> dict[
             **({"terminationGracePeriod": str(spec.termination_grace_period)} if spec.termination_grace_period else {}),
         },
     }
+
+
+def _costing(planned: PlannedClaim) -> dict[str, str]:
+    """Return what the claim may use of its pool's limits, if one of them is on costs, which its node does not state."""
+    counts_cost = any(name in COSTS for name in planned.largest)
+    return {labels.LARGEST_CAPACITY: _as_json(planned.largest)} if counts_cost else {}
 
 
 def _revision(pool: NodePool) -> dict[str, str]:

@@ -19,3 +19,5 @@ class PlanPolicy:
     """NODE_CHARGE: dollars per hour that a node counts in addition to its price."""
     most_pods_share: float = 1.0
     """MAX_WORKLOAD_SHARE_PER_NODE: the share of a workload's pods that one node may run, above 0 and at most 1."""
+    max_hourly_cost: float = 0.0
+    """MAX_HOURLY_COST: dollars an hour that the nodes of all NodePools may cost together; 0 is no limit."""

@@ -11,6 +11,7 @@ from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodepool import NodePool
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
+from tenon.provisioning.cost_limits import Purchase, priced_nodes, with_cost_limits
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.pools import scheduling_pool
 from tenon.provisioning.readiness import FRESH, Checks, why_unusable
@@ -18,6 +19,7 @@ from tenon.provisioning.refused_offerings import NOTHING_REFUSED
 from tenon.resources import Resources
 from tenon.rollout.revisions import class_key
 from tenon.scheduling.explanation.unschedulable_pods import accepts_pool
+from tenon.scheduling.hourly_cost import limits_cost
 from tenon.scheduling.model import InstanceType, Node, Plan, Pool, Problem
 
 
@@ -48,6 +50,10 @@ class Cluster(Protocol):
         """What the pool's nodes and claims use of its limits, including the limit on ``nodes``."""
         ...
 
+    def purchases(self) -> Sequence[Purchase]:
+        """What the nodes and claims of all NodePools were bought as."""
+        ...
+
 
 def problem_of(
     cluster: Cluster,
@@ -70,10 +76,12 @@ def problem_of(
     """
     expected = nominated_pods or {}
     placed_anew = {pod.uid for group in (pods, *expected.values()) for pod in group}
+    nodes = [node.without_pods(placed_anew).with_pods(expected.get(node.name, ())) for node in cluster.nodes()]
+    pools = scheduling_pools(cluster, pools_with_types, policy, refused)
     return Problem(
         pods=pods,
-        pools=scheduling_pools(cluster, pools_with_types, refused),
-        nodes=[node.without_pods(placed_anew).with_pods(expected.get(node.name, ())) for node in cluster.nodes()],
+        pools=pools,
+        nodes=priced_nodes(nodes, pools_with_types) if any(map(limits_cost, pools)) else nodes,
         daemons=cluster.daemons(),
         namespaces=cluster.namespaces(),
         ignore_preferences=policy.ignore_preferences,
@@ -86,13 +94,18 @@ def problem_of(
 def scheduling_pools(
     cluster: Cluster,
     pools_with_types: Sequence[tuple[NodePool, Sequence[InstanceType]]],
+    policy: PlanPolicy,
     refused: Mapping[OfferingKey, datetime] = NOTHING_REFUSED,
 ) -> list[Pool]:
-    """Return the pools for the engine, each with the types that its class can buy. ``refused``: as in `problem_of`."""
-    return [
+    """Return the pools for the engine, each with the types that its class can buy, and with its limits on costs.
+
+    ``refused``: as in `problem_of`.
+    """
+    pools = [
         scheduling_pool(pool, types, cluster.pool_usage(pool.metadata.name), _zones_of(pool, cluster), refused)
         for pool, types in pools_with_types
     ]
+    return with_cost_limits(pools, pools_with_types, cluster.purchases, policy)
 
 
 def with_pool_reasons(

@@ -21,6 +21,7 @@ from tenon.apis.warm import FILLING, STARTING, STOPPED, is_unreadable, warm_coun
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.pod import Pod
 from tenon.kube.requirements import Requirements
+from tenon.provisioning.cost_limits import Purchase, with_cost_limits
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.pools import is_available, scheduling_pool
 from tenon.provisioning.purchase import explanation
@@ -146,10 +147,13 @@ def warm_node(
     daemons: Sequence[Pod],
     namespaces: Mapping[str, Mapping[str, str]],
     policy: PlanPolicy,
+    purchases: Sequence[Purchase] = (),
 ) -> tuple[PlannedClaim, str]:
     """Return a warm node of the pool, without pods, and the lines that say why it is bought.
 
-    It is an on-demand node within the pool's limits: EC2 does not keep a stopped spot instance for its owner.
+    It is an on-demand node within the pool's limits: EC2 does not keep a stopped spot instance for its owner. It counts
+    at its full price also while it is stopped, so that it may start whenever pods need it. ``purchases`` are what was
+    bought for all NodePools, for limits on costs.
 
     Raises:
         NoEmptyNodeError: no type fits, or the limits leave no room.
@@ -163,7 +167,7 @@ def warm_node(
         node_charge=policy.node_charge,
     )
     on_demand = Requirements.from_labels({labels.CAPACITY_TYPE: labels.ON_DEMAND})
-    bought_from = scheduling_pool(pool, types, usage)
+    (bought_from,) = with_cost_limits([scheduling_pool(pool, types, usage)], [(pool, types)], lambda: purchases, policy)
     requirements = bought_from.requirements.with_(on_demand)
     allowed = [kind for kind in bought_from.instance_types if is_available(kind, requirements)]
     if not allowed:

@@ -16,6 +16,7 @@ from tenon.scheduling.fleet import Fleet
 from tenon.scheduling.limits import RESERVATION, Limits, counts_nodes
 from tenon.scheduling.model import LATER_LABELS, PlannedClaim
 from tenon.scheduling.packing import Bin, Load
+from tenon.scheduling.reservations import is_reserved
 from tenon.scheduling.template import State, Template
 
 MAX_TYPES = 600
@@ -28,8 +29,9 @@ def claims_of(fleet: Fleet, handed_out: dict[int, int]) -> list[PlannedClaim]:
     claims = []
     template, limits = fleet.template, fleet.limits.copy(fleet.template.pool)
     lists: dict[tuple[int, int], _List] = {}
+    others = _bins_of_others(fleet)
     for number, node in enumerate(fleet.bins):
-        types = _shared_limit(template, node, limits, len(fleet.bins) - number)
+        types = _shared_limit(template, node, limits, len(fleet.bins) - number, others)
         type_list = lists.get((id(node.state), types))
         if type_list is None:
             numbers = _listed(template, node, types)
@@ -57,7 +59,18 @@ def _largest(template: Template, types: int) -> Resources:
     return {name: template.table.largest_capacity(name, types) for name in dict.fromkeys((CPU, MEMORY, *limited))}
 
 
-def _shared_limit(template: Template, node: Bin, limits: Limits, unplanned_nodes: int) -> int:
+def _bins_of_others(fleet: Fleet) -> dict[str, int]:
+    """By limit, how many nodes of other fleets share what is left of it. Nodes in reservations take nothing of it."""
+    others: dict[str, int] = {}
+    for other, name in fleet.sharing:
+        if not is_reserved(other.template.pool):
+            others[name] = others.get(name, 0) + len(other.bins)
+    return others
+
+
+def _shared_limit(
+    template: Template, node: Bin, limits: Limits, unplanned_nodes: int, others: Mapping[str, int]
+) -> int:
     """The types that a node may list within its share of what is left of the pool's limits."""
     if limits.unlimited or any(name.startswith(RESERVATION) for name in limits.remaining):
         return node.types
@@ -65,7 +78,7 @@ def _shared_limit(template: Template, node: Bin, limits: Limits, unplanned_nodes
         template.fitting(node.state, node.amounts) & node.state.types & ~template.blocked(node.state, node.ports)
     )
     own = limits.peak(node.types)
-    share = limits.share(unplanned_nodes)
+    share = limits.share(unplanned_nodes, others)
     types = limits.not_above(fitting_types, {name: amount + share[name] for name, amount in own.items()})
     limits.take({name: -amount for name, amount in own.items()}, nodes=0)
     limits.take(limits.peak(types), nodes=0)

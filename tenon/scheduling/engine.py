@@ -18,6 +18,7 @@ from tenon.scheduling import existing_nodes
 from tenon.scheduling.blast_radius import BlastRadius
 from tenon.scheduling.claim_builder import claims_of
 from tenon.scheduling.constrained_placement import Placer
+from tenon.scheduling.cost_pools import by_capacity_type, one_of_each
 from tenon.scheduling.daemons import read_daemons
 from tenon.scheduling.deadline import Expired, never, without_rules
 from tenon.scheduling.domains import Domains
@@ -259,19 +260,20 @@ def templates_of(
     own = TypeTables()  # for lists that only this solve knows: those of reservations
     templates = []
     ordered = sorted(problem.pools, key=lambda pool: (-pool.weight, pool.name))
-    for pool in chain.from_iterable(map(split, ordered)):
-        table = (tables if id(pool.instance_types) in pool_type_ids else own).of(pool.instance_types, names)
-        templates.append(
+    for split_pool in chain.from_iterable(map(split, ordered)):
+        lists = tables if id(split_pool.instance_types) in pool_type_ids else own
+        templates += [
             Template(
                 pool,
                 daemons,
-                table,
+                lists.of(pool.instance_types, names),
                 problem.min_values_best_effort,
                 node_charge=problem.node_charge,
                 shares=shares,
                 expired=expired,
             )
-        )
+            for pool in by_capacity_type(split_pool, lists)
+        ]
     return templates
 
 
@@ -280,7 +282,9 @@ def _reason(pod_class: PodClass, fleets: Sequence[Fleet], why: str) -> str:
     reserved = used_up(pod_class, fleets)
     unreserved_fleets = [fleet for fleet in fleets if not is_reserved(fleet.template.pool)]
     templates_and_limits = [
-        (fleet.template, fleet.limits) for fleet in unreserved_fleets if fleet.template.pool.name not in reserved
+        (fleet.template, fleet.limits)
+        for fleet in one_of_each(pod_class, unreserved_fleets)
+        if fleet.template.pool.name not in reserved
     ]
     explained = [explain(pod_class, templates_and_limits, why)] if templates_and_limits or not reserved else []
     return "; ".join([*reserved.values(), *explained])

@@ -73,10 +73,12 @@ class Limits:
         for name in self.remaining:
             self.remaining[name] -= nodes if counts_nodes(name) else amounts.get(name, 0)
 
-    def share(self, waiting_nodes: int) -> dict[str, int]:
-        """Divide what is left equally among ``waiting_nodes`` nodes."""
+    def share(self, waiting_nodes: int, others: Mapping[str, int]) -> dict[str, int]:
+        """Divide what is left equally among ``waiting_nodes`` nodes and, by limit, those of ``others``."""
         return {
-            name: max(0, amount) // waiting_nodes for name, amount in self.remaining.items() if not counts_nodes(name)
+            name: max(0, amount) // (waiting_nodes + others.get(name, 0))
+            for name, amount in self.remaining.items()
+            if not counts_nodes(name)
         }
 
 

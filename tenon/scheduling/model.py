@@ -69,6 +69,14 @@ class Offering:
             self.reservation_interruptible,
         )
 
+    def meets(self, requirements: Requirements) -> bool:
+        """Whether a node with these requirements may be bought by it."""
+        return all(
+            requirements[key].has(value) if value else requirements[key].may_be_absent
+            for key, value in zip(OFFERING_KEYS, self.values, strict=True)
+            if key in requirements
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class InstanceType:

@@ -15,6 +15,7 @@ from tenon.apis import labels
 from tenon.kube.requirements import IN, NOT_IN, Requirement, Requirements
 from tenon.resources import add, subtract
 from tenon.scheduling.fleet import Fleet
+from tenon.scheduling.hourly_cost import TOTAL_HOURLY_COST
 from tenon.scheduling.limits import RESERVATION
 from tenon.scheduling.model import InstanceType, Node, Offering, PlannedClaim, Pool
 from tenon.scheduling.pod_classes import PodClass
@@ -110,11 +111,11 @@ def _price(types: Iterable[InstanceType]) -> float:
 
 def drop_far_limits(templates: Sequence[Template], nodes: int) -> None:
     """Drop limits that this many nodes cannot exceed, whichever of the pool's types they have."""
-    for name in dict.fromkeys(template.pool.name for template in templates):
-        pool_templates = [template for template in templates if template.pool.name == name]
-        if all(template.limits.out_of_reach(nodes) for template in pool_templates):
-            for template in pool_templates:
-                template.limits.drop()
+    near = {template.pool.name for template in templates if not template.limits.out_of_reach(nodes)}
+    for template in templates:
+        shares_cost = bool(near) and TOTAL_HOURLY_COST in template.limits.remaining
+        if template.pool.name not in near and not shares_cost:
+            template.limits.drop()
 
 
 def share_limits(fleets: Sequence[Fleet]) -> None:
@@ -126,7 +127,11 @@ def share_limits(fleets: Sequence[Fleet]) -> None:
             for name in fleet.limits.remaining
             if other is not fleet
             and name in other.limits.remaining
-            and (name.startswith(RESERVATION) or other.template.pool.name == fleet.template.pool.name)
+            and (
+                name == TOTAL_HOURLY_COST
+                or name.startswith(RESERVATION)
+                or other.template.pool.name == fleet.template.pool.name
+            )
         ]
 
 

@@ -7,7 +7,7 @@ costs a few operations on long integers, which makes plain Python fast enough to
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -242,6 +242,7 @@ class TypeTables:
         self._tables: dict[tuple[int, tuple[str, ...]], tuple[Sequence[InstanceType], TypeTable]] = {}
         self._members: dict[_Members, tuple[Sequence[InstanceType], TypeTable]] = {}
         self._earlier = {} if earlier is None else earlier._members
+        self._derived: dict[tuple[int, str], tuple[Sequence[InstanceType], Sequence[InstanceType]]] = {}
 
     @property
     def used(self) -> bool:
@@ -256,6 +257,16 @@ class TypeTables:
             # with the list, so that its id and those of its members stay their own
             types_and_table = self._tables[key] = (types, self._of_members(types, names))
         return types_and_table[1]
+
+    def derived(
+        self, types: Sequence[InstanceType], purpose: str, make: Callable[[], Sequence[InstanceType]]
+    ) -> Sequence[InstanceType]:
+        """Return what ``make`` makes of a list, the same for each call with the list and the ``purpose``."""
+        key = (id(types), purpose)
+        lists = self._derived.get(key)
+        if lists is None:
+            lists = self._derived[key] = (types, make())  # with the list, so that its id stays its own
+        return lists[1]
 
     def _of_members(self, types: Sequence[InstanceType], names: tuple[str, ...]) -> TypeTable:
         key = (names, tuple(map(id, types)))

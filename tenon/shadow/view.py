@@ -17,6 +17,7 @@ from tenon.kube.pod import Pod
 from tenon.kube.pod_disruption_budgets import PodDisruptionBudget
 from tenon.kube.records import PodRecord
 from tenon.kube.timestamps import from_epoch
+from tenon.provisioning.cost_limits import Purchase
 from tenon.resources import CPU, Resources
 from tenon.rollout.revisions import class_key
 from tenon.scheduling.model import InstanceType, Node
@@ -89,6 +90,10 @@ class ModelView:
     def pool_usage(self, pool: str) -> Resources:
         """What the pool's nodes use of its limits."""
         return self.cluster.pool_usage(pool)
+
+    def purchases(self) -> list[Purchase]:
+        """What the nodes of all NodePools were bought as."""
+        return [Purchase(node.pool, *node.offering) for node in self.cluster.nodes.values()]
 
     def versions(self) -> dict[str, str]:
         """Return what new nodes of each NodePool would be (`version_of`)."""

@@ -33,9 +33,10 @@ from tenon.provisioning.refused_offerings import with_refused_offerings
 from tenon.provisioning.shortage_waits import dear_nodes, elsewhere, held_back, without_dear_types
 from tenon.provisioning.solving import solve_with_buffers
 from tenon.provisioning.static_capacity import usable_static_pools
-from tenon.resources import Resources, add
+from tenon.resources import add
 from tenon.rollout.revisions import class_key
 from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
+from tenon.scheduling.hourly_cost import with_used
 from tenon.scheduling.local_disks import lost_disks
 from tenon.scheduling.model import InstanceType, Plan, Problem
 from tenon.scheduling.most_pods import solve_for_most_pods
@@ -192,18 +193,17 @@ def model_after(
     pools_with_types = _sold([*usable_pools(pools, find_class), *static], cluster, question)
     overlaid = apply_overlays(pools_with_types, question.overlays)
     problem = problem_of(cluster, [], overlaid.pools_with_types, question.policy, plan.placements)
-    bought: dict[str, list[Resources]] = {}
+    used = {pool.name: pool for pool in problem.pools}
     for claim in plan.claims:
-        bought.setdefault(claim.pool, []).extend((claim.largest, {NODES: 1}))
-    used = [replace(pool, usage=add(pool.usage, *bought.get(pool.name, ()))) for pool in problem.pools]
-    remaining_pools = with_places_taken(used, plan.claims)
+        used = with_used(used, claim.pool, add(claim.largest, {NODES: 1}))
+    remaining_pools = with_places_taken(used.values(), plan.claims)
     details = node_details(overlaid.types_by_pool())
     model = model_of(replace(problem, pools=remaining_pools), details, {pool.metadata.name for pool in static})
     if not wave_pools:
         return model
     usable = [*usable_pools(wave_pools, find_class), *usable_static_pools(wave_pools, find_class)]
     waves = apply_overlays(_sold(usable, cluster, question), question.overlays)
-    in_version = scheduling_pools(cluster, waves.pools_with_types)
+    in_version = scheduling_pools(cluster, waves.pools_with_types, question.policy)
     return replace(model, wave_pools={pool.name: pool for pool in in_version})
 
 

@@ -13,10 +13,11 @@ from tenon.messages.disruption import REBOOT
 from tenon.resources import format_resources
 from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
 from tenon.scheduling.model import Plan, PlannedClaim, Problem
+from tenon.simulation.hourly_costs import hourly_costs
 
 Document = dict[str, Any]
 
-_PARTS = ("nodeClaims", "existingNodes", "unschedulable", "disruption", "staying", "rollouts")
+_PARTS = ("nodeClaims", "existingNodes", "unschedulable", "disruption", "staying", "rollouts", "hourlyCosts")
 _DIGITS = 6
 
 
@@ -71,6 +72,7 @@ def plan_document(
         "disruption": list(disruption),
         **({} if staying is None else {"staying": list(staying)}),
         **({"rollouts": list(rollouts)} if rollouts else {}),
+        **({"hourlyCosts": costs} if (costs := hourly_costs(problem, plan)) else {}),
         "totals": {
             "pods": count,
             "unschedulable": len(unschedulable),

@@ -16,12 +16,19 @@ from tenon.kube.timestamps import format_instant, spoken
 from tenon.resources import Resources, format_quantity, parse_resources
 from tenon.schedule.desired import Desired
 from tenon.schedule.node_pools import in_words
+from tenon.scheduling.hourly_cost import COSTS, HOURLY_COST, TOTAL_HOURLY_COST, dollars_text
 from tenon.scheduling.model import Pool
 from tenon.sentences import counted, first_few
 from tenon.simulation.document import Document
 
 TYPES = 5
 """How many of the cheapest types are named."""
+_LIMITS = {
+    NODES: "nodes",
+    HOURLY_COST: "dollars an hour",
+    TOTAL_HOURLY_COST: "dollars an hour of all NodePools",
+}
+"""Names of limits for people."""
 SHOWN = 3
 """How many nodes, pods or reasons are named."""
 
@@ -43,6 +50,7 @@ def pool_facts(
     situation: Situation,
     plan: Document,
     schedules_ask: Desired,
+    costs: Resources,
 ) -> PoolFacts:
     """Return what is true of a NodePool.
 
@@ -54,6 +62,7 @@ def pool_facts(
         situation: all nodes, as disruption has them.
         plan: the plan for the pending pods, and the commands and the nodes that stay.
         schedules_ask: what NodeSchedules ask for now.
+        costs: its limits on costs.
     """
     nodes = [node for node in situation.nodes if node.pool == pool.metadata.name]
     return PoolFacts(
@@ -61,7 +70,7 @@ def pool_facts(
         {
             "Buys": list(_buys(pool, unusable, engine_pool, plan)),
             "Schedule": _schedule(pool.metadata.name, schedules_ask),
-            "Limits": _limits(pool, usage),
+            "Limits": _limits(pool, usage, costs),
             "Cheapest": cheapest(engine_pool) if engine_pool is not None else [],
             "Nodes": _nodes(nodes),
             "Budgets": _budgets(pool.metadata.name, situation),
@@ -112,18 +121,22 @@ def _schedule(name: str, schedules_ask: Desired) -> list[str]:
     return [f"{words[:1].upper()}{words[1:]}{end}{cause}{opening}"]
 
 
-def _limits(pool: NodePool, usage: Resources) -> list[str]:
-    limits = parse_resources(dict(pool.spec.limits))
+def _limits(pool: NodePool, usage: Resources, costs: Resources) -> list[str]:
+    limits = parse_resources(dict(pool.spec.limits)) | costs
     if not limits:
         return ["It has no limits: a mistake in a Deployment may cost any amount"]
     sentences = []
     for resource, most in sorted(limits.items()):
         used = usage.get(resource, 0)
         share = f" ({used / most:.0%})" if most else ""
-        figures = f"{format_quantity(resource, used)} of {format_quantity(resource, most)}{share}"
+        figures = f"{_amount(resource, used)} of {_amount(resource, most)}{share}"
         full = ", so it buys no more" if used >= most else ""
-        sentences.append(f"{'nodes' if resource == NODES else resource}: {figures}{full}")
+        sentences.append(f"{_LIMITS.get(resource, resource)}: {figures}{full}")
     return sentences
+
+
+def _amount(resource: str, units: int) -> str:
+    return dollars_text(units) if resource in COSTS else format_quantity(resource, units)
 
 
 def cheapest(pool: Pool) -> list[str]:

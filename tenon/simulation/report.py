@@ -10,6 +10,7 @@ from tenon.kube.pod import Pod
 from tenon.resources import CPU, MEMORY, Resources, subtract, total
 from tenon.simulation.decisions import Decision
 from tenon.simulation.document import Document
+from tenon.simulation.hourly_costs import cost_sentences
 
 SHOWN = (CPU, MEMORY)
 """Resources whose usage is drawn."""
@@ -93,7 +94,7 @@ class Report:
         if totals["nodes"] and totals["nodeCharge"]:
             text += f"; with it they come to ${totals['costPerHour']:.4f}"
             text += f" (lower bound ${least:.4f})" if least else ""
-        return f"{text}. {BOUND}" if least else text
+        return ". ".join([text, *([BOUND] if least else ()), *cost_sentences(self.document)])
 
 
 def report(decision: Decision, document: Document) -> Report:

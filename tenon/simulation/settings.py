@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.apis.hourly_cost import MAX_DOLLARS
 from tenon.ec2.types.capacity import NodeSettings
 from tenon.ec2.types.settings import settings_of
 from tenon.manifests.faults import ManifestError, Source
@@ -48,6 +49,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
 NUMBERS = {
     "NODE_CHARGE": Span(0, 1000, NODE_CHARGE),
     "MAX_WORKLOAD_SHARE_PER_NODE": Span(0, 1, 1.0, open_below=True),
+    "MAX_HOURLY_COST": Span(0, MAX_DOLLARS, 0),
     "VM_MEMORY_OVERHEAD_PERCENT": Span(0, 1, 0.075, open_above=True),
     "RESERVED_ENIS": Span(0, 1000, 0, whole=True),
 }
@@ -121,6 +123,7 @@ class PlanSettings:
             min_values_best_effort=self.values["MIN_VALUES_POLICY"] == "BestEffort",
             node_charge=self.numbers["NODE_CHARGE"],
             most_pods_share=self.numbers["MAX_WORKLOAD_SHARE_PER_NODE"],
+            max_hourly_cost=self.numbers["MAX_HOURLY_COST"],
         )
 
 

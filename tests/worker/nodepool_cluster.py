@@ -16,6 +16,7 @@ from activities.kubernetes.errors import ApiError
 from activities.kubernetes.resources import NODECLAIMS
 from activities.provisioning.launch_refusals import LaunchRefusals
 from tenon.kube.decode import decode_object
+from tenon.provisioning.planning_policy import PlanPolicy
 from tests.activities.node.fake_kube import Recorder
 from tests.activities.provisioning.fake_view import READY
 from tests.tenon.apis.case import EC2NODECLASS, NODEPOOL, edited
@@ -81,6 +82,7 @@ async def keeping(
     refusals: LaunchRefusals | None = None,
     slowed: SlowedPools | None = None,
     prices: PoolPrices | None = None,
+    policy: PlanPolicy | None = None,
 ) -> AsyncIterator[tuple[Cache, ApiServer, Recorder]]:
     """A controller that has looked at these pools."""
     cache, recorder = Cache(), Recorder()
@@ -101,6 +103,7 @@ async def keeping(
         refusals=refusals,
         slowed=slowed,
         prices=prices,
+        policy=policy,
     )
     async with in_background(controller.run()):
         await asyncio.sleep(MOMENT)

@@ -9,10 +9,13 @@ import pytest
 from prometheus_client import REGISTRY
 
 from activities.provisioning.launch_refusals import LaunchRefusals
+from tenon.apis import labels
 from tenon.node.breaker import refused
+from tenon.provisioning.planning_policy import PlanPolicy
 from tests.worker.cache.objects import claim
 from tests.worker.fake_temporal import MOMENT, Cache
 from tests.worker.nodepool_cluster import keeping, measured_breaker, pool, put
+from worker.controllers.nodepool.prices import PoolPrices
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
@@ -73,3 +76,31 @@ async def test_a_deleted_pool_no_longer_counts_as_held_back() -> None:
         cache.pools.on_event("deleted", None)
         await asyncio.sleep(MOMENT)
         assert measured_breaker("deleted") == 0
+
+
+async def test_wsh36_limits_on_costs_and_their_use_are_measured_in_dollars() -> None:
+    def sample(kind: str, resource: str, name: str) -> float | None:
+        labels_of_series = {"resource_type": f"tenon.sh/{resource}", "nodepool": name}
+        return REGISTRY.get_sample_value(f"karpenter_nodepools_{kind}", labels_of_series)
+
+    costly, free = pool("costly"), pool("free")
+    costly["metadata"]["annotations"] = {labels.MAX_HOURLY_COST: "2.5"}
+    of_pool = {"labels": {labels.NODEPOOL: "costly"}}
+    starting = {**of_pool, "annotations": {labels.LARGEST_CAPACITY: '{"tenon.sh/hourly-cost": "250000"}'}}
+    claims = [
+        claim("a", meta={**of_pool, "annotations": {labels.LAUNCH_PRICE: "0.5"}}),
+        claim("b", node_name="", meta=starting),
+        claim(
+            "c", node_name="m", meta={"labels": {labels.NODEPOOL: "free"}, "annotations": {labels.LAUNCH_PRICE: "1"}}
+        ),
+    ]
+    async with keeping(costly, free, claims=claims, policy=PlanPolicy(max_hourly_cost=100)):
+        assert (sample("limit", "hourly-cost", "costly"), sample("usage", "hourly-cost", "costly")) == (2.5, 0.75)
+        assert (sample("limit", "hourly-cost", "free"), sample("usage", "hourly-cost", "free")) == (None, None)
+        for name in ("costly", "free"):
+            assert sample("limit", "total-hourly-cost", name) == 100
+            assert sample("usage", "total-hourly-cost", name) == 1.75
+    prices = PoolPrices()
+    prices.update({"costly": 0.75})
+    async with keeping(costly, free, claims=claims, prices=prices):
+        assert sample("usage", "hourly-cost", "costly") == 1.0, "at today's prices, once they are known"

@@ -84,8 +84,9 @@ def test_what_bears_on_plans_reaches_them() -> None:
         min_values_policy="BestEffort",
         node_charge="0.1",
         max_workload_share_per_node="0.5",
+        max_hourly_cost="40.5",
     )
-    assert result.plan_policy() == PlanPolicy(True, True, node_charge=0.1, most_pods_share=0.5)
+    assert result.plan_policy() == PlanPolicy(True, True, node_charge=0.1, most_pods_share=0.5, max_hourly_cost=40.5)
 
 
 def test_the_environment_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,6 +187,8 @@ def test_a_missing_cluster_name_is_one_sentence_that_says_what_to_do() -> None:
         ("max_workload_share_per_node", "0"),
         ("max_workload_share_per_node", "50"),
         ("max_workload_share_per_node", "half"),
+        ("max_hourly_cost", "-1"),
+        ("max_hourly_cost", "1000001"),
     ],
 )
 def test_a_malformed_value_is_one_sentence_with_its_name_and_value(
@@ -225,6 +228,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "ignore_dra_requests": st.booleans(),
     "node_charge": st.floats(0, 1000),
     "max_workload_share_per_node": st.floats(0, 1, exclude_min=True),
+    "max_hourly_cost": st.floats(0, 1_000_000),
     "feature_gates": st.builds(FeatureGates, st.booleans(), st.booleans(), st.booleans(), st.booleans()),
     "aws_feature_gates": st.builds(AwsFeatureGates, st.booleans()),
     "isolated_vpc": st.booleans(),

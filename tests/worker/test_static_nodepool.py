@@ -378,3 +378,24 @@ async def test_sch100_a_limit_on_nodes_is_kept_and_reported(caplog: pytest.LogCa
     async with keeping(server):
         assert len(server.standing()) == 2
     assert "limits.nodes prevents 1" in str([record.__dict__.get("error") for record in caplog.records])
+
+
+async def test_wsh36_replicas_are_made_as_far_as_the_limit_on_costs_allows() -> None:
+    """Each that is made counts for the next."""
+    only = [
+        {"key": labels.INSTANCE_TYPE, "operator": "In", "values": ["m5.large"]},
+        {"key": labels.CAPACITY_TYPE, "operator": "In", "values": ["on-demand"]},
+    ]
+    edits: dict[str, Any] = {"template/spec/requirements": only}
+    server = served(7, **edits)
+    server.pools["fixed"]["metadata"]["annotations"][labels.MAX_HOURLY_COST] = "0.35"
+    server.tell_pool()
+    async with keeping(server):
+        await settle(RESYNC * 3)
+        assert len(server.created) == 3, "m5.large costs $0.096"
+        for body in server.claims.values():
+            assert body["metadata"]["annotations"][labels.LARGEST_CAPACITY].count("hourly-cost") == 1
+        server.pools["fixed"]["metadata"]["annotations"][labels.MAX_HOURLY_COST] = "1"
+        server.put_pool(7, **edits)
+        await settle(RESYNC * 3)
+        assert len(server.created) == 7

@@ -30,6 +30,7 @@ from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.pod import Pod
 from tenon.kube.records import ObjectRecord
 from tenon.provisioning.buffer_status import Resolved
+from tenon.provisioning.cost_limits import Purchase
 from tenon.provisioning.floors import floors
 from tenon.resources import Resources
 from tenon.rollout.revisions import (
@@ -50,6 +51,7 @@ from worker.cache.evacuating_pods import leaving
 from worker.cache.managed_nodes import ManagedNodes
 from worker.cache.new_nodes import is_unused, undeclared_taint
 from worker.cache.node_details import quiet_since
+from worker.cache.purchases import purchases
 from worker.cache.schedules import Schedules
 from worker.cache.snapshot import Snapshot
 from worker.cache.state import still_needs
@@ -101,8 +103,10 @@ DISRUPTION_TOPICS = frozenset(
 class PlanningView:
     """A live, read-only view of the cluster. It leaves out objects that cannot be read."""
 
-    def __init__(self, cache: ClusterCache) -> None:
+    def __init__(self, cache: ClusterCache, *, limits_total_cost: bool = False) -> None:
+        """``limits_total_cost``: whether a limit on costs applies to all NodePools together."""
         self._cache = cache
+        self._limits_total_cost = limits_total_cost
         self._managed = ManagedNodes(cache)
         self._pools: Versions[NodePool] = {}
         self._supplies: dict[str, tuple[ObjectRecord, str]] = {}
@@ -130,7 +134,14 @@ class PlanningView:
     def fingerprint(self) -> Fingerprint:
         """A value that changes whenever a pod that did not fit anywhere might fit now."""
         pools = tuple(
-            (*pool.version_of_spec, _ready(pool), _launches(pool), self._freed(pool), is_torn_down(pool.annotations))
+            (
+                *pool.version_of_spec,
+                _ready(pool),
+                _launches(pool),
+                self._freed(pool),
+                is_torn_down(pool.annotations),
+                pool.annotations.get(labels.MAX_HOURLY_COST),
+            )
             for pool in self._cache.pools
         )
         classes = tuple((*record.version_of_spec, self._found(record)) for record in self._cache.nodeclasses)
@@ -147,7 +158,13 @@ class PlanningView:
     def _freed(self, pool: ObjectRecord) -> int:
         """A counter that increases when a NodePool with limits may have room again. 0 for pools without limits."""
         demand = self.schedules.now().pools.get(pool.name)
-        is_limited = pool.spec.get("limits") or (demand is not None and demand.limits)
+        if self._limits_total_cost:
+            return self._cache.limits_eased.total()
+        is_limited = (
+            pool.spec.get("limits")
+            or labels.MAX_HOURLY_COST in pool.annotations
+            or (demand is not None and demand.limits)
+        )
         return self._cache.limits_eased[pool.name] if is_limited else 0
 
     def _found(self, node_class: ObjectRecord) -> str:
@@ -359,6 +376,10 @@ class PlanningView:
         still cost.
         """
         return self._cache.pool_usages(with_leaving=True, at_most=True).get(pool, {})
+
+    def purchases(self) -> list[Purchase]:
+        """What the nodes and claims of all NodePools were bought as. Those that are leaving still cost."""
+        return purchases(self._cache)
 
     def claim_names(self) -> Set[str]:
         """The names of all NodeClaims."""

@@ -13,10 +13,12 @@ from tenon.apis.nodepool import NodePool
 from tenon.disruption.model import NodeDetail
 from tenon.kube.pod import Pod
 from tenon.kube.records import PodRecord
+from tenon.provisioning.cost_limits import Purchase
 from tenon.resources import Resources
 from tenon.scheduling.model import InstanceType, Node
 from worker.cache import capacity
 from worker.cache.node_details import node_details
+from worker.cache.purchases import purchases
 from worker.cache.state import ClusterState
 from worker.cache.usage import pool_usages
 
@@ -65,6 +67,10 @@ class Snapshot:
         if self._usages is None:
             self._usages = pool_usages(self._state, with_leaving=True, at_most=True)
         return self._usages.get(pool, {})
+
+    def purchases(self) -> list[Purchase]:
+        """What the nodes and claims of all NodePools were bought as. Those that are leaving still cost."""
+        return purchases(self._state)
 
     def pods_by_claim(self) -> dict[str, list[PodRecord]]:
         """The pods on the node of each NodeClaim, sorted by key."""

@@ -201,7 +201,7 @@ async def lead(settings: Settings, temporal: Connection, clients: Clients, cache
 def _planning(
     settings: Settings, clients: Clients, cache: ClusterCache, cluster_metrics: ClusterMetrics | None
 ) -> Planning:
-    view = PlanningView(cache)
+    view = PlanningView(cache, limits_total_cost=bool(settings.max_hourly_cost))
     gates, policy = settings.feature_gates, settings.plan_policy()
     room = BufferRoom(awaited=True)
     window = Window(settings.batch_idle_duration.total_seconds(), settings.batch_max_duration.total_seconds())
@@ -292,6 +292,7 @@ def _controllers(settings: Settings, clients: Clients, cache: ClusterCache, plan
             refusals=planning.refusals,
             slowed=planning.slowed,
             prices=prices,
+            policy=planning.policy,
         ),
         PodEventsController(kube, cache),
         DisruptionFreezeController(kube, cache, view),

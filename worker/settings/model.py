@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from tenon.apis.hourly_cost import MAX_DOLLARS
 from tenon.kube.scheduler_config import DefaultSpread
 from tenon.provisioning.gates import AwsFeatureGates, FeatureGates
 from tenon.provisioning.planning_policy import PlanPolicy
@@ -117,6 +118,13 @@ class Settings(BaseModel):
     max_workload_share_per_node: float = Field(
         1.0, gt=0, le=1, allow_inf_nan=False, description="Share of a workload's pods that one node may run."
     )
+    max_hourly_cost: float = Field(
+        0,
+        ge=0,
+        le=MAX_DOLLARS,
+        allow_inf_nan=False,
+        description="Dollars an hour that the nodes of all NodePools may cost together; 0: no limit.",
+    )
     feature_gates: Gates = Field(FeatureGates(), description="Feature gates: Gate=true,Gate=false.")
     aws_feature_gates: AwsGates = Field(AwsFeatureGates(), description="Feature gates of the AWS provider.")
 
@@ -195,6 +203,7 @@ class Settings(BaseModel):
             min_values_best_effort=self.min_values_policy == "BestEffort",
             node_charge=self.node_charge,
             most_pods_share=self.max_workload_share_per_node,
+            max_hourly_cost=self.max_hourly_cost,
         )
 
     def default_spread(self) -> DefaultSpread:

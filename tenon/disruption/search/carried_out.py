@@ -14,7 +14,8 @@ from tenon.apis.nodepool import NODES
 from tenon.disruption.model import ClusterModel, NodeDetail
 from tenon.disruption.search.cost import NODE_BASE, eviction_cost
 from tenon.kube.pod import Pod
-from tenon.resources import add, subtract
+from tenon.resources import subtract
+from tenon.scheduling.hourly_cost import limits_cost, priced_node, with_used
 from tenon.scheduling.model import Node, Plan, PlannedClaim, Pool
 from tenon.scheduling.reservations import with_places_taken
 
@@ -50,7 +51,7 @@ def carried_out(model: ClusterModel, moves: Sequence[tuple[Sequence[str], Plan]]
             node = nodes.pop(details.pop(claim).node)
             pool = pools.get(node.labels.get(labels.NODEPOOL, ""))
             if pool is not None:
-                pools[pool.name] = replace(pool, usage=subtract(pool.usage, _used_by(node, pool)))
+                pools = with_used(pools, pool.name, subtract({}, _used_by(node, pool)))
         for name, arrived in plan.placements.items():
             nodes[name] = nodes[name].with_pods(arrived)
             host = by_node.get(name)
@@ -61,7 +62,7 @@ def carried_out(model: ClusterModel, moves: Sequence[tuple[Sequence[str], Plan]]
             pool = pools[planned.pool]
             nodes[name] = new_node(name, planned, pool)
             details[name] = _detail(name, planned)
-            pools[pool.name] = replace(pool, usage=add(pool.usage, _used_by(nodes[name], pool)))
+            pools = with_used(pools, pool.name, _used_by(nodes[name], pool))
             new[name] = position
     bought = [planned for _, plan in moves for planned in plan.claims]
     problem = replace(model.problem, nodes=list(nodes.values()), pools=with_places_taken(pools.values(), bought))
@@ -96,7 +97,7 @@ def new_node(name: str, claim: PlannedClaim, pool: Pool) -> Node:
         labels.NODEPOOL: pool.name,
         labels.HOSTNAME: name,
     }
-    return Node(
+    node = Node(
         name,
         {**label_values, **pool.labels, **claim.requirements.labels(), **own},
         pool.taints,
@@ -106,6 +107,7 @@ def new_node(name: str, claim: PlannedClaim, pool: Pool) -> Node:
         host_ports=tuple(port for pod in claim.pods for port in pod.host_ports),
         capacity=kind.capacity,
     )
+    return priced_node(node, claim.price) if limits_cost(pool) else node
 
 
 def _detail(name: str, claim: PlannedClaim) -> NodeDetail:

@@ -16,6 +16,7 @@ from tenon.disruption.model import NodeDetail
 from tenon.ec2.launch.filters import PREFERRED_CAPACITY_TYPES
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.requirements import IN, Requirement, Requirements
+from tenon.scheduling.hourly_cost import COSTS, micro_dollars
 from tenon.scheduling.model import OFFERING_KEYS, InstanceType, Offering, PlannedClaim, Pool, Problem
 
 SPOT_FLEXIBILITY = 15
@@ -208,8 +209,13 @@ def _listing(claim: PlannedClaim, sales: Sequence[Sale]) -> PlannedClaim:
         instance_types=tuple(sale.type.name for sale in sales),
         price=first.cheapest.price,
         offering=OfferingKey(first.cheapest.capacity_type, first.type.name, first.cheapest.zone),
-        largest={name: max(sale.type.capacity.get(name, 0) for sale in sales) for name in claim.largest},
+        largest={name: max(_counted(name, sale) for sale in sales) for name in claim.largest},
     )
+
+
+def _counted(name: str, sale: Sale) -> int:
+    """What a node counts against a limit of its NodePool."""
+    return micro_dollars(sale.worst) if name in COSTS else sale.type.capacity.get(name, 0)
 
 
 def allows(requirements: Requirements, offering: Offering) -> bool:

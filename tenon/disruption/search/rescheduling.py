@@ -18,6 +18,7 @@ from tenon.kube.pod import Pod
 from tenon.resources import CPU, MEMORY, PODS, Resources, add, maximum, subtract
 from tenon.scheduling.deadline import Expired, never
 from tenon.scheduling.engine import solve
+from tenon.scheduling.hourly_cost import TOTAL_HOURLY_COST, total_cost, with_used
 from tenon.scheduling.model import Node, Plan, PlannedClaim, Pool, Problem
 from tenon.scheduling.reservations import with_places_credited, with_places_taken
 
@@ -103,10 +104,9 @@ class Rescheduler:
         pools = with_places_credited(remaining.pools, extra_places or {})
         self._pools = {pool.name: pool for pool in with_places_taken(pools, plan.claims)}
         for number, claim in enumerate(plan.claims):
-            pool = self._pools[claim.pool]
-            node = new_node(new_name(names, number), claim, pool)
+            node = new_node(new_name(names, number), claim, self._pools[claim.pool])
             self._nodes[node.name] = replace(node, closed=True)
-            self._pools[claim.pool] = replace(pool, usage=add(pool.usage, claim.largest, {NODES: 1}))
+            self._pools = with_used(self._pools, claim.pool, add(claim.largest, {NODES: 1}))
 
     def problem(self) -> Problem:
         """Return the cluster as the removals so far leave it."""
@@ -118,7 +118,10 @@ class Rescheduler:
         for name in leaving_nodes:
             node = self._nodes[name]
             freed.setdefault(node.labels.get(labels.NODEPOOL, ""), []).append(node)
-        pools = [_eased(pool, freed.get(name, ())) if buys else at_limit(pool) for name, pool in self._pools.items()]
+        cost = total_cost(self._nodes[name] for name in leaving_nodes)
+        pools = [
+            _eased(pool, freed.get(name, ()), cost) if buys else at_limit(pool) for name, pool in self._pools.items()
+        ]
         nodes = [node for name, node in self._nodes.items() if name not in leaving_nodes]
         return replace(self._problem, pods=pods, nodes=nodes, pools=pools)
 
@@ -196,11 +199,16 @@ def _in_version(pool: Pool, versions: Mapping[str, Pool]) -> Pool:
     return replace(version, usage=pool.usage, limits=pool.limits) if version is not None else pool
 
 
-def _eased(pool: Pool, leaving_nodes: Collection[Node]) -> Pool:
-    """Return the pool without the nodes' share of its limits: a replacement may use it before they are gone."""
-    if not leaving_nodes or not pool.limits:
+def _eased(pool: Pool, leaving_nodes: Collection[Node], cost: int) -> Pool:
+    """Return the pool without the nodes' share of its limits: a replacement may use it before they are gone.
+
+    ``cost`` is what all nodes that leave, also those of other pools, cost.
+    """
+    if not (leaving_nodes or cost) or not pool.limits:
         return pool
     freed = add(*(node.limited for node in leaving_nodes), {NODES: len(leaving_nodes)})
+    if cost:
+        freed[TOTAL_HOURLY_COST] = cost
     return replace(pool, usage=_at_least_zero(subtract(pool.usage, freed)))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tenon.resources import CPU, PODS, binary_unit, format_quantity
+from tenon.scheduling.hourly_cost import COSTS, lacking_text, limit_text
 from tenon.scheduling.limits import NODES, Limits
 from tenon.scheduling.pod_classes import PodClass
 from tenon.scheduling.template import State, Template
@@ -111,10 +112,15 @@ def _beyond_limits(template: Template, state_types: StateCounts, limits: Limits)
     )
     if not reached:
         return ""
-    text = ", ".join(f"{name} {format_quantity(name, pool_limits[name])}" for name in reached)
+    text = ", ".join(
+        limit_text(name, pool_limits[name]) if name in COSTS else f"{name} {format_quantity(name, pool_limits[name])}"
+        for name in reached
+    )
     lacking = [
-        f"{format_quantity(name, max(0, limits.remaining[name]))} of {name} is left, and the smallest node for the pod "
-        f"has {format_quantity(name, least_amounts[name])}"
+        lacking_text(name, limits.remaining[name], least_amounts[name])
+        if name in COSTS
+        else f"{format_quantity(name, max(0, limits.remaining[name]))} of {name} is left, and the smallest node for "
+        f"the pod has {format_quantity(name, least_amounts[name])}"
         for name in reached
         if name != NODES
     ]

@@ -21,6 +21,7 @@ from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.planned_pods import planned_pods
 from tenon.kube.pod import Pod
+from tenon.provisioning.cost_limits import Purchase
 from tenon.provisioning.readiness import FreshChecks
 from tenon.resources import Resources
 from tenon.rollout.versions import PoolRollout
@@ -73,6 +74,7 @@ class FakeView(FreshChecks):
         self.alone: list[ManagedNode] = []
         self.details: dict[str, NodeDetail] = {}
         self.usage: Resources = {}
+        self.bought: list[Purchase] = []
         self.spaces: dict[str, dict[str, str]] = {"default": {}}
         self.node_overlays: list[NodeOverlay] = []
         self.eased = 0
@@ -159,6 +161,9 @@ class FakeView(FreshChecks):
 
     def pool_usage(self, pool: str) -> Resources:
         return self.usage
+
+    def purchases(self) -> Sequence[Purchase]:
+        return self.bought
 
     def claim_names(self) -> Set[str]:
         return self.claims.keys()

@@ -42,10 +42,13 @@ from tenon.kube.requirements import Requirements
 from tenon.kube.taints import Taint
 from tenon.kube.timestamps import format_instant
 from tenon.messages.disruption import REBOOT
+from tenon.provisioning.cost_limits import Purchase, priced_nodes, with_cost_limits
+from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.resources import parse_resources, total
 from tenon.scheduling.catalog import parse_catalog
 from tenon.scheduling.model import InstanceType, Node, Pool, Problem
 from tenon.simulation.document import claim_entry
+from tests.activities.provisioning.fake_view import node_pool
 from tests.oracle.findings import Finding
 from tests.oracle.judging import judge
 from tests.tenon.scheduling.builders import ordinary_entries
@@ -197,6 +200,8 @@ class PoolSpec(Spec):
     """How long consolidation leaves a node alone that it created."""
     types: list[str] | None = None
     """The instance types that it may launch; all by default."""
+    max_hourly_cost: str | None = None
+    """The annotation tenon.sh/max-hourly-cost."""
 
 
 class PolicySpec(Spec):
@@ -225,6 +230,8 @@ class Cluster(Spec):
 
     pools: dict[str, PoolSpec] = Field(default_factory=lambda: {"default": PoolSpec()})
     nodes: dict[str, NodeSpec]
+    max_hourly_cost: float = 0
+    """The setting MAX_HOURLY_COST."""
     nominated: list[str] = []
     buffer_hosts: list[str] = []
     under_command: list[str] = []
@@ -500,7 +507,22 @@ def _problem(cluster: Cluster) -> Problem:
             )
         )
     pools = [_pool(name, spec, cluster) for name, spec in cluster.pools.items()]
-    return Problem((), pools, nodes, namespaces={"default": {}})
+    costs = {name: spec.max_hourly_cost for name, spec in cluster.pools.items()}
+    if not (any(costs.values()) or cluster.max_hourly_cost):
+        return Problem((), pools, nodes, namespaces={"default": {}})
+    pools_with_types = [
+        (node_pool(pool.name, annotations={labels.MAX_HOURLY_COST: cost} if (cost := costs[pool.name]) else {}), types)
+        for pool in pools
+        for types in (pool.instance_types,)
+    ]
+    bought = [
+        Purchase(spec.pool, spec.type, spec.zone, _capacity_type(spec))
+        for spec in cluster.nodes.values()
+        if spec.managed
+    ]
+    policy = PlanPolicy(max_hourly_cost=cluster.max_hourly_cost)
+    limited = with_cost_limits(pools, pools_with_types, lambda: bought, policy)
+    return Problem((), limited, priced_nodes(nodes, pools_with_types), namespaces={"default": {}})
 
 
 def _node_labels(name: str, spec: NodeSpec) -> dict[str, str]:

@@ -21,6 +21,7 @@ from tenon.kube.requirements import Requirements
 from tenon.kube.taints import Taint
 from tenon.kube.timestamps import format_instant
 from tenon.provisioning.claims import warm_claim_body
+from tenon.provisioning.cost_limits import Purchase
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.warm_nodes import (
     JOINS_WITHIN,
@@ -286,3 +287,13 @@ def test_a_spot_pool_and_a_full_pool_get_no_warm_node_and_hear_why() -> None:
         bought(keeping(1, {"template/spec/requirements": [spot]}))
     with pytest.raises(NoEmptyNodeError, match="limit"):
         bought(keeping(1, {"limits": {"cpu": "4"}}), cpu="4")
+
+
+def test_wsh36_a_warm_node_counts_at_its_full_price() -> None:
+    pool = keeping(1)
+    pool.metadata.annotations[labels.MAX_HOURLY_COST] = "0.2"
+    purchases = [Purchase("warm", launch_price=0.05)]
+    planned, _ = warm_node(pool, CATALOG, {}, [], {}, PlanPolicy(), purchases)
+    assert planned.largest["tenon.sh/hourly-cost"] <= 150_000
+    with pytest.raises(NoEmptyNodeError, match=r"tenon.sh/max-hourly-cost \$0.20"):
+        warm_node(pool, CATALOG, {}, [], {}, PlanPolicy(), [Purchase("warm", launch_price=0.19)])

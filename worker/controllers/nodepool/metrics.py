@@ -11,8 +11,13 @@ from collections.abc import Collection
 from prometheus_client import Gauge
 
 from activities import metrics
+from tenon.apis.hourly_cost import MICRO_DOLLARS
 from tenon.apis.nodepool import NodePool
-from tenon.resources import Resources, parse_resources
+from tenon.resources import Resources
+from tenon.scheduling.hourly_cost import HOURLY_COST, TOTAL_HOURLY_COST
+
+_UNITS = {"cpu": 1000, HOURLY_COST: MICRO_DOLLARS, TOTAL_HOURLY_COST: MICRO_DOLLARS}
+"""How many units of a resource the gauges count as one: cores, and dollars an hour."""
 
 
 class PoolMetrics:
@@ -22,13 +27,13 @@ class PoolMetrics:
         self._reported: dict[str, set[tuple[Gauge, str]]] = {}
         self._with_breaker: set[str] = set()
 
-    def measure(self, pool: NodePool, usage: Resources) -> None:
+    def measure(self, pool: NodePool, usage: Resources, limits: Resources) -> None:
         """Set the limits and the usage of one NodePool."""
         name = pool.metadata.name
         reported: set[tuple[Gauge, str]] = set()
-        for gauge, amounts in ((metrics.POOL_USAGE, usage), (metrics.POOL_LIMIT, parse_resources(pool.spec.limits))):
+        for gauge, amounts in ((metrics.POOL_USAGE, usage), (metrics.POOL_LIMIT, limits)):
             for resource, units in amounts.items():
-                gauge.labels(resource, name).set(units / 1000 if resource == "cpu" else units)
+                gauge.labels(resource, name).set(units / _UNITS.get(resource, 1))
                 reported.add((gauge, resource))
         self._end(name, self._reported.get(name, set()) - reported)
         self._reported[name] = reported

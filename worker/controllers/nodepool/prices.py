@@ -18,6 +18,10 @@ class PoolPrices:
         """Replace the prices: dollars an hour by NodePool. NodePools without nodes are missing."""
         self._prices = prices
 
+    def of(self, pool: str) -> float | None:
+        """Return what the instances of the NodePool cost, in dollars an hour; None before that is known."""
+        return None if self._prices is None else self._prices.get(pool, 0.0)
+
     def change(self, pool: str, present: str) -> str | None:
         """Return what the status of the NodePool should say now; None if it can stay as it is.
 

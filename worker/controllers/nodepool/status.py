@@ -23,14 +23,17 @@ from tenon.apis.nodepool import NODES, NodePool
 from tenon.disruption.history.slowed_condition import with_slowed
 from tenon.kube.records import ObjectRecord
 from tenon.provisioning.capacity_shortage import with_capacity
+from tenon.provisioning.cost_limits import cost_limits, cost_usage, costs_of
 from tenon.provisioning.launch_breakers import with_launch_health
+from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.pool_overlap import overlapping, with_overlap
 from tenon.provisioning.readiness import pool_conditions
 from tenon.provisioning.registration_health import with_registration_health
-from tenon.resources import Resources, format_resources
+from tenon.resources import Resources, format_resources, parse_resources
 from tenon.rollout.version_condition import with_version_held
 from tenon.rollout.versions import PoolRollout
 from tenon.schedule.off_condition import with_scheduled_off
+from tenon.scheduling.hourly_cost import micro_dollars
 from worker.cache.changes import Change, Topic
 from worker.cache.cluster import ClusterCache
 from worker.cache.planning_view import PlanningView
@@ -66,6 +69,7 @@ class NodePoolStatusController(Controller):
         refusals: LaunchRefusals | None = None,
         slowed: SlowedPools | None = None,
         prices: PoolPrices | None = None,
+        policy: PlanPolicy | None = None,
     ) -> None:
         """Create the controller.
 
@@ -75,10 +79,12 @@ class NodePoolStatusController(Controller):
             refusals: what EC2 refuses.
             slowed: the pools whose consolidation saved less than predicted.
             prices: what the nodes of each pool cost.
+            policy: the operator's settings for plans.
         """
         super().__init__(cache)
         self._slowed = slowed or SlowedPools()
         self._prices = prices or PoolPrices()
+        self._policy = policy or PlanPolicy()
         self._refusals = refusals or LaunchRefusals()
         self._measured = measured
         self._metrics = PoolMetrics()
@@ -95,6 +101,8 @@ class NodePoolStatusController(Controller):
         """By NodePool: when one of its NodeClaims last launched, among those that changed since the start."""
         self._usages: Mapping[str, Resources] = {}
         """The usage of each NodePool, as of this reconcile."""
+        self._costs: Mapping[str, int] = {}
+        """What the nodes of each NodePool cost, in micro-dollars an hour, if there is a limit on that."""
         self._rollouts: Mapping[str, PoolRollout] = {}
         """What holds for each NodePool that a NodeRollout selects, as of this reconcile."""
         self._launching: Mapping[str, NodePool] = {}
@@ -130,12 +138,27 @@ class NodePoolStatusController(Controller):
         self._registrations.forget_all_but(self._view.specs())
         self._hashes.observe()
         self._usages = self._cache.pool_usages(with_leaving=True)
+        self._costs = self._cost_of_pools() if self._measured else {}
         self._rollouts = self._view.rollouts()
         pools = self._view.node_pools() if self._rollouts else []
         self._launching = {pool.metadata.name: pool for pool in pools}
         for record in self._cache.pools:
             await self.isolate(record.name, self._reconcile_pool(record))
         return None
+
+    def _cost_of_pools(self) -> dict[str, int]:
+        """What limits on costs count; nothing if there is none."""
+        pools = self._view.specs()
+        if not any(cost_limits(pool, self._policy) for pool in pools):
+            return {}
+        bought = self._view.purchases()
+        costs = costs_of((purchase for purchase in bought if purchase.at_most), ())
+        launched = costs_of((purchase for purchase in bought if not purchase.at_most), ())
+        for name in {*launched, *(pool.metadata.name for pool in pools)}:
+            price = self._prices.of(name)
+            cost = launched.get(name, 0) if price is None else micro_dollars(price)
+            costs[name] = costs.get(name, 0) + cost
+        return costs
 
     def _launched_version(self, pool: NodePool) -> NodePool:
         """The NodePool as it launches nodes: a version that EC2 refuses during its rollout holds back no other one."""
@@ -164,7 +187,9 @@ class NodePoolStatusController(Controller):
             return
         usage = self._usages.get(record.name, {})
         if self._measured:
-            self._metrics.measure(pool, usage)
+            costs = cost_limits(pool, self._policy)
+            used = {name: amount for name, amount in cost_usage(record.name, self._costs).items() if name in costs}
+            self._metrics.measure(pool, usage | used, parse_resources(pool.spec.limits) | costs)
             if self._refusals.reported:
                 self._metrics.measure_breaker(
                     record.name, is_open=bool(self._refusals.breakers([self._launched_version(pool)]))

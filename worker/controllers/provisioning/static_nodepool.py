@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Sequence
+from functools import partial
 
 from activities import metrics
 from activities.clock import utc_now
@@ -32,6 +33,7 @@ from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.records import ObjectRecord
 from tenon.messages.node import Removal
 from tenon.provisioning.claims import static_claim_body
+from tenon.provisioning.cost_limits import cost_limits
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.static_capacity import (
     MAX_CHANGES,
@@ -43,7 +45,7 @@ from tenon.provisioning.static_capacity import (
     next_ordinal,
     why_no_new_nodes,
 )
-from tenon.provisioning.static_node import static_node
+from tenon.provisioning.static_node import affordable_nodes, static_node
 from tenon.scheduling.empty_node import NoEmptyNodeError
 from worker.cache.changes import Change, Topic
 from worker.cache.cluster import ClusterCache
@@ -53,6 +55,8 @@ from worker.controllers.provisioning.launch_backoff import LaunchBackoff
 from worker.controllers.provisioning.static_nodeclaims import claims_by_pool, static_claim, with_eviction_cost
 
 RESYNC = 30.0
+CACHE_SECONDS = 3.0
+"""How long to wait for the cache to have new NodeClaims."""
 REASON = Reason.OVERPROVISIONED
 
 
@@ -170,19 +174,24 @@ class StaticNodePoolController(Controller):
         name = pool.metadata.name
         try:
             overlaid = await instance_types_by_pool(self._view, self._types, [pool])
-            planned, why = await asyncio.to_thread(
+            node = partial(
                 static_node,
                 pool,
                 overlaid.pools_with_types[0][1],
                 self._view.daemons(),
                 self._view.namespaces(),
                 self._policy,
+                self._view.purchases(),
+            )
+            limits_cost = bool(cost_limits(pool, self._policy))
+            planned, why, count = await asyncio.to_thread(
+                partial(affordable_nodes, node, len(decision.create), limits_cost=limits_cost)
             )
         except NoEmptyNodeError as error:
             backoff.failed(asyncio.get_running_loop().time())
             self._log_reason(name, f"no node can be created for it: {error}")
             return
-        for claim in decision.create:
+        for claim in decision.create[:count]:
             with contextlib.suppress(ConflictError):  # another leader created it from the same ordinal
                 body = static_claim_body(planned, pool, claim)
                 body["metadata"]["annotations"] |= overlaid.overlay_annotations(name, planned.instance_types)
@@ -194,6 +203,8 @@ class StaticNodePoolController(Controller):
                     extra={"nodeclaim": claim, "nodepool": name, "instance-type-count": len(planned.instance_types)},
                 )
             backoff.created(claim)
+        if limits_cost:  # the limits must count these before more are bought
+            await self._cache.wait_for_claims(decision.create[:count], CACHE_SECONDS)
         await self._advance_ordinal(pool, decision.next_ordinal)
 
     async def _advance_ordinal(self, pool: NodePool, ordinal: int) -> None:

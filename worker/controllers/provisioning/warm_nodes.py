@@ -369,6 +369,7 @@ class WarmNodeController(Controller):
                 self._view.daemons(),
                 self._view.namespaces(),
                 self._policy,
+                self._view.purchases(),
             )
         except NoEmptyNodeError as error:
             backoff.failed(asyncio.get_running_loop().time())

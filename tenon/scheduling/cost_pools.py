@@ -1,0 +1,69 @@
+"""Divides a NodePool with a limit on costs by capacity type, so that its spot nodes count at spot prices.
+
+A NodeClaim that may be spot or on-demand would have to count at the on-demand price, because EC2 may have no spot
+capacity when it is launched. So a limit on costs would leave most of its amount unused. Nodes of one capacity type each
+count at their own price. If EC2 has no spot capacity for one, its pods are planned again, on on-demand nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from tenon.apis import labels
+from tenon.kube.requirements import IN, Requirement, Requirements
+from tenon.scheduling.fleet import Fleet
+from tenon.scheduling.hourly_cost import limits_cost, with_costs
+from tenon.scheduling.model import InstanceType, Pool
+from tenon.scheduling.pod_classes import PodClass
+from tenon.scheduling.type_table import TypeTables
+
+_CAPACITY_TYPES = (labels.SPOT, labels.ON_DEMAND)
+"""In the order in which a launch prefers them."""
+
+
+def by_capacity_type(pool: Pool, tables: TypeTables) -> list[Pool]:
+    """Return the NodePool once for each capacity type that it may buy, if a limit on costs applies to it."""
+    if not limits_cost(pool):
+        return [pool]
+    required = pool.requirements.get(labels.CAPACITY_TYPE)
+    sold = {o.capacity_type for kind in pool.instance_types for o in kind.offerings if o.available}
+    bought = [name for name in _CAPACITY_TYPES if name in sold and required.has(name)]
+    if len(bought) < 2 or required.min_values:
+        own_types = tables.derived(pool.instance_types, "", lambda: with_costs(pool).instance_types)
+        return [replace(pool, instance_types=own_types)]
+    return [_of_capacity_type(pool, name, tables) for name in bought]
+
+
+def _of_capacity_type(pool: Pool, name: str, tables: TypeTables) -> Pool:
+    only = Requirements.of(Requirement.new(labels.CAPACITY_TYPE, IN, (name,)))
+    narrowed = replace(pool, requirements=pool.requirements.with_(only))
+
+    def types() -> Sequence[InstanceType]:
+        return with_costs(replace(narrowed, instance_types=_sold_as(pool.instance_types, name))).instance_types
+
+    return replace(narrowed, instance_types=tables.derived(pool.instance_types, name, types))
+
+
+def _sold_as(types: Iterable[InstanceType], capacity_type: str) -> list[InstanceType]:
+    narrowed = (
+        replace(kind, offerings=tuple(o for o in kind.offerings if o.capacity_type == capacity_type)) for kind in types
+    )
+    return [kind for kind in narrowed if kind.offerings]
+
+
+def one_of_each(pod_class: PodClass, fleets: Iterable[Fleet]) -> list[Fleet]:
+    """Return one fleet of each NodePool, to explain why pods have no place: the first that the pods may use."""
+    chosen: dict[str, Fleet] = {}
+    for fleet in fleets:
+        pool = fleet.template.pool
+        earlier = chosen.get(pool.name)
+        if earlier is None or (_rank(pod_class, fleet) > _rank(pod_class, earlier)):
+            chosen[pool.name] = fleet
+    return list(chosen.values())
+
+
+def _rank(pod_class: PodClass, fleet: Fleet) -> tuple[bool, bool]:
+    own = fleet.template.requirements.get(labels.CAPACITY_TYPE)
+    is_accepted = any(term.get(labels.CAPACITY_TYPE).overlaps(own) for term in pod_class.terms)
+    return fleet.suits(pod_class), is_accepted
