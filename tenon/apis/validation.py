@@ -36,6 +36,7 @@ from tenon.apis.nodepool import SCHEDULE_PATTERN, Budget, NodePool, TemplateSpec
 from tenon.apis.noderepairpolicy import NodeRepairPolicy, RepairBudget, rule_problems
 from tenon.apis.noderollout import NodeRollout, rollout_problems
 from tenon.apis.nodeschedule import NodeSchedule, schedule_problems
+from tenon.apis.purchase_goals import read_premium, read_spot_share
 from tenon.apis.restricted import KNOWN_VALUES, restricted_reason
 from tenon.apis.shortage_price import read_price_factor, read_shortage_policy
 from tenon.apis.warm import read_warm
@@ -59,6 +60,9 @@ _READERS: Mapping[str, Callable[[str], object]] = {
     labels.SHORTAGE_POLICY: read_shortage_policy,
     labels.WARM: read_warm,
     labels.MAX_HOURLY_COST: read_max_hourly_cost,
+    labels.SPOT_SHARE: read_spot_share,
+    labels.ZONE_BALANCE: read_premium,
+    labels.NEWER_GENERATIONS: read_premium,
 }
 """Tenon's own annotations of a NodePool."""
 

@@ -10,6 +10,7 @@ from difflib import get_close_matches
 
 from tenon.apis import labels
 from tenon.apis.nodepool import NodePool
+from tenon.apis.purchase_goals import goals_of
 from tenon.ec2.launch.launched_labels import tenancy
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.requirements import IN, Requirement, Requirements
@@ -80,6 +81,7 @@ def scheduling_pool(
         limits=parse_resources(pool.spec.limits) or None,
         usage=usage,
         zones=zones,
+        goals=goals_of(pool.metadata.annotations),
         lacking=lacking,
     )
 

@@ -14,6 +14,7 @@ from tenon.apis import labels
 from tenon.kube.pod import Pod
 from tenon.kube.requirements import Requirements
 from tenon.scheduling.deadline import Expired, never
+from tenon.scheduling.goals import follow_goals
 from tenon.scheduling.model import Plan, PlannedClaim, Problem
 from tenon.scheduling.most_pods import solve_for_most_pods
 from tenon.scheduling.type_table import TypeTables
@@ -42,7 +43,10 @@ def solve_with_buffers(problem: Problem, expired: Expired = never, tables: TypeT
     A buffer's pod with the namespace and name of an existing pod is left out. When the time has ``expired``, returns
     the plan made so far. ``tables``: the indexes of the instance types, if they were made before.
     """
-    tables = tables or TypeTables()
+    return follow_goals(_solved(problem, expired, tables or TypeTables()), problem)
+
+
+def _solved(problem: Problem, expired: Expired, tables: TypeTables) -> Plan:
     waiting = [pod for pod in problem.pods if not pod.buffer]
     names = {pod.key for pod in waiting}
     standing = [pod for pod in problem.pods if pod.buffer and pod.key not in names]

@@ -23,13 +23,18 @@ _CAPACITY_TYPES = (labels.SPOT, labels.ON_DEMAND)
 
 
 def by_capacity_type(pool: Pool, tables: TypeTables) -> list[Pool]:
-    """Return the NodePool once for each capacity type that it may buy, if a limit on costs applies to it."""
+    """Return the NodePool once for each capacity type that it may buy, if a limit on costs applies to it.
+
+    One with a goal for its share of spot capacity stays whole, so that each claim may become either. All of its nodes
+    count at the on-demand price until they are launched.
+    """
     if not limits_cost(pool):
         return [pool]
     required = pool.requirements.get(labels.CAPACITY_TYPE)
-    sold = {o.capacity_type for kind in pool.instance_types for o in kind.offerings if o.available}
-    bought = [name for name in _CAPACITY_TYPES if name in sold and required.has(name)]
-    if len(bought) < 2 or required.min_values:
+    sold_types = {o.capacity_type for kind in pool.instance_types for o in kind.offerings if o.available}
+    bought = [name for name in _CAPACITY_TYPES if name in sold_types and required.has(name)]
+    is_mixed = pool.goals is not None and pool.goals.spot_share is not None
+    if len(bought) < 2 or required.min_values or is_mixed:
         own_types = tables.derived(pool.instance_types, "", lambda: with_costs(pool).instance_types)
         return [replace(pool, instance_types=own_types)]
     return [_of_capacity_type(pool, name, tables) for name in bought]
@@ -54,13 +59,13 @@ def _sold_as(types: Iterable[InstanceType], capacity_type: str) -> list[Instance
 
 def one_of_each(pod_class: PodClass, fleets: Iterable[Fleet]) -> list[Fleet]:
     """Return one fleet of each NodePool, to explain why pods have no place: the first that the pods may use."""
-    chosen: dict[str, Fleet] = {}
+    fleets_by_pool: dict[str, Fleet] = {}
     for fleet in fleets:
         pool = fleet.template.pool
-        earlier = chosen.get(pool.name)
+        earlier = fleets_by_pool.get(pool.name)
         if earlier is None or (_rank(pod_class, fleet) > _rank(pod_class, earlier)):
-            chosen[pool.name] = fleet
-    return list(chosen.values())
+            fleets_by_pool[pool.name] = fleet
+    return list(fleets_by_pool.values())
 
 
 def _rank(pod_class: PodClass, fleet: Fleet) -> tuple[bool, bool]:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from tenon.apis import labels
+from tenon.apis.purchase_goals import Goals
 from tenon.kube.host_ports import HostPort
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
@@ -117,6 +118,8 @@ class Pool:
     usage: Resources = field(default_factory=dict)
     zones: frozenset[str] = frozenset()
     """Zones in which the pool's node class has subnets; empty if unknown."""
+    goals: Goals | None = None
+    """What its nodes should be, where several would do."""
     lacking: str = ""
     """Why the pool has no instance type, in words that follow the pool's name; empty if it has one."""
 
@@ -220,6 +223,8 @@ class PlannedClaim:
     """The cheapest way to buy it."""
     min_values_relaxed: bool = False
     """True if a ``minValues`` of the pool was lowered for this claim."""
+    goals: tuple[str, ...] = ()
+    """What goals of its NodePool have changed about it, and what that costs, each in a clause."""
     largest: Resources = field(default_factory=dict)
     """The most CPU, memory, and each resource that the pool limits, that any of the listed types has."""
 

@@ -13,6 +13,7 @@ from tenon.disruption.search.rescheduling import Rescheduler, is_complete
 from tenon.kube.pod import Pod
 from tenon.scheduling.deadline import Expired, never
 from tenon.scheduling.engine import solve
+from tenon.scheduling.goals import follow_goals
 from tenon.scheduling.model import Plan, PlannedClaim
 from tenon.scheduling.reservations import reservation_of
 
@@ -98,7 +99,7 @@ class Planner:
             return None
         pools = [replace(pool, limits=None) for pool in self.model.problem.pools if pool.name == planned.pool]
         alone = replace(self.model.problem, pods=pods, pools=pools, nodes=())
-        plan = solve(alone, self.terms.expired, self.model.tables)
+        plan = follow_goals(solve(alone, self.terms.expired, self.model.tables), self.model.problem)
         if not is_complete(plan) or len(plan.claims) != 1:
             return None
         (larger_claim,) = plan.claims

@@ -18,6 +18,7 @@ from tenon.kube.pod import Pod
 from tenon.resources import CPU, MEMORY, PODS, Resources, add, maximum, subtract
 from tenon.scheduling.deadline import Expired, never
 from tenon.scheduling.engine import solve
+from tenon.scheduling.goals import follow_goals
 from tenon.scheduling.hourly_cost import TOTAL_HOURLY_COST, total_cost, with_used
 from tenon.scheduling.model import Node, Plan, PlannedClaim, Pool, Problem
 from tenon.scheduling.reservations import with_places_credited, with_places_taken
@@ -91,7 +92,8 @@ class Rescheduler:
                 problem,
                 nodes=[replace(node, closed=True) if node.name in closed else node for node in problem.nodes],
             )
-        return solve(replace(problem, nodes=_that_matter(problem)), expired, self._tables)
+        plan = solve(replace(problem, nodes=_that_matter(problem)), expired, self._tables)
+        return follow_goals(plan, problem)
 
     def accept(self, claims: Iterable[str], plan: Plan, extra_places: Mapping[str, int] | None = None) -> None:
         """Change the model as the plan says. Its new nodes take no other pods, but rules between pods count theirs.

@@ -119,7 +119,7 @@ class TypeChoiceExplainer:
         self._refused_until = refused_until
         self._pools = {pool.name: pool for pool in problem.pools}
         self._shelves: dict[str, _PoolTypes] = {}
-        self._explanations: dict[tuple[str, Requirements, tuple[tuple[str, int], ...], tuple[str, ...]], str] = {}
+        self._explanations: dict[tuple[object, ...], str] = {}
 
     def why(self, claim: PlannedClaim) -> str:
         """Explain the cheapest type of a claim in one sentence; empty if the problem lacks the claim's pool."""
@@ -127,7 +127,7 @@ class TypeChoiceExplainer:
             return ""
         shelf = self._pool_types(claim.pool)
         requirements = _asked(claim, shelf)
-        cache_key = (claim.pool, requirements, tuple(sorted(claim.requests.items())), claim.instance_types)
+        cache_key = (claim.pool, requirements, tuple(sorted(claim.requests.items())), claim.instance_types, claim.goals)
         if cache_key not in self._explanations:
             self._explanations[cache_key] = self._explain(claim, shelf, requirements)
         return self._explanations[cache_key]
@@ -211,7 +211,8 @@ class TypeChoiceExplainer:
         if count > 1:
             after = claim.instance_types[1]
             clauses.append(f"next is {after}, {_price_difference(market.prices.get(after, claim.price), claim.price)}")
-        if refusal_text is None:
+        clauses += claim.goals
+        if refusal_text is None and not claim.goals:  # these compare with what goals have left out
             clauses += [clause for clause in (_too_small(claim, market), _ruled_out(claim, market)) if clause]
         return "; ".join(clauses)
 

@@ -21,6 +21,7 @@ from tenon.apis.approvals import read_approval_rules, read_approve_within
 from tenon.apis.consolidation_limits import read_least_saving
 from tenon.apis.disruption_windows import read_windows
 from tenon.apis.nodepool import Budget
+from tenon.apis.purchase_goals import goals_of
 from tenon.apis.reasons import Reason
 from tenon.disruption.model import Command, ManagedNode, NodeDetail, PoolPolicy, Situation, model_of
 from tenon.disruption.repair.policies import (
@@ -202,6 +203,8 @@ class PoolSpec(Spec):
     """The instance types that it may launch; all by default."""
     max_hourly_cost: str | None = None
     """The annotation tenon.sh/max-hourly-cost."""
+    spot_share: str | None = None
+    """The annotation tenon.sh/spot-share."""
 
 
 class PolicySpec(Spec):
@@ -559,6 +562,7 @@ def _pool(name: str, spec: PoolSpec, cluster: Cluster) -> Pool:
         weight=spec.weight,
         taints=(DEDICATED,) if spec.tainted else (),
         limits=parse_resources(spec.limits) if spec.limits else None,
+        goals=None if spec.spot_share is None else goals_of({labels.SPOT_SHARE: spec.spot_share}),
         usage={**total(mine), "nodes": len(mine)},
     )
 

@@ -130,9 +130,9 @@ def test_nodes_that_run_and_claims_in_flight_count_at_their_price() -> None:
 
 
 def test_a_node_whose_type_is_not_sold_any_more_counts_at_its_launch_price() -> None:
-    gone = Purchase("default", "m1.large", "us-west-2a", labels.ON_DEMAND, launch_price=0.2)
+    old_node = Purchase("default", "m1.large", "us-west-2a", labels.ON_DEMAND, launch_price=0.2)
     pool = limited("default", "0.30", capacity_types("on-demand"))
-    assert len(planned(replicas(5, "1500m"), pool, types=ONLY_LARGE, bought=[gone]).claims) == 1
+    assert len(planned(replicas(5, "1500m"), pool, types=ONLY_LARGE, bought=[old_node]).claims) == 1
 
 
 def test_the_limit_of_all_nodepools_is_shared() -> None:

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tenon.apis.purchase_goals import Goals
 from tenon.kube.pod_rules import PodRules, PodTerm
 from tenon.kube.selectors import LabelSelector
 from tenon.provisioning.input_documents import UnreadableInputsError
@@ -27,6 +28,7 @@ from tenon.provisioning.plan_inputs import (
     PlanInputEncoder,
 )
 from tenon.provisioning.solving import BatchSolver, solve_with_buffers
+from tenon.scheduling.hourly_cost import TOTAL_HOURLY_COST, with_costs
 from tenon.scheduling.model import InstanceType, Offering, Plan, Problem
 from tests.tenon.scheduling.builders import CATALOG, TOLERATES_ALL, node, pod, pool, problem, replicas
 from tests.tenon.scheduling.mixed_problem import EVEN, mixed
@@ -68,6 +70,16 @@ def test_rules_about_running_pods_still_hold(value: Problem, share: float) -> No
     assert_same_plan(replace(value, most_pods_share=share))
 
 
+@settings(max_examples=30)
+@given(problems(), st.sampled_from([Goals(spot_share=0.5), Goals(zone_balance=0.1, newer_generations=0.1)]))
+def test_limits_on_costs_and_goals_still_hold(value: Problem, goals: Goals) -> None:
+    pools = [
+        with_costs(replace(own, goals=goals, limits={**(own.limits or {}), TOTAL_HOURLY_COST: 200_000}))
+        for own in value.pools
+    ]
+    assert_same_plan(replace(value, pools=pools))
+
+
 @given(problems(), st.randoms(use_true_random=False))
 def test_equal_problems_have_equal_digests_in_any_order(value: Problem, chance: random.Random) -> None:
     def shuffled(items: Sequence[T]) -> list[T]:
@@ -94,6 +106,7 @@ def test_everything_that_a_plan_depends_on_changes_the_digest() -> None:
         replace(value, daemons=[pod("daemon", "10m", tolerations=TOLERATES_ALL)]),
         replace(value, pools=[replace(value.pools[0], limits={"nodes": 1})]),
         replace(value, pools=[replace(value.pools[0], instance_types=CATALOG[1:])]),
+        replace(value, pools=[replace(value.pools[0], goals=Goals(spot_share=0.5))]),
         replace(value, ignore_preferences=True),
         replace(value, min_values_best_effort=True),
         replace(value, node_charge=0.5),

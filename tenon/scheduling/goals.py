@@ -1,0 +1,248 @@
+"""Follows the goals of NodePools in a plan: of the nodes that hold a claim's pods, it keeps those that serve a goal.
+
+Each instance type that a claim lists holds its pods, wherever and as whatever it is bought. So a claim may be narrowed
+to a capacity type, a zone or some of its types, and every pod keeps its place. If EC2 refuses what is left, the pods
+are planned again without what EC2 refused.
+
+Goals are followed one after another: the capacity type, the zone, the generation. Claims with ``minValues`` stay as
+they are, because they must keep their variety, and so do those in capacity reservations, which are paid for already.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from tenon.apis import labels
+from tenon.apis.purchase_goals import Goals
+from tenon.kube.offerings import OfferingKey
+from tenon.kube.requirements import IN, Requirement
+from tenon.resources import CPU
+from tenon.scheduling.model import OFFERING_KEYS, InstanceType, Node, Offering, Plan, PlannedClaim, Pool, Problem
+from tenon.scheduling.reservations import reservation_of
+from tenon.scheduling.template import SPOT_FLEXIBILITY
+
+GENERATION = f"{labels.AWS_GROUP}/instance-generation"
+_SAME_PRICE = 1e-9
+"""Dollars an hour by which equal prices may differ."""
+
+
+def follow_goals(plan: Plan, problem: Problem) -> Plan:
+    """Return the plan with its claims narrowed as the goals of their NodePools ask. Without goals it is the same.
+
+    ``problem``: what the plan was made for; its nodes count.
+    """
+    fleets = {pool.name: _Fleet(pool, pool.goals) for pool in problem.pools if pool.goals is not None}
+    if not any(claim.pool in fleets for claim in plan.claims):
+        return plan
+    for node in problem.nodes:
+        if (fleet := fleets.get(node.labels.get(labels.NODEPOOL, ""))) is not None:
+            fleet.count_node(node)
+    claims = list(plan.claims)
+    followers = [(fleets[claim.pool], number) for number, claim in enumerate(claims) if claim.pool in fleets]
+    for fleet, number in sorted(followers, key=lambda follower: follower[0].turn(claims[follower[1]])):
+        claims[number] = fleet.followed(claims[number])
+    return replace(plan, claims=tuple(claims))
+
+
+@dataclass(frozen=True, slots=True)
+class _Sale:
+    """The cheapest way to buy a type, within what a choice leaves."""
+
+    price: float
+    kind: InstanceType
+    offering: Offering
+
+    @property
+    def generation(self) -> int:
+        values = self.kind.requirements.get(GENERATION).members if GENERATION in self.kind.requirements else ()
+        return max((int(value) for value in values if value.isdecimal()), default=0)
+
+
+@dataclass(slots=True)
+class _Market:
+    """What claims may be bought as that list the same types and have the same requirements on offerings."""
+
+    sales: Sequence[_Sale]
+    """Each type with each of its offerings."""
+    narrowed: dict[tuple[str, str], list[_Sale]] = field(default_factory=dict)
+
+    def of(self, capacity_type: str = "", zone: str = "") -> list[_Sale]:
+        """Return the best sale of each type, cheapest first. An empty capacity type or zone stands for all."""
+        key = capacity_type, zone
+        if key not in self.narrowed:
+            best: dict[str, _Sale] = {}
+            for sale in self.sales:
+                offering = sale.offering
+                if capacity_type in ("", offering.capacity_type) and zone in ("", offering.zone):
+                    present = best.get(sale.kind.name)
+                    if present is None or (sale.price, offering.zone) < (present.price, present.offering.zone):
+                        best[sale.kind.name] = sale
+            self.narrowed[key] = sorted(best.values(), key=lambda sale: (sale.price, sale.kind.name))
+        return self.narrowed[key]
+
+    def zones(self) -> list[str]:
+        """Return the zones in which anything is sold."""
+        return sorted({sale.offering.zone for sale in self.sales})
+
+
+class _Fleet:
+    """The nodes of a NodePool with goals, those that exist and those that are planned."""
+
+    def __init__(self, pool: Pool, goals: Goals) -> None:
+        self._goals = goals
+        self._kinds = {kind.name: kind for kind in pool.instance_types}
+        self._by_capacity_type: Counter[str] = Counter()
+        """Millicores."""
+        self._by_zone: Counter[str] = Counter()
+        """Millicores."""
+        self._markets: dict[tuple[object, ...], _Market] = {}
+
+    def count_node(self, node: Node) -> None:
+        """Count a node or a claim in flight. One that may become spot counts as spot, which launches prefer."""
+        capacity_type = node.labels.get(labels.CAPACITY_TYPE, "")
+        if not capacity_type and node.requirements is not None:
+            is_spot = node.requirements.get(labels.CAPACITY_TYPE).has(labels.SPOT)
+            capacity_type = labels.SPOT if is_spot else labels.ON_DEMAND
+        self._count(node.limited.get(CPU, 0), capacity_type, node.labels.get(labels.ZONE, ""))
+
+    def turn(self, claim: PlannedClaim) -> tuple[bool, int]:
+        """Sort key: claims without a choice of capacity type first, then the largest, so that a share is met well."""
+        market = self._market(claim)
+        has_choice = bool(market.of(labels.SPOT) and market.of(labels.ON_DEMAND))
+        return has_choice, -self._cpu(claim)
+
+    def followed(self, claim: PlannedClaim) -> PlannedClaim:
+        """Return the claim as the goals ask, and count it."""
+        is_fixed = any(requirement.min_values for requirement in claim.requirements.values()) or reservation_of(claim)
+        if not is_fixed:
+            claim = self._narrowed(claim)
+        self._count(self._cpu(claim), claim.offering.capacity_type, claim.offering.zone)
+        return claim
+
+    def _narrowed(self, claim: PlannedClaim) -> PlannedClaim:
+        market = self._market(claim)
+        capacity_type, zone = self._capacity_type(market), ""
+        clauses: list[str] = []
+        sales = market.of()
+        if capacity_type:
+            before, sales = sales, market.of(capacity_type)
+            share = 100 * (self._goals.spot_share or 0)
+            clauses.append(f"{labels.SPOT_SHARE} {share:.4g}%: {capacity_type}, {_costing(before, sales)}")
+        if zone := self._zone(market, capacity_type, sales):
+            before, sales = sales, market.of(capacity_type, zone)
+            clauses.append(
+                f"{labels.ZONE_BALANCE}: the NodePool has the fewest vCPUs in {zone}, {_costing(before, sales)}"
+            )
+        if newer := self._newer(sales):
+            oldest = min(sale.generation for sale in newer)
+            clauses.append(
+                f"{labels.NEWER_GENERATIONS}: no type older than generation {oldest}, {_costing(sales, newer)}"
+            )
+            sales = newer
+        return _as_bought(claim, sales, capacity_type, zone, clauses) if clauses else claim
+
+    def _capacity_type(self, market: _Market) -> str:
+        """Return on-demand if that brings the vCPUs nearer to the share; empty if the claim stays open.
+
+        An open one becomes spot if EC2 has spot capacity at a lower price, and on-demand otherwise.
+        """
+        share = self._goals.spot_share
+        spot, on_demand = market.of(labels.SPOT), market.of(labels.ON_DEMAND)
+        if share is None or not spot or not on_demand or on_demand[0].price < spot[0].price:
+            return ""
+        present, everything = self._by_capacity_type[labels.SPOT], self._by_capacity_type.total()
+        more_spot, more_on_demand = _millicores(spot[0].kind), _millicores(on_demand[0].kind)
+        off_with_spot = abs(present + more_spot - share * (everything + more_spot))
+        off_with_on_demand = abs(present - share * (everything + more_on_demand))
+        return labels.ON_DEMAND if off_with_on_demand < off_with_spot else ""
+
+    def _zone(self, market: _Market, capacity_type: str, sales: Sequence[_Sale]) -> str:
+        """Return the zone with the fewest vCPUs among those that are not too dear; empty if there is no choice."""
+        premium, zones = self._goals.zone_balance, market.zones()
+        if premium is None or len(zones) < 2:
+            return ""
+        enough = _flexibility(sales)
+        choices = [
+            (self._by_zone[zone], in_zone[0].price, zone)
+            for zone in zones
+            if (in_zone := market.of(capacity_type, zone))
+            and _within(in_zone[0].price, sales, premium)
+            and in_zone[0].offering.capacity_type == sales[0].offering.capacity_type
+            and _flexibility(in_zone) >= enough
+        ]
+        return min(choices)[2] if len(choices) > 1 else ""
+
+    def _newer(self, sales: Sequence[_Sale]) -> list[_Sale]:
+        """Return the types of the newest generations that are not too dear; empty if that leaves out none."""
+        premium = self._goals.newer_generations
+        if premium is None:
+            return []
+        enough = _flexibility(sales)
+        for oldest in sorted({sale.generation for sale in sales if _within(sale.price, sales, premium)}, reverse=True):
+            newer = [sale for sale in sales if sale.generation >= oldest]
+            is_same = newer[0].offering.capacity_type == sales[0].offering.capacity_type
+            if is_same and _within(newer[0].price, sales, premium) and _flexibility(newer) >= enough:
+                return newer if len(newer) < len(sales) else []
+        return []
+
+    def _market(self, claim: PlannedClaim) -> _Market:
+        key = (claim.instance_types, *(claim.requirements.get(label) for label in OFFERING_KEYS))
+        if key not in self._markets:
+            kinds = (self._kinds[name] for name in claim.instance_types)
+            self._markets[key] = _Market(
+                [
+                    _Sale(offering.price, kind, offering)
+                    for kind in kinds
+                    for offering in kind.offerings
+                    if offering.launchable and offering.meets(claim.requirements)
+                ]
+            )
+        return self._markets[key]
+
+    def _cpu(self, claim: PlannedClaim) -> int:
+        return _millicores(self._kinds[claim.offering.instance_type])
+
+    def _count(self, millicores: int, capacity_type: str, zone: str) -> None:
+        self._by_capacity_type[capacity_type] += millicores
+        self._by_zone[zone] += millicores
+
+
+def _as_bought(
+    claim: PlannedClaim, sales: Sequence[_Sale], capacity_type: str, zone: str, clauses: Iterable[str]
+) -> PlannedClaim:
+    """Return the claim with these types only, which are sorted by price, in the capacity type and zone if given."""
+    only: Mapping[str, str] = {labels.CAPACITY_TYPE: capacity_type, labels.ZONE: zone}
+    requirements = claim.requirements
+    for key, value in only.items():
+        if value:
+            requirements = requirements.with_(Requirement.new(key, IN, (value,)))
+    offering = sales[0].offering
+    return replace(
+        claim,
+        instance_types=tuple(sale.kind.name for sale in sales),
+        requirements=requirements,
+        price=sales[0].price,
+        offering=OfferingKey(offering.capacity_type, sales[0].kind.name, offering.zone),
+        goals=tuple(clauses),
+    )
+
+
+def _within(price: float, sales: Sequence[_Sale], premium: float) -> bool:
+    return price <= sales[0].price * (1 + premium) + _SAME_PRICE
+
+
+def _flexibility(sales: Sequence[_Sale]) -> int:
+    """How many types a choice must leave: a spot node with few of them is interrupted more often."""
+    is_spot = bool(sales) and sales[0].offering.capacity_type == labels.SPOT
+    return min(SPOT_FLEXIBILITY, len(sales)) if is_spot else min(1, len(sales))
+
+
+def _costing(before: Sequence[_Sale], after: Sequence[_Sale]) -> str:
+    more = after[0].price - before[0].price
+    return f"which costs ${more:.4f} an hour more" if more > _SAME_PRICE else "at the same price"
+
+
+def _millicores(kind: InstanceType) -> int:
+    return kind.capacity.get(CPU, 0)
