@@ -7,15 +7,16 @@ count at their own price. If EC2 has no spot capacity for one, its pods are plan
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 
 from tenon.apis import labels
 from tenon.kube.requirements import IN, Requirement, Requirements
 from tenon.scheduling.fleet import Fleet
-from tenon.scheduling.hourly_cost import limits_cost, with_costs
-from tenon.scheduling.model import InstanceType, Pool
+from tenon.scheduling.hourly_cost import limits_cost, sold_as
+from tenon.scheduling.model import Pool
 from tenon.scheduling.pod_classes import PodClass
+from tenon.scheduling.reservations import is_reserved
 from tenon.scheduling.type_table import TypeTables
 
 _CAPACITY_TYPES = (labels.SPOT, labels.ON_DEMAND)
@@ -30,31 +31,21 @@ def by_capacity_type(pool: Pool, tables: TypeTables) -> list[Pool]:
     """
     if not limits_cost(pool):
         return [pool]
+    if is_reserved(pool):
+        return [_of_capacity_type(pool, labels.RESERVED, tables)]
     required = pool.requirements.get(labels.CAPACITY_TYPE)
     sold_types = {o.capacity_type for kind in pool.instance_types for o in kind.offerings if o.available}
     bought = [name for name in _CAPACITY_TYPES if name in sold_types and required.has(name)]
     is_mixed = pool.goals is not None and pool.goals.spot_share is not None
     if len(bought) < 2 or required.min_values or is_mixed:
-        own_types = tables.derived(pool.instance_types, "", lambda: with_costs(pool).instance_types)
-        return [replace(pool, instance_types=own_types)]
+        return [pool]
     return [_of_capacity_type(pool, name, tables) for name in bought]
 
 
 def _of_capacity_type(pool: Pool, name: str, tables: TypeTables) -> Pool:
     only = Requirements.of(Requirement.new(labels.CAPACITY_TYPE, IN, (name,)))
-    narrowed = replace(pool, requirements=pool.requirements.with_(only))
-
-    def types() -> Sequence[InstanceType]:
-        return with_costs(replace(narrowed, instance_types=_sold_as(pool.instance_types, name))).instance_types
-
-    return replace(narrowed, instance_types=tables.derived(pool.instance_types, name, types))
-
-
-def _sold_as(types: Iterable[InstanceType], capacity_type: str) -> list[InstanceType]:
-    narrowed = (
-        replace(kind, offerings=tuple(o for o in kind.offerings if o.capacity_type == capacity_type)) for kind in types
-    )
-    return [kind for kind in narrowed if kind.offerings]
+    types = tables.derived(pool.instance_types, name, lambda: sold_as(pool.instance_types, name))
+    return replace(pool, requirements=pool.requirements.with_(only), instance_types=types)
 
 
 def one_of_each(pod_class: PodClass, fleets: Iterable[Fleet]) -> list[Fleet]:

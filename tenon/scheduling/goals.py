@@ -11,19 +11,17 @@ they are, because they must keep their variety, and so do those in capacity rese
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
 from tenon.apis import labels
 from tenon.apis.purchase_goals import Goals
-from tenon.kube.offerings import OfferingKey
-from tenon.kube.requirements import IN, Requirement
 from tenon.resources import CPU
-from tenon.scheduling.model import OFFERING_KEYS, InstanceType, Node, Offering, Plan, PlannedClaim, Pool, Problem
+from tenon.scheduling.model import InstanceType, Node, Plan, PlannedClaim, Pool, Problem
+from tenon.scheduling.narrowing import Market, Markets, Sale, narrowed
 from tenon.scheduling.reservations import reservation_of
 from tenon.scheduling.template import SPOT_FLEXIBILITY
 
-GENERATION = f"{labels.AWS_GROUP}/instance-generation"
 _SAME_PRICE = 1e-9
 """Dollars an hour by which equal prices may differ."""
 
@@ -46,58 +44,16 @@ def follow_goals(plan: Plan, problem: Problem) -> Plan:
     return replace(plan, claims=tuple(claims))
 
 
-@dataclass(frozen=True, slots=True)
-class _Sale:
-    """The cheapest way to buy a type, within what a choice leaves."""
-
-    price: float
-    kind: InstanceType
-    offering: Offering
-
-    @property
-    def generation(self) -> int:
-        values = self.kind.requirements.get(GENERATION).members if GENERATION in self.kind.requirements else ()
-        return max((int(value) for value in values if value.isdecimal()), default=0)
-
-
-@dataclass(slots=True)
-class _Market:
-    """What claims may be bought as that list the same types and have the same requirements on offerings."""
-
-    sales: Sequence[_Sale]
-    """Each type with each of its offerings."""
-    narrowed: dict[tuple[str, str], list[_Sale]] = field(default_factory=dict)
-
-    def of(self, capacity_type: str = "", zone: str = "") -> list[_Sale]:
-        """Return the best sale of each type, cheapest first. An empty capacity type or zone stands for all."""
-        key = capacity_type, zone
-        if key not in self.narrowed:
-            best: dict[str, _Sale] = {}
-            for sale in self.sales:
-                offering = sale.offering
-                if capacity_type in ("", offering.capacity_type) and zone in ("", offering.zone):
-                    present = best.get(sale.kind.name)
-                    if present is None or (sale.price, offering.zone) < (present.price, present.offering.zone):
-                        best[sale.kind.name] = sale
-            self.narrowed[key] = sorted(best.values(), key=lambda sale: (sale.price, sale.kind.name))
-        return self.narrowed[key]
-
-    def zones(self) -> list[str]:
-        """Return the zones in which anything is sold."""
-        return sorted({sale.offering.zone for sale in self.sales})
-
-
 class _Fleet:
     """The nodes of a NodePool with goals, those that exist and those that are planned."""
 
     def __init__(self, pool: Pool, goals: Goals) -> None:
         self._goals = goals
-        self._kinds = {kind.name: kind for kind in pool.instance_types}
         self._by_capacity_type: Counter[str] = Counter()
         """Millicores."""
         self._by_zone: Counter[str] = Counter()
         """Millicores."""
-        self._markets: dict[tuple[object, ...], _Market] = {}
+        self._markets = Markets(pool)
 
     def count_node(self, node: Node) -> None:
         """Count a node or a claim in flight. One that may become spot counts as spot, which launches prefer."""
@@ -109,7 +65,7 @@ class _Fleet:
 
     def turn(self, claim: PlannedClaim) -> tuple[bool, int]:
         """Sort key: claims without a choice of capacity type first, then the largest, so that a share is met well."""
-        market = self._market(claim)
+        market = self._markets.of(claim)
         has_choice = bool(market.of(labels.SPOT) and market.of(labels.ON_DEMAND))
         return has_choice, -self._cpu(claim)
 
@@ -122,7 +78,7 @@ class _Fleet:
         return claim
 
     def _narrowed(self, claim: PlannedClaim) -> PlannedClaim:
-        market = self._market(claim)
+        market = self._markets.of(claim)
         capacity_type, zone = self._capacity_type(market), ""
         clauses: list[str] = []
         sales = market.of()
@@ -141,9 +97,11 @@ class _Fleet:
                 f"{labels.NEWER_GENERATIONS}: no type older than generation {oldest}, {_costing(sales, newer)}"
             )
             sales = newer
-        return _as_bought(claim, sales, capacity_type, zone, clauses) if clauses else claim
+        if not clauses:
+            return claim
+        return replace(narrowed(claim, sales, capacity_type, zone), goals=tuple(clauses))
 
-    def _capacity_type(self, market: _Market) -> str:
+    def _capacity_type(self, market: Market) -> str:
         """Return on-demand if that brings the vCPUs nearer to the share; empty if the claim stays open.
 
         An open one becomes spot if EC2 has spot capacity at a lower price, and on-demand otherwise.
@@ -158,7 +116,7 @@ class _Fleet:
         off_with_on_demand = abs(present - share * (everything + more_on_demand))
         return labels.ON_DEMAND if off_with_on_demand < off_with_spot else ""
 
-    def _zone(self, market: _Market, capacity_type: str, sales: Sequence[_Sale]) -> str:
+    def _zone(self, market: Market, capacity_type: str, sales: Sequence[Sale]) -> str:
         """Return the zone with the fewest vCPUs among those that are not too dear; empty if there is no choice."""
         premium, zones = self._goals.zone_balance, market.zones()
         if premium is None or len(zones) < 2:
@@ -174,7 +132,7 @@ class _Fleet:
         ]
         return min(choices)[2] if len(choices) > 1 else ""
 
-    def _newer(self, sales: Sequence[_Sale]) -> list[_Sale]:
+    def _newer(self, sales: Sequence[Sale]) -> list[Sale]:
         """Return the types of the newest generations that are not too dear; empty if that leaves out none."""
         premium = self._goals.newer_generations
         if premium is None:
@@ -187,59 +145,25 @@ class _Fleet:
                 return newer if len(newer) < len(sales) else []
         return []
 
-    def _market(self, claim: PlannedClaim) -> _Market:
-        key = (claim.instance_types, *(claim.requirements.get(label) for label in OFFERING_KEYS))
-        if key not in self._markets:
-            kinds = (self._kinds[name] for name in claim.instance_types)
-            self._markets[key] = _Market(
-                [
-                    _Sale(offering.price, kind, offering)
-                    for kind in kinds
-                    for offering in kind.offerings
-                    if offering.launchable and offering.meets(claim.requirements)
-                ]
-            )
-        return self._markets[key]
-
     def _cpu(self, claim: PlannedClaim) -> int:
-        return _millicores(self._kinds[claim.offering.instance_type])
+        return _millicores(self._markets.kinds[claim.offering.instance_type])
 
     def _count(self, millicores: int, capacity_type: str, zone: str) -> None:
         self._by_capacity_type[capacity_type] += millicores
         self._by_zone[zone] += millicores
 
 
-def _as_bought(
-    claim: PlannedClaim, sales: Sequence[_Sale], capacity_type: str, zone: str, clauses: Iterable[str]
-) -> PlannedClaim:
-    """Return the claim with these types only, which are sorted by price, in the capacity type and zone if given."""
-    only: Mapping[str, str] = {labels.CAPACITY_TYPE: capacity_type, labels.ZONE: zone}
-    requirements = claim.requirements
-    for key, value in only.items():
-        if value:
-            requirements = requirements.with_(Requirement.new(key, IN, (value,)))
-    offering = sales[0].offering
-    return replace(
-        claim,
-        instance_types=tuple(sale.kind.name for sale in sales),
-        requirements=requirements,
-        price=sales[0].price,
-        offering=OfferingKey(offering.capacity_type, sales[0].kind.name, offering.zone),
-        goals=tuple(clauses),
-    )
-
-
-def _within(price: float, sales: Sequence[_Sale], premium: float) -> bool:
+def _within(price: float, sales: Sequence[Sale], premium: float) -> bool:
     return price <= sales[0].price * (1 + premium) + _SAME_PRICE
 
 
-def _flexibility(sales: Sequence[_Sale]) -> int:
+def _flexibility(sales: Sequence[Sale]) -> int:
     """How many types a choice must leave: a spot node with few of them is interrupted more often."""
     is_spot = bool(sales) and sales[0].offering.capacity_type == labels.SPOT
     return min(SPOT_FLEXIBILITY, len(sales)) if is_spot else min(1, len(sales))
 
 
-def _costing(before: Sequence[_Sale], after: Sequence[_Sale]) -> str:
+def _costing(before: Sequence[Sale], after: Sequence[Sale]) -> str:
     more = after[0].price - before[0].price
     return f"which costs ${more:.4f} an hour more" if more > _SAME_PRICE else "at the same price"
 

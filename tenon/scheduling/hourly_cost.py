@@ -45,15 +45,32 @@ def with_costs(pool: Pool) -> Pool:
     return replace(pool, instance_types=types)
 
 
-def cost_of(kind: InstanceType, requirements: Requirements) -> int:
-    """Return what a node of the type with these requirements may cost at most, in micro-dollars an hour."""
-    costs = (micro_dollars(o.price) for o in kind.offerings if o.available and o.meets(requirements))
-    return max(costs, default=0)
+def sold_as(types: Iterable[InstanceType], capacity_type: str) -> list[InstanceType]:
+    """Return those of the types of `with_costs` that are sold as one capacity type, with what such a node may cost."""
+    result = []
+    for kind in types:
+        if offerings := tuple(o for o in kind.offerings if o.capacity_type == capacity_type):
+            cost = kind.capacity.get(cost_as(capacity_type), 0)
+            costs = {name: cost for name in COSTS if name in kind.capacity}
+            result.append(replace(kind, offerings=offerings, capacity=kind.capacity | costs))
+    return result
 
 
 def _with_cost(kind: InstanceType, requirements: Requirements, names: Iterable[str]) -> InstanceType:
-    cost = cost_of(kind, requirements)
-    return replace(kind, capacity={**kind.capacity, **dict.fromkeys(names, cost)})
+    costs: dict[str, int] = {}
+    for offering in kind.offerings:
+        if offering.available and offering.meets(requirements):
+            own = micro_dollars(offering.price)
+            for key in (*names, cost_as(offering.capacity_type)):
+                costs[key] = max(own, costs.get(key, 0))
+    return replace(kind, capacity={**kind.capacity, **dict.fromkeys(names, 0), **costs})
+
+
+def cost_as(capacity_type: str) -> str:
+    """The part of a type's capacity that says what it costs as one capacity type. Prices may be others by then: where
+    limits bind, the engine also plans with types that cost what they use up.
+    """
+    return f"{HOURLY_COST}/{capacity_type}"
 
 
 def priced_node(node: Node, price: float) -> Node:

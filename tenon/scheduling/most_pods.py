@@ -17,10 +17,12 @@ from tenon.kube.pod import Pod
 from tenon.resources import CPU, MEMORY
 from tenon.scheduling.deadline import Expired, never
 from tenon.scheduling.engine import solve
+from tenon.scheduling.hourly_cost import COSTS, micro_dollars
 from tenon.scheduling.limits import NODES, counts_nodes
 from tenon.scheduling.model import InstanceType, Plan, PlannedClaim, Pool, Problem
 from tenon.scheduling.pod_classes import resource_names
 from tenon.scheduling.type_table import TypeTables
+from tenon.scheduling.within_costs import solve_within_costs
 
 PRICE_WEIGHT = 1e-6
 """How much a dollar an hour counts next to the limits when types are compared by what they use up: it breaks ties."""
@@ -35,7 +37,11 @@ def solve_for_most_pods(problem: Problem, expired: Expired = never, tables: Type
     the highest priority, then of the next, and then with the least price is taken. Once the time has ``expired``, the
     plan is the best that was found so far.
     """
-    tables = tables or TypeTables()
+    type_tables = tables or TypeTables()
+    return solve_within_costs(problem, lambda limited: _for_most_pods(limited, expired, type_tables))
+
+
+def _for_most_pods(problem: Problem, expired: Expired, tables: TypeTables) -> Plan:
     plan = solve(problem, expired, tables)
     limited = {pool.name for pool in problem.pools if pool.limits}
     if not (plan.unschedulable and limited) or expired():
@@ -132,13 +138,18 @@ def _pool_priced_by_limits(pool: Pool) -> Pool:
 
 
 def _type_priced_by_limits(instance_type: InstanceType, remaining: Mapping[str, int]) -> InstanceType:
-    node_usage = {name: 1 if name == NODES else instance_type.capacity.get(name, 0) for name in remaining}
+    node_usage = {
+        name: 1 if name == NODES else instance_type.capacity.get(name, 0) for name in remaining if name not in COSTS
+    }
     share = sum(amount / max(1, remaining[name]) for name, amount in node_usage.items())
+    cost_limits = [max(1, amount) for name, amount in remaining.items() if name in COSTS]
+
+    def price(dollars: float) -> float:
+        return share + sum(micro_dollars(dollars) / limit for limit in cost_limits) + PRICE_WEIGHT * dollars
+
     return replace(
         instance_type,
-        offerings=tuple(
-            replace(offering, price=share + PRICE_WEIGHT * offering.price) for offering in instance_type.offerings
-        ),
+        offerings=tuple(replace(offering, price=price(offering.price)) for offering in instance_type.offerings),
     )
 
 

@@ -22,6 +22,7 @@ from tenon.scheduling.goals import follow_goals
 from tenon.scheduling.hourly_cost import TOTAL_HOURLY_COST, total_cost, with_used
 from tenon.scheduling.model import Node, Plan, PlannedClaim, Pool, Problem
 from tenon.scheduling.reservations import with_places_credited, with_places_taken
+from tenon.scheduling.within_costs import solve_within_costs
 
 
 class Rescheduler:
@@ -92,7 +93,8 @@ class Rescheduler:
                 problem,
                 nodes=[replace(node, closed=True) if node.name in closed else node for node in problem.nodes],
             )
-        plan = solve(replace(problem, nodes=_that_matter(problem)), expired, self._tables)
+        small = replace(problem, nodes=_that_matter(problem))
+        plan = solve_within_costs(small, lambda limited: solve(limited, expired, self._tables))
         return follow_goals(plan, problem)
 
     def accept(self, claims: Iterable[str], plan: Plan, extra_places: Mapping[str, int] | None = None) -> None:

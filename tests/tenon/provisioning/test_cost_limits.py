@@ -160,11 +160,30 @@ def test_a_limit_of_cpu_binds_spot_and_on_demand_nodes_together() -> None:
 
 
 def test_a_plan_within_the_limit_is_the_usual_one() -> None:
-    pods = replicas(30, "1500m")
-    usual = planned(pods, limited("default", None, capacity_types("on-demand")))
-    plan = planned(pods, limited("default", "1000", capacity_types("on-demand")))
-    assert [claim.offering for claim in plan.claims] == [claim.offering for claim in usual.claims]
-    assert [claim.instance_types for claim in plan.claims] == [claim.instance_types for claim in usual.claims]
+    """Packing node by node within limits would cost more."""
+    pods = [*replicas(30, "1500m"), *replicas(40, "700m", "3Gi", prefix="q")]
+    usual = planned(pods, limited())
+    spot = sum(claim.price for claim in usual.claims)
+    for cost in (spot * 1.02, spot * 2, 1000):
+        plan = planned(pods, limited(cost=f"{cost:.4f}"))
+        assert [claim.offering for claim in plan.claims] == [claim.offering for claim in usual.claims]
+        assert [claim.pods for claim in plan.claims] == [claim.pods for claim in usual.claims]
+        assert sum(map(at_most, plan.claims)) <= cost * MICRO_DOLLARS + 1
+
+
+def test_the_search_for_most_pods_counts_real_prices() -> None:
+    """It also plans with types that cost what they use up, not what EC2 asks."""
+    sizes = (("250m", "512Mi"), ("1", "2Gi"), ("3", "4Gi"), ("500m", "3Gi"))
+    pods = [
+        small_pod
+        for number, (cpu, memory) in enumerate(sizes)
+        for small_pod in replicas(60, cpu, memory, prefix=f"q{number}")
+    ]
+    for cost in (0.5, 1.5, 3.0):
+        plan = planned(pods, limited(cost=str(cost)))
+        assert plan.claims
+        assert plan.unschedulable
+        assert sum(map(at_most, plan.claims)) <= cost * MICRO_DOLLARS + 1
 
 
 @settings(max_examples=120, deadline=None)

@@ -16,8 +16,8 @@ from tenon.apis.purchase_goals import Goals, goals_of, read_premium, read_spot_s
 from tenon.apis.validation import check_nodepool
 from tenon.provisioning.solving import solve_with_buffers
 from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
-from tenon.scheduling.goals import GENERATION
 from tenon.scheduling.model import InstanceType, Node, Plan, PlannedClaim, Problem
+from tenon.scheduling.narrowing import GENERATION
 from tests.activities.provisioning.fake_view import node_pool
 from tests.tenon.scheduling.builders import (
     AMD64,

@@ -1,0 +1,98 @@
+"""Narrows claims that are planned already: to a capacity type, a zone, or some of the types that they list.
+
+Each type that a claim lists holds its pods, wherever and as whatever it is bought. So every pod keeps its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from tenon.apis import labels
+from tenon.kube.offerings import OfferingKey
+from tenon.kube.requirements import IN, Requirement
+from tenon.scheduling.model import OFFERING_KEYS, InstanceType, Offering, PlannedClaim, Pool
+
+GENERATION = f"{labels.AWS_GROUP}/instance-generation"
+
+
+@dataclass(frozen=True, slots=True)
+class Sale:
+    """The cheapest way to buy a type, within what a choice leaves."""
+
+    price: float
+    kind: InstanceType
+    offering: Offering
+
+    @property
+    def generation(self) -> int:
+        """The generation of the type; 0 if it states none."""
+        values = self.kind.requirements.get(GENERATION).members if GENERATION in self.kind.requirements else ()
+        return max((int(value) for value in values if value.isdecimal()), default=0)
+
+
+@dataclass(slots=True)
+class Market:
+    """What claims may be bought as that list the same types and have the same requirements on offerings."""
+
+    sales: Sequence[Sale]
+    """Each type with each of its offerings."""
+    narrowed: dict[tuple[str, str], list[Sale]] = field(default_factory=dict)
+
+    def of(self, capacity_type: str = "", zone: str = "") -> list[Sale]:
+        """Return the best sale of each type, cheapest first. An empty capacity type or zone stands for all."""
+        key = capacity_type, zone
+        if key not in self.narrowed:
+            best: dict[str, Sale] = {}
+            for sale in self.sales:
+                offering = sale.offering
+                if capacity_type in ("", offering.capacity_type) and zone in ("", offering.zone):
+                    present = best.get(sale.kind.name)
+                    if present is None or (sale.price, offering.zone) < (present.price, present.offering.zone):
+                        best[sale.kind.name] = sale
+            self.narrowed[key] = sorted(best.values(), key=lambda sale: (sale.price, sale.kind.name))
+        return self.narrowed[key]
+
+    def zones(self) -> list[str]:
+        """Return the zones in which anything is sold."""
+        return sorted({sale.offering.zone for sale in self.sales})
+
+
+class Markets:
+    """What the claims of a NodePool may be bought as. Claims that are alike share it."""
+
+    def __init__(self, pool: Pool) -> None:
+        self.kinds = {kind.name: kind for kind in pool.instance_types}
+        self._markets: dict[tuple[object, ...], Market] = {}
+
+    def of(self, claim: PlannedClaim) -> Market:
+        """Return what a claim may be bought as."""
+        key = (claim.instance_types, *(claim.requirements.get(label) for label in OFFERING_KEYS))
+        if key not in self._markets:
+            kinds = (self.kinds[name] for name in claim.instance_types)
+            self._markets[key] = Market(
+                [
+                    Sale(offering.price, kind, offering)
+                    for kind in kinds
+                    for offering in kind.offerings
+                    if offering.launchable and offering.meets(claim.requirements)
+                ]
+            )
+        return self._markets[key]
+
+
+def narrowed(claim: PlannedClaim, sales: Sequence[Sale], capacity_type: str = "", zone: str = "") -> PlannedClaim:
+    """Return the claim with these types only, which are sorted by price, in the capacity type and zone if given."""
+    only: Mapping[str, str] = {labels.CAPACITY_TYPE: capacity_type, labels.ZONE: zone}
+    requirements = claim.requirements
+    for key, value in only.items():
+        if value:
+            requirements = requirements.with_(Requirement.new(key, IN, (value,)))
+    offering = sales[0].offering
+    return replace(
+        claim,
+        instance_types=tuple(sale.kind.name for sale in sales),
+        requirements=requirements,
+        price=sales[0].price,
+        offering=OfferingKey(offering.capacity_type, sales[0].kind.name, offering.zone),
+    )
