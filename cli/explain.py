@@ -169,6 +169,7 @@ def nodepool(
             usage=view.pool_usage(name) | own_costs,
             costs=cost_limits(pool, simulation.question.policy),
             engine_pool=next((own for own in simulation.decision.problem.pools if own.name == name), None),
+            engine_nodes=simulation.decision.problem.nodes,
             situation=simulation.disruption.situation,
             plan=simulation.document,
             schedules_ask=view.schedules.now(),

@@ -11,7 +11,7 @@ they are, because they must keep their variety, and so do those in capacity rese
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from tenon.apis import labels
@@ -21,6 +21,7 @@ from tenon.scheduling.model import InstanceType, Node, Plan, PlannedClaim, Pool,
 from tenon.scheduling.narrowing import Market, Markets, Sale, narrowed
 from tenon.scheduling.reservations import reservation_of
 from tenon.scheduling.template import SPOT_FLEXIBILITY
+from tenon.sentences import counted
 
 _SAME_PRICE = 1e-9
 """Dollars an hour by which equal prices may differ."""
@@ -44,6 +45,24 @@ def follow_goals(plan: Plan, problem: Problem) -> Plan:
     return replace(plan, claims=tuple(claims))
 
 
+def goal_sentences(pool: Pool, nodes: Iterable[Node]) -> list[str]:
+    """Say what the goals of a NodePool are and how far its nodes meet them, each in a sentence without a period."""
+    if pool.goals is None:
+        return []
+    goals, fleet = pool.goals, _Fleet(pool, pool.goals)
+    for node in nodes:
+        if node.labels.get(labels.NODEPOOL) == pool.name:
+            fleet.count_node(node)
+    sentences = []
+    if goals.spot_share is not None:
+        sentences.append(f"{labels.SPOT_SHARE} {100 * goals.spot_share:.4g}%: {fleet.share_text()}")
+    if goals.zone_balance is not None:
+        sentences.append(f"{labels.ZONE_BALANCE}, up to {100 * goals.zone_balance:.4g}% dearer: {fleet.zones_text()}")
+    if goals.newer_generations is not None:
+        sentences.append(f"{labels.NEWER_GENERATIONS}, up to {100 * goals.newer_generations:.4g}% dearer")
+    return sentences
+
+
 class _Fleet:
     """The nodes of a NodePool with goals, those that exist and those that are planned."""
 
@@ -62,6 +81,19 @@ class _Fleet:
             is_spot = node.requirements.get(labels.CAPACITY_TYPE).has(labels.SPOT)
             capacity_type = labels.SPOT if is_spot else labels.ON_DEMAND
         self._count(node.limited.get(CPU, 0), capacity_type, node.labels.get(labels.ZONE, ""))
+
+    def share_text(self) -> str:
+        """Say how much of the NodePool is on spot capacity."""
+        everything = self._by_capacity_type.total()
+        if not everything:
+            return "it has no nodes"
+        share = self._by_capacity_type[labels.SPOT] / everything
+        return f"{share:.0%} of {_vcpus(everything)} are on spot capacity"
+
+    def zones_text(self) -> str:
+        """Say how many vCPUs the NodePool has in each zone."""
+        zones = [f"{zone} {_vcpus(amount)}" for zone, amount in sorted(self._by_zone.items()) if zone]
+        return ", ".join(zones) or "it has no nodes"
 
     def turn(self, claim: PlannedClaim) -> tuple[bool, int]:
         """Sort key: claims without a choice of capacity type first, then the largest, so that a share is met well."""
@@ -166,6 +198,10 @@ def _flexibility(sales: Sequence[Sale]) -> int:
 def _costing(before: Sequence[Sale], after: Sequence[Sale]) -> str:
     more = after[0].price - before[0].price
     return f"which costs ${more:.4f} an hour more" if more > _SAME_PRICE else "at the same price"
+
+
+def _vcpus(millicores: int) -> str:
+    return counted(round(millicores / 1000), "vCPU")
 
 
 def _millicores(kind: InstanceType) -> int:

@@ -16,8 +16,9 @@ from tenon.kube.timestamps import format_instant, spoken
 from tenon.resources import Resources, format_quantity, parse_resources
 from tenon.schedule.desired import Desired
 from tenon.schedule.node_pools import in_words
+from tenon.scheduling.goals import goal_sentences
 from tenon.scheduling.hourly_cost import COSTS, HOURLY_COST, TOTAL_HOURLY_COST, dollars_text
-from tenon.scheduling.model import Pool
+from tenon.scheduling.model import Node, Pool
 from tenon.sentences import counted, first_few
 from tenon.simulation.document import Document
 
@@ -51,6 +52,7 @@ def pool_facts(
     plan: Document,
     schedules_ask: Desired,
     costs: Resources,
+    engine_nodes: Sequence[Node] = (),
 ) -> PoolFacts:
     """Return what is true of a NodePool.
 
@@ -63,6 +65,7 @@ def pool_facts(
         plan: the plan for the pending pods, and the commands and the nodes that stay.
         schedules_ask: what NodeSchedules ask for now.
         costs: its limits on costs.
+        engine_nodes: all nodes, as the engine has them.
     """
     nodes = [node for node in situation.nodes if node.pool == pool.metadata.name]
     return PoolFacts(
@@ -71,6 +74,7 @@ def pool_facts(
             "Buys": list(_buys(pool, unusable, engine_pool, plan)),
             "Schedule": _schedule(pool.metadata.name, schedules_ask),
             "Limits": _limits(pool, usage, costs),
+            "Goals": goal_sentences(engine_pool, engine_nodes) if engine_pool is not None else [],
             "Cheapest": cheapest(engine_pool) if engine_pool is not None else [],
             "Nodes": _nodes(nodes),
             "Budgets": _budgets(pool.metadata.name, situation),

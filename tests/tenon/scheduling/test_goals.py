@@ -16,6 +16,7 @@ from tenon.apis.purchase_goals import Goals, goals_of, read_premium, read_spot_s
 from tenon.apis.validation import check_nodepool
 from tenon.provisioning.solving import solve_with_buffers
 from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
+from tenon.scheduling.goals import goal_sentences
 from tenon.scheduling.model import InstanceType, Node, Plan, PlannedClaim, Problem
 from tenon.scheduling.narrowing import GENERATION
 from tests.activities.provisioning.fake_view import node_pool
@@ -214,6 +215,18 @@ def test_claims_that_must_keep_their_variety_stay_as_they_are() -> None:
     value = problem(replicas(3), pool("default", various, goals=goals))
     usual = planned(problem(replicas(3), pool("default", various)))
     assert planned(value).claims == usual.claims
+
+
+def test_a_person_reads_how_far_goals_are_met() -> None:
+    nodes = [own_node("a", "8"), own_node("b", "2", ZONES[1], labels.ON_DEMAND), node("foreign", "64")]
+    goals = Goals(0.7, 0.05, 0.1)
+    assert goal_sentences(pool(goals=goals), nodes) == [
+        "tenon.sh/spot-share 70%: 80% of 10 vCPUs are on spot capacity",
+        "tenon.sh/zone-balance, up to 5% dearer: us-west-2a 8 vCPUs, us-west-2b 2 vCPUs",
+        "tenon.sh/newer-generations, up to 10% dearer",
+    ]
+    assert goal_sentences(pool(goals=Goals(spot_share=0.5)), []) == ["tenon.sh/spot-share 50%: it has no nodes"]
+    assert goal_sentences(pool(), nodes) == []
 
 
 # --- always ---
