@@ -16,6 +16,7 @@ from tenon.kube.pod import Pod
 from tenon.messages.provisioning import LaunchBreaker
 from tenon.node.breaker import holds_back
 from tenon.provisioning.capacity_probes import one_for_each_offering, pods_to_probe_for, probed_keys, with_usage_of
+from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.problem import scheduling_pools
 from tenon.provisioning.shortage_waits import without_dear_types
 from tenon.scheduling.explanation.type_choice import RefusedUntil, TypeChoiceExplainer
@@ -50,6 +51,7 @@ class CapacityProbes:
     view: ClusterView
     types: Types
     refusals: LaunchRefusals
+    policy: PlanPolicy
     no_probes: Probes = field(default_factory=Probes)
 
     async def for_plan(
@@ -81,7 +83,9 @@ class CapacityProbes:
             return self.no_probes
         avoided = UnavailableOfferings(self.refusals.unavailable() - due)
         overlaid = await instance_types_by_pool(self.view, self.types, pools, avoided)
-        probing_pools = await asyncio.to_thread(scheduling_pools, self.view.snapshot(), overlaid.pools_with_types)
+        probing_pools = await asyncio.to_thread(
+            scheduling_pools, self.view.snapshot(), overlaid.pools_with_types, self.policy
+        )
         probing = replace(problem, pods=sample, pools=with_usage_of(probing_pools, plan))
         types_by_pool = {pool.metadata.name: types for pool, types in overlaid.pools_with_types}
         prices = TypeChoiceExplainer(probing, types_by_pool, refused_until)

@@ -207,7 +207,7 @@ class Planner:
         self._batcher = batcher
         self._now = now
         self._policy = policy or PlanPolicy()
-        self._probes = CapacityProbes(view, types, self._refusals)
+        self._probes = CapacityProbes(view, types, self._refusals, self._policy)
         self._one_at_a_time = asyncio.Lock()
 
     async def plan(self, plan_input: PlanInput) -> PlanResult:

@@ -7,13 +7,13 @@ offering is asked for once, whatever the number of pods: EC2's answer holds for 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
 
 from tenon.ec2.refusals.unavailable import concerns_types
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
 from tenon.provisioning.purchase_pauses import group_of
-from tenon.resources import total
+from tenon.resources import add
+from tenon.scheduling.hourly_cost import with_used
 from tenon.scheduling.limits import NODES
 from tenon.scheduling.model import Plan, PlannedClaim, Pool
 
@@ -45,15 +45,11 @@ def pods_to_probe_for(pods: Sequence[Pod], unschedulable: Collection[str], turn:
 
 def with_usage_of(pools: Iterable[Pool], plan: Plan) -> list[Pool]:
     """Return the pools with what the plan uses of their limits, for the plan of the probes."""
-    claims: dict[str, list[PlannedClaim]] = {}
+    used = {pool.name: pool for pool in pools}
     for claim in plan.claims:
-        claims.setdefault(claim.pool, []).append(claim)
-    return [
-        replace(pool, usage=total([pool.usage, *(claim.largest for claim in own), {NODES: len(own)}]))
-        if (own := claims.get(pool.name))
-        else pool
-        for pool in pools
-    ]
+        if claim.pool in used:
+            used = with_used(used, claim.pool, add(claim.largest, {NODES: 1}))
+    return list(used.values())
 
 
 def probed_keys(claim: PlannedClaim, due: Iterable[OfferingKey]) -> frozenset[OfferingKey]:

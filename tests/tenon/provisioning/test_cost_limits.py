@@ -14,6 +14,7 @@ from tenon.apis.hourly_cost import MICRO_DOLLARS, read_max_hourly_cost
 from tenon.apis.nodepool import NodePool
 from tenon.apis.validation import check_nodepool
 from tenon.kube.pod import Pod
+from tenon.provisioning.capacity_probes import with_usage_of
 from tenon.provisioning.cost_limits import Purchase
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.problem import problem_of
@@ -150,6 +151,16 @@ def test_the_limit_of_all_nodepools_is_shared() -> None:
         "its limit leaves no room for another node (MAX_HOURLY_COST $0.50); $0 an hour is left for all NodePools, and "
         "the smallest node for the pod may cost $0.10"
     )
+
+
+def test_what_a_plan_buys_counts_for_the_probes_of_other_nodepools() -> None:
+    """Both are written at once."""
+    pools = [limited(name, None, capacity_types("on-demand")) for name in ("a", "b")]
+    picky = [asking("p", need(labels.NODEPOOL, "In", "a"), cpu="1500m")]
+    value = posed(picky, *pools, types=ONLY_LARGE, total=0.5)
+    after = with_usage_of(value.pools, solve_with_buffers(value))
+    assert [pool.usage[TOTAL_HOURLY_COST] for pool in after] == [100_000, 100_000]
+    assert [pool.usage.get("nodes", 0) for pool in after] == [1, 0]
 
 
 def test_a_limit_of_cpu_binds_spot_and_on_demand_nodes_together() -> None:
