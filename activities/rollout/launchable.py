@@ -13,8 +13,7 @@ from activities.provisioning.offerings import instance_types_by_pool
 from tenon.apis.nodepool import NodePool
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.problem import scheduling_pools
-from tenon.provisioning.readiness import why_unusable
-from tenon.provisioning.static_capacity import why_no_new_nodes
+from tenon.provisioning.readiness import why_class_unready
 
 
 class LaunchableTypes(Protocol):
@@ -33,10 +32,11 @@ class VersionTypes:
         self._types = types
 
     async def why_none(self, pool: NodePool) -> str:
-        """Return why, in a clause; empty if it can, and while EC2 does not tell its instance types."""
-        ask = why_unusable if pool.spec.replicas is None else why_no_new_nodes
-        if why := ask(pool, self._view.node_class, self._view):
-            return why
+        """Return why, in a clause; empty if it can, and while EC2 or the EC2NodeClass does not tell."""
+        if why_class_unready(pool, self._view.node_class, self._view):
+            return ""  # the class was ready when the version was recorded, so that passes too
+        if faults := self._view.pool_faults(pool):
+            return str(faults[0])
         try:
             overlaid = await instance_types_by_pool(self._view, self._types, [pool])
         except EC2Error:

@@ -14,6 +14,7 @@ from prometheus_client import REGISTRY
 from temporalio.client import Client
 from temporalio.exceptions import ApplicationError
 
+from activities.ec2.errors import EC2Error
 from activities.kubernetes.errors import ForbiddenError
 from activities.kubernetes.resources import NODEROLLOUTS, Resource
 from activities.rollout.advancing import RolloutAdvancer
@@ -23,7 +24,7 @@ from tenon.apis import labels
 from tenon.kube.decode import decode_object
 from tenon.messages.rollout import AdvanceRolloutInput, PoolProgress, RolloutAdvance
 from tenon.rollout.revisions import to_object
-from tests.activities.provisioning.fake_view import FakeTypes, node_class, node_pool
+from tests.activities.provisioning.fake_view import UNREADY, FakeTypes, node_class, node_pool
 from tests.tenon.schedule.schedules import schedule_body
 from tests.worker.background import in_background
 from tests.worker.cache.objects import claim, metadata, node, owned_by, running
@@ -335,6 +336,29 @@ async def test_a_version_without_any_instance_type_fails_its_wave_and_says_why(b
     (progress,) = (await leader.advance(progress, uid="1")).pools
     assert progress.phase == "RollingBack"
     assert f"no new node initialized since 12:00 UTC, within 15m: {sentence}" in progress.message
+
+
+async def test_what_a_version_can_launch_is_not_judged_while_ec2_or_its_class_does_not_tell() -> None:
+    cache, server = cluster()
+    server.put()
+    server.pool(
+        {"template/spec/requirements": [{"key": labels.INSTANCE_TYPE, "operator": "In", "values": ["m5.huge"]}]}
+    )
+    view, types = PlanningView(cache), FakeTypes()
+    launches = VersionTypes(view, types)
+    (pool,) = view.specs()
+    assert await launches.why_none(pool)
+
+    def is_away() -> None:
+        raise EC2Error("Unavailable", "EC2 is away")
+
+    types.on_read = is_away
+    assert await launches.why_none(pool) == ""
+    types.on_read = lambda: None
+    body = json.loads(node_class("default", UNREADY).model_dump_json(by_alias=True, exclude_none=True))
+    body["metadata"]["resourceVersion"] = "1000"
+    cache.nodeclasses.on_event("default", decode_object(json.dumps(body).encode()))
+    assert await launches.why_none(pool) == ""
 
 
 async def test_no_wave_begins_while_a_schedule_has_the_nodepool_off() -> None:
