@@ -124,8 +124,8 @@ class World:
         self.lives: dict[str, Life] = {}
         self.batch = 0
 
-    def put_pool(self, **spec: Any) -> None:
-        pool = {**NODEPOOL, "metadata": metadata(POOL, generation=1)}
+    def put_pool(self, name: str = POOL, **spec: Any) -> None:
+        pool = {**NODEPOOL, "metadata": metadata(name, generation=1)}
         pool["spec"] = {**pool["spec"], **spec}
         self.server.add(NODEPOOLS, pool)
 

@@ -65,6 +65,7 @@ pools = st.fixed_dictionaries(
         "budgets": st.sampled_from([[{"nodes": "100%"}], [{"nodes": "1"}], [{"nodes": "50%"}], [{"nodes": "0"}]]),
         "limits": st.sampled_from([{}, {}, {"nodes": "3"}, {"cpu": "16"}]),
         "replicas": st.sampled_from([None, None, None, None, 1, 3]),
+        "second": st.booleans(),
     }
 )
 arrivals = st.lists(
@@ -93,6 +94,8 @@ async def lived(
         patch.setattr(schedules, "utc_now", lambda: cluster.cache.instant)
         patch.setattr(asyncio, "to_thread", _at_once)
         cluster.put_pool(**pool_spec(drawn))
+        if drawn["second"]:  # no schedule names it, and the pods may be there too
+            cluster.put_pool("other", **pool_spec({**drawn, "replicas": None, "limits": {}}))
         for number, spec in enumerate(schedule_specs):
             cluster.put_schedule(*spec["entries"], name=f"schedule-{number}", bootTime=spec["bootTime"], timeZone="UTC")
         events = sorted(_events(pods), key=lambda event: event.at)

@@ -16,7 +16,7 @@ from temporalio.worker import Worker
 from activities.kubernetes.resources import NODESCHEDULES
 from tenon.messages.node_schedule import NodeScheduleResult, ScheduledPool
 from tests.tenon.schedule.schedules import NIGHTS, POOL
-from tests.worker.test_node_schedules import World
+from tests.worker.schedule_world import World
 from tests.workflows.waiting import until
 from worker.controllers.nodepool.temporal_schedules import ScheduleApplier, TemporalScheduleController
 from worker.runtime.plan_activities import PlanActivities
