@@ -159,8 +159,8 @@ class LivingCluster(World):
         self.cache.pods.on_event(f"ns/{name}-{pod.times}", None)
         self._changed(f"pod {name} went")
 
-    def _changed(self, what: str) -> None:
-        self.history.changes.append((self.cache.instant, what))
+    def _changed(self, event: str) -> None:
+        self.history.changes.append((self.cache.instant, event))
 
     def _put(self, name: str) -> None:
         pod, now = self.pods[name], format_instant(self.cache.instant)

@@ -145,5 +145,5 @@ def test_no_node_is_bought_that_disruption_removes_without_a_change(
         if removal.reason == Reason.SCHEDULED_OFF:
             assert removal.at - bought >= boot, f"{removal} was bought at {bought}"
         elif removal.reason != Reason.EXPIRED:
-            changes = [what for at, what in history.changes if bought < at <= removal.at]
+            changes = [change for at, change in history.changes if bought < at <= removal.at]
             assert changes, f"{removal} was bought at {bought}"
