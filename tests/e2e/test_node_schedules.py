@@ -51,6 +51,16 @@ async def holding(pool: Pool, words: str) -> dict[str, Any]:
     return schedule
 
 
+async def said(pool: Pool, words: str) -> None:
+    """Wait until the condition of the NodePool has these words; without words, until it is gone."""
+
+    async def says() -> bool:
+        message = str(condition(await pool.read(), "ScheduledOff").get("message", ""))
+        return words in message if words else not message
+
+    await until(says)
+
+
 async def test_a_floor_is_kept_until_the_nodepool_is_off_and_pods_wait_for_its_end(
     make_pool: MakePool, kube: Kube, tenon: Run, unscheduled: None
 ) -> None:
@@ -67,6 +77,12 @@ async def test_a_floor_is_kept_until_the_nodepool_is_off_and_pods_wait_for_its_e
     for claim in claims:
         await pool.gone(claim["metadata"]["name"])
     await holding(pool, "off")
+    message = f"It is off for more than a week by NodeSchedule {pool.name}/night"
+    await said(pool, message)
+    explained = tenon("explain", "nodepool", pool.name)
+    assert f"Schedule      Off, by NodeSchedule {pool.name}/night" in explained.stdout, explained.stdout
+    await pool.seen(pool.name, "ScheduledOff", message)
+    assert [event["count"] for event in await pool.events(pool.name, "ScheduledOff")] == [1]
     why = tenon("why", first)
     assert "NodeSchedule" in why.stdout, why.stdout
 
@@ -76,7 +92,9 @@ async def test_a_floor_is_kept_until_the_nodepool_is_off_and_pods_wait_for_its_e
 
     opening = clock(2)
     await apply(pool, {"name": "night", "from": clock(-60), "to": opening, "closed": True})
+    await said(pool, f" UTC by NodeSchedule {pool.name}/night")  # a boot time before the opening
     await pool.running(1)
+    await said(pool, "")
     assert clock(0) >= opening or opening < "00:10", "the pod ran before its NodePool opened"
 
 

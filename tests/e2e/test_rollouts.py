@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest_asyncio
 
 from activities.kubernetes.client import Kube
-from activities.kubernetes.resources import CONTROLLERREVISIONS, NODEROLLOUTS
+from activities.kubernetes.resources import CONTROLLERREVISIONS, NODEPOOLS, NODEROLLOUTS
 from sandbox.cluster import Sandbox
 from sandbox.ec2.images import images
 from tenon.apis import labels
@@ -146,3 +146,26 @@ async def test_a_version_that_ec2_never_launches_goes_back_with_ec2s_sentence(
     assert row["currentRevision"] == old
     assert row["targetRevision"] not in await rollout.versions()
     await pool.running(2)
+
+
+async def test_a_version_without_any_instance_type_goes_back_and_says_why(
+    make_pool: MakePool, kube: Kube, rollouts: list[str]
+) -> None:
+    pool = await make_pool(requirements=SMALL, consolidate_after="Never")
+    await pool.deploy(1)
+    await pool.running(1)
+    await pool.settled(1)
+    rollout = Rollout(kube, pool)
+    rollouts.append(pool.name)
+    gates = {"initializedWithin": "20s"}
+    await rollout.create(strategy={"waves": ["100%"], "soak": "5s"}, gates=gates, onFailure="Rollback")
+    old = (await rollout.reached("Settled"))["currentRevision"]
+    unknown = [{"key": labels.INSTANCE_TYPE, "operator": "In", "values": ["m5.huge"]}]
+    await kube.patch(NODEPOOLS, pool.name, {"spec": {"template": {"spec": {"requirements": unknown}}}})
+    row = await rollout.reached("RolledBack")
+    assert row["currentRevision"] == old
+    sentence = (
+        "within 20s: no available instance type meets its requirement node.kubernetes.io/instance-type In [m5.huge]"
+    )
+    await pool.seen(pool.name, "RolloutRollingBack", sentence)
+    assert len(await pool.running(1)) == 1, "the node that runs pods stays"

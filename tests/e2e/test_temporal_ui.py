@@ -8,11 +8,14 @@ import pytest
 from playwright.async_api import expect
 from temporalio.client import Client
 
+from activities.kubernetes.client import Kube
+from activities.kubernetes.resources import NODEROLLOUTS
 from cli.temporal_ui import TemporalUi
 from sandbox.cluster import Sandbox
 from tests.e2e.browser import CHROMIUM, browser
 from tests.e2e.conftest import MakePool, Run
 from tests.e2e.lives import life_of
+from tests.e2e.node_rollouts import Rollout
 from tests.e2e.pools import SMALL
 from tests.workflows.waiting import until
 from workflows import names
@@ -127,3 +130,28 @@ async def test_a_command_says_why_it_ran_and_is_found_by_node_and_saving(
         await ui.open_metadata()
         await ui.expect_details("Last batches (UTC)", f"bought {name} at {price:.4f} USD/h")
         await ui.picture("provisioner")
+
+
+async def test_a_rollout_says_how_far_each_nodepool_is_and_what_it_waits_for(
+    make_pool: MakePool, kube: Kube, tenon: Run, client: Client, sandbox: Sandbox
+) -> None:
+    if not sandbox.temporal_ui:
+        pytest.skip("this sandbox's Temporal has no UI: only the dev server has one")
+    pool = await make_pool(consolidate_after="Never", requirements=SMALL)
+    await pool.deploy(3)
+    await pool.running(3)
+    rollout = Rollout(kube, pool)
+    strategy = {"waves": ["1", "100%"], "soak": "5s"}
+    try:
+        await rollout.create(strategy=strategy, gates={"approval": [2]}, onFailure="Rollback")
+        await rollout.reached("Settled")
+        await rollout.change(userData="echo 1")
+        await rollout.reached("Progressing", message="wave 2 waits for an approval")
+        async with browser() as ui:
+            workflow_id = names.rollout_id(sandbox.cluster_name, pool.name)
+            await ui.open(TemporalUi(sandbox.temporal_ui, client.namespace).workflow(workflow_id))
+            await ui.open_metadata()
+            await ui.expect_details("wave 2 waits for an approval", f"tenon rollout approve {pool.name}", "passed")
+            await ui.picture("rollout", height=1200)
+    finally:
+        await kube.delete(NODEROLLOUTS, pool.name)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 from typing import Any
 
 from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import NODECLAIMS, NODEPOOLS, NODES
+from cli.record_source import entries
 from sandbox.cluster import Sandbox
 from tenon.apis import labels
+from tenon.kube.stopped_times import runs, stopped_times
+from tenon.record.entries import RemovalEntry
 from tests.e2e.conftest import MakePool
 from tests.e2e.pools import SMALL, Pool, leaving
 from tests.e2e.worker import Worker
@@ -42,10 +46,19 @@ async def stopped(pool: Pool, count: int) -> dict[str, Any]:
     return result
 
 
+def charged_runs(instance: str, sandbox: Sandbox) -> int:
+    """How often EC2 charged for an instance from its start to its stop."""
+    return sum(line["instance"] == instance for line in sandbox.ec2().bill()["lines"])
+
+
 async def test_a_pod_starts_a_stopped_instance_in_place_of_a_launch_and_it_is_replaced(
     make_pool: MakePool, worker: Worker, sandbox: Sandbox, kube: Kube
 ) -> None:
-    """A3798, A4354: two instances stop and cost nothing; a pod starts one; another is bought and stopped."""
+    """A3798, A4354: two instances stop and cost nothing; a pod starts one; another is bought and stopped.
+
+    The removal in the record says when it was stopped, so that its runs are those that EC2 charges.
+    """
+    start = datetime.now(UTC)
     pool = await make_pool(requirements=SMALL, consolidate_after="0s")
     await keep_warm(pool, 2)
     warm = await stopped(pool, 2)
@@ -77,6 +90,27 @@ async def test_a_pod_starts_a_stopped_instance_in_place_of_a_launch_and_it_is_re
     for refilled_name in refilled:
         await pool.gone(refilled_name)
     assert [claim["metadata"]["name"] for claim in await pool.claims()] == [name]
+
+    await pool.scale(0)
+    await pool.gone(name)
+
+    async def removals() -> dict[str, RemovalEntry]:
+        read = await asyncio.to_thread(lambda: list(entries(str(worker.log), start)))
+        return {entry.facts.claim: entry for entry in read if isinstance(entry, RemovalEntry)}
+
+    async def all_removed() -> bool:
+        return {name, *refilled} <= (await removals()).keys()
+
+    await until(all_removed)
+    for claim, removal in (await removals()).items():
+        if claim not in {name, *refilled}:
+            continue
+        launched_at, ended_at = removal.launched_at, removal.terminated_at
+        assert launched_at is not None
+        assert ended_at is not None
+        times = runs(launched_at, ended_at, stopped_times(removal.stopped))
+        assert len(times) == (2 if claim == name else 1), "the others never started again"
+        assert len(times) == charged_runs(removal.facts.instance, sandbox)
 
 
 async def test_a_worker_that_dies_between_the_steps_of_a_start_finishes_it(
