@@ -102,6 +102,7 @@ the record goes and how to read it.
 _RECORD_PARTS = {
     "Purchase": "purchase",
     "CommandCandidate": "candidate",
+    "CommandApproval": "approval",
     "NodeFacts": "node",
     "BlockedBy": "wait",
     "CostRow": "row",
