@@ -68,7 +68,8 @@ def _summary(before: Document, after: Document, change: Difference) -> Markup:
     if cost:
         share = f" ({cost / before['pricePerHour']:+.1%})" if before["pricePerHour"] else ""
         text = f"The new nodes cost ${abs(cost):.4f} an hour {'more' if cost > 0 else 'less'}{share}"
-        price = tag("b", text, class_="more" if cost > 0 else "less")
+        is_good = cost < 0 and not change.unschedulable  # nodes that were not bought are no saving
+        price = tag("b", text, class_="more" if cost > 0 else "less" if is_good else None)
     else:
         price = tag("b", "The new nodes cost the same")
     moved_pods = sum(move.count for move in change.moves)

@@ -91,6 +91,12 @@ def test_the_page_says_first_what_the_change_costs_and_who_is_left_without_a_nod
     assert "Pods that find a node now, and why they had none (2)" in cheaper
 
 
+def test_a_price_that_falls_because_pods_find_no_node_is_not_shown_as_a_saving() -> None:
+    first, second = claim(M5, 0.1, "web-0"), claim(C5, 0.3, "web-1")
+    assert 'class="less"' not in shown(document(first, second), document(first, unschedulable={"web-1": "limit"}))
+    assert 'class="less"' in shown(document(first, second), document(first, node=("web-1",)))
+
+
 def test_the_page_says_that_nothing_differs() -> None:
     same = document(claim(M5, 0.1, "web-0"))
     assert "Both plans buy the same nodes at the same prices for the same pods." in shown(same, same)
