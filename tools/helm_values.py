@@ -82,9 +82,7 @@ def chart_texts() -> dict[Path, str]:
         CHART / "files" / "settings.yaml": f"# {source}.\n" + yaml.safe_dump(names, sort_keys=False),
         CHART / "values.schema.json": json.dumps(_schema(source), indent=2) + "\n",
         CHART / "templates" / "rbac.yaml": _of_worker(_rights()),
-        CHART / "templates" / "rbac-gates.yaml": _of_worker(
-            "".join(map(_gated_rights, sorted(GATED_RIGHTS.glob("*.yaml"))))
-        ),
+        CHART / "templates" / "rbac-gates.yaml": _of_worker(gated_rights),
     }
 
 

@@ -27,7 +27,7 @@ class KubernetesReader:
         self._kube = kube
         self._outcomes = [fault] if fault else []
         self._claims: list[ClaimRecord] | None = None
-        self.answered = kube is not None
+        self.is_complete = kube is not None
         """Whether every question so far had an answer."""
 
     @classmethod
@@ -125,7 +125,7 @@ class KubernetesReader:
         return body
 
     def _failed(self, error: ApiError) -> None:
-        self.answered = False
+        self.is_complete = False
         self._outcomes.append(str(error).rstrip("."))
 
 

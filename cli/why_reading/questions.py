@@ -99,7 +99,7 @@ class Sources:
                 if (life := await self._temporal.life(claim_name)) is not None:
                     lives[claim_name] = life
         return PodSources(
-            key, facts, entries, events, claim, lives, waits, kubernetes_answered=self._kubernetes.answered
+            key, facts, entries, events, claim, lives, waits, kubernetes_answered=self._kubernetes.is_complete
         )
 
     async def pool(self, name: str) -> PoolSources:
@@ -108,7 +108,7 @@ class Sources:
         return PoolSources(
             name,
             exists=exists,
-            kubernetes_answered=exists or self._kubernetes.answered,
+            kubernetes_answered=exists or self._kubernetes.is_complete,
             conditions=conditions,
             nodes=sum(claim.pool == name for claim in await self._kubernetes.claims()),
             entries=await self._entries(lambda entry: mentions_pool(entry, name)),

@@ -82,9 +82,8 @@ class ClusterState:
         self.buffer_targets = {kind: self._target_table(kind) for kind in BUFFER_TARGETS}
         """By kind, the generations of the objects that CapacityBuffers may refer to."""
         self.csi, self.storage = CsiDrivers(), Storage(self._requests_changed)
-        self.moving = EvacuatingPods()
+        self.moving, self.predictions = EvacuatingPods(), VpaPredictions()
         self.spreading = DefaultTopologySpread(self._requests_changed)
-        self.predictions = VpaPredictions()
         self.deletion_costs_managed = False
         """The gate PodDeletionCostManagement: Tenon writes pod-deletion-cost, and never reads it as a cost."""
         self.usage_parts: Mapping[str, object] = {}
