@@ -48,8 +48,8 @@ def test_every_code_is_of_the_quota_that_its_types_count_against() -> None:
 
 def test_instances_count_by_their_vcpus_and_capacity_type() -> None:
     running = [("g4dn.xlarge", labels.ON_DEMAND), ("g4dn.xlarge", labels.SPOT), ("m5.large", labels.ON_DEMAND)]
-    known = known_quotas({"L-DB2E81BA": 64.0, "L-1216C47A": 256.0, "L-unknown": 1.0}, running, VCPUS, NOW)
-    assert known.quotas == {GPU: VcpuQuota(64, 4), (labels.ON_DEMAND, STANDARD): VcpuQuota(256, 2)}
+    account_quotas = known_quotas({"L-DB2E81BA": 64.0, "L-1216C47A": 256.0, "L-unknown": 1.0}, running, VCPUS, NOW)
+    assert account_quotas.quotas == {GPU: VcpuQuota(64, 4), (labels.ON_DEMAND, STANDARD): VcpuQuota(256, 2)}
 
 
 def test_a_quota_without_room_rules_out_all_its_types_or_those_that_are_too_large() -> None:
@@ -78,17 +78,17 @@ def test_a_pod_says_which_quota_has_no_room_and_what_to_do() -> None:
 
 
 def test_a_spot_quota_of_one_group_of_families_leaves_spot_of_others_alone() -> None:
-    known = KnownQuotas(NOW, {(labels.SPOT, "G and VT"): VcpuQuota(0, 0)}, VCPUS)
-    plan, _ = within_quotas(Plan(claims=(claim(0, "m5.large"), claim(1))), known)
+    account_quotas = KnownQuotas(NOW, {(labels.SPOT, "G and VT"): VcpuQuota(0, 0)}, VCPUS)
+    plan, _ = within_quotas(Plan(claims=(claim(0, "m5.large"), claim(1))), account_quotas)
     assert [item.offering.instance_type for item in plan.claims] == ["m5.large", "g4dn.xlarge"]
-    assert ruled_out(known) == {OfferingKey.of_quota(labels.SPOT, "G and VT")}
+    assert ruled_out(account_quotas) == {OfferingKey.of_quota(labels.SPOT, "G and VT")}
 
 
 def test_nodeclaims_that_are_newer_than_the_reading_count() -> None:
     """The next plan follows within seconds, and the next reading within minutes."""
     older, newer = NOW - timedelta(seconds=5), NOW + timedelta(seconds=5)
-    known = with_claims(gpus(64), [record("a", older), record("b", newer), record("c", newer, deleting=True)])
-    assert known.quotas[GPU] == VcpuQuota(64, 4)
+    account_quotas = with_claims(gpus(64), [record("a", older), record("b", newer), record("c", newer, deleting=True)])
+    assert account_quotas.quotas[GPU] == VcpuQuota(64, 4)
 
 
 def claim(number: int, kind: str = "g4dn.xlarge") -> PlannedClaim:

@@ -90,27 +90,31 @@ def known_quotas(
     return KnownQuotas(read_at, quotas, vcpus)
 
 
-def with_claims(known: KnownQuotas, claims: Iterable[ClaimRecord]) -> KnownQuotas:
+def with_claims(account_quotas: KnownQuotas, claims: Iterable[ClaimRecord]) -> KnownQuotas:
     """Return the quotas with what NodeClaims use that were created since the instances were read.
 
     A NodeClaim without an instance counts with its smallest type, in each capacity type that it may get.
     """
     used: Counter[Bucket] = Counter()
     for claim in claims:
-        if claim.created_at is None or claim.created_at < known.read_at or claim.deleting:
+        if claim.created_at is None or claim.created_at < account_quotas.read_at or claim.deleting:
             continue
         launched_type = claim.labels.get(labels.INSTANCE_TYPE, "") if claim.provider_id else ""
         names = [launched_type] if launched_type else claim.instance_types
-        smallest = min((name for name in names if name in known.vcpus), key=lambda name: known.vcpus[name], default="")
+        smallest = min(
+            (name for name in names if name in account_quotas.vcpus),
+            key=lambda name: account_quotas.vcpus[name],
+            default="",
+        )
         if not smallest:
             continue
         for capacity_type in _capacity_types(claim):
-            used[capacity_type, quota_of(smallest, capacity_type)] += known.vcpus[smallest]
+            used[capacity_type, quota_of(smallest, capacity_type)] += account_quotas.vcpus[smallest]
     return replace(
-        known,
+        account_quotas,
         quotas={
             bucket: replace(quota, used=quota.used + used[bucket]) if used[bucket] else quota
-            for bucket, quota in known.quotas.items()
+            for bucket, quota in account_quotas.quotas.items()
         },
     )
 
@@ -119,22 +123,22 @@ def _capacity_types(claim: ClaimRecord) -> Collection[str]:
     if claim.provider_id and labels.CAPACITY_TYPE in claim.labels:
         return [claim.labels[labels.CAPACITY_TYPE]]
     terms = claim.spec.get("requirements") or ()
-    named = (term.get("values") or () for term in terms if term.get("key") == labels.CAPACITY_TYPE)
-    return next((list(values) for values in named if values), [_ON_DEMAND, _SPOT])
+    stated_values = (term.get("values") or () for term in terms if term.get("key") == labels.CAPACITY_TYPE)
+    return next((list(values) for values in stated_values if values), [_ON_DEMAND, _SPOT])
 
 
-def ruled_out(known: KnownQuotas) -> frozenset[OfferingKey]:
+def ruled_out(account_quotas: KnownQuotas) -> frozenset[OfferingKey]:
     """Return what the quotas leave no room for: whole quotas, and instance types that are larger than the rest."""
     keys: set[OfferingKey] = set()
     sizes: dict[Bucket, list[tuple[int, str]]] = {}
-    for name, vcpus in known.vcpus.items():
+    for name, vcpus in account_quotas.vcpus.items():
         for capacity_type in (_ON_DEMAND, _SPOT):
             bucket = capacity_type, quota_of(name, capacity_type)
-            if bucket in known.quotas:
+            if bucket in account_quotas.quotas:
                 sizes.setdefault(bucket, []).append((vcpus, name))
     for (capacity_type, quota), kinds in sizes.items():
-        left = known.quotas[capacity_type, quota].left
-        too_large = [name for vcpus, name in kinds if vcpus > left]
+        room = account_quotas.quotas[capacity_type, quota].left
+        too_large = [name for vcpus, name in kinds if vcpus > room]
         if len(too_large) == len(kinds):
             keys.add(OfferingKey.of_quota(capacity_type, quota))
         else:
@@ -142,23 +146,23 @@ def ruled_out(known: KnownQuotas) -> frozenset[OfferingKey]:
     return frozenset(keys)
 
 
-def within_quotas(plan: Plan, known: KnownQuotas) -> tuple[Plan, frozenset[str]]:
+def within_quotas(plan: Plan, account_quotas: KnownQuotas) -> tuple[Plan, frozenset[str]]:
     """Return the plan without the nodes that EC2 would refuse, and the keys of their pods.
 
     Each node counts with the cheapest type that it may get, in the order of the plan.
     """
-    left = {bucket: quota.left for bucket, quota in known.quotas.items()}
+    room = {bucket: quota.left for bucket, quota in account_quotas.quotas.items()}
     allowed: list[PlannedClaim] = []
     why: dict[str, str] = {}
     for claim in plan.claims:
         name, capacity_type = claim.offering.instance_type, claim.offering.capacity_type
-        bucket, vcpus = (capacity_type, quota_of(name, capacity_type)), known.vcpus.get(name, 0)
-        if bucket in left and left[bucket] < vcpus:
-            sentence = quota_sentence(claim.pool, vcpus, bucket, known.quotas[bucket])
+        bucket, vcpus = (capacity_type, quota_of(name, capacity_type)), account_quotas.vcpus.get(name, 0)
+        if bucket in room and room[bucket] < vcpus:
+            sentence = quota_sentence(claim.pool, vcpus, bucket, account_quotas.quotas[bucket])
             why.update((pod.key, sentence) for pod in claim.pods)
             continue
-        if bucket in left:
-            left[bucket] -= vcpus
+        if bucket in room:
+            room[bucket] -= vcpus
         allowed.append(claim)
     if not why:
         return plan, frozenset()

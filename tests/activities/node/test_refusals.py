@@ -358,12 +358,12 @@ def of_one_type(**more: Any) -> LaunchRequest:
 
 
 @pytest.mark.parametrize(
-    ("tries", "more", "sent"),
+    ("tries", "more", "is_sent"),
     [(1, {}, False), (2, {}, True), (1, {"group": LaunchGroup(id="1-0", ordinal=0, size=2)}, True)],
     ids=["first try", "may have bought", "a group may have bought"],
 )
 async def test_a_launch_is_not_sent_if_ec2_refused_its_offerings_while_it_waited(
-    tries: int, more: dict[str, Any], sent: bool
+    tries: int, more: dict[str, Any], is_sent: bool
 ) -> None:
     """Two launches go first, and the others wait for their outcome. Each would cost a call."""
     calls: list[LaunchRequest] = []
@@ -379,7 +379,7 @@ async def test_a_launch_is_not_sent_if_ec2_refused_its_offerings_while_it_waited
         [OfferingRef(capacity_type="on-demand", instance_type="m5.large", zone="us-west-2a")]
     )
     result = await launching.launch(LaunchInput(claim=REF, request=request))
-    assert bool(calls) == sent
-    if not sent:
+    assert bool(calls) == is_sent
+    if not is_sent:
         assert Reason.of(result.reason) is Reason.INSUFFICIENT_CAPACITY
         assert not there(world)
