@@ -368,13 +368,13 @@ def _open_commands(notes: list[str]) -> Mapping[str, OpenCommand]:
     return read_open_commands(notes)
 
 
-def _bounds(decision: Decision) -> tuple[float, float]:
-    """Lower bounds for the placed pods: of the price alone, and of the price plus the plan's charge per node."""
-    from tenon.scheduling.bound import lower_bounds  # loads a solver that only this needs
+def _bounds(decision: Decision) -> tuple[float, float, float]:
+    """Lower bounds for the placed pods: of the price, of the price plus the charge per node, and of the sizing cost."""
+    from tenon.scheduling.bound import lower_bound_of_sizing, lower_bounds  # loads a solver that only this needs
 
     charges = (0.0, decision.problem.node_charge)
     price, cost = lower_bounds(decision.problem, charges, left_out=decision.plan.unschedulable)
-    return price, cost
+    return price, cost, lower_bound_of_sizing(decision.problem, decision.plan)
 
 
 def _default_spread(setting_text: str, objects: Objects, faults: list[ManifestError]) -> DefaultSpread:

@@ -1,7 +1,8 @@
 """Computes the least that any plan can cost, and so how far a plan can be from the optimum.
 
 The bound is a linear program in which nodes and pods are divisible, and the only rules are resources, taints and node
-affinity. The result does not rely on the precision of the HiGHS solver: the solver's dual prices (what the room of each
+affinity. `lower_bound_of_sizing` adds the rules by which a plan sizes nodes, so that a plan and its bound play the same
+game. The result does not rely on the precision of the HiGHS solver: the solver's dual prices (what the room of each
 kind of node is worth) become a feasible dual solution, whose value is a lower bound whatever the solver's tolerances.
 
 Sums of requests are multiples of their greatest common divisor, so each node's room is first rounded down to such a
@@ -17,8 +18,9 @@ import highspy
 import numpy as np
 import numpy.typing as npt
 
-from tenon.scheduling.bound_columns import Column, Demand, Reservation, existing, read_demand, to_buy
-from tenon.scheduling.model import Problem
+from tenon.scheduling.bound_columns import NO_RULES, Column, Demand, Reservation, existing, read_demand, to_buy
+from tenon.scheduling.model import Plan, Problem
+from tenon.scheduling.sizing_rules import SizingRules, sizing_rules
 
 MAX_CLASSES = 500
 """The number of kinds of pods above which similar kinds are merged."""
@@ -45,15 +47,15 @@ class Tables:
 def tabulate(demand: Demand, columns: list[Column], nodes: list[Column]) -> Tables:
     """Return the tables of all columns, without classes that fit nowhere. Like existing nodes are summed."""
     kinds = list(demand.counts.items())
-    requests = np.array([amounts for (amounts, _), _ in kinds], dtype=np.int64).reshape(len(kinds), len(demand.names))
+    requests = np.array([amounts for (amounts, _), _ in kinds], dtype=np.int64).reshape(len(kinds), demand.width)
     counts = np.array([count for _, count in kinds], dtype=np.int64)
     every = [*columns, *nodes]
-    rooms = np.array([column.room for column in every], dtype=np.int64).reshape(len(every), len(demand.names))
+    rooms = np.array([column.room for column in every], dtype=np.int64).reshape(len(every), demand.width)
     open_to = np.array(
         [[column.open_to >> choice & 1 for choice in range(len(demand.choices))] for column in every], dtype=bool
     )
     fits = open_to[:, [choice for (_, choice), _ in kinds]]
-    for number in range(len(demand.names)):
+    for number in range(demand.width):
         fits &= requests[None, :, number] <= rooms[:, None, number]
 
     # a class that fits no column for sale is unschedulable, or runs on an existing node at no cost
@@ -150,13 +152,28 @@ def lower_bound(problem: Problem, *, left_out: Collection[str] = (), node_charge
     return bound
 
 
+def lower_bound_of_sizing(problem: Problem, plan: Plan) -> float:
+    """Return the least `sizing_cost` of any plan for the pods that the plan places, in dollars an hour.
+
+    Such plans keep the rules that this one keeps (`SizingRules`).
+    """
+    left_out = plan.unschedulable.keys() | plan.unreached
+    rules = sizing_rules(problem, plan)
+    (bound,) = lower_bounds(problem, [problem.node_charge], left_out=left_out, rules=rules)
+    return bound
+
+
 def lower_bounds(
-    problem: Problem, node_charges: Iterable[float], *, left_out: Collection[str] = ()
+    problem: Problem,
+    node_charges: Iterable[float],
+    *,
+    left_out: Collection[str] = (),
+    rules: SizingRules = NO_RULES,
 ) -> tuple[float, ...]:
-    """Return `lower_bound` for each of the charges."""
+    """Return `lower_bound` for each of the charges. Plans that break one of the ``rules`` do not count."""
     out = frozenset(left_out)
-    demand = read_demand(pod for pod in problem.pods if not pod.unsupported and pod.key not in out)
-    columns, places = to_buy(problem, demand)
+    demand = read_demand((pod for pod in problem.pods if not pod.unsupported and pod.key not in out), rules)
+    columns, places = to_buy(problem, demand, rules)
     nodes = existing(problem, demand)
 
     def bound(charge: float) -> float:

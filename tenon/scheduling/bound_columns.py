@@ -2,6 +2,8 @@
 
 It includes only what every plan must respect: requests, taints, node affinity, and DaemonSets that certainly run on the
 node. Where a rule is uncertain, the input errs on the generous side. Otherwise the result would not be a lower bound.
+With `SizingRules`, it also includes the rules by which a plan sizes nodes: a limit of a group's pods on one node is a
+resource of which each node has so much, and a pod that needs a zone has a choice of its own.
 """
 
 from __future__ import annotations
@@ -11,18 +13,22 @@ from dataclasses import dataclass, field
 
 from tenon.apis import labels
 from tenon.kube.pod import Pod
-from tenon.kube.requirements import Requirement, Requirements
+from tenon.kube.requirements import IN, Requirement, Requirements
 from tenon.kube.taints import Taint, Toleration
-from tenon.resources import total
+from tenon.resources import CPU, total
 from tenon.scheduling.existing_nodes import lasting_taints
 from tenon.scheduling.model import OFFERING_KEYS, InstanceType, Node, Offering, Pool, Problem
 from tenon.scheduling.pod_classes import NO_TERM, Amounts
+from tenon.scheduling.sizing_rules import HostLimit, SizingRules
 from tenon.scheduling.type_table import TypeTable, TypeTables
 
 BITS = 61
 """The sum of all requests for a resource must fit into this many bits. If it does not, a larger unit counts: requests
 are rounded down and room is rounded up, which can only lower the bound.
 """
+NO_RULES = SizingRules()
+UNLIMITED = 1 << 40
+"""Room on an existing node for pods with a limit on how many share a node: the bound ignores the limit there."""
 MAX_UNITS = 2**62
 """Room is capped to this value so that it fits into machine integers. All pods together request less."""
 Reservation = tuple[str, str]
@@ -52,6 +58,13 @@ class Demand:
     """The power of two, per resource, that one unit of its amounts stands for."""
     choices: list[PodConstraints] = field(default_factory=list)
     counts: dict[tuple[Amounts, int], int] = field(default_factory=dict)
+    host_limits: tuple[HostLimit, ...] = ()
+    """The limits on how many pods share a node. The amounts of a pod end with 1 for each limit that it has, or 0."""
+
+    @property
+    def width(self) -> int:
+        """How many amounts a pod or a node has."""
+        return len(self.names) + len(self.host_limits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,26 +77,35 @@ class Column:
     reservation: Reservation | None = None
 
 
-def read_demand(pods: Iterable[Pod]) -> Demand:
+def read_demand(pods: Iterable[Pod], rules: SizingRules = NO_RULES) -> Demand:
     """Count the pods by what they request and where they may run."""
     listed = list(pods)
     requests = total(pod.requests for pod in listed)
     names = tuple(sorted(name for name, units in requests.items() if units > 0))
-    demand = Demand(names, tuple(max(0, requests[name].bit_length() - BITS) for name in names))
+    host_limits = tuple(sorted({limit for limits in rules.host_limits.values() for limit in limits}))
+    units = tuple(max(0, requests[name].bit_length() - BITS) for name in names)
+    demand = Demand(names, units, host_limits=host_limits)
     numbers: dict[PodConstraints, int] = {}
     for pod in listed:
-        amounts = tuple(pod.requests.get(name, 0) >> unit for name, unit in zip(names, demand.units, strict=True))
-        key = (amounts, numbers.setdefault(_constraints(pod), len(numbers)))
+        own_limits = rules.host_limits.get(pod.key, ())
+        amounts = (
+            *(pod.requests.get(name, 0) >> unit for name, unit in zip(names, units, strict=True)),
+            *(int(limit in own_limits) for limit in host_limits),
+        )
+        key = (amounts, numbers.setdefault(_constraints(pod, rules.zones.get(pod.key)), len(numbers)))
         demand.counts[key] = demand.counts.get(key, 0) + 1
     demand.choices.extend(numbers)
     return demand
 
 
-def to_buy(problem: Problem, demand: Demand) -> tuple[list[Column], dict[Reservation, int]]:
+def to_buy(
+    problem: Problem, demand: Demand, rules: SizingRules = NO_RULES
+) -> tuple[list[Column], dict[Reservation, int]]:
     """Return the ways to buy a node that some pod may use, and the number of places in each reservation."""
     cheapest: dict[tuple[Amounts, int, Reservation | None], float] = {}
     places: dict[Reservation, int] = {}
     tables = TypeTables()
+    cpu = demand.names.index(CPU) if CPU in demand.names else None
     for pool in problem.pools:
         table = tables.of(pool.instance_types, demand.names)
         own = pool.of_nodes
@@ -96,7 +118,10 @@ def to_buy(problem: Problem, demand: Demand) -> tuple[list[Column], dict[Reserva
                 if not open_to:
                     continue
                 daemon_requests = _daemon_requests(own, instance_type, offering, daemons, demand.names)
-                room = _room([a - b for a, b in zip(table.room[number], daemon_requests, strict=True)], demand.units)
+                free = [a - b for a, b in zip(table.room[number], daemon_requests, strict=True)]
+                if cpu is not None:
+                    free[cpu] = rules.room(pool, instance_type, free[cpu])
+                room = (*_room(free, demand.units), *(most for _, most in demand.host_limits))
                 reservation = (pool.name, offering.reservation_id) if offering.reservation_id else None
                 if reservation:
                     places[reservation] = max(places.get(reservation, 0), offering.reservation_capacity)
@@ -125,7 +150,8 @@ def existing(problem: Problem, demand: Demand) -> list[Column]:
         )
         if open_to:
             free_amounts = [max(0, free.get(name, 0)) for name in demand.names]
-            columns.append(Column(_room(free_amounts, demand.units), open_to, 0.0))
+            host_room = (UNLIMITED,) * len(demand.host_limits)
+            columns.append(Column((*_room(free_amounts, demand.units), *host_room), open_to, 0.0))
     return columns
 
 
@@ -210,8 +236,12 @@ def _may_meet(node: Node, term: Requirements) -> bool:
     return all(key not in node_requirements or node_requirements[key].overlaps(r) for key, r in term.items())
 
 
-def _constraints(pod: Pod) -> PodConstraints:
-    return PodConstraints(pod.required_terms or NO_TERM, pod.tolerations)
+def _constraints(pod: Pod, zone: str | None = None) -> PodConstraints:
+    terms = pod.required_terms or NO_TERM
+    if zone is not None:
+        in_zone = Requirements.of(Requirement.new(labels.ZONE, IN, (zone,)))
+        terms = tuple(term.with_(in_zone) for term in terms)
+    return PodConstraints(terms, pod.tolerations)
 
 
 def _room(amounts: Iterable[int], units: Iterable[int]) -> Amounts:

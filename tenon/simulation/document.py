@@ -13,6 +13,7 @@ from tenon.messages.disruption import REBOOT
 from tenon.resources import format_resources
 from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
 from tenon.scheduling.model import Plan, PlannedClaim, Problem
+from tenon.scheduling.sizing_rules import sizing_cost
 from tenon.simulation.hourly_costs import hourly_costs
 
 Document = dict[str, Any]
@@ -31,7 +32,7 @@ def plan_document(
     staying: Sequence[Document] | None = None,
     before_and_after: Document | None = None,
     rollouts: Sequence[Document] = (),
-    lower_bounds: tuple[float, float],
+    lower_bounds: tuple[float, float, float],
     solve_seconds: float,
     winners: TypeChoiceExplainer | None = None,
 ) -> Document:
@@ -46,12 +47,12 @@ def plan_document(
         staying: why the other nodes stay; None if that was not asked.
         before_and_after: totals of the nodes of NodePools before and after the disruption; None if not asked.
         rollouts: by NodePool with nodes of an earlier version, the waves that replace them.
-        lower_bounds: lower bounds of the price, and of the price including the charge for each node.
+        lower_bounds: of the price, of the price including the charge for each node, and of the sizing cost.
         solve_seconds: time that the solver took.
         winners: explains the choice of types. None: the problem alone explains it.
     """
     price = sum(claim.price for claim in plan.claims)
-    least, least_with_charge = lower_bounds
+    least, least_with_charge, least_of_sizing = lower_bounds
     winners = winners or TypeChoiceExplainer(problem)
     numbers: Counter[str] = Counter()
     claims = []
@@ -81,6 +82,8 @@ def plan_document(
             "lowerBoundPricePerHour": round(least, _DIGITS),
             "costPerHour": round(price + problem.node_charge * len(claims), _DIGITS),
             "lowerBoundCostPerHour": round(least_with_charge, _DIGITS),
+            "sizingCostPerHour": round(sizing_cost(problem, plan), _DIGITS),
+            "lowerBoundSizingCostPerHour": round(least_of_sizing, _DIGITS),
             "nodeCharge": round(problem.node_charge, _DIGITS),
             "maxWorkloadSharePerNode": round(problem.most_pods_share, _DIGITS),
             **(before_and_after or {}),

@@ -15,8 +15,8 @@ from tenon.simulation.hourly_costs import cost_sentences
 SHOWN = (CPU, MEMORY)
 """Resources whose usage is drawn."""
 BOUND = (
-    "The lower bound knows only resources, taints and node affinity, divides pods and nodes, and counts burstable "
-    "types with all of their CPU, so good plans cost more"
+    "The lower bound of the price knows only resources, taints and node affinity, divides pods and nodes, and counts "
+    "burstable types with all of their CPU, so good plans cost more"
 )
 
 
@@ -94,7 +94,20 @@ class Report:
         if totals["nodes"] and totals["nodeCharge"]:
             text += f"; with it they come to ${totals['costPerHour']:.4f}"
             text += f" (lower bound ${least:.4f})" if least else ""
-        return ". ".join([text, *([BOUND] if least else ()), *cost_sentences(self.document)])
+        return ". ".join([text, *([BOUND, *self._sizing] if least else ()), *cost_sentences(self.document)])
+
+    @property
+    def _sizing(self) -> list[str]:
+        """A sentence on what the plan costs by the rules that it was sized by, if there is a bound for it."""
+        totals = self.document["totals"]
+        cost, least = totals["sizingCostPerHour"], totals["lowerBoundSizingCostPerHour"]
+        if not (cost and least):
+            return []
+        return [
+            "By the rules that Tenon sizes nodes by (the charge, burstable types with their CPU baseline, limits of"
+            f" pods on a node, spread over zones) the plan costs ${cost:.4f}, {cost / least:.3f} times the lower bound"
+            f" under the same rules, ${least:.4f}"
+        ]
 
 
 def report(decision: Decision, document: Document) -> Report:

@@ -278,7 +278,13 @@ def planned_by_worker(case: Case, provider: Ec2Provider, ready_class: EC2NodeCla
     problem = problem_of(view.snapshot(), view.pending_pods(), pools_with_types, PlanPolicy())
     plan = solve_with_buffers(problem)
     return plan_document(
-        plan, problem=problem, refused={}, nominated_pods={}, disruption=[], lower_bounds=(0.0, 0.0), solve_seconds=0.0
+        plan,
+        problem=problem,
+        refused={},
+        nominated_pods={},
+        disruption=[],
+        lower_bounds=(0.0, 0.0, 0.0),
+        solve_seconds=0.0,
     )
 
 

@@ -142,7 +142,11 @@ def check_totals(inputs: Inputs, plan: Mapping[str, Any]) -> Iterator[Finding]:
         if abs(totals[name] - value) > NEARLY * max(1, len(plan["nodeClaims"])):
             yield Finding("totals", name, f"{totals[name]} is stated, it is {value}")
     cost = price + totals.get("nodeCharge", 0) * len(plan["nodeClaims"])
-    for name, reached in (("lowerBoundPricePerHour", price), ("lowerBoundCostPerHour", cost)):
+    for name, reached in (
+        ("lowerBoundPricePerHour", price),
+        ("lowerBoundCostPerHour", cost),
+        ("lowerBoundSizingCostPerHour", totals.get("sizingCostPerHour", cost)),
+    ):
         bound = totals.get(name)
         if bound is not None and bound > reached + NEARLY * max(1, len(plan["nodeClaims"])):
             yield Finding("totals", name, f"{bound} is above what the plan costs, {reached}")

@@ -47,6 +47,7 @@ ONE = [pool(), pod()]
         ("totals", plan(claim("p"), pricePerHour=0.2)),
         ("totals", plan(claim("p"), lowerBoundPricePerHour=0.2)),
         ("totals", plan(claim("p"), nodeCharge=0.05, lowerBoundCostPerHour=0.2)),
+        ("totals", plan(claim("p"), sizingCostPerHour=0.2, lowerBoundSizingCostPerHour=0.21)),
         ("totals", plan(claim("p"), claim(name="claim-p"))),
         ("claim-empty", plan(claim("p"), claim())),
         ("claim-pool", plan(claim("p", nodePool="other"))),

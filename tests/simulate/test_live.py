@@ -33,6 +33,8 @@ def test_the_cluster_is_read_and_files_win(server: type[ApiServer], tmp_path: Pa
         "lowerBoundPricePerHour": 0.0,
         "costPerHour": 0,
         "lowerBoundCostPerHour": 0.0,
+        "sizingCostPerHour": 0,
+        "lowerBoundSizingCostPerHour": 0.0,
         "nodeCharge": 0.02,
         "maxWorkloadSharePerNode": 1.0,
     }
