@@ -17,6 +17,7 @@ from tenon.kube.taints import Taint
 from tenon.scheduling import existing_nodes
 from tenon.scheduling.blast_radius import BlastRadius
 from tenon.scheduling.claim_builder import claims_of
+from tenon.scheduling.column_packing import repack_by_columns
 from tenon.scheduling.constrained_placement import Placer
 from tenon.scheduling.cost_pools import by_capacity_type, one_of_each
 from tenon.scheduling.daemons import read_daemons
@@ -47,18 +48,23 @@ def solve(
     expired: Expired = never,
     tables: TypeTables | None = None,
     last: frozenset[str] = frozenset(),
+    *,
+    columns: bool = False,
 ) -> Plan:
     """Return the plan for one batch. Each pod is in exactly one part of it. Pods are identified by namespace and name.
 
     Once the time has ``expired``, the plan is what the engine has found so far. A caller that solves many problems with
     the same lists of instance types passes the same ``tables``, so that each list is indexed once. The pods with the
-    keys in ``last`` are placed after all others.
+    keys in ``last`` are placed after all others. With ``columns``, the new nodes are packed again by column generation,
+    which takes longer and never makes them dearer.
     """
     type_tables = tables or TypeTables()
     relaxed_problem = _without_ignored_preferences(problem)
 
     def plan_of(subproblem: Problem) -> Plan:
-        return on_their_hosts(subproblem, lambda held_problem: _best_plan(held_problem, expired, type_tables, last))
+        return on_their_hosts(
+            subproblem, lambda held_problem: _best_plan(held_problem, expired, type_tables, last, columns)
+        )
 
     return in_turns(relaxed_problem, plan_of, expired)
 
@@ -70,9 +76,14 @@ def solve_by_first_fit(problem: Problem, order: Order, tables: TypeTables | None
     return in_turns(relaxed_problem, lambda subproblem: _complete(subproblem, never, type_tables, order).plan, never)
 
 
-def _best_plan(problem: Problem, expired: Expired, tables: TypeTables, last: frozenset[str]) -> Plan:
+def fleets_of(problem: Problem, tables: TypeTables | None = None) -> Sequence[Fleet]:
+    """Return the new nodes of the plan, with the pods on each, for a search that starts from them."""
+    return _complete(problem, never, tables or TypeTables(), columns=True).fleets
+
+
+def _best_plan(problem: Problem, expired: Expired, tables: TypeTables, last: frozenset[str], columns: bool) -> Plan:
     """Return the engine's plan, or that of plain first-fit if it is cheaper."""
-    fleet_plan = _complete(problem, expired, tables, last=last)
+    fleet_plan = _complete(problem, expired, tables, last=last, columns=columns)
     if fleet_plan.comparable and not expired() and not last:
         fleet_plan = best(fleet_plan, [_complete(problem, expired, tables, order) for order in Order])
     return fleet_plan.plan
@@ -84,6 +95,7 @@ def _complete(
     tables: TypeTables,
     in_turn: Order | None = None,
     last: frozenset[str] = frozenset(),
+    columns: bool = False,
 ) -> FleetPlan:
     """Return a plan whose spread constraints compared every domain that they should.
 
@@ -91,7 +103,7 @@ def _complete(
     """
     compared: frozenset[tuple[int, str]] = frozenset()
     while True:
-        fleet_plan, missed = _solve(problem, compared, in_turn, expired, tables, last)
+        fleet_plan, missed = _solve(problem, compared, in_turn, expired, tables, last, columns)
         if missed <= compared:
             return fleet_plan
         if expired():
@@ -106,6 +118,7 @@ def _solve(
     expired: Expired,
     tables: TypeTables,
     last: frozenset[str],
+    columns: bool,
 ) -> tuple[FleetPlan, frozenset[tuple[int, str]]]:
     """Return a plan, and the (group, domain) pairs beyond ``compared`` that spread constraints should have compared.
 
@@ -165,10 +178,9 @@ def _solve(
         shares.new_nodes_only = True
         placer.forget_nodes()
         unplaced = _place_all(placer, unplaced, ways)
-
-    handed_out = placer.handed_out
+    unplaced = _improve(fleets if columns else (), placer, compared, unplaced, ways)
     placements = {room.name: tuple(room.placed) for room in rooms if room.placed}
-    claims = [claim for fleet in fleets for claim in claims_of(fleet, handed_out)]
+    claims = [claim for fleet in fleets for claim in claims_of(fleet, placer.handed_out)]
     hopeless, unreached = _verdicts(
         unplaced,
         expired,
@@ -178,6 +190,31 @@ def _solve(
     plan = Plan(tuple(claims), placements, {key: refusal_reasons[key] for key in sorted(refusal_reasons)}, unreached)
     comparable = bool(stepwise) and is_worthwhile(len(pods), len(classes), len(claims))
     return FleetPlan(plan, fleets, comparable), placer.missed_domains()
+
+
+def _improve(
+    fleets: Sequence[Fleet],
+    placer: Placer,
+    compared: frozenset[tuple[int, str]],
+    unplaced: Load,
+    ways: dict[int, list[PodClass]],
+) -> Load:
+    """Pack the new nodes again by columns, unless a spread constraint then had to compare more domains.
+
+    Return the pods that still have no place.
+    """
+    improved = False
+    for fleet in fleets if placer.missed_domains() <= compared else ():
+        bins, limits = fleet.bins, fleet.limits
+        if repack_by_columns(fleet):
+            if placer.missed_domains() <= compared:
+                improved = True
+            else:
+                fleet.replace(bins, limits)
+    if not improved or not unplaced:
+        return unplaced
+    placer.forget_nodes()
+    return _place_all(placer, unplaced, ways)
 
 
 def _verdicts(

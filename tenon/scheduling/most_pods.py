@@ -42,7 +42,7 @@ def solve_for_most_pods(problem: Problem, expired: Expired = never, tables: Type
 
 
 def _for_most_pods(problem: Problem, expired: Expired, tables: TypeTables) -> Plan:
-    plan = solve(problem, expired, tables)
+    plan = solve(problem, expired, tables, columns=True)
     limited = {pool.name for pool in problem.pools if pool.limits}
     if not (plan.unschedulable and limited) or expired():
         return plan

@@ -137,9 +137,9 @@ def test_a_nodepool_without_room_is_planned_once(monkeypatch: pytest.MonkeyPatch
     """Pods may wait for a full NodePool for hours, and each search would hold up the plans of other NodePools."""
     solves: list[Problem] = []
 
-    def counting(problem: Problem, *rest: Any) -> Plan:
+    def counting(problem: Problem, *rest: Any, **more: Any) -> Plan:
         solves.append(problem)
-        return solve(problem, *rest)
+        return solve(problem, *rest, **more)
 
     monkeypatch.setattr(most_pods, "solve", counting)
     red = Requirement.new("team", "In", ["red"])

@@ -31,7 +31,7 @@ def bound(batch: Problem) -> float:
 @settings(max_examples=60, deadline=None)
 @given(problems())
 def test_no_plan_has_a_sizing_cost_below_the_bound(batch: Problem) -> None:
-    for plan in (solve(batch),):
+    for plan in (solve(batch), solve(batch, columns=True)):
         least = lower_bound_of_sizing(batch, plan)
         assert 0 <= least <= sizing_cost(batch, plan) + 1e-9
         assert least >= lower_bound(batch, left_out=plan.unschedulable, node_charge=CHARGE) - 1e-6

@@ -1,0 +1,70 @@
+"""Fills one node of every option at once with the pods that are worth most for the room that they take.
+
+Filling a node best for given values of pods is a knapsack problem with several resources. The order by value for the
+room gets close to it, if it is tried with several weights of the resources: which of them is short is not known before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tenon.scheduling.node_options import NodeOptions
+from tenon.scheduling.type_candidates import Floats, Numbers
+
+FEW_WEIGHTS: tuple[tuple[float, float], ...] = ((1.0, 1.0), (1.0, 0.3), (0.3, 1.0))
+WEIGHTS = (*FEW_WEIGHTS, (1.0, 0.0), (0.0, 1.0))
+"""How much a node's CPU and memory count in the room that a pod takes."""
+OTHER = 0.1
+"""How much other resources count."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """Filled nodes: the row of the option of each, its pods of each class, and what these are worth."""
+
+    rows: Numbers
+    pods: Numbers
+    value: Floats
+
+
+def fill(
+    options: NodeOptions,
+    worth: Floats,
+    counts: Numbers,
+    weights: tuple[tuple[float, float], ...] = WEIGHTS,
+    rows: Numbers | None = None,
+) -> Filled:
+    """Fill a node of each of the rows once for each of the weights, with at most ``counts`` pods of each class."""
+    useful = np.flatnonzero((worth > 0) & (counts > 0))
+    chosen = np.arange(len(options.price)) if rows is None else rows
+    room = options.room[chosen]
+    amounts = options.amounts[useful]
+    amounts_by_resource = np.ascontiguousarray(amounts.T)
+    most = np.where(options.allowed[chosen][:, useful], counts[useful], 0)
+    orders = []
+    for cpu, memory in weights:
+        weight = np.full(options.resources, OTHER)
+        weight[:2] = cpu, memory
+        size = (weight / room[:, : options.resources]) @ amounts[:, : options.resources].T
+        orders.append(np.argsort(-worth[useful] / (size + 1e-12), axis=1, kind="stable"))
+    order = np.vstack(orders)
+    most = np.tile(most, (len(weights), 1))
+    free = np.tile(room.T, (1, len(weights)))
+    pods = np.zeros((len(order), len(useful)), dtype=np.int64)
+    every = np.arange(len(order))
+    conflicts = options.conflicts[np.ix_(useful, useful)] if options.conflicts is not None else None
+    barred = np.zeros_like(pods, dtype=bool) if conflicts is not None else None
+    for place in range(len(useful)):
+        classes = order[:, place]
+        asked = amounts_by_resource[:, classes]
+        taken = np.minimum(np.maximum((free / asked).min(axis=0), 0.0), most[every, classes]).astype(np.int64)
+        if barred is not None and conflicts is not None:
+            taken[barred[every, classes]] = 0
+            barred |= conflicts[classes] & (taken > 0)[:, None]
+        free -= taken * asked
+        pods[every, classes] = taken
+    table = np.zeros((len(order), len(worth)), dtype=np.int64)
+    table[:, useful] = pods
+    return Filled(np.tile(chosen, len(weights)), table, pods @ worth[useful])

@@ -1,0 +1,198 @@
+"""The ways to buy a node for a load, as arrays with one row for each pair of a state and a type.
+
+A state is what some kinds of pods require of their node, such as a zone or an architecture. Pods that require less may
+share the node, so that the rows of a state are open to several kinds. Rules about pods on one node (anti-affinity,
+host ports, the share of a workload) become resources of which each node has a fixed amount.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tenon.scheduling.hostname_rules import UNBOUNDED
+from tenon.scheduling.limits import Limits, counts_nodes
+from tenon.scheduling.packing import Load
+from tenon.scheduling.pod_classes import PodClass
+from tenon.scheduling.template import SPOT_FLEXIBILITY, State, Template
+from tenon.scheduling.type_candidates import Floats, Numbers, TypeCandidates, positions
+
+Flags = npt.NDArray[np.bool_]
+
+MAX_STATES = 32
+"""How many states are considered."""
+MAX_ROWS = 2000
+"""How many ways to buy a node are considered: for more, the load is packed without columns."""
+NOTHING = 1e-30
+"""Stands for an amount of 0, so that division needs no exception for it."""
+
+
+class NodeOptions:
+    """What one node may be, and which pods it may carry."""
+
+    def __init__(self, template: Template, load: Load, limits: Limits) -> None:
+        """Read the options of a pool for a load without required affinity on a host."""
+        self.template = template
+        self.classes = [pod_class for pod_class, _ in load]
+        self.counts: Numbers = np.array([count for _, count in load], dtype=np.int64)
+        requested = np.array([pod_class.amounts for pod_class in self.classes], dtype=np.float64)
+        used = np.flatnonzero(requested.any(axis=0))
+        scarce, most = _scarce(template, self.classes)
+        amounts = np.hstack([requested[:, used], scarce])
+        self.amounts: Floats = np.where(amounts > 0, amounts, NOTHING)
+        self.resources = len(used)
+        """How many of the amounts are resources. The others stand for rules about pods on one node."""
+        self.conflicts = _conflicts(self.classes)
+        permitted = limits.allowed(template.start.types)
+        menus: list[_Menu] = []
+        for state in _states(template, self.classes):
+            menu = TypeCandidates(template, state, permitted & _worthy(template, state, limits))
+            if len(menu.numbers):
+                best = _undominated(menu.room[:, used], menu.price) if limits.unlimited else np.arange(len(menu.price))
+                room = _flexible(template, menu, best)[:, used]
+                joins = np.array([template.successors(state, pod_class)[:1] == (state,) for pod_class in self.classes])
+                menus.append(_Menu(menu.numbers[best], room, menu.price[best], joins))
+        menus = [menu for menu in _without_narrower(menus) if len(menu.numbers)]
+        self.usable = 0 < sum(len(menu.numbers) for menu in menus) <= MAX_ROWS
+        if not self.usable:
+            return
+        room = np.vstack([menu.room for menu in menus])
+        # half a unit more does not change how many pods fit, because amounts are whole numbers
+        self.room: Floats = np.hstack([room, np.broadcast_to(most, (len(room), len(most)))]) + 0.5
+        self.price: Floats = np.concatenate([menu.price for menu in menus])
+        self.types: Numbers = np.concatenate([menu.numbers for menu in menus])
+        self.usage: Floats = _usage(template, limits, self.types)
+        """What a node uses of each limit of the pool."""
+        fits = (self.room[:, None] >= self.amounts[None]).all(axis=2)
+        joins = np.vstack([np.broadcast_to(menu.joins, (len(menu.numbers), len(menu.joins))) for menu in menus])
+        self.allowed: Flags = joins & fits
+        self.barred: Floats = (~self.allowed).T.astype(np.float64)
+        """1 for a class that an option may not carry, with the classes as rows."""
+
+    def worth(self) -> Floats:
+        """What a pod of each class costs at least: the cheapest share of a node that holds it."""
+        share = (self.amounts[None, :, : self.resources] / self.room[:, None, : self.resources]).max(axis=2)
+        cost = np.where(self.allowed, share * self.price[:, None], np.inf).min(axis=0)
+        return np.where(np.isfinite(cost), cost, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Menu:
+    """The types of one state, and which classes join a node in this state without narrowing it."""
+
+    numbers: Numbers
+    room: Floats
+    price: Floats
+    joins: Flags
+
+    def some(self, rows: Flags) -> _Menu:
+        return _Menu(self.numbers[rows], self.room[rows], self.price[rows], self.joins)
+
+
+def _without_narrower(menus: list[_Menu]) -> list[_Menu]:
+    """Drop each type of a state that another state sells for as little with as much room, to more classes."""
+    for position in range(len(menus)):
+        for other_position, other in enumerate(menus):
+            menu = menus[position]
+            wider = not (menu.joins & ~other.joins).any() and (
+                (other.joins & ~menu.joins).any() or other_position < position
+            )
+            if position == other_position or not wider or not len(other.numbers) or not len(menu.numbers):
+                continue
+            places = np.searchsorted(other.numbers, menu.numbers).clip(max=len(other.numbers) - 1)
+            same = other.numbers[places] == menu.numbers
+            same &= (other.room[places] >= menu.room).all(axis=1) & (other.price[places] <= menu.price)
+            menus[position] = menu.some(~same)
+    return menus
+
+
+def _states(template: Template, classes: Sequence[PodClass]) -> Iterator[State]:
+    """Yield the states that pods lead to, alone first and then together."""
+    reached: list[State] = []
+    front = [template.start]
+    while front and len(reached) < MAX_STATES:
+        following: list[State] = []
+        for state in front:
+            for pod_class in classes:
+                for after in template.successors(state, pod_class)[:1]:
+                    if after not in reached and len(reached) < MAX_STATES:
+                        reached.append(after)
+                        following.append(after)
+                        yield after
+        front = following
+
+
+def _worthy(template: Template, state: State, limits: Limits) -> int:
+    """The types worth filling. Under limits, a type that costs more may use up less."""
+    if not limits.unlimited:
+        return state.types
+    return sum(1 << number for number in template.targets(state)) | state.types & template.burstable
+
+
+def _undominated(room: Floats, price: Floats) -> Numbers:
+    """Rows for which no other row has as much room at the same price or less."""
+    order = np.lexsort((-room.sum(axis=1), price))
+    room, price = room[order], price[order]
+    better = (room[:, None] >= room[None]).all(axis=2) & np.triu(np.ones((len(order),) * 2, dtype=bool), 1)
+    return np.sort(order[~better.any(axis=0)])
+
+
+def _flexible(template: Template, menu: TypeCandidates, rows: Numbers) -> Floats:
+    """The room of some types. If nodes may be bought on spot, only as far as enough other spot types have it too."""
+    spot = positions(menu.state.types & menu.state.market.spot, len(template.table.types))
+    if len(spot) < SPOT_FLEXIBILITY:
+        return menu.room[rows]
+    room = menu.room[rows]
+    others = template.table.rooms[spot]
+    for group_types, overhead in menu.state.groups:
+        held = np.isin(spot, positions(group_types, len(template.table.types)))
+        others[held] = np.minimum(others[held], template.table.rooms[spot[held]] - np.array(overhead, dtype=np.float64))
+    for row in np.flatnonzero((others[None] >= room[:, None]).all(axis=2).sum(axis=1) < SPOT_FLEXIBILITY):
+        room[row, 0] = min(room[row, 0], np.sort(others[:, 0])[-SPOT_FLEXIBILITY])
+        with_cpu = others[others[:, 0] >= room[row, 0]]
+        room[row, 1] = min(room[row, 1], np.sort(with_cpu[:, 1])[-SPOT_FLEXIBILITY])
+    return room
+
+
+def _usage(template: Template, limits: Limits, numbers: Numbers) -> Floats:
+    """What nodes of the types use of each limit."""
+    usage = np.zeros((len(numbers), len(limits.remaining)))
+    for column, name in enumerate(limits.remaining):
+        for row, number in enumerate(numbers.tolist()):
+            usage[row, column] = 1 if counts_nodes(name) else template.table.types[number].capacity.get(name, 0)
+    return usage
+
+
+def _scarce(template: Template, classes: Sequence[PodClass]) -> tuple[Floats, Floats]:
+    """Rules about pods on one node as resources: what a pod of each class takes, and what each node has."""
+    most: dict[object, int] = {}
+    takes: list[dict[object, int]] = []
+    for pod_class in classes:
+        keys: dict[object, int] = {("port", port, protocol): 1 for _, port, protocol in pod_class.ports}
+        if pod_class.host is not None:
+            keys |= {("group", *pair): pair[1] for pair in pod_class.host.at_most}
+        limit = template.shares.most(pod_class)
+        if limit < UNBOUNDED:
+            keys["workload", template.shares.workload(pod_class)] = limit
+        most |= keys
+        takes.append(keys)
+    names = list(most)
+    return np.array([[float(name in keys) for name in names] for keys in takes]).reshape(
+        len(classes), len(names)
+    ), np.array([float(most[name]) for name in names])
+
+
+def _conflicts(classes: Sequence[PodClass]) -> Flags | None:
+    """Pairs of classes that must not share a node; None if there are none."""
+    hosts = [pod_class.host for pod_class in classes]
+    if not any(host is not None and host.holds for host in hosts):
+        return None
+    conflicts = np.zeros((len(classes), len(classes)), dtype=bool)
+    for first, host in enumerate(hosts):
+        for second, other in enumerate(hosts):
+            if first != second and host is not None and other is not None and set(host.holds) & set(other.counted):
+                conflicts[first, second] = conflicts[second, first] = True
+    return conflicts if conflicts.any() else None
