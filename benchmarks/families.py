@@ -24,10 +24,11 @@ from cli.simulating.cluster import FiledCache, fill
 from cli.simulating.files import read_catalogue_file
 from tenon.kube.scheduler_config import NOTHING
 from tenon.provisioning.solving import solve_with_buffers
-from tenon.scheduling.bound import lower_bound
+from tenon.scheduling.bound import lower_bound, lower_bound_of_sizing
 from tenon.scheduling.engine import solve_by_first_fit
 from tenon.scheduling.first_fit_baseline import Order
 from tenon.scheduling.model import InstanceType, Plan, Problem
+from tenon.scheduling.sizing_rules import sizing_cost
 from tenon.scheduling.type_table import TypeTables
 from tenon.simulation.decisions import Question, decide
 from tenon.simulation.defaults import fill_in
@@ -63,6 +64,9 @@ class Family:
     first_fit_price: float = 0.0
     """Prices are those of the cases in which both place the same number of pods."""
     bound: float = 0.0
+    cost: float = 0.0
+    cost_bound: float = 0.0
+    """The cost of the same cases by the rules that nodes are sized by, and its bound."""
     leftover: int = 0
     first_fit_left: int = 0
     """Pods without a place."""
@@ -125,6 +129,8 @@ def _count(result: Family, problem: Problem, plan: Plan, plain: Plan) -> None:
         result.price += sum(claim.price for claim in plan.claims)
         result.first_fit_price += sum(claim.price for claim in plain.claims)
         result.bound += lower_bound(problem, left_out=plan.unschedulable)
+        result.cost += sizing_cost(problem, plan)
+        result.cost_bound += lower_bound_of_sizing(problem, plan)
 
 
 def as_document(results: dict[str, Family]) -> dict[str, Any]:
@@ -146,6 +152,7 @@ def as_table(results: dict[str, Family]) -> Table:
         "times first-fit, worst case",
         "price / first-fit",
         "price / bound",
+        "sizing cost / bound",
         "without a place",
         "first-fit",
     ):
@@ -162,6 +169,7 @@ def as_table(results: dict[str, Family]) -> Table:
             f"{result.worst:.1f} (case {result.worst_case})",
             _ratio(result.price, result.first_fit_price),
             _ratio(result.price, result.bound),
+            _ratio(result.cost, result.cost_bound),
             f"{result.leftover:,}",
             f"{result.first_fit_left:,}",
         )

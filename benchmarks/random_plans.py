@@ -43,6 +43,8 @@ class Result:
     nodes: int = 0
     ratios: list[float] = field(default_factory=list)
     """Price divided by the proven lower bound, of the cases that need new nodes."""
+    sizing_ratios: list[float] = field(default_factory=list)
+    """The same of the cost by the rules that nodes are sized by, whose bound plays the same game."""
     wrong: dict[str, Counter[str]] = field(default_factory=dict)
     """Violations by judge and rule."""
     wrong_cases: dict[str, list[int]] = field(default_factory=dict)
@@ -95,6 +97,8 @@ def _count(result: Result, plan: dict[str, Any]) -> None:
     result.nodes += totals["nodes"]
     if totals["lowerBoundPricePerHour"]:
         result.ratios.append(totals["pricePerHour"] / totals["lowerBoundPricePerHour"])
+    if totals["lowerBoundSizingCostPerHour"]:
+        result.sizing_ratios.append(totals["sizingCostPerHour"] / totals["lowerBoundSizingCostPerHour"])
 
 
 def _convict(result: Result, judge: str, case: Case, verdict: list[tuple[str, str]]) -> None:
@@ -118,6 +122,7 @@ def as_document(result: Result) -> dict[str, Any]:
         "wrongCases": result.wrong_cases,
         "why": {str(case): dict(sorted(why.items())) for case, why in result.why.items()},
         "priceOverBound": spread_of(result.ratios),
+        "sizingCostOverBound": spread_of(result.sizing_ratios),
         "cpuSeconds": {"planning": round(result.planning, 1), "judging": round(result.judging, 1)},
     }
 
@@ -156,15 +161,18 @@ def as_tables(result: Result, kind: str) -> list[Table]:
         "mean",
         "p90",
         "most",
+        "sizing cost / bound: median",
+        "most",
         "CPU s planning, judging",
     ):
         figures.add_column(column, justify="right")
-    ratios = spread_of(result.ratios)
+    ratios, sizing = spread_of(result.ratios), spread_of(result.sizing_ratios)
     figures.add_row(
         f"{result.pods:,}",
         f"{result.placed:,}",
         f"{result.nodes:,}",
         *(f"{ratios[name]:.3f}" if ratios else "-" for name in ("median", "mean", "p90", "most")),
+        *(f"{sizing[name]:.3f}" if sizing else "-" for name in ("median", "most")),
         f"{result.planning:.0f}, {result.judging:.0f}",
     )
     return [broken, figures]

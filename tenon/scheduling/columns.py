@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import highspy
 import numpy as np
 
 from tenon.scheduling.deadline import Expired
@@ -25,7 +24,7 @@ LATER_ROUNDS = 2
 """How often packings are added for the pods that are left, after a node was bought."""
 NEARLY = 1e-6
 """Counts as nothing."""
-ADDED = 30
+ADDED = 40
 """How many packings are added at once."""
 GAIN = 1e-6
 """Dollars an hour by which the pods of a new packing must be worth more than its node."""
@@ -78,6 +77,8 @@ class Master:
         self.table: Numbers = np.zeros((0, len(counts)), dtype=np.int64)
         """The pods of each packing."""
         self._keys: set[bytes] = set()
+        import highspy  # takes memory in the worker, and only plans with new nodes need it
+
         self._solver = highspy.Highs()  # type: ignore[no-untyped-call]
         for name, value in (("output_flag", False), ("threads", 1), ("presolve", "off"), ("solver", "simplex")):
             self._solver.setOptionValue(name, value)
@@ -122,7 +123,7 @@ class Master:
         """
         self.remaining = self.remaining - pods
         size = len(pods)
-        self._solver.changeRowsBounds(
+        self._solver.changeRowsBounds(  # type: ignore[attr-defined]
             size, np.arange(size, dtype=np.int32), self.remaining.astype(float), np.full(size, np.inf)
         )
         table = self.table
@@ -141,7 +142,7 @@ class Master:
         worth = np.maximum(np.array(solution.row_dual), 0.0)
         return Solution(bought, worth, self._solver.getInfo().objective_function_value)
 
-    def fill(self, worth: Floats, weights: tuple[tuple[float, float], ...] = WEIGHTS) -> Priced:
+    def fill(self, worth: Floats, weights: tuple[tuple[float, float], ...] = FEW_WEIGHTS) -> Priced:
         """Fill the promising options for these values of pods."""
         rows = np.flatnonzero(self.promising)
         filled = fill(self.options, worth, self.remaining, weights, rows)
@@ -165,7 +166,7 @@ class Master:
         """Add packings. Return the solution of the program."""
         solution = self.solve()
         for _ in range(rounds):
-            if expired() or not self.add_best(self.fill(solution.worth, FEW_WEIGHTS), solution.worth):
+            if expired() or not self.add_best(self.fill(solution.worth), solution.worth):
                 break
             solution = self.solve()
         return solution
@@ -186,7 +187,7 @@ class Master:
                 break
             mean = MILD * mean + (1 - MILD) * solution.worth
             added = self.add_best(self.fill(mean), solution.worth)
-            if not added and not self.add_best(self.fill(solution.worth), solution.worth):
+            if not added and not self.add_best(self.fill(solution.worth, WEIGHTS), solution.worth):
                 break
             solution = self.solve()
         return solution
@@ -220,16 +221,16 @@ def buy(master: Master, rounds: int, expired: Expired) -> list[NodePacking] | No
         times = np.floor(bought + NEARLY).astype(np.int64)
         if not times.any():
             times[int(bought.argmax())] = 1
-        taken = np.zeros_like(master.remaining)
+        bought_pods = np.zeros_like(master.remaining)
         for number in np.flatnonzero(times).tolist():
             packing = master.packings[number]
             for _ in range(int(times[number])):
-                if (packing.pods <= master.remaining - taken).all():
+                if (packing.pods <= master.remaining - bought_pods).all():
                     nodes.append(packing)
-                    taken = taken + packing.pods
-        if not taken.any():
+                    bought_pods = bought_pods + packing.pods
+        if not bought_pods.any():
             return None
-        master.take(taken, bought)
+        master.take(bought_pods, bought)
         if master.remaining.any():
             master.add(trimmed(master.options, master.remaining[None]))
             bought = master.generate(LATER_ROUNDS, expired).bought

@@ -42,7 +42,7 @@ def solve_for_most_pods(problem: Problem, expired: Expired = never, tables: Type
 
 
 def _for_most_pods(problem: Problem, expired: Expired, tables: TypeTables) -> Plan:
-    plan = solve(problem, expired, tables, columns=True)
+    plan = solve(problem, expired, tables, columns=not _must_bind(problem))
     limited = {pool.name for pool in problem.pools if pool.limits}
     if not (plan.unschedulable and limited) or expired():
         return plan
@@ -61,6 +61,7 @@ def _for_most_pods(problem: Problem, expired: Expired, tables: TypeTables) -> Pl
         return len(candidate.unschedulable) + len(candidate.unreached) < unplaced_count
 
     best, fit, tries = plan, 0, EFFORT // (2 * len(problem.pods))
+    best_last: frozenset[str] | None = frozenset()
     for order in _orders(reachable, problem):
         low, high = fit, len(reachable) + 1
         number = min(low + 1, high - 1) if fit else (low + high) // 2  # a later order is rarely better: try it once
@@ -72,13 +73,28 @@ def _for_most_pods(problem: Problem, expired: Expired, tables: TypeTables) -> Pl
                 _with_prices(solve(scarce, expired, own, last), problem, tables),
             ]
             best = min([best, *filter(better, plans)], key=lambda candidate: _rank(candidate, problem.pods))
+            best_last = last if best is plans[0] else None if best is plans[1] else best_last
             if any(_holds(candidate, order[:number]) for candidate in plans):
                 low = number
             else:
                 high = number
             number = (low + high) // 2
         fit = max(fit, low, _prefix(best, order))
-    return best
+    if best_last is None or expired():
+        return best
+    repacked = solve(problem, expired, tables, best_last, columns=True)
+    return min(best, repacked, key=lambda candidate: _rank(candidate, problem.pods))
+
+
+def _must_bind(problem: Problem) -> bool:
+    """Whether the pods certainly request more than all limits leave, so that the first plan is hardly the last one."""
+    remaining: Counter[str] = Counter()
+    for pool in problem.pools:
+        remaining.update({name: limit - pool.usage.get(name, 0) for name, limit in (pool.limits or {}).items()})
+    everywhere = [name for name in (CPU, MEMORY) if all(name in (pool.limits or {}) for pool in problem.pools)]
+    return not problem.nodes and any(
+        sum(pod.requests.get(name, 0) for pod in problem.pods) > remaining[name] for name in everywhere
+    )
 
 
 def _holds(plan: Plan, pods: Iterable[Pod]) -> bool:

@@ -38,11 +38,11 @@ def fill(
 ) -> Filled:
     """Fill a node of each of the rows once for each of the weights, with at most ``counts`` pods of each class."""
     useful = np.flatnonzero((worth > 0) & (counts > 0))
-    chosen = np.arange(len(options.price)) if rows is None else rows
-    room = options.room[chosen]
+    option_rows = np.arange(len(options.price)) if rows is None else rows
+    room = options.room[option_rows]
     amounts = options.amounts[useful]
     amounts_by_resource = np.ascontiguousarray(amounts.T)
-    most = np.where(options.allowed[chosen][:, useful], counts[useful], 0)
+    most = np.where(options.allowed[option_rows][:, useful], counts[useful], 0)
     orders = []
     for cpu, memory in weights:
         weight = np.full(options.resources, OTHER)
@@ -58,13 +58,13 @@ def fill(
     barred = np.zeros_like(pods, dtype=bool) if conflicts is not None else None
     for place in range(len(useful)):
         classes = order[:, place]
-        asked = amounts_by_resource[:, classes]
-        taken = np.minimum(np.maximum((free / asked).min(axis=0), 0.0), most[every, classes]).astype(np.int64)
+        requests = amounts_by_resource[:, classes]
+        added = np.minimum(np.maximum((free / requests).min(axis=0), 0.0), most[every, classes]).astype(np.int64)
         if barred is not None and conflicts is not None:
-            taken[barred[every, classes]] = 0
-            barred |= conflicts[classes] & (taken > 0)[:, None]
-        free -= taken * asked
-        pods[every, classes] = taken
+            added[barred[every, classes]] = 0
+            barred |= conflicts[classes] & (added > 0)[:, None]
+        free -= added * requests
+        pods[every, classes] = added
     table = np.zeros((len(order), len(worth)), dtype=np.int64)
     table[:, useful] = pods
-    return Filled(np.tile(chosen, len(weights)), table, pods @ worth[useful])
+    return Filled(np.tile(option_rows, len(weights)), table, pods @ worth[useful])

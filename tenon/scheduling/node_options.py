@@ -66,7 +66,7 @@ class NodeOptions:
         self.types: Numbers = np.concatenate([menu.numbers for menu in menus])
         self.usage: Floats = _usage(template, limits, self.types)
         """What a node uses of each limit of the pool."""
-        fits = (self.room[:, None] >= self.amounts[None]).all(axis=2)
+        fits = _holds(self.room, self.amounts)
         joins = np.vstack([np.broadcast_to(menu.joins, (len(menu.numbers), len(menu.joins))) for menu in menus])
         self.allowed: Flags = joins & fits
         self.barred: Floats = (~self.allowed).T.astype(np.float64)
@@ -74,7 +74,9 @@ class NodeOptions:
 
     def worth(self) -> Floats:
         """What a pod of each class costs at least: the cheapest share of a node that holds it."""
-        share = (self.amounts[None, :, : self.resources] / self.room[:, None, : self.resources]).max(axis=2)
+        share = np.zeros(self.allowed.shape)
+        for resource in range(self.resources):
+            share = np.maximum(share, self.amounts[:, resource] / self.room[:, resource, None])
         cost = np.where(self.allowed, share * self.price[:, None], np.inf).min(axis=0)
         return np.where(np.isfinite(cost), cost, 0.0)
 
@@ -132,11 +134,19 @@ def _worthy(template: Template, state: State, limits: Limits) -> int:
     return sum(1 << number for number in template.targets(state)) | state.types & template.burstable
 
 
+def _holds(room: Floats, amounts: Floats) -> Flags:
+    """Whether each room (rows) has at least each of the amounts (columns) of every resource."""
+    holds = np.ones((len(room), len(amounts)), dtype=bool)
+    for resource in range(room.shape[1]):
+        holds &= room[:, resource, None] >= amounts[:, resource]
+    return holds
+
+
 def _undominated(room: Floats, price: Floats) -> Numbers:
     """Rows for which no other row has as much room at the same price or less."""
     order = np.lexsort((-room.sum(axis=1), price))
     room, price = room[order], price[order]
-    better = (room[:, None] >= room[None]).all(axis=2) & np.triu(np.ones((len(order),) * 2, dtype=bool), 1)
+    better = _holds(room, room) & np.triu(np.ones((len(order),) * 2, dtype=bool), 1)
     return np.sort(order[~better.any(axis=0)])
 
 
@@ -148,9 +158,11 @@ def _flexible(template: Template, menu: TypeCandidates, rows: Numbers) -> Floats
     room = menu.room[rows]
     others = template.table.rooms[spot]
     for group_types, overhead in menu.state.groups:
-        held = np.isin(spot, positions(group_types, len(template.table.types)))
-        others[held] = np.minimum(others[held], template.table.rooms[spot[held]] - np.array(overhead, dtype=np.float64))
-    for row in np.flatnonzero((others[None] >= room[:, None]).all(axis=2).sum(axis=1) < SPOT_FLEXIBILITY):
+        covered_rows = np.isin(spot, positions(group_types, len(template.table.types)))
+        others[covered_rows] = np.minimum(
+            others[covered_rows], template.table.rooms[spot[covered_rows]] - np.array(overhead, dtype=np.float64)
+        )
+    for row in np.flatnonzero(_holds(others, room).sum(axis=0) < SPOT_FLEXIBILITY):
         room[row, 0] = min(room[row, 0], np.sort(others[:, 0])[-SPOT_FLEXIBILITY])
         with_cpu = others[others[:, 0] >= room[row, 0]]
         room[row, 1] = min(room[row, 1], np.sort(with_cpu[:, 1])[-SPOT_FLEXIBILITY])

@@ -17,7 +17,7 @@ from tenon.scheduling.deadline import Expired
 from tenon.scheduling.packing import Bin
 from tenon.scheduling.type_candidates import Floats, Numbers
 
-TRIES = 6
+TRIES = 5
 """How often nodes are taken apart."""
 SIZES = (3, 4, 5, 2)
 """How many nodes are taken apart at once, in turn."""
@@ -70,15 +70,15 @@ def improved(
         if expired() or len(present) < 2 or sum(node.cost for node in present) <= CLOSE * least:
             break
         luck = draw if number >= len(SIZES) else None
-        chosen = _worst(present, worth, SIZES[number % len(SIZES)], luck)
-        parts = [present[position] for position in chosen]
+        positions = _worst(present, worth, SIZES[number % len(SIZES)], luck)
+        parts = [present[position] for position in positions]
         counts = np.sum([node.pods for node in parts], axis=0)
         if counts.tobytes() in tried:
             continue
         tried.add(counts.tobytes())
         others = _recreated(master, pool, parts, counts, build, expired)
         if others:
-            present = [node for position, node in enumerate(present) if position not in chosen] + others
+            present = [node for position, node in enumerate(present) if position not in positions] + others
     return present
 
 

@@ -146,11 +146,11 @@ def _zones(problem: Problem, left_out: Iterable[str]) -> dict[str, str]:
     zones: dict[str, str] = {}
     for group, (area, first) in sorted(rules.items()):
         pods = [pod for pod in members[group] if pod.key not in out]
-        alike = all(_kind(pod) == _kind(first) for pod in members[group])
+        one_kind = all(_kind(pod) == _kind(first) for pod in members[group])
         (skew, *others) = [spread.max_skew for spread in area.spreads if spread.key == labels.ZONE]
         honored = all(spread.honor_affinity for spread in first.rules.spreads if spread.hard)
         options = _zones_of(problem, first)
-        if others or not alike or not honored or not options or any(pod.key in zones for pod in pods):
+        if others or not one_kind or not honored or not options or any(pod.key in zones for pod in pods):
             continue
         least = max(0, -(-(len(pods) - (len(options) - 1) * skew) // len(options)))
         for number, zone in enumerate(options):

@@ -286,25 +286,32 @@ class Template:
 
     def _order(self, state: State) -> tuple[int, ...]:
         if state._order is None:
-            best = state.market.best
-            state._order = tuple(sorted(members(state.types), key=best.__getitem__))
+            orders = state.market.orders
+            if state.types not in orders:
+                orders[state.types] = tuple(sorted(members(state.types), key=state.market.best.__getitem__))
+            state._order = orders[state.types]
         return state._order
 
     def targets(self, state: State) -> tuple[int, ...]:
         """Types worth filling, cheapest first: a type is left out if a cheaper one has as much of everything."""
         if state._targets is None:
             steady = state.types & ~self.burstable or state.types
-            room = self.table.room
-            best = state.market.best
-            ordered = sorted(members(steady), key=lambda n: (best[n][0], [-amount for amount in room[n]], n))
-            targets: list[int] = []
-            cheaper = 0
-            for number in ordered:
-                better = cheaper
-                for resource, amount in enumerate(room[number]):
-                    better &= self.table.holding(resource, amount)
-                if not better:
-                    targets.append(number)
-                    cheaper |= 1 << number
-            state._targets = tuple(targets)
+            targets = state.market.targets
+            if steady not in targets:
+                targets[steady] = self._find_targets(steady, state.market)
+            state._targets = targets[steady]
         return state._targets
+
+    def _find_targets(self, types: int, market: Market) -> tuple[int, ...]:
+        room, best = self.table.room, market.best
+        ordered = sorted(members(types), key=lambda n: (best[n][0], [-amount for amount in room[n]], n))
+        targets: list[int] = []
+        cheaper = 0
+        for number in ordered:
+            better = cheaper
+            for resource, amount in enumerate(room[number]):
+                better &= self.table.holding(resource, amount)
+            if not better:
+                targets.append(number)
+                cheaper |= 1 << number
+        return tuple(targets)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -58,6 +58,10 @@ class Market:
     """The cheapest sale of each type."""
     by_offer: dict[int, int]
     """The types sold on each offer (a zone and capacity type), by the offer's number."""
+    orders: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    """Sets of types by price, as far as they were asked for."""
+    targets: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    """Of a set of types, those worth filling (`Template.targets`), as far as they were asked for."""
 
 
 class TypeTable:
@@ -90,8 +94,11 @@ class TypeTable:
 
     @property
     def answers(self) -> int:
-        """How many answers it remembers, which take memory. A market takes as much as a hundred others."""
-        return len(self._allowing) + len(self._ceilings) + 100 * len(self._markets)
+        """How many answers it remembers, which take memory. A market takes as much as a hundred others, and an order of
+        types as much as ten.
+        """
+        orders = sum(len(market.orders) + len(market.targets) for market in self._markets.values())
+        return len(self._allowing) + len(self._ceilings) + 100 * len(self._markets) + 10 * orders
 
     def allowing(self, requirements: Requirements) -> int:
         """Types that satisfy the requirements, regardless of zone, capacity type and other offering labels."""
