@@ -46,15 +46,15 @@ class Row:
     milliseconds: float
 
 
-def plan_of(problem: Problem, found: str = "the engine's plan") -> tuple[BestPlan, Plan, float]:
+def plan_of(problem: Problem, method: str = "the engine's plan") -> tuple[BestPlan, Plan, float]:
     """Return the engine's plan for a problem, and its CPU milliseconds."""
     tables = TypeTables()
     solve_with_buffers(problem, tables=tables)
     plan, milliseconds = measured(lambda: solve_with_buffers(problem, tables=tables))
-    return as_best_plan(problem, plan, found), plan, milliseconds
+    return as_best_plan(problem, plan, method), plan, milliseconds
 
 
-def as_best_plan(problem: Problem, plan: Plan, found: str) -> BestPlan:
+def as_best_plan(problem: Problem, plan: Plan, method: str) -> BestPlan:
     """Return the figures of a plan."""
     return BestPlan(
         pods=len(problem.pods),
@@ -63,7 +63,7 @@ def as_best_plan(problem: Problem, plan: Plan, found: str) -> BestPlan:
         price=round(sum(claim.price for claim in plan.claims), 6),
         cost=round(sizing_cost(problem, plan), 6),
         bound=round(lower_bound_of_sizing(problem, plan), 6),
-        found=found,
+        method=method,
     )
 
 
@@ -140,8 +140,8 @@ def searched(load: Load, before: BestPlan | None, seconds: float) -> BestPlan:
     problem = load.problem(instance_types())
     best = plan_of(problem)[0]
     best = before if before is not None and not best.is_better_than(before) else best
-    for plan, found in search(problem, seconds):
-        candidate = as_best_plan(problem, plan, found)
+    for plan, method in search(problem, seconds):
+        candidate = as_best_plan(problem, plan, method)
         if candidate.is_better_than(best) and not violations(load, problem, plan):
             best = candidate
     return best
@@ -161,10 +161,10 @@ def main() -> int:
     parser.add_argument("-o", "--output", choices=["table", "json"], default="table")
     options = parser.parse_args()
     console = Console(stderr=True)
-    chosen = [load for load in loads(options.kind) if not options.load or load.name in options.load]
+    chosen_loads = [load for load in loads(options.kind) if not options.load or load.name in options.load]
     if options.search:
         plans = _known_plans()
-        for load in chosen:
+        for load in chosen_loads:
             with console.status(f"searching {load.name}"):
                 plans[load.name] = searched(load, plans.get(load.name), options.seconds)
             print(load.name, plans[load.name], file=sys.stderr)
@@ -172,7 +172,7 @@ def main() -> int:
         return 0
     best_plans = read_best_plans()
     rows = []
-    for load in chosen:
+    for load in chosen_loads:
         with console.status(f"planning {load.name}"):
             rows.append(row_of(load, best_plans[load.name]))
     if options.output == "json":

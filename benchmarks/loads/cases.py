@@ -75,7 +75,7 @@ class BestPlan:
     price: float
     cost: float
     bound: float
-    found: str
+    method: str
     """How it was found."""
 
     def is_better_than(self, other: BestPlan) -> bool:

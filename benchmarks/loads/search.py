@@ -158,10 +158,10 @@ def _chosen(parts: Sequence[Part], seconds: float) -> tuple[list[list[NodePackin
         scale = np.array(list(_limits(part.fleet).remaining.values()), dtype=float)
         for packing in part.packings:
             usage = part.usage(packing) if len(scale) else scale
-            held = np.flatnonzero(packing.pods)
-            index = [rows[id(part.options.classes[number])] for number in held.tolist()]
+            class_numbers = np.flatnonzero(packing.pods)
+            index = [rows[id(part.options.classes[number])] for number in class_numbers.tolist()]
             index += [limit_row + number for number in range(len(scale))]
-            values = np.concatenate([packing.pods[held].astype(float), usage / np.maximum(scale, 1.0)])
+            values = np.concatenate([packing.pods[class_numbers].astype(float), usage / np.maximum(scale, 1.0)])
             integers.append(solver.getNumCol())
             solver.addCol(packing.cost, 0, highspy.kHighsInf, len(index), np.array(index, dtype=np.int32), values)
     kinds = np.full(len(integers), highspy.HighsVarType.kInteger)
@@ -170,14 +170,14 @@ def _chosen(parts: Sequence[Part], seconds: float) -> tuple[list[list[NodePackin
     times = np.round(np.array(solver.getSolution().col_value)[len(keys) :]).astype(int)
     gap = solver.getInfo().mip_gap
     bought, position = [], 0
-    left = counts.astype(np.int64)
+    waiting = counts.astype(np.int64)
     for part in parts:
         where = np.array([rows[id(pod_class)] for pod_class in part.options.classes])
         packings = []
         for packing in part.packings:
             for _ in range(times[position]):
-                pods = np.minimum(packing.pods, left[where])
-                left[where] -= pods
+                pods = np.minimum(packing.pods, waiting[where])
+                waiting[where] -= pods
                 packings += (
                     trimmed(part.options, pods[None]) if part.fleet.limits.unlimited else [replace(packing, pods=pods)]
                 )

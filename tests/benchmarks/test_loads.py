@@ -27,13 +27,13 @@ def test_no_best_plan_costs_less_than_its_bound(name: str) -> None:
     assert 0 < best.bound <= best.cost
     assert best.placed <= best.pods
     assert best.nodes <= best.placed
-    assert best.found
+    assert best.method
 
 
 def test_more_pods_come_before_a_lower_cost() -> None:
-    best = BestPlan(pods=10, placed=9, nodes=2, price=1.0, cost=1.04, bound=1.0, found="")
-    fewer = BestPlan(pods=10, placed=8, nodes=1, price=0.5, cost=0.52, bound=0.5, found="")
-    cheaper = BestPlan(pods=10, placed=9, nodes=1, price=1.0, cost=1.02, bound=1.0, found="")
+    best = BestPlan(pods=10, placed=9, nodes=2, price=1.0, cost=1.04, bound=1.0, method="")
+    fewer = BestPlan(pods=10, placed=8, nodes=1, price=0.5, cost=0.52, bound=0.5, method="")
+    cheaper = BestPlan(pods=10, placed=9, nodes=1, price=1.0, cost=1.02, bound=1.0, method="")
     assert best.is_better_than(fewer)
     assert cheaper.is_better_than(best)
     assert not best.is_better_than(best)
@@ -42,8 +42,8 @@ def test_more_pods_come_before_a_lower_cost() -> None:
 @pytest.mark.parametrize("load", [Load("spread", 0), Load("limits", 0)], ids=["spread", "limits"])
 def test_the_search_finds_plans(load: Load) -> None:
     problem = load.problem(CATALOG)
-    for plan, found in search(problem, seconds=1.0):
-        assert found
+    for plan, method in search(problem, seconds=1.0):
+        assert method
         assert sizing_cost(problem, plan) > 0
         assert len(plan.unschedulable) < len(problem.pods)
 
