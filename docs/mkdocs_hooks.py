@@ -26,6 +26,7 @@ PAGES = {
     "SECURITY.md": "security-policy.md",
     "deploy/README.md": "deploy.md",
     "benchmarks/README.md": "running-benchmarks.md",
+    "benchmarks/loads/README.md": "public-loads.md",
     "examples/seeds/README.md": "examples-seeds.md",
     "examples/simulate/README.md": "examples-simulate.md",
 }
