@@ -19,6 +19,7 @@ from temporalio.client import Client
 
 from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import CONFIGMAPS, CRDS, NODES
+from cli.switching.definitions import stored_as_v1beta1
 from cli.switching.memory import NAME as MEMORY
 from sandbox.bootstrap import DEPLOY
 from sandbox.cluster import Sandbox
@@ -88,8 +89,9 @@ async def story(sandbox: Sandbox, kube: Kube, client: Client, worker: Worker) ->
         async with replaced(kube, sandbox, worker):
             yield Story(karpenter, worker, client, {"settled": settled, "begun": begun}, pods)
     finally:
-        if not worker.running:
+        if await stored_as_v1beta1(kube):  # the takeover did not come so far
             await asyncio.to_thread(sandbox.kubectl, *crds)
+        if not worker.running:
             await asyncio.to_thread(worker.start)
         await clear(pool)
 
