@@ -48,7 +48,7 @@ def stack(clone: Path, change: dict[str, Any] | None = None, action: str = "") -
         text = text.replace(placeholder, parameter)
     policy = json.loads(text)
     for statement in policy["Statement"]:
-        if statement["Action"] == action:
+        if action and action in statement["Action"]:
             statement.update(change or {})
     body = json.dumps(policy, indent=1).replace("\n", "\n          ")
     (clone / compare_aws.STACK).write_text(
@@ -63,8 +63,9 @@ def test_equal_policies_have_no_differences_and_each_other_scope_is_named(clone:
     stack(clone, {"Condition": {"StringEquals": {"aws:RequestedRegion": "x"}}}, "pricing:GetProducts")
     differences = compare_rights(clone).differences
     assert differences == {
-        "pricing:GetProducts, only Karpenter": ["* if StringEquals aws:RequestedRegion=x"],
-        "pricing:GetProducts, only Tenon": ["*"],
+        f"{action}, only {controller}": scope
+        for action in ("pricing:GetProducts", "servicequotas:ListServiceQuotas")
+        for controller, scope in (("Karpenter", ["* if StringEquals aws:RequestedRegion=x"]), ("Tenon", ["*"]))
     }
 
 
