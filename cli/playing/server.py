@@ -60,7 +60,7 @@ def application(plans: PlanProcess, filenames: Sequence[str] = ()) -> web.Applic
                 posted = await request.post()
         except TimeoutError:
             raise web.HTTPRequestTimeout(text="The form did not arrive in time: send it again.\n") from None
-        except (UnicodeDecodeError, ValueError):
+        except (LookupError, ValueError):  # an unknown character set, or other bytes than it has
             raise web.HTTPBadRequest(text="The form cannot be read: it is not UTF-8 text.\n") from None
         fields = {key: value for key, value in posted.items() if isinstance(value, str)}
         uploads = [value for value in posted.values() if isinstance(value, FileField) and value.filename]

@@ -201,7 +201,7 @@ class Shadow:
         feed(model, moment.changes.present, moment.changes.ended, now)
         interrupt(model, moment.interrupted, now)
         bind(model, now)
-        self._compare(moment)
+        self._try("comparisons", lambda: self._compare(moment))
         if moment.snapshot is None:
             return
         view = ModelView(model, moment.snapshot, now, moment.outside_nodes, moment.drifted)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tenon.scheduling.node_options import NodeOptions
+from tenon.scheduling.node_options import USUAL, NodeOptions
 from tenon.scheduling.type_candidates import Floats, Numbers
 
 FEW_WEIGHTS: tuple[tuple[float, float], ...] = ((1.0, 1.0), (1.0, 0.3), (0.3, 1.0))
@@ -44,9 +44,9 @@ def fill(
     amounts_by_resource = np.ascontiguousarray(amounts.T)
     most = np.where(options.allowed[option_rows][:, useful], counts[useful], 0)
     orders = []
-    for cpu, memory in weights:
+    for usual_weights in weights:
         weight = np.full(options.resources, OTHER)
-        weight[:2] = cpu, memory
+        weight[:USUAL] = usual_weights
         size = (weight / room[:, : options.resources]) @ amounts[:, : options.resources].T
         orders.append(np.argsort(-worth[useful] / (size + 1e-12), axis=1, kind="stable"))
     order = np.vstack(orders)

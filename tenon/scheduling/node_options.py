@@ -28,6 +28,8 @@ MAX_ROWS = 2000
 """How many ways to buy a node are considered: for more, the load is packed without columns."""
 NOTHING = 1e-30
 """Stands for an amount of 0, so that division needs no exception for it."""
+USUAL = 2
+"""CPU and memory, the first two resources, count also where no pod requests them."""
 
 
 class NodeOptions:
@@ -39,7 +41,7 @@ class NodeOptions:
         self.classes = [pod_class for pod_class, _ in load]
         self.counts: Numbers = np.array([count for _, count in load], dtype=np.int64)
         requested = np.array([pod_class.amounts for pod_class in self.classes], dtype=np.float64)
-        used = np.flatnonzero(requested.any(axis=0))
+        used = np.flatnonzero(requested.any(axis=0) | (np.arange(requested.shape[1]) < USUAL))
         scarce, most = _scarce(template, self.classes)
         amounts = np.hstack([requested[:, used], scarce])
         self.amounts: Floats = np.where(amounts > 0, amounts, NOTHING)

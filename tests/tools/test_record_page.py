@@ -13,6 +13,7 @@ OF_EVERY_ENTRY = ("id", "at", "cluster", "workflow", "run", "actor")
 INSIDE: dict[str, type[BaseModel]] = {
     "Inside: purchase": entries.Purchase,
     "Inside: candidate": entries.CommandCandidate,
+    "Inside: approval": entries.CommandApproval,
     "Inside: node": entries.NodeFacts,
     "Inside: wait": entries.BlockedBy,
     "Inside: row": entries.CostRow,

@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 
 from tenon.apis import labels
 from tenon.kube.pod import Pod
 from tenon.kube.pod_rules import PodRules, SpreadRule
 from tenon.kube.selectors import LabelSelector
-from tenon.resources import CPU, add, fits
+from tenon.resources import CPU, MEMORY, PODS, add, fits
 from tenon.scheduling.bound import lower_bound_of_sizing
 from tenon.scheduling.engine import solve
 from tenon.scheduling.model import Plan, Problem
@@ -44,6 +45,16 @@ def drawn(seed: int, kinds: int = 12) -> Problem:
 def test_no_plan_is_dearer_or_places_fewer_pods(batch: Problem) -> None:
     before, after = solve(batch), solve(batch, columns=True)
     assert (-placed(after, batch), round(price(after), 9)) <= (-placed(before, batch), round(price(before), 9))
+
+
+@pytest.mark.parametrize("requests", [{}, {CPU: 500}, {MEMORY: 2**30}], ids=["nothing", "only CPU", "only memory"])
+def test_pods_need_not_request_cpu_and_memory(requests: dict[str, int]) -> None:
+    """Such pods alone on the nodes of a NodePool once stopped the whole plan."""
+    apart = [replace(item, requests=requests | {PODS: 1}) for item in web(3, away(labels.HOSTNAME), "bare")]
+    batch = problem(apart, pool("default", ON_DEMAND, AMD64))
+    plan = solve(batch, columns=True)
+    assert not plan.unschedulable
+    assert len(plan.claims) == 3
 
 
 def test_plans_of_many_kinds_cost_less() -> None:
