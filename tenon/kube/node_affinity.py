@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 
+from tenon.apis import labels
 from tenon.kube.requirements import Requirement, Requirements
 from tenon.kube.structs import Expression, NodeSelector, PodSpec
 
@@ -54,3 +55,8 @@ def _required(spec: PodSpec) -> NodeSelector | None:
 
 def _holds(requirement: Requirement, value: str | None) -> bool:
     return requirement.may_be_absent if value is None else requirement.has(value)
+
+
+def accepts_pool(terms: Sequence[Requirements], name: str) -> bool:
+    """Whether one of the pod's terms allows the NodePool of this name. Reasons leave out the other pools."""
+    return not terms or any(term.get(labels.NODEPOOL).has(name) for term in terms)

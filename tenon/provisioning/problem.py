@@ -9,6 +9,7 @@ from typing import Protocol
 
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodepool import NodePool
+from tenon.kube.node_affinity import accepts_pool
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
 from tenon.provisioning.cost_limits import Purchase, priced_nodes, with_cost_limits
@@ -18,7 +19,6 @@ from tenon.provisioning.readiness import FRESH, Checks, why_unusable
 from tenon.provisioning.refused_offerings import NOTHING_REFUSED
 from tenon.resources import Resources
 from tenon.rollout.revisions import class_key
-from tenon.scheduling.explanation.unschedulable_pods import accepts_pool
 from tenon.scheduling.hourly_cost import limits_cost
 from tenon.scheduling.model import InstanceType, Node, Plan, Pool, Problem
 

@@ -14,12 +14,12 @@ from typing import Final
 from tenon.apis import labels
 from tenon.ec2.refusals.unavailable import refusals_of, shortages_of
 from tenon.ec2.types import placement_groups
+from tenon.kube.node_affinity import accepts_pool
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
 from tenon.kube.requirements import Requirements
 from tenon.kube.taints import untolerated
 from tenon.resources import Resources, fits
-from tenon.scheduling.explanation.unschedulable_pods import accepts_pool
 from tenon.scheduling.model import OFFERING_KEYS, InstanceType, Offering, Plan, Pool
 
 Refused = Mapping[OfferingKey, datetime]

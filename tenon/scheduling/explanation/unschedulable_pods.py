@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from tenon.apis import labels
 from tenon.apis.restricted import restricted_reason
+from tenon.kube.node_affinity import accepts_pool
 from tenon.kube.requirements import EXISTS, Requirement, Requirements, hint
 from tenon.kube.taints import Taint
 from tenon.scheduling.explanation.capacity_shortage import shortage
@@ -47,11 +48,6 @@ def explain(pod_class: PodClass, templates: Sequence[tuple[Template, Limits]], o
     return "; ".join(
         f"NodePool {t.pool.name}: {_reason(pod_class, t, limits, obstacle)}" for t, limits in accepted_templates
     )
-
-
-def accepts_pool(terms: Sequence[Requirements], name: str) -> bool:
-    """Whether one of the pod's terms allows the NodePool of this name. Reasons leave out the other pools."""
-    return not terms or any(term.get(labels.NODEPOOL).has(name) for term in terms)
 
 
 def _contradiction(term: Requirements) -> str:
