@@ -68,6 +68,8 @@ app = create_app()
 
 RECENT = timedelta(hours=2)
 """How old the entry may be that says what headroom there is now, and what the lower bound is."""
+BOUND_SHARE = 0.95
+"""The part of a window for which its lower bound must be known: the cost of the rest has none to compare with."""
 NO_BOUND = "The lower bound is not known: the leader records it in intervals (setting COST_INTERVAL), and {record}"
 NO_RECORD = "No record is named: --record says where the worker's setting RECORD_SINKS writes it."
 
@@ -276,7 +278,7 @@ class _Reading:
             unpriced=len({lifetime.instance for lifetime in lifetimes if lifetime.price is None}),
             since=window.since,
             savings=savings_of(entry for entry in entries if entry.at < window.until),
-            lower_bound=_mean(bounds),
+            lower_bound=_mean(bounds, (window.until - window.since).total_seconds()),
             notes=notes,
         )
 
@@ -338,10 +340,12 @@ async def _read(*, with_disks: bool) -> Cluster:
         await kube.close()
 
 
-def _mean(bounds: Sequence[tuple[float, float]]) -> float | None:
-    """Return the mean of values, each with its weight before it; None without any weight."""
-    weight = sum(seconds for seconds, _ in bounds)
-    return sum(seconds * bound for seconds, bound in bounds) / weight if weight else None
+def _mean(bounds: Sequence[tuple[float, float]], window_seconds: float) -> float | None:
+    """Return the mean of values, each with its seconds before it; None if they are not those of the whole window."""
+    known_seconds = sum(seconds for seconds, _ in bounds)
+    if known_seconds < BOUND_SHARE * window_seconds:
+        return None
+    return sum(seconds * bound for seconds, bound in bounds) / known_seconds
 
 
 def _ran_in(lifetime: Lifetime, window: Window) -> bool:

@@ -20,7 +20,12 @@ def shortened(text: str, most: int) -> str:
 
 
 def for_temporal_ui(text: str) -> str:
-    """Return the text with '0.12 USD/h' for '$0.12 an hour': Temporal's UI takes what two $ enclose for a formula."""
+    """Return the text as Temporal's UI shows it in whole.
+
+    It takes what two $ enclose for a formula, so it gets '0.12 USD/h' for '$0.12 an hour'; and brackets before a
+    parenthesis for a link, so there is a comma between the two.
+    """
+    text = text.replace("] (", "], (")
     return _AMOUNT.sub(r"\1 USD", _AN_HOUR.sub(lambda match: f"{match[1] or match[2]} USD/h", text))
 
 

@@ -258,6 +258,8 @@ def test_the_lower_bound_of_a_window_is_the_mean_of_its_entries(cost: Cost, tmp_
     ]
     report = window(cost, written(tmp_path / "record", *ledger(), *bounds))
     assert report["lowerBoundPerHour"] == pytest.approx((0.1 * 0.5 + 0.02 * 1.5) / 2)
+    partly = window(cost, written(tmp_path / "late", *ledger(), bounds[0]))
+    assert partly["lowerBoundPerHour"] is None, "the bound of a part is no bound of the whole"
 
 
 @pytest.mark.usefixtures("only_one")

@@ -107,8 +107,9 @@ def test_the_last_line_of_a_life_names_who_still_holds_its_objects() -> None:
         ("planned price: 0.0960 $/h (m5.large)", "planned price: 0.0960 USD/h (m5.large)"),
         ("next is c5.large, at $0.085 an hour; it costs $2.", "next is c5.large, at 0.085 USD/h; it costs 2 USD."),
         ("costs $-0.5 an hour, and $HOME stays", "costs -0.5 USD/h, and $HOME stays"),
+        ("gpu-name In [h100] (none has that label)", "gpu-name In [h100], (none has that label)"),
     ],
 )
-def test_no_amount_looks_like_a_formula_in_the_temporal_ui(text: str, shown: str) -> None:
-    """Its Markdown takes what is between two dollar signs for mathematics."""
+def test_no_text_looks_like_a_formula_or_a_link_in_the_temporal_ui(text: str, shown: str) -> None:
+    """Its Markdown takes what two dollar signs enclose for mathematics, and brackets before parentheses for a link."""
     assert for_temporal_ui(text) == shown
