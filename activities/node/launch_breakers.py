@@ -14,13 +14,22 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable
 from datetime import datetime, timedelta
 
+from tenon.apis import labels
 from tenon.ec2.refusals.backoff import FIRST_PROBE_PAUSE, Backoff
-from tenon.ec2.refusals.unavailable import UnavailableOfferings, backoffs_of, grouped, refused_now
+from tenon.ec2.refusals.unavailable import (
+    UNAVAILABLE_OFFERINGS_TTL,
+    UnavailableOfferings,
+    backoffs_of,
+    grouped,
+    refused_now,
+)
 from tenon.evolve import evolve
+from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.offerings import OfferingKey
 from tenon.messages.launch import OfferingRef
 from tenon.messages.provisioning import LaunchBreaker, LaunchReport
 from tenon.node import breaker as rules
+from tenon.provisioning.unavailable_offerings import unavailable_offerings
 
 FIRST_LAUNCHES = 2
 """How many launches of one NodePool are sent at the same time while it is unknown whether EC2 accepts them."""
@@ -72,19 +81,31 @@ class LaunchBreakers:
 
     # --- offerings ---
 
-    def unavailable(self) -> UnavailableOfferings:
-        """The offerings that EC2 refused a moment ago: not even a claim that probes them may ask for them yet.
+    def unavailable(self, within: timedelta = FIRST_PROBE_PAUSE) -> UnavailableOfferings:
+        """The offerings that EC2 refused ``within`` this time. A claim that allows spot and on-demand avoids them.
 
-        A claim that allows spot and on-demand must not request the same spot offerings again. For how much longer an
-        offering is avoided, plans decide. They know what all processes saw, and claims name what they must avoid.
+        By default, those that not even a claim that probes them may ask for yet. For how much longer an offering is
+        avoided, plans decide. They know what all processes saw, and their claims name what they must avoid.
         """
         now = self._now()
         self._backoffs = {key: backoff for key, backoff in self._backoffs.items() if backoff.is_active(now)}
         return UnavailableOfferings(
             key
             for key, backoff in self._backoffs.items()
-            if backoff.refused_at is None or now < backoff.refused_at + FIRST_PROBE_PAUSE
+            if backoff.refused_at is None or now < backoff.refused_at + within
         )
+
+    def unavailable_to(self, claim: ClaimRecord) -> UnavailableOfferings:
+        """The offerings that this process or, a short time ago, the claim's plan knew to be unavailable.
+
+        A claim that names none was not planned with what EC2 refuses, such as one of a static NodePool. It avoids
+        whatever this process knows.
+        """
+        created = claim.created_at
+        young = created is not None and self._now() - created < UNAVAILABLE_OFFERINGS_TTL
+        if not young or labels.UNAVAILABLE_OFFERINGS not in claim.annotations:
+            return self.unavailable(UNAVAILABLE_OFFERINGS_TTL)
+        return UnavailableOfferings(self.unavailable() | unavailable_offerings(claim.annotations))
 
     def mark_unavailable(self, offerings: Iterable[OfferingRef]) -> None:
         """Record offerings for which EC2 had no capacity."""

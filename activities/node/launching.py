@@ -52,7 +52,6 @@ from tenon.ec2.launch.network_annotations import network_annotations
 from tenon.ec2.refusals import errors as codes
 from tenon.ec2.refusals.class_faults import ClassFault
 from tenon.ec2.refusals.refused_price import cheapest_refused
-from tenon.ec2.refusals.unavailable import UNAVAILABLE_OFFERINGS_TTL, UnavailableOfferings
 from tenon.evolve import evolve
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.event_reasons import EventReason
@@ -70,7 +69,6 @@ from tenon.messages.launch import (
     PrepareLaunchResult,
 )
 from tenon.node.launch_stages import LAUNCH_ATTEMPTS
-from tenon.provisioning.unavailable_offerings import unavailable_offerings
 
 log = loggers.NODECLAIM_LIFECYCLE
 
@@ -154,14 +152,6 @@ class Launching:
             if request is None:
                 self._breakers.leave(prepare_input.claim.name)
 
-    def _unavailable(self, claim: ClaimRecord) -> UnavailableOfferings:
-        """The offerings that this process or, a short time ago, the claim's plan knew to be unavailable."""
-        created = claim.created_at
-        young = created is not None and self._now() - created < UNAVAILABLE_OFFERINGS_TTL
-        return UnavailableOfferings(
-            self._breakers.unavailable() | (unavailable_offerings(claim.annotations) if young else frozenset())
-        )
-
     async def _prepare(
         self, prepare_input: PrepareLaunchInput, claim: ClaimRecord, view: ClaimView
     ) -> PrepareLaunchResult:
@@ -211,7 +201,7 @@ class Launching:
             own = with_own_kubelet(node_class, claim.annotations)
             async with self._throttled.shown(prepare_input.claim, PREPARING):
                 types = await with_heartbeat(self._types.of(claim, own))
-                unavailable = self._unavailable(claim)
+                unavailable = self._breakers.unavailable_to(claim)
                 prepare = carried(partial(self._ec2.prepare_launch, nodeclaim, own, attempt, unavailable, types))
                 request = await with_heartbeat(asyncio.get_running_loop().run_in_executor(self._senders, prepare))
         except NodeClassNotReadyError as error:

@@ -116,6 +116,8 @@ async def write_claims(
     explanations: Sequence[str] = (),
     avoided: Sequence[Collection[OfferingKey]] = (),
     usual_prices: Sequence[float | None] = (),
+    *,
+    names_none: bool = False,
 ) -> Written:
     """Write every NodeClaim of a plan that the API server accepts.
 
@@ -129,6 +131,8 @@ async def write_claims(
         avoided: for each claim, the offerings that EC2 refused recently and that it must not ask for; it names those
             of its types.
         usual_prices: for each claim, what the cheapest refused offering costs that would do; None if there is none.
+        names_none: whether a claim with nothing to avoid says so. Its launch then asks for offerings that were refused
+            a while ago and that the plan uses again.
 
     Raises:
         ApiError: the API server is not available, and no claim was written.
@@ -141,9 +145,9 @@ async def write_claims(
     for claim_write, why in zip(claim_writes, explanations, strict=False):
         claim_write.body["metadata"]["annotations"][labels.EXPLANATION] = why
     for claim_write, offerings in zip(claim_writes, avoided, strict=False):
-        claim_write.body["metadata"]["annotations"] |= unavailable_annotation(
-            claim_write.planned.instance_types, offerings
-        )
+        named_offerings = unavailable_annotation(claim_write.planned.instance_types, offerings)
+        if named_offerings or names_none:
+            claim_write.body["metadata"]["annotations"] |= {labels.UNAVAILABLE_OFFERINGS: "", **named_offerings}
     for claim_write, usual_price in zip(claim_writes, usual_prices, strict=False):
         factor = price_factor(pools[claim_write.planned.pool].metadata.annotations)
         claim_write.body["metadata"]["annotations"] |= shortage_annotation(

@@ -73,6 +73,10 @@ class LaunchRefusals:
         """Replace what EC2 refused recently."""
         self._backoffs = dict(backoffs)
 
+    def any_refused(self) -> bool:
+        """Whether EC2 refused an offering in the last minutes, also if plans use it again."""
+        return any(backoff.refused_at is not None for backoff in self._backoffs.values())
+
     def backoffs(self) -> dict[OfferingKey, Backoff]:
         """The offerings that plans avoid now: those that EC2 refused, and those that a quota has no room for.
 

@@ -249,6 +249,7 @@ class Planner:
                     decision.explanations,
                     self._avoided(decision),
                     decision.usual_prices,
+                    names_none=self._refusals.any_refused(),
                 )
         except ApiError as error:
             unwritten = _as_written(decision, Written.nothing(decision.plan, error))

@@ -16,7 +16,7 @@ from tenon.apis.hashing import ec2nodeclass_hashes
 from tenon.apis.validation import parse
 from tenon.ec2.refusals.unavailable import UNAVAILABLE_OFFERINGS_TTL
 from tenon.kube.offerings import OfferingKey
-from tenon.messages.launch import LaunchInput, LaunchRequest, PrepareLaunchInput
+from tenon.messages.launch import LaunchInput, LaunchRequest, OfferingRef, PrepareLaunchInput
 from tests.activities.node.fake_kube import stamp
 from tests.activities.node.seller import Seller, node_class
 from tests.activities.node.world import FINALIZER, REF, World, claim
@@ -90,6 +90,24 @@ async def test_aws041_a_refusal_that_the_plan_knew_is_forgotten_in_time(timedelt
     assert prepared.request is not None
     seller = cast("Seller", launching._ec2)
     assert (OfferingKey("spot", "m5.large", "us-west-2a") in seller.unavailable) is avoids
+
+
+@pytest.mark.parametrize("named_offerings", ["", None, "spot/c5.large/us-west-2a"])
+async def test_aws041_a_claim_without_a_plan_avoids_for_three_minutes_what_ec2_refused(
+    named_offerings: str | None,
+) -> None:
+    """Such as one of a static NodePool, which would ask for spot again and never get to on-demand."""
+    world, launching = unlaunched()
+    refused = OfferingKey("spot", "m5.large", "us-west-2a")
+    launching._breakers.mark_unavailable([OfferingRef.of(refused)])
+    seller = cast("Seller", launching._ec2)
+    for seconds, avoids in ((31, True), (148, True), (2, False)):
+        world.clock.instant += timedelta(seconds=seconds)
+        world.claim["metadata"]["creationTimestamp"] = stamp(world.clock())
+        if named_offerings is not None:
+            world.claim["metadata"]["annotations"][labels.UNAVAILABLE_OFFERINGS] = named_offerings
+        await launching.prepare(PrepareLaunchInput(claim=REF, attempt=1, began_at=world.clock()))
+        assert (refused in seller.unavailable) is (avoids and named_offerings is None), "a plan decides for its claims"
 
 
 async def test_fin01_a_claim_has_its_finalizer_before_its_launch_is_prepared() -> None:

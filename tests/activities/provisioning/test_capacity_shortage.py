@@ -10,6 +10,7 @@ import pytest
 
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.ec2.refusals.backoff import FIRST_PROBE_PAUSE
 from tenon.ec2.types.instance_types import without
 from tenon.kube.offerings import OfferingKey
 from tenon.messages.provisioning import PlanInput, UnavailableTypes
@@ -254,3 +255,22 @@ async def test_the_reason_of_a_pod_and_the_page_name_what_ec2_refuses() -> None:
     assert group.why.startswith(f"NodePool default: EC2 refuses {len(CATALOG)} on-demand offerings (")
     assert f"tried again after {again:%Y-%m-%dT%H:%M:%SZ}; without these: " in group.why
     assert group.why in of.said("FailedScheduling")[-1]
+
+
+async def test_a_nodeclaim_that_probes_says_that_it_avoids_nothing_else() -> None:
+    """Or the process that launches it would still avoid what it probes."""
+    zone, kind = need(labels.ZONE, "In", "us-west-2a"), need(labels.INSTANCE_TYPE, "In", "m5.large")
+    at = Setting(asking("a", ON_DEMAND, zone, kind))
+    at.types = MarkedTypes()
+    at.restart()
+    group = UnavailableTypes(
+        capacity_type="on-demand",
+        zone="us-west-2a",
+        instance_types=["m5.large"],
+        until=at.now + timedelta(minutes=2),
+        refused_at=at.now - FIRST_PROBE_PAUSE,
+        refusals=1,
+    )
+    planned = await at.planner.plan(PlanInput(cluster="c", batch=41, unavailable=[group]))
+    annotations = [at.kube.objects[name]["metadata"]["annotations"] for name in planned.claims]
+    assert [item.get(labels.UNAVAILABLE_OFFERINGS) for item in annotations] == [""]

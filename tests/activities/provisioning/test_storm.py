@@ -28,7 +28,6 @@ from tenon.kube.timestamps import format_instant
 from tenon.messages.launch import OfferingRef
 from tenon.messages.provisioning import PlanInput
 from tenon.provisioning.launch_budget import START
-from tenon.provisioning.unavailable_offerings import unavailable_offerings
 from tenon.scheduling.model import InstanceType
 from tests.activities.provisioning.fake_view import FakeTypes, node_pool
 from tests.activities.provisioning.setting import Setting
@@ -135,8 +134,7 @@ class Cloud:
 
     def _request(self, names: list[str]) -> None:
         claim = self.at.view.claims[names[0]]
-        avoided = self.io.unavailable() | unavailable_offerings(claim.annotations)
-        kinds = {kind.name: kind for kind in without([*GPUS, *PLAIN], type(self.io.unavailable())(avoided))}
+        kinds = {kind.name: kind for kind in without([*GPUS, *PLAIN], self.io.unavailable_to(claim))}
         offered = [
             OfferingKey(offering.capacity_type, name, offering.zone)
             for name in claim.instance_types
