@@ -82,7 +82,7 @@ from tenon.record.entries import Entry
 from tenon.record.plans import plan_entry
 from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
 from tenon.scheduling.local_disks import lost_disks
-from tenon.scheduling.model import Plan, PlannedClaim, Problem
+from tenon.scheduling.model import InstanceType, Plan, PlannedClaim, Problem
 
 log = loggers.PROVISIONER
 
@@ -410,7 +410,7 @@ class Planner:
         plan = only_probes(reasoned, breakers, batch)
         solve = partial(self._solve_probes, part * RETRY_SECONDS)
         probes = await self._probes.for_plan(plan, waiting_pods, problem, pools, breakers, refused_until, batch, solve)
-        plan, postponed = self._within_budgets(_with_probes(plan, probes))
+        plan, postponed = self._within_budgets(_with_probes(plan, probes), probes, types_by_pool)
         metrics.SCHEDULING_SECONDS.labels("provisioner").observe(solved.seconds)
         metrics.PLAN_PHASE_SECONDS.labels("solve").observe(solved.seconds)
         ready = frozenset(node.name for node in problem.nodes if node.initialized)
@@ -445,16 +445,20 @@ class Planner:
         with spans.phase(Phase.SOLVE):
             return (await self._solver.solve(problem, part)).plan
 
-    def _within_budgets(self, plan: Plan) -> tuple[Plan, Mapping[str, tuple[str, str]]]:
+    def _within_budgets(
+        self, plan: Plan, probes: Probes, types_by_pool: Mapping[str, Sequence[InstanceType]]
+    ) -> tuple[Plan, Mapping[str, tuple[str, str]]]:
         """The plan without nodes that must wait for others of their NodePool, or that a quota has no room for.
 
         Also, by the key of their pods, what the former wait for.
         """
         claims = list(self._view.all_claims())
-        plan, postponed = within_budget(plan, self._refusals.is_scarce, partial(self._refusals.free_launches, claims))
         over_quota: frozenset[str] = frozenset()
-        if (quotas := self._refusals.quotas(claims)) is not None:
-            plan, over_quota = within_quotas(plan, quotas)
+        if (quotas := self._refusals.quotas(claims)) is not None:  # first, because a pod that it stops waits for longer
+            plan, over_quota = within_quotas(
+                plan, quotas, lambda claim: () if probes.include(claim) else types_by_pool.get(claim.pool, ())
+            )
+        plan, postponed = within_budget(plan, self._refusals.is_scarce, partial(self._refusals.free_launches, claims))
         if over_quota or (plan.unschedulable and self._refusals.avoids_quotas()):
             self._refusals.quota_lacks()
         return plan, postponed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -22,10 +23,10 @@ from tenon.ec2.refusals.known_quotas import (
 from tenon.ec2.refusals.vcpu_quotas import STANDARD, quota_of
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.offerings import OfferingKey
-from tenon.kube.requirements import Requirements
+from tenon.kube.requirements import IN, Requirement, Requirements
 from tenon.kube.timestamps import format_instant
 from tenon.scheduling.model import Plan, PlannedClaim
-from tests.tenon.scheduling.builders import pod
+from tests.tenon.scheduling.builders import catalog, entry, pod
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 VCPUS = {"g4dn.xlarge": 4, "g5.48xlarge": 192, "p4d.24xlarge": 96, "m5.large": 2, "c5.24xlarge": 96}
@@ -75,6 +76,24 @@ def test_a_pod_says_which_quota_has_no_room_and_what_to_do() -> None:
         "NodePool gpu: its node needs 4 vCPUs, and of the 64 vCPUs of the account's on-demand quota G and VT, 62 are "
         "used: ask AWS for a larger quota, or remove instances"
     )
+
+
+def test_nodes_that_a_full_spot_quota_has_no_room_for_are_bought_on_demand() -> None:
+    """And their pods get a place at once. A quota of EC2's own answer would cost a launch of each."""
+    types = catalog(entry("m5.large", 2, 8, 0.1), entry("c5.24xlarge", 96, 192, 4.0))
+    both = Requirements.of(Requirement.new(labels.CAPACITY_TYPE, IN, (labels.SPOT, labels.ON_DEMAND)))
+    offering = OfferingKey(labels.SPOT, "m5.large", "us-west-2a")
+    claims = [replace(claim(number, "m5.large"), requirements=both, offering=offering) for number in range(3)]
+    quotas = {(labels.SPOT, STANDARD): VcpuQuota(8, 5), (labels.ON_DEMAND, STANDARD): VcpuQuota(64, 62)}
+    plan, without_room = within_quotas(Plan(claims=tuple(claims)), KnownQuotas(NOW, quotas, VCPUS), lambda _: types)
+    first, second = plan.claims
+    assert first is claims[0]
+    assert second.requirements.labels() == {labels.CAPACITY_TYPE: labels.ON_DEMAND}
+    assert (second.offering.capacity_type, second.price) == (labels.ON_DEMAND, 0.1)
+    assert without_room == {"default/p2"}
+    assert "of the 8 vCPUs of the account's spot quota Standard, 5 are used and 2 planned:" in str(plan.unschedulable)
+    cut, _ = within_quotas(Plan(claims=tuple(claims)), KnownQuotas(NOW, quotas, VCPUS))
+    assert cut.claims == (claims[0],), "a claim whose types are not known stays what it is"
 
 
 def test_a_spot_quota_of_one_group_of_families_leaves_spot_of_others_alone() -> None:

@@ -7,8 +7,9 @@ ago, and the quotas are read again.
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -16,7 +17,8 @@ from tenon.apis import labels
 from tenon.ec2.refusals.vcpu_quotas import STANDARD, quota_of
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.offerings import OfferingKey
-from tenon.scheduling.model import Plan, PlannedClaim
+from tenon.kube.requirements import IN, Requirement
+from tenon.scheduling.model import InstanceType, Plan, PlannedClaim
 
 _ON_DEMAND, _SPOT = labels.ON_DEMAND, labels.SPOT
 QUOTA_CODES: Mapping[str, tuple[str, str]] = {
@@ -146,33 +148,86 @@ def ruled_out(account_quotas: KnownQuotas) -> frozenset[OfferingKey]:
     return frozenset(keys)
 
 
-def within_quotas(plan: Plan, account_quotas: KnownQuotas) -> tuple[Plan, frozenset[str]]:
+def within_quotas(
+    plan: Plan, account_quotas: KnownQuotas, types_of: Callable[[PlannedClaim], Sequence[InstanceType]] = lambda _: ()
+) -> tuple[Plan, frozenset[str]]:
     """Return the plan without the nodes that EC2 would refuse, and the keys of their pods.
 
-    Each node counts with the cheapest type that it may get, in the order of the plan.
+    Each node counts with the cheapest type that it may get, in the order of the plan. If the quota of its capacity type
+    has no room, it is bought as another one that it may have.
+
+    Args:
+        plan: the plan.
+        account_quotas: the quotas.
+        types_of: the types that the NodePool of a claim can buy; none if its capacity type must stay.
     """
-    room = {bucket: quota.left for bucket, quota in account_quotas.quotas.items()}
+    planned: Counter[Bucket] = Counter()
+
+    def takes(claim: PlannedClaim) -> bool:
+        bucket, vcpus = _use_of(claim, account_quotas)
+        if bucket in account_quotas.quotas:
+            if account_quotas.quotas[bucket].left - planned[bucket] < vcpus:
+                return False
+            planned[bucket] += vcpus
+        return True
+
     allowed: list[PlannedClaim] = []
     why: dict[str, str] = {}
     for claim in plan.claims:
-        name, capacity_type = claim.offering.instance_type, claim.offering.capacity_type
-        bucket, vcpus = (capacity_type, quota_of(name, capacity_type)), account_quotas.vcpus.get(name, 0)
-        if bucket in room and room[bucket] < vcpus:
-            sentence = quota_sentence(claim.pool, vcpus, bucket, account_quotas.quotas[bucket])
+        if takes(claim):
+            allowed.append(claim)
+        elif other := next(filter(takes, _as_other_capacity_types(claim, types_of(claim))), None):
+            allowed.append(other)
+        else:
+            bucket, vcpus = _use_of(claim, account_quotas)
+            sentence = quota_sentence(claim.pool, vcpus, bucket, account_quotas.quotas[bucket], planned[bucket])
             why.update((pod.key, sentence) for pod in claim.pods)
-            continue
-        if bucket in room:
-            room[bucket] -= vcpus
-        allowed.append(claim)
-    if not why:
+    if len(allowed) == len(plan.claims) and all(map(operator.is_, allowed, plan.claims)):
         return plan, frozenset()
     return replace(plan, claims=tuple(allowed), unschedulable={**plan.unschedulable, **why}), frozenset(why)
 
 
-def quota_sentence(pool: str, vcpus: int, bucket: Bucket, quota: VcpuQuota) -> str:
-    """Say on a pod which quota has no room for its node, and what to do."""
+def _use_of(claim: PlannedClaim, account_quotas: KnownQuotas) -> tuple[Bucket, int]:
+    """Return which quota the node of a claim counts against, and with how many vCPUs."""
+    name, capacity_type = claim.offering.instance_type, claim.offering.capacity_type
+    return (capacity_type, quota_of(name, capacity_type)), account_quotas.vcpus.get(name, 0)
+
+
+def _as_other_capacity_types(claim: PlannedClaim, types: Iterable[InstanceType]) -> Iterator[PlannedClaim]:
+    """The claim as spot or on-demand only, whichever it was not planned to get and may have, with what it then costs.
+
+    One with ``minValues`` stays as it is, because fewer types might not be enough for these.
+    """
+    if any(claim.requirements[key].min_values for key in claim.requirements):
+        return
+    own_types = [kind for kind in types if kind.name in claim.instance_types]
+    for capacity_type in (_SPOT, _ON_DEMAND):
+        if capacity_type == claim.offering.capacity_type:
+            continue
+        requirements = claim.requirements.with_(Requirement.new(labels.CAPACITY_TYPE, IN, (capacity_type,)))
+        sales = sorted(
+            (offering.price, kind.name, offering.zone)
+            for kind in own_types
+            for offering in kind.offerings
+            if offering.launchable and offering.meets(requirements)
+        )
+        if sales:
+            price, name, zone = sales[0]
+            yield replace(
+                claim,
+                requirements=requirements,
+                instance_types=tuple(dict.fromkeys(name for _, name, _ in sales)),
+                price=price,
+                offering=OfferingKey(capacity_type, name, zone),
+            )
+
+
+def quota_sentence(pool: str, vcpus: int, bucket: Bucket, quota: VcpuQuota, planned: int = 0) -> str:
+    """Say on a pod which quota has no room for its node, and what to do. ``planned``: vCPUs of nodes bought now."""
     capacity_type, name = bucket
+    planned_part = f" and {planned} planned" if planned else ""
     return (
         f"NodePool {pool}: its node needs {vcpus} vCPUs, and of the {quota.limit} vCPUs of the account's "
-        f"{capacity_type} quota {name}, {quota.used} are used: ask AWS for a larger quota, or remove instances"
+        f"{capacity_type} quota {name}, {quota.used} are used{planned_part}: ask AWS for a larger quota, or remove "
+        "instances"
     )

@@ -18,6 +18,7 @@ from activities.node.launch_breakers import LaunchBreakers
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.ec2.refusals import backoff
+from tenon.ec2.refusals.known_quotas import KnownQuotas, VcpuQuota
 from tenon.ec2.refusals.unavailable import backoffs_of, grouped
 from tenon.ec2.refusals.vcpu_quotas import quota_of
 from tenon.ec2.types.instance_types import without
@@ -283,3 +284,15 @@ async def test_an_ordinary_node_of_a_pool_in_a_storm_of_ordinary_types_launches_
     storm.at.view.add(*(asking(f"b-{n}", need(labels.INSTANCE_TYPE, "In", "m6i.xlarge"), cpu="3") for n in range(100)))
     await storm.advance(timedelta(seconds=4))
     assert len(storm.launched) == 100
+
+
+async def test_pods_that_a_quota_has_no_room_for_do_not_wait_for_a_launch_round() -> None:
+    """They would be told to wait for the launches before theirs. Those that fit as on-demand launch at once."""
+    at = cloud(gpu_pods(START * 2)).at
+    quotas = {(name, "G and VT"): VcpuQuota(8, 0) for name in (labels.SPOT, labels.ON_DEMAND)}
+    at.planner._refusals.replace_quotas(KnownQuotas(at.now, quotas, {kind.name: 4 for kind in GPUS}))
+    planned = await at.planner.plan(PlanInput(cluster="c", batch=41))
+    asked_for = [next(iter(_capacity_types(ClaimRecord.of(at.kube.objects[name])))) for name in planned.claims]
+    assert sorted(asked_for) == [labels.ON_DEMAND, labels.ON_DEMAND, labels.SPOT, labels.SPOT]
+    assert planned.postponed == 0
+    assert planned.unschedulable == START * 2 - 4
