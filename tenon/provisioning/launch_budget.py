@@ -16,6 +16,7 @@ from tenon.apis import labels
 from tenon.ec2.refusals.vcpu_quotas import STANDARD, quota_of
 from tenon.kube.claim_record import ClaimRecord
 from tenon.scheduling.model import Plan, PlannedClaim
+from tenon.scheduling.zone_turns import zones_in_turn
 
 START = 20
 """How many nodes launch at once before EC2 has launched any of them."""
@@ -93,9 +94,10 @@ def within_budget(
         The plan, and by the key of each pod the NodePool and the capacity type.
     """
     free_by_subject: dict[tuple[str, str], int] = {}
-    kept_claims: list[PlannedClaim] = []
+    kept_claims: dict[int, PlannedClaim] = {}
     waits: dict[str, tuple[str, str]] = {}
-    for claim in plan.claims:
+    for position in zones_in_turn(plan.claims):
+        claim = plan.claims[position]
         subject = claim.pool, claim.offering.capacity_type
         if scarce(claim):
             room = free_by_subject[subject] if subject in free_by_subject else free(*subject)
@@ -103,11 +105,12 @@ def within_budget(
             if room <= 0:
                 waits.update((pod.key, subject) for pod in claim.pods)
                 continue
-        kept_claims.append(claim)
+        kept_claims[position] = claim
     if not waits:
         return plan, waits
     why = {key: wait_sentence(*subject) for key, subject in waits.items()}
-    return replace(plan, claims=tuple(kept_claims), unschedulable={**plan.unschedulable, **why}), waits
+    claims = tuple(kept_claims[position] for position in sorted(kept_claims))
+    return replace(plan, claims=claims, unschedulable={**plan.unschedulable, **why}), waits
 
 
 def wait_sentence(pool: str, capacity_type: str) -> str:

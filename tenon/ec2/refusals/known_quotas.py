@@ -19,6 +19,7 @@ from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.requirements import IN, Requirement
 from tenon.scheduling.model import InstanceType, Plan, PlannedClaim
+from tenon.scheduling.zone_turns import zones_in_turn
 
 _ON_DEMAND, _SPOT = labels.ON_DEMAND, labels.SPOT
 QUOTA_CODES: Mapping[str, tuple[str, str]] = {
@@ -153,8 +154,8 @@ def within_quotas(
 ) -> tuple[Plan, frozenset[str]]:
     """Return the plan without the nodes that EC2 would refuse, and the keys of their pods.
 
-    Each node counts with the cheapest type that it may get, in the order of the plan. If the quota of its capacity type
-    has no room, it is bought as another one that it may have.
+    Each node counts with the cheapest type that it may get. If the quota of its capacity type has no room, it is bought
+    as another one that it may have. The zones of a NodePool take turns.
 
     Args:
         plan: the plan.
@@ -171,20 +172,22 @@ def within_quotas(
             planned[bucket] += vcpus
         return True
 
-    allowed: list[PlannedClaim] = []
+    allowed: dict[int, PlannedClaim] = {}
     why: dict[str, str] = {}
-    for claim in plan.claims:
+    for position in zones_in_turn(plan.claims):
+        claim = plan.claims[position]
         if takes(claim):
-            allowed.append(claim)
+            allowed[position] = claim
         elif other := next(filter(takes, _as_other_capacity_types(claim, types_of(claim))), None):
-            allowed.append(other)
+            allowed[position] = other
         else:
             bucket, vcpus = _use_of(claim, account_quotas)
             sentence = quota_sentence(claim.pool, vcpus, bucket, account_quotas.quotas[bucket], planned[bucket])
             why.update((pod.key, sentence) for pod in claim.pods)
-    if len(allowed) == len(plan.claims) and all(map(operator.is_, allowed, plan.claims)):
+    claims = tuple(allowed[position] for position in sorted(allowed))
+    if len(claims) == len(plan.claims) and all(map(operator.is_, claims, plan.claims)):
         return plan, frozenset()
-    return replace(plan, claims=tuple(allowed), unschedulable={**plan.unschedulable, **why}), frozenset(why)
+    return replace(plan, claims=claims, unschedulable={**plan.unschedulable, **why}), frozenset(why)
 
 
 def _use_of(claim: PlannedClaim, account_quotas: KnownQuotas) -> tuple[Bucket, int]:
