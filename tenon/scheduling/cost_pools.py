@@ -3,6 +3,7 @@
 A NodeClaim that may be spot or on-demand would have to count at the on-demand price, because EC2 may have no spot
 capacity when it is launched. So a limit on costs would leave most of its amount unused. Nodes of one capacity type each
 count at their own price. If EC2 has no spot capacity for one, its pods are planned again, on on-demand nodes.
+A plan that the limits allow, whatever EC2 chooses, does not need this: see `within_costs`.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from tenon.kube.taints import Toleration
 from tenon.resources import PODS, subtract
 from tenon.scheduling.engine import solve
 from tenon.scheduling.model import PlannedClaim, Pool, Problem
+from tenon.scheduling.within_costs import solve_within_costs
 
 _PLACEHOLDER_POD = Pod("", "static", "static", {PODS: 1}, tolerations=(Toleration(operator="Exists"),))
 """A pod that every node of every pool accepts."""
@@ -35,7 +36,7 @@ def plan_empty_node(problem: Problem) -> PlannedClaim:
     Raises:
         NoEmptyNodeError: no type fits.
     """
-    plan = solve(problem)
+    plan = solve_within_costs(problem, solve)
     if not plan.claims:
         raise NoEmptyNodeError("; ".join(plan.unschedulable.values()))
     (planned,) = plan.claims

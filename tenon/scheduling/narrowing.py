@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from tenon.apis import labels
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.requirements import IN, Requirement
+from tenon.scheduling.hourly_cost import cost_as
 from tenon.scheduling.model import OFFERING_KEYS, InstanceType, Offering, PlannedClaim, Pool
 
 GENERATION = f"{labels.AWS_GROUP}/instance-generation"
@@ -38,6 +39,7 @@ class Market:
     sales: Sequence[Sale]
     """Each type with each of its offerings."""
     narrowed: dict[tuple[str, str], list[Sale]] = field(default_factory=dict)
+    _dearest: int | None = None
 
     def of(self, capacity_type: str = "", zone: str = "") -> list[Sale]:
         """Return the best sale of each type, cheapest first. An empty capacity type or zone stands for all."""
@@ -52,6 +54,13 @@ class Market:
                         best[sale.kind.name] = sale
             self.narrowed[key] = sorted(best.values(), key=lambda sale: (sale.price, sale.kind.name))
         return self.narrowed[key]
+
+    def dearest(self) -> int:
+        """Return the most that EC2 may charge, in micro-dollars an hour, for types `with_costs`."""
+        if self._dearest is None:
+            kinds = ((sale.kind, sale.offering.capacity_type) for sale in self.sales)
+            self._dearest = max(kind.capacity.get(cost_as(capacity_type), 0) for kind, capacity_type in kinds)
+        return self._dearest
 
     def zones(self) -> list[str]:
         """Return the zones in which anything is sold."""

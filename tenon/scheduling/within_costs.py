@@ -1,7 +1,8 @@
 """Plans as if nothing limited costs, and takes that plan if the limits allow it.
 
 Within limits, the engine packs nodes one after another, which costs more than packing them as a whole. A limit on costs
-is often far from used up, so most plans need not know of it: each claim leaves out the types that could break it.
+is often far from used up, so most plans need not know of it: if the limits allow whatever EC2 may choose, the plan
+stays as it is. Otherwise each claim is of one capacity type and leaves out the types that could break a limit.
 """
 
 from __future__ import annotations
@@ -23,11 +24,44 @@ def solve_within_costs(problem: Problem, solve: Callable[[Problem], Plan]) -> Pl
     if not any(map(limits_cost, problem.pools)):
         return solve(problem)
     free = solve(replace(problem, pools=[_without_cost_limits(pool) for pool in problem.pools]))
-    return _within(free, {pool.name: pool for pool in problem.pools}) or solve(problem)
+    pools = {pool.name: pool for pool in problem.pools}
+    markets = {name: Markets(pool) for name, pool in pools.items() if limits_cost(pool)}
+    return _as_planned(free, pools, markets) or _within(free, pools, markets) or solve(problem)
 
 
 def _without_cost_limits(pool: Pool) -> Pool:
     return replace(pool, limits={name: most for name, most in (pool.limits or {}).items() if name not in COSTS} or None)
+
+
+def _as_planned(plan: Plan, pools: Mapping[str, Pool], markets: Mapping[str, Markets]) -> Plan | None:
+    """Return the plan with what its claims cost at most, each as whatever it allows; None if a limit may not allow it.
+
+    Such claims keep their choice of capacity types, so that EC2 may launch one where it lacks the other.
+    """
+    limits = {name: _limits_of(pools[name]) for name in markets}
+    remaining = {
+        key: (pools[name].limits or {})[key[0]] - pools[name].usage.get(key[0], 0)
+        for name, keys in limits.items()
+        for key in keys.items()
+    }
+    claims: list[PlannedClaim] = []
+    for claim in plan.claims:
+        if claim.pool in markets:
+            cost = markets[claim.pool].of(claim).dearest()
+            for key in limits[claim.pool].items():
+                remaining[key] -= cost
+                if remaining[key] < 0:
+                    return None
+            claims.append(replace(claim, largest={**claim.largest, **dict.fromkeys(limits[claim.pool], cost)}))
+        else:
+            claims.append(claim)
+    return replace(plan, claims=tuple(claims))
+
+
+def _limits_of(pool: Pool) -> dict[str, str]:
+    """Return the limits on costs of a pool, each with the key of what they share: the NodePool, or all of them."""
+    shared = {HOURLY_COST: pool.name, TOTAL_HOURLY_COST: ""}
+    return {name: key for name, key in shared.items() if name in (pool.limits or {})}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +89,8 @@ class _Choice:
         return replace(claim, largest={**claim.largest, **dict.fromkeys(self.limits, max(map(self.cost, kept_sales)))})
 
 
-def _within(plan: Plan, pools: Mapping[str, Pool]) -> Plan | None:
+def _within(plan: Plan, pools: Mapping[str, Pool], markets: Mapping[str, Markets]) -> Plan | None:
     """Return the plan with claims that stay within the limits, whatever EC2 chooses; None if that is not possible."""
-    markets = {name: Markets(pool) for name, pool in pools.items() if limits_cost(pool)}
     choices: dict[int, _Choice] = {}
     for number, claim in enumerate(plan.claims):
         if claim.pool in markets:
@@ -90,11 +123,4 @@ def _choice(claim: PlannedClaim, pool: Pool, markets: Markets) -> _Choice:
     is_mixed = pool.goals is not None and pool.goals.spot_share is not None
     is_open = is_mixed and claim.offering.capacity_type != labels.RESERVED
     capacity_type = "" if is_open else claim.offering.capacity_type
-    limits = pool.limits or {}
-    shared = {HOURLY_COST: pool.name, TOTAL_HOURLY_COST: ""}
-    return _Choice(
-        claim,
-        capacity_type,
-        markets.of(claim).of(capacity_type),
-        {name: key for name, key in shared.items() if name in limits},
-    )
+    return _Choice(claim, capacity_type, markets.of(claim).of(capacity_type), _limits_of(pool))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -19,6 +21,7 @@ from tenon.provisioning.cost_limits import Purchase
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.problem import problem_of
 from tenon.provisioning.solving import solve_with_buffers
+from tenon.provisioning.static_node import affordable_nodes, static_node
 from tenon.scheduling.hourly_cost import HOURLY_COST, TOTAL_HOURLY_COST
 from tenon.scheduling.model import InstanceType, Plan, PlannedClaim, Problem
 from tests.activities.provisioning.fake_view import FakeView, node_pool
@@ -105,6 +108,34 @@ def test_spot_nodes_count_at_spot_prices() -> None:
     assert len(plan.claims) == 7, "each costs $0.04"
     for claim in plan.claims:
         assert not claim.requirements[labels.CAPACITY_TYPE].has(labels.ON_DEMAND), "it would cost more than it counts"
+
+
+@pytest.mark.parametrize("limit", ["own", "total"])
+def test_nodes_stay_open_if_the_limit_allows_whatever_ec2_launches(limit: str) -> None:
+    """EC2 may launch an on-demand node at once where it lacks spot capacity, as without a limit."""
+    cost = "1000" if limit == "own" else None
+    plan = planned(replicas(3, "1500m"), limited(cost=cost), total=0.0 if limit == "own" else 1000.0)
+    usual = planned(replicas(3, "1500m"), limited())
+    assert [replace(claim, largest={}) for claim in plan.claims] == [
+        replace(claim, largest={}) for claim in usual.claims
+    ]
+    name = HOURLY_COST if limit == "own" else TOTAL_HOURLY_COST
+    for claim in plan.claims:
+        assert claim.requirements.get(labels.CAPACITY_TYPE).has(labels.ON_DEMAND)
+        assert claim.largest[name] == at_most(claim)
+
+
+def test_a_static_node_stays_open_if_the_limit_allows_all_that_are_missing() -> None:
+    pool = node_pool("fixed", {"replicas": 3, "template/spec/requirements": [capacity_types("spot", "on-demand")]})
+
+    def allows_on_demand(total: float) -> bool:
+        node = partial(static_node, pool, ONLY_LARGE, (), {}, PlanPolicy(max_hourly_cost=total), ())
+        bought, _, count = affordable_nodes(node, 3, limits_cost=True)
+        assert count == 3
+        return bought.requirements.get(labels.CAPACITY_TYPE).has(labels.ON_DEMAND)
+
+    assert allows_on_demand(0.31)
+    assert not allows_on_demand(0.29), "three on-demand nodes cost $0.30"
 
 
 def test_on_demand_nodes_are_bought_where_there_is_no_spot_capacity() -> None:
