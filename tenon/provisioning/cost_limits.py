@@ -1,14 +1,16 @@
 """Limits on what nodes cost an hour: that of a NodePool, in its annotation, and that of all NodePools, in a setting.
 
 A node counts at the price of its offering as plans see it now. If that is not known, because its NodePool cannot be
-used or its type is not sold any more, it counts at its price at launch. A NodeClaim without an instance counts at the
-most that it may cost.
+used or its type is not sold any more, it counts at its price at launch. Without that, as for a node that Karpenter
+launched, it counts as other NodePools can buy its type. A NodeClaim without an instance counts at the most that it may
+cost.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import isfinite
 
 from tenon.apis import labels
 from tenon.apis.hourly_cost import max_hourly_cost
@@ -42,12 +44,36 @@ class Prices:
         """Read the prices of each list once."""
         self._types = {pool.metadata.name: types for pool, types in pools_with_types}
         self._read: dict[int, dict[tuple[str, str, str], float]] = {}
+        self._dearest: dict[tuple[str, ...], float] | None = None
 
     def of(self, pool: str, instance_type: str, zone: str, capacity_type: str) -> float | None:
         """Return dollars an hour of the cheapest such offering; None if the NodePool has none."""
         types = self._types.get(pool)
         if types is None:
             return None
+        return self._of_list(types).get((instance_type, zone, capacity_type))
+
+    def anywhere(self, instance_type: str, zone: str, capacity_type: str) -> float:
+        """Return the most dollars an hour at which any NodePool has such an offering; 0 if that is not known.
+
+        If none has it in the zone, other zones count, and then other capacity types. A reservation is paid for anyway.
+        """
+        if not instance_type:
+            return 0.0
+        if self._dearest is None:
+            dearest: dict[tuple[str, ...], float] = {}
+            self._dearest = dearest
+            for types in {id(types): types for types in self._types.values()}.values():  # many NodePools share a list
+                for key, price in self._of_list(types).items():
+                    if isfinite(price):
+                        for part in (key, (key[0], key[2]), key[:1]):
+                            dearest[part] = max(price, dearest.get(part, 0.0))
+        keys: list[tuple[str, ...]] = [(instance_type, zone, capacity_type), (instance_type, capacity_type)]
+        if capacity_type != labels.RESERVED:
+            keys.append((instance_type,))
+        return next((self._dearest[key] for key in keys if key in self._dearest), 0.0)
+
+    def _of_list(self, types: Sequence[InstanceType]) -> dict[tuple[str, str, str], float]:
         prices = self._read.get(id(types))
         if prices is None:
             prices = self._read[id(types)] = {}
@@ -55,7 +81,7 @@ class Prices:
                 for offering in kind.offerings:
                     key = (kind.name, offering.zone, offering.capacity_type)
                     prices[key] = min(offering.price, prices.get(key, offering.price))
-        return prices.get((instance_type, zone, capacity_type))
+        return prices
 
 
 def costs_of(purchases: Iterable[Purchase], pools_with_types: PoolTypes) -> dict[str, int]:
@@ -63,8 +89,11 @@ def costs_of(purchases: Iterable[Purchase], pools_with_types: PoolTypes) -> dict
     prices = Prices(pools_with_types)
     costs: dict[str, int] = {}
     for bought in purchases:
-        price = prices.of(bought.pool, bought.instance_type, bought.zone, bought.capacity_type)
-        cost = bought.at_most or micro_dollars(bought.launch_price if price is None else price)
+        offering = bought.instance_type, bought.zone, bought.capacity_type
+        price = prices.of(bought.pool, *offering)
+        if price is None:
+            price = bought.launch_price or prices.anywhere(*offering)
+        cost = bought.at_most or micro_dollars(price)
         costs[bought.pool] = costs.get(bought.pool, 0) + cost
     return costs
 

@@ -17,7 +17,7 @@ from tenon.apis.nodepool import NodePool
 from tenon.apis.validation import check_nodepool
 from tenon.kube.pod import Pod
 from tenon.provisioning.capacity_probes import with_usage_of
-from tenon.provisioning.cost_limits import Purchase
+from tenon.provisioning.cost_limits import Purchase, costs_of
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.problem import problem_of
 from tenon.provisioning.solving import solve_with_buffers
@@ -165,6 +165,29 @@ def test_a_node_whose_type_is_not_sold_any_more_counts_at_its_launch_price() -> 
     old_node = Purchase("default", "m1.large", "us-west-2a", labels.ON_DEMAND, launch_price=0.2)
     pool = limited("default", "0.30", capacity_types("on-demand"))
     assert len(planned(replicas(5, "1500m"), pool, types=ONLY_LARGE, bought=[old_node]).claims) == 1
+
+
+@pytest.mark.parametrize(
+    ("bought", "cost"),
+    [
+        (Purchase("adopted", "m5.large", "us-west-2a", labels.ON_DEMAND), 100_000),
+        (Purchase("adopted", "m5.large", "another-zone", labels.ON_DEMAND), 100_000),
+        (Purchase("adopted", "m5.large", "", ""), 100_000),
+        (Purchase("default", "m5.large", "another-zone", labels.SPOT), 40_000),
+        (Purchase("adopted", "m5.large", "us-west-2a", labels.ON_DEMAND, launch_price=0.3), 300_000),
+        (Purchase("adopted", "m5.large", "us-west-2a", labels.RESERVED), 0),
+        (Purchase("adopted", "m1.large", "us-west-2a", labels.ON_DEMAND), 0),
+    ],
+)
+def test_a_node_without_a_launch_price_counts_as_other_nodepools_sell_its_type(bought: Purchase, cost: int) -> None:
+    """Nodes that Karpenter launched have no launch price."""
+    assert costs_of([bought], [(limited(), ONLY_LARGE)]) == {bought.pool: cost}
+
+
+def test_nodes_of_a_nodepool_that_cannot_be_used_take_up_the_limit_of_all() -> None:
+    old_node = Purchase("adopted", "m5.large", "us-west-2a", labels.ON_DEMAND)
+    pool = limited("default", None, capacity_types("on-demand"))
+    assert len(planned(replicas(5, "1500m"), pool, types=ONLY_LARGE, bought=[old_node] * 3, total=0.5).claims) == 2
 
 
 def test_the_limit_of_all_nodepools_is_shared() -> None:
