@@ -34,6 +34,7 @@ from tests.tenon.scheduling.builders import CATALOG
 from tests.worker.cache.objects import metadata, running, waiting
 from tests.worker.schedule_world import BOOT, DRAIN, Life, World
 from worker.cache.changes import Topic
+from worker.controllers.provisioning.purchase_turns import PurchaseTurns
 from worker.controllers.provisioning.static_nodepool import StaticNodePoolController
 
 TYPES = {kind.name: kind for kind in CATALOG}
@@ -110,7 +111,7 @@ class LivingCluster(World):
         )
         self.disruptor = Disruptor(self.view, clock, self.batcher.nominated_nodes, room, self.moves)
         self.static = StaticNodePoolController(
-            cast("Any", self.server), self.cache, self.view, FakeTypes(), PlanPolicy()
+            cast("Any", self.server), self.cache, self.view, FakeTypes(), PlanPolicy(), PurchaseTurns(self.view)
         )
         self._demands = self.view.schedules.now().pools
 

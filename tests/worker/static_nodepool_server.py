@@ -22,6 +22,7 @@ from tests.worker.cache.objects import metadata, node
 from tests.worker.fake_temporal import Cache
 from worker.cache.planning_view import PlanningView
 from worker.cache.table import Table
+from worker.controllers.provisioning.purchase_turns import PurchaseTurns
 from worker.controllers.provisioning.static_nodepool import StaticNodePoolController
 
 MOMENT = 1.0
@@ -29,7 +30,7 @@ MOMENT = 1.0
 
 
 class ApiServer:
-    """A NodePool and NodeClaims, told to the cache by a watch that can be stopped; ``looks`` counts what is read."""
+    """NodePools and NodeClaims, told to the cache by a watch that can be stopped; ``looks`` counts what is read."""
 
     def __init__(self, cache: Cache) -> None:
         self.cache = cache
@@ -42,20 +43,22 @@ class ApiServer:
         self.looks = 0
         self.slow = 0.0
         """Seconds that a list is on its way."""
+        self.lag = 0.0
+        """Seconds after which the cache hears of a new NodeClaim."""
         self.on_create: Callable[[], None] = lambda: None
         self._versions = itertools.count(1)
 
-    def put_pool(self, replicas: int, *, events: bool = True, **edits: Any) -> None:
+    def put_pool(self, replicas: int, *, name: str = "fixed", events: bool = True, **edits: Any) -> None:
         """What a user writes; annotations stay."""
-        before = self.pools.get("fixed", {"metadata": {"generation": 0, "annotations": {}}})["metadata"]
+        before = self.pools.get(name, {"metadata": {"generation": 0, "annotations": {}}})["metadata"]
         body = {**edited(NODEPOOL, {"replicas": replicas, **edits})}
-        body["metadata"] = metadata("fixed", generation=before["generation"] + 1, annotations=before["annotations"])
-        self.pools["fixed"] = body
+        body["metadata"] = metadata(name, generation=before["generation"] + 1, annotations=before["annotations"])
+        self.pools[name] = body
         if events:
-            self.tell_pool()
+            self.tell_pool(name)
 
-    def tell_pool(self) -> None:
-        self.cache.pools.on_event("fixed", decode_object(json.dumps(self.pools["fixed"]).encode()))
+    def tell_pool(self, name: str = "fixed") -> None:
+        self.cache.pools.on_event(name, decode_object(json.dumps(self.pools[name]).encode()))
 
     def publish(self, name: str) -> None:
         if not self.watching:
@@ -103,9 +106,10 @@ class ApiServer:
 
     async def list(self, _: object, *, label_selector: str) -> list[dict[str, Any]]:
         self._check()
-        assert label_selector == f"{labels.NODEPOOL}=fixed"
+        key, _, pool = label_selector.partition("=")
+        assert key == labels.NODEPOOL
         self.looks += 1
-        claims = list(self.claims.values())
+        claims = [body for body in self.claims.values() if body["metadata"]["labels"][key] == pool]
         await asyncio.sleep(self.slow)
         return claims
 
@@ -116,7 +120,10 @@ class ApiServer:
             raise ConflictError(409, "AlreadyExists", "it exists")
         self.claims[name] = {**body, "metadata": {**metadata(name), **body["metadata"]}, "status": {}}
         self.created.append(name)
-        self.publish(name)
+        if self.lag:
+            asyncio.get_running_loop().call_later(self.lag, self.publish, name)
+        else:
+            self.publish(name)
         self.on_create()
 
     async def delete(self, _: object, name: str, *, uid: str) -> bool:
@@ -161,12 +168,15 @@ class CountingCache(Cache):
 
 
 @contextlib.asynccontextmanager
-async def keeping(server: ApiServer) -> AsyncIterator[None]:
+async def keeping(server: ApiServer, policy: PlanPolicy | None = None) -> AsyncIterator[None]:
     """A controller that has looked once."""
     cache = server.cache
     ready = {**EC2NODECLASS, "metadata": metadata("default"), "status": {"conditions": [READY]}}
     cache.nodeclasses.on_event("default", decode_object(json.dumps(ready).encode()))
-    controller = StaticNodePoolController(cast("Any", server), cache, PlanningView(cache), FakeTypes(), PlanPolicy())
+    view = PlanningView(cache)
+    controller = StaticNodePoolController(
+        cast("Any", server), cache, view, FakeTypes(), policy or PlanPolicy(), PurchaseTurns(view)
+    )
     async with in_background(controller.run()):
         await settle()
         yield

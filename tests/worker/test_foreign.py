@@ -24,6 +24,7 @@ from worker.controllers.node.not_ready_nodes import NotReadyNodeController
 from worker.controllers.node.pod_events import PodEventsController
 from worker.controllers.node.workflow_starts import NodeClaimWorkflowController
 from worker.controllers.nodepool.status import NodePoolStatusController
+from worker.controllers.provisioning.purchase_turns import PurchaseTurns
 from worker.controllers.provisioning.static_nodepool import StaticNodePoolController
 from workflows import names
 
@@ -91,7 +92,7 @@ async def test_nc07_an_hour_passes_and_nothing_of_another_controller_is_touched(
     parts = [
         NodeClaimWorkflowController(cast("Any", temporal), cache, "c").run(),
         NodePoolStatusController(kube, kube, cache, view, static_capacity=True).run(),
-        StaticNodePoolController(kube, cache, view, FakeTypes(), PlanPolicy()).run(),
+        StaticNodePoolController(kube, cache, view, FakeTypes(), PlanPolicy(), PurchaseTurns(view)).run(),
         PodEventsController(kube, cache).run(),
         NotReadyNodeController(cache, sweep).run(),
         disrupt(),

@@ -16,12 +16,21 @@ from tenon.apis import labels
 from tenon.kube.decode import decode_object
 from tenon.messages.node import Removal
 from tenon.node.leave_text import recorded
+from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.static_capacity import MAX_CHANGES
 from tests.tenon.apis.case import NODEPOOL, edited
 from tests.worker.cache.objects import claim, metadata, node, running
+from tests.worker.fake_temporal import Cache
 from tests.worker.static_nodepool_server import MOMENT, ApiServer, CountingCache, keeping, served, settle
 from worker.controllers.provisioning.launch_backoff import PAUSES
 from worker.controllers.provisioning.static_nodepool import RESYNC
+
+ONLY_M5_LARGE: dict[str, Any] = {
+    "template/spec/requirements": [
+        {"key": labels.INSTANCE_TYPE, "operator": "In", "values": ["m5.large"]},
+        {"key": labels.CAPACITY_TYPE, "operator": "In", "values": ["on-demand"]},
+    ]
+}
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
 
@@ -382,12 +391,7 @@ async def test_sch100_a_limit_on_nodes_is_kept_and_reported(caplog: pytest.LogCa
 
 async def test_wsh36_replicas_are_made_as_far_as_the_limit_on_costs_allows() -> None:
     """Each that is made counts for the next."""
-    only = [
-        {"key": labels.INSTANCE_TYPE, "operator": "In", "values": ["m5.large"]},
-        {"key": labels.CAPACITY_TYPE, "operator": "In", "values": ["on-demand"]},
-    ]
-    edits: dict[str, Any] = {"template/spec/requirements": only}
-    server = served(7, **edits)
+    server = served(7, **ONLY_M5_LARGE)
     server.pools["fixed"]["metadata"]["annotations"][labels.MAX_HOURLY_COST] = "0.35"
     server.tell_pool()
     async with keeping(server):
@@ -396,6 +400,38 @@ async def test_wsh36_replicas_are_made_as_far_as_the_limit_on_costs_allows() -> 
         for body in server.claims.values():
             assert body["metadata"]["annotations"][labels.LARGEST_CAPACITY].count("hourly-cost") == 1
         server.pools["fixed"]["metadata"]["annotations"][labels.MAX_HOURLY_COST] = "1"
-        server.put_pool(7, **edits)
+        server.put_pool(7, **ONLY_M5_LARGE)
         await settle(RESYNC * 3)
         assert len(server.created) == 7
+
+
+async def test_wsh36_static_nodepools_share_the_limit_of_all_though_the_cache_lags() -> None:
+    """They are served at the same time, and each counts what the others have just bought."""
+    server = ApiServer(Cache())
+    server.lag = MOMENT
+    for name in ("a", "b", "c"):
+        server.put_pool(4, name=name, **ONLY_M5_LARGE)
+    async with keeping(server, PlanPolicy(max_hourly_cost=0.6)):
+        await settle(RESYNC * 3)
+        assert len(server.created) == 6, "m5.large costs $0.096"
+
+
+async def test_wsh36_nothing_is_bought_while_the_cache_lacks_what_was_bought_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def refresh(*_: Any) -> None:
+        raise TimeoutError
+
+    server = ApiServer(Cache())
+    server.watching = False
+    monkeypatch.setattr(server.cache, "refresh", refresh)
+    for name in ("a", "b", "c"):
+        server.put_pool(4, name=name, **ONLY_M5_LARGE)
+    async with keeping(server, PlanPolicy(max_hourly_cost=0.6)):
+        await settle(RESYNC * 3)
+        assert len(server.created) == 4, "the first NodePool bought them"
+        server.watching = True
+        for name in server.created:
+            server.publish(name)
+        await settle(RESYNC * 3)
+        assert len(server.created) == 6

@@ -34,6 +34,7 @@ from tests.worker.fake_temporal import Cache
 from worker.cache.managed_nodes import ManagedNodes
 from worker.cache.planning_view import PlanningView
 from worker.controllers.node.not_ready_nodes import NotReadyNodeController
+from worker.controllers.provisioning.purchase_turns import PurchaseTurns
 from worker.controllers.provisioning.warm_nodes import MAX_REFUSALS, WarmNodeController
 
 INITIALIZED: dict[str, Any] = {"conditions": [{"type": "Initialized", "status": "True"}]}
@@ -56,7 +57,7 @@ class RefusingEc2:
 class KeptWarm:
     """A NodePool that keeps one warm node, its controller, and an API server whose changes the cache hears."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, state: str, count: str = "1") -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, state: str, count: str = "1", cost: float = 0.0) -> None:
         self.cache, self.kube, self.recorder, self.ec2 = Cache(), FakeKube(Clock()), Recorder(), RefusingEc2()
         pool = {**NODEPOOL, "metadata": metadata("pool", annotations={labels.WARM: count})}
         self.cache.pools.on_event("pool", decode_object(json.dumps(pool).encode()))
@@ -75,14 +76,17 @@ class KeptWarm:
         key, effect = labels.WARM_TAINT
         self.cache.publish(node("a", taints=[{"key": key, "effect": effect}]))
         self.tell()
+        view = PlanningView(self.cache)
+        self.turns = PurchaseTurns(view)
         self.controller = WarmNodeController(
             cast("Any", self.kube),
             self.recorder,
             self.cache,
-            PlanningView(self.cache),
+            view,
             FakeTypes(),
             self.ec2,
-            PlanPolicy(),
+            PlanPolicy(max_hourly_cost=cost),
+            self.turns,
             now=lambda: NOW,
         )
 
@@ -145,6 +149,27 @@ async def test_a_refused_start_is_told_to_the_owner_of_the_nodepool_too(monkeypa
         await asyncio.sleep(60)
     assert warm.deleted()
     assert [event[2] for event in warm.recorder.events] == ["WarmNodesLacking", "WarmNodeNotStarted"]
+
+
+@pytest.mark.usefixtures("no_threads")
+@pytest.mark.asyncio(loop_scope="function")
+@pytest.mark.looptime
+@pytest.mark.parametrize(("cost", "waits"), [(100.0, True), (0.0, False)])
+async def test_wsh36_a_warm_node_is_bought_in_turn_with_static_nodes(
+    monkeypatch: pytest.MonkeyPatch, cost: float, waits: bool
+) -> None:
+    """Under a limit on costs, what static NodePools buy must count first."""
+    warm = KeptWarm(monkeypatch, "filling", count="2", cost=cost)
+
+    def creations() -> int:
+        return sum(call[0] == "create" for call in warm.kube.calls)
+
+    async with in_background(warm.controller.run()):
+        async with warm.turns.next(limits_cost=True):
+            await asyncio.sleep(2)
+            assert creations() == (0 if waits else 1)
+        await asyncio.sleep(2)
+        assert creations() == 1
 
 
 class StoppingEc2(RefusingEc2):

@@ -90,6 +90,7 @@ from worker.controllers.nodepool.temporal_schedules import ScheduleApplier, Temp
 from worker.controllers.observability.cluster_metrics import ClusterMetrics
 from worker.controllers.provisioning.capacity_buffer import CapacityBufferController
 from worker.controllers.provisioning.node_overlay import NodeOverlayController
+from worker.controllers.provisioning.purchase_turns import PurchaseTurns
 from worker.controllers.provisioning.static_nodepool import StaticNodePoolController
 from worker.controllers.provisioning.warm_nodes import WarmNodeController
 from worker.legacy.watches import LegacyObjects
@@ -350,11 +351,12 @@ def _controllers(settings: Settings, clients: Clients, cache: ClusterCache, plan
             kube, cache, view, planning.room, planning.policy, planning.batcher.reserved, clients.ec2
         )
     )
+    turns = PurchaseTurns(view)
     controllers.append(
-        WarmNodeController(kube, clients.recorder, cache, view, clients.ec2, clients.ec2, planning.policy)
+        WarmNodeController(kube, clients.recorder, cache, view, clients.ec2, clients.ec2, planning.policy, turns)
     )
     if gates.static_capacity:
-        controllers.append(StaticNodePoolController(kube, cache, view, clients.ec2, planning.policy))
+        controllers.append(StaticNodePoolController(kube, cache, view, clients.ec2, planning.policy, turns))
     return controllers
 
 

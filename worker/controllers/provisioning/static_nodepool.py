@@ -52,11 +52,10 @@ from worker.cache.cluster import ClusterCache
 from worker.cache.planning_view import PlanningView
 from worker.controllers.base import Controller
 from worker.controllers.provisioning.launch_backoff import LaunchBackoff
+from worker.controllers.provisioning.purchase_turns import PurchaseTurns
 from worker.controllers.provisioning.static_nodeclaims import claims_by_pool, static_claim, with_eviction_cost
 
 RESYNC = 30.0
-CACHE_SECONDS = 3.0
-"""How long to wait for the cache to have new NodeClaims."""
 REASON = Reason.OVERPROVISIONED
 
 
@@ -68,13 +67,22 @@ class StaticNodePoolController(Controller):
     topics = (Topic.POOL, Topic.NODECLASS, Topic.CLAIM, Topic.NODE)
     resync = RESYNC
 
-    def __init__(self, kube: Kube, cache: ClusterCache, view: PlanningView, types: Types, policy: PlanPolicy) -> None:
+    def __init__(
+        self,
+        kube: Kube,
+        cache: ClusterCache,
+        view: PlanningView,
+        types: Types,
+        policy: PlanPolicy,
+        turns: PurchaseTurns,
+    ) -> None:
         """``policy``: the operator's settings that limit which instance types a node may have."""
         super().__init__(cache)
         self._kube = kube
         self._view = view
         self._types = types
         self._policy = policy
+        self._turns = turns
         self._backoffs: dict[str, LaunchBackoff] = {}
         """The backoffs, by UID of the NodePool."""
 
@@ -128,7 +136,11 @@ class StaticNodePoolController(Controller):
         decision = decide(pool, static_claims, self._may_make(pool, backoff) if balance.missing else 0)
         await self._delete(pool, decision, backoff)
         if decision.create:
-            await self._create(pool, decision, backoff)
+            limits_cost = bool(cost_limits(pool, self._policy))
+            async with self._turns.next(limits_cost=limits_cost) as bought:
+                is_bought = await self._create(pool, decision, backoff, bought)
+            if is_bought:
+                await self._advance_ordinal(pool, decision.next_ordinal)
         return MAX_CHANGES in (len(decision.create), len(decision.delete))
 
     async def _read_pool(self, name: str, uid: str | None) -> NodePool | None:
@@ -170,7 +182,12 @@ class StaticNodePoolController(Controller):
                     extra={"nodeclaim": claim.name, "nodepool": pool.metadata.name, "reason": REASON},
                 )
 
-    async def _create(self, pool: NodePool, decision: StaticDecision, backoff: LaunchBackoff) -> None:
+    async def _create(
+        self, pool: NodePool, decision: StaticDecision, backoff: LaunchBackoff, bought: list[str]
+    ) -> bool:
+        """Create as many of the NodeClaims as limits on costs allow, and add their names to ``bought``. Returns whether
+        any can be bought.
+        """
         name = pool.metadata.name
         try:
             overlaid = await instance_types_by_pool(self._view, self._types, [pool])
@@ -190,7 +207,8 @@ class StaticNodePoolController(Controller):
         except NoEmptyNodeError as error:
             backoff.failed(asyncio.get_running_loop().time())
             self._log_reason(name, f"no node can be created for it: {error}")
-            return
+            return False
+        bought += decision.create[:count]
         for claim in decision.create[:count]:
             with contextlib.suppress(ConflictError):  # another leader created it from the same ordinal
                 body = static_claim_body(planned, pool, claim)
@@ -203,9 +221,7 @@ class StaticNodePoolController(Controller):
                     extra={"nodeclaim": claim, "nodepool": name, "instance-type-count": len(planned.instance_types)},
                 )
             backoff.created(claim)
-        if limits_cost:  # the limits must count these before more are bought
-            await self._cache.wait_for_claims(decision.create[:count], CACHE_SECONDS)
-        await self._advance_ordinal(pool, decision.next_ordinal)
+        return True
 
     async def _advance_ordinal(self, pool: NodePool, ordinal: int) -> None:
         """Write this ordinal to the pool unless it has a higher one. Retries if other clients write to the pool at the

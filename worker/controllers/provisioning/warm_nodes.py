@@ -40,6 +40,7 @@ from tenon.kube.stopped_times import started_now, stopped_now
 from tenon.kube.timestamps import format_instant
 from tenon.messages.node import Removal
 from tenon.provisioning.claims import name_after, warm_claim_body
+from tenon.provisioning.cost_limits import cost_limits
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.static_capacity import StaticClaim, why_no_new_nodes
 from tenon.provisioning.warm_nodes import WarmNode, WarmStep, next_step, refill, warm_node
@@ -50,6 +51,7 @@ from worker.cache.evacuating_pods import leaving
 from worker.cache.planning_view import PlanningView
 from worker.controllers.base import Controller
 from worker.controllers.provisioning.launch_backoff import LaunchBackoff
+from worker.controllers.provisioning.purchase_turns import PurchaseTurns
 
 ASK_AGAIN = 60.0
 """Seconds after which EC2 is asked again about an instance that has not done what EC2 accepted."""
@@ -95,6 +97,7 @@ class WarmNodeController(Controller):
         types: Types,
         instances: Instances,
         policy: PlanPolicy,
+        turns: PurchaseTurns,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         """``policy``: the operator's settings that limit which instance types a node may have."""
@@ -105,6 +108,7 @@ class WarmNodeController(Controller):
         self._types = types
         self._instances = instances
         self._policy = policy
+        self._turns = turns
         self._now = now
         self._none_left = False
         """Whether the last look found no warm node and no NodePool that keeps some. Most clusters have none."""
@@ -358,6 +362,15 @@ class WarmNodeController(Controller):
         return bool(why)
 
     async def _buy(self, pool: NodePool, backoff: LaunchBackoff) -> bool:
+        limits_cost = bool(cost_limits(pool, self._policy))
+        async with self._turns.next(limits_cost=limits_cost) as bought:
+            claim = await self._create(pool, backoff, bought)
+        if claim:
+            await self._cache.wait_for_claims([claim], ASK_LATER)  # the pool's usage must have it before the next one
+        return bool(claim)
+
+    async def _create(self, pool: NodePool, backoff: LaunchBackoff, bought: list[str]) -> str:
+        """Create a NodeClaim, and add its name to ``bought``. Returns the name; empty if nothing can be bought."""
         name = pool.metadata.name
         try:
             overlaid = await instance_types_by_pool(self._view, self._types, [pool])
@@ -377,16 +390,16 @@ class WarmNodeController(Controller):
             await self._recorder.publish(
                 pool_reference(pool), EventReason.WARM_NODES_LACKING, f"no warm node can be bought: {error}"
             )
-            return False
+            return ""
         body = warm_claim_body(planned, pool, name_after(name, f"warm/{uuid.uuid4().hex}"), why)
         body["metadata"]["annotations"] |= overlaid.overlay_annotations(name, planned.instance_types)
-        created = await self._kube.create(NODECLAIMS, body)
-        claim = created["metadata"]["name"]
+        claim: str = body["metadata"]["name"]
+        bought.append(claim)
+        await self._kube.create(NODECLAIMS, body)
         backoff.created(claim)
         metrics.CLAIMS_CREATED.labels("provisioned", name, str(planned.min_values_relaxed).lower()).inc()
         self._log.info("The controller buys a warm node", extra={"nodeclaim": claim, "nodepool": name})
-        await self._cache.wait_for_claims([claim], ASK_LATER)  # the pool's usage must have it before the next one
-        return True
+        return claim
 
     def _lacking(self, pool: NodePool, why: str) -> None:
         if self._log_limiter.count((pool.metadata.name, why[:40])) is not None:
