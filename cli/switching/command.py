@@ -108,8 +108,11 @@ async def switch(
     """
     karpenter, tenon = workloads
     remembered = await memories.read(kube, tenon.namespace)
-    lease = environment(await karpenter.read(kube)).get("LEADER_ELECTION_NAME") or LEASE_NAME
-    watcher = Watcher(kube, karpenter, tenon, LeaseWatch(kube, lease))
+    variables = environment(await karpenter.read(kube))
+    leases = LeaseWatch(kube, variables.get("LEADER_ELECTION_NAME") or LEASE_NAME)
+    tenons_namespace = environment(await tenon.read(kube)).get("LEADER_ELECTION_NAMESPACE") or tenon.namespace
+    one_lease = (variables.get("LEADER_ELECTION_NAMESPACE") or karpenter.namespace) == tenons_namespace
+    watcher = Watcher(kube, karpenter, tenon, leases, one_lease)
     report = partial(_report, to_stderr=options.output == "json")
     memory = await _resumed(options, remembered, watcher, report)
     findings: list[Finding] = []

@@ -25,6 +25,8 @@ class Watcher:
     karpenter: Workload
     tenon: Workload
     leases: LeaseWatch
+    one_lease: bool = False
+    """The Leases of both are in one namespace, so they are the same."""
 
     async def observe(self, memory: Memory) -> Observation:
         """Look at what the phase of the switch needs."""
@@ -42,7 +44,7 @@ class Watcher:
         elif switch.phase is Phase.STARTING and is_takeover and successor.renews_lease:
             pools, claims = await asyncio.gather(self.pools(), self.claims())
             behind = node_states.behind(pools, claims, memory.unready)
-        return Observation(utc_now(), leaver, successor, unsettled, behind)
+        return Observation(utc_now(), leaver, successor, unsettled, behind, self.one_lease)
 
     async def claims(self) -> list[JsonObject]:
         """All NodeClaims, in the version that the API server stores."""

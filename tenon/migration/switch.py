@@ -100,6 +100,8 @@ class Observation:
     """Nodes in the middle of their lives, a sentence each."""
     behind: Sequence[str] = ()
     """What the successor has not taken over yet, a sentence each."""
+    one_lease: bool = False
+    """Both have the same Lease, because it is in one namespace: neither can take it while the other renews it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,14 +213,18 @@ def _starting(switch: Switch, observed: Observation) -> Step:
 
 def _returning(switch: Switch, observed: Observation) -> Step:
     leaver, successor = observed.leaver, observed.successor
-    if switch.direction is Direction.HANDBACK and successor.replicas:
+    is_handback = switch.direction is Direction.HANDBACK
+    is_in_the_way = is_handback or (observed.one_lease and successor.holds_lease)
+    if is_in_the_way and successor.replicas:
         return Step(Kind.STOP_SUCCESSOR, f"Scale {successor.name} to 0 again.")
-    if switch.direction is Direction.HANDBACK and successor.pods:
+    if is_in_the_way and successor.pods:
         missing = f"{successor.name} still has {successor.pods} of its pods"
     elif not leaver.replicas:
         return Step(Kind.START_LEAVER, f"Scale {leaver.name} to {switch.leaver_replicas} again.")
     elif not (leaver.available and leaver.renews_lease):
         missing = f"{leaver.name} does not lead again yet"
+    elif observed.one_lease and not (is_handback or switch.stop_first or successor.replicas):
+        return Step(Kind.START_SUCCESSOR, f"Start {successor.name} again, which stands by while {leaver.name} leads.")
     else:
         return Step(Kind.FINISH, f"{leaver.name} leads again.", Phase.RETURNED)
     within = max(switch.timeout, RETURNS_WITHIN)

@@ -91,6 +91,20 @@ def test_the_way_back_has_its_own_patience_and_then_a_person_must_look() -> None
     assert decide(returning, observed(karpenter, tenon, timedelta(minutes=5))).kind is Kind.STUCK
 
 
+def test_in_one_namespace_tenon_gives_the_lease_up_before_karpenter_can_lead_again() -> None:
+    returning, starting = switch(phase=Phase.RETURNING), controller("Karpenter", 2)
+
+    def step(leaver: Controller, successor: Controller) -> Step:
+        return decide(returning, replace(observed(leaver, successor), one_lease=True))
+
+    assert step(starting, controller("Tenon", 2, leads=True)).kind is Kind.STOP_SUCCESSOR
+    assert step(starting, controller("Tenon", 0, pods=1, leads=True)).kind is Kind.WAIT
+    assert step(controller("Karpenter"), controller("Tenon")).kind is Kind.START_LEAVER
+    assert step(starting, TENON_STANDS_BY).kind is Kind.WAIT, "it does not keep Karpenter from leading"
+    assert step(KARPENTER_LEADS, controller("Tenon")).kind is Kind.START_SUCCESSOR, "it stands by again"
+    assert step(KARPENTER_LEADS, TENON_STANDS_BY).then is Phase.RETURNED
+
+
 def test_from_v1beta1_tenon_is_installed_after_karpenter_and_there_is_no_way_back() -> None:
     old = switch(stop_first=True)
     assert decide(old, observed(KARPENTER_LEADS, controller("Tenon"))).kind is Kind.STOP_LEAVER
@@ -108,6 +122,8 @@ class World:
     chance: random.Random
     successor_works: bool
     direction: Direction
+    one_lease: bool = False
+    """Who has the Lease keeps it, and a successor that does not work is one that leads and never gets through."""
     now: datetime = BEGAN
     replicas: dict[str, int] = field(default_factory=lambda: {"leaver": 2, "successor": 0})
     pods: dict[str, int] = field(default_factory=lambda: {"leaver": 2, "successor": 0})
@@ -116,7 +132,9 @@ class World:
     marks: bool = True
 
     def look(self) -> Observation:
-        return Observation(self.now, self._controller("leaver"), self._controller("successor"))
+        behind = [] if self.successor_works else ["NodePool a is not Ready"]
+        controllers = self._controller("leaver"), self._controller("successor")
+        return Observation(self.now, *controllers, behind=behind, one_lease=self.one_lease)
 
     def _controller(self, name: str) -> Controller:
         leads = self.holder == name
@@ -129,13 +147,13 @@ class World:
                 self.pods[name] = self.replicas[name]
             if not self.pods[name] and self.holder == name and self.chance.random() < 0.5:
                 self.holder = ""
-        works = {"leaver": True, "successor": self.successor_works}
+        works = {"leaver": True, "successor": self.successor_works or self.one_lease}
         if not self.holder:
             ready = [name for name in ("leaver", "successor") if self.pods[name] and works[name]]
             self.holder = ready[0] if ready and self.chance.random() < 0.5 else ""
         # Tenon stands by as soon as a Karpenter is there, also if it leads.
         karpenter = "leaver" if self.direction is Direction.TAKEOVER else "successor"
-        if self.pods[karpenter] and works[karpenter] and self.chance.random() < 0.5:
+        if not self.one_lease and self.pods[karpenter] and works[karpenter] and self.chance.random() < 0.5:
             self.holder = karpenter
 
     def do(self, step: Step) -> None:
@@ -154,13 +172,13 @@ class World:
 
 
 @pytest.mark.parametrize("direction", Direction)
-@given(seed=st.integers(0, 10**9), works=st.booleans(), kills=st.integers(0, 12))
+@given(seed=st.integers(0, 10**9), works=st.booleans(), kills=st.integers(0, 12), one_lease=st.booleans())
 @settings(max_examples=300, deadline=None)
 def test_it_ends_with_one_leader_however_often_its_guide_is_killed(
-    direction: Direction, seed: int, works: bool, kills: int
+    direction: Direction, seed: int, works: bool, kills: int, one_lease: bool
 ) -> None:
     """A killed guide has done its step or not, and has remembered it or not; the next one goes on."""
-    world = World(random.Random(seed), works, direction)
+    world = World(random.Random(seed), works, direction, one_lease)
     remembered = switch(direction)
     for _ in range(2000):
         if remembered.phase.ended:
@@ -185,7 +203,7 @@ def test_it_ends_with_one_leader_however_often_its_guide_is_killed(
         assert world.marks is (direction is Direction.TAKEOVER)
     else:
         assert remembered.why_back
-        assert world.replicas["leaver"] == 2
+        assert world.replicas == {"leaver": 2, "successor": 2 if direction is Direction.TAKEOVER else 0}
         assert world.holder == "leaver"
 
 
