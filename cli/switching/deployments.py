@@ -13,6 +13,8 @@ from tenon.kube import object_json
 
 KARPENTER, TENON = "Karpenter", "Tenon"
 APP = "app.kubernetes.io/name"
+SHADOW = "shadow"
+"""The container of a `tenon shadow` that the chart installs. It never leads, and has the labels of Tenon's own pods."""
 
 
 class DeploymentError(TenonError):
@@ -52,6 +54,7 @@ class Workload:
         matched = field_at(deployment, "spec", "selector", "matchLabels") or {}
         selector = ",".join(f"{key}={value}" for key, value in matched.items())
         pods = await kube.list(PODS, namespace=self.namespace, label_selector=selector)
+        pods = [pod for pod in pods if not _is_shadow(field_at(pod, "spec", "containers"))]
         return [pod for pod in pods if (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")]
 
     async def scale(self, kube: Kube, replicas: int) -> None:
@@ -86,7 +89,7 @@ async def tenons(kube: Kube, name: str | None) -> Workload:
 
 def is_tenon(deployment: JsonObject) -> bool:
     """Whether a Deployment is Tenon's, by the label that the chart and deploy/deployment.yaml give it."""
-    return object_json.labels(deployment).get(APP) == "tenon"
+    return object_json.labels(deployment).get(APP) == "tenon" and not _is_shadow(containers(deployment))
 
 
 def is_karpenter(deployment: JsonObject) -> bool:
@@ -96,6 +99,10 @@ def is_karpenter(deployment: JsonObject) -> bool:
     names = {str(container.get("name")) for container in containers(deployment)}
     is_named = deployment["metadata"]["name"] == "karpenter" and bool(names & {"controller", "karpenter"})
     return object_json.labels(deployment).get(APP) == "karpenter" or is_named
+
+
+def _is_shadow(pod_containers: list[JsonObject] | None) -> bool:
+    return any(container.get("name") == SHADOW for container in pod_containers or ())
 
 
 def containers(deployment: JsonObject) -> list[JsonObject]:

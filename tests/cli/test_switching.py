@@ -16,6 +16,7 @@ from activities.kubernetes.resources import (
     EVENTS,
     LEASES,
     NODEPOOLS,
+    PODS,
     PROVISIONERS,
     Resource,
 )
@@ -80,6 +81,18 @@ async def test_the_deployments_are_found_by_their_labels_or_by_name(kube: Any) -
         await karpenters(kube, None)
     assert not several.value.is_missing
     assert str(await karpenters(kube, "other/karpenter")) == "other/karpenter"
+
+
+async def test_a_shadow_is_not_tenon_though_it_has_its_labels(kube: Any) -> None:
+    shadow = deployment("tenon", "tenon-shadow", "tenon")
+    shadow["spec"]["template"]["spec"]["containers"] = [{"name": "shadow"}]
+    kube.add(DEPLOYMENTS, shadow)
+    assert await tenons(kube, None) == TENON
+    for name in ("shadow", "worker"):
+        metadata = {"name": name, "namespace": "tenon", "labels": {"app.kubernetes.io/name": "tenon"}}
+        kube.add(PODS, {"metadata": metadata, "spec": {"containers": [{"name": name}]}})
+    (pod,) = await TENON.pods(kube, await TENON.read(kube))
+    assert pod["metadata"]["name"] == "worker"
 
 
 @pytest.mark.parametrize(
