@@ -106,12 +106,11 @@ async def _hand_back(cluster: str | None, lease: str, options: Options) -> int:
     kube = await Kube.connect()
     try:
         if (workloads := await _workloads(kube, options)) is not None:
-            await connect()  # before anything is stopped
 
             async def clear_cluster(report: Callable[[str], None]) -> None:
                 await clear(kube, context.cluster, report)
 
-            return await switch(kube, options, workloads, clear_cluster)
+            return await switch(kube, options, workloads, clear_cluster, connect)
         if options.dry_run or options.go_back:
             raise SwitchError(
                 "The cluster has no Deployment of Karpenter and of Tenon, so there are no steps to guide."

@@ -14,6 +14,7 @@ import typer
 from rich import box
 from rich.markup import escape
 from rich.table import Table
+from temporalio.service import RPCError
 
 from activities.clock import utc_now
 from activities.kubernetes.client import Kube
@@ -42,7 +43,7 @@ DEFAULT_REPLICAS = 2
 """Karpenter's and Tenon's own default, for a Deployment that nobody remembers with another number."""
 SHOWN = 10
 WENT_BACK, REFUSED = 1, 2
-"""Exit status: the other controller does not lead; nothing was begun."""
+"""Exit status: the other controller does not lead, or the switch has not ended; nothing was begun."""
 
 KarpenterName = Annotated[
     str | None,
@@ -99,8 +100,12 @@ async def switch(
     options: Options,
     workloads: tuple[Workload, Workload],
     clear: Callable[[Callable[[str], None]], Awaitable[None]],
+    reach: Callable[[], Awaitable[object]] | None = None,
 ) -> int:
     """Carry the switch out, and return the exit status. ``workloads``: Karpenter's and Tenon's Deployment.
+
+    ``reach`` raises if what ``clear`` needs cannot be reached. It is called before a switch begins, and not when one
+    goes on: that may have to go back.
 
     Raises:
         SwitchError: it cannot begin.
@@ -117,6 +122,8 @@ async def switch(
     memory = await _resumed(options, remembered, watcher, report)
     findings: list[Finding] = []
     if memory is None:
+        if reach is not None:
+            await reach()
         is_takeover = options.direction is Direction.TAKEOVER
         stop_first = is_takeover and bool(await stored_as_v1beta1(kube))
         if is_takeover:
@@ -139,7 +146,7 @@ async def switch(
     elif options.dry_run:
         raise SwitchError("A switch is under way, so --dry-run has nothing to show: leave it out to go on.")
     guide = Guide(kube, watcher, memory, report, partial(clear, report), partial(install, kube))
-    has_ended = await guide.run()
+    has_ended = await _guided(guide)
     changes = await guide.differences()
     outcome = guide.memory.switch.phase.value if has_ended else "stuck"
     if options.output == "json":
@@ -149,6 +156,28 @@ async def switch(
         if guide.memory.switch.why_back:
             print(f"Went back: {guide.memory.switch.why_back}.", file=sys.stderr)
     return 0 if guide.memory.switch.phase is Phase.DONE else WENT_BACK
+
+
+async def _guided(guide: Guide) -> bool:
+    """Run the guide, and return whether the switch has ended. Once it has begun, an error is reported and not raised.
+
+    Raises:
+        TenonError, RPCError: nothing was stopped yet.
+    """
+    try:
+        return await guide.run()
+    except (TenonError, RPCError) as error:
+        begun = guide.memory.switch
+        if begun.phase is Phase.BEGUN:
+            raise
+        name = begun.direction.value
+        print(error, file=sys.stderr)
+        print(
+            f"The {name} has not ended, and Tenon and Karpenter may both be scaled to 0: "
+            f"run `tenon {name}` again, or undo it with `tenon {name} --go-back`.",
+            file=sys.stderr,
+        )
+        return False
 
 
 async def _resumed(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+
+from temporalio.service import RPCError
 
 from activities.clock import utc_now
 from activities.kubernetes.client import Kube
@@ -14,7 +16,8 @@ from cli.switching.deployments import Workload
 from cli.switching.memory import Memory
 from cli.switching.observing import Watcher
 from tenon.migration.node_states import Difference, difference, instances
-from tenon.migration.switch import Direction, Kind, Phase, Step, decide
+from tenon.migration.switch import Direction, Kind, Phase, Step, decide, waiting
+from worker.runtime.temporal_client import TemporalError
 
 LOOK_SECONDS = 1.0
 SERVER_ERROR = 500
@@ -35,11 +38,14 @@ class Guide:
     install: Callable[[], Awaitable[None]]
     """Installs Tenon's CRDs in place of those of v1beta1."""
 
+    _failure: str = field(default="", init=False)
+    """The failure that was reported last."""
+
     async def run(self) -> bool:
         """Go on until the switch has ended, or a person must look. Return whether it has ended.
 
         Raises:
-            ApiError: the API server refuses. A guide goes on while it is away.
+            ApiError: the API server refuses. A guide goes on while it is away, and in any case while it clears.
             DeploymentError: a Deployment is gone.
         """
         await self._remember()
@@ -56,9 +62,7 @@ class Guide:
             except ApiError as error:
                 if 0 < error.status < SERVER_ERROR:
                     raise
-                if str(error) != reported:
-                    self.report(f"Waiting: {error}")
-                    reported = str(error)
+                self._report_failure(f"Waiting: {error}")
                 await asyncio.sleep(LOOK_SECONDS)
         return True
 
@@ -82,12 +86,29 @@ class Guide:
             case Kind.START_LEAVER:
                 await self._leaver.scale(self.kube, switch.leaver_replicas)
             case Kind.CLEAR:
-                await self.clear()
+                step = await self._clear(step)
             case Kind.INSTALL:
                 await self.install()
         if step.then is not None:
             self.memory = replace(self.memory, switch=switch.entered(step.then, utc_now(), step.why_back))
             await self._remember()
+
+    async def _clear(self, step: Step) -> Step:
+        """Clear, and return the step that this was. Neither controller runs, so no failure may end the guide there."""
+        try:
+            await self.clear()
+        except (ApiError, TemporalError, RPCError) as error:
+            next_step = waiting(self.memory.switch, utc_now(), str(error).rstrip("."))
+            self._report_failure(next_step.sentence)
+            if next_step.kind is Kind.WAIT:
+                await asyncio.sleep(LOOK_SECONDS)
+            return next_step
+        return step
+
+    def _report_failure(self, sentence: str) -> None:
+        if sentence != self._failure:
+            self.report(sentence)
+            self._failure = sentence
 
     async def _remember(self) -> None:
         await memories.write(self.kube, self.watcher.tenon.namespace, self.memory)

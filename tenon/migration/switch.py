@@ -160,6 +160,13 @@ def decide(switch: Switch, observed: Observation) -> Step:
     return Step(Kind.FINISH, "Nothing is left to do.", switch.phase)
 
 
+def waiting(switch: Switch, now: datetime, missing: str) -> Step:
+    """Wait for what is missing, or for a failure to pass, and go back once that has taken too long."""
+    if now - switch.since >= switch.timeout:
+        return _back(f"{missing} after {lasting(switch.timeout)}", switch)
+    return Step(Kind.WAIT, f"Waiting: {missing}.")
+
+
 def _before(switch: Switch, observed: Observation) -> Step:
     leaver, successor = observed.leaver, observed.successor
     if not leaver.replicas:  # this step was done, and the guide was killed before it remembered that
@@ -169,7 +176,7 @@ def _before(switch: Switch, observed: Observation) -> Step:
             return Step(Kind.START_SUCCESSOR, f"Start {successor.name}, which stands by while {leaver.name} leads.")
         if not successor.available:
             sentence = f"{successor.name} has no available pod"
-            return _waiting(switch, observed, sentence, switch.timeout)
+            return waiting(switch, observed.now, sentence)
     if observed.unsettled and observed.now - switch.since < switch.settle:
         remaining = lasting(switch.settle - (observed.now - switch.since))
         sentence = f"Waiting up to {remaining} for nodes in the middle of their lives: {_few(observed.unsettled)}."
@@ -184,9 +191,9 @@ def _stopping(switch: Switch, observed: Observation) -> Step:
         return _back(_scaled_up(leaver), switch)
     if leaver.pods:
         sentence = f"{leaver.name} still has {leaver.pods} of its pods"
-        return _waiting(switch, observed, sentence, switch.timeout)
+        return waiting(switch, observed.now, sentence)
     if leaver.holds_lease:
-        return _waiting(switch, observed, f"the Lease of {leaver.name} has not expired", switch.timeout)
+        return waiting(switch, observed.now, f"the Lease of {leaver.name} has not expired")
     if switch.direction is Direction.HANDBACK:
         return Step(Kind.CLEAR, f"End {leaver.name}'s workflows and remove its marks from objects.", Phase.STARTING)
     if switch.stop_first:
@@ -208,7 +215,7 @@ def _starting(switch: Switch, observed: Observation) -> Step:
         missing = f"{successor.name} leads, and is not through yet: {_few(observed.behind)}"
     else:
         return Step(Kind.FINISH, f"{successor.name} leads and is healthy.", Phase.DONE)
-    return _waiting(switch, observed, missing, switch.timeout)
+    return waiting(switch, observed.now, missing)
 
 
 def _returning(switch: Switch, observed: Observation) -> Step:
@@ -231,13 +238,6 @@ def _returning(switch: Switch, observed: Observation) -> Step:
     if observed.now - switch.since >= within:
         sentence = f"{missing}, {lasting(within)} after it was asked to: look at its pods, then run this again."
         return Step(Kind.STUCK, sentence)
-    return Step(Kind.WAIT, f"Waiting: {missing}.")
-
-
-def _waiting(switch: Switch, observed: Observation, missing: str, most: timedelta) -> Step:
-    """Wait for what is missing, and go back once it has taken too long."""
-    if observed.now - switch.since >= most:
-        return _back(f"{missing} after {lasting(most)}", switch)
     return Step(Kind.WAIT, f"Waiting: {missing}.")
 
 

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -22,8 +22,9 @@ from cli.switching.memory import Memory
 from cli.switching.observing import Watcher
 from tenon.apis.hashing import NODEPOOL_VERSION
 from tenon.migration.switch import Direction, Phase, Switch
-from tests.activities.node.fake_kube import Clock
+from tests.activities.node.fake_kube import START, Clock
 from tests.cli.test_switching import KARPENTER, LEASE, TENON, Cluster, deployment
+from worker.runtime.temporal_client import TemporalError
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
 
@@ -97,8 +98,8 @@ class World:
             if plural in ("nodepools", "nodeclaims"):
                 body["metadata"]["annotations"] = {VERSION: NODEPOOL_VERSION}
 
-    def guide(self, direction: Direction, *, stop_first: bool = False) -> Guide:
-        now = utc_now()
+    def guide(self, direction: Direction, now: datetime | None = None, *, stop_first: bool = False) -> Guide:
+        now = now or utc_now()
         begun = Switch(direction, 2, 2, timedelta(), timedelta(minutes=10), now, now, stop_first)
         watcher = Watcher(self.kube, KARPENTER, TENON, LeaseWatch(self.kube, clock=asyncio.get_running_loop().time))  # type: ignore[arg-type]
 
@@ -163,6 +164,31 @@ async def test_a_handback_clears_between_both() -> None:
     assert cluster.cleared
     assert cluster.replicas("kube-system", "karpenter") == 2
     assert cluster.replicas("tenon", "tenon") == 0
+
+
+@pytest.mark.parametrize("error", [TemporalError("Temporal is away."), ApiError(403, "Forbidden", "may not patch")])
+async def test_a_handback_that_cannot_clear_waits_and_goes_back(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def virtual_now() -> datetime:
+        return START + timedelta(seconds=asyncio.get_running_loop().time())
+
+    for module in ("guide", "observing"):
+        monkeypatch.setattr(f"cli.switching.{module}.utc_now", virtual_now)
+    cluster = world(karpenter=0, tenon=2)
+    guide = cluster.guide(Direction.HANDBACK, virtual_now())
+
+    async def clear() -> None:
+        raise error
+
+    guide.clear = clear
+    async with cluster.turning():
+        assert await guide.run()
+    assert guide.memory.switch.phase is Phase.RETURNED
+    assert (cluster.replicas("kube-system", "karpenter"), cluster.replicas("tenon", "tenon")) == (0, 2)
+    why = str(error).rstrip(".")
+    assert guide.memory.switch.why_back == f"{why} after 10m"
+    assert cluster.lines.count(f"Waiting: {why}.") == 1
 
 
 async def test_a_refusal_of_the_api_server_ends_the_guide() -> None:

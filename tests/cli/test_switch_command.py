@@ -1,0 +1,53 @@
+"""The exit status of a switch that was begun before, and what is reported with it, on an API server in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from activities.kubernetes.errors import ApiError
+from cli.switching import memory
+from cli.switching.command import WENT_BACK, Options, switch
+from cli.switching.memory import Memory
+from tenon.migration.switch import Direction, Phase, Switch
+from tests.activities.node.fake_kube import START
+from tests.cli.test_guide import World, world
+from tests.cli.test_switching import KARPENTER, TENON
+
+pytestmark = pytest.mark.asyncio(loop_scope="function")
+
+
+async def under_way(cluster: World, phase: Phase) -> None:
+    begun = Switch(Direction.HANDBACK, 2, 2, timedelta(), timedelta(minutes=10), START, START, phase=phase)
+    await memory.write(cluster.kube, "tenon", Memory(begun, str(KARPENTER), {"a": "i-1"}))  # type: ignore[arg-type]
+
+
+def options(*, go_back: bool = False) -> Options:
+    return Options(Direction.HANDBACK, None, None, False, True, timedelta(minutes=10), timedelta(), go_back, "table")
+
+
+async def clear(_report: Callable[[str], None]) -> None:
+    """Nothing has marks."""
+
+
+async def unreachable() -> None:
+    pytest.fail("a switch that goes on may have to go back, which needs no Temporal")
+
+
+async def test_an_error_in_the_middle_says_that_the_switch_has_not_ended(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    cluster = world(karpenter=0, tenon=0)
+    await under_way(cluster, Phase.STARTING)
+
+    async def forbidden(*_: Any, **__: Any) -> None:
+        raise ApiError(403, "Forbidden", "may not scale")
+
+    cluster.kube.patch = forbidden  # type: ignore[method-assign]
+    assert await switch(cluster.kube, options(), (KARPENTER, TENON), clear, unreachable) == WENT_BACK  # type: ignore[arg-type]
+    reported = capsys.readouterr().err
+    assert "may not scale" in reported
+    assert "tenon handback --go-back" in reported
