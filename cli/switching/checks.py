@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import NotFoundError
@@ -33,6 +33,7 @@ from worker.runtime.lease import LEASE_NAME
 SHOWN = 5
 MIGRATE = "see docs/migrate.md"
 TRUE = ("1", "t", "true", "yes")
+FALSE = ("0", "f", "false", "no")
 
 
 async def before_takeover(kube: Kube, karpenter: Workload, tenon: Workload, *, stop_first: bool) -> list[Finding]:
@@ -50,8 +51,9 @@ async def before_takeover(kube: Kube, karpenter: Workload, tenon: Workload, *, s
 
 
 async def before_handback(kube: Kube, karpenter: Workload) -> list[Finding]:
-    """Check what a handback needs."""
+    """Check what a handback needs. The findings that are faults forbid it."""
     findings = [ok("Karpenter", f"The Deployment {karpenter} is there.")]
+    findings += _without_election(karpenter, environment(await karpenter.read(kube)))
     own: dict[str, int] = {}
     for resource in (NODESCHEDULES, NODEROLLOUTS, DISRUPTIONFREEZES):
         if objects := await _list(kube, resource):
@@ -72,17 +74,8 @@ async def _election(kube: Kube, karpenter: Workload, tenon: Workload) -> list[Fi
     variables = environment(await karpenter.read(kube))
     tenons = environment(await tenon.read(kube))
     name = variables.get("LEADER_ELECTION_NAME") or LEASE_NAME
-    findings = []
-    if variables.get("DISABLE_LEADER_ELECTION", "").lower() in TRUE or variables.get("LEADER_ELECT", "").lower() in (
-        "0",
-        "f",
-        "false",
-        "no",
-    ):
-        sentence = f"Karpenter ({karpenter}) runs without leader election, so Tenon cannot see it and stand by."
-        mend = "remove DISABLE_LEADER_ELECTION (LEADER_ELECT=false) from its Deployment, and wait for its rollout"
-        findings.append(fault("leader election", sentence, mend))
-    elif name != (tenons.get("LEADER_ELECTION_NAME") or LEASE_NAME):
+    findings = _without_election(karpenter, variables)
+    if not findings and name != (tenons.get("LEADER_ELECTION_NAME") or LEASE_NAME):
         sentence = f"Karpenter's Lease is {name}, for which Tenon does not stand by."
         findings.append(fault("leader election", sentence, f"set LEADER_ELECTION_NAME={name} for Tenon; {MIGRATE}"))
     ignored = [
@@ -97,6 +90,15 @@ async def _election(kube: Kube, karpenter: Workload, tenon: Workload) -> list[Fi
         mend = f"add {karpenter.namespace} to STAND_BY_NAMESPACES (settings.standByNamespaces in the chart)"
         findings.append(fault("leader election", sentence, mend))
     return findings or [ok("leader election", f"Karpenter ({karpenter}) and Tenon see each other's Lease {name}.")]
+
+
+def _without_election(karpenter: Workload, variables: Mapping[str, str]) -> list[Finding]:
+    is_disabled = variables.get("DISABLE_LEADER_ELECTION", "").lower() in TRUE
+    if not is_disabled and variables.get("LEADER_ELECT", "").lower() not in FALSE:
+        return []
+    sentence = f"Karpenter ({karpenter}) runs without leader election, so nothing shows whether it leads."
+    mend = "remove DISABLE_LEADER_ELECTION (LEADER_ELECT=false) from its Deployment, and wait for its rollout"
+    return [fault("leader election", sentence, mend)]
 
 
 async def _objects(kube: Kube) -> list[Finding]:

@@ -130,6 +130,13 @@ async def test_a_karpenter_that_tenon_cannot_see_is_a_fault(
     assert sentence in fault
 
 
+async def test_a_handback_needs_a_lease_that_shows_that_karpenter_leads(kube: Cluster) -> None:
+    kube.add(DEPLOYMENTS, deployment("kube-system", "karpenter", "karpenter", DISABLE_LEADER_ELECTION="true"))
+    findings = await checks.before_handback(kube, KARPENTER)  # type: ignore[arg-type]
+    (fault,) = [finding.sentence for finding in findings if finding.state is State.FAULT]
+    assert "without leader election" in fault
+
+
 async def test_a_lease_that_tenon_ignores_is_a_fault(kube: Cluster) -> None:
     event = {"metadata": {"name": "e", "namespace": "kube-system"}, "reason": "LeaseIgnored"}
     kube.add(EVENTS, {**event, "involvedObject": {"name": LEASE}})
