@@ -108,6 +108,8 @@ async def _drain(options: Options) -> int:
         leaving = len(nodes) - len(first.staying)
         pods = sum(len(item.pods) for item in nodes if item.node.name not in first.staying)
         stays = f" {', '.join(first.staying)} stay." if first.staying else ""
+        if cordoned := [item.node.name for item in nodes if item.node.name in first.staying and item.node.cordoned]:
+            stays += f" Cordoned, and stay so: kubectl uncordon {' '.join(cordoned)}."
         print(
             f"Group {group.name} has {counted(len(nodes), 'node')} (minimum {group.minimum}, desired {group.desired}). "
             f"{counted(leaving, 'node')} leave, {at_once} at a time, with {counted(pods, 'pod')}.{stays}"

@@ -1,6 +1,6 @@
 """Which nodes of a node group leave now: all are cordoned at once, and a few at a time are drained and ended.
 
-Nothing is remembered: a node that is cordoned is leaving, and one that has no pods left ends. So a drain that was
+Nothing is remembered: cordoned nodes leave before others, and one that has no pods left ends. So a drain that was
 stopped goes on where it was.
 """
 
@@ -67,8 +67,9 @@ def moves(nodes: Sequence[GroupNode], *, remain: int, at_once: int) -> Moves:
         at_once: how many are drained at a time.
     """
     by_name = sorted(nodes, key=lambda node: node.name)
-    candidates = [node for node in by_name if not node.cordoned]
-    staying = {node.name for node in sorted(candidates, key=lambda node: not node.runs_tenon)[:remain]}
+    # A run that was stopped may have cordoned all nodes: then cordoned ones stay, too.
+    candidates = sorted(by_name, key=lambda node: (not node.runs_tenon, node.cordoned))
+    staying = {node.name for node in candidates[:remain]}
     leaving = [node for node in by_name if node.name not in staying]
     cordon = [node.name for node in leaving if not node.cordoned]
     # Those with the fewest pods go first: a node whose drain has begun has fewer than it had.

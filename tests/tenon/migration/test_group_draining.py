@@ -32,6 +32,12 @@ def test_the_nodes_that_run_tenon_are_those_that_stay() -> None:
     assert moves([nodes[2]], remain=1, at_once=1).is_over
 
 
+def test_nodes_stay_although_a_run_that_was_stopped_cordoned_them_all() -> None:
+    nodes = [node("a"), node("b"), node("c", runs_tenon=True)]
+    assert moves(nodes, remain=2, at_once=3).staying == ["a", "c"]
+    assert moves([*nodes, node("d", cordoned=False)], remain=2, at_once=3).staying == ["c", "d"]
+
+
 @pytest.mark.parametrize(("text", "number"), [("1", 1), ("3", 3), ("10%", 1), ("25%", 3), ("100%", 10)])
 def test_a_share_is_at_least_one_node(text: str, number: int) -> None:
     assert number_at_once(text, 10) == number
@@ -45,15 +51,18 @@ def test_what_is_no_number_of_nodes_is_refused(text: str) -> None:
 
 @given(
     pods=st.lists(st.integers(0, 3), max_size=8),
+    cordoned=st.sets(st.integers(0, 7)),
     tenon=st.sets(st.integers(0, 7)),
     remain=st.integers(0, 3),
     at_once=st.integers(1, 3),
 )
 def test_it_ends_with_the_nodes_that_stay_and_never_drains_more_at_once(
-    pods: list[int], tenon: set[int], remain: int, at_once: int
+    pods: list[int], cordoned: set[int], tenon: set[int], remain: int, at_once: int
 ) -> None:
     """Each pass does what was decided: cordons, evicts one pod of each node, ends empty nodes."""
-    nodes = {str(n): node(str(n), cordoned=False, pods=count, runs_tenon=n in tenon) for n, count in enumerate(pods)}
+    nodes = {
+        str(n): node(str(n), cordoned=n in cordoned, pods=count, runs_tenon=n in tenon) for n, count in enumerate(pods)
+    }
     stayed = None
     for _ in range(100):
         result = moves(list(nodes.values()), remain=remain, at_once=at_once)
