@@ -4,39 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
-from activities.clock import utc_now
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ConfigError
-from activities.kubernetes.resources import DEPLOYMENTS
 from cli.application import create_app, examples
 from cli.context import resolve_if_known
 from cli.node_groups.group import GroupError, ScalingGroup
-from cli.node_groups.nodes import NodePods, bound_to_group, cordon, evict, read_nodes
+from cli.node_groups.nodes import read_nodes
+from cli.node_groups.passes import Draining
+from cli.node_groups.preconditions import DrainError, check, warn
 from cli.nodes.requests import is_interactive
-from cli.switching.deployments import replicas_of
 from cli.switching.leases import LeaseWatch
-from tenon.errors import TenonError
 from tenon.migration.group_draining import AtOnceError, moves, number_at_once
-from tenon.sentences import counted, first_few
+from tenon.sentences import counted
 from worker.settings import parse_duration
 
 app = create_app()
 
-LOOK_SECONDS = 2.0
-SHOWN = 5
 LEFT, REFUSED = 1, 2
 """Exit status: pods are left that nothing moved in time; nothing was begun."""
-AUTOSCALERS = ("cluster-autoscaler", "aws-cluster-autoscaler")
-
-
-class DrainError(TenonError):
-    """The group cannot be drained. The message is one sentence that says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +93,8 @@ async def _drain(options: Options) -> int:
         group = await asyncio.to_thread(ScalingGroup.of, options.group, options.cluster, options.region)
         nodes = await read_nodes(kube, group.instances)
         at_once = number_at_once(options.at_once, len(nodes))
-        await _check(kube, options, nodes)
+        leases = LeaseWatch(kube)
+        await check(kube, leases, nodes, options.remain)
         first = moves([item.node for item in nodes], remain=options.remain, at_once=at_once)
         leaving = len(nodes) - len(first.staying)
         pods = sum(len(item.pods) for item in nodes if item.node.name not in first.staying)
@@ -114,52 +105,15 @@ async def _drain(options: Options) -> int:
             f"Group {group.name} has {counted(len(nodes), 'node')} (minimum {group.minimum}, desired {group.desired}). "
             f"{counted(leaving, 'node')} leave, {at_once} at a time, with {counted(pods, 'pod')}.{stays}"
         )
-        await _warn(kube, [item.node.name for item in nodes if item.node.name not in first.staying])
+        await warn(kube, [item.node.name for item in nodes if item.node.name not in first.staying])
         if options.dry_run or first.is_over:
             return 0
         _confirm(options)
         await asyncio.to_thread(group.lower_minimum, options.remain)
-        return await _pass_by_pass(kube, group, options, at_once)
+        draining = Draining(kube, group, leases, options.remain, at_once, options.timeout)
+        return 0 if await draining.run() else LEFT
     finally:
         await kube.close()
-
-
-async def _check(kube: Kube, options: Options, nodes: list[NodePods]) -> None:
-    """Check that Tenon can take the pods.
-
-    Raises:
-        DrainError: it cannot.
-    """
-    scaling = [
-        f"{item['metadata']['namespace']}/{item['metadata']['name']}"
-        for item in await kube.list(DEPLOYMENTS)
-        if replicas_of(item) and any(name in str(item["metadata"]["name"]) for name in AUTOSCALERS)
-    ]
-    if scaling:
-        namespace, _, name = scaling[0].partition("/")
-        raise DrainError(
-            f"Cluster Autoscaler ({scaling[0]}) runs, and would scale the group up again: "
-            f"kubectl -n {namespace} scale deployment/{name} --replicas=0"
-        )
-    watch = LeaseWatch(kube)
-    if not any(holder.is_tenon for holder in await watch.holders()):
-        raise DrainError("Tenon does not lead, so nothing would buy nodes for the pods: start it first.")
-    tenons = sum(item.node.runs_tenon for item in nodes)
-    if tenons > options.remain:
-        raise DrainError(
-            f"Tenon itself runs on {counted(tenons, 'node')} of the group, and must not run on nodes that it manages: "
-            f"add --remain {tenons}, or move it to another group first."
-        )
-
-
-async def _warn(kube: Kube, nodes: list[str]) -> None:
-    pods = await bound_to_group(kube, nodes)
-    if pods:
-        print(
-            f"warning: {counted(len(pods), 'pod')} select a label of the group and fit on none of Tenon's nodes "
-            f"({first_few(pods, SHOWN)}): select a label of your NodePool instead.",
-            file=sys.stderr,
-        )
 
 
 def _confirm(options: Options) -> None:
@@ -174,51 +128,3 @@ def _confirm(options: Options) -> None:
         raise DrainError("Nothing was changed: add --yes, because nobody is at a terminal to confirm it.")
     if not typer.confirm("Begin?", default=False):
         raise DrainError("Nothing was changed.")
-
-
-async def _pass_by_pass(kube: Kube, group: ScalingGroup, options: Options, at_once: int) -> int:
-    """Go on until only the nodes are left that stay, or until nothing has moved for too long."""
-    clock = asyncio.get_running_loop().time
-    before, moved_at, reported = "", clock(), ""
-    ended: set[str] = set()
-    while True:
-        await asyncio.to_thread(group.refresh)
-        nodes = await read_nodes(kube, set(group.instances) - ended)
-        by_name = {item.node.name: item for item in nodes}
-        step = moves([item.node for item in nodes], remain=options.remain, at_once=at_once)
-        if step.is_over:
-            await asyncio.to_thread(group.finish)
-            print(f"Done: {counted(len(nodes), 'node')} of group {group.name} left.")
-            return 0
-        for name in step.cordon:
-            await cordon(kube, name)
-        if step.cordon:
-            _say(f"Cordoned {first_few(list(step.cordon), SHOWN)}.")
-        for name in step.terminate:
-            node = by_name[name].node
-            await asyncio.to_thread(group.terminate, node.instance)
-            ended.add(node.instance)
-            _say(f"Ended {name} ({node.instance}): it has no pods left.")
-        blocked: list[str] = []
-        for name in step.drain:
-            blocked += await evict(kube, by_name[name].pods, utc_now())
-        reported = _report_once(blocked, reported, _say)
-        state = repr([(item.node.name, [pod.key for pod in item.pods]) for item in nodes])
-        if state != before:
-            before, moved_at = state, clock()
-        elif clock() - moved_at >= options.timeout:
-            why = first_few(blocked, SHOWN) or "their pods do not end"
-            print(f"Nothing has moved for {options.timeout:g} s: {why}. Run it again to go on.", file=sys.stderr)
-            return LEFT
-        await asyncio.sleep(LOOK_SECONDS)
-
-
-def _report_once(blocked: list[str], reported: str, say: Callable[[str], None]) -> str:
-    sentence = f"Waiting: {first_few(blocked, SHOWN)}." if blocked else ""
-    if sentence and sentence != reported:
-        say(sentence)
-    return sentence or reported
-
-
-def _say(sentence: str) -> None:
-    print(f"{utc_now():%H:%M:%S}  {sentence}", flush=True)

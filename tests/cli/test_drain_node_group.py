@@ -1,0 +1,127 @@
+"""A whole drain of a group: an API server in memory and a simulated account; ticks are controllers and kubelets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from activities.kubernetes.client import EvictionAnswer
+from activities.kubernetes.resources import LEASES, NODES, PODS
+from cli.node_groups.group import ScalingGroup
+from cli.node_groups.passes import Draining
+from cli.node_groups.preconditions import shows_that_it_leads
+from cli.switching.leases import LeaseWatch
+from tests.activities.node.fake_kube import Clock, FakeKube
+from tests.cli.test_scaling_group import REGION, account
+
+__all__ = ["account"]
+
+pytestmark = pytest.mark.asyncio(loop_scope="function")
+
+
+class Api(FakeKube):
+    """It also selects by name."""
+
+    async def list(self, resource: Any, **query: Any) -> list[dict[str, Any]]:
+        if (selector := query.get("field_selector", "")).startswith("metadata.name="):
+            name = selector.partition("=")[2]
+            return [obj for obj in await super().list(resource) if obj["metadata"]["name"] == name]
+        return await super().list(resource, **query)
+
+
+@dataclass
+class World:
+    """The group web of three instances, with a Node each, and Tenon, which renews its Lease."""
+
+    group: ScalingGroup
+    clock: Clock = field(default_factory=Clock)
+    tenon_lives: bool = True
+
+    def __post_init__(self) -> None:
+        self.kube = Api(self.clock)
+        for number, instance in enumerate(self.group.instances):
+            self.kube.add(NODES, {"metadata": {"name": f"n{number}"}, "spec": {"providerID": f"aws:///a/{instance}"}})
+        self.leases = LeaseWatch(self.kube, clock=self.seconds)  # type: ignore[arg-type]
+        self.renew()
+        self.clock.on_tick.append(self.tick)
+
+    def seconds(self) -> float:
+        return self.clock.instant.timestamp()
+
+    def tick(self) -> None:
+        if self.tenon_lives:
+            self.renew()
+
+    def renew(self) -> None:
+        spec = {"holderIdentity": "tenon/1", "renewTime": str(self.clock.instant), "leaseDurationSeconds": 15}
+        self.kube.add(LEASES, {"metadata": {"name": "karpenter-leader-election", "namespace": "tenon"}, "spec": spec})
+
+    def add_pod(self, name: str, node: str, **status: Any) -> None:
+        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "web-uid", "controller": True}
+        spec = {
+            "containers": [{"name": "web"}],
+            "terminationGracePeriodSeconds": 1,
+            **({"nodeName": node} if node else {}),
+        }
+        self.kube.add(PODS, {"metadata": {"name": name, "ownerReferences": [owner]}, "spec": spec, "status": status})
+
+    async def drain(self, *, remain: int = 0, patience: float = 60) -> bool:
+        assert await shows_that_it_leads(self.leases, self.clock.sleep)
+        kube: Any = self.kube
+        return await Draining(
+            kube, self.group, self.leases, remain, 1, patience, clock=self.seconds, sleep=self.clock.sleep
+        ).run()
+
+    def evicted(self) -> list[str]:
+        return [call[1] for call in self.kube.calls if call[0] == "evict"]
+
+
+@pytest.fixture
+def world(account: Any) -> World:
+    assert account
+    return World(ScalingGroup.of("web", "", REGION))
+
+
+def when(condition: Callable[[], bool], action: Callable[[], None]) -> Callable[[], None]:
+    """What a tick does once, as soon as the condition holds."""
+    pending = [action]
+
+    def tick() -> None:
+        if pending and condition():
+            pending.pop()()
+
+    return tick
+
+
+async def test_the_pods_leave_node_by_node_and_the_group_ends(world: World) -> None:
+    world.group.lower_minimum(0)
+    for number in range(3):
+        world.add_pod(f"p{number}", f"n{number}")
+    assert await world.drain()
+    assert sorted(world.evicted()) == ["p0", "p1", "p2"]
+    world.group.refresh()
+    assert (world.group.desired, world.group.instances) == (0, [])
+
+
+async def test_a_dead_tenon_does_not_lead_although_its_lease_names_it(world: World) -> None:
+    world.tenon_lives = False
+    assert not await shows_that_it_leads(world.leases, world.clock.sleep)
+
+
+async def test_nothing_leaves_once_tenon_has_died(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    world.group.lower_minimum(0)
+    for number in range(3):
+        world.add_pod(f"p{number}", f"n{number}")
+
+    def die() -> None:
+        world.tenon_lives = False
+
+    world.kube.answers = {f"default/p{number}": EvictionAnswer("blocked", "budget") for number in range(3)}
+    world.clock.on_tick.append(when(lambda: world.clock.slept > 3, die))
+    world.clock.on_tick.append(when(lambda: world.clock.slept > 20, world.kube.answers.clear))
+    assert not await world.drain(patience=120)
+    assert "Tenon does not lead" in capsys.readouterr().err
+    assert world.kube.names(PODS) == ["p0", "p1", "p2"], "none was evicted after the Lease had expired"
