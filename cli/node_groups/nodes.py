@@ -48,6 +48,11 @@ def _instance(node: JsonObject) -> str:
     return str(field_at(node, "spec", "providerID") or "").rpartition("/")[2]
 
 
+async def read_waiting(kube: Kube) -> list[PodRecord]:
+    """Return the pods that have no node."""
+    return [pod_of(body) for body in await kube.list(PODS, field_selector="spec.nodeName=")]
+
+
 async def cordon(kube: Kube, name: str) -> None:
     """Let no pod be bound to the node any more."""
     await kube.patch(NODES, name, {"spec": {"unschedulable": True}})

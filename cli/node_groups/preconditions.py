@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import DEPLOYMENTS
-from cli.node_groups.nodes import NodePods, bound_to_group
+from cli.node_groups.nodes import NodePods, bound_to_group, read_waiting
 from cli.switching.deployments import replicas_of
 from cli.switching.leases import LeaseWatch
 from tenon.errors import TenonError
@@ -71,7 +71,14 @@ async def leads(leases: LeaseWatch) -> bool:
 
 
 async def warn(kube: Kube, nodes: Sequence[str]) -> None:
-    """Name the pods that fit on none of Tenon's nodes."""
+    """Name the pods that fit on none of Tenon's nodes, and those for which the drain does not wait."""
+    waiting = [pod.key for pod in await read_waiting(kube) if pod.unschedulable]
+    if waiting:
+        print(
+            f"warning: {counted(len(waiting), 'pod')} without a node already ({first_few(waiting, SHOWN)}): the drain "
+            "does not wait for them.",
+            file=sys.stderr,
+        )
     pods = await bound_to_group(kube, nodes)
     if pods:
         print(

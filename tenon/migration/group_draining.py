@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from tenon.errors import TenonError
+from tenon.kube.records import PodRecord
 
 
 class AtOnceError(TenonError):
@@ -79,4 +80,24 @@ def moves(nodes: Sequence[GroupNode], *, remain: int, at_once: int) -> Moves:
         cordon=cordon,
         drain=[node.name for node in draining[:at_once]] if not cordon else [],
         terminate=[node.name for node in leaving if node.cordoned and not node.pods] if not cordon else [],
+    )
+
+
+def displaced(pods: Iterable[PodRecord], owners: Collection[str], earlier: Collection[str]) -> list[str]:
+    """Return the pods that wait for a node because of the drain, by their keys.
+
+    Only a controller that has or had pods on the group counts, because other pods may come and wait at any time.
+
+    Args:
+        pods: all pods without a node.
+        owners: UIDs of those controllers.
+        earlier: UIDs of pods that waited before the drain began.
+    """
+    return sorted(
+        pod.key
+        for pod in pods
+        if pod.owner_uid in owners
+        and pod.uid not in earlier
+        and (pod.unschedulable or pod.untried)
+        and not (pod.node_name or pod.deleting or pod.terminal or pod.daemon)
     )

@@ -19,6 +19,10 @@ from tests.cli.test_scaling_group import REGION, account
 
 __all__ = ["account"]
 
+UNSCHEDULABLE = {
+    "phase": "Pending",
+    "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}],
+}
 pytestmark = pytest.mark.asyncio(loop_scope="function")
 
 
@@ -125,3 +129,21 @@ async def test_nothing_leaves_once_tenon_has_died(world: World, capsys: pytest.C
     assert not await world.drain(patience=120)
     assert "Tenon does not lead" in capsys.readouterr().err
     assert world.kube.names(PODS) == ["p0", "p1", "p2"], "none was evicted after the Lease had expired"
+
+
+async def test_no_other_node_is_drained_while_evicted_pods_find_no_node(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world.group.lower_minimum(0)
+    for number in range(3):
+        world.add_pod(f"p{number}", f"n{number}")
+    world.add_pod("waited-before", "", **UNSCHEDULABLE)
+    world.clock.on_tick.append(when(lambda: "p0" in world.evicted(), lambda: world.add_pod("new", "", **UNSCHEDULABLE)))
+    assert not await world.drain()
+    assert world.evicted() == ["p0"]
+    assert len(world.group.instances) == 3, "its node stays, too"
+    sentence = capsys.readouterr().err
+    assert "Pod default/new waits for a node" in sentence
+    assert "waited-before" not in sentence
+    del world.kube.objects[("pods", "default", "new")]
+    assert await world.drain()

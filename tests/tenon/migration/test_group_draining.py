@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenon.migration.group_draining import AtOnceError, GroupNode, moves, number_at_once
+from tenon.kube.decode import pod_of
+from tenon.migration.group_draining import AtOnceError, GroupNode, displaced, moves, number_at_once
 
 
 def node(name: str, *, cordoned: bool = True, pods: int = 1, runs_tenon: bool = False) -> GroupNode:
@@ -78,3 +80,27 @@ def test_it_ends_with_the_nodes_that_stay_and_never_drains_more_at_once(
         for name in result.terminate:
             del nodes[name]
     assert len(nodes) == min(remain, len(pods))
+
+
+WAITS = {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
+BOUND = {"phase": "Running", "conditions": [{"type": "PodScheduled", "status": "True"}]}
+
+
+@pytest.mark.parametrize(
+    ("owner", "status", "counts"),
+    [
+        ("web", WAITS, True),
+        ("web", {"phase": "Pending"}, True),
+        ("web", {"phase": "Failed"}, False),
+        ("web", BOUND, False),
+        ("batch", WAITS, False),
+    ],
+)
+def test_a_pod_waits_because_of_the_drain_if_its_controller_had_pods_there(
+    owner: str, status: dict[str, Any], counts: bool
+) -> None:
+    reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": owner, "uid": owner, "controller": True}
+    metadata = {"name": "a", "namespace": "shop", "uid": "1", "ownerReferences": [reference]}
+    pod = pod_of({"metadata": metadata, "spec": {"containers": []}, "status": status})
+    assert displaced([pod], {"web"}, set()) == (["shop/a"] if counts else [])
+    assert displaced([pod], {"web"}, {"1"}) == []
