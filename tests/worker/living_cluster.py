@@ -16,6 +16,7 @@ from typing import Any, cast
 from activities.disruption.disrupting import Disruptor
 from activities.disruption.moves import MoveFinder, methods_within
 from activities.kubernetes.resources import NODECLAIMS
+from activities.provisioning.launch_refusals import LaunchRefusals
 from tenon.apis import labels
 from tenon.apis.reasons import Reason
 from tenon.disruption.commands.open_commands import commands_without
@@ -111,7 +112,13 @@ class LivingCluster(World):
         )
         self.disruptor = Disruptor(self.view, clock, self.batcher.nominated_nodes, room, self.moves)
         self.static = StaticNodePoolController(
-            cast("Any", self.server), self.cache, self.view, FakeTypes(), PlanPolicy(), PurchaseTurns(self.view)
+            cast("Any", self.server),
+            self.cache,
+            self.view,
+            FakeTypes(),
+            PlanPolicy(),
+            PurchaseTurns(self.view),
+            LaunchRefusals(),
         )
         self._demands = self.view.schedules.now().pools
 

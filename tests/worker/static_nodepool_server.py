@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any, cast
 
 from activities.kubernetes.errors import ApiError, ConflictError
+from activities.provisioning.launch_refusals import LaunchRefusals
 from tenon.apis import labels
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.decode import decode_nodeclaim, decode_object
@@ -168,14 +169,22 @@ class CountingCache(Cache):
 
 
 @contextlib.asynccontextmanager
-async def keeping(server: ApiServer, policy: PlanPolicy | None = None) -> AsyncIterator[None]:
+async def keeping(
+    server: ApiServer, policy: PlanPolicy | None = None, refusals: LaunchRefusals | None = None
+) -> AsyncIterator[None]:
     """A controller that has looked once."""
     cache = server.cache
     ready = {**EC2NODECLASS, "metadata": metadata("default"), "status": {"conditions": [READY]}}
     cache.nodeclasses.on_event("default", decode_object(json.dumps(ready).encode()))
     view = PlanningView(cache)
     controller = StaticNodePoolController(
-        cast("Any", server), cache, view, FakeTypes(), policy or PlanPolicy(), PurchaseTurns(view)
+        cast("Any", server),
+        cache,
+        view,
+        FakeTypes(),
+        policy or PlanPolicy(),
+        PurchaseTurns(view),
+        refusals or LaunchRefusals(),
     )
     async with in_background(controller.run()):
         await settle()

@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 
 from activities.disruption.disrupting import Disruptor
+from activities.provisioning.launch_refusals import LaunchRefusals
 from tenon.kube.decode import decode_object
 from tenon.kube.records import ObjectRecord
 from tenon.messages.disruption import AwaitDisruptionInput
@@ -92,7 +93,9 @@ async def test_nc07_an_hour_passes_and_nothing_of_another_controller_is_touched(
     parts = [
         NodeClaimWorkflowController(cast("Any", temporal), cache, "c").run(),
         NodePoolStatusController(kube, kube, cache, view, static_capacity=True).run(),
-        StaticNodePoolController(kube, cache, view, FakeTypes(), PlanPolicy(), PurchaseTurns(view)).run(),
+        StaticNodePoolController(
+            kube, cache, view, FakeTypes(), PlanPolicy(), PurchaseTurns(view), LaunchRefusals()
+        ).run(),
         PodEventsController(kube, cache).run(),
         NotReadyNodeController(cache, sweep).run(),
         disrupt(),

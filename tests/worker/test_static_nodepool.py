@@ -7,13 +7,17 @@ import copy
 import itertools
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from prometheus_client import REGISTRY
 
+from activities.provisioning.launch_refusals import LaunchRefusals
 from tenon.apis import labels
+from tenon.ec2.refusals.backoff import Backoff
 from tenon.kube.decode import decode_object
+from tenon.kube.offerings import OfferingKey
 from tenon.messages.node import Removal
 from tenon.node.leave_text import recorded
 from tenon.provisioning.planning_policy import PlanPolicy
@@ -403,6 +407,20 @@ async def test_wsh36_replicas_are_made_as_far_as_the_limit_on_costs_allows() -> 
         server.put_pool(7, **ONLY_M5_LARGE)
         await settle(RESYNC * 3)
         assert len(server.created) == 7
+
+
+async def test_an_offering_that_ec2_refused_is_avoided_unless_nothing_else_can_be_bought() -> None:
+    """Under a limit on costs, a NodeClaim of spot nodes only would be refused again and again."""
+    key = OfferingKey("on-demand", "m5.large", "us-west-2a")
+    refusals = LaunchRefusals()
+    refusals.replace_unavailable({key: Backoff(datetime.max.replace(tzinfo=UTC))})
+    for names in (["m5.large", "m5.xlarge"], ["m5.large"]):
+        term = {"key": labels.INSTANCE_TYPE, "operator": "In", "values": names}
+        server = served(1, **{"template/spec/requirements": [term]})
+        async with keeping(server, refusals=refusals):
+            (name,) = server.standing()
+            terms = {term["key"]: term for term in server.claims[name]["spec"]["requirements"]}
+            assert terms[labels.INSTANCE_TYPE]["values"] == names[-1:]
 
 
 async def test_wsh36_static_nodepools_share_the_limit_of_all_though_the_cache_lags() -> None:

@@ -356,7 +356,9 @@ def _controllers(settings: Settings, clients: Clients, cache: ClusterCache, plan
         WarmNodeController(kube, clients.recorder, cache, view, clients.ec2, clients.ec2, planning.policy, turns)
     )
     if gates.static_capacity:
-        controllers.append(StaticNodePoolController(kube, cache, view, clients.ec2, planning.policy, turns))
+        controllers.append(
+            StaticNodePoolController(kube, cache, view, clients.ec2, planning.policy, turns, planning.refusals)
+        )
     return controllers
 
 

@@ -22,7 +22,8 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ConflictError
 from activities.kubernetes.nodeclaims import delete_with_finalizer
 from activities.kubernetes.resources import NODECLAIMS, NODEPOOLS
-from activities.provisioning.offerings import instance_types_by_pool
+from activities.provisioning.launch_refusals import LaunchRefusals
+from activities.provisioning.offerings import Unavailable, instance_types_by_pool
 from tenon.apis import labels
 from tenon.apis.managed import manages_claim
 from tenon.apis.nodepool import NodePool
@@ -34,6 +35,7 @@ from tenon.kube.records import ObjectRecord
 from tenon.messages.node import Removal
 from tenon.provisioning.claims import static_claim_body
 from tenon.provisioning.cost_limits import cost_limits
+from tenon.provisioning.overlays import Overlaid
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.static_capacity import (
     MAX_CHANGES,
@@ -47,6 +49,7 @@ from tenon.provisioning.static_capacity import (
 )
 from tenon.provisioning.static_node import affordable_nodes, static_node
 from tenon.scheduling.empty_node import NoEmptyNodeError
+from tenon.scheduling.model import PlannedClaim
 from worker.cache.changes import Change, Topic
 from worker.cache.cluster import ClusterCache
 from worker.cache.planning_view import PlanningView
@@ -75,6 +78,7 @@ class StaticNodePoolController(Controller):
         types: Types,
         policy: PlanPolicy,
         turns: PurchaseTurns,
+        refusals: LaunchRefusals,
     ) -> None:
         """``policy``: the operator's settings that limit which instance types a node may have."""
         super().__init__(cache)
@@ -83,6 +87,7 @@ class StaticNodePoolController(Controller):
         self._types = types
         self._policy = policy
         self._turns = turns
+        self._refusals = refusals
         self._backoffs: dict[str, LaunchBackoff] = {}
         """The backoffs, by UID of the NodePool."""
 
@@ -188,22 +193,16 @@ class StaticNodePoolController(Controller):
         """Create as many of the NodeClaims as limits on costs allow, and add their names to ``bought``. Returns whether
         any can be bought.
         """
-        name = pool.metadata.name
+        name, missing_nodes = pool.metadata.name, len(decision.create)
+        refused = self._refusals.unavailable()
         try:
-            overlaid = await instance_types_by_pool(self._view, self._types, [pool])
-            node = partial(
-                static_node,
-                pool,
-                overlaid.pools_with_types[0][1],
-                self._view.daemons(),
-                self._view.namespaces(),
-                self._policy,
-                self._view.purchases(),
-            )
-            limits_cost = bool(cost_limits(pool, self._policy))
-            planned, why, count = await asyncio.to_thread(
-                partial(affordable_nodes, node, len(decision.create), limits_cost=limits_cost)
-            )
+            try:
+                overlaid, planned, why, count = await self._plan(pool, missing_nodes, refused)
+            except NoEmptyNodeError:
+                if not refused:
+                    raise
+                # EC2 may have capacity again, and the backoff bounds how often it is asked
+                overlaid, planned, why, count = await self._plan(pool, missing_nodes, frozenset())
         except NoEmptyNodeError as error:
             backoff.failed(asyncio.get_running_loop().time())
             self._log_reason(name, f"no node can be created for it: {error}")
@@ -222,6 +221,29 @@ class StaticNodePoolController(Controller):
                 )
             backoff.created(claim)
         return True
+
+    async def _plan(
+        self, pool: NodePool, missing_nodes: int, refused: Unavailable
+    ) -> tuple[Overlaid, PlannedClaim, str, int]:
+        """Return the types of the pool, its next node without these offerings, why it is bought, and how many of it.
+
+        Raises:
+            NoEmptyNodeError: none can be bought.
+        """
+        overlaid = await instance_types_by_pool(self._view, self._types, [pool], refused)
+        node = partial(
+            static_node,
+            pool,
+            overlaid.pools_with_types[0][1],
+            self._view.daemons(),
+            self._view.namespaces(),
+            self._policy,
+            self._view.purchases(),
+        )
+        limits_cost = bool(cost_limits(pool, self._policy))
+        return overlaid, *await asyncio.to_thread(
+            partial(affordable_nodes, node, missing_nodes, limits_cost=limits_cost)
+        )
 
     async def _advance_ordinal(self, pool: NodePool, ordinal: int) -> None:
         """Write this ordinal to the pool unless it has a higher one. Retries if other clients write to the pool at the
