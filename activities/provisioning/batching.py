@@ -269,7 +269,7 @@ class Batcher:
         - EC2 launches an instance of an offering that it refused.
         """
         now = self._now()
-        in_shortage = bool(self._refusals.backoffs())
+        in_shortage = any(backoff.refused_at is not None for backoff in self._refusals.backoffs().values())
         for pod in pods:
             attempts = self._attempts(pod)
             pause = _growing(FIRST_RETRY, attempts, MAX_RETRY)

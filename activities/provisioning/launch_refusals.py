@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 
 from activities.clock import utc_now
@@ -103,15 +103,20 @@ class LaunchRefusals:
             return None
         return with_claims(self._quotas, claims)
 
-    def used_up_quotas(self) -> dict[OfferingKey, Backoff]:
-        """The quotas that are known to have no room for any of their types."""
+    def used_up_quotas(self, keys: Collection[OfferingKey]) -> dict[OfferingKey, Backoff]:
+        """Those of the quotas that are known to have no room for any of their types."""
+        backoffs = self.backoffs()
         return {
-            key: backoff for key, backoff in self.backoffs().items() if key in self._over_quota and key.scope == QUOTA
+            key: backoffs[key] for key in keys if key in backoffs and key in self._over_quota and key.scope == QUOTA
         }
 
-    def avoids_quotas(self) -> bool:
-        """Whether plans avoid types because a quota is used up, by what was read or by what EC2 said."""
-        return any(key.scope == QUOTA for key in self.backoffs())
+    def avoided_for_quotas(self) -> dict[OfferingKey, datetime]:
+        """What plans avoid because a quota has no room for it, by what was read or by what EC2 said, and until when."""
+        return {
+            key: backoff.until
+            for key, backoff in self.backoffs().items()
+            if key.scope == QUOTA or key in self._over_quota
+        }
 
     def quota_lacks(self) -> None:
         """Record that pods wait for a quota, which is worth another look at it soon."""

@@ -62,6 +62,7 @@ from tenon.ec2.refusals.known_quotas import within_quotas
 from tenon.ec2.refusals.unavailable import UnavailableOfferings, backoffs_of, grouped, unavailable_until
 from tenon.kube.conditions import condition
 from tenon.kube.event_reasons import EventReason
+from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
 from tenon.messages.launch import OfferingRef
 from tenon.messages.provisioning import PendingPods, PlanInput, PlanResult, PurchasePause, ShortageWait
@@ -76,7 +77,7 @@ from tenon.provisioning.problem import problem_of, with_pool_reasons
 from tenon.provisioning.purchase import explanations
 from tenon.provisioning.purchase_pauses import existing_node_sentence, pause_sentence, pool_sentence
 from tenon.provisioning.readiness import usable_pools
-from tenon.provisioning.refused_offerings import with_refused_offerings
+from tenon.provisioning.refused_offerings import refused_for, with_refused_offerings
 from tenon.provisioning.shortage_waits import dear_nodes, elsewhere, held_back, without_dear_types
 from tenon.record.entries import Entry
 from tenon.record.plans import plan_entry
@@ -133,6 +134,8 @@ class _Decision:
     """Those of the NodeClaims that ask for offerings which EC2 refused."""
     postponed: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """Key to the NodePool and capacity type that must launch other nodes first, for pods whose node waits for that."""
+    lacked_quotas: frozenset[OfferingKey] = frozenset()
+    """What plans avoid because of quotas, and pods without a place could use."""
 
     @property
     def dear_claims(self) -> list[PlannedClaim]:
@@ -293,7 +296,7 @@ class Planner:
             unschedulable=sum(pod.key in plan.unschedulable for pod in pods),
             refused=sum(claim_write.refusal is not None for claim_write in written.unwritten),
             unreached=sum(pod.key in plan.unreached for pod in pods),
-            over_quota=grouped(self._refusals.used_up_quotas()) if plan.unschedulable else [],
+            over_quota=grouped(self._refusals.used_up_quotas(decision.lacked_quotas)),
             postponed=len(decision.postponed),
             price=round(sum(claim.price for claim in plan.claims), 6),
             digest=plan_digest(decision.plan),
@@ -406,6 +409,13 @@ class Planner:
             types_by_pool,
             self._refusals.unavailable_until(),
         )
+        lacked_quotas = await asyncio.to_thread(
+            self._lacked_quotas,
+            explained,
+            [pod for pod in waiting_pods if pod.key not in waits],
+            problem,
+            types_by_pool,
+        )
         reasoned = with_pool_reasons(explained, self._view, waiting_pods, left_out, self._view)
         plan = only_probes(reasoned, breakers, batch)
         solve = partial(self._solve_probes, part * RETRY_SECONDS)
@@ -439,7 +449,18 @@ class Planner:
             next_probe(breakers, launching),
             probes,
             postponed,
+            lacked_quotas,
         )
+
+    def _lacked_quotas(
+        self, plan: Plan, pods: Sequence[Pod], problem: Problem, types_by_pool: Mapping[str, Sequence[InstanceType]]
+    ) -> frozenset[OfferingKey]:
+        """What plans avoid because of quotas, and those of the pods that have no place could use."""
+        avoided = self._refusals.avoided_for_quotas()
+        keys = refused_for(plan.unschedulable, pods, problem.pools, types_by_pool, avoided)
+        if keys:
+            self._refusals.quota_lacks()
+        return keys
 
     async def _solve_probes(self, part: float, problem: Problem) -> Plan:
         with spans.phase(Phase.SOLVE):
@@ -453,14 +474,13 @@ class Planner:
         Also, by the key of their pods, what the former wait for.
         """
         claims = list(self._view.all_claims())
-        over_quota: frozenset[str] = frozenset()
         if (quotas := self._refusals.quotas(claims)) is not None:  # first, because a pod that it stops waits for longer
             plan, over_quota = within_quotas(
                 plan, quotas, lambda claim: () if probes.include(claim) else types_by_pool.get(claim.pool, ())
             )
+            if over_quota:
+                self._refusals.quota_lacks()
         plan, postponed = within_budget(plan, self._refusals.is_scarce, partial(self._refusals.free_launches, claims))
-        if over_quota or (plan.unschedulable and self._refusals.avoids_quotas()):
-            self._refusals.quota_lacks()
         return plan, postponed
 
     async def _wait_for_cheaper(

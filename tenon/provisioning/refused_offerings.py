@@ -5,7 +5,7 @@ Plans avoid for some minutes what EC2 refused. Without this, the reason of a pod
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from types import MappingProxyType
@@ -90,7 +90,7 @@ def with_refused_offerings(
     for pod in pods:
         if pod.key not in unschedulable or pod.unsupported:
             continue
-        kind = (pod.required_terms, pod.volume_terms, pod.tolerations, tuple(sorted(pod.requests.items())))
+        kind = _kind(pod)
         if kind not in clauses:
             if len(clauses) >= MAX_KINDS:
                 continue
@@ -99,6 +99,45 @@ def with_refused_offerings(
         for name, clause in clauses[kind].items():
             unschedulable[pod.key] = _inserted(unschedulable[pod.key], name, clause)
     return replace(plan, unschedulable=unschedulable)
+
+
+def refused_for(
+    unschedulable: Container[str],
+    pods: Iterable[Pod],
+    pools: Iterable[Pool],
+    types_by_pool: Mapping[str, Sequence[InstanceType]],
+    refused: Refused,
+) -> frozenset[OfferingKey]:
+    """Return which of the refusals are about offerings that pods without a place could use.
+
+    Args:
+        unschedulable: the keys of these pods.
+        pods: the pods of the plan.
+        pools: the NodePools that it could buy from.
+        types_by_pool: for each NodePool all instance types, with what EC2 refused marked as unavailable.
+        refused: the refusals in question.
+    """
+    waiting = [pod for pod in pods if pod.key in unschedulable and not pod.unsupported] if refused else []
+    if not waiting:
+        return frozenset()
+    markets = [
+        _Market(pool, types, refused_types)
+        for pool in pools
+        if (types := types_by_pool.get(pool.name, ())) and (refused_types := _refused_types(types, refused))
+    ]
+    kinds = dict(zip(map(_kind, waiting), waiting, strict=True))
+    return frozenset(
+        key
+        for pod in list(kinds.values())[:MAX_KINDS]
+        for market in markets
+        if accepts_pool(pod.required_terms, market.pool.name)
+        for key in market.refusals(pod)
+    )
+
+
+def _kind(pod: Pod) -> object:
+    """What pods have in common that the same nodes fit."""
+    return pod.required_terms, pod.volume_terms, pod.tolerations, tuple(sorted(pod.requests.items()))
 
 
 class _Market:

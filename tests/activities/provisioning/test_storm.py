@@ -296,3 +296,24 @@ async def test_pods_that_a_quota_has_no_room_for_do_not_wait_for_a_launch_round(
     assert sorted(asked_for) == [labels.ON_DEMAND, labels.ON_DEMAND, labels.SPOT, labels.SPOT]
     assert planned.postponed == 0
     assert planned.unschedulable == START * 2 - 4
+
+
+@pytest.mark.parametrize("lacks_gpus", [False, True])
+async def test_a_quota_of_zero_concerns_only_pods_that_could_use_its_types(*, lacks_gpus: bool) -> None:
+    """Most accounts have one. Pods that fit nowhere for another reason must not keep Tenon busy with it."""
+    category = need("karpenter.k8s.aws/instance-category", "In", "g" if lacks_gpus else "m")
+    at = cloud([asking("a", category, cpu="3" if lacks_gpus else "300")]).at
+    quotas = {(name, "G and VT"): VcpuQuota(0, 0) for name in (labels.SPOT, labels.ON_DEMAND)}
+    at.planner._refusals.replace_quotas(KnownQuotas(at.now, quotas, {kind.name: 4 for kind in GPUS}))
+    pauses = []
+    for batch in range(41, 51):
+        planned = await at.planner.plan(PlanInput(cluster="c", batch=batch))
+        assert (planned.unschedulable, planned.claims) == (1, [])
+        assert at.planner._refusals.waits_for_quota() == lacks_gpus
+        assert {group.scope_name for group in planned.over_quota} == ({"G and VT"} if lacks_gpus else set())
+        began = at.now
+        while not at.batcher.undecided():
+            at.batcher.capacity_is_back()
+            at.now += timedelta(seconds=5)
+        pauses.append(at.now - began)
+    assert max(pauses) >= timedelta(minutes=1), "no launch shows that they fit now"
