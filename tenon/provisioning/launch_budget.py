@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from tenon.apis import labels
+from tenon.ec2.refusals.known_quotas import capacity_types
 from tenon.ec2.refusals.vcpu_quotas import STANDARD, quota_of
 from tenon.kube.claim_record import ClaimRecord
 from tenon.scheduling.model import Plan, PlannedClaim
@@ -72,7 +73,7 @@ def free_launches(
         if claim.pool != pool:
             continue
         if not claim.provider_id:
-            launching += is_scarce(claim.instance_types, storm)
+            launching += capacity_type in capacity_types(claim) and is_scarce(claim.instance_types, storm)
         elif (at := claim.launched_at) is not None and since < at <= now - PROVEN_AFTER:
             launched += claim.labels.get(labels.CAPACITY_TYPE) == capacity_type and is_scarce(
                 [claim.labels.get(labels.INSTANCE_TYPE, "")], storm

@@ -111,7 +111,7 @@ def with_claims(account_quotas: KnownQuotas, claims: Iterable[ClaimRecord]) -> K
         )
         if not smallest:
             continue
-        for capacity_type in _capacity_types(claim):
+        for capacity_type in capacity_types(claim):
             used[capacity_type, quota_of(smallest, capacity_type)] += account_quotas.vcpus[smallest]
     return replace(
         account_quotas,
@@ -122,7 +122,8 @@ def with_claims(account_quotas: KnownQuotas, claims: Iterable[ClaimRecord]) -> K
     )
 
 
-def _capacity_types(claim: ClaimRecord) -> Collection[str]:
+def capacity_types(claim: ClaimRecord) -> Collection[str]:
+    """Return the capacity type of the claim's instance, or those that it may get."""
     if claim.provider_id and labels.CAPACITY_TYPE in claim.labels:
         return [claim.labels[labels.CAPACITY_TYPE]]
     terms = claim.spec.get("requirements") or ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from hypothesis import given
@@ -30,7 +31,12 @@ TARGET = 600
 
 
 def claim(
-    name: str, kind: str = "g4dn.xlarge", *, pool: str = "gpu", launched_at: datetime | None = None
+    name: str,
+    kind: str = "g4dn.xlarge",
+    *,
+    pool: str = "gpu",
+    launched_at: datetime | None = None,
+    capacity_types: Sequence[str] = (),
 ) -> ClaimRecord:
     launched = (
         {
@@ -49,7 +55,12 @@ def claim(
                     **({labels.INSTANCE_TYPE: kind, labels.CAPACITY_TYPE: "spot"} if launched_at is not None else {}),
                 },
             },
-            "spec": {"requirements": [{"key": labels.INSTANCE_TYPE, "operator": "In", "values": [kind]}]},
+            "spec": {
+                "requirements": [
+                    {"key": labels.INSTANCE_TYPE, "operator": "In", "values": [kind]},
+                    *({"key": labels.CAPACITY_TYPE, "operator": "In", "values": [name]} for name in capacity_types),
+                ]
+            },
             "status": launched,
         }
     )
@@ -73,6 +84,13 @@ def test_only_nodes_of_the_pool_and_of_scarce_types_count() -> None:
     launching = [claim(f"a{n}") for n in range(5)]
     others = [claim("b", "c5.large"), claim("c", pool="other")]
     assert free_launches([*launching, *others], "gpu", "spot", None, NOW) == START - 5
+
+
+def test_a_node_that_waits_for_spot_leaves_the_budget_of_on_demand_alone() -> None:
+    spot = [claim(f"a{n}", capacity_types=["spot"]) for n in range(START)]
+    assert free_launches(spot, "gpu", "spot", None, NOW) == 0
+    assert free_launches(spot, "gpu", "on-demand", None, NOW) == START
+    assert free_launches([claim("b")], "gpu", "on-demand", None, NOW) == START - 1, "it may get either"
 
 
 def test_each_launch_since_the_last_refusal_lets_one_more_launch() -> None:
