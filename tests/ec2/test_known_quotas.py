@@ -53,6 +53,23 @@ def test_instances_count_by_their_vcpus_and_capacity_type() -> None:
     assert account_quotas.quotas == {GPU: VcpuQuota(64, 4), (labels.ON_DEMAND, STANDARD): VcpuQuota(256, 2)}
 
 
+def test_a_quota_of_which_more_is_used_than_it_has_is_unknown() -> None:
+    """EC2 granted more than Service Quotas says. It would keep pods pending for ever."""
+    running = [("g4dn.xlarge", labels.ON_DEMAND)] * 3
+    assert known_quotas({"L-DB2E81BA": 12.0}, running, VCPUS, NOW).quotas == {GPU: VcpuQuota(12, 12)}
+    assert known_quotas({"L-DB2E81BA": 11.0}, running, VCPUS, NOW).quotas == {}
+
+
+def test_a_dedicated_instance_counts_against_no_quota_that_is_read() -> None:
+    tenancy = Requirements.of(Requirement.new(labels.TENANCY, IN, (labels.DEDICATED,)))
+    plan = Plan(claims=(replace(claim(0), requirements=tenancy), claim(1)))
+    left, without_room = within_quotas(plan, gpus(0))
+    assert left.claims == plan.claims[:1]
+    assert without_room == {"default/p1"}
+    newer = record("a", NOW + timedelta(seconds=5), *tenancy.to_selectors())
+    assert with_claims(gpus(64), [newer]).quotas == gpus(64).quotas
+
+
 def test_a_quota_without_room_rules_out_all_its_types_or_those_that_are_too_large() -> None:
     assert ruled_out(gpus(0)) == {OfferingKey.of_quota(*GPU)}
     assert ruled_out(gpus(64, 61)) == {OfferingKey.of_quota(*GPU)}
@@ -115,12 +132,13 @@ def claim(number: int, kind: str = "g4dn.xlarge") -> PlannedClaim:
     return PlannedClaim("gpu", (pod(f"p{number}"),), (kind,), Requirements(), {}, 0.5, offering)
 
 
-def record(name: str, created: datetime, *, deleting: bool = False) -> ClaimRecord:
+def record(name: str, created: datetime, *more_terms: Any, deleting: bool = False) -> ClaimRecord:
     metadata: dict[str, Any] = {"name": name, "creationTimestamp": format_instant(created)}
     if deleting:
         metadata["deletionTimestamp"] = format_instant(created)
     terms = [
         {"key": labels.INSTANCE_TYPE, "operator": "In", "values": ["g5.48xlarge", "g4dn.xlarge"]},
         {"key": labels.CAPACITY_TYPE, "operator": "In", "values": [labels.ON_DEMAND]},
+        *more_terms,
     ]
     return ClaimRecord.of({"metadata": metadata, "spec": {"requirements": terms}})

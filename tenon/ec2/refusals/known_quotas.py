@@ -17,7 +17,7 @@ from tenon.apis import labels
 from tenon.ec2.refusals.vcpu_quotas import STANDARD, quota_of
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.offerings import OfferingKey
-from tenon.kube.requirements import IN, Requirement
+from tenon.kube.requirements import IN, Requirement, Requirements
 from tenon.scheduling.model import InstanceType, Plan, PlannedClaim
 from tenon.scheduling.zone_turns import zones_in_turn
 
@@ -57,7 +57,7 @@ class VcpuQuota:
 
     @property
     def left(self) -> int:
-        """How many vCPUs more EC2 may launch. It may be negative, after a quota was lowered."""
+        """How many vCPUs more EC2 may launch. It is negative if NodeClaims may use more than there are."""
         return self.limit - self.used
 
 
@@ -76,6 +76,9 @@ def known_quotas(
 ) -> KnownQuotas:
     """Return the quotas that Service Quotas names.
 
+    One of which more is used than its limit is left out, because EC2 granted more than Service Quotas says. If the
+    quota was lowered instead, EC2 refuses.
+
     Args:
         limits: the limits by the code of the quota.
         running: instance type and capacity type of each instance of the account that counts.
@@ -88,7 +91,7 @@ def known_quotas(
     quotas = {
         QUOTA_CODES[code]: VcpuQuota(int(limit), used[QUOTA_CODES[code]])
         for code, limit in limits.items()
-        if code in QUOTA_CODES
+        if code in QUOTA_CODES and used[QUOTA_CODES[code]] <= int(limit)
     }
     return KnownQuotas(read_at, quotas, vcpus)
 
@@ -96,11 +99,14 @@ def known_quotas(
 def with_claims(account_quotas: KnownQuotas, claims: Iterable[ClaimRecord]) -> KnownQuotas:
     """Return the quotas with what NodeClaims use that were created since the instances were read.
 
-    A NodeClaim without an instance counts with its smallest type, in each capacity type that it may get.
+    A NodeClaim without an instance counts with its smallest type, in each capacity type that it may get. Dedicated
+    instances have quotas of their own.
     """
     used: Counter[Bucket] = Counter()
     for claim in claims:
         if claim.created_at is None or claim.created_at < account_quotas.read_at or claim.deleting:
+            continue
+        if _is_dedicated(Requirements.from_terms(claim.spec.get("requirements") or ())):
             continue
         launched_type = claim.labels.get(labels.INSTANCE_TYPE, "") if claim.provider_id else ""
         names = [launched_type] if launched_type else claim.instance_types
@@ -167,7 +173,7 @@ def within_quotas(
 
     def takes(claim: PlannedClaim) -> bool:
         bucket, vcpus = _use_of(claim, account_quotas)
-        if bucket in account_quotas.quotas:
+        if bucket in account_quotas.quotas and not _is_dedicated(claim.requirements):
             if account_quotas.quotas[bucket].left - planned[bucket] < vcpus:
                 return False
             planned[bucket] += vcpus
@@ -189,6 +195,11 @@ def within_quotas(
     if len(claims) == len(plan.claims) and all(map(operator.is_, claims, plan.claims)):
         return plan, frozenset()
     return replace(plan, claims=claims, unschedulable={**plan.unschedulable, **why}), frozenset(why)
+
+
+def _is_dedicated(requirements: Requirements) -> bool:
+    """Whether nodes with these requirements are dedicated instances, which count against other quotas."""
+    return not requirements.get(labels.TENANCY).has(labels.DEFAULT_TENANCY)
 
 
 def _use_of(claim: PlannedClaim, account_quotas: KnownQuotas) -> tuple[Bucket, int]:
