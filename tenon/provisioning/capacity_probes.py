@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
+from tenon.apis import labels
 from tenon.ec2.refusals.unavailable import concerns_types
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
@@ -57,7 +58,9 @@ def probed_keys(claim: PlannedClaim, due: Iterable[OfferingKey]) -> frozenset[Of
     return frozenset(
         key
         for key in due
-        if key.capacity_type == claim.offering.capacity_type and concerns_types(key, claim.instance_types)
+        if key.capacity_type == claim.offering.capacity_type
+        and (not key.zone or claim.requirements.get(labels.ZONE).has(key.zone))
+        and concerns_types(key, claim.instance_types)
     )
 
 

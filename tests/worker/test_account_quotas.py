@@ -83,6 +83,18 @@ async def test_quotas_are_read_more_often_while_pods_wait_for_one() -> None:
     assert not await account.after(EVERY_WHILE_PODS_WAIT - 1)
 
 
+async def test_an_error_that_is_not_about_rights_leaves_what_was_read() -> None:
+    """The next read comes at its usual time."""
+    account = Account()
+    await account.after(0)
+    account.error = EC2Error("ValidationError", "not now", operation="ListServiceQuotas")
+    with pytest.raises(EC2Error):
+        await account.after(EVERY)
+    assert USED_UP in account.refusals.unavailable()
+    account.error = None
+    assert await account.after(EVERY)
+
+
 async def test_without_the_right_one_line_says_so_and_ec2_is_asked(caplog: pytest.LogCaptureFixture) -> None:
     account = Account()
     account.error = EC2Error("AccessDeniedException", "not authorized", operation="ListServiceQuotas")

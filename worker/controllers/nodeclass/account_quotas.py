@@ -64,7 +64,7 @@ class AccountQuotasController(Controller):
         try:
             self._refusals.replace_quotas(await asyncio.to_thread(self._quotas.read))
         except EC2Error as error:
-            if error.retryable:
+            if not error.unauthorized:
                 raise
             self._wait = AFTER_REFUSAL
             self._refusals.replace_quotas(None)
