@@ -29,14 +29,14 @@ from activities.kubernetes.resources import (
     Resource,
 )
 from cli.console import output_console
-from cli.switching.deployments import DeploymentError, environment, karpenters
+from cli.switching.deployments import DeploymentError, karpenters
 from cli.switching.observing import served
 from tenon.apis import labels
 from tenon.apis.json_object import JsonObject, field_at
 from tenon.manifests.yaml_writer import as_yaml
 from tenon.migration.behavior import Difference, Objects, differences
 from tenon.sentences import counted
-from worker.settings.karpenters_values import ChartValues, translate
+from worker.settings.karpenters_values import ChartValues, environment, translate
 
 PARITY = "docs/parity.md"
 SHOWN = 20

@@ -22,13 +22,14 @@ from activities.kubernetes.resources import (
 )
 from cli.diagnosis.finding import Finding, fault, ok, warning
 from cli.diagnosis.kubernetes import check_definitions
-from cli.switching.deployments import Workload, environment, replicas_of
+from cli.switching.deployments import Workload, replicas_of
 from cli.switching.observing import served
 from tenon.apis.json_object import JsonObject
 from tenon.kube.event_reasons import EventReason
 from tenon.manifests.checking import check
 from tenon.sentences import counted, first_few
 from worker.runtime.lease import LEASE_NAME
+from worker.settings.karpenters_values import environment
 
 SHOWN = 5
 MIGRATE = "see docs/migrate.md"

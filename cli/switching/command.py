@@ -25,7 +25,7 @@ from cli.nodes.requests import is_interactive
 from cli.switching import checks
 from cli.switching import memory as memories
 from cli.switching.definitions import install, stored_as_v1beta1
-from cli.switching.deployments import Workload, environment, replicas_of
+from cli.switching.deployments import Workload, replicas_of
 from cli.switching.guide import Guide
 from cli.switching.leases import LeaseWatch
 from cli.switching.memory import Memory
@@ -38,6 +38,7 @@ from tenon.migration.switch import Direction, Phase, Switch
 from tenon.sentences import counted, first_few, lasting
 from worker.runtime.lease import LEASE_NAME
 from worker.settings import parse_duration
+from worker.settings.karpenters_values import environment
 
 DEFAULT_REPLICAS = 2
 """Karpenter's and Tenon's own default, for a Deployment that nobody remembers with another number."""

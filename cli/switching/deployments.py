@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from activities.kubernetes.client import Kube
@@ -108,16 +108,6 @@ def _is_shadow(pod_containers: list[JsonObject] | None) -> bool:
 def containers(deployment: JsonObject) -> list[JsonObject]:
     """The containers of a Deployment's pods."""
     return field_at(deployment, "spec", "template", "spec", "containers") or []
-
-
-def environment(deployment: JsonObject) -> Mapping[str, str]:
-    """The variables that a Deployment states for its containers as plain values."""
-    return {
-        str(variable["name"]): str(variable.get("value") or "")
-        for container in containers(deployment)
-        for variable in container.get("env") or ()
-        if "valueFrom" not in variable
-    }
 
 
 async def _workload(

@@ -22,6 +22,7 @@ from activities.kubernetes.resources import (
 )
 from cli.diagnosis.finding import State
 from cli.switching import checks, memory
+from cli.switching.before_migrating import examine
 from cli.switching.definitions import stored_as_v1beta1
 from cli.switching.deployments import DeploymentError, Workload, karpenters, tenons
 from cli.switching.leases import LeaseWatch
@@ -128,6 +129,38 @@ async def test_a_karpenter_that_tenon_cannot_see_is_a_fault(
     kube.add(DEPLOYMENTS, deployment("kube-system", "karpenter", "karpenter", **variables))
     (fault,) = await faults(kube)
     assert sentence in fault
+
+
+@pytest.mark.parametrize(
+    ("flag", "sentence"),
+    [
+        ("--disable-leader-election", "without leader election"),
+        ("--leader-election-name=own", "Karpenter's Lease is own"),
+    ],
+)
+async def test_flags_of_karpenter_count_and_the_variables_of_a_sidecar_do_not(
+    kube: Cluster, flag: str, sentence: str
+) -> None:
+    body = deployment("kube-system", "karpenter", "karpenter")
+    (controller,) = body["spec"]["template"]["spec"]["containers"]
+    sidecar = {"name": "proxy", "env": [{"name": "DISABLE_LEADER_ELECTION", "value": "true"}]}
+    body["spec"]["template"]["spec"]["containers"] = [controller, sidecar]
+    kube.add(DEPLOYMENTS, body)
+    assert await faults(kube) == []
+    controller["args"] = [flag]
+    kube.add(DEPLOYMENTS, body)
+    (fault,) = await faults(kube)
+    assert sentence in fault
+
+
+async def test_the_gates_of_karpenter_may_be_flags(kube: Any) -> None:
+    budget = {"disruption": {"budgets": [{"nodes": "0"}], "consolidateAfter": "30s"}}
+    kube.add(NODEPOOLS, {"kind": "NodePool", "metadata": {"name": "web"}, "spec": budget})
+    without = await examine(kube, None)
+    body = deployment("kube-system", "karpenter", "karpenter")
+    body["spec"]["template"]["spec"]["containers"][0]["args"] = ["--feature-gates=NodeRepair=true"]
+    kube.add(DEPLOYMENTS, body)
+    assert len((await examine(kube, None)).differences) > len(without.differences)
 
 
 async def test_a_handback_needs_a_lease_that_shows_that_karpenter_leads(kube: Cluster) -> None:

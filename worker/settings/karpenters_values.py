@@ -68,6 +68,11 @@ def translate(deployment: JsonObject) -> ChartValues:
     return result
 
 
+def environment(deployment: JsonObject) -> Mapping[str, str]:
+    """The variables that a controller's container states as plain values, and its flags as variables."""
+    return _variables(deployment, ChartValues())
+
+
 def _variables(deployment: JsonObject, result: ChartValues) -> dict[str, str]:
     """The variables of the container that runs Karpenter, and its flags under the names of their variables."""
     containers: Sequence[JsonObject] = field_at(deployment, "spec", "template", "spec", "containers") or []
