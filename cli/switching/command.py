@@ -24,7 +24,7 @@ from cli.diagnosis.finding import Finding, State
 from cli.nodes.requests import is_interactive
 from cli.switching import checks
 from cli.switching import memory as memories
-from cli.switching.definitions import install, stored_as_v1beta1
+from cli.switching.definitions import install, is_install_begun, stored_as_v1beta1
 from cli.switching.deployments import Workload, replicas_of
 from cli.switching.guide import Guide
 from cli.switching.leases import LeaseWatch
@@ -207,7 +207,8 @@ async def _resumed(
     now = utc_now()
     report(f"The {before.direction.value} of {before.began:%Y-%m-%d %H:%M:%SZ} goes on; it is {before.phase.value}.")
     if options.go_back and before.phase is not Phase.RETURNING:
-        if before.stop_first and before.phase is Phase.STARTING:
+        is_installing = before.phase is Phase.INSTALLING and await is_install_begun(watcher.kube)
+        if before.stop_first and (is_installing or before.phase is Phase.STARTING):
             raise SwitchError("Karpenter cannot read what Tenon's CRDs store: there is no way back from here.")
         return replace(remembered, switch=before.entered(Phase.RETURNING, now, "a person asked for it"))
     return replace(remembered, switch=replace(before.resumed(now), timeout=options.timeout))

@@ -38,6 +38,12 @@ async def stored_as_v1beta1(kube: Kube) -> list[str]:
     return names
 
 
+async def is_install_begun(kube: Kube) -> bool:
+    """Whether Tenon's CRDs have replaced some of Karpenter's, which then cannot read what they store."""
+    definitions = [await kube.get(CRDS, name) for name in MAIN_CRDS]
+    return any(definition is not None and _is_tenons(definition) for definition in definitions)
+
+
 def _is_tenons(definition: JsonObject) -> bool:
     """Whether objects of the CRD are converted by Tenon's webhook, whose path is its own."""
     path = field_at(CONVERSION, "webhook", "clientConfig", "service", "path")

@@ -40,6 +40,8 @@ class Phase(StrEnum):
     """What the cluster has is recorded, and the leaver still leads."""
     STOPPING = "stopping"
     """The leaver is scaled to 0."""
+    INSTALLING = "installing"
+    """The leaver, a Karpenter of v1beta1, is gone, and Tenon's CRDs replace its own. Some may have done so already."""
     STARTING = "starting"
     """The leaver is gone, and the successor is to lead."""
     RETURNING = "returning"
@@ -153,6 +155,8 @@ def decide(switch: Switch, observed: Observation) -> Step:
             return _before(switch, observed)
         case Phase.STOPPING:
             return _stopping(switch, observed)
+        case Phase.INSTALLING:
+            return _installing(switch, observed)
         case Phase.STARTING:
             return _starting(switch, observed)
         case Phase.RETURNING:
@@ -197,8 +201,14 @@ def _stopping(switch: Switch, observed: Observation) -> Step:
     if switch.direction is Direction.HANDBACK:
         return Step(Kind.CLEAR, f"End {leaver.name}'s workflows and remove its marks from objects.", Phase.STARTING)
     if switch.stop_first:
-        return Step(Kind.INSTALL, f"{leaver.name} has stopped. Install {successor.name}'s CRDs.", Phase.STARTING)
+        return Step(Kind.CONTINUE, f"{leaver.name} has stopped.", Phase.INSTALLING)
     return Step(Kind.CONTINUE, f"{leaver.name} has stopped. {successor.name} is to lead.", Phase.STARTING)
+
+
+def _installing(switch: Switch, observed: Observation) -> Step:
+    if observed.leaver.replicas:
+        return _back(_scaled_up(observed.leaver), switch)
+    return Step(Kind.INSTALL, f"Install {observed.successor.name}'s CRDs.", Phase.STARTING)
 
 
 def _starting(switch: Switch, observed: Observation) -> Step:
@@ -242,7 +252,7 @@ def _returning(switch: Switch, observed: Observation) -> Step:
 
 
 def _back(why: str, switch: Switch) -> Step:
-    if switch.stop_first and switch.phase is Phase.STARTING:
+    if switch.stop_first and switch.phase in (Phase.INSTALLING, Phase.STARTING):
         sentence = f"{why}. Karpenter cannot read objects that Tenon's CRDs store: correct this, then run this again."
         return Step(Kind.STUCK, sentence)
     return Step(Kind.CONTINUE, f"Going back: {why}.", Phase.RETURNING, why)

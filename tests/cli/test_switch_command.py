@@ -9,24 +9,27 @@ from typing import Any
 import pytest
 
 from activities.kubernetes.errors import ApiError
+from activities.kubernetes.resources import CRDS
 from cli.switching import memory
-from cli.switching.command import WENT_BACK, Options, switch
+from cli.switching.command import WENT_BACK, Options, SwitchError, switch
 from cli.switching.memory import Memory
+from tenon.apis.crd import custom_resource_definitions
 from tenon.migration.switch import Direction, Phase, Switch
 from tests.activities.node.fake_kube import START
 from tests.cli.test_guide import World, world
 from tests.cli.test_switching import KARPENTER, TENON
 
-pytestmark = pytest.mark.asyncio(loop_scope="function")
+pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
 
 
-async def under_way(cluster: World, phase: Phase) -> None:
-    begun = Switch(Direction.HANDBACK, 2, 2, timedelta(), timedelta(minutes=10), START, START, phase=phase)
+async def under_way(cluster: World, phase: Phase, direction: Direction = Direction.HANDBACK) -> None:
+    stop_first = direction is Direction.TAKEOVER
+    begun = Switch(direction, 2, 2, timedelta(), timedelta(minutes=10), START, START, stop_first, phase)
     await memory.write(cluster.kube, "tenon", Memory(begun, str(KARPENTER), {"a": "i-1"}))  # type: ignore[arg-type]
 
 
-def options(*, go_back: bool = False) -> Options:
-    return Options(Direction.HANDBACK, None, None, False, True, timedelta(minutes=10), timedelta(), go_back, "table")
+def options(direction: Direction = Direction.HANDBACK, *, go_back: bool = False) -> Options:
+    return Options(direction, None, None, False, True, timedelta(minutes=10), timedelta(), go_back, "table")
 
 
 async def clear(_report: Callable[[str], None]) -> None:
@@ -51,3 +54,18 @@ async def test_an_error_in_the_middle_says_that_the_switch_has_not_ended(
     reported = capsys.readouterr().err
     assert "may not scale" in reported
     assert "tenon handback --go-back" in reported
+
+
+async def test_from_v1beta1_a_takeover_goes_back_only_until_the_first_crd_is_tenons() -> None:
+    cluster = world(karpenter=0, tenon=0)
+    await under_way(cluster, Phase.INSTALLING, Direction.TAKEOVER)
+    definitions = custom_resource_definitions()
+    applied = next(item for item in definitions.values() if item["metadata"]["name"] == "nodepools.karpenter.sh")
+    cluster.kube.add(CRDS, applied)
+    back = options(Direction.TAKEOVER, go_back=True)
+    with pytest.raises(SwitchError, match="no way back"):
+        await switch(cluster.kube, back, (KARPENTER, TENON), clear)  # type: ignore[arg-type]
+    cluster.kube.objects.pop(("customresourcedefinitions", "", "nodepools.karpenter.sh"))
+    async with cluster.turning():
+        assert await switch(cluster.kube, back, (KARPENTER, TENON), clear) == WENT_BACK  # type: ignore[arg-type]
+    assert cluster.replicas("kube-system", "karpenter") == 2

@@ -109,7 +109,11 @@ def test_from_v1beta1_tenon_is_installed_after_karpenter_and_there_is_no_way_bac
     old = switch(stop_first=True)
     assert decide(old, observed(KARPENTER_LEADS, controller("Tenon"))).kind is Kind.STOP_LEAVER
     stopping = replace(old, phase=Phase.STOPPING)
-    assert decide(stopping, observed(controller("Karpenter"), controller("Tenon"))).kind is Kind.INSTALL
+    step = decide(stopping, observed(controller("Karpenter"), controller("Tenon")))
+    assert (step.kind, step.then) == (Kind.CONTINUE, Phase.INSTALLING), "it is remembered before a CRD is replaced"
+    installing = replace(old, phase=Phase.INSTALLING)
+    assert decide(installing, observed(controller("Karpenter"), controller("Tenon"))).kind is Kind.INSTALL
+    assert decide(installing, observed(KARPENTER_LEADS, controller("Tenon"))).kind is Kind.STUCK
     starting = replace(old, phase=Phase.STARTING)
     assert decide(starting, observed(controller("Karpenter"), controller("Tenon"))).kind is Kind.START_SUCCESSOR
     assert decide(starting, observed(controller("Karpenter"), TENON_STANDS_BY, TIMEOUT)).kind is Kind.STUCK
