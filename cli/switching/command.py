@@ -18,6 +18,7 @@ from temporalio.service import RPCError
 
 from activities.clock import utc_now
 from activities.kubernetes.client import Kube
+from activities.kubernetes.errors import ApiError
 from activities.kubernetes.resources import NODES
 from cli.console import output_console
 from cli.diagnosis.finding import Finding, State
@@ -148,12 +149,16 @@ async def switch(
         raise SwitchError("A switch is under way, so --dry-run has nothing to show: leave it out to go on.")
     guide = Guide(kube, watcher, memory, report, partial(clear, report), partial(install, kube))
     has_ended = await _guided(guide)
-    changes = await guide.differences()
+    changes, why_none = None, "The cluster has too many nodes to compare them with those from before."
+    try:
+        changes = await guide.differences()
+    except ApiError as error:  # the switch has ended all the same
+        why_none = f"The nodes could not be compared with those from before: {error}"
     outcome = guide.memory.switch.phase.value if has_ended else "stuck"
     if options.output == "json":
         print(_document(options, watcher, guide.memory, findings, outcome, changes))
     else:
-        _show_differences(changes)
+        _show_differences(changes, why_none)
         if guide.memory.switch.why_back:
             print(f"Went back: {guide.memory.switch.why_back}.", file=sys.stderr)
     return 0 if guide.memory.switch.phase is Phase.DONE else WENT_BACK
@@ -316,9 +321,9 @@ def plan(begun: Switch, unsettled: Sequence[str]) -> list[str]:
     return steps
 
 
-def _show_differences(changes: Difference | None) -> None:
+def _show_differences(changes: Difference | None, why_none: str) -> None:
     if changes is None:
-        print("The cluster has too many nodes to compare them with those from before.")
+        print(why_none)
         return
     print(f"{counted(changes.unchanged, 'node')} as before: same NodeClaim, same instance.")
     if changes.is_empty:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from activities.kubernetes.errors import ApiError
-from activities.kubernetes.resources import CRDS
+from activities.kubernetes.resources import CRDS, Resource
 from cli.switching import memory
 from cli.switching.command import WENT_BACK, Options, SwitchError, switch
 from cli.switching.memory import Memory
@@ -69,3 +69,21 @@ async def test_from_v1beta1_a_takeover_goes_back_only_until_the_first_crd_is_ten
     async with cluster.turning():
         assert await switch(cluster.kube, back, (KARPENTER, TENON), clear) == WENT_BACK  # type: ignore[arg-type]
     assert cluster.replicas("kube-system", "karpenter") == 2
+
+
+async def test_a_switch_that_has_ended_is_done_even_if_nodes_cannot_be_compared(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    cluster = world(karpenter=0, tenon=0)
+    await under_way(cluster, Phase.STARTING)
+    listing = cluster.kube.list
+
+    async def without_claims(resource: Resource, **query: Any) -> list[dict[str, Any]]:
+        if resource.plural == "nodeclaims":
+            raise ApiError(503, "ServiceUnavailable", "no conversion webhook")
+        return await listing(resource, **query)
+
+    cluster.kube.list = without_claims  # type: ignore[method-assign]
+    async with cluster.turning():
+        assert await switch(cluster.kube, options(), (KARPENTER, TENON), clear, unreachable) == 0  # type: ignore[arg-type]
+    assert "could not be compared with those from before: no conversion webhook" in capsys.readouterr().out
