@@ -75,6 +75,13 @@ def test_flags_win_over_variables(args: list[str]) -> None:
     assert result.values["settings"] == {"clusterName": "prod", "isolatedVPC": True}
 
 
+@pytest.mark.parametrize("text", ["$(PORT)", "http"])
+def test_a_port_that_is_no_number_is_a_note(text: str) -> None:
+    result = translate(deployment(variable("METRICS_PORT", text)))
+    assert "controller" not in result.values
+    assert f"METRICS_PORT is left out: {text} is no number" in result.notes
+
+
 def test_what_must_not_be_taken_over_is_named() -> None:
     result = translate(
         deployment(

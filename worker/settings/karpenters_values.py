@@ -131,7 +131,10 @@ def _translate(name: str, text: str, result: ChartValues) -> None:
     elif field_name in LISTS:
         result.put(OTHER_VALUE_NAMES[field_name], text.split(","))
     elif field_name.endswith("_port"):
-        result.put(OTHER_VALUE_NAMES[field_name], int(text))
+        if text.isascii() and text.isdigit():
+            result.put(OTHER_VALUE_NAMES[field_name], int(text))
+        else:
+            result.notes.append(f"{name} is left out: {text} is no number")
     else:
         path = OTHER_VALUE_NAMES.get(field_name, f"settings.{value_name(field_name)}")
         result.put(path, _typed(text, Settings.model_fields[field_name].default))
