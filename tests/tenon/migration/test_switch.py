@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
@@ -29,9 +30,13 @@ def switch(
 
 
 def observed(
-    leaver: Controller, successor: Controller, after: timedelta = timedelta(), **more: list[str]
+    leaver: Controller,
+    successor: Controller,
+    after: timedelta = timedelta(),
+    unsettled: Sequence[str] = (),
+    behind: Sequence[str] = (),
 ) -> Observation:
-    return Observation(BEGAN + after, leaver, successor, **more)
+    return Observation(BEGAN + after, leaver, successor, unsettled, behind)
 
 
 KARPENTER_LEADS = controller("Karpenter", 2, leads=True)
