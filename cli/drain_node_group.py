@@ -14,9 +14,9 @@ from activities.kubernetes.errors import ApiError, ConfigError
 from cli.application import create_app, examples
 from cli.context import resolve_if_known
 from cli.node_groups.group import GroupError, ScalingGroup
-from cli.node_groups.nodes import read_nodes
+from cli.node_groups.nodes import read_nodes, read_waiting
 from cli.node_groups.passes import Draining
-from cli.node_groups.preconditions import DrainError, check, warn
+from cli.node_groups.preconditions import DrainError, check, count_unjoined, warn
 from cli.nodes.requests import is_interactive
 from cli.switching.leases import LeaseWatch
 from tenon.migration.group_draining import AtOnceError, moves, number_at_once
@@ -26,7 +26,7 @@ from worker.settings import parse_duration
 app = create_app()
 
 LEFT, REFUSED = 1, 2
-"""Exit status: pods are left that nothing moved in time; nothing was begun."""
+"""Exit status: the drain stopped because nothing moved in time; no pod was moved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +95,7 @@ async def _drain(options: Options) -> int:
         at_once = number_at_once(options.at_once, len(nodes))
         leases = LeaseWatch(kube)
         await check(kube, leases, nodes, options.remain)
+        unjoined = count_unjoined(group, nodes)
         first = moves([item.node for item in nodes], remain=options.remain, at_once=at_once)
         leaving = len(nodes) - len(first.staying)
         pods = sum(len(item.pods) for item in nodes if item.node.name not in first.staying)
@@ -105,12 +106,15 @@ async def _drain(options: Options) -> int:
             f"Group {group.name} has {counted(len(nodes), 'node')} (minimum {group.minimum}, desired {group.desired}). "
             f"{counted(leaving, 'node')} leave, {at_once} at a time, with {counted(pods, 'pod')}.{stays}"
         )
+        if unjoined:
+            print(f"{counted(unjoined, 'instance')} of the group have not joined the cluster yet.")
         await warn(kube, [item.node.name for item in nodes if item.node.name not in first.staying])
-        if options.dry_run or first.is_over:
+        if options.dry_run or (first.is_over and not unjoined):
             return 0
         _confirm(options)
+        earlier = {pod.uid for pod in await read_waiting(kube)}
         await asyncio.to_thread(group.lower_minimum, options.remain)
-        draining = Draining(kube, group, leases, options.remain, at_once, options.timeout)
+        draining = Draining(kube, group, leases, options.remain, at_once, options.timeout, earlier)
         return 0 if await draining.run() else LEFT
     finally:
         await kube.close()

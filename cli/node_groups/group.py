@@ -40,7 +40,7 @@ class ScalingGroup:
         """Find the node group of this name in the cluster, else the Auto Scaling group of this name.
 
         Raises:
-            GroupError: there is none, or AWS refuses.
+            GroupError: there is none, the cluster does not exist, or AWS refuses.
         """
         with _translated(f"node group {name}"):
             session: Any = boto3.Session(region_name=region)
@@ -74,15 +74,15 @@ class ScalingGroup:
             GroupError: AWS refuses.
         """
         with _translated(f"node group {self.name}"):
+            if self.minimum > minimum:
+                if self.cluster:
+                    self._eks.update_nodegroup_config(
+                        clusterName=self.cluster, nodegroupName=self.name, scalingConfig={"minSize": minimum}
+                    )
+                self._scaling.update_auto_scaling_group(AutoScalingGroupName=self.auto_scaling, MinSize=minimum)
+                self.minimum = minimum
+            # Last, so that a call that is refused leaves nothing suspended.
             self._scaling.suspend_processes(AutoScalingGroupName=self.auto_scaling, ScalingProcesses=[REBALANCING])
-            if self.minimum <= minimum:
-                return
-            if self.cluster:
-                self._eks.update_nodegroup_config(
-                    clusterName=self.cluster, nodegroupName=self.name, scalingConfig={"minSize": minimum}
-                )
-            self._scaling.update_auto_scaling_group(AutoScalingGroupName=self.auto_scaling, MinSize=minimum)
-        self.minimum = minimum
 
     def terminate(self, instance: str) -> None:
         """End an instance, and make the group smaller by it, so that no other takes its place.
@@ -111,10 +111,24 @@ def _managed(eks: Any, cluster: str, name: str) -> dict[str, Any] | None:
     try:
         answer: dict[str, Any] = eks.describe_nodegroup(clusterName=cluster, nodegroupName=name)["nodegroup"]
     except ClientError as error:
-        if error.response["Error"]["Code"] == "ResourceNotFoundException":
-            return None
+        if not _is_missing(error):
+            raise
+    else:
+        return answer
+    try:
+        eks.describe_cluster(name=cluster)
+    except ClientError as error:
+        if _is_missing(error):
+            raise GroupError(
+                f"EKS has no cluster {cluster!r}: correct --cluster (or CLUSTER_NAME) or --region, or leave the "
+                "cluster out for an Auto Scaling group."
+            ) from error
         raise
-    return answer
+    return None
+
+
+def _is_missing(error: ClientError) -> bool:
+    return bool(error.response["Error"]["Code"] == "ResourceNotFoundException")
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import DEPLOYMENTS
+from cli.node_groups.group import ScalingGroup
 from cli.node_groups.nodes import NodePods, bound_to_group, read_waiting
 from cli.switching.deployments import replicas_of
 from cli.switching.leases import LeaseWatch
@@ -51,6 +52,20 @@ async def check(kube: Kube, leases: LeaseWatch, nodes: Sequence[NodePods], remai
             f"Tenon itself runs on {counted(tenons, 'node')} of the group, and must not run on nodes that it manages: "
             f"add --remain {tenons}, or move it to another group first."
         )
+
+
+def count_unjoined(group: ScalingGroup, nodes: Sequence[NodePods]) -> int:
+    """How many instances of the group are no Nodes yet.
+
+    Raises:
+        DrainError: none of them is a Node, as if the group belonged to another cluster.
+    """
+    if group.instances and not nodes:
+        raise DrainError(
+            f"None of the {counted(len(group.instances), 'instance')} of group {group.name} is a Node of this cluster: "
+            "check the context of kubectl and --region, or wait until they have joined."
+        )
+    return len(group.instances) - len(nodes)
 
 
 async def shows_that_it_leads(leases: LeaseWatch, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> bool:

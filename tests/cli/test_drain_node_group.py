@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from activities.kubernetes.client import EvictionAnswer
+from activities.kubernetes.errors import ApiError
 from activities.kubernetes.resources import LEASES, NODES, PODS
 from cli.node_groups.group import ScalingGroup
+from cli.node_groups.nodes import read_nodes, read_waiting
 from cli.node_groups.passes import Draining
-from cli.node_groups.preconditions import shows_that_it_leads
+from cli.node_groups.preconditions import DrainError, count_unjoined, shows_that_it_leads
 from cli.switching.leases import LeaseWatch
 from tests.activities.node.fake_kube import Clock, FakeKube
 from tests.cli.test_scaling_group import REGION, account
@@ -27,9 +29,14 @@ pytestmark = pytest.mark.asyncio(loop_scope="function")
 
 
 class Api(FakeKube):
-    """It also selects by name."""
+    """It also selects by name, and fails for a while to list Nodes."""
+
+    failures = 0
 
     async def list(self, resource: Any, **query: Any) -> list[dict[str, Any]]:
+        if resource is NODES and self.failures:
+            self.failures -= 1
+            raise ApiError(500, "InternalError", "etcd has no leader")
         if (selector := query.get("field_selector", "")).startswith("metadata.name="):
             name = selector.partition("=")[2]
             return [obj for obj in await super().list(resource) if obj["metadata"]["name"] == name]
@@ -75,8 +82,9 @@ class World:
     async def drain(self, *, remain: int = 0, patience: float = 60) -> bool:
         assert await shows_that_it_leads(self.leases, self.clock.sleep)
         kube: Any = self.kube
+        earlier = {pod.uid for pod in await read_waiting(kube)}
         return await Draining(
-            kube, self.group, self.leases, remain, 1, patience, clock=self.seconds, sleep=self.clock.sleep
+            kube, self.group, self.leases, remain, 1, patience, earlier, clock=self.seconds, sleep=self.clock.sleep
         ).run()
 
     def evicted(self) -> list[str]:
@@ -147,3 +155,49 @@ async def test_no_other_node_is_drained_while_evicted_pods_find_no_node(
     assert "waited-before" not in sentence
     del world.kube.objects[("pods", "default", "new")]
     assert await world.drain()
+
+
+async def test_pods_of_a_node_that_stays_do_not_count_as_movement(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world.group.lower_minimum(1)
+    world.add_pod("p1", "n1")
+    world.add_pod("p2", "n2")
+    world.kube.answers = {f"default/p{number}": EvictionAnswer("blocked", "budget") for number in (1, 2)}
+    world.clock.on_tick.append(lambda: world.add_pod(f"job-{world.clock.slept}", "n0"))
+    assert not await world.drain(remain=1)
+    sentence = capsys.readouterr().err
+    assert "Left: n1 (1 pod), n2 (1 pod)." in sentence
+    assert "AZRebalance of Auto Scaling group web suspended" in sentence
+
+
+async def test_a_drain_goes_on_after_a_failure_of_the_api_server(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world.group.lower_minimum(0)
+    world.kube.failures = 3
+    assert await world.drain()
+    assert "Waiting: etcd has no leader" in capsys.readouterr().out
+
+
+async def test_an_instance_that_has_not_joined_yet_is_waited_for(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world.group.lower_minimum(0)
+    late = world.kube.objects.pop(("nodes", "", "n2"))
+
+    def join() -> None:
+        world.kube.add(NODES, late)
+
+    world.clock.on_tick.append(when(lambda: len(world.kube.names(NODES)) == 2 and world.clock.slept > 10, join))
+    assert await world.drain()
+    assert f"Instance {late['spec']['providerID'][-19:]} is no Node of the cluster yet" in capsys.readouterr().out
+    world.group.refresh()
+    assert world.group.instances == []
+
+
+async def test_a_group_of_another_cluster_is_refused(world: World) -> None:
+    nodes = await read_nodes(world.kube, world.group.instances)  # type: ignore[arg-type]
+    assert count_unjoined(world.group, nodes[1:]) == 1
+    with pytest.raises(DrainError, match="None of the 3 instances of group web is a Node"):
+        count_unjoined(world.group, [])

@@ -107,3 +107,12 @@ def test_a_group_that_does_not_exist_is_named(account: Any) -> None:
     assert account
     with pytest.raises(GroupError, match="called batch"):
         ScalingGroup.of("batch", "", REGION)
+
+
+def test_a_cluster_that_does_not_exist_is_no_reason_to_take_an_auto_scaling_group(account: Any) -> None:
+    with pytest.raises(GroupError, match="EKS has no cluster 'prodd'"):
+        ScalingGroup.of("web", "prodd", REGION)
+    subnet = account.client("ec2").describe_subnets()["Subnets"][0]["SubnetId"]
+    role = "arn:aws:iam::123456789012:role/nodes"
+    account.client("eks").create_cluster(name="prod", roleArn=role, resourcesVpcConfig={"subnetIds": [subnet]})
+    assert ScalingGroup.of("web", "prod", REGION).cluster == ""
