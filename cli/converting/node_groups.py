@@ -35,6 +35,8 @@ class Described:
     auto_scaling: list[JsonObject] = field(default_factory=list)
     cluster: JsonObject = field(default_factory=dict)
     templates: dict[str, JsonObject] = field(default_factory=dict)
+    _latest: dict[str, int] = field(default_factory=dict)
+    """The greatest version of each launch template."""
 
     def converted(self) -> list[ConvertedGroup]:
         """Return every group as manifests."""
@@ -53,13 +55,15 @@ class Described:
     def add_versions(self, versions: Iterable[JsonObject]) -> None:
         """Add versions of launch templates, as `ec2 describe-launch-template-versions` has them."""
         for version in versions:
-            data = version.get("LaunchTemplateData") or {}
+            data, number = version.get("LaunchTemplateData") or {}, int(version.get("VersionNumber") or 0)
             for key in ("LaunchTemplateId", "LaunchTemplateName"):
                 name = version.get(key)
-                self.templates[f"{name}:{version.get('VersionNumber')}"] = data
+                self.templates[f"{name}:{number}"] = data
                 if version.get("DefaultVersion"):
                     self.templates[f"{name}:$Default"] = data
-                self.templates[f"{name}:$Latest"] = data  # EC2 answers in ascending order
+                if number >= self._latest.get(str(name), 0):  # groups may use several versions, read in any order
+                    self._latest[str(name)] = number
+                    self.templates[f"{name}:$Latest"] = data
 
 
 def read_descriptions(texts: Iterable[tuple[str, str]], faults: list[ManifestError]) -> Described:

@@ -69,6 +69,25 @@ def test_other_files_are_refused_with_the_command_that_makes_the_right_one(text:
     assert result.converted() == []
 
 
+@pytest.mark.parametrize("numbers", [(3, 5), (5, 3)])
+def test_the_latest_version_of_a_template_is_the_greatest_that_was_read(numbers: tuple[int, int]) -> None:
+    documents: list[dict[str, Any]] = [
+        {
+            "LaunchTemplateVersions": [
+                {"LaunchTemplateId": "lt-1", "VersionNumber": n, "LaunchTemplateData": {"ImageId": f"ami-{n}"}}
+            ]
+        }
+        for n in numbers
+    ]
+    documents += [
+        {"nodegroup": {**GROUP, "nodegroupName": version, "launchTemplate": {"id": "lt-1", "version": version}}}
+        for version in ("$Latest", "3")
+    ]
+    result, _ = described(*map(json.dumps, documents))
+    images = [group.node_class["spec"]["amiSelectorTerms"] for group in result.converted()]
+    assert images == [[{"id": "ami-5"}], [{"id": "ami-3"}]]
+
+
 def test_the_command_prints_manifests_with_comments_or_a_list(tmp_path: Path) -> None:
     file = tmp_path / "web.json"
     file.write_text(json.dumps({"nodegroup": GROUP}))
