@@ -181,4 +181,14 @@ def faults_of(groups: Sequence[ConvertedGroup]) -> list[str]:
     texts = [
         (f"node group {group.name}", as_yaml(body)) for group in groups for body in (group.node_class, group.node_pool)
     ]
-    return [f"{item.file}: {item.subject}: {item.path}: {item.sentence}" for item in check(texts).faults]
+    faults = [f"{item.file}: {item.subject}: {item.path}: {item.sentence}" for item in check(texts).faults]
+    first: dict[str, str] = {}
+    for group in groups:
+        name = str(group.node_pool["metadata"]["name"])
+        if name in first:
+            faults.append(
+                f"node group {group.name}: NodePool {name}: node group {first[name]} has the same name in Kubernetes: "
+                "rename the NodePool and the EC2NodeClass of one of them"
+            )
+        first.setdefault(name, group.name)
+    return faults

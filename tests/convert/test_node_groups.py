@@ -12,7 +12,7 @@ import yaml
 from moto import mock_aws
 from typer.testing import CliRunner
 
-from cli.converting.node_groups import Described, NodeGroupError, read_account, read_descriptions
+from cli.converting.node_groups import Described, NodeGroupError, faults_of, read_account, read_descriptions
 from cli.main import app
 from tenon.manifests.faults import ManifestError
 
@@ -86,6 +86,13 @@ def test_the_latest_version_of_a_template_is_the_greatest_that_was_read(numbers:
     result, _ = described(*map(json.dumps, documents))
     images = [group.node_class["spec"]["amiSelectorTerms"] for group in result.converted()]
     assert images == [[{"id": "ami-5"}], [{"id": "ami-3"}]]
+
+
+def test_groups_whose_names_become_the_same_are_named() -> None:
+    groups = [{"nodegroup": {**GROUP, "nodegroupName": name}} for name in ("Web_a", "batch", "web-a")]
+    result, _ = described(*map(json.dumps, groups))
+    (sentence,) = faults_of(result.converted())
+    assert "node group web-a: NodePool web-a: node group Web_a has the same name" in sentence
 
 
 def test_the_command_prints_manifests_with_comments_or_a_list(tmp_path: Path) -> None:
