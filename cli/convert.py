@@ -107,7 +107,7 @@ def _convert_node_groups(files: Sequence[str], cluster: str | None, region: str 
     except NodeGroupError as error:
         _stop([str(error)])
         return
-    groups = described.converted()
+    groups = described.converted(faults)
     if output is Form.yaml:
         sys.stdout.write(as_manifests(groups))
     else:

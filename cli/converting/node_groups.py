@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from textwrap import wrap
 from typing import Any
@@ -20,6 +22,8 @@ OWNED = "kubernetes.io/cluster/"
 """Tag of the Auto Scaling groups of a cluster."""
 MANAGED = "eks:nodegroup-name"
 """Tag of the Auto Scaling groups that EKS makes for managed node groups."""
+SEPARATOR = re.compile("^---", re.MULTILINE)
+"""Between the documents of a file: `read_texts` adds it to JSON documents that follow each other."""
 EXAMPLE = "aws eks describe-nodegroup --cluster-name CLUSTER --nodegroup-name GROUP"
 
 
@@ -38,19 +42,30 @@ class Described:
     _latest: dict[str, int] = field(default_factory=dict)
     """The greatest version of each launch template."""
 
-    def converted(self) -> list[ConvertedGroup]:
-        """Return every group as manifests."""
+    def converted(self, faults: list[ManifestError]) -> list[ConvertedGroup]:
+        """Return every group as manifests. One that is malformed is a fault."""
+        account = Account()
+        with _malformed("the cluster", faults):
+            account = self._account()
+        groups: list[ConvertedGroup] = []
+        for convert, name_key, bodies in (
+            (of_managed, "nodegroupName", self.managed),
+            (of_auto_scaling, "AutoScalingGroupName", self.auto_scaling),
+        ):
+            for body in bodies:
+                name = body.get(name_key) if isinstance(body, dict) else body
+                with _malformed(f"node group {name}", faults):
+                    groups.append(convert(body, account))
+        return groups
+
+    def _account(self) -> Account:
         network = self.cluster.get("resourcesVpcConfig") or {}
         names = [group.get("clusterName") for group in self.managed]
-        account = Account(
+        return Account(
             cluster=str(self.cluster.get("name") or next(filter(None, names), "")),
             security_group=str(network.get("clusterSecurityGroupId") or ""),
             templates=self.templates,
         )
-        return [
-            *(of_managed(group, account) for group in self.managed),
-            *(of_auto_scaling(group, account) for group in self.auto_scaling),
-        ]
 
     def add_versions(self, versions: Iterable[JsonObject]) -> None:
         """Add versions of launch templates, as `ec2 describe-launch-template-versions` has them."""
@@ -71,14 +86,26 @@ def read_descriptions(texts: Iterable[tuple[str, str]], faults: list[ManifestErr
     described = Described()
     for name, text in texts:
         for document in _documents(name, text, faults):
-            _read(name, document, described, faults)
+            with _malformed(name, faults):
+                _read(name, document, described, faults)
     return described
+
+
+@contextmanager
+def _malformed(name: str, faults: list[ManifestError]) -> Iterator[None]:
+    """Turn what a document of another shape than AWS' raises into a fault."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        why = f"no {error}" if isinstance(error, KeyError) else str(error)
+        text = f"is not as AWS describes it ({why}): pass the output of {EXAMPLE}, or the like, as it is"
+        faults.append(ManifestError(Source(name), text))
 
 
 def _documents(name: str, text: str, faults: list[ManifestError]) -> list[Any]:
     """The JSON documents of a file. Several may follow each other, as in the output of a loop."""
     decoder, documents, at = json.JSONDecoder(), [], 0
-    text = text.replace("\n---\n", "\n").strip().removeprefix("---").strip()
+    text = SEPARATOR.sub("", text).strip()  # no string of JSON has a line break, so a line cannot begin so otherwise
     try:
         while at < len(text):
             document, end = decoder.raw_decode(text, at)

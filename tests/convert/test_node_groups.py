@@ -48,7 +48,7 @@ def test_a_group_its_cluster_and_its_template_may_be_in_several_files_or_in_one(
     for texts in (documents, ["\n".join(documents)]):
         result, faults = described(*texts)
         assert faults == []
-        (group,) = result.converted()
+        (group,) = result.converted([])
         assert group.node_class["spec"]["securityGroupSelectorTerms"] == [{"id": "sg-0a1b2c3d"}]
         assert group.node_class["spec"]["detailedMonitoring"] is True
 
@@ -66,7 +66,7 @@ def test_other_files_are_refused_with_the_command_that_makes_the_right_one(text:
     result, (sentence,) = described(text)
     assert fault in sentence
     assert "aws eks describe-nodegroup" in sentence
-    assert result.converted() == []
+    assert result.converted([]) == []
 
 
 @pytest.mark.parametrize("numbers", [(3, 5), (5, 3)])
@@ -84,14 +84,47 @@ def test_the_latest_version_of_a_template_is_the_greatest_that_was_read(numbers:
         for version in ("$Latest", "3")
     ]
     result, _ = described(*map(json.dumps, documents))
-    images = [group.node_class["spec"]["amiSelectorTerms"] for group in result.converted()]
+    images = [group.node_class["spec"]["amiSelectorTerms"] for group in result.converted([])]
     assert images == [[{"id": "ami-5"}], [{"id": "ami-3"}]]
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"nodegroup": {**GROUP, "taints": [{"effect": "NO_SCHEDULE"}]}},
+        {"nodegroup": {**GROUP, "scalingConfig": {"minSize": "x"}}},
+        {"nodegroup": {**GROUP, "scalingConfig": {"minSize": float("inf")}}},
+        {"nodegroup": {**GROUP, "labels": ["x"]}},
+        {"nodegroup": {**GROUP, "instanceTypes": [{}]}},
+        {"AutoScalingGroups": [1]},
+        {"AutoScalingGroups": [{"AutoScalingGroupName": "a", "Tags": [{"Value": "x"}]}]},
+        {"LaunchTemplateVersions": [1]},
+        {"cluster": {"resourcesVpcConfig": ["x"]}},
+    ],
+)
+def test_a_malformed_description_is_a_fault_and_the_others_are_converted(document: dict[str, Any]) -> None:
+    faults: list[ManifestError] = []
+    texts = [(f"{number}.json", json.dumps(body)) for number, body in enumerate((document, {"nodegroup": GROUP}))]
+    groups = read_descriptions(texts, faults).converted(faults)
+    assert [group.name for group in groups] == ["web"]
+    (fault,) = faults
+    assert "is not as AWS describes it" in str(fault)
+
+
+def test_a_disk_without_a_device_is_a_fault_of_the_group(tmp_path: Path) -> None:
+    disks = {"BlockDeviceMappings": [{"Ebs": {"VolumeSize": 3}}]}
+    versions = [{"LaunchTemplateId": "lt-1", "VersionNumber": 1, "LaunchTemplateData": disks}]
+    file = tmp_path / "web.json"
+    file.write_text(json.dumps({"nodegroup": GROUP}) + json.dumps({"LaunchTemplateVersions": versions}))
+    refused = CliRunner().invoke(app, ["convert", "--from-node-groups", "-f", str(file)])
+    assert refused.exit_code == 2
+    assert "node group web: is not as AWS describes it (no 'DeviceName')" in refused.stderr
 
 
 def test_groups_whose_names_become_the_same_are_named() -> None:
     groups = [{"nodegroup": {**GROUP, "nodegroupName": name}} for name in ("Web_a", "batch", "web-a")]
     result, _ = described(*map(json.dumps, groups))
-    (sentence,) = faults_of(result.converted())
+    (sentence,) = faults_of(result.converted([]))
     assert "node group web-a: NodePool web-a: node group Web_a has the same name" in sentence
 
 
@@ -151,7 +184,7 @@ def test_an_account_has_managed_groups_and_auto_scaling_groups_of_the_cluster(ac
             LaunchTemplate={"LaunchTemplateName": "web", "Version": "$Latest"},
             Tags=[{"Key": tag, "Value": "owned", "PropagateAtLaunch": True}],
         )
-    groups = {group.name: group for group in read_account("prod", REGION).converted()}
+    groups = {group.name: group for group in read_account("prod", REGION).converted([])}
     assert set(groups) == {"web", "own"}
     for group in groups.values():
         requirements = group.node_pool["spec"]["template"]["spec"]["requirements"]
