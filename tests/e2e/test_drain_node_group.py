@@ -123,7 +123,7 @@ async def test_the_pods_move_within_their_budget_and_the_group_ends(
     assert refused.returncode == 2
     assert "add --yes" in refused.stderr
 
-    stopped = await asyncio.to_thread(drain, "--yes", "--at-once", "2", "--timeout", "30s")
+    stopped = await asyncio.to_thread(drain, "--yes", "--at-once", "2", "--timeout", "60s")
     assert stopped.returncode == 1, stopped.stdout + stopped.stderr
     assert "do-not-disrupt" in stopped.stderr
     assert await group.unschedulable() == [True, True]
