@@ -63,8 +63,8 @@ def test_a_quota_of_which_more_is_used_than_it_has_is_unknown() -> None:
 def test_a_dedicated_instance_counts_against_no_quota_that_is_read() -> None:
     tenancy = Requirements.of(Requirement.new(labels.TENANCY, IN, (labels.DEDICATED,)))
     plan = Plan(claims=(replace(claim(0), requirements=tenancy), claim(1)))
-    left, without_room = within_quotas(plan, gpus(0))
-    assert left.claims == plan.claims[:1]
+    kept_plan, without_room = within_quotas(plan, gpus(0))
+    assert kept_plan.claims == plan.claims[:1]
     assert without_room == {"default/p1"}
     newer = record("a", NOW + timedelta(seconds=5), *tenancy.to_selectors())
     assert with_claims(gpus(64), [newer]).quotas == gpus(64).quotas
@@ -98,9 +98,9 @@ def test_a_pod_says_which_quota_has_no_room_and_what_to_do() -> None:
 def test_nodes_that_a_full_spot_quota_has_no_room_for_are_bought_on_demand() -> None:
     """And their pods get a place at once. A quota of EC2's own answer would cost a launch of each."""
     types = catalog(entry("m5.large", 2, 8, 0.1), entry("c5.24xlarge", 96, 192, 4.0))
-    both = Requirements.of(Requirement.new(labels.CAPACITY_TYPE, IN, (labels.SPOT, labels.ON_DEMAND)))
+    either_type = Requirements.of(Requirement.new(labels.CAPACITY_TYPE, IN, (labels.SPOT, labels.ON_DEMAND)))
     offering = OfferingKey(labels.SPOT, "m5.large", "us-west-2a")
-    claims = [replace(claim(number, "m5.large"), requirements=both, offering=offering) for number in range(3)]
+    claims = [replace(claim(number, "m5.large"), requirements=either_type, offering=offering) for number in range(3)]
     quotas = {(labels.SPOT, STANDARD): VcpuQuota(8, 5), (labels.ON_DEMAND, STANDARD): VcpuQuota(64, 62)}
     plan, without_room = within_quotas(Plan(claims=tuple(claims)), KnownQuotas(NOW, quotas, VCPUS), lambda _: types)
     first, second = plan.claims
