@@ -92,7 +92,7 @@ async def test_refusals_in_a_row_are_counted_over_continue_as_new_and_a_success_
     temporal: WorkflowEnvironment, cluster: str
 ) -> None:
     """Whatever process reports them: each knows only its own refusals."""
-    planning, began = Planning(), datetime.now(UTC) - timedelta(minutes=10)
+    planning, began = Planning(), datetime.now(UTC).replace(microsecond=0) - timedelta(minutes=10)
     async with provisioner(temporal, cluster, planning) as handle:
         first = (await handle.describe()).run_id
         for minutes in (0, 2, 4, 6):

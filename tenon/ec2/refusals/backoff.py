@@ -85,6 +85,19 @@ def launched(before: Backoff, at: datetime) -> Backoff:
     return before._replace(until=min(before.until, at), refusals=before.refusals // 2)
 
 
+def in_whole_seconds(backoff: Backoff) -> Backoff:
+    """Return the back-off with the next whole seconds as its instants.
+
+    Earlier ones would let a probe ask for what the process that was refused does not send yet.
+    """
+    refused_at = _next_second(backoff.refused_at) if backoff.refused_at is not None else None
+    return backoff._replace(until=_next_second(backoff.until), refused_at=refused_at)
+
+
+def _next_second(instant: datetime) -> datetime:
+    return (instant + timedelta(microseconds=999_999)).replace(microsecond=0)
+
+
 def is_forgotten(backoff: Backoff, now: datetime) -> bool:
     """Whether the next refusal of the offering counts as its first."""
     return now >= backoff.until + REMEMBERED_FOR

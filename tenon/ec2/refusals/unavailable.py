@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from tenon.apis import labels
-from tenon.ec2.refusals.backoff import FIRST_PAUSE, Backoff
+from tenon.ec2.refusals.backoff import FIRST_PAUSE, Backoff, in_whole_seconds
 from tenon.ec2.refusals.vcpu_quotas import quota_of
 from tenon.kube.offerings import FULL_RESERVATION, QUOTA, OfferingKey
 from tenon.kube.timestamps import format_instant
@@ -21,7 +21,9 @@ FULL_RESERVATION_TTL = timedelta(minutes=1)
 NAMED_OFFERINGS = 3
 """How many refused offerings a sentence names."""
 MAX_REPORTED = 3000
-"""How many offerings a message carries, about 60 KB. Those that are unavailable the longest are kept."""
+"""How many offerings a message carries at most. Those that are unavailable the longest are kept."""
+MAX_GROUPS = 1000
+"""How many groups of offerings a message carries at most, each of about 170 bytes."""
 
 
 class UnavailableOfferings(frozenset[OfferingKey]):
@@ -74,11 +76,16 @@ def concerns_types(key: OfferingKey, instance_types: Collection[str]) -> bool:
 
 
 def grouped(backoffs: Mapping[OfferingKey, Backoff]) -> list[UnavailableTypes]:
-    """Group offerings by zone for messages. Listing them one by one would make messages five times as long."""
+    """Group offerings by zone for messages. Listing them one by one would make messages five times as long.
+
+    Instants are whole seconds, or calls that were under way together would each have a group.
+    """
     newest = sorted(backoffs.items(), key=lambda item: (item[1].until, item[0]), reverse=True)[:MAX_REPORTED]
     groups: dict[tuple[OfferingKey, Backoff], list[str]] = {}
     for key, backoff in newest:
-        groups.setdefault((key._replace(instance_type=""), backoff), []).append(key.instance_type)
+        group = key._replace(instance_type=""), in_whole_seconds(backoff)
+        if group in groups or len(groups) < MAX_GROUPS:
+            groups.setdefault(group, []).append(key.instance_type)
     return [
         UnavailableTypes(
             capacity_type=key.capacity_type,

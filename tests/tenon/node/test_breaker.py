@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from tenon.ec2.refusals.backoff import Backoff
 from tenon.ec2.refusals.unavailable import (
+    MAX_GROUPS,
     MAX_REPORTED,
     UnavailableOfferings,
     backoffs_of,
@@ -113,7 +114,9 @@ def test_a_capacity_type_as_a_whole_travels_too() -> None:
 
 def test_a_storm_of_refusals_stays_a_message_of_bounded_size() -> None:
     """Those that are unavailable for longest are kept."""
-    many = {OfferingKey("spot", f"t{n}", "a"): Backoff(NOW + timedelta(seconds=n)) for n in range(2 * MAX_REPORTED)}
+    many = {
+        OfferingKey("spot", f"t{n}", "a"): Backoff(NOW + timedelta(seconds=n // 10)) for n in range(2 * MAX_REPORTED)
+    }
     report = LaunchReport(unavailable=grouped(many))
     assert sum(len(group.instance_types) for group in report.unavailable) == MAX_REPORTED
     assert by_offering(report.unavailable, NOW).keys() == {
@@ -157,3 +160,18 @@ def test_repeated_refusals_are_said_with_their_number_and_the_next_probe() -> No
         "EC2 refuses 1 spot offering (g4dn.xlarge in us-west-2a): tried again after 2026-11-21T12:12:00Z after 3 "
         "refusals in a row, and by one NodeClaim from 2026-11-21T12:01:30Z if nothing else fits its pods"
     )
+
+
+def test_refusals_of_the_same_second_are_one_group_of_a_message_and_groups_are_few() -> None:
+    """Thousands of refusals, each with its own instant, would make a message as long as Temporal allows."""
+    at = NOW.replace(microsecond=0)
+    same_second = [at + timedelta(milliseconds=1 + n) for n in range(900)]
+    backoffs = {
+        OfferingKey("spot", f"t{n}", "a"): Backoff(i + timedelta(minutes=3), i, 1) for n, i in enumerate(same_second)
+    }
+    (group,) = grouped(backoffs)
+    assert group.refused_at == at + timedelta(seconds=1), "no probe is due before the process that was refused sends it"
+    apart = {OfferingKey("spot", f"t{n}", "a"): Backoff(at + timedelta(seconds=n)) for n in range(2 * MAX_GROUPS)}
+    groups = grouped(apart)
+    assert len(groups) == MAX_GROUPS
+    assert min(item.until for item in groups) == at + timedelta(seconds=MAX_GROUPS)
