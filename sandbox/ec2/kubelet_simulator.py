@@ -26,6 +26,7 @@ from sandbox.ec2.keyed_calls import KeyedCalls
 from sandbox.ec2.kube import KubeClient, KubeError
 from sandbox.ec2.mirror import Mirror
 from sandbox.ec2.pod_admission import PodAdmission
+from sandbox.ec2.scaling_groups import is_in_group
 from sandbox.ec2.userdata.reader import UserDataReader
 from sandbox.ec2.userdata.settings import KubeletSettings, UserDataRefusedError
 from sandbox.ec2.world import World
@@ -250,6 +251,8 @@ class KubeletSimulator:
                 if lost_visibly(node):
                     continue
                 self._calls.do(f"lose {uid}", partial(self._lose, node))
+            elif machine is None and is_in_group(instance_id):
+                continue
             elif machine is None or machine.state == "terminated":
                 if not object_json.is_deleting(node):
                     body = {"preconditions": {"uid": uid}}

@@ -49,7 +49,7 @@ async def test_a_report_tells_of_nodes_that_came_and_went(
         return gone_claims <= {entry.facts.claim for entry in read if isinstance(entry, RemovalEntry)}
 
     await until(is_recorded, within=WITHIN)
-    answer = await asyncio.to_thread(tenon, "report", "-o", "json", "--since", "1h", RECORD_SINKS=None)
+    answer = await asyncio.to_thread(tenon, "report", "-o", "json", "--since", "1h")
     assert answer.returncode == 0, answer.stderr
     document = json.loads(answer.stdout)
     assert document["cluster"] == sandbox.cluster_name
@@ -100,7 +100,7 @@ async def test_a_report_says_what_blocks_a_drain_and_what_resolves_it(
     document: dict[str, Any] = {}
 
     async def is_told() -> bool:  # a report waits for Temporal for a few seconds only
-        answer = await asyncio.to_thread(tenon, "report", "-o", "json", "--since", "1h", RECORD_SINKS=None)
+        answer = await asyncio.to_thread(tenon, "report", "-o", "json", "--since", "1h")
         assert answer.returncode == 0, answer.stderr
         document.update(json.loads(answer.stdout))
         return name in document["blocked"]
