@@ -13,9 +13,6 @@ from functools import partial
 from typing import Annotated, Literal
 
 import typer
-from rich import box
-from rich.markup import escape
-from rich.table import Table
 
 from activities import loggers
 from activities.clock import utc_now
@@ -30,6 +27,7 @@ from cli.context import resolve_if_known, worker_of_sandbox
 from cli.diagnosis.aws import check_aws, unusable_credentials
 from cli.diagnosis.finding import Finding, State, fault, ok
 from cli.diagnosis.kubernetes import check_kubernetes
+from cli.diagnosis.table import findings_table
 from cli.diagnosis.temporal import check_temporal, check_worker_versions
 from cli.setting_flags import FAULTS, SettingsCommand, with_setting_flags
 from cli.simulating.progress import show_progress
@@ -42,8 +40,6 @@ from worker.settings.configmaps import read_cluster
 from worker.settings.namespace import own_namespace
 
 app = create_app()
-
-COLOURS = {State.OK: "green", State.WARNING: "yellow", State.FAULT: "red", State.UNKNOWN: "cyan"}
 
 
 @app.command(
@@ -176,17 +172,7 @@ async def _check_aws(settings: Settings, roles: list[str]) -> list[Finding]:
 
 def _show(findings: list[Finding]) -> None:
     console = output_console()
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("")
-    table.add_column("check", no_wrap=True)
-    table.add_column("finding", ratio=1, overflow="fold")
-    for finding in findings:
-        colour = COLOURS[finding.state]
-        mend = f"\n[bold]{escape(finding.mend)}[/bold]" if finding.mend else ""
-        table.add_row(
-            f"[{colour}]{finding.state}[/{colour}]", escape(finding.check), f"{escape(finding.sentence)}{mend}"
-        )
-    console.print(table)
+    console.print(findings_table(findings))
     faults = sum(finding.state is State.FAULT for finding in findings)
     if faults:
         print(f"{faults} of {len(findings)} checks found a fault.", file=sys.stderr)

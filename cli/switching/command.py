@@ -11,9 +11,6 @@ from functools import partial
 from typing import Annotated, Any, Literal
 
 import typer
-from rich import box
-from rich.markup import escape
-from rich.table import Table
 from temporalio.service import RPCError
 
 from activities.clock import utc_now
@@ -22,6 +19,7 @@ from activities.kubernetes.errors import ApiError
 from activities.kubernetes.resources import NODES
 from cli.console import output_console
 from cli.diagnosis.finding import Finding, State
+from cli.diagnosis.table import findings_table
 from cli.nodes.requests import is_interactive
 from cli.switching import checks
 from cli.switching import memory as memories
@@ -134,7 +132,7 @@ async def switch(
             findings = await checks.before_handback(kube, karpenter)
         memory = await _fresh(options, remembered, watcher, stop_first=stop_first)
         if options.output == "table":
-            _show_findings(findings)
+            output_console().print(findings_table(findings))
             await _show_plan(watcher, memory)
         if any(finding.state is State.FAULT for finding in findings):
             if options.output == "json":
@@ -266,23 +264,6 @@ def _confirm(options: Options) -> None:
 
 def _report(sentence: str, *, to_stderr: bool) -> None:
     print(f"{utc_now():%H:%M:%S}  {sentence}", file=sys.stderr if to_stderr else sys.stdout, flush=True)
-
-
-COLOURS = {State.OK: "green", State.WARNING: "yellow", State.FAULT: "red", State.UNKNOWN: "cyan"}
-
-
-def _show_findings(findings: Sequence[Finding]) -> None:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("")
-    table.add_column("check", no_wrap=True)
-    table.add_column("finding", ratio=1, overflow="fold")
-    for finding in findings:
-        colour = COLOURS[finding.state]
-        mend = f"\n[bold]{escape(finding.mend)}[/bold]" if finding.mend else ""
-        table.add_row(
-            f"[{colour}]{finding.state}[/{colour}]", escape(finding.check), f"{escape(finding.sentence)}{mend}"
-        )
-    output_console().print(table)
 
 
 async def _show_plan(watcher: Watcher, memory: Memory) -> None:

@@ -1,0 +1,28 @@
+"""Draws the findings of checks as a table, for `tenon doctor` and for the guides of a switch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rich import box
+from rich.markup import escape
+from rich.table import Table
+
+from cli.diagnosis.finding import Finding, State
+
+COLOURS = {State.OK: "green", State.WARNING: "yellow", State.FAULT: "red", State.UNKNOWN: "cyan"}
+
+
+def findings_table(findings: Iterable[Finding]) -> Table:
+    """Return a row for each finding, with what mends it."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("")
+    table.add_column("check", no_wrap=True)
+    table.add_column("finding", ratio=1, overflow="fold")
+    for finding in findings:
+        colour = COLOURS[finding.state]
+        mend = f"\n[bold]{escape(finding.mend)}[/bold]" if finding.mend else ""
+        table.add_row(
+            f"[{colour}]{finding.state}[/{colour}]", escape(finding.check), f"{escape(finding.sentence)}{mend}"
+        )
+    return table
