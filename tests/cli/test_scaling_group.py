@@ -7,19 +7,16 @@ from typing import Any
 
 import boto3
 import pytest
-from moto import mock_aws
 
 from cli.node_groups.group import GroupError, ScalingGroup
+from tests.moto_account import moto_account
 
 REGION = "us-west-2"
 
 
 @pytest.fixture
-def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "testing")
-    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
-    with mock_aws():
+def account() -> Iterator[Any]:
+    with moto_account():
         session = boto3.Session(region_name=REGION)
         ec2 = session.client("ec2")
         image = ec2.describe_images()["Images"][0]["ImageId"]

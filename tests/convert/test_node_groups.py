@@ -9,12 +9,12 @@ from typing import Any
 import boto3
 import pytest
 import yaml
-from moto import mock_aws
 from typer.testing import CliRunner
 
 from cli.converting.node_groups import Described, NodeGroupError, faults_of, read_account, read_descriptions
 from cli.main import app
 from tenon.manifests.faults import ManifestError
+from tests.moto_account import moto_account
 
 REGION = "us-west-2"
 GROUP = {
@@ -151,11 +151,8 @@ def test_options_that_do_not_go_together_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def account(monkeypatch: pytest.MonkeyPatch) -> Any:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "testing")
-    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
-    with mock_aws():
+def account() -> Any:
+    with moto_account():
         yield boto3.Session(region_name=REGION)
 
 

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, cast
 import boto3
 import pytest
 from hcl2.api import loads
-from moto import mock_aws
 
 from tenon.ec2.instances.interruption import Kind, read_notice
 from tests.deploy import stack as stacks
 from tests.deploy.stack import ACCOUNT
 from tests.ec2.interruption_events import HEALTH, INTERRUPTIBLE, REBALANCE, RESERVATION, SPOT, state
+from tests.moto_account import moto_account
 from tools.cloudformation import NODE_POLICIES, POLICY, PSEUDO_PARAMETERS, RULES, TEMPLATE
 
 if TYPE_CHECKING:
@@ -83,13 +83,11 @@ pytestmark = [
     params=[(region, way) for region in PARTITIONS for way in ("pod identity", "IRSA")],
     ids=[f"{region} {way}" for region in PARTITIONS for way in ("pod identity", "IRSA")],
 )
-def stack(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stack]:
+def stack(request: pytest.FixtureRequest) -> Iterator[Stack]:
     """The stack, in an account that moto plays."""
     region, way = request.param
     provider = ISSUERS[region] if way == "IRSA" else ""
-    for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(variable, "test")
-    with mock_aws():
+    with moto_account():
         outputs = stacks.create(boto3.client("cloudformation", region), CLUSTER, region, provider)
         yield Stack(region, provider, outputs)
 
@@ -134,16 +132,12 @@ def test_the_node_role_is_the_one_that_the_policy_lets_the_worker_pass(stack: St
     assert service in passing["Condition"]["StringEquals"]["iam:PassedToService"]
 
 
-def test_windows_nodes_get_a_role_whose_access_entry_lets_them_join(
-    template: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_windows_nodes_get_a_role_whose_access_entry_lets_them_join(template: dict[str, Any]) -> None:
     """A principal has one entry, and with that of Linux nodes Windows' kube-proxy has no rights.
 
     The entries are read from the template, because moto makes none.
     """
-    for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(variable, "test")
-    with mock_aws():
+    with moto_account():
         outputs = stacks.create(boto3.client("cloudformation", "eu-central-1"), CLUSTER, "eu-central-1", windows=True)
         role = boto3.client("iam", "eu-central-1").get_role(RoleName=outputs["WindowsNodeRoleName"])["Role"]
     statements = filled(POLICY.read_text(), "eu-central-1")["Statement"]

@@ -8,16 +8,14 @@ from pathlib import Path
 
 import boto3
 import pytest
-from moto import mock_aws
 
 from activities.record.documents import BucketStore, DocumentError, DocumentStore, FolderStore
+from tests.moto_account import moto_account
 
 
 @pytest.fixture
-def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[BucketStore]:
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
-    with mock_aws():
+def bucket() -> Iterator[BucketStore]:
+    with moto_account():
         client = boto3.client("s3", region_name="us-east-1")
         client.create_bucket(Bucket="archive")
         yield BucketStore(lambda: client, "archive", "tenon/inputs/")

@@ -7,17 +7,15 @@ from pathlib import Path
 
 import boto3
 import pytest
-from moto import mock_aws
 
+from tests.moto_account import moto_account
 from tests.tenon.scheduling.builders import pod, pool, problem
 from worker.record.plan_inputs import open_plan_inputs
 
 
 @pytest.fixture
-def archive(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
-    with mock_aws():
+def archive() -> Iterator[str]:
+    with moto_account():
         boto3.client("s3", region_name="us-east-1").create_bucket(Bucket="archive")
         yield "archive"
 
