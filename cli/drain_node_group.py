@@ -12,12 +12,12 @@ import typer
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ConfigError
 from cli.application import create_app, examples
+from cli.confirmation import confirm_beginning
 from cli.context import resolve_if_known
 from cli.node_groups.group import GroupError, ScalingGroup
 from cli.node_groups.nodes import read_nodes, read_waiting
 from cli.node_groups.passes import Draining
 from cli.node_groups.preconditions import DrainError, check, count_unjoined, warn
-from cli.nodes.requests import is_interactive
 from cli.switching.leases import LeaseWatch
 from tenon.migration.group_draining import AtOnceError, moves, number_at_once
 from tenon.sentences import counted
@@ -111,24 +111,10 @@ async def _drain(options: Options) -> int:
         await warn(kube, [item.node.name for item in nodes if item.node.name not in first.staying])
         if options.dry_run or (first.is_over and not unjoined):
             return 0
-        _confirm(options)
+        confirm_beginning(DrainError, yes=options.yes)
         earlier = {pod.uid for pod in await read_waiting(kube)}
         await asyncio.to_thread(group.lower_minimum, options.remain)
         draining = Draining(kube, group, leases, options.remain, at_once, options.timeout, earlier)
         return 0 if await draining.run() else LEFT
     finally:
         await kube.close()
-
-
-def _confirm(options: Options) -> None:
-    """Ask whether to begin.
-
-    Raises:
-        DrainError: the answer is no, or nobody is there to give it.
-    """
-    if options.yes:
-        return
-    if not is_interactive():
-        raise DrainError("Nothing was changed: add --yes, because nobody is at a terminal to confirm it.")
-    if not typer.confirm("Begin?", default=False):
-        raise DrainError("Nothing was changed.")

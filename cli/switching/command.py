@@ -17,10 +17,10 @@ from activities.clock import utc_now
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
 from activities.kubernetes.resources import NODES
+from cli.confirmation import confirm_beginning
 from cli.console import output_console
 from cli.diagnosis.finding import Finding, State
 from cli.diagnosis.table import findings_table
-from cli.nodes.requests import is_interactive
 from cli.switching import checks
 from cli.switching import memory as memories
 from cli.switching.definitions import install, is_install_begun, stored_as_v1beta1
@@ -142,7 +142,7 @@ async def switch(
             if options.output == "json":
                 print(_document(options, watcher, memory, findings, "planned", None))
             return 0
-        _confirm(options)
+        confirm_beginning(SwitchError, yes=options.yes)
     elif options.dry_run:
         raise SwitchError("A switch is under way, so --dry-run has nothing to show: leave it out to go on.")
     guide = Guide(kube, watcher, memory, report, partial(clear, report), partial(install, kube))
@@ -246,20 +246,6 @@ async def _fresh(options: Options, remembered: Memory | None, watcher: Watcher, 
     )
     unready = node_states.unready_pools(pools)
     return Memory(begun, str(watcher.karpenter), node_states.instances(claims), unready)
-
-
-def _confirm(options: Options) -> None:
-    """Ask whether to begin.
-
-    Raises:
-        SwitchError: the answer is no, or nobody is there to give it.
-    """
-    if options.yes:
-        return
-    if not is_interactive():
-        raise SwitchError("Nothing was changed: add --yes, because nobody is at a terminal to confirm it.")
-    if not typer.confirm("Begin?", default=False):
-        raise SwitchError("Nothing was changed.")
 
 
 def _report(sentence: str, *, to_stderr: bool) -> None:

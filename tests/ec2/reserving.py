@@ -24,7 +24,9 @@ def selecting(provider: Ec2Provider, *terms: dict[str, Any]) -> EC2NodeClass:
     """A class that selects reservations, resolved."""
     empty: dict[str, object] = {"subnets": [], "securityGroups": [], "amis": [], "instanceProfile": None}
     written = node_class(empty, role="KarpenterNodeRole-sandbox", capacityReservationSelectorTerms=list(terms))
-    return written.model_copy(update={"status": provider.resolve_node_class(written)})
+    status = provider.resolve_node_class(written)
+    assert status.amis, status.conditions
+    return written.model_copy(update={"status": status})
 
 
 def offered(types: list[InstanceType]) -> dict[str, Offering]:
