@@ -71,7 +71,7 @@ async def test_aws030_members_that_launched_alone_get_no_second_instance_from_an
     server.world.faults.add(Fault(action="CreateFleet", code="InvalidParameterValue", status=400, count=1))
     refused = await group.launched(first, 0, recorded[0])
     assert refused.waits is not None
-    first._breakers.launched("web")
+    first.parts.breakers.launched("web")
     alone = []
     for place in range(SIZE - 1):
         request = await group.prepared(first, place, 2)

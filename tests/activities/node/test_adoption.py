@@ -10,7 +10,8 @@ import pytest
 
 from activities.kubernetes.resources import NODECLAIMS, NODES
 from activities.node.cordon import cordon
-from activities.node.launching import RESUMED_AFTER, Launching
+from activities.node.launch_preparation import RESUMED_AFTER
+from activities.node.launching import Launching
 from tenon.apis import labels
 from tenon.messages.launch import PrepareLaunchInput, PrepareLaunchResult
 from tenon.messages.node import CordonInput

@@ -9,7 +9,8 @@ import pytest
 
 from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS
 from activities.node.launch_breakers import LaunchBreakers
-from activities.node.launching import RESUMED_AFTER, Launching
+from activities.node.launch_preparation import RESUMED_AFTER
+from activities.node.launching import Launching
 from tenon.apis import labels
 from tenon.messages.launch import (
     Instance,

@@ -7,7 +7,8 @@ from typing import Any, cast
 from activities.ec2.errors import NodeClassReadinessUnknownError
 from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS
 from activities.node.launch_breakers import LaunchBreakers
-from activities.node.launching import RESUMED_AFTER, Launching
+from activities.node.launch_preparation import RESUMED_AFTER
+from activities.node.launching import Launching
 from tenon.messages.launch import (
     Instance,
     LaunchInput,

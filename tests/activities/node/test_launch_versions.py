@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, cast
 
 from activities.kubernetes.resources import CONTROLLERREVISIONS, EC2NODECLASSES, NODECLAIMS, NODEPOOLS
-from activities.node.launching import CLASS_UNKNOWN, Launching
+from activities.node.launch_preparation import CLASS_UNKNOWN
+from activities.node.launching import Launching
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.hashing import ec2nodeclass_hashes

@@ -18,7 +18,8 @@ from activities.ec2.errors import (
 from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS
 from activities.node.launch_breakers import LaunchBreakers
 from activities.node.launch_failure import TRIES_IN_PLACE
-from activities.node.launching import RESUMED_AFTER, Launching
+from activities.node.launch_preparation import RESUMED_AFTER
+from activities.node.launching import Launching
 from tenon.apis.reasons import Reason
 from tenon.ec2.refusals.class_faults import ClassFault
 from tenon.evolve import evolve
@@ -133,7 +134,7 @@ async def test_met52_only_refusals_of_the_requested_capacity_type_are_counted() 
     _, launching = waiting(Refuser(launch=LaunchResult(message="the group is full", unavailable=full)))
     await launching.launch(LaunchInput(claim=REF, request=REQUEST))
     assert {item: refusals(item) - before[item] for item in before} == {"on-demand": 1, "spot": 0}
-    unavailable = launching._breakers.unavailable()
+    unavailable = launching.parts.breakers.unavailable()
     assert all(item.key in unavailable for item in full)
 
 
@@ -242,9 +243,9 @@ async def test_lif01_want_of_capacity_and_a_class_that_is_not_ready_end_the_clai
 async def test_m8_a_claim_without_offerings_reports_avoided_ones_to_the_provisioner() -> None:
     """One that was started again has forgotten it, and would ask for the same again and again."""
     _, launching = waiting(Refuser(prepare=InsufficientCapacityError("nothing is left")))
-    assert not launching._breakers.news.is_set()
+    assert not launching.parts.breakers.news.is_set()
     await launching.prepare(PrepareLaunchInput(claim=REF))
-    assert launching._breakers.news.is_set()
+    assert launching.parts.breakers.news.is_set()
 
 
 async def test_a_claim_that_is_there_before_its_class_waits_for_it() -> None:
@@ -284,7 +285,7 @@ async def test_a_launch_group_that_is_refused_is_never_asked_for_again() -> None
     _, launching = waiting(ec2)
     group = REQUEST.model_copy(update={"group": LaunchGroup(id="g", ordinal=0, size=2)})
     await launching.launch(LaunchInput(claim=REF, request=group))
-    launching._breakers.launched("web")
+    launching.parts.breakers.launched("web")
     ec2.answer = None
     again = await launching.launch(LaunchInput(claim=REF, request=group))
     assert again.instance is None
@@ -297,7 +298,7 @@ async def test_offerings_without_capacity_are_avoided_although_the_claim_stays()
     """Of one request EC2 refused some offerings, and was too busy for the others."""
     unavailable = OfferingRef(capacity_type="spot", instance_type="m5.large", zone="us-west-2a")
     world, launching = waiting(Refuser(launch=refused(unavailable=[unavailable])))
-    breakers = launching._breakers
+    breakers = launching.parts.breakers
     result = await launching.launch(LaunchInput(claim=REF, request=REQUEST))
     assert there(world)
     assert OfferingKey("spot", "m5.large", "us-west-2a") in breakers.unavailable()
@@ -375,7 +376,7 @@ async def test_a_launch_is_not_sent_if_ec2_refused_its_offerings_while_it_waited
 
     world, launching = waiting(Counting(), tries)
     request = of_one_type(**more)
-    launching._breakers.mark_unavailable(
+    launching.parts.breakers.mark_unavailable(
         [OfferingRef(capacity_type="on-demand", instance_type="m5.large", zone="us-west-2a")]
     )
     result = await launching.launch(LaunchInput(claim=REF, request=request))
