@@ -31,9 +31,14 @@ class ApprovalRule:
     above_cpu: int | None = None
     """More than so many millicores of allocatable CPU are lost: those of the nodes without their replacements."""
 
+    @property
+    def has_no_amounts(self) -> bool:
+        """Whether all commands wait, however small."""
+        return self.above_nodes is None and self.above_cpu is None
+
     def applies(self, nodes: int, cpu: int) -> bool:
         """Return whether a command waits that removes so many nodes, and so many millicores without replacement."""
-        if self.above_nodes is None and self.above_cpu is None:
+        if self.has_no_amounts:
             return True
         return (self.above_nodes is not None and nodes > self.above_nodes) or (
             self.above_cpu is not None and cpu > self.above_cpu

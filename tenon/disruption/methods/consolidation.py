@@ -10,10 +10,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
+from tenon.apis.approvals import ApprovalRule
 from tenon.apis.reasons import Reason
 from tenon.disruption.methods.balanced import LEAST_SCORE, Balance
 from tenon.disruption.model import Candidate, ClusterModel, Command, ManagedNode, NodeDetail, Proposal, Situation
-from tenon.disruption.rules.approvals import needed_by_waiting
+from tenon.disruption.rules.approvals import consolidation_rules, needed_by_waiting
 from tenon.disruption.rules.consolidatable import takes_pods
 from tenon.disruption.rules.pool_budgets import PoolBudgets
 from tenon.disruption.search.consolidation_price import LEAST_SAVING, PriceRule
@@ -21,7 +22,7 @@ from tenon.disruption.search.consolidation_search import search
 from tenon.disruption.search.least_saving import LeastSavings
 from tenon.disruption.search.move_planner import Terms
 from tenon.disruption.search.moves import Move
-from tenon.disruption.search.rescheduling import nodes_in_commands
+from tenon.disruption.search.rescheduling import after_moves, nodes_in_commands
 from tenon.disruption.search.turns import by_price_per_cost, known_pools, next_turn
 from tenon.scheduling.deadline import Expired, never
 from tenon.sentences import counted, first_few
@@ -93,7 +94,8 @@ class Consolidation:
         order = by_price_per_cost(affordable, model.details) if turn is None else turn.claims
         began_late = terms.expired()
         try:
-            moves = _paced(search(model, order, remaining_budgets, terms), terms.pool_of, situation)
+            rules = consolidation_rules(candidates.values(), situation)
+            moves = _paced(_moves(model, order, remaining_budgets, terms, rules), terms.pool_of, situation)
         except Exception as error:  # a node that the engine fails on must not keep later passes from the others
             cursor = situation.cursor if turn is None else turn.following(failed=True)
             return Proposal(cursor=cursor, failed=error)
@@ -131,6 +133,29 @@ class Consolidation:
             expected=move.expected,
             explanation=explain(move, details, balance.scores(details, move.expected)),
         )
+
+
+def _moves(
+    model: ClusterModel,
+    order: Sequence[str],
+    allowances: Mapping[str, int],
+    terms: Terms,
+    rules: Mapping[str, ApprovalRule | None],
+) -> list[Move]:
+    """Return moves that can all be carried out, each of nodes whose NodePools ask a person the same.
+
+    Nodes of NodePools that ask nothing come first, so that they leave as if no other NodePool asked.
+    """
+    candidates: dict[ApprovalRule | None, list[str]] = {None: []}
+    for claim in order:
+        candidates.setdefault(rules.get(claim), []).append(claim)
+    moves: list[Move] = []
+    for claims in candidates.values():
+        hosts = {name for move in moves for name in move.plan.placements}
+        free = [claim for claim in claims if model.details[claim].node not in hosts]
+        if free:
+            moves += search(after_moves(model, moves), free, allowances, terms)
+    return moves
 
 
 def _paced(moves: Sequence[Move], pool_of: Mapping[str, str], situation: Situation) -> list[Move]:

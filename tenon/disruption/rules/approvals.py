@@ -2,7 +2,8 @@
 
 A waiting command has done nothing, so budgets do not count its nodes. They count when it is approved: it is validated
 again then, like a command that was just decided. Only other consolidation leaves the room alone that a consolidation
-command needs, and only on nodes of NodePools that ask: a wait of days in one must not keep others as they are.
+command needs, and only on nodes of NodePools that ask: a wait of days in one must not keep others as they are. For the
+same reason, no consolidation command has nodes of NodePools with different rules.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
+from tenon.apis.approvals import ApprovalRule
 from tenon.apis.reasons import Reason
-from tenon.disruption.model import AskedApproval, Candidate, Command, ManagedNode, Situation
+from tenon.disruption.model import AskedApproval, Candidate, Command, ManagedNode, PoolPolicy, Situation
 from tenon.kube.timestamps import format_instant
 from tenon.messages.disruption import OpenCommand
 from tenon.resources import CPU
@@ -75,18 +77,38 @@ def with_asked(situation: Situation, commands: Iterable[Command]) -> Situation:
     return replace(situation, approvals={**situation.approvals, **new_approvals}) if new_approvals else situation
 
 
-def keeps_room_for_waiting(node: ManagedNode, situation: Situation) -> bool:
-    """Return whether other consolidation leaves a node alone because pods move there if a person approves a command.
+def consolidation_rules(nodes: Iterable[ManagedNode], situation: Situation) -> dict[str, ApprovalRule | None]:
+    """Return by NodeClaim what its NodePool asks about consolidation; nothing if none asks.
 
-    A NodePool without a rule for consolidation keeps nothing for the commands of others. An approved command is
-    validated on the cluster as it is then.
+    Nodes for which it differs leave in commands of their own, so that none waits because of another NodePool.
     """
-    return _asks_about_consolidation(node.pool, situation) and node.named_in(_hosts_of_waiting(situation))
+    rule_of = {pool: _rule(policy, Reason.UNDERUTILIZED) for pool, policy in situation.policies.items()}
+    return {node.claim: rule_of.get(node.pool) for node in nodes} if any(rule_of.values()) else {}
 
 
-def _asks_about_consolidation(pool: str, situation: Situation) -> bool:
-    policy = situation.policies.get(pool)
-    return policy is not None and any(rule.reason.traits.counts_savings for rule in policy.approvals)
+def stays_for_waiting(node: ManagedNode, situation: Situation) -> bool:
+    """Return whether other consolidation does not remove a node because pods move there if a person approves a command.
+
+    Only a NodePool all of whose consolidation waits keeps it: one that lets smaller commands pass lets them pass while
+    a larger one waits. An approved command is validated on the cluster as it is then.
+    """
+    policy = situation.policies.get(node.pool)
+    rule = _rule(policy, Reason.UNDERUTILIZED) if policy is not None else None
+    return rule is not None and rule.has_no_amounts and keeps_room_for_waiting(node, situation)
+
+
+def keeps_room_for_waiting(node: ManagedNode, situation: Situation) -> bool:
+    """Return whether other consolidation moves no pods to a node because those of a command that waits may come.
+
+    A NodePool without a rule for consolidation keeps nothing for the commands of others.
+    """
+    policy = situation.policies.get(node.pool)
+    asks = policy is not None and _rule(policy, Reason.UNDERUTILIZED) is not None
+    return asks and node.named_in(_hosts_of_waiting(situation))
+
+
+def _rule(policy: PoolPolicy, reason: Reason) -> ApprovalRule | None:
+    return next((rule for rule in policy.approvals if rule.reason is reason), None)
 
 
 def _hosts_of_waiting(situation: Situation) -> frozenset[str]:
@@ -195,7 +217,7 @@ def _divided(command: Command, situation: Situation) -> Sequence[Command]:
 
 def _pools_with_rules(command: Command, situation: Situation) -> set[str]:
     pools = {candidate.node.pool for candidate in command.candidates}
-    return {pool for pool in pools if any(rule.reason is command.reason for rule in situation.policies[pool].approvals)}
+    return {pool for pool in pools if _rule(situation.policies[pool], command.reason) is not None}
 
 
 def _asking_pools(command: Command, situation: Situation) -> list[str]:
@@ -207,9 +229,7 @@ def _asking_pools(command: Command, situation: Situation) -> list[str]:
     return sorted(
         pool
         for pool in asking_pools
-        if any(
-            rule.reason is command.reason and rule.applies(nodes, cpu) for rule in situation.policies[pool].approvals
-        )
+        if (rule := _rule(situation.policies[pool], command.reason)) is not None and rule.applies(nodes, cpu)
     )
 
 

@@ -29,7 +29,7 @@ from tenon.disruption.freezes.freeze import (
 from tenon.disruption.history.arrivals import rest_until, times_moved
 from tenon.disruption.model import ManagedNode, Situation
 from tenon.disruption.repair.breaker import MAX_UNHEALTHY_PERCENT
-from tenon.disruption.rules.approvals import is_asked_for, keeps_room_for_waiting, refused_until, why_asked
+from tenon.disruption.rules.approvals import is_asked_for, refused_until, stays_for_waiting, why_asked
 from tenon.disruption.rules.consolidatable import is_over, over_at
 from tenon.disruption.rules.repair import has_bound
 from tenon.kube.timestamps import format_instant
@@ -515,7 +515,7 @@ BLOCKERS = (
     Blocker(
         "destination of an approval",
         SAVINGS,
-        lambda node, situation: situation.approvals and keeps_room_for_waiting(node, situation),
+        lambda node, situation: situation.approvals and stays_for_waiting(node, situation),
         "pods of other nodes move to it if a person approves a command that waits",
         reported=True,
     ),

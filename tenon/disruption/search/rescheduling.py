@@ -14,6 +14,7 @@ from tenon.apis import labels
 from tenon.apis.nodepool import NODES
 from tenon.disruption.model import ClusterModel, Command, NodeDetail, Situation, at_limit
 from tenon.disruption.search.carried_out import new_name, new_node
+from tenon.disruption.search.moves import Move
 from tenon.kube.pod import Pod
 from tenon.resources import CPU, MEMORY, PODS, Resources, add, maximum, subtract
 from tenon.scheduling.deadline import Expired, never
@@ -160,6 +161,16 @@ def after_commands(model: ClusterModel, commands: Sequence[Command]) -> ClusterM
         problem=replace(problem, pools=with_places_taken(with_places_credited(problem.pools, credited), without_move)),
         static_pools={pool.name: pool for pool in static},
     )
+
+
+def after_moves(model: ClusterModel, moves: Sequence[Move]) -> ClusterModel:
+    """Return the model for a search that adds to these moves. What is known of the nodes that leave stays known."""
+    if not moves:
+        return model
+    rescheduler = Rescheduler(model)
+    for move in moves:
+        rescheduler.accept(move.claims, move.plan)
+    return replace(model, problem=rescheduler.problem())
 
 
 def nodes_in_commands(situation: Situation, model: ClusterModel) -> frozenset[str]:
