@@ -5,20 +5,22 @@ from __future__ import annotations
 import json
 import sys
 from datetime import datetime, timedelta
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
+from rich.table import Table
+from rich.text import Text
 
 from activities.clock import utc_now
 from cli.actor import user_of_command
 from cli.application import create_app, examples
+from cli.console import output_console
 from cli.name_completion import pool_names
 from cli.nodes.requests import asked_reason
 from cli.nodes.workflows import run
-from cli.pauses import EVERY, connected, pause, pauses
+from cli.pauses import connected, has_ended, pause, pauses
 from tenon.apis.disruptionfreeze import DisruptionFreeze
 from tenon.kube.timestamps import format_instant
-from tenon.sentences import counted
 from worker.settings import parse_duration
 
 app = create_app()
@@ -44,7 +46,9 @@ def pause_command(
         str | None, typer.Option("--reason", metavar="TEXT", help="Why, for all who ask why nodes stay.")
     ] = None,
     list_: Annotated[bool, typer.Option("--list", help="Show the pauses instead.")] = False,
-    output: Annotated[str, typer.Option("--output", "-o", help="With --list: table or json.")] = "table",
+    output: Annotated[
+        Literal["table", "json"], typer.Option("--output", "-o", help="With --list: table or json.")
+    ] = "table",
 ) -> None:
     """Pause disruption: no node is consolidated, replaced for drift, or removed because it is empty.
 
@@ -86,7 +90,8 @@ async def _pause(pools: list[str], until: datetime | None, reason: str) -> list[
 async def _pauses() -> list[DisruptionFreeze]:
     kube = await connected()
     try:
-        return await pauses(kube)
+        now = utc_now()
+        return [freeze for freeze in await pauses(kube) if not has_ended(freeze, now)]
     finally:
         await kube.close()
 
@@ -97,12 +102,17 @@ def _print(freezes: list[DisruptionFreeze], *, as_json: bool) -> None:
         return
     if not freezes:
         print("Nothing is paused.", file=sys.stderr)
+        return
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    for title in ("PAUSE", "NODEPOOLS", "UNTIL", "BY", "REASON"):
+        table.add_column(title, overflow="fold")
     for freeze in freezes:
         spec = freeze.spec
-        scope = counted(len(spec.node_pools), "NodePool") if spec.node_pools else "every NodePool"
-        names = f" ({', '.join(spec.node_pools)})" if spec.node_pools else ""
-        ends = f"until {format_instant(spec.end_time)}" if spec.end_time is not None else "until it is lifted"
-        print(f"{freeze.metadata.name}: {scope}{names}, {ends}, by {spec.requested_by or EVERY}: {spec.reason or '-'}")
+        until = format_instant(spec.end_time) if spec.end_time is not None else "resumed"
+        pools = ", ".join(spec.node_pools) or "all"
+        cells = (freeze.metadata.name, pools, until, spec.requested_by or "-", spec.reason or "-")
+        table.add_row(*map(Text, cells))
+    output_console().print(table)
 
 
 def _document(freeze: DisruptionFreeze) -> dict[str, object]:

@@ -67,26 +67,33 @@ async def pause(kube: Kube, pools: Sequence[str], until: datetime | None, by: st
     return names
 
 
-async def resume(kube: Kube, pools: Sequence[str]) -> list[str]:
-    """Lift the pauses of NodePools, or all pauses if none is named. Return the names of those that were there.
+async def resume(kube: Kube, pools: Sequence[str], now: datetime) -> list[str]:
+    """Lift the pauses of NodePools, or all pauses if none is named. Return the names of those that had not ended.
 
     Raises:
         PauseError: a NodePool that is named is not paused by a pause of its own.
     """
-    names = [name_of(pool) for pool in pools] or [freeze.metadata.name for freeze in await pauses(kube)]
-    lifted = [name for name in names if await kube.delete(DISRUPTIONFREEZES, name)]
-    if pools and (missing := [pool for pool in pools if name_of(pool) not in lifted]):
+    every = await pauses(kube)
+    open_names = {freeze.metadata.name for freeze in every if not has_ended(freeze, now)}
+    names = [name_of(pool) for pool in pools] or [freeze.metadata.name for freeze in every]
+    lifted = [name for name in names if await kube.delete(DISRUPTIONFREEZES, name) and name in open_names]
+    if missing := [pool for pool in pools if name_of(pool) not in lifted]:
         raise PauseError(f"NodePool {', '.join(missing)} has no pause of its own: `tenon pause --list` shows all.")
     return lifted
 
 
 async def pauses(kube: Kube) -> list[DisruptionFreeze]:
-    """Return the pauses of the cluster."""
+    """Return the pauses of the cluster, also those that have ended."""
     try:
         bodies = await kube.list(DISRUPTIONFREEZES, label_selector=PAUSES)
     except NotFoundError:
         return []
     return [freeze for body in bodies if (freeze := parse(DisruptionFreeze, body)[0]) is not None]
+
+
+def has_ended(freeze: DisruptionFreeze, now: datetime) -> bool:
+    """Return whether the time of a pause is over. Its object stays until somebody pauses again or resumes."""
+    return freeze.spec.end_time is not None and freeze.spec.end_time <= now
 
 
 def _without_nulls(body: dict[str, Any]) -> dict[str, Any]:

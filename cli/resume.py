@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from activities.clock import utc_now
 from cli.application import create_app, examples
 from cli.name_completion import pool_names
 from cli.nodes.workflows import run
@@ -33,6 +34,6 @@ def resume_command(
 async def _resume(pools: list[str]) -> list[str]:
     kube = await connected()
     try:
-        return await resume(kube, pools)
+        return await resume(kube, pools, utc_now())
     finally:
         await kube.close()
