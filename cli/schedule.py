@@ -1,6 +1,7 @@
 """``tenon schedule``: what NodeSchedules ask for now, and their week as a picture with its cost.
 
-Both read files, or else the cluster, and change nothing.
+Both read files, or else the cluster, and change nothing. The preview of files may use the cluster's nodes and its other
+NodeSchedules.
 """
 
 from __future__ import annotations
@@ -61,8 +62,7 @@ class Reading:
     def add(self, body: dict[str, Any]) -> None:
         """Add an object, or its problems."""
         schedule, problems = parse(NodeSchedule, body)
-        name = (body.get("metadata") or {}).get("name") or "without a name"
-        self.problems += [f"NodeSchedule {name}: {problem}" for problem in problems]
+        self.problems += [f"NodeSchedule {_name(body)}: {problem}" for problem in problems]
         if schedule is not None and not problems:
             self.schedules.append(schedule)
 
@@ -77,7 +77,7 @@ class Reading:
 def list_(filename: Filenames = None, at: At = None, output: Output = "table") -> None:
     """List what holds for each NodePool, and until when."""
     now = _instant(at)
-    reading = _read(filename, with_prices=False)
+    reading = _read(filename, live=not filename)
     state = desired(reading.schedules, now)
     if output == "json":
         pools = {
@@ -113,12 +113,17 @@ def list_(filename: Filenames = None, at: At = None, output: Output = "table") -
     epilog=examples(
         "tenon schedule preview --week",
         "tenon schedule preview --week -f schedules.yaml --at 2026-03-23",
+        "tenon schedule preview --week -f schedules.yaml --live",
     )
 )
 def preview(
     filename: Filenames = None,
     week: Annotated[bool, typer.Option("--week", help="A week, which is also the default.")] = True,  # noqa: ARG001 - the one length that there is
     at: At = None,
+    live: Annotated[
+        bool,
+        typer.Option("--live", help="With -f: add the cluster's nodes, for the cost, and its other NodeSchedules."),
+    ] = False,
     output: Output = "table",
     aws: Annotated[
         bool, typer.Option("--aws/--no-aws", help="Ask AWS for prices; otherwise use those of a table.")
@@ -126,7 +131,7 @@ def preview(
 ) -> None:
     """Draw the week of each NodePool, and what it costs with the nodes that run now."""
     now = _instant(at)
-    reading = _read(filename, with_prices=True, ask_aws=aws)
+    reading = _read(filename, live=live or not filename, with_prices=True, ask_aws=aws)
     weeks = weeks_of(reading.schedules, now, reading.running)
     if output == "json":
         print(json.dumps({"nodePools": [week_document(item) for item in weeks]}, indent=2))
@@ -171,36 +176,35 @@ def _instant(text: str | None) -> datetime:
     return instant
 
 
-def _read(filenames: list[str] | None, *, with_prices: bool, ask_aws: bool = False) -> Reading:
+def _read(filenames: Sequence[str] | None, *, live: bool, with_prices: bool = False, ask_aws: bool = False) -> Reading:
     try:
-        return _of_files(filenames) if filenames else asyncio.run(_of_cluster(with_prices=with_prices, ask_aws=ask_aws))
+        bodies = _bodies_of_files(filenames or ())
+        if live:
+            return asyncio.run(_of_cluster(bodies, with_prices=with_prices, ask_aws=ask_aws))
     except (ApiError, ConfigError, PriceTableError, ScheduleError) as error:
         print(error, file=sys.stderr)
         raise typer.Exit(2) from None
-
-
-def _of_files(filenames: list[str]) -> Reading:
-    objects = read_files(filenames)
-    if objects.faults:
-        raise ScheduleError("\n".join(str(fault) for fault in objects.faults))
-    reading = Reading(notes=["Files say nothing about nodes that run, so no cost is shown"])
-    for schedule in objects.of("NodeSchedule"):
-        reading.add(schedule.body)
+    reading = Reading(notes=["Files say nothing about nodes that run, so no cost is shown: --live adds the cluster's"])
+    for body in bodies:
+        reading.add(body)
     return reading
 
 
-async def _of_cluster(*, with_prices: bool, ask_aws: bool) -> Reading:
+def _bodies_of_files(filenames: Sequence[str]) -> list[dict[str, Any]]:
+    objects = read_files(filenames)
+    if objects.faults:
+        raise ScheduleError("\n".join(str(fault) for fault in objects.faults))
+    return [schedule.body for schedule in objects.of("NodeSchedule")]
+
+
+async def _of_cluster(from_files: Sequence[dict[str, Any]], *, with_prices: bool, ask_aws: bool) -> Reading:
+    """Read the cluster. Those of files take the place of those that have the same name."""
     reading = Reading()
     kube = await Kube.connect()
     try:
-        try:
-            bodies = await kube.list(NODESCHEDULES)
-        except NotFoundError:
-            raise ScheduleError(
-                "The cluster has no NodeSchedules: apply Tenon's CRDs, or name files with -f."
-            ) from None
-        for body in bodies:
-            reading.add(dict(body))
+        bodies = {_name(body): body for body in [*await _bodies_of_cluster(kube, required=not from_files), *from_files]}
+        for body in bodies.values():
+            reading.add(body)
         if not with_prices:
             return reading
         cluster = await read_cluster(kube, utc_now())
@@ -213,3 +217,18 @@ async def _of_cluster(*, with_prices: bool, ask_aws: bool) -> Reading:
             before = reading.running.get(node.pool, Running(0, 0.0))
             reading.running[node.pool] = Running(before.nodes + 1, before.price + dollars(node.price))
     return reading
+
+
+async def _bodies_of_cluster(kube: Kube, *, required: bool) -> list[dict[str, Any]]:
+    try:
+        return [dict(body) for body in await kube.list(NODESCHEDULES)]
+    except NotFoundError:
+        if required:
+            raise ScheduleError(
+                "The cluster has no NodeSchedules: apply Tenon's CRDs, or name files with -f."
+            ) from None
+        return []
+
+
+def _name(body: dict[str, Any]) -> str:
+    return str((body.get("metadata") or {}).get("name") or "without a name")

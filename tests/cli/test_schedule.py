@@ -90,6 +90,21 @@ def test_preview_of_a_cluster_says_what_its_nodes_cost_by_schedule() -> None:
     assert pool["cost"]["scheduled"] == pytest.approx(pool["cost"]["unscheduled"] * (10 + 5 / 60) / 24, rel=1e-3)
 
 
+def test_a_file_is_priced_with_the_nodes_of_the_cluster_and_takes_the_place_of_its_namesake(
+    cluster: FakeFleet, tmp_path: Path
+) -> None:
+    """So the cost is known before the schedule is applied, also if the cluster does not know the kind yet."""
+    spec = BODY["spec"] | {"entries": [{"from": "12:00", "to": "00:00", "closed": True}]}
+    path = tmp_path / "half.json"
+    path.write_text(json.dumps(BODY | {"spec": spec}))
+    arguments = ("preview", "--no-aws", "--at", "2026-06-08T12:00:00Z", "-o", "json", "-f", str(path))
+    assert json.loads(run(*arguments).stdout)["nodePools"][0]["cost"] is None
+    for _ in range(2):
+        [pool] = json.loads(run(*arguments, "--live").stdout)["nodePools"]
+        assert pool["cost"]["scheduled"] == pytest.approx(pool["cost"]["unscheduled"] / 2, rel=0.01)
+        cluster.objects.pop(SCHEDULES, None)
+
+
 def test_a_cluster_without_the_kind_says_what_to_do(cluster: FakeFleet) -> None:
     del cluster.objects[SCHEDULES]
     result = run("list")
