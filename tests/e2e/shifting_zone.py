@@ -1,4 +1,4 @@
-"""A time zone whose clock is put forward by an hour in some minutes, as for daylight saving."""
+"""A time zone whose clock is put forward or back in some minutes, as for daylight saving."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ from pathlib import Path
 
 NAME = "Drill/Shifting"
 CHANGES_AT = timedelta(hours=2)
-"""The time on the clock that shows 03:00 instead."""
-HOUR = timedelta(hours=1)
+"""What the clock would show at the instant of the change."""
 
 
-def write_zone(folder: Path, at: datetime) -> tuple[str, timedelta]:
+def write_zone(folder: Path, at: datetime, change: timedelta) -> tuple[str, timedelta]:
     """Write the zone into a folder.
+
+    Args:
+        folder: where the zone is found by its name.
+        at: when the clock changes.
+        change: by how much it is put forward; negative if it is put back.
 
     Returns:
         PYTHONTZPATH for processes that know it, and by how much its clock is ahead of UTC before the change.
@@ -24,7 +28,7 @@ def write_zone(folder: Path, at: datetime) -> tuple[str, timedelta]:
     abbreviations = b"DRL\0DRS\0"
     header = b"TZif" + bytes(16) + struct.pack(">6l", 0, 0, 0, 1, 2, len(abbreviations))
     kinds = struct.pack(">lBB", round(ahead.total_seconds()), 0, 0)
-    kinds += struct.pack(">lBB", round((ahead + HOUR).total_seconds()), 1, 4)
+    kinds += struct.pack(">lBB", round((ahead + change).total_seconds()), change > timedelta(), 4)
     file = folder / NAME
     file.parent.mkdir(parents=True)
     file.write_bytes(header + struct.pack(">l", round(at.timestamp())) + bytes([1]) + kinds + abbreviations)
