@@ -1,4 +1,5 @@
-"""Judges `tenon shadow`: what it predicts beside upstream Karpenter, and what Tenon then pays for the same load.
+"""Judges `tenon shadow`: what it predicts beside upstream Karpenter, and what Tenon then pays and disturbs for the same
+load.
 
 Upstream's KWOK build gets EC2's instance types with the room and the prices that Tenon's nodes have. The shadow runs as
 a ServiceAccount that may only read, and the API server's audit log says what it asked for.
@@ -31,20 +32,22 @@ from activities.kubernetes.resources import NODECLAIMS
 from benchmarks import bill, churn, cluster
 from benchmarks.cluster import EXAMPLES, Object
 from benchmarks.comparison import upstream
+from benchmarks.disturbances import Disturbances, read_disturbances
 from benchmarks.running import Worker, sandboxed, started
 from cli.simulating.files import read_catalogue_file
 from sandbox import audit, kubeconfig
 from sandbox.cluster import Sandbox
 from sandbox.kwok import KUBELET_ANNOTATION
 from tenon.apis import labels
+from tenon.apis.nodeclaim import DISRUPTION_REASON
 from tenon.resources import CPU, MEMORY, PODS, format_quantity
 from tenon.scheduling.model import InstanceType
 
 FAMILIES = ("c5", "m5", "r5", "c6i", "m6i", "r6i", "c7i", "m7i", "r7i")
 MAX_CPUS = 16
 BOOT_SECONDS = 10.0
-GOAL = 0.03
-"""The largest difference between the prediction and the truth."""
+GOAL, DISTURBANCE_GOAL = 0.03, 0.1
+"""The largest difference between the prediction and the truth, of the price and of disturbances."""
 NAME = "shadow"
 RULES = Path(__file__).resolve().parent.parent / "deploy/chart/files/shadow-rules.yaml"
 KWOK_OVERHEAD = {CPU: 100, MEMORY: 10 * 2**20}
@@ -54,12 +57,15 @@ READS = frozenset({"get", "list", "watch"})
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """What an autoscaler really paid."""
+    """What an autoscaler really paid and disturbed."""
 
     dollars: float
     seconds: float
     nodes: float
     """The mean number."""
+    disturbances: Disturbances
+    left_by_reason: Mapping[str, int]
+    """NodeClaims that left, by the reason that they state."""
 
     @property
     def rate(self) -> float:
@@ -91,6 +97,24 @@ class Figures:
     def error(self) -> float:
         """The difference of the prediction, as a part of the truth."""
         return self.predicted / self.tenon.rate - 1
+
+    @property
+    def disturbance_errors(self) -> tuple[float, float]:
+        """The differences of the predicted numbers of moved pods and of removed nodes, as parts of the truth."""
+        predicted, truth = reported_disturbances(self.report, "tenon"), self.tenon.disturbances
+        return _error(predicted.pods, truth.pods), _error(predicted.nodes, truth.nodes)
+
+
+def reported_disturbances(report: Object, controller: str) -> Disturbances:
+    """Return what a report says of a controller, ``karpenter`` or ``tenon``."""
+    counts = report["disturbance"][controller]
+    return Disturbances(counts["podsMoved"], counts["nodesRemoved"])
+
+
+def _error(predicted: int, truth: int) -> float:
+    if not truth:
+        return float("inf") if predicted else 0.0
+    return predicted / truth - 1
 
 
 def types() -> list[InstanceType]:
@@ -156,11 +180,13 @@ def node_pool(kinds: Sequence[InstanceType], *, kwok: bool) -> Object:
 
 
 class Meter:
-    """Adds up what the NodeClaims of a cluster cost."""
+    """Adds up what the NodeClaims of a cluster cost, and notes why they leave."""
 
     def __init__(self, kube: Kube, kinds: Sequence[InstanceType]) -> None:
         self._kube, self._kinds = kube, kinds
         self.dollars = self.seconds = self.node_seconds = 0.0
+        self.leaving: dict[str, str] = {}
+        """By NodeClaim that leaves or has left, the reason that it states."""
 
     async def run(self) -> None:
         """Look every second until canceled."""
@@ -172,12 +198,23 @@ class Meter:
             self.seconds += now - before
             claims = await self._kube.list(NODECLAIMS)
             rate, nodes, before = bill.price_of(claims, self._kinds), len(claims), now
+            self.leaving.update(
+                (claim["metadata"]["name"], _stated_reason(claim))
+                for claim in claims
+                if "deletionTimestamp" in claim["metadata"]
+            )
             await asyncio.sleep(1)
 
-    @property
-    def truth(self) -> Truth:
-        """What was paid so far."""
-        return Truth(self.dollars, self.seconds, self.node_seconds / self.seconds)
+    def truth(self, disturbances: Disturbances) -> Truth:
+        """What was paid and disturbed so far."""
+        reasons = dict(Counter(self.leaving.values()))
+        return Truth(self.dollars, self.seconds, self.node_seconds / self.seconds, disturbances, reasons)
+
+
+def _stated_reason(claim: Object) -> str:
+    conditions = claim.get("status", {}).get("conditions", ())
+    reasons = (condition["reason"] for condition in conditions if condition["type"] == DISRUPTION_REASON)
+    return next(reasons, "none")
 
 
 async def _metered(sandbox: Sandbox, kube: Kube, kinds: Sequence[InstanceType], seconds: float) -> Truth:
@@ -187,7 +224,8 @@ async def _metered(sandbox: Sandbox, kube: Kube, kinds: Sequence[InstanceType], 
         await churn.play(sandbox, kube, seconds)
     finally:
         measuring.cancel()
-    return meter.truth
+    await asyncio.sleep(2 * audit.WRITTEN_WITHIN)
+    return meter.truth(await asyncio.to_thread(read_disturbances, sandbox.layout.audit_log))
 
 
 def reader(sandbox: Sandbox) -> Path:
@@ -271,10 +309,12 @@ class Beside:
 def requests_of(log: Path, user: str) -> Counter[str]:
     """Return how often a user sent each verb, from the audit log."""
     verbs: Counter[str] = Counter()
-    for line in log.read_text().splitlines():
-        entry: dict[str, Any] = json.loads(line)
-        if entry["user"].get("username") == user:
-            verbs[entry["verb"]] += 1
+    with log.open() as lines:
+        for line in lines:
+            if user in line and line.endswith("\n"):
+                entry: dict[str, Any] = json.loads(line)
+                if entry["user"].get("username") == user:
+                    verbs[entry["verb"]] += 1
     return verbs
 
 
@@ -323,7 +363,7 @@ def predict(console: Console, seconds: float, kinds: Sequence[InstanceType], fol
 
 def pay(console: Console, seconds: float, kinds: Sequence[InstanceType], folder: Path) -> Truth:
     """Run Tenon with the same load."""
-    with sandboxed(console, boot_delay=BOOT_SECONDS, keep_logs=folder / "logs-tenon") as sandbox:
+    with sandboxed(console, boot_delay=BOOT_SECONDS, audit=True, keep_logs=folder / "logs-tenon") as sandbox:
         worker = Worker(sandbox)
 
         async def run() -> Truth:
@@ -341,8 +381,10 @@ def measure(console: Console, seconds: float, folder: Path) -> Figures:
     """Predict, and compare with the truth."""
     kinds = types()
     prediction = predict(console, seconds, kinds, folder)
+    predicted = reported_disturbances(prediction.report, "tenon")
     console.print(
-        f"predicted ${prediction.rate:.4f}/h, upstream paid ${prediction.upstream.rate:.4f}/h", highlight=False
+        f"predicted ${prediction.rate:.4f}/h and {predicted}, upstream paid ${prediction.upstream.rate:.4f}/h",
+        highlight=False,
     )
     truth = pay(console, seconds, kinds, folder)
     verbs = prediction.requests
@@ -362,13 +404,20 @@ def measure(console: Console, seconds: float, folder: Path) -> Figures:
 
 def as_table(figures: Figures) -> Table:
     """Format the run."""
-    title = f"{figures.seconds / 60:.0f} minutes of churn: prediction {figures.error:+.1%} (goal {GOAL:.0%})"
-    table = Table("", "$/h", "nodes", title=title)
-    table.add_row("upstream paid", f"{figures.upstream.rate:.4f}", f"{figures.upstream.nodes:.1f}")
+    pods_error, nodes_error = figures.disturbance_errors
+    title = (
+        f"{figures.seconds / 60:.0f} minutes of churn: prediction of the price {figures.error:+.1%} (goal {GOAL:.0%}), "
+        f"of moved pods {pods_error:+.1%}, of removed nodes {nodes_error:+.1%} (goal {DISTURBANCE_GOAL:.0%})"
+    )
+    table = Table("", "$/h", "nodes", "pods moved", "nodes removed", title=title)
     report_rate = 3600 * figures.report["cost"]["karpenterDollars"] / figures.report["observedSeconds"]
-    table.add_row("the shadow says of upstream", f"{report_rate:.4f}", "")
-    table.add_row("the shadow predicts for Tenon", f"{figures.predicted:.4f}", "")
-    table.add_row("Tenon paid", f"{figures.tenon.rate:.4f}", f"{figures.tenon.nodes:.1f}")
+    for name, rate, mean_nodes, disturbances in (
+        ("upstream", figures.upstream.rate, f"{figures.upstream.nodes:.1f}", figures.upstream.disturbances),
+        ("the shadow says of upstream", report_rate, "", reported_disturbances(figures.report, "karpenter")),
+        ("the shadow predicts for Tenon", figures.predicted, "", reported_disturbances(figures.report, "tenon")),
+        ("Tenon", figures.tenon.rate, f"{figures.tenon.nodes:.1f}", figures.tenon.disturbances),
+    ):
+        table.add_row(name, f"{rate:.4f}", mean_nodes, str(disturbances.pods), str(disturbances.nodes))
     table.caption = (
         f"first report after {figures.first_report:.0f} s, {sum(figures.reads.values())} reads, {figures.writes} "
         f"writes, {figures.cpu_share:.2f} cores, {figures.memory / 2**20:.0f} MiB"
@@ -387,7 +436,8 @@ def main() -> None:
         folder.mkdir(parents=True, exist_ok=True)
         figures = measure(Console(stderr=True), 60 * options.minutes, folder)
     if options.output == "json":
-        print(json.dumps({**asdict(figures), "error": figures.error}, indent=2))
+        errors = {"error": figures.error, "disturbanceErrors": figures.disturbance_errors}
+        print(json.dumps({**asdict(figures), **errors}, indent=2))
     else:
         Console().print(as_table(figures))
 
