@@ -53,6 +53,8 @@ class Changes:
     """Pods that are new or have changed."""
     ended: Sequence[str]
     """UIDs of pods that ended or do not exist any more."""
+    evicted: Sequence[PodRecord] = ()
+    """Those of them whose Node was being removed. They may have ended before any look saw that."""
 
 
 class ObservedCluster:
@@ -74,7 +76,9 @@ class ObservedCluster:
                 table.on_event(record.key, record)
         self.view = PlanningView(self.cache)
         self._changed: dict[str, PodRecord] = {}
-        self._ended: set[str] = set()
+        self._ended: dict[str, PodRecord] = {}
+        self._evicted: set[str] = set()
+        """UIDs of ended pods whose Node was being removed when they ended."""
         self._records: dict[str, PodRecord] = {}
         """By UID, the pods that exist and need a node."""
         self._leaving: set[str] = set()
@@ -89,6 +93,10 @@ class ObservedCluster:
     def changes(self) -> Changes:
         """Return what has changed since the last call. Pods whose Node is not there yet come later."""
         leaves = set(self.cache.moving.nodes())
+        removed = leaves | self._leaving
+        evicted = [
+            record for uid, record in self._ended.items() if uid in self._evicted or record.node_name in removed
+        ]
         for name in leaves - self._leaving:
             for record in self.cache.pods_by_key(name).values():
                 if record.uid in self._records:
@@ -101,8 +109,9 @@ class ObservedCluster:
                 postponed[uid] = record
             elif record.node_name or record.deleting or record.provisionable:
                 present.append(self._live(record))
-        ended, self._ended, self._changed = list(self._ended), set(), postponed
-        return Changes(present, ended)
+        ended = list(self._ended)
+        self._ended, self._evicted, self._changed = {}, set(), postponed
+        return Changes(present, ended, evicted)
 
     def place_of(self, uid: str) -> str | None:
         """Return the Node of a pod; empty if it has none, None if the pod does not exist or needs none any more."""
@@ -217,9 +226,12 @@ class ObservedCluster:
             self._records[after.uid] = self._changed[after.uid] = after
 
     def _forget(self, uid: str) -> None:
-        if self._records.pop(uid, None) is not None:
-            self._ended.add(uid)
+        record = self._records.pop(uid, None)
+        if record is not None:
+            self._ended[uid] = record
             self._changed.pop(uid, None)
+            if record.node_name in self.cache.moving.nodes():
+                self._evicted.add(uid)
 
 
 def _real(claim: ClaimRecord) -> RealClaim:

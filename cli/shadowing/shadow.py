@@ -162,7 +162,7 @@ class Shadow:
         observed, cache = self.observed, self.observed.cache
         changes = observed.changes()
         claims = observed.claims()
-        interrupted = self.theirs.observe(claims, changes.present, now)
+        interrupted = self.theirs.observe(claims, changes.present, changes.evicted, now)
         self.theirs.forget(changes.ended)
         real_claims = observed.real_claims()
         disrupts = now >= self._next_pass
@@ -198,7 +198,8 @@ class Shadow:
         """Let the model live on until now."""
         model, now = self.model, moment.now
         model.remove_left_nodes(now)
-        feed(model, moment.changes.present, moment.changes.ended, now)
+        changes = moment.changes
+        feed(model, changes.present, changes.ended, now, [record.uid for record in changes.evicted])
         interrupt(model, moment.interrupted, now)
         bind(model, now)
         self._try("comparisons", lambda: self._compare(moment))

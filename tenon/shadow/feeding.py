@@ -18,7 +18,13 @@ SUCCESSOR_SECONDS = 120.0
 """How long the place of a pod whose node was removed waits for its successor. A StatefulSet creates it afterwards."""
 
 
-def feed(cluster: ModelCluster, present: Iterable[LivePod], ended_uids: Collection[str], now: float) -> int:
+def feed(
+    cluster: ModelCluster,
+    present: Iterable[LivePod],
+    ended_uids: Collection[str],
+    now: float,
+    evicted_uids: Iterable[str] = (),
+) -> int:
     """Change the model's pods. Return how many new pods took the place of another one.
 
     Args:
@@ -26,7 +32,11 @@ def feed(cluster: ModelCluster, present: Iterable[LivePod], ended_uids: Collecti
         present: the pods that are new or have changed since the last call.
         ended_uids: the UIDs of pods that ended or do not exist any more.
         now: seconds since the epoch.
+        evicted_uids: those of them whose Node was being removed when they ended.
     """
+    for uid in evicted_uids:
+        if (evicted := cluster.pods.get(uid)) is not None:
+            evicted.live = replace(evicted.live, node_leaves=True)
     arrivals: list[LivePod] = []
     for live in present:
         pod = cluster.pods.get(live.uid)

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from tenon.apis import labels
 from tenon.apis.nodeclaim import DISRUPTION_REASON
 from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.records import PodRecord
 from tenon.shadow.cluster import Disturbance
 from tenon.shadow.disruptions import EXPIRED, INTERRUPTED
 from tenon.shadow.pods import LivePod
@@ -27,12 +28,15 @@ class Theirs:
     _moved: set[str] = field(default_factory=set)
     """UIDs of the pods that were counted and exist."""
 
-    def observe(self, claims: Iterable[ClaimRecord], pods: Iterable[LivePod], now: float) -> list[tuple[str, str, str]]:
+    def observe(
+        self, claims: Iterable[ClaimRecord], pods: Iterable[LivePod], evicted: Iterable[PodRecord], now: float
+    ) -> list[tuple[str, str, str]]:
         """Count what is new. Return the offerings of spot nodes that EC2 took back.
 
         Args:
             claims: all NodeClaims of NodePools.
             pods: those that are new or have changed.
+            evicted: those that have ended while their Node was being removed.
             now: seconds since the epoch.
         """
         interrupted: list[tuple[str, str, str]] = []
@@ -47,9 +51,9 @@ class Theirs:
                 if reason == INTERRUPTED:
                     interrupted.append(offering_of(claim))
         self._leaving = present
-        for live in pods:
-            if live.ends and live.node_leaves and live.record.owner_kind and live.uid not in self._moved:
-                self._moved.add(live.uid)
+        for record in (*(live.record for live in pods if live.ends and live.node_leaves), *evicted):
+            if record.owner_kind and record.uid not in self._moved:
+                self._moved.add(record.uid)
                 self.disturbance.pods_moved += 1
         return interrupted
 

@@ -70,6 +70,30 @@ def test_pods_that_karpenter_evicts_stay_where_they_are_in_the_model(watched: Wa
     assert model.disturbance.pods_moved == 2
 
 
+@pytest.mark.parametrize("node_is_gone", [False, True])
+def test_pods_that_are_evicted_and_gone_between_two_looks_count_too(watched: Watched, node_is_gone: bool) -> None:
+    """As pods without a grace period are."""
+    watched.begin()
+    watched.pass_time(200)
+    places = {uid: pod.node for uid, pod in watched.shadow.model.pods.items()}
+    watched.node("b", "m5.large")
+    watched.pass_time(2)
+    watched.node("a", leaves="Underutilized")
+    for number in (1, 2):
+        watched.no_pod(f"web-{number}")
+    if node_is_gone:
+        watched.no_node("a")
+    watched.pass_time(2)
+    for number in (1, 2):
+        watched.pod(f"web-{number + 2}", "b")
+    watched.pass_time(4)
+    model = watched.shadow.model
+    assert set(model.pods) == {"uid-web-3", "uid-web-4"}
+    assert {pod.node for pod in model.pods.values()} == set(places.values())
+    assert report(watched)["disturbance"]["karpenter"]["podsMoved"] == 2
+    assert not model.faults()
+
+
 def test_a_purchase_is_planned_again_and_compared(watched: Watched) -> None:
     watched.begin()
     for number in range(10, 14):
