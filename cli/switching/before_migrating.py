@@ -36,7 +36,8 @@ from tenon.apis.json_object import JsonObject, field_at
 from tenon.manifests.yaml_writer import as_yaml
 from tenon.migration.behavior import Difference, Objects, differences
 from tenon.sentences import counted
-from worker.settings.karpenters_values import ChartValues, environment, translate
+from worker.settings.container_variables import variables_of
+from worker.settings.karpenters_values import ChartValues, translate
 
 PARITY = "docs/parity.md"
 SHOWN = 20
@@ -59,14 +60,16 @@ async def examine(kube: Kube, karpenter: str | None) -> Migration:
     Raises:
         ApiError: the API server refuses.
     """
-    deployment: JsonObject | None = None
-    why = ""
+    values: ChartValues | None = None
+    gates_text = why = ""
     try:
-        deployment = await (await karpenters(kube, karpenter)).read(kube)
+        workload = await karpenters(kube, karpenter)
+        deployment = await workload.read(kube)
+        config_maps = await workload.config_maps(kube, deployment)
+        values = translate(deployment, config_maps)
+        gates_text = variables_of(deployment, config_maps).values.get("FEATURE_GATES", "")
     except DeploymentError as error:
         why = str(error)
-    values = translate(deployment) if deployment is not None else None
-    gates_text = environment(deployment).get("FEATURE_GATES", "") if deployment is not None else ""
     gates = {name.strip(): value.strip().lower() == "true" for name, _, value in _parts(gates_text)}
     old: list[JsonObject] = []
     for resource in (PROVISIONERS, AWSNODETEMPLATES, MACHINES):

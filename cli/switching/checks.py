@@ -29,12 +29,13 @@ from tenon.kube.event_reasons import EventReason
 from tenon.manifests.checking import check
 from tenon.sentences import counted, first_few
 from worker.runtime.lease import LEASE_NAME
-from worker.settings.karpenters_values import environment
+from worker.settings.container_variables import Variables, source_name
 
 SHOWN = 5
 MIGRATE = "see docs/migrate.md"
 TRUE = ("1", "t", "true", "yes")
 FALSE = ("0", "f", "false", "no")
+OF_ELECTION = ("DISABLE_LEADER_ELECTION", "LEADER_ELECT", "LEADER_ELECTION_NAME", "LEADER_ELECTION_NAMESPACE")
 
 
 async def before_takeover(kube: Kube, karpenter: Workload, tenon: Workload, *, stop_first: bool) -> list[Finding]:
@@ -54,7 +55,8 @@ async def before_takeover(kube: Kube, karpenter: Workload, tenon: Workload, *, s
 async def before_handback(kube: Kube, karpenter: Workload) -> list[Finding]:
     """Check what a handback needs. The findings that are faults forbid it."""
     findings = [ok("Karpenter", f"The Deployment {karpenter} is there.")]
-    findings += _without_election(karpenter, environment(await karpenter.read(kube)))
+    variables = await karpenter.variables(kube)
+    findings += _without_election(karpenter, variables.values) or _unread(karpenter, variables)
     own: dict[str, int] = {}
     for resource in (NODESCHEDULES, NODEROLLOUTS, DISRUPTIONFREEZES):
         if objects := await _list(kube, resource):
@@ -72,10 +74,10 @@ async def before_handback(kube: Kube, karpenter: Workload) -> list[Finding]:
 
 
 async def _election(kube: Kube, karpenter: Workload, tenon: Workload) -> list[Finding]:
-    variables = environment(await karpenter.read(kube))
-    tenons = environment(await tenon.read(kube))
-    name = variables.get("LEADER_ELECTION_NAME") or LEASE_NAME
-    findings = _without_election(karpenter, variables)
+    variables = await karpenter.variables(kube)
+    tenons = (await tenon.variables(kube)).values
+    name = variables.values.get("LEADER_ELECTION_NAME") or LEASE_NAME
+    findings = _without_election(karpenter, variables.values)
     if not findings and name != (tenons.get("LEADER_ELECTION_NAME") or LEASE_NAME):
         sentence = f"Karpenter's Lease is {name}, for which Tenon does not stand by."
         findings.append(fault("leader election", sentence, f"set LEADER_ELECTION_NAME={name} for Tenon; {MIGRATE}"))
@@ -90,7 +92,19 @@ async def _election(kube: Kube, karpenter: Workload, tenon: Workload) -> list[Fi
         sentence = f"Tenon ignores the Lease {karpenter.namespace}/{name}, and acts while Karpenter leads."
         mend = f"add {karpenter.namespace} to STAND_BY_NAMESPACES (settings.standByNamespaces in the chart)"
         findings.append(fault("leader election", sentence, mend))
-    return findings or [ok("leader election", f"Karpenter ({karpenter}) and Tenon see each other's Lease {name}.")]
+    findings = findings or [ok("leader election", f"Karpenter ({karpenter}) and Tenon see each other's Lease {name}.")]
+    return [*findings, *_unread(karpenter, variables)]
+
+
+def _unread(karpenter: Workload, variables: Variables) -> list[Finding]:
+    """Warn of variables that may turn leader election off or rename its Lease, unseen."""
+    sources = [source_name(source) for source in variables.unread_sources]
+    sources += [str(entry["name"]) for entry in variables.unread_variables if entry["name"] in OF_ELECTION]
+    if not sources:
+        return []
+    sentence = f"Karpenter ({karpenter}) takes variables from {first_few(sources, SHOWN)}, which were not read."
+    mend = f"make sure that they set none of {', '.join(OF_ELECTION)}"
+    return [warning("variables", sentence, mend)]
 
 
 def _without_election(karpenter: Workload, variables: Mapping[str, str]) -> list[Finding]:

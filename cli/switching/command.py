@@ -37,7 +37,6 @@ from tenon.migration.switch import Direction, Phase, Switch
 from tenon.sentences import counted, first_few, lasting
 from worker.runtime.lease import LEASE_NAME
 from worker.settings import parse_duration
-from worker.settings.karpenters_values import environment
 
 DEFAULT_REPLICAS = 2
 """Karpenter's and Tenon's own default, for a Deployment that nobody remembers with another number."""
@@ -113,9 +112,9 @@ async def switch(
     """
     karpenter, tenon = workloads
     remembered = await memories.read(kube, tenon.namespace)
-    variables = environment(await karpenter.read(kube))
+    variables = (await karpenter.variables(kube)).values
     leases = LeaseWatch(kube, variables.get("LEADER_ELECTION_NAME") or LEASE_NAME)
-    tenons_namespace = environment(await tenon.read(kube)).get("LEADER_ELECTION_NAMESPACE") or tenon.namespace
+    tenons_namespace = (await tenon.variables(kube)).values.get("LEADER_ELECTION_NAMESPACE") or tenon.namespace
     one_lease = (variables.get("LEADER_ELECTION_NAMESPACE") or karpenter.namespace) == tenons_namespace
     watcher = Watcher(kube, karpenter, tenon, leases, one_lease)
     report = partial(_report, to_stderr=options.output == "json")

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from activities.kubernetes.client import Kube
-from activities.kubernetes.resources import DEPLOYMENTS, PODS
+from activities.kubernetes.errors import ForbiddenError
+from activities.kubernetes.resources import CONFIGMAPS, DEPLOYMENTS, PODS
 from tenon.apis.json_object import JsonObject, field_at
 from tenon.errors import TenonError
 from tenon.kube import object_json
+from worker.settings.container_variables import ConfigMaps, Variables, config_map_names, variables_of
 
 KARPENTER, TENON = "Karpenter", "Tenon"
 APP = "app.kubernetes.io/name"
@@ -56,6 +59,24 @@ class Workload:
         pods = await kube.list(PODS, namespace=self.namespace, label_selector=selector)
         pods = [pod for pod in pods if not _is_shadow(field_at(pod, "spec", "containers"))]
         return [pod for pod in pods if (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")]
+
+    async def variables(self, kube: Kube) -> Variables:
+        """Return the variables and flags of the controller, with those of ConfigMaps. Secrets are not read.
+
+        Raises:
+            DeploymentError: the Deployment does not exist.
+        """
+        deployment = await self.read(kube)
+        return variables_of(deployment, await self.config_maps(kube, deployment))
+
+    async def config_maps(self, kube: Kube, deployment: JsonObject) -> ConfigMaps:
+        """Return the ConfigMaps that the Deployment takes variables from, without those that may not be read."""
+        config_maps = {}
+        for name in sorted(config_map_names(deployment)):
+            with suppress(ForbiddenError):
+                if (config_map := await kube.get(CONFIGMAPS, name, self.namespace)) is not None:
+                    config_maps[name] = config_map.get("data") or {}
+        return config_maps
 
     async def scale(self, kube: Kube, replicas: int) -> None:
         """Set the number of replicas.

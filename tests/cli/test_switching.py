@@ -153,6 +153,36 @@ async def test_flags_of_karpenter_count_and_the_variables_of_a_sidecar_do_not(
     assert sentence in fault
 
 
+async def test_variables_of_config_maps_count_for_both_controllers(kube: Cluster) -> None:
+    for namespace, name in (("kube-system", "karpenter"), ("tenon", "tenon")):
+        body = deployment(namespace, name, name)
+        body["spec"]["template"]["spec"]["containers"][0]["envFrom"] = [{"configMapRef": {"name": "settings"}}]
+        kube.add(DEPLOYMENTS, body)
+    set_variables(kube, "kube-system", LEADER_ELECTION_NAME="own")
+    set_variables(kube, "tenon", LEADER_ELECTION_NAME="own")
+    assert await faults(kube) == []
+    set_variables(kube, "tenon")
+    (fault,) = await faults(kube)
+    assert "Karpenter's Lease is own" in fault
+    set_variables(kube, "kube-system", DISABLE_LEADER_ELECTION="true")
+    (fault,) = await faults(kube)
+    assert "without leader election" in fault
+
+
+def set_variables(kube: Cluster, namespace: str, **data: str) -> None:
+    kube.add(CONFIGMAPS, {"metadata": {"name": "settings", "namespace": namespace}, "data": data})
+
+
+@pytest.mark.parametrize("source", [{"secretRef": {"name": "settings"}}, {"configMapRef": {"name": "settings"}}])
+async def test_variables_that_cannot_be_read_are_a_warning(kube: Cluster, source: dict[str, Any]) -> None:
+    body = deployment("kube-system", "karpenter", "karpenter")
+    body["spec"]["template"]["spec"]["containers"][0]["envFrom"] = [source]
+    kube.add(DEPLOYMENTS, body)
+    findings = await checks.before_takeover(kube, KARPENTER, TENON, stop_first=False)  # type: ignore[arg-type]
+    (warning,) = [finding for finding in findings if finding.state is State.WARNING]
+    assert "settings, which were not read" in warning.sentence
+
+
 async def test_the_gates_of_karpenter_may_be_flags(kube: Any) -> None:
     budget = {"disruption": {"budgets": [{"nodes": "0"}], "consolidateAfter": "30s"}}
     kube.add(NODEPOOLS, {"kind": "NodePool", "metadata": {"name": "web"}, "spec": budget})

@@ -8,9 +8,13 @@ from typing import Any
 
 import pytest
 
+from worker.settings.container_variables import config_map_names
 from worker.settings.karpenters_values import translate
 
 SCHEMA = Path("deploy/chart/values.schema.json")
+
+
+NO_CONFIG_MAPS: dict[str, dict[str, str]] = {}
 
 
 def deployment(*env: dict[str, Any], args: list[str] | None = None, **pod: Any) -> dict[str, Any]:
@@ -46,7 +50,8 @@ def test_variables_become_values_that_the_chart_knows() -> None:
             variable("FEATURE_GATES", "NodeRepair=true,ReservedCapacity=true,SpotToSpotConsolidation=false,Drift=true"),
             variable("AWS_FEATURE_GATES", "DRAEFA=true"),
             nodeSelector={"kubernetes.io/os": "linux"},
-        )
+        ),
+        NO_CONFIG_MAPS,
     )
     assert result.values == {
         "settings": {
@@ -71,13 +76,13 @@ def test_variables_become_values_that_the_chart_knows() -> None:
 
 @pytest.mark.parametrize("args", [["--cluster-name=prod"], ["--cluster-name", "prod"]])
 def test_flags_win_over_variables(args: list[str]) -> None:
-    result = translate(deployment(variable("CLUSTER_NAME", "other"), args=[*args, "--isolated-vpc"]))
+    result = translate(deployment(variable("CLUSTER_NAME", "other"), args=[*args, "--isolated-vpc"]), NO_CONFIG_MAPS)
     assert result.values["settings"] == {"clusterName": "prod", "isolatedVPC": True}
 
 
 @pytest.mark.parametrize("text", ["$(PORT)", "http"])
 def test_a_port_that_is_no_number_is_a_note(text: str) -> None:
-    result = translate(deployment(variable("METRICS_PORT", text)))
+    result = translate(deployment(variable("METRICS_PORT", text)), NO_CONFIG_MAPS)
     assert "controller" not in result.values
     assert f"METRICS_PORT is left out: {text} is no number" in result.notes
 
@@ -89,16 +94,44 @@ def test_what_must_not_be_taken_over_is_named() -> None:
             variable("DISABLE_LEADER_ELECTION", "true"),
             variable("ASSUME_ROLE_ARN", "arn:aws:iam::1:role/x"),
             variable("FEATURE_GATES", "SomethingNew=true"),
-        )
+        ),
+        NO_CONFIG_MAPS,
     )
     assert set(result.values) == {"replicas"}
     for name in ("DISABLE_WEBHOOK", "DISABLE_LEADER_ELECTION", "ASSUME_ROLE_ARN", "SomethingNew"):
         assert any(name in note for note in result.notes), name
 
 
-def test_variables_from_elsewhere_are_passed_on() -> None:
-    secret = {"name": "CLUSTER_ENDPOINT", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}}
-    body = deployment(secret)
-    body["spec"]["template"]["spec"]["containers"][0]["envFrom"] = [{"configMapRef": {"name": "more"}}]
-    controller = translate(body).values["controller"]
-    assert controller == {"env": [secret], "envFrom": [{"configMapRef": {"name": "more"}}]}
+def test_variables_of_config_maps_become_values_and_those_of_env_win() -> None:
+    key = {"name": "CLUSTER_ENDPOINT", "valueFrom": {"configMapKeyRef": {"name": "cluster", "key": "endpoint"}}}
+    body = deployment(variable("CLUSTER_NAME", "prod"), key)
+    body["spec"]["template"]["spec"]["containers"][0]["envFrom"] = [
+        {"configMapRef": {"name": "settings"}},
+        {"configMapRef": {"name": "batching"}, "prefix": "BATCH_"},
+        {"configMapRef": {"name": "absent", "optional": True}},
+    ]
+    config_maps = {
+        "settings": {"CLUSTER_NAME": "other", "BATCH_MAX_DURATION": "5s", "FEATURE_GATES": "NodeRepair=true"},
+        "batching": {"MAX_DURATION": "20s"},
+        "cluster": {"endpoint": "https://example.com"},
+    }
+    assert config_map_names(body) == {*config_maps, "absent"}
+    assert translate(body, config_maps).values == {
+        "settings": {
+            "clusterName": "prod",
+            "clusterEndpoint": "https://example.com",
+            "batchMaxDuration": "20s",
+            "featureGates": {"nodeRepair": True},
+        },
+        "replicas": 3,
+    }
+
+
+def test_variables_that_cannot_be_read_are_passed_on_and_named() -> None:
+    sources = [{"secretRef": {"name": "keys"}}, {"configMapRef": {"name": "absent"}}]
+    secret = {"name": "HTTPS_PROXY", "valueFrom": {"secretKeyRef": {"name": "proxy", "key": "url"}}}
+    body = deployment(secret, variable("NO_PROXY", "10.0.0.1"))
+    body["spec"]["template"]["spec"]["containers"][0]["envFrom"] = sources
+    result = translate(body, NO_CONFIG_MAPS)
+    assert result.values["controller"] == {"env": [secret, variable("NO_PROXY", "10.0.0.1")], "envFrom": sources}
+    assert any("Secret keys, ConfigMap absent" in note for note in result.notes)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from tenon.apis.json_object import JsonObject, field_at
 from tenon.provisioning.gates import AWS_GATES, GATES, REMOVED, AwsFeatureGates, FeatureGates
 from worker.settings.chart_names import OTHER_VALUE_NAMES, gate_value_name, value_name
+from worker.settings.container_variables import ConfigMaps, source_name, variables_of
 from worker.settings.env_typos import REMOVED as REMOVED_SETTINGS
 from worker.settings.model import Settings
 
@@ -47,14 +48,23 @@ class ChartValues:
         holder[name] = value
 
 
-def translate(deployment: JsonObject) -> ChartValues:
-    """Translate Karpenter's Deployment."""
+def translate(deployment: JsonObject, config_maps: ConfigMaps) -> ChartValues:
+    """Translate Karpenter's Deployment.
+
+    Variables of ConfigMaps become values too, because Tenon's pods may be in another namespace than the ConfigMaps.
+    """
     result = ChartValues()
-    variables = _variables(deployment, result)
-    for name, text in sorted(variables.items()):
+    variables = variables_of(deployment, config_maps)
+    if variables.unread_sources:
+        result.put("controller.envFrom", variables.unread_sources)
+        names = ", ".join(map(source_name, variables.unread_sources))
+        result.notes.append(f"variables of {names} were not read: Tenon's namespace needs the same objects")
+    if passed_on := [entry for entry in variables.unread_variables if entry["name"] not in OF_THE_POD]:
+        result.put("controller.env", passed_on)
+    for name, text in sorted(variables.values.items()):
         _translate(name, text, result)
     for name, default in OTHER_DEFAULTS.items():
-        if name not in variables:
+        if name not in variables.values:
             result.notes.append(f"{name} is {default} in Karpenter and 10m in Tenon by default (SET-29)")
     if replicas := field_at(deployment, "spec", "replicas"):
         result.put("replicas", replicas)
@@ -68,52 +78,6 @@ def translate(deployment: JsonObject) -> ChartValues:
     return result
 
 
-def environment(deployment: JsonObject) -> Mapping[str, str]:
-    """The variables that a controller's container states as plain values, and its flags as variables."""
-    return _variables(deployment, ChartValues())
-
-
-def _variables(deployment: JsonObject, result: ChartValues) -> dict[str, str]:
-    """The variables of the container that runs Karpenter, and its flags under the names of their variables."""
-    containers: Sequence[JsonObject] = field_at(deployment, "spec", "template", "spec", "containers") or []
-    controllers = [item for item in containers if item.get("name") in ("controller", "karpenter")] or containers[:1]
-    variables: dict[str, str] = {}
-    for container in controllers:
-        for source in container.get("envFrom") or ():
-            result.put("controller.envFrom", [*_held(result, "envFrom"), source])
-            result.notes.append("variables of envFrom are passed on and were not read")
-        for variable in container.get("env") or ():
-            name = str(variable["name"])
-            if "valueFrom" not in variable:
-                variables[name] = str(variable.get("value") or "")
-            elif name not in OF_THE_POD:
-                result.put("controller.env", [*_held(result, "env"), variable])
-        variables |= _flags(
-            [str(item) for item in (*(container.get("command") or ())[1:], *(container.get("args") or ()))]
-        )
-    return variables
-
-
-def _held(result: ChartValues, name: str) -> list[Any]:
-    values: list[Any] = (result.values.get("controller") or {}).get(name) or []
-    return values
-
-
-def _flags(arguments: Sequence[str]) -> dict[str, str]:
-    """Flags as variables. They win over the variables, as in Karpenter."""
-    flags: dict[str, str] = {}
-    rest = list(arguments)
-    while rest:
-        item = rest.pop(0)
-        if not item.startswith("-"):
-            continue
-        name, equals, text = item.lstrip("-").partition("=")
-        if not equals:
-            text = rest.pop(0) if rest and not rest[0].startswith("-") else "true"
-        flags[name.upper().replace("-", "_")] = text
-    return flags
-
-
 def _translate(name: str, text: str, result: ChartValues) -> None:
     field_name = name.lower()
     if name in OF_THE_POD or not text:
@@ -123,7 +87,8 @@ def _translate(name: str, text: str, result: ChartValues) -> None:
     elif name in REMOVED_SETTINGS:
         result.notes.append(f"{name} is left out: {REMOVED_SETTINGS[name]}")
     elif field_name not in Settings.model_fields:
-        result.put("controller.env", [*_held(result, "env"), {"name": name, "value": text}])
+        passed_on = (result.values.get("controller") or {}).get("env") or []
+        result.put("controller.env", [*passed_on, {"name": name, "value": text}])
     elif field_name == "feature_gates":
         _gates(text, "featureGates", GATES, FeatureGates(), result)
     elif field_name == "aws_feature_gates":
