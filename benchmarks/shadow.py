@@ -2,7 +2,7 @@
 load.
 
 Upstream's KWOK build gets EC2's instance types with the room and the prices that Tenon's nodes have. The shadow runs as
-a ServiceAccount that may only read, and the API server's audit log says what it asked for.
+the chart's Deployment runs it, and the API server's audit log says what it asked for.
 """
 
 from __future__ import annotations
@@ -10,34 +10,29 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
-import signal
-import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
-import psutil
-import yaml
 from rich.console import Console
 from rich.table import Table
 
 from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import NODECLAIMS
 from benchmarks import bill, churn, cluster
+from benchmarks.beside import READS, Beside, Requests, requests_of
 from benchmarks.cluster import EXAMPLES, Object
 from benchmarks.comparison import upstream
 from benchmarks.disturbances import Disturbances, read_disturbances
 from benchmarks.running import Worker, sandboxed, started
 from cli.simulating.files import read_catalogue_file
-from sandbox import audit, kubeconfig
+from sandbox import audit
 from sandbox.cluster import Sandbox
 from sandbox.kwok import KUBELET_ANNOTATION
+from sandbox.ports import free_ports
 from tenon.apis import labels
 from tenon.apis.nodeclaim import DISRUPTION_REASON
 from tenon.resources import CPU, MEMORY, PODS, format_quantity
@@ -48,11 +43,8 @@ MAX_CPUS = 16
 BOOT_SECONDS = 10.0
 GOAL, DISTURBANCE_GOAL = 0.03, 0.1
 """The largest difference between the prediction and the truth, of the price and of disturbances."""
-NAME = "shadow"
-RULES = Path(__file__).resolve().parent.parent / "deploy/chart/files/shadow-rules.yaml"
 KWOK_OVERHEAD = {CPU: 100, MEMORY: 10 * 2**20}
 """What upstream's provider reserves on each node."""
-READS = frozenset({"get", "list", "watch"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,96 +220,6 @@ async def _metered(sandbox: Sandbox, kube: Kube, kinds: Sequence[InstanceType], 
     return meter.truth(await asyncio.to_thread(read_disturbances, sandbox.layout.audit_log))
 
 
-def reader(sandbox: Sandbox) -> Path:
-    """Create the ServiceAccount of the shadow, which may only read, and return its kubeconfig."""
-    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": NAME}
-    subject = {"kind": "ServiceAccount", "name": NAME, "namespace": "default"}
-    sandbox.apply(
-        [
-            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": NAME, "namespace": "default"}},
-            {
-                "apiVersion": "rbac.authorization.k8s.io/v1",
-                "kind": "ClusterRole",
-                "metadata": {"name": NAME},
-                "rules": yaml.safe_load(RULES.read_text()),
-            },
-            {
-                "apiVersion": "rbac.authorization.k8s.io/v1",
-                "kind": "ClusterRoleBinding",
-                "metadata": {"name": NAME},
-                "roleRef": role,
-                "subjects": [subject],
-            },
-        ]
-    )
-    token = sandbox.kubectl("create", "token", NAME, "--namespace=default", "--duration=24h").strip()
-    file = sandbox.layout.root / f"{NAME}.kubeconfig"
-    kubeconfig.with_token(file, sandbox.kubernetes_endpoint, (sandbox.layout.pki / "ca.crt").read_bytes(), token, NAME)
-    return file
-
-
-class Beside:
-    """A `tenon shadow` process."""
-
-    def __init__(self, sandbox: Sandbox, folder: Path, pool: Object) -> None:
-        manifests = folder / "manifests.yaml"
-        manifests.write_text((EXAMPLES / "ec2nodeclass.yaml").read_text() + "\n---\n" + json.dumps(pool))
-        self.state, self.log = folder / "shadow.db", folder / "shadow.log"
-        self._command = [
-            *(sys.executable, "-m", "cli", "shadow", "--no-aws", "-o", "json"),
-            *("-f", str(manifests), "--state", str(self.state)),
-        ]
-        self._environment = {**os.environ, "KUBECONFIG": str(reader(sandbox))}
-        self._process: subprocess.Popen[bytes] | None = None
-        self._output = folder / "report.json"
-        self.first_report = 0.0
-        self.cpu_seconds = 0.0
-        self.memory = 0
-
-    def start(self) -> None:
-        """Start it."""
-        with self.log.open("ab") as log, self._output.open("wb") as output:
-            self._process = subprocess.Popen(self._command, env=self._environment, stdout=output, stderr=log)
-
-    async def watch(self) -> None:
-        """Note when the first report is there, and what the process uses, until canceled."""
-        assert self._process is not None
-        began, process = time.monotonic(), psutil.Process(self._process.pid)
-        while True:
-            if not self.first_report and self._has_report():
-                self.first_report = time.monotonic() - began
-            times = process.cpu_times()
-            self.cpu_seconds = times.user + times.system
-            self.memory = max(self.memory, process.memory_info().rss)
-            await asyncio.sleep(1)
-
-    def _has_report(self) -> bool:
-        command = [sys.executable, "-m", "cli", "shadow", "--last", "-o", "json", "--state", str(self.state)]
-        done = subprocess.run(command, env=self._environment, capture_output=True, check=False)
-        return done.returncode == 0
-
-    def stop(self) -> Object:
-        """Stop it, and return its report."""
-        assert self._process is not None
-        self._process.send_signal(signal.SIGTERM)
-        if self._process.wait(120) != 0:
-            raise RuntimeError(f"tenon shadow failed: {self.log.read_text()}")
-        report: Object = json.loads(self._output.read_text())
-        return report
-
-
-def requests_of(log: Path, user: str) -> Counter[str]:
-    """Return how often a user sent each verb, from the audit log."""
-    verbs: Counter[str] = Counter()
-    with log.open() as lines:
-        for line in lines:
-            if user in line and line.endswith("\n"):
-                entry: dict[str, Any] = json.loads(line)
-                if entry["user"].get("username") == user:
-                    verbs[entry["verb"]] += 1
-    return verbs
-
-
 @dataclass(frozen=True, slots=True)
 class Prediction:
     """What a run beside upstream gave."""
@@ -325,7 +227,7 @@ class Prediction:
     upstream: Truth
     report: Object
     beside: Beside
-    requests: Counter[str]
+    requests: Requests
 
     @property
     def rate(self) -> float:
@@ -333,8 +235,13 @@ class Prediction:
         return 3600 * float(self.report["cost"]["tenonDollars"]) / float(self.report["observedSeconds"])
 
 
-def predict(console: Console, seconds: float, kinds: Sequence[InstanceType], folder: Path) -> Prediction:
-    """Run upstream, the load and the shadow."""
+def predict(
+    console: Console, seconds: float, kinds: Sequence[InstanceType], folder: Path, metrics_port: int
+) -> Prediction:
+    """Run upstream, the load and the shadow, which serves its metrics at the port."""
+    manifests = folder / "manifests.yaml"
+    pool = node_pool(kinds, kwok=False)
+    manifests.write_text((EXAMPLES / "ec2nodeclass.yaml").read_text() + "\n---\n" + json.dumps(pool))
     types_file = folder / "types.json"
     types_file.write_text(json.dumps(kwok_types(kinds)))
     module = upstream.KARPENTER.module_folder(upstream.MODULE)
@@ -346,16 +253,16 @@ def predict(console: Console, seconds: float, kinds: Sequence[InstanceType], fol
         async def run() -> Prediction:
             kube = await Kube.connect(str(sandbox.kubeconfig), qps=200, burst=300)
             await upstream.prepare(sandbox, kube, node_pool(kinds, kwok=True), delay=f"{BOOT_SECONDS:.0f}s")
-            beside = Beside(sandbox, folder, node_pool(kinds, kwok=False))
+            beside = Beside(sandbox, folder, manifests, metrics_port)
             await asyncio.to_thread(beside.start)
             watching = asyncio.create_task(beside.watch())
             truth = await _metered(sandbox, kube, kinds, seconds)
             watching.cancel()
             report = await asyncio.to_thread(beside.stop)
             await asyncio.sleep(2 * audit.WRITTEN_WITHIN)
-            verbs = requests_of(sandbox.layout.audit_log, f"system:serviceaccount:default:{NAME}")
+            requests = requests_of(sandbox.layout.audit_log, beside.user)
             await kube.close()
-            return Prediction(truth, report, beside, verbs)
+            return Prediction(truth, report, beside, requests)
 
         with started(autoscaler):
             return asyncio.run(run())
@@ -380,14 +287,15 @@ def pay(console: Console, seconds: float, kinds: Sequence[InstanceType], folder:
 def measure(console: Console, seconds: float, folder: Path) -> Figures:
     """Predict, and compare with the truth."""
     kinds = types()
-    prediction = predict(console, seconds, kinds, folder)
+    (port,) = free_ports(1)
+    prediction = predict(console, seconds, kinds, folder, port)
     predicted = reported_disturbances(prediction.report, "tenon")
     console.print(
         f"predicted ${prediction.rate:.4f}/h and {predicted}, upstream paid ${prediction.upstream.rate:.4f}/h",
         highlight=False,
     )
     truth = pay(console, seconds, kinds, folder)
-    verbs = prediction.requests
+    verbs = prediction.requests.by_verb
     return Figures(
         seconds=seconds,
         upstream=prediction.upstream,

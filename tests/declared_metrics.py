@@ -5,6 +5,7 @@ from __future__ import annotations
 from prometheus_client.metrics import MetricWrapperBase
 
 from activities import metrics
+from cli.shadowing.metrics import ShadowMetrics
 from worker.controllers.observability.node_gauges import LABEL_NAMES
 
 OF_NODES = {
@@ -58,9 +59,15 @@ def declared() -> dict[str, tuple[str, tuple[str, ...]]]:
     return result
 
 
+def of_shadow() -> dict[str, frozenset[str]]:
+    """The labels of each series of `tenon shadow`."""
+    metrics_of_shadow = [metric for metric in vars(ShadowMetrics()).values() if isinstance(metric, MetricWrapperBase)]
+    return {metric.describe()[0].name: frozenset(metric._labelnames) for metric in metrics_of_shadow}
+
+
 def series() -> dict[str, frozenset[str]]:
     """The labels of each series that a query may name."""
-    result: dict[str, frozenset[str]] = dict(OF_TEMPORAL)
+    result: dict[str, frozenset[str]] = dict(OF_TEMPORAL) | of_shadow()
     for name, (kind, labels) in declared().items():
         names = [f"{name}{part}" for part in PARTS.get(kind, ("",))]
         own = {"quantile"} if kind == "summary" else set(LABEL_NAMES.values()) if name in OF_NODES else set()

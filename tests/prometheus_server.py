@@ -62,7 +62,7 @@ class PrometheusServer:
 
 
 @contextmanager
-def prometheus(folder: Path, rules: Path, targets: Sequence[str]) -> Iterator[PrometheusServer]:
+def prometheus(folder: Path, targets: Sequence[str], rules: Path | None = None) -> Iterator[PrometheusServer]:
     """Run one that keeps its data in this folder."""
     assert PROGRAM is not None
     (port,) = free_ports(1)
@@ -70,7 +70,8 @@ def prometheus(folder: Path, rules: Path, targets: Sequence[str]) -> Iterator[Pr
     every = f"{SECONDS}s"
     scrape = {"job_name": "tenon", "static_configs": [{"targets": list(targets)}]}
     settings = {"scrape_interval": every, "scrape_timeout": every, "evaluation_interval": every}
-    config.write_text(yaml.safe_dump({"global": settings, "rule_files": [str(rules)], "scrape_configs": [scrape]}))
+    rule_files = [] if rules is None else [str(rules)]
+    config.write_text(yaml.safe_dump({"global": settings, "rule_files": rule_files, "scrape_configs": [scrape]}))
     command = [PROGRAM, f"--config.file={config}", f"--storage.tsdb.path={folder / 'data'}"]
     with (folder / "prometheus.log").open("wb") as log:
         process = subprocess.Popen([*command, f"--web.listen-address=127.0.0.1:{port}"], stdout=log, stderr=log)

@@ -94,9 +94,7 @@ class ObservedCluster:
         """Return what has changed since the last call. Pods whose Node is not there yet come later."""
         leaves = set(self.cache.moving.nodes())
         removed = leaves | self._leaving
-        evicted = [
-            record for uid, record in self._ended.items() if uid in self._evicted or record.node_name in removed
-        ]
+        evicted = [record for uid, record in self._ended.items() if uid in self._evicted or record.node_name in removed]
         for name in leaves - self._leaving:
             for record in self.cache.pods_by_key(name).values():
                 if record.uid in self._records:

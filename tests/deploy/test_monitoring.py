@@ -30,6 +30,8 @@ DASHBOARDS = {
     path.stem: [panel for panel in json.loads(path.read_text())["panels"] if panel["type"] != "row"]
     for path in sorted((CHART / "files" / "dashboards").glob("*.json"))
 }
+OF_SHADOW = "tenon-shadow"
+"""The dashboard of `tenon shadow`, which the chart installs instead of the worker's."""
 PANELS = [panel for panels in DASHBOARDS.values() for panel in panels]
 EXPRESSIONS = [(rule["alert"], rule["expr"]) for rule in RULES] + [
     (f"{dashboard}: {panel['title']} {target['refId']}", target["expr"])
@@ -57,7 +59,7 @@ def documents(*arguments: str) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize(("name", "expression"), EXPRESSIONS, ids=[name for name, _ in EXPRESSIONS])
-def test_each_expression_asks_for_series_that_the_worker_exports(name: str, expression: str) -> None:
+def test_each_expression_asks_for_series_that_exist(name: str, expression: str) -> None:
     names = series()
     selectors = [part for part in parts(parsed(expression)) if isinstance(part, promql.VectorSelector)]
     assert selectors
@@ -135,13 +137,16 @@ def test_traces_are_sent_only_to_an_endpoint_that_is_set() -> None:
     assert environment("--set", "tracing.endpoint=http://collector:4318")["OTEL_TRACES_SAMPLER_ARG"] == "1"
 
 
-def test_grafanas_sidecar_finds_the_dashboards() -> None:
+def test_grafanas_sidecar_finds_the_dashboards_of_what_the_chart_installs() -> None:
     document = documents(*ON, "--set", "dashboards.annotations.grafana_folder=Nodes")["ConfigMap/tenon-dashboards"]
     assert document["metadata"]["labels"]["grafana_dashboard"] == "1"
     assert document["metadata"]["annotations"] == {"grafana_folder": "Nodes"}
+    of_worker = {f"{name}.json" for name in DASHBOARDS if name != OF_SHADOW}
     assert {name: json.loads(text) for name, text in document["data"].items()} == {
-        path.name: json.loads(path.read_text()) for path in (CHART / "files" / "dashboards").glob("*.json")
+        name: json.loads((CHART / "files" / "dashboards" / name).read_text()) for name in of_worker
     }
+    document = documents(*ON, "--set", "shadow.enabled=true")["ConfigMap/tenon-dashboards"]
+    assert set(document["data"]) == {f"{OF_SHADOW}.json"}
 
 
 @pytest.mark.parametrize("dashboard", DASHBOARDS)

@@ -5,6 +5,10 @@ It has a sandbox of its own, because upstream's CRDs take the place of Tenon's t
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 from rich.console import Console
 
@@ -12,9 +16,11 @@ from activities.gate import StandingByError
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ForbiddenError
 from activities.kubernetes.resources import NODECLAIMS, NODEPOOLS, NODES, PODS
-from benchmarks import shadow
+from benchmarks import beside, shadow
 from benchmarks.running import sandboxed
 from cli.shadowing.observed import read_only_client
+from sandbox.ports import free_ports
+from tests.prometheus_server import PROGRAM, PrometheusServer, prometheus
 
 pytestmark = pytest.mark.integration
 
@@ -22,15 +28,50 @@ SECONDS = 180.0
 WRITTEN = (PODS, NODES, NODECLAIMS, NODEPOOLS)
 
 
+DASHBOARD = json.loads((beside.CHART / "files/dashboards/tenon-shadow.json").read_text())
+
+
 @pytest.fixture(scope="module")
-def prediction(tmp_path_factory: pytest.TempPathFactory) -> shadow.Prediction:
-    """Three minutes of a load that comes and goes."""
-    return shadow.predict(Console(stderr=True), SECONDS, shadow.types(), tmp_path_factory.mktemp("shadow"))
+def metrics_port() -> int:
+    """Where the shadow serves its metrics."""
+    (port,) = free_ports(1)
+    return port
 
 
-def test_it_only_reads(prediction: shadow.Prediction) -> None:
-    assert set(prediction.requests) <= shadow.READS, prediction.requests
-    assert prediction.requests["watch"] > 0
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, metrics_port: int) -> Iterator[PrometheusServer | None]:
+    """A Prometheus that scrapes the shadow, if the machine has one."""
+    if PROGRAM is None:
+        yield None
+        return
+    with prometheus(tmp_path_factory.mktemp("prometheus"), [f"127.0.0.1:{metrics_port}"]) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def prediction(
+    tmp_path_factory: pytest.TempPathFactory, metrics_port: int, server: PrometheusServer | None
+) -> shadow.Prediction:
+    """Three minutes of a load that comes and goes, with the chart's own shadow."""
+    folder = tmp_path_factory.mktemp("shadow")
+    return shadow.predict(Console(stderr=True), SECONDS, shadow.types(), folder, metrics_port)
+
+
+def test_the_charts_shadow_only_reads_and_may_read_all_that_it_asks_for(prediction: shadow.Prediction) -> None:
+    requests = prediction.requests
+    assert set(requests.by_verb) <= beside.READS, requests
+    assert requests.by_verb["watch"] > 0
+    assert requests.refused == 0
+
+
+@pytest.mark.skipif(PROGRAM is None, reason="needs Prometheus: apt-get install prometheus")
+@pytest.mark.parametrize("panel", DASHBOARD["panels"], ids=lambda panel: str(panel["title"]))
+def test_each_query_of_the_dashboard_has_series(
+    prediction: shadow.Prediction, server: PrometheusServer, panel: dict[str, Any]
+) -> None:
+    assert prediction.report
+    for target in panel["targets"]:
+        assert server.over_time(target["expr"]), target["expr"]
 
 
 def test_the_first_report_is_there_within_ten_minutes(prediction: shadow.Prediction) -> None:
@@ -55,7 +96,9 @@ async def test_its_rights_and_its_client_refuse_every_write(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with sandboxed(Console(stderr=True)) as sandbox:
-        file = shadow.reader(sandbox)
+        manifests = tmp_path_factory.mktemp("chart") / "manifests.yaml"
+        manifests.touch()
+        file = beside.install(sandbox, beside.documents(manifests, 8080))
         with_rights = await Kube.connect(str(file))
         monkeypatch.setenv("KUBECONFIG", str(sandbox.kubeconfig))
         administrator = await read_only_client()
