@@ -30,6 +30,7 @@ from cli.shadowing.reporting import Reporter
 from cli.shadowing.shadow import TICK_SECONDS, Shadow
 from cli.shadowing.store import Store, StoreError
 from cli.shadowing.table import rendered, show
+from cli.shadowing.warning_lines import shown_warnings
 from cli.simulating.files import Filenames
 from tenon.errors import TenonError
 from tenon.shadow.report import Document, ShadowReport, document
@@ -164,12 +165,13 @@ async def _watch(inputs: Inputs, state: Path, options: _Options) -> ShadowReport
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stop.set)
-        with observed.following():
+        with observed.following(), shown_warnings():
             watches = asyncio.create_task(observed.cache.run())
             try:
                 await _until_synced(observed)
                 where = await _price(running, options)
-                running.begin()
+                if why := running.begin():
+                    print(f"{state} is begun again, because {why}", file=sys.stderr)
                 print("Watching; Ctrl-C ends it with a report", file=sys.stderr)
                 return await _follow(running, stop, options, where)
             finally:

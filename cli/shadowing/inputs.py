@@ -10,6 +10,7 @@ from functools import cached_property
 from activities.kubernetes.resources import EC2NODECLASSES, NODEPOOLS, Resource
 from cli.simulating import builtin
 from cli.simulating.files import read_catalogue_file, read_files
+from tenon.apis.hashing import digest_of
 from tenon.ec2.types.capacity_reservations import without_reservations
 from tenon.errors import TenonError
 from tenon.kube.records import ObjectRecord
@@ -48,6 +49,8 @@ class Inputs:
     spread: DefaultSpread
     is_built_in: bool
     """Whether the types are those of the built-in catalogue."""
+    fingerprint: str = ""
+    """A digest of the manifests, the catalogue's name and the settings that the user gave; empty if there are none."""
     notes: list[str] = field(default_factory=list)
     price_notes: Sequence[str] = (
         "Prices are us-west-2's list prices of the built-in catalogue; spot prices are estimates",
@@ -95,6 +98,7 @@ def read_inputs(filenames: Sequence[str], catalog: str | None, settings: Sequenc
     types, catalogue_faults = read_catalogue_file(catalog)
     if not plan_settings.gates().reserved_capacity:
         types = without_reservations(types)
+    fingerprint = _fingerprint(objects, catalog, settings)
     finish(objects, datetime.now(UTC))
     spread = NOTHING
     try:
@@ -107,4 +111,10 @@ def read_inputs(filenames: Sequence[str], catalog: str | None, settings: Sequenc
     if any(objects.of(NODEPOOLS.kind)):
         fill_in(objects, expressions=plan_settings.aws_gates().node_class_cel)
     notes += objects.notes
-    return Inputs(plan_settings, types, objects, spread, catalog is None, notes)
+    return Inputs(plan_settings, types, objects, spread, catalog is None, fingerprint, notes)
+
+
+def _fingerprint(objects: Objects, catalog: str | None, settings: Sequence[str]) -> str:
+    bodies = [item.body for resource in FROM_FILES for item in objects.of(resource.kind)]
+    options = {"manifests": bodies, "catalog": catalog, "settings": list(settings)}
+    return digest_of(options) if any(options.values()) else ""

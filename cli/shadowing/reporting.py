@@ -37,6 +37,7 @@ class Reporter:
             rates=shadow.rates(),
             risks=Risks(unplaced, self._refused(), list(self._left_out())),
             boot=shadow.boot,
+            drain=shadow.theirs.drain_seconds,
             notes=[*shadow.inputs.notes, *self._notes()],
         )
 

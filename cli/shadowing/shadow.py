@@ -25,7 +25,7 @@ from tenon.scheduling.bound import lower_bound
 from tenon.scheduling.model import Node, Plan
 from tenon.shadow.batches import Batches, RealClaim
 from tenon.shadow.cluster import ModelCluster, begun
-from tenon.shadow.disruptions import Rules, expire, interrupt, look_for_moves, remove_empty
+from tenon.shadow.disruptions import Rules, carry_out_due, expire, interrupt, look_for_moves, remove_empty
 from tenon.shadow.feeding import feed
 from tenon.shadow.kube_scheduling import bind
 from tenon.shadow.ledger import Ledger, Rates
@@ -34,6 +34,7 @@ from tenon.shadow.purchases import buy, is_due
 from tenon.shadow.saved import VERSION, Totals, restored
 from tenon.shadow.theirs import Theirs
 from tenon.shadow.view import ModelView, PodFacts
+from tenon.shadow.waiting_commands import due_commands
 from tenon.simulation.decisions import decide, model_after
 from worker.cache.snapshot import Snapshot
 
@@ -66,6 +67,7 @@ class _Moment:
     budgets: dict[str, list[PodDisruptionBudget]]
     drifted: dict[str, str]
     boot: float
+    drain: float
     disrupts: bool
 
 
@@ -86,7 +88,9 @@ class Shadow:
         self.batches = Batches()
         self.theirs = Theirs()
         self.pace = Pace()
-        self.totals = Totals(VERSION, cluster_uid, 0, self.model.disturbance, self.theirs.disturbance, Ledger())
+        self.totals = Totals(
+            VERSION, cluster_uid, 0, self.model.disturbance, self.theirs.disturbance, Ledger(), inputs.fingerprint
+        )
         self.boot = 0.0
         self.failures: dict[str, str] = {}
         """By part of a decision that failed last, why."""
@@ -94,8 +98,10 @@ class Shadow:
         self._clock = clock
         self._next_pass = self._next_bound = self._next_save = 0.0
 
-    def begin(self) -> None:
+    def begin(self) -> str:
         """Begin the model as a copy of the cluster, or go on with the one of the file. The cache must be complete.
+
+        Returns why the file's model does not go on, in a clause; empty if it does, or if the file has none.
 
         Raises:
             StoreError: another version wrote the file.
@@ -103,7 +109,8 @@ class Shadow:
         now = self._clock()
         changes = self.observed.changes()
         totals = self.store.totals()
-        if totals is not None and totals.cluster_uid == self.totals.cluster_uid:
+        why = "" if totals is None else self._why_not(totals)
+        if totals is not None and not why:
             node_texts, places = self.store.model()
             self.model = restored(node_texts, places, changes.present, totals, now)
             self.totals = totals
@@ -118,6 +125,12 @@ class Shadow:
             self.totals.ours = self.model.disturbance
         self.batches.known_claims = {name: claim.created for name, claim in self.observed.real_claims().items()}
         self._next_save = now + SAVE_SECONDS
+        return why
+
+    def _why_not(self, totals: Totals) -> str:
+        if totals.cluster_uid != self.totals.cluster_uid:
+            return "it is about another cluster"
+        return "" if totals.inputs == self.totals.inputs else "-f, --set or --catalog are not those that it began with"
 
     async def step(self) -> None:
         """Look once."""
@@ -165,7 +178,7 @@ class Shadow:
         interrupted = self.theirs.observe(claims, changes.present, changes.evicted, now)
         self.theirs.forget(changes.ended)
         real_claims = observed.real_claims()
-        disrupts = now >= self._next_pass
+        disrupts = now >= self._next_pass or bool(due_commands(self.model.commands, now))
         buys = self.batches.is_open or not real_claims.keys() <= self.batches.known_claims.keys()
         decides = disrupts or buys or bool(changes.present) or is_due(self.model, now)
         by_namespace = {
@@ -191,6 +204,7 @@ class Shadow:
             budgets=by_namespace,
             drifted=observed.drifted() if disrupts else {},
             boot=self.boot,
+            drain=self.theirs.drain_seconds,
             disrupts=disrupts,
         )
 
@@ -206,7 +220,7 @@ class Shadow:
         if moment.snapshot is None:
             return
         view = ModelView(model, moment.snapshot, now, moment.outside_nodes, moment.drifted)
-        expire(view, moment.policies, moment.boot)
+        expire(view, moment.policies, moment.boot, moment.drain)
         if is_due(model, now):
             self._try("purchases", lambda: buy(view, self.inputs.question, moment.boot, time.perf_counter))
         if moment.disrupts:
@@ -237,10 +251,11 @@ class Shadow:
             gates=settings.gates(),
             prices=self.inputs.prices,
             boot=moment.boot,
+            drain=moment.drain,
             expired=lambda: time.monotonic() > deadline,
             on_failure=lambda name, error: self.failures.update({name: str(error)}),
         )
-        commands = list(remove_empty(view, rules))
+        commands = [*carry_out_due(view, self.inputs.question, rules), *remove_empty(view, rules)]
         if self.pace.begins(view, moment.policies):
             began = time.thread_time()
             moves, cursor = look_for_moves(view, self.inputs.question, rules, self.pace.cursor)

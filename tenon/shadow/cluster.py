@@ -13,6 +13,7 @@ from tenon.apis.nodepool import NODES
 from tenon.resources import Resources, add
 from tenon.shadow.nodes import ModelNode, OfferingPrices
 from tenon.shadow.pods import OUTSIDE, WAITS, LivePod, ModelPod
+from tenon.shadow.waiting_commands import WaitingCommand
 
 
 @dataclass(slots=True)
@@ -46,6 +47,8 @@ class ModelCluster:
     """When it last planned."""
     reserved_until: dict[str, float] = field(default_factory=dict)
     """By UID of a pod that is gone, until when its place stays free for its successor."""
+    commands: list[WaitingCommand] = field(default_factory=list)
+    """Disruption commands that wait for their validation. A restart forgets them, and they are decided again."""
     _waiting: set[str] = field(default_factory=set)
 
     def add_pod(self, live: LivePod, now: float) -> None:

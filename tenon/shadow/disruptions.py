@@ -10,11 +10,13 @@ from datetime import UTC, datetime
 from tenon.apis import labels
 from tenon.apis.reasons import Reason
 from tenon.disruption.commands.command_messages import arrivals_of
+from tenon.disruption.commands.leaving_together import VALIDATION_DELAY
 from tenon.disruption.deciding import decide
 from tenon.disruption.history.arrivals import REMEMBERED, Arrival, counted
 from tenon.disruption.methods import METHODS, moving_methods
 from tenon.disruption.methods.base import Method
 from tenon.disruption.model import ClusterModel, Command, PoolPolicy, Situation
+from tenon.disruption.validation import validated
 from tenon.kube.pod import Pod
 from tenon.messages.disruption import REBOOT, PassCursor
 from tenon.provisioning.gates import FeatureGates
@@ -25,12 +27,12 @@ from tenon.shadow.nodes import ModelNode, OfferingPrices
 from tenon.shadow.pods import WAITS
 from tenon.shadow.purchases import add_claims
 from tenon.shadow.view import ModelView, PodFacts
+from tenon.shadow.waiting_commands import claims_of, due_commands, waiting
 from tenon.simulation.decisions import Question, model_after
 
-VALIDATION_SECONDS = 15.0
-"""Seconds from a decision until a command begins."""
+VALIDATION_SECONDS = VALIDATION_DELAY.total_seconds()
 DRAIN_SECONDS = 30.0
-"""Seconds that a node with pods takes to drain and terminate, while it still costs."""
+"""Seconds that a node with pods takes to drain and terminate, while no node of the cluster says it."""
 MAX_COMMANDS = 50
 """How many commands one look carries out. The next one finds the others."""
 INTERRUPTED = "Interrupted"
@@ -48,6 +50,8 @@ class Rules:
     prices: OfferingPrices
     boot: float
     """Seconds until a new node is ready."""
+    drain: float
+    """Seconds that a node with pods takes to drain and terminate, while it still costs."""
     expired: Expired
     """Ends the search for moves."""
     on_failure: Callable[[str, Exception], None]
@@ -79,7 +83,10 @@ def remove_empty(view: ModelView, rules: Rules) -> Sequence[ModelCommand]:
 def look_for_moves(
     view: ModelView, question: Question, rules: Rules, cursor: PassCursor | None
 ) -> tuple[Sequence[ModelCommand], PassCursor | None]:
-    """Decide which nodes with pods leave, and carry the commands out. Returns them, and where the next look goes on."""
+    """Decide which nodes with pods leave. Returns the commands that need no wait, and where the next look goes on.
+
+    The others wait in the model until `carry_out_due` carries them out.
+    """
     model = model_after(Plan(), view, question, view.node_details(rules.facts))
     gates = rules.gates
     methods = moving_methods(
@@ -92,14 +99,28 @@ def look_for_moves(
     return _decided(view, situation, methods, rules)
 
 
+def carry_out_due(view: ModelView, question: Question, rules: Rules) -> Sequence[ModelCommand]:
+    """Validate the commands that have waited long enough, and carry out those that still hold (DIS-46)."""
+    cluster = view.cluster
+    carried_out = []
+    for due in due_commands(cluster.commands, view.now):
+        cluster.commands.remove(due)
+        model = model_after(Plan(), view, question, view.node_details(rules.facts))
+        validation = validated(due.message, replace(_situation(view, rules), model=model), rules.expired)
+        if validation.instead is not None or not validation.why:
+            carried_out.append(_carry_out(view, validation.instead or due.command, model, rules))
+    return carried_out
+
+
 def _situation(view: ModelView, rules: Rules) -> Situation:
     """Return the nodes and policies. Nodes that pods of a command are on their way to are left alone (DIS-62)."""
     nodes = view.cluster.nodes
+    leaving = frozenset(name for name, node in nodes.items() if not node.stays)
     return Situation(
         nodes=[node for node in view.managed_nodes(view.versions()) if node.pool in rules.policies],
         policies=rules.policies,
         now=situation_time(view.now),
-        under_command=frozenset(name for name, node in nodes.items() if not node.stays),
+        under_command=leaving | claims_of(view.cluster.commands),
         nominated=frozenset(name for name, node in nodes.items() if node.awaits_pods_until > view.now),
     )
 
@@ -107,14 +128,28 @@ def _situation(view: ModelView, rules: Rules) -> Situation:
 def _decided(
     view: ModelView, situation: Situation, methods: Sequence[Method], rules: Rules
 ) -> tuple[Sequence[ModelCommand], PassCursor | None]:
-    """Carry out what the methods decide. Commands that wait for approval are not: no person looks at a model."""
+    """Carry out what the methods decide, or let it wait for its validation.
+
+    Commands that wait for approval are left out: no person looks at a model.
+    """
     decision = decide(situation, methods)
     for name, error in decision.failed.items():
         rules.on_failure(name, error)
     commands = [
         command for command in decision.commands if command.approve_within is None and command.decision != REBOOT
     ]
-    return [_carry_out(view, command, situation.model, rules) for command in commands[:MAX_COMMANDS]], decision.cursor
+    carried_out = []
+    pools = {pool.metadata.name: pool for pool in view.node_pools()}
+    for command in commands[:MAX_COMMANDS]:
+        if command.moves_pods and command.graceful and situation.model is not None:
+            due = view.now + VALIDATION_SECONDS
+            view.cluster.commands.append(waiting(command, situation.model, pools, due))
+            for name in command.destinations:
+                if (host := view.cluster.nodes.get(name)) is not None:
+                    host.awaits_pods_until = max(host.awaits_pods_until, due)
+        else:
+            carried_out.append(_carry_out(view, command, situation.model, rules))
+    return carried_out, decision.cursor
 
 
 def _carry_out(view: ModelView, command: Command, model: ClusterModel | None, rules: Rules) -> ModelCommand:
@@ -130,7 +165,7 @@ def _carry_out(view: ModelView, command: Command, model: ClusterModel | None, ru
     pods = sum(len(node.pods) for node in candidates)
     before = sum(node.price(rules.prices) for node in candidates)
     boot = rules.boot if new_nodes else 0.0
-    leave_at = now + VALIDATION_SECONDS * command.graceful + boot + DRAIN_SECONDS * bool(pods)
+    leave_at = now + boot + rules.drain * bool(pods)
     for node in candidates:
         cluster.leave(node.name, leave_at, now, str(command.reason))
     places: list[tuple[str, Iterable[Pod]]] = [
@@ -155,25 +190,29 @@ def _carry_out(view: ModelView, command: Command, model: ClusterModel | None, ru
 
 
 def _move(cluster: ModelCluster, node: ModelNode, pods: Iterable[Pod], times: Mapping[str, int], now: float) -> None:
-    """Put pods on a node. They are new pods there, whose creation is when they were moved."""
+    """Put pods on a node. They are new pods there, whose creation is when they were moved.
+
+    A pod for which the node has no room any more waits for another one.
+    """
     moved = [pod for pod in pods if (present := cluster.pods.get(pod.uid)) is not None and present.node == WAITS]
     for pod in moved:
         model_pod = cluster.pods[pod.uid]
         model_pod.live = replace(model_pod.live, pod=replace(model_pod.live.pod, created=now))
-        cluster.place(pod.uid, node.name, now)
+        if node.has_room(pod, now):
+            cluster.place(pod.uid, node.name, now)
     if moved and times:
         at = situation_time(now)
         recent = (arrival for arrival in node.arrivals if at - arrival.at < REMEMBERED)
         node.arrivals = (*recent, Arrival(at, dict(times), counted(moved)))
 
 
-def expire(view: ModelView, policies: Mapping[str, PoolPolicy], boot: float) -> None:
+def expire(view: ModelView, policies: Mapping[str, PoolPolicy], boot: float, drain: float) -> None:
     """Let expired nodes leave. Their NodePools' budgets hold none back, except where disruption chooses them."""
     for name, node in list(view.cluster.nodes.items()):
         policy = policies.get(node.pool)
         by_budget = policy is not None and policy.expire_within_budgets
         if node.stays and node.expires is not None and node.expires <= view.now and not by_budget:
-            view.cluster.leave(name, view.now + boot + DRAIN_SECONDS, view.now, EXPIRED)
+            view.cluster.leave(name, view.now + boot + drain, view.now, EXPIRED)
 
 
 def interrupt(cluster: ModelCluster, offerings: Iterable[tuple[str, str, str]], now: float) -> int:

@@ -12,6 +12,7 @@ from tenon.apis.nodepool import NodePool
 from tenon.disruption.history.arrivals import Arrival
 from tenon.disruption.search.carried_out import new_node
 from tenon.kube.pod import Pod
+from tenon.resources import fits, subtract
 from tenon.scheduling.model import Node, PlannedClaim, Pool
 
 OfferingPrices = Mapping[tuple[str, str, str], float]
@@ -62,6 +63,11 @@ class ModelNode:
     def price(self, prices: OfferingPrices) -> float:
         """Return its price in dollars an hour; 0 if it is unknown."""
         return prices.get(self.offering, 0.0)
+
+    def has_room(self, pod: Pod, now: float) -> bool:
+        """Return whether a pod's requests fit."""
+        view = self.seen_by_engine(now)
+        return fits(pod.requests, subtract(view.allocatable, view.used))
 
     def put(self, pod: Pod, now: float) -> None:
         """Put a pod on the node."""

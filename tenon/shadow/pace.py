@@ -10,6 +10,7 @@ from tenon.disruption.model import ManagedNode, PoolPolicy
 from tenon.disruption.rules.consolidatable import moves_from, settles_at
 from tenon.messages.disruption import PassCursor
 from tenon.shadow.view import ModelView
+from tenon.shadow.waiting_commands import claims_of
 
 PASS_SECONDS = 10.0
 """Seconds between two passes."""
@@ -33,7 +34,12 @@ class Pace:
         cluster = view.cluster
         if view.now < self.due or any(pod.live.uid not in cluster.unplaced for pod in cluster.waiting()):
             return False
-        nodes = [node for node in view.managed_nodes(view.versions()) if node.pool in policies]
+        commanded = claims_of(cluster.commands)
+        nodes = [
+            node
+            for node in view.managed_nodes(view.versions())
+            if node.pool in policies and node.claim not in commanded
+        ]
         return any(node.drifted and not node.leaving for node in nodes) or self._settled(view, nodes, policies)
 
     def _settled(self, view: ModelView, nodes: Sequence[ManagedNode], policies: Mapping[str, PoolPolicy]) -> bool:

@@ -12,7 +12,7 @@ from tenon.money import HOURS_A_MONTH
 from tenon.sentences import counted, lasting
 from tenon.shadow.batches import Comparison, Purchases, why_different
 from tenon.shadow.cluster import Disturbance
-from tenon.shadow.disruptions import DRAIN_SECONDS, VALIDATION_SECONDS, ModelCommand
+from tenon.shadow.disruptions import VALIDATION_SECONDS, ModelCommand
 from tenon.shadow.ledger import Rates
 from tenon.shadow.saved import Totals
 
@@ -44,6 +44,8 @@ class ShadowReport:
     risks: Risks
     boot: float
     """Seconds that a node takes until it is ready, as the model assumes."""
+    drain: float
+    """Seconds that a node with pods takes to leave, as the model assumes."""
     notes: Sequence[str] = ()
     """What is not known, in sentences."""
 
@@ -63,8 +65,8 @@ class ShadowReport:
         """What the model assumes, in sentences."""
         return (
             f"A node of the model is ready after {self.boot:.0f} s, as long as the cluster's own nodes take",
-            f"A node that leaves costs for {VALIDATION_SECONDS:.0f} s of validation, the boot of its replacement, and "
-            f"{DRAIN_SECONDS:.0f} s of drain",
+            f"A command that moves pods is validated after {VALIDATION_SECONDS:.0f} s, and its nodes cost until their "
+            f"replacements are ready and for {self.drain:.0f} s of drain, as long as the cluster's own nodes take",
             "Of several nodes with room, kube-scheduler takes the emptiest; its other preferences are not modeled",
             "EC2 has capacity for what the model buys: what EC2 refuses is known only to those who ask it",
             "A spot interruption hits a node of the model only if it has the same type in the same zone",

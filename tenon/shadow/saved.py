@@ -57,6 +57,8 @@ class Totals:
     ours: Disturbance
     theirs: Disturbance
     ledger: Ledger
+    inputs: str = ""
+    """What the user gave besides the cluster, as a digest. Sums for other NodePools or settings must not be mixed."""
     batches: int = 0
     """How many purchases were compared."""
     pods_compared: int = 0

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from statistics import median
 
 from tenon.apis import labels
 from tenon.apis.nodeclaim import DISRUPTION_REASON
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.records import PodRecord
 from tenon.shadow.cluster import Disturbance
-from tenon.shadow.disruptions import EXPIRED, INTERRUPTED
+from tenon.shadow.disruptions import DRAIN_SECONDS, EXPIRED, INTERRUPTED
 from tenon.shadow.pods import LivePod
 
 DELETED = "Deleted"
 """The reason of a node that somebody deleted, or whose NodeClaim says nothing else."""
+DRAINS = 200
+"""How many nodes say how long a drain takes."""
 
 
 @dataclass(slots=True)
@@ -23,8 +27,10 @@ class Theirs:
     """Counts what the other controller disturbs. Each node and each pod counts once."""
 
     disturbance: Disturbance = field(default_factory=Disturbance)
-    _leaving: set[str] = field(default_factory=set)
-    """The NodeClaims that were counted and exist."""
+    _leaving: dict[str, float] = field(default_factory=dict)
+    """The NodeClaims that were counted and exist, and since when they leave."""
+    _drains: deque[float] = field(default_factory=lambda: deque(maxlen=DRAINS))
+    """Seconds that the last nodes took to leave."""
     _moved: set[str] = field(default_factory=set)
     """UIDs of the pods that were counted and exist."""
 
@@ -40,22 +46,28 @@ class Theirs:
             now: seconds since the epoch.
         """
         interrupted: list[tuple[str, str, str]] = []
-        present = set()
+        present: dict[str, float] = {}
         for claim in claims:
             if not claim.deleting:
                 continue
-            present.add(claim.name)
+            present[claim.name] = self._leaving.get(claim.name, now)
             if claim.name not in self._leaving:
                 reason = why_leaving(claim, datetime.fromtimestamp(now, UTC))
                 self.disturbance.note(reason, 0)
                 if reason == INTERRUPTED:
                     interrupted.append(offering_of(claim))
+        self._drains.extend(now - since for name, since in self._leaving.items() if name not in present)
         self._leaving = present
         for record in (*(live.record for live in pods if live.ends and live.node_leaves), *evicted):
             if record.owner_kind and record.uid not in self._moved:
                 self._moved.add(record.uid)
                 self.disturbance.pods_moved += 1
         return interrupted
+
+    @property
+    def drain_seconds(self) -> float:
+        """Return how long nodes of this cluster take from the deletion of their NodeClaim until it is gone."""
+        return median(self._drains) if self._drains else DRAIN_SECONDS
 
     def forget(self, uids: Iterable[str]) -> None:
         """Forget pods that do not exist any more."""

@@ -11,16 +11,18 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
+from activities import loggers
 from cli.shadow import app
 from cli.shadowing.inputs import InputsError, read_inputs
 from cli.shadowing.metrics import ShadowMetrics
 from cli.shadowing.store import Store, StoreError
 from cli.shadowing.table import show
+from cli.shadowing.warning_lines import shown_warnings
 from tenon.shadow.cluster import Disturbance
 from tenon.shadow.ledger import Ledger, Rates
 from tenon.shadow.report import document
 from tenon.shadow.saved import VERSION, Totals, node_text, places_of
-from tests.tenon.shadow.models import NOW, Steps, live
+from tests.tenon.shadow.models import NOW, Steps, live, node_pool
 from tests.tenon.shadow.test_report import a_report
 
 PAGE = Path(__file__).parents[2] / "docs" / "shadow.md"
@@ -120,6 +122,25 @@ def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
         read_inputs([str(file)], None, [])
     with pytest.raises(InputsError, match="NODE_CHARGE must be"):
         read_inputs([], None, ["NODE_CHARGE=-1"])
+
+
+def test_the_fingerprint_says_whether_the_options_are_the_same(tmp_path: Path) -> None:
+    file = tmp_path / "pool.yaml"
+    assert read_inputs([], None, []).fingerprint == ""
+    fingerprints = {read_inputs([], None, ["NODE_CHARGE=0.01"]).fingerprint}
+    for name in ("a", "b", "a"):
+        pool = node_pool().model_dump(by_alias=True, exclude_none=True, mode="json")
+        file.write_text(json.dumps({**pool, "metadata": {"name": name}}))
+        fingerprints.add(read_inputs([str(file)], None, []).fingerprint)
+    assert len(fingerprints) == 3
+
+
+def test_a_warning_says_what_it_is_about(capsys: pytest.CaptureFixture[str]) -> None:
+    with shown_warnings():
+        loggers.CACHE.warning("The watch failed", extra={"resource": "pods", "error": "HTTP 503"})
+        loggers.CACHE.info("The watch works again", extra={"resource": "pods"})
+        loggers.PRICING.warning("Prices may be wrong")
+    assert capsys.readouterr().err == "The watch failed: pods, HTTP 503\n"
 
 
 def test_the_metrics_are_those_that_the_page_names() -> None:

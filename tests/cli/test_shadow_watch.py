@@ -138,6 +138,17 @@ def test_a_state_of_another_cluster_is_not_used(watched: Watched) -> None:
     assert watched.shadow.totals.ledger.seconds == 0.0
 
 
+def test_a_state_of_other_node_pools_or_settings_is_not_used(watched: Watched) -> None:
+    watched.begin()
+    watched.pass_time(200)
+    watched.shadow.totals.inputs = "other"
+    assert "-f, --set or --catalog" in watched.restart()
+    assert {node.claim for node in watched.shadow.model.nodes.values()} == {"a"}
+    assert watched.shadow.totals.ledger.seconds == 0.0
+    watched.pass_time(200)
+    assert watched.restart() == ""
+
+
 def test_a_node_of_an_unknown_type_is_said_to_have_no_price(watched: Watched) -> None:
     watched.node("kwok", "c-4x-amd64-linux")
     watched.begin()

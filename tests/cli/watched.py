@@ -58,18 +58,18 @@ class Watched:
     def _new_shadow(self) -> Shadow:
         return Shadow(self.observed, self.inputs, Store(self.folder / "shadow.db"), "uid", clock=lambda: self.now)
 
-    def begin(self) -> None:
-        """Begin or go on."""
-        self.shadow.begin()
+    def begin(self) -> str:
+        """Begin or go on. Returns why it does not go on."""
+        return self.shadow.begin()
 
-    def restart(self) -> None:
+    def restart(self) -> str:
         """Save, and begin again as another process does: all pods are new to it."""
         self.shadow.save()
         self.shadow.store.close()
         for record in self.observed.cache.pods:
             self.observed._pod_changed(record.key, None, record)
         self.shadow = self._new_shadow()
-        self.begin()
+        return self.begin()
 
     def pass_time(self, seconds: float) -> None:
         """Look every two seconds."""

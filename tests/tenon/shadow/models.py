@@ -15,7 +15,7 @@ from tenon.kube.records import Deletion, PodRecord
 from tenon.provisioning.gates import FeatureGates
 from tenon.scheduling.deadline import never
 from tenon.shadow.cluster import ModelCluster
-from tenon.shadow.disruptions import ModelCommand, Rules, expire, look_for_moves, remove_empty
+from tenon.shadow.disruptions import ModelCommand, Rules, carry_out_due, expire, look_for_moves, remove_empty
 from tenon.shadow.feeding import feed
 from tenon.shadow.pods import LivePod
 from tenon.shadow.purchases import buy, is_due
@@ -25,7 +25,7 @@ from tenon.simulation.defaults import default_class
 from tests.tenon.scheduling.builders import CATALOG, pod
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC).timestamp()
-BOOT = 40.0
+BOOT, DRAIN = 40.0, 30.0
 PRICES = {
     (kind.name, offering.zone, offering.capacity_type): offering.price
     for kind in CATALOG
@@ -119,7 +119,7 @@ class Steps:
         """Let nodes become ready and leave, and buy what is due."""
         self.now += seconds
         self.cluster.remove_left_nodes(self.now)
-        expire(self.view, policies_of(self.around.pools), BOOT)
+        expire(self.view, policies_of(self.around.pools), BOOT, DRAIN)
         if is_due(self.cluster, self.now):
             buy(self.view, self.question, BOOT, self.clock)
 
@@ -130,5 +130,6 @@ class Steps:
             raise AssertionError(name) from error
 
         facts, policies = PodFacts(lambda _record: ()), policies_of(self.around.pools)
-        rules = Rules(policies, facts, FeatureGates(), PRICES, BOOT, never, fail)
-        return [*remove_empty(self.view, rules), *look_for_moves(self.view, self.question, rules, None)[0]]
+        rules = Rules(policies, facts, FeatureGates(), PRICES, BOOT, DRAIN, never, fail)
+        commands = [*carry_out_due(self.view, self.question, rules), *remove_empty(self.view, rules)]
+        return [*commands, *look_for_moves(self.view, self.question, rules, None)[0]]

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tenon.shadow.cluster import begun
 from tenon.shadow.disruptions import interrupt
+from tenon.shadow.kube_scheduling import bind
 from tenon.shadow.ledger import Ledger
 from tenon.shadow.pods import WAITS
 from tenon.shadow.saved import Totals, node_text, places_of, restored
@@ -68,6 +69,26 @@ def test_consolidation_moves_pods_and_counts_them() -> None:
     assert steps.price < before / 5
     assert steps.cluster.disturbance.pods_moved == 1
     assert not steps.cluster.faults()
+
+
+def test_dis046_a_pod_that_comes_while_a_command_waits_keeps_its_node() -> None:
+    steps = with_pods(12, cpu="1800m")
+    steps.pass_time(BOOT)
+    steps.feed(ended=[f"uid-web-{number}" for number in range(11)])
+    steps.pass_time(60)
+    assert {command.reason for command in steps.disrupt()} == {"Empty"}
+    (waiting,) = steps.cluster.commands
+    (claim,) = waiting.claims
+    steps.pass_time(14)
+    steps.feed(live("late", cpu="100m"))
+    bind(steps.cluster, steps.now)
+    assert steps.cluster.pods["uid-late"].node == claim
+    assert not steps.disrupt(), "it waits for 15 seconds"
+    steps.pass_time(1)
+    assert not steps.disrupt()
+    assert not steps.cluster.commands
+    assert steps.cluster.disturbance.pods_moved == 0
+    assert steps.cluster.nodes[claim].stays
 
 
 def test_the_successor_of_a_pod_that_another_controller_evicted_takes_its_place() -> None:

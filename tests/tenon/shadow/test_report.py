@@ -31,7 +31,7 @@ def a_report(**more: Any) -> ShadowReport:
     totals.compared(comparison())
     totals.carried_out(ModelCommand(NOW, "Underutilized", ["m5.4xlarge"], ["m5.large"], 3, 0.672, ["because"]))
     rates = Rates(3.0, 2.0, 4, 3, bound=1.5)
-    fields: dict[str, Any] = {"risks": Risks({}, [], []), "boot": 40.0} | more
+    fields: dict[str, Any] = {"risks": Risks({}, [], []), "boot": 40.0, "drain": 30.0} | more
     return ShadowReport(at=NOW + 7200, totals=totals, rates=rates, **fields)
 
 
@@ -50,7 +50,7 @@ def test_a_model_that_is_dearer_is_not_said_to_save() -> None:
     ledger.note(NOW, Rates(1.0, 2.0, 1, 1))
     ledger.note(NOW + 100, Rates(1.0, 2.0, 1, 1))
     totals = Totals(1, "", 0, Disturbance(), Disturbance(), ledger)
-    report = ShadowReport(NOW, totals, Rates(1.0, 2.0, 1, 1), Risks({}, [], []), 40.0)
+    report = ShadowReport(NOW, totals, Rates(1.0, 2.0, 1, 1), Risks({}, [], []), 40.0, 30.0)
     assert "would have paid $0.0278 more" in verdict(report)
 
 
@@ -77,7 +77,7 @@ def test_the_page_shows_the_cost_the_decisions_and_the_risks() -> None:
 
 def test_the_page_of_a_report_without_samples_says_so() -> None:
     totals = Totals(1, "", 0, Disturbance(), Disturbance(), Ledger())
-    report: Document = document(ShadowReport(NOW, totals, Rates(0.0, 0.0, 0, 0), Risks({}, [], []), 40.0))
+    report: Document = document(ShadowReport(NOW, totals, Rates(0.0, 0.0, 0, 0), Risks({}, [], []), 40.0, 30.0))
     assert "needs two minutes" in to_html(report)
     assert report["verdict"].startswith("Nothing has cost anything yet")
 
