@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import tempfile
 from datetime import timedelta
 from pathlib import Path
 
 from tenon.report.page import to_html
 from tenon.report.report import report_on
+from tests.page_pictures import draw
 from tests.tenon.report.stories import busy_cluster, busy_week
 
 FOLDER = Path(__file__).parents[3] / "docs"
@@ -32,27 +31,9 @@ def page() -> str:
 
 def main() -> None:
     """Write the pictures."""
-    with tempfile.TemporaryDirectory() as folder:
-        for name, (colors, width, height, style) in PICTURES.items():
-            file = Path(folder) / f"{name}.html"
-            file.write_text(page().replace("</style>", f"{style}</style>"), encoding="utf-8")
-            subprocess.run(
-                [
-                    "chromium",
-                    "--headless=new",
-                    "--no-sandbox",
-                    "--disable-gpu",
-                    "--hide-scrollbars",
-                    f"--user-data-dir={folder}/profile",
-                    f"--blink-settings=preferredColorScheme={0 if colors == 'dark' else 1}",
-                    f"--window-size={width},{height}",
-                    f"--screenshot={FOLDER / name}.png",
-                    file.as_uri(),
-                ],
-                check=True,
-                capture_output=True,
-                timeout=120,
-            )
+    for name, (colors, width, height, style) in PICTURES.items():
+        html = page().replace("</style>", f"{style}</style>")
+        draw(html, FOLDER / f"{name}.png", (width, height), dark=colors == "dark")
 
 
 if __name__ == "__main__":
