@@ -61,8 +61,12 @@ def declared() -> dict[str, tuple[str, tuple[str, ...]]]:
 
 def of_shadow() -> dict[str, frozenset[str]]:
     """The labels of each series of `tenon shadow`."""
-    metrics_of_shadow = [metric for metric in vars(ShadowMetrics()).values() if isinstance(metric, MetricWrapperBase)]
-    return {metric.describe()[0].name: frozenset(metric._labelnames) for metric in metrics_of_shadow}
+    result: dict[str, frozenset[str]] = {}
+    for metric in vars(ShadowMetrics()).values():
+        if isinstance(metric, MetricWrapperBase):
+            (described,) = metric.describe()
+            result[described.name] = frozenset(metric._labelnames)
+    return result
 
 
 def series() -> dict[str, frozenset[str]]:
