@@ -68,6 +68,8 @@ class Removal:
     claim: str
     at: datetime
     reason: str
+    is_off: bool
+    """Whether its NodePool is off, or is about to be by the time that a node takes to boot."""
 
 
 @dataclass
@@ -301,14 +303,20 @@ class LivingCluster(World):
             body = self.server.objects["nodeclaims", "", name]["metadata"]
             if body.get("deletionTimestamp") and name not in removed:
                 reason = recorded(body["annotations"])[-1].reason
-                self.history.removals.append(Removal(name, self.cache.instant, reason))
+                self._remember_removal(name, reason)
 
     def _delete(self, claim: str, reason: str) -> None:
         body = self.server.objects["nodeclaims", "", claim]
         if not body["metadata"].get("deletionTimestamp"):
             deleted = {**body["metadata"], "deletionTimestamp": format_instant(self.cache.instant)}
             self.server._store(NODECLAIMS, {**body, "metadata": deleted})
-            self.history.removals.append(Removal(claim, self.cache.instant, reason))
+            self._remember_removal(claim, reason)
+
+    def _remember_removal(self, claim: str, reason: str) -> None:
+        pool = self.server.objects["nodeclaims", "", claim]["metadata"]["labels"][labels.NODEPOOL]
+        demand = self.view.schedules.now().pools.get(pool)
+        is_off = demand is not None and not demand.launches
+        self.history.removals.append(Removal(claim, self.cache.instant, reason, is_off))
 
     async def _disrupt(self) -> None:
         await self._go_on()
@@ -335,12 +343,8 @@ class LivingCluster(World):
                 due=now if command.only_if_empty else None,
                 hosts=[] if position else sorted(command.arrivals),
             )
-            if command.only_if_empty:
-                if not any(pod.node == candidate.claim for pod in self.pods.values()):
-                    self._delete(candidate.claim, command.reason)
-            else:
-                mark = {"metadata": {"annotations": {labels.DISRUPTED_BY: command.id}}}
-                await self.server.patch(NODECLAIMS, candidate.claim, mark)
+            if command.only_if_empty and not any(pod.node == candidate.claim for pod in self.pods.values()):
+                self._delete(candidate.claim, command.reason)
         if not command.only_if_empty:
             self._open[command.id] = CarriedOut(command, now + VALIDATED_AFTER)
 
@@ -355,6 +359,10 @@ class LivingCluster(World):
                     await self._undo(ident, claims)
                     continue
                 carried.command = step.instead or carried.command
+                for claim in claims:  # from now on, the node takes no new pods
+                    await self.server.patch(
+                        NODECLAIMS, claim, {"metadata": {"annotations": {labels.DISRUPTED_BY: ident}}}
+                    )
                 carried.replacements = [replacement.name for replacement in carried.command.replacements]
                 for replacement in carried.command.replacements:
                     await self.server.create(NODECLAIMS, replacement.body)
