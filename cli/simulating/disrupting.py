@@ -7,14 +7,16 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from tenon.apis import labels
+from tenon.apis.reasons import Reason
 from tenon.disruption.commands.open_commands import awaiting_replacement, claims_of, hosts_of
 from tenon.disruption.deciding import decide
 from tenon.disruption.history.slowed_condition import slowed_by_conditions
 from tenon.disruption.methods import METHODS, moving_methods
-from tenon.disruption.model import ClusterModel, Command, ManagedNode, Situation, policies_of
+from tenon.disruption.model import Candidate, ClusterModel, Command, ManagedNode, Situation, policies_of
 from tenon.disruption.repair.pool_policies import PoolRepair
 from tenon.disruption.rules.approvals import approvals_of
 from tenon.disruption.rules.repair import with_breaker
+from tenon.disruption.rules.scheduled_off import off_pool
 from tenon.disruption.search.carried_out import carried_out
 from tenon.disruption.search.pods_elsewhere import PodsElsewhere
 from tenon.disruption.why_stays import WhyStays, why_leaving
@@ -24,6 +26,7 @@ from tenon.kube.records import NodeRecord
 from tenon.messages.disruption import REBOOT, OpenCommand
 from tenon.provisioning.gates import FeatureGates
 from tenon.rollout.waves import RolloutNode, foreseen_waves
+from tenon.schedule.node_pools import closed_clause
 from tenon.scheduling.deadline import never
 from tenon.scheduling.model import InstanceType, Plan
 from tenon.simulation.decisions import Question, model_after, price_of
@@ -71,13 +74,15 @@ def disruption_of(
         AmbiguousNameError: ``only`` stands for several Nodes.
     """
     managed = view.managed_nodes()
+    off_commands = list(_scheduled_off(view, cache, managed, now))
+    off_claims = frozenset(candidate.node.claim for command in off_commands for candidate in command.candidates)
     nodes = {node.claim: cache.node_of(claim) for node in managed if (claim := cache.claims.get(node.claim))}
     model = model_after(plan, view, question, view.snapshot().node_details, view.wave_pools())
     situation = Situation(
         nodes=PodsElsewhere().added_to(managed, model.details, now),
         policies=policies_of(view.node_pools(), view.disruption_freezes()),
         now=now,
-        under_command=claims_of(open_commands, postponed=False),
+        under_command=claims_of(open_commands, postponed=False) | off_claims,
         postponed=claims_of(open_commands, postponed=True),
         approvals=approvals_of(open_commands),
         awaiting_replacement=awaiting_replacement(open_commands),
@@ -99,26 +104,50 @@ def disruption_of(
     decision = decide(situation, (*METHODS, *methods))
     for error in decision.failed.values():
         raise error
+    commands = (*off_commands, *decision.commands)
     why = WhyStays(
-        _after(situation, decision.commands),
+        _after(situation, commands),
         blocked=decision.blocked,
         spot_to_spot=gates.spot_to_spot_consolidation,
     )
-    leaving = {candidate.node.claim for command in decision.commands for candidate in command.candidates}
+    leaving = {candidate.node.claim for command in commands for candidate in command.candidates}
     if only is not None:
         only = whole_name(only, (node.node for node in managed), (node.claim for node in managed))
     shown_claims = {node.claim for node in managed if only is None or only in (node.node, node.claim)}
     return Disruption(
-        _commands(decision.commands, nodes, question.types, shown_claims),
+        _commands(commands, nodes, question.types, shown_claims),
         [
             _staying(node, cache.claims.get(node.claim), nodes.get(node.claim), why, question.types)
             for node in sorted(managed, key=lambda node: (node.node, node.claim))
             if node.claim in shown_claims - leaving
         ],
-        _totals(nodes, decision.commands, question.types),
+        _totals(nodes, commands, question.types),
         situation,
         list(_rollouts(view, cache)),
     )
+
+
+def _scheduled_off(
+    view: PlanningView, cache: ClusterCache, managed: Sequence[ManagedNode], now: datetime
+) -> Iterator[Command]:
+    """Yield the removals of nodes whose NodePool a NodeSchedule has off, as commands."""
+    schedules_ask = view.schedules.now()
+    staying = {node.claim: node for node in managed if not node.leaving}
+    for pool in view.specs():
+        name = pool.metadata.name
+        demand = schedules_ask.pools.get(name)
+        if demand is None or not demand.off:
+            continue
+        claims = [claim for claim in cache.claims if claim.pool == name and claim.name in staying]
+        for claim in off_pool(pool, claims, view.disruption_freezes(), now).leaving:
+            clause = closed_clause(name, schedules_ask)
+            yield Command(
+                method="NodeSchedule",
+                reason=Reason.SCHEDULED_OFF,
+                consolidation_type="",
+                candidates=(Candidate(staying[claim.name], since=now),),
+                explanation=(f"NodePool {name}: {clause}", "Its pods go to other nodes, or wait"),
+            )
 
 
 def _rollouts(view: PlanningView, cache: ClusterCache) -> Iterator[Document]:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.simulate.running import POOL, deployment, simulate
+from tests.simulate.shared_cluster import SHARED
 
 SCHEDULE = """
 apiVersion: tenon.sh/v1alpha1
@@ -20,6 +21,12 @@ spec:
   entries:
   - {name: nights, from: "19:00", to: "09:00", closed: true}
   - {name: days, from: "09:00", to: "19:00", floor: {nodes: 2}, limits: {cpu: "64"}}
+"""
+FREEZE = """
+apiVersion: tenon.sh/v1alpha1
+kind: DisruptionFreeze
+metadata: {name: release}
+spec: {reason: release}
 """
 BUFFER = """
 apiVersion: autoscaling.x-k8s.io/v1beta1
@@ -64,6 +71,21 @@ def test_the_limits_of_a_schedule_hold(tmp_path: Path) -> None:
     placed = sum(len(claim["pods"]) for claim in plan["nodeClaims"])
     assert 0 < placed <= 64
     assert len(planned(tmp_path, "2026-06-10T10:00:00Z", deployment(replicas=100, cpu="1"))["unschedulable"]) == 0
+
+
+def test_the_nodes_of_a_nodepool_that_is_off_leave_unless_it_is_frozen(tmp_path: Path) -> None:
+    """Also those with pods that consolidation would leave alone."""
+    night = ("--disruption", "--now", "2026-06-10T20:00:00Z")
+    plan = simulate(tmp_path, "\n---\n".join((SHARED, SCHEDULE)), *night).plan
+    assert [(entry["reason"], entry["candidates"]) for entry in plan["disruption"]] == [
+        ("scheduled_off", ["n1"]),
+        ("scheduled_off", ["n2"]),
+    ]
+    assert "off until Thu 2026-06-11 at 08:55 Europe/Berlin" in plan["disruption"][0]["explanation"][0]
+    assert plan["staying"] == []
+    assert plan["totals"]["nodesAfterDisruption"] == 0
+    frozen = simulate(tmp_path, "\n---\n".join((SHARED, SCHEDULE, FREEZE)), *night).plan
+    assert (frozen["disruption"], len(frozen["staying"])) == ([], 2)
 
 
 @pytest.mark.parametrize(("now", "pods"), [("2026-06-10T08:00:00Z", 1), ("2026-06-10T12:00:00Z", 40)])

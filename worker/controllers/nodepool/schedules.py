@@ -22,7 +22,7 @@ from tenon.apis import labels
 from tenon.apis.nodepool import NodePool
 from tenon.apis.nodeschedule import NodeSchedule
 from tenon.apis.reasons import Reason
-from tenon.disruption.freezes.freeze import freezes_for, frozen_now
+from tenon.disruption.rules.scheduled_off import off_pool
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.records import ObjectRecord
 from tenon.messages.node import Removal
@@ -130,21 +130,12 @@ class NodeScheduleController(Controller):
         waits: list[float],
     ) -> None:
         """Delete the NodeClaims of a NodePool that is off. The controller of static NodePools does it for those."""
-        freezes = freezes_for(self._view.disruption_freezes(), pool.metadata.name, pool.metadata.labels)
-        frozen = frozen_now(freezes, now)
-        if pool.spec.replicas is not None or frozen is not None:
-            if frozen is not None:
-                waits.append(max(1.0, min(LONGEST_WAIT, frozen.until.timestamp() - now.timestamp())))
+        if pool.spec.replicas is not None:
             return
-        claims: list[ClaimRecord] = []
-        for claim in pool_claims:
-            if claim.deleting or leaving(self._cache.node_of(claim), claim):
-                continue
-            if claim.keep_until is not None and now < claim.keep_until:
-                waits.append((claim.keep_until - now).total_seconds())
-            else:
-                claims.append(claim)
-        if not claims:
+        present = [claim for claim in pool_claims if not (claim.deleting or leaving(self._cache.node_of(claim), claim))]
+        emptied = off_pool(pool, present, self._view.disruption_freezes(), now)
+        waits += [max(1.0, (look - now).total_seconds()) for look in emptied.next_looks]
+        if not emptied.leaving:
             return
         clause = closed_clause(pool.metadata.name, schedules_ask)
         removal = Removal(
@@ -156,7 +147,7 @@ class NodeScheduleController(Controller):
                 return
             waits.append(RETRY)
 
-        await bounded(claims, CONCURRENCY, delete)
+        await bounded(emptied.leaving, CONCURRENCY, delete)
 
     async def _delete(self, claim: ClaimRecord, removal: Removal) -> None:
         if await delete_with_finalizer(self._kube, claim, removal):
