@@ -47,14 +47,14 @@ demands = st.one_of(
 )
 
 
-def entries(what: st.SearchStrategy[dict[str, Any]], *durations: str) -> st.SearchStrategy[dict[str, Any]]:
+def entries(demand: st.SearchStrategy[dict[str, Any]], *durations: str) -> st.SearchStrategy[dict[str, Any]]:
     """Entries that begin up to an hour before the two hours of a test, or within them."""
     return st.builds(
-        lambda hour, minute, duration, demand: {"cron": f"{minute} {hour} * * *", "duration": duration, **demand},
+        lambda hour, minute, duration, body: {"cron": f"{minute} {hour} * * *", "duration": duration, **body},
         st.integers(7, 9),
         st.sampled_from([0, 1, 4, 10, 30, 47]),
         st.sampled_from(durations),
-        what,
+        demand,
     )
 
 
@@ -167,7 +167,7 @@ def test_consolidation_expiry_and_a_time_off_all_remove_nodes_of_the_model() -> 
         {"cron": "0 7 * * *", "duration": "2h", "floor": {"nodes": 1}},
         {"cron": "0 9 * * *", "duration": "30m", "closed": True},
     ]
-    drawn = {
+    drawn: dict[str, Any] = {
         "policy": "WhenEmptyOrUnderutilized",
         "after": "0s",
         "expire": "17m",
@@ -188,6 +188,7 @@ def history_of(
 ) -> History:
     loop = looptime.new_event_loop(noop_cycles=1)  # nothing arrives from outside
     try:
-        return loop.run_until_complete(lived(schedule_specs, drawn, pods)).history
+        cluster: LivingCluster = loop.run_until_complete(lived(schedule_specs, drawn, pods))
     finally:
         loop.close()
+    return cluster.history

@@ -1,4 +1,4 @@
-"""Which NodeClaims leave because a NodeSchedule has their NodePool off: all but those that are frozen or kept for now."""
+"""Which NodeClaims leave because a NodeSchedule has their NodePool off: those that are neither frozen nor kept now."""
 
 from __future__ import annotations
 
