@@ -18,7 +18,7 @@ SANDBOXES ?= $(shell $(BIN)/python -m tests.sandbox_count)
 # Sets of strings have the same order in every run: see tests/fuzzing.py.
 unit test: export PYTHONHASHSEED := 0
 
-.PHONY: help setup check test drills demo playground unit fuzz clean generate pictures docs compare-aws image image-test release release-check realpod realpod-e2e postgresql
+.PHONY: help setup check test drills demo playground shadow unit fuzz clean generate pictures docs compare-aws image image-test release release-check realpod realpod-e2e postgresql
 
 help:  ## List the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -65,6 +65,9 @@ demo: setup  ## Scale a Deployment up and down on real components; KEEP=1 leaves
 
 playground: $(SYNCED)  ## Serve a page on which manifests and prices can be changed, until Ctrl-C: docs/playground.md
 	$(BIN)/tenon playground
+
+shadow: $(SYNCED)  ## Watch the cluster of the current kubeconfig, which Karpenter runs, and report what Tenon would save; ARGS="--for 30m"
+	$(BIN)/tenon shadow $(ARGS)
 
 generate: $(SYNCED)  ## Generate files from the models
 	$(BIN)/python -m tools.generate

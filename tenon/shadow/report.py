@@ -140,6 +140,8 @@ def nodes_text(purchases: Document) -> str:
 def verdict(report: ShadowReport) -> str:
     """Return the most important sentence."""
     ledger = report.totals.ledger
+    if report.share is None and report.risks.left_out:
+        return "Nothing is compared yet: Tenon would not manage these NodePools, as the risks say"
     if report.share is None:
         return "Nothing has cost anything yet: no node of the cluster has a known price"
     watched = lasting(timedelta(seconds=ledger.seconds))
