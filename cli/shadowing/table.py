@@ -53,7 +53,7 @@ def _both(report: Document) -> Table:
     rates, cost, disturbance = report["now"], report["cost"], report["disturbance"]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in ("", "$/h now", "$ so far", "nodes", "waiting pods", "pods moved", "nodes removed"):
-        table.add_column(name, justify="right" if name else "left")
+        table.add_column(name, justify="right" if name else "left", overflow="fold")
     for title, key in (("Karpenter", "karpenter"), ("Tenon", "tenon")):
         moves = disturbance[key]
         reasons = ", ".join(f"{count} {reason}" for reason, count in moves["byReason"].items())
@@ -64,7 +64,7 @@ def _both(report: Document) -> Table:
             f"{rates[f'{key}Nodes']}",
             f"{rates[f'{key}WaitingPods']}",
             f"{moves['podsMoved']}",
-            f"{moves['nodesRemoved']}" + (f" ({reasons})" if reasons else ""),
+            reasons or "0",
         )
     if rates["lowerBoundPricePerHour"] is not None:
         table.add_row("lower bound", f"{rates['lowerBoundPricePerHour']:.4f}")

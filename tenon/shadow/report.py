@@ -142,6 +142,8 @@ def verdict(report: ShadowReport) -> str:
     ledger = report.totals.ledger
     if report.share is None and report.risks.left_out:
         return "Nothing is compared yet: Tenon would not manage these NodePools, as the risks say"
+    if report.share is None and report.rates.theirs:
+        return "The model has just begun, as a copy of the cluster"
     if report.share is None:
         return "Nothing has cost anything yet: no node of the cluster has a known price"
     watched = lasting(timedelta(seconds=ledger.seconds))

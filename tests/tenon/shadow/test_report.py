@@ -80,6 +80,8 @@ def test_the_page_of_a_report_without_samples_says_so() -> None:
     report: Document = document(ShadowReport(NOW, totals, Rates(0.0, 0.0, 0, 0), Risks({}, [], []), 40.0, 30.0))
     assert "needs two minutes" in to_html(report)
     assert report["verdict"].startswith("Nothing has cost anything yet")
+    report = document(ShadowReport(NOW, totals, Rates(1.0, 1.0, 2, 2), Risks({}, [], []), 40.0, 30.0))
+    assert report["verdict"].startswith("The model has just begun")
     risks = Risks({}, [], ["NodePool a: its nodeClassRef names no EC2NodeClass"])
     report = document(ShadowReport(NOW, totals, Rates(0.0, 0.0, 0, 0), risks, 40.0, 30.0))
     assert report["verdict"].startswith("Nothing is compared yet")
