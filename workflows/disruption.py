@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from pydantic import Field
@@ -21,7 +22,14 @@ with workflow.unsafe.imports_passed_through():
     from tenon.apis.reasons import camel_case
     from tenon.disruption.commands import command_page, overview_page
     from tenon.disruption.commands.approval_answers import BUDGETS_WITHIN
-    from tenon.disruption.commands.open_commands import commands_without, stale_commands, still_awaiting, with_approved
+    from tenon.disruption.commands.open_commands import (
+        commands_without,
+        opened,
+        stale_commands,
+        still_awaiting,
+        with_approved,
+        with_ended,
+    )
     from tenon.disruption.history.savings import is_forgotten, remember, total
     from tenon.messages.base import POLL_SECONDS, QUIET_POLL_SECONDS, ActivityName, WorkflowInput
     from tenon.messages.disruption import (
@@ -30,6 +38,7 @@ with workflow.unsafe.imports_passed_through():
         AwaitedReport,
         DisruptionCommand,
         DisruptionDecision,
+        DisruptResult,
         OpenCommand,
         PassCursor,
         PoolSavings,
@@ -41,8 +50,9 @@ with workflow.unsafe.imports_passed_through():
     from workflows.disruption_command import DisruptionCommandWorkflow
     from workflows.planner_call import PlannerCaller
 
-MAX_HISTORY = 500
-"""The number of history events after which a run continues as new."""
+MAX_HISTORY, MAX_HISTORY_WITH_COMMANDS = 500, 2000
+"""The number of history events after which a run continues as new; the second while commands that it started run,
+because the next run does not hear when they end."""
 REFUSED_PAUSE = timedelta(seconds=30)
 """How long a node is left alone after it refused a command."""
 COMMAND_GRACE = timedelta(minutes=10)
@@ -86,6 +96,8 @@ class DisruptionWorkflow(PlannerCaller):
         self.cursor = begin.cursor
         """Which nodes of a large cluster consolidation looks at next."""
         self.last_commands = begin.last_commands
+        self.running: set[str] = set()
+        """The commands that this run started and whose workflows have not ended."""
         self.input_changed = False
         """Whether commands or savings changed since the planner was asked, so that its answer may be out of date."""
 
@@ -106,7 +118,7 @@ class DisruptionWorkflow(PlannerCaller):
                     before = self.by_claim
                     await self._start(command)
                     await self._withdraw_since(before)
-            if must_continue_as_new(MAX_HISTORY):
+            if must_continue_as_new(MAX_HISTORY_WITH_COMMANDS if self._carries_out_commands() else MAX_HISTORY):
                 await workflow.wait_condition(workflow.all_handlers_finished)
                 continue_as_new(
                     evolve(
@@ -148,6 +160,10 @@ class DisruptionWorkflow(PlannerCaller):
         """Whether nothing ends with time. The planner sees the ends of refusals, and waits for people cost no calls."""
         return not self.savings and all(entry.is_idle for entry in self.by_claim.values())
 
+    def _carries_out_commands(self) -> bool:
+        """Whether commands that this run started are under way. Those that wait for a person may wait for days."""
+        return any(entry.command in self.running and not entry.is_idle for entry in self.by_claim.values())
+
     async def _withdraw_since(self, before: dict[str, OpenCommand]) -> None:
         """Tell commands that wait for a person that what they were decided for does not hold any more."""
         for command, why in stale_commands(before, self.by_claim).items():
@@ -179,25 +195,14 @@ class DisruptionWorkflow(PlannerCaller):
         until = now + (MOVE_GRACE if command.moves_pods else COMMAND_GRACE)
         if command.approval is not None:
             until += timedelta(seconds=command.approval.seconds) + BUDGETS_WITHIN
-        for position, candidate in enumerate(command.candidates):
-            self.by_claim[candidate.claim] = OpenCommand(
-                command=command.id,
-                reason=command.reason,
-                pool=candidate.pool,
-                until=until,
-                due=None if command.moves_pods or command.approval is not None else now,
-                since=now,
-                hosts=[] if position else sorted(command.arrivals),
-                awaits_replacement=command.terminate_first is not None,
-                awaits_approval=command.approval is not None,
-            )
+        self.by_claim |= opened(command, now, until)
         try:
             await self._start_child(command)
         except WorkflowAlreadyStartedError:
             workflow.logger.info("The command runs already", extra={"command": command.id})
 
     def _show(self) -> None:
-        """Update the page. Signals do not: the long poll ends within minutes, or when its input changed."""
+        """Update the page. Each signal does, because the long poll may go on for an hour."""
         page = overview_page.current_details(self.cluster, self.by_claim, self.savings, self.last_commands)
         workflow.set_current_details(page)
 
@@ -205,6 +210,22 @@ class DisruptionWorkflow(PlannerCaller):
         """Say on the page how one of the last commands ended."""
         workflow_id = names.command_id(self.cluster, command)
         self.last_commands = overview_page.with_end(self.last_commands, workflow_id, end)
+        self._show()
+
+    def _remember_result(self, command: DisruptionCommand, child: asyncio.Future[DisruptResult]) -> None:
+        """Take a command whose workflow has ended off the list of those under way."""
+        if child.cancelled():  # the worker evicts this workflow from its cache
+            return
+        error = child.exception()  # an operator may have terminated it
+        self.running.discard(command.id)
+        before = self.by_claim
+        self.by_claim = with_ended(before, command.id)
+        self.input_changed = self.input_changed or len(self.by_claim) < len(before)
+        if error is not None:
+            end = "ended without a result, as its own page says"
+        else:
+            end = command_page.end_of(command, child.result())
+        self._remember_end(command.id, end)
 
     async def _start_child(self, command: DisruptionCommand) -> None:
         workflow_id = names.command_id(self.cluster, command.id)
@@ -224,8 +245,8 @@ class DisruptionWorkflow(PlannerCaller):
             static_summary=command_page.headline(command),
             static_details=command_page.static_details(),
         )
-        # An operator may terminate it. Without this, asyncio logs an error about an exception that nothing has read.
-        child.add_done_callback(lambda ended: None if ended.cancelled() else ended.exception())
+        self.running.add(command.id)
+        child.add_done_callback(partial(self._remember_result, command))
 
     @workflow.signal(description="Sent by Tenon: nodes that refused a command.")
     def settled(self, claims: list[str]) -> None:
@@ -234,6 +255,7 @@ class DisruptionWorkflow(PlannerCaller):
         for claim in claims:
             if claim in self.by_claim:
                 self.by_claim[claim] = evolve(self.by_claim[claim], until=until, due=until)
+        self._show()
 
     @workflow.signal(description="Sent by Tenon: nodes that a command could not remove.")
     def postpone(self, postponement: Postponement) -> None:
@@ -249,6 +271,7 @@ class DisruptionWorkflow(PlannerCaller):
                 entry, until=until, due=until, postponed=True, awaits_approval=False, refused=postponement.refused
             )
             self.input_changed = True
+        self._show()
 
     @workflow.signal(description="Sent by Tenon: a command that a person approved starts.")
     def approved(self, report: ApprovedReport) -> None:
@@ -257,11 +280,13 @@ class DisruptionWorkflow(PlannerCaller):
         until = now + (MOVE_GRACE if report.moves_pods else COMMAND_GRACE)
         self.by_claim = with_approved(self.by_claim, report, now, until)
         self.input_changed = True
+        self._show()
 
     @workflow.signal(description="Sent by Tenon: what a consolidation command saves.")
     def saved(self, report: SavingReport) -> None:
         """Receive what a consolidation command saves. A NodePool whose commands do not pay is slowed down."""
         now = workflow.now()
+        self.by_claim = with_ended(self.by_claim, report.command)
         self._remember_end(report.command, command_page.saved(total(report.pools.values()).reached))
         before = dict(self.savings)
         for pool, saving in report.pools.items():
@@ -270,18 +295,21 @@ class DisruptionWorkflow(PlannerCaller):
                 self.savings[pool] = remembered
         if self.savings != before:
             self.input_changed = True
+        self._show()
 
     @workflow.signal(description="Sent by Tenon: nodes leave before their replacement starts.")
     def awaits_replacement(self, report: AwaitedReport) -> None:
         """Receive that nodes leave before their replacement starts. They count against budgets until it runs."""
         self.by_claim = still_awaiting(self.by_claim, report, workflow.now())
         self.input_changed = True
+        self._show()
 
     @workflow.signal(description="Sent by Tenon: the replacements of nodes that left first run.")
     def replaced(self, claims: list[str]) -> None:
         """Receive that the replacements of nodes that left first run, or are not needed any more."""
         self.by_claim = commands_without(self.by_claim, claims)
         self.input_changed = True
+        self._show()
 
     @workflow.query(description="The open commands: NodeClaim name to the command that disrupts it.")
     def open_commands(self) -> dict[str, OpenCommand]:

@@ -34,6 +34,8 @@ from tenon.disruption.commands.open_commands import (
     claims_of_finished_commands,
     commands_without,
     hosts_of,
+    only_waits,
+    opened,
 )
 from tenon.disruption.deciding import decide
 from tenon.disruption.methods import METHODS, has_cause
@@ -120,6 +122,7 @@ class Disruptor:
         give_up = loop.time() + disruption_input.wait_seconds
         self._turn += 1
         turn = self._turn
+        finished_claims: list[str] = []
         self._open_commands = self._with_approved(disruption_input.ledger, forget=True)
         self._slowed.update(disruption_input.savings)
         if self._moves is not None and self._moves.cursor is None:
@@ -147,6 +150,8 @@ class Disruptor:
                 return self._answer(commands=messages, finished_claims=finished_claims)
             if any(ledger[claim].awaits_approval for claim in finished_claims):
                 return self._answer(finished_claims=finished_claims)  # the command hears that it need not wait
+            if only_waits(ledger, finished_claims):
+                return self._answer(finished_claims=finished_claims)
             running_pass = None
             if self._moves is not None:
                 rest = commands_without(ledger, finished_claims)
@@ -160,25 +165,12 @@ class Disruptor:
                 pause = min(pause, max(0.05, (decision.next_pass - self._now()).total_seconds()))
             await self._wait(pause, running_pass)
             await self._pace.wait(give_up - loop.time())
-        return DisruptionDecision()
+        return self._answer(finished_claims=finished_claims) if turn == self._turn else DisruptionDecision()
 
     def _answer(self, *, finished_claims: list[str], commands: Sequence[DisruptionCommand] = ()) -> DisruptionDecision:
         """Return a decision, and note what it changes: a validation may come before the workflow's next report."""
         now = self._now()
-        started = {
-            candidate.claim: OpenCommand(
-                command=command.id,
-                reason=command.reason,
-                pool=candidate.pool,
-                until=now,
-                since=now,
-                hosts=[] if position else sorted(command.arrivals),
-                awaits_replacement=command.terminate_first is not None,
-                awaits_approval=command.approval is not None,
-            )
-            for command in commands
-            for position, candidate in enumerate(command.candidates)
-        }
+        started = {claim: entry for command in commands for claim, entry in opened(command, now, now).items()}
         self._open_commands = {**commands_without(self._open_commands, {*finished_claims, *started}), **started}
         self._workflow_cursor = self._moves.cursor if self._moves is not None else None
         return DisruptionDecision(

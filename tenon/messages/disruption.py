@@ -51,6 +51,8 @@ class OpenCommand(Message):
     """The command waits for a person. Budgets do not count the node, and no other command asks for it."""
     refused: str = ""
     """Who refused the command, and why, in a clause. The node is left alone until ``until``, and ``postponed``."""
+    ended: bool = False
+    """The command's workflow has ended. The node still counts until it is gone, or has not left in time."""
 
     @property
     def is_idle(self) -> bool:

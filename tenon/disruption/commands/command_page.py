@@ -6,7 +6,14 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from tenon.apis.reasons import camel_case
-from tenon.messages.disruption import REBOOT, REFUSED_HOURS, DisruptInput, DisruptionCandidate, DisruptionCommand
+from tenon.messages.disruption import (
+    REBOOT,
+    REFUSED_HOURS,
+    DisruptInput,
+    DisruptionCandidate,
+    DisruptionCommand,
+    DisruptResult,
+)
 from tenon.sentences import counted, first_few, for_temporal_ui, shortened
 
 NAMED_NODES = 3
@@ -85,6 +92,18 @@ def action(command: DisruptionCommand) -> str:
 def saved(saving: float) -> str:
     """Say in a clause what a command saves now, in dollars an hour."""
     return f"saves {saving:.4f} USD/h" if saving else "saves nothing"
+
+
+def end_of(command: DisruptionCommand, result: DisruptResult) -> str:
+    """Say in a clause how a command ended."""
+    if result.failure:
+        return f"undone: {result.failure}"
+    if result.saving is not None:
+        return saved(result.saving.reached)
+    if result.prices:
+        return saved(sum(result.prices.values()))
+    verb = "reboot" if command.decision == REBOOT else "leave"
+    return result.replacement or f"asked {counted(len(result.accepted), 'node')} to {verb}"
 
 
 def why(command: DisruptionCommand) -> str:

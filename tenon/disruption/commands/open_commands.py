@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tenon.apis.reasons import Reason
 from tenon.evolve import evolve
-from tenon.messages.disruption import ApprovedReport, AwaitedReport, OpenCommand
+from tenon.messages.disruption import ApprovedReport, AwaitedReport, DisruptionCommand, OpenCommand
 
 if TYPE_CHECKING:  # workflows import this module, and the process that runs them does not load the scheduling engine
     from tenon.disruption.model import ManagedNode
@@ -32,6 +32,15 @@ def claims_of_finished_commands(
         for claim, entry in open_commands.items()
         if (_is_over(entry, present[claim], now) if claim in present else not _awaits(entry))
     )
+
+
+def only_waits(open_commands: Mapping[str, OpenCommand], finished_claims: Collection[str]) -> bool:
+    """Return whether commands are over, and nothing is under way for the other nodes.
+
+    The disruption workflow then hears of it at once: its page is right, and its next call may wait longer.
+    """
+    rest = commands_without(open_commands, finished_claims)
+    return bool(finished_claims) and all(entry.is_idle for entry in rest.values())
 
 
 def awaiting_replacement(open_commands: Mapping[str, OpenCommand]) -> dict[str, str]:
@@ -75,6 +84,24 @@ def claims_of(open_commands: Mapping[str, OpenCommand], *, postponed: bool) -> f
     )
 
 
+def opened(command: DisruptionCommand, since: datetime, until: datetime) -> dict[str, OpenCommand]:
+    """Return the entries of a command that starts, by NodeClaim. ``until``: when they are dropped at the latest."""
+    return {
+        candidate.claim: OpenCommand(
+            command=command.id,
+            reason=command.reason,
+            pool=candidate.pool,
+            until=until,
+            due=None if command.moves_pods or command.approval is not None else since,
+            since=since,
+            hosts=[] if position else sorted(command.arrivals),
+            awaits_replacement=command.terminate_first is not None,
+            awaits_approval=command.approval is not None,
+        )
+        for position, candidate in enumerate(command.candidates)
+    }
+
+
 def with_approved(
     open_commands: Mapping[str, OpenCommand], report: ApprovedReport, now: datetime, until: datetime
 ) -> dict[str, OpenCommand]:
@@ -86,6 +113,18 @@ def with_approved(
         if claim in report.claims
     }
     return {**commands_without(open_commands, own.keys() - started.keys()), **started}
+
+
+def with_ended(open_commands: Mapping[str, OpenCommand], command: str) -> dict[str, OpenCommand]:
+    """Return the open commands after the workflow of one has ended.
+
+    One that waits for a person ends without an answer only if an operator terminated it: nothing holds its nodes.
+    """
+    return {
+        claim: evolve(entry, ended=True) if entry.command == command else entry
+        for claim, entry in open_commands.items()
+        if entry.command != command or not entry.awaits_approval
+    }
 
 
 def hosts_of(open_commands: Mapping[str, OpenCommand]) -> frozenset[str]:

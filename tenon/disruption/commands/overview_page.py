@@ -33,7 +33,7 @@ you terminate this workflow, Tenon starts it again within a minute."""
 
 def headline(cluster: str, open_commands: Mapping[str, OpenCommand]) -> str:
     """Say in one line what the workflow does, and how much of it is under way."""
-    nodes = [claim for claim, entry in open_commands.items() if not (entry.postponed or entry.awaits_approval)]
+    nodes = [claim for claim, entry in open_commands.items() if _is_used(entry) and not entry.ended]
     commands = {open_commands[claim].command for claim in nodes}
     waiting = len({entry.command for entry in open_commands.values() if entry.awaits_approval})
     parts = [f"{counted(len(commands), 'command')} for {counted(len(nodes), 'node')} under way"] if nodes else []
@@ -59,6 +59,11 @@ def _workflow(workflow_id: str) -> str:
     return f" (workflow {workflow_id})"
 
 
+def _is_used(entry: OpenCommand) -> bool:
+    """Whether budgets count the node because of the command."""
+    return not (entry.postponed or entry.awaits_approval)
+
+
 def current_details(
     cluster: str,
     open_commands: Mapping[str, OpenCommand],
@@ -68,19 +73,20 @@ def current_details(
     """Render the page as Markdown."""
     waiting = {claim: entry for claim, entry in open_commands.items() if entry.awaits_approval}
     refused = {claim: entry for claim, entry in open_commands.items() if entry.refused}
-    under_way = {
-        claim: entry for claim, entry in open_commands.items() if not (entry.postponed or entry.awaits_approval)
-    }
+    used = {claim: entry for claim, entry in open_commands.items() if _is_used(entry)}
+    under_way = {claim: entry for claim, entry in used.items() if not entry.ended}
+    leaving = {claim: entry for claim, entry in used.items() if entry.ended}
     postponed = {claim: entry for claim, entry in open_commands.items() if entry.postponed and not entry.refused}
     lines = [
         f"### {headline(cluster, open_commands)}",
         "",
         f"**Now:** it waits until {'another' if waiting else 'a'} node may leave. `tenon explain node NAME` says what "
-        "keeps a node.",
+        "keeps a node, and `tenon simulate --live --disruption` what consolidation would do next, and when.",
         *_section("Commands that wait for approval", _commands(waiting)),
         *(_answers(cluster) if waiting else []),
         *_section("Commands under way", _commands(under_way)),
-        *_section("Nodes that these commands use of the disruption budgets", _budgets(under_way)),
+        *_section("Commands that have ended, whose nodes count until they are gone", _commands(leaving)),
+        *_section("Nodes that commands use of the disruption budgets", _budgets(used)),
         *_section("Nodes whose command failed, and until when they are left alone", _later(postponed)),
         *_section("Nodes whose command was refused, and until when they are left alone", _refused(refused)),
         *_section("NodePools whose consolidation saves less than predicted", _slowed(savings)),

@@ -15,6 +15,8 @@ from tenon.disruption.commands.open_commands import (
     claims_of_finished_commands,
     commands_without,
     hosts_of,
+    only_waits,
+    with_ended,
 )
 from tenon.disruption.deciding import eligible
 from tenon.disruption.model import ManagedNode, PoolPolicy, Situation
@@ -103,3 +105,18 @@ def test_a_node_may_be_moved_again_as_soon_as_its_pause_is_over() -> None:
     entry = evolve(OPEN["a"], postponed=True)
     assert claims_of_finished_commands({"a": entry}, [NODE], DUE) == []
     assert claims_of_finished_commands({"a": entry}, [NODE], DUE + timedelta(seconds=1)) == ["a"]
+
+
+def test_a_command_that_has_ended_still_counts_and_one_that_nobody_answered_holds_nothing() -> None:
+    waiting_entry = evolve(OPEN["a"], command="c2", due=None, awaits_approval=True)
+    open_commands = with_ended(with_ended({**OPEN, "b": waiting_entry, "c": OPEN["a"]}, "c1"), "c2")
+    assert {claim: entry.ended for claim, entry in open_commands.items()} == {"a": True, "c": True}
+    assert claims_of(open_commands, postponed=False) == {"a", "c"}
+
+
+def test_the_end_of_the_last_command_is_worth_an_answer_of_the_planner() -> None:
+    """Then the next call may wait for an hour. A call for each end would cost an action for each command."""
+    waiting_entry = evolve(OPEN["a"], due=None, awaits_approval=True)
+    assert only_waits({**OPEN, "b": waiting_entry}, ["a"])
+    assert not only_waits({**OPEN, "b": OPEN["a"]}, ["a"])
+    assert not only_waits({"b": waiting_entry}, [])

@@ -14,6 +14,8 @@ from tenon.messages.disruption import (
     REBOOT,
     DisruptionCandidate,
     DisruptionCommand,
+    DisruptResult,
+    MeasuredSaving,
     OpenCommand,
     PoolSavings,
     Replacement,
@@ -118,6 +120,35 @@ def test_the_disruption_workflow_lists_commands_budgets_failures_and_slow_pools(
     assert "- api-1 until 2026-11-21 12:05:00 UTC: command `drifted-1`" in shown
     assert "- web: the last 2 commands saved 0.1000 USD/h instead of 0.3000 USD/h" in shown
     assert "Empty: removes n1 (workflow disruption-command/c/empty-1)" in shown
+
+
+def test_a_command_that_has_ended_is_not_under_way_and_its_nodes_use_the_budget() -> None:
+    ended = evolve(OPEN, command="empty-1", reason=Reason.EMPTY, ended=True)
+    shown = overview_page.current_details("c", {"web-1": OPEN, "web-3": ended}, {}, [])
+    assert shown.startswith("### Decides which nodes of cluster c leave: 1 command for 1 node under way")
+    _, _, after = shown.partition("#### Commands that have ended, whose nodes count until they are gone\n\n")
+    assert after.startswith("- `empty-1`: Empty, web-3, since 2026-11-21 12:00:00 UTC\n")
+    assert "- NodePool web: 1 node, Empty\n- NodePool web: 1 node, Underutilized" in shown
+    assert "No command is under way." in overview_page.current_details("c", {"web-3": ended}, {}, [])
+
+
+@pytest.mark.parametrize(
+    ("command", "result", "end"),
+    [
+        (MOVE, DisruptResult(refused={"web-1": "x"}, failure="a pod came or went"), "undone: a pod came or went"),
+        (
+            MOVE,
+            DisruptResult(accepted=["web-1"], saving=MeasuredSaving(predicted=1, reached=0.5)),
+            "saves 0.5000 USD/h",
+        ),
+        (EMPTY, DisruptResult(accepted=["web-1"], prices={"web-1": 0.2}), "saves 0.2000 USD/h"),
+        (EMPTY, DisruptResult(accepted=["web-1"]), "asked 1 node to leave"),
+        (evolve(MOVE, decision=REBOOT), DisruptResult(accepted=["web-1"]), "asked 1 node to reboot"),
+        (MOVE, DisruptResult(accepted=["web-1"], replacement="web-2 replaced it"), "web-2 replaced it"),
+    ],
+)
+def test_a_command_says_how_it_ended(command: DisruptionCommand, result: DisruptResult, end: str) -> None:
+    assert command_page.end_of(command, result) == end
 
 
 def test_the_disruption_workflow_says_how_a_person_answers_commands_that_wait() -> None:

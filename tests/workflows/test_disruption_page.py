@@ -1,0 +1,150 @@
+"""The page of the disruption workflow is right as soon as a command ends, although the planner's call stays open."""
+
+from __future__ import annotations
+
+import pytest
+from temporalio.api.sdk.v1 import WorkflowMetadata
+from temporalio.client import WorkflowHandle
+from temporalio.service import RPCError
+from temporalio.testing import WorkflowEnvironment
+
+from tenon.apis.reasons import Reason
+from tenon.evolve import evolve
+from tenon.messages.base import ActivityName
+from tenon.messages.disruption import AwaitsApproval, DisruptionCommand, DisruptionDecision
+from tests.workflows.fake_steps import command, leaves_first
+from tests.workflows.test_approvals import Planner, answer, deciding, entry_of
+from tests.workflows.waiting import until
+from workflows import disruption, names
+from workflows.disruption import DisruptionWorkflow
+from workflows.disruption_command import DisruptionCommandWorkflow
+
+pytestmark = pytest.mark.integration
+
+EMPTY = evolve(command(replacements=0), id="empty-1", reason=Reason.EMPTY, moves_pods=False, only_if_empty=True)
+DRIFTED = evolve(command(graceful=False), id="drifted-2", reason=Reason.DRIFTED, saving=0.0)
+
+
+async def page_of(handle: WorkflowHandle[DisruptionWorkflow, None]) -> str:
+    page = await handle.query("__temporal_workflow_metadata", result_type=WorkflowMetadata)
+    return str(page.current_details)
+
+
+@pytest.mark.parametrize(
+    ("started", "failure", "end"),
+    [
+        (EMPTY, "", "asked 2 nodes to leave"),
+        (DRIFTED, "", "asked 2 nodes to leave"),
+        (DRIFTED, "a pod came or went", "undone: a pod came or went"),
+        (evolve(leaves_first(), id="drifted-3"), "", "NodeClaim default-2 replaced it"),
+    ],
+    ids=["empty", "drifted", "undone", "terminate-first"],
+)
+async def test_a_command_that_has_ended_is_not_under_way_while_the_planner_is_still_asked(
+    temporal: WorkflowEnvironment, cluster: str, started: DisruptionCommand, failure: str, end: str
+) -> None:
+    planner = Planner(DisruptionDecision(commands=[started]))
+    planner.fails[ActivityName.VALIDATE_COMMAND] = failure
+    planner.finds[0] = evolve(planner.finds[0], running=["default-2"])
+    async with deciding(temporal, cluster, planner) as handle:
+
+        async def shows_the_end() -> bool:
+            page = await page_of(handle)
+            return "No command is under way" in page and f"/{started.id}): {end}" in page
+
+        await until(shows_the_end)
+        page = await page_of(handle)
+    assert page.startswith(f"### Decides which nodes of cluster {cluster} leave\n")
+
+
+async def test_nodes_count_for_budgets_after_their_command_has_ended(
+    temporal: WorkflowEnvironment, cluster: str
+) -> None:
+    planner = Planner(DisruptionDecision(commands=[EMPTY]))
+    async with deciding(temporal, cluster, planner) as handle:
+
+        async def ended() -> bool:
+            entry = await entry_of(handle, "default-1")
+            return entry is not None and entry.ended
+
+        await until(ended)
+        page = await page_of(handle)
+        assert "#### Commands that have ended, whose nodes count until they are gone\n\n- `empty-1`: Empty" in page
+        assert "- NodePool default: 2 nodes, Empty" in page
+        await answer(handle, planner, DisruptionDecision(finished_claims=["default-1", "default-2"]))
+
+        async def forgotten() -> bool:
+            return "count until they are gone" not in await page_of(handle)
+
+        await until(forgotten)
+
+
+async def test_a_command_that_an_operator_terminated_while_it_waited_holds_no_node(
+    temporal: WorkflowEnvironment, cluster: str
+) -> None:
+    waiting_command = evolve(DRIFTED, approval=AwaitsApproval(seconds=4 * 86_400.0))
+    async with deciding(temporal, cluster, Planner(DisruptionDecision(commands=[waiting_command]))) as handle:
+
+        async def waits() -> bool:
+            entry = await entry_of(handle, "default-1")
+            return entry is not None and entry.awaits_approval
+
+        await until(waits)
+        child = temporal.client.get_workflow_handle(names.command_id(cluster, waiting_command.id))
+
+        async def terminated() -> bool:
+            try:
+                await child.terminate()
+            except RPCError:  # it has not started yet
+                return False
+            return True
+
+        await until(terminated)
+
+        async def is_free() -> bool:
+            return await entry_of(handle, "default-1") is None
+
+        await until(is_free)
+        page = await page_of(handle)
+    assert "waits for approval" not in page
+    assert f"/{waiting_command.id}): ended without a result, as its own page says" in page
+
+
+async def test_a_run_does_not_continue_as_new_before_its_commands_have_ended(
+    temporal: WorkflowEnvironment, cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next run does not hear of their ends."""
+    monkeypatch.setattr(disruption, "MAX_HISTORY", 1)
+    planner = Planner(DisruptionDecision(commands=[DRIFTED]))
+    planner.waits = "default-new waits for its instance"
+    async with deciding(temporal, cluster, planner) as handle:
+        first = (await handle.describe()).run_id
+
+        async def started() -> bool:
+            return planner.calls.count(ActivityName.AWAIT_REPLACEMENTS.value) > 0
+
+        await until(started)
+        await answer(handle, planner, DisruptionDecision())
+
+        async def asked_again() -> bool:
+            return len(planner.inputs) > 2
+
+        await until(asked_again)
+        assert (await handle.describe()).run_id == first
+        child = temporal.client.get_workflow_handle_for(
+            DisruptionCommandWorkflow.run, names.command_id(cluster, DRIFTED.id)
+        )
+        planner.waits = ""
+        await child.signal(DisruptionCommandWorkflow.replacement_changed, "default-new")
+
+        async def ended() -> bool:
+            return "No command is under way" in await page_of(handle)
+
+        await until(ended)
+        await answer(handle, planner, DisruptionDecision())
+
+        async def continued() -> bool:
+            return (await handle.describe()).run_id != first
+
+        await until(continued)
+        assert "asked 2 nodes to leave" in await page_of(handle)
