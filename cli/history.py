@@ -30,7 +30,7 @@ from cli.record_times import SinceOption, UntilOption, instant_of
 from tenon.errors import TenonError
 from tenon.kube.node_names import AmbiguousNameError, may_stand_for, whole_name
 from tenon.record.entries import Entry, Kind
-from tenon.record.history import Question, Subject, about, answers, sentence, total_bought, why
+from tenon.record.history import Question, Subject, about, answers, sentence, total_price, why
 from tenon.record.lines import distinct
 from tenon.record.why.mentions import whole_nodes_in
 from tenon.sentences import lasting
@@ -138,7 +138,7 @@ def history(
         print(json.dumps([entry.model_dump(mode="json", exclude_none=True) for entry in newest], indent=2))
     elif newest:
         _print(newest, question.name, is_wide=output == "wide")
-        if total := total_bought(newest, question.kinds):
+        if total := total_price(newest, question.kinds):
             output_console().print(total, highlight=False, soft_wrap=True)
     for note in sources.notes:
         print(f"{note}.", file=sys.stderr)

@@ -24,8 +24,8 @@ from tenon.apis.json_object import JsonObject
 from tenon.ec2.instances.interruption import EVENTS as EVENTS_OF_NOTICES
 from tenon.ec2.instances.interruption import LEAVES
 from tenon.kube.event_reasons import EventReason, EventType, Published
+from tenon.kube.pool_reasons import shortened_by_pool
 from tenon.kube.timestamps import format_instant
-from tenon.sentences import shortened
 
 log = loggers.EVENTS
 
@@ -103,7 +103,7 @@ class EventRecorder:
         """Write an event about an object or a reference to one. Return False if it was suppressed or failed."""
         event_type = type_ or reason.type
         reference = _reference(regarding)
-        message = shortened(message, _MESSAGE_LENGTH)
+        message = shortened_by_pool(message, _MESSAGE_LENGTH)
         key = hashlib.sha256(
             "\0".join([*(reference[field] for field in sorted(reference)), event_type, reason, message]).encode()
         ).hexdigest()[:16]

@@ -16,12 +16,14 @@ from activities.node.vanished import forget_pods, is_dead
 from activities.node.volumes import Heartbeat, Sleep, attached_volumes
 from tenon.apis import labels
 from tenon.apis.nodeclaim import DRAINED
+from tenon.evolve import evolve
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.event_reasons import EventReason
+from tenon.kube.pod_workload import workload_of
 from tenon.kube.records import PodRecord
 from tenon.kube.structs import Object
 from tenon.kube.timestamps import format_instant
-from tenon.messages.node import DrainInput, DrainResult
+from tenon.messages.node import MAX_WORKLOADS, DrainInput, DrainResult
 from tenon.node import drain as decide
 from tenon.node.drain_blockers import grouped, overdue_termination, sentence
 from tenon.sentences import counted
@@ -64,9 +66,9 @@ async def drain(
         if drain_input.instance_gone and is_dead(node):
             node_pods = await pods_on(kube, name)
             heartbeat(len(node_pods))
-            ended = await forget_pods(kube, recorder, node, node_pods, drain_input.why)
+            deleted_pods = await forget_pods(kube, recorder, node, node_pods, drain_input.why)
             await _note_drained(kube, drain_input, now)
-            return DrainResult(drained=True, evicted=ended + (evictor.evicted if evictor else 0))
+            return _with_pods(DrainResult(drained=True), evictor, deleted_pods)
         node_pods = await pods_on(kube, name, latest=False)
         waited = decide.remaining_pods(node_pods, now(), drain_input.force_at)
         if not waited:  # the instance is terminated next, so read again to see pods that came a moment ago
@@ -82,7 +84,7 @@ async def drain(
             await _publish_left_behind(recorder, node, [*map(sentence, stuck + evictor.blocked(waited))])
             await _note_drained(kube, drain_input, now)
             attached = await attached_volumes(kube, name, now())
-            return DrainResult(drained=True, evicted=evictor.evicted, volumes_attached=len(attached))
+            return _with_pods(DrainResult(drained=True, volumes_attached=len(attached)), evictor)
         if first:
             text = f"{counted(len(waited), 'pod')} left on Node {name}"
             await update_conditions(
@@ -95,13 +97,8 @@ async def drain(
             standing = await idle_nodes(waited) if blocked and idle_nodes is not None else ""
             if standing:
                 await recorder.publish(node, EventReason.REPLACEMENT_IDLE, f"{sentence(blocked[0])}; {standing}")
-            return DrainResult(
-                evicted=evictor.evicted,
-                remaining=len(waited),
-                blocked=blocked,
-                next_force_at=next_force_at,
-                idle=standing,
-            )
+            unfinished = DrainResult(remaining=len(waited), blocked=blocked, next_force_at=next_force_at, idle=standing)
+            return _with_pods(unfinished, evictor)
         idle = len(waited) == before and not drain_input.force
         pause, before = min(pause * 1.5, MAX_POLL_SECONDS) if idle else POLL_SECONDS, len(waited)
         due = [at for at in (evictor.next_try(waited), next_force_at) if at is not None]
@@ -110,7 +107,14 @@ async def drain(
         if drain_input.instance_gone:
             node = await kube.get(NODES, name)
     await _note_drained(kube, drain_input, now)
-    return DrainResult(drained=True, evicted=evictor.evicted if evictor else 0)
+    return _with_pods(DrainResult(drained=True), evictor)
+
+
+def _with_pods(result: DrainResult, evictor: Evictor | None, deleted_pods: Sequence[PodRecord] = ()) -> DrainResult:
+    """Return the result with which pods were evicted, or deleted from a dead Node."""
+    pods = [*(evictor.evicted_pods if evictor is not None else ()), *deleted_pods]
+    workloads = dict.fromkeys(workload_of(pod.key) for pod in pods if not pod.daemon)
+    return evolve(result, evicted=len(pods), workloads=list(workloads)[:MAX_WORKLOADS])
 
 
 async def _note_drained(kube: Kube, drain_input: DrainInput, now: Clock) -> None:

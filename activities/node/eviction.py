@@ -40,7 +40,7 @@ class Evictor:
     """Evicts pods in their waves, and reports what blocks the others."""
 
     def __init__(self, kube: Kube, recorder: EventPublisher, node: Object, drain_input: DrainInput) -> None:
-        self.evicted = 0
+        self.evicted_pods: list[PodRecord] = []
         self._because = f": {drain_input.why}" if drain_input.why else ""
         self._kube = kube
         self._recorder = recorder
@@ -125,7 +125,7 @@ class Evictor:
         answer = await self._kube.evict(pod.pod.namespace, pod.pod.name, uid=pod.uid)
         metrics.POD_EVICTIONS.labels(str(answer.code)).inc()
         if answer.outcome == "evicted":
-            self.evicted += 1
+            self.evicted_pods.append(pod)
             text = f"evicted from Node {self._node['metadata']['name']}{self._because}"
             await self._recorder.publish(pod_reference(pod.pod), EventReason.EVICTED, text)
         elif answer.outcome != "gone":
@@ -140,7 +140,7 @@ class Evictor:
         self._undeletable.discard(pod.uid)
         if pod.deleting:
             return
-        self.evicted += 1
+        self.evicted_pods.append(pod)
         node = self._node["metadata"]["name"]
         text = f"deleted with {grace_seconds} s of grace, because its Node {node} must be removed{self._because}"
         await self._recorder.publish(pod_reference(pod.pod), EventReason.DISRUPTED, text, "Warning")

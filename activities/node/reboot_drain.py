@@ -47,7 +47,7 @@ async def drain_for_reboot(
         seconds_left = min(ends) - now().timestamp()
         if not waited or seconds_left <= 0:
             blocked = grouped(evictor.blocked(waited))[:MAX_BLOCKED]
-            return RebootDrainResult(evicted=evictor.evicted, remaining=len(waited), blocked=blocked)
+            return RebootDrainResult(evicted=len(evictor.evicted_pods), remaining=len(waited), blocked=blocked)
         await evictor.act(waited, now())
         pause = min(pause * 1.5, MAX_POLL_SECONDS) if len(waited) == before else POLL_SECONDS
         before = len(waited)

@@ -34,8 +34,8 @@ def is_dead(node: Object) -> bool:
 
 async def forget_pods(
     kube: Kube, recorder: EventPublisher, node: Object, node_pods: Iterable[PodRecord], why: str = ""
-) -> int:
-    """Delete the pods of a dead Node without a grace period. Return how many were deleted.
+) -> list[PodRecord]:
+    """Delete the pods of a dead Node without a grace period. Return those that were deleted.
 
     Try to evict each pod first, because an eviction marks the pod as disrupted, which Jobs do not count as a failure.
     If a PodDisruptionBudget refuses, delete the pod anyway: it does not run any more, so the budget protects nothing.
@@ -67,4 +67,5 @@ async def forget_pods(
         return True
 
     stranded = [pod for pod in node_pods if not (pod.terminal or pod.daemon or pod.mirror)]
-    return sum(await bounded(stranded, CONCURRENCY, forget))
+    is_deleted = await bounded(stranded, CONCURRENCY, forget)
+    return [pod for pod, deleted in zip(stranded, is_deleted, strict=True) if deleted]

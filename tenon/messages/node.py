@@ -164,11 +164,17 @@ class BlockedPods(Message):
     """When they are deleted, whatever keeps them."""
 
 
+MAX_WORKLOADS = 20
+"""How many workloads of evicted pods the workflow of a node and the record name."""
+
+
 class DrainResult(Message):
     """Whether the node is drained. If not, ``blocked`` says which pods it waits for and why."""
 
     drained: bool = False
     evicted: int = 0
+    workloads: list[str] = Field(default_factory=list)
+    """What the evicted pods are of (`tenon.kube.pod_workload`), without DaemonSets; at most `MAX_WORKLOADS`."""
     remaining: int = 0
     blocked: list[BlockedPods] = Field(default_factory=list)
     volumes_attached: int = 0

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from tenon.apis.reasons import Reason
 from tenon.evolve import evolve
 from tenon.messages.node import (
+    MAX_WORKLOADS,
     CordonResult,
     DetachResult,
     DrainResult,
@@ -149,8 +150,13 @@ def drained(state: NodeState, result: DrainResult, now: datetime) -> NodeState:
 
     Otherwise record what blocks it and retry later.
     """
+    workloads = dict.fromkeys((*state.evicted_workloads, *result.workloads))
     state = evolve(
-        state, evicted_pods=state.evicted_pods + result.evicted, drain_rounds=state.drain_rounds + 1, check_now=False
+        state,
+        evicted_pods=state.evicted_pods + result.evicted,
+        evicted_workloads=tuple(workloads)[:MAX_WORKLOADS],
+        drain_rounds=state.drain_rounds + 1,
+        check_now=False,
     )
     state = with_blocks(state, () if result.drained else result.blocked, now)
     if result.drained:

@@ -164,6 +164,8 @@ class NodeState(Message):
     planned_pods: int = 0
     bound_pods: int = 0
     evicted_pods: int = 0
+    evicted_workloads: tuple[str, ...] = ()
+    """What these pods are of (`tenon.kube.pod_workload`); at most `MAX_WORKLOADS`."""
     drain_rounds: int = 0
     drain_stalls: int = 0
     """How many drain attempts in a row evicted no pod."""
@@ -259,6 +261,8 @@ class NodeClaimResult(Message):
     pods_planned: int = 0
     pods_bound: int = 0
     pods_evicted: int = 0
+    evicted_workloads: list[str] = Field(default_factory=list)
+    """What these pods are of (`tenon.kube.pod_workload`); at most `MAX_WORKLOADS`."""
     explanation: list[str] = Field(default_factory=list)
     timeline: list[TimelineEntry] = Field(default_factory=list)
     node_name: str = ""

@@ -79,8 +79,8 @@ def blocked_text(state: NodeState) -> str:
 
 
 def _pods_row(state: NodeState) -> str:
-    """Until its pods are bound, shows only how many pods the node was bought for."""
-    own = f"bought for {state.planned_pods}"
+    """Until its pods are bound, shows only how many pods the NodeClaim was created for."""
+    own = f"{'bought' if state.instance else 'created'} for {state.planned_pods}"
     if state.initialized and state.stage is not Stage.BINDING and state.planned_pods:
         own = f"when it became live, {pods_text(state)}"
         if state.stage.leaving:
@@ -126,10 +126,11 @@ def facts(state: NodeState) -> list[str]:
 
 
 def story(state: NodeState) -> list[str]:
-    """Return why the node was bought, and its timeline with dates, in Markdown."""
+    """Return why the NodeClaim was created, and its timeline with dates, in Markdown."""
     lines: list[str] = []
     if state.explanation:
-        lines += ["", "#### Why this node was bought", "", *(f"- {line}" for line in state.explanation)]
+        title = "Why this node was bought" if state.instance else "Why this NodeClaim was created"
+        lines += ["", f"#### {title}", "", *(f"- {line}" for line in state.explanation)]
     lines += ["", "#### Timeline (UTC)", ""]
     return lines + [f"- `{entry.at:%Y-%m-%d %H:%M:%S}` {entry.text}" for entry in state.timeline]
 
@@ -167,6 +168,7 @@ def result_of(state: NodeState, now: datetime) -> NodeClaimResult:
         pods_planned=state.planned_pods,
         pods_bound=state.bound_pods,
         pods_evicted=state.evicted_pods,
+        evicted_workloads=list(state.evicted_workloads),
         explanation=list(state.explanation),
         timeline=list(state.timeline),
         node_name=state.node_name,

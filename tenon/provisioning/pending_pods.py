@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from tenon.evolve import evolve
 from tenon.kube.pod import Pod
-from tenon.messages.provisioning import PendingPods
+from tenon.kube.pool_reasons import shortened_by_pool
+from tenon.messages.provisioning import PendingPods, PlanResult
 from tenon.scheduling.model import Plan
-from tenon.sentences import counted, shortened
+from tenon.sentences import counted
 
 MOST_GROUPS = 10
 NAMED_PODS = 3
@@ -19,14 +21,14 @@ def without_place(reasons: Mapping[str, str]) -> list[PendingPods]:
     """Group pods for which no node can be bought. ``reasons``: why, by the key of the pod."""
     groups: dict[str, list[str]] = {}
     for key, why in reasons.items():
-        groups.setdefault(shortened(why, MAX_WHY), []).append(key)
+        groups.setdefault(shortened_by_pool(why, MAX_WHY), []).append(key)
     return [_group(why, keys, has_place=False) for why, keys in groups.items()]
 
 
 def with_place(plan: Plan, claims: Sequence[str]) -> list[PendingPods]:
     """Group the pods of a plan by the node that they wait for. ``claims``: the names of the plan's NodeClaims."""
     places = [
-        (f"{name} ({planned.offering.instance_type}) was bought for {_them(planned.pods)}", planned.pods)
+        (f"{name} ({planned.offering.instance_type}) was created for {_them(planned.pods)}", planned.pods)
         for name, planned in zip(claims, plan.claims, strict=True)
     ]
     places += [(f"{node} has room for {_them(pods)}", pods) for node, pods in plan.placements.items()]
@@ -44,6 +46,11 @@ def bounded(groups: Sequence[PendingPods]) -> tuple[list[PendingPods], int]:
     """
     ordered = sorted(groups, key=lambda group: (group.has_place, -group.count, group.why))
     return ordered[:MOST_GROUPS], sum(group.count for group in ordered[MOST_GROUPS:])
+
+
+def without_placed_pods(plan: PlanResult) -> PlanResult:
+    """Return the figures of a plan without the pods that had a place, after a wait in which no pod asked for one."""
+    return evolve(plan, pending=[group for group in plan.pending if not group.has_place])
 
 
 def pending_sentence(group: PendingPods) -> str:

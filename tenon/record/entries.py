@@ -60,7 +60,7 @@ class _Entry(_Part):
 
 
 class Purchase(_Part):
-    """A NodeClaim that a plan or a command buys."""
+    """A NodeClaim that a plan or a command creates. It is bought when EC2 launches it, which a `launch` entry says."""
 
     claim: str
     """The name of the NodeClaim."""
@@ -71,9 +71,9 @@ class Purchase(_Part):
     price: float
     """Dollars an hour of that type."""
     pods: list[str] = Field(default_factory=list)
-    """The pods that it is bought for, as ``namespace/name``."""
+    """The pods that it is created for, as ``namespace/name``."""
     pod_count: int = 0
-    """How many pods it is bought for."""
+    """How many pods it is created for."""
     why: Text = ""
     """Why this type, and which alternatives were rejected."""
 
@@ -96,13 +96,13 @@ class PlanEntry(_Entry):
     on_existing: dict[str, list[str]] = Field(default_factory=dict)
     """By Node or NodeClaim that existed, the pods that it gets."""
     purchases: list[Purchase] = Field(default_factory=list)
-    """What it buys."""
+    """The NodeClaims that it creates."""
     unschedulable: dict[str, Text] = Field(default_factory=dict)
     """By pod, as ``namespace/name``, why it fits nowhere."""
     unschedulable_count: int = 0
     """How many pods fit nowhere."""
     purchase_count: int = 0
-    """How many NodeClaims it buys."""
+    """How many NodeClaims it creates."""
     placed_count: int = 0
     """How many pods the nodes that existed get."""
     price: float = 0.0
@@ -138,7 +138,7 @@ class CommandEntry(_Entry):
     candidates: list[CommandCandidate]
     """The nodes."""
     replacements: list[Purchase] = Field(default_factory=list)
-    """What it buys in their place, as planned. `command-end` says what it bought in fact."""
+    """The NodeClaims that it is to create in their place. `command-end` says which ones it created."""
     pods: int = 0
     """How many pods it moves."""
     saving: float = 0.0
@@ -294,6 +294,8 @@ class RemovalEntry(_Entry):
     """When its instance was stopped, as ISO 8601 intervals joined by commas; the last one may have no end."""
     pods: int = 0
     """How many pods were evicted or deleted."""
+    workloads: list[str] = Field(default_factory=list)
+    """What these pods are of, by what their names have in common, such as ``shop/web-5d7c9``; the first 20."""
     cost: float = 0.0
     """Dollars that its instance cost from launch to termination, without its disks."""
     blocked_by: list[BlockedBy] = Field(default_factory=list)

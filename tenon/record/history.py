@@ -44,7 +44,7 @@ class Question:
 
 @dataclass
 class Subject:
-    """The names that the thing of a question has, and those of the nodes that were bought for a pod.
+    """The names that the thing of a question has, and those of the nodes that were planned for a pod.
 
     They are learned from entries as they come: the plan for a pod names the NodeClaim, whose launch and removal follow.
     """
@@ -239,10 +239,11 @@ def why(entry: Entry, *, is_wide: bool = False) -> str:
             return _first_of(reasons, NAMED_WIDE if is_wide else 1, entry.refused_count)
 
 
-def total_bought(entries: Sequence[Entry], kinds: Collection[str]) -> str:
-    """Return how much the launches, or else the plans, of a question bought in all; empty if it asks for neither.
+def total_price(entries: Sequence[Entry], kinds: Collection[str]) -> str:
+    """Return what the launches, or else the NodeClaims of the plans, of a question cost an hour in all.
 
-    A launch follows a plan, so only one of the two is counted.
+    It is empty if the question asks for neither. A launch follows a plan, unless EC2 refuses it, so only one of the two
+    is counted.
     """
     launches = [entry.facts.price for entry in entries if isinstance(entry, LaunchEntry)]
     plans = [entry for entry in entries if isinstance(entry, PlanEntry)]
@@ -251,9 +252,10 @@ def total_bought(entries: Sequence[Entry], kinds: Collection[str]) -> str:
         rest = f"; the price of {unknown} is not known" if unknown else ""
         return f"{counted(len(launches), 'node')} launched, ${sum(launches):.4f} an hour in all{rest}"
     if Kind.PLAN in kinds and plans:
-        nodes = sum(entry.purchase_count or len(entry.purchases) for entry in plans)
+        claim_count = sum(entry.purchase_count or len(entry.purchases) for entry in plans)
         price = sum(entry.price or sum(part.price for part in entry.purchases) for entry in plans)
-        return f"{counted(len(plans), 'plan')} to buy {counted(nodes, 'node')}, ${price:.4f} an hour in all"
+        claims = counted(claim_count, "NodeClaim")
+        return f"{counted(len(plans), 'plan')} created {claims}, planned at ${price:.4f} an hour in all"
     return ""
 
 
@@ -282,7 +284,7 @@ def _of_pod(entry: PlanEntry, name: str) -> str:
 
     for purchase in entry.purchases:
         if any(map(is_pod, purchase.pods)):
-            return f"{name} gets a new node: {_purchase(purchase)}"
+            return f"{name} is planned for a new node: {_purchase(purchase)}"
     for node, pods in entry.on_existing.items():
         if any(map(is_pod, pods)):
             return f"{name} gets room on {node}"
@@ -306,11 +308,11 @@ def _first_names(names: Sequence[str], most: int, count: int) -> str:
 
 def _plan(entry: PlanEntry, most: int, reasons: int) -> str:
     parts = [counted(entry.pods, "pod")]
-    bought = entry.purchase_count or len(entry.purchases)
-    if bought:
+    created = entry.purchase_count or len(entry.purchases)
+    if created:
         purchases = ", ".join(map(_purchase, entry.purchases[:most]))
-        more = f" and {bought - most} more" if bought > most else ""
-        parts.append(f"buys {purchases}{more}")
+        more = f" and {created - most} more" if created > most else ""
+        parts.append(f"creates {purchases}{more}")
     if entry.on_existing:
         parts.append(f"{entry.placed_count} to nodes that exist: {first_few(list(entry.on_existing), most)}")
     if entry.unschedulable_count:
@@ -330,7 +332,7 @@ def _command(entry: CommandEntry, most: int) -> str:
     nodes = first_few([candidate.node or candidate.claim for candidate in entry.candidates], most)
     text = f"reboots {nodes}" if entry.decision == "reboot" else f"removes {nodes}"
     if entry.replacements:
-        text += f"; launches {first_few(list(map(_purchase, entry.replacements)), most)}"
+        text += f"; creates {first_few(list(map(_purchase, entry.replacements)), most)}"
     if entry.predicted or entry.saving:
         text += f"; is to save {entry.predicted or entry.saving:.4f} $/h"
     if entry.approve_until is not None:

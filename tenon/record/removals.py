@@ -42,6 +42,7 @@ def removal_entry(origin: Origin, at: datetime, uid: str, result: NodeClaimResul
         terminated_at=result.terminated_at,
         stopped=result.stopped,
         pods=result.pods_evicted,
+        workloads=list(result.evicted_workloads),
         cost=result.cost,
         blocked_by=blocked_by(result),
         timeline=[f"{format_instant(line.at)} {line.text}" for line in result.timeline[-LAST_LINES:]],

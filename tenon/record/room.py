@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from tenon.kube.pool_reasons import shortened_by_pool
 from tenon.record.entries import MAX_LISTED
 from tenon.sentences import shortened
 
@@ -34,7 +35,7 @@ class Room:
         """Return the first names with their sentences for which there is room, at most `MAX_LISTED`."""
         fitting: dict[str, str] = {}
         for name, reason in reasons.items():
-            text = shortened(reason, MAX_REASON)
+            text = shortened_by_pool(reason, MAX_REASON)
             if len(fitting) == MAX_LISTED or not self._take(name, text):
                 break
             fitting[name] = text

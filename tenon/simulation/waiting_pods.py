@@ -51,7 +51,7 @@ def pod_groups(document: Document, created: Mapping[str, datetime | None], start
         causes.setdefault((WaitsFor.PURCHASE, _purchase(entry)), []).extend(entry["pods"])
     for entry in document["existingNodes"]:
         name = entry["name"]
-        why = f"{name} was bought for it and starts" if name in starting_names else f"it fits on {name}"
+        why = f"{name} was created for it and starts" if name in starting_names else f"it fits on {name}"
         causes.setdefault((WaitsFor.NODE, why), []).extend(entry["pods"])
     groups = [
         PodGroup(waits_for, why, sorted(pods), min(filter(None, map(created.get, pods)), default=None))

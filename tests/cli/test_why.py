@@ -47,10 +47,10 @@ def test_a_node_that_is_gone_is_known_by_each_of_its_names(tenon: Tenon, name: s
     lines = done.stdout.splitlines()
     assert lines[0].startswith(f"NodeClaim {CLAIM} ({NODE}, {INSTANCE}) of NodePool default is gone since 2026-11-26")
     assert (
-        "  2026-11-26 12:00:00  batch 1 of provisioner bought it for 2 pods: shop/web-1, shop/web-2  [record]" in lines
+        "  2026-11-26 12:00:00  batch 1 of provisioner created it for 2 pods: shop/web-1, shop/web-2  [record]" in lines
     )
     assert any("ForceDrain: the disk is slow (OPS-7), by alice with tenon node  [record]" in line for line in lines)
-    assert any("planned while it left, bought default-x2" in line for line in lines)
+    assert any("planned while it left, created default-x2" in line for line in lines)
     assert "batch 3" not in done.stdout, "that plan came much later"
     assert "Temporal: not asked, because no cluster is named: use --cluster." in lines
 
@@ -59,7 +59,7 @@ def test_a_pod_and_a_node_pool_that_are_gone_are_known(tenon: Tenon) -> None:
     for name in ("shop/web-1", "pod/shop/web-1"):
         done = tenon(name)
         assert done.exit_code == 0, done.output
-        assert f"batch 1 bought NodeClaim {CLAIM} for it" in done.stdout
+        assert f"batch 1 created NodeClaim {CLAIM} for it" in done.stdout
     for name in ("default", "nodepool/default"):
         done = tenon(name)
         assert done.exit_code == 0, done.output

@@ -78,7 +78,7 @@ async def test_the_record_says_why_a_node_was_bought_and_who_removed_it_after_it
     assert "ForceDrain: its disk is broken, OPS-7" in line
     assert "sandbox-admin with tenon node" in line
     of_pod = await asyncio.to_thread(tenon, "history", pod, **with_record)
-    assert f"{pod} gets a new node: {name}" in of_pod.stdout
+    assert f"{pod} is planned for a new node: {name}" in of_pod.stdout
 
 
 async def test_a_command_is_recorded_with_the_end_of_its_node(

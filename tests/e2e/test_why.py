@@ -42,14 +42,14 @@ async def test_why_tells_the_life_of_a_node_and_replay_makes_its_plan_again(
     live = await page(tenon, "why", node)
     print(live)
     assert live.startswith(f"NodeClaim {name} ({node}, {instance['id']}) of NodePool {pool.name} is ")
-    assert f"bought it for 1 pod: {pod}  [record]" in live
+    assert f"created it for 1 pod: {pod}  [record]" in live
     assert "the cheapest of" in live
     without_record = await page(tenon, "why", node, RECORD_SINKS=None, TENON_RECORD="")
     assert f"1 pod: {pod}  [Temporal]" in without_record
     assert "set the worker's RECORD_SINKS to a file or a bucket" in without_record
     of_pod = await page(tenon, "why", f"pod/{pod}")
     assert f"Pod {pod} is Running on {node}." in of_pod
-    assert f"bought NodeClaim {name} for it: {instance['type']} of NodePool {pool.name}" in of_pod
+    assert f"created NodeClaim {name} for it: {instance['type']} of NodePool {pool.name}" in of_pod
 
     await page(tenon, "node", "force-drain", node, *REASON)
     await pool.gone(name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,7 +12,6 @@ from tenon.kube.timestamps import format_instant
 
 MAX_LINES = 60
 """The most lines of a section: an answer is one page."""
-_BETWEEN_POOLS = re.compile(r"; (?=NodePool )")
 
 
 class Source(StrEnum):
@@ -80,11 +78,6 @@ def _shortened(lines: Sequence[Line]) -> list[Line]:
         return list(lines)
     more = Line(f"... {len(lines) - MAX_LINES + 1} more", lines[1].source)
     return [lines[0], more, *lines[len(lines) - MAX_LINES + 2 :]]
-
-
-def by_pool(reason: str) -> list[str]:
-    """Split the sentence about a pod without a place into one for each NodePool."""
-    return [part for part in _BETWEEN_POOLS.split(reason) if part]
 
 
 def clock(at: datetime | None) -> str:

@@ -10,6 +10,7 @@ from typing import TypeVar
 from tenon.apis import labels
 from tenon.apis.reasons import camel_case
 from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.pod_workload import workload_of
 from tenon.kube.timestamps import parse_instant
 from tenon.messages.node import Removal
 from tenon.node.leave_text import recorded
@@ -36,7 +37,8 @@ _E = TypeVar("_E")
 NAMED_PODS = 10
 MOST_REPLACEMENTS = 5
 """How many nodes are named that plans bought while a node left. In a shortage there may be hundreds."""
-BOUGHT = "Why was it bought?"
+BOUGHT, CREATED = "Why was it bought?", "Why was it created?"
+"""The second is asked about a NodeClaim that never had an instance."""
 LAUNCHED = "Who launched it, and at what price?"
 HAPPENED = "What happened?"
 REMOVED = "Why does it leave, and by whose wish?"
@@ -64,6 +66,8 @@ class NodeLife:
     cost: float = 0.0
     blocked_by: Sequence[BlockedBy] = ()
     """What kept its drain, if it has ended."""
+    workloads: Sequence[str] = ()
+    """What the pods are of that were evicted (`tenon.kube.pod_workload`)."""
     workflow: str = ""
 
 
@@ -84,6 +88,7 @@ def life_of_state(state: NodeState, workflow: str = "") -> NodeLife:
         asked_at=state.leave.asked_at if state.leave else None,
         blocked=why_blocked(state),
         timeline=[(entry.at, entry.text) for entry in state.timeline],
+        workloads=state.evicted_workloads,
         workflow=workflow,
     )
 
@@ -105,6 +110,7 @@ def life_of_result(result: NodeClaimResult, workflow: str = "") -> NodeLife:
         timeline=[(entry.at, entry.text) for entry in result.timeline],
         cost=result.cost,
         blocked_by=blocked_by(result),
+        workloads=result.evicted_workloads,
         workflow=workflow,
     )
 
@@ -136,7 +142,7 @@ def why_node(sources: NodeSources) -> Answer:
     """Answer all questions about a node."""
     node = _Node(sources)
     questions = (
-        (BOUGHT, list(node.purchase())),
+        (BOUGHT if node.had_instance() else CREATED, list(node.purchase())),
         (LAUNCHED, list(node.launches())),
         (HAPPENED, node.timeline()),
         (REMOVED, list(node.departure())),
@@ -176,13 +182,23 @@ class _Node:
         text = f"NodeClaim {self._claim}" + (f" ({others})" if others else "")
         pool = self._pool()
         text += f" of NodePool {pool}" if pool else ""
+        never = "" if self.had_instance() else ", and never had an instance"
         if self._removal is not None:
-            return f"{text} is gone since {clock(self._removal.terminated_at or self._removal.at)}"
+            return f"{text} is gone since {clock(self._removal.terminated_at or self._removal.at)}{never}"
         if self._life is not None:
-            return f"{text} is {'gone' if self._life.stage == 'ended' else self._life.stage}"
+            return f"{text} is {f'gone{never}' if self._life.stage == 'ended' else self._life.stage}"
         if self._sources.claim is not None:
             return f"{text} exists"
         return f"{text} is not in the cluster"
+
+    def had_instance(self) -> bool:
+        """Whether EC2 launched an instance, as far as is known. Then it was bought."""
+        facts = [self._removal.facts] if self._removal is not None else []
+        facts += [entry.facts for entry in self._launches]
+        instances = [self._sources.identity.instance, *(entry.instance for entry in facts)]
+        instances += [self._life.instance] if self._life is not None else []
+        instances += [self._sources.claim.instance_id] if self._sources.claim is not None else []
+        return any(instances)
 
     def _pool(self) -> str:
         pools = [self._life.pool] if self._life is not None else []
@@ -284,32 +300,48 @@ class _Node:
         for entry in self._entries:
             if isinstance(entry, CommandEntry) and any(item.claim == self._claim for item in entry.candidates):
                 for purchase in entry.replacements:
-                    yield Line(f"command {entry.command} bought {_bought(purchase)}", Source.RECORD, entry.at)
+                    yield Line(f"command {entry.command} created {_created(purchase)}", Source.RECORD, entry.at)
                 if not entry.replacements:
-                    text = f"command {entry.command} bought nothing: its pods have room on other nodes"
+                    text = f"command {entry.command} created nothing: its pods have room on other nodes"
                     yield Line(text, Source.RECORD, entry.at)
         yield from self._planned_meanwhile()
 
     def _planned_meanwhile(self) -> Iterator[Line]:
-        """The first nodes that plans bought while it left and soon after, and how many others."""
+        """The first NodeClaims that plans created for its workloads while it left and soon after, and how many others.
+
+        The pods that come in place of evicted ones have new names. Plans of that time are for other pods too.
+        """
         departure = self.departure_time()
         if departure is None:
             return
-        bought = [
+        workloads = self._workloads()
+        created = [
             (entry, purchase)
             for entry in self._entries
             if isinstance(entry, PlanEntry) and departure.has(entry)
             for purchase in entry.purchases
-            if purchase.claim != self._claim
+            if purchase.claim != self._claim and not workloads.isdisjoint(map(workload_of, purchase.pods))
         ]
-        for entry, purchase in bought[:MOST_REPLACEMENTS]:
+        for entry, purchase in created[:MOST_REPLACEMENTS]:
             when = "while" if entry.at <= departure.gone_at else "soon after"
-            text = f"batch {entry.batch}, planned {when} it left, bought {_bought(purchase)}"
+            text = f"batch {entry.batch}, planned {when} it left, created {_created(purchase)}"
             yield Line(text, Source.RECORD, entry.at)
-        if len(bought) > MOST_REPLACEMENTS:
-            others = counted(len(bought) - MOST_REPLACEMENTS, "other node")
-            text = f"plans of that time bought {others}: `tenon history --kind plan` shows them"
+        if len(created) > MOST_REPLACEMENTS:
+            others = counted(len(created) - MOST_REPLACEMENTS, "other NodeClaim")
+            text = f"plans of that time created {others} for its workloads: `tenon history --kind plan` shows them"
             yield Line(text, Source.RECORD)
+
+    def _workloads(self) -> frozenset[str]:
+        """What its pods were of: those that it evicted, and those that plans and commands placed there."""
+        workloads = set(self._removal.workloads if self._removal is not None else ())
+        workloads.update(self._life.workloads if self._life is not None else ())
+        for _, purchase in self._purchases():
+            workloads.update(map(workload_of, purchase.pods))
+        names = self._sources.identity.names
+        for entry in self._of(PlanEntry):
+            for name in names & entry.on_existing.keys():
+                workloads.update(map(workload_of, entry.on_existing[name]))
+        return frozenset(workloads)
 
     def departure_time(self) -> Departure | None:
         """When its pods moved; None if the record does not say."""
@@ -336,11 +368,11 @@ def _purchase_lines(entry: PlanEntry | CommandEntry, purchase: Purchase) -> Iter
     pods += f": {first_few(purchase.pods, NAMED_PODS)}" if purchase.pods else ""
     if isinstance(entry, PlanEntry):
         yield Line(
-            f"batch {entry.batch} of {entry.actor or 'the provisioner'} bought it for {pods}", Source.RECORD, entry.at
+            f"batch {entry.batch} of {entry.actor or 'the provisioner'} created it for {pods}", Source.RECORD, entry.at
         )
     else:
         replaced = first_few([candidate.node or candidate.claim for candidate in entry.candidates], 5)
-        text = f"command {entry.command} ({entry.reason}) bought it in place of {replaced}, for {pods}"
+        text = f"command {entry.command} ({entry.reason}) created it in place of {replaced}, for {pods}"
         yield Line(text, Source.RECORD, entry.at)
     lines = [line for line in purchase.why.splitlines() if line]
     if purchase.price and not any(line.startswith("planned price") for line in lines):
@@ -351,7 +383,7 @@ def _purchase_lines(entry: PlanEntry | CommandEntry, purchase: Purchase) -> Iter
 
 def _explanation(lines: Iterable[str], actor: str, source: Source, at: datetime | None) -> Iterator[Line]:
     if actor:
-        yield Line(f"bought by {actor}", source, at)
+        yield Line(f"created by {actor}", source, at)
     yield from (Line(line, source, at) for line in lines if line)
 
 
@@ -395,9 +427,10 @@ def _command_lines(command: CommandEntry, end: CommandEndEntry | None, claim: st
         yield Line(f"the command saves {dollars(end.reached)}{predicted}", Source.RECORD, end.at)
 
 
-def _bought(purchase: Purchase) -> str:
+def _created(purchase: Purchase) -> str:
     price = f" at {dollars(purchase.price)}" if purchase.price else ""
-    return f"{purchase.claim} ({purchase.instance_type}{price}) for {counted(purchase.pod_count, 'pod')}"
+    pods = counted(purchase.pod_count, "pod") + (f": {first_few(purchase.pods, 3)}" if purchase.pods else "")
+    return f"{purchase.claim} ({purchase.instance_type}{price}) for {pods}"
 
 
 def _blocked_lines(blocks: Iterable[BlockedBy], source: Source) -> Iterator[Line]:

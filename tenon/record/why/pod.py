@@ -6,13 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from tenon.kube.pool_reasons import by_pool, shortened_by_pool
 from tenon.record.entries import CommandEntry, Entry, PlanEntry
-from tenon.record.why.answer import Answer, Line, Source, by_pool, clock, dollars, sections_of
+from tenon.record.why.answer import Answer, Line, Source, clock, dollars, sections_of
 from tenon.record.why.mentions import mentions_pod
 from tenon.record.why.node import NodeEvent, NodeLife
-from tenon.sentences import shortened
 
 MAX_PLANS = 10
+CUT = "…"
+"""What `tenon.sentences.shortened` puts in place of what it leaves out."""
 MAX_REASON = 300
 WHERE = "Where is it?"
 PLANNED = "When was it planned, and for which node?"
@@ -47,7 +49,7 @@ class PodSources:
     events: Sequence[NodeEvent] = ()
     """Tenon's events about it."""
     claim: str = ""
-    """The NodeClaim that was bought for it, as NodeClaims say."""
+    """The NodeClaim that was created for it, as NodeClaims say."""
     lives: Mapping[str, NodeLife] = field(default_factory=dict)
     """By NodeClaim, what the workflows of its nodes say."""
     waits: Sequence[str] = ()
@@ -74,7 +76,7 @@ def why_pod(sources: PodSources) -> Answer:
 
 
 def claims_of(key: str, entries: Sequence[Entry]) -> list[str]:
-    """Return the NodeClaims that were bought for the pod, the newest first."""
+    """Return the NodeClaims that were created for the pod, the newest first."""
     claims = []
     for entry in sorted(entries, key=lambda entry: entry.at, reverse=True):
         if isinstance(entry, PlanEntry | CommandEntry):
@@ -126,7 +128,7 @@ class _Pod:
         lines = [line for entry in self._entries for line in _plan_lines(entry, self._sources.key)]
         yield from lines[-MAX_PLANS:]
         if not lines and self._sources.claim:
-            yield Line(f"NodeClaim {self._sources.claim} was bought for it", Source.KUBERNETES)
+            yield Line(f"NodeClaim {self._sources.claim} was created for it", Source.KUBERNETES)
         if not lines:
             nominations = [event for event in self._sources.events if event.reason == "Nominated"]
             yield from (Line(event.message, Source.KUBERNETES, event.at) for event in nominations[-1:])
@@ -144,13 +146,19 @@ class _Pod:
         plan = self._last_plan()
         planned_reason = plan.unschedulable.get(self._sources.key, "") if plan is not None else ""
         if event is not None and (plan is None or event.at >= plan.at or not planned_reason):
-            yield from (Line(text, Source.KUBERNETES, event.at) for text in by_pool(event.message))
+            yield from self._reason(event.message, Source.KUBERNETES, event.at)
         elif plan is not None and planned_reason:
-            yield from (Line(text, Source.RECORD, plan.at) for text in by_pool(planned_reason))
+            yield from self._reason(planned_reason, Source.RECORD, plan.at)
         elif self._sources.simulated and not self._sources.has_place:
             yield from (Line(text, Source.SIMULATION) for text in by_pool(self._sources.simulated))
         if pod.scheduler_message:
             yield Line(f"kube-scheduler: {pod.scheduler_message}", Source.KUBERNETES)
+
+    def _reason(self, reason: str, source: Source, at: datetime) -> Iterator[Line]:
+        """A line for each NodePool. Events and the record shorten long reasons."""
+        yield from (Line(text, source, at) for text in by_pool(reason))
+        if CUT in reason or "more NodePool" in reason:
+            yield Line(f"the reason is shortened: `tenon explain pod {self._sources.key}` says all of it now", source)
 
     def _last_plan(self) -> PlanEntry | None:
         plans = [entry for entry in self._entries if isinstance(entry, PlanEntry)]
@@ -178,13 +186,13 @@ def _plan_lines(entry: Entry, key: str) -> Iterator[Line]:
         for purchase in entry.purchases:
             if key in purchase.pods:
                 node = f"{purchase.instance_type} of NodePool {purchase.pool} at {dollars(purchase.price)}"
-                text = f"batch {entry.batch} bought NodeClaim {purchase.claim} for it: {node}"
+                text = f"batch {entry.batch} created NodeClaim {purchase.claim} for it: {node}"
                 yield Line(text, Source.RECORD, entry.at)
         for node, pods in entry.on_existing.items():
             if key in pods:
                 yield Line(f"batch {entry.batch} placed it on {node}, which existed", Source.RECORD, entry.at)
         if key in entry.unschedulable:
-            why = shortened(entry.unschedulable[key], MAX_REASON)
+            why = shortened_by_pool(entry.unschedulable[key], MAX_REASON)
             yield Line(f"batch {entry.batch} had no place for it: {why}", Source.RECORD, entry.at)
     elif isinstance(entry, CommandEntry):
         for purchase in entry.replacements:

@@ -1,4 +1,4 @@
-"""Answers about a NodePool: what it bought and why, what EC2 refused, what left and why, what holds it up."""
+"""Answers about a NodePool: which NodeClaims it got and why, what EC2 refused, what left and why, what holds it up."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tenon.record.entries import CommandEntry, Entry, PlanEntry, RefusalEntry, RemovalEntry
-from tenon.record.why.answer import Answer, Line, Source, by_pool, dollars, sections_of
+from tenon.kube.pool_reasons import by_pool
+from tenon.record.entries import CommandEntry, Entry, LaunchEntry, PlanEntry, RefusalEntry, RemovalEntry
+from tenon.record.why.answer import Answer, Line, Source, dollars, sections_of
 from tenon.record.why.node import NodeEvent
 from tenon.sentences import counted, first_few, shortened
 
 MAX_NAMED = 10
 MAX_MESSAGE = 300
 STATE = "What holds it up?"
-BOUGHT = "What did it buy, and why?"
+CREATED = "Which NodeClaims were created for it, and why?"
 REFUSED = "What was refused?"
 REMOVED = "What left, and why?"
 COMMANDS = "What did disruption decide?"
@@ -44,7 +45,7 @@ def why_pool(sources: PoolSources) -> Answer:
     entries = sorted(sources.entries, key=lambda entry: entry.at)
     questions = (
         (STATE, list(_state(sources))),
-        (BOUGHT, list(_bought(entries, sources.pool))),
+        (CREATED, list(_created(entries, sources.pool))),
         (NO_PLACE, list(_no_place(entries, sources.pool))),
         (REFUSED, list(_refused(entries))),
         (REMOVED, list(_removed(entries))),
@@ -66,13 +67,15 @@ def _state(sources: PoolSources) -> Iterator[Line]:
         yield Line(f"{event.reason}: {event.message}", Source.KUBERNETES, event.at)
 
 
-def _bought(entries: Sequence[Entry], pool: str) -> Iterator[Line]:
+def _created(entries: Sequence[Entry], pool: str) -> Iterator[Line]:
     lines = []
+    instances = {entry.facts.claim: entry.facts.instance for entry in entries if isinstance(entry, LaunchEntry)}
+    refused_claims = {entry.claim for entry in entries if isinstance(entry, RefusalEntry)}
     for entry in entries:
         if isinstance(entry, PlanEntry):
-            buyer, purchases = f"batch {entry.batch}", entry.purchases
+            creator, purchases = f"batch {entry.batch}", entry.purchases
         elif isinstance(entry, CommandEntry):
-            buyer, purchases = f"command {entry.command} ({entry.reason})", entry.replacements
+            creator, purchases = f"command {entry.command} ({entry.reason})", entry.replacements
         else:
             continue
         for purchase in purchases:
@@ -80,9 +83,13 @@ def _bought(entries: Sequence[Entry], pool: str) -> Iterator[Line]:
                 pods = f"{counted(purchase.pod_count, 'pod')}"
                 pods += f" ({first_few(purchase.pods, 3)})" if purchase.pods else ""
                 node = f"{purchase.claim}, {purchase.instance_type} at {dollars(purchase.price)}"
-                lines.append(Line(f"{buyer} bought {node}, for {pods}", Source.RECORD, entry.at))
+                if purchase.claim in instances:
+                    end = f"; EC2 launched {instances[purchase.claim]}"
+                else:
+                    end = "; EC2 refused to launch it" if purchase.claim in refused_claims else ""
+                lines.append(Line(f"{creator} created {node}, for {pods}{end}", Source.RECORD, entry.at))
     if len(lines) > MAX_NAMED:
-        yield Line(f"{counted(len(lines), 'node')} in all, of which these are the last", Source.RECORD)
+        yield Line(f"{counted(len(lines), 'NodeClaim')} in all, of which these are the last", Source.RECORD)
     yield from lines[-MAX_NAMED:]
 
 

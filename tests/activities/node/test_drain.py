@@ -47,6 +47,7 @@ async def test_waves_go_one_after_the_other() -> None:
     )
     result = await run(world, budget_seconds=600)
     assert (result.drained, result.evicted, result.remaining) == (True, 4, 0)
+    assert result.workloads == ["default/web", "default/dns"], "what may come back on another node"
     assert [call[1] for call in world.kube.calls if call[0] == "evict"] == ["web", "log", "dns", "proxy"]
     assert world.recorder.reasons() == ["Evicted"] * 4
     assert world.clock() - START >= timedelta(seconds=5 + 30 + 30), "each wave was waited for"

@@ -477,4 +477,4 @@ async def test_a_plan_names_the_pods_without_a_node_also_those_of_earlier_plans(
     (name,) = second.claims
     assert (bought.pods, bought.has_place) == (["default/small"], True)
     assert bought.why.startswith(f"{name} (")
-    assert bought.why.endswith(") was bought for it")
+    assert bought.why.endswith(") was created for it")

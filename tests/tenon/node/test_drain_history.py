@@ -97,6 +97,16 @@ def test_the_entry_of_the_record_says_it_with_the_longest_first() -> None:
     ]
 
 
+def test_the_entry_of_the_record_names_the_workloads_of_all_rounds_once() -> None:
+    many = [f"shop/job-{number}" for number in range(30)]
+    state = lived(
+        (0, DrainResult(evicted=2, remaining=1, workloads=["shop/web-5d7c9"])),
+        (1, DrainResult(drained=True, evicted=31, workloads=["shop/web-5d7c9", *many])),
+    )
+    entry = removal_entry(Origin("prod", "w", "r"), NOW, "uid", result_of(state, NOW + after(2)))
+    assert (entry.pods, entry.workloads) == (33, ["shop/web-5d7c9", *many[:19]])
+
+
 def test_a_cause_names_what_keeps_the_pods_and_not_the_pods() -> None:
     finalizers = BlockedPods(pods=("a/b",), why="should have ended", finalizers=("x.io/a", "x.io/b"))
     assert cause_of(finalizers) == "finalizers x.io/a, x.io/b"

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tenon.evolve import evolve
 from tenon.messages.launch import (
     PrepareLaunchResult,
 )
@@ -64,8 +65,12 @@ def test_the_details_of_a_node_say_why_it_was_bought() -> None:
     )
     state = machine.apply(NodeState(claim=REF), PrepareLaunchResult(view=view, reason="x"), NOW)
     shown = details(state)
-    assert "#### Why this node was bought\n\n- 5 pods: default/web-1\n- planned price: 0.1 USD/h\n" in shown
-    assert "- Pods: bought for 5\n" in shown
+    why = "\n\n- 5 pods: default/web-1\n- planned price: 0.1 USD/h\n"
+    assert f"#### Why this NodeClaim was created{why}" in shown, "EC2 has launched nothing yet, and may refuse to"
+    assert "- Pods: created for 5\n" in shown
+    launched = details(evolve(state, instance=at_live().instance))
+    assert f"#### Why this node was bought{why}" in launched
+    assert "- Pods: bought for 5\n" in launched
     assert result_of(state, NOW).explanation == ["5 pods: default/web-1", "planned price: 0.1 $/h"]
     assert "Why" not in details(NodeState(claim=REF))
 

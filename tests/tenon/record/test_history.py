@@ -24,7 +24,7 @@ from tenon.record.entries import (
     RefusalEntry,
     RemovalEntry,
 )
-from tenon.record.history import Question, Subject, answers, sentence, total_bought, why
+from tenon.record.history import Question, Subject, answers, sentence, total_price, why
 
 AT = datetime(2026, 11, 27, 6, 0, tzinfo=UTC)
 
@@ -171,18 +171,18 @@ def test_the_name_of_a_node_is_in_its_last_entry_and_finds_the_first_ones() -> N
 @pytest.mark.parametrize(
     ("entry", "name", "expected"),
     [
-        (PLAN, "web-1", "web-1 gets a new node: default-1 (m5.large, 0.0960 $/h)"),
+        (PLAN, "web-1", "web-1 is planned for a new node: default-1 (m5.large, 0.0960 $/h)"),
         (PLAN, "shop/web-2", "shop/web-2 gets room on ip-9"),
         (PLAN, "shop/gpu", "shop/gpu fits nowhere: NodePool default: no type has nvidia.com/gpu"),
         (
             PLAN,
             "",
-            "3 pods; buys default-1 (m5.large, 0.0960 $/h); 1 to nodes that exist: ip-9; "
+            "3 pods; creates default-1 (m5.large, 0.0960 $/h); 1 to nodes that exist: ip-9; "
             "1 pod without a place: shop/gpu: NodePool default: no type has nvidia.com/gpu",
         ),
         (REFUSAL, "", "no capacity (spot m5.large us-west-2b)"),
         (LAUNCH, "", "i-1 m5.large us-west-2a spot 0.0960 $/h"),
-        (COMMAND, "", "removes ip-1; launches default-2 (m5.medium, 0.0480 $/h); is to save 0.0480 $/h"),
+        (COMMAND, "", "removes ip-1; creates default-2 (m5.medium, 0.0480 $/h); is to save 0.0480 $/h"),
         (END, "", "1 node left; saves 0.0400 $/h of 0.0480 predicted"),
         (END.model_copy(update={"failure": "a pod came"}), "", "undone: a pod came"),
         (
@@ -198,7 +198,7 @@ def test_the_name_of_a_node_is_in_its_last_entry_and_finds_the_first_ones() -> N
         (
             COMMAND.model_copy(update={"approve_until": AT}),
             "",
-            "removes ip-1; launches default-2 (m5.medium, 0.0480 $/h); is to save 0.0480 $/h; "
+            "removes ip-1; creates default-2 (m5.medium, 0.0480 $/h); is to save 0.0480 $/h; "
             f"waits for approval until {format_instant(AT)}",
         ),
         (REMOVAL, "", "m5.large, ran 2h30m, cost $0.2400, 4 pods evicted"),
@@ -229,11 +229,11 @@ def test_what_was_bought_is_added_up_once_if_launches_or_plans_are_asked_for() -
     unpriced = LAUNCH.model_copy(update={"facts": LAUNCH.facts.model_copy(update={"price": 0.0})})
     entries: list[Entry] = [PLAN, REFUSAL, LAUNCH, unpriced, LAUNCH]
     launched = "3 nodes launched, $0.1920 an hour in all; the price of 1 is not known"
-    assert total_bought(entries, {"launch"}) == launched
-    assert total_bought(entries, {"launch", "plan"}) == launched
-    assert total_bought([PLAN, PLAN], {"plan"}) == "2 plans to buy 2 nodes, $0.1920 an hour in all"
-    assert total_bought(entries, {"removal"}) == ""
-    assert total_bought(entries, set()) == ""
+    assert total_price(entries, {"launch"}) == launched
+    assert total_price(entries, {"launch", "plan"}) == launched
+    assert total_price([PLAN, PLAN], {"plan"}) == "2 plans created 2 NodeClaims, planned at $0.1920 an hour in all"
+    assert total_price(entries, {"removal"}) == ""
+    assert total_price(entries, set()) == ""
 
 
 def test_who_used_the_nodes_is_no_part_of_their_history_unless_it_is_asked_for() -> None:

@@ -12,12 +12,13 @@ from tenon.messages.base import ClaimRef
 from tenon.messages.launch import Instance
 from tenon.node.state import DrainBlock, Leave, NodeClaimResult, NodeState, Stage, TimelineEntry
 from tenon.node.timeline import result_of
-from tenon.record.entries import CommandApproval, Entry
+from tenon.record.entries import CommandApproval, Entry, NodeFacts
 from tenon.record.removals import blocked_by
 from tenon.record.why.answer import MAX_LINES, Answer, Source, to_document
 from tenon.record.why.mentions import NodeIdentity, identities, mentions_node
 from tenon.record.why.node import (
     BOUGHT,
+    CREATED,
     HAPPENED,
     LAUNCHED,
     MOST_REPLACEMENTS,
@@ -40,9 +41,11 @@ from tests.tenon.record.why.stories import (
     NEXT_PLAN,
     NODE,
     PLAN,
+    REFUSAL,
     REMOVAL,
     STORY,
     after,
+    purchase,
 )
 
 IDENTITY = NodeIdentity(CLAIM, NODE, INSTANCE)
@@ -80,7 +83,7 @@ def test_a_node_that_is_gone_is_answered_from_the_record_alone() -> None:
         f"NodeClaim {CLAIM} ({NODE}, {INSTANCE}) of NodePool default is gone since 2026-11-26 13:02:00 UTC"
     )
     assert texts(answer, BOUGHT) == [
-        "batch 1 of provisioner bought it for 2 pods: shop/web-1, shop/web-2",
+        "batch 1 of provisioner created it for 2 pods: shop/web-1, shop/web-2",
         "m5.large is the cheapest of 12 types; c5.large lacks memory",
         "planned price: 0.0400 $/h",
     ]
@@ -95,7 +98,7 @@ def test_a_node_that_is_gone_is_answered_from_the_record_alone() -> None:
         "2 pods moved, and it cost $0.0400 in all",
     ]
     assert texts(answer, REPLACED) == [
-        "batch 2, planned while it left, bought default-x2 (m5.large at $0.0400 an hour) for 1 pod"
+        "batch 2, planned while it left, created default-x2 (m5.large at $0.0400 an hour) for 1 pod: shop/web-3"
     ]
     assert sources(answer) == {Source.RECORD}
 
@@ -117,12 +120,14 @@ def test_a_node_that_a_command_removes_has_the_command_its_saving_and_its_replac
         "one t3.small holds its pod",
         "the command saves $0.0150 an hour, predicted were $0.0200 an hour",
     ]
-    assert texts(answer, REPLACED)[0] == "command cmd-1 bought default-x4 (m5.large at $0.0400 an hour) for 1 pod"
-    bought = why_node(NodeSources(NodeIdentity("default-x4"), [COMMAND]))
-    assert texts(bought, BOUGHT)[0] == (
-        f"command cmd-1 (Underutilized) bought it in place of {NODE}, for 1 pod: shop/web-1"
+    assert texts(answer, REPLACED)[0] == (
+        "command cmd-1 created default-x4 (m5.large at $0.0400 an hour) for 1 pod: shop/web-1"
     )
-    assert texts(bought, REMOVED) == []
+    created = why_node(NodeSources(NodeIdentity("default-x4"), [COMMAND]))
+    assert texts(created, CREATED)[0] == (
+        f"command cmd-1 (Underutilized) created it in place of {NODE}, for 1 pod: shop/web-1"
+    )
+    assert texts(created, REMOVED) == []
 
 
 def test_a_command_that_a_person_approved_says_who_and_why() -> None:
@@ -131,15 +136,43 @@ def test_a_command_that_a_person_approved_says_who_and_why() -> None:
     assert "ann approved the command: seen in staging" in texts(answer, REMOVED)
 
 
-def test_only_the_first_nodes_are_named_that_plans_bought_while_a_node_left() -> None:
+def test_only_the_first_nodes_are_named_that_plans_created_while_a_node_left() -> None:
     """In a shortage, EC2 refuses one NodeClaim after the other."""
     plans = [NEXT_PLAN.model_copy(update={"id": f"plan/{n}", "batch": n, "at": after(61 + n / 10)}) for n in range(20)]
-    lines = texts(why_node(NodeSources(IDENTITY, [*plans, REMOVAL])), REPLACED)
+    lines = texts(why_node(NodeSources(IDENTITY, [PLAN, *plans, REMOVAL])), REPLACED)
     assert len(lines) == MOST_REPLACEMENTS + 1
-    assert lines[-1] == "plans of that time bought 15 other nodes: `tenon history --kind plan` shows them"
+    assert lines[-1] == (
+        "plans of that time created 15 other NodeClaims for its workloads: `tenon history --kind plan` shows them"
+    )
     late = NEXT_PLAN.model_copy(update={"at": after(65)})
-    (line,) = texts(why_node(NodeSources(IDENTITY, [late, REMOVAL])), REPLACED)
-    assert line.startswith("batch 2, planned soon after it left, bought default-x2")
+    (line,) = texts(why_node(NodeSources(IDENTITY, [PLAN, late, REMOVAL])), REPLACED)
+    assert line.startswith("batch 2, planned soon after it left, created default-x2")
+
+
+def test_only_nodes_for_the_workloads_of_its_pods_came_in_its_place() -> None:
+    """Plans of the same minutes are for other pods too."""
+    other = NEXT_PLAN.model_copy(update={"id": "plan/9", "purchases": [purchase("default-x9", "batch/job-7d-abcde")]})
+    assert texts(why_node(NodeSources(IDENTITY, [*STORY, other])), REPLACED) == texts(
+        why_node(NodeSources(IDENTITY, STORY)), REPLACED
+    )
+    evicted = REMOVAL.model_copy(update={"workloads": ["batch/job-7d"]})
+    (line,) = texts(why_node(NodeSources(IDENTITY, [other, evicted])), REPLACED)
+    assert line.startswith("batch 2, planned while it left, created default-x9 "), (
+        "kube-scheduler had placed such a pod"
+    )
+    result = NodeClaimResult(claim=CLAIM, pool="default", reason="Expired", asked_at=after(60))
+    ended = result.model_copy(
+        update={"evicted_workloads": ["batch/job-7d"], "timeline": [TimelineEntry(at=after(62), text="ended")]}
+    )
+    assert texts(why_node(NodeSources(IDENTITY, [other], life=life_of_result(ended))), REPLACED) == [line]
+
+
+def test_a_node_claim_whose_launch_was_refused_was_not_bought() -> None:
+    ended = REMOVAL.model_copy(update={"facts": NodeFacts(claim=CLAIM, pool="default"), "launched_at": None})
+    answer = why_node(NodeSources(NodeIdentity(CLAIM), [PLAN, REFUSAL, ended]))
+    assert answer.headline.endswith("is gone since 2026-11-26 13:02:00 UTC, and never had an instance")
+    assert texts(answer, CREATED)[0] == "batch 1 of provisioner created it for 2 pods: shop/web-1, shop/web-2"
+    assert "bought" not in str(to_document(answer))
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from tenon.record.entries import Entry
+from tenon.record.room import Room
 from tenon.record.why.answer import Answer, Source
 from tenon.record.why.mentions import mentions_pod, mentions_pool
 from tenon.record.why.node import NodeEvent, NodeLife
 from tenon.record.why.pod import PENDING, PLANNED, WAITS, WHERE, PodFacts, PodSources, claims_of, why_pod
-from tenon.record.why.pool import BOUGHT, COMMANDS, NO_PLACE, REFUSED, REMOVED, STATE, PoolSources, why_pool
-from tests.tenon.record.why.stories import CLAIM, COMMAND, COMMAND_END, LAUNCH, NEXT_PLAN, PLAN, STORY, after
+from tenon.record.why.pool import COMMANDS, CREATED, NO_PLACE, REFUSED, REMOVED, STATE, PoolSources, why_pool
+from tests.tenon.record.why.stories import CLAIM, COMMAND, COMMAND_END, LAUNCH, NEXT_PLAN, PLAN, REFUSAL, STORY, after
 
 PENDING_POD = PodFacts("Pending", created=after(-1), scheduler_message="0/3 nodes are available")
 REASON = PLAN.unschedulable["shop/huge"]
@@ -41,15 +42,25 @@ def test_a_pending_pod_that_fits_nowhere_has_a_sentence_for_each_node_pool() -> 
     assert line_sources(by_simulation, PENDING)[0] is Source.SIMULATION
 
 
+def test_a_reason_that_the_record_shortens_keeps_every_node_pool_and_says_where_all_of_it_is() -> None:
+    pools = [f"NodePool pool-{number}: {'needs 5000 CPU; the largest type has 192; ' * 10}" for number in range(4)]
+    plan = PLAN.model_copy(update={"unschedulable": Room().reasons({"shop/huge": "; ".join(pools)})})
+    lines = texts(why_pod(PodSources("shop/huge", PENDING_POD, [plan])), PENDING)
+    assert [line.partition(":")[0] for line in lines[:4]] == [f"NodePool pool-{number}" for number in range(4)]
+    assert lines[4] == "the reason is shortened: `tenon explain pod shop/huge` says all of it now"
+    (planned,) = texts(why_pod(PodSources("shop/huge", entries=[plan])), PLANNED)
+    assert all(f"NodePool pool-{number}: " in planned for number in range(4))
+
+
 def test_a_pending_pod_with_a_node_under_way_waits_for_it() -> None:
     life = NodeLife("registering", timeline=[(after(1), "launched i-0abc")])
     answer = why_pod(PodSources("shop/web-1", PENDING_POD, [PLAN, LAUNCH], lives={CLAIM: life}))
     assert texts(answer, PLANNED) == [
-        f"batch 1 bought NodeClaim {CLAIM} for it: m5.large of NodePool default at $0.0400 an hour"
+        f"batch 1 created NodeClaim {CLAIM} for it: m5.large of NodePool default at $0.0400 an hour"
     ]
     assert texts(answer, WAITS) == [f"NodeClaim {CLAIM} is registering: launched i-0abc"]
     without_record = why_pod(PodSources("shop/web-1", PENDING_POD, claim=CLAIM, lives={CLAIM: life}))
-    assert texts(without_record, PLANNED) == [f"NodeClaim {CLAIM} was bought for it"]
+    assert texts(without_record, PLANNED) == [f"NodeClaim {CLAIM} was created for it"]
     assert texts(without_record, WAITS) == texts(answer, WAITS)
 
 
@@ -93,7 +104,7 @@ def test_a_pod_that_is_gone_is_answered_from_the_record() -> None:
     assert why_pod(PodSources("shop/nobody")).is_empty
 
 
-def test_a_node_pool_says_what_it_bought_refused_and_lost() -> None:
+def test_a_node_pool_says_what_was_created_refused_and_lost() -> None:
     entries: list[Entry] = [entry for entry in [*STORY, COMMAND, COMMAND_END] if mentions_pool(entry, "default")]
     answer = why_pool(
         PoolSources(
@@ -102,10 +113,13 @@ def test_a_node_pool_says_what_it_bought_refused_and_lost() -> None:
     )
     assert answer.headline == "NodePool default has 2 NodeClaims"
     assert texts(answer, STATE) == ["NodeClassReady is False: no subnets"]
-    assert texts(answer, BOUGHT)[0] == (
-        f"batch 1 bought {CLAIM}, m5.large at $0.0400 an hour, for 2 pods (shop/web-1, shop/web-2)"
+    assert texts(answer, CREATED)[0] == (
+        f"batch 1 created {CLAIM}, m5.large at $0.0400 an hour, for 2 pods (shop/web-1, shop/web-2); "
+        "EC2 launched i-0abc"
     )
-    assert len(texts(answer, BOUGHT)) == 4
+    assert len(texts(answer, CREATED)) == 4
+    refused = why_pool(PoolSources("default", exists=True, entries=[PLAN, REFUSAL]))
+    assert texts(refused, CREATED)[0].endswith("; EC2 refused to launch it"), "it was created, and nothing was bought"
     assert texts(answer, NO_PLACE) == ["shop/huge: NodePool default: needs 5000 CPU; the largest type has 192"]
     assert texts(answer, REFUSED) == ["InsufficientCapacity: 1 refusal; the last: EC2 has no capacity"]
     assert texts(answer, REMOVED) == [
