@@ -126,6 +126,11 @@ class Solver:
 
     def _run(self, problem: Problem, limit: Limit) -> IsolatedPlan:
         isolated_plan = solve_isolated(problem, limit, self._solve)
+        if isinstance(self._solve, BatchSolver) and (failures := self._solve.take_failures()):
+            log.warning(
+                "The solver failed to improve the new nodes of a plan, which stay as they were packed before",
+                extra={"error": failures[0], "pod-count": len(problem.pods)},
+            )
         if isolated_plan.error is not None and isolated_plan.failing is not None:
             metrics.SCHEDULING_FAILURES.labels("provisioner").inc()
             log.error(

@@ -1,8 +1,8 @@
 """Looks for plans that are better than the engine's, with minutes where the engine has milliseconds.
 
 Many packings of single nodes are collected for each NodePool, and an integer program chooses among them. Pods stay in
-the domains, such as zones, that the engine chose. Each plan is judged by `tests/oracle`, which shares no code with the
-engine, so that a best known plan is a plan.
+the domains, such as zones, that the engine chose, and NodePools of higher weight keep as many pods. Each plan is judged
+by `tests/oracle`, which shares no code with the engine, so that a best known plan is a plan.
 """
 
 from __future__ import annotations
@@ -27,11 +27,10 @@ from tenon.scheduling.limits import Limits
 from tenon.scheduling.load_partition import joined_state
 from tenon.scheduling.model import Plan, Problem
 from tenon.scheduling.node_filling import fill
-from tenon.scheduling.node_options import NodeOptions
+from tenon.scheduling.node_options import NodeOptions, Source
 from tenon.scheduling.packing import Bin
 from tenon.scheduling.packing import Load as PodLoad
 from tenon.scheduling.pod_classes import group, resource_names
-from tenon.scheduling.type_candidates import Floats
 from tenon.simulation.document import plan_document
 from tests.oracle.judging import judge
 
@@ -51,12 +50,6 @@ class Part:
     fleet: Fleet
     options: NodeOptions
     packings: list[NodePacking]
-
-    def usage(self, packing: NodePacking) -> Floats:
-        """What a packing uses of the fleet's limits."""
-        row = int(np.flatnonzero(self.options.types == packing.type)[0])
-        usage: Floats = self.options.usage[row]
-        return usage
 
 
 def search(problem: Problem, seconds: float) -> Iterator[tuple[Plan, str]]:
@@ -108,11 +101,14 @@ def _free(fleet: Fleet) -> list[Bin]:
 def _collected(fleet: Fleet, pods: PodLoad) -> Part:
     """Collect packings: those of the engine's nodes and of the linear program, and those for random values of pods."""
     template = fleet.template
-    options = NodeOptions(template, [pair for pair in pods if fleet.suits(pair[0])], _limits(fleet))
+    limits = _limits(fleet)
+    shared = {name: number for number, name in enumerate(limits.remaining)}
+    own = [pair for pair in pods if fleet.suits(pair[0])]
+    options = NodeOptions([Source(template, limits, shared)], own, list(limits.remaining.values()))
     master = Master(options, options.counts)
     if fleet.limits.unlimited:
         master.add(packings_of(_free(fleet), pods))
-    values = [master.converge(20, never).worth, options.worth()]
+    values = [master.converge(20, never).prices.worth, options.worth()]
     draw = np.random.default_rng(SEED)
     for sample in range(SAMPLES):
         worth = values[sample % len(values)] * np.exp(draw.normal(0, 0.15, len(options.classes)))
@@ -123,8 +119,13 @@ def _collected(fleet: Fleet, pods: PodLoad) -> Part:
         order = np.argsort(-(filled.value / price[filled.rows]), kind="stable")[:60]
         master.add(
             [
-                NodePacking(int(options.types[filled.rows[n]]), filled.pods[n], float(options.price[filled.rows[n]]))
-                for n in order.tolist()
+                NodePacking(
+                    type=int(options.types[row]),
+                    pods=filled.pods[n],
+                    cost=float(options.price[row]),
+                    usage=tuple(options.usage[row].tolist()),
+                )
+                for n, row in zip(order.tolist(), filled.rows[order].tolist(), strict=True)
             ]
         )
     return Part(fleet, options, master.packings)
@@ -151,17 +152,28 @@ def _chosen(parts: Sequence[Part], seconds: float) -> tuple[list[list[NodePackin
         for amount in _limits(part.fleet).remaining.values():
             solver.addRow(-highspy.kHighsInf, 1.0, 0, np.zeros(0, dtype=np.int32), np.zeros(0))
             assert amount >= 0
+    held = {part.fleet.template.pool.weight: 0 for part in parts}
+    for part in parts:
+        for node in part.fleet.bins:
+            for weight in held:
+                if part.fleet.template.pool.weight >= weight:
+                    held[weight] += sum(count for _, count in node.load)
+    del held[min(held)]
+    first_weight = solver.getNumRow()
+    for pods_held in held.values():
+        solver.addRow(pods_held, highspy.kHighsInf, 0, np.zeros(0, dtype=np.int32), np.zeros(0))
     for number in range(len(keys)):
         solver.addCol(UNPLACED, 0, counts[number], 1, np.array([number], dtype=np.int32), np.ones(1))
     integers = []
     for part, limit_row in zip(parts, first_limit, strict=True):
-        scale = np.array(list(_limits(part.fleet).remaining.values()), dtype=float)
+        heavier = [number for number, weight in enumerate(held) if part.fleet.template.pool.weight >= weight]
         for packing in part.packings:
-            usage = part.usage(packing) if len(scale) else scale
             class_numbers = np.flatnonzero(packing.pods)
             index = [rows[id(part.options.classes[number])] for number in class_numbers.tolist()]
-            index += [limit_row + number for number in range(len(scale))]
-            values = np.concatenate([packing.pods[class_numbers].astype(float), usage / np.maximum(scale, 1.0)])
+            index += [limit_row + number for number in range(len(packing.usage))]
+            index += [first_weight + number for number in heavier]
+            in_all = [float(packing.pods.sum())] * len(heavier)
+            values = np.concatenate([packing.pods[class_numbers].astype(float), packing.usage, in_all])
             integers.append(solver.getNumCol())
             solver.addCol(packing.cost, 0, highspy.kHighsInf, len(index), np.array(index, dtype=np.int32), values)
     kinds = np.full(len(integers), highspy.HighsVarType.kInteger)

@@ -13,6 +13,7 @@ from dataclasses import replace
 from tenon.apis import labels
 from tenon.kube.pod import Pod
 from tenon.kube.requirements import Requirements
+from tenon.scheduling.columns import Columns
 from tenon.scheduling.deadline import Expired, never
 from tenon.scheduling.goals import follow_goals
 from tenon.scheduling.model import Plan, PlannedClaim, Problem
@@ -27,32 +28,41 @@ class BatchSolver:
 
     def __init__(self) -> None:
         self._tables = TypeTables()
+        self._columns = Columns()
+
+    def take_failures(self) -> list[str]:
+        """Return why programs failed since the last call. The plans keep the nodes that were packed without them."""
+        failures, self._columns = self._columns.failures, Columns()
+        return failures
 
     def __call__(self, problem: Problem, expired: Expired = never) -> Plan:
         """Return the plan for pods and for the pods that buffers stand for, as `solve_with_buffers` does."""
         tables = TypeTables(self._tables)  # without the tables of lists that the last batch did not use
-        plan = solve_with_buffers(problem, expired, tables)
+        plan = solve_with_buffers(problem, expired, tables, self._columns)
         if tables.used:
             self._tables = tables
         return plan
 
 
-def solve_with_buffers(problem: Problem, expired: Expired = never, tables: TypeTables | None = None) -> Plan:
+def solve_with_buffers(
+    problem: Problem, expired: Expired = never, tables: TypeTables | None = None, columns: Columns | None = None
+) -> Plan:
     """Return the plan for pods and for the pods that buffers stand for.
 
     A buffer's pod with the namespace and name of an existing pod is left out. When the time has ``expired``, returns
     the plan made so far. ``tables``: the indexes of the instance types, if they were made before.
+    ``columns`` collects why programs failed.
     """
-    return follow_goals(_solved(problem, expired, tables or TypeTables()), problem)
+    return follow_goals(_solved(problem, expired, tables or TypeTables(), columns or Columns()), problem)
 
 
-def _solved(problem: Problem, expired: Expired, tables: TypeTables) -> Plan:
+def _solved(problem: Problem, expired: Expired, tables: TypeTables, columns: Columns) -> Plan:
     waiting = [pod for pod in problem.pods if not pod.buffer]
     names = {pod.key for pod in waiting}
     standing = [pod for pod in problem.pods if pod.buffer and pod.key not in names]
     if not standing:
-        return solve_for_most_pods(replace(problem, pods=waiting), expired, tables)
-    first = solve_for_most_pods(replace(problem, pods=waiting), expired, tables) if waiting else Plan()
+        return solve_for_most_pods(replace(problem, pods=waiting), expired, tables, columns)
+    first = solve_for_most_pods(replace(problem, pods=waiting), expired, tables, columns) if waiting else Plan()
     if first.unreached:
         return replace(first, unreached=first.unreached | {pod.key for pod in standing})
     with_first_pods = replace(
@@ -61,7 +71,7 @@ def _solved(problem: Problem, expired: Expired, tables: TypeTables) -> Plan:
     to_buy_for = {pod.key: pod for claim in first.claims for pod in claim.pods}
     keys = {key for pod in (*waiting, *standing) for key in _topology_keys(pod)} - {labels.HOSTNAME}
     combined_plan = solve_for_most_pods(
-        replace(with_first_pods, pods=[*_pinned_pods(first.claims, keys), *standing]), expired, tables
+        replace(with_first_pods, pods=[*_pinned_pods(first.claims, keys), *standing]), expired, tables, columns
     )
     if to_buy_for.keys() <= {pod.key for claim in combined_plan.claims for pod in claim.pods}:
         claims = [replace(c, pods=tuple(to_buy_for.get(pod.key, pod) for pod in c.pods)) for c in combined_plan.claims]
@@ -71,7 +81,7 @@ def _solved(problem: Problem, expired: Expired, tables: TypeTables) -> Plan:
             _merge_reasons(first, combined_plan),
             combined_plan.unreached,
         )
-    standing_plan = solve_for_most_pods(replace(with_first_pods, pods=standing, pools=[]), expired, tables)
+    standing_plan = solve_for_most_pods(replace(with_first_pods, pods=standing, pools=[]), expired, tables, columns)
     refused = {**first.unschedulable, **dict.fromkeys(standing_plan.unschedulable, NO_ROOM)}
     return Plan(
         first.claims,

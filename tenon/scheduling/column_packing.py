@@ -5,7 +5,7 @@ The pods stay in their domains, so that rules between pods hold as before, and n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from tenon.scheduling.first_fit import Packing, close, first_fit
 from tenon.scheduling.fleet import Fleet
 from tenon.scheduling.limits import Limits
 from tenon.scheduling.load_partition import joined_state
-from tenon.scheduling.node_options import NodeOptions
+from tenon.scheduling.node_options import NodeOptions, Source
 from tenon.scheduling.packing import Bin, Load
 from tenon.scheduling.pod_classes import PodClass, queue_order
 from tenon.scheduling.ruin_and_recreate import TRIES, PackedNode, improved
@@ -26,8 +26,16 @@ MAX_NODES = 60
 """The most nodes."""
 
 
-def repack_by_columns(fleet: Fleet) -> bool:
-    """Replace the fleet's nodes if others hold the same pods at a lower cost and no higher price. Return whether."""
+def repack_by_columns(fleet: Fleet, accepts: Callable[[], bool]) -> bool:
+    """Replace the fleet's nodes if others hold the same pods at a lower cost and no higher price. Return whether.
+
+    Args:
+        fleet: a NodePool without limits that may bind.
+        accepts: whether the fleet may stay as it then is.
+
+    Raises:
+        ProgramFailedError: the solver failed. The fleet is as before.
+    """
     free = [node for node in fleet.bins if not any(pod_class.near for pod_class, _ in node.load)]
     load = merged_load(free)
     if not 1 < len(free) <= MAX_NODES or len(load) > MAX_CLASSES or fleet.template.expired():
@@ -42,7 +50,11 @@ def repack_by_columns(fleet: Fleet) -> bool:
     before = Packing(free, [], fleet.limits)
     if packing is None or packing.cost() >= before.cost() or packing.price() > before.price():
         return False
+    bins_before, limits_before = fleet.bins, fleet.limits
     fleet.replace([*(node for node in fleet.bins if node not in free), *packing.bins], packing.limits)
+    if not accepts():
+        fleet.replace(bins_before, limits_before)
+        return False
     return True
 
 
@@ -53,7 +65,7 @@ def better_nodes(
 
     ``tries``: how often a few nodes are taken apart at the end.
     """
-    options = NodeOptions(template, load, limits)
+    options = NodeOptions([Source(template, limits)], load)
     if not options.usable:
         return None
     numbers = {id(pod_class): number for number, (pod_class, _) in enumerate(load)}
@@ -76,7 +88,7 @@ def better_nodes(
     built = [node for packing in bought or () if (node := build(packing)) is not None]
     if bought is None or len(built) < len(bought):
         built = packed
-    after = improved(master, built, solution.worth, solution.cost, build, template.expired, tries)
+    after = improved(master, built, solution.prices.worth, solution.cost, build, template.expired, tries)
     return [node.bin for node in after] if {id(node.bin) for node in after} != {id(node) for node in nodes} else None
 
 

@@ -10,14 +10,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tenon.errors import TenonError
 from tenon.scheduling.deadline import Expired
-from tenon.scheduling.node_filling import FEW_WEIGHTS, WEIGHTS, Filled, fill
+from tenon.scheduling.node_filling import FEW_WEIGHTS, WEIGHTS, Filled, exchanged, fill
 from tenon.scheduling.node_options import Flags, NodeOptions
 from tenon.scheduling.type_candidates import Floats, Numbers
 
+if TYPE_CHECKING:
+    import highspy
+
+SOLVER_OPTIONS: dict[str, bool | int | str] = {
+    "output_flag": False,
+    "threads": 1,
+    "presolve": "off",
+    "solver": "simplex",
+}
+MAX_SECONDS = 5.0
+"""A solver that takes longer has failed. Programs take milliseconds, so this decides no plan of a healthy solver."""
 ROUNDS = 10
 """How often packings are added for the whole load."""
 LATER_ROUNDS = 2
@@ -26,6 +39,8 @@ NEARLY = 1e-6
 """Counts as nothing."""
 ADDED = 40
 """How many packings are added at once."""
+EXCHANGED = 60
+"""In how many of the best packings pods are replaced."""
 GAIN = 1e-6
 """Dollars an hour by which the pods of a new packing must be worth more than its node."""
 FIRST_PROMISING = 0.8
@@ -41,6 +56,31 @@ class NodePacking:
     type: int
     pods: Numbers
     cost: float
+    source: int = 0
+    """Which of the options' sources sells the node."""
+    usage: tuple[float, ...] = ()
+    """The part of each limit that the node uses up."""
+
+    @property
+    def key(self) -> tuple[bytes, int, tuple[float, ...]]:
+        """Equal for packings that are the same to the program."""
+        return self.pods.tobytes(), self.source, self.usage
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """What a pod of each class is worth, and what a node of each option costs, in dollars an hour."""
+
+    worth: Floats
+    cost: Floats
+    bonus: Floats | None = None
+    """How much more every pod is worth on a node of each option; None if nothing."""
+    limits: Floats | None = None
+    """What each limit is worth."""
+
+    def mixed(self, other: Prices) -> Prices:
+        """The mean of these prices and others."""
+        return Prices(_mean(self.worth, other.worth), _mean(self.cost, other.cost), other.bonus)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +99,30 @@ class Priced:
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """How often each packing is bought, what a pod of each class is worth, and the cost."""
+    """How often each packing is bought, the dual prices, and the cost."""
 
     bought: Floats
-    worth: Floats
+    prices: Prices
     cost: float
+
+
+class ProgramFailedError(TenonError):
+    """The solver did not solve a program for the new nodes of a plan."""
+
+
+class NoSolutionError(ProgramFailedError):
+    """Nothing meets all rules of a program."""
+
+
+class Columns:
+    """Asks the engine to generate columns, and collects what the programs say."""
+
+    def __init__(self) -> None:
+        """Start before the first program."""
+        self.failures: list[str] = []
+        """Why programs failed. Their plans keep the nodes from before."""
+        self.least_unplaced: int | None = None
+        """How many pods of the last plan have no place at least, because of limits; None if unknown."""
 
 
 class Master:
@@ -76,45 +135,48 @@ class Master:
         self.packings: list[NodePacking] = []
         self.table: Numbers = np.zeros((0, len(counts)), dtype=np.int64)
         """The pods of each packing."""
-        self._keys: set[bytes] = set()
-        import highspy  # takes memory in the worker, and only plans with new nodes need it
-
-        self._solver = highspy.Highs()  # type: ignore[no-untyped-call]
-        for name, value in (("output_flag", False), ("threads", 1), ("presolve", "off"), ("solver", "simplex")):
-            self._solver.setOptionValue(name, value)
-        size = len(counts)
-        nothing = np.zeros(0, dtype=np.int32)
-        self._solver.addRows(
-            size, counts.astype(float), np.full(size, np.inf), 0, np.zeros(size, dtype=np.int32), nothing, np.zeros(0)
-        )
         self.promising: Flags = np.ones(len(options.price), dtype=bool) if promising is None else promising.copy()
+        self.solver = new_solver()
+        """Its rows begin with the classes, and its columns end with the packings."""
+        self._keys: set[tuple[bytes, int, tuple[float, ...]]] = set()
+        self.add_rows(counts.astype(float), np.full(len(counts), np.inf))
+
+    def add_rows(self, least: Floats, most: Floats) -> None:
+        """Add empty rows."""
+        if len(least):
+            starts, nothing = np.zeros(len(least), dtype=np.int32), np.zeros(0, dtype=np.int32)
+            self.solver.addRows(len(least), least, most, 0, starts, nothing, np.zeros(0))
 
     def add(self, packings: Sequence[NodePacking]) -> int:
         """Add packings. Return how many are new."""
         added = []
         for packing in packings:
-            key = packing.pods.tobytes()
+            key = packing.key
             if key not in self._keys:
                 self._keys.add(key)
                 added.append(packing)
         if not added:
             return 0
         table = np.array([packing.pods for packing in added])
-        holders, classes = np.nonzero(table)
-        starts = np.searchsorted(holders, np.arange(len(added))).astype(np.int32)
-        self._solver.addCols(
-            len(added),
-            np.array([packing.cost for packing in added]),
-            np.zeros(len(added)),
-            np.full(len(added), np.inf),
-            len(holders),
-            starts,
-            classes.astype(np.int32),
-            table[holders, classes].astype(float),
-        )
+        self.add_columns(np.array([packing.cost for packing in added]), self._coefficients(added, table))
         self.packings.extend(added)
         self.table = np.vstack([self.table, table])
         return len(added)
+
+    def add_columns(self, costs: Floats, coefficients: Floats, most: Floats | None = None) -> None:
+        """Add columns that are rows of ``coefficients``, each taken at most so often."""
+        holders, rows = np.nonzero(coefficients)
+        starts = np.searchsorted(holders, np.arange(len(costs))).astype(np.int32)
+        self.solver.addCols(
+            len(costs),
+            costs,
+            np.zeros(len(costs)),
+            np.full(len(costs), np.inf) if most is None else most,
+            len(holders),
+            starts,
+            rows.astype(np.int32),
+            coefficients[holders, rows],
+        )
 
     def take(self, pods: Numbers, bought: Floats) -> None:
         """Cover fewer pods from now on. Packings with more than the remaining pods are not bought any more.
@@ -123,53 +185,74 @@ class Master:
         """
         self.remaining = self.remaining - pods
         size = len(pods)
-        self._solver.changeRowsBounds(  # type: ignore[attr-defined]
+        self.solver.changeRowsBounds(  # type: ignore[attr-defined]
             size, np.arange(size, dtype=np.int32), self.remaining.astype(float), np.full(size, np.inf)
         )
         table = self.table
         excessive = np.flatnonzero((table > self.remaining).any(axis=1))
         halves = excessive[bought[excessive] > NEARLY]
         self.add(trimmed(self.options, np.minimum(table[halves], self.remaining)))
-        self._solver.changeColsBounds(
+        self.solver.changeColsBounds(
             len(excessive), excessive.astype(np.int32), np.zeros(len(excessive)), np.zeros(len(excessive))
         )
 
     def solve(self) -> Solution:
-        """Solve the program for the packings that were added."""
-        self._solver.run()
-        solution = self._solver.getSolution()
-        bought = np.array(solution.col_value)
-        worth = np.maximum(np.array(solution.row_dual), 0.0)
-        return Solution(bought, worth, self._solver.getInfo().objective_function_value)
+        """Solve the program for the packings that were added.
 
-    def fill(self, worth: Floats, weights: tuple[tuple[float, float], ...] = FEW_WEIGHTS) -> Priced:
-        """Fill the promising options for these values of pods."""
-        rows = np.flatnonzero(self.promising)
-        filled = fill(self.options, worth, self.remaining, weights, rows)
-        return Priced(filled, filled.value / self.options.price[filled.rows], rows)
-
-    def add_best(self, priced: Priced, worth: Floats, least_gain: float = GAIN) -> int:
-        """Add the packings whose pods are worth most compared with their node. Return how many are new."""
-        price = self.options.price[priced.filled.rows]
-        value = priced.filled.pods @ worth
-        order = np.argsort(-value / price, kind="stable")[: 2 * ADDED]
-        order = order[value[order] - price[order] > least_gain]
-        rows = priced.filled.rows
-        return self.add(
-            [
-                NodePacking(int(self.options.types[rows[number]]), priced.filled.pods[number], float(price[number]))
-                for number in order.tolist()
-            ][:ADDED]
+        Raises:
+            ProgramFailedError: the solver has no optimal solution.
+        """
+        run(self.solver)
+        solution = self.solver.getSolution()
+        bought = np.array(solution.col_value)[-len(self.packings) :]
+        return Solution(
+            bought, self._prices(np.array(solution.row_dual)), self.solver.getInfo().objective_function_value
         )
+
+    def first_prices(self) -> Prices:
+        """Prices to begin with: pods are worth their cheapest share of a node."""
+        return Prices(self.options.worth(), self.options.price)
+
+    def fill(self, prices: Prices, weights: tuple[tuple[float, float], ...] = FEW_WEIGHTS) -> Priced:
+        """Fill the promising options for these prices."""
+        rows = np.flatnonzero(self.promising)
+        filled = fill(self.options, prices.worth, self.remaining, weights, rows, prices.bonus)
+        return Priced(filled, filled.value / prices.cost[filled.rows], rows)
+
+    def add_best(self, priced: Priced, prices: Prices, least_gain: float = GAIN) -> int:
+        """Add the packings whose pods are worth most compared with their node. Return how many are new."""
+        rows, pods = priced.filled.rows, priced.filled.pods
+        cost = prices.cost[rows]
+        value = pods @ prices.worth
+        if prices.bonus is not None:
+            value = value + pods.sum(axis=1) * prices.bonus[rows]
+        order = np.argsort(-value / cost, kind="stable")[: 2 * ADDED]
+        order = order[value[order] - cost[order] > least_gain]
+        return self.add([self._packing(int(rows[number]), pods[number]) for number in order[:ADDED].tolist()])
 
     def generate(self, rounds: int, expired: Expired) -> Solution:
         """Add packings. Return the solution of the program."""
         solution = self.solve()
         for _ in range(rounds):
-            if expired() or not self.add_best(self.fill(solution.worth), solution.worth):
+            if expired():
+                break
+            priced = self.fill(solution.prices)
+            if not self.add_best(priced, solution.prices) and not self.add_exchanged(priced, solution.prices):
                 break
             solution = self.solve()
         return solution
+
+    def add_exchanged(self, priced: Priced, prices: Prices) -> int:
+        """Add the best of the packings in which pods were replaced by others. Return how many are new."""
+        if self.options.conflicts is not None:
+            return 0
+        best = np.argsort(-priced.ratio, kind="stable")[:EXCHANGED]
+        filled = Filled(priced.filled.rows[best], priced.filled.pods[best], priced.filled.value[best])
+        worth = np.broadcast_to(prices.worth, filled.pods.shape)
+        if prices.bonus is not None:
+            worth = worth + prices.bonus[filled.rows][:, None]
+        others = exchanged(self.options, filled, worth, self.remaining)
+        return self.add_best(Priced(others, others.value / prices.cost[others.rows], others.rows), prices)
 
     def converge(self, rounds: int, expired: Expired) -> Solution:
         """Add packings until there are no better ones. Return the solution of the program.
@@ -177,20 +260,74 @@ class Master:
         The prices of a program with few packings are extreme, so packings are also sought for milder ones: the mean of
         these prices and of those of the rounds before.
         """
-        mean = self.options.worth()
+        mean = self.first_prices()
         priced = self.fill(mean)
-        self.promising[priced.rows[priced.best_ratios() < FIRST_PROMISING * priced.ratio.max()]] = False
+        self._drop_dear(priced)
         self.add_best(priced, mean, -np.inf)
         solution = self.solve()
         for _ in range(rounds):
             if expired():
                 break
-            mean = MILD * mean + (1 - MILD) * solution.worth
-            added = self.add_best(self.fill(mean), solution.worth)
-            if not added and not self.add_best(self.fill(solution.worth, WEIGHTS), solution.worth):
-                break
+            mean = mean.mixed(solution.prices)
+            added = self.add_best(self.fill(mean), solution.prices)
+            if not added:
+                priced = self.fill(solution.prices, WEIGHTS)
+                if not self.add_best(priced, solution.prices) and not self.add_exchanged(priced, solution.prices):
+                    break
             solution = self.solve()
         return solution
+
+    def _drop_dear(self, priced: Priced) -> None:
+        """Do not fill again the options that are far from the best."""
+        self.promising[priced.rows[priced.best_ratios() < FIRST_PROMISING * priced.ratio.max()]] = False
+
+    def _packing(self, row: int, pods: Numbers) -> NodePacking:
+        options = self.options
+        usage = tuple(options.usage[row].tolist())
+        return NodePacking(int(options.types[row]), pods, float(options.price[row]), int(options.sources[row]), usage)
+
+    def _coefficients(self, packings: Sequence[NodePacking], table: Numbers) -> Floats:  # noqa: ARG002 - of the rows
+        """What each of the packings adds to each row of the program."""
+        return table.astype(float)
+
+    def _prices(self, duals: Floats) -> Prices:
+        """The prices that a solution puts on the rows."""
+        return Prices(np.maximum(duals, 0.0), self.options.price)
+
+
+def new_solver() -> highspy.Highs:
+    """Return a solver without a program."""
+    import highspy  # takes memory in the worker, and only plans with new nodes need it
+
+    solver = highspy.Highs()  # type: ignore[no-untyped-call]
+    for name, value in SOLVER_OPTIONS.items():
+        solver.setOptionValue(name, value)
+    return solver
+
+
+def run(solver: highspy.Highs, seconds: float = MAX_SECONDS) -> None:
+    """Solve a program.
+
+    Raises:
+        NoSolutionError: nothing meets all rules of the program.
+        ProgramFailedError: the solver takes longer than these seconds, or fails.
+    """
+    import highspy
+
+    solver.setOptionValue("time_limit", solver.getRunTime() + seconds)
+    solver.run()
+    status = solver.getModelStatus()
+    if status == highspy.HighsModelStatus.kInfeasible:
+        raise NoSolutionError("nothing meets all rules of a program for new nodes")
+    if status != highspy.HighsModelStatus.kOptimal:
+        raise ProgramFailedError(
+            f"HiGHS ended a program for new nodes with the status {solver.modelStatusToString(status)!r}"
+        )
+
+
+def _mean(first: Floats, second: Floats) -> Floats:
+    mean: Floats = MILD * first + (1 - MILD) * second
+    return mean
 
 
 def trimmed(options: NodeOptions, table: Numbers) -> list[NodePacking]:

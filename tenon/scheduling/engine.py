@@ -8,7 +8,7 @@ whatever order its parts come.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from itertools import chain
 
@@ -18,6 +18,7 @@ from tenon.scheduling import existing_nodes
 from tenon.scheduling.blast_radius import BlastRadius
 from tenon.scheduling.claim_builder import claims_of
 from tenon.scheduling.column_packing import repack_by_columns
+from tenon.scheduling.columns import Columns, ProgramFailedError
 from tenon.scheduling.constrained_placement import Placer
 from tenon.scheduling.cost_pools import by_capacity_type, one_of_each
 from tenon.scheduling.daemons import read_daemons
@@ -29,6 +30,7 @@ from tenon.scheduling.explanation.unschedulable_pods import explain
 from tenon.scheduling.first_fit_baseline import FleetPlan, Order, best, is_worthwhile
 from tenon.scheduling.fleet import Fleet
 from tenon.scheduling.group_starts import GroupStarts
+from tenon.scheduling.limited_packing import repack_within_limits
 from tenon.scheduling.local_disks import on_their_hosts
 from tenon.scheduling.model import Plan, Problem
 from tenon.scheduling.packing import Load
@@ -49,7 +51,7 @@ def solve(
     tables: TypeTables | None = None,
     last: frozenset[str] = frozenset(),
     *,
-    columns: bool = False,
+    columns: Columns | None = None,
 ) -> Plan:
     """Return the plan for one batch. Each pod is in exactly one part of it. Pods are identified by namespace and name.
 
@@ -78,10 +80,12 @@ def solve_by_first_fit(problem: Problem, order: Order, tables: TypeTables | None
 
 def fleets_of(problem: Problem, tables: TypeTables | None = None) -> Sequence[Fleet]:
     """Return the new nodes of the plan, with the pods on each, for a search that starts from them."""
-    return _complete(problem, never, tables or TypeTables(), columns=True).fleets
+    return _complete(problem, never, tables or TypeTables(), columns=Columns()).fleets
 
 
-def _best_plan(problem: Problem, expired: Expired, tables: TypeTables, last: frozenset[str], columns: bool) -> Plan:
+def _best_plan(
+    problem: Problem, expired: Expired, tables: TypeTables, last: frozenset[str], columns: Columns | None
+) -> Plan:
     """Return the engine's plan, or that of plain first-fit if it is cheaper."""
     fleet_plan = _complete(problem, expired, tables, last=last, columns=columns)
     if fleet_plan.comparable and not expired() and not last:
@@ -95,7 +99,7 @@ def _complete(
     tables: TypeTables,
     in_turn: Order | None = None,
     last: frozenset[str] = frozenset(),
-    columns: bool = False,
+    columns: Columns | None = None,
 ) -> FleetPlan:
     """Return a plan whose spread constraints compared every domain that they should.
 
@@ -118,7 +122,7 @@ def _solve(
     expired: Expired,
     tables: TypeTables,
     last: frozenset[str],
-    columns: bool,
+    columns: Columns | None,
 ) -> tuple[FleetPlan, frozenset[tuple[int, str]]]:
     """Return a plan, and the (group, domain) pairs beyond ``compared`` that spread constraints should have compared.
 
@@ -178,7 +182,8 @@ def _solve(
         shares.new_nodes_only = True
         placer.forget_nodes()
         unplaced = _place_all(placer, unplaced, ways)
-    unplaced = _improve(fleets if columns else (), placer, compared, unplaced, ways)
+    if columns is not None and placer.missed_domains() <= compared:
+        unplaced = _improve(fleets, placer, compared, unplaced, ways, set(map(id, bulk)), columns)
     placements = {room.name: tuple(room.placed) for room in rooms if room.placed}
     claims = [claim for fleet in fleets for claim in claims_of(fleet, placer.handed_out)]
     hopeless, unreached = _verdicts(
@@ -198,19 +203,27 @@ def _improve(
     compared: frozenset[tuple[int, str]],
     unplaced: Load,
     ways: dict[int, list[PodClass]],
+    free_classes: Collection[int],
+    columns: Columns,
 ) -> Load:
     """Pack the new nodes again by columns, unless a spread constraint then had to compare more domains.
 
-    Return the pods that still have no place.
+    Return the pods that still have no place. If the solver fails, the nodes stay as they are.
     """
-    improved = False
-    for fleet in fleets if placer.missed_domains() <= compared else ():
-        bins, limits = fleet.bins, fleet.limits
-        if repack_by_columns(fleet):
-            if placer.missed_domains() <= compared:
-                improved = True
-            else:
-                fleet.replace(bins, limits)
+
+    def accepts() -> bool:
+        return placer.missed_domains() <= compared
+
+    improved, columns.least_unplaced = False, None
+    try:
+        if any(not fleet.limits.unlimited and not is_reserved(fleet.template.pool) for fleet in fleets):
+            left = repack_within_limits(fleets, unplaced, free_classes, accepts, columns)
+            improved, unplaced = left is not None, unplaced if left is None else left
+        else:
+            for fleet in fleets:
+                improved = repack_by_columns(fleet, accepts) or improved
+    except ProgramFailedError as error:
+        columns.failures.append(str(error))
     if not improved or not unplaced:
         return unplaced
     placer.forget_nodes()

@@ -15,9 +15,11 @@ from dataclasses import replace
 
 from tenon.kube.pod import Pod
 from tenon.resources import CPU, MEMORY
+from tenon.scheduling.columns import Columns
 from tenon.scheduling.deadline import Expired, never
 from tenon.scheduling.engine import solve
 from tenon.scheduling.hourly_cost import COSTS, micro_dollars
+from tenon.scheduling.limited_packing import level
 from tenon.scheduling.limits import NODES, counts_nodes
 from tenon.scheduling.model import InstanceType, Plan, PlannedClaim, Pool, Problem
 from tenon.scheduling.pod_classes import resource_names
@@ -30,21 +32,26 @@ EFFORT = 40_000
 """Pods to place, over all plans of one search. Large batches are searched less finely."""
 
 
-def solve_for_most_pods(problem: Problem, expired: Expired = never, tables: TypeTables | None = None) -> Plan:
+def solve_for_most_pods(
+    problem: Problem, expired: Expired = never, tables: TypeTables | None = None, columns: Columns | None = None
+) -> Plan:
     """Return the engine's plan, or a better one if a pod has no place because of a NodePool's limits.
 
     The better plan places more pods in all, and no fewer of the highest priority. Of several, the one with most pods of
     the highest priority, then of the next, and then with the least price is taken. Once the time has ``expired``, the
-    plan is the best that was found so far.
+    plan is the best that was found so far. ``columns`` collects why programs failed.
     """
-    type_tables = tables or TypeTables()
-    return solve_within_costs(problem, lambda limited: _for_most_pods(limited, expired, type_tables))
+    type_tables, generation = tables or TypeTables(), columns or Columns()
+    return solve_within_costs(problem, lambda limited: _for_most_pods(limited, expired, type_tables, generation))
 
 
-def _for_most_pods(problem: Problem, expired: Expired, tables: TypeTables) -> Plan:
-    plan = solve(problem, expired, tables, columns=not _must_bind(problem))
+def _for_most_pods(problem: Problem, expired: Expired, tables: TypeTables, columns: Columns) -> Plan:
+    plan = solve(problem, expired, tables, columns=columns)
     limited = {pool.name for pool in problem.pools if pool.limits}
     if not (plan.unschedulable and limited) or expired():
+        return plan
+    least = columns.least_unplaced if columns.least_unplaced is not None and not plan.placements else 0
+    if _unplaced(plan) <= least:
         return plan
     if not (plan.placements or any(claim.pool in limited for claim in plan.claims)):
         return plan  # the limits are used up: there is no room that other pods could have instead
@@ -53,48 +60,40 @@ def _for_most_pods(problem: Problem, expired: Expired, tables: TypeTables) -> Pl
     if expired() or all(key in free.unschedulable for key in plan.unschedulable):
         return plan
     reachable = [pod for pod in problem.pods if pod.key not in free.unschedulable]
-    scarce, own = _priced_by_limits(problem), TypeTables()
-    unplaced_count = len(plan.unschedulable) + len(plan.unreached)
+    # the linear program knows what limits are worth
+    scarce, own = (None if least else _priced_by_limits(problem)), TypeTables()
 
     def better(candidate: Plan) -> bool:
         """Whether it places more pods. Among as many, the order of the queue decides (SCH-010)."""
-        return len(candidate.unschedulable) + len(candidate.unreached) < unplaced_count
+        return _unplaced(candidate) < _unplaced(plan)
 
     best, fit, tries = plan, 0, EFFORT // (2 * len(problem.pods))
     best_last: frozenset[str] | None = frozenset()
     for order in _orders(reachable, problem):
-        low, high = fit, len(reachable) + 1
-        number = min(low + 1, high - 1) if fit else (low + high) // 2  # a later order is rarely better: try it once
-        while high - low > 1 and tries > 0 and not expired():
+        low, high = max(fit, _prefix(best, order)), min(len(reachable), len(problem.pods) - least) + 1
+        number = low + 1  # the linear program is rarely beaten: try it once
+        while high - low > 1 and tries > 0 and not expired() and _unplaced(best) > least:
             tries -= 1
             last = frozenset(pod.key for pod in order[number:])
-            plans = [
-                solve(problem, expired, tables, last),
-                _with_prices(solve(scarce, expired, own, last), problem, tables),
-            ]
+            plans = [solve(problem, expired, tables, last)]
+            if scarce is not None:
+                plans.append(_with_prices(solve(scarce, expired, own, last), problem, tables))
             best = min([best, *filter(better, plans)], key=lambda candidate: _rank(candidate, problem.pods))
-            best_last = last if best is plans[0] else None if best is plans[1] else best_last
+            best_last = last if best is plans[0] else None if best in plans else best_last
             if any(_holds(candidate, order[:number]) for candidate in plans):
                 low = number
             else:
                 high = number
             number = (low + high) // 2
         fit = max(fit, low, _prefix(best, order))
-    if best_last is None or expired():
+    if best is plan or best_last is None or expired():
         return best
-    repacked = solve(problem, expired, tables, best_last, columns=True)
+    repacked = solve(problem, expired, tables, best_last, columns=columns)
     return min(best, repacked, key=lambda candidate: _rank(candidate, problem.pods))
 
 
-def _must_bind(problem: Problem) -> bool:
-    """Whether the pods certainly request more than all limits leave, so that the first plan is hardly the last one."""
-    remaining: Counter[str] = Counter()
-    for pool in problem.pools:
-        remaining.update({name: limit - pool.usage.get(name, 0) for name, limit in (pool.limits or {}).items()})
-    everywhere = [name for name in (CPU, MEMORY) if all(name in (pool.limits or {}) for pool in problem.pools)]
-    return not problem.nodes and any(
-        sum(pod.requests.get(name, 0) for pod in problem.pods) > remaining[name] for name in everywhere
-    )
+def _unplaced(plan: Plan) -> int:
+    return len(plan.unschedulable) + len(plan.unreached)
 
 
 def _holds(plan: Plan, pods: Iterable[Pod]) -> bool:
@@ -103,21 +102,16 @@ def _holds(plan: Plan, pods: Iterable[Pod]) -> bool:
 
 def _prefix(plan: Plan, pods: Sequence[Pod]) -> int:
     """How many pods have a place, if all have the same priority; otherwise those before the first that has none."""
-    if len({_level(pod) for pod in pods}) == 1:
+    if len({level(pod) for pod in pods}) == 1:
         return sum(_holds(plan, [pod]) for pod in pods)
     return next((number for number, pod in enumerate(pods) if not _holds(plan, [pod])), len(pods))
 
 
 def _rank(plan: Plan, pods: Sequence[Pod]) -> tuple[tuple[int, ...], float]:
     """Sort key, the best plan first."""
-    without = Counter(_level(pod) for pod in pods if pod.key in plan.unschedulable or pod.key in plan.unreached)
-    levels = sorted({_level(pod) for pod in pods})
-    return tuple(without[level] for level in levels), round(sum(claim.price for claim in plan.claims), 9)
-
-
-def _level(pod: Pod) -> tuple[bool, int]:
-    """Sort key: pods first, then the room that buffers ask for; the highest priority first."""
-    return bool(pod.buffer), -pod.priority
+    without = Counter(level(pod) for pod in pods if pod.key in plan.unschedulable or pod.key in plan.unreached)
+    levels = sorted(set(map(level, pods)))
+    return tuple(without[pod_level] for pod_level in levels), round(sum(claim.price for claim in plan.claims), 9)
 
 
 def _orders(pods: Sequence[Pod], problem: Problem) -> Iterator[list[Pod]]:
@@ -136,7 +130,7 @@ def _orders(pods: Sequence[Pod], problem: Problem) -> Iterator[list[Pod]]:
         sizes = {
             pod.key: round(sum(pod.requests.get(name, 0) / (totals[name] or 1) for name in names), 12) for pod in pods
         }
-        yield sorted(pods, key=lambda pod: (_level(pod), sizes[pod.key], pod.created, pod.uid, pod.key))
+        yield sorted(pods, key=lambda pod: (level(pod), sizes[pod.key], pod.created, pod.uid, pod.key))
 
 
 def _priced_by_limits(problem: Problem) -> Problem:

@@ -16,6 +16,8 @@ from tenon.scheduling.type_candidates import Floats, Numbers
 FEW_WEIGHTS: tuple[tuple[float, float], ...] = ((1.0, 1.0), (1.0, 0.3), (0.3, 1.0))
 WEIGHTS = (*FEW_WEIGHTS, (1.0, 0.0), (0.0, 1.0))
 """How much a node's CPU and memory count in the room that a pod takes."""
+LEAST_GAIN = 1e-9
+"""Dollars an hour that an exchange of pods must gain."""
 OTHER = 0.1
 """How much other resources count."""
 
@@ -35,20 +37,25 @@ def fill(
     counts: Numbers,
     weights: tuple[tuple[float, float], ...] = WEIGHTS,
     rows: Numbers | None = None,
+    bonus: Floats | None = None,
 ) -> Filled:
-    """Fill a node of each of the rows once for each of the weights, with at most ``counts`` pods of each class."""
+    """Fill a node of each of the rows once for each of the weights, with at most ``counts`` pods of each class.
+
+    ``bonus``: how much more every pod is worth on a node of each option.
+    """
     useful = np.flatnonzero((worth > 0) & (counts > 0))
     option_rows = np.arange(len(options.price)) if rows is None else rows
     room = options.room[option_rows]
     amounts = options.amounts[useful]
     amounts_by_resource = np.ascontiguousarray(amounts.T)
     most = np.where(options.allowed[option_rows][:, useful], counts[useful], 0)
+    value = worth[useful] if bonus is None else worth[useful] + bonus[option_rows][:, None]
     orders = []
     for usual_weights in weights:
         weight = np.full(options.resources, OTHER)
         weight[:USUAL] = usual_weights
         size = (weight / room[:, : options.resources]) @ amounts[:, : options.resources].T
-        orders.append(np.argsort(-worth[useful] / (size + 1e-12), axis=1, kind="stable"))
+        orders.append(np.argsort(-value / (size + 1e-12), axis=1, kind="stable"))
     order = np.vstack(orders)
     most = np.tile(most, (len(weights), 1))
     free = np.tile(room.T, (1, len(weights)))
@@ -67,4 +74,39 @@ def fill(
         pods[every, classes] = added
     table = np.zeros((len(order), len(worth)), dtype=np.int64)
     table[:, useful] = pods
-    return Filled(np.tile(option_rows, len(weights)), table, pods @ worth[useful])
+    total = pods @ worth[useful]
+    if bonus is not None:
+        total = total + pods.sum(axis=1) * np.tile(bonus[option_rows], len(weights))
+    return Filled(np.tile(option_rows, len(weights)), table, total)
+
+
+def exchanged(options: NodeOptions, filled: Filled, prices: Floats, counts: Numbers) -> Filled:
+    """Return filled nodes with one pod of each replaced by pods that are worth more, where there are such pods.
+
+    In the order by value for the room, the last pods are often too large for what is left.
+
+    Args:
+        options: what the nodes may be.
+        filled: the nodes.
+        prices: what a pod of each class (columns) is worth on each of the nodes (rows).
+        counts: the most pods of each class.
+    """
+    nodes = np.arange(len(filled.rows))
+    free = options.room[filled.rows] - filled.pods @ np.where(options.amounts < 1, 0.0, options.amounts)
+    spare = np.where(options.allowed[filled.rows], counts - filled.pods, 0)
+    best_gain, pods = np.full(len(nodes), LEAST_GAIN), filled.pods.copy()
+    for leaving in np.flatnonzero(filled.pods.any(axis=0)).tolist():
+        room = free + options.amounts[leaving]
+        fitting = np.min(np.floor(np.maximum(room, 0.0)[:, None] / options.amounts), axis=2)
+        entering = np.minimum(fitting, spare)
+        entering[:, leaving] = 0
+        gain = entering * prices - prices[:, leaving, None]
+        chosen = gain.argmax(axis=1)
+        better = (gain[nodes, chosen] > best_gain) & (filled.pods[:, leaving] > 0)
+        rows = nodes[better]
+        pods[rows] = filled.pods[rows]
+        pods[rows, leaving] -= 1
+        pods[rows, chosen[rows]] += entering[rows, chosen[rows]].astype(np.int64)
+        best_gain[rows] = gain[rows, chosen[rows]]
+    changed = best_gain > LEAST_GAIN
+    return Filled(filled.rows[changed], pods[changed], (pods * prices).sum(axis=1)[changed])

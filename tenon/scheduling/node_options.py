@@ -7,8 +7,8 @@ host ports, the share of a workload) become resources of which each node has a f
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -32,32 +32,42 @@ USUAL = 2
 """CPU and memory, the first two resources, count also where no pod requests them."""
 
 
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A NodePool that sells nodes, with what its limits leave and the classes that it may serve."""
+
+    template: Template
+    limits: Limits
+    shared: Mapping[str, int] = field(default_factory=dict)
+    """Which of the limits that nodes use up each of its limits is, by name: NodePools may share one."""
+    serves: Flags | None = None
+    """None if it serves every class."""
+
+
 class NodeOptions:
     """What one node may be, and which pods it may carry."""
 
-    def __init__(self, template: Template, load: Load, limits: Limits) -> None:
-        """Read the options of a pool for a load without required affinity on a host."""
-        self.template = template
+    def __init__(self, sources: Sequence[Source], load: Load, limits: Sequence[int] = ()) -> None:
+        """Read the options of NodePools for a load without required affinity on a host.
+
+        ``limits``: what is left of each limit that the sources name.
+        """
         self.classes = [pod_class for pod_class, _ in load]
         self.counts: Numbers = np.array([count for _, count in load], dtype=np.int64)
         requested = np.array([pod_class.amounts for pod_class in self.classes], dtype=np.float64)
         used = np.flatnonzero(requested.any(axis=0) | (np.arange(requested.shape[1]) < USUAL))
-        scarce, most = _scarce(template, self.classes)
+        scarce, most = _scarce(sources[0].template, self.classes)
         amounts = np.hstack([requested[:, used], scarce])
         self.amounts: Floats = np.where(amounts > 0, amounts, NOTHING)
         self.resources = len(used)
         """How many of the amounts are resources. The others stand for rules about pods on one node."""
         self.conflicts = _conflicts(self.classes)
-        permitted = limits.allowed(template.start.types)
-        menus: list[_Menu] = []
-        for state in _states(template, self.classes):
-            menu = TypeCandidates(template, state, permitted & _worthy(template, state, limits))
-            if len(menu.numbers):
-                best = _undominated(menu.room[:, used], menu.price) if limits.unlimited else np.arange(len(menu.price))
-                room = _flexible(template, menu, best)[:, used]
-                joins = np.array([template.successors(state, pod_class)[:1] == (state,) for pod_class in self.classes])
-                menus.append(_Menu(menu.numbers[best], room, menu.price[best], joins))
-        menus = [menu for menu in _without_narrower(menus) if len(menu.numbers)]
+        menus = [
+            menu
+            for number, source in enumerate(sources)
+            for menu in _without_narrower(list(_menus(number, source, self.classes, used, limits)))
+            if len(menu.numbers)
+        ]
         self.usable = 0 < sum(len(menu.numbers) for menu in menus) <= MAX_ROWS
         if not self.usable:
             return
@@ -66,8 +76,10 @@ class NodeOptions:
         self.room: Floats = np.hstack([room, np.broadcast_to(most, (len(room), len(most)))]) + 0.5
         self.price: Floats = np.concatenate([menu.price for menu in menus])
         self.types: Numbers = np.concatenate([menu.numbers for menu in menus])
-        self.usage: Floats = _usage(template, limits, self.types)
-        """What a node uses of each limit of the pool."""
+        self.sources: Numbers = np.repeat([menu.source for menu in menus], [len(menu.numbers) for menu in menus])
+        """Which of the sources sells the node of each row."""
+        self.usage: Floats = np.vstack([menu.usage for menu in menus])
+        """The part of each limit that a node uses up."""
         fits = _holds(self.room, self.amounts)
         joins = np.vstack([np.broadcast_to(menu.joins, (len(menu.numbers), len(menu.joins))) for menu in menus])
         self.allowed: Flags = joins & fits
@@ -87,13 +99,35 @@ class NodeOptions:
 class _Menu:
     """The types of one state, and which classes join a node in this state without narrowing it."""
 
+    source: int
     numbers: Numbers
     room: Floats
     price: Floats
+    usage: Floats
     joins: Flags
 
     def some(self, rows: Flags) -> _Menu:
-        return _Menu(self.numbers[rows], self.room[rows], self.price[rows], self.joins)
+        return replace(
+            self, numbers=self.numbers[rows], room=self.room[rows], price=self.price[rows], usage=self.usage[rows]
+        )
+
+
+def _menus(
+    number: int, source: Source, classes: Sequence[PodClass], used: Numbers, limits: Sequence[int]
+) -> Iterator[_Menu]:
+    """Yield the types of each state, without those for which another is better in every respect."""
+    template = source.template
+    permitted = source.limits.allowed(template.start.types)
+    serves = np.ones(len(classes), dtype=bool) if source.serves is None else source.serves
+    served = [pod_class for pod_class, is_served in zip(classes, serves.tolist(), strict=True) if is_served]
+    for state in _states(template, served):
+        menu = TypeCandidates(template, state, permitted & _worthy(template, state, source.limits))
+        if len(menu.numbers):
+            usage = _usage(source, menu.numbers, limits)
+            best = _undominated(menu.room[:, used], menu.price, usage)
+            room = _flexible(template, menu, best)[:, used]
+            joins = np.array([template.successors(state, pod_class)[:1] == (state,) for pod_class in classes])
+            yield _Menu(number, menu.numbers[best], room, menu.price[best], usage[best], joins & serves)
 
 
 def _without_narrower(menus: list[_Menu]) -> list[_Menu]:
@@ -144,11 +178,11 @@ def _holds(room: Floats, amounts: Floats) -> Flags:
     return holds
 
 
-def _undominated(room: Floats, price: Floats) -> Numbers:
-    """Rows for which no other row has as much room at the same price or less."""
-    order = np.lexsort((-room.sum(axis=1), price))
-    room, price = room[order], price[order]
-    better = _holds(room, room) & np.triu(np.ones((len(order),) * 2, dtype=bool), 1)
+def _undominated(room: Floats, price: Floats, usage: Floats) -> Numbers:
+    """Rows for which no other row has as much room at the same price or less, and uses up no more of any limit."""
+    order = np.lexsort((usage.sum(axis=1), -room.sum(axis=1), price))
+    goods = np.hstack([room, -usage])[order]
+    better = _holds(goods, goods) & np.triu(np.ones((len(order),) * 2, dtype=bool), 1)
     return np.sort(order[~better.any(axis=0)])
 
 
@@ -171,12 +205,12 @@ def _flexible(template: Template, menu: TypeCandidates, rows: Numbers) -> Floats
     return room
 
 
-def _usage(template: Template, limits: Limits, numbers: Numbers) -> Floats:
-    """What nodes of the types use of each limit."""
-    usage = np.zeros((len(numbers), len(limits.remaining)))
-    for column, name in enumerate(limits.remaining):
-        for row, number in enumerate(numbers.tolist()):
-            usage[row, column] = 1 if counts_nodes(name) else template.table.types[number].capacity.get(name, 0)
+def _usage(source: Source, numbers: Numbers, limits: Sequence[int]) -> Floats:
+    """The part of each limit that nodes of the types use up."""
+    usage = np.zeros((len(numbers), len(limits)))
+    for name, column in source.shared.items():
+        amounts = 1.0 if counts_nodes(name) else source.template.table.capacities(name)[numbers]
+        usage[:, column] = amounts / max(1, limits[column])
     return usage
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from tenon.apis import labels
 from tenon.kube.offerings import OfferingKey
@@ -86,6 +87,7 @@ class TypeTable:
         self.every = (1 << len(usable)) - 1
         self._rooms = [_Scale([room[i] for room in self.room]) for i in range(len(names))]
         self._capacities: dict[str, _Scale] = {}
+        self._capacity_arrays: dict[str, npt.NDArray[np.float64]] = {}
         self._values: dict[str, dict[str | None, int]] = {}
         self._allowing: dict[Requirement, int] = {}
         self._offers = self._read_offers()
@@ -156,6 +158,12 @@ class TypeTable:
     def largest_capacity(self, name: str, types: int) -> int:
         """The largest whole capacity of a resource among the types."""
         return self._capacity(name).largest(types)
+
+    def capacities(self, name: str) -> npt.NDArray[np.float64]:
+        """The whole capacity of a resource, of every type."""
+        if name not in self._capacity_arrays:
+            self._capacity_arrays[name] = np.array([t.capacity.get(name, 0) for t in self.types], dtype=np.float64)
+        return self._capacity_arrays[name]
 
     def values_of(self, key: str, types: int, requirement: Requirement) -> int:
         """How many of the label values that the requirement allows the types offer."""

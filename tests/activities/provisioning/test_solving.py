@@ -15,6 +15,7 @@ from activities.provisioning.solving import MAX_FILES, Solver
 from tenon.messages.provisioning import PlanResult
 from tenon.provisioning.problem_json import from_json
 from tenon.provisioning.solving import solve_with_buffers
+from tenon.scheduling import columns
 from tenon.scheduling.deadline import Expired
 from tenon.scheduling.model import Plan, Problem
 from tests.activities.provisioning.setting import BATCH, Setting
@@ -69,6 +70,17 @@ async def test_the_problem_is_kept_for_developers(tmp_path: Path) -> None:
         failing_on("bad")(survivors, lambda: False)
     await solver.solve(problem([pod("bad")], pool()))
     assert files(tmp_path) == [path], "one file for one kind of failure"
+
+
+async def test_a_solver_of_programs_that_fails_is_logged_and_fails_no_plan(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(columns.SOLVER_OPTIONS, "simplex_iteration_limit", 0)
+    pods = [pod(f"p{number}", f"{900 + 100 * number}m", "3Gi") for number in range(40)]
+    solved = await Solver().solve(problem(pods, pool()))
+    assert sum(len(claim.pods) for claim in solved.plan.claims) == len(pods)
+    (record,) = [record for record in caplog.records if "solver failed" in record.getMessage()]
+    assert "Iteration limit" in record.__dict__["error"]
 
 
 async def test_no_more_than_a_few_problems_are_kept(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -13,7 +14,9 @@ from tenon.kube.pod import Pod
 from tenon.kube.pod_rules import PodRules, SpreadRule
 from tenon.kube.selectors import LabelSelector
 from tenon.resources import CPU, MEMORY, PODS, add, fits
+from tenon.scheduling import columns
 from tenon.scheduling.bound import lower_bound_of_sizing
+from tenon.scheduling.columns import Columns
 from tenon.scheduling.engine import solve
 from tenon.scheduling.model import Plan, Problem
 from tenon.scheduling.sizing_rules import sizing_cost
@@ -43,7 +46,7 @@ def drawn(seed: int, kinds: int = 12) -> Problem:
 @settings(max_examples=60, deadline=None)
 @given(problems())
 def test_no_plan_is_dearer_or_places_fewer_pods(batch: Problem) -> None:
-    before, after = solve(batch), solve(batch, columns=True)
+    before, after = solve(batch), solve(batch, columns=Columns())
     assert (-placed(after, batch), round(price(after), 9)) <= (-placed(before, batch), round(price(before), 9))
 
 
@@ -52,7 +55,7 @@ def test_pods_need_not_request_cpu_and_memory(requests: dict[str, int]) -> None:
     """Such pods alone on the nodes of a NodePool once stopped the whole plan."""
     apart = [replace(item, requests=requests | {PODS: 1}) for item in web(3, away(labels.HOSTNAME), "bare")]
     batch = problem(apart, pool("default", ON_DEMAND, AMD64))
-    plan = solve(batch, columns=True)
+    plan = solve(batch, columns=Columns())
     assert not plan.unschedulable
     assert len(plan.claims) == 3
 
@@ -61,7 +64,7 @@ def test_plans_of_many_kinds_cost_less() -> None:
     gains = []
     for seed in range(4):
         batch = drawn(seed)
-        before, after = solve(batch), solve(batch, columns=True)
+        before, after = solve(batch), solve(batch, columns=Columns())
         assert not after.unschedulable
         assert sizing_cost(batch, after) <= sizing_cost(batch, before) + 1e-9
         assert price(after) <= price(before) + 1e-9
@@ -71,7 +74,7 @@ def test_plans_of_many_kinds_cost_less() -> None:
 
 
 def test_every_listed_type_holds_the_pods() -> None:
-    for claim in solve(drawn(1), columns=True).claims:
+    for claim in solve(drawn(1), columns=Columns()).claims:
         requests = add(*(pod.requests for pod in claim.pods))
         assert all(fits(requests, ROOMS[name]) for name in claim.instance_types)
 
@@ -80,7 +83,7 @@ def test_equal_problems_have_equal_plans() -> None:
     batch = drawn(2)
     shuffled = list(batch.pods)
     random.Random(3).shuffle(shuffled)
-    assert solve(batch, columns=True) == solve(replace(batch, pods=shuffled), columns=True)
+    assert solve(batch, columns=Columns()) == solve(replace(batch, pods=shuffled), columns=Columns())
 
 
 def test_pods_stay_in_their_domains() -> None:
@@ -89,7 +92,7 @@ def test_pods_stay_in_their_domains() -> None:
     spread = [replace(item, rules=even, labels={"app": "even"}) for item in replicas(20, "1500m", "3Gi", prefix="even")]
     apart = web(6, away(labels.HOSTNAME), "apart", cpu="700m", memory="5Gi")
     batch = problem([*drawn(4).pods, *spread, *apart], pool("default", ON_DEMAND, AMD64))
-    plan = solve(batch, columns=True)
+    plan = solve(batch, columns=Columns())
     assert not plan.unschedulable
     by_zone = dict.fromkeys(ZONES, 0)
     for claim in plan.claims:
@@ -102,22 +105,80 @@ def test_pods_stay_in_their_domains() -> None:
     assert max(by_zone.values()) - min(by_zone.values()) <= 1
 
 
-def test_limits_hold() -> None:
-    batch = drawn(5)
-    limited = replace(batch, pools=[pool("default", ON_DEMAND, AMD64, limits={"cpu": "120"})])
-    plan = solve(limited, columns=True)
-    capacity = {instance_type.name: instance_type.capacity[CPU] for instance_type in CATALOG}
-    assert sum(max(capacity[name] for name in claim.instance_types) for claim in plan.claims) <= 120_000
-    assert placed(plan, limited) >= placed(solve(limited), limited)
+CAPACITY = {instance_type.name: instance_type.capacity for instance_type in CATALOG}
+
+
+def used(plan: Plan, name: str) -> dict[str, int]:
+    """The most that the new nodes of each NodePool use of a resource, whichever of their types they become."""
+    amounts = Counter[str]()
+    for claim in plan.claims:
+        amounts[claim.pool] += max(CAPACITY[kind][name] for kind in claim.instance_types)
+    return amounts
+
+
+@pytest.mark.parametrize("share", [0.3, 0.6, 0.9])
+def test_limits_are_rows_of_the_program(share: float) -> None:
+    """Where limits bind, more pods have a place than without columns, and the limits hold."""
+    more = 0
+    for seed in range(4):
+        batch = drawn(seed, kinds=6)
+        cpu = round(share * sum(item.requests[CPU] for item in batch.pods))
+        limits = {"cpu": f"{cpu}m", "memory": f"{cpu // 200}Gi"}
+        limited = replace(batch, pools=[pool("default", ON_DEMAND, AMD64, limits=limits)])
+        before, after = solve(limited), solve(limited, columns=Columns())
+        assert used(after, CPU)["default"] <= cpu
+        assert used(after, MEMORY)["default"] <= cpu // 200 * 2**30
+        assert placed(after, limited) >= placed(before, limited)
+        assert not after.unschedulable.keys() & {pod.key for claim in after.claims for pod in claim.pods}
+        assert sum(len(claim.pods) for claim in after.claims) == placed(after, limited)
+        more += placed(after, limited) - placed(before, limited)
+    assert more > 0
+
+
+def test_no_pod_leaves_a_nodepool_of_higher_weight_for_a_cheaper_one() -> None:
+    """One node of the second NodePool would hold all pods and cost less than nodes of both."""
+    pods = [*replicas(8, "100m", "400Mi", prefix="small"), *replicas(2, "3", "2Gi", prefix="large")]
+    first = pool("first", ON_DEMAND, AMD64, limits={"cpu": "4"}, weight=10)
+    batch = problem(pods, first, pool("second", ON_DEMAND, AMD64, limits={"cpu": "8"}))
+    before, after = solve(batch), solve(batch, columns=Columns())
+    assert placed(after, batch) == placed(before, batch) == len(pods)
+
+    def in_first(plan: Plan) -> int:
+        return sum(len(claim.pods) for claim in plan.claims if claim.pool == "first")
+
+    assert in_first(after) >= in_first(before) > 0
+    assert sizing_cost(batch, after) <= sizing_cost(batch, before)
+
+
+def test_nodepools_of_equal_weight_share_pods_as_it_costs_least() -> None:
+    """Between NodePools of one weight, pods go where all nodes together cost least."""
+    pods = replicas(30, "900m", "2Gi")
+    pools = [pool(name, ON_DEMAND, AMD64, limits={"cpu": "20"}) for name in ("first", "second")]
+    batch = problem(pods, *pools)
+    before, after = solve(batch), solve(batch, columns=Columns())
+    assert (-placed(after, batch), sizing_cost(batch, after)) <= (-placed(before, batch), sizing_cost(batch, before))
+    assert all(amount <= 20_000 for amount in used(after, CPU).values())
+
+
+@pytest.mark.parametrize("limits", [None, {"cpu": "40"}], ids=["plain", "limits"])
+def test_a_solver_that_fails_leaves_the_plan_of_before(
+    limits: dict[str, str] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = replace(drawn(1), pools=[pool("default", ON_DEMAND, AMD64, limits=limits)])
+    monkeypatch.setitem(columns.SOLVER_OPTIONS, "simplex_iteration_limit", 0)
+    generation = Columns()
+    assert solve(batch, columns=generation) == solve(batch)
+    (failure,) = generation.failures
+    assert "Iteration limit" in failure
 
 
 def test_spot_nodes_stay_as_flexible_as_before() -> None:
     batch = replace(drawn(6), pools=[pool("default", AMD64)])
     fewest = min(len(claim.instance_types) for claim in solve(batch).claims)
-    assert all(len(claim.instance_types) >= min(15, fewest) for claim in solve(batch, columns=True).claims)
+    assert all(len(claim.instance_types) >= min(15, fewest) for claim in solve(batch, columns=Columns()).claims)
 
 
 def test_pods_that_fit_nowhere_and_existing_nodes_are_as_before() -> None:
-    before, after = solve(mixed()), solve(mixed(), columns=True)
+    before, after = solve(mixed()), solve(mixed(), columns=Columns())
     assert after.unschedulable == before.unschedulable
     assert after.placements == before.placements

@@ -113,8 +113,7 @@ def test_plans_place_as_many_pods_as_an_integer_program() -> None:
         for seed in SEEDS
         if placed_by(plan_of(seed), problem := generated(seed)) != (best := most(problem))
     }
-    assert all(result < best for result, best in short.values()), "the integer program is wrong"
-    assert len(short) <= 1, short
+    assert not short
 
 
 def test_plans_place_no_fewer_pods_than_first_fit() -> None:

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 
 from tenon.apis import labels
 from tenon.scheduling.bound import lower_bound, lower_bound_of_sizing
+from tenon.scheduling.columns import Columns
 from tenon.scheduling.engine import solve
 from tenon.scheduling.model import Problem
 from tenon.scheduling.sizing_rules import sizing_cost, sizing_rules
@@ -31,7 +32,7 @@ def bound(batch: Problem) -> float:
 @settings(max_examples=60, deadline=None)
 @given(problems())
 def test_no_plan_has_a_sizing_cost_below_the_bound(batch: Problem) -> None:
-    for plan in (solve(batch), solve(batch, columns=True)):
+    for plan in (solve(batch), solve(batch, columns=Columns())):
         least = lower_bound_of_sizing(batch, plan)
         assert 0 <= least <= sizing_cost(batch, plan) + 1e-9
         assert least >= lower_bound(batch, left_out=plan.unschedulable, node_charge=CHARGE) - 1e-6
