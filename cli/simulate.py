@@ -108,7 +108,8 @@ def simulate(
     now: Annotated[
         str | None,
         typer.Option(
-            metavar="TIME", help="The time of the decisions (RFC 3339). Default: the newest time in the input."
+            metavar="TIME",
+            help="The time of the decisions (RFC 3339). Default: now with --live, else the newest time in the input.",
         ),
     ] = None,
     setting: Annotated[
@@ -215,6 +216,7 @@ class Simulation:
             disruption=overlay.commands if overlay is not None else [],
             staying=overlay.staying if overlay is not None else None,
             before_and_after=overlay.totals if overlay is not None else None,
+            forecast=overlay.forecast if overlay is not None else None,
             rollouts=overlay.rollouts if overlay is not None else (),
             lower_bounds=_bounds(self.decision),
             solve_seconds=self.decision.seconds,
@@ -253,7 +255,7 @@ def simulation_of(scope: Given) -> Simulation:
         faults += add_live_objects(objects, simulation_settings.gates(), with_selectors=bool(default_spread))
     instant = _instant(scope.now, faults)
     types, catalogue_faults = read_catalogue_file(catalog)
-    instant = instant or newest_instant(objects)
+    instant = instant or (utc_now() if live else newest_instant(objects))
     finish(objects, instant)
     _stop_at([*faults, *catalogue_faults, *in_order(objects.faults), *market.problems(scope.market_changes, types)])
     if not simulation_settings.gates().reserved_capacity:

@@ -8,8 +8,15 @@ from datetime import UTC, datetime
 
 from tenon.apis import labels
 from tenon.apis.reasons import Reason
-from tenon.disruption.commands.open_commands import awaiting_replacement, claims_of, hosts_of
+from tenon.disruption.commands.open_commands import (
+    awaiting_replacement,
+    claims_of,
+    claims_of_finished_commands,
+    commands_without,
+    hosts_of,
+)
 from tenon.disruption.deciding import decide
+from tenon.disruption.forecast import is_consolidation, next_consolidation
 from tenon.disruption.history.slowed_condition import slowed_by_conditions
 from tenon.disruption.methods import METHODS, moving_methods
 from tenon.disruption.model import Candidate, ClusterModel, Command, ManagedNode, Situation, policies_of
@@ -23,6 +30,7 @@ from tenon.disruption.why_stays import WhyStays, why_leaving
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.node_names import whole_name
 from tenon.kube.records import NodeRecord
+from tenon.kube.timestamps import format_instant
 from tenon.messages.disruption import REBOOT, OpenCommand
 from tenon.provisioning.gates import FeatureGates
 from tenon.rollout.waves import RolloutNode, foreseen_waves
@@ -49,6 +57,8 @@ class Disruption:
     """The nodes and policies that the commands were decided for."""
     rollouts: list[Document]
     """The waves of NodeRollouts, by NodePool."""
+    forecast: list[Document]
+    """The next times at which consolidation may act, and what it would do; empty if it acts now, or never by itself."""
 
 
 def disruption_of(
@@ -76,6 +86,8 @@ def disruption_of(
     managed = view.managed_nodes()
     off_commands = list(_scheduled_off(view, cache, managed, now))
     off_claims = frozenset(candidate.node.claim for command in off_commands for candidate in command.candidates)
+    # The workflow lists the nodes of its commands until the planner answers, which may be an hour after they are gone.
+    open_commands = commands_without(open_commands, claims_of_finished_commands(open_commands, managed, now))
     nodes = {node.claim: cache.node_of(claim) for node in managed if (claim := cache.claims.get(node.claim))}
     model = model_after(plan, view, question, view.snapshot().node_details, view.wave_pools())
     situation = Situation(
@@ -105,14 +117,18 @@ def disruption_of(
     for error in decision.failed.values():
         raise error
     commands = (*off_commands, *decision.commands)
+    later = _after(situation, commands)
+    acts_now = any(map(is_consolidation, decision.commands))
+    looks = [] if acts_now else next_consolidation(later, lambda then: decide(then, (*METHODS, *methods)).commands)
     why = WhyStays(
-        _after(situation, commands),
+        later,
         blocked=decision.blocked,
         spot_to_spot=gates.spot_to_spot_consolidation,
     )
     leaving = {candidate.node.claim for command in commands for candidate in command.candidates}
     if only is not None:
         only = whole_name(only, (node.node for node in managed), (node.claim for node in managed))
+    all_claims = {node.claim for node in managed}
     shown_claims = {node.claim for node in managed if only is None or only in (node.node, node.claim)}
     return Disruption(
         _commands(commands, nodes, question.types, shown_claims),
@@ -124,6 +140,14 @@ def disruption_of(
         _totals(nodes, commands, question.types),
         situation,
         list(_rollouts(view, cache)),
+        [
+            {
+                "at": format_instant(look.at),
+                "inSeconds": round((look.at - now).total_seconds()),
+                "commands": _commands(look.commands, nodes, question.types, all_claims),
+            }
+            for look in looks
+        ],
     )
 
 

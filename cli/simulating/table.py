@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import IntEnum
 from itertools import groupby
 
@@ -17,9 +18,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from cli.console import output_console
+from tenon.apis.reasons import Reason
 from tenon.messages.disruption import REBOOT
 from tenon.resources import CPU, MEMORY
-from tenon.sentences import first_few
+from tenon.sentences import first_few, lasting
 from tenon.simulation.document import Document
 from tenon.simulation.report import NodeReport, Report, before_and_after
 
@@ -123,6 +125,7 @@ def show(report: Report, console: Console | None = None) -> None:
     _unschedulable(console, report.document["unschedulable"])
     _disruption(console, report.document["disruption"])
     _staying(console, report.document.get("staying", ()))
+    _forecast(console, report.document)
     _rollouts(console, report.document.get("rollouts", ()))
     _totals(console, report.document["totals"])
     if nodes:
@@ -239,6 +242,32 @@ def _staying(console: Console, entries: Sequence[Document]) -> None:
     console.print()
 
 
+def _acts_now(document: Document) -> bool:
+    return any(Reason(entry["reason"]).traits.is_consolidation for entry in document["disruption"])
+
+
+def _forecast(console: Console, document: Document) -> None:
+    """When consolidation may act next, and what it would do then. It says nothing if it acts now."""
+    if "forecast" not in document or _acts_now(document):
+        return
+    looks = document["forecast"]
+    if not looks:
+        text = "Next consolidation: none is ahead, because nothing that keeps a node from it ends with time"
+        console.print(text, highlight=False, soft_wrap=True)
+        return
+    last = looks[-1]
+    when = f"{last['at']} (in {lasting(timedelta(seconds=last['inSeconds']))})"
+    if last["commands"]:
+        console.print(f"Next consolidation: {when}, if nothing changes until then:", highlight=False, soft_wrap=True)
+        for entry in last["commands"]:
+            _command(console, entry)
+    else:
+        text = (
+            f"Next consolidation: none is ahead. What ends with time has ended by {when}, and no move saves money then"
+        )
+        console.print(text, highlight=False, soft_wrap=True)
+
+
 def _rollouts(console: Console, entries: Sequence[Document]) -> None:
     for entry in entries:
         waves = entry["waves"]
@@ -265,6 +294,7 @@ def show_node(document: Document, name: str) -> None:
         console.print(escape(f"{name}:"), highlight=False)
         for line in entry["why"]:
             console.print(f"  {escape(line)}", highlight=False, soft_wrap=True)
+    _forecast(console, document)
 
 
 def _totals(console: Console, totals: Document) -> None:

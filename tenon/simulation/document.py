@@ -18,7 +18,16 @@ from tenon.simulation.hourly_costs import hourly_costs
 
 Document = dict[str, Any]
 
-_PARTS = ("nodeClaims", "existingNodes", "unschedulable", "disruption", "staying", "rollouts", "hourlyCosts")
+_PARTS = (
+    "nodeClaims",
+    "existingNodes",
+    "unschedulable",
+    "disruption",
+    "staying",
+    "forecast",
+    "rollouts",
+    "hourlyCosts",
+)
 _DIGITS = 6
 
 
@@ -31,6 +40,7 @@ def plan_document(
     disruption: Sequence[Document],
     staying: Sequence[Document] | None = None,
     before_and_after: Document | None = None,
+    forecast: Sequence[Document] | None = None,
     rollouts: Sequence[Document] = (),
     lower_bounds: tuple[float, float, float],
     solve_seconds: float,
@@ -46,6 +56,7 @@ def plan_document(
         disruption: disruption entries.
         staying: why the other nodes stay; None if that was not asked.
         before_and_after: totals of the nodes of NodePools before and after the disruption; None if not asked.
+        forecast: when consolidation may act next, and what it would do; None if not asked.
         rollouts: by NodePool with nodes of an earlier version, the waves that replace them.
         lower_bounds: of the price, of the price including the charge for each node, and of the sizing cost.
         solve_seconds: time that the solver took.
@@ -72,6 +83,7 @@ def plan_document(
         "unschedulable": [{"pod": key, "reason": unschedulable[key]} for key in sorted(unschedulable)],
         "disruption": list(disruption),
         **({} if staying is None else {"staying": list(staying)}),
+        **({} if forecast is None else {"forecast": list(forecast)}),
         **({"rollouts": list(rollouts)} if rollouts else {}),
         **({"hourlyCosts": costs} if (costs := hourly_costs(problem, plan)) else {}),
         "totals": {

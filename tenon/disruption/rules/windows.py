@@ -24,3 +24,12 @@ def why_closed(windows: Sequence[DisruptionWindow] | None, reason: str, now: dat
         return ""
     at, zone = min(((window.next_opening(now), window.timezone) for window in mine), key=lambda opening: opening[0])
     return f"outside its disruption windows, the next opens on {at:%a %Y-%m-%d at %H:%M} {zone}"
+
+
+def opening_of(windows: Sequence[DisruptionWindow] | None, reason: str, now: datetime) -> datetime | None:
+    """Return when the windows allow a disruption for a reason, which may be now; None if they cannot be read."""
+    if windows is None:
+        return None
+    if not why_closed(windows, reason, now):
+        return now
+    return min(window.next_opening(now) for window in windows if reason in window.reasons)

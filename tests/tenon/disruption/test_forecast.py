@@ -1,0 +1,44 @@
+"""At which times the forecast of consolidation looks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from tenon.apis.reasons import Reason
+from tenon.disruption.forecast import LOOKS, next_consolidation
+from tenon.disruption.model import Candidate, Command, ManagedNode, PoolPolicy, Situation
+
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+NODE = ManagedNode("a", "u", "default", True, True, False, True, NOON)
+POLICIES = {"default": PoolPolicy("default", timedelta(minutes=10))}
+
+
+def situation(*minutes: int) -> Situation:
+    """Empty nodes, of which each has been empty for so many minutes."""
+    nodes = [
+        replace(NODE, claim=f"n{place}", quiet_since=NOON - timedelta(minutes=minute))
+        for place, minute in enumerate(minutes)
+    ]
+    return Situation(nodes, POLICIES, NOON)
+
+
+def test_the_forecast_looks_at_each_end_of_a_wait_until_consolidation_would_act() -> None:
+    empty = Command("emptiness", Reason.EMPTY, "empty", (Candidate(NODE, NOON),))
+    drift = replace(empty, reason=Reason.DRIFTED)
+
+    def decided(then: Situation) -> tuple[Command, ...]:
+        return (drift, empty) if then.now >= NOON + timedelta(minutes=3) else (drift,)
+
+    looks = next_consolidation(situation(1, 5, 7, 9, 7, 20), decided)
+    assert [(look.at - NOON, look.commands) for look in looks] == [
+        (timedelta(minutes=1), ()),
+        (timedelta(minutes=3), (empty,)),
+    ], "a node that is free already has no wait"
+
+
+def test_the_forecast_of_many_waits_is_bounded_and_ends_with_the_last_of_them() -> None:
+    """Each look is a whole search, and at the last one nothing waits any more."""
+    looks = next_consolidation(situation(*range(10)), lambda _: ())
+    assert len(looks) == LOOKS
+    assert looks[-1].at == NOON + timedelta(minutes=10)
