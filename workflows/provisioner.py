@@ -27,6 +27,7 @@ with workflow.unsafe.imports_passed_through():
     from tenon.messages.provisioning import (
         AwaitBatchInput,
         BatchSummary,
+        ClusterCost,
         LaunchBreaker,
         LaunchReport,
         PlanInput,
@@ -36,6 +37,8 @@ with workflow.unsafe.imports_passed_through():
     )
     from tenon.node import breaker
     from tenon.provisioning import page
+    from tenon.provisioning.cost_section import with_planned
+    from tenon.provisioning.pending_pods import without_placed_pods
     from tenon.sentences import counted
     from workflows.continuing import continue_as_new, is_for_another_version, must_continue_as_new
     from workflows.planner_call import PlannerCaller
@@ -59,6 +62,8 @@ class ProvisionerInput(WorkflowInput):
     plan_queue: str = ""
     last_batches: list[str] = Field(default_factory=list)
     """A line for each of the last batches that were planned, for the page."""
+    cost: ClusterCost | None = None
+    """What the cluster cost when the planner last answered, for the page."""
 
 
 def first_input(cluster: str, plan_queue: str) -> ProvisionerInput:
@@ -85,6 +90,7 @@ class ProvisionerWorkflow(PlannerCaller):
         self.breakers_changed = False
         self.last_plan = begin.last_plan
         self.last_batches = begin.last_batches
+        self.cost = begin.cost
         self.action = WAITS
         """What the page says that the workflow does now."""
 
@@ -110,6 +116,7 @@ class ProvisionerWorkflow(PlannerCaller):
                         pauses=self.pauses,
                         last_plan=self.last_plan,
                         plan_queue=self.plan_queue,
+                        cost=self.cost,
                     )
                 )
 
@@ -122,7 +129,9 @@ class ProvisionerWorkflow(PlannerCaller):
         batch_input = AwaitBatchInput(cluster=self.cluster, breakers=breakers, pauses=pauses, wait_seconds=wait_seconds)
         batch = await self.poll(ActivityName.AWAIT_BATCH, batch_input, BatchSummary, WAITS, self._outdated)
         if batch is not None:
-            self.pauses = batch.pauses
+            self.pauses, self.cost = batch.pauses, batch.cost
+            if not batch.pods and self.last_plan is not None:  # the pods that had a place have long got it
+                self.last_plan = without_placed_pods(self.last_plan)
         return batch
 
     def _outdated(self) -> bool:
@@ -141,7 +150,9 @@ class ProvisionerWorkflow(PlannerCaller):
         self._show(f"plans a batch of {counted(batch.pods, 'pod')}")
         summary = f"finds nodes for {counted(batch.pods, 'pending pod')}"
         planned = await self.call(ActivityName.PLAN, plan_input, PlanResult, summary)
-        self.pauses, self.last_plan = planned.pauses, evolve(planned, pauses=[], reopened=[], over_quota=[])
+        self.pauses = planned.pauses
+        self.last_plan = evolve(planned, pauses=[], reopened=[], over_quota=[], planned_at=workflow.now())
+        self.cost = with_planned(self.cost, planned)
         for key in (offering.key for offering in planned.reopened):
             if key in self.unavailable:
                 self.unavailable[key] = backoff.launched(self.unavailable[key], workflow.now())
@@ -163,6 +174,7 @@ class ProvisionerWorkflow(PlannerCaller):
                 self.last_plan,
                 self.pauses,
                 now,
+                self.cost,
             )
         )
 

@@ -161,6 +161,8 @@ class PlanResult(Message):
     """The vCPU quotas that leave no room, if pods of the plan wait."""
     postponed: int = 0
     """How many planned nodes wait until EC2 has launched others of their NodePool."""
+    planned_at: datetime | None = None
+    """When the workflow got the result."""
 
 
 class AwaitBatchInput(Message):
@@ -173,6 +175,36 @@ class AwaitBatchInput(Message):
     """From the last answer of a leader, for a process that has just begun to lead."""
 
 
+class CostPart(Message):
+    """What a NodePool, or the pods of a namespace, cost."""
+
+    name: str
+    price: float
+    """Dollars an hour."""
+
+
+class ClusterCost(Message):
+    """What the instances of NodePools cost an hour, in dollars, with the largest parts."""
+
+    at: datetime
+    """When the leader looked."""
+    nodes: int
+    price: float
+    lower_bound: float | None = None
+    """What any nodes for the pods would cost at least; None if it is not known yet."""
+    pools: list[CostPart] = Field(default_factory=list)
+    more_pools: int = 0
+    """How many NodePools are not named."""
+    namespaces: list[CostPart] = Field(default_factory=list)
+    more_namespaces: int = 0
+    unused: float = 0.0
+    """What no pod requests."""
+    planned_nodes: int = 0
+    """How many NodeClaims the workflow has had created since."""
+    planned_price: float = 0.0
+    """What these cost as planned."""
+
+
 class BatchSummary(Message):
     """How many provisionable pods the window collected, or how many buffer pods if only those need a plan.
 
@@ -183,6 +215,8 @@ class BatchSummary(Message):
     opened_at: datetime | None = None
     pauses: list[PurchasePause] = Field(default_factory=list)
     """As in `PlanResult`."""
+    cost: ClusterCost | None = None
+    """What the cluster costs, for the page; None if the leader does not measure it."""
 
 
 class PlanInput(Message):

@@ -8,8 +8,16 @@ from datetime import datetime
 from urllib.parse import quote
 
 from tenon.ec2.refusals.unavailable import by_offering, shortages_of
-from tenon.messages.provisioning import LaunchBreaker, PlanResult, PurchasePause, ShortageWait, UnavailableTypes
+from tenon.messages.provisioning import (
+    ClusterCost,
+    LaunchBreaker,
+    PlanResult,
+    PurchasePause,
+    ShortageWait,
+    UnavailableTypes,
+)
 from tenon.node import breaker
+from tenon.provisioning.cost_section import MORE, cost_section
 from tenon.provisioning.pending_pods import pending_sentence
 from tenon.sentences import counted, first_few, for_temporal_ui, shortened
 
@@ -34,12 +42,14 @@ class _Room:
     """The length of a line about pods, whose reason has a clause for each NodePool."""
     line: int = MAX_LINE
     """The length of the other lines."""
+    costs: int = 5
+    """How many NodePools and namespaces have their cost."""
 
 
 _ROOMS = (
     *(_Room(offerings, 600) for offerings in (300, 150, 80)),
     *(_Room(offerings, 400) for offerings in (40, 20, 10)),
-    _Room(3, 140, 140),
+    _Room(3, 140, 140, 1),
 )
 """From the largest to the one that always fits."""
 WHY = "kube-scheduler finds no place for some pods: this workflow collects them in batches and buys nodes for them"
@@ -59,7 +69,7 @@ def remembered(lines: Sequence[str], plan: PlanResult, batch: int, now: datetime
     """Return the last batches with one that was planned now."""
     parts = []
     if plan.claims:
-        parts.append(f"bought {first_few(plan.claims, NAMED_CLAIMS)} at {plan.price:.4f} USD/h")
+        parts.append(f"created {first_few(plan.claims, NAMED_CLAIMS)}, planned at {plan.price:.4f} USD/h")
     if plan.placed_on_existing:
         parts.append(f"{counted(plan.placed_on_existing, 'pod')} on nodes that exist or start")
     if plan.unschedulable:
@@ -84,8 +94,21 @@ def current_details(
     plan: PlanResult | None,
     pauses: Iterable[PurchasePause],
     now: datetime,
+    cost: ClusterCost | None = None,
 ) -> str:
-    """Render the page as Markdown. ``action``: what the workflow does now, a clause. ``plan``: the last one."""
+    """Render the page as Markdown.
+
+    Args:
+        cluster: the name of the cluster.
+        action: what the workflow does now, a clause.
+        last_batches: a line for each.
+        unavailable: what EC2 refuses.
+        breakers: the launches that are held back.
+        plan: the last one.
+        pauses: the pods for which no more nodes are bought.
+        now: the current time.
+        cost: what the cluster cost when the leader last answered.
+    """
     plan = plan or PlanResult()
     refused = by_offering(unavailable, now)
     held_back = list(map(_breaker, breakers))
@@ -104,6 +127,9 @@ def current_details(
             *_section("Pods that wait for cheaper capacity", waits, room.line),
             *_section("Pods for which no more nodes are bought", paused, room.line),
             *_section("Last batches (UTC)", list(reversed(last_batches)), room.line, REMEMBERED),
+            *cost_section(cost, room.costs),
+            "",
+            MORE,
         ]
         text = for_temporal_ui("\n".join(lines))
         if len(quote(text)) <= MAX_PAGE:
@@ -112,7 +138,8 @@ def current_details(
 
 
 def _pending(plan: PlanResult, longest: int) -> list[str]:
-    lines = _section("Pods without a node", list(map(pending_sentence, plan.pending)), longest)
+    at = f" at {plan.planned_at:%Y-%m-%d %H:%M:%S} UTC" if plan.planned_at is not None else ""
+    lines = _section(f"Pods without a node{at}", list(map(pending_sentence, plan.pending)), longest)
     if plan.pending_left_out:
         lines.append(f"- and {counted(plan.pending_left_out, 'pod')} for other reasons: `tenon pods --pending`")
     return lines

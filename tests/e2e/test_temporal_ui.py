@@ -128,7 +128,7 @@ async def test_a_command_says_why_it_ran_and_is_found_by_node_and_saving(
         await ui.expect_details("It has no pods that need another node, since 20")
         await ui.open(TemporalUi(sandbox.temporal_ui, client.namespace).workflow(names.provisioner_id(cluster)))
         await ui.open_metadata()
-        await ui.expect_details("Last batches (UTC)", f"bought {name} at {price:.4f} USD/h")
+        await ui.expect_details("Last batches (UTC)", f"created {name}, planned at {price:.4f} USD/h")
         await ui.picture("provisioner")
 
 

@@ -27,7 +27,7 @@ from tests.worker.background import in_background
 from tests.worker.cache.objects import claim, metadata, owned_by, running
 from tests.worker.fake_temporal import Cache
 from worker.controllers.cost.gauges import MAX_NAMESPACES, MAX_WORKLOADS, cost_texts
-from worker.controllers.cost.sampling import CostController
+from worker.controllers.cost.sampling import CostController, LatestCost
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
 
@@ -42,6 +42,7 @@ class World:
     def __init__(self, folder: Path, length: timedelta = timedelta(minutes=15)) -> None:
         self.cache, self.record = Cache(), KeptRecord()
         self.headroom: Mapping[str, Resources] = {}
+        self.latest = LatestCost()
         self.file = folder / f"cost{TEXT_SUFFIX}"
         self.controller = CostController(
             self.cache,
@@ -52,6 +53,7 @@ class World:
             length,
             folder,
             self.compute_bound,
+            self.latest,
         )
         self.bound: float | None = None
         self.bound_error: Exception | None = None
@@ -225,3 +227,21 @@ async def test_the_gauges_name_the_dearest_and_add_the_others_up() -> None:
     assert sum(by_namespace.values()) == pytest.approx(sum(by_workload.values()))
     assert ("ns-000",) not in by_namespace
     assert by_namespace["ns-109",] == pytest.approx(1.1)
+
+
+async def test_the_latest_summary_names_the_dearest_parts_and_counts_the_others(world: World) -> None:
+    world.bound = 0.05
+    for number in range(7):
+        world.node(f"n{number}", pool=f"pool-{number}", capacity_type="on-demand" if number else "spot")
+        world.pod(f"web-{number}", f"n{number}", f"team-{number}")
+    world.pod("more", "n6", "team-6")
+    async with world.leading():
+        await asyncio.sleep(15 * 60 + 90)
+        summary = world.latest.summary
+    assert summary is not None
+    assert (summary.nodes, summary.price, summary.lower_bound) == (7, 0.78, 0.05)
+    assert [part.name for part in summary.pools] == [f"pool-{number}" for number in range(1, 6)]
+    assert (summary.more_pools, summary.more_namespaces) == (2, 2)
+    assert summary.namespaces[0].name == "team-6", "it has two pods"
+    used = sum(part.price for part in summary.namespaces)
+    assert summary.unused < summary.price - used, "the rest is of namespaces that are not named"

@@ -8,7 +8,7 @@ import json
 import os
 import socket
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -53,7 +53,7 @@ from worker.cache.planning_view import PlanningView
 from worker.cache.rollout_view import RolloutView
 from worker.controllers.base import Controller
 from worker.controllers.cost.lower_bound import LowerBound
-from worker.controllers.cost.sampling import CostController
+from worker.controllers.cost.sampling import CostController, LatestCost
 from worker.controllers.disruption.disruption_freezes import DisruptionFreezeController
 from worker.controllers.disruption.ended_commands import DisruptionCommandController
 from worker.controllers.disruption.freeze_calendars import FreezeCalendarController
@@ -175,6 +175,7 @@ class Planning:
     moves: MoveFinder
     disruptor: Disruptor
     repair: RepairSource
+    cost: LatestCost = field(default_factory=LatestCost)
 
 
 async def lead(settings: Settings, temporal: Connection, clients: Clients, cache: ClusterCache) -> None:
@@ -333,6 +334,7 @@ def _controllers(settings: Settings, clients: Clients, cache: ClusterCache, plan
                 settings.cost_interval,
                 Path(folder) if folder and is_measured else None,
                 LowerBound(view, clients.ec2, planning.policy).compute,
+                planning.cost,
             )
         )
     if gates.node_overlay:
@@ -373,7 +375,9 @@ async def _decide(
     rollout_view = RolloutView(cache, planning.view, why_blocked=planning.moves.why_blocked)
     rollouts = RolloutAdvancer(rollout_view, clients.kube, VersionTypes(planning.view, clients.ec2))
     schedules = ScheduleApplier(cache, planning.view)
-    plan = PlanActivities(planning.batcher, planning.planner, planning.disruptor, rollouts, schedules, announcements)
+    plan = PlanActivities(
+        planning.batcher, planning.planner, planning.disruptor, rollouts, schedules, announcements, planning.cost
+    )
     plan_activities = by_lane(plan.all(), {PLANNING})[PLANNING]
 
     async def sweep() -> None:

@@ -11,6 +11,7 @@ from activities.disruption.disrupting import Disruptor
 from activities.provisioning.batching import Batcher
 from activities.provisioning.planner import Planner
 from activities.rollout.advancing import RolloutAdvancer
+from tenon.evolve import evolve
 from tenon.messages.base import ActivityName
 from tenon.messages.disruption import (
     AwaitDisruptionInput,
@@ -23,6 +24,7 @@ from tenon.messages.disruption import (
 from tenon.messages.node_schedule import NodeScheduleInput, NodeScheduleResult
 from tenon.messages.provisioning import AwaitBatchInput, BatchSummary, PlanInput, PlanResult
 from tenon.messages.rollout import AdvanceRolloutInput, RolloutAdvance
+from worker.controllers.cost.sampling import LatestCost
 from worker.controllers.nodepool.temporal_schedules import ScheduleApplier
 from worker.runtime.leader_announcements import Announcements
 
@@ -38,6 +40,7 @@ class PlanActivities:
         rollouts: RolloutAdvancer,
         schedules: ScheduleApplier,
         announced: Announcements,
+        cost: LatestCost,
     ) -> None:
         self._batcher = batcher
         self._planner = planner
@@ -45,6 +48,7 @@ class PlanActivities:
         self._rollouts = rollouts
         self._schedules = schedules
         self._announced = announced
+        self._cost = cost
 
     def all(self) -> Sequence[Callable[..., Any]]:
         """All activities."""
@@ -62,7 +66,8 @@ class PlanActivities:
     async def await_batch(self, batch_input: AwaitBatchInput) -> BatchSummary:
         """Wait for pods that fit on no node."""
         with self._announced.question_of(activity.info().workflow_id or ""):
-            return await self._batcher.await_batch(batch_input)
+            batch = await self._batcher.await_batch(batch_input)
+        return evolve(batch, cost=self._cost.summary)
 
     @activity.defn(name=ActivityName.PLAN)
     async def plan(self, plan_input: PlanInput) -> PlanResult:

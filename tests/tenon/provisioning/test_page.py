@@ -5,7 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from urllib.parse import quote
 
+from tenon.evolve import evolve
 from tenon.messages.provisioning import (
+    ClusterCost,
+    CostPart,
     LaunchBreaker,
     PendingPods,
     PlanResult,
@@ -14,6 +17,8 @@ from tenon.messages.provisioning import (
     UnavailableTypes,
 )
 from tenon.provisioning import page
+from tenon.provisioning.cost_section import with_planned
+from tenon.provisioning.pending_pods import without_placed_pods
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 LATER = NOW + timedelta(minutes=3)
@@ -37,12 +42,18 @@ def details(lines: list[str], *, full: bool = False) -> str:
     pods = [f"a-namespace-with-a-name/a-pod-with-a-long-name-{n}" for n in range(3)] if full else ["shop/web-1"]
     pending = [PendingPods(why=why, pods=pods, count=len(pods))] * min(number, 10)
     plan = PlanResult(waits=[wait] * number, pending=pending, pending_left_out=number - 1)
-    return page.current_details("c", "waits for pods", lines, refused, [breaker] * number, plan, [pause] * number, NOW)
+    part = CostPart(name="a-name-of-a-nodepool-or-namespace-" + "x" * 29, price=0.1)
+    cost = evolve(COST, pools=[part] * 5, namespaces=[part] * 5) if full else None
+    return page.current_details(
+        "c", "waits for pods", lines, refused, [breaker] * number, plan, [pause] * number, NOW, cost
+    )
 
 
 def test_a_batch_names_its_nodeclaims_its_price_and_the_pods_that_fit_nowhere() -> None:
     (line,) = page.remembered([], PLAN, 7, NOW)
-    assert line.startswith("`2026-11-21 12:00:00` batch 7, 5 pods: bought web-1, web-2 at 0.2500 USD/h; 1 pod on nodes")
+    assert line.startswith(
+        "`2026-11-21 12:00:00` batch 7, 5 pods: created web-1, web-2, planned at 0.2500 USD/h; 1 pod on nodes"
+    )
     assert "2 pods fit nowhere" in line
     assert "last batch: 2026-11-21 12:00:00 batch 7" in page.headline("c", [line])
 
@@ -87,3 +98,45 @@ def test_what_is_over_is_not_shown() -> None:
     pause = PurchasePause(group="g", until=NOW, waiting=1)
     shown = page.current_details("c", "waits", [], [], [], None, [pause], NOW)
     assert "####" not in shown
+
+
+COST = ClusterCost(
+    at=NOW,
+    nodes=3,
+    price=0.3,
+    lower_bound=0.25,
+    pools=[CostPart(name="web", price=0.2), CostPart(name="api", price=0.1)],
+    more_pools=2,
+    namespaces=[CostPart(name="shop", price=0.18)],
+    unused=0.12,
+)
+
+
+def test_the_page_says_what_the_cluster_and_its_namespaces_cost_and_which_command_says_more() -> None:
+    cost = with_planned(COST, PLAN)
+    shown = page.current_details("c", "waits", [], [], [], None, [], NOW, cost)
+    _, _, section = shown.partition("#### What the cluster cost at 2026-11-21 12:00:00 UTC\n\n")
+    assert section.startswith(
+        "- 3 nodes, 0.3000 USD/h; any nodes for its pods cost at least 0.2500 USD/h\n"
+        "- by NodePool, in USD/h: web 0.2000, api 0.1000, 2 more\n"
+        "- by namespace, in USD/h: shop 0.1800; no pod uses 0.1200 USD/h\n"
+        "- planned since then: 2 nodes, 0.2500 USD/h\n"
+        "- now: `tenon cost`, `tenon top`\n"
+    )
+    for command in ("tenon cost --by namespace", "tenon explain pod", "tenon why NODE", "--disruption"):
+        assert command in shown
+    assert "What the cluster cost" not in page.current_details("c", "waits", [], [], [], None, [], NOW)
+
+
+def test_the_pods_without_a_node_are_those_of_a_time_and_those_with_a_place_get_it() -> None:
+    groups = [
+        PendingPods(why="NodePool web: needs 9000 CPU", pods=["shop/huge"], count=1),
+        PendingPods(why="web-1 (m5.large) was created for it", pods=["shop/a"], count=1, has_place=True),
+    ]
+    plan = PlanResult(pending=groups, planned_at=NOW)
+    shown = page.current_details("c", "waits", [], [], [], plan, [], NOW)
+    assert "#### Pods without a node at 2026-11-21 12:00:00 UTC\n\n- 1 pod (shop/huge)" in shown
+    assert "shop/a" in shown
+    later = page.current_details("c", "waits", [], [], [], without_placed_pods(plan), [], NOW)
+    assert "shop/huge" in later
+    assert "shop/a" not in later

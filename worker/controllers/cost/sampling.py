@@ -19,7 +19,9 @@ from tenon.apis import labels
 from tenon.apis.warm import STOPPED
 from tenon.cost.sampling import Interval, Sample, next_end
 from tenon.cost.split import Consumer, PricedNode, loads_of, shares
+from tenon.cost.summary import summary_of
 from tenon.kube.claim_record import ClaimRecord
+from tenon.messages.provisioning import ClusterCost
 from tenon.money import nanos
 from tenon.resources import Resources
 from worker.cache.changes import Change
@@ -40,6 +42,13 @@ _Division = tuple[int, Resources, Mapping[Consumer, int]]
 """The price and the headroom of a node, and its shares."""
 
 
+class LatestCost:
+    """What the cluster cost at the last sample, for who asks in between."""
+
+    def __init__(self) -> None:
+        self.summary: ClusterCost | None = None
+
+
 class CostController(Controller):
     """Samples the cluster."""
 
@@ -57,9 +66,11 @@ class CostController(Controller):
         length: timedelta,
         folder: Path | None,
         lower_bound: Callable[[], Awaitable[float | None]],
+        latest: LatestCost,
     ) -> None:
         """``headroom``: what CapacityBuffers keep free, by node. ``length``: of an interval. ``folder``: that of the
         metrics; None for no metrics. ``lower_bound``: computes the least that nodes could cost, once in an interval.
+        ``latest``: gets each sample's summary.
         """
         super().__init__(cache)
         self._price_of = price_of
@@ -69,6 +80,7 @@ class CostController(Controller):
         self._length = length
         self._file = folder / f"{self.name}{TEXT_SUFFIX}" if folder is not None else None
         self._lower_bound = lower_bound
+        self._latest = latest
         self._bound: float | None = None
         self._divisions: NodeMemo[_Division] = NodeMemo()
         self._interval: Interval | None = None
@@ -91,6 +103,8 @@ class CostController(Controller):
         snapshot.adopt(self._cache)
         sample = await asyncio.to_thread(self._sample, snapshot, headroom)
         now = datetime.fromtimestamp(seconds, UTC)
+        nodes = sum(bool(claim.provider_id) for claim in snapshot.claims)
+        self._latest.summary = summary_of(sample, at=now, nodes=nodes, lower_bound=self._bound)
         if self._interval is not None and now - self._interval.until > LONGEST_GAP:
             self._close()
         if self._interval is not None:
