@@ -15,6 +15,7 @@ from activities.clock import utc_now
 from activities.cluster_view.interfaces import ClusterView
 from activities.cluster_view.pacing import Pace
 from activities.disruption import decision_metrics, search_spans
+from activities.disruption.approval_events import ApprovalEvents
 from activities.disruption.freeze_source import FreezeSource, no_freezes
 from activities.disruption.held_node_events import HeldNodeEvents
 from activities.disruption.moves import MoveFinder
@@ -81,6 +82,7 @@ class Disruptor:
         budgets: BudgetReporter | None = None,
         slowed: SlowedPools | None = None,
         held_node_events: HeldNodeEvents | None = None,
+        approval_events: ApprovalEvents | None = None,
         repair: RepairSource = no_repair,
         freezes: FreezeSource = no_freezes,
         decisions: DecisionRecorder | None = None,
@@ -88,10 +90,10 @@ class Disruptor:
         """``nominated_nodes`` returns the names of Nodes and NodeClaims that pods are nominated for. ``buffers``: where
         CapacityBuffers keep room. ``moves``: looks for commands that move pods; None for no such commands.
         ``budgets``: reports what the budgets allow. ``slowed``: gets what the workflow says of earlier commands.
-        ``held_node_events``: reports nodes that something keeps from emptiness and consolidation. ``repair``: what
-        node repair does, as for ``moves``. ``freezes``: returns the DisruptionFreezes as they are now.
-        ``decisions``: keeps decisions about empty and expired nodes; None for
-        nothing.
+        ``held_node_events``: reports nodes that something keeps from emptiness and consolidation.
+        ``approval_events``: reports commands that wait for a person. ``repair``: what node repair does, as for
+        ``moves``. ``freezes``: returns the DisruptionFreezes as they are now. ``decisions``: keeps decisions about
+        empty and expired nodes; None for nothing.
         """
         self._decisions = decisions
         self._moves = moves
@@ -99,6 +101,7 @@ class Disruptor:
         self._freezes = freezes
         self._budgets = budgets
         self._held_node_events = held_node_events
+        self._approval_events = approval_events
         self._slowed = slowed or SlowedPools()
         self._view = view
         self._nominated_nodes = nominated_nodes
@@ -260,6 +263,8 @@ class Disruptor:
             finished_claims += stale
             situation = replace(situation, approvals=approvals_of(commands_without(rest, stale)))
         self._waiting_approvals.report(situation)
+        if self._approval_events is not None:
+            self._approval_events.report(situation, self._view.node_pools)
         decision = decide(situation, METHODS, decision_metrics.timed)
         decision_metrics.report(decision, METHODS)
         if self._budgets is not None:

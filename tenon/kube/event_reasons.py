@@ -161,6 +161,12 @@ class EventReason(StrEnum):
         "NodeClaim, NodePool",
         "what keeps the node, or which budget or disruption window of the NodePool allows no disruption",
     )
+    DISRUPTION_AWAITS_APPROVAL = (
+        "DisruptionAwaitsApproval",
+        "Warning",
+        "NodeClaim, NodePool",
+        "a disruption command waits until somebody approves it with the command that the event names",
+    )
     DISRUPTION_LAUNCHING = ("DisruptionLaunching", "Normal", "NodeClaim", "the NodeClaim replaces others")
     DISRUPTION_WAITING_READINESS = (
         "DisruptionWaitingReadiness",

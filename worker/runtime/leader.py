@@ -19,6 +19,7 @@ from temporalio.worker import Worker
 
 from activities import loggers
 from activities.clock import utc_now
+from activities.disruption.approval_events import ApprovalEvents
 from activities.disruption.calendars import Calendars
 from activities.disruption.disrupting import Disruptor
 from activities.disruption.held_node_events import HeldNodeEvents
@@ -272,6 +273,7 @@ def _planning(
         budgets=BudgetReporter(clients.recorder),
         slowed=slowed,
         held_node_events=HeldNodeEvents(clients.recorder),
+        approval_events=ApprovalEvents(clients.recorder),
         repair=repair,
         freezes=view.disruption_freezes,
         decisions=decisions,

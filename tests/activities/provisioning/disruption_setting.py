@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from activities.disruption.approval_events import ApprovalEvents
 from activities.disruption.disrupting import Disruptor
 from activities.disruption.held_node_events import HeldNodeEvents
 from activities.disruption.repair_source import RepairSource, no_repair
@@ -50,7 +51,13 @@ class Setting:
         reporter = BudgetReporter(self.recorder)
         hold = HeldNodeEvents(self.recorder)
         self.disruptor = Disruptor(
-            self.view, self.now, lambda: self.nominated_nodes, budgets=reporter, held_node_events=hold, repair=repair
+            self.view,
+            self.now,
+            lambda: self.nominated_nodes,
+            budgets=reporter,
+            held_node_events=hold,
+            approval_events=ApprovalEvents(self.recorder),
+            repair=repair,
         )
 
     def seconds(self) -> float:

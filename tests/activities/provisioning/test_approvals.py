@@ -63,6 +63,16 @@ async def test_two_commands_wait_and_only_one_of_them_gets_the_place_in_the_budg
     )
 
 
+async def test_whoever_looks_at_the_objects_hears_once_that_a_command_waits_and_how_to_approve_it() -> None:
+    at = asking("a")
+    (command,) = (await at.disruptor.await_candidates(QUESTION)).commands
+    for _ in range(2):
+        await at.disruptor.await_candidates(evolve(QUESTION, ledger=opened(command)))
+    events = [event for event in at.recorder.events if event[2] == "DisruptionAwaitsApproval"]
+    assert [event[:2] for event in events] == [("NodeClaim", "a"), ("NodePool", "default")]
+    assert all("waits for approval" in event[3] and f"`tenon approve {command.id}`" in event[3] for event in events)
+
+
 @pytest.mark.parametrize("change", ["gone", "used", "leaving"])
 async def test_a_wait_that_nothing_asks_for_any_more_is_reported_at_once(change: str) -> None:
     at = asking("a")
