@@ -31,6 +31,8 @@ CHART = Path(__file__).resolve().parent.parent / "deploy/chart"
 NAME = "tenon-shadow"
 """Of the Deployment and of the ServiceAccount, which must not be the one of the sandbox's worker."""
 READS = frozenset({"get", "list", "watch"})
+WATCHES, WATCHES_WITHIN = "Watching;", 120.0
+"""What it says once its model has begun, and the seconds until then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,20 @@ class Beside:
         """Start it."""
         with self.log.open("ab") as log, self._output.open("wb") as output:
             self._process = subprocess.Popen(self._command, env=self._environment, stdout=output, stderr=log)
+
+    async def until_watching(self) -> None:
+        """Wait until its model has begun. A load that comes earlier would be on the other controller's nodes in it.
+
+        Raises:
+            RuntimeError: it failed.
+            TimeoutError: it does not watch in time.
+        """
+        assert self._process is not None
+        async with asyncio.timeout(WATCHES_WITHIN):
+            while WATCHES not in self.log.read_text():
+                if self._process.poll() is not None:
+                    raise RuntimeError(f"tenon shadow failed: {self.log.read_text()}")
+                await asyncio.sleep(0.2)
 
     async def watch(self) -> None:
         """Note when the first report is there, and what the process uses, until canceled."""

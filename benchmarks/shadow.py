@@ -256,6 +256,7 @@ def predict(
             beside = Beside(sandbox, folder, manifests, metrics_port)
             await asyncio.to_thread(beside.start)
             watching = asyncio.create_task(beside.watch())
+            await beside.until_watching()
             truth = await _metered(sandbox, kube, kinds, seconds)
             watching.cancel()
             report = await asyncio.to_thread(beside.stop)
