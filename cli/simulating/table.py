@@ -246,8 +246,11 @@ def _acts_now(document: Document) -> bool:
     return any(Reason(entry["reason"]).traits.is_consolidation for entry in document["disruption"])
 
 
-def _forecast(console: Console, document: Document) -> None:
-    """When consolidation may act next, and what it would do then. It says nothing if it acts now."""
+def _forecast(console: Console, document: Document, node: str = "") -> None:
+    """When consolidation may act next, and what it would do then. It says nothing if it acts now.
+
+    ``node``: the only Node whose commands are shown; the others are counted.
+    """
     if "forecast" not in document or _acts_now(document):
         return
     looks = document["forecast"]
@@ -259,8 +262,12 @@ def _forecast(console: Console, document: Document) -> None:
     when = f"{last['at']} (in {lasting(timedelta(seconds=last['inSeconds']))})"
     if last["commands"]:
         console.print(f"Next consolidation: {when}, if nothing changes until then:", highlight=False, soft_wrap=True)
-        for entry in last["commands"]:
+        own = [entry for entry in last["commands"] if not node or node in entry["candidates"]]
+        for entry in own:
             _command(console, entry)
+        if not own:
+            others = sorted(name for entry in last["commands"] for name in entry["candidates"])
+            console.print(escape(f"  {node} stays; {first_few(others, 3)} would be removed"), highlight=False)
     else:
         text = (
             f"Next consolidation: none is ahead. What ends with time has ended by {when}, and no move saves money then"
@@ -294,7 +301,7 @@ def show_node(document: Document, name: str) -> None:
         console.print(escape(f"{name}:"), highlight=False)
         for line in entry["why"]:
             console.print(f"  {escape(line)}", highlight=False, soft_wrap=True)
-    _forecast(console, document)
+        _forecast(console, document, entry["node"])
 
 
 def _totals(console: Console, totals: Document) -> None:

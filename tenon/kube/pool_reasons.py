@@ -35,7 +35,7 @@ def shortened_by_pool(reason: str, most: int) -> str:
 def _evenly(clauses: list[str], room: int) -> list[str]:
     """Shorten the longest clauses to the same length, so that all together have at most so many characters."""
     shares: dict[int, int] = {}
-    for left, place in enumerate(sorted(range(len(clauses)), key=lambda place: len(clauses[place]))):
-        shares[place] = min(len(clauses[place]), room // (len(clauses) - left))
+    for number, place in enumerate(sorted(range(len(clauses)), key=lambda place: len(clauses[place]))):
+        shares[place] = min(len(clauses[place]), room // (len(clauses) - number))
         room -= shares[place]
     return [shortened(clause, shares[place]) for place, clause in enumerate(clauses)]

@@ -43,7 +43,7 @@ def sentences(answer: Answer) -> str:
     return " ".join(answer.out.split())
 
 
-@pytest.mark.parametrize("options", [[], ["--node", "n2"]], ids=["all", "node"])
+@pytest.mark.parametrize("options", [[], ["--node", "n1"]], ids=["all", "node"])
 def test_the_table_says_when_consolidation_comes_and_what_it_does_then(tmp_path: Path, options: list[str]) -> None:
     text = sentences(disrupted(tmp_path, UNTIL_ONE, *options, form="table"))
     assert (
@@ -52,13 +52,18 @@ def test_the_table_says_when_consolidation_comes_and_what_it_does_then(tmp_path:
     )
 
 
+def test_a_node_that_stays_hears_which_others_the_next_consolidation_removes(tmp_path: Path) -> None:
+    text = sentences(disrupted(tmp_path, UNTIL_ONE, "--node", "n2", form="table"))
+    assert "(in 1h), if nothing changes until then: n2 stays; n1 would be removed" in text
+
+
 def test_consolidation_that_comes_now_or_never_by_itself_has_no_time(tmp_path: Path) -> None:
     now = disrupted(tmp_path, SHARED)
     assert [entry["candidates"] for entry in now.plan["disruption"]] == [["n1"]]
     assert now.plan["forecast"] == []
     assert "Next consolidation" not in sentences(disrupted(tmp_path, SHARED, form="table"))
-    held = TWO + pod("a", "n1", **HOLD) + pod("b", "n2", **HOLD)
-    assert "Next consolidation: none is ahead" in sentences(disrupted(tmp_path, held, form="table"))
+    protected = TWO + pod("a", "n1", **HOLD) + pod("b", "n2", **HOLD)
+    assert "Next consolidation: none is ahead" in sentences(disrupted(tmp_path, protected, form="table"))
 
 
 def test_consolidation_that_would_save_nothing_then_says_so(tmp_path: Path) -> None:

@@ -23,9 +23,9 @@ def test_a_reason_that_is_cut_keeps_a_clause_for_each_nodepool() -> None:
 
 def test_a_reason_with_too_many_nodepools_counts_the_others() -> None:
     text = shortened_by_pool("; ".join(f"NodePool {number}: {LONG}" for number in range(30)), 500)
-    *named, rest = by_pool(text)
-    assert all(clause.startswith("NodePool ") for clause in named)
-    assert rest == f"and {30 - len(named)} more NodePools"
+    *clauses, rest = by_pool(text)
+    assert all(clause.startswith("NodePool ") for clause in clauses)
+    assert rest == f"and {30 - len(clauses)} more NodePools"
 
 
 @given(st.lists(st.integers(1, 300), min_size=1, max_size=40), st.integers(60, 2000))
