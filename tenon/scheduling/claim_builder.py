@@ -36,7 +36,7 @@ def claims_of(fleet: Fleet, handed_out: dict[int, int]) -> list[PlannedClaim]:
         if type_list is None:
             numbers = _listed(template, node, types)
             names = tuple(template.table.types[number].name for number in numbers)
-            listed = sum(1 << number for number in numbers)
+            listed = types if len(numbers) < MAX_TYPES else sum(1 << number for number in numbers)
             type_list = lists[id(node.state), types] = _List(numbers[0], names, listed, _largest(template, listed))
         claims.append(_claim(template, node, type_list, _take_pods(node.load, handed_out)))
     return claims

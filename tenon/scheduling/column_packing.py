@@ -17,7 +17,7 @@ from tenon.scheduling.load_partition import joined_state
 from tenon.scheduling.node_options import NodeOptions, Source
 from tenon.scheduling.packing import Bin, Load
 from tenon.scheduling.pod_classes import PodClass, queue_order
-from tenon.scheduling.ruin_and_recreate import TRIES, PackedNode, improved
+from tenon.scheduling.ruin_and_recreate import CLOSE, TRIES, PackedNode, improved, price_of
 from tenon.scheduling.template import Template
 
 MAX_CLASSES = 80
@@ -73,6 +73,8 @@ def better_nodes(
     master = Master(options, options.counts)
     master.add([NodePacking(node.bin.cheapest(), node.pods, node.cost) for node in packed])
     solution = master.converge(ROUNDS, template.expired)
+    if sum(node.cost for node in packed) <= CLOSE * solution.cost:
+        return None
 
     def build(packing: NodePacking) -> PackedNode | None:
         pods = [(options.classes[number], int(packing.pods[number])) for number in np.flatnonzero(packing.pods)]
@@ -88,7 +90,10 @@ def better_nodes(
     built = [node for packing in bought or () if (node := build(packing)) is not None]
     if bought is None or len(built) < len(bought):
         built = packed
-    after = improved(master, built, solution.prices.worth, solution.cost, build, template.expired, tries)
+    worth, least = solution.prices.worth, solution.cost
+    after = improved(master, built, worth, least, build, template.expired, tries)
+    if price_of(after) > price_of(packed):
+        after = improved(master, packed, worth, least, build, template.expired, tries, at_no_higher_price=True)
     return [node.bin for node in after] if {id(node.bin) for node in after} != {id(node) for node in nodes} else None
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from tenon.errors import TenonError
 from tenon.scheduling.deadline import Expired
-from tenon.scheduling.node_filling import FEW_WEIGHTS, WEIGHTS, Filled, exchanged, fill
+from tenon.scheduling.node_filling import FEW_WEIGHTS, WEIGHTS, Filled, fill
 from tenon.scheduling.node_options import Flags, NodeOptions
 from tenon.scheduling.type_candidates import Floats, Numbers
 
@@ -39,8 +39,6 @@ NEARLY = 1e-6
 """Counts as nothing."""
 ADDED = 40
 """How many packings are added at once."""
-EXCHANGED = 60
-"""In how many of the best packings pods are replaced."""
 GAIN = 1e-6
 """Dollars an hour by which the pods of a new packing must be worth more than its node."""
 FIRST_PROMISING = 0.8
@@ -236,23 +234,10 @@ class Master:
         for _ in range(rounds):
             if expired():
                 break
-            priced = self.fill(solution.prices)
-            if not self.add_best(priced, solution.prices) and not self.add_exchanged(priced, solution.prices):
+            if not self.add_best(self.fill(solution.prices), solution.prices):
                 break
             solution = self.solve()
         return solution
-
-    def add_exchanged(self, priced: Priced, prices: Prices) -> int:
-        """Add the best of the packings in which pods were replaced by others. Return how many are new."""
-        if self.options.conflicts is not None:
-            return 0
-        best = np.argsort(-priced.ratio, kind="stable")[:EXCHANGED]
-        filled = Filled(priced.filled.rows[best], priced.filled.pods[best], priced.filled.value[best])
-        worth = np.broadcast_to(prices.worth, filled.pods.shape)
-        if prices.bonus is not None:
-            worth = worth + prices.bonus[filled.rows][:, None]
-        others = exchanged(self.options, filled, worth, self.remaining)
-        return self.add_best(Priced(others, others.value / prices.cost[others.rows], others.rows), prices)
 
     def converge(self, rounds: int, expired: Expired) -> Solution:
         """Add packings until there are no better ones. Return the solution of the program.
@@ -270,10 +255,8 @@ class Master:
                 break
             mean = mean.mixed(solution.prices)
             added = self.add_best(self.fill(mean), solution.prices)
-            if not added:
-                priced = self.fill(solution.prices, WEIGHTS)
-                if not self.add_best(priced, solution.prices) and not self.add_exchanged(priced, solution.prices):
-                    break
+            if not added and not self.add_best(self.fill(solution.prices, WEIGHTS), solution.prices):
+                break
             solution = self.solve()
         return solution
 

@@ -14,9 +14,12 @@ import numpy as np
 
 from tenon.scheduling.columns import NEARLY, Master, NodePacking, NoSolutionError, Priced, Prices, Solution
 from tenon.scheduling.deadline import Expired
+from tenon.scheduling.node_filling import Filled, exchanged
 from tenon.scheduling.node_options import Flags, NodeOptions
 from tenon.scheduling.type_candidates import Floats, Numbers
 
+EXCHANGED = 60
+"""In how many of the best packings pods are replaced."""
 DIVE_ROUNDS = 2
 """How often packings are added after a node was bought."""
 
@@ -71,6 +74,30 @@ class LimitedMaster(Master):
     def node_cost(self, solution: Solution) -> float:
         """What the nodes of a solution cost."""
         return float(solution.bought @ np.array([packing.cost for packing in self.packings]))
+
+    def generate(self, rounds: int, expired: Expired) -> Solution:
+        """Add packings. Return the solution of the program."""
+        solution = self.solve()
+        for _ in range(rounds):
+            if expired():
+                break
+            priced = self.fill(solution.prices)
+            if not self.add_best(priced, solution.prices) and not self._add_exchanged(priced, solution.prices):
+                break
+            solution = self.solve()
+        return solution
+
+    def _add_exchanged(self, priced: Priced, prices: Prices) -> int:
+        """Add the best of the packings in which pods were replaced by others. Return how many are new."""
+        if self.options.conflicts is not None:
+            return 0
+        best = np.argsort(-priced.ratio, kind="stable")[:EXCHANGED]
+        filled = Filled(priced.filled.rows[best], priced.filled.pods[best], priced.filled.value[best])
+        worth = np.broadcast_to(prices.worth, filled.pods.shape)
+        if prices.bonus is not None:
+            worth = worth + prices.bonus[filled.rows][:, None]
+        others = exchanged(self.options, filled, worth, self.remaining)
+        return self.add_best(Priced(others, others.value / prices.cost[others.rows], others.rows), prices)
 
     def change(self, rations: Rations) -> None:
         """Respect other rations from now on."""

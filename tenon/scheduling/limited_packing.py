@@ -142,6 +142,7 @@ class _Repacking:
         master.add(packings)
         expired = self._fleets[0].template.expired
         master.converge(ROUNDS, expired)
+        master.generate(ROUNDS, expired)
         self.least_left = least = ceil(float(master.left().sum()) - NEARLY)
         nodes = None
         if least < self._left.sum():

@@ -1,7 +1,7 @@
 """Improves packed nodes: takes a few of them apart, and buys nodes for their pods again.
 
 The first to go are nodes that cost much more than their pods are worth by the prices of the linear program. A change is
-kept if the nodes then cost less, with burstable types at their baseline, and their price is no higher.
+kept if the nodes then cost less, with burstable types at their baseline.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from tenon.scheduling.deadline import Expired
 from tenon.scheduling.packing import Bin
 from tenon.scheduling.type_candidates import Floats, Numbers
 
-TRIES = 5
+TRIES = 10
 """How often nodes are taken apart."""
 SIZES = (3, 4, 5, 2)
 """How many nodes are taken apart at once, in turn."""
 ROUNDS = 2
 """How often packings are added for the pods of these nodes."""
-CLOSE = 1.002
+CLOSE = 1.005
 """Nodes whose cost is at most this part of the bound by the linear program are good enough."""
 NEARLY = 1e-9
 
@@ -50,6 +50,8 @@ def improved(
     build: Builder,
     expired: Expired,
     tries: int = TRIES,
+    *,
+    at_no_higher_price: bool = False,
 ) -> list[PackedNode]:
     """Return nodes for the same pods that cost no more.
 
@@ -61,6 +63,7 @@ def improved(
         build: makes the nodes.
         expired: whether there is no more time.
         tries: how often nodes are taken apart.
+        at_no_higher_price: whether no change may raise the price, for which burstable types count as they are sold.
     """
     present = list(nodes)
     draw = Random(len(present))  # the same problem must give the same plan
@@ -77,9 +80,16 @@ def improved(
             continue
         tried.add(counts.tobytes())
         others = _recreated(master, pool, parts, counts, build, expired)
+        if at_no_higher_price and price_of(others) > price_of(parts):
+            continue
         if others:
             present = [node for position, node in enumerate(present) if position not in positions] + others
     return present
+
+
+def price_of(nodes: Sequence[PackedNode]) -> float:
+    """What the nodes are sold for in all."""
+    return round(sum(node.price for node in nodes), 9)
 
 
 def _recreated(
