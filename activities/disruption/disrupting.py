@@ -153,7 +153,7 @@ class Disruptor:
                 return self._answer(commands=messages, finished_claims=finished_claims)
             if any(ledger[claim].awaits_approval for claim in finished_claims):
                 return self._answer(finished_claims=finished_claims)  # the command hears that it need not wait
-            if only_waits(ledger, finished_claims):
+            if only_waits(ledger, finished_claims, {node.claim for node in situation.nodes}):
                 return self._answer(finished_claims=finished_claims)
             running_pass = None
             if self._moves is not None:
@@ -168,7 +168,7 @@ class Disruptor:
                 pause = min(pause, max(0.05, (decision.next_pass - self._now()).total_seconds()))
             await self._wait(pause, running_pass)
             await self._pace.wait(give_up - loop.time())
-        return self._answer(finished_claims=finished_claims) if turn == self._turn else DisruptionDecision()
+        return DisruptionDecision(finished_claims=finished_claims if turn == self._turn else [])
 
     def _answer(self, *, finished_claims: list[str], commands: Sequence[DisruptionCommand] = ()) -> DisruptionDecision:
         """Return a decision, and note what it changes: a validation may come before the workflow's next report."""

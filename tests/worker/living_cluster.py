@@ -328,7 +328,7 @@ class LivingCluster(World):
             self._ledger = commands_without(self._ledger, decision.finished_claims)
             for command in decision.commands:
                 await self._start(command)
-            if not decision.commands:
+            if not (decision.commands or decision.finished_claims):
                 break
 
     async def _start(self, command: DisruptionCommand) -> None:

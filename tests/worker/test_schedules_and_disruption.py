@@ -170,7 +170,7 @@ def test_consolidation_expiry_and_a_time_off_all_remove_nodes_of_the_model() -> 
     drawn: dict[str, Any] = {
         "policy": "WhenEmptyOrUnderutilized",
         "after": "0s",
-        "expire": "17m",
+        "expire": "29m",
         "budgets": [{"nodes": "100%"}],
         "limits": {},
         "replicas": None,

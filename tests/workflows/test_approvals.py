@@ -321,11 +321,11 @@ class Planner(FakeSteps):
 
 @asynccontextmanager
 async def deciding(
-    temporal: WorkflowEnvironment, cluster: str, planner: Planner
+    temporal: WorkflowEnvironment, cluster: str, planner: Planner, **options: Any
 ) -> AsyncIterator[WorkflowHandle[DisruptionWorkflow, None]]:
     queue = names.task_queue(cluster)
     workflows = [DisruptionWorkflow, DisruptionCommandWorkflow]
-    common = Worker(temporal.client, task_queue=queue, workflows=workflows, activities=planner.common())
+    common = Worker(temporal.client, task_queue=queue, workflows=workflows, activities=planner.common(), **options)
     planning = Worker(
         temporal.client,
         task_queue=names.plan_queue(cluster),

@@ -7,6 +7,7 @@ from temporalio.api.sdk.v1 import WorkflowMetadata
 from temporalio.client import WorkflowHandle
 from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
+from temporalio.worker import UnsandboxedWorkflowRunner
 
 from tenon.apis.reasons import Reason
 from tenon.evolve import evolve
@@ -117,7 +118,8 @@ async def test_a_run_does_not_continue_as_new_before_its_commands_have_ended(
     monkeypatch.setattr(disruption, "MAX_HISTORY", 1)
     planner = Planner(DisruptionDecision(commands=[DRIFTED]))
     planner.waits = "default-new waits for its instance"
-    async with deciding(temporal, cluster, planner) as handle:
+    runner = UnsandboxedWorkflowRunner()  # it runs the module of this process, with its constant
+    async with deciding(temporal, cluster, planner, workflow_runner=runner) as handle:
         first = (await handle.describe()).run_id
 
         async def started() -> bool:

@@ -34,13 +34,16 @@ def claims_of_finished_commands(
     )
 
 
-def only_waits(open_commands: Mapping[str, OpenCommand], finished_claims: Collection[str]) -> bool:
-    """Return whether commands are over, and nothing is under way for the other nodes.
+def only_waits(
+    open_commands: Mapping[str, OpenCommand], finished_claims: Collection[str], present: Collection[str]
+) -> bool:
+    """Return whether the last nodes of commands are gone, and nothing is under way for others.
 
     The disruption workflow then hears of it at once: its page is right, and its next call may wait longer.
     """
     rest = commands_without(open_commands, finished_claims)
-    return bool(finished_claims) and all(entry.is_idle for entry in rest.values())
+    are_gone = any(claim not in present for claim in finished_claims)
+    return are_gone and all(entry.is_idle for entry in rest.values())
 
 
 def awaiting_replacement(open_commands: Mapping[str, OpenCommand]) -> dict[str, str]:

@@ -117,6 +117,7 @@ def test_a_command_that_has_ended_still_counts_and_one_that_nobody_answered_hold
 def test_the_end_of_the_last_command_is_worth_an_answer_of_the_planner() -> None:
     """Then the next call may wait for an hour. A call for each end would cost an action for each command."""
     waiting_entry = evolve(OPEN["a"], due=None, awaits_approval=True)
-    assert only_waits({**OPEN, "b": waiting_entry}, ["a"])
-    assert not only_waits({**OPEN, "b": OPEN["a"]}, ["a"])
-    assert not only_waits({"b": waiting_entry}, [])
+    assert only_waits({**OPEN, "b": waiting_entry}, ["a"], ["b"])
+    assert not only_waits({**OPEN, "b": OPEN["a"]}, ["a"], ["b"])
+    assert not only_waits({"b": waiting_entry}, [], ["b"])
+    assert not only_waits(OPEN, ["a"], ["a"]), "a pass looks at a node that stayed first"
