@@ -19,7 +19,7 @@ def cost_section(cost: ClusterCost | None, most: int) -> list[str]:
     """Return the section in Markdown; nothing if the leader has not measured the cluster. ``most``: names of a line."""
     if cost is None:
         return []
-    bound = "" if cost.lower_bound is None else f"; any nodes for its pods cost at least {_price(cost.lower_bound)}"
+    bound = f"; any nodes for its pods cost at least {_price(cost.lower_bound)}" if cost.lower_bound else ""
     return [
         "",
         f"#### What the cluster cost at {cost.at:%Y-%m-%d %H:%M:%S} UTC",
