@@ -11,7 +11,7 @@ import pytest
 from temporalio import activity
 from temporalio.api.enums.v1 import PendingActivityState
 from temporalio.api.sdk.v1 import WorkflowMetadata
-from temporalio.client import WorkflowHandle, WorkflowUpdateFailedError
+from temporalio.client import Client, WorkflowHandle, WorkflowUpdateFailedError
 from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
@@ -321,11 +321,11 @@ class Planner(FakeSteps):
 
 @asynccontextmanager
 async def deciding(
-    temporal: WorkflowEnvironment, cluster: str, planner: Planner, **options: Any
+    temporal: WorkflowEnvironment, cluster: str, planner: Planner, client: Client | None = None
 ) -> AsyncIterator[WorkflowHandle[DisruptionWorkflow, None]]:
     queue = names.task_queue(cluster)
     workflows = [DisruptionWorkflow, DisruptionCommandWorkflow]
-    common = Worker(temporal.client, task_queue=queue, workflows=workflows, activities=planner.common(), **options)
+    common = Worker(client or temporal.client, task_queue=queue, workflows=workflows, activities=planner.common())
     planning = Worker(
         temporal.client,
         task_queue=names.plan_queue(cluster),

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 from temporalio.api.sdk.v1 import WorkflowMetadata
-from temporalio.client import WorkflowHandle
+from temporalio.client import Client, WorkflowHandle
 from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
-from temporalio.worker import UnsandboxedWorkflowRunner
 
 from tenon.apis.reasons import Reason
 from tenon.evolve import evolve
@@ -16,6 +15,7 @@ from tenon.messages.disruption import AwaitsApproval, DisruptionCommand, Disrupt
 from tests.workflows.fake_steps import command, leaves_first
 from tests.workflows.test_approvals import Planner, answer, deciding, entry_of
 from tests.workflows.waiting import until
+from worker.runtime.temporal_plugin import TenonPlugin
 from workflows import disruption, names
 from workflows.disruption import DisruptionWorkflow
 from workflows.disruption_command import DisruptionCommandWorkflow
@@ -118,8 +118,9 @@ async def test_a_run_does_not_continue_as_new_before_its_commands_have_ended(
     monkeypatch.setattr(disruption, "MAX_HISTORY", 1)
     planner = Planner(DisruptionDecision(commands=[DRIFTED]))
     planner.waits = "default-new waits for its instance"
-    runner = UnsandboxedWorkflowRunner()  # it runs the module of this process, with its constant
-    async with deciding(temporal, cluster, planner, workflow_runner=runner) as handle:
+    # Without Temporal's sandbox, as in production, the run has the constant of this process's module.
+    client = Client(temporal.client.service_client, namespace=temporal.client.namespace, plugins=[TenonPlugin()])
+    async with deciding(temporal, cluster, planner, client) as handle:
         first = (await handle.describe()).run_id
 
         async def started() -> bool:
