@@ -26,6 +26,7 @@ from activities.kubernetes.resources import NODESCHEDULES
 from cli.application import create_app, examples
 from cli.console import output_console
 from cli.cost_view.current_nodes import priced_nodes, prices_of, read_cluster
+from cli.pauses import connected
 from cli.schedule_view.week import Week, print_weeks, week_document, weeks_of
 from cli.simulating.files import Filenames, read_files
 from tenon.apis.nodeschedule import NodeSchedule
@@ -90,6 +91,8 @@ def list_(filename: Filenames = None, at: At = None, output: Output = "table") -
             for (namespace, name), replicas in sorted(state.buffers.items())
         ]
         print(json.dumps({"time": format_instant(now), "nodePools": pools, "capacityBuffers": buffers}, indent=2))
+    elif not (state.pools or state.buffers):
+        print("No NodeSchedule asks for anything.", file=sys.stderr)
     else:
         table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
         for title in ("NodePool", "Holds", "Until", "Because of"):
@@ -200,7 +203,7 @@ def _bodies_of_files(filenames: Sequence[str]) -> list[dict[str, Any]]:
 async def _of_cluster(from_files: Sequence[dict[str, Any]], *, with_prices: bool, ask_aws: bool) -> Reading:
     """Read the cluster. Those of files take the place of those that have the same name."""
     reading = Reading()
-    kube = await Kube.connect()
+    kube = await connected()
     try:
         bodies = {_name(body): body for body in [*await _bodies_of_cluster(kube, required=not from_files), *from_files]}
         for body in bodies.values():
