@@ -23,6 +23,7 @@ from tenon.scheduling.deadline import never
 from tenon.scheduling.engine import fleets_of
 from tenon.scheduling.first_fit import close
 from tenon.scheduling.fleet import Fleet
+from tenon.scheduling.limited_columns import LimitedMaster, Rations
 from tenon.scheduling.limits import Limits
 from tenon.scheduling.load_partition import joined_state
 from tenon.scheduling.model import Plan, Problem
@@ -105,9 +106,20 @@ def _collected(fleet: Fleet, pods: PodLoad) -> Part:
     shared = {name: number for number, name in enumerate(limits.remaining)}
     own = [pair for pair in pods if fleet.suits(pair[0])]
     options = NodeOptions([Source(template, limits, shared)], own, list(limits.remaining.values()))
-    master = Master(options, options.counts)
     if fleet.limits.unlimited:
+        master = Master(options, options.counts)
         master.add(packings_of(_free(fleet), pods))
+    else:
+        rations = Rations(
+            limits=np.ones(len(shared)),
+            penalty=np.full(len(own), UNPLACED),
+            forced=np.zeros_like(options.counts),
+            optional=options.counts,
+            forced_in_all=0,
+            preferred=np.zeros((0, 1), dtype=bool),
+            least=np.zeros(0, dtype=np.int64),
+        )
+        master = LimitedMaster(options, options.counts, rations)
     values = [master.converge(20, never).prices.worth, options.worth()]
     draw = np.random.default_rng(SEED)
     for sample in range(SAMPLES):

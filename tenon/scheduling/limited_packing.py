@@ -30,6 +30,8 @@ from tenon.scheduling.type_candidates import Numbers
 
 CLOSE = 1.005
 """Nodes whose cost is at most this part of the linear program's are good enough."""
+FAIR = 1.03
+"""Nodes whose cost is at most this part are not worth many tries."""
 STEP = 4.0
 """How much more a pod without a place costs than one of the next lower priority."""
 MAX_LEVELS = 4
@@ -121,6 +123,8 @@ class _Repacking:
         """The pods without a place."""
         self.least_left: int | None = None
         """How many pods have no place at least, by the linear program; None if it was not solved."""
+        self._pod_levels = [[level(pod) for pod in kind.pod_class.origin.pods] for kind in self._kinds]
+        self._every_level = sorted({value for pod_levels in self._pod_levels for value in pod_levels})
         self._shared, self._amounts = _limits(fleets, self.free)
         self.usable = (
             0 < sum(map(len, self.free)) <= MAX_NODES
@@ -159,18 +163,17 @@ class _Repacking:
         """Return the best nodes that were found; None if none are better than the ``present`` ones."""
         expired = self._fleets[0].template.expired
         solution = master.generate(ROUNDS, expired)
-        enough = CLOSE * master.node_cost(solution)
+        least = master.node_cost(solution)
 
         def rank(packings: Sequence[NodePacking]) -> tuple[int, list[tuple[Level, int]], float]:
             left = self._counts - np.sum([packing.pods for packing in packings], axis=0, dtype=np.int64)
             return int(left.sum()), self._levels(left), round(sum(packing.cost for packing in packings), 9)
 
-        def places_most(own: tuple[int, list[tuple[Level, int]], float]) -> bool:
-            return self.least_left is not None and own[0] <= self.least_left
+        def within(part: float) -> Callable[[tuple[int, list[tuple[Level, int]], float]], bool]:
+            """Whether as many pods have a place as can have one, at this part of the program's cost."""
+            return lambda own: self.least_left is not None and own[0] <= self.least_left and own[2] <= part * least
 
-        packings = best_nodes(
-            master, solution, present, rank, places_most, lambda own: places_most(own) and own[2] <= enough, expired
-        )
+        packings = best_nodes(master, solution, present, rank, within(FAIR), within(CLOSE), expired)
         nodes = self._built(packings, sources)
         is_better = nodes is not None and self._is_permitted(nodes) and self._rank(nodes) < self._rank(self.free)
         return nodes if is_better else None
@@ -257,11 +260,9 @@ class _Repacking:
     def _levels(self, left: Numbers) -> list[tuple[Level, int]]:
         """How many pods of each level have no place, as far as any has none. Pods of a class have places in order."""
         counts: Counter[Level] = Counter()
-        for kind, count in zip(self._kinds, left.tolist(), strict=True):
-            pods = kind.pod_class.origin.pods
-            counts.update(map(level, pods[len(pods) - count :]))
-        levels = sorted({level(pod) for kind in self._kinds for pod in kind.pod_class.origin.pods})
-        return [(value, counts[value]) for value in levels]
+        for pod_levels, count in zip(self._pod_levels, left.tolist(), strict=True):
+            counts.update(pod_levels[len(pod_levels) - count :])
+        return [(value, counts[value]) for value in self._every_level]
 
     def _built(self, packings: Sequence[NodePacking], sources: Sequence[Source]) -> list[list[Bin]] | None:
         """Return the nodes of the packings, by fleet; None if a node cannot have all of its pods."""

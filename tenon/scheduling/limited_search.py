@@ -17,7 +17,7 @@ DIVES = ((), (1,), (0, 1))
 TRIES = 40
 """How often a few nodes are chosen again."""
 ENOUGH_TRIES = 12
-"""How often, if as many pods have a place as the program can place."""
+"""How often at least, unless the nodes are good enough."""
 SIZES = (2, 3, 2, 4)
 """How many nodes, in turn."""
 TURNS = (0, 0, 1, 2)
@@ -34,7 +34,7 @@ def best_nodes(
     solution: Solution,
     start: Sequence[NodePacking],
     rank: Rank,
-    places_most: Callable[[Any], bool],
+    is_fair: Callable[[Any], bool],
     is_enough: Callable[[Any], bool],
     expired: Expired,
 ) -> list[NodePacking]:
@@ -45,8 +45,8 @@ def best_nodes(
         solution: of the program.
         start: nodes for the same pods.
         rank: compares nodes.
-        places_most: whether nodes of this rank hold as many pods as the program can place.
-        is_enough: whether nodes of this rank are good enough.
+        is_fair: whether nodes of this rank are not worth many tries.
+        is_enough: whether they are worth none.
         expired: whether there is no more time.
     """
     best, best_rank = list(start), rank(start)
@@ -59,7 +59,7 @@ def best_nodes(
     draw = Random(len(best))  # the same problem must give the same plan
     tried: set[tuple[bytes, tuple[int, ...]]] = set()
     for number in range(TRIES):
-        if expired() or len(best) < 2 or (number >= ENOUGH_TRIES and places_most(best_rank)):
+        if expired() or len(best) < 2 or (number >= ENOUGH_TRIES and is_fair(best_rank)):
             break
         order = draw.sample(range(len(best)), len(best))
         size, turns = SIZES[number % len(SIZES)], (draw.choice(TURNS), draw.choice(TURNS))
