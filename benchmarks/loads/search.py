@@ -164,21 +164,21 @@ def _chosen(parts: Sequence[Part], seconds: float) -> tuple[list[list[NodePackin
         for amount in _limits(part.fleet).remaining.values():
             solver.addRow(-highspy.kHighsInf, 1.0, 0, np.zeros(0, dtype=np.int32), np.zeros(0))
             assert amount >= 0
-    held = {part.fleet.template.pool.weight: 0 for part in parts}
+    least_pods = {part.fleet.template.pool.weight: 0 for part in parts}
     for part in parts:
         for node in part.fleet.bins:
-            for weight in held:
+            for weight in least_pods:
                 if part.fleet.template.pool.weight >= weight:
-                    held[weight] += sum(count for _, count in node.load)
-    del held[min(held)]
+                    least_pods[weight] += sum(count for _, count in node.load)
+    del least_pods[min(least_pods)]
     first_weight = solver.getNumRow()
-    for pods_held in held.values():
+    for pods_held in least_pods.values():
         solver.addRow(pods_held, highspy.kHighsInf, 0, np.zeros(0, dtype=np.int32), np.zeros(0))
     for number in range(len(keys)):
         solver.addCol(UNPLACED, 0, counts[number], 1, np.array([number], dtype=np.int32), np.ones(1))
     integers = []
     for part, limit_row in zip(parts, first_limit, strict=True):
-        heavier = [number for number, weight in enumerate(held) if part.fleet.template.pool.weight >= weight]
+        heavier = [number for number, weight in enumerate(least_pods) if part.fleet.template.pool.weight >= weight]
         for packing in part.packings:
             class_numbers = np.flatnonzero(packing.pods)
             index = [rows[id(part.options.classes[number])] for number in class_numbers.tolist()]

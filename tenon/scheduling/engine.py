@@ -217,8 +217,9 @@ def _improve(
     improved, columns.least_unplaced = False, None
     try:
         if any(not fleet.limits.unlimited and not is_reserved(fleet.template.pool) for fleet in fleets):
-            left = repack_within_limits(fleets, unplaced, free_classes, accepts, columns)
-            improved, unplaced = left is not None, unplaced if left is None else left
+            still_unplaced = repack_within_limits(fleets, unplaced, free_classes, accepts, columns)
+            if still_unplaced is not None:
+                improved, unplaced = True, still_unplaced
         else:
             for fleet in fleets:
                 improved = repack_by_columns(fleet, accepts) or improved

@@ -68,8 +68,8 @@ class LimitedMaster(Master):
 
     def left(self) -> Floats:
         """How many pods of each class have no place in the solution."""
-        left: Floats = np.array(self.solver.getSolution().col_value)[: len(self.remaining)]
-        return left
+        unplaced: Floats = np.array(self.solver.getSolution().col_value)[: len(self.remaining)]
+        return unplaced
 
     def node_cost(self, solution: Solution) -> float:
         """What the nodes of a solution cost."""
@@ -116,11 +116,11 @@ class LimitedMaster(Master):
         rest.add(self.packings)  # in the same order
         bought, nodes, choices = solution.bought, list[NodePacking](), iter(turns)
         while (bought > NEARLY).any():
-            chosen = np.repeat(np.arange(len(bought)), np.floor(bought + NEARLY).astype(np.int64)).tolist()
-            if not chosen:
+            numbers = np.repeat(np.arange(len(bought)), np.floor(bought + NEARLY).astype(np.int64)).tolist()
+            if not numbers:
                 order = np.argsort(-bought, kind="stable")[: int((bought > NEARLY).sum())].tolist()
-                chosen = [order[min(next(choices, 0), len(order) - 1)]]
-            packings = [packing for number in chosen if rest.buy(packing := rest.packings[number])]
+                numbers = [order[min(next(choices, 0), len(order) - 1)]]
+            packings = [packing for number in numbers if rest.buy(packing := rest.packings[number])]
             if expired() or not packings:
                 return None
             nodes += packings

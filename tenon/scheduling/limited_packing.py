@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from math import ceil
+from math import ceil, inf
 from typing import TypeAlias
 
 import numpy as np
@@ -109,17 +109,17 @@ class _Repacking:
             for node in bins:
                 for pod_class, count in node.load:
                     counts[_Kind(pod_class, None if id(pod_class) in free_classes else number)] += count
-        left: Counter[_Kind] = Counter()
+        waiting: Counter[_Kind] = Counter()
         for pod_class, count in unplaced:
             if id(pod_class) in free_classes:
-                left[_Kind(pod_class, None)] += count
-        counts.update(left)
+                waiting[_Kind(pod_class, None)] += count
+        counts.update(waiting)
         self._kinds = sorted(
             counts, key=lambda kind: (queue_order(kind.pod_class), str(kind.pod_class.terms), kind.fleet or 0)
         )
         self._numbers = {kind: number for number, kind in enumerate(self._kinds)}
         self._counts: Numbers = np.array([counts[kind] for kind in self._kinds], dtype=np.int64)
-        self._left: Numbers = np.array([left[kind] for kind in self._kinds], dtype=np.int64)
+        self._unplaced_counts: Numbers = np.array([waiting[kind] for kind in self._kinds], dtype=np.int64)
         """The pods without a place."""
         self.least_left: int | None = None
         """How many pods have no place at least, by the linear program; None if it was not solved."""
@@ -149,11 +149,11 @@ class _Repacking:
         master.generate(ROUNDS, expired)
         self.least_left = least = ceil(float(master.left().sum()) - NEARLY)
         nodes = None
-        if least < self._left.sum():
+        if least < self._unplaced_counts.sum():
             master.change(replace(rations, forced_in_all=least))
             nodes = self._best(master, packings, sources)
         if nodes is None:
-            master.change(replace(rations, forced=self._left, optional=self._left))
+            master.change(replace(rations, forced=self._unplaced_counts, optional=self._unplaced_counts))
             nodes = self._best(master, packings, sources)
         return nodes
 
@@ -166,14 +166,15 @@ class _Repacking:
         least = master.node_cost(solution)
 
         def rank(packings: Sequence[NodePacking]) -> tuple[int, list[tuple[Level, int]], float]:
-            left = self._counts - np.sum([packing.pods for packing in packings], axis=0, dtype=np.int64)
-            return int(left.sum()), self._levels(left), round(sum(packing.cost for packing in packings), 9)
+            unplaced = self._counts - np.sum([packing.pods for packing in packings], axis=0, dtype=np.int64)
+            return int(unplaced.sum()), self._levels(unplaced), round(sum(packing.cost for packing in packings), 9)
 
         def within(part: float) -> Callable[[tuple[int, list[tuple[Level, int]], float]], bool]:
             """Whether as many pods have a place as can have one, at this part of the program's cost."""
             return lambda own: self.least_left is not None and own[0] <= self.least_left and own[2] <= part * least
 
-        packings = best_nodes(master, solution, present, rank, within(FAIR), within(CLOSE), expired)
+        fair = FAIR if self._unplaced_counts.any() else inf  # more tries are for pods without a place
+        packings = best_nodes(master, solution, present, rank, within(fair), within(CLOSE), expired)
         nodes = self._built(packings, sources)
         is_better = nodes is not None and self._is_permitted(nodes) and self._rank(nodes) < self._rank(self.free)
         return nodes if is_better else None
@@ -190,8 +191,8 @@ class _Repacking:
 
     def left_load(self, nodes: Sequence[Sequence[Bin]]) -> Load:
         """The pods without a place if the fleets have these nodes."""
-        left = self._counts - self._placed(nodes).sum(axis=0)
-        by_class = {id(kind.pod_class): int(count) for kind, count in zip(self._kinds, left, strict=True) if count}
+        unplaced = self._counts - self._placed(nodes).sum(axis=0)
+        by_class = {id(kind.pod_class): int(count) for kind, count in zip(self._kinds, unplaced, strict=True) if count}
         others = [(c, count) for c, count in self._unplaced if _Kind(c, None) not in self._numbers]
         free = [
             (kind.pod_class, by_class[id(kind.pod_class)]) for kind in self._kinds if id(kind.pod_class) in by_class
@@ -236,7 +237,7 @@ class _Repacking:
             limits=np.ones(len(self._amounts)),
             penalty=np.array(penalty),
             forced=np.zeros_like(self._counts),
-            optional=np.where(is_free & self._left.any(), self._counts, 0),
+            optional=np.where(is_free & self._unplaced_counts.any(), self._counts, 0),
             forced_in_all=0,
             preferred=preferred,
             least=preferred @ self._placed(self.free).sum(axis=1),
@@ -257,10 +258,10 @@ class _Repacking:
                     placed[number, self._numbers.get(kind, self._numbers.get(_Kind(pod_class, None), 0))] += count
         return placed
 
-    def _levels(self, left: Numbers) -> list[tuple[Level, int]]:
+    def _levels(self, unplaced: Numbers) -> list[tuple[Level, int]]:
         """How many pods of each level have no place, as far as any has none. Pods of a class have places in order."""
         counts: Counter[Level] = Counter()
-        for pod_levels, count in zip(self._pod_levels, left.tolist(), strict=True):
+        for pod_levels, count in zip(self._pod_levels, unplaced.tolist(), strict=True):
             counts.update(pod_levels[len(pod_levels) - count :])
         return [(value, counts[value]) for value in self._every_level]
 
@@ -296,8 +297,8 @@ class _Repacking:
 
     def _rank(self, nodes: Sequence[Sequence[Bin]]) -> tuple[int, list[tuple[Level, int]], float]:
         """Sort key: pods without a place, those of the highest priority first, and then the cost."""
-        left = self._counts - self._placed(nodes).sum(axis=0)
-        return int(left.sum()), self._levels(left), _cost(nodes)[0]
+        unplaced = self._counts - self._placed(nodes).sum(axis=0)
+        return int(unplaced.sum()), self._levels(unplaced), _cost(nodes)[0]
 
     def _is_permitted(self, nodes: Sequence[Sequence[Bin]]) -> bool:
         """Whether the nodes respect what they must. Other pods may have no place only if they are fewer."""
@@ -309,12 +310,12 @@ class _Repacking:
         if any(amount > self._amounts[row] for row, amount in used.items()):
             return False
         placed, before, preferred = self._placed(nodes), self._placed(self.free), self._preferred()
-        left = self._counts - placed.sum(axis=0)
-        if (left < 0).any() or (preferred @ placed.sum(axis=1) < preferred @ before.sum(axis=1)).any():
+        unplaced = self._counts - placed.sum(axis=0)
+        if (unplaced < 0).any() or (preferred @ placed.sum(axis=1) < preferred @ before.sum(axis=1)).any():
             return False
-        if left.sum() < self._left.sum():
-            return self._levels(left) < self._levels(self._left)
-        return bool((left == self._left).all()) and _cost(nodes)[1] <= _cost(self.free)[1]
+        if unplaced.sum() < self._unplaced_counts.sum():
+            return self._levels(unplaced) < self._levels(self._unplaced_counts)
+        return bool((unplaced == self._unplaced_counts).all()) and _cost(nodes)[1] <= _cost(self.free)[1]
 
 
 def _cost(nodes: Sequence[Sequence[Bin]]) -> tuple[float, float]:

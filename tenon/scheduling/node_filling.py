@@ -101,12 +101,12 @@ def exchanged(options: NodeOptions, filled: Filled, prices: Floats, counts: Numb
         entering = np.minimum(fitting, spare)
         entering[:, leaving] = 0
         gain = entering * prices - prices[:, leaving, None]
-        chosen = gain.argmax(axis=1)
-        better = (gain[nodes, chosen] > best_gain) & (filled.pods[:, leaving] > 0)
+        entering_class = gain.argmax(axis=1)
+        better = (gain[nodes, entering_class] > best_gain) & (filled.pods[:, leaving] > 0)
         rows = nodes[better]
         pods[rows] = filled.pods[rows]
         pods[rows, leaving] -= 1
-        pods[rows, chosen[rows]] += entering[rows, chosen[rows]].astype(np.int64)
-        best_gain[rows] = gain[rows, chosen[rows]]
+        pods[rows, entering_class[rows]] += entering[rows, entering_class[rows]].astype(np.int64)
+        best_gain[rows] = gain[rows, entering_class[rows]]
     changed = best_gain > LEAST_GAIN
     return Filled(filled.rows[changed], pods[changed], (pods * prices).sum(axis=1)[changed])
