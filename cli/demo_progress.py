@@ -18,6 +18,7 @@ from tenon.apis.nodeclaim import DRAINED
 from tenon.errors import TenonError
 from tenon.kube import object_json
 from tenon.kube.claim_record import ClaimRecord
+from tenon.money import per_hour
 from tenon.node.state import NodeState
 from tenon.sentences import counted
 from workflows import names
@@ -125,7 +126,8 @@ class DemoProgress:
         i = state.instance
         self.report(
             f"{name} launched",
-            f"EC2 instance launched: [bold]{i.id}[/] {i.instance_type}, {i.zone}, {i.capacity_type}, {i.price:.4f} $/h",
+            f"EC2 instance launched: [bold]{i.id}[/] {i.instance_type}, {i.zone}, {i.capacity_type}, "
+            f"{per_hour(i.price)}",
         )
 
     async def pods(self, app: str) -> list[JsonObject]:

@@ -30,6 +30,7 @@ from cli.nodes.requests import asked_reason
 from cli.nodes.workflows import Cluster, NodeError, connected, refused, run
 from tenon.fleet.document import Fleet
 from tenon.kube.timestamps import format_instant
+from tenon.money import per_hour
 from tenon.sentences import first_few
 from worker.runtime.temporal_client import TemporalError
 from workflows import names
@@ -195,9 +196,9 @@ def _span(span: timedelta) -> str:
 
 def _money(command: CommandView) -> str:
     """What the command saves, in a clause; empty if that is not known."""
-    predicted = None if command.predicted is None else f"${command.predicted:.4f}/h"
+    predicted = None if command.predicted is None else per_hour(command.predicted)
     if command.reached is not None:
-        saves = f"saves ${command.reached:.4f}/h" if command.reached else "saves nothing"
+        saves = f"saves {per_hour(command.reached)}" if command.reached else "saves nothing"
         return saves if predicted is None else f"{saves}; {predicted} was predicted"
     if predicted is None:
         return ""

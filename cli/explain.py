@@ -24,10 +24,10 @@ from tenon.kube.timestamps import format_instant
 from tenon.manifests.faults import ManifestError, Source, one_line
 from tenon.provisioning.cost_limits import cost_limits, cost_usage, costs_of
 from tenon.provisioning.readiness import why_unusable
+from tenon.scheduling.explanation.waiting import waiting_text, why_command
 from tenon.simulation.document import to_json
 from tenon.simulation.placed_pods import why_here
 from tenon.simulation.pool_facts import facts_document, pool_facts
-from tenon.simulation.waiting_pods import WaitsFor
 
 app = create_app(
     no_args_is_help=True,
@@ -122,6 +122,7 @@ def pod(
         print(json.dumps({"pod": key, "node": record.node_name, "why": sentences}, indent=2))
     else:
         _show(key, sentences)
+        print(f"What happened to it so far: {why_command(key)}", file=sys.stderr)
 
 
 def _of_placed(simulation: Simulation, record: PodRecord) -> list[str]:
@@ -134,13 +135,8 @@ def _of_placed(simulation: Simulation, record: PodRecord) -> list[str]:
 
 
 def _of_waiting(simulation: Simulation, record: PodRecord) -> list[str]:
-    first_words = {
-        WaitsFor.NOTHING_FITS: "It waits, and no node can be bought for it",
-        WaitsFor.PURCHASE: "It waits, and a node is bought for it",
-        WaitsFor.NODE: "It waits, and a node is there or on its way",
-    }
     groups = [group for group in groups_of(simulation) if record.key in group.pods]
-    sentences = [f"{first_words[group.waits_for]}: {group.why}" for group in groups]
+    sentences = [waiting_text(group.waits_for, group.why) for group in groups]
     if not sentences:
         sentences = [f"It has no node and waits for none (phase {record.phase or 'unknown'})"]
     return [*sentences, *map(one_line, simulation.notes)]

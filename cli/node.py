@@ -12,7 +12,6 @@ import sys
 from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
-from itertools import starmap
 from typing import Annotated, Any, Literal
 
 import typer
@@ -26,7 +25,6 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ConfigError
 from activities.kubernetes.resources import EVENTS
 from cli.application import create_app, examples
-from cli.command_reading import CommandView
 from cli.console import output_console
 from cli.context import Context
 from cli.name_completion import node_names
@@ -49,6 +47,7 @@ from cli.nodes.control import (
 )
 from cli.nodes.listing import NodeList, read_list
 from cli.nodes.requests import DRAIN, EXPIRE, FORCE_DRAIN, KEEP, asking, asking_to_reboot
+from cli.nodes.stuck import with_remedies, without_nodes_documents, without_nodes_markdown
 from cli.nodes.table import list_lines
 from cli.nodes.workflows import (
     Cluster,
@@ -60,33 +59,23 @@ from cli.nodes.workflows import (
     run,
 )
 from cli.temporal_ui import NoUiError, ui_of
-from tenon.ec2.refusals.backoff import Backoff
-from tenon.ec2.refusals.unavailable import Shortage, shortages
+from tenon.ec2.refusals.unavailable import shortages
 from tenon.fleet.choice import Choice
 from tenon.fleet.document import row_document
 from tenon.fleet.order import SortKey, ordered
 from tenon.fleet.rows import NodeRow
-from tenon.kube.offerings import OfferingKey
 from tenon.kube.selector_text import SelectorError
 from tenon.kube.timestamps import format_instant
-from tenon.messages.provisioning import LaunchBreaker, PendingPods, PurchasePause, ShortageWait
-from tenon.node.breaker import sentence, subject
 from tenon.node.remedies import remedies, report
 from tenon.node.state import NodeState
 from tenon.node.stays import stays
 from tenon.node.timeline import blocked_since, blocked_text, details, why_blocked
-from tenon.provisioning.pending_pods import pending_sentence
-from tenon.provisioning.purchase_pauses import list_sentence
-from tenon.provisioning.shortage_waits import waiting_sentence
-from tenon.sentences import first_few
 from worker.settings import parse_duration
 from workflows import names
 from workflows.nodeclaim import NodeClaimWorkflow
 
 app = create_app(no_args_is_help=True, help="Watch and control nodes through their workflows.")
 
-SHOWN_NODES = 5
-"""How many nodes of a command are named."""
 WATCH_SECONDS = 2.0
 """Seconds between two looks at all nodes."""
 
@@ -375,7 +364,7 @@ def list_nodes(
 ) -> None:
     """List nodes with their use, price, age, stage and expiry, and what blocks the blocked ones.
 
-    With --blocked also pods that no node can be bought for, commands that wait for approval, and what EC2 refuses.
+    With --blocked also pods that no node is bought for, commands that wait for approval, and what EC2 refuses.
     """
     choice = _choice(None, selector, pool)
     if watch and output not in (ListOutput.TABLE, ListOutput.WIDE):
@@ -392,13 +381,10 @@ def list_nodes(
 
 
 def _print_list(nodes: NodeList, rows: Sequence[NodeRow], output: ListOutput, *, blocked: bool) -> None:
-    breakers, waits = nodes.refusals.breakers, nodes.refusals.waits
     scarce = shortages(nodes.refusals.unavailable, utc_now())
     if output is ListOutput.JSON:
-        held_rows = [*map(_breaker_row, breakers), *map(_wait_row, waits), *map(_shortage_row, scarce)]
         documents = [_document(nodes, row) for row in rows]
-        held_rows += [*map(_pause_row, nodes.pauses), *map(_unplaced_row, nodes.unplaced)]
-        print(json.dumps([*documents, *held_rows, *map(_command_row, nodes.commands)], indent=2))
+        print(json.dumps([*documents, *without_nodes_documents(nodes, scarce)], indent=2))
         return
     if output is ListOutput.CSV:
         print(_csv([_facts_of(nodes, row) for row in rows]), end="")
@@ -415,25 +401,9 @@ def _print_list(nodes: NodeList, rows: Sequence[NodeRow], output: ListOutput, *,
     console = Console()
     for name, state in nodes.states.items():
         if state.blocked:
-            _print(console, f"**{name}**: {blocked_text(state)}\n\n" + "\n".join(f"- {r}" for r in remedies(state)))
-    for command in nodes.commands:
-        _print(console, f"**Command {command.id}**: {_waiting_text(command)}")
-    for group in nodes.unplaced:
-        _print(console, f"**Pods without a node**: {pending_sentence(group)}")
-    for breaker in breakers:
-        probe = f"tried again at {format_instant(breaker.next_probe_at)}"
-        _print(console, f"**{subject(breaker)}**: {sentence(breaker)}; {probe}")
-    for wait in waits:
-        _print(console, f"**Pending pods**: {waiting_sentence(wait)}")
-    for shortage in scarce:
-        _print(console, f"**Capacity**: {shortage.sentence}")
-    for pause in nodes.pauses:
-        _print(console, f"**Pods**: {list_sentence(pause)}")
-
-
-def _waiting_text(command: CommandView) -> str:
-    saving = f", to save ${command.predicted:.4f} an hour" if command.predicted is not None else ""
-    return f"{command.reason} would remove {first_few(list(command.nodes), SHOWN_NODES)}{saving}; it {command.waits}"
+            _print(console, with_remedies(f"**{name}**: {blocked_text(state)}", remedies(state)))
+    for markdown in without_nodes_markdown(nodes, scarce):
+        _print(console, markdown)
 
 
 def _print_rows(nodes: NodeList, rows: Sequence[NodeRow], output: ListOutput) -> None:
@@ -483,59 +453,6 @@ def _print(console: Console, markdown: str) -> None:
         console.print(Markdown(markdown))
     else:
         print(f"\n{markdown.replace('**', '')}")
-
-
-def _row_without_claim(pool: str, why: str, **more: Any) -> dict[str, Any]:
-    """What is blocked without a NodeClaim, as a JSON row."""
-    return {"nodeClaim": "", "nodePool": pool, "blocked": True, "why": why, **more}
-
-
-def _shortage_row(shortage: Shortage) -> dict[str, Any]:
-    """What EC2 refuses of the whole account, so without a NodePool."""
-    return _row_without_claim("", shortage.sentence, offerings=list(starmap(_offering, shortage.backoffs.items())))
-
-
-def _offering(key: OfferingKey, backoff: Backoff) -> dict[str, str | int]:
-    """A refused offering. An empty instance type stands for all, an empty zone for every zone."""
-    scope = {"scope": key.scope, "scopeName": key.scope_name} if key.scope else {}
-    return {
-        "capacityType": key.capacity_type,
-        "instanceType": key.instance_type,
-        "zone": key.zone,
-        **scope,
-        "nextTryAt": format_instant(backoff.until),
-        "probedFrom": format_instant(backoff.probe_at),
-        "refusalsInARow": backoff.refusals,
-    }
-
-
-def _pause_row(pause: PurchasePause) -> dict[str, Any]:
-    """Pods for which no node is bought now."""
-    until = format_instant(pause.until) if pause.until is not None else ""
-    return _row_without_claim(pause.pool, list_sentence(pause), pods=pause.pods, waitingPods=pause.waiting, until=until)
-
-
-def _unplaced_row(group: PendingPods) -> dict[str, Any]:
-    """Pods for which no node can be bought."""
-    return _row_without_claim("", group.why, pods=group.pods, waitingPods=group.count)
-
-
-def _command_row(command: CommandView) -> dict[str, Any]:
-    """A disruption command that waits for a person."""
-    return _row_without_claim("", _waiting_text(command), command=command.id, nodes=list(command.nodes))
-
-
-def _wait_row(wait: ShortageWait) -> dict[str, Any]:
-    """Pods that wait for a cheaper node."""
-    return _row_without_claim(wait.pool, waiting_sentence(wait), nextTryAt=format_instant(wait.until))
-
-
-def _breaker_row(breaker: LaunchBreaker) -> dict[str, Any]:
-    """A NodePool or an EC2NodeClass whose launches wait."""
-    next_probe_at = format_instant(breaker.next_probe_at)
-    return _row_without_claim(
-        breaker.pool, sentence(breaker), nodeClass=breaker.node_class.partition("@")[0], nextProbeAt=next_probe_at
-    )
 
 
 def _facts_of(nodes: NodeList, row: NodeRow) -> dict[str, Any]:

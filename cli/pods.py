@@ -20,18 +20,15 @@ from cli.simulating.refusals import read_holds
 from cli.waiting_groups import groups_of
 from tenon.kube.timestamps import format_instant
 from tenon.manifests.faults import one_line
+from tenon.scheduling.explanation.waiting import WaitsFor, beginning, explain_command
 from tenon.sentences import counted
-from tenon.simulation.waiting_pods import PodGroup, WaitsFor, group_document
+from tenon.simulation.waiting_pods import PodGroup, group_document
 
 app = create_app()
 
 SHOWN_PODS = 3
 """How many pods of a group are named in a terminal."""
-TITLES = {
-    WaitsFor.NOTHING_FITS: ("red", "No node can be bought for"),
-    WaitsFor.PURCHASE: ("yellow", "A node is bought for"),
-    WaitsFor.NODE: ("green", "A node is on its way, or has room, for"),
-}
+STYLES = {WaitsFor.NOTHING_FITS: "red", WaitsFor.PURCHASE: "yellow", WaitsFor.NODE: "green"}
 
 
 @app.command(epilog=examples("tenon pods --pending", "tenon pods --pending -n shop -o json"))
@@ -47,7 +44,7 @@ def pods(
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting of the worker; repeatable.")
     ] = None,
 ) -> None:
-    """Show the pods that wait for a node, by cause: what each NodePool lacks, what is bought, and the next try."""
+    """Show the pods that wait for a node, by cause: what each NodePool lacks, what is bought, and the next attempt."""
     now = format_instant(utc_now())
     with stop_at_faults(), show_progress("Reading and planning ..."):
         simulation = simulation_of(Given([], live=True, now=now, settings=setting or []))
@@ -71,19 +68,18 @@ def _print(console: Console, groups: Sequence[PodGroup], notes: Sequence[str]) -
     most = SHOWN_PODS if console.is_terminal else None
     now = utc_now()
     for group in groups:
-        style, title = TITLES[group.waits_for]
+        title = beginning(group.waits_for, counted(len(group.pods), "pod"))
         seconds = int((now - group.since).total_seconds()) if group.since is not None else None
         waited = (
             f", {'waiting' if len(group.pods) == 1 else 'the oldest'} for {seconds // 60}m{seconds % 60:02}s"
             if seconds is not None
             else ""
         )
-        console.print(
-            f"[bold {style}]{title} {counted(len(group.pods), 'pod')}[/]{waited}", highlight=False, soft_wrap=True
-        )
+        console.print(f"[bold {STYLES[group.waits_for]}]{title}[/]{waited}", highlight=False, soft_wrap=True)
         shown = group.pods[:most]
         more = f" and {len(group.pods) - len(shown)} more" if len(group.pods) > len(shown) else ""
         console.print(f"  {escape(', '.join(shown))}{more}", highlight=False, soft_wrap=not console.is_terminal)
         console.print(f"  {escape(group.why)}", highlight=False, soft_wrap=not console.is_terminal)
+    console.print(f"[dim]One of them, with its notes: {explain_command(groups[0].pods[0])}[/]", highlight=False)
     for note in notes:
         console.print(f"[dim]{escape(note)}[/]", highlight=False, soft_wrap=not console.is_terminal)

@@ -49,7 +49,7 @@ async def purchase_pauses_of(client: Client, cluster: str) -> Sequence[PurchaseP
 
 
 async def unplaced_pods_of(client: Client, cluster: str) -> Sequence[PendingPods]:
-    """Return the pods for which no node can be bought, as of the last plan; none if the cluster has no provisioner.
+    """Return the pods for which no node is bought, as of the last plan; none if the cluster has no provisioner.
 
     Raises:
         RefusalsUnknownError: the workflow does not answer.

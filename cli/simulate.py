@@ -27,7 +27,7 @@ from cli.simulating.files import Filenames, read_catalogue_file, read_files
 from cli.simulating.progress import show_progress
 from tenon.apis import labels
 from tenon.apis.nodeoverlay import NodeOverlay
-from tenon.ec2.refusals.unavailable import UnavailableOfferings, unavailable_until
+from tenon.ec2.refusals.unavailable import UnavailableOfferings, next_attempt_of
 from tenon.ec2.types.capacity_reservations import without_reservations
 from tenon.ec2.types.instance_types import without
 from tenon.errors import TenonError
@@ -194,7 +194,7 @@ class Simulation:
     notes: Sequence[str]
     """What a reader must know about the input and the plan."""
     unavailable: Mapping[OfferingKey, datetime]
-    """What EC2 refuses, with the time until which plans avoid it."""
+    """What EC2 refuses, with the time when Tenon asks for it again."""
     disruption: Disruption | None = None
 
     @property
@@ -205,7 +205,7 @@ class Simulation:
         )
         overlay = self.disruption
         explainer = TypeChoiceExplainer(
-            self.decision.problem, types_by_pool, partial(unavailable_until, self.unavailable)
+            self.decision.problem, types_by_pool, partial(next_attempt_of, self.unavailable)
         )
         return plan_document(
             self.decision.plan,

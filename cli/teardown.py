@@ -52,6 +52,7 @@ from cli.nodes.requests import asked_reason, is_interactive
 from tenon.ec2.families.cluster import Cluster
 from tenon.errors import TenonError
 from tenon.messages.teardown import Survey, TeardownInput, TeardownReport
+from tenon.money import per_hour
 from tenon.sentences import counted
 from tenon.teardown import page, report
 from tenon.teardown.rounds import INSTANCE
@@ -404,7 +405,7 @@ def _print_totals(console: Console, cluster: str, survey: Survey) -> None:
     ]
     unpriced = f", and {counted(survey.unpriced, 'instance')} without a known price" if survey.unpriced else ""
     console.print(
-        escape(f"Cluster {cluster} in {survey.region}: {', '.join(counts)}; ${survey.price:.4f}/h{unpriced}"),
+        escape(f"Cluster {cluster} in {survey.region}: {', '.join(counts)}; {per_hour(survey.price)}{unpriced}"),
         highlight=False,
         soft_wrap=True,
     )

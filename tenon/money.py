@@ -35,6 +35,26 @@ def decimal_text(amount: int) -> str:
     return f"{Decimal(amount) / NANOS:f}"
 
 
+def price_text(dollars: float) -> str:
+    """Return a price as all outputs say it, '$0.0960': with four digits, because a small node costs a cent an hour."""
+    return f"{'-' if dollars < 0 else ''}${abs(dollars):,.4f}"
+
+
+def per_hour(dollars: float) -> str:
+    """Return what something costs an hour, as all outputs say it: '$0.0960 an hour'.
+
+    `tenon.sentences.for_temporal_ui` makes '0.0960 USD/h' of it, because Temporal's UI takes two $ for a formula.
+    """
+    return f"{price_text(dollars)} an hour"
+
+
+def sum_text(dollars: float) -> str:
+    """Return what something cost in a time, or costs in a month, in the precision that its size deserves."""
+    amount = abs(dollars)
+    digits = 0 if amount >= 1000 else 2 if amount >= 0.1 or not amount else 4
+    return f"{'-' if dollars < 0 else ''}${amount:,.{digits}f}"
+
+
 def of_time(price: int, time: timedelta) -> int:
     """Return what a time costs at a price, rounded half to even."""
     whole, rest = divmod(price * (time // _MICROSECOND), _HOUR)

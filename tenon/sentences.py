@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from datetime import timedelta
 from difflib import get_close_matches
 
-_AN_HOUR = re.compile(r"\$(-?[0-9][0-9.]*) an hour|(-?[0-9][0-9.]*) \$/h")
-_AMOUNT = re.compile(r"\$(-?[0-9]+(?:\.[0-9]+)?)")
+_FIGURE = r"-?[0-9]+(?:,[0-9]{3})*(?:\.[0-9]+)?"
+_AN_HOUR = re.compile(rf"\$({_FIGURE}) an hour|({_FIGURE}) \$/h")
+_AMOUNT = re.compile(rf"\$({_FIGURE})")
 
 
 def shortened(text: str, most: int) -> str:

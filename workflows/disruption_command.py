@@ -65,6 +65,7 @@ with workflow.unsafe.imports_passed_through():
         StepResult,
     )
     from tenon.messages.node import Operator, OperatorAnswer
+    from tenon.money import per_hour
     from tenon.sentences import counted, shortened
     from workflows import names
     from workflows.options import OPTIONS
@@ -317,7 +318,7 @@ class DisruptionCommandWorkflow(PlannerCaller):
         return result
 
     def _record_answers(self, result: DisruptResult) -> None:
-        saving = f", {sum(result.prices.values()):.4f} USD/h" if result.prices else ""
+        saving = f", {per_hour(sum(result.prices.values()))}" if result.prices else ""
         self._record(f"asked {counted(len(result.accepted), 'node')} to leave{saving}")
         for claim, why in sorted(result.refused.items()):
             self._record(f"NodeClaim {claim}: {why}")
@@ -451,7 +452,7 @@ class DisruptionCommandWorkflow(PlannerCaller):
             self._record("what it saves is not known, because a price is not known")
             return None
         saving = total(result.pools.values())
-        self._record(f"saves {saving.reached:.4f} USD/h; {saving.predicted:.4f} USD/h was predicted")
+        self._record(f"saves {per_hour(saving.reached)}; {per_hour(saving.predicted)} was predicted")
         if traits_of(begin.command.reason).counts_savings:
             report = SavingReport(command=begin.command.id, started=workflow.info().start_time, pools=result.pools)
             await self._report("saved", report)

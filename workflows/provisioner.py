@@ -39,6 +39,7 @@ with workflow.unsafe.imports_passed_through():
     from tenon.provisioning import page
     from tenon.provisioning.cost_section import with_planned
     from tenon.provisioning.pending_pods import without_placed_pods
+    from tenon.provisioning.shortage_sentences import still_waiting
     from tenon.sentences import counted
     from workflows.continuing import continue_as_new, is_for_another_version, must_continue_as_new
     from workflows.planner_call import PlannerCaller
@@ -229,11 +230,11 @@ class ProvisionerWorkflow(PlannerCaller):
         """
         now = workflow.now()
         breakers = breaker.merged(self.breakers, LaunchReport(), now)
-        waits = [wait for wait in self.last_plan.waits if wait.until > now] if self.last_plan is not None else []
+        avoided = self._avoided()
         return LaunchReport(
-            unavailable=grouped(self._avoided()),
+            unavailable=grouped(avoided),
             breakers=list(breakers.values()),
-            waits=waits,
+            waits=still_waiting(self.last_plan.waits if self.last_plan is not None else (), avoided, now),
             kept_by=workflow.info().first_execution_run_id,
         )
 

@@ -16,6 +16,7 @@ from tenon.disruption.repair.breaker import MAX_UNHEALTHY_PERCENT
 from tenon.disruption.rules.repair import stopped_by_breaker
 from tenon.kube.event_reasons import EventReason
 from tenon.messages.disruption import DisruptionCommand, MeasuredSaving
+from tenon.money import per_hour, price_text
 
 TASK = "move events"
 Event = tuple[JsonObject, EventReason, str]
@@ -50,9 +51,8 @@ class MoveEvents:
         by_name = {pool.metadata.name: pool for pool in pools}
         for pool, saving in savings.items():
             if pool in by_name:
-                text = (
-                    f"Command {command.id} saves ${saving.reached:.4f} an hour; ${saving.predicted:.4f} was predicted"
-                )
+                predicted = price_text(saving.predicted)
+                text = f"Command {command.id} saves {per_hour(saving.reached)}; {predicted} was predicted"
                 await self._recorder.publish(pool_reference(by_name[pool]), EventReason.CONSOLIDATION_MEASURED, text)
 
     def decided(self, decision: Decision, situation: Situation, pools: Sequence[NodePool]) -> None:

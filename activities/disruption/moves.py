@@ -57,7 +57,7 @@ from tenon.disruption.rules.approvals import approvals_of
 from tenon.disruption.search.pods_elsewhere import PodsElsewhere
 from tenon.disruption.search.size_limits import MAX_OPEN, how_many_fit
 from tenon.disruption.validation import Validation, changed_pool, still_allowed, validated
-from tenon.ec2.refusals.unavailable import unavailable_until
+from tenon.ec2.refusals.unavailable import next_attempt_of
 from tenon.evolve import evolve
 from tenon.kube.pod import Pod
 from tenon.messages.disruption import (
@@ -397,8 +397,8 @@ class MoveFinder:
     def _winners(self, situation: Situation, overlaid: Overlaid) -> TypeChoiceExplainer:
         """Explains why a replacement has its instance type, and what it would usually cost."""
         assert situation.model is not None
-        refused_until = partial(unavailable_until, self._refusals.unavailable_until())
-        return TypeChoiceExplainer(situation.model.problem, overlaid.types_by_pool(), refused_until)
+        attempted_at = partial(next_attempt_of, self._refusals.next_attempts())
+        return TypeChoiceExplainer(situation.model.problem, overlaid.types_by_pool(), attempted_at)
 
     async def _situation(
         self, nodes: Sequence[ManagedNode], open_commands: Mapping[str, OpenCommand], compute: Compute

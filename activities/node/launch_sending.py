@@ -37,6 +37,7 @@ from tenon.messages.launch import (
     LaunchResult,
     LaunchWait,
 )
+from tenon.money import per_hour, price_text
 from tenon.node.launch_stages import LAUNCH_ATTEMPTS
 
 log = loggers.NODECLAIM_LIFECYCLE
@@ -255,7 +256,7 @@ def _shortage_annotation(claim: ClaimRecord, instance: Instance, cheaper: FleetO
 
 def _dearer(instance: Instance, cheaper: FleetOverride) -> str:
     return (
-        f"EC2 refused cheaper instance types, {cheaper.instance_type} at ${cheaper.price:.4f} an hour first, and "
-        f"launched {instance.instance_type} at ${instance.price:.4f}; Tenon replaces the node when they are available "
+        f"EC2 refused cheaper instance types, {cheaper.instance_type} at {per_hour(cheaper.price)} first, and "
+        f"launched {instance.instance_type} at {price_text(instance.price)}; Tenon replaces the node when they are available "
         "again, if its NodePool allows consolidation"
     )

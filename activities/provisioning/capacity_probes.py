@@ -19,7 +19,7 @@ from tenon.provisioning.capacity_probes import one_for_each_offering, pods_to_pr
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.problem import scheduling_pools
 from tenon.provisioning.shortage_waits import without_dear_types
-from tenon.scheduling.explanation.type_choice import RefusedUntil, TypeChoiceExplainer
+from tenon.scheduling.explanation.type_choice import AttemptedAt, TypeChoiceExplainer
 from tenon.scheduling.model import Plan, PlannedClaim, Problem
 
 Solve = Callable[[Problem], Awaitable[Plan]]
@@ -61,7 +61,7 @@ class CapacityProbes:
         problem: Problem,
         pools: Sequence[NodePool],
         breakers: Mapping[str, LaunchBreaker],
-        refused_until: RefusedUntil,
+        attempted_at: AttemptedAt,
         turn: int,
         solve: Solve,
     ) -> Probes:
@@ -73,7 +73,7 @@ class CapacityProbes:
             problem: what it solves.
             pools: the NodePools that it may use.
             breakers: the launch breakers by NodePool. What they hold back is not probed here.
-            refused_until: until when plans avoid an offering.
+            attempted_at: when Tenon asks EC2 again for an offering that it refused.
             turn: a number that grows with each plan.
             solve: runs the engine.
         """
@@ -88,7 +88,7 @@ class CapacityProbes:
         )
         probing = replace(problem, pods=sample, pools=with_usage_of(probing_pools, plan))
         types_by_pool = {pool.metadata.name: types for pool, types in overlaid.pools_with_types}
-        prices = TypeChoiceExplainer(probing, types_by_pool, refused_until)
+        prices = TypeChoiceExplainer(probing, types_by_pool, attempted_at)
         by_name = {pool.metadata.name: pool for pool in pools}
         probe_plan = without_dear_types(await solve(probing), by_name, prices)
         claims = [

@@ -130,12 +130,8 @@ class LaunchRefusals:
         """The offerings that plans avoid now."""
         return UnavailableOfferings(self.backoffs())
 
-    def unavailable_until(self) -> dict[OfferingKey, datetime]:
-        """The offerings that plans avoid now, each with the time until which they do."""
-        return {offering: backoff.until for offering, backoff in self.backoffs().items()}
-
-    def tried_again_at(self) -> dict[OfferingKey, datetime]:
-        """The offerings that plans avoid now, each with the time of the next probe at the earliest."""
+    def next_attempts(self) -> dict[OfferingKey, datetime]:
+        """The offerings that plans avoid now, each with the time when a NodeClaim may ask EC2 for it again."""
         now = self._now()
         return {offering: max(now, backoff.probe_at) for offering, backoff in self.backoffs().items()}
 
@@ -200,7 +196,7 @@ class LaunchRefusals:
             self._storms[subject] = refused_in_storm(self.storm(*subject), launch.instance_types, self._now())
         for pool, refused in by_pool.items():
             before = self._shortages.get(pool)
-            after = refused_again(before, refused, self.tried_again_at(), self._now())
+            after = refused_again(before, refused, self.backoffs(), self._now())
             self._shortages[pool] = after
             if before is None or before.message != after.message:
                 self._on_change(pool)

@@ -59,7 +59,7 @@ from tenon.apis import labels
 from tenon.apis.nodepool import NodePool
 from tenon.apis.shortage_price import is_far_dearer, price_factor
 from tenon.ec2.refusals.known_quotas import within_quotas
-from tenon.ec2.refusals.unavailable import UnavailableOfferings, backoffs_of, grouped, unavailable_until
+from tenon.ec2.refusals.unavailable import UnavailableOfferings, backoffs_of, grouped, next_attempt_of
 from tenon.kube.conditions import condition
 from tenon.kube.event_reasons import EventReason
 from tenon.kube.offerings import OfferingKey
@@ -240,7 +240,7 @@ class Planner:
             decision = await self._decide(plan_input.batch, part=RETRY_SECONDS)
         if decision is None:
             return result()
-        tried_again_at = self._refusals.tried_again_at()
+        unavailable = self._refusals.unavailable()
         try:
             with _phase("write", Phase.WRITE):
                 written = await write_claims(
@@ -279,7 +279,7 @@ class Planner:
             await self._recorder.publish(
                 pool_reference(decision.pools[name]), EventReason.NO_COMPATIBLE_INSTANCE_TYPES, message
             )
-        lacking = self._refused_launches.reasons(plan, pods, tried_again_at, decision.dear_claims)
+        lacking = self._refused_launches.reasons(plan, unavailable, decision.dear_claims)
         self._refused_launches.bought(written.claims)
         await self._pod_events.publish(
             plan, filter(_waits, pods), written.names, decision.in_flight, lacking, decision.doubts
@@ -365,7 +365,7 @@ class Planner:
         undecided = self._batcher.undecided()
         if not undecided:
             return None
-        self._refusals.no_capacity(self._refused_launches.count(undecided, self._refusals.tried_again_at()))
+        self._refusals.no_capacity(self._refused_launches.count(undecided, self._refusals.unavailable()))
         usable = usable_pools(self._view.node_pools(), self._view.node_class, self._view)
         breakers = self._refusals.breakers(usable)
         launching = self._view.launching_pools() if breakers else frozenset()
@@ -396,8 +396,9 @@ class Planner:
             problem, solved = await self._solve(waiting_pods, overlaid, part * RETRY_SECONDS, refused)
         paused = await self._pause_sentences(waiting, pauses)
         types_by_pool = {pool.metadata.name: types for pool, types in overlaid.pools_with_types}
-        refused_until = partial(unavailable_until, self._refusals.unavailable_until())
-        winners = TypeChoiceExplainer(problem, types_by_pool, refused_until)
+        next_attempts = self._refusals.next_attempts()
+        attempted_at = partial(next_attempt_of, next_attempts)
+        winners = TypeChoiceExplainer(problem, types_by_pool, attempted_at)
         engine_plan = solved.plan
         solved, waits = await self._wait_for_cheaper(waiting_pods, solved, overlaid, winners, part, refused)
         left_out = {name: sentence(breakers[name]) for name in closed}
@@ -407,7 +408,7 @@ class Planner:
             [pod for pod in waiting_pods if pod.key not in waits],
             problem.pools,
             types_by_pool,
-            self._refusals.unavailable_until(),
+            next_attempts,
         )
         lacked_quotas = await asyncio.to_thread(
             self._lacked_quotas,
@@ -419,7 +420,7 @@ class Planner:
         reasoned = with_pool_reasons(explained, self._view, waiting_pods, left_out, self._view)
         plan = only_probes(reasoned, breakers, batch)
         solve = partial(self._solve_probes, part * RETRY_SECONDS)
-        probes = await self._probes.for_plan(plan, waiting_pods, problem, pools, breakers, refused_until, batch, solve)
+        probes = await self._probes.for_plan(plan, waiting_pods, problem, pools, breakers, attempted_at, batch, solve)
         plan, postponed = self._within_budgets(_with_probes(plan, probes), probes, types_by_pool)
         metrics.SCHEDULING_SECONDS.labels("provisioner").observe(solved.seconds)
         metrics.PLAN_PHASE_SECONDS.labels("solve").observe(solved.seconds)
@@ -518,7 +519,7 @@ class Planner:
                 overlaid.pools_with_types,
                 self._policy,
                 self._batcher.reserved(),
-                self._refusals.unavailable_until(),
+                self._refusals.next_attempts(),
             )
         problem = self._warm.opened(problem)
         if refused:

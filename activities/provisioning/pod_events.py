@@ -16,6 +16,7 @@ from activities.kubernetes.event_references import pod_reference
 from activities.kubernetes.events import EventPublisher
 from tenon.kube.event_reasons import EventReason
 from tenon.kube.pod import Pod
+from tenon.scheduling.explanation.waiting import event_message
 from tenon.scheduling.model import Plan
 
 log = loggers.PROVISIONER
@@ -64,7 +65,7 @@ class PodEvents:
             pods: the pods of the plan that wait for a node.
             claims: the names of the plan's NodeClaims.
             in_flight: the nodes with placements that are NodeClaims without a Node so far.
-            lacking: what EC2 has no capacity for, by the key of the pod.
+            lacking: what EC2 has no capacity for, by the key of the pod, for pods of the plan's NodeClaims.
             doubts: why kube-scheduler may not place the pod there, by the key of the pod.
         """
         for event in _events(plan, {pod.key: pod for pod in pods}, claims, in_flight, lacking or {}, doubts or {}):
@@ -114,9 +115,8 @@ def _events(
 ) -> Iterable[_PodEvent]:
     for key, why in plan.unschedulable.items():
         if key in waiting:
-            text = f"{lacking[key]}; {why}" if key in lacking else why
-            yield _PodEvent(waiting[key], EventReason.FAILED_SCHEDULING, text)
-    for key in lacking.keys() & waiting.keys() - plan.unschedulable.keys():
+            yield _PodEvent(waiting[key], EventReason.FAILED_SCHEDULING, event_message(why, key))
+    for key in lacking.keys() & waiting.keys():
         yield _PodEvent(waiting[key], EventReason.FAILED_SCHEDULING, lacking[key])
     for key in sorted(plan.unreached & waiting.keys()):
         yield _PodEvent(waiting[key], EventReason.FAILED_SCHEDULING, UNREACHED)

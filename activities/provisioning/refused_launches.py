@@ -6,13 +6,12 @@ A NodeClaim without capacity ends at once, and its pods come back in a later bat
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from datetime import datetime
 
 from tenon.ec2.refusals.unavailable import UnavailableOfferings
-from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
+from tenon.money import per_hour
 from tenon.provisioning.capacity_shortage import TriedLaunch, is_reported, what_ec2_lacks
 from tenon.scheduling.model import Plan, PlannedClaim
 from tenon.sentences import counted
@@ -48,14 +47,14 @@ class RefusedLaunches:
         while len(self._tried) > _REMEMBERED:
             self._tried.popitem(last=False)
 
-    def count(self, pods: Iterable[Pod], until: Mapping[OfferingKey, datetime]) -> list[TriedLaunch]:
+    def count(self, pods: Iterable[Pod], unavailable: UnavailableOfferings) -> list[TriedLaunch]:
         """Count what EC2 refused for pods that need a plan again. Return each refused launch once.
 
         Args:
             pods: the pods of the batch.
-            until: the offerings that plans avoid, with the time until which they do.
+            unavailable: the offerings that plans avoid.
         """
-        unavailable, refused = UnavailableOfferings(until), dict[int, TriedLaunch]()
+        refused: dict[int, TriedLaunch] = {}
         for pod in pods:
             tried = self._tried.get(pod.uid)
             if tried is None or not tried.is_open:
@@ -68,32 +67,23 @@ class RefusedLaunches:
         return list(refused.values())
 
     def reasons(
-        self,
-        plan: Plan,
-        pods: Iterable[Pod],
-        until: Mapping[OfferingKey, datetime],
-        dear: Collection[PlannedClaim] = (),
+        self, plan: Plan, unavailable: UnavailableOfferings, dear: Collection[PlannedClaim] = ()
     ) -> dict[str, str]:
-        """Say what EC2 lacks for pods of the plan, by the key of the pod.
+        """Say what EC2 lacks for pods for which the plan buys another NodeClaim, by the key of the pod.
 
-        A pod for which the plan buys another NodeClaim gets a reason after its second refused NodeClaim, and whenever
-        their number has doubled, or after the first one if the other NodeClaim is one of ``dear``. A pod without a
-        place gets one in each plan, to precede the engine's reason.
+        A pod gets a reason after its second refused NodeClaim, and whenever their number has doubled, or after the
+        first one if the other NodeClaim is one of ``dear``. The plan itself says it of pods without a place.
         """
-        unavailable, lacking = UnavailableOfferings(until), dict[tuple[int, ...], str]()
+        lacking = dict[tuple[int, ...], str]()
 
         def lacks(tried: _Tried) -> str:
             launches = tuple(launch for launch in tried.launches if launch.cheapest in unavailable)
             same = tuple(map(id, launches))
             if same not in lacking:
-                lacking[same] = what_ec2_lacks(launches, until)
+                lacking[same] = what_ec2_lacks(launches, unavailable)
             return lacking[same]
 
         reasons: dict[str, str] = {}
-        for pod in pods:
-            tried = self._tried.get(pod.uid)
-            if tried is not None and pod.key in plan.unschedulable and (text := lacks(tried)):
-                reasons[pod.key] = text
         dear_claims = {id(claim) for claim in dear}
         for claim in plan.claims:
             for pod in claim.pods:
@@ -104,6 +94,6 @@ class RefusedLaunches:
                     continue
                 if text := lacks(tried):
                     refused = counted(tried.refused, "NodeClaim")
-                    instead = f"Tenon tries {claim.offering.instance_type} at ${claim.price:.4f} an hour now"
+                    instead = f"Tenon tries {claim.offering.instance_type} at {per_hour(claim.price)} now"
                     reasons[pod.key] = f"{text}; {refused} found no capacity, and {instead}"
         return reasons

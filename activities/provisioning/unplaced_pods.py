@@ -10,7 +10,7 @@ from tenon.provisioning.pending_pods import without_place
 
 
 class UnplacedPods:
-    """The pods for which no node can be bought, by UID."""
+    """The pods for which no node is bought, by UID."""
 
     def __init__(self) -> None:
         self._reasons: dict[str, tuple[str, str]] = {}

@@ -12,7 +12,7 @@ from cli.fleet_view.layout import append_bar
 from tenon.cost.rows import Dimension, share
 from tenon.cost.split import Kind
 from tenon.kube.timestamps import format_instant
-from tenon.money import HOURS_A_MONTH, dollars
+from tenon.money import HOURS_A_MONTH, dollars, per_hour
 from tenon.sentences import counted
 
 TITLES = {
@@ -67,7 +67,8 @@ def lines_below(report: Report) -> Iterator[str]:
         yield f"{text}."
     for saving in report.savings:
         verb = ("save" if saving.price >= 0 else "cost") + ("s" if saving.commands == 1 else "")
-        yield f"{counted(saving.commands, 'command')} for {saving.reason} {verb} ${abs(dollars(saving.price)):,.4f}/h."
+        amount = per_hour(abs(dollars(saving.price)))
+        yield f"{counted(saving.commands, 'command')} for {saving.reason} {verb} {amount}."
     for note in report.notes:
         yield f"{note}."
 
@@ -76,10 +77,10 @@ def _bound(report: Report) -> str:
     """Say how far the cost is above the least that any nodes could cost; empty if that is not known."""
     if report.lower_bound is None:
         return ""
-    per_hour = dollars(report.total) / report.hours if report.hours else 0.0
-    times = f"; these cost {per_hour / report.lower_bound:.2f} times that" if report.lower_bound else ""
+    cost = dollars(report.total) / report.hours if report.hours else 0.0
+    times = f"; these cost {cost / report.lower_bound:.2f} times that" if report.lower_bound else ""
     when = f" at {report.bound_at:%H:%M} UTC" if report.bound_at is not None else " on average"
-    return f"Lower bound{when}: any nodes for these pods cost at least ${report.lower_bound:,.4f}/h{times}"
+    return f"Lower bound{when}: any nodes for these pods cost at least {per_hour(report.lower_bound)}{times}"
 
 
 def _nodes(report: Report) -> str:

@@ -13,6 +13,7 @@ from tenon.fleet.document import Fleet
 from tenon.fleet.order import Group, GroupBy, grouped, ordered, parse_filter
 from tenon.fleet.rows import NodeRow
 from tenon.fleet.summary import FrozenPools, OpenCommand, OpenRollout, ScheduledPool, Totals, reasons_of, totals
+from tenon.money import per_hour
 from tenon.sentences import counted, first_few
 
 CURSOR = "bold on grey30"
@@ -127,7 +128,7 @@ def totals_line(sums: Totals, pending: int = 0) -> Text:
     line.append(f"  {counted(sums.pods, 'pod')}")
     if pending:
         line.append(f"  {pending} pending", "yellow")
-    line.append(f"  ${sums.cost:,.4f}/h", "bold")
+    line.append(f"  {per_hour(sums.cost)}", "bold")
     line.append(f"  ${sums.monthly_cost:,.0f}/month")
     line.append(f"  spot {sums.spot_share:.0%}", "magenta")
     if sums.unpriced:
@@ -156,7 +157,7 @@ def _command_line(command: OpenCommand, width: int | None) -> Text:
     line = Text("command  ", "cyan")
     line.append(command.reason or command.id, "bold")
     if command.saving is not None:
-        line.append(f" {'saves' if command.saving >= 0 else 'costs'} ${abs(command.saving):.4f}/h", "green")
+        line.append(f" {'saves' if command.saving >= 0 else 'costs'} {per_hour(abs(command.saving))}", "green")
     line.append(f": {first_few([short(name) for name in command.nodes], 2)}")
     if command.replacements:
         line.append(f" -> {first_few([short(name) for name in command.replacements], 2)}")
@@ -169,7 +170,7 @@ def _group_line(group: Group) -> Text:
     line = Text(group.name, "bold underline")
     line.append(
         f"  {counted(sums.nodes, 'node')}  CPU {percent(sums.cpu_share)}  memory {percent(sums.memory_share)}"
-        f"  ${sums.cost:,.4f}/h  spot {sums.spot_share:.0%}",
+        f"  {per_hour(sums.cost)}  spot {sums.spot_share:.0%}",
         "not underline not bold dim",
     )
     return line

@@ -13,7 +13,6 @@ from activities.clock import utc_now
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
 from activities.kubernetes.resources import PDBS
-from cli.fleet_view.layout import price_text
 from cli.fleet_view.node_prices import region_of, table_prices
 from cli.fleet_view.reading import Notes, watched_fleet
 from tenon.disruption.rules.held_pods import why_held
@@ -21,6 +20,7 @@ from tenon.fleet.choice import Choice, chosen_rows
 from tenon.fleet.rows import NodeRow
 from tenon.kube.pod_disruption_budgets import PdbObject, PodDisruptionBudget, pdb_record, selecting
 from tenon.kube.records import PodRecord
+from tenon.money import per_hour
 from tenon.sentences import counted
 
 MAX_PROTECTED = 5
@@ -82,9 +82,8 @@ def describe(verb: str, impacts: Sequence[Impact], protected_fate: str) -> list[
     lines = [f"{sentence(verb, impacts, protected_fate)}:"]
     for impact in impacts:
         row = impact.row
-        facts = [
-            fact for fact in (row.claim, row.instance_type, f"${price_text(row.price)}/h", row.stage.value) if fact
-        ]
+        price = per_hour(row.price) if row.price is not None else ""
+        facts = [fact for fact in (row.claim, row.instance_type, price, row.stage.value) if fact]
         lines.append(f"  {row.name} ({', '.join(facts)}): {counted(len(impact.pods), 'pod')}")
         protected = list(impact.protected.items())
         lines += [f"    {key}: {why}" for key, why in protected[:MAX_PROTECTED]]
@@ -98,7 +97,7 @@ def sentence(verb: str, impacts: Sequence[Impact], protected_fate: str) -> str:
     pods = sum(len(impact.pods) for impact in impacts)
     protected = sum(len(impact.protected) for impact in impacts)
     price = sum(impact.row.price or 0.0 for impact in impacts)
-    text = f"{verb} {counted(len(impacts), 'node')} (${price:.4f}/h) with {counted(pods, 'pod')}"
+    text = f"{verb} {counted(len(impacts), 'node')} ({per_hour(price)}) with {counted(pods, 'pod')}"
     if not protected:
         return text
     return f"{text}, {protected} of them protected ({protected_fate})"

@@ -13,6 +13,7 @@ from cli.playing.planning import Outcome, outcome_of
 from cli.playing.setup import PageRequest, Setup, encoded
 from cli.simulating.files import read_catalogue_file
 from tenon.apis.labels import ON_DEMAND, SPOT
+from tenon.money import per_hour, price_text
 from tenon.page.markup import Content, Markup, editor, joined, page, tag
 from tenon.page.style import STYLE
 from tenon.page.table import TABLE_STYLE
@@ -95,7 +96,7 @@ def _before(request: PageRequest) -> Outcome | None:
 def _title(outcome: Outcome) -> str:
     if outcome.report is None:
         return "No plan - Tenon playground"
-    return f"${outcome.report.document['totals']['pricePerHour']:.3f} an hour - Tenon playground"
+    return f"{per_hour(outcome.report.document['totals']['pricePerHour'])} - Tenon playground"
 
 
 def _examples(request: PageRequest) -> Markup:
@@ -222,7 +223,7 @@ def _list_price(change: MarketChange, types: Sequence[InstanceType]) -> str:
     prices = sorted(_prices(change, types)) if change.instance_type else []
     if not prices:
         return ""
-    lowest, highest = f"${prices[0]:.4f}", f"${prices[-1]:.4f}"
+    lowest, highest = price_text(prices[0]), price_text(prices[-1])
     return f"list: {lowest}" if lowest == highest else f"list: {lowest} to {highest}"
 
 

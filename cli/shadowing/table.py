@@ -9,6 +9,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from tenon.money import per_hour
 from tenon.sentences import counted
 from tenon.shadow.report import Document, nodes_text
 
@@ -32,7 +33,7 @@ def _parts(report: Document) -> Iterator[RenderableType]:
     if purchases["compared"]:
         yield Text(
             f"{counted(purchases['compared'], 'purchase')} of {counted(purchases['pods'], 'pod')} compared: Karpenter "
-            f"${purchases['karpenterPricePerHour']:,.4f}/h, Tenon ${purchases['tenonPricePerHour']:,.4f}/h"
+            f"{per_hour(purchases['karpenterPricePerHour'])}, Tenon {per_hour(purchases['tenonPricePerHour'])}"
             + (f"; {purchases['notComparable']} not comparable" if purchases["notComparable"] else "")
         )
         yield _purchases(purchases["differMost"])

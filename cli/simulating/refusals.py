@@ -17,7 +17,7 @@ from tenon.kube.offerings import OfferingKey
 from tenon.messages.provisioning import LaunchReport, PurchasePause
 from tenon.node.breaker import sentence, subject
 from tenon.provisioning.purchase_pauses import list_sentence
-from tenon.provisioning.shortage_waits import waiting_sentence
+from tenon.provisioning.shortage_sentences import waiting_sentence
 from tenon.sentences import counted
 from worker.runtime.encrypted_payloads import PayloadCodecError
 from worker.runtime.temporal_client import TemporalError, connect
@@ -27,7 +27,7 @@ ANSWERS_WITHIN = timedelta(seconds=5)
 
 
 def read_unavailable(notes: list[str]) -> Mapping[OfferingKey, datetime]:
-    """Return the offerings that the cluster's provisioner avoids, each with the time until which it does.
+    """Return the offerings that the cluster's provisioner avoids, each with the time when it asks EC2 again.
 
     Notes say what that is, or why it is not known.
     """

@@ -20,6 +20,7 @@ from rich.table import Table
 from cli.console import output_console
 from tenon.apis.reasons import Reason
 from tenon.messages.disruption import REBOOT
+from tenon.money import per_hour, price_text
 from tenon.resources import CPU, MEMORY
 from tenon.sentences import first_few, lasting
 from tenon.simulation.document import Document
@@ -218,8 +219,8 @@ def _disruption(console: Console, entries: Sequence[Document]) -> None:
 
 def _command(console: Console, entry: Document) -> None:
     names, saving = ", ".join(entry["candidates"]), entry["savingPerHour"]
-    money = f"saves ${saving}" if saving >= 0 else f"costs ${-saving} more"
-    outcome = "would reboot" if entry.get("decision") == REBOOT else f"would be removed, which {money} an hour"
+    money = f"saves {per_hour(saving)}" if saving >= 0 else f"costs {per_hour(-saving)} more"
+    outcome = "would reboot" if entry.get("decision") == REBOOT else f"would be removed, which {money}"
     text = f"{entry['reason']}: {names} {outcome}"
     console.print(escape(text))
     for line in entry.get("explanation", ()):
@@ -310,9 +311,9 @@ def _totals(console: Console, totals: Document) -> None:
     placed = totals["pods"] - totals["unschedulable"]
     text = f"{placed} of {totals['pods']} pods placed; "
     text += (
-        f"{totals['nodes']} new {'node' if totals['nodes'] == 1 else 'nodes'} for ${totals['pricePerHour']:.4f} an hour"
+        f"{totals['nodes']} new {'node' if totals['nodes'] == 1 else 'nodes'} for {per_hour(totals['pricePerHour'])}"
     )
     bound = totals["lowerBoundPricePerHour"]
     if bound:
-        text += f" (lower bound ${bound:.4f})"
+        text += f" (lower bound {price_text(bound)})"
     console.print(f"[bold]{text}[/bold]; decided in {totals['solveSeconds']} s", highlight=False)

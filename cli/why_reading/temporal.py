@@ -13,7 +13,7 @@ from cli.refusals import RefusalsUnknownError, purchase_pauses_of, refusals_of
 from tenon.messages.provisioning import LaunchReport, PurchasePause
 from tenon.node.breaker import sentence, subject
 from tenon.provisioning.purchase_pauses import list_sentence
-from tenon.provisioning.shortage_waits import waiting_sentence
+from tenon.provisioning.shortage_sentences import waiting_sentence
 from tenon.record.why.answer import Consulted, Source
 from tenon.record.why.node import NodeLife, life_of_result, life_of_state
 from worker.runtime.encrypted_payloads import PayloadCodecError

@@ -22,6 +22,7 @@ from tenon.disruption.search.consolidation_price import LEAST_SAVING, SPOT_FLEXI
 from tenon.disruption.search.rescheduling import Rescheduler, is_complete
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.timestamps import format_instant
+from tenon.money import per_hour, price_text
 from tenon.node.leave_text import recorded, removal_text
 from tenon.scheduling.deadline import never
 from tenon.scheduling.model import Plan, PlannedClaim
@@ -163,9 +164,10 @@ class WhyStays:
             return
         pools = {early.node: early.pool for early in others}
         waiting = sorted({pools[name] for name, pods in plan.placements.items() if pods and name in pools})
+        pods = counted(len(detail.pods), "pod")
         yield (
-            f"Its {counted(len(detail.pods), 'pod')} would fit on {_hosts(plan)}, which would save ${detail.price:.4f} "
-            f"an hour, but consolidateAfter of NodePool {first_few(waiting, SHOWN)} is not over there: the annotation "
+            f"Its {pods} would fit on {_hosts(plan)}, which would save {per_hour(detail.price)}, but "
+            f"consolidateAfter of NodePool {first_few(waiting, SHOWN)} is not over there: the annotation "
             f"{labels.TAKES_PODS_EARLY} lets them move all the same"
         )
 
@@ -184,14 +186,14 @@ class WhyStays:
         saving = detail.price - cost
         if not plan.claims:
             fit = "fits" if len(detail.pods) == 1 else "fit"
-            yield f"Its {pods} {fit} on {_hosts(plan)}, which would save ${saving:.4f} an hour"
+            yield f"Its {pods} {fit} on {_hosts(plan)}, which would save {per_hour(saving)}"
         else:
             rest = f", and {_hosts(plan)}" if any(plan.placements.values()) else ""
-            worth = f", which would save ${saving:.4f} an hour" if saving > LEAST_SAVING else ""
+            worth = f", which would save {per_hour(saving)}" if saving > LEAST_SAVING else ""
             yield f"Its {pods} would need {_bought(plan.claims)}{rest}{worth}"
             if saving <= LEAST_SAVING:
-                short = f"${-saving:.4f} an hour too expensive" if -saving >= 0.00005 else "no cheaper"
-                yield f"The node costs ${detail.price:.4f} an hour, so its replacement is {short}"
+                short = f"{per_hour(-saving)} too expensive" if -saving >= 0.00005 else "no cheaper"
+                yield f"The node costs {per_hour(detail.price)}, so its replacement is {short}"
                 return
             if self._rule.bill([detail], plan.claims) is None:
                 yield self._why_no_bill(detail, plan)
@@ -222,8 +224,8 @@ def _of_shortage(node: ManagedNode, detail: NodeDetail | None) -> Iterator[str]:
     """That the node costs far more than usual. What else is said is why it stays all the same."""
     if not node.bought_in_shortage or node.leaving:
         return
-    costs = f"It costs ${detail.price:.4f} an hour" if detail is not None and detail.price > 0 else "It is dear"
-    usual = f" at ${node.usual_price:.4f}" if node.usual_price else ""
+    costs = f"It costs {per_hour(detail.price)}" if detail is not None and detail.price > 0 else "It is dear"
+    usual = f" at {price_text(node.usual_price)}" if node.usual_price else ""
     yield f"{costs} because it was bought in a capacity shortage, when EC2 refused cheaper nodes{usual}"
 
 
@@ -255,7 +257,7 @@ def _bought(claims: Sequence[PlannedClaim]) -> str:
     texts = []
     for claim in claims[:SHOWN]:
         capacity_type, instance_type, zone = claim.offering[:3]
-        texts.append(f"{instance_type} ({capacity_type}, {zone}, ${claim.price:.4f} an hour)")
+        texts.append(f"{instance_type} ({capacity_type}, {zone}, {per_hour(claim.price)})")
     more = f" and {len(claims) - SHOWN} more" if len(claims) > SHOWN else ""
     return f"{counted(len(claims), 'new node')}, at best {', '.join(texts)}{more}"
 

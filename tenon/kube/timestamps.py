@@ -4,7 +4,10 @@ sentences.
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
+
+_NEXT_ATTEMPT = re.compile(r"[:;,] next attempt at (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ)")
 
 
 def parse_instant(text: object) -> datetime | None:
@@ -34,6 +37,21 @@ def from_epoch(seconds: float | None) -> datetime | None:
 def format_instant(instant: datetime) -> str:
     """Format a timestamp, truncated to whole seconds."""
     return instant.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def next_attempt(at: datetime) -> str:
+    """Say when Tenon tries again what was refused. All outputs say it in these words, of the same time."""
+    return f"next attempt at {format_instant(at)}"
+
+
+def without_past_attempts(text: str, now: datetime) -> str:
+    """Return a text that was written earlier without the next attempts in it that are over by now."""
+
+    def unless_past(match: re.Match[str]) -> str:
+        at = parse_instant(match[1])
+        return match[0] if at is None or at > now else ""
+
+    return _NEXT_ATTEMPT.sub(unless_past, text)
 
 
 def spoken(at: datetime) -> str:

@@ -74,7 +74,7 @@ class ShortageWait(Message):
     usual_price: float
     """What these cost together."""
     until: datetime
-    """When it is tried again."""
+    """When Tenon asks EC2 for it again."""
 
 
 class LaunchReport(Message):
@@ -122,7 +122,7 @@ class PendingPods(Message):
     """Pods without a node that wait for the same."""
 
     why: str
-    """What they wait for, or why no node can be bought for them, in a clause."""
+    """What they wait for, or why no node is bought for them, in a clause."""
     pods: list[str]
     """The first of them, as ``namespace/name``."""
     count: int

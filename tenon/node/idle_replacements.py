@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from tenon.kube.planned_pods import PlannedPod
 from tenon.kube.records import PodRecord
+from tenon.money import per_hour
 from tenon.sentences import first_few
 
 NAMED_NODES = 3
@@ -45,7 +46,5 @@ def idle_sentence(nodes: Sequence[IdleNode]) -> str:
     is_single = len(nodes) == 1
     nodes_text = f"Node {names} stands" if is_single else f"Nodes {names} stand"
     has_prices = all(node.price > 0 for node in nodes)
-    cost = (
-        f" at ${sum(node.price for node in nodes):.4f} an hour{'' if is_single else ' together'}" if has_prices else ""
-    )
+    cost = f" at {per_hour(sum(node.price for node in nodes))}{'' if is_single else ' together'}" if has_prices else ""
     return f"meanwhile {nodes_text} empty{cost} and {'waits' if is_single else 'wait'} for {pods} of these pods"

@@ -12,7 +12,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from tenon.evolve import evolve
-from tenon.kube.timestamps import format_instant
+from tenon.kube.timestamps import next_attempt
 from tenon.messages.launch import LaunchWait
 from tenon.node.state import Blocked, NodeState, Stage
 from tenon.node.timeline import record
@@ -74,5 +74,5 @@ def with_retry(state: NodeState, wait: LaunchWait, now: datetime) -> NodeState:
     if not repeats:
         update |= {"stage": Stage.PREPARING, "request": None, "attempt": state.attempt + 1}
         update["launch_unsettled_until"] = None
-    text = f"not launched: {wait.message}; tried again at {format_instant(again_at)}"
+    text = f"not launched: {wait.message}; {next_attempt(again_at)}"
     return record(evolve(state, **update), now, text)

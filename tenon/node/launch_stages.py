@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from tenon.apis.reasons import Reason
 from tenon.evolve import evolve
 from tenon.messages.launch import LaunchResult, PrepareLaunchResult
+from tenon.money import per_hour
 from tenon.node import launch_retry, leaving_stages, reboot
 from tenon.node.leave_text import WORKFLOW, deletion
 from tenon.node.startup_stages import REGISTRATION_TIMEOUT
@@ -80,7 +81,7 @@ def launched(state: NodeState, event: LaunchResult, now: datetime) -> NodeState:
         joins,
         now,
         f"launched {instance.id}: {instance.instance_type} {instance.capacity_type} in {instance.zone}"
-        f" at {instance.price:.4f} $/h",
+        f" at {per_hour(instance.price)}",
     )
 
 

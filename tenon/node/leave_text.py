@@ -14,6 +14,7 @@ from tenon.apis import labels
 from tenon.apis.reasons import Reason, camel_case
 from tenon.evolve import evolve
 from tenon.messages.node import Removal
+from tenon.money import per_hour
 from tenon.node.state import NodeState
 from tenon.sentences import lasting, shortened
 
@@ -97,5 +98,5 @@ def life(state: NodeState) -> str:
         return ""
     began = instance.launched_at or state.created_at
     lived = f", lived {lasting(leave.asked_at - began)}" if began is not None else ""
-    price = f", ${instance.price:.4f}/h" if instance.price else ""
+    price = f", {per_hour(instance.price)}" if instance.price else ""
     return f"{instance.instance_type}{price}{lived}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tenon.evolve import evolve
 from tenon.messages.base import ClaimRef
+from tenon.money import per_hour
 from tenon.node.leave_text import removal_text
 from tenon.node.operator_help import help_lines
 from tenon.node.remedies import report
@@ -82,7 +83,7 @@ def headline(state: NodeState) -> str:
     verb = "has" if state.stage is Stage.ENDED else "is"
     parts = [f"{node} of {owner} {verb} {state.stage.value}{blocked}"]
     if (instance := state.instance) is not None:
-        parts.append(f"{instance.instance_type}, {instance.capacity_type}, {instance.zone}, {instance.price:.4f} USD/h")
+        parts.append(f"{instance.instance_type}, {instance.capacity_type}, {instance.zone}, {per_hour(instance.price)}")
     if (instant := expiry(state)) is not None and not state.stage.leaving:
         parts.append(f"expires {clock(instant)}")
     return "; ".join(parts)

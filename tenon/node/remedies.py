@@ -44,7 +44,7 @@ def deadlines(state: NodeState) -> list[tuple[str, datetime]]:
     if state.stage.leaving and state.force_at is not None and not (state.leave and state.leave.force):
         instants.append(("All pods are deleted, whatever protects them, by", state.force_at))
     if state.deadline is not None:
-        text = "Given up, unless a Node has joined, at" if state.stage is Stage.REGISTERING else "Tried again at"
+        text = "Given up, unless a Node has joined, at" if state.stage is Stage.REGISTERING else "Next attempt at"
         instants.append((text, state.deadline))
     timeout = state.initialization_timeout_seconds
     if state.stage is Stage.INITIALIZING and state.registered_at is not None and timeout is not None:

@@ -7,13 +7,13 @@ from datetime import datetime, timedelta
 from tenon.evolve import evolve
 from tenon.kube.stopped_times import runs, stopped_times
 from tenon.messages.launch import Instance
-from tenon.money import dollars, instance_charge, nanos
+from tenon.money import dollars, instance_charge, nanos, per_hour
 from tenon.node.drain_blockers import sentence
 from tenon.node.drain_history import ended_block
 from tenon.node.leave_text import removal_text
 from tenon.node.reboot_record import request_text
 from tenon.node.state import NodeClaimResult, NodeState, Stage, TimelineEntry, expiry
-from tenon.sentences import counted, for_temporal_ui, shortened
+from tenon.sentences import counted, shortened
 
 MAX_ENTRIES = 64
 MAX_BYTES = 8 * 1024
@@ -102,7 +102,7 @@ def facts(state: NodeState) -> list[str]:
         ("NodePool", state.pool or "(stand-alone)"),
         ("Node", state.node_name or "-"),
         ("Instance", _instance_text(instance)),
-        ("Price", f"{instance.price:.4f} $/h" if instance else "-"),
+        ("Price", per_hour(instance.price) if instance else "-"),
         ("Pods", _pods_row(state)),
     ]
     if not state.stage.leaving:
@@ -136,11 +136,8 @@ def story(state: NodeState) -> list[str]:
 
 
 def details(state: NodeState) -> str:
-    """Render, as Markdown, the facts about a node and its history.
-
-    It must be a pure function of the state: it is replayed.
-    """
-    return for_temporal_ui("\n".join([f"### NodeClaim {state.claim.name}", "", *facts(state), *story(state)]))
+    """Render, as Markdown, the facts about a node and its history, for a terminal."""
+    return "\n".join([f"### NodeClaim {state.claim.name}", "", *facts(state), *story(state)])
 
 
 def result_of(state: NodeState, now: datetime) -> NodeClaimResult:

@@ -6,7 +6,7 @@ that are gone, so pods and NodePools repeat it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -15,10 +15,11 @@ from tenon.apis.common import Condition
 from tenon.apis.conditions import get_condition, set_condition
 from tenon.apis.nodepool import CAPACITY_AVAILABLE
 from tenon.apis.reasons import Reason
+from tenon.ec2.refusals.backoff import FIRST_PROBE_PAUSE, MAX_PROBE_PAUSE
 from tenon.ec2.refusals.unavailable import UNAVAILABLE_OFFERINGS_TTL, concerns_types
 from tenon.kube.offerings import QUOTA, OfferingKey
 from tenon.kube.timestamps import format_instant
-from tenon.sentences import counted
+from tenon.sentences import counted, lasting
 
 REPORTED_FROM = 2
 """How many NodeClaims EC2 refuses in a row before pods and NodePools report it. A single one is part of daily work."""
@@ -45,7 +46,10 @@ class PoolShortage:
     since: datetime
     last: datetime
     message: str
-    """From when the number of refused NodeClaims last doubled, so that the status does not change with each of them."""
+    """From when the number of refused NodeClaims last doubled, so that the status does not change with each of them.
+
+    It stays for minutes, so it names no time to come. Pods and `tenon node list --blocked` say when the next one is.
+    """
 
 
 def is_reported(refused: int) -> bool:
@@ -53,19 +57,19 @@ def is_reported(refused: int) -> bool:
     return refused >= REPORTED_FROM and refused & (refused - 1) == 0
 
 
-def what_ec2_lacks(launches: Sequence[TriedLaunch], until: Mapping[OfferingKey, datetime]) -> str:
-    """Say which offerings of these refused launches EC2 has no capacity for, and when they are tried again.
+def what_ec2_lacks(launches: Sequence[TriedLaunch], refused: Collection[OfferingKey]) -> str:
+    """Say which offerings of these refused launches EC2 has no capacity for.
 
     Args:
         launches: the refused launches, oldest first.
-        until: the offerings that EC2 refused recently, with the time until which plans avoid each.
+        refused: the offerings that EC2 refused recently.
 
     Returns:
         A sentence without a period; empty if EC2 refused none of their offerings.
     """
     types = frozenset(name for launch in launches for name in launch.instance_types)
     capacity_types = {launch.cheapest.capacity_type for launch in launches} - {labels.RESERVED}
-    keys = [key for key in until if key.capacity_type in capacity_types and concerns_types(key, types)]
+    keys = [key for key in refused if key.capacity_type in capacity_types and concerns_types(key, types)]
     if not launches or not keys:
         return ""
     parts = [
@@ -73,9 +77,7 @@ def what_ec2_lacks(launches: Sequence[TriedLaunch], until: Mapping[OfferingKey, 
         for name in sorted(capacity_types)
         if (own := [key for key in keys if key.capacity_type == name])
     ]
-    again = format_instant(min(until[key] for key in keys))
-    cheapest = launches[0].cheapest.instance_type
-    return f"EC2 has {' and '.join(parts)} ({cheapest} first); next try of these at {again}"
+    return f"EC2 has {' and '.join(parts)} ({launches[0].cheapest.instance_type} first)"
 
 
 def _lacking(capacity_type: str, keys: Collection[OfferingKey]) -> str:
@@ -89,7 +91,7 @@ def _lacking(capacity_type: str, keys: Collection[OfferingKey]) -> str:
 
 
 def refused_again(
-    before: PoolShortage | None, launches: Sequence[TriedLaunch], until: Mapping[OfferingKey, datetime], now: datetime
+    before: PoolShortage | None, launches: Sequence[TriedLaunch], unavailable: Collection[OfferingKey], now: datetime
 ) -> PoolShortage:
     """Return the shortage of a NodePool after EC2 refused these launches of it."""
     if before is None or is_over(before, now):
@@ -98,8 +100,9 @@ def refused_again(
     if refused < REPORTED_FROM or refused.bit_length() == before.refused.bit_length():
         return replace(before, refused=refused, last=now)
     message = (
-        f"{what_ec2_lacks(launches, until)}; {refused} NodeClaims found no capacity "
-        f"between {format_instant(before.since)} and {format_instant(now)}"
+        f"{what_ec2_lacks(launches, unavailable)}; {refused} NodeClaims found no capacity "
+        f"between {format_instant(before.since)} and {format_instant(now)}; while pods wait for these, Tenon asks EC2 "
+        f"again {lasting(FIRST_PROBE_PAUSE)} to {lasting(MAX_PROBE_PAUSE)} after each refusal"
     )
     return PoolShortage(refused, before.since, now, message)
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from tenon.evolve import evolve
 from tenon.messages.provisioning import ClusterCost, CostPart, PlanResult
-from tenon.sentences import counted
+from tenon.money import per_hour
+from tenon.sentences import counted, for_temporal_ui
 
 MORE = (
     "**More:** `tenon cost --by namespace` or `--by workload` says what each costs, `tenon explain pod NAMESPACE/POD` "
@@ -54,4 +55,4 @@ def _parts(title: str, parts: Sequence[CostPart], more: int, most: int, rest: st
 
 
 def _price(dollars: float) -> str:
-    return f"{dollars:.4f} USD/h"
+    return for_temporal_ui(per_hour(dollars))

@@ -7,18 +7,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from urllib.parse import quote
 
-from tenon.ec2.refusals.unavailable import by_offering, shortages_of
-from tenon.messages.provisioning import (
-    ClusterCost,
-    LaunchBreaker,
-    PlanResult,
-    PurchasePause,
-    ShortageWait,
-    UnavailableTypes,
-)
+from tenon.ec2.refusals.unavailable import backoffs_of, by_offering, shortages_of
+from tenon.kube.timestamps import next_attempt
+from tenon.messages.provisioning import ClusterCost, LaunchBreaker, PlanResult, PurchasePause, UnavailableTypes
+from tenon.money import per_hour
 from tenon.node import breaker
 from tenon.provisioning.cost_section import MORE, cost_section
-from tenon.provisioning.pending_pods import pending_sentence
+from tenon.provisioning.pending_pods import as_of, pending_sentence
+from tenon.provisioning.shortage_sentences import still_waiting, waiting_sentence
 from tenon.sentences import counted, first_few, for_temporal_ui, shortened
 
 REMEMBERED = 10
@@ -69,7 +65,8 @@ def remembered(lines: Sequence[str], plan: PlanResult, batch: int, now: datetime
     """Return the last batches with one that was planned now."""
     parts = []
     if plan.claims:
-        parts.append(f"created {first_few(plan.claims, NAMED_CLAIMS)}, planned at {plan.price:.4f} USD/h")
+        price = for_temporal_ui(per_hour(plan.price))
+        parts.append(f"created {first_few(plan.claims, NAMED_CLAIMS)}, planned at {price}")
     if plan.placed_on_existing:
         parts.append(f"{counted(plan.placed_on_existing, 'pod')} on nodes that exist or start")
     if plan.unschedulable:
@@ -89,7 +86,7 @@ def current_details(
     cluster: str,
     action: str,
     last_batches: Sequence[str],
-    unavailable: Iterable[UnavailableTypes],
+    unavailable: Sequence[UnavailableTypes],
     breakers: Iterable[LaunchBreaker],
     plan: PlanResult | None,
     pauses: Iterable[PurchasePause],
@@ -112,7 +109,8 @@ def current_details(
     plan = plan or PlanResult()
     refused = by_offering(unavailable, now)
     held_back = list(map(_breaker, breakers))
-    waits = [_wait(wait) for wait in plan.waits if wait.until > now]
+    avoided = {key: backoff for key, backoff in backoffs_of(unavailable).items() if key in refused}
+    waits = list(map(waiting_sentence, still_waiting(plan.waits, avoided, now)))
     paused = [_pause(pause) for pause in pauses if pause.until is not None and pause.until > now]
     text = ""
     for room in _ROOMS:
@@ -121,7 +119,7 @@ def current_details(
             f"### Buys nodes for pods that fit on no node of cluster {cluster}",
             "",
             f"**Now:** it {action}",
-            *_pending(plan, room.pods),
+            *_pending(plan, room.pods, now),
             *_section("What EC2 refuses", refusals, MAX_PAGE),
             *_section("Launches that are held back", held_back, room.line),
             *_section("Pods that wait for cheaper capacity", waits, room.line),
@@ -137,9 +135,9 @@ def current_details(
     return text
 
 
-def _pending(plan: PlanResult, longest: int) -> list[str]:
+def _pending(plan: PlanResult, longest: int, now: datetime) -> list[str]:
     at = f" at {plan.planned_at:%Y-%m-%d %H:%M:%S} UTC" if plan.planned_at is not None else ""
-    lines = _section(f"Pods without a node{at}", list(map(pending_sentence, plan.pending)), longest)
+    lines = _section(f"Pods without a node{at}", list(map(pending_sentence, as_of(plan.pending, now))), longest)
     if plan.pending_left_out:
         lines.append(f"- and {counted(plan.pending_left_out, 'pod')} for other reasons: `tenon pods --pending`")
     return lines
@@ -154,15 +152,8 @@ def _section(title: str, sentences: Sequence[str], longest: int, most: int = LIS
 
 
 def _breaker(open_breaker: LaunchBreaker) -> str:
-    text = breaker.sentence(open_breaker)
-    return f"{breaker.subject(open_breaker)}: {text}; next try {open_breaker.next_probe_at:%Y-%m-%d %H:%M:%S} UTC"
-
-
-def _wait(wait: ShortageWait) -> str:
-    return (
-        f"{counted(wait.pods, 'pod')} of NodePool {wait.pool} until {wait.until:%Y-%m-%d %H:%M:%S} UTC: EC2 sells "
-        f"{wait.instance_type} at {wait.price:.4f} USD/h, and refuses {wait.usual_type} at {wait.usual_price:.4f} USD/h"
-    )
+    attempt = next_attempt(open_breaker.next_probe_at)
+    return f"{breaker.subject(open_breaker)}: {breaker.sentence(open_breaker)}: {attempt}"
 
 
 def _pause(pause: PurchasePause) -> str:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 
 from tenon.evolve import evolve
 from tenon.kube.pod import Pod
 from tenon.kube.pool_reasons import shortened_by_pool
+from tenon.kube.timestamps import without_past_attempts
 from tenon.messages.provisioning import PendingPods, PlanResult
+from tenon.scheduling.explanation.waiting import WaitsFor, waiting_text
 from tenon.scheduling.model import Plan
 from tenon.sentences import counted
 
@@ -18,7 +21,7 @@ MAX_WHY = 1000
 
 
 def without_place(reasons: Mapping[str, str]) -> list[PendingPods]:
-    """Group pods for which no node can be bought. ``reasons``: why, by the key of the pod."""
+    """Group pods for which no node is bought. ``reasons``: why, by the key of the pod."""
     groups: dict[str, list[str]] = {}
     for key, why in reasons.items():
         groups.setdefault(shortened_by_pool(why, MAX_WHY), []).append(key)
@@ -39,6 +42,18 @@ def with_place(plan: Plan, claims: Sequence[str]) -> list[PendingPods]:
     ]
 
 
+def as_of(groups: Sequence[PendingPods], now: datetime) -> list[PendingPods]:
+    """Return groups of an earlier plan without attempts that are over by now, those that wait for the same as one."""
+    merged: dict[tuple[str, bool], PendingPods] = {}
+    for group in groups:
+        why = without_past_attempts(group.why, now)
+        before = merged.get((why, group.has_place))
+        pods = [*(before.pods if before is not None else ()), *group.pods][:NAMED_PODS]
+        count = group.count + (before.count if before is not None else 0)
+        merged[why, group.has_place] = evolve(group, why=why, pods=pods, count=count)
+    return list(merged.values())
+
+
 def bounded(groups: Sequence[PendingPods]) -> tuple[list[PendingPods], int]:
     """Return the groups that a message carries, and how many pods it leaves out.
 
@@ -57,7 +72,8 @@ def pending_sentence(group: PendingPods) -> str:
     """Say which pods wait, and why."""
     more = group.count - len(group.pods)
     names = ", ".join(group.pods) + (f" and {more} more" if more else "")
-    return f"{counted(group.count, 'pod')} ({names}): {group.why}"
+    waits_for = WaitsFor.NODE if group.has_place else WaitsFor.NOTHING_FITS
+    return waiting_text(waits_for, group.why, f"{counted(group.count, 'pod')} ({names})")
 
 
 def _them(pods: Sequence[Pod]) -> str:

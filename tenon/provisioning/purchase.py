@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tenon.money import per_hour
 from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
 from tenon.scheduling.model import PlannedClaim
 from tenon.sentences import counted, first_few
@@ -42,7 +43,7 @@ def explanation(claim: PlannedClaim, choice: str, occasion: str = "") -> str:
         lines.append(choice)
     bought = claim.offering
     place = f"{bought.instance_type}, {bought.zone}, {bought.capacity_type}"
-    lines.append(f"planned price: {claim.price:.4f} $/h ({place})")
+    lines.append(f"planned price: {per_hour(claim.price)} ({place})")
     return "\n".join(_cut(line) for line in lines)
 
 

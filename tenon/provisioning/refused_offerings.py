@@ -20,10 +20,13 @@ from tenon.kube.pod import Pod
 from tenon.kube.requirements import Requirements
 from tenon.kube.taints import untolerated
 from tenon.resources import Resources, fits
-from tenon.scheduling.model import OFFERING_KEYS, InstanceType, Offering, Plan, Pool
+from tenon.scheduling.engine import solve
+from tenon.scheduling.hourly_cost import COSTS
+from tenon.scheduling.limits import NODES
+from tenon.scheduling.model import OFFERING_KEYS, InstanceType, Offering, Plan, Pool, Problem
 
 Refused = Mapping[OfferingKey, datetime]
-"""What EC2 refused, with the time when plans try it again."""
+"""What EC2 refused, with the time when Tenon asks for it again."""
 NOTHING_REFUSED: Final[Refused] = MappingProxyType({})
 MAX_KINDS = 50
 """For how many kinds of pods a plan looks up what EC2 refuses: each takes milliseconds for each NodePool."""
@@ -68,8 +71,10 @@ def with_refused_offerings(
 ) -> Plan:
     """Add, to what each NodePool lacks for a pod without a place, what EC2 refuses that the pod could use.
 
-    An offering counts if the requests of the pod alone fit on it: what DaemonSets need is left out of account. A
-    NodePool that has no type at all says so in `Pool.lacking` already.
+    An offering counts if the requests of the pod alone fit on it, and its capacity into the limits of the NodePool:
+    what DaemonSets need is left out of account. A NodePool that has no type at all says what EC2 refuses in
+    `Pool.lacking` already. A pod that could use none of it gets instead what keeps it off such a NodePool in any case:
+    capacity that comes back would not help it.
 
     Args:
         plan: the plan.
@@ -83,21 +88,32 @@ def with_refused_offerings(
     markets = [
         _Market(pool, types_by_pool.get(pool.name, ()), refused_types)
         for pool in pools
-        if not pool.lacking and (refused_types := _refused_types(types_by_pool.get(pool.name, ()), refused))
+        if (refused_types := _refused_types(types_by_pool.get(pool.name, ()), refused))
     ]
-    clauses: dict[object, dict[str, str]] = {}
+    waiting = [(pod, _kind(pod)) for pod in pods if pod.key in plan.unschedulable and not pod.unsupported]
+    kinds: dict[object, Pod] = {}
+    for pod, kind in waiting:
+        if len(kinds) < MAX_KINDS:
+            kinds.setdefault(kind, pod)
+    clauses: dict[object, dict[str, str]] = {kind: {} for kind in kinds}
+    obstacles: dict[object, dict[str, str]] = {kind: {} for kind in kinds}
+    for market in markets:
+        accepted = {kind: pod for kind, pod in kinds.items() if accepts_pool(pod.required_terms, market.pool.name)}
+        own_clauses = {kind: _clause(market.refusals(pod), refused) for kind, pod in accepted.items()}
+        if not market.pool.lacking:
+            for kind, clause in own_clauses.items():
+                clauses[kind][market.pool.name] = clause
+        else:
+            kept_off = {pod.key: kind for kind, pod in accepted.items() if not own_clauses[kind]}
+            for key, obstacle in market.obstacles([accepted[kind] for kind in kept_off.values()]).items():
+                obstacles[kept_off[key]][market.pool.name] = obstacle
+    lacking = {market.pool.name: market.pool.lacking for market in markets}
     unschedulable = dict(plan.unschedulable)
-    for pod in pods:
-        if pod.key not in unschedulable or pod.unsupported:
-            continue
-        kind = _kind(pod)
-        if kind not in clauses:
-            if len(clauses) >= MAX_KINDS:
-                continue
-            own_markets = (market for market in markets if accepts_pool(pod.required_terms, market.pool.name))
-            clauses[kind] = {market.pool.name: _clause(market.refusals(pod), refused) for market in own_markets}
-        for name, clause in clauses[kind].items():
+    for pod, kind in waiting:
+        for name, clause in clauses.get(kind, {}).items():
             unschedulable[pod.key] = _inserted(unschedulable[pod.key], name, clause)
+        for name, obstacle in obstacles.get(kind, {}).items():
+            unschedulable[pod.key] = _replaced(unschedulable[pod.key], name, lacking[name], obstacle)
     return replace(plan, unschedulable=unschedulable)
 
 
@@ -143,9 +159,15 @@ def _kind(pod: Pod) -> object:
 class _Market:
     """A NodePool with the types of which EC2 refuses something."""
 
-    def __init__(self, pool: Pool, types: Iterable[InstanceType], refused_types: Sequence[_RefusedType]) -> None:
+    def __init__(self, pool: Pool, types: Sequence[InstanceType], refused_types: Sequence[_RefusedType]) -> None:
         self.pool = pool
+        self._types = types
         self._refused_types = refused_types
+        self._room = {
+            name: limit - pool.usage.get(name, 0)
+            for name, limit in (pool.limits or {}).items()
+            if name != NODES and name not in COSTS
+        }
         self._labels = frozenset({labels.INSTANCE_TYPE, *OFFERING_KEYS}).union(*(kind.requirements for kind in types))
 
     def refusals(self, pod: Pod) -> Iterator[OfferingKey]:
@@ -161,9 +183,28 @@ class _Market:
         ]
         node_requirements = [own.with_(term) for term in terms]
         for refused_type in self._refused_types:
-            if fits(pod.requests, refused_type.room):
+            if fits(pod.requests, refused_type.room) and self._is_within_limits(refused_type.kind):
                 for requirements in node_requirements:
                     yield from refused_type.refusals(requirements)
+
+    def _is_within_limits(self, kind: InstanceType) -> bool:
+        return all(kind.capacity.get(name, 0) <= room for name, room in self._room.items())
+
+    def obstacles(self, pods: Sequence[Pod]) -> dict[str, str]:
+        """Say why nodes of the pool could not take the pods even if EC2 refused nothing, by the key of the pod.
+
+        A pod that the engine would place then is left out.
+        """
+        kinds = [
+            replace(kind, offerings=tuple(replace(offering, available=True) for offering in kind.offerings))
+            for kind in self._types
+        ]
+        allowed = [kind for kind in kinds if kind.requirements.intersects(self.pool.requirements)]
+        if not pods or not allowed:
+            return {}
+        plan = solve(Problem(pods=pods, pools=[replace(self.pool, instance_types=allowed, lacking="")]))
+        title = f"NodePool {self.pool.name}: "
+        return {key: why.removeprefix(title) for key, why in plan.unschedulable.items() if why.startswith(title)}
 
 
 def _refused_types(types: Iterable[InstanceType], refused: Refused) -> list[_RefusedType]:
@@ -200,3 +241,10 @@ def _inserted(reason: str, pool: str, clause: str) -> str:
     """Put the clause before what a reason says of the NodePool. A reason that is not about it stays as it is."""
     before, title, why = reason.partition(f"NodePool {pool}: ")
     return f"{before}{title}{with_refusal(clause, why)}" if title and clause else reason
+
+
+def _replaced(reason: str, pool: str, lacking: str, obstacle: str) -> str:
+    """Put what keeps the pod off the NodePool in any case in the place of what the pool lacks now."""
+    before, title, why = reason.partition(f"NodePool {pool}: ")
+    _, lacks, after = why.partition(lacking)
+    return f"{before}{title}{obstacle}{after}" if title and lacks else reason

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 from tenon.kube.timestamps import format_instant
+from tenon.money import per_hour
 from tenon.provisioning.plan_digest import plan_digest
 from tenon.record.entries import PlanEntry
 from tenon.scheduling.model import Plan
@@ -167,7 +168,7 @@ def sentence(change: Comparison) -> str:
         else f"the same {nodes_text(change.before)} for other pods or with other types to fall back on"
     ]
     if abs(change.dollars) > TOLERANCE:
-        texts.append(f"${abs(change.dollars):.4f} an hour {'more' if change.dollars > 0 else 'less'}")
+        texts.append(f"{per_hour(abs(change.dollars))} {'more' if change.dollars > 0 else 'less'}")
     if change.after.pods != change.before.pods:
         texts.append(f"{counted(change.after.pods, 'pod')} placed instead of {change.before.pods}")
     if change.after.unreached:
@@ -191,7 +192,7 @@ def headline(replay: Replay) -> str:
         return f"No decision changes: today's engine makes the same {counted(number, 'plan')}"
     dollars = replay.dollars
     cost = (
-        f"today's plans cost ${abs(dollars):.4f} an hour {'more' if dollars > 0 else 'less'} in sum"
+        f"today's plans cost {per_hour(abs(dollars))} {'more' if dollars > 0 else 'less'} in sum"
         if abs(dollars) > TOLERANCE
         else "today's plans cost as much in sum"
     )

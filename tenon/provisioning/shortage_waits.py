@@ -15,11 +15,10 @@ from tenon.apis.shortage_price import is_far_dearer, price_factor, waits_in_shor
 from tenon.evolve import evolve
 from tenon.kube.pod import Pod
 from tenon.kube.requirements import Requirement, Requirements
-from tenon.kube.timestamps import format_instant
 from tenon.messages.provisioning import ShortageWait
+from tenon.provisioning.shortage_sentences import wait_sentence
 from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
 from tenon.scheduling.model import Plan, PlannedClaim
-from tenon.sentences import counted
 
 MAX_GROUPS = 20
 """How many groups of waiting pods a workflow remembers."""
@@ -126,34 +125,7 @@ def _wait(claim: PlannedClaim, pools: Mapping[str, NodePool], prices: TypeChoice
         usual_type=usual.instance_type,
         usual_count=usual.count,
         usual_price=usual.price,
-        until=usual.until,
-    )
-
-
-def wait_sentence(wait: ShortageWait) -> str:
-    """Say on a pod what it waits for, and how it can stop."""
-    return (
-        f"{_prices(wait)}; the pod waits until {format_instant(wait.until)} and Tenon tries again, because "
-        f"{labels.SHORTAGE_POLICY} of the NodePool is Wait; annotate the pod with {labels.SHORTAGE_POLICY}=Buy to get "
-        "the node now"
-    )
-
-
-def waiting_sentence(wait: ShortageWait) -> str:
-    """Say the same about all pods that wait for a NodePool."""
-    example = f", such as {wait.pod}," if wait.pods > 1 else f" ({wait.pod})"
-    verb = "wait" if wait.pods > 1 else "waits"
-    return (
-        f"{counted(wait.pods, 'pod')}{example} {verb} for a cheaper node: {_prices(wait)}; "
-        f"tried again after {format_instant(wait.until)}"
-    )
-
-
-def _prices(wait: ShortageWait) -> str:
-    nodes = f"{wait.usual_count} nodes {wait.usual_type}" if wait.usual_count > 1 else wait.usual_type
-    return (
-        f"NodePool {wait.pool}: EC2 refused {nodes} at ${wait.usual_price:.4f} an hour, and the cheapest node left is "
-        f"{wait.instance_type} at ${wait.price:.4f}"
+        until=usual.next_attempt,
     )
 
 

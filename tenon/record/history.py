@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from tenon.kube.timestamps import format_instant
+from tenon.money import per_hour, price_text
 from tenon.record.entries import (
     CommandEndEntry,
     CommandEntry,
@@ -206,7 +207,7 @@ def sentence(entry: Entry, name: str = "", *, is_wide: bool = False) -> str:
         case RemovalEntry():
             return _removal(entry)
         case CostEntry():
-            return f"${entry.cost:.4f} since {entry.since:%H:%M}, of {counted(len(_pools(entry)), 'NodePool')}"
+            return f"{price_text(entry.cost)} since {entry.since:%H:%M}, of {counted(len(_pools(entry)), 'NodePool')}"
         case TeardownEntry():
             return _teardown(entry)
         case DisruptionEntry():
@@ -250,12 +251,12 @@ def total_price(entries: Sequence[Entry], kinds: Collection[str]) -> str:
     if Kind.LAUNCH in kinds and launches:
         unknown = launches.count(0.0)
         rest = f"; the price of {unknown} is not known" if unknown else ""
-        return f"{counted(len(launches), 'node')} launched, ${sum(launches):.4f} an hour in all{rest}"
+        return f"{counted(len(launches), 'node')} launched, {per_hour(sum(launches))} in all{rest}"
     if Kind.PLAN in kinds and plans:
         claim_count = sum(entry.purchase_count or len(entry.purchases) for entry in plans)
         price = sum(entry.price or sum(part.price for part in entry.purchases) for entry in plans)
         claims = counted(claim_count, "NodeClaim")
-        return f"{counted(len(plans), 'plan')} created {claims}, planned at ${price:.4f} an hour in all"
+        return f"{counted(len(plans), 'plan')} created {claims}, planned at {per_hour(price)} in all"
     return ""
 
 
@@ -323,7 +324,7 @@ def _plan(entry: PlanEntry, most: int, reasons: int) -> str:
 
 
 def _purchase(purchase: Purchase) -> str:
-    price = f", {purchase.price:.4f} $/h" if purchase.price else ""
+    price = f", {per_hour(purchase.price)}" if purchase.price else ""
     kind = purchase.instance_type or "a type"
     return f"{purchase.claim} ({kind}{price})"
 
@@ -334,7 +335,7 @@ def _command(entry: CommandEntry, most: int) -> str:
     if entry.replacements:
         text += f"; creates {first_few(list(map(_purchase, entry.replacements)), most)}"
     if entry.predicted or entry.saving:
-        text += f"; is to save {entry.predicted or entry.saving:.4f} $/h"
+        text += f"; is to save {per_hour(entry.predicted or entry.saving)}"
     if entry.approve_until is not None:
         text += f"; waits for approval until {format_instant(entry.approve_until)}"
     return text
@@ -354,12 +355,12 @@ def _command_end(entry: CommandEndEntry, most: int) -> str:
     if entry.outcome:
         parts.append(entry.outcome)
     if entry.reached is not None and entry.predicted is not None:
-        parts.append(f"saves {entry.reached:.4f} $/h of {entry.predicted:.4f} predicted")
+        parts.append(f"saves {per_hour(entry.reached)} of {price_text(entry.predicted)} predicted")
     return "; ".join(parts)
 
 
 def _node(facts: NodeFacts) -> str:
-    price = f"{facts.price:.4f} $/h" if facts.price else ""
+    price = f"{per_hour(facts.price)}" if facts.price else ""
     return " ".join(filter(None, (facts.instance, facts.instance_type, facts.zone, facts.capacity_type, price)))
 
 
@@ -370,7 +371,7 @@ def _removal(entry: RemovalEntry) -> str:
     parts = [
         entry.facts.instance_type,
         f"ran {lasting(max(timedelta(), ended - entry.launched_at))}",
-        f"cost ${entry.cost:.4f}",
+        f"cost {price_text(entry.cost)}",
         f"{counted(entry.pods, 'pod')} evicted",
     ]
     if entry.blocked_by:

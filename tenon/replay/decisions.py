@@ -11,6 +11,7 @@ from typing import Any
 
 from tenon.disruption.model import Decision
 from tenon.kube.timestamps import format_instant
+from tenon.money import per_hour
 from tenon.record.entries import DisruptionEntry
 from tenon.replay.decision_entries import claims_of, decision_digest, must_go, saving_of
 from tenon.sentences import counted, first_few
@@ -156,7 +157,7 @@ def decision_sentence(change: DecisionChange) -> str:
         return "the engine's time ended before it had tried every node"
     texts = [f"{_figures_text(change.before)} become {_figures_text(change.after)}"]
     if abs(change.dollars) > TOLERANCE:
-        texts.append(f"${abs(change.dollars):.4f} an hour {'more' if change.dollars > 0 else 'less'} saved")
+        texts.append(f"{per_hour(abs(change.dollars))} {'more' if change.dollars > 0 else 'less'} saved")
     if change.verdict is DecisionVerdict.TAKES_REFUSED:
         texts.append(f"it takes what a rule kept: {change.why}")
     return "; ".join(texts)
@@ -174,7 +175,7 @@ def decision_headline(replay: DecisionReplay) -> str:
         return f"No disruption decision changes: today's engine makes the same {counted(number, 'decision')}"
     dollars = replay.dollars
     saving = (
-        f"today's commands save ${abs(dollars):.4f} an hour {'more' if dollars > 0 else 'less'} in sum"
+        f"today's commands save {per_hour(abs(dollars))} {'more' if dollars > 0 else 'less'} in sum"
         if abs(dollars) > TOLERANCE
         else "today's commands save as much in sum"
     )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from tenon.fleet.summary import Totals, totals
 from tenon.kube.timestamps import format_instant
+from tenon.money import per_hour, price_text, sum_text
 from tenon.page.charts import CHART_STYLE
 from tenon.page.markup import Content, Markup, joined, page, tag, with_code
 from tenon.page.packed_bar import amount_text
@@ -16,7 +17,7 @@ from tenon.report.report import Report
 from tenon.report.sections.coming import coming_section, waiting_section
 from tenon.report.sections.nodes import NODES_STYLE, nodes_section
 from tenon.report.sections.past import PAST, cost_section
-from tenon.report.sections.texts import dollars_text, rate, window_text
+from tenon.report.sections.texts import window_text
 from tenon.resources import CPU, MEMORY
 from tenon.sentences import counted, first_few
 
@@ -73,9 +74,9 @@ def _tiles(report: Report) -> Markup:
     on_the_way = sum(bool(pod.claim) for pod in fleet.pending_pods)
     tiles = [
         (f"{sums.nodes}", f"nodes, {sums.ready} ready"),
-        (rate(sums.cost), _price_note(sums)),
-        (dollars_text(sums.monthly_cost), "a month of 730 hours"),
-        (f"{sums.spot_share:.0%}", f"spot: {counted(sums.spot, 'node')}, {rate(sums.spot_cost)} an hour"),
+        (price_text(sums.cost), _price_note(sums)),
+        (sum_text(sums.monthly_cost), "a month of 730 hours"),
+        (f"{sums.spot_share:.0%}", f"spot: {counted(sums.spot, 'node')}, {per_hour(sums.spot_cost)}"),
         (f"{sums.cpu_share:.0%}", f"of {amount_text(CPU, sums.cpu)} requested"),
         (f"{sums.memory_share:.0%}", f"of {amount_text(MEMORY, sums.memory)} memory requested"),
         (f"{sums.pods}", "pods on nodes"),
@@ -83,12 +84,12 @@ def _tiles(report: Report) -> Markup:
     ]
     past = report.past
     if past is not None:
-        tiles.append((dollars_text(past.cost(past.day.since)), f"spent in the last {window_text(past.day.length)}"))
+        tiles.append((sum_text(past.cost(past.day.since)), f"spent in the last {window_text(past.day.length)}"))
     bound = past.lower_bound if past is not None else None
     cost = sum(row.price or 0.0 for row in fleet.rows if row.claim)
     if bound:
         times = f"; nodes of NodePools cost {cost / bound:.2f} times that"
-        tiles.append((rate(bound), f"an hour is the lower bound{times}"))
+        tiles.append((price_text(bound), f"an hour is the lower bound{times}"))
     return tag("div", (tag("div", tag("b", value), tag("span", text)) for value, text in tiles), class_="tiles")
 
 

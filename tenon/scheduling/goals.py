@@ -16,6 +16,7 @@ from dataclasses import replace
 
 from tenon.apis import labels
 from tenon.apis.purchase_goals import Goals
+from tenon.money import per_hour
 from tenon.resources import CPU
 from tenon.scheduling.model import InstanceType, Node, Plan, PlannedClaim, Pool, Problem
 from tenon.scheduling.narrowing import Market, Markets, Sale, narrowed
@@ -197,7 +198,7 @@ def _flexibility(sales: Sequence[Sale]) -> int:
 
 def _costing(before: Sequence[Sale], after: Sequence[Sale]) -> str:
     more = after[0].price - before[0].price
-    return f"which costs ${more:.4f} an hour more" if more > _SAME_PRICE else "at the same price"
+    return f"which costs {per_hour(more)} more" if more > _SAME_PRICE else "at the same price"
 
 
 def _vcpus(millicores: int) -> str:

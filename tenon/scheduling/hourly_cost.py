@@ -14,6 +14,7 @@ from math import ceil, isfinite
 from tenon.apis import labels
 from tenon.apis.hourly_cost import MICRO_DOLLARS
 from tenon.kube.requirements import Requirements
+from tenon.money import per_hour, price_text
 from tenon.resources import add
 from tenon.scheduling.model import InstanceType, Node, Pool
 
@@ -107,8 +108,8 @@ def lacking_text(name: str, remaining: int, least: int) -> str:
     """Say how much of a limit on costs is left, and what the smallest node for a pod may cost."""
     whose = "" if name == HOURLY_COST else " for all NodePools"
     return (
-        f"{dollars_text(max(0, remaining))} an hour is left{whose}, and the smallest node for the pod may cost "
-        f"{dollars_text(least)}"
+        f"{per_hour(max(0, remaining) / MICRO_DOLLARS)} is left{whose}, and the smallest node for the pod may cost "
+        f"{price_text(least / MICRO_DOLLARS)}"
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from tenon.kube.timestamps import parse_instant
+from tenon.money import per_hour, price_text, sum_text
 from tenon.page.charts import CHART_STYLE, Line, line_chart
 from tenon.page.markup import Content, Markup, page, tag
 from tenon.page.style import STYLE
@@ -50,10 +51,10 @@ def to_html(report: Document) -> str:
 def _tiles(report: Document) -> Markup:
     cost, rates, moves = report["cost"], report["now"], report["disturbance"]
     tiles = [
-        (_money(cost["savedDollars"]), "saved so far" if cost["savedDollars"] >= 0 else "more so far"),
-        (f"${rates['karpenterPricePerHour']:,.3f}", f"Karpenter an hour, {counted(rates['karpenterNodes'], 'node')}"),
-        (f"${rates['tenonPricePerHour']:,.3f}", f"Tenon an hour, {counted(rates['tenonNodes'], 'node')}"),
-        (_money(cost["savedDollarsAMonthAtThisRate"]), "a month at these rates"),
+        (sum_text(cost["savedDollars"]), "saved so far" if cost["savedDollars"] >= 0 else "more so far"),
+        (price_text(rates["karpenterPricePerHour"]), f"Karpenter an hour, {counted(rates['karpenterNodes'], 'node')}"),
+        (price_text(rates["tenonPricePerHour"]), f"Tenon an hour, {counted(rates['tenonNodes'], 'node')}"),
+        (sum_text(cost["savedDollarsAMonthAtThisRate"]), "a month at these rates"),
         (f"{moves['karpenter']['podsMoved']}", "pods moved by Karpenter"),
         (f"{moves['tenon']['podsMoved']}", "pods that Tenon would have moved"),
         (f"{moves['karpenter']['nodesRemoved']}", "nodes removed by Karpenter"),
@@ -91,8 +92,9 @@ def _title(start: datetime, bucket: Mapping[str, float | None] | None) -> str:
     if bucket is None:
         return ""
     bound = bucket["lowerBoundPricePerHour"]
-    text = f"{start:%H:%M}: Karpenter ${bucket['karpenterPricePerHour']:.3f}, Tenon ${bucket['tenonPricePerHour']:.3f}"
-    return text if bound is None else f"{text}, lower bound ${bound:.3f}"
+    karpenter, tenon = (price_text(bucket[f"{key}PricePerHour"]) for key in ("karpenter", "tenon"))
+    text = f"{start:%H:%M}: Karpenter {karpenter}, Tenon {tenon}"
+    return text if bound is None else f"{text}, lower bound {price_text(bound)}"
 
 
 def _both(report: Document) -> Markup:
@@ -118,7 +120,7 @@ def _purchases(purchases: Document) -> Content:
         return None
     line = (
         f"{counted(purchases['compared'], 'purchase')} for {counted(purchases['pods'], 'pod')} compared: Karpenter "
-        f"${purchases['karpenterPricePerHour']:,.4f} an hour, Tenon ${purchases['tenonPricePerHour']:,.4f}. "
+        f"{per_hour(purchases['karpenterPricePerHour'])}, Tenon {price_text(purchases['tenonPricePerHour'])}. "
         f"{purchases['notComparable']} of them cannot be compared by price."
     )
     return tag("p", line, class_="quiet"), [_purchase(entry) for entry in purchases["differMost"]]
@@ -126,9 +128,9 @@ def _purchases(purchases: Document) -> Content:
 
 def _purchase(entry: Document) -> Markup:
     saving = entry["savedPricePerHour"]
-    head = "not comparable" if saving is None else f"{_money(saving)} an hour"
+    head = "not comparable" if saving is None else f"{per_hour(saving)}"
     rows = [
-        (name, nodes_text(side), f"${side['pricePerHour']:.4f}", f"{side['unplacedCount']}")
+        (name, nodes_text(side), price_text(side["pricePerHour"]), f"{side['unplacedCount']}")
         for name, side in (("Karpenter", entry["karpenter"]), ("Tenon", entry["tenon"]))
     ]
     unplaced = [f"{key}: {why}" for side in ("karpenter", "tenon") for key, why in entry[side]["unplaced"].items()]
@@ -143,7 +145,7 @@ def _purchase(entry: Document) -> Markup:
 
 def _command(entry: Document) -> Markup:
     removed, bought = (", ".join(entry[side]) or "nothing" for side in ("removed", "bought"))
-    text = f"{entry['at']}, {entry['reason']}: {removed} for {bought}, {_money(entry['savedPricePerHour'])} an hour"
+    text = f"{entry['at']}, {entry['reason']}: {removed} for {bought}, {per_hour(entry['savedPricePerHour'])}"
     return tag("details", tag("summary", f"{text}, {counted(entry['pods'], 'pod')} moved"), _list(entry["explanation"]))
 
 
@@ -159,8 +161,3 @@ def _section(title: str, content: Content) -> Content:
 
 def _list(texts: Sequence[str]) -> Content:
     return tag("ul", (tag("li", text) for text in texts)) if texts else None
-
-
-def _money(dollars: float) -> str:
-    amount = abs(dollars)
-    return f"{'-' if dollars < 0 else ''}${amount:,.{2 if amount >= 1 else 4}f}"

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from tenon.kube.timestamps import format_instant, from_epoch
-from tenon.money import HOURS_A_MONTH
+from tenon.money import HOURS_A_MONTH, price_text
 from tenon.sentences import counted, lasting
 from tenon.shadow.batches import Comparison, Purchases, why_different
 from tenon.shadow.cluster import Disturbance
@@ -150,8 +150,8 @@ def verdict(report: ShadowReport) -> str:
     word = "saved" if ledger.saved >= 0 else "paid"
     more = "" if ledger.saved >= 0 else " more"
     return (
-        f"In {watched}, Tenon would have {word} ${abs(ledger.saved):,.4f}{more} of ${ledger.their_dollars:,.4f} "
-        f"({abs(report.share):.1%})"
+        f"In {watched}, Tenon would have {word} {price_text(abs(ledger.saved))}{more} of "
+        f"{price_text(ledger.their_dollars)} ({abs(report.share):.1%})"
     )
 
 

@@ -18,7 +18,7 @@ from tenon.apis.nodeoverlay import NodeOverlay
 from tenon.apis.nodepool import NODES, NodePool
 from tenon.disruption.model import ClusterModel, NodeDetail, model_of
 from tenon.ec2.families.own_kubelet import with_own_kubelet
-from tenon.ec2.refusals.unavailable import unavailable_until
+from tenon.ec2.refusals.unavailable import next_attempt_of
 from tenon.ec2.types.capacity_reservations import Places, with_reservations
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.offerings import OfferingKey
@@ -116,7 +116,7 @@ class Question:
     types_of: Callable[[EC2NodeClass], Sequence[InstanceType]] | None = None
     """What a class makes of ``types``. None: every class has them as they are."""
     refused: Mapping[OfferingKey, datetime] = field(default_factory=dict)
-    """What EC2 refused, with the time until which plans avoid it. The available types lack it already."""
+    """What EC2 refused, with the time when Tenon asks for it again. The available types lack it already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,7 @@ def _with_waits(problem: Problem, question: Question, pools_with_types: PoolType
         return with_refused_offerings(plan, problem.pods, problem.pools, types, question.refused)
 
     plan = solved(problem)
-    prices = TypeChoiceExplainer(problem, types, partial(unavailable_until, question.refused))
+    prices = TypeChoiceExplainer(problem, types, partial(next_attempt_of, question.refused))
     if waits := dear_nodes(plan, pools, prices):
         second = solved(replace(problem, pods=elsewhere(problem.pods, waits)))
         plan, _ = held_back(second, problem.pods, waits, pools, prices)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tenon.apis.hourly_cost import MICRO_DOLLARS
+from tenon.money import per_hour, price_text
 from tenon.scheduling.hourly_cost import HOURLY_COST, TOTAL_HOURLY_COST
 from tenon.scheduling.model import Plan, Pool, Problem
 
@@ -37,6 +38,6 @@ def cost_sentences(document: Mapping[str, Any]) -> Iterator[str]:
     for entry in document.get("hourlyCosts", ()):
         whose = f"NodePool {entry['nodePool']}" if "nodePool" in entry else "All NodePools together"
         yield (
-            f"{whose} may cost ${entry['limit']:g} an hour: nodes that exist cost ${entry['used']:.4f}, and new ones "
-            f"at most ${entry['plannedAtMost']:.4f}"
+            f"{whose} may cost {per_hour(entry['limit'])}: nodes that exist cost {price_text(entry['used'])}, and new "
+            f"ones at most {price_text(entry['plannedAtMost'])}"
         )

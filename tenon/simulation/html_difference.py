@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
+from tenon.money import per_hour, price_text
 from tenon.page.markup import Content, Markup, joined, tag
 from tenon.page.table import side_by_side, table
 from tenon.sentences import counted
@@ -23,13 +24,13 @@ MOST_DRAWN = 60
 MOST_NAMED = 20
 """How many workloads with the same reason are named."""
 _FIGURES: Sequence[tuple[str, str, Callable[[float], str]]] = (
-    ("price of new nodes an hour", "pricePerHour", lambda value: f"${value:.4f}"),
-    ("proven lower bound an hour", "lowerBoundPricePerHour", lambda value: f"${value:.4f}"),
+    ("price of new nodes an hour", "pricePerHour", price_text),
+    ("proven lower bound an hour", "lowerBoundPricePerHour", price_text),
     ("new nodes", "nodes", lambda value: f"{value}"),
     ("pods", "pods", lambda value: f"{value}"),
     ("unschedulable pods", "unschedulable", lambda value: f"{value}"),
     ("nodes of NodePools after the disruption", "nodesAfterDisruption", lambda value: f"{value}"),
-    ("their price an hour", "pricePerHourAfterDisruption", lambda value: f"${value:.4f}"),
+    ("their price an hour", "pricePerHourAfterDisruption", price_text),
 )
 """Title, the member of `totals`, and how it is written."""
 
@@ -67,7 +68,7 @@ def _summary(before: Document, after: Document, change: Difference) -> Markup:
     cost = round(after["pricePerHour"] - before["pricePerHour"], 6)
     if cost:
         share = f" ({cost / before['pricePerHour']:+.1%})" if before["pricePerHour"] else ""
-        text = f"The new nodes cost ${abs(cost):.4f} an hour {'more' if cost > 0 else 'less'}{share}"
+        text = f"The new nodes cost {per_hour(abs(cost))} {'more' if cost > 0 else 'less'}{share}"
         is_good = cost < 0 and not change.unschedulable  # nodes that were not bought are no saving
         price = tag("b", text, class_="more" if cost > 0 else "less" if is_good else None)
     else:
@@ -128,7 +129,7 @@ def _nodes(change: Difference) -> Content:
 
 
 def _number_and_price(count: int, price: float) -> str:
-    return f"{count} for ${price:.4f}" if count else "none"
+    return f"{count} for {price_text(price)}" if count else "none"
 
 
 def _moves(moves: Sequence[PodChange]) -> Content:

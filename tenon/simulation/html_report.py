@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from tenon.money import per_hour, price_text
 from tenon.page.markup import Content, Markup, joined, page, tag
 from tenon.page.packed_bar import Part, amount_text, packed_bar, share_text
 from tenon.page.style import STYLE, color_of_name
@@ -29,7 +30,7 @@ def plan_content(report: Report, most: int | None = None) -> Content:
         (f"{totals['pods']}", "pods"),
         (f"{totals['unschedulable']}", "unschedulable"),
         (f"{totals['nodes']}", "new nodes"),
-        (f"${totals['pricePerHour']:.3f}", "an hour"),
+        (price_text(totals["pricePerHour"]), "an hour"),
     ]
     return (
         tag("div", (tag("div", tag("b", value), name) for value, name in figures), class_="figures"),
@@ -75,20 +76,20 @@ def _bound(price: float, bound: float | None) -> Content:
     return (
         tag(
             "p",
-            f"Proven lower bound: ${bound:.3f} an hour. This plan is at {price / bound:.2f} times that.",
+            f"Proven lower bound: {per_hour(bound)}. This plan is at {price / bound:.2f} times that.",
             class_="quiet",
         ),
         tag(
             "div",
             tag("i", style=f"width:{100 * min(1.0, bound / price):.1f}%"),
             class_="scale",
-            title=f"lower bound ${bound:.3f} of ${price:.3f}",
+            title=f"lower bound {price_text(bound)} of {price_text(price)}",
         ),
     )
 
 
 def _node(node: NodeReport) -> Markup:
-    price = f"${node.price:.4f} an hour" if node.price is not None else "there already"
+    price = f"{per_hour(node.price)}" if node.price is not None else "there already"
     where = ", ".join(part for part in (node.zone, node.capacity_type) if part)
     others = f", {node.alternatives} other types would also fit" if node.alternatives else ""
     head = tag(
@@ -119,7 +120,7 @@ def _refusal(entry: Document) -> Markup:
 
 def _removal(entry: Document) -> Markup:
     money = entry["savingPerHour"]
-    saving = f"saves ${money} an hour" if money >= 0 else f"costs ${-money} more an hour"
+    saving = f"saves {per_hour(money)}" if money >= 0 else f"costs {per_hour(-money)} more"
     names = tag("code", ", ".join(entry["candidates"]))
     return tag("li", f"{entry['reason']}: ", names, f", {saving}", map(_line, entry.get("explanation", ())))
 

@@ -10,6 +10,7 @@ from tenon.disruption.rules.held_pods import why_held
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.pod_disruption_budgets import PodDisruptionBudget
 from tenon.kube.records import NodeRecord, PodRecord
+from tenon.money import per_hour
 from tenon.sentences import counted
 
 
@@ -60,7 +61,7 @@ def _kind(node: NodeRecord | None) -> str:
 
 
 def _bought(pod: PodRecord, claim: ClaimRecord) -> Iterator[str]:
-    price = f" at ${claim.launch_price:.4f} an hour" if claim.launch_price is not None else ""
+    price = f" at {per_hour(claim.launch_price)}" if claim.launch_price is not None else ""
     planned = {planned_pod.uid for planned_pod in claim.planned_pods}
     if pod.uid not in planned:
         yield (

@@ -13,6 +13,7 @@ from tenon.disruption.rules.budgets import UNLIMITED, opens_at
 from tenon.disruption.rules.pool_budgets import BudgetState, budget_states
 from tenon.ec2.launch.filters import compatible
 from tenon.kube.timestamps import format_instant, spoken
+from tenon.money import per_hour
 from tenon.resources import Resources, format_quantity, parse_resources
 from tenon.schedule.desired import Desired
 from tenon.schedule.node_pools import in_words
@@ -94,7 +95,7 @@ def _buys(pool: NodePool, unusable: str, engine_pool: Pool | None, plan: Documen
     if new:
         price, count = sum(entry["price"] for entry in new), sum(len(entry["pods"]) for entry in new)
         sentences.append(
-            f"It buys {counted(len(new), 'node')} now, for {counted(count, 'pending pod')}: ${price:.4f} an hour"
+            f"It buys {counted(len(new), 'node')} now, for {counted(count, 'pending pod')}: {per_hour(price)}"
         )
     waiting = [entry for entry in plan["unschedulable"] if f"NodePool {name}:" in entry["reason"]]
     reasons: dict[str, list[str]] = {}
@@ -152,7 +153,7 @@ def cheapest(pool: Pool) -> list[str]:
         best.append((offering.price, choice.type.name, f"{offering.capacity_type}, {offering.zone}"))
     best.sort()
     more = [f"and {len(best) - TYPES} more types"] if len(best) > TYPES else []
-    return [f"{name} at ${price:.4f} an hour ({where})" for price, name, where in best[:TYPES]] + more
+    return [f"{name} at {per_hour(price)} ({where})" for price, name, where in best[:TYPES]] + more
 
 
 def _nodes(nodes: Sequence[ManagedNode]) -> list[str]:
@@ -221,7 +222,7 @@ def _consolidation(pool: NodePool, nodes: Sequence[ManagedNode], plan: Document)
 
 def _saving(entry: Mapping[str, Any]) -> str:
     saving = entry["savingPerHour"]
-    return f"which saves ${saving:.4f} an hour" if saving >= 0 else f"which costs ${-saving:.4f} an hour more"
+    return f"which saves {per_hour(saving)}" if saving >= 0 else f"which costs {per_hour(-saving)} more"
 
 
 def facts_document(facts: PoolFacts) -> Document:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tenon.kube.pod import Pod
+from tenon.money import price_text
 from tenon.resources import CPU, MEMORY, Resources, subtract, total
 from tenon.simulation.decisions import Decision
 from tenon.simulation.document import Document
@@ -92,8 +93,8 @@ class Report:
             )
         least = totals["lowerBoundCostPerHour"]
         if totals["nodes"] and totals["nodeCharge"]:
-            text += f"; with it they come to ${totals['costPerHour']:.4f}"
-            text += f" (lower bound ${least:.4f})" if least else ""
+            text += f"; with it they come to {price_text(totals['costPerHour'])}"
+            text += f" (lower bound {price_text(least)})" if least else ""
         return ". ".join([text, *([BOUND, *self._sizing] if least else ()), *cost_sentences(self.document)])
 
     @property
@@ -105,8 +106,8 @@ class Report:
             return []
         return [
             "By the rules that Tenon sizes nodes by (the charge, burstable types with their CPU baseline, limits of"
-            f" pods on a node, spread over zones) the plan costs ${cost:.4f}, {cost / least:.3f} times the lower bound"
-            f" under the same rules, ${least:.4f}"
+            f" pods on a node, spread over zones) the plan costs {price_text(cost)}, {cost / least:.3f} times the lower"
+            f" bound under the same rules, {price_text(least)}"
         ]
 
 

@@ -5,22 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 from typing import Any
 
 from tenon.kube.timestamps import format_instant
+from tenon.money import per_hour
+from tenon.scheduling.explanation.waiting import WaitsFor
 from tenon.simulation.document import Document
-
-
-class WaitsFor(StrEnum):
-    """What a pod without a node waits for."""
-
-    NOTHING_FITS = "nothing fits"
-    """No NodePool may buy a node that it fits on."""
-    PURCHASE = "purchase"
-    """Tenon buys a node for it in the next batch."""
-    NODE = "node"
-    """A node was bought for it, or an existing one has room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +54,7 @@ def pod_groups(document: Document, created: Mapping[str, datetime | None], start
 def _purchase(entry: Mapping[str, Any]) -> str:
     offering = entry["offering"]
     where = f"{offering['capacityType']}, {offering['zone']}"
-    return f"NodePool {entry['nodePool']} buys {offering['instanceType']} ({where}) at ${entry['price']:.4f} an hour"
+    return f"NodePool {entry['nodePool']} buys {offering['instanceType']} ({where}) at {per_hour(entry['price'])}"
 
 
 def group_document(group: PodGroup) -> Document:

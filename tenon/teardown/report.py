@@ -17,6 +17,7 @@ from tenon.messages.teardown import (
     TeardownReport,
     TimelineLine,
 )
+from tenon.money import per_hour
 from tenon.sentences import counted
 from tenon.teardown.rounds import INSTANCE, Rounds, ended_instances, left_instances
 
@@ -125,7 +126,7 @@ def description(instance: ClusterInstance) -> str:
     if instance.pool:
         parts.append(f"NodePool {instance.pool}")
     if instance.price:
-        parts.append(f"${instance.price:.4f}/h")
+        parts.append(per_hour(instance.price))
     return " ".join(part for part in parts if part)
 
 
@@ -139,10 +140,10 @@ def summary(report: TeardownReport) -> str:
             counted(survey.profile_count, PROFILE),
         ]
         verb = "would end" if report.dry_run else "ends"
-        return f"{verb} {', '.join(counts)}; ${survey.price:.4f}/h"
+        return f"{verb} {', '.join(counts)}; {per_hour(survey.price)}"
     counts = [counted(number, kind) for kind, number in sorted(report.counts.items()) if number]
     ended = f"ended {', '.join(counts)}" if counts else "there was nothing to end"
-    saved = f"; ${report.price:.4f}/h less" if report.price else ""
+    saved = f"; {per_hour(report.price)} less" if report.price else ""
     rest = f"; left {counted(len(report.leftovers), 'thing')}" if report.leftovers else "; nothing is left"
     return ended + saved + rest
 

@@ -79,7 +79,7 @@ async def test_a_command_under_way_says_what_it_waits_for_and_a_cancellation_und
             assert row["ended"] == ""
             table = (await asyncio.to_thread(tenon, "--cluster", cluster)).stdout
             first, nodes, money, *_ = table.splitlines()
-            assert money == "  is to save $0.2000/h"
+            assert money == "  is to save $0.2000 an hour"
             assert first.startswith(f"{command().id}  {command().reason}  under way for ")
             assert nodes.startswith("  default-1, default-2 -> ")
 
@@ -98,7 +98,7 @@ async def test_a_command_under_way_says_what_it_waits_for_and_a_cancellation_und
 
             await until(has_ended)
             table = (await asyncio.to_thread(tenon, "--cluster", cluster, "--all")).stdout
-            assert "\n  saves nothing; $0.2000/h was predicted\n  undone: an operator cancelled it" in table
+            assert "\n  saves nothing; $0.2000 an hour was predicted\n  undone: an operator cancelled it" in table
 
 
 async def test_an_ended_command_says_what_it_saves(temporal: WorkflowEnvironment, cluster: str, tenon: Tenon) -> None:
@@ -116,7 +116,7 @@ async def test_an_ended_command_says_what_it_saves(temporal: WorkflowEnvironment
         (row,) = json.loads((await asyncio.to_thread(tenon, "--cluster", cluster, "--all", "-o", "json")).stdout)
         assert (row["savingReached"], row["step"]) == (0.1, "2 nodes left")
         table = (await asyncio.to_thread(tenon, "--cluster", cluster, "--all")).stdout
-        assert table.splitlines()[2:] == ["  saves $0.1000/h; $0.2000/h was predicted", "  2 nodes left"]
+        assert table.splitlines()[2:] == ["  saves $0.1000 an hour; $0.2000 an hour was predicted", "  2 nodes left"]
         only_open = await asyncio.to_thread(tenon, "--cluster", cluster)
         assert only_open.stderr.endswith("No disruption command is under way.\n")
 

@@ -59,12 +59,12 @@ def why(folder: Path, name: str) -> list[str]:
 
 def test_a_pod_that_no_node_can_hold_says_what_each_nodepool_lacks(tmp_path: Path) -> None:
     first, *_ = why(tmp_path, "huge")
-    assert first.startswith("It waits, and no node can be bought for it: NodePool default: needs 5000 CPU; the largest")
+    assert first.startswith("No node is bought for the pod: NodePool default: needs 5000 CPU; the largest")
 
 
 def test_a_pod_that_waits_says_which_node_it_gets(tmp_path: Path) -> None:
     first, *_ = why(tmp_path, "default/small")
-    assert first.startswith("It waits, and a node is there or on its way: it fits on n")
+    assert first.startswith("A node is there or on its way for the pod: it fits on n")
 
 
 @pytest.mark.parametrize(
@@ -171,5 +171,5 @@ def test_pods_that_wait_are_grouped_by_cause_the_worst_first(server: type[ApiSer
     elsewhere = CliRunner().invoke(app, ["pods", "--pending", "-n", "shop"])
     assert elsewhere.stderr.endswith("No pod waits for a node.\n")
     table = CliRunner().invoke(app, ["pods"]).stdout
-    assert table.startswith("No node can be bought for 3 pods, the oldest for ")
+    assert table.startswith("No node is bought for 3 pods, the oldest for ")
     assert set(server.methods) == {"GET"}

@@ -99,7 +99,7 @@ async def test_show_says_what_blocks_a_node_and_what_resolves_it(tenon: Tenon, c
     assert "kubectl edit poddisruptionbudget -n default web" in text
     assert "drain (an operator, by a Temporal signal)" in text
     assert "All pods are deleted, whatever protects them, by 20" in text
-    assert "Tried again at 20" in text
+    assert "Next attempt at 20" in text
 
 
 @pytest.mark.usefixtures("world")
@@ -167,7 +167,7 @@ async def test_the_nodepools_that_ec2_refuses_are_listed_with_the_blocked_nodes(
         row, shortage = json.loads(rows.stdout)
         assert (row["nodeClaim"], row["nodePool"]) == ("", "web")
         assert "Unauthorized: you may not" in row["why"]
-        sentence = "EC2 refuses 1 spot offering (m5.large in us-west-2a): tried again after "
+        sentence = "EC2 refuses 1 spot offering (m5.large in us-west-2a): next attempt at "
         assert f"Capacity: {sentence}" in " ".join(table.output.split())
         assert (shortage["nodeClaim"], shortage["nodePool"]) == ("", "")
         assert shortage["why"].startswith(sentence)
@@ -292,7 +292,7 @@ async def test_pods_that_wait_in_a_shortage_are_listed_until_what_they_wait_for_
         table = await asyncio.to_thread(tenon, "list", "--cluster", cluster, "--blocked")
         sentence = (
             "5 pods, such as team/a, wait for a cheaper node: NodePool web: EC2 refused c6g.2xlarge at $0.2720 an "
-            "hour, and the cheapest node left is m9gd.16xlarge at $4.0224; tried again after "
+            "hour, and the cheapest node left is m9gd.16xlarge at $4.0224; next attempt at "
         )
         assert f"Pending pods: {sentence}" in " ".join(table.output.split())
         rows = await asyncio.to_thread(tenon, "list", "--cluster", cluster, "--blocked", "-o", "json")

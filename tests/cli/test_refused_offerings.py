@@ -99,7 +99,7 @@ async def test_a_pod_that_only_refused_types_could_hold_names_them(
         (group,) = (await asyncio.to_thread(tenon, "pods", "--pending"))["groups"]
         explained = await asyncio.to_thread(tenon, "explain", "pod", "m5", "-n", "team")
     assert group["waitsFor"] == "nothing fits"
-    assert "EC2 refuses 1 on-demand offering (m5.large in every zone): tried again after 20" in group["why"]
+    assert "EC2 refuses 1 on-demand offering (m5.large in every zone): next attempt at 20" in group["why"]
     assert "; without these: no available instance type of the pool meets node.kubernetes.io/" in group["why"]
     assert explained["why"][0].endswith(group["why"])
 

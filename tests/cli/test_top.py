@@ -130,10 +130,10 @@ def test_columns_are_dropped_by_priority(fleet: Fleet, width: int, titles: str) 
 
 def test_eighty_columns_have_the_figures_of_each_node_and_the_totals(fleet: Fleet) -> None:
     lines = plain(fleet, 80)
-    assert lines[0] == "10 nodes (8 ready)  31 pods  4 pending  $3.2040/h  $2,339/month  spot 40%"
+    assert lines[0] == "10 nodes (8 ready)  31 pods  4 pending  $3.2040 an hour  $2,339/month  spot 40%"
     assert lines[1] == "CPU ██████████░░░░░░░░ 53% 37/69   Memory ████████░░░░░░░░░░ 43% 108/250Gi"
     assert lines[2] == "pending  shop/train-0 and 2 more: 0/9 nodes are available: 9 Insufficient nvidi…"
-    assert lines[4] == "command  Underutilized saves $0.1760/h: ip-10-0-1-4 -> ip-10-0-2-5"
+    assert lines[4] == "command  Underutilized saves $0.1760 an hour: ip-10-0-1-4 -> ip-10-0-2-5"
     (row,) = [line for line in lines if line.startswith("ip-10-0-1-1 ")]
     assert row == "ip-10-0-1-1  █████░  91% ████░░  63%   12 0.7680 m5.4xlarge  30h live"
     stages = {line.split()[0]: line.split()[-1] for line in lines[7:17]}
@@ -153,8 +153,8 @@ def test_the_line_of_the_cursor_says_what_keeps_the_node(fleet: Fleet) -> None:
 def test_groups_have_totals_and_their_column_is_left_out(fleet: Fleet) -> None:
     lines = plain(fleet, 120, group=GroupBy.POOL)
     assert [line for line in lines if line.startswith(("batch  ", "web  "))] == [
-        "batch  4 nodes  CPU 60%  memory 26%  $0.7960/h  spot 100%",
-        "web  6 nodes  CPU 51%  memory 48%  $2.4080/h  spot 0%",
+        "batch  4 nodes  CPU 60%  memory 26%  $0.7960 an hour  spot 100%",
+        "web  6 nodes  CPU 51%  memory 48%  $2.4080 an hour  spot 0%",
     ]
     assert not [line for line in lines if "NodePool" in line.split()]
 

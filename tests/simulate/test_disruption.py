@@ -129,7 +129,7 @@ def test_one_node_alone_is_explained_in_full(tmp_path: Path) -> None:
         "  Pod default/b: annotation karpenter.sh/do-not-disrupt protects it",
     ]
     goes = simulate(tmp_path, SHARED, "--now", NOW, "--node", "n1", form="table")
-    assert goes.out.splitlines()[0] == "Underutilized: n1 would be removed, which saves $0.192 an hour"
+    assert goes.out.splitlines()[0] == "Underutilized: n1 would be removed, which saves $0.1920 an hour"
     plan = simulate(tmp_path, SHARED, "--now", NOW, "--node", "n2").plan
     assert ([*plan["disruption"]], [entry["node"] for entry in plan["staying"]]) == ([], ["n2"])
 

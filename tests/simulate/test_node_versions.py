@@ -87,6 +87,6 @@ def test_a_simulation_launches_the_version_that_passed(tmp_path: Path) -> None:
 
     result = explain()
     assert result.exit_code == 0, result.stderr
-    assert "a node is bought for it" in result.stdout
+    assert "A node is bought for the pod" in result.stdout
     file.write_text(yaml.safe_dump_all([item for item in objects if item["kind"] != "NodeRollout"]))
-    assert "no node can be bought for it" in explain().stdout, "without the rollout, the newest spec counts"
+    assert "No node is bought for the pod" in explain().stdout, "without the rollout, the newest spec counts"

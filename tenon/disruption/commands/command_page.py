@@ -14,6 +14,7 @@ from tenon.messages.disruption import (
     DisruptionCommand,
     DisruptResult,
 )
+from tenon.money import per_hour
 from tenon.sentences import counted, first_few, for_temporal_ui, shortened
 
 NAMED_NODES = 3
@@ -68,7 +69,7 @@ def headline(command: DisruptionCommand) -> str:
 
 def expected_saving(command: DisruptionCommand) -> str:
     """Say in a clause what the command is to save; empty if it is not done to save, or for an empty node."""
-    return f"is to save {command.saving:.4f} USD/h" if command.saving else ""
+    return for_temporal_ui(f"is to save {per_hour(command.saving)}") if command.saving else ""
 
 
 def action(command: DisruptionCommand) -> str:
@@ -91,7 +92,7 @@ def action(command: DisruptionCommand) -> str:
 
 def saved(saving: float) -> str:
     """Say in a clause what a command saves now, in dollars an hour."""
-    return f"saves {saving:.4f} USD/h" if saving else "saves nothing"
+    return for_temporal_ui(f"saves {per_hour(saving)}") if saving else "saves nothing"
 
 
 def end_of(command: DisruptionCommand, result: DisruptResult) -> str:
@@ -184,7 +185,7 @@ def _approval_help(command: DisruptionCommand, until: datetime) -> list[str]:
 
 def _node(candidate: DisruptionCandidate) -> str:
     node = f", Node {candidate.node}" if candidate.node else ""
-    price = f", {candidate.price:.4f} USD/h" if candidate.price else ""
+    price = f", {per_hour(candidate.price)}" if candidate.price else ""
     pods = f", {counted(len(candidate.pods), 'pod')} to move" if candidate.pods else ""
     since = f", since {candidate.since:%Y-%m-%d %H:%M:%S} UTC"
     return f"- NodeClaim {candidate.claim} of NodePool {candidate.pool}{node}{price}{pods}{since}"

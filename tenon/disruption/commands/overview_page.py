@@ -9,6 +9,7 @@ from datetime import datetime
 from tenon.apis.reasons import camel_case
 from tenon.disruption.commands.command_page import ANSWER
 from tenon.messages.disruption import OpenCommand, PoolSavings
+from tenon.money import per_hour
 from tenon.sentences import counted, first_few, for_temporal_ui, shortened
 
 LISTED = 10
@@ -150,7 +151,7 @@ def _refused(open_commands: Mapping[str, OpenCommand]) -> list[str]:
 
 def _slowed(savings: Mapping[str, PoolSavings]) -> list[str]:
     return [
-        f"- {pool}: the last {counted(saving.short, 'command')} saved {saving.reached:.4f} USD/h instead of "
-        f"{saving.predicted:.4f} USD/h, measured {saving.at:%Y-%m-%d %H:%M:%S} UTC"
+        f"- {pool}: the last {counted(saving.short, 'command')} saved {per_hour(saving.reached)} instead of "
+        f"{per_hour(saving.predicted)}, measured {saving.at:%Y-%m-%d %H:%M:%S} UTC"
         for pool, saving in sorted(savings.items())
     ]

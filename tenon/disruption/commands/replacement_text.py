@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from tenon.kube.pod import Pod
+from tenon.money import per_hour
 from tenon.scheduling.model import PlannedClaim
 from tenon.sentences import counted
 
@@ -17,7 +18,7 @@ def replacement_lines(claims: Sequence[PlannedClaim], placements: Mapping[str, S
     for claim in claims[:2]:
         bought = claim.offering
         place = f"{bought.instance_type}, {bought.zone}, {bought.capacity_type}"
-        yield f"replacement for {counted(len(claim.pods), 'pod')}: {claim.price:.4f} $/h ({place})"
+        yield f"replacement for {counted(len(claim.pods), 'pod')}: {per_hour(claim.price)} ({place})"
     if len(claims) > 2:
         yield f"and {counted(len(claims) - 2, 'more replacement')}"
     moving = [len(pods) for pods in placements.values() if pods]

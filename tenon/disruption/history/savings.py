@@ -18,6 +18,7 @@ from tenon.messages.disruption import (
     OpenCommand,
     PoolSavings,
 )
+from tenon.money import per_hour, price_text
 
 FELL_SHORT = 0.5
 """A command that saves less than this share of the prediction fell short."""
@@ -109,8 +110,9 @@ def waits_until(savings: PoolSavings) -> datetime:
 def sentence(savings: PoolSavings) -> str:
     """Say in a sentence without a period why a NodePool is slowed down, and until when it waits."""
     return (
-        f"the last consolidation commands saved ${savings.reached:.4f} an hour instead of ${savings.predicted:.4f}, so "
-        f"they run one at a time, and the next one starts at {format_instant(waits_until(savings))} at the earliest"
+        f"the last consolidation commands saved {per_hour(savings.reached)} instead of "
+        f"{price_text(savings.predicted)}, so they run one at a time, and the next one starts at "
+        f"{format_instant(waits_until(savings))} at the earliest"
     )
 
 

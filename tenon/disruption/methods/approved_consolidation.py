@@ -17,6 +17,7 @@ from tenon.disruption.search.least_saving import LeastSavings
 from tenon.disruption.search.moves import Move
 from tenon.kube.requirements import Requirements
 from tenon.messages.disruption import DisruptionCommand, Replacement
+from tenon.money import per_hour, price_text
 from tenon.scheduling.model import Plan, PlannedClaim
 
 
@@ -69,9 +70,9 @@ def _may_buy_spot(replacements: Iterable[Replacement]) -> bool:
 
 def _why_not(leaving: Sequence[NodeDetail], claims: Sequence[PlannedClaim], least: float) -> str:
     before, after = sum(detail.price for detail in leaving), sum(claim.price for claim in claims)
-    prices = f"its nodes cost ${before:.4f} an hour and their replacements ${after:.4f} by now"
+    prices = f"its nodes cost {per_hour(before)} and their replacements {price_text(after)} by now"
     if before - after <= 0:
         return f"it saves nothing any more: {prices}"
     if before - after <= least:
-        return f"it saves too little by now: {prices}, and ${max(0.0, least):.4f} is the least that it must save"
+        return f"it saves too little by now: {prices}, and {price_text(max(0.0, least))} is the least that it must save"
     return f"no replacement is cheaper than its nodes for certain any more: {prices} as their cheapest types"

@@ -24,6 +24,7 @@ from tenon.disruption.search.move_planner import Terms
 from tenon.disruption.search.moves import Move
 from tenon.disruption.search.rescheduling import after_moves, nodes_in_commands
 from tenon.disruption.search.turns import by_price_per_cost, known_pools, next_turn
+from tenon.money import per_hour, price_text
 from tenon.scheduling.deadline import Expired, never
 from tenon.sentences import counted, first_few
 
@@ -218,7 +219,7 @@ def _node_of(node: ManagedNode, model: ClusterModel) -> str:
 def explain(move: Move, details: Mapping[str, NodeDetail], scores: Mapping[str, float]) -> tuple[str, ...]:
     """Return a few lines on why a move is made: what leaves, what comes, what it saves, what it disrupts."""
     leaving = [
-        f"{detail.node} ({detail.instance_type}, {detail.capacity_type}, {detail.zone}, ${detail.price:.4f} an hour, "
+        f"{detail.node} ({detail.instance_type}, {detail.capacity_type}, {detail.zone}, {per_hour(detail.price)}, "
         f"{counted(len(detail.pods), 'pod')})"
         for detail in details.values()
     ]
@@ -230,7 +231,7 @@ def explain(move: Move, details: Mapping[str, NodeDetail], scores: Mapping[str, 
         choice = f" or one of {counted(others, 'other type')}" if others else ""
         lines.append(
             f"Launches a node of NodePool {claim.pool} for {counted(len(claim.pods), 'pod')}: "
-            f"{instance_type} ({capacity_type}, {zone}, ${claim.price:.4f} an hour){choice}"
+            f"{instance_type} ({capacity_type}, {zone}, {per_hour(claim.price)}){choice}"
         )
     if len(plan.claims) > SHOWN:
         lines.append(f"Launches {counted(len(plan.claims) - SHOWN, 'more node')}")
@@ -239,8 +240,8 @@ def explain(move: Move, details: Mapping[str, NodeDetail], scores: Mapping[str, 
         moved = sum(hosts.values())
         shown_hosts = first_few(list(hosts), SHOWN)
         lines.append(f"Moves {counted(moved, 'pod')} to {counted(len(hosts), 'existing node')}: {shown_hosts}")
-    most = f", ${move.expected:.4f} if the cheapest types are launched" if plan.claims else ""
-    lines.append(f"Saves at least ${move.saving:.4f} an hour{most}")
+    most = f", {price_text(move.expected)} if the cheapest types are launched" if plan.claims else ""
+    lines.append(f"Saves at least {per_hour(move.saving)}{most}")
     for pool, score in scores.items():
         lines.append(f"NodePool {pool} is Balanced: the move scores {score:.2f} of {LEAST_SCORE:g}")
     return tuple(lines)

@@ -14,7 +14,7 @@ from tenon.apis import labels
 from tenon.ec2.refusals.vcpu_quotas import quota_of
 from tenon.ec2.types.placement_groups import SPREAD
 from tenon.kube.offerings import OfferingKey
-from tenon.kube.timestamps import format_instant
+from tenon.kube.timestamps import format_instant, next_attempt
 from tenon.messages.launch import OfferingRef
 from tenon.sentences import lasting
 
@@ -169,8 +169,8 @@ def _invalid_value_reason(message: str) -> str:
 def throttled_text(call: str, since: datetime, now: datetime, next_try: datetime) -> str:
     """Say which call EC2 throttles, for how long, and when it is tried next."""
     return (
-        f"EC2 has throttled {call} for {lasting(now - since)}, since {format_instant(since)}: the launch waits, "
-        f"and the next try is at {format_instant(next_try)}"
+        f"EC2 has throttled {call} for {lasting(now - since)}, since {format_instant(since)}: the launch waits; "
+        f"{next_attempt(next_try)}"
     )
 
 

@@ -10,16 +10,18 @@ from tenon.apis import labels
 from tenon.ec2.refusals.backoff import FIRST_PAUSE, Backoff, in_whole_seconds
 from tenon.ec2.refusals.vcpu_quotas import quota_of
 from tenon.kube.offerings import FULL_RESERVATION, QUOTA, OfferingKey
-from tenon.kube.timestamps import format_instant
+from tenon.kube.timestamps import next_attempt
 from tenon.messages.provisioning import UnavailableTypes
-from tenon.sentences import counted, first_few
+from tenon.sentences import counted
 
 UNAVAILABLE_OFFERINGS_TTL = FIRST_PAUSE
 """How long plans avoid an offering after EC2 refused it once, or took an instance of it back (AWS-033)."""
 FULL_RESERVATION_TTL = timedelta(minutes=1)
 """How long a reservation counts as full that EC2 said is full. By then its places were counted again (N15-405)."""
 NAMED_OFFERINGS = 3
-"""How many refused offerings a sentence names."""
+"""How many instance types with refused offerings a sentence names."""
+MANY_ZONES = 3
+"""From how many zones of an instance type a sentence says their number, not their names."""
 MAX_REPORTED = 3000
 """How many offerings a message carries at most. Those that are unavailable the longest are kept."""
 MAX_GROUPS = 1000
@@ -55,9 +57,9 @@ def refused_now(offering: OfferingKey, now: datetime) -> Backoff:
     return Backoff(now + UNAVAILABLE_OFFERINGS_TTL, now, 1)
 
 
-def unavailable_until(until: Mapping[OfferingKey, datetime], offering: OfferingKey) -> datetime | None:
-    """Return until when an offering is unavailable, whether EC2 refused it alone or with others; None if it did not."""
-    return max((until[key] for key in refusals_of(until, offering)), default=None)
+def next_attempt_of(next_attempts: Mapping[OfferingKey, datetime], offering: OfferingKey) -> datetime | None:
+    """Return when Tenon asks EC2 for an offering again that EC2 refused, alone or with others; None if it did not."""
+    return max((next_attempts[key] for key in refusals_of(next_attempts, offering)), default=None)
 
 
 def refusals_of(refused: Container[OfferingKey], offering: OfferingKey) -> list[OfferingKey]:
@@ -128,22 +130,22 @@ class Shortage:
     sentence: str
     """It names the first offerings only, and says how many others there are."""
     backoffs: Mapping[OfferingKey, Backoff]
-    """All refused offerings, with the time until which plans avoid each."""
+    """All refused offerings, with how long each is left alone."""
 
 
 def shortages(groups: Iterable[UnavailableTypes], now: datetime) -> list[Shortage]:
     """Return what EC2 refuses now: capacity types, vCPU quotas that are used up, and offerings."""
-    return _shortages({key: item for key, item in backoffs_of(groups).items() if item.is_active(now)}, now)
+    return _shortages(_active(groups, now), now)
 
 
-def shortages_of(until: Mapping[OfferingKey, datetime], most: int = NAMED_OFFERINGS) -> list[Shortage]:
+def shortages_of(next_attempts: Mapping[OfferingKey, datetime], most: int = NAMED_OFFERINGS) -> list[Shortage]:
     """Return what EC2 refuses.
 
     Args:
-        until: all of it, with the time when each is tried again.
-        most: how many refused offerings a sentence names.
+        next_attempts: all of it, with the time when Tenon asks EC2 for each again.
+        most: how many instance types a sentence names.
     """
-    return _shortages({key: Backoff(at) for key, at in until.items()}, None, most)
+    return _shortages({key: Backoff(at) for key, at in next_attempts.items()}, None, most)
 
 
 def _shortages(
@@ -154,7 +156,7 @@ def _shortages(
 
     def add(subject: str, keys: Sequence[OfferingKey]) -> None:
         own = {key: backoffs[key] for key in keys}
-        all_shortages.append(Shortage(f"{subject}: {_again(own.values(), now)}", own))
+        all_shortages.append(Shortage(f"{subject}{_in_a_row(own.values())}: {_next_attempt(own.values(), now)}", own))
 
     for key in sorted(backoffs):
         if key.scope == QUOTA:
@@ -164,22 +166,44 @@ def _shortages(
         else:
             offerings.setdefault(key.capacity_type, []).append(key)
     for capacity_type, keys in offerings.items():
-        names = list(map(str, keys))
         refused = counted(len(keys), f"{capacity_type} offering")
-        add(f"EC2 refuses {refused} ({first_few(names, most)})", keys)
+        add(f"EC2 refuses {refused} ({_named(keys, most)})", keys)
     return all_shortages
 
 
-def _again(backoffs: Collection[Backoff], now: datetime | None) -> str:
-    """When plans use these offerings again, and how often EC2 refused them if that was not the first time."""
-    sentence = f"tried again after {format_instant(max(backoff.until for backoff in backoffs))}"
+def _named(keys: Sequence[OfferingKey], most: int) -> str:
+    """Name the first of these offerings, all zones of an instance type at once, and say how many others there are."""
+    by_type: dict[OfferingKey, list[OfferingKey]] = {}
+    for key in keys:
+        by_type.setdefault(key.in_all_zones, []).append(key)
+    named = list(by_type.values())[:most]
+    more = len(keys) - sum(map(len, named))
+    return ", ".join(map(_in_zones, named)) + (f" and {more} more" if more else "")
+
+
+def _in_zones(keys: Sequence[OfferingKey]) -> str:
+    """Name one instance type, or one reservation or placement group, in its zones."""
+    if len(keys) < MANY_ZONES:
+        return str(keys[0]) + "".join(f" and {key.zone or 'every zone'}" for key in keys[1:])
+    return f"{str(keys[0]).removesuffix(keys[0].zone or 'every zone')}{len(keys)} zones"
+
+
+def _in_a_row(backoffs: Collection[Backoff]) -> str:
+    """How often EC2 refused these offerings, if that was not the first time."""
     most = max(backoff.refusals for backoff in backoffs)
-    if now is None or most < 2:
-        return sentence
-    probe = format_instant(max(now, min(backoff.probe_at for backoff in backoffs)))
-    return f"{sentence} after {most} refusals in a row, and by one NodeClaim from {probe} if nothing else fits its pods"
+    return f", {'up to ' if len(backoffs) > 1 else ''}{most} times in a row so far" if most > 1 else ""
+
+
+def _next_attempt(backoffs: Collection[Backoff], now: datetime | None) -> str:
+    """When Tenon asks EC2 for the first of these offerings again."""
+    first = min(backoff.probe_at for backoff in backoffs)
+    return next_attempt(first if now is None else max(now, first))
 
 
 def by_offering(groups: Iterable[UnavailableTypes], now: datetime) -> dict[OfferingKey, datetime]:
-    """Return until when each offering is unavailable. Expired entries are left out."""
-    return {key: backoff.until for key, backoff in backoffs_of(groups).items() if backoff.is_active(now)}
+    """Return when Tenon asks EC2 again for each offering that plans avoid. Expired entries are left out."""
+    return {key: max(now, backoff.probe_at) for key, backoff in _active(groups, now).items()}
+
+
+def _active(groups: Iterable[UnavailableTypes], now: datetime) -> dict[OfferingKey, Backoff]:
+    return {key: backoff for key, backoff in backoffs_of(groups).items() if backoff.is_active(now)}

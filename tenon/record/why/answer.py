@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from tenon.kube.timestamps import format_instant
+from tenon.money import per_hour
 
 MAX_LINES = 60
 """The most lines of a section: an answer is one page."""
@@ -87,7 +88,7 @@ def clock(at: datetime | None) -> str:
 
 def dollars(price: float) -> str:
     """Format a price."""
-    return f"${price:.4f} an hour"
+    return per_hour(price)
 
 
 def to_document(answer: Answer) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.pod_workload import workload_of
 from tenon.kube.timestamps import parse_instant
 from tenon.messages.node import Removal
+from tenon.money import price_text
 from tenon.node.leave_text import recorded
 from tenon.node.state import NodeClaimResult, NodeState
 from tenon.node.timeline import why_blocked
@@ -281,13 +282,13 @@ class _Node:
         if removal is not None:
             text = _why_removed(removal.reason, removal.detail, removal.actor)
             yield Line(text, Source.RECORD, removal.asked_at or removal.at)
-            pods = f"{counted(removal.pods, 'pod')} moved, and it cost ${removal.cost:.4f} in all"
+            pods = f"{counted(removal.pods, 'pod')} moved, and it cost {price_text(removal.cost)} in all"
             yield Line(pods, Source.RECORD, removal.terminated_at)
             yield from _blocked_lines(removal.blocked_by, Source.RECORD)
         elif self._life is not None and self._life.removal:
             yield Line(self._life.removal, Source.TEMPORAL, self._life.asked_at)
             if self._life.cost:
-                yield Line(f"it cost ${self._life.cost:.4f} in all", Source.TEMPORAL)
+                yield Line(f"it cost {price_text(self._life.cost)} in all", Source.TEMPORAL)
             yield from _blocked_lines(self._life.blocked_by, Source.TEMPORAL)
         elif self._sources.claim is not None:
             claim = self._sources.claim

@@ -11,6 +11,7 @@ from tenon.record.entries import CommandEntry, Entry, PlanEntry
 from tenon.record.why.answer import Answer, Line, Source, clock, dollars, sections_of
 from tenon.record.why.mentions import mentions_pod
 from tenon.record.why.node import NodeEvent, NodeLife
+from tenon.scheduling.explanation.waiting import WaitsFor, beginning, explain_command, reason_in, waiting_text
 
 MAX_PLANS = 10
 CUT = "…"
@@ -72,7 +73,8 @@ def why_pod(sources: PodSources) -> Answer:
         (WAITS, list(pod.waits())),
     )
     sections = sections_of(questions)
-    return Answer("pod", sources.key, pod.headline() if sections else "", sections)
+    hints = [f"What each NodePool lacks by now: {explain_command(sources.key)}"] if pod.is_pending else []
+    return Answer("pod", sources.key, pod.headline() if sections else "", sections, hints)
 
 
 def claims_of(key: str, entries: Sequence[Entry]) -> list[str]:
@@ -100,7 +102,8 @@ class _Pod:
         self._entries = sorted(sources.entries, key=lambda entry: entry.at)
 
     @property
-    def _is_pending(self) -> bool:
+    def is_pending(self) -> bool:
+        """Whether it exists and waits for a node."""
         pod = self._sources.pod
         return pod is not None and not pod.node and pod.phase == "Pending"
 
@@ -135,7 +138,7 @@ class _Pod:
 
     def pending(self) -> Iterator[Line]:
         """Why it has no node: the newest of what Tenon said, for each NodePool."""
-        if not self._is_pending:
+        if not self.is_pending:
             return
         pod = self._sources.pod
         assert pod is not None
@@ -148,17 +151,23 @@ class _Pod:
         if event is not None and (plan is None or event.at >= plan.at or not planned_reason):
             yield from self._reason(event.message, Source.KUBERNETES, event.at)
         elif plan is not None and planned_reason:
-            yield from self._reason(planned_reason, Source.RECORD, plan.at)
+            yield from self._reason(waiting_text(WaitsFor.NOTHING_FITS, planned_reason), Source.RECORD, plan.at)
         elif self._sources.simulated and not self._sources.has_place:
-            yield from (Line(text, Source.SIMULATION) for text in by_pool(self._sources.simulated))
+            yield from self._reason(waiting_text(WaitsFor.NOTHING_FITS, self._sources.simulated), Source.SIMULATION)
         if pod.scheduler_message:
             yield Line(f"kube-scheduler: {pod.scheduler_message}", Source.KUBERNETES)
 
-    def _reason(self, reason: str, source: Source, at: datetime) -> Iterator[Line]:
-        """A line for each NodePool. Events and the record shorten long reasons."""
+    def _reason(self, sentence: str, source: Source, at: datetime | None = None) -> Iterator[Line]:
+        """The beginning of the sentence that no node is bought for the pod, and below it a line for each NodePool.
+
+        Events and the record shorten long reasons. An event may say something else, which has no such beginning.
+        """
+        reason = reason_in(sentence)
+        if reason != sentence:
+            yield Line(f"{beginning(WaitsFor.NOTHING_FITS)}:", source, at)
         yield from (Line(text, source, at) for text in by_pool(reason))
         if CUT in reason or "more NodePool" in reason:
-            yield Line(f"the reason is shortened: `tenon explain pod {self._sources.key}` says all of it now", source)
+            yield Line(f"the reason is shortened: `{explain_command(self._sources.key)}` says all of it now", source)
 
     def _last_plan(self) -> PlanEntry | None:
         plans = [entry for entry in self._entries if isinstance(entry, PlanEntry)]
@@ -166,7 +175,7 @@ class _Pod:
 
     def waits(self) -> Iterator[Line]:
         """What must happen before it runs."""
-        if not self._is_pending:
+        if not self.is_pending:
             return
         yield from (Line(text, Source.TEMPORAL) for text in self._sources.waits)
         claims = [self._sources.claim, *claims_of(self._sources.key, self._entries)]

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tenon.kube.pool_reasons import by_pool
+from tenon.money import price_text
 from tenon.record.entries import CommandEntry, Entry, LaunchEntry, PlanEntry, RefusalEntry, RemovalEntry
 from tenon.record.why.answer import Answer, Line, Source, dollars, sections_of
 from tenon.record.why.node import NodeEvent
@@ -118,7 +119,7 @@ def _removed(entries: Sequence[Entry]) -> Iterator[Line]:
     removals = [entry for entry in entries if isinstance(entry, RemovalEntry)]
     for reason, count in Counter(entry.reason for entry in removals).most_common(MAX_NAMED):
         cost = sum(entry.cost for entry in removals if entry.reason == reason)
-        yield Line(f"{reason}: {counted(count, 'node')}, which cost ${cost:.4f} in all", Source.RECORD)
+        yield Line(f"{reason}: {counted(count, 'node')}, which cost {price_text(cost)} in all", Source.RECORD)
     for entry in removals[-MAX_NAMED:]:
         node = entry.facts.node or entry.facts.claim
         detail = f": {shortened(entry.detail, MAX_MESSAGE)}" if entry.detail else ""

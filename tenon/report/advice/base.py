@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tenon.money import sum_text
 from tenon.report.live import LiveCluster, LiveNode, dollars_a_day
 from tenon.report.obstacles import Judge, Obstacles
 from tenon.sentences import counted
@@ -40,15 +41,10 @@ class Question:
         return [obstacles for obstacles in self.obstacles if not obstacles.is_moving]
 
 
-def money(dollars: float) -> str:
-    """Return an amount in the precision that its size deserves."""
-    return f"${dollars:,.0f}" if dollars >= 100 else f"${dollars:.2f}"
-
-
 def cost_text(nodes: Sequence[LiveNode]) -> str:
     """Return how many nodes there are and what they cost: '3 nodes ($41.20 a day)'."""
     count, cost = counted(len(nodes), "node"), dollars_a_day(nodes)
-    return f"{count} ({money(cost)} a day)" if cost else count
+    return f"{count} ({sum_text(cost)} a day)" if cost else count
 
 
 def use_text(nodes: Sequence[LiveNode]) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from tenon.apis.nodepool import NODES
 from tenon.fleet.rows import NodeRow
 from tenon.fleet.summary import reasons_of
+from tenon.money import per_hour
 from tenon.page.charts import Column, column_chart
 from tenon.page.markup import Content, tag, with_code
 from tenon.page.style import OTHERS, PALETTE
@@ -16,7 +17,7 @@ from tenon.page.time_axis import axis_of
 from tenon.report.ahead import EXPIRIES, Ahead, Expiry, LimitUse
 from tenon.report.live import LiveCluster
 from tenon.report.sections.nodes import legend
-from tenon.report.sections.texts import moment, rate
+from tenon.report.sections.texts import moment
 from tenon.resources import format_quantity
 from tenon.sentences import counted, first_few, lasting, shortened
 
@@ -48,7 +49,7 @@ def waiting_section(cluster: LiveCluster) -> Content:
                 command.reason,
                 first_few(command.nodes, NAMES),
                 first_few(command.replacements, NAMES) or "no new node",
-                "" if command.saving is None else f"{rate(command.saving)} an hour",
+                "" if command.saving is None else f"{per_hour(command.saving)}",
                 shortened(command.waits, WAITS),
             )
             for command in fleet.commands

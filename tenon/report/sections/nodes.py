@@ -8,13 +8,14 @@ from datetime import datetime, timedelta
 
 from tenon.fleet.disruption_state import DisruptionState
 from tenon.kube.records import PodRecord
+from tenon.money import per_hour
 from tenon.node.state import Stage
 from tenon.page.markup import Content, Markup, joined, tag
 from tenon.page.packed_bar import Part, amount_text, packed_bar, share_text
 from tenon.page.style import OTHERS
 from tenon.report.drawn_nodes import DrawnNode, PoolGroup, namespace_colors, pool_groups, workload_of
 from tenon.report.live import LiveCluster, LiveNode
-from tenon.report.sections.texts import hourly, rate
+from tenon.report.sections.texts import hourly
 from tenon.resources import CPU, MEMORY, total
 from tenon.sentences import counted, first_few, lasting
 
@@ -65,7 +66,7 @@ def legend(entries: Iterable[tuple[str, str]]) -> Markup:
 
 def _pool(group: PoolGroup, colors: Mapping[str, str], now: datetime) -> Content:
     sums = group.totals
-    price = "no known price" if sums.unpriced and not sums.cost else f"{rate(sums.cost)} an hour"
+    price = "no known price" if sums.unpriced and not sums.cost else f"{per_hour(sums.cost)}"
     figures = (
         f"{counted(sums.nodes, 'node')}, {price}, {sums.spot_share:.0%} spot, "
         f"CPU {sums.cpu_share:.0%}, memory {sums.memory_share:.0%}, {counted(sums.pods, 'pod')}"
@@ -82,7 +83,7 @@ def _rest(nodes: Iterable[LiveNode]) -> Content:
     if not rows:
         return None
     cost = sum(row.price or 0.0 for row in rows)
-    return tag("p", f"and {counted(len(rows), 'more node')} for {rate(cost)} an hour: see tenon top", class_="quiet")
+    return tag("p", f"and {counted(len(rows), 'more node')} for {per_hour(cost)}: see tenon top", class_="quiet")
 
 
 def _card(drawn_node: DrawnNode, colors: Mapping[str, str], now: datetime) -> Markup:

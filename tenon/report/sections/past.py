@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 
 from tenon.apis.reasons import camel_case
+from tenon.money import per_hour, price_text, sum_text
 from tenon.page.charts import Column, Reference, area_chart, column_chart
 from tenon.page.markup import Content, Markup, tag
 from tenon.page.style import OTHERS, PALETTE
@@ -16,7 +17,7 @@ from tenon.record.removals import pod_names
 from tenon.report.happened import Carried, Group, Happened
 from tenon.report.report import Past
 from tenon.report.sections.nodes import legend
-from tenon.report.sections.texts import axis_money, dollars_text, hourly, moment, rate, window_text
+from tenon.report.sections.texts import axis_money, hourly, moment, window_text
 from tenon.sentences import counted, first_few, lasting, shortened
 
 LAUNCHED = "var(--accent)"
@@ -31,18 +32,18 @@ def cost_section(past: Past) -> Content:
     now, bound = past.whole.until, past.lower_bound
     axis = past.cost_axis
     titles = [
-        f"{moment(axis.start_of(number))}: {rate(value)} an hour{_bound_text(least)}"
+        f"{moment(axis.start_of(number))}: {per_hour(value)}{_bound_text(least)}"
         for number, (value, least) in enumerate(zip(past.an_hour, past.lower_bounds, strict=True))
     ]
     window = window_text(past.whole.length)
-    reference = Reference(past.lower_bounds, f"lower bound {rate(bound)}") if bound is not None else None
+    reference = Reference(past.lower_bounds, f"lower bound {price_text(bound)}") if bound is not None else None
     caption = f"Dollars an hour of nodes of NodePools in the last {window}, by their prices"
     day_costs = past.spending.by_pool(past.day.since, now)
     rows = [
-        _in_windows(past, pool, dollars_text(day_costs.get(pool, 0.0)), dollars_text(cost))
+        _in_windows(past, pool, sum_text(day_costs.get(pool, 0.0)), sum_text(cost))
         for pool, cost in past.spending.by_pool(past.whole.since, now).items()
     ]
-    sums = _in_windows(past, "all", dollars_text(past.cost(past.day.since)), dollars_text(past.cost(past.whole.since)))
+    sums = _in_windows(past, "all", sum_text(past.cost(past.day.since)), sum_text(past.cost(past.whole.since)))
     return (
         area_chart(axis, past.an_hour, caption, axis_money, titles, reference),
         _cost_notes(past),
@@ -58,14 +59,14 @@ def cost_section(past: Past) -> Content:
 
 
 def _bound_text(bound: float | None) -> str:
-    return "" if bound is None else f", lower bound {rate(bound)}"
+    return "" if bound is None else f", lower bound {price_text(bound)}"
 
 
 def _by_namespace(past: Past, window: str) -> Content:
     whole = sum(past.by_namespace.values())
     if not whole:
         return None
-    rows = [(name, dollars_text(cost), f"{cost / whole:.0%}") for name, cost in past.by_namespace.items()]
+    rows = [(name, sum_text(cost), f"{cost / whole:.0%}") for name, cost in past.by_namespace.items()]
     return table(("Namespace", f"last {window}", "Share"), rows, {1, 2}, 15)
 
 
@@ -111,8 +112,8 @@ def _summary(happened: Happened, window: str) -> str:
     savings = ""
     if any(carried.reached is not None for carried in happened.commands):
         savings = (
-            f"; disruption commands saved {rate(happened.reached_saving)} an hour "
-            f"({rate(happened.predicted_saving)} predicted)"
+            f"; disruption commands saved {per_hour(happened.reached_saving)} "
+            f"({price_text(happened.predicted_saving)} predicted)"
         )
     return (
         f"Last {window}: {counted(len(happened.launches), 'node')} launched, {len(happened.removals)} removed, "
@@ -153,7 +154,7 @@ def _removed_rows(past: Past) -> list[Sequence[Content]]:
             *_in_windows(past, group.key[0], str(of_day.get(group.key, 0)), str(group.count)),
             str(group.pods),
             lasting(timedelta(seconds=group.seconds / group.count)),
-            dollars_text(group.dollars),
+            sum_text(group.dollars),
         )
         for group in past.whole.removed
     ]
@@ -182,7 +183,7 @@ def _launch_reasons(whole: Happened) -> Content:
 def _removal_row(entry: RemovalEntry) -> Sequence[Content]:
     reason = f"{camel_case(entry.reason)}: {shortened(entry.detail, WHY)}" if entry.detail else camel_case(entry.reason)
     name = entry.facts.node or entry.facts.claim
-    return moment(entry.at), name, reason, entry.actor, str(entry.pods), dollars_text(entry.cost)
+    return moment(entry.at), name, reason, entry.actor, str(entry.pods), sum_text(entry.cost)
 
 
 def drains_section(past: Past) -> Content:
@@ -298,7 +299,7 @@ def _command_row(carried: Carried) -> Sequence[Content]:
 
 
 def _saving(dollars: float | None) -> str:
-    return "" if dollars is None else rate(dollars)
+    return "" if dollars is None else price_text(dollars)
 
 
 def _table_or(

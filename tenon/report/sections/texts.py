@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+from tenon.money import price_text
 from tenon.sentences import counted, lasting
 
 
@@ -25,20 +26,7 @@ def window_text(window: timedelta) -> str:
 
 def hourly(dollars: float | None) -> str:
     """Return the price of a node in an hour; a question mark if it is not known."""
-    return "$?" if dollars is None else f"${dollars:,.4f}"
-
-
-def rate(dollars: float) -> str:
-    """Return what several nodes cost in an hour, or what is saved, in the precision that its size deserves."""
-    return f"{'-' if dollars < 0 else ''}${abs(dollars):,.{4 if abs(dollars) < 1 else 2}f}"
-
-
-def dollars_text(dollars: float) -> str:
-    """Return a sum of dollars in the precision that its size deserves."""
-    sign = "-" if dollars < 0 else ""
-    amount = abs(dollars)
-    digits = 0 if amount >= 1000 else 2 if amount >= 0.1 or not amount else 4
-    return f"{sign}${amount:,.{digits}f}"
+    return "$?" if dollars is None else price_text(dollars)
 
 
 def axis_money(dollars: float) -> str:

@@ -13,7 +13,7 @@ from datetime import datetime
 from tenon.apis import labels
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.requirements import Requirement, Requirements
-from tenon.kube.timestamps import format_instant
+from tenon.money import per_hour
 from tenon.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources, binary_unit
 from tenon.scheduling.explanation.equal_nodes import Division
 from tenon.scheduling.model import OFFERING_KEYS, InstanceType, Offering, PlannedClaim, Problem
@@ -64,12 +64,12 @@ class _PoolTypes:
     markets: dict[Requirements, _Market] = field(default_factory=dict)
 
 
-RefusedUntil = Callable[[OfferingKey], datetime | None]
-"""Returns until when plans avoid an offering that EC2 refused; None if EC2 did not refuse it."""
+AttemptedAt = Callable[[OfferingKey], datetime | None]
+"""Returns when Tenon asks EC2 again for an offering that it refused; None if EC2 did not refuse it."""
 
 
 def nothing_refused(_: OfferingKey) -> datetime | None:
-    """A `RefusedUntil` for a market in which EC2 refuses nothing."""
+    """An `AttemptedAt` for a market in which EC2 refuses nothing."""
     return None
 
 
@@ -82,8 +82,6 @@ class _UnavailableTypes:
     """The cheapest type."""
     price: float
     """Its price in dollars an hour."""
-    until: datetime
-    """When it is tried again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +92,8 @@ class UsualNodes:
     count: int
     price: float
     """What they cost together, in dollars an hour."""
-    until: datetime
-    """When plans try the type again."""
+    next_attempt: datetime
+    """When Tenon asks EC2 for the type again."""
 
 
 class TypeChoiceExplainer:
@@ -105,7 +103,7 @@ class TypeChoiceExplainer:
         self,
         problem: Problem,
         types_without_refusals: Mapping[str, Sequence[InstanceType]] | None = None,
-        refused_until: RefusedUntil = nothing_refused,
+        attempted_at: AttemptedAt = nothing_refused,
     ) -> None:
         """Take the problem that was solved.
 
@@ -113,10 +111,10 @@ class TypeChoiceExplainer:
             problem: the problem.
             types_without_refusals: for each pool all instance types, because the problem lacks types of
                 which nothing is available.
-            refused_until: which offerings EC2 refused.
+            attempted_at: which offerings EC2 refused.
         """
         self._types_without_refusals = types_without_refusals or {}
-        self._refused_until = refused_until
+        self._attempted_at = attempted_at
         self._pools = {pool.name: pool for pool in problem.pools}
         self._shelves: dict[str, _PoolTypes] = {}
         self._explanations: dict[tuple[object, ...], str] = {}
@@ -142,7 +140,7 @@ class TypeChoiceExplainer:
         cheapest: UsualNodes | None = None
         tried_sales: set[tuple[str, float]] = set()
         division: Division | None = None
-        for sale, until in self._refused_sales(claim, self._market_of(claim)):
+        for sale, next_attempt in self._refused_sales(claim, self._market_of(claim)):
             if cheapest is not None and sale.price >= cheapest.price:
                 break
             if sale.offering.capacity_type != claim.offering.capacity_type or (sale.name, sale.price) in tried_sales:
@@ -154,7 +152,7 @@ class TypeChoiceExplainer:
                 affordable = (cheapest.price if cheapest is not None else claim.price) / sale.price if sale.price else 0
                 count = division.nodes(sale.room, int(affordable))
             if count and (cheapest is None or count * sale.price < cheapest.price):
-                cheapest = UsualNodes(sale.name, count, count * sale.price, until)
+                cheapest = UsualNodes(sale.name, count, count * sale.price, next_attempt)
         return cheapest
 
     def usual_price(self, claim: PlannedClaim) -> float | None:
@@ -179,18 +177,18 @@ class TypeChoiceExplainer:
             if sale.price >= claim.price * (1 - _ALIKE):
                 break
             key = OfferingKey(sale.offering.capacity_type, sale.name, sale.offering.zone)
-            if until := self._refused_until(key):
-                yield sale, until
+            if next_attempt := self._attempted_at(key):
+                yield sale, next_attempt
 
     def _refused(self, claim: PlannedClaim, market: _Market) -> _UnavailableTypes | None:
-        cheaper: dict[str, tuple[_Sale, datetime]] = {}
-        for sale, until in self._refused_sales(claim, market):
+        cheaper: dict[str, _Sale] = {}
+        for sale, _ in self._refused_sales(claim, market):
             if not _missing(claim.requests, sale.room):
-                cheaper.setdefault(sale.name, (sale, until))
+                cheaper.setdefault(sale.name, sale)
         if not cheaper:
             return None
-        first, until = next(iter(cheaper.values()))
-        return _UnavailableTypes(len(cheaper), first.name, first.price, until)
+        first = next(iter(cheaper.values()))
+        return _UnavailableTypes(len(cheaper), first.name, first.price)
 
     def _explain(self, claim: PlannedClaim, shelf: _PoolTypes, requirements: Requirements) -> str:
         capacity_type, name, zone = claim.offering[:3]
@@ -204,10 +202,10 @@ class TypeChoiceExplainer:
         clauses = [f"{name} in {zone} ({capacity_type}): {place}"]
         if refusal_text is not None:
             first = (
-                f"{refusal_text.first} at ${refusal_text.price:.4f} an hour{' first' if refusal_text.count > 1 else ''}"
+                f"{refusal_text.first} at {per_hour(refusal_text.price)}{' first' if refusal_text.count > 1 else ''}"
             )
             types = counted(refusal_text.count, "cheaper type")
-            clauses.append(f"EC2 refused {types}, {first}, until {format_instant(refusal_text.until)}")
+            clauses.append(f"EC2 refused {types}, {first}")
         if count > 1:
             after = claim.instance_types[1]
             clauses.append(f"next is {after}, {_price_difference(market.prices.get(after, claim.price), claim.price)}")
@@ -380,7 +378,7 @@ def _amount(name: str, units: int, digits: int = 1) -> str:
 
 def _price_difference(price: float, than: float) -> str:
     if not than and price:
-        return f"at ${price:g} an hour"
+        return f"at {per_hour(price)}"
     if price <= than * (1 + _ALIKE):
         return "at nearly the same price" if price > than else "at the same price"
     return f"{_percent(price / than - 1)} more expensive" if price < 2 * than else f"{price / than:.0f} times the price"

@@ -265,13 +265,13 @@ async def test_the_time_of_forced_deletion_is_on_claim_and_node() -> None:
     assert all("2026-03-01T12:10:00Z" in event[3] for event in events)
 
 
-WHY = {"why": "Empty for 15s (command c-1)", "life": "m5.large, $0.1000/h, lived 3m"}
+WHY = {"why": "Empty for 15s (command c-1)", "life": "m5.large, $0.1000 an hour, lived 3m"}
 
 
 async def test_evt04_node_and_claim_say_why_the_node_leaves_and_what_it_was() -> None:
     world = World().put_live()
     await run(world, reason="Empty", **WHY)
-    text = "Empty for 15s (command c-1); m5.large, $0.1000/h, lived 3m"
+    text = "Empty for 15s (command c-1); m5.large, $0.1000 an hour, lived 3m"
     assert [event for event in world.recorder.events if event[2] == "Disrupted"] == [
         ("NodeClaim", REF.name, "Disrupted", text),
         ("Node", "node-1", "Disrupted", text),

@@ -313,7 +313,7 @@ async def test_a_validation_of_a_replacement_asks_what_ec2_refused_since_the_las
     assert requests == [], "nothing is bought for it"
     replacing = evolve(to_message(command("a")), replacements=[Replacement(name="b", pool="default", body={})])
     await at.finder.validate(replacing, {})
-    assert set(at.refusals.unavailable_until()) == {OfferingKey("on-demand", first, "us-west-2a")}
+    assert set(at.refusals.next_attempts()) == {OfferingKey("on-demand", first, "us-west-2a")}
 
 
 async def test_a_validation_goes_on_with_what_is_known_if_nobody_answers() -> None:
@@ -325,7 +325,7 @@ async def test_a_validation_goes_on_with_what_is_known_if_nobody_answers() -> No
 
     at.refusals.ask = no_answer
     await at.refusals.refresh()
-    assert set(at.refusals.unavailable_until()) == {offering_key}
+    assert set(at.refusals.next_attempts()) == {offering_key}
 
 
 MEASURED = "Command x saves $0.1000 an hour; $0.1600 was predicted"

@@ -85,7 +85,7 @@ async def test_aws048_a_claim_says_that_ec2_throttles_its_launch(
         await until(told)
         assert shown["status"] == "Unknown"
         assert shown["message"].startswith("EC2 has throttled CreateFleet for ")
-        assert "the next try is at " in shown["message"]
+        assert "next attempt at " in shown["message"]
         ec2.clear_faults()
         await pool.running(1)
         (claim,) = await pool.claims()

@@ -13,6 +13,7 @@ from tenon.ec2.refusals.unavailable import (
     by_offering,
     grouped,
     shortages,
+    shortages_of,
 )
 from tenon.kube.offerings import OfferingKey
 from tenon.messages.provisioning import LaunchBreaker, LaunchReport
@@ -103,7 +104,7 @@ def test_refused_offerings_travel_in_groups_and_arrive_as_they_were() -> None:
     groups = grouped(offerings)
     assert len(groups) == 2
     assert backoffs_of(groups) == offerings
-    assert by_offering(groups, NOW) == dict.fromkeys(offerings, until)
+    assert by_offering(groups, NOW) == dict.fromkeys(offerings, refused.probe_at)
     assert by_offering(groups, until) == {}
 
 
@@ -141,25 +142,35 @@ def test_what_ec2_refuses_is_said_in_sentences() -> None:
         refused_keys, until
     ), "also those that no sentence names"
     assert [shortage.sentence for shortage in all_shortages] == [
-        "the account's on-demand vCPU quota G and VT is used up: tried again after 2026-11-21T12:03:00Z",
-        "EC2 refuses all spot capacity: tried again after 2026-11-21T12:03:00Z",
+        "the account's on-demand vCPU quota G and VT is used up: next attempt at 2026-11-21T12:00:30Z",
+        "EC2 refuses all spot capacity: next attempt at 2026-11-21T12:00:30Z",
         "EC2 refuses 5 on-demand offerings (c5.large in us-west-2a, c6.large in us-west-2a, c7.large in us-west-2a "
-        "and 2 more): tried again after 2026-11-21T12:03:00Z",
-        "EC2 refuses 1 reserved offering (capacity reservation cr-1 in us-west-2a): tried again after "
-        "2026-11-21T12:03:00Z",
+        "and 2 more): next attempt at 2026-11-21T12:00:30Z",
+        "EC2 refuses 1 reserved offering (capacity reservation cr-1 in us-west-2a): next attempt at "
+        "2026-11-21T12:00:30Z",
         "EC2 refuses 2 spot offerings (any type in placement group pg-1 in us-west-2b, m5.large in placement group "
-        "pg-1 in us-west-2a): tried again after 2026-11-21T12:03:00Z",
+        "pg-1 in us-west-2a): next attempt at 2026-11-21T12:00:30Z",
     ]
     assert shortages(grouped(dict.fromkeys(refused_keys, Backoff(until, NOW, 1))), until) == []
 
 
-def test_repeated_refusals_are_said_with_their_number_and_the_next_probe() -> None:
+def test_repeated_refusals_are_said_with_their_number_and_one_time_that_of_the_next_attempt() -> None:
+    """Not the end of the pause: for pods that nothing else fits, Tenon asks EC2 earlier."""
     refused = {OfferingKey("spot", "g4dn.xlarge", "us-west-2a"): Backoff(NOW + timedelta(minutes=12), NOW, 3)}
     (shortage,) = shortages(grouped(refused), NOW)
-    assert shortage.sentence == (
-        "EC2 refuses 1 spot offering (g4dn.xlarge in us-west-2a): tried again after 2026-11-21T12:12:00Z after 3 "
-        "refusals in a row, and by one NodeClaim from 2026-11-21T12:01:30Z if nothing else fits its pods"
-    )
+    said = "EC2 refuses 1 spot offering (g4dn.xlarge in us-west-2a), 3 times in a row so far: next attempt at "
+    assert shortage.sentence == said + "2026-11-21T12:01:30Z"
+    (due,) = shortages(grouped(refused), NOW + timedelta(minutes=5))
+    assert due.sentence == said + "2026-11-21T12:05:00Z", "never a time in the past"
+
+
+def test_lists_pages_and_plans_name_the_same_next_attempt() -> None:
+    refused = {OfferingKey("spot", "g4dn.xlarge", zone): Backoff(NOW + timedelta(minutes=3), NOW, 1) for zone in "ab"}
+    groups = grouped(refused)
+    (in_list,) = shortages(groups, NOW)
+    (in_plan,) = shortages_of(by_offering(groups, NOW))
+    assert in_list.sentence == in_plan.sentence
+    assert in_plan.sentence.endswith("(g4dn.xlarge in a and b): next attempt at 2026-11-21T12:00:30Z")
 
 
 def test_refusals_of_the_same_second_are_one_group_of_a_message_and_groups_are_few() -> None:

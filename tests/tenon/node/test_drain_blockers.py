@@ -13,6 +13,7 @@ from tenon.messages.node import BlockedPods, DrainResult
 from tenon.node import machine
 from tenon.node.drain_blockers import grouped, sentence
 from tenon.node.leaving_stages import drained
+from tenon.node.page import current_details
 from tenon.node.remedies import remedies, report
 from tenon.node.state import Blocked, Stage
 from tenon.node.steps import Failed
@@ -86,8 +87,9 @@ def test_trm05_a_blocked_node_says_what_stands_idle_meanwhile_and_keeps_its_reme
     state = evolve(at_live(), stage=Stage.DRAINING)
     state = drained(state, DrainResult(remaining=5, blocked=[GROUP], idle=idle), NOW)
     assert why_blocked(state) == f"{TOGETHER}; {idle}"
-    page = f"{TOGETHER}; {idle.replace('$0.1187 an hour', '0.1187 USD/h')}, since {NOW:%Y-%m-%d}"
-    assert f"Blocked: {page}" in details(state)
+    assert f"Blocked: {TOGETHER}; {idle}, since {NOW:%Y-%m-%d}" in details(state)
+    in_temporal_ui = idle.replace("$0.1187 an hour", "0.1187 USD/h")
+    assert f"Blocked: {TOGETHER}; {in_temporal_ui}, since {NOW:%Y-%m-%d}" in current_details(state)
     assert f"{TOGETHER}; {idle}, since {NOW:%Y-%m-%d %H:%M}" in report(state)
     assert remedies(state)[0].startswith("relax PodDisruptionBudget default/inflate: ")
 

@@ -29,7 +29,7 @@ INSTANCE = Instance(
     price=0.1187,
     launched_at=START,
 )
-LIFE = "c7i-flex.2xlarge, $0.1187/h, lived 3m"
+LIFE = "c7i-flex.2xlarge, $0.1187 an hour, lived 3m"
 INTERRUPTED = Removal(
     reason="spot_interrupted", detail="EC2 interrupts the spot instance", actor="controller interruption"
 )

@@ -129,7 +129,7 @@ def test_what_happens_by_itself_is_shown_with_its_time() -> None:
         force_at=NOW + timedelta(hours=48),
         deadline=NOW + timedelta(minutes=5),
     )
-    assert [subject.split()[0] for subject, _ in deadlines(draining)] == ["Tried", "All"]
+    assert [subject.split()[0] for subject, _ in deadlines(draining)] == ["Next", "All"]
     assert "whatever protects them, by 2026-03-03T12:00:00Z" in report(draining)
     assert "#### If no one acts" in report(draining)
     assert "does not end by itself" not in report(draining)

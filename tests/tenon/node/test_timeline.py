@@ -61,17 +61,17 @@ def test_an_explanation_that_somebody_edited_stays_small(text: str) -> None:
 
 def test_the_details_of_a_node_say_why_it_was_bought() -> None:
     view = VIEW.model_copy(
-        update={"planned_pods": 5, "explanation": ["5 pods: default/web-1", "planned price: 0.1 $/h"]}
+        update={"planned_pods": 5, "explanation": ["5 pods: default/web-1", "planned price: $0.1 an hour"]}
     )
     state = machine.apply(NodeState(claim=REF), PrepareLaunchResult(view=view, reason="x"), NOW)
     shown = details(state)
-    why = "\n\n- 5 pods: default/web-1\n- planned price: 0.1 USD/h\n"
+    why = "\n\n- 5 pods: default/web-1\n- planned price: $0.1 an hour\n"
     assert f"#### Why this NodeClaim was created{why}" in shown, "EC2 has launched nothing yet, and may refuse to"
     assert "- Pods: created for 5\n" in shown
     launched = details(evolve(state, instance=at_live().instance))
     assert f"#### Why this node was bought{why}" in launched
     assert "- Pods: bought for 5\n" in launched
-    assert result_of(state, NOW).explanation == ["5 pods: default/web-1", "planned price: 0.1 $/h"]
+    assert result_of(state, NOW).explanation == ["5 pods: default/web-1", "planned price: $0.1 an hour"]
     assert "Why" not in details(NodeState(claim=REF))
 
 
@@ -109,8 +109,9 @@ def test_the_last_line_of_a_life_names_who_still_holds_its_objects() -> None:
             "Saves at least $0.0880 an hour, $0.6830 if the cheapest",
             "Saves at least 0.0880 USD/h, 0.6830 USD if the cheapest",
         ),
-        ("planned price: 0.0960 $/h (m5.large)", "planned price: 0.0960 USD/h (m5.large)"),
+        ("planned price: $0.0960 an hour (m5.large)", "planned price: 0.0960 USD/h (m5.large)"),
         ("next is c5.large, at $0.085 an hour; it costs $2.", "next is c5.large, at 0.085 USD/h; it costs 2 USD."),
+        ("for $1,234.5000 an hour.", "for 1,234.5000 USD/h."),
         ("costs $-0.5 an hour, and $HOME stays", "costs -0.5 USD/h, and $HOME stays"),
         ("gpu-name In [h100] (none has that label)", "gpu-name In [h100], (none has that label)"),
     ],

@@ -28,7 +28,7 @@ PLAN = PlanResult(batch=7, pods=5, claims=["web-1", "web-2"], price=0.25, placed
 def details(lines: list[str], *, full: bool = False) -> str:
     number = 200 if full else 1
     refused = [
-        UnavailableTypes(capacity_type="spot", zone="us-west-2a", instance_types=[f"c{n}.large"], until=LATER)
+        UnavailableTypes(capacity_type="spot", zone="us-west-2a", instance_types=[f"m{5 + n}.large"], until=LATER)
         for n in range(number)
     ]
     breaker = LaunchBreaker(
@@ -40,7 +40,7 @@ def details(lines: list[str], *, full: bool = False) -> str:
     pause = PurchasePause(group="g", nodes=2, until=LATER, pods=["shop/db-0"], waiting=1, refusal="no " * 100)
     why = "NodePool web: EC2 refuses 3 spot offerings (c1.large in us-west-2a); " * (9 if full else 1)
     pods = [f"a-namespace-with-a-name/a-pod-with-a-long-name-{n}" for n in range(3)] if full else ["shop/web-1"]
-    pending = [PendingPods(why=why, pods=pods, count=len(pods))] * min(number, 10)
+    pending = [PendingPods(why=f"{n}: {why}" if n else why, pods=pods, count=len(pods)) for n in range(min(number, 10))]
     plan = PlanResult(waits=[wait] * number, pending=pending, pending_left_out=number - 1)
     part = CostPart(name="a-name-of-a-nodepool-or-namespace-" + "x" * 29, price=0.1)
     cost = evolve(COST, pools=[part] * 5, namespaces=[part] * 5) if full else None
@@ -61,12 +61,13 @@ def test_a_batch_names_its_nodeclaims_its_price_and_the_pods_that_fit_nowhere() 
 def test_the_page_says_what_ec2_refuses_until_when_and_which_pods_wait() -> None:
     shown = details(page.remembered([], PLAN, 7, NOW))
     assert "**Now:** it waits for pods" in shown
-    assert "#### Pods without a node\n\n- 1 pod (shop/web-1): NodePool web: EC2 refuses 3 spot" in shown
+    assert "#### Pods without a node\n\n- No node is bought for 1 pod (shop/web-1): NodePool web: EC2" in shown
     assert "for other reasons" not in shown
     assert "1 spot offering" in shown
-    assert "tried again after 2026-11-21T12:03:00Z" in shown
+    assert "next attempt at 2026-11-21T12:03:00Z" in shown
     assert "NodePool web: its launches are held back because EC2 refuses them: Unauthorized" in shown
-    assert "3 pods of NodePool web until 2026-11-21 12:03:00 UTC: EC2 sells m5.24xlarge at 4.0000 USD/h" in shown
+    assert "wait for a cheaper node: NodePool web: EC2 refused m5.large at 0.1000 USD/h, and the cheapest" in shown
+    assert "node left is m5.24xlarge at 4.0000 USD: next attempt at 2026-11-21T12:03:00Z" in shown
     assert "1 pod (shop/db-0) until 2026-11-21 12:03:00 UTC" in shown
     assert "batch 7" in shown
     assert "$" not in shown
@@ -91,7 +92,20 @@ def test_all_refused_offerings_are_named_as_far_as_they_fit() -> None:
     assert all(f"c{n}.large in us-west-2a" in few for n in range(60))
     many = page.current_details("c", "waits", [], refused, [], None, [], NOW)
     assert many.count(".large") == 150
-    assert " in us-west-2a and 100 more): tried again after" in many
+    assert " in us-west-2a and 100 more): next attempt at" in many
+
+
+def test_pods_of_an_earlier_plan_name_no_attempt_that_is_over_and_are_one_line() -> None:
+    """Pods of one cause may have been planned at different times."""
+    why = "NodePool web: EC2 refuses all spot capacity: next attempt at {}; without these: its taint a is not tolerated"
+    times = ("2026-11-21T11:59:00Z", "2026-11-21T12:00:00Z")
+    pending = [PendingPods(why=why.format(at), pods=[f"shop/{n}"], count=2) for n, at in enumerate(times)]
+    shown = page.current_details("c", "waits", [], [], [], PlanResult(pending=pending), [], NOW)
+    line = "- No node is bought for 4 pods (shop/0, shop/1 and 2 more): NodePool web: EC2 refuses all spot capacity"
+    assert f"{line}; without these" in shown
+    soon = [PendingPods(why=why.format("2026-11-21T12:00:30Z"), pods=["shop/0"], count=1)]
+    shown = page.current_details("c", "waits", [], [], [], PlanResult(pending=soon), [], NOW)
+    assert "spot capacity: next attempt at 2026-11-21T12:00:30Z; without these" in shown
 
 
 def test_what_is_over_is_not_shown() -> None:

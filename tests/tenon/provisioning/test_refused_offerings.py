@@ -16,13 +16,14 @@ from tenon.kube.pod import Pod
 from tenon.kube.taints import Toleration
 from tenon.provisioning.pools import scheduling_pool
 from tenon.provisioning.refused_offerings import with_refused_offerings
+from tenon.scheduling.catalog import parse_catalog
 from tenon.scheduling.engine import solve
 from tenon.scheduling.model import InstanceType, Pool
 from tests.activities.provisioning.fake_view import node_pool
-from tests.tenon.scheduling.builders import CATALOG, ZONES, asking, need, pod, problem
+from tests.tenon.scheduling.builders import CATALOG, ZONES, asking, entry, need, pod, problem
 
 UNTIL = datetime(2026, 3, 1, 12, 3, tzinfo=UTC)
-AGAIN = "tried again after 2026-03-01T12:03:00Z"
+AGAIN = "next attempt at 2026-03-01T12:03:00Z"
 REQUIREMENTS = "template/spec/requirements"
 SPOT_ONLY = [{"key": labels.CAPACITY_TYPE, "operator": "In", "values": ["spot"]}]
 Refused = Mapping[OfferingKey, datetime]
@@ -48,7 +49,7 @@ def reason(waiting: Pod, refused: Refused, **edits: Any) -> str:
 
 def test_a_nodepool_of_which_ec2_refuses_all_types_says_so() -> None:
     pool, _ = market(every("spot"), **{REQUIREMENTS: SPOT_ONLY})
-    assert pool.lacking.startswith(f"EC2 refuses {len(every('spot'))} spot offerings (c5.16xlarge in us-west-2a, ")
+    assert pool.lacking.startswith(f"EC2 refuses {len(every('spot'))} spot offerings (c5.16xlarge in 3 zones, ")
     assert f" more): {AGAIN}; without these: no available instance type meets its requirement" in pool.lacking
     assert reason(pod("a"), every("spot"), **{REQUIREMENTS: SPOT_ONLY}) == f"NodePool default: {pool.lacking}"
 
@@ -75,7 +76,7 @@ def test_a_pod_that_only_refused_types_could_hold_names_them() -> None:
     refused = {**every("spot", size=".24xlarge"), **every("on-demand", size=".24xlarge")}
     text = reason(pod("a", cpu="90"), refused)
     assert text.startswith("NodePool default: EC2 refuses ")
-    assert ".24xlarge in us-west-2a" in text
+    assert ".24xlarge in 3 zones" in text
     assert f"{AGAIN}; without these: needs 90 CPU; the largest type it allows has " in text
 
 
@@ -88,6 +89,58 @@ def test_a_pod_that_no_refused_type_could_hold_hears_nothing_of_them() -> None:
     assert "EC2" not in reason(pod("a"), refused, **{"template/spec/taints": taints})
     tolerating = pod("a", cpu="90000", tolerations=(Toleration("gpu", "Exists"),))
     assert "EC2" not in reason(tolerating, refused, **{"template/spec/taints": taints})
+
+
+def test_a_pod_that_a_nodepool_could_never_serve_names_what_keeps_it_off_not_what_ec2_refuses() -> None:
+    """EC2 refuses all types of the NodePool, so that the plan has none to compare the pod with."""
+    refused = every("spot")
+    spot = {REQUIREMENTS: SPOT_ONLY}
+    gpu = reason(pod("a", extra={"nvidia.com/gpu": "1"}), refused, **spot)
+    assert gpu == "NodePool default: needs nvidia.com/gpu, which none of the types that it allows has"
+    assert "EC2" not in reason(asking("a", need(labels.ZONE, "In", "us-west-2z")), refused, **spot)
+    taints = [{"key": "gpu", "value": "yes", "effect": "NoSchedule"}]
+    tainted = reason(pod("a"), refused, **spot, **{"template/spec/taints": taints})
+    assert tainted == "NodePool default: its taint gpu=yes:NoSchedule is not tolerated"
+    full = reason(pod("a"), refused, **spot, limits={"cpu": "0"})
+    assert full.startswith("NodePool default: its limit leaves no room for another node (cpu 0)")
+
+
+def test_a_limit_of_a_nodepool_counts_before_what_ec2_refuses_of_it() -> None:
+    refused = every("on-demand", size=".large")
+    text = reason(pod("a"), refused, limits={"cpu": "1"})
+    assert text.startswith("NodePool default: its limit leaves no room for another node (cpu 1)")
+
+
+def test_of_two_nodepools_without_capacity_only_the_one_that_would_serve_a_pod_names_it() -> None:
+    gpu_types = parse_catalog({"instanceTypes": [entry("g5.xlarge", 4, 16, 1.0, capacity={"nvidia.com/gpu": "1"})]})
+    refused = {**every("spot"), **{OfferingKey("spot", "g5.xlarge", zone): UNTIL for zone in ZONES}}
+    types = without([*CATALOG, *gpu_types], UnavailableOfferings(refused))
+    pools = [
+        scheduling_pool(
+            node_pool(
+                name,
+                {
+                    REQUIREMENTS: [
+                        {"key": labels.INSTANCE_TYPE, "operator": operator, "values": ["g5.xlarge"]},
+                        {"key": labels.CAPACITY_TYPE, "operator": "In", "values": ["spot"]},
+                    ]
+                },
+            ),
+            types,
+            {},
+            refused=refused,
+        )
+        for name, operator in (("default", "NotIn"), ("gpu", "In"))
+    ]
+    waiting = pod("a", extra={"nvidia.com/gpu": "1"})
+    by_pool = {pool.name: types for pool in pools}
+    plan = solve(problem([waiting], *pools))
+    text = with_refused_offerings(plan, [waiting], pools, by_pool, refused).unschedulable[waiting.key]
+    assert text.startswith(
+        "NodePool default: needs nvidia.com/gpu, which none of the types that it allows has; NodePool"
+    )
+    assert text.count("EC2 refuses") == 1
+    assert f"NodePool gpu: EC2 refuses 3 spot offerings (g5.xlarge in 3 zones): {AGAIN}" in text
 
 
 def test_a_pod_names_what_is_refused_of_the_capacity_type_that_it_asks_for() -> None:

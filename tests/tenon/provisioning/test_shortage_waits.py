@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from tenon.apis import labels
 from tenon.apis.nodepool import NodePool
-from tenon.ec2.refusals.unavailable import UnavailableOfferings, unavailable_until
+from tenon.ec2.refusals.backoff import Backoff
+from tenon.ec2.refusals.unavailable import UnavailableOfferings, next_attempt_of
 from tenon.ec2.types.instance_types import without
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
 from tenon.messages.provisioning import ShortageWait
+from tenon.provisioning.shortage_sentences import still_waiting, wait_sentence, waiting_sentence
 from tenon.provisioning.shortage_waits import (
     MAX_GROUPS,
     dear_nodes,
     elsewhere,
     grouped,
     held_back,
-    wait_sentence,
-    waiting_sentence,
     without_dear_types,
 )
 from tenon.scheduling.engine import solve
@@ -67,7 +67,7 @@ def planned(
     requests = problem(
         pods, *(pool(entry.name, *entry.requirements.values(), types=types[entry.name]) for entry in pools)
     )
-    prices = TypeChoiceExplainer(requests, types, partial(unavailable_until, until))
+    prices = TypeChoiceExplainer(requests, types, partial(next_attempt_of, until))
     plan, waits = solve(requests), dict[str, ShortageWait]()
     if first := dear_nodes(plan, policies, prices):
         second = solve(problem(elsewhere(pods, first), *requests.pools))
@@ -88,8 +88,8 @@ def test_pods_wait_for_the_offering_that_they_would_usually_get() -> None:
     assert outcome.bought == []
     assert outcome.plan.unschedulable["default/a"] == (
         "NodePool default: EC2 refused c5.large at $0.0850 an hour, and the cheapest node left is m5.16xlarge at "
-        "$3.0720; the pod waits until 2026-03-01T09:59:10Z and Tenon tries again, because tenon.sh/shortage-policy of "
-        "the NodePool is Wait; annotate the pod with tenon.sh/shortage-policy=Buy to get the node now"
+        "$3.0720: next attempt at 2026-03-01T09:59:10Z; the pod waits because tenon.sh/shortage-policy of the "
+        "NodePool is Wait; annotate the pod with tenon.sh/shortage-policy=Buy to get the node now"
     )
     assert outcome.waits["default/a"].until == UNTIL
 
@@ -158,7 +158,7 @@ def test_on_demand_capacity_instead_of_spot_is_no_reason_to_wait() -> None:
     until = {OfferingKey("spot", "c5.large", ZONE[0]): UNTIL}
     types = without(TYPES[:1], UnavailableOfferings(until))
     requests = problem([pod("a")], pool("default", *pair.requirements.values(), types=types))
-    prices = TypeChoiceExplainer(requests, {"default": types}, partial(unavailable_until, until))
+    prices = TypeChoiceExplainer(requests, {"default": types}, partial(next_attempt_of, until))
     assert dear_nodes(solve(requests), {"default": policy()}, prices) == {}
 
 
@@ -189,9 +189,20 @@ def test_pods_that_wait_for_the_same_are_one_row() -> None:
     assert [(row.pool, row.pods, row.pod) for row in rows] == [("default", 2, "team/a"), ("other", 1, "team/c")]
     assert waiting_sentence(rows[0]) == (
         "2 pods, such as team/a, wait for a cheaper node: NodePool default: EC2 refused c5.large at $0.0850 an hour, "
-        "and the cheapest node left is m5.16xlarge at $3.0720; tried again after 2026-03-01T09:59:10Z"
+        "and the cheapest node left is m5.16xlarge at $3.0720: next attempt at 2026-03-01T09:59:10Z"
     )
     assert waiting_sentence(rows[1]).startswith("1 pod (team/c) waits for a cheaper node: ")
+
+
+def test_a_row_names_the_next_attempt_by_now_and_goes_when_ec2_refuses_nothing_any_more() -> None:
+    """EC2 may have refused the type again since the plan, and the probe of its pods comes before the pause is over."""
+    refused_at = UNTIL + timedelta(seconds=10)
+    backoffs = {OfferingKey("on-demand", "c5.large", ZONE[0]): Backoff(UNTIL + timedelta(minutes=6), refused_at, 2)}
+    (row,) = still_waiting([wait()], backoffs, UNTIL + timedelta(seconds=20))
+    assert row.until == refused_at + timedelta(minutes=1)
+    (due,) = still_waiting([wait()], backoffs, UNTIL + timedelta(minutes=2))
+    assert due.until == UNTIL + timedelta(minutes=2)
+    assert still_waiting([wait()], {}, UNTIL) == []
 
 
 def test_the_rows_are_bounded() -> None:

@@ -295,7 +295,7 @@ def test_a_static_claim_explains_why_it_is_bought(cpu: str) -> None:
     count = len(planned.instance_types)
     condition = "hold 7 CPU" if cpu else "its NodePool allows;"
     assert f"the cheapest of {count} types that {condition}" in choice
-    assert price.startswith(f"planned price: {planned.price:.4f} $/h ({planned.instance_types[0]}")
+    assert price.startswith(f"planned price: ${planned.price:.4f} an hour ({planned.instance_types[0]}")
 
 
 def test_a_static_node_that_cannot_be_bought_says_why() -> None:

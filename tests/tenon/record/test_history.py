@@ -49,7 +49,7 @@ BOUGHT = Purchase(
     price=0.096,
     pods=["shop/web-1"],
     pod_count=1,
-    why="1 pod: shop/web-1\nm5.large in us-west-2a: the cheapest of 12\nplanned price: 0.0960 $/h",
+    why="1 pod: shop/web-1\nm5.large in us-west-2a: the cheapest of 12\nplanned price: $0.0960 an hour",
 )
 PLAN = PlanEntry(
     id="plan",
@@ -171,24 +171,24 @@ def test_the_name_of_a_node_is_in_its_last_entry_and_finds_the_first_ones() -> N
 @pytest.mark.parametrize(
     ("entry", "name", "expected"),
     [
-        (PLAN, "web-1", "web-1 is planned for a new node: default-1 (m5.large, 0.0960 $/h)"),
+        (PLAN, "web-1", "web-1 is planned for a new node: default-1 (m5.large, $0.0960 an hour)"),
         (PLAN, "shop/web-2", "shop/web-2 gets room on ip-9"),
         (PLAN, "shop/gpu", "shop/gpu fits nowhere: NodePool default: no type has nvidia.com/gpu"),
         (
             PLAN,
             "",
-            "3 pods; creates default-1 (m5.large, 0.0960 $/h); 1 to nodes that exist: ip-9; "
+            "3 pods; creates default-1 (m5.large, $0.0960 an hour); 1 to nodes that exist: ip-9; "
             "1 pod without a place: shop/gpu: NodePool default: no type has nvidia.com/gpu",
         ),
         (REFUSAL, "", "no capacity (spot m5.large us-west-2b)"),
-        (LAUNCH, "", "i-1 m5.large us-west-2a spot 0.0960 $/h"),
-        (COMMAND, "", "removes ip-1; creates default-2 (m5.medium, 0.0480 $/h); is to save 0.0480 $/h"),
-        (END, "", "1 node left; saves 0.0400 $/h of 0.0480 predicted"),
+        (LAUNCH, "", "i-1 m5.large us-west-2a spot $0.0960 an hour"),
+        (COMMAND, "", "removes ip-1; creates default-2 (m5.medium, $0.0480 an hour); is to save $0.0480 an hour"),
+        (END, "", "1 node left; saves $0.0400 an hour of $0.0480 predicted"),
         (END.model_copy(update={"failure": "a pod came"}), "", "undone: a pod came"),
         (
             END.model_copy(update={"approval": APPROVAL}),
             "",
-            "ann approved it: seen in staging; 1 node left; saves 0.0400 $/h of 0.0480 predicted",
+            "ann approved it: seen in staging; 1 node left; saves $0.0400 an hour of $0.0480 predicted",
         ),
         (
             END.model_copy(update={"approval": APPROVAL, "failure": "it saves nothing any more"}),
@@ -198,7 +198,7 @@ def test_the_name_of_a_node_is_in_its_last_entry_and_finds_the_first_ones() -> N
         (
             COMMAND.model_copy(update={"approve_until": AT}),
             "",
-            "removes ip-1; creates default-2 (m5.medium, 0.0480 $/h); is to save 0.0480 $/h; "
+            "removes ip-1; creates default-2 (m5.medium, $0.0480 an hour); is to save $0.0480 an hour; "
             f"waits for approval until {format_instant(AT)}",
         ),
         (REMOVAL, "", "m5.large, ran 2h30m, cost $0.2400, 4 pods evicted"),

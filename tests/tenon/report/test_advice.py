@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from tenon.apis import labels
 from tenon.kube.timestamps import format_instant
-from tenon.report.advice.base import Advice, Question, money
+from tenon.money import sum_text
+from tenon.report.advice.base import Advice, Question
 from tenon.report.advice.rules import RULES, advice_on
 from tenon.report.live import LiveCluster
 from tenon.report.obstacles import Judge
@@ -301,7 +302,7 @@ def test_a_node_pool_that_cannot_be_read_gets_no_advice() -> None:
 
 def test_rules_have_names_of_their_own() -> None:
     assert len({rule.__name__ for rule in RULES}) == len(RULES)
-    assert [money(amount) for amount in (0.4, 41.234, 1234.5)] == ["$0.40", "$41.23", "$1,234"]
+    assert [sum_text(amount) for amount in (0.4, 41.234, 1234.5)] == ["$0.40", "$41.23", "$1,234"]
 
 
 # Advice and the table of blockers

@@ -104,7 +104,7 @@ def test_links_inside_the_page_have_their_places(busy_text: str, busy_page: Page
 def test_totals_nodes_and_pods_are_those_of_the_cluster(busy_page: Page) -> None:
     live = busy_cluster().live()
     sums = totals(live.fleet.rows)
-    for text in (f"${sums.cost:.2f}", f"${sums.monthly_cost:,.0f}", "30nodes, 29 ready", "30%spot: 9 nodes"):
+    for text in (f"${sums.cost:.4f}", f"${sums.monthly_cost:,.0f}", "30nodes, 29 ready", "30%spot: 9 nodes"):
         assert text in busy_page.words
     for node in live.nodes:
         assert node.name in busy_page.words
@@ -155,8 +155,8 @@ def test_tables_of_the_past_have_the_figures_of_the_record(busy_page: Page) -> N
     assert f"all | ${past.cost(NOW - DAY):,.2f} | ${past.cost(NOW - WEEK):,.2f}" in rows
     assert f"Disruption commands ({len(past.whole.commands)})" in busy_page.words
     assert f"Interruptions ({len(past.whole.interruptions)})" in busy_page.words
-    assert "lower bound $6.10" in busy_page.words
-    assert "$6.10an hour is the lower bound; nodes of NodePools cost 1.51 times that" in busy_page.words
+    assert "lower bound $6.1000" in busy_page.words
+    assert "$6.1000an hour is the lower bound; nodes of NodePools cost 1.51 times that" in busy_page.words
     assert [row for row in rows if row.startswith("ann | removal: Drain | ")]
 
 

@@ -41,8 +41,8 @@ def test_a_report_says_what_ended_when_and_what_is_left_and_why() -> None:
     result = report.with_rounds(begun(instances=[volume], instance_count=1), rounds)
     result = report.finished(report.with_skipped(result, "drain nodes", "no API server"), NOW + timedelta(minutes=2))
     text = report.markdown(result)
-    assert "ended 1 instance; $0.0500/h less; left 1 thing" in report.summary(result).lower()
-    assert "instance i-1, m7i.large spot us-west-2a NodePool web $0.0500/h, at 12:00:05" in text
+    assert "ended 1 instance; $0.0500 an hour less; left 1 thing" in report.summary(result).lower()
+    assert "instance i-1, m7i.large spot us-west-2a NodePool web $0.0500 an hour, at 12:00:05" in text
     assert "volume vol-1: EC2 does not delete it with its instance" in text
     assert "drain nodes: no API server" in text
     assert f"Started {NOW:%Y-%m-%d %H:%M:%S} UTC by ann, ended" in text
@@ -89,7 +89,7 @@ def test_released_objects_count_neither_templates_nor_profiles_again() -> None:
 
 def test_a_dry_run_says_what_would_end() -> None:
     result = begun(instances=[INSTANCE], instance_count=1, price=0.05).model_copy(update={"dry_run": True})
-    assert report.summary(result) == "would end 1 instance, 0 launch templates, 0 instance profiles; $0.0500/h"
+    assert report.summary(result) == "would end 1 instance, 0 launch templates, 0 instance profiles; $0.0500 an hour"
 
 
 def test_the_page_of_a_large_cluster_stays_small_and_has_no_dollar() -> None:

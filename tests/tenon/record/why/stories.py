@@ -21,7 +21,7 @@ START = datetime(2026, 11, 26, 12, tzinfo=UTC)
 CLAIM, NODE, INSTANCE = "default-x1", "ip-10-0-0-1.ec2.internal", "i-0abc"
 
 
-CHOICE = ("m5.large is the cheapest of 12 types; c5.large lacks memory", "planned price: 0.0400 $/h")
+CHOICE = ("m5.large is the cheapest of 12 types; c5.large lacks memory", "planned price: $0.0400 an hour")
 
 
 def after(minutes: float) -> datetime:

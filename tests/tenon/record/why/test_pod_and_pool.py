@@ -9,6 +9,7 @@ from tenon.record.why.mentions import mentions_pod, mentions_pool
 from tenon.record.why.node import NodeEvent, NodeLife
 from tenon.record.why.pod import PENDING, PLANNED, WAITS, WHERE, PodFacts, PodSources, claims_of, why_pod
 from tenon.record.why.pool import COMMANDS, CREATED, NO_PLACE, REFUSED, REMOVED, STATE, PoolSources, why_pool
+from tenon.scheduling.explanation.waiting import event_message
 from tests.tenon.record.why.stories import CLAIM, COMMAND, COMMAND_END, LAUNCH, NEXT_PLAN, PLAN, REFUSAL, STORY, after
 
 PENDING_POD = PodFacts("Pending", created=after(-1), scheduler_message="0/3 nodes are available")
@@ -24,8 +25,9 @@ def line_sources(answer: Answer, question: str) -> list[Source]:
 
 
 def test_a_pending_pod_that_fits_nowhere_has_a_sentence_for_each_node_pool() -> None:
-    event = NodeEvent(after(5), "FailedScheduling", REASON)
+    event = NodeEvent(after(5), "FailedScheduling", event_message(REASON, "shop/huge"))
     expected = [
+        "No node is bought for the pod:",
         "NodePool default: needs 5000 CPU; the largest type has 192",
         "NodePool gpu: the pod does not tolerate nvidia.com/gpu",
         "kube-scheduler: 0/3 nodes are available",
@@ -33,6 +35,7 @@ def test_a_pending_pod_that_fits_nowhere_has_a_sentence_for_each_node_pool() -> 
     by_event = why_pod(PodSources("shop/huge", PENDING_POD, [PLAN], [event]))
     assert by_event.headline == "Pod shop/huge is Pending since 2026-11-26 11:59:00 UTC, without a node"
     assert texts(by_event, PENDING) == expected
+    assert by_event.hints == ["What each NodePool lacks by now: tenon explain pod shop/huge"]
     assert line_sources(by_event, PENDING)[0] is Source.KUBERNETES
     by_record = why_pod(PodSources("shop/huge", PENDING_POD, [PLAN]))
     assert texts(by_record, PENDING) == expected
