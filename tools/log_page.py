@@ -202,6 +202,8 @@ class _Module:
             case ast.IfExp(body=body, orelse=orelse):
                 yield from self._fields(body, shared, place)
                 yield from self._fields(orelse, shared, place)
+            case ast.Call(func=ast.Attribute(value=ast.Constant())):
+                raise LogLineError(f"{place}: {ast.unparse(node)} is a text, not the fields of a log line")
             case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name in shared.returned:
                 for module, value in shared.returned[name]:
                     with suppress(LogLineError):  # a function elsewhere of the same name may return something else

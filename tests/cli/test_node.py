@@ -23,7 +23,7 @@ from typer.testing import CliRunner, Result
 from cli.node import app
 from tenon.evolve import evolve
 from tenon.messages.base import ClaimRef
-from tenon.messages.provisioning import PendingPods, PurchasePause, ShortageWait
+from tenon.messages.provisioning import LaunchReport, PendingPods, PurchasePause, ShortageWait, UnavailableTypes
 from tenon.messages.reboot import RebootOutcome, RebootReply
 from tenon.node.state import NodeClaimInput
 from tests.cli.test_disruptions import running
@@ -172,8 +172,10 @@ async def test_the_nodepools_that_ec2_refuses_are_listed_with_the_blocked_nodes(
         assert (shortage["nodeClaim"], shortage["nodePool"]) == ("", "")
         assert shortage["why"].startswith(sentence)
         (offering,) = shortage["offerings"]
-        assert offering.pop("nextTryAt") == shortage["why"].removeprefix(sentence)
-        assert offering.pop("probedFrom") < shortage["why"].removeprefix(sentence)
+        assert offering.pop("nextAttemptAt") == shortage["why"].removeprefix(sentence), "the only time that is named"
+        assert "tenon explain nodepool NAME" in shortage["remedies"][-1]
+        assert shortage["remedies"][-1].replace("`", "") in " ".join(table.output.replace("`", "").split())
+        assert "tenon doctor" in row["remedies"][-1]
         place = {"capacityType": "spot", "instanceType": "m5.large", "zone": "us-west-2a"}
         assert offering == place | {"refusalsInARow": 1}
         plain = await asyncio.to_thread(tenon, "list", "--cluster", cluster, "-o", "json")
@@ -241,12 +243,14 @@ async def test_pods_that_no_node_can_be_bought_for_are_listed_with_the_blocked_n
 
         await until(is_planned)
         table = await asyncio.to_thread(tenon, "list", "--cluster", cluster, "--blocked")
-        text = f"Pods without a node: 7 pods (shop/a, shop/b, shop/c and 4 more): {why}"
-        assert text in " ".join(table.output.split())
+        text = f"No node is bought for 7 pods (shop/a, shop/b, shop/c and 4 more): {why}"
+        assert f"Pods: {text}" in " ".join(table.output.split())
+        assert "tenon explain pod shop/a" in table.output, "what a person can do"
         assert "shop/d" not in table.output
         rows = await asyncio.to_thread(tenon, "list", "--cluster", cluster, "--blocked", "-o", "json")
         (row,) = json.loads(rows.stdout)
-        assert (row["why"], row["pods"], row["waitingPods"]) == (why, ["shop/a", "shop/b", "shop/c"], 7)
+        assert (row["why"], row["pods"], row["waitingPods"]) == (text, ["shop/a", "shop/b", "shop/c"], 7)
+        assert "tenon explain pod shop/a" in row["remedies"][0]
 
 
 async def test_commands_that_wait_for_an_approval_are_listed_with_the_blocked_nodes(
@@ -267,9 +271,10 @@ async def test_commands_that_wait_for_an_approval_are_listed_with_the_blocked_no
     assert f"tenon approve {ASKING.id}, or tenon refuse {ASKING.id}" in text
 
 
-async def test_pods_that_wait_in_a_shortage_are_listed_until_what_they_wait_for_is_tried_again(
+async def test_pods_that_wait_in_a_shortage_are_listed_while_ec2_refuses_what_they_wait_for(
     temporal: WorkflowEnvironment, tenon: Tenon, cluster: str
 ) -> None:
+    """With the time of the next attempt by now, which the plan did not know."""
     planning = Planning()
     waiting = ShortageWait(
         pool="web",
@@ -281,8 +286,18 @@ async def test_pods_that_wait_in_a_shortage_are_listed_until_what_they_wait_for_
         usual_price=0.272,
         until=datetime.now(UTC) + timedelta(minutes=3),
     )
-    planning.waits = [waiting, evolve(waiting, pool="past", until=datetime.now(UTC))]
+    planning.waits = [waiting, evolve(waiting, pool="past", usual_type="c6g.4xlarge")]
+    refused_at = datetime.now(UTC).replace(microsecond=0)
+    refused = UnavailableTypes(
+        capacity_type="on-demand",
+        zone="us-west-2a",
+        instance_types=["c6g.2xlarge"],
+        until=refused_at + timedelta(minutes=12),
+        refused_at=refused_at,
+        refusals=3,
+    )
     async with provisioner(temporal, cluster, planning) as handle:
+        await handle.signal(ProvisionerWorkflow.launches_reported, LaunchReport(unavailable=[refused]))
         planning.pods.set()
 
         async def reported() -> bool:
@@ -292,14 +307,16 @@ async def test_pods_that_wait_in_a_shortage_are_listed_until_what_they_wait_for_
         table = await asyncio.to_thread(tenon, "list", "--cluster", cluster, "--blocked")
         sentence = (
             "5 pods, such as team/a, wait for a cheaper node: NodePool web: EC2 refused c6g.2xlarge at $0.2720 an "
-            "hour, and the cheapest node left is m9gd.16xlarge at $4.0224; next attempt at "
+            "hour, and the cheapest node left is m9gd.16xlarge at $4.0224: next attempt at "
         )
         assert f"Pending pods: {sentence}" in " ".join(table.output.split())
         rows = await asyncio.to_thread(tenon, "list", "--cluster", cluster, "--blocked", "-o", "json")
-        (row,) = json.loads(rows.stdout)
+        row, capacity = json.loads(rows.stdout)
         assert (row["nodeClaim"], row["nodePool"], row["blocked"]) == ("", "web", True)
         assert row["why"].startswith(sentence)
-        assert row["why"].endswith(row["nextTryAt"])
+        assert row["why"].endswith(row["nextAttemptAt"])
+        assert row["nextAttemptAt"] == capacity["offerings"][0]["nextAttemptAt"]
+        assert "kubectl annotate pod -n team a tenon.sh/shortage-policy=Buy" in row["remedies"][-1]
 
 
 async def test_a_node_that_is_well_has_nothing_to_resolve(

@@ -88,7 +88,7 @@ async def test_wsh01_what_a_shortage_says_and_which_nodes_it_leaves(
         assert 0 < 2 * usual < price(dear)
 
         await waits.deploy(1)
-        await until(lambda: failed_scheduling(waits, "the pod waits until "))
+        await until(lambda: failed_scheduling(waits, "the pod waits because "))
         rows = json.loads(tenon("node", "list", "--blocked", "-o", "json").stdout)
         assert any("waits for a cheaper node" in row["why"] for row in rows if row["nodePool"] == waits.name)
 

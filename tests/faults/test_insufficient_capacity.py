@@ -89,7 +89,7 @@ async def test_all_spot_is_sold_out(make_pool: MakePool, observe: Observe, ec2: 
 async def test_evt03_pods_and_their_nodepool_say_what_ec2_lacks(
     make_pool: MakePool, observe: Observe, ec2: Ec2Admin
 ) -> None:
-    """The reason is not only in the events of NodeClaims that are gone."""
+    """The reason is not only in the events of NodeClaims that are gone. Only what lasts names no time to come."""
     few = types("5n")
     pool = await make_pool(requirements=only(few))
     async with observe(pool):
@@ -100,7 +100,8 @@ async def test_evt03_pods_and_their_nodepool_say_what_ec2_lacks(
         async def pod_says_so() -> bool:
             events = await pool.kube.list(EVENTS, field_selector="reason=FailedScheduling")
             own = [event["message"] for event in events if event["involvedObject"]["name"].startswith(f"{pool.name}-")]
-            return any("EC2 has no on-demand capacity for" in text and "no spot capacity" in text for text in own)
+            reasons = [text.partition(f"NodePool {pool.name}: EC2 refuses ")[2] for text in own]
+            return any("on-demand offering" in why and " spot offering" in why for why in reasons)
 
         async def pool_says_so() -> bool:
             result = condition(await pool.read(), CAPACITY_AVAILABLE)
@@ -109,6 +110,7 @@ async def test_evt03_pods_and_their_nodepool_say_what_ec2_lacks(
         await until(pod_says_so)
         await until(pool_says_so)
         assert condition(await pool.read(), "Ready")["status"] == "True"
+        assert "next attempt at" not in condition(await pool.read(), CAPACITY_AVAILABLE)["message"]
         await pool.scale(0)
 
 

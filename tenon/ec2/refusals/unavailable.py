@@ -176,9 +176,9 @@ def _named(keys: Sequence[OfferingKey], most: int) -> str:
     by_type: dict[OfferingKey, list[OfferingKey]] = {}
     for key in keys:
         by_type.setdefault(key.in_all_zones, []).append(key)
-    named = list(by_type.values())[:most]
-    more = len(keys) - sum(map(len, named))
-    return ", ".join(map(_in_zones, named)) + (f" and {more} more" if more else "")
+    shown = list(by_type.values())[:most]
+    more = len(keys) - sum(map(len, shown))
+    return ", ".join(map(_in_zones, shown)) + (f" and {more} more" if more else "")
 
 
 def _in_zones(keys: Sequence[OfferingKey]) -> str:
