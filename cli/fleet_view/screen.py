@@ -13,7 +13,7 @@ from tenon.fleet.document import Fleet
 from tenon.fleet.order import Group, GroupBy, grouped, ordered, parse_filter
 from tenon.fleet.rows import NodeRow
 from tenon.fleet.summary import FrozenPools, OpenCommand, OpenRollout, ScheduledPool, Totals, reasons_of, totals
-from tenon.money import per_hour
+from tenon.money import per_hour, sum_text
 from tenon.sentences import counted, first_few
 
 CURSOR = "bold on grey30"
@@ -129,7 +129,7 @@ def totals_line(sums: Totals, pending: int = 0) -> Text:
     if pending:
         line.append(f"  {pending} pending", "yellow")
     line.append(f"  {per_hour(sums.cost)}", "bold")
-    line.append(f"  ${sums.monthly_cost:,.0f}/month")
+    line.append(f"  {sum_text(sums.monthly_cost)}/month")
     line.append(f"  spot {sums.spot_share:.0%}", "magenta")
     if sums.unpriced:
         line.append(f"  {sums.unpriced} without a price", "yellow")

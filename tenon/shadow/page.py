@@ -91,10 +91,13 @@ def _chart(report: Document) -> Content:
 def _title(start: datetime, bucket: Mapping[str, float | None] | None) -> str:
     if bucket is None:
         return ""
-    bound = bucket["lowerBoundPricePerHour"]
-    karpenter, tenon = (price_text(bucket[f"{key}PricePerHour"]) for key in ("karpenter", "tenon"))
-    text = f"{start:%H:%M}: Karpenter {karpenter}, Tenon {tenon}"
-    return text if bound is None else f"{text}, lower bound {price_text(bound)}"
+    names = {
+        "karpenterPricePerHour": "Karpenter",
+        "tenonPricePerHour": "Tenon",
+        "lowerBoundPricePerHour": "lower bound",
+    }
+    texts = [f"{name} {price_text(price)}" for key, name in names.items() if (price := bucket[key]) is not None]
+    return f"{start:%H:%M}: {', '.join(texts)}"
 
 
 def _both(report: Document) -> Markup:
@@ -102,8 +105,8 @@ def _both(report: Document) -> Markup:
     rows = [
         (
             title,
-            f"${rates[f'{key}PricePerHour']:.4f}",
-            f"${cost[f'{key}Dollars']:.4f}",
+            price_text(rates[f"{key}PricePerHour"]),
+            price_text(cost[f"{key}Dollars"]),
             f"{rates[f'{key}Nodes']}",
             f"{rates[f'{key}WaitingPods']}",
             f"{disturbance[key]['podsMoved']}",

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tenon.kube.pod import Pod
-from tenon.money import price_text
+from tenon.money import per_hour, price_text
 from tenon.resources import CPU, MEMORY, Resources, subtract, total
 from tenon.simulation.decisions import Decision
 from tenon.simulation.document import Document
@@ -85,7 +85,7 @@ class Report:
         """A sentence on the criteria, besides price, that plans were compared by."""
         totals = self.document["totals"]
         share = totals["maxWorkloadSharePerNode"]
-        text = f"Every new node counts ${totals['nodeCharge']:g} an hour in addition to its price"
+        text = f"Every new node counts {per_hour(totals['nodeCharge'])} in addition to its price"
         if share < 1:
             text += (
                 f"; at most {share:.0%} of a workload is put on one node, except pods that must share a node"
@@ -141,7 +141,7 @@ def report(decision: Decision, document: Document) -> Report:
 def before_and_after(totals: Document) -> str:
     """Return how many nodes of NodePools there are before and after the disruption, and what they cost."""
     before, after = (
-        f"{totals[f'nodes{when}Disruption']} for ${totals[f'pricePerHour{when}Disruption']:.4f} an hour"
+        f"{totals[f'nodes{when}Disruption']} for {per_hour(totals[f'pricePerHour{when}Disruption'])}"
         for when in ("Before", "After")
     )
     return f"Nodes of NodePools: {before} now, {after} after the disruption"

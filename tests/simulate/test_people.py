@@ -115,14 +115,14 @@ def test_every_form_says_why_a_type_won_and_what_a_node_counts(tmp_path: Path) -
     assert rest.split()[0] in table.partition(first)[2]
     assert Page(page).text.count(claim["why"]) == 1
     for shown in (table, page):
-        assert "Every new node counts $0.02 an hour in addition to its price" in shown
+        assert "Every new node counts $0.0200 an hour in addition to its price" in shown
 
 
 def test_the_settings_that_plans_are_compared_by_are_shown(tmp_path: Path) -> None:
     selection = ("--set", "NODE_CHARGE=0.5", "--set", "MAX_WORKLOAD_SHARE_PER_NODE=0.25")
     for form in ("table", "html"):
         shown = simulate(tmp_path, POOL + deployment(replicas=4), *selection, form=form).out
-        assert "Every new node counts $0.5 an hour in addition to its price" in shown
+        assert "Every new node counts $0.5000 an hour in addition to its price" in shown
         assert "at most 25% of a workload is put on one node" in shown
     plan = simulate(tmp_path, POOL + deployment(replicas=4), *selection).plan
     assert (plan["totals"]["nodeCharge"], plan["totals"]["maxWorkloadSharePerNode"]) == (0.5, 0.25)
