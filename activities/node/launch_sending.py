@@ -257,6 +257,6 @@ def _shortage_annotation(claim: ClaimRecord, instance: Instance, cheaper: FleetO
 def _dearer(instance: Instance, cheaper: FleetOverride) -> str:
     return (
         f"EC2 refused cheaper instance types, {cheaper.instance_type} at {per_hour(cheaper.price)} first, and "
-        f"launched {instance.instance_type} at {price_text(instance.price)}; Tenon replaces the node when they are available "
-        "again, if its NodePool allows consolidation"
+        f"launched {instance.instance_type} at {price_text(instance.price)}; Tenon replaces the node when they are "
+        "available again, if its NodePool allows consolidation"
     )

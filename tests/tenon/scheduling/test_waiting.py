@@ -28,6 +28,8 @@ def test_the_reason_is_read_from_an_event_and_from_no_other_message() -> None:
 
 
 def test_a_long_reason_is_cut_and_the_command_is_not() -> None:
-    message = event_message("NodePool a: its taint is not tolerated; " * 100, "shop/web-1")
+    why = "; ".join(f"NodePool pool-{number}: its taint is not tolerated" for number in range(100))
+    message = event_message(why, "shop/web-1")
     assert len(message) <= MAX_EVENT
-    assert message.endswith(f"…; `{explain_command('shop/web-1')}` says more")
+    assert message.endswith(f" more NodePools; `{explain_command('shop/web-1')}` says more")
+    assert reason_in(message).startswith("NodePool pool-0: its taint")

@@ -48,7 +48,8 @@ def test_a_pending_pod_that_fits_nowhere_has_a_sentence_for_each_node_pool() -> 
 def test_a_reason_that_the_record_shortens_keeps_every_node_pool_and_says_where_all_of_it_is() -> None:
     pools = [f"NodePool pool-{number}: {'needs 5000 CPU; the largest type has 192; ' * 10}" for number in range(4)]
     plan = PLAN.model_copy(update={"unschedulable": Room().reasons({"shop/huge": "; ".join(pools)})})
-    lines = texts(why_pod(PodSources("shop/huge", PENDING_POD, [plan])), PENDING)
+    beginning, *lines = texts(why_pod(PodSources("shop/huge", PENDING_POD, [plan])), PENDING)
+    assert beginning == "No node is bought for the pod:"
     assert [line.partition(":")[0] for line in lines[:4]] == [f"NodePool pool-{number}" for number in range(4)]
     assert lines[4] == "the reason is shortened: `tenon explain pod shop/huge` says all of it now"
     (planned,) = texts(why_pod(PodSources("shop/huge", entries=[plan])), PLANNED)
