@@ -149,7 +149,7 @@ def test_the_pods_without_a_node_are_those_of_a_time_and_those_with_a_place_get_
     ]
     plan = PlanResult(pending=groups, planned_at=NOW)
     shown = page.current_details("c", "waits", [], [], [], plan, [], NOW)
-    assert "#### Pods without a node at 2026-11-21 12:00:00 UTC\n\n- 1 pod (shop/huge)" in shown
+    assert "#### Pods without a node at 2026-11-21 12:00:00 UTC\n\n- No node is bought for 1 pod (shop/huge)" in shown
     assert "shop/a" in shown
     later = page.current_details("c", "waits", [], [], [], without_placed_pods(plan), [], NOW)
     assert "shop/huge" in later
