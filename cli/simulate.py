@@ -37,6 +37,7 @@ from tenon.kube.scheduler_config import KIND, NOTHING, DefaultSpread, scheduler_
 from tenon.manifests.concatenated_json import with_separators
 from tenon.manifests.faults import ManifestError, Source, in_order, one_line
 from tenon.messages.disruption import OpenCommand
+from tenon.provisioning.refused_offerings import refusal_clause
 from tenon.rollout.revisions import class_key
 from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
 from tenon.scheduling.model import InstanceType, Pool
@@ -295,7 +296,7 @@ def simulation_of(scope: Given) -> Simulation:
     decision = decide(view, question, time.perf_counter)
     notes += decision.notes
     if catalog is None:
-        notes += _catalogue_notes(decision, types)
+        notes += _catalogue_notes(decision, types, unavailable)
     gates, reboots = simulation_settings.gates(), simulation_settings.aws_gates().reboot_for_repair
     repair = stated_repair(view.repair_policies, view.node_pools, reboots=reboots)() if gates.node_repair else None
     try:
@@ -329,12 +330,14 @@ def _manifests(scope: Given) -> Objects:
     return objects
 
 
-def _catalogue_notes(decision: Decision, types: Sequence[InstanceType]) -> Iterator[str]:
+def _catalogue_notes(
+    decision: Decision, types: Sequence[InstanceType], refused: Mapping[OfferingKey, datetime]
+) -> Iterator[str]:
     """What the built-in catalogue cannot know of this decision."""
     if any(claim.offering.capacity_type == labels.SPOT for claim in decision.plan.claims):
         yield "spot prices of the built-in catalogue are estimates, the same in every zone"
     for pool in decision.problem.pools:
-        if not pool.instance_types:
+        if not pool.instance_types and not refusal_clause(types, pool.requirements, refused):
             elsewhere = f"; {ONLY_BUILT_IN}" if _is_elsewhere(pool, types) else ""
             yield f"NodePool {pool.name}: {pool.lacking}{elsewhere}"
 

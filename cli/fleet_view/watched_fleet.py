@@ -29,7 +29,7 @@ from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.decode import decode_node, decode_nodeclaim, decode_object, decode_pod
 from tenon.kube.records import NodeRecord, ObjectRecord, PodRecord
 from tenon.kube.structs import Wire
-from tenon.kube.timestamps import from_epoch, parse_instant, without_past_attempts
+from tenon.kube.timestamps import from_epoch, parse_instant, without_next_attempts
 from tenon.report.live import LiveNode
 from tenon.scheduling.explanation.waiting import reason_in
 from worker.cache.provider_ids import ProviderIds
@@ -284,7 +284,7 @@ class WatchedFleet:
             PendingPod(
                 key=pod.key,
                 since=from_epoch(pod.record.pod.created),
-                why=without_past_attempts(reason_in(self.messages.pods.get(pod.key, "")), self._clock())
+                why=without_next_attempts(reason_in(self.messages.pods.get(pod.key, "")))
                 or (GATED if pod.record.gated else pod.why),
                 claim=bought.get(pod.uid, ""),
             )

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 
 from tenon.evolve import evolve
 from tenon.kube.pod import Pod
 from tenon.kube.pool_reasons import shortened_by_pool
-from tenon.kube.timestamps import without_past_attempts
+from tenon.kube.timestamps import without_next_attempts
 from tenon.messages.provisioning import PendingPods, PlanResult
 from tenon.scheduling.explanation.waiting import WaitsFor, waiting_text
 from tenon.scheduling.model import Plan
@@ -42,11 +41,14 @@ def with_place(plan: Plan, claims: Sequence[str]) -> list[PendingPods]:
     ]
 
 
-def as_of(groups: Sequence[PendingPods], now: datetime) -> list[PendingPods]:
-    """Return groups of an earlier plan without attempts that are over by now, those that wait for the same as one."""
+def without_times(groups: Sequence[PendingPods]) -> list[PendingPods]:
+    """Return groups of an earlier plan without the times of next attempts, those that wait for the same as one.
+
+    Pages and lists name the time of each attempt once, with what EC2 refuses by now.
+    """
     merged: dict[tuple[str, bool], PendingPods] = {}
     for group in groups:
-        why = without_past_attempts(group.why, now)
+        why = without_next_attempts(group.why)
         before = merged.get((why, group.has_place))
         pods = [*(before.pods if before is not None else ()), *group.pods][:NAMED_PODS]
         count = group.count + (before.count if before is not None else 0)

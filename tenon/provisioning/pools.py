@@ -15,7 +15,7 @@ from tenon.ec2.launch.launched_labels import tenancy
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.requirements import IN, Requirement, Requirements
 from tenon.kube.taints import of_model
-from tenon.provisioning.refused_offerings import NOTHING_REFUSED, refusal_clause, with_refusal
+from tenon.provisioning.refused_offerings import NOTHING_REFUSED, refusal_clause
 from tenon.resources import Resources, parse_resources
 from tenon.scheduling.explanation.label_values_text import beyond_subnets, format_values, listed
 from tenon.scheduling.model import InstanceType, Offering, Pool
@@ -68,8 +68,8 @@ def scheduling_pool(
     allowed = [kind for kind in instance_types if is_available(kind, requirements)]
     lacking = ""
     if not allowed:
-        why = why_no_type(requirements, instance_types, zones)
-        lacking = with_refusal(refusal_clause(instance_types, requirements, refused), why)
+        refusals = refusal_clause(instance_types, requirements, refused)
+        lacking = refusals or why_no_type(requirements, instance_types, zones)
     return Pool(
         name=pool.metadata.name,
         requirements=requirements,

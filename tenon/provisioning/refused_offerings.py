@@ -52,12 +52,12 @@ class _RefusedType:
 
 
 def refusal_clause(types: Iterable[InstanceType], requirements: Requirements, refused: Refused) -> str:
-    """Say what EC2 refuses of the types that these requirements allow, and until when; empty for nothing."""
+    """Say what EC2 refuses of the types that these requirements allow, with the next attempt; empty for nothing."""
     refused_types = _refused_types(types, refused) if refused else []
     return _clause((key for own in refused_types for key in own.refusals(requirements)), refused)
 
 
-def with_refusal(clause: str, why: str) -> str:
+def _with_refusal(clause: str, why: str) -> str:
     """Join what EC2 refuses, which may be empty, and what is wrong with the offerings that are left."""
     return f"{clause}; without these: {why}" if clause else why
 
@@ -240,7 +240,7 @@ def _clause(keys: Iterable[OfferingKey], refused: Refused) -> str:
 def _inserted(reason: str, pool: str, clause: str) -> str:
     """Put the clause before what a reason says of the NodePool. A reason that is not about it stays as it is."""
     before, title, why = reason.partition(f"NodePool {pool}: ")
-    return f"{before}{title}{with_refusal(clause, why)}" if title and clause else reason
+    return f"{before}{title}{_with_refusal(clause, why)}" if title and clause else reason
 
 
 def _replaced(reason: str, pool: str, lacking: str, obstacle: str) -> str:
