@@ -12,7 +12,7 @@ from tenon.kube.offerings import FULL_RESERVATION, PLACEMENT_GROUP, QUOTA, RESER
 from tenon.messages.provisioning import LaunchBreaker, PendingPods, PurchasePause, ShortageWait
 from tenon.scheduling.explanation.waiting import explain_command
 
-_WAIT = "do nothing if the pods can wait: Tenon asks EC2 again by itself, at the time above"
+_WAIT = "do nothing if the pods can wait: Tenon asks EC2 again by itself"
 
 
 def for_unplaced(group: PendingPods) -> list[str]:

@@ -195,9 +195,9 @@ def _in_a_row(backoffs: Collection[Backoff]) -> str:
 
 
 def _next_attempt(backoffs: Collection[Backoff], now: datetime | None) -> str:
-    """When Tenon asks EC2 for the first of these offerings again."""
+    """When Tenon asks EC2 for the first of these offerings again. An attempt that is due waits for pods."""
     first = min(backoff.probe_at for backoff in backoffs)
-    return next_attempt(first if now is None else max(now, first))
+    return next_attempt(first) if now is None or now < first else "next attempt as soon as pods need them"
 
 
 def by_offering(groups: Iterable[UnavailableTypes], now: datetime) -> dict[OfferingKey, datetime]:
