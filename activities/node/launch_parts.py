@@ -28,7 +28,7 @@ class LaunchParts:
 
     kube: Kube
     recorder: EventPublisher
-    ec2: Ec2Provider
+    provider: Ec2Provider
     now: Callable[[], datetime]
     record: LaunchRecord
     claims: LaunchedClaims

@@ -126,7 +126,7 @@ class LaunchPreparation:
             async with self._parts.throttled.shown(prepare_input.claim, PREPARING):
                 types = await with_heartbeat(self._parts.claims.types.of(claim, own))
                 unavailable = self._parts.breakers.unavailable_to(claim)
-                prepare = carried(partial(self._parts.ec2.prepare_launch, nodeclaim, own, attempt, unavailable, types))
+                prepare = carried(partial(self._parts.provider.prepare_launch, nodeclaim, own, attempt, unavailable, types))
                 request = await with_heartbeat(asyncio.get_running_loop().run_in_executor(self._parts.senders, prepare))
         except NodeClassNotReadyError as error:
             return await give_up(Reason.NODECLASS_NOT_READY, str(error))
@@ -161,7 +161,7 @@ class LaunchPreparation:
         young = created is None or began - created < RESUMED_AFTER
         if young and not sent_before:
             return Search()
-        instance = await with_heartbeat(living_instance(self._parts.ec2, ref.name, claim))
+        instance = await with_heartbeat(living_instance(self._parts.provider, ref.name, claim))
         if instance is not None and not claim.deleting:
             await self._parts.claims.mark(ref, instance, claim)
             self._parts.record.launched(ref, claim, instance)

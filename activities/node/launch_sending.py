@@ -118,7 +118,7 @@ class LaunchSending:
                 launch_input.claim, result.instance, claim, launch_input.request.made_from, in_shortage
             )
         except nodeclaims.AnotherInstanceError as error:
-            await terminate_surplus(self._parts.ec2, self._parts.recorder, claim, result.instance.id, error.provider_id)
+            await terminate_surplus(self._parts.provider, self._parts.recorder, claim, result.instance.id, error.provider_id)
             raise  # the next attempt continues with the instance that the claim has
         instance = result.instance
         self._parts.record.launched(launch_input.claim, claim, instance, launch_input.request, launch_input.attempt)
@@ -171,7 +171,7 @@ class LaunchSending:
 
         def send() -> LaunchResult:
             with last_check.checking(check):
-                return self._parts.ec2.launch(launch_input.request)
+                return self._parts.provider.launch(launch_input.request)
 
         try:
             async with self._parts.throttled.shown(launch_input.claim, SENDING):

@@ -47,7 +47,7 @@ class Launching:
         self.parts = LaunchParts(
             kube=kube,
             recorder=recorder,
-            ec2=ec2,
+            provider=ec2,
             now=now,
             record=LaunchRecord(record, now),
             claims=LaunchedClaims(kube, ec2, now, namespace),

@@ -70,7 +70,7 @@ async def test_ecs10_the_hash_on_a_claim_covers_the_ca_bundle_that_its_node_got(
 async def test_aws041_a_young_claim_is_launched_without_what_its_plan_left_out() -> None:
     """Another replica received the refusal or the interruption."""
     world, launching = unlaunched()
-    seller = cast("Seller", launching.parts.ec2)
+    seller = cast("Seller", launching.parts.provider)
     annotation = {labels.UNAVAILABLE_OFFERINGS: "spot/m5.large/us-west-2a"}
     await world.kube.patch(NODECLAIMS, REF.name, {"metadata": {"annotations": annotation}})
     await launching.prepare(PrepareLaunchInput(claim=REF, attempt=1))
@@ -88,7 +88,7 @@ async def test_aws041_a_refusal_that_the_plan_knew_is_forgotten_in_time(timedelt
     world.clock.instant += UNAVAILABLE_OFFERINGS_TTL - timedelta
     prepared = await launching.prepare(PrepareLaunchInput(claim=REF, attempt=1, began_at=began))
     assert prepared.request is not None
-    seller = cast("Seller", launching.parts.ec2)
+    seller = cast("Seller", launching.parts.provider)
     assert (OfferingKey("spot", "m5.large", "us-west-2a") in seller.unavailable) is avoids
 
 
@@ -100,7 +100,7 @@ async def test_aws041_a_claim_without_a_plan_avoids_for_three_minutes_what_ec2_r
     world, launching = unlaunched()
     refused = OfferingKey("spot", "m5.large", "us-west-2a")
     launching.parts.breakers.mark_unavailable([OfferingRef.of(refused)])
-    seller = cast("Seller", launching.parts.ec2)
+    seller = cast("Seller", launching.parts.provider)
     for seconds, avoids in ((31, True), (148, True), (2, False)):
         world.clock.instant += timedelta(seconds=seconds)
         world.claim["metadata"]["creationTimestamp"] = stamp(world.clock())
