@@ -27,6 +27,7 @@ from cli.simulating.files import Filenames, read_catalogue_file, read_files
 from cli.simulating.progress import show_progress
 from tenon.apis import labels
 from tenon.apis.nodeoverlay import NodeOverlay
+from tenon.ec2.commitments.coverage import NO_COVERAGE, Coverage
 from tenon.ec2.refusals.unavailable import UnavailableOfferings, next_attempt_of
 from tenon.ec2.types.capacity_reservations import without_reservations
 from tenon.ec2.types.instance_types import without
@@ -292,6 +293,7 @@ def simulation_of(scope: Given) -> Simulation:
         ],
         reserved=reserved,
         refused=unavailable,
+        coverage=_coverage(view, notes, live=live) if simulation_settings.uses_commitments else NO_COVERAGE,
     )
     decision = decide(view, question, time.perf_counter)
     notes += decision.notes
@@ -359,6 +361,17 @@ def _reserved(view: PlanningView, notes: list[str]) -> Reserved:
     classes = {class_key(pool) for pool in view.node_pools()}
     node_classes = (view.node_class(name) for name in sorted(classes))
     return Reserved(read_places(filter(None, node_classes), notes), view.reserved_claims())
+
+
+def _coverage(view: PlanningView, notes: list[str], *, live: bool) -> Coverage:
+    if not live:
+        notes.append("setting ENABLE_COMMITMENTS has an effect with --live only")
+        return NO_COVERAGE
+    from cli.simulating.commitments import read_coverage
+
+    classes = {class_key(pool) for pool in view.node_pools()}
+    node_classes = (view.node_class(name) for name in sorted(classes))
+    return read_coverage(filter(None, node_classes), list(view.all_claims()), notes)
 
 
 def _unavailable(notes: list[str]) -> Mapping[OfferingKey, datetime]:

@@ -26,6 +26,7 @@ from activities.disruption.pass_pace import PassPace
 from activities.disruption.repair_source import RepairSource, no_repair, repair_now
 from activities.disruption.slowed_pools import SlowedPools
 from activities.kubernetes.events import EventPublisher
+from activities.provisioning.account_commitments import CommitmentStore
 from activities.provisioning.batching import Batcher
 from activities.provisioning.buffers import BufferRoom
 from activities.provisioning.launch_refusals import LaunchRefusals
@@ -40,6 +41,7 @@ from tenon.apis.shortage_price import price_factor, shortage_annotation
 from tenon.disruption.commands.command_messages import arrivals_of, command_id, pods_sent, to_message
 from tenon.disruption.commands.leaving_together import leaving_together
 from tenon.disruption.commands.open_commands import awaiting_replacement, claims_of, hosts_of
+from tenon.disruption.covered_nodes import with_coverage
 from tenon.disruption.deciding import decide
 from tenon.disruption.history.savings import measured, slowed_pools
 from tenon.disruption.methods import moving_methods
@@ -166,6 +168,7 @@ class MoveFinder:
         repair: RepairSource = no_repair,
         freezes: FreezeSource = no_freezes,
         decisions: DecisionRecorder | None = None,
+        commitments: CommitmentStore | None = None,
     ) -> None:
         """``policy``: the operator's settings that affect plans. ``buffers``: where CapacityBuffers keep room.
 
@@ -173,7 +176,9 @@ class MoveFinder:
         ``free_memory`` is called in a thread after each pass, because its model of the cluster is large. ``repair``:
         what node repair does. ``freezes``: returns the DisruptionFreezes as they are now.
         ``decisions``: keeps what a pass decided and what it decided from; None for nothing.
+        ``commitments``: the Reserved Instances and Savings Plans that cover nodes.
         """
+        self._commitments = commitments or CommitmentStore()
         self._decisions = decisions
         self._view = view
         self._types = types
@@ -412,9 +417,11 @@ class MoveFinder:
             reserved = self._batcher.reserved()
             breakers = self._refusals.breakers(self._view.node_pools())
             of_waves = self._refusals.breakers(self._view.wave_pools())
+            coverage = await compute(self._commitments.coverage, list(self._view.all_claims()))
             model = await compute(
                 _model, snapshot, overlaid, waves, self._policy, reserved, breakers, of_waves, self._tables
             )
+            model = await compute(with_coverage, model, coverage)
             elsewhere = await compute(self._elsewhere.added_to, nodes, model.details, self._now())
         return replace(self._outline(elsewhere, open_commands), model=model), _Supply(overlaid, waves)
 

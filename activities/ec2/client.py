@@ -119,6 +119,11 @@ class Ec2:
         return self._client("service-quotas")
 
     @cached_property
+    def savings_plans(self) -> Any:
+        """The client of Savings Plans, made when it is needed: few clusters use them."""
+        return self._client("savingsplans")
+
+    @cached_property
     def sqs(self) -> SQSClient:
         """The client of SQS, made when it is needed: most processes read no queue."""
         client: SQSClient = self._client("sqs")

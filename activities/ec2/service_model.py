@@ -31,6 +31,7 @@ OPERATIONS = {
             "DescribeInstanceTypes",
             "DescribeLaunchTemplates",
             "DescribePlacementGroups",
+            "DescribeReservedInstances",
             "DescribeSecurityGroups",
             "DescribeSpotPriceHistory",
             "DescribeSubnets",
@@ -54,6 +55,7 @@ OPERATIONS = {
             "RemoveRoleFromInstanceProfile",
         }
     ),
+    "savingsplans": frozenset({"DescribeSavingsPlanRates", "DescribeSavingsPlans"}),
     "service-quotas": frozenset({"ListServiceQuotas"}),
     "ssm": frozenset({"GetParameter"}),
 }

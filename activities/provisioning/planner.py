@@ -38,6 +38,7 @@ from activities.kubernetes.errors import ApiError
 from activities.kubernetes.event_references import pod_reference, pool_reference
 from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.resources import NODECLAIMS, PODS
+from activities.provisioning.account_commitments import CommitmentStore
 from activities.provisioning.batching import Batcher
 from activities.provisioning.buffers import BufferRoom
 from activities.provisioning.capacity_probes import CapacityProbes, Probes
@@ -58,6 +59,7 @@ from activities.tracing.catalogue import Phase
 from tenon.apis import labels
 from tenon.apis.nodepool import NodePool
 from tenon.apis.shortage_price import is_far_dearer, price_factor
+from tenon.ec2.commitments.pools import with_commitments
 from tenon.ec2.refusals.known_quotas import within_quotas
 from tenon.ec2.refusals.unavailable import UnavailableOfferings, backoffs_of, grouped, next_attempt_of
 from tenon.kube.conditions import condition
@@ -184,13 +186,16 @@ class Planner:
         record: RecordWriter = NO_RECORD,
         inputs: InputKeeper | None = None,
         warm: WarmStarts | None = None,
+        commitments: CommitmentStore | None = None,
     ) -> None:
         """``policy``: the operator's settings that affect plans. ``buffers``: what CapacityBuffers request.
 
         ``refusals``: what EC2 refuses, kept for other parts of the process. ``decided``: called after each plan with
         the UIDs of the pods that it is for, and of those that it has a place for. ``record``: gets an entry for each
         plan. ``inputs``: keeps what plans are made from. ``warm``: the stopped nodes that plans may have started.
+        ``commitments``: the Reserved Instances and Savings Plans that plans use first.
         """
+        self._commitments = commitments or CommitmentStore()
         self._record = record
         self._inputs = inputs
         self._warm = warm or WarmStarts(kube)
@@ -521,7 +526,8 @@ class Planner:
                 self._batcher.reserved(),
                 self._refusals.next_attempts(),
             )
-        problem = self._warm.opened(problem)
+            coverage = await asyncio.to_thread(self._commitments.coverage, list(self._view.all_claims()))
+        problem = with_commitments(self._warm.opened(problem), coverage.remaining)
         if refused:
             problem = replace(problem, nodes=[node for node in problem.nodes if node.name not in refused])
         with spans.phase(Phase.SOLVE):

@@ -30,6 +30,12 @@ CLOCK_LATE = timedelta(seconds=30)
 CLOCK_WRONG = timedelta(minutes=4)
 """AWS refuses requests whose time is wrong by five minutes."""
 ATTACH = "attach deploy/iam/controller-policy.json to the worker's role (docs/eks.md)"
+ATTACH_COMMITMENTS = (
+    "attach deploy/iam/commitments-policy.json to the worker's role too, or turn ENABLE_COMMITMENTS off"
+)
+OF_COMMITMENTS = ("DescribeReservedInstances", "DescribeSavingsPlans", "DescribeSavingsPlanRates")
+NO_SAVINGS_PLAN = "00000000-0000-0000-0000-000000000000"
+"""The ID of a Savings Plan that does not exist: what its rates are does not matter, only whether they may be read."""
 GIVE = "give Tenon a table of list prices (docs/settings.md)"
 MEND = f"allow the call, {GIVE}, or state the prices in a NodeOverlay: instance types are chosen by them"
 STATE = f"{GIVE}, or state the prices in a NodeOverlay, if you want nodes of these types"
@@ -131,6 +137,14 @@ def _rights(aws: Ec2, settings: Settings) -> list[Finding]:
         calls["GetManagedResource"] = lambda: aws.zonal_shift.get_managed_resource(
             resourceIdentifier=arn_of(aws, settings.cluster_name)
         )
+    if settings.enable_commitments and not settings.isolated_vpc:
+        calls["DescribeReservedInstances"] = lambda: aws.ec2.describe_reserved_instances(
+            Filters=[{"Name": "state", "Values": ["active"]}]
+        )
+        calls["DescribeSavingsPlans"] = lambda: aws.savings_plans.describe_savings_plans(maxResults=1)
+        calls["DescribeSavingsPlanRates"] = lambda: aws.savings_plans.describe_savings_plan_rates(
+            savingsPlanId=NO_SAVINGS_PLAN, maxResults=1
+        )
     if not settings.isolated_vpc:
         calls["ListServiceQuotas"] = lambda: aws.service_quotas.list_service_quotas(ServiceCode="ec2", MaxResults=5)
         calls["GetProducts"] = lambda: aws.pricing.get_products(ServiceCode="AmazonEC2", MaxResults=1)
@@ -146,6 +160,10 @@ def _rights(aws: Ec2, settings: Settings) -> list[Finding]:
             elif error.operation == "GetManagedResource" and error.code == "ResourceNotFoundException":
                 mend = "register the cluster with ARC zonal shift, or set ENABLE_ZONAL_SHIFT=false"
                 findings.append(warning("zonal shift", f"{error.explained.rstrip('.')}.", mend))
+            elif error.operation in OF_COMMITMENTS:
+                if error.unauthorized:
+                    sentence = f"Plans do not use Reserved Instances and Savings Plans: {error.explained}"
+                    findings.append(warning("commitments", f"{sentence.rstrip('.')}.", ATTACH_COMMITMENTS))
             elif error.operation == "ListServiceQuotas":
                 sentence = (
                     f"Tenon cannot read the account's vCPU quotas, so EC2 is asked and may refuse: {error.explained}"

@@ -168,6 +168,21 @@ class ReserveBody(Body):
     end: datetime | None = None
 
 
+class BuyReservedInstancesBody(Body):
+    """POST /sandbox/reserved-instances. Without ``zone`` they are for the region."""
+
+    type: str
+    count: int = Field(ge=1)
+    zone: str = ""
+
+
+class BuySavingsPlanBody(Body):
+    """POST /sandbox/savings-plan. Without ``family`` it covers all compute."""
+
+    commitment: float = Field(gt=0)
+    family: str = ""
+
+
 class EndReservationBody(Body):
     """POST /sandbox/end-reservation. Without ``at`` it ends at once."""
 

@@ -216,6 +216,14 @@ class Ec2Admin:
         more = {"block": block, "interruptible": interruptible, "end": end.isoformat() if end else None}
         return str(self._call("POST", "reserve", body | more)["id"])
 
+    def reserved_instances(self, type: str, count: int, zone: str = "") -> str:
+        """Buy Reserved Instances, for a zone or else for the region. Returns their ID."""
+        return str(self._call("POST", "reserved-instances", {"type": type, "count": count, "zone": zone})["id"])
+
+    def savings_plan(self, commitment: float, family: str = "") -> str:
+        """Buy a Savings Plan of so many dollars an hour, for a family or else for all compute. Returns its ID."""
+        return str(self._call("POST", "savings-plan", {"commitment": commitment, "family": family})["id"])
+
     def end_reservation(self, reservation_id: str, *, at: datetime | None = None) -> None:
         """End a capacity reservation, now or at a time. The instances of a block end with it, others stay."""
         self._call("POST", "end-reservation", {"id": reservation_id, "at": at.isoformat() if at else None})

@@ -9,8 +9,10 @@ from xml.sax.saxutils import escape
 
 from sandbox.ec2.authorization.judge import Refusal
 
-JSON_SERVICES = frozenset({"ssm", "pricing", "eks", "sqs", "events", "logs", "kms", "arc-zonal-shift", "servicequotas"})
-REST_SERVICES = frozenset({"eks", "arc-zonal-shift"})
+JSON_SERVICES = frozenset(
+    {"ssm", "pricing", "eks", "sqs", "events", "logs", "kms", "arc-zonal-shift", "savingsplans", "servicequotas"}
+)
+REST_SERVICES = frozenset({"eks", "arc-zonal-shift", "savingsplans"})
 """Those of the JSON services that refuse a call with status 403. The others do so with 400."""
 
 

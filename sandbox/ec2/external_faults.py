@@ -10,6 +10,8 @@ from moto.ec2.models import ec2_backends
 
 from sandbox.ec2 import catalogue
 from sandbox.ec2.admin_requests import (
+    BuyReservedInstancesBody,
+    BuySavingsPlanBody,
     EndReservationBody,
     EventBody,
     ExhaustBody,
@@ -56,10 +58,20 @@ class ExternalFaults:
             "POST exhaust-cheapest": self._exhaust,
             "POST spot-role": self._set_spot_role,
             "POST reserve": self._reserve,
+            "POST reserved-instances": self._buy_reserved_instances,
+            "POST savings-plan": self._buy_savings_plan,
             "POST placement-group": self._placement_group,
             "POST shift-zone": self._shift,
             "POST end-reservation": self._end_reservation,
         }
+
+    def _buy_reserved_instances(self, body: bytes) -> dict[str, Any]:
+        request = read(BuyReservedInstancesBody, body)
+        return {"id": self._world.commitments.reserve(request.type, request.count, request.zone)}
+
+    def _buy_savings_plan(self, body: bytes) -> dict[str, Any]:
+        request = read(BuySavingsPlanBody, body)
+        return {"id": self._world.commitments.commit(request.commitment, request.family)}
 
     def _kill(self, body: bytes) -> dict[str, Any]:
         self._world.book.lose(read(InstanceBody, body).id, *BY_HAND)

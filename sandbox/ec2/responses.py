@@ -295,6 +295,13 @@ class SandboxEC2(EC2Response):  # type: ignore[misc]
         page, token = self._page(description, 1000)
         return render("DescribeCapacityReservations", {"CapacityReservations": page, "NextToken": token or ""})
 
+    def describe_reserved_instances(self) -> Any:
+        self.error_on_dryrun()
+        rows = self.world.commitments.reserved_instances(
+            self._get_param("ReservedInstancesIds", []), self._filters_from_querystring()
+        )
+        return render("DescribeReservedInstances", {"ReservedInstances": rows})
+
     def describe_placement_groups(self) -> Any:
         self.error_on_dryrun()
         description = self.world.groups.describe(self._get_param("GroupIds", []), self._filters_from_querystring())

@@ -10,6 +10,7 @@ from sandbox.ec2.authorization.judge import Judge
 from sandbox.ec2.billing import Billing
 from sandbox.ec2.buckets import Buckets
 from sandbox.ec2.capacity_reservations import CapacityReservations
+from sandbox.ec2.commitments import Commitments
 from sandbox.ec2.consistency import AT_ONCE, Consistency, Delays
 from sandbox.ec2.eventbridge import EventBridge
 from sandbox.ec2.faults import CallLog, FaultTable, Throttle
@@ -61,6 +62,7 @@ class World:
         self.reservations = CapacityReservations(self.book)
         self.groups = PlacementGroups(self.book)
         self.zonal_shifts = ZonalShifts()
+        self.commitments = Commitments(self.prices)
         self.fleets = Fleets(self.market, self.book, self.consistency, self.reservations, self.groups)
         self.events = EventBridge(ACCOUNT, REGION, self.cluster.name)
         self.book.on_state = self.events.state_changed
@@ -80,6 +82,7 @@ class World:
         self.reservations.clear()
         self.groups.clear()
         self.zonal_shifts.clear()
+        self.commitments.clear()
         self.faults.clear()
         self.holds.release()
         self.throttle.clear()

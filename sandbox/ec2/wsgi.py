@@ -20,7 +20,7 @@ from typing import Any, Protocol
 from urllib.parse import parse_qsl
 
 from activities import loggers
-from sandbox.ec2 import pricing, service_quotas, zonal_shift
+from sandbox.ec2 import commitments, pricing, service_quotas, zonal_shift
 from sandbox.ec2.authorization.identities import Caller
 from sandbox.ec2.authorization.needs import needs
 from sandbox.ec2.errors import Answer, access_denied, aws_error, json_answer, unknown_caller
@@ -115,6 +115,8 @@ class Front:
             answer = pricing.answer(world.prices, call.action, call.body)
         elif call.service == service_quotas.SERVICE:
             answer = service_quotas.answer(world.fleets.quotas, call.action, call.body)
+        elif call.service == commitments.SERVICE:
+            answer = world.commitments.answer(call.action, call.body)
         elif call.service == zonal_shift.SERVICE:
             answer = world.zonal_shifts.answer(call.action, call.path, world.cluster.name)
         else:
@@ -224,6 +226,8 @@ def _rest_action(service: str, environ: dict[str, Any]) -> str:
         return "DescribeCluster"
     if service == zonal_shift.SERVICE and method == "GET" and path.startswith(zonal_shift.PATH):
         return "GetManagedResource"
+    if service == commitments.SERVICE and method == "POST" and path.removeprefix("/") in commitments.ACTIONS:
+        return path.removeprefix("/")
     return f"{'Get' if method == 'GET' else method.title()} {path}"
 
 

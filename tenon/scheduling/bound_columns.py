@@ -16,6 +16,7 @@ from tenon.kube.pod import Pod
 from tenon.kube.requirements import IN, Requirement, Requirements
 from tenon.kube.taints import Taint, Toleration
 from tenon.resources import CPU, total
+from tenon.scheduling.commitments import covered_price, may_be_covered
 from tenon.scheduling.existing_nodes import lasting_taints
 from tenon.scheduling.model import OFFERING_KEYS, InstanceType, Node, Offering, Pool, Problem
 from tenon.scheduling.pod_classes import NO_TERM, Amounts
@@ -126,12 +127,19 @@ def to_buy(
                 if reservation:
                     places[reservation] = max(places.get(reservation, 0), offering.reservation_capacity)
                 key = (room, open_to, reservation)
-                cheapest[key] = min(offering.price, cheapest.get(key, offering.price))
+                price = _least_price(pool, instance_type, offering)
+                cheapest[key] = min(price, cheapest.get(key, price))
     columns = [
         Column(room, open_to, price, column_reservation)
         for (room, open_to, column_reservation), price in sorted(cheapest.items(), key=repr)
     ]
     return [column for column in columns if min(column.room, default=0) >= 0], places
+
+
+def _least_price(pool: Pool, kind: InstanceType, offering: Offering) -> float:
+    """Return the least that a node may cost. How much is left of a commitment does not matter to a bound."""
+    is_covered = offering.capacity_type == labels.ON_DEMAND and may_be_covered(pool, kind)
+    return covered_price(offering.price) if is_covered else offering.price
 
 
 def existing(problem: Problem, demand: Demand) -> list[Column]:

@@ -12,8 +12,9 @@ from itertools import chain
 from tenon.kube.pod import Pod
 from tenon.kube.requirements import IN, Requirement, Requirements
 from tenon.resources import CPU, MEMORY, Resources
+from tenon.scheduling.commitments import commitment_of, covered_price, used_up_by
 from tenon.scheduling.fleet import Fleet
-from tenon.scheduling.limits import RESERVATION, Limits, counts_nodes
+from tenon.scheduling.limits import COMMITMENT, RESERVATION, Limits, counts_nodes
 from tenon.scheduling.model import LATER_LABELS, PlannedClaim
 from tenon.scheduling.packing import Bin, Load
 from tenon.scheduling.reservations import is_reserved
@@ -55,7 +56,8 @@ class _List:
 
 
 def _largest(template: Template, types: int) -> Resources:
-    limited = [name for name in sorted(template.pool.limits or {}) if not counts_nodes(name)]
+    limits = sorted(template.pool.limits or {})
+    limited = [name for name in limits if not counts_nodes(name) and not name.startswith(COMMITMENT)]
     return {name: template.table.largest_capacity(name, types) for name in dict.fromkeys((CPU, MEMORY, *limited))}
 
 
@@ -135,16 +137,19 @@ def _claim(template: Template, node: Bin, listed: _List, pods: tuple[Pod, ...]) 
     if state.daemons and any(requirements[key].complement != before[key].complement for key in requirements):
         # A label got its value only now. DaemonSets that require another value will not run here.
         state = template.state(requirements)
+    commitment = commitment_of(template.pool)
     return PlannedClaim(
         pool=template.pool.name,
         pods=pods,
         instance_types=listed.names,
         requirements=Requirements({key: r for key, r in requirements.items() if key not in LATER_LABELS}),
         requests=_requests(template.table.names, node.amounts, state, listed.types),
-        price=cheapest.price,
+        price=covered_price(cheapest.price) if commitment else cheapest.price,
         offering=cheapest.key,
         min_values_relaxed=bool(lowered),
         largest=listed.largest,
+        commitment=commitment,
+        committed=used_up_by(commitment, template.table, listed.types),
     )
 
 

@@ -19,6 +19,7 @@ from tenon.scheduling.blast_radius import BlastRadius
 from tenon.scheduling.claim_builder import claims_of
 from tenon.scheduling.column_packing import repack_by_columns
 from tenon.scheduling.columns import Columns, ProgramFailedError
+from tenon.scheduling.commitments import by_commitment, commitment_of
 from tenon.scheduling.constrained_placement import Placer
 from tenon.scheduling.cost_pools import by_capacity_type, one_of_each
 from tenon.scheduling.daemons import read_daemons
@@ -36,7 +37,7 @@ from tenon.scheduling.model import Plan, Problem
 from tenon.scheduling.packing import Load
 from tenon.scheduling.pod_classes import PodClass, group, resource_names
 from tenon.scheduling.relaxation import forms, without_preferences
-from tenon.scheduling.reservations import drop_far_limits, is_reserved, share_limits, split, used_up
+from tenon.scheduling.reservations import drop_far_limits, is_paid_for, share_limits, split, used_up
 from tenon.scheduling.sizing import repack
 from tenon.scheduling.template import Template
 from tenon.scheduling.topology import Topology
@@ -216,7 +217,7 @@ def _improve(
 
     improved, columns.least_unplaced = False, None
     try:
-        if any(not fleet.limits.unlimited and not is_reserved(fleet.template.pool) for fleet in fleets):
+        if any(not fleet.limits.unlimited and not is_paid_for(fleet.template.pool) for fleet in fleets):
             still_unplaced = repack_within_limits(fleets, unplaced, free_classes, accepts, columns)
             if still_unplaced is not None:
                 improved, unplaced = True, still_unplaced
@@ -311,8 +312,9 @@ def templates_of(
     own = TypeTables()  # for lists that only this solve knows: those of reservations
     templates = []
     ordered = sorted(problem.pools, key=lambda pool: (-pool.weight, pool.name))
-    for split_pool in chain.from_iterable(map(split, ordered)):
-        lists = tables if id(split_pool.instance_types) in pool_type_ids else own
+    for split_pool in by_commitment(chain.from_iterable(map(split, ordered)), tables):
+        is_kept = id(split_pool.instance_types) in pool_type_ids or bool(commitment_of(split_pool))
+        lists = tables if is_kept else own
         templates += [
             Template(
                 pool,
@@ -331,7 +333,7 @@ def templates_of(
 def _reason(pod_class: PodClass, fleets: Sequence[Fleet], why: str) -> str:
     """Why pods have no place. Names reservations if the pods may use nothing else of a pool."""
     reserved = used_up(pod_class, fleets)
-    unreserved_fleets = [fleet for fleet in fleets if not is_reserved(fleet.template.pool)]
+    unreserved_fleets = [fleet for fleet in fleets if not is_paid_for(fleet.template.pool)]
     templates_and_limits = [
         (fleet.template, fleet.limits)
         for fleet in one_of_each(pod_class, unreserved_fleets)

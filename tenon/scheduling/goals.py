@@ -5,7 +5,8 @@ to a capacity type, a zone or some of its types, and every pod keeps its place. 
 are planned again without what EC2 refused.
 
 Goals are followed one after another: the capacity type, the zone, the generation. Claims with ``minValues`` stay as
-they are, because they must keep their variety, and so do those in capacity reservations, which are paid for already.
+they are, because they must keep their variety, and so do those in capacity reservations and those that a commitment
+covers, which are paid for already.
 """
 
 from __future__ import annotations
@@ -104,8 +105,8 @@ class _Fleet:
 
     def followed(self, claim: PlannedClaim) -> PlannedClaim:
         """Return the claim as the goals ask, and count it."""
-        is_fixed = any(requirement.min_values for requirement in claim.requirements.values()) or reservation_of(claim)
-        if not is_fixed:
+        is_paid = claim.commitment or reservation_of(claim)
+        if not is_paid and not any(requirement.min_values for requirement in claim.requirements.values()):
             claim = self._narrowed(claim)
         self._count(self._cpu(claim), claim.offering.capacity_type, claim.offering.zone)
         return claim

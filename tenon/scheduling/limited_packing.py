@@ -25,7 +25,7 @@ from tenon.scheduling.load_partition import joined_state
 from tenon.scheduling.node_options import NodeOptions, Source
 from tenon.scheduling.packing import Bin, Load
 from tenon.scheduling.pod_classes import PodClass, queue_order
-from tenon.scheduling.reservations import is_reserved
+from tenon.scheduling.reservations import is_paid_for
 from tenon.scheduling.type_candidates import Numbers
 
 CLOSE = 1.005
@@ -65,7 +65,7 @@ def repack_within_limits(
     Raises:
         ProgramFailedError: the solver failed. The fleets are as before.
     """
-    bought = [fleet for fleet in fleets if not is_reserved(fleet.template.pool)]
+    bought = [fleet for fleet in fleets if not is_paid_for(fleet.template.pool)]
     repacking = _Repacking(bought, unplaced, free_classes)
     nodes = repacking.better() if repacking.usable else None
     columns.least_unplaced = repacking.least_left if repacking.is_whole(fleets) else None

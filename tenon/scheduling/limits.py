@@ -15,6 +15,10 @@ NODES = "nodes"
 """The pseudo-resource that limits the number of nodes in a pool."""
 RESERVATION = "capacity-reservation/"
 """Prefix of the pseudo-resources that limit the number of nodes in a capacity reservation."""
+COMMITMENT = "commitment/"
+"""Prefix of the pseudo-resources that limit what nodes use up of a Savings Plan or of Reserved Instances."""
+OF_THE_ACCOUNT = (RESERVATION, COMMITMENT)
+"""Prefixes of the limits that pools share, and that are never dropped."""
 
 
 class Limits:
@@ -37,12 +41,12 @@ class Limits:
         return all(
             amount >= nodes * (1 if name == NODES else self._table.largest_capacity(name, every))
             for name, amount in self.remaining.items()
-            if not name.startswith(RESERVATION)
+            if not name.startswith(OF_THE_ACCOUNT)
         )
 
     def drop(self) -> None:
-        """Drop the pool's limits, but not those of reservations, so that packing may repeat identical nodes."""
-        self.remaining = {name: amount for name, amount in self.remaining.items() if name.startswith(RESERVATION)}
+        """Drop the pool's limits, but not those of the account, so that packing may repeat identical nodes."""
+        self.remaining = {name: amount for name, amount in self.remaining.items() if name.startswith(OF_THE_ACCOUNT)}
         self.unlimited = not self.remaining
 
     def copy(self, pool: Pool) -> Limits:

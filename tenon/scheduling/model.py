@@ -100,6 +100,22 @@ class InstanceType:
 
 
 @dataclass(frozen=True, slots=True)
+class Commitment:
+    """A Savings Plan, or Reserved Instances, with what is left of them. On-demand nodes that they cover are paid for.
+
+    Amounts are in units of its own: micro-dollars an hour, or sizes of instances.
+    """
+
+    name: str
+    """What it is, as sentences name it."""
+    remaining: int
+    units: Mapping[str, int]
+    """How much a node uses up, by the instance types that it covers."""
+    zone: str = ""
+    """The only zone in which it covers nodes; empty for all."""
+
+
+@dataclass(frozen=True, slots=True)
 class Pool:
     """A NodePool as the engine sees it.
 
@@ -122,6 +138,8 @@ class Pool:
     """What its nodes should be, where several would do."""
     lacking: str = ""
     """Why the pool has no instance type, in words that follow the pool's name; empty if it has one."""
+    commitments: tuple[Commitment, ...] = ()
+    """What is left of the account's commitments, in the order in which AWS uses them. Pools share them."""
 
     @property
     def of_nodes(self) -> Requirements:
@@ -227,6 +245,10 @@ class PlannedClaim:
     """What goals of its NodePool have changed about it, and what that costs, each in a clause."""
     largest: Resources = field(default_factory=dict)
     """The most CPU, memory, and each resource that the pool limits, that any of the listed types has."""
+    commitment: str = ""
+    """The name of the commitment that covers it, whichever listed type it becomes; empty for none."""
+    committed: int = 0
+    """The most that it may use up of that commitment."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from tenon.apis import labels
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.requirements import IN, Requirement
+from tenon.scheduling.commitments import covered_price
 from tenon.scheduling.hourly_cost import cost_as
 from tenon.scheduling.model import OFFERING_KEYS, InstanceType, Offering, PlannedClaim, Pool
 
@@ -102,6 +103,6 @@ def narrowed(claim: PlannedClaim, sales: Sequence[Sale], capacity_type: str = ""
         claim,
         instance_types=tuple(sale.kind.name for sale in sales),
         requirements=requirements,
-        price=sales[0].price,
+        price=covered_price(sales[0].price) if claim.commitment else sales[0].price,
         offering=OfferingKey(offering.capacity_type, sales[0].kind.name, offering.zone),
     )

@@ -16,7 +16,7 @@ from tenon.kube.requirements import IN, NOT_IN, Requirement, Requirements
 from tenon.resources import add, subtract
 from tenon.scheduling.fleet import Fleet
 from tenon.scheduling.hourly_cost import TOTAL_HOURLY_COST
-from tenon.scheduling.limits import RESERVATION
+from tenon.scheduling.limits import COMMITMENT, OF_THE_ACCOUNT, RESERVATION
 from tenon.scheduling.model import InstanceType, Node, Offering, PlannedClaim, Pool
 from tenon.scheduling.pod_classes import PodClass
 from tenon.scheduling.template import Template
@@ -74,10 +74,15 @@ def reservation_of(claim: PlannedClaim) -> str:
 def with_places_taken(pools: Iterable[Pool], claims: Iterable[PlannedClaim]) -> list[Pool]:
     """Return the pools for a plan that follows the one with these claims, whose places it must not use as well.
 
-    Every pool counts them, because several may use a reservation.
+    Nor must it use what they use up of commitments. Every pool counts both, because several may use them.
     """
-    taken_places = Counter(f"{RESERVATION}{name}" for claim in claims if (name := reservation_of(claim)))
-    return [replace(pool, usage=add(pool.usage, taken_places)) for pool in pools] if taken_places else list(pools)
+    used_amounts: Counter[str] = Counter()
+    for claim in claims:
+        if name := reservation_of(claim):
+            used_amounts[f"{RESERVATION}{name}"] += 1
+        if claim.commitment:
+            used_amounts[f"{COMMITMENT}{claim.commitment}"] += claim.committed
+    return [replace(pool, usage=add(pool.usage, used_amounts)) for pool in pools] if used_amounts else list(pools)
 
 
 def with_places_credited(pools: Iterable[Pool], places: Mapping[str, int]) -> list[Pool]:
@@ -105,6 +110,11 @@ def is_reserved(pool: Pool) -> bool:
     return any(name.startswith(RESERVATION) for name in pool.limits or {})
 
 
+def is_paid_for(pool: Pool) -> bool:
+    """Whether the pool stands for a reservation or for another commitment, which come before what is bought."""
+    return any(name.startswith(OF_THE_ACCOUNT) for name in pool.limits or {})
+
+
 def _price(types: Iterable[InstanceType]) -> float:
     return min(offering.price for instance_type in types for offering in instance_type.offerings)
 
@@ -129,7 +139,7 @@ def share_limits(fleets: Sequence[Fleet]) -> None:
             and name in other.limits.remaining
             and (
                 name == TOTAL_HOURLY_COST
-                or name.startswith(RESERVATION)
+                or name.startswith(OF_THE_ACCOUNT)
                 or other.template.pool.name == fleet.template.pool.name
             )
         ]

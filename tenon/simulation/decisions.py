@@ -16,7 +16,10 @@ from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodeoverlay import NodeOverlay
 from tenon.apis.nodepool import NODES, NodePool
+from tenon.disruption.covered_nodes import with_coverage
 from tenon.disruption.model import ClusterModel, NodeDetail, model_of
+from tenon.ec2.commitments.coverage import NO_COVERAGE, Coverage
+from tenon.ec2.commitments.pools import with_commitments
 from tenon.ec2.families.own_kubelet import with_own_kubelet
 from tenon.ec2.refusals.unavailable import next_attempt_of
 from tenon.ec2.types.capacity_reservations import Places, with_reservations
@@ -117,6 +120,8 @@ class Question:
     """What a class makes of ``types``. None: every class has them as they are."""
     refused: Mapping[OfferingKey, datetime] = field(default_factory=dict)
     """What EC2 refused, with the time when Tenon asks for it again. The available types lack it already."""
+    coverage: Coverage = NO_COVERAGE
+    """What the account's Reserved Instances and Savings Plans cover, and leave for new nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +143,7 @@ def decide(cluster: Cluster, question: Question, clock: Callable[[], float]) -> 
     began = clock()
     overlaid = apply_overlays(pools_with_types, question.overlays)
     problem = problem_of(cluster, question.pods, overlaid.pools_with_types, question.policy, refused=question.refused)
+    problem = with_commitments(problem, question.coverage.remaining)
     placed = placed_by_kube_scheduler(problem)
     plan = with_pool_reasons(
         _planned(problem, placed, cluster, question, overlaid.pools_with_types), cluster, question.pods
@@ -160,6 +166,7 @@ def _planned(
     placed_keys = {pod.key for pods in placed.values() for pod in pods}
     waiting = [pod for pod in question.pods if pod.key not in placed_keys]
     open_problem = problem_of(cluster, waiting, pools_with_types, question.policy, placed, question.refused)
+    open_problem = with_commitments(open_problem, question.coverage.remaining)
     return with_placements(_with_waits(open_problem, question, pools_with_types), placed)
 
 
@@ -200,11 +207,12 @@ def model_after(
     details = node_details(overlaid.types_by_pool())
     model = model_of(replace(problem, pools=remaining_pools), details, {pool.metadata.name for pool in static})
     if not wave_pools:
-        return model
+        return with_coverage(model, question.coverage)
     usable = [*usable_pools(wave_pools, find_class), *usable_static_pools(wave_pools, find_class)]
     waves = apply_overlays(_sold(usable, cluster, question), question.overlays)
     in_version = scheduling_pools(cluster, waves.pools_with_types, question.policy)
-    return replace(model, wave_pools={pool.name: pool for pool in in_version})
+    model = replace(model, wave_pools={pool.name: pool for pool in in_version})
+    return with_coverage(model, question.coverage)
 
 
 def _sold(pools: Sequence[NodePool], cluster: Cluster, question: Question) -> PoolTypes:

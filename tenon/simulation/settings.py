@@ -62,6 +62,9 @@ SPREAD = "SCHEDULER_CONFIG"
 """A document or its path. It sets the default topology spread of pods without constraints."""
 CA_BUNDLE = "CLUSTER_CA_BUNDLE"
 """The cluster's certificate authority. It decides whether nodes drifted from their EC2NodeClass."""
+COMMITMENTS = "ENABLE_COMMITMENTS"
+"""Decides whether Reserved Instances and Savings Plans are read of the account of a live cluster."""
+SWITCH = ("false", "true")
 _WITHOUT_EFFECT_ON_PLANS = """
 BATCH_MAX_DURATION BATCH_IDLE_DURATION IGNORE_DRA_REQUESTS KUBE_CLIENT_QPS
 KUBE_CLIENT_BURST METRICS_PORT HEALTH_PROBE_PORT ENABLE_PROFILING DISABLE_LEADER_ELECTION LEADER_ELECTION_NAME
@@ -97,6 +100,11 @@ class PlanSettings:
     def aws_gates(self) -> AwsFeatureGates:
         """AWS feature gates, which decide what EC2NodeClasses may contain."""
         return parse_aws_feature_gates(self.other_values.get(GATES_OF_AWS, ""))[0]
+
+    @property
+    def uses_commitments(self) -> bool:
+        """Whether plans use what Reserved Instances and Savings Plans cover."""
+        return self.other_values.get(COMMITMENTS) == "true"
 
     @property
     def scheduler_config(self) -> str:
@@ -154,6 +162,10 @@ def read_settings(texts: Iterable[str]) -> tuple[PlanSettings, list[ManifestErro
                 settings.other_values[name] = value
             except ValueError as error:
                 wrong = f"{name} cannot be used: {error}"
+        elif name == COMMITMENTS:
+            settings.other_values[name] = value.lower()
+            if value.lower() not in SWITCH:
+                wrong = f"{name} must be one of {', '.join(SWITCH)}"
         elif name in (SPREAD, CA_BUNDLE):
             settings.other_values[name] = value
         elif name in WITHOUT_EFFECT_ON_PLANS:

@@ -61,6 +61,7 @@ def test_defaults_are_those_of_karpenter() -> None:
         "eks_control_plane",
         "disable_dry_run",
         "enable_zonal_shift",
+        "enable_commitments",
     ):
         assert getattr(result, switch) is False
     for text in (

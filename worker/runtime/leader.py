@@ -26,12 +26,14 @@ from activities.disruption.held_node_events import HeldNodeEvents
 from activities.disruption.moves import MoveFinder, methods_within
 from activities.disruption.repair_source import RepairSource, no_repair, stated_repair
 from activities.disruption.slowed_pools import SlowedPools
+from activities.ec2.account_commitments import AccountCommitmentsReader
 from activities.ec2.account_quotas import AccountQuotas
 from activities.ec2.instance_statuses import failing
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
 from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.resources import CAPACITYBUFFERS, NODEOVERLAYS
+from activities.provisioning.account_commitments import CommitmentStore
 from activities.provisioning.batching import Batcher, Window
 from activities.provisioning.budget_reporting import BudgetReporter
 from activities.provisioning.buffers import BufferRoom
@@ -72,6 +74,7 @@ from worker.controllers.node.finalizer import NodeClaimFinalizerController
 from worker.controllers.node.not_ready_nodes import NotReadyNodeController
 from worker.controllers.node.pod_events import PodEventsController
 from worker.controllers.node.workflow_starts import NodeClaimWorkflowController
+from worker.controllers.nodeclass.account_commitments import AccountCommitmentsController
 from worker.controllers.nodeclass.account_quotas import AccountQuotasController
 from worker.controllers.nodeclass.capacity_reservations import (
     CapacityBlockExpirationController,
@@ -176,6 +179,7 @@ class Planning:
     moves: MoveFinder
     disruptor: Disruptor
     repair: RepairSource
+    commitments: CommitmentStore
     cost: LatestCost = field(default_factory=LatestCost)
 
 
@@ -217,6 +221,7 @@ def _planning(
     refusals = LaunchRefusals(refused_otherwise)
     slowed = SlowedPools(lambda pool: cache.changes.publish(Topic.POOL, pool))
     batcher = Batcher(view, buffers=room, window=window, refusals=refusals)
+    commitments = CommitmentStore()
     planner = Planner(
         view,
         clients.ec2,
@@ -230,6 +235,7 @@ def _planning(
         record=clients.record,
         inputs=clients.plan_inputs,
         warm=WarmStarts(clients.kube, view),
+        commitments=commitments,
     )
     is_repaired = gates.node_repair and not settings.legacy_node_repair
     reboots = settings.aws_feature_gates.reboot_for_repair
@@ -264,6 +270,7 @@ def _planning(
         repair=repair,
         freezes=view.disruption_freezes,
         decisions=decisions,
+        commitments=commitments,
     )
     disruptor = Disruptor(
         view,
@@ -278,7 +285,7 @@ def _planning(
         freezes=view.disruption_freezes,
         decisions=decisions,
     )
-    return Planning(view, policy, room, refusals, slowed, batcher, planner, moves, disruptor, repair)
+    return Planning(view, policy, room, refusals, slowed, batcher, planner, moves, disruptor, repair, commitments)
 
 
 def _controllers(settings: Settings, clients: Clients, cache: ClusterCache, planning: Planning) -> list[Controller]:
@@ -319,6 +326,9 @@ def _controllers(settings: Settings, clients: Clients, cache: ClusterCache, plan
     if not settings.isolated_vpc:
         quotas = AccountQuotas(clients.aws, clients.ec2.catalogue.vcpus, utc_now)
         controllers.append(AccountQuotasController(cache, planning.refusals, quotas))
+    if settings.enable_commitments and not settings.isolated_vpc:
+        reader = AccountCommitmentsReader(clients.aws, clients.ec2.catalogue.vcpus, utc_now)
+        controllers.append(AccountCommitmentsController(cache, planning.commitments, reader, settings.cluster_name))
     folder = os.environ.get(METRICS_FOLDER)
     if folder and not settings.disable_cluster_state_observability:
         controllers.append(

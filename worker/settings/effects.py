@@ -17,6 +17,9 @@ GATES_WITHOUT_EFFECT: Mapping[str, str] = {
     "DRAEFA": "pods with dynamic resource claims are always left out",
 }
 """What the worker does whether or not the gate is on, by gate name."""
+COMMITMENTS_IN_VAIN = (
+    "ENABLE_COMMITMENTS=true has no effect with ISOLATED_VPC=true: Savings Plans have no endpoint in an isolated VPC."
+)
 WITHOUT_WEBHOOK = (
     "DISABLE_WEBHOOK=true: objects of v1beta1 are not converted, and those that are stored as v1beta1 cannot be read. "
     "Leave it out unless the CRDs serve v1 alone."
@@ -33,7 +36,9 @@ def warnings(settings: Settings, stated_names: Container[str] = frozenset()) -> 
         for name, value, default, why in _in_vain(settings, stated_names)
         if value != default
     ]
-    return [*in_vain, *_of_repair(settings), *([WITHOUT_WEBHOOK] if settings.disable_webhook else [])]
+    of_commitments = [COMMITMENTS_IN_VAIN] if settings.enable_commitments and settings.isolated_vpc else []
+    of_webhook = [WITHOUT_WEBHOOK] if settings.disable_webhook else []
+    return [*in_vain, *_of_repair(settings), *of_commitments, *of_webhook]
 
 
 def why_none(name: str) -> str:

@@ -61,6 +61,9 @@ class Settings(BaseModel):
     interruption_queue: str = Field(
         "", description="Name of the SQS queue with notices of interruptions; empty: none is read."
     )
+    enable_commitments: bool = Field(
+        False, description="Use what Reserved Instances and Savings Plans of the account cover before other offerings."
+    )
     enable_zonal_shift: bool = Field(False, description="Avoid zones with an active zonal shift.")
     disable_dry_run: bool = Field(False, description="Do not validate EC2NodeClasses with dry runs of EC2 calls.")
     ami_refresh_interval: Annotated[timedelta, between("1m")] = Field(

@@ -15,8 +15,11 @@ ACCOUNT = "123456789012"
 ADMINISTRATOR_KEY = "sandbox-administrator"
 SECRET = "sandbox"
 """The secret key of every access key. The sandbox checks no signatures."""
-POLICY = Path(__file__).parents[3] / "deploy" / "iam" / "controller-policy.json"
+_POLICIES = Path(__file__).parents[3] / "deploy" / "iam"
+POLICY = _POLICIES / "controller-policy.json"
 """The policy that users attach to the worker's role."""
+COMMITMENTS_POLICY = _POLICIES / "commitments-policy.json"
+"""The policy that they attach too if the worker is to read Reserved Instances and Savings Plans."""
 _CREDENTIAL = re.compile(r"Credential=(?P<key>[^/]+)/")
 _WORKER = re.compile(r"sandbox-worker\.(?P<cluster>.+)")
 

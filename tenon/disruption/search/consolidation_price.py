@@ -16,6 +16,7 @@ from tenon.disruption.model import NodeDetail
 from tenon.ec2.launch.filters import PREFERRED_CAPACITY_TYPES
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.requirements import IN, Requirement, Requirements
+from tenon.scheduling.commitments import covered_price
 from tenon.scheduling.hourly_cost import COSTS, micro_dollars
 from tenon.scheduling.model import OFFERING_KEYS, InstanceType, Offering, PlannedClaim, Pool, Problem
 
@@ -121,6 +122,8 @@ class PriceRule:
             requirements = claim.requirements.with_(only)
             listed = frozenset(claim.instance_types)
             sales = [sale for name, sale in self._sales_of(claim.pool, requirements).items() if name in listed]
+            if claim.commitment:
+                sales = [_covered(sale) for sale in sales]
             if sales:
                 return _listing(replace(claim, requirements=requirements), sales), sales
         return claim, []
@@ -211,6 +214,12 @@ def _listing(claim: PlannedClaim, sales: Sequence[Sale]) -> PlannedClaim:
         offering=OfferingKey(first.cheapest.capacity_type, first.type.name, first.cheapest.zone),
         largest={name: max(_counted(name, sale) for sale in sales) for name in claim.largest},
     )
+
+
+def _covered(sale: Sale) -> Sale:
+    """Return what the type costs while a commitment covers it."""
+    cheapest = replace(sale.cheapest, price=covered_price(sale.cheapest.price))
+    return replace(sale, cheapest=cheapest, worst=covered_price(sale.worst))
 
 
 def _counted(name: str, sale: Sale) -> int:

@@ -112,6 +112,8 @@ _SERVICES = {
     "GetQueueUrl": "sqs",
     "GetRole": "iam",
     "ListServiceQuotas": "servicequotas",
+    "DescribeSavingsPlanRates": "savingsplans",
+    "DescribeSavingsPlans": "savingsplans",
     "ReceiveMessage": "sqs",
 }
 _NOT_AUTHORIZED = re.compile(r"not authorized to perform: ([\w-]+:\w+)(?: on resource: (\S+))?")

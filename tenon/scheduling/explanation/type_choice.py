@@ -125,7 +125,8 @@ class TypeChoiceExplainer:
             return ""
         shelf = self._pool_types(claim.pool)
         requirements = _asked(claim, shelf)
-        cache_key = (claim.pool, requirements, tuple(sorted(claim.requests.items())), claim.instance_types, claim.goals)
+        amounts = tuple(sorted(claim.requests.items()))
+        cache_key = (claim.pool, requirements, amounts, claim.instance_types, claim.goals, claim.commitment)
         if cache_key not in self._explanations:
             self._explanations[cache_key] = self._explain(claim, shelf, requirements)
         return self._explanations[cache_key]
@@ -199,6 +200,8 @@ class TypeChoiceExplainer:
             place += " and that EC2 did not refuse"
         if capacity_type == labels.RESERVED:
             place = f"{_reservation(claim)} is paid for already; {place}"
+        if claim.commitment:
+            place = f"{claim.commitment} covers it, and is paid for until it is used up; {place}"
         clauses = [f"{name} in {zone} ({capacity_type}): {place}"]
         if refusal_text is not None:
             first = (
@@ -206,7 +209,7 @@ class TypeChoiceExplainer:
             )
             types = counted(refusal_text.count, "cheaper type")
             clauses.append(f"EC2 refused {types}, {first}")
-        if count > 1:
+        if count > 1 and not claim.commitment:
             after = claim.instance_types[1]
             clauses.append(f"next is {after}, {_price_difference(market.prices.get(after, claim.price), claim.price)}")
         clauses += claim.goals

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from activities.kubernetes.client import Kube
+from activities.provisioning.account_commitments import CommitmentStore
 from activities.provisioning.batching import Batcher
 from activities.provisioning.launch_refusals import LaunchRefusals
 from activities.provisioning.planner import Planner
@@ -32,6 +33,7 @@ class Setting:
         self.types = FakeTypes()
         self.recorder = Recorder()
         self.now = START
+        self.commitments = CommitmentStore()
         self.restart()
 
     def restart(self, solver: Solver | None = None) -> None:
@@ -48,6 +50,7 @@ class Setting:
             self.policy,
             solver=solver,
             refusals=refusals,
+            commitments=self.commitments,
         )
 
     async def events_written(self) -> None:

@@ -92,6 +92,8 @@ def test_a_worker_never_runs_on_a_node_it_could_take_away() -> None:
 
 POLICY = (ROOT / "deploy" / "iam" / "controller-policy.json").read_text()
 STATEMENTS: list[dict[str, Any]] = json.loads(POLICY)["Statement"]
+OPTIONAL_POLICY = (ROOT / "deploy" / "iam" / "commitments-policy.json").read_text()
+OPTIONAL_STATEMENTS: list[dict[str, Any]] = json.loads(OPTIONAL_POLICY)["Statement"]
 
 
 NEEDED = """
@@ -118,6 +120,12 @@ def test_aws160_to_aws163_iam_actions_are_exactly_those_needed() -> None:
     assert statements == set(NEEDED.split())
 
 
+def test_the_rights_of_commitments_are_in_a_policy_of_their_own() -> None:
+    statements = {action for statement in OPTIONAL_STATEMENTS for action in actions(statement)}
+    savings_plans = {"savingsplans:DescribeSavingsPlans", "savingsplans:DescribeSavingsPlanRates"}
+    assert statements == {"ec2:DescribeReservedInstances", *savings_plans}
+
+
 CLIENT_CALL = re.compile(r"\.(ec2|ssm|iam|eks|pricing|sqs)\s*\.(\w+)\(\s*(?:\"(\w+)\")?")
 
 
@@ -129,7 +137,7 @@ def test_aws162_every_call_of_the_code_is_granted() -> None:
             calls.add((service, paginated if method == "get_paginator" else method))
     assert len(calls) > 20
     session = botocore.session.get_session()
-    statements = {action for statement in STATEMENTS for action in actions(statement)}
+    statements = {action for statement in (*STATEMENTS, *OPTIONAL_STATEMENTS) for action in actions(statement)}
     for service, method in calls:
         (operation,) = [
             name for name in session.get_service_model(service).operation_names if xform_name(name) == method

@@ -29,7 +29,7 @@ from tenon.provisioning.plan_inputs import (
 )
 from tenon.provisioning.solving import BatchSolver, solve_with_buffers
 from tenon.scheduling.hourly_cost import TOTAL_HOURLY_COST, with_costs
-from tenon.scheduling.model import InstanceType, Offering, Plan, Problem
+from tenon.scheduling.model import Commitment, InstanceType, Offering, Plan, Problem
 from tests.tenon.scheduling.builders import CATALOG, TOLERATES_ALL, node, pod, pool, problem, replicas
 from tests.tenon.scheduling.mixed_problem import EVEN, mixed
 from tests.tenon.scheduling.random_problems import problems
@@ -78,6 +78,14 @@ def test_limits_on_costs_and_goals_still_hold(value: Problem, goals: Goals) -> N
         for own in value.pools
     ]
     assert_same_plan(replace(value, pools=pools))
+
+
+@settings(max_examples=30)
+@given(problems(), st.integers(0, 60))
+def test_commitments_still_cover_nodes(value: Problem, amount: int) -> None:
+    kinds = sorted({kind.name for own in value.pools for kind in own.instance_types})
+    commitment = Commitment("Reserved Instances", amount, dict.fromkeys(kinds[::2], 8), "us-west-2a")
+    assert_same_plan(replace(value, pools=[replace(own, commitments=(commitment,)) for own in value.pools]))
 
 
 @given(problems(), st.randoms(use_true_random=False))

@@ -1,0 +1,35 @@
+"""What Reserved Instances and Savings Plans mean for disruption.
+
+A covered node costs nothing that its removal would save, so consolidation removes it only if it is empty. A new node
+costs nothing either while a commitment has enough left for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tenon.apis import labels
+from tenon.disruption.model import ClusterModel, NodeDetail
+from tenon.ec2.commitments.coverage import Coverage
+from tenon.ec2.commitments.pools import with_commitments, with_commitments_of
+from tenon.scheduling.commitments import covered_price
+
+
+def with_coverage(model: ClusterModel, coverage: Coverage) -> ClusterModel:
+    """Return the model with what the account's commitments cover of its nodes, and leave for new ones."""
+    if not coverage.remaining and not coverage.covered:
+        return model
+    wave_pools = with_commitments_of(list(model.wave_pools.values()), coverage.remaining)
+    return replace(
+        model,
+        problem=with_commitments(model.problem, coverage.remaining),
+        details={name: _priced(detail, coverage.covered, name) for name, detail in model.details.items()},
+        wave_pools={pool.name: pool for pool in wave_pools},
+    )
+
+
+def _priced(detail: NodeDetail, covered: Mapping[str, str], claim: str) -> NodeDetail:
+    if claim not in covered or detail.capacity_type != labels.ON_DEMAND:
+        return detail
+    return replace(detail, price=covered_price(detail.price))
