@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,7 +13,7 @@ from activities.ec2.account_commitments import CACHE_SECONDS, AccountCommitments
 from activities.ec2.client import Ec2
 from activities.ec2.errors import EC2Error
 from activities.ec2.provider import Ec2Provider
-from sandbox.ec2.authorization.identities import COMMITMENTS_POLICY, POLICY
+from sandbox.ec2.authorization.identities import POLICY, with_commitments_policy
 from sandbox.ec2.commitments import SHARE
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
@@ -37,15 +37,9 @@ class Clock:
         return self.seconds
 
 
-def with_both_policies() -> str:
-    """The document of a role that has the optional policy too."""
-    documents: list[dict[str, Any]] = [json.loads(path.read_text()) for path in (POLICY, COMMITMENTS_POLICY)]
-    return json.dumps(documents[0] | {"Statement": [part for item in documents for part in item["Statement"]]})
-
-
 @pytest.fixture
 def allowed(server: Server) -> Iterator[None]:
-    server.world.judge.replace("sandbox", with_both_policies())
+    server.world.judge.replace("sandbox", json.dumps(with_commitments_policy()))
     yield
     server.world.judge.clear()
     server.world.commitments.clear()
@@ -102,16 +96,18 @@ def test_what_was_bought_is_read_once_an_hour(reader: AccountCommitmentsReader, 
     assert [item.name for item in reader.read("sandbox", ()).allowed] == ["Reserved Instances of m5"]
 
 
-def test_the_policy_of_every_worker_does_not_allow_it(reader: AccountCommitmentsReader) -> None:
+def test_the_policy_of_every_worker_does_not_allow_it(reader: AccountCommitmentsReader, server: Server) -> None:
+    server.world.judge.replace("sandbox", POLICY.read_text())  # so that the refusal is expected
     with pytest.raises(EC2Error) as caught:
         reader.read("sandbox", ())
     assert caught.value.unauthorized
     assert "ec2:DescribeReservedInstances" in caught.value.explained
+    server.world.judge.clear()
 
 
 @pytest.mark.usefixtures("allowed")
 def test_a_missing_right_on_savings_plans_is_named(reader: AccountCommitmentsReader, server: Server) -> None:
-    document = json.loads(with_both_policies())
+    document = with_commitments_policy()
     document["Statement"] = [item for item in document["Statement"] if item["Sid"] != "LookUpSavingsPlans"]
     server.world.judge.replace("sandbox", json.dumps(document))
     with pytest.raises(EC2Error) as caught:

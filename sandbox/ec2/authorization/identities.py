@@ -5,9 +5,11 @@ This module imports nothing heavy, because the command line and the tests use it
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from sandbox.ec2.region import PARTITION
 
@@ -38,6 +40,15 @@ def access_key(authorization: str) -> str:
 def environment(access_key: str) -> dict[str, str]:
     """The variables that give AWS clients these credentials."""
     return {"AWS_ACCESS_KEY_ID": access_key, "AWS_SECRET_ACCESS_KEY": SECRET}
+
+
+def with_commitments_policy() -> dict[str, Any]:
+    """The document of a role with both policies."""
+    documents: list[dict[str, Any]] = [
+        json.loads(path.read_text(encoding="utf-8")) for path in (POLICY, COMMITMENTS_POLICY)
+    ]
+    statements = [statement for document in documents for statement in document["Statement"]]
+    return documents[0] | {"Statement": statements}
 
 
 @dataclass(frozen=True)
