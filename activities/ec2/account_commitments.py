@@ -89,7 +89,7 @@ class AccountCommitmentsReader:
                 request["nextToken"] = answer["nextToken"]
 
     def _rates(self, plan_id: str) -> Iterator[dict[str, Any]]:
-        wanted = {
+        selected_values = {
             "region": self._clients.region,
             "productDescription": LINUX,
             "tenancy": "shared",
@@ -97,7 +97,7 @@ class AccountCommitmentsReader:
         }
         request: dict[str, Any] = {
             "savingsPlanId": plan_id,
-            "filters": [{"name": name, "values": [value]} for name, value in wanted.items()],
+            "filters": [{"name": name, "values": [value]} for name, value in selected_values.items()],
             "maxResults": RATES_PAGE,
         }
         with translated("DescribeSavingsPlanRates"):

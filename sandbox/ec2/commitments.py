@@ -113,12 +113,12 @@ class Commitments:
         Raises:
             EC2ClientError: an ID does not exist, or EC2 does not have the filter.
         """
-        wanted = list(ids)
-        for missing in set(wanted) - {row["ReservedInstancesId"] for row in self._reserved}:
+        reserved_ids = list(ids)
+        for missing in set(reserved_ids) - {row["ReservedInstancesId"] for row in self._reserved}:
             raise EC2ClientError(
                 "InvalidReservationID.NotFound", f"The reserved instance ID '{missing}' does not exist"
             )
-        rows = [row for row in self._reserved if not wanted or row["ReservedInstancesId"] in wanted]
+        rows = [row for row in self._reserved if not reserved_ids or row["ReservedInstancesId"] in reserved_ids]
         for name, values in filters.items():
             if name not in _RESERVED_FILTERS:
                 raise EC2ClientError("InvalidParameterValue", f"The filter '{name}' is invalid")

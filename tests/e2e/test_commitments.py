@@ -31,11 +31,9 @@ def committed(sandbox: Sandbox, worker: Worker) -> Iterator[None]:
     assert worker.stop() == 0
     ec2.policy(with_commitments_policy())
     other = WorkerProcess(sandbox, "commitments", ENABLE_COMMITMENTS="true")
-    before = len(ec2.calls("DescribeSavingsPlans"))
     other.start()
     try:
         yield
-        assert len(ec2.calls("DescribeSavingsPlans")) == before + 1, "what was bought is read once an hour"
     finally:
         stopped = other.stop()
         ec2.policy(None)

@@ -129,8 +129,8 @@ def savings_plan(
         if is_for_nodes and rate and name in type_names:
             used = int((rate * MICRO_DOLLARS).to_integral_value(ROUND_CEILING))
             units[name] = max(used, units.get(name, 0))
-    left = int((amount * MICRO_DOLLARS).to_integral_value(ROUND_FLOOR))
-    return Commitment(f"Savings Plan {description['savingsPlanId']}", left, units) if units else None
+    committed_amount = int((amount * MICRO_DOLLARS).to_integral_value(ROUND_FLOOR))
+    return Commitment(f"Savings Plan {description['savingsPlanId']}", committed_amount, units) if units else None
 
 
 def _amount(text: object) -> Decimal | None:

@@ -21,10 +21,10 @@ UNITS = {"m5.large": 4, "m5.xlarge": 8, "m5.2xlarge": 16}
 RESERVED = "Reserved Instances of m5"
 
 
-def with_left(value: Situation, left: int, *covered: str) -> Situation:
+def with_left(value: Situation, amount: int, *covered: str) -> Situation:
     """The situation once a commitment covers these nodes, and has so much left."""
     assert value.model is not None
-    coverage = Coverage((Commitment(RESERVED, left, UNITS),), dict.fromkeys(covered, RESERVED))
+    coverage = Coverage((Commitment(RESERVED, amount, UNITS),), dict.fromkeys(covered, RESERVED))
     return replace(value, model=with_coverage(value.model, coverage))
 
 
@@ -72,19 +72,19 @@ def test_pods_move_to_a_covered_node_that_has_room() -> None:
 @settings(max_examples=40, deadline=None)
 @given(
     kinds=st.lists(st.sampled_from(["r5.large", "c5.xlarge", "m5.xlarge", "m5.2xlarge"]), min_size=1, max_size=6),
-    left=st.integers(0, 40),
+    amount=st.integers(0, 40),
     covered=st.sets(st.integers(0, 5)),
     capacity_type=st.sampled_from(["on-demand", "spot"]),
 )
 def test_replacements_never_use_more_than_is_left(
-    kinds: list[str], left: int, covered: set[int], capacity_type: str
+    kinds: list[str], amount: int, covered: set[int], capacity_type: str
 ) -> None:
     names = [f"n{number}" for number in covered if number < len(kinds)]
-    decision = decided(with_left(situation(cluster(*kinds, capacity_type=capacity_type)), left, *names))
+    decision = decided(with_left(situation(cluster(*kinds, capacity_type=capacity_type)), amount, *names))
     used: Counter[str] = Counter()
     for command in decision.commands:
         for planned in command.replacements:
             if planned.commitment:
                 used[planned.commitment] += max(UNITS[name] for name in planned.instance_types)
         assert command.saving > 0
-    assert used[RESERVED] <= left
+    assert used[RESERVED] <= amount

@@ -28,9 +28,9 @@ TYPES = catalog(
 )
 
 
-def savings_plan(left: int, name: str = PLAN) -> Commitment:
+def savings_plan(amount: int, name: str = PLAN) -> Commitment:
     """It covers the m5 family, at 60 % of its prices."""
-    return Commitment(name, left, {"m5.large": 57600, "m5.xlarge": 115200})
+    return Commitment(name, amount, {"m5.large": 57600, "m5.xlarge": 115200})
 
 
 def committed(*commitments: Commitment, name: str = "default", **more: Any) -> Pool:
@@ -52,13 +52,13 @@ def used(plan: Plan, commitments: tuple[Commitment, ...], types: list[InstanceTy
 
 def test_a_covered_type_comes_before_spot_and_says_why() -> None:
     pools = [committed(savings_plan(1_000_000))]
-    asked = problem(replicas(1), *pools)
-    (claim,) = solve(asked).claims
+    batch = problem(replicas(1), *pools)
+    (claim,) = solve(batch).claims
     assert claim.offering == OfferingKey(labels.ON_DEMAND, "m5.large", ZONES[0])
     assert claim.requirements[labels.CAPACITY_TYPE].values == (labels.ON_DEMAND,)
     assert claim.commitment == PLAN
     assert claim.price < 1e-6
-    why = TypeChoiceExplainer(asked).why(claim)
+    why = TypeChoiceExplainer(batch).why(claim)
     assert "m5.large in us-west-2a (on-demand): Savings Plan sp-1 covers it, and is paid for until it is used up" in why
 
 
@@ -104,8 +104,8 @@ def test_a_later_plan_has_what_the_earlier_one_left() -> None:
     pools = [committed(savings_plan(2 * 57600))]
     first = solve(problem(replicas(1, "1500m"), *pools))
     second = solve(problem(replicas(3, "1500m", prefix="q"), *with_places_taken(pools, first.claims)))
-    both = used(first, (savings_plan(0),))[PLAN] + used(second, (savings_plan(0),))[PLAN]
-    assert both == 2 * 57600
+    total_use = used(first, (savings_plan(0),))[PLAN] + used(second, (savings_plan(0),))[PLAN]
+    assert total_use == 2 * 57600
 
 
 def test_the_limit_of_a_pool_counts_covered_nodes() -> None:
@@ -116,9 +116,9 @@ def test_the_limit_of_a_pool_counts_covered_nodes() -> None:
 
 
 def test_the_lower_bound_is_not_above_a_covered_plan() -> None:
-    asked = problem(replicas(4, "1500m"), committed(savings_plan(10**7)))
-    plan = solve(asked)
-    (bound,) = lower_bounds(asked, (0.0,), left_out=plan.unschedulable)
+    batch = problem(replicas(4, "1500m"), committed(savings_plan(10**7)))
+    plan = solve(batch)
+    (bound,) = lower_bounds(batch, (0.0,), left_out=plan.unschedulable)
     assert bound <= sum(claim.price for claim in plan.claims) + 1e-9
 
 
@@ -141,11 +141,11 @@ def test_no_commitment_is_used_beyond_what_is_left(
 ) -> None:
     commitments = (
         Commitment("zonal", zonal, {"m5.large": 1}, ZONES[2]),
-        *(savings_plan(left, f"sp-{n}") for n, left in enumerate(lefts)),
+        *(savings_plan(amount, f"sp-{n}") for n, amount in enumerate(lefts)),
     )
     load = [replica for n, (cpu, count) in enumerate(pods) for replica in replicas(count, cpu, prefix=f"g{n}")]
-    asked = problem(load, *(committed(*commitments, name=f"pool-{n}", limits=limit) for n in range(pools)))
-    plan = solve_within_costs(asked, lambda part: solve(part, columns=Columns() if columns else None))
+    batch = problem(load, *(committed(*commitments, name=f"pool-{n}", limits=limit) for n in range(pools)))
+    plan = solve_within_costs(batch, lambda part: solve(part, columns=Columns() if columns else None))
     amounts = used(plan, commitments)
     assert all(amounts[commitment.name] <= commitment.remaining for commitment in commitments)
     planned = sorted([p.key for claim in plan.claims for p in claim.pods] + list(plan.unschedulable))
