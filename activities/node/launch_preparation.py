@@ -126,7 +126,9 @@ class LaunchPreparation:
             async with self._parts.throttled.shown(prepare_input.claim, PREPARING):
                 types = await with_heartbeat(self._parts.claims.types.of(claim, own))
                 unavailable = self._parts.breakers.unavailable_to(claim)
-                prepare = carried(partial(self._parts.provider.prepare_launch, nodeclaim, own, attempt, unavailable, types))
+                prepare = carried(
+                    partial(self._parts.provider.prepare_launch, nodeclaim, own, attempt, unavailable, types)
+                )
                 request = await with_heartbeat(asyncio.get_running_loop().run_in_executor(self._parts.senders, prepare))
         except NodeClassNotReadyError as error:
             return await give_up(Reason.NODECLASS_NOT_READY, str(error))

@@ -118,7 +118,9 @@ class LaunchSending:
                 launch_input.claim, result.instance, claim, launch_input.request.made_from, in_shortage
             )
         except nodeclaims.AnotherInstanceError as error:
-            await terminate_surplus(self._parts.provider, self._parts.recorder, claim, result.instance.id, error.provider_id)
+            await terminate_surplus(
+                self._parts.provider, self._parts.recorder, claim, result.instance.id, error.provider_id
+            )
             raise  # the next attempt continues with the instance that the claim has
         instance = result.instance
         self._parts.record.launched(launch_input.claim, claim, instance, launch_input.request, launch_input.attempt)

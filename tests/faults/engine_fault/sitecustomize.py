@@ -6,6 +6,7 @@ No problem is known on which the engine raises. Python imports this before anyth
 from __future__ import annotations
 
 from tenon.provisioning import solving
+from tenon.scheduling.columns import Columns
 from tenon.scheduling.deadline import Expired, never
 from tenon.scheduling.model import Plan, Problem
 from tenon.scheduling.type_table import TypeTables
@@ -14,11 +15,13 @@ FAULT = "tests.tenon.sh/engine-fault"
 _solved = solving.solve_with_buffers
 
 
-def solved(problem: Problem, expired: Expired = never, tables: TypeTables | None = None) -> Plan:
+def solved(
+    problem: Problem, expired: Expired = never, tables: TypeTables | None = None, columns: Columns | None = None
+) -> Plan:
     """The engine, with a fault."""
     if any(FAULT in pod.labels for pod in problem.pods):
         raise RuntimeError("a fault for a test")
-    return _solved(problem, expired, tables)
+    return _solved(problem, expired, tables, columns)
 
 
 solving.solve_with_buffers = solved
