@@ -9,11 +9,10 @@ from typing import Annotated
 
 import typer
 
-from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ConfigError
 from cli.application import create_app, examples
 from cli.confirmation import confirm_beginning
-from cli.context import resolve_if_known
+from cli.connection import connected
 from cli.node_groups.group import GroupError, ScalingGroup
 from cli.node_groups.nodes import read_nodes, read_waiting
 from cli.node_groups.passes import Draining
@@ -86,9 +85,7 @@ def drain_node_group(
 
 
 async def _drain(options: Options) -> int:
-    if (context := resolve_if_known(None)) is not None:
-        context.apply()
-    kube = await Kube.connect()
+    kube = await connected()
     try:
         group = await asyncio.to_thread(ScalingGroup.of, options.group, options.cluster, options.region)
         nodes = await read_nodes(kube, group.instances)

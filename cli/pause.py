@@ -14,11 +14,12 @@ from rich.text import Text
 from activities.clock import utc_now
 from cli.actor import user_of_command
 from cli.application import create_app, examples
+from cli.connection import connected
 from cli.console import output_console
 from cli.name_completion import pool_names
 from cli.nodes.requests import asked_reason
 from cli.nodes.workflows import run
-from cli.pauses import connected, has_ended, pause, pauses
+from cli.pauses import has_ended, pause, pauses
 from tenon.apis.disruptionfreeze import DisruptionFreeze
 from tenon.kube.timestamps import format_instant
 from worker.settings import parse_duration

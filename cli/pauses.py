@@ -9,7 +9,6 @@ from typing import Any
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ConflictError, NotFoundError
 from activities.kubernetes.resources import DISRUPTIONFREEZES, NODEPOOLS
-from cli.context import resolve_if_known
 from tenon.apis import labels
 from tenon.apis.disruptionfreeze import MAX_TEXT, DisruptionFreeze
 from tenon.apis.validation import parse
@@ -23,13 +22,6 @@ PAUSES = f"{labels.PAUSE}=true"
 
 class PauseError(TenonError):
     """A pause cannot be written or lifted."""
-
-
-async def connected() -> Kube:
-    """Return a client of the API server that the kubeconfig or the running sandbox names."""
-    if (context := resolve_if_known(None)) is not None:
-        context.apply()
-    return await Kube.connect()
 
 
 def name_of(pool: str) -> str:

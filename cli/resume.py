@@ -9,9 +9,10 @@ import typer
 
 from activities.clock import utc_now
 from cli.application import create_app, examples
+from cli.connection import connected
 from cli.name_completion import pool_names
 from cli.nodes.workflows import run
-from cli.pauses import connected, resume
+from cli.pauses import resume
 
 app = create_app()
 

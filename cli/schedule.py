@@ -24,9 +24,9 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ConfigError, NotFoundError
 from activities.kubernetes.resources import NODESCHEDULES
 from cli.application import create_app, examples
+from cli.connection import connected
 from cli.console import output_console
 from cli.cost_view.current_nodes import priced_nodes, prices_of, read_cluster
-from cli.pauses import connected
 from cli.schedule_view.week import Week, print_weeks, week_document, weeks_of
 from cli.simulating.files import Filenames, read_files
 from tenon.apis.nodeschedule import NodeSchedule

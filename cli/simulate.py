@@ -38,7 +38,7 @@ from tenon.kube.scheduler_config import KIND, NOTHING, DefaultSpread, scheduler_
 from tenon.manifests.concatenated_json import with_separators
 from tenon.manifests.faults import ManifestError, Source, in_order, one_line
 from tenon.messages.disruption import OpenCommand
-from tenon.provisioning.refused_offerings import refusal_clause
+from tenon.provisioning.refused_types import refusal_clause
 from tenon.rollout.revisions import class_key
 from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
 from tenon.scheduling.model import InstanceType, Pool

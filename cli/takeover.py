@@ -8,10 +8,9 @@ from collections.abc import Callable
 
 import typer
 
-from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ConfigError
 from cli.application import create_app, examples
-from cli.context import resolve_if_known
+from cli.connection import connected
 from cli.switching.command import (
     REFUSED,
     DryRun,
@@ -78,9 +77,7 @@ def takeover(
 
 
 async def _take_over(options: Options) -> int:
-    if (context := resolve_if_known(None)) is not None:
-        context.apply()
-    kube = await Kube.connect()
+    kube = await connected()
     try:
         workloads = await karpenters(kube, options.karpenter), await tenons(kube, options.tenon)
         return await switch(kube, options, workloads, _nothing_to_clear)

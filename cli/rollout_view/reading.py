@@ -15,9 +15,9 @@ from temporalio.service import RPCError, RPCStatusCode
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import NotFoundError
 from activities.kubernetes.resources import NODEPOOLS, NODEROLLOUTS
+from cli.connection import connected as connected_to_kubernetes
 from cli.context import ContextError
 from cli.nodes.workflows import NodeError, connected, refused
-from cli.pauses import connected as connected_to_kubernetes
 from cli.rollout_status import PoolView, RolloutView, view_of_body
 from tenon.apis.managed import manages_pool
 from tenon.messages.rollout import PoolProgress

@@ -37,6 +37,7 @@ from activities.kubernetes.resources import (
     STORAGECLASSES,
     Resource,
 )
+from cli.connection import connected
 from tenon.apis import labels
 from tenon.manifests.faults import ManifestError, Source
 from tenon.provisioning.gates import FeatureGates
@@ -67,7 +68,7 @@ def add_live_objects(objects: Objects, gates: FeatureGates, *, with_selectors: b
 
 
 async def _read(objects: Objects, gates: FeatureGates, with_selectors: bool) -> list[ManifestError]:
-    kube = await Kube.connect()
+    kube = await connected()
     gated = [SERVICES, REPLICATIONCONTROLLERS] if with_selectors else []
     gated += [NODEOVERLAYS] if gates.node_overlay else []
     gated += [NODEREPAIRPOLICIES] if gates.node_repair else []

@@ -15,7 +15,7 @@ from tenon.ec2.launch.launched_labels import tenancy
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.requirements import IN, Requirement, Requirements
 from tenon.kube.taints import of_model
-from tenon.provisioning.refused_offerings import NOTHING_REFUSED, refusal_clause
+from tenon.provisioning.refused_types import NOTHING_REFUSED, refusal_clause
 from tenon.resources import Resources, parse_resources
 from tenon.scheduling.explanation.label_values_text import beyond_subnets, format_values, listed
 from tenon.scheduling.model import InstanceType, Offering, Pool

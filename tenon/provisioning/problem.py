@@ -16,7 +16,7 @@ from tenon.provisioning.cost_limits import Purchase, priced_nodes, with_cost_lim
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.pools import scheduling_pool
 from tenon.provisioning.readiness import FRESH, Checks, why_unusable
-from tenon.provisioning.refused_offerings import NOTHING_REFUSED
+from tenon.provisioning.refused_types import NOTHING_REFUSED
 from tenon.resources import Resources
 from tenon.rollout.revisions import class_key
 from tenon.scheduling.hourly_cost import limits_cost

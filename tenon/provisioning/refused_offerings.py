@@ -6,55 +6,24 @@ Plans avoid for some minutes what EC2 refused. Without this, the reason of a pod
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
-from types import MappingProxyType
-from typing import Final
+from dataclasses import replace
 
 from tenon.apis import labels
-from tenon.ec2.refusals.unavailable import refusals_of, shortages_of
-from tenon.ec2.types import placement_groups
 from tenon.kube.node_affinity import accepts_pool
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
 from tenon.kube.requirements import Requirements
 from tenon.kube.taints import untolerated
-from tenon.resources import Resources, fits
+from tenon.provisioning.refused_types import Refused, RefusedType, clause_of, refused_types_of
+from tenon.resources import fits
 from tenon.scheduling.engine import solve
 from tenon.scheduling.hourly_cost import COSTS
 from tenon.scheduling.limits import NODES
-from tenon.scheduling.model import OFFERING_KEYS, InstanceType, Offering, Plan, Pool, Problem
+from tenon.scheduling.model import OFFERING_KEYS, InstanceType, Plan, Pool, Problem
 
-Refused = Mapping[OfferingKey, datetime]
-"""What EC2 refused, with the time when Tenon asks for it again."""
-NOTHING_REFUSED: Final[Refused] = MappingProxyType({})
 MAX_KINDS = 50
 """For how many kinds of pods a plan looks up what EC2 refuses: each takes milliseconds for each NodePool."""
 _ANYTHING = Requirements({})
-
-
-@dataclass(frozen=True, slots=True)
-class _RefusedType:
-    """An instance type with the offerings that EC2 refuses, each with the refusals that are about it."""
-
-    kind: InstanceType
-    room: Resources
-    offerings: Sequence[tuple[Offering, Sequence[OfferingKey]]]
-
-    def refusals(self, requirements: Requirements) -> Iterator[OfferingKey]:
-        """Yield the refusals of the offerings that a node with these requirements could have."""
-        if not self.kind.requirements.intersects(requirements):
-            return
-        zones, capacity_types = requirements.get(labels.ZONE), requirements.get(labels.CAPACITY_TYPE)
-        for offering, keys in self.offerings:
-            if zones.has(offering.zone) and capacity_types.has(offering.capacity_type):
-                yield from keys
-
-
-def refusal_clause(types: Iterable[InstanceType], requirements: Requirements, refused: Refused) -> str:
-    """Say what EC2 refuses of the types that these requirements allow, with the next attempt; empty for nothing."""
-    refused_types = _refused_types(types, refused) if refused else []
-    return _clause((key for own in refused_types for key in own.refusals(requirements)), refused)
 
 
 def _with_refusal(clause: str, why: str) -> str:
@@ -88,7 +57,7 @@ def with_refused_offerings(
     markets = [
         _Market(pool, types_by_pool.get(pool.name, ()), refused_types)
         for pool in pools
-        if (refused_types := _refused_types(types_by_pool.get(pool.name, ()), refused))
+        if (refused_types := refused_types_of(types_by_pool.get(pool.name, ()), refused))
     ]
     waiting = [(pod, _kind(pod)) for pod in pods if pod.key in plan.unschedulable and not pod.unsupported]
     kinds: dict[object, Pod] = {}
@@ -99,7 +68,7 @@ def with_refused_offerings(
     obstacles: dict[object, dict[str, str]] = {kind: {} for kind in kinds}
     for market in markets:
         accepted = {kind: pod for kind, pod in kinds.items() if accepts_pool(pod.required_terms, market.pool.name)}
-        own_clauses = {kind: _clause(market.refusals(pod), refused) for kind, pod in accepted.items()}
+        own_clauses = {kind: clause_of(market.refusals(pod), refused) for kind, pod in accepted.items()}
         if not market.pool.lacking:
             for kind, clause in own_clauses.items():
                 clauses[kind][market.pool.name] = clause
@@ -139,7 +108,7 @@ def refused_for(
     markets = [
         _Market(pool, types, refused_types)
         for pool in pools
-        if (types := types_by_pool.get(pool.name, ())) and (refused_types := _refused_types(types, refused))
+        if (types := types_by_pool.get(pool.name, ())) and (refused_types := refused_types_of(types, refused))
     ]
     kinds = dict(zip(map(_kind, waiting), waiting, strict=True))
     return frozenset(
@@ -159,7 +128,7 @@ def _kind(pod: Pod) -> object:
 class _Market:
     """A NodePool with the types of which EC2 refuses something."""
 
-    def __init__(self, pool: Pool, types: Sequence[InstanceType], refused_types: Sequence[_RefusedType]) -> None:
+    def __init__(self, pool: Pool, types: Sequence[InstanceType], refused_types: Sequence[RefusedType]) -> None:
         self.pool = pool
         self._types = types
         self._refused_types = refused_types
@@ -205,36 +174,6 @@ class _Market:
         plan = solve(Problem(pods=pods, pools=[replace(self.pool, instance_types=allowed, lacking="")]))
         title = f"NodePool {self.pool.name}: "
         return {key: why.removeprefix(title) for key, why in plan.unschedulable.items() if why.startswith(title)}
-
-
-def _refused_types(types: Iterable[InstanceType], refused: Refused) -> list[_RefusedType]:
-    refused_types = []
-    for kind in types:
-        offerings = [
-            (offering, keys)
-            for offering in kind.offerings
-            if not offering.available and (keys := _refusals(kind, offering, refused))
-        ]
-        if offerings:
-            refused_types.append(_RefusedType(kind, kind.allocatable, offerings))
-    return refused_types
-
-
-def _refusals(kind: InstanceType, offering: Offering, refused: Refused) -> list[OfferingKey]:
-    key = OfferingKey.refusable(offering.capacity_type, kind.name, offering.zone, offering.reservation_id)
-    if keys := refusals_of(refused, key):
-        return keys
-    group = placement_groups.group_id(kind.requirements)
-    in_group = (
-        OfferingKey.refusable(offering.capacity_type, name, offering.zone, placement_group=group)
-        for name in (kind.name, "")
-    )
-    return [key for key in in_group if key in refused] if group else []
-
-
-def _clause(keys: Iterable[OfferingKey], refused: Refused) -> str:
-    shortages = shortages_of({key: refused[key] for key in keys})
-    return ", and ".join(shortage.sentence for shortage in shortages)
 
 
 def _inserted(reason: str, pool: str, clause: str) -> str:
