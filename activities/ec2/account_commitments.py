@@ -79,7 +79,7 @@ class AccountCommitmentsReader:
         request: dict[str, Any] = {"states": [ACTIVE], "maxResults": PLANS_PAGE}
         with translated("DescribeSavingsPlans"):
             while True:
-                answer = self._clients.savings_plans.describe_savings_plans(**request)
+                answer = self._clients.savingsplans.describe_savings_plans(**request)
                 for plan in answer["savingsPlans"]:
                     elsewhere = plan.get("region") not in (None, "", self._clients.region)
                     if plan.get("savingsPlanType") in PLAN_KINDS and not elsewhere:
@@ -102,7 +102,7 @@ class AccountCommitmentsReader:
         }
         with translated("DescribeSavingsPlanRates"):
             while True:
-                answer = self._clients.savings_plans.describe_savings_plan_rates(**request)
+                answer = self._clients.savingsplans.describe_savings_plan_rates(**request)
                 yield from answer["searchResults"]
                 if not answer.get("nextToken"):
                     return

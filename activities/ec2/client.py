@@ -119,7 +119,7 @@ class Ec2:
         return self._client("service-quotas")
 
     @cached_property
-    def savings_plans(self) -> Any:
+    def savingsplans(self) -> Any:
         """The client of Savings Plans, made when it is needed: few clusters use them."""
         return self._client("savingsplans")
 

@@ -141,8 +141,8 @@ def _rights(aws: Ec2, settings: Settings) -> list[Finding]:
         calls["DescribeReservedInstances"] = lambda: aws.ec2.describe_reserved_instances(
             Filters=[{"Name": "state", "Values": ["active"]}]
         )
-        calls["DescribeSavingsPlans"] = lambda: aws.savings_plans.describe_savings_plans(maxResults=1)
-        calls["DescribeSavingsPlanRates"] = lambda: aws.savings_plans.describe_savings_plan_rates(
+        calls["DescribeSavingsPlans"] = lambda: aws.savingsplans.describe_savings_plans(maxResults=1)
+        calls["DescribeSavingsPlanRates"] = lambda: aws.savingsplans.describe_savings_plan_rates(
             savingsPlanId=NO_SAVINGS_PLAN, maxResults=1
         )
     if not settings.isolated_vpc:

@@ -22,6 +22,7 @@ from sandbox.ec2.describe import pattern
 from sandbox.ec2.errors import Answer, aws_error, json_answer
 from sandbox.ec2.prices import PriceBook
 from sandbox.ec2.region import PARTITION, REGION
+from tenon.errors import TenonError
 
 SERVICE = "savingsplans"
 ACTIONS = ("DescribeSavingsPlans", "DescribeSavingsPlanRates")
@@ -55,7 +56,7 @@ class Plan:
     start: datetime = field(default_factory=lambda: datetime.now(UTC))
 
 
-class _RefusedError(Exception):
+class _RefusedError(TenonError):
     """A call that the service does not accept, with its code."""
 
     def __init__(self, code: str, message: str) -> None:

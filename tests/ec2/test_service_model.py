@@ -36,7 +36,7 @@ def test_a_client_keeps_only_the_operations_that_tenon_calls(clients: Ec2, serve
     every = make_client(server.endpoint, service, "us-west-2").meta.service_model
     service_model = getattr(clients, service.replace("-", "_")).meta.service_model
     assert set(service_model.operation_names) == OPERATIONS[service]
-    assert len(service_model.shape_names) < len(every.shape_names) / 3
+    assert len(service_model.shape_names) < len(every.shape_names) / 2, "Savings Plans has few operations in all"
     for name in OPERATIONS[service]:
         for part in ("input_shape", "output_shape"):
             own, full = (getattr(model.operation_model(name), part) for model in (service_model, every))

@@ -48,7 +48,7 @@ def test_the_table_says_when_consolidation_comes_and_what_it_does_then(tmp_path:
     text = sentences(disrupted(tmp_path, UNTIL_ONE, *options, form="table"))
     assert (
         "Next consolidation: 2026-01-01T13:00:00Z (in 1h), if nothing changes until then: Underutilized: n1 would be "
-        "removed, which saves $0.192 an hour" in text
+        "removed, which saves $0.1920 an hour" in text
     )
 
 

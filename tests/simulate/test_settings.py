@@ -8,6 +8,7 @@ from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.simulation.settings import (
     CA_BUNDLE,
     CHOICES,
+    COMMITMENTS,
     GATES,
     GATES_OF_AWS,
     NUMBERS,
@@ -57,4 +58,5 @@ def test_what_is_malformed_is_one_fault(text: str, wrong: str) -> None:
 
 def test_every_setting_of_a_worker_is_known() -> None:
     names = {name.upper() for name in Settings.model_fields}
-    assert names - CHOICES.keys() - NUMBERS.keys() - {GATES, GATES_OF_AWS, SPREAD, CA_BUNDLE} <= WITHOUT_EFFECT_ON_PLANS
+    of_own_kinds = {GATES, GATES_OF_AWS, SPREAD, CA_BUNDLE, COMMITMENTS}
+    assert names - CHOICES.keys() - NUMBERS.keys() - of_own_kinds <= WITHOUT_EFFECT_ON_PLANS

@@ -115,7 +115,8 @@ async def test_a_pool_in_a_capacity_shortage_says_so_until_a_nodeclaim_launches(
         text = [event for event in events.events if event[2] == "InsufficientCapacity"]
         assert text == [("NodePool", "short", "InsufficientCapacity", condition["message"])]
 
-        launched = {"type": "Launched", "status": "True", "lastTransitionTime": format_instant(now)}
+        launch_time = format_instant(datetime.now(UTC))  # not before the condition, whose time has whole seconds
+        launched = {"type": "Launched", "status": "True", "lastTransitionTime": launch_time}
         names = {"labels": {"karpenter.sh/nodepool": "short"}}
         cache.publish(claim("short-a", node_name="", meta=names, status={"conditions": [launched]}))
         await asyncio.sleep(MOMENT)

@@ -43,7 +43,7 @@ class Planning:
         self.pending: list[PendingPods] = []
         """What plans report of pods without a node."""
         self.reopened: list[OfferingRef] = []
-        """The refused offerings of which plans see instances."""
+        """The refused offerings of which the next plan sees instances."""
         self.pods = asyncio.Event()
         self.solves = asyncio.Event()
         """Unset while a plan takes its time."""
@@ -60,12 +60,13 @@ class Planning:
     async def plan(self, plan_input: PlanInput) -> PlanResult:
         self.planned.append(plan_input)
         await self.solves.wait()
+        reopened, self.reopened = self.reopened, []
         return PlanResult(
             batch=plan_input.batch,
             pauses=self.pauses,
             waits=self.waits,
             pending=self.pending,
-            reopened=self.reopened,
+            reopened=reopened,
         )
 
 

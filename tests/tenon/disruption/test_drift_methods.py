@@ -108,7 +108,7 @@ def test_dis03_pods_that_fit_nowhere_else_get_a_replacement() -> None:
     assert command.candidates[0].since == NOW - HOUR
     assert command.explanation == (
         "AMIDrift since 2026-11-21T11:00:00Z: the image is an old one",
-        f"replacement for 1 pod: {bought.price:.4f} $/h ({', '.join(bought.offering[1:3])}, on-demand)",
+        f"replacement for 1 pod: ${bought.price:.4f} an hour ({', '.join(bought.offering[1:3])}, on-demand)",
     )
 
 
