@@ -41,7 +41,7 @@ from tenon.apis.shortage_price import price_factor, shortage_annotation
 from tenon.disruption.commands.command_messages import arrivals_of, command_id, pods_sent, to_message
 from tenon.disruption.commands.leaving_together import leaving_together
 from tenon.disruption.commands.open_commands import awaiting_replacement, claims_of, hosts_of
-from tenon.disruption.covered_nodes import with_coverage
+from tenon.disruption.covered_nodes import covered_details, with_coverage
 from tenon.disruption.deciding import decide
 from tenon.disruption.history.savings import measured, slowed_pools
 from tenon.disruption.methods import moving_methods
@@ -325,7 +325,9 @@ class MoveFinder:
         prices: dict[str, float] = {}
         if command.replacements:
             overlaid = await self.types_by_pool()
-            details = await asyncio.to_thread(self._view.snapshot().node_details, overlaid.types_by_pool())
+            listed = await asyncio.to_thread(self._view.snapshot().node_details, overlaid.types_by_pool())
+            coverage = await asyncio.to_thread(self._commitments.coverage, list(self._view.all_claims()))
+            details = covered_details(listed, coverage)
             prices = {
                 replacement.name: details[replacement.name].price
                 for replacement in command.replacements

@@ -131,9 +131,11 @@ class LaunchRefusals:
         return UnavailableOfferings(self.backoffs())
 
     def next_attempts(self) -> dict[OfferingKey, datetime]:
-        """The offerings that plans avoid now, each with the time when a NodeClaim may ask EC2 for it again."""
-        now = self._now()
-        return {offering: max(now, backoff.probe_at) for offering, backoff in self.backoffs().items()}
+        """The offerings that plans avoid now, each with the time from which a NodeClaim may ask EC2 for it again.
+
+        A time that has come stays until EC2 has answered: events about pods would otherwise differ from plan to plan.
+        """
+        return {offering: backoff.probe_at for offering, backoff in self.backoffs().items()}
 
     def due(self) -> frozenset[OfferingKey]:
         """The offerings that a single NodeClaim may ask for now, if nothing else fits its pods.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 
 from tenon.apis import labels
 from tenon.apis.reasons import Reason
@@ -19,6 +20,7 @@ from tenon.disruption.deciding import decide
 from tenon.disruption.forecast import is_consolidation, next_consolidation
 from tenon.disruption.history.slowed_condition import slowed_by_conditions
 from tenon.disruption.methods import METHODS, moving_methods
+from tenon.disruption.methods.base import Method
 from tenon.disruption.model import Candidate, ClusterModel, Command, ManagedNode, Situation, policies_of
 from tenon.disruption.repair.pool_policies import PoolRepair
 from tenon.disruption.rules.approvals import approvals_of
@@ -119,7 +121,7 @@ def disruption_of(
     commands = (*off_commands, *decision.commands)
     later = _after(situation, commands)
     acts_now = any(map(is_consolidation, decision.commands))
-    looks = [] if acts_now else next_consolidation(later, lambda then: decide(then, (*METHODS, *methods)).commands)
+    looks = [] if acts_now else next_consolidation(later, partial(_later, methods))
     why = WhyStays(
         later,
         blocked=decision.blocked,
@@ -145,10 +147,20 @@ def disruption_of(
                 "at": format_instant(look.at),
                 "inSeconds": round((look.at - now).total_seconds()),
                 "commands": _commands(look.commands, nodes, question.types, all_claims),
+                **({"atTheLatest": True} if look.is_latest else {}),
             }
             for look in looks
         ],
     )
+
+
+def _later(methods: Sequence[Method], situation: Situation) -> tuple[Command, ...]:
+    """Return the commands of the methods that need no model, and of consolidation. An error in one is raised."""
+    consolidation = (method for method in methods if method.reason.traits.is_consolidation)
+    decision = decide(situation, (*METHODS, *consolidation))
+    for error in decision.failed.values():
+        raise error
+    return decision.commands
 
 
 def _scheduled_off(

@@ -256,13 +256,18 @@ def _forecast(console: Console, document: Document, node: str = "") -> None:
         return
     looks = document["forecast"]
     if not looks:
-        text = "Next consolidation: none is ahead, because nothing that keeps a node from it ends with time"
+        text = (
+            "Next consolidation: none is ahead, because nothing that keeps a node from it ends with time, "
+            "but pauses after commands that failed or saved too little"
+        )
         console.print(text, highlight=False, soft_wrap=True)
         return
     last = looks[-1]
     when = f"{last['at']} (in {lasting(timedelta(seconds=last['inSeconds']))})"
     if last["commands"]:
-        console.print(f"Next consolidation: {when}, if nothing changes until then:", highlight=False, soft_wrap=True)
+        latest = "at the latest " if last.get("atTheLatest") else ""
+        text = f"Next consolidation: {latest}{when}, if nothing changes until then:"
+        console.print(text, highlight=False, soft_wrap=True)
         own = [entry for entry in last["commands"] if not node or node in entry["candidates"]]
         for entry in own:
             _command(console, entry)

@@ -24,9 +24,14 @@ def with_coverage(model: ClusterModel, coverage: Coverage) -> ClusterModel:
     return replace(
         model,
         problem=with_commitments(model.problem, coverage.remaining),
-        details={name: _priced(detail, coverage.covered, name) for name, detail in model.details.items()},
+        details=covered_details(model.details, coverage),
         wave_pools={pool.name: pool for pool in wave_pools},
     )
+
+
+def covered_details(details: Mapping[str, NodeDetail], coverage: Coverage) -> dict[str, NodeDetail]:
+    """Return what is known of nodes, by NodeClaim, with the prices of covered ones as plans see them."""
+    return {name: _priced(detail, coverage.covered, name) for name, detail in details.items()}
 
 
 def _priced(detail: NodeDetail, covered: Mapping[str, str], claim: str) -> NodeDetail:

@@ -23,6 +23,8 @@ class Look:
 
     at: datetime
     commands: tuple[Command, ...]
+    is_latest: bool = False
+    """Whether earlier times were left out, at which consolidation may act already."""
 
 
 def is_consolidation(command: Command) -> bool:
@@ -35,15 +37,16 @@ def next_consolidation(situation: Situation, decide: Callable[[Situation], tuple
 
     Args:
         situation: the cluster as the commands of now leave it.
-        decide: returns the commands of all methods in a situation.
+        decide: returns commands in a situation, of consolidation and of what goes before it.
     """
     looks: list[Look] = []
     times = sorted(set(_ends_of_waits(situation)))
-    if len(times) > LOOKS:  # the last time is that at which most waits are over
+    leaves_out = len(times) > LOOKS
+    if leaves_out:  # the last time is that at which most waits are over
         times = [*times[: LOOKS - 1], times[-1]]
     for at in times:
         commands = tuple(filter(is_consolidation, decide(replace(situation, now=at))))
-        looks.append(Look(at, commands))
+        looks.append(Look(at, commands, leaves_out and at == times[-1]))
         if commands:
             break
     return looks

@@ -22,6 +22,7 @@ from tenon.disruption.search.consolidation_search import search
 from tenon.disruption.search.least_saving import LeastSavings
 from tenon.disruption.search.move_planner import Terms
 from tenon.disruption.search.moves import Move
+from tenon.disruption.search.moves_together import stand_together
 from tenon.disruption.search.rescheduling import after_moves, nodes_in_commands
 from tenon.disruption.search.turns import by_price_per_cost, known_pools, next_turn
 from tenon.money import per_hour, price_text
@@ -155,8 +156,17 @@ def _moves(
         hosts = {name for move in moves for name in move.plan.placements}
         free = [claim for claim in claims if model.details[claim].node not in hosts]
         if free:
-            moves += search(after_moves(model, moves), free, allowances, terms)
+            moves += _standing(model, moves, search(after_moves(model, moves), free, allowances, terms))
     return moves
+
+
+def _standing(model: ClusterModel, earlier: Sequence[Move], moves: Sequence[Move]) -> list[Move]:
+    """Return the moves that leave the pods of earlier ones, and of each other, where they are planned."""
+    standing: list[Move] = []
+    for move in moves:
+        if not earlier or stand_together(model, [*earlier, *standing, move]):
+            standing.append(move)
+    return standing
 
 
 def _paced(moves: Sequence[Move], pool_of: Mapping[str, str], situation: Situation) -> list[Move]:

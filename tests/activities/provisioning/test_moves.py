@@ -36,6 +36,7 @@ from tenon.disruption.rules.pool_budgets import PoolBudgets
 from tenon.disruption.search.pods_elsewhere import pods_elsewhere
 from tenon.disruption.search.rescheduling import Rescheduler
 from tenon.disruption.validation import Validation
+from tenon.ec2.commitments.coverage import Coverage
 from tenon.ec2.refusals.backoff import Backoff
 from tenon.ec2.types.instance_types import without
 from tenon.evolve import evolve
@@ -216,6 +217,23 @@ async def test_dis46_a_validation_knows_that_the_nodes_last_command_is_over() ->
     occupancy = "NodeClaim a: an open disruption command removes it"
     assert (await disruptor.validate(disruption_decision.commands[0])).failure != occupancy
     assert (await disruptor.validate(to_message(command("a"), ident="another"))).failure == occupancy
+
+
+async def test_a_replacement_that_a_savings_plan_covers_costs_nothing_in_what_was_saved(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As in what was predicted. A NodePool would otherwise be slowed down for moving pods to what is paid for."""
+    at = Setting("a", "b", "new")
+    covered = Coverage(covered={"new": "Savings Plan"})
+    monkeypatch.setattr(at.finder._commitments, "coverage", lambda _: covered)
+    disruption_command = to_message(
+        command("a", "b", expected=0.2),
+        ident="x",
+        replacements=[Replacement(name="new", pool="default", body={})],
+        prices={"a": 0.1, "b": 0.1},
+    )
+    (saving,) = (await at.finder.measure(disruption_command, ["a", "b"])).values()
+    assert saving.reached == pytest.approx(0.2, abs=1e-4)
 
 
 async def test_dis46_a_validation_waits_for_the_cache_of_a_worker_that_just_started() -> None:

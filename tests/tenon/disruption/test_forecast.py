@@ -42,3 +42,5 @@ def test_the_forecast_of_many_waits_is_bounded_and_ends_with_the_last_of_them() 
     looks = next_consolidation(situation(*range(10)), lambda _: ())
     assert len(looks) == LOOKS
     assert looks[-1].at == NOON + timedelta(minutes=10)
+    assert [look.is_latest for look in looks] == [False, False, False, True], "times before it were left out"
+    assert not any(look.is_latest for look in next_consolidation(situation(*range(LOOKS)), lambda _: ()))
