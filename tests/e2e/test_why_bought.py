@@ -36,7 +36,7 @@ async def test_a_node_says_why_it_was_bought_and_which_pods_run_there(
     assert pods.startswith(f"{state.planned_pods} pod")  # the third may have come too late for the first plan
     assert types.startswith("cheapest available types that fit: ")
     assert "the cheapest of" in choice
-    assert price.startswith("planned price: 0.")
+    assert price.startswith("planned price: $0.")
     assert pods_text(state) in shown
     assert state.planned_pods <= (state.running_pods or 0) <= 3
     listed = await asyncio.to_thread(tenon, "node", "list", COLUMNS="20")
