@@ -119,8 +119,6 @@ class Columns:
         """Start before the first program."""
         self.failures: list[str] = []
         """Why programs failed. Their plans keep the nodes from before."""
-        self.least_unplaced: int | None = None
-        """How many pods of the last plan have no place at least, because of limits; None if unknown."""
 
 
 class Master:

@@ -215,10 +215,10 @@ def _improve(
     def accepts() -> bool:
         return placer.missed_domains() <= compared
 
-    improved, columns.least_unplaced = False, None
+    improved = False
     try:
         if any(not fleet.limits.unlimited and not is_paid_for(fleet.template.pool) for fleet in fleets):
-            still_unplaced = repack_within_limits(fleets, unplaced, free_classes, accepts, columns)
+            still_unplaced = repack_within_limits(fleets, unplaced, free_classes, accepts)
             if still_unplaced is not None:
                 improved, unplaced = True, still_unplaced
         else:

@@ -16,7 +16,7 @@ import numpy as np
 
 from tenon.kube.pod import Pod
 from tenon.scheduling.column_packing import MAX_CLASSES, MAX_NODES
-from tenon.scheduling.columns import NEARLY, ROUNDS, Columns, NodePacking
+from tenon.scheduling.columns import NEARLY, ROUNDS, NodePacking
 from tenon.scheduling.fleet import Fleet
 from tenon.scheduling.limited_columns import LimitedMaster, Rations
 from tenon.scheduling.limited_search import best_nodes
@@ -51,7 +51,6 @@ def repack_within_limits(
     unplaced: Load,
     free_classes: Collection[int],
     accepts: Callable[[], bool],
-    columns: Columns,
 ) -> Load | None:
     """Replace the nodes of the fleets if there are better ones. Return the pods that have no place then; None if not.
 
@@ -60,7 +59,6 @@ def repack_within_limits(
         unplaced: the pods without a place.
         free_classes: the ids of classes without rules about other pods.
         accepts: whether the fleets may stay as they then are.
-        columns: hears how many pods may have a place.
 
     Raises:
         ProgramFailedError: the solver failed. The fleets are as before.
@@ -68,7 +66,6 @@ def repack_within_limits(
     bought = [fleet for fleet in fleets if not is_paid_for(fleet.template.pool)]
     repacking = _Repacking(bought, unplaced, free_classes)
     nodes = repacking.better() if repacking.usable else None
-    columns.least_unplaced = repacking.least_left if repacking.is_whole(fleets) else None
     if nodes is None:
         return None
     before = [(fleet, fleet.bins, fleet.limits, dict(fleet.limits.remaining)) for fleet in fleets]
@@ -178,16 +175,6 @@ class _Repacking:
         nodes = self._built(packings, sources)
         is_better = nodes is not None and self._is_permitted(nodes) and self._rank(nodes) < self._rank(self.free)
         return nodes if is_better else None
-
-    def is_whole(self, fleets: Sequence[Fleet]) -> bool:
-        """Whether all pods of new nodes, and those without a place, were free to go anywhere."""
-        return (
-            self.least_left is not None
-            and len(fleets) == len(self._fleets)
-            and all(kind.fleet is None for kind in self._kinds)
-            and all(_Kind(pod_class, None) in self._numbers for pod_class, _ in self._unplaced)
-            and all(len(free) == len(fleet.bins) for free, fleet in zip(self.free, fleets, strict=True))
-        )
 
     def left_load(self, nodes: Sequence[Sequence[Bin]]) -> Load:
         """The pods without a place if the fleets have these nodes."""

@@ -16,6 +16,7 @@ from dataclasses import replace
 from tenon.kube.pod import Pod
 from tenon.resources import CPU, MEMORY
 from tenon.scheduling.columns import Columns
+from tenon.scheduling.commitments import covered_price
 from tenon.scheduling.deadline import Expired, never
 from tenon.scheduling.engine import solve
 from tenon.scheduling.hourly_cost import COSTS, micro_dollars
@@ -50,9 +51,6 @@ def _for_most_pods(problem: Problem, expired: Expired, tables: TypeTables, colum
     limited = {pool.name for pool in problem.pools if pool.limits}
     if not (plan.unschedulable and limited) or expired():
         return plan
-    least = columns.least_unplaced if columns.least_unplaced is not None and not plan.placements else 0
-    if _unplaced(plan) <= least:
-        return plan
     if not (plan.placements or any(claim.pool in limited for claim in plan.claims)):
         return plan  # the limits are used up: there is no room that other pods could have instead
     unlimited = replace(problem, pools=[replace(pool, limits=None) for pool in problem.pools])
@@ -60,8 +58,7 @@ def _for_most_pods(problem: Problem, expired: Expired, tables: TypeTables, colum
     if expired() or all(key in free.unschedulable for key in plan.unschedulable):
         return plan
     reachable = [pod for pod in problem.pods if pod.key not in free.unschedulable]
-    # the linear program knows what limits are worth
-    scarce, own = (None if least else _priced_by_limits(problem)), TypeTables()
+    scarce, own = _priced_by_limits(problem), TypeTables()
 
     def better(candidate: Plan) -> bool:
         """Whether it places more pods. Among as many, the order of the queue decides (SCH-010)."""
@@ -70,14 +67,15 @@ def _for_most_pods(problem: Problem, expired: Expired, tables: TypeTables, colum
     best, fit, tries = plan, 0, EFFORT // (2 * len(problem.pods))
     best_last: frozenset[str] | None = frozenset()
     for order in _orders(reachable, problem):
-        low, high = max(fit, _prefix(best, order)), min(len(reachable), len(problem.pods) - least) + 1
-        number = low + 1  # the linear program is rarely beaten: try it once
-        while high - low > 1 and tries > 0 and not expired() and _unplaced(best) > least:
+        low, high = max(fit, _prefix(best, order)), len(reachable) + 1
+        number = low + 1 if fit else (low + high) // 2  # a later order is rarely better: try it once
+        while high - low > 1 and tries > 0 and not expired():
             tries -= 1
             last = frozenset(pod.key for pod in order[number:])
-            plans = [solve(problem, expired, tables, last)]
-            if scarce is not None:
-                plans.append(_with_prices(solve(scarce, expired, own, last), problem, tables))
+            plans = [
+                solve(problem, expired, tables, last),
+                _with_prices(solve(scarce, expired, own, last), problem, tables),
+            ]
             best = min([best, *filter(better, plans)], key=lambda candidate: _rank(candidate, problem.pods))
             best_last = last if best is plans[0] else None if best in plans else best_last
             if any(_holds(candidate, order[:number]) for candidate in plans):
@@ -180,6 +178,6 @@ def _claim_with_price(claim: PlannedClaim, pool: Pool, names: tuple[str, ...], t
     return replace(
         claim,
         instance_types=tuple(sale.instance_type for sale in sales),
-        price=sales[0].price,
+        price=covered_price(sales[0].price) if claim.commitment else sales[0].price,
         offering=sales[0].key,
     )
