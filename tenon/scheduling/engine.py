@@ -17,7 +17,7 @@ from tenon.kube.taints import Taint
 from tenon.scheduling import existing_nodes
 from tenon.scheduling.blast_radius import BlastRadius
 from tenon.scheduling.claim_builder import claims_of
-from tenon.scheduling.column_packing import repack_by_columns
+from tenon.scheduling.column_packing import MAX_NODES, repack_by_columns
 from tenon.scheduling.columns import Columns, ProgramFailedError
 from tenon.scheduling.commitments import by_commitment, commitment_of
 from tenon.scheduling.constrained_placement import Placer
@@ -221,15 +221,21 @@ def _improve(
             still_unplaced = repack_within_limits(fleets, unplaced, free_classes, accepts)
             if still_unplaced is not None:
                 improved, unplaced = True, still_unplaced
+            elif sum(len(fleet.bins) for fleet in fleets) > MAX_NODES:  # too many together, but not each for itself
+                improved = _repack_each([fleet for fleet in fleets if fleet.limits.unlimited], accepts)
         else:
-            for fleet in fleets:
-                improved = repack_by_columns(fleet, accepts) or improved
+            improved = _repack_each(fleets, accepts)
     except ProgramFailedError as error:
         columns.failures.append(str(error))
     if not improved or not unplaced:
         return unplaced
     placer.forget_nodes()
     return _place_all(placer, unplaced, ways)
+
+
+def _repack_each(fleets: Sequence[Fleet], accepts: Callable[[], bool]) -> bool:
+    """Pack the nodes of each NodePool again by columns. Return whether some are better."""
+    return sum(repack_by_columns(fleet, accepts) for fleet in fleets) > 0
 
 
 def _verdicts(

@@ -12,16 +12,18 @@ from hypothesis import given, settings
 from tenon.apis import labels
 from tenon.kube.pod import Pod
 from tenon.kube.pod_rules import PodRules, SpreadRule
+from tenon.kube.requirements import Requirements
 from tenon.kube.selectors import LabelSelector
+from tenon.kube.taints import Taint, Toleration
 from tenon.resources import CPU, MEMORY, PODS, add, fits
-from tenon.scheduling import columns
+from tenon.scheduling import columns, engine, limited_packing
 from tenon.scheduling.bound import lower_bound_of_sizing
 from tenon.scheduling.columns import Columns
 from tenon.scheduling.engine import solve
 from tenon.scheduling.model import Plan, Problem
 from tenon.scheduling.sizing_rules import sizing_cost
 from tests.tenon.scheduling.between_pods import away, web
-from tests.tenon.scheduling.builders import AMD64, CATALOG, ON_DEMAND, ZONES, pool, price, problem, replicas
+from tests.tenon.scheduling.builders import AMD64, CATALOG, ON_DEMAND, ZONES, need, pool, price, problem, replicas
 from tests.tenon.scheduling.mixed_problem import mixed
 from tests.tenon.scheduling.random_problems import problems
 
@@ -158,6 +160,27 @@ def test_nodepools_of_equal_weight_share_pods_as_it_costs_least() -> None:
     before, after = solve(batch), solve(batch, columns=Columns())
     assert (-placed(after, batch), sizing_cost(batch, after)) <= (-placed(before, batch), sizing_cost(batch, before))
     assert all(amount <= 20_000 for amount in used(after, CPU).values())
+
+
+def test_a_limit_of_one_nodepool_leaves_large_ones_without_limits_packed_by_columns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Together they have more nodes than are packed at once."""
+    only_batch = (Requirements.of(need(labels.NODEPOOL, "In", "batch")),)
+    own = [
+        replace(item, required_terms=only_batch, tolerations=(Toleration(operator="Exists"),))
+        for item in replicas(8, "3")
+    ]
+    limited = pool("batch", ON_DEMAND, AMD64, taints=(Taint("dedicated", "NoSchedule"),), limits={"cpu": "48"})
+    alone = drawn(0)
+    expected = price(solve(alone, columns=Columns()))
+    assert expected < price(solve(alone))
+    monkeypatch.setattr(limited_packing, "MAX_NODES", 3)
+    monkeypatch.setattr(engine, "MAX_NODES", 3)
+    both = problem([*alone.pods, *own], *alone.pools, limited)
+    plan = solve(both, columns=Columns())
+    assert not plan.unschedulable
+    assert sum(claim.price for claim in plan.claims if claim.pool == "default") == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("limits", [None, {"cpu": "40"}], ids=["plain", "limits"])
