@@ -177,8 +177,8 @@ def test_a_limit_of_one_nodepool_leaves_large_ones_without_limits_packed_by_colu
     assert expected < price(solve(alone))
     monkeypatch.setattr(limited_packing, "MAX_NODES", 3)
     monkeypatch.setattr(engine, "MAX_NODES", 3)
-    both = problem([*alone.pods, *own], *alone.pools, limited)
-    plan = solve(both, columns=Columns())
+    batch = problem([*alone.pods, *own], *alone.pools, limited)
+    plan = solve(batch, columns=Columns())
     assert not plan.unschedulable
     assert sum(claim.price for claim in plan.claims if claim.pool == "default") == pytest.approx(expected)
 
