@@ -209,11 +209,13 @@ def _stated_reason(claim: Object) -> str:
     return next(reasons, "none")
 
 
-async def _metered(sandbox: Sandbox, kube: Kube, kinds: Sequence[InstanceType], seconds: float) -> Truth:
+async def _metered(
+    sandbox: Sandbox, kube: Kube, kinds: Sequence[InstanceType], seconds: float, teams: int = churn.TEAMS
+) -> Truth:
     meter = Meter(kube, kinds)
     measuring = asyncio.create_task(meter.run())
     try:
-        await churn.play(sandbox, kube, seconds)
+        await churn.play(sandbox, kube, seconds, teams)
     finally:
         measuring.cancel()
     await asyncio.sleep(2 * audit.WRITTEN_WITHIN)
@@ -236,9 +238,14 @@ class Prediction:
 
 
 def predict(
-    console: Console, seconds: float, kinds: Sequence[InstanceType], folder: Path, metrics_port: int
+    console: Console,
+    seconds: float,
+    kinds: Sequence[InstanceType],
+    folder: Path,
+    metrics_port: int,
+    teams: int = churn.TEAMS,
 ) -> Prediction:
-    """Run upstream, the load and the shadow, which serves its metrics at the port."""
+    """Run upstream, the load of so many teams, and the shadow, which serves its metrics at the port."""
     manifests = folder / "manifests.yaml"
     pool = node_pool(kinds, kwok=False)
     manifests.write_text((EXAMPLES / "ec2nodeclass.yaml").read_text() + "\n---\n" + json.dumps(pool))
@@ -257,7 +264,7 @@ def predict(
             await asyncio.to_thread(beside.start)
             watching = asyncio.create_task(beside.watch())
             await beside.until_watching()
-            truth = await _metered(sandbox, kube, kinds, seconds)
+            truth = await _metered(sandbox, kube, kinds, seconds, teams)
             watching.cancel()
             report = await asyncio.to_thread(beside.stop)
             await asyncio.sleep(2 * audit.WRITTEN_WITHIN)

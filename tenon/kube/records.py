@@ -129,7 +129,12 @@ class PodRecord:
         """
         if self.disruption_cost is not None:
             return _whole_number(self.disruption_cost)
-        return 0 if deletion_costs_managed else _whole_number(self.deletion_cost or "")
+        return 0 if deletion_costs_managed else self.scale_in_cost
+
+    @property
+    def scale_in_cost(self) -> int:
+        """What pod-deletion-cost says. Its ReplicaSet deletes the pods with the lowest one first."""
+        return _whole_number(self.deletion_cost or "")
 
     @property
     def daemon(self) -> bool:

@@ -1,7 +1,8 @@
 """Gives the model cluster what happens to pods: new ones, changed ones, and those that are gone.
 
 The load is the same as the cluster's, so that the difference in price is due to decisions alone. What another
-controller causes is no load: a pod that succeeds one which it evicted takes that one's place in the model.
+controller causes is no load: a pod that succeeds one which it evicted takes that one's place in the model. And what
+depends on its nodes is decided anew: which pods a ReplicaSet deletes when it is scaled in.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import replace
 from tenon.kube.owners import STATEFULSET
 from tenon.shadow.cluster import ModelCluster
 from tenon.shadow.pods import OUTSIDE, LivePod, ModelPod, succession
+from tenon.shadow.replica_sets import trade_places
 
 SUCCESSOR_SECONDS = 120.0
 """How long the place of a pod whose node was removed waits for its successor. A StatefulSet creates it afterwards."""
@@ -37,6 +39,8 @@ def feed(
     for uid in evicted_uids:
         if (evicted := cluster.pods.get(uid)) is not None:
             evicted.live = replace(evicted.live, node_leaves=True)
+    present = list(present)
+    trade_places(cluster, _newly_deleted(cluster, present, ended_uids), now)
     arrivals: list[LivePod] = []
     for live in present:
         pod = cluster.pods.get(live.uid)
@@ -56,6 +60,16 @@ def feed(
     for uid in [uid for uid, until in cluster.reserved_until.items() if until <= now]:
         cluster.remove_pod(uid, now)
     return succeeded
+
+
+def _newly_deleted(cluster: ModelCluster, present: Iterable[LivePod], ended_uids: Iterable[str]) -> set[str]:
+    """Return the UIDs of the model's pods that are being deleted since the last call, while their node stays."""
+    begin_to_end = {live.uid for live in present if live.ends and not live.node_leaves}.union(ended_uids)
+    return {
+        uid
+        for uid in begin_to_end
+        if (pod := cluster.pods.get(uid)) is not None and not pod.live.ends and uid not in cluster.reserved_until
+    }
 
 
 def _update(cluster: ModelCluster, pod: ModelPod, live: LivePod, now: float) -> None:

@@ -54,7 +54,7 @@ def prediction(
 ) -> shadow.Prediction:
     """Three minutes of a load that comes and goes, with the chart's own shadow."""
     folder = tmp_path_factory.mktemp("shadow")
-    return shadow.predict(Console(stderr=True), SECONDS, shadow.types(), folder, metrics_port)
+    return shadow.predict(Console(stderr=True), SECONDS, shadow.types(), folder, metrics_port, teams=1)
 
 
 def test_the_charts_shadow_only_reads_and_may_read_all_that_it_asks_for(prediction: shadow.Prediction) -> None:

@@ -66,7 +66,7 @@ def test_taints_and_affinity_decide_too() -> None:
 def test_a_pod_that_waits_for_a_new_node_takes_room_that_becomes_free_before() -> None:
     steps = with_nodes(1)
     (old,) = steps.cluster.nodes
-    steps.feed(live("first", cpu="3"))
+    steps.feed(live("first", cpu="3", owner="Deployment/other"))
     bind(steps.cluster, steps.now)
     steps.feed(live("second", cpu="3"))
     steps.pass_time(2)
