@@ -13,6 +13,8 @@ th,td{text-align:left;vertical-align:top;padding:.28rem .9rem .28rem 0;border-bo
 th{color:var(--quiet);font-weight:500;white-space:nowrap} td.figure,th.figure{text-align:right;white-space:nowrap;
 font-variant-numeric:tabular-nums} td{min-width:4rem;overflow-wrap:break-word}
 .pair{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,34rem),1fr));gap:0 2.5rem;align-items:start}
+@media (max-width:40rem){table{font-size:12px} th,td{padding-right:.5rem}
+th{white-space:normal;overflow-wrap:normal} td{min-width:3rem}}
 """
 MOST = 40
 

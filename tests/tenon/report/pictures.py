@@ -14,6 +14,8 @@ FOLDER = Path(__file__).parents[3] / "docs"
 PICTURES = {
     "report-cost": ("light", 1120, 1420, ""),
     "report-nodes": ("dark", 1120, 1330, "nav,.tiles,p.quiet,section:nth-of-type(-n+2){display:none}"),
+    "report-phone": ("light", 400, 1500, ""),
+    "report-wide": ("light", 1800, 1200, ""),
 }
 """By name: colors, width, height, and the style that hides what is not in the picture."""
 BLOCKED = (
