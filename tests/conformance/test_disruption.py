@@ -18,7 +18,7 @@ REFERENCE = Path(__file__).parents[2] / "docs" / "reference.md"
 NOT_IN_A_DECISION = {
     "DIS-06": "expiry is a timer of the node's workflow",
     "DIS-38": "turns are taken between passes, in tests/tenon/disruption/test_turns.py",
-    "DIS-39": "how often a pass runs is the worker's, in tests/activities/provisioning/test_pass_pauses.py",
+    "DIS-39": "how often a pass runs is the worker's, in tests/activities/disruption/test_pass_pauses.py",
     "DIS-56": "what budgets do not apply to never asks for them",
     "DIS-60": "taint and condition are the command's workflow's",
     "DIS-61": "the command's workflow creates the replacements",

@@ -9,7 +9,7 @@ import pytest
 
 from tenon.evolve import evolve
 from tenon.messages.disruption import OpenCommand
-from tests.activities.provisioning.disruption_setting import QUESTION, Setting, managed
+from tests.activities.disruption.disruption_setting import QUESTION, Setting, managed
 from tests.activities.provisioning.fake_view import START
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]

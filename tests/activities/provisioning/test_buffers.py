@@ -20,8 +20,8 @@ from tenon.messages.disruption import AwaitDisruptionInput
 from tenon.messages.provisioning import AwaitBatchInput, PlanInput
 from tenon.provisioning.buffer_status import Room
 from tenon.scheduling.model import Plan
+from tests.activities.disruption.disruption_setting import managed
 from tests.activities.node.fake_kube import Recorder
-from tests.activities.provisioning.disruption_setting import managed
 from tests.activities.provisioning.fake_view import START, FakeClaims, FakeTypes, FakeView, loop_clock, node_pool
 from tests.tenon.scheduling.builders import node, pod, replicas
 

@@ -8,7 +8,7 @@ import pytest
 
 from activities.cluster_view.pacing import MAX_PAUSE, NEGLIGIBLE, SHARE, Pace
 from activities.disruption.disrupting import POLL_SECONDS
-from tests.activities.provisioning.disruption_setting import QUESTION, Setting, managed
+from tests.activities.disruption.disruption_setting import QUESTION, Setting, managed
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
 

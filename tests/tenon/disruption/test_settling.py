@@ -10,7 +10,7 @@ import pytest
 
 from tenon.disruption.model import ManagedNode, PoolPolicy
 from tenon.disruption.rules.consolidatable import settles_at
-from tests.activities.provisioning.disruption_setting import managed
+from tests.activities.disruption.disruption_setting import managed
 from tests.tenon.disruption.clusters import NOW
 
 STEP = timedelta(seconds=10)

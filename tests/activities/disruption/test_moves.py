@@ -55,9 +55,9 @@ from tenon.messages.provisioning import LaunchReport, UnavailableTypes
 from tenon.node.breaker import refused
 from tenon.scheduling.engine import solve
 from tenon.scheduling.model import Plan, PlannedClaim, Problem
-from tests.activities.provisioning.disruption_setting import managed
+from tests.activities.disruption.disruption_setting import managed
+from tests.activities.disruption.move_setting import Scripted, Setting, command, scripted
 from tests.activities.provisioning.fake_view import START, FakeTypes, node_pool
-from tests.activities.provisioning.move_setting import Scripted, Setting, command, scripted
 from tests.tenon.disruption.clusters import Cluster, NodeSpec, PodSpec, situation
 from tests.tenon.scheduling.builders import CATALOG, pod, pool
 

@@ -11,7 +11,7 @@ from prometheus_client import REGISTRY
 from tenon.apis import labels
 from tenon.evolve import evolve
 from tenon.messages.disruption import DisruptionCommand, DisruptionDecision, OpenCommand
-from tests.activities.provisioning.disruption_setting import QUESTION, Setting, managed
+from tests.activities.disruption.disruption_setting import QUESTION, Setting, managed
 from tests.activities.provisioning.fake_view import START, node_pool
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]

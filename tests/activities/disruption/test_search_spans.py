@@ -10,9 +10,9 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from activities.tracing.catalogue import Attribute, Operation, Phase
 from activities.tracing.context import SpanId
-from tests.activities.provisioning import disruption_setting, move_setting
-from tests.activities.provisioning.disruption_setting import QUESTION, managed
-from tests.activities.provisioning.move_setting import command, scripted
+from tests.activities.disruption import disruption_setting, move_setting
+from tests.activities.disruption.disruption_setting import QUESTION, managed
+from tests.activities.disruption.move_setting import command, scripted
 from tests.activities.tracing.collected_spans import collecting
 
 

@@ -18,7 +18,7 @@ from tenon.apis.duration import Duration
 from tenon.apis.reasons import Reason
 from tenon.disruption.model import Candidate, Command, TerminateFirst, policy_of
 from tenon.messages.disruption import DisruptionDecision, OpenCommand, TerminateFirstReason
-from tests.activities.provisioning.disruption_setting import AFTER_A_MINUTE, QUESTION, Setting, managed
+from tests.activities.disruption.disruption_setting import AFTER_A_MINUTE, QUESTION, Setting, managed
 from tests.activities.provisioning.fake_view import START, node_pool
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]

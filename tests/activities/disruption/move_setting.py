@@ -27,8 +27,8 @@ from tenon.disruption.rules.pool_budgets import PoolBudgets
 from tenon.messages.disruption import (
     DisruptionCommand,
 )
+from tests.activities.disruption.disruption_setting import managed
 from tests.activities.node.fake_kube import Recorder
-from tests.activities.provisioning.disruption_setting import managed
 from tests.activities.provisioning.fake_view import START, FakeTypes, FakeView, node_pool
 
 

@@ -11,7 +11,7 @@ from activities.disruption.held_node_events import MOST, REPEAT_SECONDS, REPORT_
 from activities.disruption.repair_source import RepairPolicies, no_repair, stated_repair
 from tenon.kube.records import NodeCondition
 from tenon.messages.disruption import AwaitDisruptionInput
-from tests.activities.provisioning.disruption_setting import Setting, managed
+from tests.activities.disruption.disruption_setting import Setting, managed
 from tests.activities.provisioning.fake_view import START
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]

@@ -31,9 +31,9 @@ from tenon.messages.disruption import (
     LastConsidered,
     PassCursor,
 )
-from tests.activities.provisioning.disruption_setting import managed
+from tests.activities.disruption.disruption_setting import managed
+from tests.activities.disruption.move_setting import Scripted, Setting, command, detail, may_evict, scripted
 from tests.activities.provisioning.fake_view import START, FakeTypes, node_pool
-from tests.activities.provisioning.move_setting import Scripted, Setting, command, detail, may_evict, scripted
 
 
 async def test_the_pause_after_a_pass_does_not_count_the_wait_for_ec2(monkeypatch: pytest.MonkeyPatch) -> None:
