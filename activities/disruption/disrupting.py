@@ -18,6 +18,7 @@ from activities.disruption import decision_metrics, search_spans
 from activities.disruption.approval_events import ApprovalEvents
 from activities.disruption.freeze_source import FreezeSource, no_freezes
 from activities.disruption.held_node_events import HeldNodeEvents
+from activities.disruption.move_validation import MoveValidator
 from activities.disruption.moves import MoveFinder
 from activities.disruption.repair_source import RepairSource, no_repair, repair_now
 from activities.disruption.slowed_pools import SlowedPools
@@ -48,8 +49,6 @@ from tenon.messages.disruption import (
     AwaitDisruptionInput,
     DisruptionCommand,
     DisruptionDecision,
-    MeasureInput,
-    MeasureResult,
     OpenCommand,
     PassCursor,
     StepResult,
@@ -79,6 +78,7 @@ class Disruptor:
         nominated_nodes: Callable[[], Collection[str]] = frozenset,
         buffers: BufferRoom | None = None,
         moves: MoveFinder | None = None,
+        validator: MoveValidator | None = None,
         budgets: BudgetReporter | None = None,
         slowed: SlowedPools | None = None,
         held_node_events: HeldNodeEvents | None = None,
@@ -88,7 +88,8 @@ class Disruptor:
         decisions: DecisionRecorder | None = None,
     ) -> None:
         """``nominated_nodes`` returns the names of Nodes and NodeClaims that pods are nominated for. ``buffers``: where
-        CapacityBuffers keep room. ``moves``: looks for commands that move pods; None for no such commands.
+        CapacityBuffers keep room. ``moves``: looks for commands that move pods, which ``validator`` looks at
+        again before they are carried out; None for no such commands.
         ``budgets``: reports what the budgets allow. ``slowed``: gets what the workflow says of earlier commands.
         ``held_node_events``: reports nodes that something keeps from emptiness and consolidation.
         ``approval_events``: reports commands that wait for a person. ``repair``: what node repair does, as for
@@ -97,6 +98,7 @@ class Disruptor:
         """
         self._decisions = decisions
         self._moves = moves
+        self._validator = validator
         self._repair = repair
         self._freezes = freezes
         self._budgets = budgets
@@ -187,12 +189,14 @@ class Disruptor:
     async def validate(self, command: DisruptionCommand) -> StepResult:
         """Check that a command that moves pods, or that a person approved, still holds."""
         if command.approval is None:
-            return await self._moves.validate(command, self._open_commands) if self._moves is not None else StepResult()
+            if self._validator is None:
+                return StepResult()
+            return await self._validator.validate(command, self._open_commands)
         async with self._approving:
             if command.only_if_empty:
                 step = self._validate_empty(command)
-            elif self._moves is not None:
-                step = await self._moves.validate(command, self._open_commands)
+            elif self._validator is not None:
+                step = await self._validator.validate(command, self._open_commands)
             else:
                 step = StepResult(failure="this worker moves no pods")
             if not (step.failure or step.waits):
@@ -234,12 +238,6 @@ class Disruptor:
             claim: evolve(entry, awaits_approval=False, since=now) if entry.command in unreported else entry
             for claim, entry in ledger.items()
         }
-
-    async def measure(self, measure_input: MeasureInput) -> MeasureResult:
-        """Compare what a command saves with what was predicted."""
-        if self._moves is None:
-            return MeasureResult()
-        return MeasureResult(pools=await self._moves.measure(measure_input.command, measure_input.leaving_claims))
 
     async def _wait(self, seconds: float, running_pass: asyncio.Future[Any] | None) -> None:
         """Wait until the nodes change or the pass ends, at the latest until the next pass is due."""

@@ -14,7 +14,12 @@ from datetime import datetime, timedelta
 from typing import Any, cast
 
 from activities.disruption.disrupting import Disruptor
+from activities.disruption.move_events import MoveEvents
+from activities.disruption.move_validation import MoveValidator
 from activities.disruption.moves import MoveFinder, methods_within
+from activities.disruption.pass_pace import PassPace
+from activities.disruption.situation_source import SituationSource
+from activities.disruption.supply import SupplyReader
 from activities.kubernetes.resources import NODECLAIMS
 from activities.provisioning.launch_refusals import LaunchRefusals
 from tenon.apis import labels
@@ -109,10 +114,13 @@ class LivingCluster(World):
         def clock() -> datetime:
             return self.cache.instant
 
-        self.moves = MoveFinder(
-            self.view, FakeTypes(), self.batcher, recorder, methods_within, PlanPolicy(), room, now=clock
-        )
-        self.disruptor = Disruptor(self.view, clock, self.batcher.nominated_nodes, room, self.moves)
+        refusals, events = LaunchRefusals(now=clock), MoveEvents(recorder)
+        supply = SupplyReader(self.view, FakeTypes(), refusals)
+        situations = SituationSource(self.view, supply, self.batcher, refusals, PlanPolicy(), room, now=clock)
+        pace = PassPace(self.view, self.batcher, refusals)
+        self.moves = MoveFinder(self.view, situations, events, methods_within, pace, refusals, clock)
+        validator = MoveValidator(self.view, situations, events, refusals, room, clock)
+        self.disruptor = Disruptor(self.view, clock, self.batcher.nominated_nodes, room, self.moves, validator)
         self.static = StaticNodePoolController(
             cast("Any", self.server),
             self.cache,

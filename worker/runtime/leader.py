@@ -23,9 +23,15 @@ from activities.disruption.approval_events import ApprovalEvents
 from activities.disruption.calendars import Calendars
 from activities.disruption.disrupting import Disruptor
 from activities.disruption.held_node_events import HeldNodeEvents
+from activities.disruption.move_events import MoveEvents
+from activities.disruption.move_validation import MoveValidator
 from activities.disruption.moves import MoveFinder, methods_within
+from activities.disruption.pass_pace import PassPace
 from activities.disruption.repair_source import RepairSource, no_repair, stated_repair
+from activities.disruption.saving_measurement import SavingMeasurement
+from activities.disruption.situation_source import SituationSource
 from activities.disruption.slowed_pools import SlowedPools
+from activities.disruption.supply import SupplyReader
 from activities.ec2.account_commitments import AccountCommitmentsReader
 from activities.ec2.account_quotas import AccountQuotas
 from activities.ec2.instance_statuses import failing
@@ -178,6 +184,8 @@ class Planning:
     planner: Planner
     moves: MoveFinder
     disruptor: Disruptor
+    savings: SavingMeasurement
+    supply: SupplyReader
     repair: RepairSource
     commitments: CommitmentStore
     cost: LatestCost = field(default_factory=LatestCost)
@@ -256,27 +264,35 @@ def _planning(
         if clients.plan_inputs is not None
         else None
     )
-    moves = MoveFinder(
+    supply, move_events = SupplyReader(view, clients.ec2, refusals), MoveEvents(clients.recorder)
+    situations = SituationSource(
         view,
-        clients.ec2,
+        supply,
         batcher,
-        clients.recorder,
-        methods,
-        policy=policy,
-        buffers=room,
-        refusals=refusals,
-        slowed=slowed,
-        free_memory=return_free_memory,
+        refusals,
+        policy,
+        room,
+        slowed,
         repair=repair,
         freezes=view.disruption_freezes,
-        decisions=decisions,
         commitments=commitments,
+    )
+    moves = MoveFinder(
+        view,
+        situations,
+        move_events,
+        methods,
+        PassPace(view, batcher, refusals),
+        refusals,
+        free_memory=return_free_memory,
+        decisions=decisions,
     )
     disruptor = Disruptor(
         view,
         nominated_nodes=batcher.nominated_nodes,
         buffers=room,
         moves=moves,
+        validator=MoveValidator(view, situations, move_events, refusals, room),
         budgets=BudgetReporter(clients.recorder),
         slowed=slowed,
         held_node_events=HeldNodeEvents(clients.recorder),
@@ -285,7 +301,22 @@ def _planning(
         freezes=view.disruption_freezes,
         decisions=decisions,
     )
-    return Planning(view, policy, room, refusals, slowed, batcher, planner, moves, disruptor, repair, commitments)
+    savings = SavingMeasurement(view, supply, move_events, commitments)
+    return Planning(
+        view,
+        policy,
+        room,
+        refusals,
+        slowed,
+        batcher,
+        planner,
+        moves,
+        disruptor,
+        savings,
+        supply,
+        repair,
+        commitments,
+    )
 
 
 def _controllers(settings: Settings, clients: Clients, cache: ClusterCache, planning: Planning) -> list[Controller]:
@@ -357,7 +388,7 @@ def _controllers(settings: Settings, clients: Clients, cache: ClusterCache, plan
         controllers.append(LegacyNodeRepairController(kube, clients.recorder, cache, settings.cluster_name))
     if gates.pod_deletion_cost_management:
         controllers.append(
-            PodDeletionCostController(kube, cache, view, planning.moves.types_by_pool, planning.batcher.nominated_nodes)
+            PodDeletionCostController(kube, cache, view, planning.supply.usual, planning.batcher.nominated_nodes)
         )
     # Without the gate CapacityBuffer the cache has no buffers, and there are only the floors of NodeSchedules.
     controllers.append(
@@ -388,7 +419,14 @@ async def _decide(
     rollouts = RolloutAdvancer(rollout_view, clients.kube, VersionTypes(planning.view, clients.ec2))
     schedules = ScheduleApplier(cache, planning.view)
     plan = PlanActivities(
-        planning.batcher, planning.planner, planning.disruptor, rollouts, schedules, announcements, planning.cost
+        planning.batcher,
+        planning.planner,
+        planning.disruptor,
+        planning.savings,
+        rollouts,
+        schedules,
+        announcements,
+        planning.cost,
     )
     plan_activities = by_lane(plan.all(), {PLANNING})[PLANNING]
 

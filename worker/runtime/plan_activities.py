@@ -8,6 +8,7 @@ from typing import Any
 from temporalio import activity
 
 from activities.disruption.disrupting import Disruptor
+from activities.disruption.saving_measurement import SavingMeasurement
 from activities.provisioning.batching import Batcher
 from activities.provisioning.planner import Planner
 from activities.rollout.advancing import RolloutAdvancer
@@ -37,6 +38,7 @@ class PlanActivities:
         batcher: Batcher,
         planner: Planner,
         disruptor: Disruptor,
+        savings: SavingMeasurement,
         rollouts: RolloutAdvancer,
         schedules: ScheduleApplier,
         announced: Announcements,
@@ -45,6 +47,7 @@ class PlanActivities:
         self._batcher = batcher
         self._planner = planner
         self._disruptor = disruptor
+        self._savings = savings
         self._rollouts = rollouts
         self._schedules = schedules
         self._announced = announced
@@ -89,7 +92,7 @@ class PlanActivities:
     @activity.defn(name=ActivityName.MEASURE_SAVING)
     async def measure_saving(self, measure_input: MeasureInput) -> MeasureResult:
         """Compare what a disruption command saves with what was predicted."""
-        return await self._disruptor.measure(measure_input)
+        return await self._savings.measure(measure_input)
 
     @activity.defn(name=ActivityName.ADVANCE_ROLLOUT)
     async def advance_rollout(self, advance_input: AdvanceRolloutInput) -> RolloutAdvance:

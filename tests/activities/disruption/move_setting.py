@@ -7,9 +7,16 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
+from activities.disruption.move_events import MoveEvents
+from activities.disruption.move_validation import MoveValidator
 from activities.disruption.moves import MoveFinder
+from activities.disruption.pass_pace import PassPace
 from activities.disruption.repair_source import RepairSource, no_repair
+from activities.disruption.saving_measurement import SavingMeasurement
+from activities.disruption.situation_source import SituationSource
 from activities.disruption.slowed_pools import SlowedPools
+from activities.disruption.supply import SupplyReader
+from activities.provisioning.account_commitments import CommitmentStore
 from activities.provisioning.batching import Batcher
 from activities.provisioning.launch_refusals import LaunchRefusals
 from tenon.apis.reasons import Reason
@@ -30,6 +37,9 @@ from tenon.messages.disruption import (
 from tests.activities.disruption.disruption_setting import managed
 from tests.activities.node.fake_kube import Recorder
 from tests.activities.provisioning.fake_view import START, FakeTypes, FakeView, node_pool
+
+LATER = START + timedelta(hours=1)
+"""When passes run."""
 
 
 class Scripted:
@@ -60,7 +70,7 @@ def detail(name: str) -> NodeDetail:
 
 
 class Setting:
-    """A cluster with these nodes, and a finder with scripted methods."""
+    """A cluster with these nodes, a finder with scripted methods, and what is asked about its commands afterwards."""
 
     def __init__(self, *names: str, methods: Sequence[Method] = (), repair: RepairSource = no_repair) -> None:
         self.view = FakeView()
@@ -68,22 +78,35 @@ class Setting:
         self.view.managed = [managed(name, empty=False) for name in names]
         self.view.details = {name: detail(name) for name in names}
         self.recorder = Recorder()
-        self.refusals = LaunchRefusals(now=lambda: START + timedelta(hours=1))
+        self.refusals = LaunchRefusals(now=lambda: LATER)
+        self.commitments = CommitmentStore()
         self.slowed = SlowedPools()
         self.freed: list[threading.Thread] = []
         """The threads in which memory was freed."""
+        batcher, events = Batcher(self.view, lambda: START), MoveEvents(self.recorder)
+        supply = SupplyReader(self.view, FakeTypes(), self.refusals)
+        situations = SituationSource(
+            self.view,
+            supply,
+            batcher,
+            self.refusals,
+            slowed=self.slowed,
+            now=lambda: LATER,
+            repair=repair,
+            commitments=self.commitments,
+        )
         self.finder = MoveFinder(
             self.view,
-            FakeTypes(),
-            Batcher(self.view, lambda: START),
-            self.recorder,
+            situations,
+            events,
             lambda _: methods,
-            refusals=self.refusals,
-            slowed=self.slowed,
-            now=lambda: START + timedelta(hours=1),
+            PassPace(self.view, batcher, self.refusals),
+            self.refusals,
+            now=lambda: LATER,
             free_memory=lambda: self.freed.append(threading.current_thread()),
-            repair=repair,
         )
+        self.validator = MoveValidator(self.view, situations, events, self.refusals, now=lambda: LATER)
+        self.savings = SavingMeasurement(self.view, supply, events, self.commitments)
 
     async def run_pass(self) -> list[DisruptionCommand]:
         look = self.finder.start(self.view.managed, {})

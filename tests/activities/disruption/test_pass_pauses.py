@@ -375,7 +375,7 @@ async def test_the_pause_after_a_pass_does_not_count_validations(monkeypatch: py
         look = at.finder.start(at.view.managed, {})
         assert look is not None
         for _ in range(validations):
-            await at.finder.validate(to_message(command("a")), {})
+            await at.validator.validate(to_message(command("a")), {})
         validated.set()
         await look
         at.finder.take(at.situation())

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from activities.provisioning.solving import MAX_FILES, Solver
+from activities.provisioning.solving import MAX_FILES, Limit, Solver
 from tenon.messages.provisioning import PlanResult
 from tenon.provisioning.problem_json import from_json
 from tenon.provisioning.solving import solve_with_buffers
@@ -176,3 +176,18 @@ async def test_a_cancelled_plan_ends_its_solve_before_the_next_one_begins() -> N
         await after
     assert working.count("begins") == working.count("ends"), "no thread is left"
     assert at.kube.objects == {}
+
+
+@pytest.mark.parametrize("parent", ["end", "time"])
+def test_a_part_of_a_limit_is_over_when_the_limit_is(parent: str) -> None:
+    seconds = 0.0
+    limit = Limit(10.0, lambda: seconds)
+    seconds = 4.0
+    part = limit.part(0.5)
+    seconds = 6.9
+    assert not part()
+    if parent == "end":
+        limit.end()
+    else:
+        seconds = 7.0
+    assert part()

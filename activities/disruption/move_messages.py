@@ -1,0 +1,62 @@
+"""The messages of commands that move pods, with the NodeClaims of their replacements as the workflow creates them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from functools import partial
+
+from activities.disruption.supply import Supply
+from tenon.apis.shortage_price import price_factor, shortage_annotation
+from tenon.disruption.commands.command_messages import arrivals_of, command_id, pods_sent, to_message
+from tenon.disruption.model import Command, Situation
+from tenon.ec2.refusals.unavailable import next_attempt_of
+from tenon.kube.offerings import OfferingKey
+from tenon.messages.disruption import DisruptionCommand, Replacement
+from tenon.provisioning.claims import name_after, replacement_claim_body
+from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
+from tenon.scheduling.model import PlannedClaim
+
+
+class MoveMessages:
+    """Makes the messages of commands that were decided in one situation. It may run in a thread."""
+
+    def __init__(
+        self, situation: Situation, supply: Supply, next_attempts: Mapping[OfferingKey, datetime], now: datetime
+    ) -> None:
+        """``next_attempts``: until when plans avoid offerings that EC2 refused. ``now``: the time of the decision."""
+        assert situation.model is not None  # methods that move pods need it
+        self._model = situation.model
+        self._supply = supply
+        self._now = now
+        attempted_at = partial(next_attempt_of, next_attempts)
+        self._winners = TypeChoiceExplainer(situation.model.problem, supply.usual.types_by_pool(), attempted_at)
+
+    def of(self, command: Command, *, ident: str = "") -> DisruptionCommand:
+        """The command's message. ``ident``: the ID of the command that it takes the place of."""
+        ident = ident or command_id(command, self._now)
+        replacements = [
+            self._replacement(command, number, planned, ident) for number, planned in enumerate(command.replacements)
+        ]
+        details = {candidate.node.claim: self._model.details[candidate.node.claim] for candidate in command.candidates}
+        names = [replacement.name for replacement in replacements]
+        return to_message(
+            command,
+            ident=ident,
+            replacements=replacements,
+            pods={claim: detail.pods for claim, detail in details.items()},
+            prices={claim: detail.price for claim, detail in details.items()},
+            arrivals=arrivals_of(command, self._model, names, self._now),
+            arriving_workloads=pods_sent(command, self._model, names),
+            surge=[pod_key for detail in details.values() for pod_key in detail.surges],
+        )
+
+    def _replacement(self, command: Command, number: int, planned: PlannedClaim, ident: str) -> Replacement:
+        name = name_after(planned.pool, f"{ident}/{number}")
+        pool, overlaid = self._supply.of(command, planned)
+        why = "\n".join(command.explanation)
+        body = replacement_claim_body(planned, pool, name, ident, command.reason, why)
+        factor, usual_price = price_factor(pool.metadata.annotations), self._winners.usual_price(planned)
+        body["metadata"]["annotations"] |= overlaid.overlay_annotations(planned.pool, planned.instance_types)
+        body["metadata"]["annotations"] |= shortage_annotation(planned.price, usual_price, factor)
+        return Replacement(name=name, pool=planned.pool, body=body, price=round(planned.price, 6))

@@ -1,0 +1,87 @@
+"""Checks a command that moves pods once more before it is carried out, because the cluster changes (DIS-46)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from functools import partial
+
+from temporalio.exceptions import ApplicationError
+
+from activities import loggers, metrics
+from activities.clock import utc_now
+from activities.cluster_view.interfaces import ClusterView
+from activities.disruption.move_events import MoveEvents
+from activities.disruption.move_messages import MoveMessages
+from activities.disruption.situation_source import SituationSource
+from activities.provisioning.buffers import BufferRoom
+from activities.provisioning.launch_refusals import LaunchRefusals
+from activities.provisioning.solving import Limit
+from tenon.disruption.validation import Validation, changed_pool, validated
+from tenon.evolve import evolve
+from tenon.messages.disruption import DisruptionCommand, OpenCommand, StepResult
+
+log = loggers.DISRUPTION
+
+MAX_SECONDS = 30.0
+"""Seconds after which a validation stops looking for other replacements."""
+
+
+class MoveValidator:
+    """Validates commands that move pods."""
+
+    def __init__(
+        self,
+        view: ClusterView,
+        situations: SituationSource,
+        events: MoveEvents,
+        refusals: LaunchRefusals,
+        buffers: BufferRoom | None = None,
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
+        """``refusals``: what EC2 refuses, which no replacement is made of. ``buffers``: where buffers keep room."""
+        self._view = view
+        self._situations = situations
+        self._events = events
+        self._refusals = refusals
+        self._buffers = buffers or BufferRoom()
+        self._now = now
+
+    async def validate(self, command: DisruptionCommand, open_commands: Mapping[str, OpenCommand]) -> StepResult:
+        """Return why the command must not be carried out any more, or what is carried out in its place (DIS-46).
+
+        ``open_commands``: the open and the failed commands, by NodeClaim.
+
+        Raises:
+            ApplicationError: the worker has just started and does not know the cluster yet. Temporal retries.
+        """
+        if not (self._view.synced() and self._buffers.known):
+            raise ApplicationError("the cluster cache is not synced yet", type="CacheBehind")
+        if command.replacements:
+            await self._refusals.refresh()  # a launch that succeeded may have been refused cheaper types
+        limit = Limit(MAX_SECONDS)
+        others = {claim: entry for claim, entry in open_commands.items() if entry.command != command.id}
+        situation, supply = await self._situations.with_model(self._view.managed_nodes(), others, asyncio.to_thread)
+        validation = await asyncio.to_thread(validated, command, situation, limit)
+        if validation.is_full and command.approval is not None:
+            return StepResult(waits=validation.why)
+        if not (validation.why or validation.instead) and command.approval is not None:
+            validation = Validation(changed_pool(command, self._view.node_pools()))
+        if validation.instead is None:
+            if validation.why:
+                metrics.FAILED_VALIDATIONS.labels(command.consolidation_type).inc()
+                await self._events.rejected(command, validation.why)
+            return StepResult(failure=validation.why)
+        log.info(
+            "A disruption command takes other replacements than it was decided with",
+            extra={
+                "command": command.id,
+                "nodeclaims": [candidate.claim for candidate in command.candidates],
+                "replacements": len(validation.instead.replacements),
+            },
+        )
+        messages = MoveMessages(situation, supply, self._refusals.next_attempts(), self._now())
+        message = await asyncio.to_thread(partial(messages.of, validation.instead, ident=command.id))
+        self._situations.has_other_replacements(message)
+        return StepResult(instead=evolve(message, leaves_from=command.leaves_from, approval=command.approval))

@@ -1,0 +1,167 @@
+"""The situation that a search for moves decides in, and that a command is validated in: the cluster, with its model.
+
+A search and a validation must see the same cluster, or a validation ends commands that the next search finds again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Protocol, TypeVar
+
+from activities.clock import utc_now
+from activities.cluster_view.interfaces import ClusterView, DisruptionCluster
+from activities.disruption.freeze_source import FreezeSource, no_freezes
+from activities.disruption.repair_source import RepairSource, no_repair, repair_now
+from activities.disruption.slowed_pools import SlowedPools
+from activities.disruption.supply import Supply, SupplyReader
+from activities.provisioning.account_commitments import CommitmentStore
+from activities.provisioning.batching import Batcher
+from activities.provisioning.buffers import BufferRoom
+from activities.provisioning.launch_refusals import LaunchRefusals
+from activities.tracing import spans
+from activities.tracing.catalogue import Phase
+from tenon.disruption.commands.open_commands import awaiting_replacement, claims_of, hosts_of
+from tenon.disruption.covered_nodes import with_coverage
+from tenon.disruption.history.savings import slowed_pools
+from tenon.disruption.model import ClusterModel, ManagedNode, Situation, model_of, policies_of
+from tenon.disruption.rules.approvals import approvals_of
+from tenon.disruption.search.pods_elsewhere import PodsElsewhere
+from tenon.kube.pod import Pod
+from tenon.messages.disruption import DisruptionCommand, OpenCommand
+from tenon.messages.provisioning import LaunchBreaker
+from tenon.provisioning.launch_breakers import held_as_a_whole, without_held_types
+from tenon.provisioning.planning_policy import PlanPolicy
+from tenon.provisioning.problem import problem_of, scheduling_pools
+from tenon.scheduling.type_table import TypeTables
+
+MAX_REMEMBERED = 1000
+"""The maximum number of commands of which new hosts are remembered."""
+
+Result = TypeVar("Result")
+
+
+class Compute(Protocol):
+    """Runs a function in a thread."""
+
+    async def __call__(self, function: Callable[..., Result], /, *arguments: object) -> Result:
+        """Return what the function returns."""
+        ...
+
+
+class SituationSource:
+    """States the situation as the cluster is now."""
+
+    def __init__(
+        self,
+        view: ClusterView,
+        supply: SupplyReader,
+        batcher: Batcher,
+        refusals: LaunchRefusals,
+        policy: PlanPolicy | None = None,
+        buffers: BufferRoom | None = None,
+        slowed: SlowedPools | None = None,
+        now: Callable[[], datetime] = utc_now,
+        repair: RepairSource = no_repair,
+        freezes: FreezeSource = no_freezes,
+        commitments: CommitmentStore | None = None,
+    ) -> None:
+        """``supply``: what the NodePools can buy. ``refusals``: what EC2 refuses, which no replacement is made of.
+
+        ``policy``: the operator's settings that affect plans. ``buffers``: where CapacityBuffers keep room.
+        ``slowed``: the pools whose moves do not pay. ``repair``: what node repair does. ``freezes``: returns the
+        DisruptionFreezes as they are now. ``commitments``: the Reserved Instances and Savings Plans that cover nodes.
+        """
+        self._view = view
+        self._supply = supply
+        self._batcher = batcher
+        self._refusals = refusals
+        self._policy = policy or PlanPolicy()
+        self._buffers = buffers or BufferRoom()
+        self._slowed = slowed or SlowedPools()
+        self._now = now
+        self._repair = repair
+        self._freezes = freezes
+        self._commitments = commitments or CommitmentStore()
+        self._elsewhere = PodsElsewhere()
+        self._tables = TypeTables()
+        """The index of the instance types, as the last pass left it."""
+        self._new_hosts: dict[str, frozenset[str]] = {}
+        """By command that takes other replacements than it was decided with, the NodeClaims that its pods move to."""
+
+    def outline(self, nodes: Sequence[ManagedNode], open_commands: Mapping[str, OpenCommand]) -> Situation:
+        """The situation without its model, which takes long to build.
+
+        Args:
+            nodes: all nodes.
+            open_commands: the open and the failed commands, by NodeClaim.
+        """
+        return Situation(
+            nodes=nodes,
+            policies=policies_of(self._view.node_pools(), self._freezes()),
+            now=self._now(),
+            under_command=claims_of(open_commands, postponed=False),
+            approvals=approvals_of(open_commands),
+            awaiting_replacement=awaiting_replacement(open_commands),
+            postponed=claims_of(open_commands, postponed=True),
+            nominated=frozenset(self._batcher.nominated_nodes()) | self._hosts_of(open_commands),
+            buffer_hosts=self._buffers.hosts(),
+            slowed=slowed_pools(self._slowed.savings, open_commands, self._now()),
+            repair=repair_now(self._repair, nodes),
+            rollouts=self._view.rollouts(),
+        )
+
+    async def with_model(
+        self, nodes: Sequence[ManagedNode], open_commands: Mapping[str, OpenCommand], compute: Compute
+    ) -> tuple[Situation, Supply]:
+        """The situation with its model, and what the pools can buy. ``compute`` runs what takes long."""
+        with spans.phase(Phase.TYPES):
+            supply = await self._supply.read()
+        with spans.phase(Phase.PROBLEM):
+            snapshot = self._view.snapshot()
+            reserved = self._batcher.reserved()
+            breakers = self._refusals.breakers(self._view.node_pools())
+            of_waves = self._refusals.breakers(self._view.wave_pools())
+            coverage = await compute(self._commitments.coverage, list(self._view.all_claims()))
+            model = await compute(_model, snapshot, supply, self._policy, reserved, breakers, of_waves, self._tables)
+            model = await compute(with_coverage, model, coverage)
+            elsewhere = await compute(self._elsewhere.added_to, nodes, model.details, self._now())
+        return replace(self.outline(elsewhere, open_commands), model=model), supply
+
+    def use_again(self, tables: TypeTables) -> None:
+        """Let later models use this index of the instance types, as far as the types are the same."""
+        self._tables = tables
+
+    def has_other_replacements(self, command: DisruptionCommand) -> None:
+        """Remember that a command moves its pods elsewhere than it was decided, which the workflow does not know."""
+        self._new_hosts[command.id] = frozenset(command.arrivals)
+        while len(self._new_hosts) > MAX_REMEMBERED:
+            del self._new_hosts[next(iter(self._new_hosts))]
+
+    def _hosts_of(self, open_commands: Mapping[str, OpenCommand]) -> frozenset[str]:
+        """The NodeClaims that open commands move pods to (DIS-62). The workflow does not know the new ones."""
+        still_open = {entry.command for entry in open_commands.values() if not entry.postponed}
+        return hosts_of(open_commands).union(
+            *(self._new_hosts.get(command_id, frozenset()) for command_id in still_open)
+        )
+
+
+def _model(
+    snapshot: DisruptionCluster,
+    supply: Supply,
+    policy: PlanPolicy,
+    reserved: Mapping[str, Sequence[Pod]],
+    breakers: Mapping[str, LaunchBreaker],
+    of_waves: Mapping[str, LaunchBreaker],
+    tables: TypeTables,
+) -> ClusterModel:
+    usual = supply.usual
+    static = {pool.metadata.name for pool, _ in usual.pools_with_types if pool.spec.replicas is not None}
+    problem = problem_of(snapshot, [], without_held_types(usual.pools_with_types, breakers, breakers), policy, reserved)
+    details = snapshot.node_details(usual.types_by_pool())  # the nodes of held types have their prices all the same
+    model = model_of(problem, details, static, held_as_a_whole(breakers), tables)
+    wave_pools = scheduling_pools(
+        snapshot, without_held_types(supply.waves.pools_with_types, of_waves, of_waves), policy
+    )
+    return replace(model, wave_pools={pool.name: pool for pool in wave_pools}) if wave_pools else model

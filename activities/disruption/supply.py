@@ -1,0 +1,60 @@
+"""What NodePools can buy for nodes that leave: as usual, and in the version that a rollout gives to its wave."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from activities.cluster_view.interfaces import ClusterView, Types
+from activities.provisioning.launch_refusals import LaunchRefusals
+from activities.provisioning.offerings import instance_types_by_pool
+from tenon.apis.nodepool import NodePool
+from tenon.apis.reasons import Reason
+from tenon.disruption.model import Command
+from tenon.provisioning.overlays import Overlaid
+from tenon.provisioning.readiness import usable_pools
+from tenon.provisioning.static_capacity import usable_static_pools
+from tenon.scheduling.model import PlannedClaim
+
+
+class Supply:
+    """What the NodePools can buy: as usual, and in the version that a rollout gives to the nodes of its wave."""
+
+    def __init__(self, usual: Overlaid, waves: Overlaid) -> None:
+        self.usual = usual
+        self.waves = waves
+        self._usual_pools = {pool.metadata.name: pool for pool, _ in usual.pools_with_types}
+        self._wave_pools = {pool.metadata.name: pool for pool, _ in waves.pools_with_types}
+
+    def of(self, command: Command, planned: PlannedClaim) -> tuple[NodePool, Overlaid]:
+        """The NodePool of a replacement, in the version that it gets, and the overlays of that."""
+        is_of_rollout = command.reason is Reason.DRIFTED and planned.pool == command.candidates[0].node.pool
+        if is_of_rollout and planned.pool in self._wave_pools:
+            return self._wave_pools[planned.pool], self.waves
+        return self._usual_pools[planned.pool], self.usual
+
+
+class SupplyReader:
+    """Asks for the instance types of the NodePools that can launch nodes, without what EC2 refuses."""
+
+    def __init__(self, view: ClusterView, types: Types, refusals: LaunchRefusals) -> None:
+        self._view = view
+        self._types = types
+        self._refusals = refusals
+
+    async def read(self) -> Supply:
+        """What the NodePools can buy now."""
+        return Supply(await self.usual(), await self._of_waves())
+
+    async def usual(self) -> Overlaid:
+        """What the NodePools can buy, in the version that ordinary launches have."""
+        return await self._types_of(self._view.node_pools())
+
+    async def _of_waves(self) -> Overlaid:
+        """What the NodePools can buy of which a rollout replaces nodes now, in the version that these get."""
+        pools = self._view.wave_pools()
+        return await self._types_of(pools) if pools else Overlaid([], {})
+
+    async def _types_of(self, pools: Sequence[NodePool]) -> Overlaid:
+        find_class = self._view.node_class
+        usable = [*usable_pools(pools, find_class, self._view), *usable_static_pools(pools, find_class, self._view)]
+        return await instance_types_by_pool(self._view, self._types, usable, self._refusals.unavailable())

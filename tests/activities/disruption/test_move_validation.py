@@ -1,0 +1,180 @@
+"""Validating commands that move pods: what ends one, and what is carried out in its place."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from temporalio.exceptions import ApplicationError
+
+from activities.disruption import move_validation
+from activities.disruption.disrupting import Disruptor
+from tenon.apis import labels
+from tenon.apis.reasons import Reason
+from tenon.disruption.commands.command_messages import to_message
+from tenon.disruption.model import (
+    Situation,
+)
+from tenon.disruption.validation import Validation
+from tenon.ec2.refusals.backoff import Backoff
+from tenon.evolve import evolve
+from tenon.kube.offerings import OfferingKey
+from tenon.kube.requirements import Requirements
+from tenon.messages.disruption import (
+    AwaitDisruptionInput,
+    DisruptionCommand,
+    OpenCommand,
+    Replacement,
+)
+from tenon.messages.provisioning import LaunchReport, UnavailableTypes
+from tenon.scheduling.model import PlannedClaim
+from tests.activities.disruption.counting import PREFIX, counted
+from tests.activities.disruption.move_setting import Setting, command, scripted
+from tests.activities.provisioning.fake_view import START
+from tests.tenon.scheduling.builders import CATALOG, pod
+
+
+@pytest.mark.parametrize(
+    ("reason", "kind", "events"),
+    [(Reason.UNDERUTILIZED, "multi", [("NodeClaim", "a", "ConsolidationRejected")]), (Reason.DRIFTED, "", [])],
+)
+async def test_dis46_met33_evt02_a_failed_validation_is_counted_and_reported(
+    reason: Reason, kind: str, events: list[tuple[str, str, str]]
+) -> None:
+    name = f"{PREFIX}failed_validations_total"
+    before = counted(name, consolidation_type=kind)
+    at = Setting("b")
+    why = (await at.validator.validate(to_message(command("a", reason=reason, kind=kind)), {})).failure
+    assert why == "NodeClaim a is gone"
+    assert counted(name, consolidation_type=kind) == before + 1
+    assert [event[:3] for event in at.recorder.events] == events
+    assert all(event[3] == why for event in at.recorder.events)
+
+
+async def test_dis46_a_node_that_another_command_took_meanwhile_is_not_validated() -> None:
+    at = Setting("a")
+    disruption_command = to_message(command("a"))
+    entry = OpenCommand(
+        command=disruption_command.id, reason=disruption_command.reason, pool="default", until=START, since=START
+    )
+    other = entry.model_copy(update={"command": "another"})
+    occupancy = "NodeClaim a: an open disruption command removes it"
+    assert (await at.validator.validate(disruption_command, {"a": other})).failure == occupancy
+    assert (await at.validator.validate(disruption_command, {"a": entry})).failure != occupancy
+
+
+async def test_dis03_a_drift_command_takes_other_replacements_under_its_own_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever marks the node and its replacements names the command, and it leaves together with the same others."""
+    name = f"{PREFIX}failed_validations_total"
+    before = counted(name, consolidation_type="")
+    launched = PlannedClaim(
+        "default", (), ("m5.large",), Requirements(), {}, 0.1, OfferingKey("on-demand", "m5.large", "us-west-2a")
+    )
+    other = command("a", reason=Reason.DRIFTED, kind="", replacements=(launched, launched), saving=-0.1)
+    monkeypatch.setattr(move_validation, "validated", lambda *_: Validation(instead=other))
+    changed_disruption_command = to_message(command("a", reason=Reason.DRIFTED, kind="")).model_copy(
+        update={"leaves_from": START}
+    )
+    at = Setting("a")
+    result = await at.validator.validate(changed_disruption_command, {})
+    assert result.failure == ""
+    assert result.instead is not None
+    assert (result.instead.id, result.instead.leaves_from, result.instead.saving) == (
+        changed_disruption_command.id,
+        START,
+        -0.1,
+    )
+    assert [
+        replacement.body["metadata"]["annotations"][labels.REPLACEMENT_FOR]
+        for replacement in result.instead.replacements
+    ] == [changed_disruption_command.id] * 2
+    assert len({replacement.name for replacement in result.instead.replacements}) == 2
+    assert counted(name, consolidation_type="") == before
+
+
+async def test_dis62_no_command_removes_a_node_that_a_command_with_another_plan_moves_pods_to(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """While that command is open. The workflow knows only the nodes that it was decided with."""
+    other = command("a", reason=Reason.DRIFTED, kind="", destinations={"b": (pod("web"),)})
+    at = Setting("a", "b")
+    disruption_command = to_message(command("a", reason=Reason.DRIFTED, kind=""))
+    monkeypatch.setattr(move_validation, "validated", lambda *_: Validation(instead=other))
+    result = await at.validator.validate(disruption_command, {})
+    assert result.instead is not None
+    assert list(result.instead.arrivals) == ["b"]
+
+    def nominated(_: DisruptionCommand, situation: Situation, *__: Any) -> Validation:
+        return Validation(why=",".join(situation.nominated))
+
+    monkeypatch.setattr(move_validation, "validated", nominated)
+    entry = OpenCommand(
+        command=disruption_command.id, reason=disruption_command.reason, pool="default", until=START, since=START
+    )
+    failed = entry.model_copy(update={"postponed": True})
+    failures = [
+        (await at.validator.validate(to_message(command("b")), ledger)).failure
+        for ledger in ({"a": entry}, {}, {"a": failed})
+    ]
+    assert failures == ["b", "", ""]
+
+
+async def test_dis46_a_validation_knows_that_the_nodes_last_command_is_over() -> None:
+    """It comes before the workflow reports open commands again. A terminated command held its node 5 minutes longer."""
+    at = Setting("a", "b", methods=[scripted(command("a"), command("b"))])
+    disruptor = Disruptor(at.view, lambda: START + timedelta(hours=1), moves=at.finder, validator=at.validator)
+    dead = OpenCommand(command="dead", reason="Underutilized", pool="default", until=START, since=START)
+    disruption_decision = await disruptor.await_candidates(AwaitDisruptionInput(cluster="c", ledger={"a": dead}))
+    assert (
+        disruption_decision.finished_claims,
+        [command.candidates[0].claim for command in disruption_decision.commands],
+    ) == (
+        ["a"],
+        ["a", "b"],
+    )
+    occupancy = "NodeClaim a: an open disruption command removes it"
+    assert (await disruptor.validate(disruption_decision.commands[0])).failure != occupancy
+    assert (await disruptor.validate(to_message(command("a"), ident="another"))).failure == occupancy
+
+
+async def test_dis46_a_validation_waits_for_the_cache_of_a_worker_that_just_started() -> None:
+    """A command that waits while its worker is replaced must not end because the new one has read nothing yet."""
+    at = Setting("a")
+    at.view.wait_complete = False
+    with pytest.raises(ApplicationError, match="not synced yet"):
+        await at.validator.validate(to_message(command("a")), {})
+
+
+async def test_a_validation_of_a_replacement_asks_what_ec2_refused_since_the_last_plan() -> None:
+    """A launch that bought a dear type told nobody but the workflow, and its replacement would be a refused type."""
+    first, requests = CATALOG[0].name, list[str]()
+    at = Setting("a")
+
+    async def answer() -> LaunchReport:
+        requests.append("refusals")
+        until = START + timedelta(hours=2)
+        return LaunchReport(
+            unavailable=[
+                UnavailableTypes(capacity_type="on-demand", zone="us-west-2a", instance_types=[first], until=until)
+            ]
+        )
+
+    at.refusals.ask = answer
+    await at.validator.validate(to_message(command("a")), {})
+    assert requests == [], "nothing is bought for it"
+    replacing = evolve(to_message(command("a")), replacements=[Replacement(name="b", pool="default", body={})])
+    await at.validator.validate(replacing, {})
+    assert set(at.refusals.next_attempts()) == {OfferingKey("on-demand", first, "us-west-2a")}
+
+
+async def test_a_validation_goes_on_with_what_is_known_if_nobody_answers() -> None:
+    at, offering_key = Setting("a"), OfferingKey("on-demand", CATALOG[0].name, "us-west-2a")
+    at.refusals.replace_unavailable({offering_key: Backoff(START + timedelta(hours=2))})
+
+    async def no_answer() -> None:
+        return None
+
+    at.refusals.ask = no_answer
+    await at.refusals.refresh()
+    assert set(at.refusals.next_attempts()) == {offering_key}

@@ -1,0 +1,128 @@
+"""What a pass and a validation know of the cluster."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from activities.disruption.disrupting import Disruptor
+from tenon.apis.reasons import Reason
+from tenon.disruption.commands.command_messages import to_message
+from tenon.disruption.model import (
+    ClusterModel,
+    ManagedNode,
+    Proposal,
+    Situation,
+)
+from tenon.disruption.rules.pool_budgets import PoolBudgets
+from tenon.disruption.search.pods_elsewhere import pods_elsewhere
+from tenon.ec2.refusals.backoff import Backoff
+from tenon.kube.offerings import OfferingKey
+from tenon.messages.disruption import (
+    AwaitDisruptionInput,
+    OpenCommand,
+    PoolSavings,
+)
+from tenon.node.breaker import refused
+from tests.activities.disruption.move_setting import Scripted, Setting, command, scripted
+from tests.activities.provisioning.fake_view import START
+from tests.tenon.scheduling.builders import CATALOG
+
+
+async def test_dis62_a_pass_leaves_nodes_that_an_open_command_moves_pods_to() -> None:
+    names: list[Sequence[str]] = []
+
+    class Watching(Scripted):
+        def cause(self, node: ManagedNode, situation: Situation) -> str:
+            return "a test asks for it"
+
+        def propose(self, eligible: Sequence[ManagedNode], budgets: PoolBudgets, situation: Situation) -> Proposal:
+            names.append([node.claim for node in eligible])
+            return Proposal()
+
+    at = Setting("a", "b", "c", methods=[Watching(Proposal(), Reason.UNDERUTILIZED, "multi")])
+    entry = OpenCommand(command="c1", reason="Drifted", pool="default", until=START, since=START, hosts=["b"])
+    look = at.finder.start(at.view.managed, {"c": entry})
+    assert look is not None
+    await look
+    assert names == [["a"]]
+
+
+async def test_a_pass_knows_what_ec2_refuses() -> None:
+    """A move must depend neither on an offering nor on a NodePool that EC2 refused a moment ago."""
+    situations: list[Situation] = []
+
+    class Watching(Scripted):
+        def cause(self, node: ManagedNode, situation: Situation) -> str:
+            return "a test asks for it"
+
+        def propose(self, eligible: Sequence[ManagedNode], budgets: PoolBudgets, situation: Situation) -> Proposal:
+            situations.append(situation)
+            return Proposal()
+
+    async def model(at: Setting) -> ClusterModel:
+        await at.run_pass()
+        model = situations.pop().model
+        assert model is not None
+        return model
+
+    watching = Watching(Proposal(), Reason.UNDERUTILIZED, "multi")
+    first = CATALOG[0].name
+    at = Setting("a", methods=[watching])
+    at.refusals.replace_unavailable(
+        {OfferingKey("on-demand", first, "us-west-2a"): Backoff(START + timedelta(hours=2))}
+    )
+    (pool,) = (await model(at)).problem.pools
+    assert first not in {kind.name for kind in pool.instance_types}
+    assert pool.limits != {"nodes": 0}
+
+    at = Setting("a", methods=[watching])
+    at.refusals.update([refused(None, "default", "Unauthorized", "you may not", START + timedelta(minutes=59))])
+    assert [pool.limits for pool in (await model(at)).problem.pools] == [{"nodes": 0}]
+
+    at = Setting("a", methods=[watching])
+    breaker = refused(None, "default", "InvalidAMIID", "gone", START + timedelta(minutes=59), instance_types=[first])
+    at.refusals.update([breaker])
+    (pool,) = (await model(at)).problem.pools
+    assert {kind.name for kind in pool.instance_types} == {kind.name for kind in CATALOG[1:]}, "only the refused type"
+    assert pool.limits != {"nodes": 0}
+
+
+async def test_wsh01_a_pass_knows_which_pools_the_workflow_says_are_slowed_down() -> None:
+    observations: list[Mapping[str, str]] = []
+
+    class Watching(Scripted):
+        def cause(self, node: ManagedNode, situation: Situation) -> str:
+            return "a test asks for it"
+
+        def propose(self, eligible: Sequence[ManagedNode], budgets: PoolBudgets, situation: Situation) -> Proposal:
+            observations.append(situation.slowed)
+            return Proposal()
+
+    at = Setting("a", methods=[Watching(Proposal(), Reason.UNDERUTILIZED, "multi")])
+    poor = PoolSavings(short=2, predicted=0.2, reached=0.01, at=START + timedelta(minutes=59))
+    disruptor = Disruptor(at.view, lambda: START + timedelta(hours=1), slowed=at.slowed)
+    await_disruption_input = AwaitDisruptionInput(cluster="c", savings={"default": poor}, wait_seconds=0.01)
+    await disruptor.await_candidates(await_disruption_input)
+    await at.run_pass()
+    assert "saved $0.0100 an hour instead of $0.2000" in observations[0]["default"]
+
+
+async def test_pods_elsewhere_are_found_outside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes long in a large cluster, and the same loop plans for pods that wait."""
+    threads = []
+    at = Setting("a", methods=[scripted()])
+
+    def watched(nodes: Sequence[ManagedNode], *value: Any) -> Any:
+        threads.append(threading.current_thread())
+        return pods_elsewhere(nodes, *value)
+
+    monkeypatch.setattr("tenon.disruption.search.pods_elsewhere.pods_elsewhere", watched)
+    await at.run_pass()
+    await at.validator.validate(to_message(command("a")), {})
+    assert len(threads) == 2
+    assert threading.main_thread() not in threads
