@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 
-from activities.provisioning.planner import MAX_REFUSALS_READ
+from activities.provisioning.pause_reporting import MAX_REFUSALS_READ
 from tenon.apis import labels
 from tenon.kube.pod import LocalDisk, Pod
 from tenon.kube.pod_rules import PodRules, PodTerm

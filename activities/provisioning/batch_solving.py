@@ -1,0 +1,72 @@
+"""States the scheduling problem of a batch from the cluster as it is now, and has the engine solve it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from activities.cluster_view.interfaces import ClusterView
+from activities.provisioning.account_commitments import CommitmentStore
+from activities.provisioning.batching import Batcher
+from activities.provisioning.launch_refusals import LaunchRefusals
+from activities.provisioning.plan_phases import plan_phase
+from activities.provisioning.solving import Solved, Solver
+from activities.provisioning.warm_starts import WarmStarts
+from activities.tracing import spans
+from activities.tracing.catalogue import Phase
+from tenon.ec2.commitments.pools import with_commitments
+from tenon.kube.pod import Pod
+from tenon.provisioning.overlays import Overlaid
+from tenon.provisioning.planning_policy import PlanPolicy
+from tenon.provisioning.problem import problem_of
+from tenon.scheduling.model import Plan, Problem
+
+
+class BatchSolver:
+    """Solves batches on the live cluster."""
+
+    def __init__(
+        self,
+        view: ClusterView,
+        batcher: Batcher,
+        refusals: LaunchRefusals,
+        policy: PlanPolicy,
+        solver: Solver,
+        warm: WarmStarts,
+        commitments: CommitmentStore,
+    ) -> None:
+        """``warm``: the stopped nodes that plans may have started. ``commitments``: what plans use first."""
+        self._view = view
+        self._batcher = batcher
+        self._refusals = refusals
+        self._policy = policy
+        self._solver = solver
+        self._warm = warm
+        self._commitments = commitments
+
+    async def solve(
+        self, waiting_pods: Sequence[Pod], overlaid: Overlaid, part: float, refused: Collection[str]
+    ) -> tuple[Problem, Solved]:
+        """The problem and its solution. ``refused``: NodeClaims that get no pods."""
+        with plan_phase("problem", Phase.PROBLEM):
+            problem = await asyncio.to_thread(
+                problem_of,
+                self._view.snapshot(),
+                waiting_pods,
+                overlaid.pools_with_types,
+                self._policy,
+                self._batcher.reserved(),
+                self._refusals.next_attempts(),
+            )
+            coverage = await asyncio.to_thread(self._commitments.coverage, list(self._view.all_claims()))
+        problem = with_commitments(self._warm.opened(problem), coverage.remaining)
+        if refused:
+            problem = replace(problem, nodes=[node for node in problem.nodes if node.name not in refused])
+        with spans.phase(Phase.SOLVE):
+            return problem, await self._solver.solve(problem, part)
+
+    async def solve_again(self, problem: Problem, part: float) -> Plan:
+        """The plan of a problem that is already stated, within this fraction of a solve's time."""
+        with spans.phase(Phase.SOLVE):
+            return (await self._solver.solve(problem, part)).plan
