@@ -18,7 +18,7 @@ from tenon.scheduling.engine import solve, solve_by_first_fit
 from tenon.scheduling.first_fit_baseline import Order
 from tenon.scheduling.model import InstanceType, Plan, Problem
 from tenon.scheduling.most_pods import solve_for_most_pods
-from tests.tenon.scheduling.builders import ON_DEMAND, catalog, entry, pod, pool, price, problem, replicas
+from tests.tenon.scheduling.builders import ON_DEMAND, catalog, entry, need, pod, pool, price, problem, replicas
 
 SEEDS = range(40)
 NODES = 8
@@ -30,6 +30,28 @@ TYPES = catalog(
     entry("m5.2xlarge", 8, 32, 0.384),
     entry("r5.xlarge", 4, 32, 0.252),
 )
+BURSTABLE = catalog(
+    entry("t3.nano", 2, 0.5, 0.0052),
+    entry("t3.micro", 2, 1, 0.0104),
+    entry("t3.small", 2, 2, 0.0208),
+    entry("t3.medium", 2, 4, 0.0416),
+    entry("t3.large", 2, 8, 0.0832),
+    entry("t3.xlarge", 4, 16, 0.1664),
+    entry("t3.2xlarge", 8, 32, 0.3328),
+)
+SIZE = "karpenter.k8s.aws/instance-size"
+LARGE_AND_SMALL = [*replicas(4, "1500m", "1Gi", prefix="large"), *replicas(20, "300m", "256Mi", prefix="small")]
+WITH_PRIORITIES = [
+    *replicas(20, "1500m", "2Gi", prefix="low"),
+    *replicas(10, "500m", "1Gi", prefix="high", priority=10),
+]
+WITH_SIZES = [
+    *(
+        pod(f"sized-{number}", "1", "1Gi", *(Requirements.of(need(SIZE, "In", size)) for size in ("xlarge", "small")))
+        for number in range(6)
+    ),
+    *replicas(11, "1", "256Mi", prefix="any"),
+]
 
 
 def generated(seed: int) -> Problem:
@@ -121,6 +143,25 @@ def test_plans_place_no_fewer_pods_than_first_fit() -> None:
         problem = generated(seed)
         first_fits = [solve_by_first_fit(problem, order) for order in Order]
         assert placed_by(plan_of(seed), problem) >= max(placed_by(first_fit, problem) for first_fit in first_fits)
+
+
+@pytest.mark.parametrize(
+    ("pods", "limits", "unplaced"),
+    [
+        pytest.param(LARGE_AND_SMALL, {"cpu": "4"}, 11, id="t3.xlarge holds 13 small ones"),
+        pytest.param(LARGE_AND_SMALL, {"cpu": "8"}, 3, id="t3.2xlarge holds all small ones and a large one"),
+        pytest.param(WITH_PRIORITIES, {"nodes": 2}, 14, id="two of t3.2xlarge hold 5 high ones and 3 low ones each"),
+        pytest.param(WITH_SIZES, {"nodes": 2}, 6, id="two of t3.2xlarge hold all that may be there"),
+    ],
+)
+def test_burstable_nodes_hold_more_pods_than_the_program_counts(
+    pods: list[Pod], limits: dict[str, Any], unplaced: int
+) -> None:
+    """The linear program knows only the CPU baseline of burstable types, and the first of several node affinity terms.
+    So its number of pods without a place is no bound, and the search must not end there.
+    """
+    plan = solve_for_most_pods(problem(pods, pool(types=BURSTABLE, limits=limits)))
+    assert len(plan.unschedulable) <= unplaced
 
 
 def test_pods_of_high_priority_come_before_more_pods_of_low_priority() -> None:
