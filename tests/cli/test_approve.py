@@ -16,8 +16,8 @@ from cli.main import app
 from tenon.evolve import evolve
 from tenon.messages.disruption import ApprovalAnswer
 from tests.cli.test_disruptions import running
+from tests.workflows.approvable_command import ASKING, waits
 from tests.workflows.fake_steps import FakeSteps
-from tests.workflows.test_approvals import ASKING, waits
 from tests.workflows.waiting import until
 
 pytestmark = pytest.mark.integration

@@ -19,7 +19,7 @@ from tenon.evolve import evolve
 from tenon.messages.disruption import DisruptInput, DisruptionCommand, MeasuredSaving
 from tests.cli.fleet_api import serving_fleet, varied_fleet
 from tests.workflows.fake_steps import FakeSteps, command
-from tests.workflows.test_disruption_command import Handle
+from tests.workflows.running_command import Handle
 from tests.workflows.waiting import until
 from workflows import names
 from workflows.disruption_command import DisruptionCommandWorkflow

@@ -2,96 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from temporalio import activity
-from temporalio.api.enums.v1 import PendingActivityState
-from temporalio.api.sdk.v1 import WorkflowMetadata
-from temporalio.client import Client, WorkflowHandle, WorkflowUpdateFailedError
-from temporalio.service import RPCError
+from temporalio.client import WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment
-from temporalio.worker import Worker
 
-from tenon.apis.reasons import Reason
 from tenon.evolve import evolve
-from tenon.messages.base import QUIET_POLL_SECONDS, ActivityName
+from tenon.messages.base import ActivityName
 from tenon.messages.disruption import (
     ApprovalAnswer,
     ApprovedReport,
-    AwaitDisruptionInput,
-    AwaitsApproval,
-    CommandProgress,
     DisruptInput,
     DisruptionCommand,
-    DisruptionDecision,
-    DisruptResult,
-    OpenCommand,
     Postponement,
     Refusal,
     StepResult,
 )
-from tenon.messages.node import Operator
+from tests.workflows.approvable_command import (
+    ANN,
+    DAYS,
+    EMPTY,
+    page_of,
+    running,
+    signals_of,
+    waits,
+)
 from tests.workflows.fake_steps import FakeSteps, command, leaves_first, reboot
-from tests.workflows.waiting import until
-from workflows import names
-from workflows.disruption import DisruptionInput, DisruptionWorkflow
 from workflows.disruption_command import DisruptionCommandWorkflow
 
 pytestmark = pytest.mark.integration
-
-Handle = WorkflowHandle[DisruptionCommandWorkflow, DisruptResult]
-DAYS = AwaitsApproval(seconds=timedelta(days=4).total_seconds())
-ANN = Operator(by="ann", reason="seen in staging", ticket="OPS-12")
-ASKING = evolve(command(graceful=False), approval=DAYS)
-EMPTY = evolve(
-    command(replacements=0), id="empty-1", reason=Reason.EMPTY, moves_pods=False, only_if_empty=True, approval=DAYS
-)
-
-
-@asynccontextmanager
-async def running(
-    temporal: WorkflowEnvironment, cluster: str, steps: FakeSteps, asking_command: DisruptionCommand = ASKING
-) -> AsyncIterator[Handle]:
-    queue = names.task_queue(cluster)
-    common = Worker(temporal.client, task_queue=queue, workflows=[DisruptionCommandWorkflow], activities=steps.common())
-    planner = Worker(temporal.client, task_queue=names.plan_queue(cluster), activities=[steps.validate, steps.measure])
-    async with common, planner:
-        yield await temporal.client.start_workflow(
-            DisruptionCommandWorkflow.run,
-            DisruptInput(cluster=cluster, command=asking_command),
-            id=names.command_id(cluster, asking_command.id),
-            task_queue=queue,
-        )
-
-
-async def signals_of(handle: Handle, name: str) -> list[bytes]:
-    events = (await handle.fetch_history()).events
-    attributes = [event.signal_external_workflow_execution_initiated_event_attributes for event in events]
-    return [signal.input.payloads[0].data for signal in attributes if signal.signal_name == name]
-
-
-async def progress_of(handle: Handle) -> CommandProgress:
-    answer: CommandProgress = await handle.query(DisruptionCommandWorkflow.progress)
-    return answer
-
-
-async def page_of(handle: Handle) -> str:
-    page = await handle.query("__temporal_workflow_metadata", result_type=WorkflowMetadata)
-    return str(page.current_details)
-
-
-async def waits(handle: Handle) -> None:
-    async def asks() -> bool:
-        try:
-            return (await progress_of(handle)).approve_until is not None
-        except RPCError:  # it does not run yet
-            return False
-
-    await until(asks)
 
 
 async def test_a_command_waits_three_days_for_one_timer_and_is_carried_out_when_it_is_approved(
@@ -297,163 +239,3 @@ async def test_every_kind_of_command_waits_before_it_acts(
     assert result.accepted == ["default-1"]
     assert result.approval is not None
     assert result.approval.by == "ann"
-
-
-class Planner(FakeSteps):
-    """Gives the disruption workflow one decision after the other, and notes what it asks."""
-
-    def __init__(self, *decisions: DisruptionDecision) -> None:
-        super().__init__()
-        self.decisions = list(decisions)
-        self.inputs: list[AwaitDisruptionInput] = []
-
-    @activity.defn(name=ActivityName.AWAIT_DISRUPTION)
-    async def decide(self, await_disruption_input: AwaitDisruptionInput) -> DisruptionDecision:
-        self.inputs.append(await_disruption_input)
-        turn = len(self.inputs)
-
-        async def over() -> bool:
-            return turn != len(self.inputs) or bool(self.decisions)
-
-        await until(over)
-        return self.decisions.pop(0) if turn == len(self.inputs) else DisruptionDecision()
-
-
-@asynccontextmanager
-async def deciding(
-    temporal: WorkflowEnvironment, cluster: str, planner: Planner, client: Client | None = None
-) -> AsyncIterator[WorkflowHandle[DisruptionWorkflow, None]]:
-    queue = names.task_queue(cluster)
-    workflows = [DisruptionWorkflow, DisruptionCommandWorkflow]
-    common = Worker(client or temporal.client, task_queue=queue, workflows=workflows, activities=planner.common())
-    planning = Worker(
-        temporal.client,
-        task_queue=names.plan_queue(cluster),
-        activities=[planner.decide, planner.validate, planner.measure],
-    )
-    with temporal.with_time_skipping_disabled():
-        async with common, planning:
-            handle = await temporal.client.start_workflow(
-                DisruptionWorkflow.run,
-                DisruptionInput(cluster=cluster),
-                id=names.disruption_id(cluster),
-                task_queue=queue,
-            )
-            yield handle
-            await handle.terminate()
-
-
-async def answer(
-    handle: WorkflowHandle[DisruptionWorkflow, None], planner: Planner, decision: DisruptionDecision
-) -> None:
-    """Answer the open call, not one that the workflow has given up."""
-
-    async def asks() -> bool:
-        await handle.query(DisruptionWorkflow.open_commands)
-        calls = (await handle.describe()).raw_description.pending_activities
-        return [call.state for call in calls] == [PendingActivityState.PENDING_ACTIVITY_STATE_STARTED]
-
-    await until(asks)
-    planner.decisions.append(decision)
-
-
-async def entry_of(handle: WorkflowHandle[DisruptionWorkflow, None], claim: str) -> OpenCommand | None:
-    open_commands: dict[str, OpenCommand] = await handle.query(DisruptionWorkflow.open_commands)
-    return open_commands.get(claim)
-
-
-async def test_the_list_of_open_commands_knows_what_waits_was_approved_and_was_refused(
-    temporal: WorkflowEnvironment, cluster: str
-) -> None:
-    planner = Planner(DisruptionDecision(commands=[ASKING]))
-    planner.waits = "default-new waits for its instance"
-    other = evolve(ASKING, id="underutilized-2")
-    async with deciding(temporal, cluster, planner) as handle:
-
-        async def waiting() -> bool:
-            entry = await entry_of(handle, "default-1")
-            return entry is not None and entry.awaits_approval
-
-        await until(waiting)
-        entry = await entry_of(handle, "default-1")
-        assert entry is not None
-        assert (entry.due, entry.is_idle) == (None, True)
-
-        async def asked_again() -> bool:
-            return len(planner.inputs) > 1
-
-        await until(asked_again)
-        assert planner.inputs[-1].wait_seconds == QUIET_POLL_SECONDS, "a wait for a person costs no calls"
-        page = await handle.query("__temporal_workflow_metadata", result_type=WorkflowMetadata)
-        assert "1 command waits for approval" in page.current_details
-        child = temporal.client.get_workflow_handle_for(
-            DisruptionCommandWorkflow.run, names.command_id(cluster, ASKING.id)
-        )
-        await waits(child)
-        await child.execute_update(DisruptionCommandWorkflow.approve, ANN)
-
-        async def under_way() -> bool:
-            return not await waiting()
-
-        await until(under_way)
-        entry = await entry_of(handle, "default-1")
-        assert entry is not None
-        assert (entry.postponed, entry.is_idle) == (False, False)
-        await child.cancel()
-        await child.result()
-
-        async def said_undone() -> bool:
-            page = await handle.query("__temporal_workflow_metadata", result_type=WorkflowMetadata)
-            return f"(workflow {child.id}): undone: an operator cancelled it" in page.current_details
-
-        await until(said_undone)
-        await answer(handle, planner, DisruptionDecision(commands=[other]))
-        await until(waiting)
-        second = temporal.client.get_workflow_handle_for(
-            DisruptionCommandWorkflow.run, names.command_id(cluster, other.id)
-        )
-        await waits(second)
-        await second.execute_update(DisruptionCommandWorkflow.refuse, Refusal(by="ann", reason="not now"))
-
-        async def refused() -> bool:
-            entry = await entry_of(handle, "default-2")
-            return entry is not None and entry.refused == "ann refused it: not now"
-
-        await until(refused)
-        entry = await entry_of(handle, "default-2")
-        assert entry is not None
-        assert (entry.postponed, entry.awaits_approval) == (True, False)
-
-
-async def test_a_waiting_command_hears_that_its_node_is_gone_or_that_another_command_takes_it(
-    temporal: WorkflowEnvironment, cluster: str
-) -> None:
-    second = evolve(ASKING, id="underutilized-2")
-    empty = evolve(EMPTY, candidates=EMPTY.candidates[:1], approval=None)
-    planner = Planner()
-    goes, is_taken = DisruptionDecision(finished_claims=["default-1"]), DisruptionDecision(commands=[empty])
-    async with deciding(temporal, cluster, planner) as handle:
-        for asking_command, end in ((ASKING, goes), (second, is_taken)):
-            ident = asking_command.id
-            for decision in (DisruptionDecision(commands=[asking_command]), end):
-                await answer(handle, planner, decision)
-            child = temporal.client.get_workflow_handle_for(
-                DisruptionCommandWorkflow.run, names.command_id(cluster, ident)
-            )
-
-            async def ended(child: Handle = child) -> bool:
-                try:
-                    return (await child.describe()).close_time is not None
-                except RPCError:
-                    return False
-
-            await until(ended)
-            result = await child.result()
-            assert result.failure == (
-                "it was withdrawn before it was approved: "
-                "NodeClaim default-1 is gone, leaves, or does not need it any more"
-            )
-        entry = await entry_of(handle, "default-1")
-        assert entry is not None
-        assert (entry.command, entry.postponed) == ("empty-1", False), "the end of the other command does not touch it"
-        assert await entry_of(handle, "default-2") is None

@@ -14,7 +14,7 @@ from tenon.messages.base import ClaimRef
 from tenon.messages.disruption import DisruptInput, DisruptionCommand
 from tenon.node.state import NodeClaimInput, NodeState, Stage
 from tests.activities.node.fake_kube import START
-from workflows import continuing, disruption_command, nodeclaim, planner_call
+from workflows import command_approval, command_run, continuing, disruption_command, nodeclaim, planner_call
 from workflows.disruption_command import DisruptionCommandWorkflow
 from workflows.nodeclaim import NodeClaimWorkflow
 
@@ -91,7 +91,7 @@ class Begun:
 @pytest.fixture(params=["node", "command"])
 async def begun(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Begun:
     runtime = Runtime()
-    for module in (nodeclaim, continuing, disruption_command, planner_call):
+    for module in (nodeclaim, continuing, disruption_command, command_run, command_approval, planner_call):
         monkeypatch.setattr(module, "workflow", runtime)
     if request.param == "node":
         begin = NodeClaimInput(claim=CLAIM, pool="web", state=NodeState(claim=CLAIM, stage=Stage.LIVE))

@@ -12,8 +12,8 @@ from tenon.apis.reasons import Reason
 from tenon.evolve import evolve
 from tenon.messages.base import ActivityName
 from tenon.messages.disruption import AwaitsApproval, DisruptionCommand, DisruptionDecision
+from tests.workflows.deciding_planner import Planner, answer, deciding, entry_of
 from tests.workflows.fake_steps import command, leaves_first
-from tests.workflows.test_approvals import Planner, answer, deciding, entry_of
 from tests.workflows.waiting import until
 from worker.runtime.temporal_plugin import TenonPlugin
 from workflows import disruption, names

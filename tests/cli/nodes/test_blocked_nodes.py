@@ -15,7 +15,7 @@ from tenon.evolve import evolve
 from tenon.messages.provisioning import LaunchReport, PendingPods, PurchasePause, ShortageWait, UnavailableTypes
 from tests.cli.nodes.blocked_node import NAME, Tenon, listed
 from tests.cli.test_disruptions import running
-from tests.workflows.test_approvals import ASKING, waits
+from tests.workflows.approvable_command import ASKING, waits
 from tests.workflows.fake_steps import FakeSteps
 from tests.workflows.guarded_node import BUDGET, Guarded
 from tests.workflows.node_workflow import newest

@@ -1,0 +1,64 @@
+"""A disruption command that waits for a person, with simulated steps."""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+from datetime import timedelta
+
+from temporalio.api.sdk.v1 import WorkflowMetadata
+from temporalio.service import RPCError
+from temporalio.testing import WorkflowEnvironment
+
+from tenon.apis.reasons import Reason
+from tenon.evolve import evolve
+from tenon.messages.disruption import (
+    AwaitsApproval,
+    CommandProgress,
+    DisruptionCommand,
+)
+from tenon.messages.node import Operator
+from tests.workflows import running_command
+from tests.workflows.fake_steps import FakeSteps, command
+from tests.workflows.running_command import Handle
+from tests.workflows.waiting import until
+from workflows.disruption_command import DisruptionCommandWorkflow
+
+DAYS = AwaitsApproval(seconds=timedelta(days=4).total_seconds())
+ANN = Operator(by="ann", reason="seen in staging", ticket="OPS-12")
+ASKING = evolve(command(graceful=False), approval=DAYS)
+EMPTY = evolve(
+    command(replacements=0), id="empty-1", reason=Reason.EMPTY, moves_pods=False, only_if_empty=True, approval=DAYS
+)
+
+
+def running(
+    temporal: WorkflowEnvironment, cluster: str, steps: FakeSteps, asking_command: DisruptionCommand = ASKING
+) -> AbstractAsyncContextManager[Handle]:
+    """The workflow of a command that asks, with workers for it."""
+    return running_command.running(temporal, cluster, steps, asking_command)
+
+
+async def signals_of(handle: Handle, name: str) -> list[bytes]:
+    events = (await handle.fetch_history()).events
+    attributes = [event.signal_external_workflow_execution_initiated_event_attributes for event in events]
+    return [signal.input.payloads[0].data for signal in attributes if signal.signal_name == name]
+
+
+async def progress_of(handle: Handle) -> CommandProgress:
+    answer: CommandProgress = await handle.query(DisruptionCommandWorkflow.progress)
+    return answer
+
+
+async def page_of(handle: Handle) -> str:
+    page = await handle.query("__temporal_workflow_metadata", result_type=WorkflowMetadata)
+    return str(page.current_details)
+
+
+async def waits(handle: Handle) -> None:
+    async def asks() -> bool:
+        try:
+            return (await progress_of(handle)).approve_until is not None
+        except RPCError:  # it does not run yet
+            return False
+
+    await until(asks)
