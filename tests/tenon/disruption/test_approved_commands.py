@@ -1,0 +1,178 @@
+"""Validating commands that a person approved: days may have gone by since they were decided."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tenon.apis import labels
+from tenon.apis.approvals import (
+    DEFAULT_WITHIN,
+)
+from tenon.apis.reasons import Reason
+from tenon.disruption.commands.command_messages import to_message
+from tenon.disruption.freezes.freeze import Freeze
+from tenon.disruption.model import Situation
+from tenon.disruption.validation import Validation, changed_pool, validated, validated_empty
+from tenon.evolve import evolve
+from tenon.messages.disruption import DisruptionCommand, Replacement
+from tests.activities.provisioning.fake_view import node_pool
+from tests.tenon.disruption.approval_setting import SMALL, decided, drifted_cluster, nodes_of
+from tests.tenon.disruption.clusters import Cluster, NodeSpec, PodSpec, PoolSpec, situation
+
+
+def test_an_approved_command_takes_its_budget_and_current_replacements() -> None:
+    """Its replacements were planned days before, so it gets those of now, and the budget may be used meanwhile."""
+    state = drifted_cluster(2, approve="Drifted", budgets=[{"nodes": "1"}])
+    (command,) = decided(state).commands
+    model = state.model
+    assert model is not None
+    types = list(command.replacements[0].instance_types)
+    requirement = {"key": labels.INSTANCE_TYPE, "operator": "In", "values": types}
+    body = {"metadata": {}, "spec": {"requirements": [requirement]}}
+    replacements = [Replacement(name="r", pool="default", body=body)]
+    pods = {claim: model.details[claim].pods for claim in nodes_of(command)}
+    message = to_message(command, replacements=replacements, pods=pods)
+    validation = validated(message, state)
+    assert validation.why == ""
+    assert validation.instead is not None
+    assert nodes_of(validation.instead) == nodes_of(command)
+    (other,) = {node.claim for node in state.nodes} - set(nodes_of(command))
+    full = validated(message, replace(state, under_command=frozenset({other})))
+    assert (full.is_full, full.why) == (True, "the budgets of NodePool default do not allow it any more")
+    unasked = validated(evolve(message, approval=None), state)
+    assert unasked.instead is None or unasked.why, "others take new ones only if they need them"
+
+
+def test_an_approved_command_for_empty_nodes_takes_those_that_are_still_empty() -> None:
+    nodes = {name: NodeSpec(type="m5.large") for name in ("a", "b", "c")}
+    pool = PoolSpec(approve="Empty", budgets=[{"nodes": "100%"}])
+    state = situation(Cluster(pools={"default": pool}, nodes=nodes))
+    message = to_message(decided(state).commands[0])
+    assert validated_empty(message, state)[1] == ["a", "b", "c"]
+    used = replace(state, nodes=[replace(node, empty=node.claim != "b") for node in state.nodes])
+    assert validated_empty(message, used)[1] == ["a", "c"]
+    bounded = situation(Cluster(pools={"default": PoolSpec(budgets=[{"nodes": "1"}])}, nodes=nodes))
+    assert validated_empty(message, bounded)[1] == ["a"]
+    validation, claims = validated_empty(message, replace(bounded, under_command=frozenset({"b"})))
+    assert (validation.is_full, claims) == (True, [])
+    without_nodes = validated_empty(message, replace(state, nodes=[]))
+    assert without_nodes[0].why == "none of its nodes is empty any more, or something else keeps them"
+
+
+def underutilized(price: float, least_saving: str | None = None, pod: PodSpec = SMALL) -> Situation:
+    """A node of m5.2xlarge at this price, whose pod fits on an m5.large, and may run on nothing that exists."""
+    pool = PoolSpec(types=["m5.large", "m5.xlarge"], approve="Underutilized", least_saving=least_saving)
+    node = NodeSpec(type="m5.2xlarge", price=price, pods=[pod])
+    return situation(Cluster(pools={"default": pool}, nodes={"n0": node}))
+
+
+def approved_consolidation() -> DisruptionCommand:
+    """The command of `underutilized` at $0.384, as a person approved it: m5.large or m5.xlarge for an m5.2xlarge."""
+    state = underutilized(0.384)
+    (command,) = decided(state).commands
+    assert (command.reason, command.approve_within) == (Reason.UNDERUTILIZED, DEFAULT_WITHIN)
+    (planned,) = command.replacements
+    assert set(planned.instance_types) == {"m5.large", "m5.xlarge"}
+    terms = [
+        {"key": labels.INSTANCE_TYPE, "operator": "In", "values": list(planned.instance_types)},
+        {"key": labels.CAPACITY_TYPE, "operator": "In", "values": ["on-demand"]},
+    ]
+    body = {"metadata": {}, "spec": {"requirements": terms}}
+    assert state.model is not None
+    return to_message(
+        command,
+        replacements=[Replacement(name="r", pool="default", body=body)],
+        pods={"n0": state.model.details["n0"].pods},
+        prices={"n0": 0.384},
+    )
+
+
+def test_an_approved_consolidation_buys_what_still_saves_money() -> None:
+    """The node became cheaper since, so the dearer of the two types is no saving any more."""
+    validation = validated(approved_consolidation(), underutilized(0.384))
+    assert (validation.why, validation.instead is not None) == ("", True)
+    validation = validated(approved_consolidation(), underutilized(0.15))
+    assert validation.why == ""
+    assert validation.instead is not None
+    (planned,) = validation.instead.replacements
+    assert planned.instance_types == ("m5.large",)
+    assert validation.instead.saving == pytest.approx(0.15 - 0.096)
+    assert nodes_of(validation.instead) == ["n0"]
+
+
+@pytest.mark.parametrize(
+    ("price", "least_saving", "why"),
+    [
+        (0.09, None, "it saves nothing any more: its nodes cost $0.0900 an hour and their replacements $0.0960 by now"),
+        (0.096, None, "it saves nothing any more: its nodes cost $0.0960 an hour and their replacements $0.0960"),
+        (0.15, "0.06", "it saves too little by now: its nodes cost $0.1500 an hour and their replacements $0.0960"),
+    ],
+)
+def test_an_approved_consolidation_whose_saving_has_gone_ends(price: float, least_saving: str | None, why: str) -> None:
+    validation = validated(approved_consolidation(), underutilized(price, least_saving))
+    assert validation.why.startswith(why)
+    assert (validation.instead, validation.is_full) == (None, False)
+
+
+def test_a_consolidation_that_nobody_had_to_approve_is_not_priced_again() -> None:
+    """It was priced seconds before, so its check is as it was."""
+    command = evolve(approved_consolidation(), approval=None)
+    assert validated(command, underutilized(0.09)).why == ""
+
+
+def test_an_approved_consolidation_that_only_moves_pods_keeps_its_plan() -> None:
+    nodes = {
+        "host": NodeSpec(type="m5.large", pods=[SMALL], protected=True),
+        "spare": NodeSpec(type="m5.large", pods=[SMALL]),
+    }
+    state = situation(Cluster(pools={"default": PoolSpec(approve="Underutilized")}, nodes=nodes))
+    (command,) = decided(state).commands
+    assert (nodes_of(command), command.replacements) == (["spare"], ())
+    assert state.model is not None
+    message = to_message(command, pods={"spare": state.model.details["spare"].pods})
+    assert validated(message, state) == Validation()
+
+
+def frozen(state: Situation) -> Situation:
+    """The situation while a DisruptionFreeze holds."""
+    freezes = (Freeze("release"),)
+    return replace(state, policies={name: replace(policy, freezes=freezes) for name, policy in state.policies.items()})
+
+
+def test_an_approved_command_waits_for_the_end_of_a_freeze() -> None:
+    """Nobody should have to approve it twice. Whatever else keeps a node still ends the command."""
+    state = drifted_cluster(2, approve="Drifted", budgets=[{"nodes": "1"}])
+    (command,) = decided(state).commands
+    pods = {claim: state.model.details[claim].pods for claim in nodes_of(command)} if state.model is not None else {}
+    message = to_message(command, pods=pods)
+    validation = validated(message, frozen(state))
+    assert validation.is_full
+    assert "is frozen by DisruptionFreeze release until it is deleted" in validation.why
+    (claim,) = nodes_of(command)
+    protected = [replace(node, protected_by="Node") if node.claim == claim else node for node in state.nodes]
+    assert not validated(message, frozen(replace(state, nodes=protected))).is_full
+
+
+def test_an_approved_command_for_empty_nodes_waits_for_the_end_of_a_freeze() -> None:
+    nodes = {name: NodeSpec(type="m5.large") for name in ("a", "b")}
+    state = situation(Cluster(pools={"default": PoolSpec(approve="Empty", budgets=[{"nodes": "100%"}])}, nodes=nodes))
+    message = to_message(decided(state).commands[0])
+    validation, claims = validated_empty(message, frozen(state))
+    assert (validation.is_full, claims) == (True, [])
+    assert "is frozen by DisruptionFreeze release" in validation.why
+    used = replace(state, nodes=[replace(node, empty=False) for node in state.nodes])
+    assert not validated_empty(message, frozen(used))[0].is_full
+
+
+def test_a_nodepool_that_changed_meanwhile_is_noticed() -> None:
+    pool = node_pool()
+    assert pool.metadata.name == "default"
+    message = to_message(decided(drifted_cluster(1)).commands[0])
+    of_another_template = Replacement(
+        name="r", pool="default", body={"metadata": {"annotations": {labels.NODEPOOL_HASH: "1"}}}
+    )
+    changed = changed_pool(evolve(message, replacements=[of_another_template]), [pool])
+    assert changed == "NodePool default has changed since the command was decided"
+    assert changed_pool(message, [pool]) == ""
