@@ -20,13 +20,8 @@ from activities.kubernetes.changes import change
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ConflictError
 from activities.kubernetes.events import EventPublisher
-from activities.kubernetes.nodeclaims import (
-    ConditionUpdate,
-    annotate_claim,
-    delete_with_finalizer,
-    read_claim,
-    update_conditions,
-)
+from activities.kubernetes.nodeclaim_deletion import delete_with_finalizer
+from activities.kubernetes.nodeclaims import ConditionUpdate, annotate_claim, read_claim, update_conditions
 from activities.kubernetes.repair_outcomes import record_outcome
 from activities.kubernetes.resources import NODECLAIMS, NODES
 from activities.node import cordon

@@ -1,11 +1,10 @@
-"""Reads and writes NodeClaims: the view for the workflow, conditions, metadata, finalizer and deletion."""
+"""Reads and writes NodeClaims: the view for the workflow, conditions, metadata and finalizer."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from enum import Enum
 from typing import Any
 
 from temporalio.exceptions import ApplicationError
@@ -13,26 +12,19 @@ from temporalio.exceptions import ApplicationError
 from activities import loggers
 from activities.kubernetes.changes import change
 from activities.kubernetes.client import Kube
-from activities.kubernetes.errors import ApiError, ApiUnreachableError
-from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.resources import NODECLAIMS
-from activities.tracing import spans
 from tenon.apis import labels
 from tenon.apis.common import Condition, ConditionStatus
 from tenon.apis.conditions import clear_condition, set_condition, set_root
 from tenon.apis.managed import manages_claim
 from tenon.apis.nodeclaim import CONSISTENT_STATE_FOUND, INSTANCE_TERMINATING, LAUNCHED, READY_DEPENDENTS, REGISTERED
-from tenon.apis.reasons import Reason, camel_case
+from tenon.apis.reasons import camel_case
 from tenon.errors import TenonError
-from tenon.evolve import evolve
-from tenon.kube import object_json
 from tenon.kube.claim_record import ClaimRecord, instance_id_of
-from tenon.kube.event_reasons import EventReason
 from tenon.kube.structs import Object
 from tenon.kube.timestamps import format_instant
 from tenon.messages.base import ClaimRef, ErrorType
 from tenon.messages.launch import ClaimView, Instance
-from tenon.messages.node import Removal
 from tenon.node import consistency, leave_text
 from tenon.node.reboot_record import recorded_request
 from tenon.node.release import with_finalizer
@@ -46,11 +38,6 @@ Guard = Callable[[Object], None]
 """Raises if a claim must not be changed."""
 
 LAUNCH_FAILED = "LaunchFailed"
-LAUNCH_EVENTS = {
-    Reason.INSUFFICIENT_CAPACITY: EventReason.INSUFFICIENT_CAPACITY,
-    Reason.NODECLASS_NOT_READY: EventReason.NODE_CLASS_NOT_READY,
-}
-"""The reason why a claim is deleted before it has an instance, to the reason of the event about it."""
 TAGGED = {labels.TAGGED: "true", labels.CLUSTER_TAGGED: "true"}
 """The annotations of a NodeClaim whose instance has all its tags. They keep Karpenter from writing tags."""
 _MAX_MESSAGE = 1024
@@ -83,11 +70,16 @@ async def read_claim(kube: Kube, ref: ClaimRef) -> ClaimRecord | None:
     claim = await kube.get(NODECLAIMS, ref.name)
     if claim is None or claim["metadata"].get("uid") != ref.uid:
         return None
-    _check_managed(claim)
+    check_managed(claim)
     return ClaimRecord.of(claim)
 
 
-def _check_managed(claim: Object) -> None:
+def check_managed(claim: Object) -> None:
+    """Refuse to write a claim of another controller.
+
+    Raises:
+        ApplicationError: it is one. The activity is not retried.
+    """
     if not manages_claim(claim):
         raise ApplicationError(
             f"NodeClaim {claim['metadata']['name']} is left alone: its nodeClassRef names no EC2NodeClass",
@@ -133,7 +125,7 @@ async def ensure_claim_finalizer(kube: Kube, ref: ClaimRef, read_object: Object 
 
 async def _with_finalizer(kube: Kube, name: str, uid: str, read_object: Object | None) -> bool:
     def compute(claim: Object) -> dict[str, Any]:
-        _check_managed(claim)
+        check_managed(claim)
         return with_finalizer(claim)
 
     return await change(kube, NODECLAIMS, name, compute, uid=uid, read_object=read_object) is not None
@@ -250,7 +242,7 @@ async def update_conditions(
     """
 
     def compute(claim: Object) -> dict[str, Any]:
-        _check_managed(claim)
+        check_managed(claim)
         if guard is not None:
             guard(claim)
         patch = status_patch(claim, updates, now(), fields or {}, cleared)
@@ -307,134 +299,6 @@ def status_patch(
     return patch
 
 
-async def delete_claim(kube: Kube, recorder: EventPublisher, ref: ClaimRef, reason: str, message: str) -> bool:
-    """Delete a claim that could not be launched, with an event if the reason has one.
-
-    Returns:
-        False if the claim is gone.
-    """
-    claim = await read_claim(kube, ref)
-    if claim is None:
-        return False
-    known_reason = Reason.of(reason)
-    if known_reason in LAUNCH_EVENTS:
-        await recorder.publish(claim.body, LAUNCH_EVENTS[known_reason], message)
-    await note_removal(kube, claim, Removal(reason=reason, detail=message, actor=leave_text.WORKFLOW))
-    await request_deletion(kube, claim)
-    return True
-
-
-async def delete_with_finalizer(kube: Kube, claim: ClaimRecord, removal: Removal) -> bool:
-    """Request the deletion of exactly this claim, and make sure that its finalizer keeps it until the instance is gone.
-
-    Without the finalizer, which a user may have removed, the claim would be gone at once, and its node would not drain.
-    The removal is recorded on the claim first, for its node's workflow. If that fails, the deletion does not wait for
-    it, and it is tried once more afterwards.
-
-    Returns:
-        False if the claim is gone.
-    """
-    outcome = Recorded.YES if claim.deleting else await record_before_deletion(kube, claim, removal)
-    if outcome is Recorded.GONE:
-        return False
-    try:
-        existed = await kube.delete(NODECLAIMS, claim.name, uid=claim.uid)
-    except ApiUnreachableError:
-        raise
-    except ApiError:  # the claim stays, and a later deletion has another reason
-        if not claim.deleting:
-            await _forget_removals(kube, claim)
-        raise
-    if existed and outcome is Recorded.NO:
-        await note_removal(kube, claim, removal, first=True)
-    return existed
-
-
-class Recorded(Enum):
-    """Whether the reason of a removal is on its NodeClaim."""
-
-    YES = "yes"
-    NO = "no"
-    GONE = "gone"
-    """There is no such NodeClaim any more."""
-
-
-async def record_before_deletion(kube: Kube, claim: ClaimRecord, removal: Removal) -> Recorded:
-    """Write on the claim why it is about to be deleted. The deletion does not wait for it, only for the finalizer."""
-    try:
-        exists = await record_removal(kube, claim, removal, read_object=claim.body)
-    except ApiError as error:
-        if not claim.has_finalizer:
-            raise
-        extra = {"nodeclaim": claim.name, "reason": removal.reason, "error": str(error)}
-        log.warning("The worker failed to record why it deletes a NodeClaim", extra=extra)
-        return Recorded.NO
-    return Recorded.YES if exists else Recorded.GONE
-
-
-async def _forget_removals(kube: Kube, claim: ClaimRecord) -> None:
-    try:
-        await clear_removals(kube, claim)
-    except ApiError as error:
-        extra = {"nodeclaim": claim.name, "error": str(error)}
-        log.warning("The worker failed to remove the reason of a deletion that failed", extra=extra)
-
-
-async def record_removal(
-    kube: Kube,
-    claim: ClaimRef | ClaimRecord,
-    removal: Removal,
-    *,
-    read_object: Object | None = None,
-    first: bool = False,
-) -> bool:
-    """Write on the claim why it is about to be deleted, and the finalizer. Return False if the claim is gone.
-
-    What is recorded already stays: the first reason wins. If nothing is recorded on a claim that is being deleted, the
-    reason of its deletion is not known, and comes before this one, unless this one is the ``first``.
-    """
-
-    if trace := spans.traceparent():
-        removal = evolve(removal, trace=trace)
-
-    def compute(present: Object) -> dict[str, Any]:
-        _check_managed(present)
-        metadata = dict(with_finalizer(present).get("metadata", {}))
-        deleting = object_json.is_deleting(present) and not first
-        annotation = leave_text.with_removal(object_json.annotations(present), removal, deleting=deleting)
-        if annotation:
-            metadata["annotations"] = annotation
-        return {"metadata": metadata} if metadata else {}
-
-    return await change(kube, NODECLAIMS, claim.name, compute, uid=claim.uid, read_object=read_object) is not None
-
-
-async def clear_removals(kube: Kube, claim: ClaimRecord) -> None:
-    """Remove the recorded reasons from a claim that stays: a later deletion has another one."""
-
-    def compute(present: Object) -> dict[str, Any]:
-        stays = not object_json.is_deleting(present)
-        recorded = labels.DELETED_BECAUSE in object_json.annotations(present)
-        return {"metadata": {"annotations": {labels.DELETED_BECAUSE: None}}} if stays and recorded else {}
-
-    await change(kube, NODECLAIMS, claim.name, compute, uid=claim.uid)
-
-
-async def note_removal(kube: Kube, claim: ClaimRecord, removal: Removal, *, first: bool = False) -> None:
-    """Write on the claim a reason to remove it. Nothing waits for it, so a failure is only logged."""
-    try:
-        await record_removal(kube, claim, removal, first=first)
-    except ApiError as error:
-        extra = {"nodeclaim": claim.name, "reason": removal.reason, "error": str(error)}
-        log.warning("The worker failed to record why a NodeClaim is removed", extra=extra)
-
-
-async def request_deletion(kube: Kube, claim: ClaimRecord) -> None:
-    """Request the deletion of exactly this claim, if it is not being deleted. Leave its finalizers as they are."""
-    if not claim.deleting:
-        await kube.delete(NODECLAIMS, claim.name, uid=claim.uid)
-
-
 async def _merge_metadata(
     kube: Kube,
     ref: ClaimRef,
@@ -446,7 +310,7 @@ async def _merge_metadata(
     """Write labels and annotations. Return the claim afterwards, or None if it is gone."""
 
     def compute(claim: Object) -> dict[str, Any]:
-        _check_managed(claim)
+        check_managed(claim)
         if guard is not None:
             guard(claim)
         patch: dict[str, Any] = {}

@@ -11,15 +11,13 @@ from activities import metrics
 from activities.kubernetes.changes import change
 from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventPublisher
+from activities.kubernetes.nodeclaim_deletion import clear_removals, record_before_deletion, request_deletion
 from activities.kubernetes.nodeclaims import (
     Clock,
     ConditionUpdate,
     annotate_claim,
     clear_fact,
-    clear_removals,
     read_claim,
-    record_before_deletion,
-    request_deletion,
     update_conditions,
 )
 from activities.kubernetes.nodepools import consolidation_policy

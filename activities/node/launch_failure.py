@@ -10,7 +10,7 @@ from temporalio import activity
 
 from activities import loggers
 from activities.ec2.errors import CallStoppedError, EC2Error, ThrottledError
-from activities.kubernetes import nodeclaims
+from activities.kubernetes import nodeclaim_deletion, nodeclaims
 from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventPublisher
 from activities.node.capacity_events import CapacityEvents
@@ -144,7 +144,7 @@ class LaunchRetry:
 
     async def _delete(self, claim: ClaimRecord, ref: ClaimRef, reason: str, message: str) -> None:
         await nodeclaims.mark_launch_failed(self._kube, ref, reason, message, self._now)
-        existed = await nodeclaims.delete_claim(self._kube, self._recorder, ref, reason, message)
+        existed = await nodeclaim_deletion.delete_claim(self._kube, self._recorder, ref, reason, message)
         if existed and Reason.of(reason) is Reason.INSUFFICIENT_CAPACITY:
             await self._capacity_events.publish(claim, message)
 

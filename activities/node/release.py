@@ -12,7 +12,8 @@ from typing import Any
 from activities.kubernetes.changes import change
 from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventPublisher
-from activities.kubernetes.nodeclaims import read_claim, request_deletion
+from activities.kubernetes.nodeclaim_deletion import request_deletion
+from activities.kubernetes.nodeclaims import read_claim
 from activities.kubernetes.resources import NODECLAIMS, NODES
 from activities.node.nodes import find_node
 from tenon.kube import object_json

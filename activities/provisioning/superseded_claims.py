@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 
 from activities import loggers
 from activities.cluster_view.interfaces import ClusterView
-from activities.kubernetes import nodeclaims
+from activities.kubernetes import nodeclaim_deletion
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
 from activities.kubernetes.event_references import claim_reference
@@ -49,8 +49,8 @@ async def delete_superseded(
         await recorder.publish(claim_reference(name, claim.uid), EventReason.LAUNCH_FAILED, message)
         try:
             removal = Removal(reason=breaker.reason, detail=message, actor="controller provisioner")
-            await nodeclaims.note_removal(kube, claim, removal)
-            await nodeclaims.request_deletion(kube, claim)
+            await nodeclaim_deletion.note_removal(kube, claim, removal)
+            await nodeclaim_deletion.request_deletion(kube, claim)
         except ApiError as error:  # it is given up when its launch timeout is over
             log.warning(
                 "The worker failed to delete a NodeClaim whose pods have other nodes",

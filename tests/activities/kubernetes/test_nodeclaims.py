@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from activities.kubernetes import nodeclaims
+from activities.kubernetes import nodeclaim_deletion, nodeclaims
 from activities.kubernetes.errors import ConflictError
 from activities.kubernetes.resources import NODECLAIMS
 from tenon.messages.base import ClaimRef
@@ -156,7 +156,7 @@ async def test_giving_up_a_claim_deletes_it_with_an_event(reason: str, event: li
     """LIF-01, EVT-05."""
     world = World()
     world.kube.add(NODECLAIMS, unlaunched())
-    assert await nodeclaims.delete_claim(world.kube, world.recorder, REF, reason, "no luck")
+    assert await nodeclaim_deletion.delete_claim(world.kube, world.recorder, REF, reason, "no luck")
     assert world.claim["metadata"]["deletionTimestamp"], "the finalizer holds it"
     assert world.recorder.reasons() == event
 
@@ -166,7 +166,7 @@ async def test_everything_on_a_vanished_claim_is_quiet() -> None:
     assert not await launch(world)
     assert not await nodeclaims.ensure_claim_finalizer(world.kube, REF)
     assert not await nodeclaims.record_keep(world.kube, REF, world.clock())
-    assert not await nodeclaims.delete_claim(world.kube, world.recorder, REF, "launch_timeout", "")
+    assert not await nodeclaim_deletion.delete_claim(world.kube, world.recorder, REF, "launch_timeout", "")
     assert world.kube.calls == []
 
 

@@ -9,7 +9,8 @@ import pytest
 from prometheus_client import REGISTRY
 
 from activities.kubernetes.errors import ApiError, ApiUnreachableError
-from activities.kubernetes.nodeclaims import delete_with_finalizer, view_of
+from activities.kubernetes.nodeclaim_deletion import delete_with_finalizer
+from activities.kubernetes.nodeclaims import view_of
 from activities.kubernetes.resources import NODECLAIMS, NODEPOOLS, NODES, PVCS, VOLUMEATTACHMENTS
 from activities.node.cordon import cordon, withdraw
 from activities.node.release import release

@@ -15,7 +15,8 @@ from activities.clock import utc_now
 from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventPublisher
-from activities.kubernetes.nodeclaims import annotate_claim, delete_with_finalizer, read_claim
+from activities.kubernetes.nodeclaim_deletion import delete_with_finalizer
+from activities.kubernetes.nodeclaims import annotate_claim, read_claim
 from activities.kubernetes.resources import NODES
 from tenon.apis import labels
 from tenon.apis.reasons import Reason

@@ -11,7 +11,8 @@ from activities import metrics
 from activities.kubernetes.changes import change
 from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventPublisher
-from activities.kubernetes.nodeclaims import annotate_claim, delete_with_finalizer, note_removal
+from activities.kubernetes.nodeclaim_deletion import delete_with_finalizer, note_removal
+from activities.kubernetes.nodeclaims import annotate_claim
 from activities.kubernetes.resources import NODES
 from tenon.apis import labels
 from tenon.ec2.instances.interruption import EVENTS, LEAVES, Kind

@@ -16,7 +16,7 @@ from activities import metrics
 from activities.clock import utc_now
 from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.client import Kube
-from activities.kubernetes.nodeclaims import delete_with_finalizer
+from activities.kubernetes.nodeclaim_deletion import delete_with_finalizer
 from activities.kubernetes.resources import NODESCHEDULES
 from tenon.apis import labels
 from tenon.apis.nodepool import NodePool

@@ -20,7 +20,7 @@ from activities.clock import utc_now
 from activities.cluster_view.interfaces import Types
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ConflictError
-from activities.kubernetes.nodeclaims import delete_with_finalizer
+from activities.kubernetes.nodeclaim_deletion import delete_with_finalizer
 from activities.kubernetes.resources import NODECLAIMS, NODEPOOLS
 from activities.provisioning.launch_refusals import LaunchRefusals
 from activities.provisioning.offerings import Unavailable, instance_types_by_pool

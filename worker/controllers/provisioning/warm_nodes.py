@@ -24,7 +24,7 @@ from activities.kubernetes.changes import change
 from activities.kubernetes.client import Kube
 from activities.kubernetes.event_references import claim_reference, pool_reference
 from activities.kubernetes.events import EventPublisher
-from activities.kubernetes.nodeclaims import delete_with_finalizer
+from activities.kubernetes.nodeclaim_deletion import delete_with_finalizer
 from activities.kubernetes.resources import NODECLAIMS, NODES
 from activities.provisioning.offerings import instance_types_by_pool
 from tenon.apis import labels
