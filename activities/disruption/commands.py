@@ -1,4 +1,4 @@
-"""The steps of a disruption command that moves pods: taint candidates, create replacements, look again, finish.
+"""The steps of a disruption command until its nodes are asked to leave: taint, create replacements, look again.
 
 A NodeClaim says by annotation which open command it belongs to. Nothing else must remove its node or its taint as long
 as that command runs, and a command that was terminated is recognized by it.
@@ -13,25 +13,21 @@ from typing import Any
 from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
-from activities import loggers, metrics
+from activities import loggers
 from activities.clock import utc_now
 from activities.disruption.rollout_restart import RolloutRestarter
 from activities.kubernetes.changes import change
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ConflictError
 from activities.kubernetes.events import EventPublisher
-from activities.kubernetes.nodeclaim_deletion import delete_with_finalizer
 from activities.kubernetes.nodeclaims import ConditionUpdate, annotate_claim, read_claim, update_conditions
-from activities.kubernetes.repair_outcomes import record_outcome
 from activities.kubernetes.resources import NODECLAIMS, NODES
-from activities.node import cordon
 from activities.node.nodes import Budgets, find_node, pods_on
 from activities.node.reboot_request import request_reboot
 from activities.tracing import spans
 from tenon.apis import labels
 from tenon.apis.nodeclaim import DISRUPTION_REASON
-from tenon.apis.noderepairpolicy import RecentRepair
-from tenon.apis.reasons import Reason, camel_case, snake_case, traits_of
+from tenon.apis.reasons import camel_case, traits_of
 from tenon.disruption.commands.awaited_replacements import why_first
 from tenon.disruption.history.arrivals import with_arrival
 from tenon.disruption.rules.held_pods import holder, late_pod
@@ -46,25 +42,15 @@ from tenon.messages.disruption import (
     DisruptionCandidate,
     DisruptionCommand,
     DisruptResult,
-    FinishInput,
-    Replacement,
     ReplacementsInput,
     StepResult,
 )
-from tenon.messages.node import Disrupt, DisruptAnswer, NodeInput, RebootRequest, Removal
+from tenon.messages.node import NodeInput, RebootRequest
 from tenon.node.cordon import tainted
-from tenon.node.ids import nodeclaim_id
 from tenon.node.leave_text import command_text
 from tenon.node.reboot_record import operation_id
 
 log = loggers.DISRUPTION
-
-UNUSED = "the command failed before it needed this node"
-OFFERS = 6
-"""How often an unused replacement is asked to leave: for half a minute."""
-MAX_ATTEMPTS = 14
-"""After so many attempts, about five minutes, a node that accepted and does not leave is given up: its workflow was
-terminated."""
 
 
 class CommandActivities:
@@ -90,7 +76,6 @@ class CommandActivities:
             self.start_new_pods_first,
             self.check_candidates,
             self.request_reboot,
-            self.finish_command,
         ]
 
     @activity.defn(name=ActivityName.TAINT_CANDIDATES)
@@ -100,7 +85,7 @@ class CommandActivities:
             await self._say_why_blocked(disrupt_input, why)
             return StepResult(failure=why)
         for candidate in disrupt_input.command.candidates:
-            ref = _ref(disrupt_input.cluster, candidate)
+            ref = candidate_ref(disrupt_input.cluster, candidate)
             claim = await read_claim(self._kube, ref)
             if claim is None or claim.deleting:
                 return StepResult(failure=f"NodeClaim {candidate.claim} is already leaving")
@@ -128,7 +113,7 @@ class CommandActivities:
 
     async def _say_why_blocked(self, disrupt_input: DisruptInput, why: str) -> None:
         for candidate in disrupt_input.command.candidates:
-            claim = await read_claim(self._kube, _ref(disrupt_input.cluster, candidate))
+            claim = await read_claim(self._kube, candidate_ref(disrupt_input.cluster, candidate))
             if claim is not None:
                 await self._recorder.publish(claim.body, EventReason.DISRUPTION_BLOCKED, why)
 
@@ -151,7 +136,7 @@ class CommandActivities:
                 created = await self._kube.create(NODECLAIMS, _traced(replacement.body))
             except ConflictError:
                 present = await self._kube.get(NODECLAIMS, replacement.name)
-                if present is None or not _is_of(present, disrupt_input.command):
+                if present is None or not is_of(present, disrupt_input.command):
                     return StepResult(failure=f"the name {replacement.name} of a replacement is taken")
             except ApiError as error:
                 if not 400 <= error.status < 500 or error.status in (401, 408, 429):
@@ -192,7 +177,7 @@ class CommandActivities:
         """
         nodes = []
         for candidate in replacements_input.command.candidates:
-            ref = _ref(replacements_input.cluster, candidate)
+            ref = candidate_ref(replacements_input.cluster, candidate)
             claim = await read_claim(self._kube, ref)
             node = (await find_node(self._kube, NodeInput(claim=ref), claim)).node if claim is not None else None
             if node is not None:
@@ -202,7 +187,7 @@ class CommandActivities:
             return StepResult()
         if self._now() >= replacements_input.until:
             return StepResult(failure=f"{waits} in time")
-        raise _not_yet(waits)
+        raise not_yet(waits)
 
     @activity.defn(name=ActivityName.CHECK_CANDIDATES)
     async def check_candidates(self, disrupt_input: DisruptInput) -> StepResult:
@@ -210,7 +195,7 @@ class CommandActivities:
         command = disrupt_input.command
         budgets = Budgets(self._kube)
         for candidate in command.candidates:
-            ref = _ref(disrupt_input.cluster, candidate)
+            ref = candidate_ref(disrupt_input.cluster, candidate)
             claim = await read_claim(self._kube, ref)
             if claim is None or claim.deleting:
                 continue
@@ -247,7 +232,7 @@ class CommandActivities:
                 requested_at=requested_at,
                 actor=command_text(command.id),
             )
-            ref = _ref(disrupt_input.cluster, candidate)
+            ref = candidate_ref(disrupt_input.cluster, candidate)
             answer = await request_reboot(self._kube, activity.client(), ref, request)
             if answer.accepted:
                 accepted.append(candidate.claim)
@@ -280,137 +265,14 @@ class CommandActivities:
                     read_object=present_claim,
                 )
 
-    @activity.defn(name=ActivityName.FINISH_COMMAND)
-    async def finish_command(self, finish_input: FinishInput) -> StepResult:
-        """Give up the command's hold on its nodes. With ``undo``, remove unused replacements.
 
-        It begins when the candidates are leaving, so that replacements and candidates are never both ordinary nodes.
-
-        Raises:
-            ApplicationError: one of them is not leaving yet, or an unused replacement does not leave yet. Temporal
-                tries again after a pause, which holds no worker slot.
-        """
-        stay = set(finish_input.stay)
-        gives_up = activity.info().attempt >= MAX_ATTEMPTS
-        for candidate in finish_input.command.candidates:
-            if candidate.claim in stay or gives_up:
-                continue
-            activity.heartbeat()
-            claim = await read_claim(self._kube, _ref(finish_input.cluster, candidate))
-            if claim is not None and claim.disrupted_by == finish_input.command.id and not claim.deleting:
-                raise _not_yet(f"NodeClaim {candidate.claim} has accepted the command but is not leaving yet")
-        for candidate in finish_input.command.candidates:
-            activity.heartbeat()
-            ref = _ref(finish_input.cluster, candidate)
-            claim = await read_claim(self._kube, ref)
-            if claim is None or claim.disrupted_by != finish_input.command.id:
-                continue
-            if claim.deleting:
-                text = f"Disrupting NodeClaim: {camel_case(finish_input.command.reason)}"
-                await self._recorder.publish(claim.body, EventReason.DISRUPTION_TERMINATING, text)
-                continue
-            if candidate.claim not in stay:
-                log.warning(
-                    "A node accepted a disruption command but does not leave, and the command gives up on it",
-                    extra={"nodeclaim": ref.name},
-                )
-            # The taint goes first: as long as the annotation is there, a repetition finds the rest.
-            await cordon.withdraw(self._kube, ref, "", command=finish_input.command.id)
-            await self._unmark(ref, labels.DISRUPTED_BY, finish_input.command)
-        for replacement in finish_input.command.replacements:
-            activity.heartbeat()
-            await self._release(finish_input, replacement)
-        if finish_input.undo:
-            _count_failure(finish_input.command)
-            log.info(
-                "The worker undid a disruption command",
-                extra={
-                    "command": finish_input.command.id,
-                    "reason": finish_input.command.reason,
-                    "nodeclaims": finish_input.stay,
-                },
-            )
-        await self._record_repair(finish_input)
-        return StepResult()
-
-    async def _record_repair(self, finish_input: FinishInput) -> None:
-        """Count the repair in the status of its policy."""
-        command = finish_input.command
-        if command.repair is None:
-            return
-        repair = RecentRepair(
-            id=command.id,
-            node_claim=command.candidates[0].claim,
-            fault=command.repair.text,
-            action="ReplaceNode",
-            outcome="failed" if finish_input.undo else "succeeded",
-            at=self._now(),
-        )
-        await record_outcome(self._kube, command.repair.policy, repair)
-
-    async def _release(self, finish_input: FinishInput, replacement: Replacement) -> None:
-        """End the command's hold on a replacement. If the command failed, remove it unless a pod uses it."""
-        body = await self._kube.get(NODECLAIMS, replacement.name)
-        if body is None or not _is_of(body, finish_input.command):
-            return
-        claim = ClaimRecord.of(body)
-        ref = ClaimRef(cluster=finish_input.cluster, name=replacement.name, uid=claim.uid)
-        if finish_input.undo and not claim.registered:
-            removal = Removal(
-                reason=Reason.UNUSED_REPLACEMENT, detail=UNUSED, actor=command_text(finish_input.command.id)
-            )
-            await delete_with_finalizer(self._kube, claim, removal)
-            return
-        if finish_input.undo:
-            await _offer_to_leave(finish_input, replacement)
-        await self._unmark(ref, labels.REPLACEMENT_FOR, finish_input.command)
-
-    async def _unmark(self, ref: ClaimRef, annotation: str, command: DisruptionCommand) -> None:
-        def compute(claim: Object) -> dict[str, Any]:
-            if object_json.annotations(claim).get(annotation) != command.id:
-                return {}
-            return {"metadata": {"annotations": {annotation: None}}}
-
-        await change(self._kube, NODECLAIMS, ref.name, compute, uid=ref.uid)
-
-
-def _count_failure(command: DisruptionCommand) -> None:
-    reason = snake_case(command.reason)
-    metrics.QUEUE_FAILURES.labels(command.decision, reason, command.consolidation_type).inc()
-
-
-async def _offer_to_leave(finish_input: FinishInput, replacement: Replacement) -> None:
-    """Ask the workflow of an unused replacement to leave if it has no pods. If it does not, it is an ordinary node.
-
-    Raises:
-        ApplicationError: it does not leave yet, for example because a node that was just initialized still binds pods.
-    """
-    handle = activity.client().get_workflow_handle(nodeclaim_id(finish_input.cluster, replacement.name))
-    request = Disrupt(command=finish_input.command.id, reason=Reason.EMPTY, detail=UNUSED, only_if_empty=True)
-    attempt = activity.info().attempt
-    ident = f"{finish_input.command.id}-{attempt}"  # a workflow repeats its answer to the same update
-    try:
-        answer = await handle.execute_update("disrupt", request, id=ident, result_type=DisruptAnswer)
-    except Exception as error:  # emptiness and consolidation look after a node that stays
-        why = str(error)
-    else:
-        if answer.accepted:
-            return
-        why = answer.why
-        if attempt < OFFERS:
-            raise _not_yet(f"replacement {replacement.name} of the failed command does not leave yet: {why}")
-    log.info(
-        "A replacement of a failed command stays",
-        extra={"command": finish_input.command.id, "nodeclaim": replacement.name, "error": why},
-    )
-
-
-def _not_yet(condition: str) -> ApplicationError:
+def not_yet(condition: str) -> ApplicationError:
     """The error of an attempt that found that it must wait. Temporal shows it as the last failure of the activity."""
     return ApplicationError(condition, category=ApplicationErrorCategory.BENIGN)
 
 
-def _ref(cluster: str, candidate: DisruptionCandidate) -> ClaimRef:
+def candidate_ref(cluster: str, candidate: DisruptionCandidate) -> ClaimRef:
+    """The NodeClaim of a candidate."""
     return ClaimRef(cluster=cluster, name=candidate.claim, uid=candidate.uid)
 
 
@@ -423,7 +285,8 @@ def _traced(body: Object) -> dict[str, Any]:
     return {**body, "metadata": {**metadata, "annotations": annotations}}
 
 
-def _is_of(claim: Mapping[str, Any], command: DisruptionCommand) -> bool:
+def is_of(claim: Mapping[str, Any], command: DisruptionCommand) -> bool:
+    """Whether a NodeClaim is a replacement of the command."""
     return ClaimRecord.of(claim).replacement_for == command.id
 
 

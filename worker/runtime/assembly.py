@@ -18,6 +18,7 @@ from temporalio.worker import Worker
 from activities import loggers
 from activities.disruption.ask_to_leave import disrupt
 from activities.disruption.awaited_replacements import AwaitedReplacementActivities
+from activities.disruption.command_end import CommandEnd
 from activities.disruption.commands import CommandActivities
 from activities.ec2.client import Ec2
 from activities.ec2.cluster import describe_cluster, version_by_eks
@@ -244,6 +245,7 @@ def io_activities(
             *node.all(),
             *reboots.all(),
             *CommandActivities(clients.kube, clients.recorder).all(),
+            CommandEnd(clients.kube, clients.recorder).finish_command,
             *AwaitedReplacementActivities(clients.kube, clients.recorder).all(),
             classes.resolve,
             RolloutStatuses(clients.kube, clients.recorder).write,
