@@ -29,7 +29,7 @@ with workflow.unsafe.imports_passed_through():
     )
     from tenon.rollout import page
     from tenon.rollout.announcing import announcements
-    from tenon.rollout.progress import RolloutRequestError, requested
+    from tenon.rollout.requests import RolloutRequestError, requested
     from workflows.continuing import continue_as_new, must_continue_as_new
     from workflows.options import OPTIONS
     from workflows.planner_call import PlannerCaller

@@ -12,12 +12,12 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from tenon.apis.noderollout import NodePoolRollout, NodeRolloutSpec
-from tenon.errors import TenonError
 from tenon.evolve import evolve
-from tenon.messages.rollout import NodesBefore, PoolProgress, RolloutOperation, RolloutRequest, WaveRecord
+from tenon.messages.rollout import NodesBefore, PoolProgress, WaveRecord
 from tenon.rollout.gates import GateResult, Verdict, overall
 from tenon.rollout.held_nodes import held_text, lingers, with_held_nodes
 from tenon.rollout.nodes import PoolNode
+from tenon.rollout.phases import begun, settled, stopped, upcoming_wave
 from tenon.rollout.waves import RolloutNode, Wave, WaveState, next_wave, state_of
 from tenon.sentences import counted, shortened
 
@@ -27,16 +27,8 @@ MAX_HISTORY = 12
 """How many waves of a version are remembered: all NodePools of a rollout share a message of two megabytes."""
 MAX_EVIDENCE = 120
 """The length of what is remembered of a gate."""
-MAX_ASKER = 300
-"""The length of what a message says of an operator and the reason."""
-MAX_OPERATIONS = 8
-"""How many requests of operators are remembered for each NodePool."""
 STUCK_AFTER = timedelta(minutes=30)
 """After that time without a change, a wave says how to find the reason."""
-
-
-class RolloutRequestError(TenonError):
-    """An operator asks for something that the rollout cannot do now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +79,9 @@ def restored(row: Mapping[str, Any]) -> PoolProgress:
     )
     if not status.current_revision or status.phase == "Settled":
         return progress
-    begun = _begin(progress, status.target_revision or status.current_revision, "it begins again from the status")
-    begun = evolve(begun, cause=status.cause or begun.cause)
-    return begun if status.phase == "Progressing" else evolve(begun, phase=status.phase, message=status.message)
+    started = begun(progress, status.target_revision or status.current_revision, "it begins again from the status")
+    started = evolve(started, cause=status.cause or started.cause)
+    return started if status.phase == "Progressing" else evolve(started, phase=status.phase, message=status.message)
 
 
 def look_again(progress: PoolProgress, spec: NodeRolloutSpec) -> float | None:
@@ -100,7 +92,7 @@ def look_again(progress: PoolProgress, spec: NodeRolloutSpec) -> float | None:
         return None
     if progress.began is not None:
         return LOOK_SELDOM if progress.passed and progress.held_nodes else LOOK_AGAIN
-    number = _upcoming(progress)
+    number = upcoming_wave(progress)
     needs_approval = number in spec.gates.approval and number not in progress.approved
     return None if needs_approval else LOOK_SELDOM
 
@@ -112,70 +104,6 @@ def has_new_version(progress: PoolProgress, node: PoolNode) -> bool:
     return not _as_rollout_node(progress, node).outdated
 
 
-def requested(progress: PoolProgress, request: RolloutRequest, now: datetime) -> PoolProgress:
-    """Return the rollout after an operator asked for something.
-
-    Raises:
-        RolloutRequestError: that is not possible now. The message says why.
-    """
-    operator = request.operator
-    operation = RolloutOperation(
-        action=request.action,
-        at=now,
-        by=shortened(operator.by, MAX_ASKER),
-        reason=shortened(operator.reason, MAX_ASKER),
-        ticket=shortened(operator.ticket, MAX_ASKER),
-        wave=operator.wave,
-    )
-    return evolve(
-        _after_request(progress, request, now), operations=[*progress.operations, operation][-MAX_OPERATIONS:]
-    )
-
-
-def _after_request(progress: PoolProgress, request: RolloutRequest, now: datetime) -> PoolProgress:
-    phase, pool = progress.phase, progress.pool
-    operator = request.operator
-    texts = (operator.by, operator.ticket, operator.reason)
-    asker = shortened(", ".join(" ".join(text.split()) for text in texts if text), MAX_ASKER)
-    if request.action == "start":
-        if phase != "Settled" or not progress.current:
-            raise RolloutRequestError(f"the rollout of NodePool {pool} is {phase}: only a settled one can start again")
-        begun = _begin(progress, progress.current, f"all nodes are replaced ({asker})")
-        return evolve(begun, rotate_before=now)
-    if request.action == "approve":
-        if phase not in ("Progressing", "Paused"):
-            raise RolloutRequestError(f"the rollout of NodePool {pool} is {phase}: no wave waits for an approval")
-        number = operator.wave if operator.wave is not None else _upcoming(progress)
-        if progress.wave_count and number > progress.wave_count:
-            raise RolloutRequestError(f"there is no wave {number}: the last one is wave {progress.wave_count}")
-        if number < _upcoming(progress):
-            raise RolloutRequestError(f"wave {number} has begun already: the next one is wave {_upcoming(progress)}")
-        return evolve(
-            progress, approved=sorted({*progress.approved, number}), message=f"wave {number} approved ({asker})"
-        )
-    if request.action == "pause":
-        if phase != "Progressing":
-            raise RolloutRequestError(f"the rollout of NodePool {pool} is {phase}: only one in progress can pause")
-        paused = _stop(progress, "Paused", f"paused ({asker})")
-        return evolve(paused, replaced_at=progress.replaced_at, held_nodes=progress.held_nodes)
-    if request.action == "resume":
-        if phase == "Paused":
-            return evolve(progress, phase="Progressing", message=f"continued ({asker})")
-        if phase in ("Halted", "RolledBack"):
-            released = _begin(progress, progress.target, f"released ({asker})")
-            return evolve(released, rotate_before=progress.rotate_before, before=progress.before)
-        raise RolloutRequestError(f"the rollout of NodePool {pool} is {phase}: nothing is held")
-    if request.action == "abort":
-        if progress.rotate_before is not None and phase in ("Progressing", "Paused", "Halted"):
-            return evolve(_cleared(progress), message=f"aborted ({asker})")
-        if phase not in ("Progressing", "Paused", "RollingBack"):
-            raise RolloutRequestError(f"the rollout of NodePool {pool} is {phase}: nothing is under way")
-        return evolve(_stop(progress, "Halted", f"aborted ({asker})"), aborted=True)
-    if phase in ("Settled", "RolledBack", "RollingBack") or progress.target == progress.current:
-        raise RolloutRequestError(f"the rollout of NodePool {pool} is {phase}: there is no version to go back from")
-    return evolve(_stop(progress, "RollingBack", f"rolled back ({asker})"), aborted=False)
-
-
 def _follow_specs(progress: PoolProgress, observed: Observation) -> PoolProgress:
     """Begin with a new version, unless it is the one that runs or that failed."""
     newest, current, target = observed.newest, progress.current, progress.target
@@ -184,17 +112,17 @@ def _follow_specs(progress: PoolProgress, observed: Observation) -> PoolProgress
     if not current:
         return evolve(progress, current=newest, phase="Settled", message="all launches use this version")
     if progress.phase == "Settled" and newest == current and (drifted := _drifted(observed)):
-        return _begin(progress, current, f"{counted(drifted, 'node')} drifted")
+        return begun(progress, current, f"{counted(drifted, 'node')} drifted")
     if newest in (current, target) and progress.phase != "RolledBack":
         if newest == target or not target or progress.phase in ("RollingBack", "Paused") or progress.aborted:
             return progress
-        return _stop(progress, "RollingBack", "the specs describe the current version again")
+        return stopped(progress, "RollingBack", "the specs describe the current version again")
     if newest == target or progress.phase == "RollingBack":
         return progress  # what failed stays held; a way back ends before a later version begins
     if newest == current:
-        return evolve(_cleared(progress), message="the specs describe the current version again")
-    begun = _begin(progress, newest, "a new version begins")
-    return evolve(begun, phase="Paused") if progress.phase == "Paused" else begun
+        return evolve(settled(progress), message="the specs describe the current version again")
+    started = begun(progress, newest, "a new version begins")
+    return evolve(started, phase="Paused") if progress.phase == "Paused" else started
 
 
 def _drifted(observed: Observation) -> int:
@@ -210,7 +138,7 @@ def _advance_waves(progress: PoolProgress, spec: NodeRolloutSpec, observed: Obse
         failed = "; ".join(_evidence_of(observed, verdict))
         ended = _record(progress, observed, now, f"failed: {failed}")
         goes_back = spec.on_failure == "Rollback" and progress.target != progress.current
-        return _stop(ended, "RollingBack" if goes_back else "Halted", f"{_name(progress)} failed: {failed}")
+        return stopped(ended, "RollingBack" if goes_back else "Halted", f"{_name(progress)} failed: {failed}")
     wave, began = Wave(progress.segment, progress.wave), progress.began
     progress = evolve(with_held_nodes(progress, observed.nodes, now), starting_since=observed.starting_since)
     # What is launched for pods during a wave has the version before. It must not keep the wave from its end.
@@ -241,7 +169,7 @@ def _advance_waves(progress: PoolProgress, spec: NodeRolloutSpec, observed: Obse
         ended = evolve(ended, segment=following.segment, wave=following.index, approved=approved)
         return _begin_wave(ended, spec, observed, nodes, now)
     if not any(node.outdated and not node.lingers for node in nodes):
-        return evolve(_cleared(ended), current=progress.target, message="all waves passed")
+        return evolve(settled(ended), current=progress.target, message="all waves passed")
     # All launches have the new version from now on, and what was launched meanwhile is replaced.
     last = len(spec.strategy.waves)
     approved = [*ended.approved, last]
@@ -292,7 +220,7 @@ def _begin_wave(
             wave_count=len(spec.strategy.waves),
             before=progress.before or observed.before,
         )
-    progress, number = evolve(progress, awaits_approval=False), _upcoming(progress)
+    progress, number = evolve(progress, awaits_approval=False), upcoming_wave(progress)
     if number in spec.gates.approval and number not in progress.approved:
         return evolve(
             progress,
@@ -327,9 +255,9 @@ def _go_back(progress: PoolProgress, spec: NodeRolloutSpec, observed: Observatio
         message = f"{counted(len(outdated), 'node')} of version {progress.target} left to replace"
         return evolve(progress, claims=list(state.claims), message=message + held_text(progress))
     if observed.newest == progress.current:
-        return evolve(_cleared(progress), message="the specs describe the current version again")
+        return evolve(settled(progress), message="the specs describe the current version again")
     if observed.newest not in ("", progress.target):
-        return _begin(progress, observed.newest, "a new version begins")
+        return begun(progress, observed.newest, "a new version begins")
     command = f"tenon rollout resume {progress.pool}"
     message = f"version {progress.target} is held until the specs change or somebody runs `{command}`"
     return evolve(progress, phase="RolledBack", claims=[], message=message)
@@ -351,51 +279,6 @@ def _as_rollout_node(progress: PoolProgress, node: PoolNode, *, lingers: bool = 
     return RolloutNode(node.claim, node.zone, node.created, outdated, node.initialized, node.leaving, lingers)
 
 
-def _begin(progress: PoolProgress, target: str, message: str) -> PoolProgress:
-    cleared = evolve(_cleared(progress), approved=[], history=[])
-    return evolve(cleared, target=target, phase="Progressing", message=message, cause=message)
-
-
-def _cleared(progress: PoolProgress) -> PoolProgress:
-    return evolve(
-        progress,
-        target="",
-        phase="Settled",
-        segment="",
-        wave=None,
-        began=None,
-        awaits_approval=False,
-        replaced_at=None,
-        soaking_since=None,
-        replaced=0,
-        moved_at=None,
-        first_began=None,
-        passed=False,
-        claims=[],
-        waiting_since={},
-        held_nodes=[],
-        starting_since=None,
-        before=None,
-        aborted=False,
-        rotate_before=None,
-    )
-
-
-def _stop(progress: PoolProgress, phase: str, message: str) -> PoolProgress:
-    return evolve(
-        progress,
-        phase=phase,
-        claims=[],
-        awaits_approval=False,
-        waiting_since={},
-        held_nodes=[],
-        starting_since=None,
-        replaced_at=None,
-        soaking_since=None,
-        message=message,
-    )
-
-
 def _record(progress: PoolProgress, observed: Observation, now: datetime, outcome: str) -> PoolProgress:
     record = WaveRecord(
         name=_name(progress),
@@ -407,15 +290,6 @@ def _record(progress: PoolProgress, observed: Observation, now: datetime, outcom
         ],
     )
     return evolve(progress, history=[*progress.history, record][-MAX_HISTORY:])
-
-
-def _upcoming(progress: PoolProgress) -> int:
-    """Return the number of the wave that waits or is under way, from 1.
-
-    While a wave is under way, an approval is meant for the next one.
-    """
-    place = progress.wave or 0
-    return place + 1 if progress.began is None else place + 2
 
 
 def _name(progress: PoolProgress) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from tenon.messages.rollout import PoolProgress
 from tenon.rollout.announcing import announcements
-from tests.tenon.rollout.test_progress import Fleet, changed, protect, spec
+from tests.tenon.rollout.rolling_fleet import Fleet, changed, protect, spec
 
 EVIDENCE = "wave 1 failed: pods ready: web-1 not Ready"
 
