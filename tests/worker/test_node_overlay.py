@@ -27,7 +27,7 @@ from tests.worker.fake_temporal import Cache
 from worker.cache.cluster import ClusterCache
 from worker.cache.planning_view import PlanningView
 from worker.controllers.provisioning.node_overlay import RETRY, NodeOverlayController
-from worker.runtime.leader import warn_of_disabled_gates
+from worker.runtime.disabled_gates import warn_of_disabled_gates
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
 

@@ -8,7 +8,7 @@ import pytest
 
 from tenon.apis.legacy.global_settings import convert_settings
 from tenon.provisioning.gates import AWS_GATES, GATES
-from worker.runtime.leader import defaults_of
+from worker.runtime.legacy_serving import defaults_of
 from worker.settings import Settings, SettingsError, load_all
 from worker.settings.effects import GATES_WITHOUT_EFFECT, WITHOUT_EFFECT
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import socket
 import uuid
-from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -19,50 +17,17 @@ from temporalio.worker import Worker
 
 from activities import loggers
 from activities.clock import utc_now
-from activities.disruption.approval_events import ApprovalEvents
 from activities.disruption.calendars import Calendars
-from activities.disruption.disrupting import Disruptor
-from activities.disruption.held_node_events import HeldNodeEvents
-from activities.disruption.move_events import MoveEvents
-from activities.disruption.move_validation import MoveValidator
-from activities.disruption.moves import MoveFinder, methods_within
-from activities.disruption.pass_pace import PassPace
-from activities.disruption.repair_source import RepairSource, no_repair, stated_repair
-from activities.disruption.saving_measurement import SavingMeasurement
-from activities.disruption.situation_source import SituationSource
-from activities.disruption.slowed_pools import SlowedPools
-from activities.disruption.supply import SupplyReader
 from activities.ec2.account_commitments import AccountCommitmentsReader
 from activities.ec2.account_quotas import AccountQuotas
 from activities.ec2.instance_statuses import failing
-from activities.kubernetes.client import Kube
-from activities.kubernetes.errors import ApiError
-from activities.kubernetes.events import EventPublisher
-from activities.kubernetes.resources import CAPACITYBUFFERS, NODEOVERLAYS
-from activities.provisioning.account_commitments import CommitmentStore
-from activities.provisioning.batching import Batcher, Window
-from activities.provisioning.budget_reporting import BudgetReporter
-from activities.provisioning.buffers import BufferRoom
-from activities.provisioning.launch_refusals import LaunchRefusals
-from activities.provisioning.planner import Planner
-from activities.provisioning.warm_starts import WarmStarts
-from activities.record.decisions import DecisionRecorder
 from activities.rollout.advancing import RolloutAdvancer
 from activities.rollout.launchable import VersionTypes
-from tenon.apis.legacy.awsnodetemplate import Defaults
-from tenon.apis.legacy.global_tags import default_tags
-from tenon.ec2.families import al2
-from tenon.ec2.families.cluster import Cluster
-from tenon.provisioning.gates import FeatureGates
-from tenon.provisioning.planning_policy import PlanPolicy
-from tenon.replay.decision_inputs import DecisionGates
-from worker.cache.changes import Topic
 from worker.cache.cluster import ClusterCache
-from worker.cache.planning_view import PlanningView
 from worker.cache.rollout_view import RolloutView
 from worker.controllers.base import Controller
 from worker.controllers.cost.lower_bound import LowerBound
-from worker.controllers.cost.sampling import CostController, LatestCost
+from worker.controllers.cost.sampling import CostController
 from worker.controllers.disruption.disruption_freezes import DisruptionFreezeController
 from worker.controllers.disruption.ended_commands import DisruptionCommandController
 from worker.controllers.disruption.freeze_calendars import FreezeCalendarController
@@ -73,7 +38,6 @@ from worker.controllers.disruption.pod_deletion_costs import PodDeletionCostCont
 from worker.controllers.disruption.replacements import ReplacementController
 from worker.controllers.garbage_collection.sweeps import SweepController, quiet_interval
 from worker.controllers.interruption.instance_status import InstanceStatusController
-from worker.controllers.legacy.legacy_api import LegacyApiController
 from worker.controllers.node.blocked_nodes import BlockedNodesController
 from worker.controllers.node.consistency import NodeClaimConsistencyController
 from worker.controllers.node.finalizer import NodeClaimFinalizerController
@@ -103,16 +67,17 @@ from worker.controllers.provisioning.node_overlay import NodeOverlayController
 from worker.controllers.provisioning.purchase_turns import PurchaseTurns
 from worker.controllers.provisioning.static_nodepool import StaticNodePoolController
 from worker.controllers.provisioning.warm_nodes import WarmNodeController
-from worker.legacy.watches import LegacyObjects
 from worker.runtime.activity_lanes import by_lane
 from worker.runtime.activity_retries import RetryAfterInterceptor
 from worker.runtime.assembly import BUILD_ID, Clients
 from worker.runtime.child_processes import METRICS_FOLDER
+from worker.runtime.disabled_gates import warn_of_disabled_gates
 from worker.runtime.garbage_collection_schedule import reconcile_schedule, sweep_has_left_work, sweep_now
 from worker.runtime.launch_reports import stored_launches
 from worker.runtime.leader_announcements import Announcements
-from worker.runtime.memory import return_free_memory
+from worker.runtime.legacy_serving import serve_legacy
 from worker.runtime.plan_activities import PlanActivities
+from worker.runtime.planning import Planning, plan_parts
 from worker.runtime.temporal_connection import Connection
 from worker.runtime.temporal_schedules import ensure_schedule
 from worker.settings import Settings
@@ -121,74 +86,10 @@ from worker.settings.record_sinks import parse_record_sinks
 from workflows import names
 from workflows.options import PLANNING
 
-settings_log = loggers.SETTINGS
-
-
-async def warn_of_disabled_gates(kube: Kube, gates: FeatureGates) -> None:
-    """Send one small request for each gate that is off; skip kinds that the cluster does not serve or allow."""
-    for gate, on, resource in (
-        ("NodeOverlay", gates.node_overlay, NODEOVERLAYS),
-        ("CapacityBuffer", gates.capacity_buffer, CAPACITYBUFFERS),
-    ):
-        if on:
-            continue
-        try:
-            page = json.loads(await kube.request("GET", resource.path(), query={"limit": "1"}))
-        except ApiError:
-            continue
-        if page.get("items"):
-            settings_log.warning(
-                "Objects have no effect because their feature gate is off: change the setting to use them",
-                extra={"kind": resource.kind, "setting": f"FEATURE_GATES={gate}=true"},
-            )
-
-
-async def serve_legacy(
-    kube: Kube, recorder: EventPublisher, cache: ClusterCache, settings: Settings, cluster: Cluster
-) -> None:
-    """Watch and convert the old objects until cancelled."""
-    defaults = defaults_of(settings, cluster.kubernetes_version)
-    objects = LegacyObjects(kube, cache.changes, silence_limit=settings.watch_silence_limit.total_seconds())
-    controller = LegacyApiController(kube, recorder, cache, objects, defaults)
-    async with asyncio.TaskGroup() as group:
-        group.create_task(objects.run(), name="legacy objects")
-        group.create_task(controller.run(), name="legacy controller")
-
-
-def defaults_of(settings: Settings, kubernetes_version: str) -> Defaults:
-    """The defaults for AWSNodeTemplates and providers, from the settings and the cluster's version."""
-    return Defaults(
-        settings.default_instance_profile,
-        settings.cluster_name,
-        "AL2" if not kubernetes_version or al2.has_images(kubernetes_version) else "AL2023",
-        default_tags(settings.default_tags),
-    )
-
-
 log = loggers.PROCESS
 
 TEMPORAL_PAUSE = 2.0
 """Seconds between two attempts of a call that Temporal did not answer."""
-
-
-@dataclass(frozen=True, slots=True)
-class Planning:
-    """The parts that decide from the cache. The controllers need some of them too."""
-
-    view: PlanningView
-    policy: PlanPolicy
-    room: BufferRoom
-    refusals: LaunchRefusals
-    slowed: SlowedPools
-    batcher: Batcher
-    planner: Planner
-    moves: MoveFinder
-    disruptor: Disruptor
-    savings: SavingMeasurement
-    supply: SupplyReader
-    repair: RepairSource
-    commitments: CommitmentStore
-    cost: LatestCost = field(default_factory=LatestCost)
 
 
 async def lead(settings: Settings, temporal: Connection, clients: Clients, cache: ClusterCache) -> None:
@@ -198,7 +99,7 @@ async def lead(settings: Settings, temporal: Connection, clients: Clients, cache
     cluster_metrics: ClusterMetrics | None = None
     if folder and not settings.disable_cluster_state_observability:
         cluster_metrics = ClusterMetrics(cache, Path(folder))
-    planning = _planning(settings, clients, cache, cluster_metrics)
+    planning = plan_parts(settings, clients, cache, cluster_metrics)
     controllers = _controllers(settings, clients, cache, planning)
     async with asyncio.TaskGroup() as group:
         for controller in controllers:
@@ -211,112 +112,6 @@ async def lead(settings: Settings, temporal: Connection, clients: Clients, cache
             await temporal.serve(lambda client: _decide(client, clients, settings, cache, planning))
         finally:
             planning.moves.close()
-
-
-def _planning(
-    settings: Settings, clients: Clients, cache: ClusterCache, cluster_metrics: ClusterMetrics | None
-) -> Planning:
-    view = PlanningView(cache, limits_total_cost=bool(settings.max_hourly_cost))
-    gates, policy = settings.feature_gates, settings.plan_policy()
-    room = BufferRoom(awaited=True)
-    window = Window(settings.batch_idle_duration.total_seconds(), settings.batch_max_duration.total_seconds())
-
-    def refused_otherwise(key: str) -> None:
-        """Look again at the NodePool of a breaker, or at all if it is that of an EC2NodeClass or of the account."""
-        for name in [key] if cache.pools.get(key) is not None else list(cache.pools.keys()):
-            cache.changes.publish(Topic.POOL, name)
-
-    refusals = LaunchRefusals(refused_otherwise)
-    slowed = SlowedPools(lambda pool: cache.changes.publish(Topic.POOL, pool))
-    batcher = Batcher(view, buffers=room, window=window, refusals=refusals)
-    commitments = CommitmentStore()
-    planner = Planner(
-        view,
-        clients.ec2,
-        clients.kube,
-        clients.recorder,
-        batcher,
-        policy=policy,
-        buffers=room,
-        refusals=refusals,
-        decided=cluster_metrics.pod_times.decided if cluster_metrics is not None else None,
-        record=clients.record,
-        inputs=clients.plan_inputs,
-        warm=WarmStarts(clients.kube, view),
-        commitments=commitments,
-    )
-    is_repaired = gates.node_repair and not settings.legacy_node_repair
-    reboots = settings.aws_feature_gates.reboot_for_repair
-    repair = stated_repair(view.repair_policies, view.node_pools, reboots=reboots) if is_repaired else no_repair
-    methods = partial(
-        methods_within,
-        spot_to_spot=gates.spot_to_spot_consolidation,
-        terminate_first_drift=gates.terminate_first_drift,
-        terminate_first_repair=gates.terminate_first_repair,
-    )
-    decisions = (
-        DecisionRecorder(
-            clients.record,
-            clients.plan_inputs,
-            settings.cluster_name,
-            DecisionGates(gates.spot_to_spot_consolidation, gates.terminate_first_drift, gates.terminate_first_repair),
-        )
-        if clients.plan_inputs is not None
-        else None
-    )
-    supply, move_events = SupplyReader(view, clients.ec2, refusals), MoveEvents(clients.recorder)
-    situations = SituationSource(
-        view,
-        supply,
-        batcher,
-        refusals,
-        policy,
-        room,
-        slowed,
-        repair=repair,
-        freezes=view.disruption_freezes,
-        commitments=commitments,
-    )
-    moves = MoveFinder(
-        view,
-        situations,
-        move_events,
-        methods,
-        PassPace(view, batcher, refusals),
-        refusals,
-        free_memory=return_free_memory,
-        decisions=decisions,
-    )
-    disruptor = Disruptor(
-        view,
-        nominated_nodes=batcher.nominated_nodes,
-        buffers=room,
-        moves=moves,
-        validator=MoveValidator(view, situations, move_events, refusals, room),
-        budgets=BudgetReporter(clients.recorder),
-        slowed=slowed,
-        held_node_events=HeldNodeEvents(clients.recorder),
-        approval_events=ApprovalEvents(clients.recorder),
-        repair=repair,
-        freezes=view.disruption_freezes,
-        decisions=decisions,
-    )
-    savings = SavingMeasurement(view, supply, move_events, commitments)
-    return Planning(
-        view,
-        policy,
-        room,
-        refusals,
-        slowed,
-        batcher,
-        planner,
-        moves,
-        disruptor,
-        savings,
-        supply,
-        repair,
-        commitments,
-    )
 
 
 def _controllers(settings: Settings, clients: Clients, cache: ClusterCache, planning: Planning) -> list[Controller]:

@@ -1,0 +1,164 @@
+"""The parts of a leader that decide from the cache, joined as the settings say: planning, disruption, repair."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+
+from activities.disruption.approval_events import ApprovalEvents
+from activities.disruption.disrupting import Disruptor
+from activities.disruption.held_node_events import HeldNodeEvents
+from activities.disruption.move_events import MoveEvents
+from activities.disruption.move_validation import MoveValidator
+from activities.disruption.moves import MoveFinder, methods_within
+from activities.disruption.pass_pace import PassPace
+from activities.disruption.repair_source import RepairSource, no_repair, stated_repair
+from activities.disruption.saving_measurement import SavingMeasurement
+from activities.disruption.situation_source import SituationSource
+from activities.disruption.slowed_pools import SlowedPools
+from activities.disruption.supply import SupplyReader
+from activities.provisioning.account_commitments import CommitmentStore
+from activities.provisioning.batching import Batcher, Window
+from activities.provisioning.budget_reporting import BudgetReporter
+from activities.provisioning.buffers import BufferRoom
+from activities.provisioning.launch_refusals import LaunchRefusals
+from activities.provisioning.planner import Planner
+from activities.provisioning.warm_starts import WarmStarts
+from activities.record.decisions import DecisionRecorder
+from tenon.provisioning.planning_policy import PlanPolicy
+from tenon.replay.decision_inputs import DecisionGates
+from worker.cache.changes import Topic
+from worker.cache.cluster import ClusterCache
+from worker.cache.planning_view import PlanningView
+from worker.controllers.cost.sampling import LatestCost
+from worker.controllers.observability.cluster_metrics import ClusterMetrics
+from worker.runtime.assembly import Clients
+from worker.runtime.memory import return_free_memory
+from worker.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Planning:
+    """The parts that decide from the cache. The controllers need some of them too."""
+
+    view: PlanningView
+    policy: PlanPolicy
+    room: BufferRoom
+    refusals: LaunchRefusals
+    slowed: SlowedPools
+    batcher: Batcher
+    planner: Planner
+    moves: MoveFinder
+    disruptor: Disruptor
+    savings: SavingMeasurement
+    supply: SupplyReader
+    repair: RepairSource
+    commitments: CommitmentStore
+    cost: LatestCost = field(default_factory=LatestCost)
+
+
+def plan_parts(
+    settings: Settings, clients: Clients, cache: ClusterCache, cluster_metrics: ClusterMetrics | None
+) -> Planning:
+    """Return the parts. ``cluster_metrics``: hears which pods plans are for; None while metrics are off."""
+    view = PlanningView(cache, limits_total_cost=bool(settings.max_hourly_cost))
+    gates, policy = settings.feature_gates, settings.plan_policy()
+    room = BufferRoom(awaited=True)
+    window = Window(settings.batch_idle_duration.total_seconds(), settings.batch_max_duration.total_seconds())
+
+    def refused_otherwise(key: str) -> None:
+        """Look again at the NodePool of a breaker, or at all if it is that of an EC2NodeClass or of the account."""
+        for name in [key] if cache.pools.get(key) is not None else list(cache.pools.keys()):
+            cache.changes.publish(Topic.POOL, name)
+
+    refusals = LaunchRefusals(refused_otherwise)
+    slowed = SlowedPools(lambda pool: cache.changes.publish(Topic.POOL, pool))
+    batcher = Batcher(view, buffers=room, window=window, refusals=refusals)
+    commitments = CommitmentStore()
+    planner = Planner(
+        view,
+        clients.ec2,
+        clients.kube,
+        clients.recorder,
+        batcher,
+        policy=policy,
+        buffers=room,
+        refusals=refusals,
+        decided=cluster_metrics.pod_times.decided if cluster_metrics is not None else None,
+        record=clients.record,
+        inputs=clients.plan_inputs,
+        warm=WarmStarts(clients.kube, view),
+        commitments=commitments,
+    )
+    is_repaired = gates.node_repair and not settings.legacy_node_repair
+    reboots = settings.aws_feature_gates.reboot_for_repair
+    repair = stated_repair(view.repair_policies, view.node_pools, reboots=reboots) if is_repaired else no_repair
+    methods = partial(
+        methods_within,
+        spot_to_spot=gates.spot_to_spot_consolidation,
+        terminate_first_drift=gates.terminate_first_drift,
+        terminate_first_repair=gates.terminate_first_repair,
+    )
+    decisions = (
+        DecisionRecorder(
+            clients.record,
+            clients.plan_inputs,
+            settings.cluster_name,
+            DecisionGates(gates.spot_to_spot_consolidation, gates.terminate_first_drift, gates.terminate_first_repair),
+        )
+        if clients.plan_inputs is not None
+        else None
+    )
+    supply, move_events = SupplyReader(view, clients.ec2, refusals), MoveEvents(clients.recorder)
+    situations = SituationSource(
+        view,
+        supply,
+        batcher,
+        refusals,
+        policy,
+        room,
+        slowed,
+        repair=repair,
+        freezes=view.disruption_freezes,
+        commitments=commitments,
+    )
+    moves = MoveFinder(
+        view,
+        situations,
+        move_events,
+        methods,
+        PassPace(view, batcher, refusals),
+        refusals,
+        free_memory=return_free_memory,
+        decisions=decisions,
+    )
+    disruptor = Disruptor(
+        view,
+        nominated_nodes=batcher.nominated_nodes,
+        buffers=room,
+        moves=moves,
+        validator=MoveValidator(view, situations, move_events, refusals, room),
+        budgets=BudgetReporter(clients.recorder),
+        slowed=slowed,
+        held_node_events=HeldNodeEvents(clients.recorder),
+        approval_events=ApprovalEvents(clients.recorder),
+        repair=repair,
+        freezes=view.disruption_freezes,
+        decisions=decisions,
+    )
+    savings = SavingMeasurement(view, supply, move_events, commitments)
+    return Planning(
+        view,
+        policy,
+        room,
+        refusals,
+        slowed,
+        batcher,
+        planner,
+        moves,
+        disruptor,
+        savings,
+        supply,
+        repair,
+        commitments,
+    )
