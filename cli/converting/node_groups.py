@@ -15,7 +15,8 @@ from tenon.errors import TenonError
 from tenon.manifests.checking import check
 from tenon.manifests.faults import ManifestError, Source
 from tenon.manifests.yaml_writer import as_yaml, comment_line
-from tenon.migration.node_groups import Account, ConvertedGroup, of_auto_scaling, of_managed
+from tenon.migration.node_group_manifests import Account, ConvertedGroup
+from tenon.migration.node_groups import of_auto_scaling, of_managed
 
 NOTE_WIDTH = 100
 OWNED = "kubernetes.io/cluster/"

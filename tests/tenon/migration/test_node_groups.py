@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tenon.manifests.checking import check
-from tenon.migration.node_groups import Account, ConvertedGroup, family_of, object_name, of_auto_scaling, of_managed
+from tenon.migration.node_group_manifests import Account, ConvertedGroup, object_name
+from tenon.migration.node_groups import family_of, of_auto_scaling, of_managed
 
 ROLE = "arn:aws:iam::123456789012:role/eks/prod-nodes"
 
