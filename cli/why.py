@@ -25,7 +25,8 @@ from cli.why_reading.record import RecordReader
 from cli.why_reading.temporal import TemporalReader
 from tenon.kube.node_names import AmbiguousNameError
 from tenon.record.why.answer import Answer, Consulted, Line, Source, to_document
-from tenon.record.why.node import NodeSources, why_node
+from tenon.record.why.node import why_node
+from tenon.record.why.node_life import NodeSources
 from tenon.record.why.pod import PodSources, needs_simulation, why_pod
 from tenon.record.why.pool import PoolSources, why_pool
 

@@ -13,7 +13,7 @@ from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.conditions import condition
 from tenon.kube.timestamps import parse_instant
 from tenon.record.why.answer import Consulted, Source
-from tenon.record.why.node import NodeEvent
+from tenon.record.why.node_life import NodeEvent
 from tenon.record.why.pod import PodFacts
 
 COMPONENTS = frozenset({"karpenter", "tenon"})

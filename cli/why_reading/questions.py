@@ -21,7 +21,8 @@ from tenon.record.why.mentions import (
     mentions_pool,
     whole_nodes_in,
 )
-from tenon.record.why.node import NodeSources, departure_of
+from tenon.record.why.node import departure_of
+from tenon.record.why.node_life import NodeSources
 from tenon.record.why.pod import PodSources, claims_of
 from tenon.record.why.pool import PoolSources
 

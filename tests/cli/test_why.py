@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 from cli.why import app, simulate_pod
 from tenon.record.lines import line_of
 from tenon.record.why.answer import Source
-from tenon.record.why.node import NodeEvent
+from tenon.record.why.node_life import NodeEvent
 from tenon.record.why.pod import PodFacts, PodSources, needs_simulation, why_pod
 from tests.tenon.record.why.stories import CLAIM, COMMAND, COMMAND_END, INSTANCE, NODE, STORY, after
 

@@ -2,39 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import TypeVar
 
 from tenon.apis import labels
-from tenon.apis.reasons import camel_case
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.pod_workload import workload_of
 from tenon.kube.timestamps import parse_instant
-from tenon.messages.node import Removal
 from tenon.money import price_text
 from tenon.node.leave_text import recorded
-from tenon.node.state import NodeClaimResult, NodeState
-from tenon.node.timeline import why_blocked
 from tenon.record.entries import (
     BlockedBy,
     CommandEndEntry,
     CommandEntry,
-    Entry,
     LaunchEntry,
     PlanEntry,
     Purchase,
     RefusalEntry,
     RemovalEntry,
 )
-from tenon.record.removals import blocked_by, blocked_text
+from tenon.record.removals import blocked_text
 from tenon.record.why.answer import Answer, Line, Source, clock, dollars, sections_of
-from tenon.record.why.mentions import Departure, NodeIdentity
+from tenon.record.why.mentions import Departure
+from tenon.record.why.node_life import NodeSources, removal_text, why_removed
 from tenon.sentences import counted, first_few
 
 _E = TypeVar("_E")
-
 NAMED_PODS = 10
 MOST_REPLACEMENTS = 5
 """How many nodes are named that plans bought while a node left. In a shortage there may be hundreds."""
@@ -44,99 +38,6 @@ LAUNCHED = "Who launched it, and at what price?"
 HAPPENED = "What happened?"
 REMOVED = "Why does it leave, and by whose wish?"
 REPLACED = "What came in its place?"
-
-
-@dataclass(frozen=True, slots=True)
-class NodeLife:
-    """What the node's workflow says, running or ended."""
-
-    stage: str
-    explanation: Sequence[str] = ()
-    instance: str = ""
-    offering: str = ""
-    """Such as ``m5.large, us-west-2a, spot``."""
-    price: float = 0.0
-    launched_at: datetime | None = None
-    pool: str = ""
-    node: str = ""
-    removal: str = ""
-    actor: str = ""
-    asked_at: datetime | None = None
-    blocked: str = ""
-    timeline: Sequence[tuple[datetime, str]] = ()
-    cost: float = 0.0
-    blocked_by: Sequence[BlockedBy] = ()
-    """What kept its drain, if it has ended."""
-    workloads: Sequence[str] = ()
-    """What the pods are of that were evicted (`tenon.kube.pod_workload`)."""
-    workflow: str = ""
-
-
-def life_of_state(state: NodeState, workflow: str = "") -> NodeLife:
-    """What a running workflow says."""
-    instance = state.instance
-    return NodeLife(
-        stage=state.stage.value,
-        explanation=state.explanation,
-        instance=instance.id if instance else "",
-        offering=f"{instance.instance_type}, {instance.zone}, {instance.capacity_type}" if instance else "",
-        price=instance.price if instance else 0.0,
-        launched_at=instance.launched_at if instance else None,
-        pool=state.pool,
-        node=state.node_name,
-        removal="; ".join(map(_removal_text, (state.leave, *state.leave.later))) if state.leave else "",
-        actor=state.leave.actor if state.leave else "",
-        asked_at=state.leave.asked_at if state.leave else None,
-        blocked=why_blocked(state),
-        timeline=[(entry.at, entry.text) for entry in state.timeline],
-        workloads=state.evicted_workloads,
-        workflow=workflow,
-    )
-
-
-def life_of_result(result: NodeClaimResult, workflow: str = "") -> NodeLife:
-    """What a workflow says that has ended."""
-    return NodeLife(
-        stage="ended",
-        explanation=result.explanation,
-        instance=result.instance_id,
-        offering=f"{result.instance_type}, {result.zone}, {result.capacity_type}" if result.instance_id else "",
-        price=result.price_per_hour,
-        launched_at=result.launched_at,
-        pool=result.pool,
-        node=result.node_name,
-        removal=_why_removed(result.reason, result.detail, result.actor),
-        actor=result.actor,
-        asked_at=result.asked_at,
-        timeline=[(entry.at, entry.text) for entry in result.timeline],
-        cost=result.cost,
-        blocked_by=blocked_by(result),
-        workloads=result.evicted_workloads,
-        workflow=workflow,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class NodeEvent:
-    """An event of Kubernetes about the node or its NodeClaim."""
-
-    at: datetime
-    reason: str
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class NodeSources:
-    """All that is known of one node."""
-
-    identity: NodeIdentity
-    entries: Sequence[Entry] = ()
-    """Those that name the node, and the purchases while it left, the oldest first."""
-    life: NodeLife | None = None
-    claim: ClaimRecord | None = None
-    events: Sequence[NodeEvent] = ()
-    namesakes: Sequence[str] = field(default_factory=list)
-    """Other NodeClaims that had the name that was asked for."""
 
 
 def why_node(sources: NodeSources) -> Answer:
@@ -280,7 +181,7 @@ class _Node:
             if any(candidate.claim == self._claim for candidate in command.candidates):
                 yield from _command_lines(command, ends.get(command.command), self._claim)
         if removal is not None:
-            text = _why_removed(removal.reason, removal.detail, removal.actor)
+            text = why_removed(removal.reason, removal.detail, removal.actor)
             yield Line(text, Source.RECORD, removal.asked_at or removal.at)
             pods = f"{counted(removal.pods, 'pod')} moved, and it cost {price_text(removal.cost)} in all"
             yield Line(pods, Source.RECORD, removal.terminated_at)
@@ -292,7 +193,7 @@ class _Node:
             yield from _blocked_lines(self._life.blocked_by, Source.TEMPORAL)
         elif self._sources.claim is not None:
             claim = self._sources.claim
-            yield from (Line(_removal_text(reason), Source.KUBERNETES) for reason in recorded(claim.annotations))
+            yield from (Line(removal_text(reason), Source.KUBERNETES) for reason in recorded(claim.annotations))
 
     def replacements(self) -> Iterator[Line]:
         """The nodes that a command bought for it, and those that plans bought while its pods moved."""
@@ -436,14 +337,3 @@ def _created(purchase: Purchase) -> str:
 
 def _blocked_lines(blocks: Iterable[BlockedBy], source: Source) -> Iterator[Line]:
     return (Line(f"its drain was blocked: {blocked_text(block)}", source, block.since) for block in blocks)
-
-
-def _removal_text(removal: Removal) -> str:
-    return _why_removed(removal.reason, removal.detail, removal.actor)
-
-
-def _why_removed(reason: str, detail: str, actor: str) -> str:
-    if not reason:
-        return ""
-    text = camel_case(reason) + (f": {detail}" if detail else "")
-    return f"{text}, by {actor}" if actor else text

@@ -10,7 +10,7 @@ from tenon.kube.pool_reasons import by_pool, shortened_by_pool
 from tenon.record.entries import CommandEntry, Entry, PlanEntry
 from tenon.record.why.answer import Answer, Line, Source, clock, dollars, sections_of
 from tenon.record.why.mentions import mentions_pod
-from tenon.record.why.node import NodeEvent, NodeLife
+from tenon.record.why.node_life import NodeEvent, NodeLife
 from tenon.scheduling.explanation.waiting import WaitsFor, beginning, explain_command, reason_in, waiting_text
 
 MAX_PLANS = 10

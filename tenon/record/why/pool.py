@@ -10,7 +10,7 @@ from tenon.kube.pool_reasons import by_pool
 from tenon.money import price_text
 from tenon.record.entries import CommandEntry, Entry, LaunchEntry, PlanEntry, RefusalEntry, RemovalEntry
 from tenon.record.why.answer import Answer, Line, Source, dollars, sections_of
-from tenon.record.why.node import NodeEvent
+from tenon.record.why.node_life import NodeEvent
 from tenon.sentences import counted, first_few, shortened
 
 MAX_NAMED = 10

@@ -24,14 +24,10 @@ from tenon.record.why.node import (
     MOST_REPLACEMENTS,
     REMOVED,
     REPLACED,
-    NodeEvent,
-    NodeLife,
-    NodeSources,
     departure_of,
-    life_of_result,
-    life_of_state,
     why_node,
 )
+from tenon.record.why.node_life import NodeEvent, NodeLife, NodeSources, life_of_result, life_of_state
 from tests.tenon.record.why.stories import (
     CLAIM,
     COMMAND,

@@ -6,7 +6,7 @@ from tenon.record.entries import Entry
 from tenon.record.room import Room
 from tenon.record.why.answer import Answer, Source
 from tenon.record.why.mentions import mentions_pod, mentions_pool
-from tenon.record.why.node import NodeEvent, NodeLife
+from tenon.record.why.node_life import NodeEvent, NodeLife
 from tenon.record.why.pod import PENDING, PLANNED, WAITS, WHERE, PodFacts, PodSources, claims_of, why_pod
 from tenon.record.why.pool import COMMANDS, CREATED, NO_PLACE, REFUSED, REMOVED, STATE, PoolSources, why_pool
 from tenon.scheduling.explanation.waiting import event_message
