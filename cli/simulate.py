@@ -6,23 +6,21 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from activities.clock import utc_now
-from activities.disruption.repair_source import stated_repair
 from cli.application import create_app, examples
 from cli.missing_extra import missing, refuse
 from cli.simulating import builtin
 from cli.simulating.again import read_problem, solve_again
 from cli.simulating.cluster import FiledCache, Pending, fill, floor_pods
-from cli.simulating.disrupting import Disruption, disruption_of
 from cli.simulating.files import Filenames, read_catalogue_file, read_files
 from cli.simulating.progress import show_progress
 from tenon.apis import labels
@@ -42,21 +40,24 @@ from tenon.provisioning.refused_types import refusal_clause
 from tenon.rollout.revisions import class_key
 from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
 from tenon.scheduling.model import InstanceType, Pool
+from tenon.scheduling.type_table import TypeTables
 from tenon.simulation import market
 from tenon.simulation.class_types import ClassTypes
 from tenon.simulation.decisions import Decision, Question, Reserved, decide
 from tenon.simulation.defaults import BEGINNING, fill_in, newest_instant
 from tenon.simulation.document import Document, plan_document, to_json
-from tenon.simulation.drifted_claims import compare_with_pools
 from tenon.simulation.market import MarketChange
 from tenon.simulation.objects import Objects
 from tenon.simulation.reading import finish, read_text
 from tenon.simulation.report import Report, report
-from tenon.simulation.settings import read_settings
+from tenon.simulation.settings import PlanSettings, read_settings
 from tenon.simulation.unclaimed_nodes import add_node_claims
 from worker.cache.planning_view import PlanningView
 from worker.settings.scheduler_document import default_spread as read_document
 from worker.settings.scheduler_document import scheduler_document
+
+if TYPE_CHECKING:  # a plan without --disruption needs nothing of this
+    from cli.simulating.disrupting import Disruption
 
 app = create_app()
 
@@ -205,7 +206,7 @@ class Simulation:
         types_by_pool = (
             {pool.metadata.name: types for pool, types in self.decision.pools_with_types} if self.unavailable else {}
         )
-        overlay = self.disruption
+        overlay, tables = self.disruption, TypeTables()
         explainer = TypeChoiceExplainer(
             self.decision.problem, types_by_pool, partial(next_attempt_of, self.unavailable)
         )
@@ -220,7 +221,8 @@ class Simulation:
             before_and_after=overlay.totals if overlay is not None else None,
             forecast=overlay.forecast if overlay is not None else None,
             rollouts=overlay.rollouts if overlay is not None else (),
-            lower_bounds=_bounds(self.decision),
+            lower_bounds=_bounds(self.decision, tables),
+            tables=tables,
             solve_seconds=self.decision.seconds,
         )
 
@@ -266,6 +268,8 @@ def simulation_of(scope: Given) -> Simulation:
         add_node_claims(objects)
     fill_in(objects, expressions=simulation_settings.aws_gates().node_class_cel)
     if disruption:
+        from tenon.simulation.drifted_claims import compare_with_pools
+
         compare_with_pools(objects, instant, simulation_settings.ca_bundle)
     cache = FiledCache(instant.timestamp(), default_spread)
     cache.deletion_costs_managed = simulation_settings.gates().pod_deletion_cost_management
@@ -299,30 +303,33 @@ def simulation_of(scope: Given) -> Simulation:
     notes += decision.notes
     if catalog is None:
         notes += _catalogue_notes(decision, types, unavailable)
-    gates, reboots = simulation_settings.gates(), simulation_settings.aws_gates().reboot_for_repair
-    repair = stated_repair(view.repair_policies, view.node_pools, reboots=reboots)() if gates.node_repair else None
+    simulation = Simulation(view, cache, pending, question, decision, instant, notes, unavailable)
+    if not disruption:
+        return simulation
+    return replace(simulation, disruption=_disruption_of(simulation, scope, simulation_settings, notes))
+
+
+def _disruption_of(simulation: Simulation, scope: Given, settings: PlanSettings, notes: list[str]) -> Disruption:
+    from cli.simulating.disrupting import disruption_of
+
     try:
-        overlay = (
-            disruption_of(
-                view,
-                cache,
-                decision.plan,
-                question,
-                instant,
-                gates=gates,
-                repair=repair,
-                only=scope.node,
-                open_commands=_open_commands(notes) if live else {},
-            )
-            if disruption
-            else None
+        disruption = disruption_of(
+            simulation.view,
+            simulation.cache,
+            simulation.decision.plan,
+            simulation.question,
+            simulation.now,
+            gates=settings.gates(),
+            reboots=settings.aws_gates().reboot_for_repair,
+            only=scope.node,
+            open_commands=_open_commands(notes) if scope.live else {},
         )
     except AmbiguousNameError as error:
         raise InputError([ManifestError(Source(str(scope.node)), error.problem)]) from None
-    if overlay is not None and scope.node is not None and not (overlay.commands or overlay.staying):
-        where = "in the cluster: see kubectl get nodeclaims" if live else "in the input"
+    if scope.node is not None and not (disruption.commands or disruption.staying):
+        where = "in the cluster: see kubectl get nodeclaims" if scope.live else "in the input"
         _stop_at([ManifestError(Source(scope.node), f"is no Node or NodeClaim of a NodePool {where}")])
-    return Simulation(view, cache, pending, question, decision, instant, notes, unavailable, overlay)
+    return disruption
 
 
 def _manifests(scope: Given) -> Objects:
@@ -386,13 +393,13 @@ def _open_commands(notes: list[str]) -> Mapping[str, OpenCommand]:
     return read_open_commands(notes)
 
 
-def _bounds(decision: Decision) -> tuple[float, float, float]:
+def _bounds(decision: Decision, tables: TypeTables) -> tuple[float, float, float]:
     """Lower bounds for the placed pods: of the price, of the price plus the charge per node, and of the sizing cost."""
     from tenon.scheduling.bound import lower_bound_of_sizing, lower_bounds  # loads a solver that only this needs
 
     charges = (0.0, decision.problem.node_charge)
-    price, cost = lower_bounds(decision.problem, charges, left_out=decision.plan.unschedulable)
-    return price, cost, lower_bound_of_sizing(decision.problem, decision.plan)
+    price, cost = lower_bounds(decision.problem, charges, left_out=decision.plan.unschedulable, tables=tables)
+    return price, cost, lower_bound_of_sizing(decision.problem, decision.plan, tables)
 
 
 def _default_spread(setting_text: str, objects: Objects, faults: list[ManifestError]) -> DefaultSpread:

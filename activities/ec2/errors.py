@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
-from activities import loggers, metrics
+from activities import loggers
 from activities.gate import StandingByError
 from tenon.ec2.refusals import errors as codes
 from tenon.errors import TenonError
@@ -97,8 +97,10 @@ def log_encoded_text(operation: str, message: str) -> None:
 @contextmanager
 def translated(operation: str) -> Iterator[None]:
     """Convert botocore's exceptions to those of this module. Messages and metrics name the call by ``operation``."""
-    # Here, because plans from files use this module without AWS's library.
+    # Here, because plans from files use this module without AWS's library and metrics.
     from botocore.exceptions import BotoCoreError, ClientError, CredentialRetrievalError, NoCredentialsError
+
+    from activities import metrics
 
     began = time.perf_counter()
     try:

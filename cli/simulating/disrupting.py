@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 
+from activities.disruption.repair_source import no_repair, repair_now, stated_repair
 from tenon.apis import labels
 from tenon.apis.reasons import Reason
 from tenon.disruption.commands.open_commands import (
@@ -22,9 +23,7 @@ from tenon.disruption.history.slowed_condition import slowed_by_conditions
 from tenon.disruption.methods import METHODS, moving_methods
 from tenon.disruption.methods.base import Method
 from tenon.disruption.model import Candidate, ClusterModel, Command, ManagedNode, Situation, policies_of
-from tenon.disruption.repair.pool_policies import PoolRepair
 from tenon.disruption.rules.approvals import approvals_of
-from tenon.disruption.rules.repair import with_breaker
 from tenon.disruption.rules.scheduled_off import off_pool
 from tenon.disruption.search.carried_out import carried_out
 from tenon.disruption.search.pods_elsewhere import PodsElsewhere
@@ -71,21 +70,22 @@ def disruption_of(
     now: datetime,
     *,
     gates: FeatureGates,
-    repair: PoolRepair | None = None,
+    reboots: bool,
     only: str | None = None,
     open_commands: Mapping[str, OpenCommand],
 ) -> Disruption:
     """Return the commands that the worker would give now, within budgets, once the plan is carried out.
 
     Nodes that the plan gives pods stay. The search has no time limit, so that the same input gives the same commands.
-    ``gates``: those of the worker. ``repair``: the policies of node repair; None without the gate NodeRepair. ``only``:
-    the Node, with or without its domain, or NodeClaim that is asked about; None for all. ``open_commands``: those under
+    ``gates``: those of the worker. ``reboots``: Karpenter's policies of node repair may reboot nodes. ``only``: the
+    Node, with or without its domain, or NodeClaim that is asked about; None for all. ``open_commands``: those under
     way, those that wait for a person, and those that failed, by NodeClaim.
 
     Raises:
         AmbiguousNameError: ``only`` stands for several Nodes.
     """
     managed = view.managed_nodes()
+    repair = stated_repair(view.repair_policies, view.node_pools, reboots=reboots) if gates.node_repair else no_repair
     off_commands = list(_scheduled_off(view, cache, managed, now))
     off_claims = frozenset(candidate.node.claim for command in off_commands for candidate in command.candidates)
     # The workflow lists the nodes of its commands until the planner answers, which may be an hour after they are gone.
@@ -105,7 +105,7 @@ def disruption_of(
         ),
         buffer_hosts=frozenset(name for name, pods in plan.placements.items() if any(pod.buffer for pod in pods)),
         model=model,
-        repair=None if repair is None else with_breaker(repair, managed),
+        repair=repair_now(repair, managed),
         rollouts=view.rollouts(),
         slowed=slowed_by_conditions({pool.metadata.name: pool.status.conditions for pool in view.node_pools()}),
     )

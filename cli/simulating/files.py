@@ -15,6 +15,7 @@ import typer
 from cli.simulating import builtin
 from tenon.manifests.concatenated_json import with_separators
 from tenon.manifests.faults import ManifestError, Source
+from tenon.scheduling.catalog import parse_catalog
 from tenon.scheduling.model import InstanceType
 from tenon.simulation.catalogue import read_catalogue
 from tenon.simulation.objects import Objects
@@ -64,8 +65,7 @@ def read_named_texts(names: Iterable[str], faults: list[ManifestError]) -> Itera
 def read_catalogue_file(name: str | None) -> tuple[list[InstanceType], list[ManifestError]]:
     """Return the instance types of a file, or the built-in ones."""
     if name is None:
-        types, no_faults = _built_in()
-        return list(types), list(no_faults)
+        return list(_built_in()), []
     faults: list[ManifestError] = []
     text = _text(name, faults)
     if text is None:
@@ -80,9 +80,12 @@ def read_catalogue_file(name: str | None) -> tuple[list[InstanceType], list[Mani
 
 
 @cache
-def _built_in() -> tuple[list[InstanceType], list[ManifestError]]:
-    """Return the built-in instance types, which one process may plan with many times."""
-    return read_catalogue(builtin.load(), Source("built-in catalogue"))
+def _built_in() -> list[InstanceType]:
+    """Return the built-in instance types, which one process may plan with many times.
+
+    A test validates them, because to do it in each simulation would take a tenth of a second.
+    """
+    return parse_catalog(builtin.load())
 
 
 def _files(name: str, faults: list[ManifestError]) -> Iterator[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import ItemsView, Iterable, Iterator, Mapping, ValuesView
 from typing import Any
 
 from tenon.apis import labels
@@ -334,6 +334,14 @@ class Requirements(Mapping[str, Requirement]):
 
     def __len__(self) -> int:
         return len(self._by_key)
+
+    def items(self) -> ItemsView[str, Requirement]:
+        """The labels and their requirements. A dict's own view is several times as fast as that of `Mapping`."""
+        return self._by_key.items()
+
+    def values(self) -> ValuesView[Requirement]:
+        """The requirements, as fast as `items`."""
+        return self._by_key.values()
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Requirements) and self._by_key == other._by_key

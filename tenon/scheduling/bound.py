@@ -21,6 +21,7 @@ import numpy.typing as npt
 from tenon.scheduling.bound_columns import NO_RULES, Column, Demand, Reservation, existing, read_demand, to_buy
 from tenon.scheduling.model import Plan, Problem
 from tenon.scheduling.sizing_rules import SizingRules, sizing_rules
+from tenon.scheduling.type_table import TypeTables
 
 MAX_CLASSES = 500
 """The number of kinds of pods above which similar kinds are merged."""
@@ -152,14 +153,14 @@ def lower_bound(problem: Problem, *, left_out: Collection[str] = (), node_charge
     return bound
 
 
-def lower_bound_of_sizing(problem: Problem, plan: Plan) -> float:
+def lower_bound_of_sizing(problem: Problem, plan: Plan, tables: TypeTables | None = None) -> float:
     """Return the least `sizing_cost` of any plan for the pods that the plan places, in dollars an hour.
 
     Such plans keep the rules that this one keeps (`SizingRules`).
     """
     left_out = plan.unschedulable.keys() | plan.unreached
-    rules = sizing_rules(problem, plan)
-    (bound,) = lower_bounds(problem, [problem.node_charge], left_out=left_out, rules=rules)
+    rules = sizing_rules(problem, plan, tables)
+    (bound,) = lower_bounds(problem, [problem.node_charge], left_out=left_out, rules=rules, tables=tables)
     return bound
 
 
@@ -169,21 +170,25 @@ def lower_bounds(
     *,
     left_out: Collection[str] = (),
     rules: SizingRules = NO_RULES,
+    tables: TypeTables | None = None,
 ) -> tuple[float, ...]:
-    """Return `lower_bound` for each of the charges. Plans that break one of the ``rules`` do not count."""
+    """Return `lower_bound` for each of the charges. Plans that break one of the ``rules`` do not count.
+
+    ``tables``: those that other questions about the problem use too.
+    """
     out = frozenset(left_out)
     demand = read_demand((pod for pod in problem.pods if not pod.unsupported and pod.key not in out), rules)
-    columns, places = to_buy(problem, demand, rules)
+    columns, places = to_buy(problem, demand, tables or TypeTables(), rules)
     nodes = existing(problem, demand)
 
     def bound(charge: float) -> float:
         if not demand.counts or not columns:
             return 0.0
         priced = [replace(column, price=column.price + charge) for column in columns]
-        tables = merged(pruned(tabulate(demand, priced, nodes)))
-        if not len(tables.counts):
+        program = merged(pruned(tabulate(demand, priced, nodes)))
+        if not len(program.counts):
             return 0.0
-        return max(0.0, _certified(tables, _dual_prices(tables, places), places) * (1 - SAFETY))
+        return max(0.0, _certified(program, _dual_prices(program, places), places) * (1 - SAFETY))
 
     return tuple(map(bound, node_charges))
 

@@ -100,12 +100,11 @@ def read_demand(pods: Iterable[Pod], rules: SizingRules = NO_RULES) -> Demand:
 
 
 def to_buy(
-    problem: Problem, demand: Demand, rules: SizingRules = NO_RULES
+    problem: Problem, demand: Demand, tables: TypeTables, rules: SizingRules = NO_RULES
 ) -> tuple[list[Column], dict[Reservation, int]]:
     """Return the ways to buy a node that some pod may use, and the number of places in each reservation."""
     cheapest: dict[tuple[Amounts, int, Reservation | None], float] = {}
     places: dict[Reservation, int] = {}
-    tables = TypeTables()
     cpu = demand.names.index(CPU) if CPU in demand.names else None
     for pool in problem.pools:
         table = tables.of(pool.instance_types, demand.names)
@@ -113,16 +112,22 @@ def to_buy(
         opened = _opened(pool, own, table, demand.choices)
         daemons = [daemon for daemon in problem.daemons if _constraints(daemon).tolerates(pool.taints)]
         for number, instance_type in enumerate(table.types):
+            rooms: dict[Amounts, Amounts] = {}  # by what DaemonSets take: offerings of a type seldom differ in it
             for offering in instance_type.offerings:
                 by_choice = opened[offering.values] if offering.available else ()
                 open_to = sum(1 << choice for choice, types in by_choice if types >> number & 1)
                 if not open_to:
                     continue
                 daemon_requests = _daemon_requests(own, instance_type, offering, daemons, demand.names)
-                free = [a - b for a, b in zip(table.room[number], daemon_requests, strict=True)]
-                if cpu is not None:
-                    free[cpu] = rules.room(pool, instance_type, free[cpu])
-                room = (*_room(free, demand.units), *(most for _, most in demand.host_limits))
+                room = rooms.get(daemon_requests)
+                if room is None:
+                    free = [a - b for a, b in zip(table.room[number], daemon_requests, strict=True)]
+                    if cpu is not None:
+                        free[cpu] = rules.room(pool, instance_type, free[cpu])
+                    room = rooms[daemon_requests] = (
+                        *_room(free, demand.units),
+                        *(most for _, most in demand.host_limits),
+                    )
                 reservation = (pool.name, offering.reservation_id) if offering.reservation_id else None
                 if reservation:
                     places[reservation] = max(places.get(reservation, 0), offering.reservation_capacity)

@@ -26,11 +26,13 @@ def parse_catalog(document: Mapping[str, Any]) -> list[InstanceType]:
     if not isinstance(entries, list):
         raise ValueError("the catalogue has no list instanceTypes")
     all_keys = {labels.ALIASES.get(key, key) for entry in entries for key in entry.get("requirements") or {}}
+    keys = sorted({*all_keys, labels.INSTANCE_TYPE} - OFFERING_LABELS)
     types_by_name: dict[str, InstanceType] = {}
+    shared: _Shared = {}
     for number, entry in enumerate(entries):
         name = entry.get("name") or f"number {number + 1}"
         try:
-            instance_type = _instance_type(entry, all_keys - OFFERING_LABELS)
+            instance_type = _instance_type(entry, keys, shared)
         except KeyError as error:
             raise ValueError(f"instance type {name}: field {error.args[0]} is missing") from error
         except (TypeError, AttributeError, ValueError) as error:
@@ -41,16 +43,25 @@ def parse_catalog(document: Mapping[str, Any]) -> list[InstanceType]:
     return [types_by_name[name] for name in sorted(types_by_name)]
 
 
-def _instance_type(entry: Mapping[str, Any], all_keys: Iterable[str]) -> InstanceType:
+_Shared = dict[tuple[str, tuple[str, ...]], Requirement]
+"""The requirements that types have in common, by label and values. A thousand types state the same few values, and to
+build and hash each of them again takes longer than all else in a catalog.
+"""
+
+
+def _instance_type(entry: Mapping[str, Any], keys: Iterable[str], shared: _Shared) -> InstanceType:
     stated_values = {labels.ALIASES.get(key, key): values for key, values in (entry.get("requirements") or {}).items()}
     stated_values[labels.INSTANCE_TYPE] = [entry["name"]]
-    requirements = []
-    for key in sorted({*all_keys, *stated_values} - OFFERING_LABELS):
-        values = [str(value) for value in stated_values.get(key) or ()]
-        requirements.append(Requirement.new(key, IN if values else DOES_NOT_EXIST, values))
+    by_key = {}
+    for key in keys:
+        values = tuple(map(str, stated_values.get(key) or ()))
+        requirement = shared.get((key, values))
+        if requirement is None:
+            requirement = shared[key, values] = Requirement.new(key, IN if values else DOES_NOT_EXIST, values)
+        by_key[key] = requirement
     return InstanceType(
         name=entry["name"],
-        requirements=Requirements.of(*requirements),
+        requirements=Requirements(by_key),
         capacity=parse_resources(entry["capacity"]),
         overhead=parse_resources(entry.get("overhead")),
         offerings=tuple(_offering(offering) for offering in entry["offerings"]),

@@ -45,12 +45,12 @@ class SizingRules:
         return min(cpu, burstable.baseline_millicores(instance_type))
 
 
-def sizing_rules(problem: Problem, plan: Plan) -> SizingRules:
+def sizing_rules(problem: Problem, plan: Plan, tables: TypeTables | None = None) -> SizingRules:
     """Return the rules that the plan keeps, and with it every plan that the engine would compare with it."""
-    tables = TypeTables()
+    type_tables = tables or TypeTables()
     pools = {pool.name: pool for pool in problem.pools}
     by_credits = {
-        claim.pool for claim in plan.claims if _steady_price(claim, _table(pools[claim.pool], tables)) is None
+        claim.pool for claim in plan.claims if _steady_price(claim, _table(pools[claim.pool], type_tables)) is None
     }
     return SizingRules(
         by_baseline=frozenset(pools) - by_credits,
@@ -59,16 +59,16 @@ def sizing_rules(problem: Problem, plan: Plan) -> SizingRules:
     )
 
 
-def sizing_cost(problem: Problem, plan: Plan) -> float:
+def sizing_cost(problem: Problem, plan: Plan, tables: TypeTables | None = None) -> float:
     """Return dollars an hour of a plan by which the engine compares it.
 
     Each node counts with the charge and with its cheapest type that is not burstable, or whose CPU baseline carries the
     node's pods. If it lists no such type, it counts with its price.
     """
-    tables = TypeTables()
+    type_tables = tables or TypeTables()
     pools = {pool.name: pool for pool in problem.pools}
     prices = (
-        claim.price if (steady := _steady_price(claim, _table(pools[claim.pool], tables))) is None else steady
+        claim.price if (steady := _steady_price(claim, _table(pools[claim.pool], type_tables))) is None else steady
         for claim in plan.claims
     )
     return sum(price + problem.node_charge for price in prices)

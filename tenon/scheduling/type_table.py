@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -78,7 +79,7 @@ class TypeTable:
             key
             for t, _ in usable
             for key, requirement in t.requirements.items()
-            if requirement.members and not requirement.complement
+            if key not in labels.WELL_KNOWN and requirement.members and not requirement.complement
         )
         """Labels that nodes have although no pool sets them: well-known ones, and those that some type defines."""
         self.room: list[Amounts] = [tuple(remaining.get(name, 0) for name in names) for _, remaining in usable]
@@ -90,7 +91,6 @@ class TypeTable:
         self._capacity_arrays: dict[str, npt.NDArray[np.float64]] = {}
         self._values: dict[str, dict[str | None, int]] = {}
         self._allowing: dict[Requirement, int] = {}
-        self._offers = self._read_offers()
         self._markets: dict[tuple[int, ...], Market] = {}
         self._ceilings: dict[tuple[int, int], tuple[int, ...]] = {}
 
@@ -228,8 +228,12 @@ class TypeTable:
                 allowed_types |= value_types
         return allowed_types
 
-    def _read_offers(self) -> list[tuple[_Offer, dict[int, Sale]]]:
-        """Available offerings, grouped by the labels that they determine, with the best price for each type."""
+    @cached_property
+    def _offers(self) -> list[tuple[_Offer, dict[int, Sale]]]:
+        """Available offerings, grouped by the labels that they determine, with the best price for each type.
+
+        They are read when a market is asked for first: a lower bound asks for none.
+        """
         sales_by_offer: dict[tuple[str, ...], tuple[_Offer, dict[int, Sale]]] = {}
         for number, instance_type in enumerate(self.types):
             for offering in instance_type.offerings:

@@ -14,6 +14,7 @@ from tenon.resources import format_resources
 from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
 from tenon.scheduling.model import Plan, PlannedClaim, Problem
 from tenon.scheduling.sizing_rules import sizing_cost
+from tenon.scheduling.type_table import TypeTables
 from tenon.simulation.hourly_costs import hourly_costs
 
 Document = dict[str, Any]
@@ -45,6 +46,7 @@ def plan_document(
     lower_bounds: tuple[float, float, float],
     solve_seconds: float,
     winners: TypeChoiceExplainer | None = None,
+    tables: TypeTables | None = None,
 ) -> Document:
     """Return the document of a plan.
 
@@ -61,6 +63,7 @@ def plan_document(
         lower_bounds: of the price, of the price including the charge for each node, and of the sizing cost.
         solve_seconds: time that the solver took.
         winners: explains the choice of types. None: the problem alone explains it.
+        tables: those that the bounds were computed with.
     """
     price = sum(claim.price for claim in plan.claims)
     least, least_with_charge, least_of_sizing = lower_bounds
@@ -94,7 +97,7 @@ def plan_document(
             "lowerBoundPricePerHour": round(least, _DIGITS),
             "costPerHour": round(price + problem.node_charge * len(claims), _DIGITS),
             "lowerBoundCostPerHour": round(least_with_charge, _DIGITS),
-            "sizingCostPerHour": round(sizing_cost(problem, plan), _DIGITS),
+            "sizingCostPerHour": round(sizing_cost(problem, plan, tables), _DIGITS),
             "lowerBoundSizingCostPerHour": round(least_of_sizing, _DIGITS),
             "nodeCharge": round(problem.node_charge, _DIGITS),
             "maxWorkloadSharePerNode": round(problem.most_pods_share, _DIGITS),

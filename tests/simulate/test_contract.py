@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 
 from cli.simulating import builtin
+from cli.simulating.files import read_catalogue_file
+from tenon.manifests.faults import Source
+from tenon.simulation.catalogue import read_catalogue
 from tests.simulate.running import POOL, catalogue, command, deployment, node, simulate
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -204,6 +207,12 @@ def test_two_processes_print_the_same_bytes(tmp_path: Path) -> None:
 
 def test_the_built_in_catalogue_is_packed_the_same_each_time() -> None:
     assert builtin.pack(builtin.load()) == builtin.PACKED.read_bytes()
+
+
+def test_the_built_in_catalogue_is_valid() -> None:
+    types, faults = read_catalogue(builtin.load(), Source("built-in catalogue"))
+    assert not faults
+    assert types == read_catalogue_file(None)[0]
 
 
 def test_settings_and_time_are_checked(tmp_path: Path) -> None:
