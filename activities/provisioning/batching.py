@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import cached_property
 from itertools import islice
 from typing import NamedTuple
 
@@ -21,18 +19,21 @@ from activities.cluster_view.pacing import Pace
 from activities.metrics import QUEUE_DEPTH
 from activities.provisioning.buffers import BufferRoom
 from activities.provisioning.launch_refusals import LaunchRefusals
+from activities.provisioning.plan_answers import (
+    NOMINATED_FOR,
+    AnswerValidity,
+    PlanOutcome,
+    generations,
+    growing,
+    relevant_part,
+    scheduling_key,
+)
 from activities.provisioning.unused_nodes import UnusedNodes
 from tenon.kube.pod import Pod
 from tenon.messages.provisioning import AwaitBatchInput, BatchSummary, PurchasePause
 
 log = loggers.PROVISIONER
 
-NOMINATED_FOR = timedelta(seconds=20)
-"""How long kube-scheduler has to bind a pod to the node that a plan found for it (CTL-33)."""
-TAINTED_FOR = timedelta(minutes=5)
-"""How long after its initialization a node covers its planned pods while a taint that nobody declared keeps them away.
-A CNI that starts slowly sets such a taint, and a second node would wait for it as long as the first. Emptiness leaves
-the node alone for as long (`HELD_SECONDS` in `worker/cache/state.py`)."""
 REFUSED_FOR = timedelta(minutes=3)
 """After this time, a pod that kube-scheduler does not place on the existing nodes where it should fit gets an event."""
 MAX_REFUSED = 10
@@ -75,47 +76,6 @@ class Window(NamedTuple):
 DEFAULT_WINDOW = Window()
 
 
-@dataclass(slots=True)
-class _PlanOutcome:
-    again_at: datetime
-    attempts: int
-    fingerprint: object
-    """None means that the answer stays valid when the cluster changes."""
-    node: str = ""
-    pod: Pod | None = None
-    """The state of the pod when it fitted nowhere."""
-    pool: tuple[str, int | None] | None = None
-    """The name and generation of the NodePool whose NodeClaim for the pod the API server refused."""
-    refused_since: datetime | None = None
-    """Since when plans have put the pod on nodes that are ready, and kube-scheduler has not."""
-    paused: bool = False
-    """The pod was told that no node is bought for it for a while."""
-    in_shortage: bool = False
-    """EC2 refused some offerings when the pod fitted nowhere."""
-    launches_after: tuple[str, str] | None = None
-    """The NodePool and capacity type that launch the pod's node when they have launched others."""
-
-
-class _Launches:
-    """What the launches of NodeClaims say at one moment. Reads the NodeClaims only if pods depend on it."""
-
-    def __init__(self, view: ClusterView, refusals: LaunchRefusals) -> None:
-        self._view = view
-        self._refusals = refusals
-        self._free: dict[tuple[str, str], bool] = {}
-
-    @cached_property
-    def show_capacity(self) -> bool:
-        """Whether EC2 launched an instance of an offering after it refused it."""
-        return bool(self._refusals.reopened(self._view.all_claims()))
-
-    def free(self, subject: tuple[str, str]) -> bool:
-        """Whether a NodePool may launch more nodes of scarce types, in a capacity type."""
-        if subject not in self._free:
-            self._free[subject] = self._refusals.free_launches(self._view.all_claims(), *subject) > 0
-        return self._free[subject]
-
-
 class Batcher:
     """Knows which pods wait for a decision, and collects them into batches."""
 
@@ -136,7 +96,7 @@ class Batcher:
         self._buffers = buffers or BufferRoom()
         self._view = view
         self._now = now
-        self._outcomes: dict[str, _PlanOutcome] = {}
+        self._outcomes: dict[str, PlanOutcome] = {}
         self._turn = 0
         self._pace = Pace(share=SHARE_OF_LOOKS)
         self._renewed_within = timedelta(seconds=window.longest) + PLANNED_WITHIN
@@ -156,13 +116,13 @@ class Batcher:
         fingerprint = self._view.fingerprint()
         pending = self._view.pending_pods()
         refused = self._refusals.refused_claims(self._view.launching_claims)
-        launches = _Launches(self._view, self._refusals)
         self._forget_others(pending)
         self._unused.update(pod for pod in pending if not pod.node_name)
+        validity = AnswerValidity(self._view, self._refusals, self._unused, now, fingerprint, refused)
         return [
             pod
             for pod in (*pending, *self._buffers.lacking())
-            if not self._valid(pod, now, fingerprint, refused, launches) and not self._covered(pod, now, refused)
+            if not validity.holds(pod, self._outcomes.get(pod.uid)) and not validity.is_covered(pod)
         ]
 
     def adopt(self, pauses: Iterable[PurchasePause]) -> None:
@@ -190,7 +150,7 @@ class Batcher:
         for pod in pods:
             pause = self._unused.pause_of(pod, now)
             if pause is not None and pause.until is not None:
-                self._outcomes[pod.uid] = _PlanOutcome(pause.until, self._attempts(pod), None, pod=pod, paused=True)
+                self._outcomes[pod.uid] = PlanOutcome(pause.until, self._attempts(pod), None, pod=pod, paused=True)
 
     def nominated(self, placements: Mapping[str, Iterable[Pod]], ready: Collection[str] = ()) -> None:
         """Record pods that were planned onto nodes (by name) that exist or are starting. Skip the pods of buffers.
@@ -201,9 +161,9 @@ class Batcher:
         for node, pods in placements.items():
             for pod in (pod for pod in pods if not pod.buffer):
                 attempts = self._attempts(pod) if pod.node_name else 0  # a drain may take its time
-                pause = _growing(NOMINATED_FOR, attempts, MAX_NOMINATION)
+                pause = growing(NOMINATED_FOR, attempts, MAX_NOMINATION)
                 since = self._refused_since(pod, now) if node in ready and not pod.node_name else None
-                self._outcomes[pod.uid] = _PlanOutcome(now + pause, attempts, None, node, refused_since=since)
+                self._outcomes[pod.uid] = PlanOutcome(now + pause, attempts, None, node, refused_since=since)
 
     def _refused_since(self, pod: Pod, now: datetime) -> datetime:
         answer = self._outcomes.get(pod.uid)
@@ -255,7 +215,7 @@ class Batcher:
         """Record that a NodeClaim was written for these pods. If it fails, they are planned again at once."""
         until = self._now() + BOUGHT_FOR
         for uid in uids:
-            self._outcomes[uid] = _PlanOutcome(until, 0, None)
+            self._outcomes[uid] = PlanOutcome(until, 0, None)
 
     def unschedulable(
         self, pods: Iterable[Pod], fingerprint: Fingerprint, offered_again: datetime | None = None
@@ -272,12 +232,12 @@ class Batcher:
         in_shortage = any(backoff.refused_at is not None for backoff in self._refusals.backoffs().values())
         for pod in pods:
             attempts = self._attempts(pod)
-            pause = _growing(FIRST_RETRY, attempts, MAX_RETRY)
+            pause = growing(FIRST_RETRY, attempts, MAX_RETRY)
             if offered_again is not None:
                 pause = min(pause, max(FIRST_RETRY, offered_again - now))
             # A pod that must leave its node still runs, so a change of the claims is not worth another plan for it.
-            changes = None if pod.node_name else _relevant_part(pod, fingerprint)
-            self._outcomes[pod.uid] = _PlanOutcome(now + pause, attempts, changes, pod=pod, in_shortage=in_shortage)
+            changes = None if pod.node_name else relevant_part(pod, fingerprint)
+            self._outcomes[pod.uid] = PlanOutcome(now + pause, attempts, changes, pod=pod, in_shortage=in_shortage)
 
     def capacity_is_back(self) -> None:
         """Plan all pods again that fitted nowhere while EC2 refused offerings of which it launches instances again."""
@@ -289,8 +249,8 @@ class Batcher:
         for pod, subject in pods:
             before = self._outcomes.get(pod.uid)
             attempts = before.attempts + 1 if before is not None and before.launches_after is not None else 1
-            again_at = now + _growing(FIRST_POSTPONED, attempts, MAX_POSTPONED)
-            self._outcomes[pod.uid] = _PlanOutcome(again_at, attempts, None, pod=pod, launches_after=subject)
+            again_at = now + growing(FIRST_POSTPONED, attempts, MAX_POSTPONED)
+            self._outcomes[pod.uid] = PlanOutcome(again_at, attempts, None, pod=pod, launches_after=subject)
 
     def refused(self, pods: Iterable[Pod], pool: str) -> None:
         """Record that the API server refused this pool's NodeClaim for these pods.
@@ -298,7 +258,7 @@ class Batcher:
         They are planned again when the pool or their own requirements change, or after a pause that grows with each
         attempt.
         """
-        self.engine_failed(pods, (pool, self._generations().get(pool)))
+        self.engine_failed(pods, (pool, generations(self._view).get(pool)))
 
     def engine_failed(self, pods: Iterable[Pod], pool: tuple[str, int | None] | None = None) -> None:
         """Record that the engine failed on these pods.
@@ -310,17 +270,12 @@ class Batcher:
         now, apart = self._now(), timedelta(seconds=2 * self._window.idle)
         kinds: dict[object, list[Pod]] = {}
         for pod in pods:
-            kinds.setdefault((self._attempts(pod), repr(pod.required_terms), repr(_scheduling_key(pod))), []).append(
-                pod
-            )
+            kinds.setdefault((self._attempts(pod), repr(pod.required_terms), repr(scheduling_key(pod))), []).append(pod)
         for number, (_, alike_pods) in enumerate(sorted(kinds.items(), key=lambda kind: str(kind[0]))):
             for pod in alike_pods:
                 attempts = self._attempts(pod)
-                pause = _growing(FIRST_RETRY, attempts, MAX_ISOLATION) + min(number, MAX_ISOLATED) * apart
-                self._outcomes[pod.uid] = _PlanOutcome(now + pause, attempts, None, pod=pod, pool=pool)
-
-    def _generations(self) -> dict[str, int | None]:
-        return {pool.metadata.name: pool.metadata.generation for pool in self._view.node_pools()}
+                pause = growing(FIRST_RETRY, attempts, MAX_ISOLATION) + min(number, MAX_ISOLATED) * apart
+                self._outcomes[pod.uid] = PlanOutcome(now + pause, attempts, None, pod=pod, pool=pool)
 
     def _attempts(self, pod: Pod) -> int:
         """The number of failed attempts for this pod, including the current one."""
@@ -363,42 +318,6 @@ class Batcher:
         await self._view.changed(seconds)
         await self._pace.wait(end - asyncio.get_running_loop().time())
 
-    def _covered(self, pod: Pod, now: datetime, refused: Collection[str]) -> bool:
-        """Whether a NodeClaim still covers the pod. ``refused``: NodeClaims that cover none.
-
-        A pod that must leave its node moves to the new one whenever the drain allows it, so its claim covers it without
-        a time limit. kube-scheduler binds a pending pod to the new node at once, or when the taint goes that an agent
-        has set there, or not at all.
-        """
-        return any(
-            pod.node_name
-            or (since := claim.initialized_at) is None
-            or now - since <= NOMINATED_FOR
-            or (now - since <= TAINTED_FOR and bool(self._view.undeclared_taint(claim, pod)))
-            for claim in self._view.claims_for(pod)
-            if claim.name not in refused
-        )
-
-    def _valid(
-        self, pod: Pod, now: datetime, fingerprint: Fingerprint, refused: Collection[str], launches: _Launches
-    ) -> bool:
-        answer = self._outcomes.get(pod.uid)
-        if answer is None or now >= answer.again_at:
-            return False
-        if answer.node and (answer.node in refused or not self._view.place_of(answer.node)):
-            return False
-        if answer.pod is not None and answer.pod is not pod and _scheduling_key(answer.pod) != _scheduling_key(pod):
-            return False
-        if answer.pool is not None and answer.pool[1] != self._generations().get(answer.pool[0]):
-            return False
-        if answer.in_shortage and launches.show_capacity:
-            return False
-        if answer.launches_after is not None and launches.free(answer.launches_after):
-            return False
-        if answer.paused and self._unused.pause_of(pod, now) is None:
-            return False
-        return answer.fingerprint is None or answer.fingerprint == _relevant_part(pod, fingerprint)
-
     def _forget_others(self, pending: Iterable[Pod]) -> None:
         """Drop all answers except those for these pods and for the pods of buffers."""
         live_uids = {pod.uid for pods in (pending, self._buffers.pods()) for pod in pods}
@@ -415,34 +334,6 @@ class Batcher:
         return max(0.05, min([60.0, *waits]))
 
 
-def _growing(first: timedelta, attempts: int, longest: timedelta) -> timedelta:
-    """The pause after so many attempts, which doubles each time up to the longest."""
-    doublings = min(max(0, attempts - 1), 20)  # a pod may wait for weeks, and more doublings would overflow timedelta
-    return min(first * (1 << doublings), longest)
-
-
 def _in_cluster(pods: Iterable[Pod]) -> int:
     """How many of the pods exist in the cluster, as opposed to the pods that stand for a buffer."""
     return sum(not pod.buffer for pod in pods)
-
-
-def _relevant_part(pod: Pod, fingerprint: Fingerprint) -> object:
-    """The part of the fingerprint that affects whether the pod fits.
-
-    It includes namespaces only if the pod selects them: they change often, and few pods select any.
-    """
-    selects = any(term.namespace_selector is not None for term in pod.rules.terms)
-    return fingerprint if selects else fingerprint.supply
-
-
-def _scheduling_key(pod: Pod) -> tuple[object, ...]:
-    """The properties of a pending pod that can change and that affect where it fits."""
-    return (
-        pod.unsupported,
-        pod.volume_terms,
-        pod.attachments,
-        pod.labels,
-        pod.requests,
-        pod.tolerations,
-        pod.buys_in_shortage,
-    )

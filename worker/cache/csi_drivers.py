@@ -14,7 +14,7 @@ from worker.cache.table import Table
 
 REGISTERS_WITHIN = 300.0
 """How many seconds after a node became ready its drivers may take to register. Planned pods may take as long
-(`TAINTED_FOR` in `activities/provisioning/batching.py`)."""
+(`TAINTED_FOR` in `activities/provisioning/plan_answers.py`)."""
 
 
 class CsiDrivers:
