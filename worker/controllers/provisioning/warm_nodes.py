@@ -1,4 +1,4 @@
-"""Keeps the warm nodes of NodePools: buys them, stops them when they are initialized, starts those that plans use.
+"""Keeps the warm nodes of NodePools: has them bought, stops initialized ones, and starts those that plans use.
 
 All of a warm node's state is on its NodeClaim and its Node, and each step may be repeated, so a worker that ends
 between two steps leaves nothing undone. A NodeClaim has its mark from its creation until its node has started for pods,
@@ -10,7 +10,6 @@ A NodePool lacks a warm node from the moment that a plan uses it, so the next on
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -26,7 +25,6 @@ from activities.kubernetes.event_references import claim_reference, pool_referen
 from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.nodeclaim_deletion import delete_with_finalizer
 from activities.kubernetes.resources import NODECLAIMS, NODES
-from activities.provisioning.offerings import instance_types_by_pool
 from tenon.apis import labels
 from tenon.apis.managed import manages_claim
 from tenon.apis.nodepool import NodePool
@@ -39,12 +37,9 @@ from tenon.kube.records import NodeRecord, ObjectRecord
 from tenon.kube.stopped_times import started_now, stopped_now
 from tenon.kube.timestamps import format_instant
 from tenon.messages.node import Removal
-from tenon.provisioning.claims import name_after, warm_claim_body
-from tenon.provisioning.cost_limits import cost_limits
 from tenon.provisioning.planning_policy import PlanPolicy
-from tenon.provisioning.static_capacity import StaticClaim, why_no_new_nodes
-from tenon.provisioning.warm_nodes import WarmNode, WarmStep, next_step, refill, warm_node
-from tenon.scheduling.empty_node import NoEmptyNodeError
+from tenon.provisioning.static_capacity import StaticClaim
+from tenon.provisioning.warm_nodes import WarmNode, WarmStep, next_step, refill
 from worker.cache.changes import Change, Topic
 from worker.cache.cluster import ClusterCache
 from worker.cache.evacuating_pods import leaving
@@ -52,6 +47,7 @@ from worker.cache.planning_view import PlanningView
 from worker.controllers.base import Controller
 from worker.controllers.provisioning.launch_backoff import LaunchBackoff
 from worker.controllers.provisioning.purchase_turns import PurchaseTurns
+from worker.controllers.provisioning.warm_purchases import WarmPurchases
 
 ASK_AGAIN = 60.0
 """Seconds after which EC2 is asked again about an instance that has not done what EC2 accepted."""
@@ -105,10 +101,8 @@ class WarmNodeController(Controller):
         self._kube = kube
         self._recorder = recorder
         self._view = view
-        self._types = types
         self._instances = instances
-        self._policy = policy
-        self._turns = turns
+        self._purchases = WarmPurchases(kube, recorder, cache, view, types, policy, turns, self._log, self._log_limiter)
         self._now = now
         self._none_left = False
         """Whether the last look found no warm node and no NodePool that keeps some. Most clusters have none."""
@@ -340,7 +334,7 @@ class WarmNodeController(Controller):
         if not needed.missing and not needed.delete:
             return
         is_early = backoff.wait(clock()) or clock() < self._buy_from.get(record.uid, 0.0)
-        if needed.missing and (is_early or self._cannot_buy(pool)):
+        if needed.missing and (is_early or self._purchases.cannot_buy(pool)):
             return
         bodies = await self._kube.list(NODECLAIMS, label_selector=f"{labels.NODEPOOL}={record.name}")
         nodes = [self._warm_node(ClaimRecord.of(body)) for body in bodies if manages_claim(body)]
@@ -352,59 +346,8 @@ class WarmNodeController(Controller):
                 claim, Reason.OVERPROVISIONED, f"NodePool {record.name} keeps {warm_count(pool.metadata.annotations)}"
             )
         for _ in range(min(needed.missing, backoff.allowed_creations(clock()))):
-            if not await self._buy(pool, backoff):
+            if not await self._purchases.buy(pool, backoff):
                 return
-
-    def _cannot_buy(self, pool: NodePool) -> bool:
-        why = why_no_new_nodes(pool, self._view.node_class, self._view)
-        if why:
-            self._lacking(pool, why)
-        return bool(why)
-
-    async def _buy(self, pool: NodePool, backoff: LaunchBackoff) -> bool:
-        limits_cost = bool(cost_limits(pool, self._policy))
-        async with self._turns.next(limits_cost=limits_cost) as bought:
-            claim = await self._create(pool, backoff, bought)
-        if claim:
-            await self._cache.wait_for_claims([claim], ASK_LATER)  # the pool's usage must have it before the next one
-        return bool(claim)
-
-    async def _create(self, pool: NodePool, backoff: LaunchBackoff, bought: list[str]) -> str:
-        """Create a NodeClaim, and add its name to ``bought``. Returns the name; empty if nothing can be bought."""
-        name = pool.metadata.name
-        try:
-            overlaid = await instance_types_by_pool(self._view, self._types, [pool])
-            planned, why = await asyncio.to_thread(
-                warm_node,
-                pool,
-                overlaid.pools_with_types[0][1],
-                self._view.pool_usage(name),
-                self._view.daemons(),
-                self._view.namespaces(),
-                self._policy,
-                self._view.purchases(),
-            )
-        except NoEmptyNodeError as error:
-            backoff.failed(asyncio.get_running_loop().time())
-            self._lacking(pool, str(error))
-            await self._recorder.publish(
-                pool_reference(pool), EventReason.WARM_NODES_LACKING, f"no warm node can be bought: {error}"
-            )
-            return ""
-        body = warm_claim_body(planned, pool, name_after(name, f"warm/{uuid.uuid4().hex}"), why)
-        body["metadata"]["annotations"] |= overlaid.overlay_annotations(name, planned.instance_types)
-        claim: str = body["metadata"]["name"]
-        bought.append(claim)
-        await self._kube.create(NODECLAIMS, body)
-        backoff.created(claim)
-        metrics.CLAIMS_CREATED.labels("provisioned", name, str(planned.min_values_relaxed).lower()).inc()
-        self._log.info("The controller buys a warm node", extra={"nodeclaim": claim, "nodepool": name})
-        return claim
-
-    def _lacking(self, pool: NodePool, why: str) -> None:
-        if self._log_limiter.count((pool.metadata.name, why[:40])) is not None:
-            extra = {"nodepool": pool.metadata.name, "error": why}
-            self._log.warning("A NodePool lacks warm nodes", extra=extra)
 
     def _backoff_of(self, pool: NodePool) -> LaunchBackoff:
         uid, generation = pool.metadata.uid or "", pool.metadata.generation or 0
