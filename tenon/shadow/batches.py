@@ -1,7 +1,7 @@
 """Compares each purchase of another controller with what Tenon's engine buys for the same pods.
 
-A batch is the NodeClaims that were created shortly after each other, and the pods that waited then. NodeClaims do not
-say which pods they were bought for, so two batches that overlap count as one.
+A batch is the NodeClaims that were created shortly after each other, and the pods that waited when the last one was
+created. NodeClaims do not say which pods they were bought for, so two batches that overlap count as one.
 """
 
 from __future__ import annotations
@@ -165,10 +165,10 @@ class Batches:
             self._open = _Open(min(claim.created for claim in new), now)
         batch = self._open
         if batch is not None:
-            if new:
+            if new:  # later pods are of the next batch, even if it follows at once
                 batch.last = now
-            batch.claims |= {claim.name: claim for claim in new}
-            batch.pods |= {uid: pod for uid, (pod, _) in self._recent.items()}
+                batch.claims |= {claim.name: claim for claim in new}
+                batch.pods |= {uid: pod for uid, (pod, _) in self._recent.items()}
             if now - batch.last >= IDLE_SECONDS or now - batch.begun >= LONGEST_SECONDS:
                 self._close(batch, plan)
         done = [batch for batch in self._settling if _is_settled(batch, claims, place_of, now)]
@@ -240,7 +240,8 @@ def why_different(comparison: Comparison) -> str:
     if ours.unplaced_count != theirs.unplaced_count:
         more, fewer = ("Tenon", "Karpenter") if ours.unplaced_count > theirs.unplaced_count else ("Karpenter", "Tenon")
         difference = abs(ours.unplaced_count - theirs.unplaced_count)
-        return f"{more} leaves {difference} pods without a node that {fewer} places"
+        pods = "1 pod" if difference == 1 else f"{difference} pods"
+        return f"{more} leaves {pods} without a node that {fewer} places"
     if not comparison.is_fair:
         return "The price of a node is not known, so the two cannot be compared"
     parts = []

@@ -30,7 +30,7 @@ _OUTLINE = """(element, label) => {
     mark.style = 'position:fixed;z-index:99999;pointer-events:none;' +
         `left:${left}px;top:${top}px;width:${box.width + 8}px;height:${box.height + 8}px;` +
         'border:3px solid #d6336c;border-radius:8px;box-sizing:border-box';
-    text.style = 'position:absolute;right:-12px;top:-14px;width:26px;height:26px;border-radius:13px;' +
+    text.style = 'position:absolute;right:-30px;top:-14px;width:26px;height:26px;border-radius:13px;' +
         'background:#d6336c;color:white;font:bold 16px/26px sans-serif;text-align:center';
     text.textContent = label;
     mark.className = 'tenon-mark';

@@ -61,6 +61,8 @@ async def test_an_operator_finds_a_blocked_node_and_forces_its_drain_in_the_dial
         await ui.expect_on_page("headline", f"of NodePool {pool.name}", "tab User Metadata")
         tab = ui.page.get_by_role("tab", name="User Metadata")
         await ui.picture("landing", ui.page.get_by_text("headline").first, tab)
+        await ui.expect_on_page("initialize node", "bind pods")
+        await ui.picture("starts", height=1300)
 
         drained = await asyncio.to_thread(
             tenon, "node", "drain", node, "--reason", "a new kernel", "--ticket", "OPS-11"
@@ -83,6 +85,9 @@ async def test_an_operator_finds_a_blocked_node_and_forces_its_drain_in_the_dial
         await ui.picture("signal", option)
         await ui.send(dialog, "force_drain", WHO)
         await ui.expect_status("Completed")
+        await ui.page.get_by_role("tab", name="Timeline").click()
+        await ui.expect_on_page("drain node")
+        await ui.picture("leaves", height=1300)
         await pool.gone(name)
 
         await ui.open(await link(tenon, sandbox, node))  # by the name of a Node that is gone

@@ -87,6 +87,21 @@ def test_no_pod_is_in_two_batches() -> None:
     assert sorted(comparison.pods for comparison in comparisons) == [2, 3]
 
 
+def test_pods_that_come_after_the_last_node_claim_are_of_the_next_batch() -> None:
+    watch = Watch()
+    watch.pending = replicas(3)
+    watch.claims["a"] = claim("a")
+    watch.look()
+    watch.pending = [*watch.pending, *replicas(2, prefix="q")]
+    watch.look()
+    watch.look(11)
+    watch.claims["b"] = claim("b")
+    watch.look()
+    watch.look(11)
+    watch.bind()
+    assert [comparison.pods for comparison in watch.look()] == [3, 2]
+
+
 def test_node_claims_without_waiting_pods_are_replacements() -> None:
     watch = Watch()
     watch.claims["a"] = claim("a")
@@ -106,7 +121,7 @@ def test_pods_that_only_one_of_both_places_are_named() -> None:
     assert (comparison.theirs.unplaced_count, comparison.ours.unplaced_count) == (0, 1)
     assert "default/p-0" in comparison.ours.unplaced
     assert not comparison.is_fair
-    assert why_different(comparison) == "Tenon leaves 1 pods without a node that Karpenter places"
+    assert why_different(comparison) == "Tenon leaves 1 pod without a node that Karpenter places"
 
 
 def test_a_batch_whose_pods_wait_forever_is_compared_as_it_is() -> None:
