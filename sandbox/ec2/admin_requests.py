@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
@@ -181,6 +181,12 @@ class BuySavingsPlanBody(Body):
 
     commitment: float = Field(gt=0)
     family: str = ""
+
+
+class SpotScoresBody(Body):
+    """POST /sandbox/spot-scores: the scores of zones, by zone ID. Those that are not named are computed."""
+
+    scores: dict[str, Annotated[int, Field(ge=1, le=10)]]
 
 
 class EndReservationBody(Body):

@@ -224,6 +224,10 @@ class Ec2Admin:
         """Buy a Savings Plan of so many dollars an hour, for a family or else for all compute. Returns its ID."""
         return str(self._call("POST", "savings-plan", {"commitment": commitment, "family": family})["id"])
 
+    def spot_scores(self, scores: dict[str, int]) -> None:
+        """State the Spot placement scores of zones, by zone ID. Those of other zones follow from their capacity."""
+        self._call("POST", "spot-scores", {"scores": scores})
+
     def end_reservation(self, reservation_id: str, *, at: datetime | None = None) -> None:
         """End a capacity reservation, now or at a time. The instances of a block end with it, others stay."""
         self._call("POST", "end-reservation", {"id": reservation_id, "at": at.isoformat() if at else None})

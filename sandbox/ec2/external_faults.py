@@ -25,6 +25,7 @@ from sandbox.ec2.admin_requests import (
     ShiftBody,
     SilenceBody,
     SpotRoleBody,
+    SpotScoresBody,
     read,
 )
 from sandbox.ec2.authorization.identities import ACCOUNT
@@ -60,6 +61,7 @@ class ExternalFaults:
             "POST reserve": self._reserve,
             "POST reserved-instances": self._buy_reserved_instances,
             "POST savings-plan": self._buy_savings_plan,
+            "POST spot-scores": self._state_spot_scores,
             "POST placement-group": self._placement_group,
             "POST shift-zone": self._shift,
             "POST end-reservation": self._end_reservation,
@@ -72,6 +74,10 @@ class ExternalFaults:
     def _buy_savings_plan(self, body: bytes) -> dict[str, Any]:
         request = read(BuySavingsPlanBody, body)
         return {"id": self._world.commitments.commit(request.commitment, request.family)}
+
+    def _state_spot_scores(self, body: bytes) -> dict[str, Any]:
+        self._world.spot_scores.state(read(SpotScoresBody, body).scores)
+        return {"status": "ok"}
 
     def _kill(self, body: bytes) -> dict[str, Any]:
         self._world.book.lose(read(InstanceBody, body).id, *BY_HAND)

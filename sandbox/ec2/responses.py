@@ -13,7 +13,7 @@ from moto.core.responses import ActionResult
 from moto.ec2.exceptions import EC2ClientError, FilterNotImplementedError, InvalidInstanceTypeError
 from moto.ec2.responses import EC2Response
 
-from sandbox.ec2 import catalogue, describe, instance_status, spot_history, tokens
+from sandbox.ec2 import catalogue, describe, instance_status, spot_history, spot_scores, tokens
 from sandbox.ec2.authorization.identities import Caller, access_key
 from sandbox.ec2.describe import pattern
 from sandbox.ec2.instances import CODES, Machine
@@ -287,6 +287,28 @@ class SandboxEC2(EC2Response):  # type: ignore[misc]
         page, token = self._page([row for row in rows if spot_history.matches(row, filters)], 1000)
         return render("DescribeSpotPriceHistory", {"SpotPriceHistory": page, "NextToken": token or ""})
 
+    def get_spot_placement_scores(self) -> Any:
+        self.error_on_dryrun()
+        request = spot_scores.Request(
+            self._get_int_param("TargetCapacity"),
+            tuple(sorted(set(self._get_param("InstanceTypes", [])))),
+            bool(self._get_param("InstanceRequirementsWithMetadata")),
+            self._get_param("TargetCapacityUnitType", "units"),
+            self._get_bool_param("SingleAvailabilityZone", False),
+            tuple(sorted(self._get_param("RegionNames", []))),
+        )
+        zones = {
+            zone.name: zone.zone_id
+            for zone in self.ec2_backend.describe_availability_zones()
+            if zone.zone_type == "availability-zone"
+        }
+        unknown = sorted(set(request.types) - catalogue.regional_types(self.region).keys())
+        if unknown:
+            raise InvalidInstanceTypeError(unknown, error_type="InvalidInstanceType")
+        rows = self.world.spot_scores.answer(request, self.region, zones, catalogue.zonal_offerings(self.region))
+        page, token = self._page(rows, 1000, 10)
+        return render("GetSpotPlacementScores", {"SpotPlacementScores": page, "NextToken": token or ""})
+
     def describe_capacity_reservations(self) -> Any:
         self.error_on_dryrun()
         description = self.world.reservations.describe(
@@ -307,10 +329,10 @@ class SandboxEC2(EC2Response):  # type: ignore[misc]
         description = self.world.groups.describe(self._get_param("GroupIds", []), self._filters_from_querystring())
         return render("DescribePlacementGroups", {"PlacementGroups": description})
 
-    def _page(self, rows: list[Any], limit: int) -> tuple[list[Any], str | None]:
-        """A page of a listing, and the token of the next page."""
+    def _page(self, rows: list[Any], limit: int, least: int = 1) -> tuple[list[Any], str | None]:
+        """A page of a listing, and the token of the next page. ``least``: the smallest page that may be asked for."""
         start = tokens.decode(self._get_param("NextToken"))
-        end = start + tokens.page_size(self._get_int_param("MaxResults"), 1, limit)
+        end = start + tokens.page_size(self._get_int_param("MaxResults"), least, limit)
         return rows[start:end], tokens.encode(end) if end < len(rows) else None
 
 

@@ -22,6 +22,7 @@ from sandbox.ec2.market import Market
 from sandbox.ec2.placement_groups import PlacementGroups
 from sandbox.ec2.prices import PriceBook
 from sandbox.ec2.region import REGION
+from sandbox.ec2.spot_scores import SpotScores
 from sandbox.ec2.zonal_shift import ZonalShifts
 
 
@@ -63,6 +64,7 @@ class World:
         self.groups = PlacementGroups(self.book)
         self.zonal_shifts = ZonalShifts()
         self.commitments = Commitments(self.prices)
+        self.spot_scores = SpotScores(self.market, self.now)
         self.fleets = Fleets(self.market, self.book, self.consistency, self.reservations, self.groups)
         self.events = EventBridge(ACCOUNT, REGION, self.cluster.name)
         self.book.on_state = self.events.state_changed
@@ -83,6 +85,7 @@ class World:
         self.groups.clear()
         self.zonal_shifts.clear()
         self.commitments.clear()
+        self.spot_scores.clear()
         self.faults.clear()
         self.holds.release()
         self.throttle.clear()

@@ -102,9 +102,9 @@ def test_user_data_is_not_recorded() -> None:
 
 def test_a_failure_of_the_mock_is_an_internal_error_and_counted(aws: Aws) -> None:
     with pytest.raises(ClientError, match="InternalError"):
-        aws.ec2.get_spot_placement_scores(TargetCapacity=1, InstanceTypes=["m7g.large"])
+        aws.ec2.get_capacity_reservation_usage(CapacityReservationId="cr-0123456789abcdef0")
     health = aws.admin.health()
-    assert (health["internal_errors"], health["internal_error_calls"]) == (1, ["ec2.GetSpotPlacementScores"])
+    assert (health["internal_errors"], health["internal_error_calls"]) == (1, ["ec2.GetCapacityReservationUsage"])
 
 
 def test_concurrent_launches_share_no_address(aws: Aws) -> None:
