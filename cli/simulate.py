@@ -24,6 +24,7 @@ from cli.simulating.cluster import FiledCache, Pending, fill, floor_pods
 from cli.simulating.files import Filenames, read_catalogue_file, read_files
 from cli.simulating.progress import show_progress
 from tenon.apis import labels
+from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodeoverlay import NodeOverlay
 from tenon.ec2.commitments.coverage import NO_COVERAGE, Coverage
 from tenon.ec2.refusals.unavailable import UnavailableOfferings, next_attempt_of
@@ -40,8 +41,9 @@ from tenon.provisioning.refused_types import refusal_clause
 from tenon.rollout.revisions import class_key
 from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
 from tenon.scheduling.model import InstanceType, Pool
+from tenon.scheduling.spot_scores import ScoresOf
 from tenon.scheduling.type_table import TypeTables
-from tenon.simulation import market
+from tenon.simulation import market, stated_scores
 from tenon.simulation.class_types import ClassTypes
 from tenon.simulation.decisions import Decision, Question, Reserved, decide
 from tenon.simulation.defaults import BEGINNING, fill_in, newest_instant
@@ -118,6 +120,10 @@ def simulate(
     setting: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting of the worker; repeatable.")
     ] = None,
+    spot_score: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ZONE=SCORE", help="A Spot placement score to plan with, from 1 to 10; repeatable."),
+    ] = None,
     problem: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Solve a problem again that the worker saved when its engine failed."),
@@ -127,7 +133,16 @@ def simulate(
     if problem is not None:
         _again(problem)
         return
-    scope = Given(filename or [], live, catalog, disruption or node is not None, now, setting or [], node)
+    scope = Given(
+        filename or [],
+        live,
+        catalog,
+        disruption or node is not None,
+        now,
+        setting or [],
+        node,
+        spot_scores=spot_score or [],
+    )
     with stop_at_faults(), show_progress("Reading and planning ..."):
         shown = simulated(scope)
     if output is Form.json:
@@ -169,6 +184,8 @@ class Given:
     texts: Mapping[str, str] = field(default_factory=dict)
     """Manifests besides those in files, by the name that faults give them."""
     market_changes: Sequence[MarketChange] = ()
+    spot_scores: Sequence[str] = ()
+    """Spot placement scores, as ``zone=score``."""
 
 
 @contextmanager
@@ -261,7 +278,7 @@ def simulation_of(scope: Given) -> Simulation:
     types, catalogue_faults = read_catalogue_file(catalog)
     instant = instant or (utc_now() if live else newest_instant(objects))
     finish(objects, instant)
-    _stop_at([*faults, *catalogue_faults, *in_order(objects.faults), *market.problems(scope.market_changes, types)])
+    _stop_at([*faults, *catalogue_faults, *in_order(objects.faults), *_stated_faults(scope, types)])
     if not simulation_settings.gates().reserved_capacity:
         types = without_reservations(types)
     if disruption and not live:
@@ -298,6 +315,7 @@ def simulation_of(scope: Given) -> Simulation:
         reserved=reserved,
         refused=unavailable,
         coverage=_coverage(view, notes, live=live) if simulation_settings.uses_commitments else NO_COVERAGE,
+        scores_of=_scores(scope, view, notes),
     )
     decision = decide(view, question, time.perf_counter)
     notes += decision.notes
@@ -330,6 +348,11 @@ def _disruption_of(simulation: Simulation, scope: Given, settings: PlanSettings,
         where = "in the cluster: see kubectl get nodeclaims" if scope.live else "in the input"
         _stop_at([ManifestError(Source(scope.node), f"is no Node or NodeClaim of a NodePool {where}")])
     return disruption
+
+
+def _stated_faults(scope: Given, types: Sequence[InstanceType]) -> Iterator[ManifestError]:
+    yield from market.problems(scope.market_changes, types)
+    yield from stated_scores.problems(scope.spot_scores, types)
 
 
 def _manifests(scope: Given) -> Objects:
@@ -365,9 +388,7 @@ def _is_elsewhere(pool: Pool, types: Sequence[InstanceType]) -> bool:
 def _reserved(view: PlanningView, notes: list[str]) -> Reserved:
     from cli.simulating.reservations import read_places
 
-    classes = {class_key(pool) for pool in view.node_pools()}
-    node_classes = (view.node_class(name) for name in sorted(classes))
-    return Reserved(read_places(filter(None, node_classes), notes), view.reserved_claims())
+    return Reserved(read_places(_node_classes(view), notes), view.reserved_claims())
 
 
 def _coverage(view: PlanningView, notes: list[str], *, live: bool) -> Coverage:
@@ -376,9 +397,21 @@ def _coverage(view: PlanningView, notes: list[str], *, live: bool) -> Coverage:
         return NO_COVERAGE
     from cli.simulating.commitments import read_coverage
 
-    classes = {class_key(pool) for pool in view.node_pools()}
-    node_classes = (view.node_class(name) for name in sorted(classes))
-    return read_coverage(filter(None, node_classes), list(view.all_claims()), notes)
+    return read_coverage(_node_classes(view), list(view.all_claims()), notes)
+
+
+def _scores(scope: Given, view: PlanningView, notes: list[str]) -> ScoresOf:
+    if scope.spot_scores or not scope.live:
+        return stated_scores.stated_scores(scope.spot_scores, notes)
+    from cli.simulating.spot_scores import LiveScores
+
+    return LiveScores(_node_classes(view), notes).scores_of
+
+
+def _node_classes(view: PlanningView) -> Iterator[EC2NodeClass]:
+    """Yield the EC2NodeClasses of the NodePools."""
+    names = {class_key(pool) for pool in view.node_pools()}
+    return filter(None, (view.node_class(name) for name in sorted(names)))
 
 
 def _unavailable(notes: list[str]) -> Mapping[OfferingKey, datetime]:

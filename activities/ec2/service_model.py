@@ -36,6 +36,7 @@ OPERATIONS = {
             "DescribeSpotPriceHistory",
             "DescribeSubnets",
             "GetConsoleOutput",
+            "GetSpotPlacementScores",
             "RebootInstances",
             "RunInstances",
             "StartInstances",

@@ -23,6 +23,8 @@ class Goals:
     """How much dearer, from 0 to 1, a node may be in a zone where the NodePool has fewer vCPUs."""
     newer_generations: float | None = None
     """How much dearer, from 0 to 1, a node of a newer generation may be."""
+    placement_scores: float | None = None
+    """How much dearer, from 0 to 1, a spot node may be in a zone with a higher Spot placement score."""
 
 
 def read_spot_share(text: str) -> float:
@@ -60,6 +62,7 @@ def goals_of(annotations: Mapping[str, str]) -> Goals | None:
         _read(annotations, labels.SPOT_SHARE, read_spot_share),
         _read(annotations, labels.ZONE_BALANCE, read_premium),
         _read(annotations, labels.NEWER_GENERATIONS, read_premium),
+        _read(annotations, labels.SPOT_PLACEMENT_SCORES, read_premium),
     )
     return None if goals == Goals() else goals
 

@@ -61,6 +61,7 @@ _READERS: Mapping[str, Callable[[str], object]] = {
     labels.WARM: read_warm,
     labels.MAX_HOURLY_COST: read_max_hourly_cost,
     labels.SPOT_SHARE: read_spot_share,
+    labels.SPOT_PLACEMENT_SCORES: read_premium,
     labels.ZONE_BALANCE: read_premium,
     labels.NEWER_GENERATIONS: read_premium,
 }

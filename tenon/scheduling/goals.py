@@ -4,9 +4,9 @@ Each instance type that a claim lists holds its pods, wherever and as whatever i
 to a capacity type, a zone or some of its types, and every pod keeps its place. If EC2 refuses what is left, the pods
 are planned again without what EC2 refused.
 
-Goals are followed one after another: the capacity type, the zone, the generation. Claims with ``minValues`` stay as
-they are, because they must keep their variety, and so do those in capacity reservations and those that a commitment
-covers, which are paid for already.
+Goals are followed one after another: the capacity type, the zones with high Spot placement scores, the balance of
+zones, the generation. Claims with ``minValues`` stay as they are, because they must keep their variety, and so do those
+in capacity reservations and those that a commitment covers, which are paid for already.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from tenon.resources import CPU
 from tenon.scheduling.model import InstanceType, Node, Plan, PlannedClaim, Pool, Problem
 from tenon.scheduling.narrowing import Market, Markets, Sale, narrowed
 from tenon.scheduling.reservations import reservation_of
+from tenon.scheduling.spot_scores import scores_text, zone_scores
 from tenon.scheduling.template import SPOT_FLEXIBILITY
 from tenon.sentences import counted
 
@@ -58,6 +59,9 @@ def goal_sentences(pool: Pool, nodes: Iterable[Node]) -> list[str]:
     sentences = []
     if goals.spot_share is not None:
         sentences.append(f"{labels.SPOT_SHARE} {100 * goals.spot_share:.4g}%: {fleet.share_text()}")
+    if goals.placement_scores is not None:
+        premium = f"{100 * goals.placement_scores:.4g}%"
+        sentences.append(f"{labels.SPOT_PLACEMENT_SCORES}, up to {premium} dearer: {scores_text(pool)}")
     if goals.zone_balance is not None:
         sentences.append(f"{labels.ZONE_BALANCE}, up to {100 * goals.zone_balance:.4g}% dearer: {fleet.zones_text()}")
     if goals.newer_generations is not None:
@@ -75,6 +79,7 @@ class _Fleet:
         self._by_zone: Counter[str] = Counter()
         """Millicores."""
         self._markets = Markets(pool)
+        self._scores = zone_scores(pool)
 
     def count_node(self, node: Node) -> None:
         """Count a node or a claim in flight. One that may become spot counts as spot, which launches prefer."""
@@ -113,15 +118,23 @@ class _Fleet:
 
     def _narrowed(self, claim: PlannedClaim) -> PlannedClaim:
         market = self._markets.of(claim)
-        capacity_type, zone = self._capacity_type(market), ""
+        capacity_type = self._capacity_type(market)
         clauses: list[str] = []
         sales = market.of()
         if capacity_type:
             before, sales = sales, market.of(capacity_type)
             share = 100 * (self._goals.spot_share or 0)
             clauses.append(f"{labels.SPOT_SHARE} {share:.4g}%: {capacity_type}, {_costing(before, sales)}")
-        if zone := self._zone(market, capacity_type, sales):
-            before, sales = sales, market.of(capacity_type, zone)
+        least, zones = self._scored_zones(market, capacity_type, sales)
+        if zones:
+            before, sales = sales, market.of(capacity_type, zones)
+            clauses.append(
+                f"{labels.SPOT_PLACEMENT_SCORES}: a score of at least {least} in {', '.join(zones)}, "
+                f"{_costing(before, sales)}"
+            )
+        if zone := self._zone(market, capacity_type, sales, zones):
+            zones = (zone,)
+            before, sales = sales, market.of(capacity_type, zones)
             clauses.append(
                 f"{labels.ZONE_BALANCE}: the NodePool has the fewest vCPUs in {zone}, {_costing(before, sales)}"
             )
@@ -133,7 +146,7 @@ class _Fleet:
             sales = newer
         if not clauses:
             return claim
-        return replace(narrowed(claim, sales, capacity_type, zone), goals=tuple(clauses))
+        return replace(narrowed(claim, sales, capacity_type, zones), goals=tuple(clauses))
 
     def _capacity_type(self, market: Market) -> str:
         """Return on-demand if that brings the vCPUs nearer to the share; empty if the claim stays open.
@@ -150,21 +163,32 @@ class _Fleet:
         off_with_on_demand = abs(present - share * (everything + more_on_demand))
         return labels.ON_DEMAND if off_with_on_demand < off_with_spot else ""
 
-    def _zone(self, market: Market, capacity_type: str, sales: Sequence[Sale]) -> str:
-        """Return the zone with the fewest vCPUs among those that are not too dear; empty if there is no choice."""
-        premium, zones = self._goals.zone_balance, market.zones()
-        if premium is None or len(zones) < 2:
+    def _scored_zones(self, market: Market, capacity_type: str, sales: Sequence[Sale]) -> tuple[int, tuple[str, ...]]:
+        """Return the highest score of the zones that are not too dear, and the zones that score no less.
+
+        These are none if that leaves out no zone, and for a claim that does not become spot. A zone without a score
+        counts as the lowest, because AWS scores the best zones only.
+        """
+        premium, scores = self._goals.placement_scores, self._scores
+        if premium is None or not scores or sales[0].offering.capacity_type != labels.SPOT:
+            return 0, ()
+        choices = _choices(market, capacity_type, market.zones(), sales, premium)
+        least = max((scores.get(zone, 0) for zone in choices), default=0)
+        zones = tuple(zone for zone in market.zones() if scores.get(zone, 0) >= least)
+        return (least, zones) if len(zones) < len(market.zones()) else (0, ())
+
+    def _zone(self, market: Market, capacity_type: str, sales: Sequence[Sale], zones: Sequence[str]) -> str:
+        """Return the zone with the fewest vCPUs among those that are not too dear; empty if there is no choice.
+
+        ``zones``: those that it may be; none for all.
+        """
+        premium = self._goals.zone_balance
+        if premium is None:
             return ""
-        enough = _flexibility(sales)
-        choices = [
-            (self._by_zone[zone], in_zone[0].price, zone)
-            for zone in zones
-            if (in_zone := market.of(capacity_type, zone))
-            and _within(in_zone[0].price, sales, premium)
-            and in_zone[0].offering.capacity_type == sales[0].offering.capacity_type
-            and _flexibility(in_zone) >= enough
-        ]
-        return min(choices)[2] if len(choices) > 1 else ""
+        choices = _choices(market, capacity_type, zones or market.zones(), sales, premium)
+        if len(choices) < 2:
+            return ""
+        return min(choices, key=lambda zone: (self._by_zone[zone], choices[zone], zone))
 
     def _newer(self, sales: Sequence[Sale]) -> list[Sale]:
         """Return the types of the newest generations that are not too dear; empty if that leaves out none."""
@@ -185,6 +209,21 @@ class _Fleet:
     def _count(self, millicores: int, capacity_type: str, zone: str) -> None:
         self._by_capacity_type[capacity_type] += millicores
         self._by_zone[zone] += millicores
+
+
+def _choices(
+    market: Market, capacity_type: str, zones: Sequence[str], sales: Sequence[Sale], premium: float
+) -> dict[str, float]:
+    """Return the zones that are not too dear and leave enough types, with their prices in dollars an hour."""
+    enough = _flexibility(sales)
+    return {
+        zone: in_zone[0].price
+        for zone in zones
+        if (in_zone := market.of(capacity_type, (zone,)))
+        and _within(in_zone[0].price, sales, premium)
+        and in_zone[0].offering.capacity_type == sales[0].offering.capacity_type
+        and _flexibility(in_zone) >= enough
+    }
 
 
 def _within(price: float, sales: Sequence[Sale], premium: float) -> bool:

@@ -140,6 +140,8 @@ class Pool:
     """Why the pool has no instance type, in words that follow the pool's name; empty if it has one."""
     commitments: tuple[Commitment, ...] = ()
     """What is left of the account's commitments, in the order in which AWS uses them. Pools share them."""
+    spot_scores: Mapping[str, int] = field(default_factory=dict)
+    """Spot placement scores for its instance types, from 1 to 10, by zone ID or zone; empty if none are known."""
 
     @property
     def of_nodes(self) -> Requirements:

@@ -5,7 +5,7 @@ Each type that a claim lists holds its pods, wherever and as whatever it is boug
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from tenon.apis import labels
@@ -39,17 +39,17 @@ class Market:
 
     sales: Sequence[Sale]
     """Each type with each of its offerings."""
-    narrowed: dict[tuple[str, str], list[Sale]] = field(default_factory=dict)
+    narrowed: dict[tuple[str, tuple[str, ...]], list[Sale]] = field(default_factory=dict)
     _dearest: int | None = None
 
-    def of(self, capacity_type: str = "", zone: str = "") -> list[Sale]:
-        """Return the best sale of each type, cheapest first. An empty capacity type or zone stands for all."""
-        key = capacity_type, zone
+    def of(self, capacity_type: str = "", zones: tuple[str, ...] = ()) -> list[Sale]:
+        """Return the best sale of each type, cheapest first. No capacity type and no zones stand for all."""
+        key = capacity_type, zones
         if key not in self.narrowed:
             best: dict[str, Sale] = {}
             for sale in self.sales:
                 offering = sale.offering
-                if capacity_type in ("", offering.capacity_type) and zone in ("", offering.zone):
+                if capacity_type in ("", offering.capacity_type) and (not zones or offering.zone in zones):
                     present = best.get(sale.kind.name)
                     if present is None or (sale.price, offering.zone) < (present.price, present.offering.zone):
                         best[sale.kind.name] = sale
@@ -91,13 +91,15 @@ class Markets:
         return self._markets[key]
 
 
-def narrowed(claim: PlannedClaim, sales: Sequence[Sale], capacity_type: str = "", zone: str = "") -> PlannedClaim:
-    """Return the claim with these types only, which are sorted by price, in the capacity type and zone if given."""
-    only: Mapping[str, str] = {labels.CAPACITY_TYPE: capacity_type, labels.ZONE: zone}
+def narrowed(
+    claim: PlannedClaim, sales: Sequence[Sale], capacity_type: str = "", zones: tuple[str, ...] = ()
+) -> PlannedClaim:
+    """Return the claim with these types only, which are sorted by price, in the capacity type and zones if given."""
+    only = {labels.CAPACITY_TYPE: (capacity_type,) if capacity_type else (), labels.ZONE: zones}
     requirements = claim.requirements
-    for key, value in only.items():
-        if value:
-            requirements = requirements.with_(Requirement.new(key, IN, (value,)))
+    for key, values in only.items():
+        if values:
+            requirements = requirements.with_(Requirement.new(key, IN, values))
     offering = sales[0].offering
     return replace(
         claim,

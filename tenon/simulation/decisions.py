@@ -18,6 +18,7 @@ from tenon.apis.nodeoverlay import NodeOverlay
 from tenon.apis.nodepool import NODES, NodePool
 from tenon.disruption.covered_nodes import with_coverage
 from tenon.disruption.model import ClusterModel, NodeDetail, model_of
+from tenon.disruption.scored_zones import with_scores
 from tenon.ec2.commitments.coverage import NO_COVERAGE, Coverage
 from tenon.ec2.commitments.pools import with_commitments
 from tenon.ec2.families.own_kubelet import with_own_kubelet
@@ -45,6 +46,7 @@ from tenon.scheduling.model import InstanceType, Plan, Problem
 from tenon.scheduling.most_pods import solve_for_most_pods
 from tenon.scheduling.relaxation import without_preferences
 from tenon.scheduling.reservations import with_places_taken
+from tenon.scheduling.spot_scores import ScoresOf, no_scores, with_spot_scores
 
 Placements = Mapping[str, tuple[Pod, ...]]
 
@@ -122,6 +124,8 @@ class Question:
     """What EC2 refused, with the time when Tenon asks for it again. The available types lack it already."""
     coverage: Coverage = NO_COVERAGE
     """What the account's Reserved Instances and Savings Plans cover, and leave for new nodes."""
+    scores_of: ScoresOf = no_scores
+    """The Spot placement scores of a NodePool that follows them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +147,7 @@ def decide(cluster: Cluster, question: Question, clock: Callable[[], float]) -> 
     began = clock()
     overlaid = apply_overlays(pools_with_types, question.overlays)
     problem = problem_of(cluster, question.pods, overlaid.pools_with_types, question.policy, refused=question.refused)
-    problem = with_commitments(problem, question.coverage.remaining)
+    problem = with_spot_scores(with_commitments(problem, question.coverage.remaining), question.scores_of)
     placed = placed_by_kube_scheduler(problem)
     plan = with_pool_reasons(
         _planned(problem, placed, cluster, question, overlaid.pools_with_types), cluster, question.pods
@@ -166,7 +170,7 @@ def _planned(
     placed_keys = {pod.key for pods in placed.values() for pod in pods}
     waiting = [pod for pod in question.pods if pod.key not in placed_keys]
     open_problem = problem_of(cluster, waiting, pools_with_types, question.policy, placed, question.refused)
-    open_problem = with_commitments(open_problem, question.coverage.remaining)
+    open_problem = with_spot_scores(with_commitments(open_problem, question.coverage.remaining), question.scores_of)
     return with_placements(_with_waits(open_problem, question, pools_with_types), placed)
 
 
@@ -207,12 +211,12 @@ def model_after(
     details = node_details(overlaid.types_by_pool())
     model = model_of(replace(problem, pools=remaining_pools), details, {pool.metadata.name for pool in static})
     if not wave_pools:
-        return with_coverage(model, question.coverage)
+        return with_scores(with_coverage(model, question.coverage), question.scores_of)
     usable = [*usable_pools(wave_pools, find_class), *usable_static_pools(wave_pools, find_class)]
     waves = apply_overlays(_sold(usable, cluster, question), question.overlays)
     in_version = scheduling_pools(cluster, waves.pools_with_types, question.policy)
     model = replace(model, wave_pools={pool.name: pool for pool in in_version})
-    return with_coverage(model, question.coverage)
+    return with_scores(with_coverage(model, question.coverage), question.scores_of)
 
 
 def _sold(pools: Sequence[NodePool], cluster: Cluster, question: Question) -> PoolTypes:

@@ -22,6 +22,8 @@ POLICY = _POLICIES / "controller-policy.json"
 """The policy that users attach to the worker's role."""
 COMMITMENTS_POLICY = _POLICIES / "commitments-policy.json"
 """The policy that they attach too if the worker is to read Reserved Instances and Savings Plans."""
+SPOT_SCORES_POLICY = _POLICIES / "spot-scores-policy.json"
+"""The policy that they attach too if NodePools follow Spot placement scores."""
 _CREDENTIAL = re.compile(r"Credential=(?P<key>[^/]+)/")
 _WORKER = re.compile(r"sandbox-worker\.(?P<cluster>.+)")
 
@@ -43,10 +45,17 @@ def environment(access_key: str) -> dict[str, str]:
 
 
 def with_commitments_policy() -> dict[str, Any]:
-    """The document of a role with both policies."""
-    documents: list[dict[str, Any]] = [
-        json.loads(path.read_text(encoding="utf-8")) for path in (POLICY, COMMITMENTS_POLICY)
-    ]
+    """The document of a role that may also read Reserved Instances and Savings Plans."""
+    return _with(COMMITMENTS_POLICY)
+
+
+def with_spot_scores_policy() -> dict[str, Any]:
+    """The document of a role that may also read Spot placement scores."""
+    return _with(SPOT_SCORES_POLICY)
+
+
+def _with(policy: Path) -> dict[str, Any]:
+    documents: list[dict[str, Any]] = [json.loads(path.read_text(encoding="utf-8")) for path in (POLICY, policy)]
     statements = [statement for document in documents for statement in document["Statement"]]
     return documents[0] | {"Statement": statements}
 

@@ -94,6 +94,8 @@ POLICY = (ROOT / "deploy" / "iam" / "controller-policy.json").read_text()
 STATEMENTS: list[dict[str, Any]] = json.loads(POLICY)["Statement"]
 OPTIONAL_POLICY = (ROOT / "deploy" / "iam" / "commitments-policy.json").read_text()
 OPTIONAL_STATEMENTS: list[dict[str, Any]] = json.loads(OPTIONAL_POLICY)["Statement"]
+SCORES_POLICY = (ROOT / "deploy" / "iam" / "spot-scores-policy.json").read_text()
+SCORES_STATEMENTS: list[dict[str, Any]] = json.loads(SCORES_POLICY)["Statement"]
 
 
 NEEDED = """
@@ -126,6 +128,11 @@ def test_the_rights_of_commitments_are_in_a_policy_of_their_own() -> None:
     assert statements == {"ec2:DescribeReservedInstances", *savings_plans}
 
 
+def test_the_right_to_read_spot_placement_scores_is_in_a_policy_of_its_own() -> None:
+    (statement,) = SCORES_STATEMENTS
+    assert actions(statement) == ["ec2:GetSpotPlacementScores"]
+
+
 CLIENT_CALL = re.compile(r"\.(ec2|ssm|iam|eks|pricing|sqs)\s*\.(\w+)\(\s*(?:\"(\w+)\")?")
 
 
@@ -137,7 +144,8 @@ def test_aws162_every_call_of_the_code_is_granted() -> None:
             calls.add((service, paginated if method == "get_paginator" else method))
     assert len(calls) > 20
     session = botocore.session.get_session()
-    statements = {action for statement in (*STATEMENTS, *OPTIONAL_STATEMENTS) for action in actions(statement)}
+    granted = (*STATEMENTS, *OPTIONAL_STATEMENTS, *SCORES_STATEMENTS)
+    statements = {action for statement in granted for action in actions(statement)}
     for service, method in calls:
         (operation,) = [
             name for name in session.get_service_model(service).operation_names if xform_name(name) == method

@@ -30,7 +30,7 @@ from tenon.provisioning.plan_inputs import (
 from tenon.provisioning.solving import BatchSolver, solve_with_buffers
 from tenon.scheduling.hourly_cost import TOTAL_HOURLY_COST, with_costs
 from tenon.scheduling.model import Commitment, InstanceType, Offering, Plan, Problem
-from tests.tenon.scheduling.builders import CATALOG, TOLERATES_ALL, node, pod, pool, problem, replicas
+from tests.tenon.scheduling.builders import CATALOG, TOLERATES_ALL, ZONES, node, pod, pool, problem, replicas
 from tests.tenon.scheduling.mixed_problem import EVEN, mixed
 from tests.tenon.scheduling.random_problems import problems
 from tests.tenon.scheduling.test_topology_properties import problems as problems_with_rules
@@ -75,6 +75,25 @@ def test_rules_about_running_pods_still_hold(value: Problem, share: float) -> No
 def test_limits_on_costs_and_goals_still_hold(value: Problem, goals: Goals) -> None:
     pools = [
         with_costs(replace(own, goals=goals, limits={**(own.limits or {}), TOTAL_HOURLY_COST: 200_000}))
+        for own in value.pools
+    ]
+    assert_same_plan(replace(value, pools=pools))
+
+
+@settings(max_examples=30)
+@given(problems(), st.lists(st.integers(1, 10), min_size=3, max_size=3))
+def test_spot_placement_scores_still_choose_zones(value: Problem, scores: list[int]) -> None:
+    by_zone_id = dict(zip(ZONES, scores, strict=True))
+    pools = [
+        replace(
+            own,
+            goals=Goals(placement_scores=0.1),
+            spot_scores=by_zone_id,
+            instance_types=[
+                replace(kind, offerings=tuple(replace(o, zone_id=o.zone) for o in kind.offerings))
+                for kind in own.instance_types
+            ],
+        )
         for own in value.pools
     ]
     assert_same_plan(replace(value, pools=pools))

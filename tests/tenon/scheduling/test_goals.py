@@ -1,4 +1,7 @@
-"""Goals of NodePools: the share of spot capacity, the balance of zones, newer generations. None keeps a pod waiting."""
+"""Goals of NodePools: the share of spot capacity, Spot placement scores, the balance of zones, newer generations.
+
+None keeps a pod waiting.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,9 @@ from tenon.apis.validation import check_nodepool
 from tenon.provisioning.solving import solve_with_buffers
 from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
 from tenon.scheduling.goals import goal_sentences
-from tenon.scheduling.model import InstanceType, Node, Plan, PlannedClaim, Problem
+from tenon.scheduling.model import InstanceType, Node, Plan, PlannedClaim, Pool, Problem
 from tenon.scheduling.narrowing import GENERATION
+from tenon.scheduling.spot_scores import Configuration, configuration_of
 from tests.activities.provisioning.fake_view import node_pool
 from tests.tenon.scheduling.builders import (
     AMD64,
@@ -35,8 +39,14 @@ from tests.tenon.scheduling.builders import (
     replicas,
 )
 
+IDS = ("usw2-az2", "usw2-az1", "usw2-az3")
+"""Of `ZONES`."""
 ONLY_LARGE = catalog(entry("m5.large", 2, 8, 0.1))
 TYPES = {kind.name: kind for kind in CATALOG}
+WITH_IDS = [
+    replace(kind, offerings=tuple(replace(o, zone_id=IDS[ZONES.index(o.zone)]) for o in kind.offerings))
+    for kind in CATALOG
+]
 
 
 def planned(value: Problem) -> Plan:
@@ -78,7 +88,9 @@ def test_wsh13_a_spot_share_is_a_percentage(text: str, share: float) -> None:
     assert goals.spot_share == pytest.approx(share)
 
 
-@pytest.mark.parametrize("key", [labels.SPOT_SHARE, labels.ZONE_BALANCE, labels.NEWER_GENERATIONS])
+@pytest.mark.parametrize(
+    "key", [labels.SPOT_SHARE, labels.SPOT_PLACEMENT_SCORES, labels.ZONE_BALANCE, labels.NEWER_GENERATIONS]
+)
 @pytest.mark.parametrize("text", ["", "70", "101%", "-1%", "0.7", "70 %", "٧٠%", "x" * 200])
 def test_a_broken_goal_is_a_problem_of_the_nodepool_and_is_not_followed(key: str, text: str) -> None:
     (fault,) = check_nodepool(node_pool(annotations={key: text}))
@@ -179,6 +191,89 @@ def test_wsh30_pods_that_need_a_zone_get_it() -> None:
     assert zones == {ZONES[0]: 3, ZONES[1]: 1, ZONES[2]: 1}
 
 
+# --- Spot placement scores ---
+
+
+def scored_types(*dearer: float, count: int = 3) -> list[InstanceType]:
+    """Types with an equal price in the first zone, and so much dearer in each zone after it."""
+    entries = [entry(f"m{number}.large", 2, 8, 0.1, zones=ZONES[: len(dearer) + 1]) for number in range(5, 5 + count)]
+    for offering in (offering for kind in entries for offering in kind["offerings"]):
+        place = ZONES.index(offering["zone"])
+        offering["zoneId"] = IDS[place]
+        offering["price"] *= 1 + (0.0, *dearer)[place]
+    return catalog(*entries)
+
+
+def scored_pool(types: list[InstanceType], *scores: int, premium: float = 0.05, **goals: float) -> Pool:
+    own = pool(types=types, goals=Goals(placement_scores=premium, **goals))
+    return replace(own, spot_scores=dict(zip(IDS, scores, strict=False)))
+
+
+def test_wsh39_a_spot_node_goes_to_the_zone_with_the_highest_score_that_is_not_too_dear() -> None:
+    own = scored_pool(scored_types(0.04, 0.2), 3, 8, 9)
+    (claim,) = planned(problem(replicas(1, "1500m"), own)).claims
+    assert claim.requirements[labels.ZONE].values == ZONES[1:], "EC2 may choose the dear zone, whose score is higher"
+    assert claim.offering.zone == ZONES[1]
+    assert claim.price == pytest.approx(0.0416)
+    sentence = f"tenon.sh/spot-placement-scores: a score of at least 8 in {ZONES[1]}, {ZONES[2]}"
+    assert f"{sentence}, which costs $0.0016 an hour more" in explained(problem(replicas(1), own), claim)
+
+
+@pytest.mark.parametrize(
+    ("scores", "premium"),
+    [((7, 7, 7), 0.05), ((), 0.05), ((3, 9, 9), 0.01), ((9, 9), 0.0)],
+    ids=["equal", "unknown", "too dear", "unscored zone of two"],
+)
+def test_wsh39_scores_that_leave_out_no_zone_change_nothing(scores: tuple[int, ...], premium: float) -> None:
+    types = scored_types(0.04) if len(scores) == 2 else scored_types(0.04, 0.04)
+    usual = planned(problem(replicas(3, "1500m"), pool(types=types)))
+    assert planned(problem(replicas(3, "1500m"), scored_pool(types, *scores, premium=premium))).claims == usual.claims
+
+
+def test_wsh39_a_zone_that_aws_did_not_score_is_left_out() -> None:
+    (claim,) = planned(problem(replicas(1, "1500m"), scored_pool(scored_types(0.0, 0.0), 1, 2))).claims
+    assert claim.requirements[labels.ZONE].values == (ZONES[1],)
+
+
+def test_wsh39_scores_do_not_concern_on_demand_nodes() -> None:
+    pods = [asking(f"p{number}", ON_DEMAND, cpu="1500m") for number in range(2)]
+    types = scored_types(0.0, 0.0)
+    usual = planned(problem(pods, pool(types=types)))
+    assert planned(problem(pods, scored_pool(types, 1, 9, 9))).claims == usual.claims
+
+
+def test_wsh39_zones_with_equal_scores_are_balanced() -> None:
+    own = scored_pool(scored_types(0.0, 0.0), 3, 9, 9, zone_balance=0.05)
+    claims = planned(problem(replicas(4, "1500m"), own)).claims
+    assert Counter(claim.offering.zone for claim in claims) == {ZONES[1]: 2, ZONES[2]: 2}
+    assert all(len(claim.goals) == 2 for claim in claims)
+
+
+def test_wsh39_a_person_reads_the_scores_or_why_there_are_none() -> None:
+    name = "tenon.sh/spot-placement-scores, up to 5% dearer"
+    types = scored_types(0.0, 0.0)
+    assert goal_sentences(scored_pool(types, 3, 9), []) == [f"{name}: us-west-2a 3, us-west-2b 9"]
+    assert goal_sentences(scored_pool(types), []) == [f"{name}: no scores are known"]
+    assert goal_sentences(scored_pool(scored_types(0.0, count=2)), []) == [
+        f"{name}: AWS needs 3 instance types to score zones, and spot capacity of 2 is allowed"
+    ]
+
+
+@pytest.mark.parametrize(("cpu", "vcpus"), [(0, 32), (32_000, 32), (33_000, 64), (64_000, 64), (500_000, 512)])
+def test_wsh39_few_configurations_are_scored_while_a_nodepool_grows(cpu: int, vcpus: int) -> None:
+    """AWS limits new configurations."""
+    own = replace(scored_pool(scored_types(0.0)), usage={"cpu": cpu})
+    assert configuration_of(own) == Configuration(("m5.large", "m6.large", "m7.large"), vcpus)
+
+
+def test_wsh39_what_aws_cannot_score_or_nobody_asks_for_is_not_scored() -> None:
+    types = scored_types(0.0)
+    assert configuration_of(pool(types=types)) is None
+    assert configuration_of(scored_pool(scored_types(0.0, count=2))) is None
+    only = pool("default", ON_DEMAND, types=types, goals=Goals(placement_scores=0.05))
+    assert configuration_of(only) is None
+
+
 # --- generations ---
 
 
@@ -238,16 +333,25 @@ def test_a_person_reads_how_far_goals_are_met() -> None:
     share=st.one_of(st.none(), st.floats(0, 1)),
     balance=st.one_of(st.none(), st.floats(0, 0.5)),
     newer=st.one_of(st.none(), st.floats(0, 0.5)),
+    scored=st.one_of(st.none(), st.floats(0, 0.5)),
+    scores=st.lists(st.integers(1, 10), max_size=3),
     zone=st.sampled_from(["", *ZONES]),
 )
 def test_goals_keep_every_place_and_their_price(
-    cpus: list[int], share: float | None, balance: float | None, newer: float | None, zone: str
+    cpus: list[int],
+    share: float | None,
+    balance: float | None,
+    newer: float | None,
+    scored: float | None,
+    scores: list[int],
+    zone: str,
 ) -> None:
     needs = [AMD64, *([need(labels.ZONE, "In", zone)] if zone else [])]
     pods = [asking(f"p{number}", *needs, cpu=f"{cpu}m") for number, cpu in enumerate(cpus)]
-    usual = planned(problem(pods, pool()))
-    goals = Goals(share, balance, newer)
-    plan = planned(problem(pods, pool(goals=None if goals == Goals() else goals)))
+    usual = planned(problem(pods, pool(types=WITH_IDS)))
+    goals = Goals(share, balance, newer, scored)
+    own = replace(pool(types=WITH_IDS), spot_scores=dict(zip(IDS, scores, strict=False)))
+    plan = planned(problem(pods, replace(own, goals=None if goals == Goals() else goals)))
     assert [claim.pods for claim in plan.claims] == [claim.pods for claim in usual.claims]
     assert plan.placements == usual.placements
     assert plan.unschedulable == usual.unschedulable
@@ -274,7 +378,7 @@ def test_goals_keep_every_place_and_their_price(
                 for o in TYPES[name].offerings
                 if o.capacity_type == bought.capacity_type
             )
-        assert claim.price <= base * (1 + (balance or 0)) * (1 + (newer or 0)) + 1e-9
+        assert claim.price <= base * (1 + (balance or 0)) * (1 + (newer or 0)) * (1 + (scored or 0)) + 1e-9
 
 
 @settings(max_examples=60, deadline=None)
