@@ -20,7 +20,7 @@ from activities.ec2.client import Ec2
 from activities.ec2.errors import EC2Error
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ConfigError
-from activities.kubernetes.resources import EC2NODECLASSES
+from activities.kubernetes.resources import EC2NODECLASSES, NODEPOOLS
 from cli.application import create_app, examples
 from cli.console import output_console
 from cli.context import resolve_if_known, worker_of_sandbox
@@ -34,6 +34,8 @@ from cli.simulating.progress import show_progress
 from cli.switching import before_migrating
 from cli.switching.command import KarpenterName
 from tenon.apis.json_object import field_at
+from tenon.apis.purchase_goals import goals_of
+from tenon.kube import object_json
 from worker.runtime.assembly import region_of_environment
 from worker.settings import Settings, SettingsError, load_all
 from worker.settings.configmaps import read_cluster
@@ -132,11 +134,12 @@ async def _examine(flags: dict[str, object], flag_faults: list[str], kubeconfig:
         if settings is not None:
             findings += await check_worker_versions(settings)
         roles: list[str] = []
+        follows_scores = False
         if kube is not None:
             findings += await check_kubernetes(kube, now)
-            roles = await _roles(kube)
+            roles, follows_scores = await _roles(kube), await _follows_scores(kube)
         if settings is not None:
-            findings += await _check_aws(settings, roles)
+            findings += await _check_aws(settings, roles, follows_scores=follows_scores)
     finally:
         if kube is not None:
             await kube.close()
@@ -158,7 +161,17 @@ async def _roles(kube: Kube) -> list[str]:
     return [role for node_class in classes if isinstance(role := field_at(node_class, "spec", "role"), str) and role]
 
 
-async def _check_aws(settings: Settings, roles: list[str]) -> list[Finding]:
+async def _follows_scores(kube: Kube) -> bool:
+    """Whether a NodePool follows Spot placement scores."""
+    try:
+        pools = await kube.list(NODEPOOLS)
+    except ApiError:
+        return False  # the check of Kubernetes says why
+    goals = [goals_of(object_json.annotations(pool)) for pool in pools]
+    return any(goal is not None and goal.placement_scores is not None for goal in goals)
+
+
+async def _check_aws(settings: Settings, roles: list[str], *, follows_scores: bool) -> list[Finding]:
     try:
         region = await asyncio.to_thread(region_of_environment)
     except SettingsError as error:
@@ -167,7 +180,7 @@ async def _check_aws(settings: Settings, roles: list[str]) -> list[Finding]:
         aws = await asyncio.to_thread(Ec2, region)
     except EC2Error as error:
         return [unusable_credentials(region, error)]
-    return await asyncio.to_thread(check_aws, aws, settings, roles, utc_now)
+    return await asyncio.to_thread(check_aws, aws, settings, roles, utc_now, follows_scores=follows_scores)
 
 
 def _show(findings: list[Finding]) -> None:

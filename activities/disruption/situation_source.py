@@ -20,6 +20,7 @@ from activities.provisioning.account_commitments import CommitmentStore
 from activities.provisioning.batching import Batcher
 from activities.provisioning.buffers import BufferRoom
 from activities.provisioning.launch_refusals import LaunchRefusals
+from activities.provisioning.spot_scores import SpotScoreStore
 from activities.tracing import spans
 from activities.tracing.catalogue import Phase
 from tenon.disruption.commands.open_commands import awaiting_replacement, claims_of, hosts_of
@@ -27,6 +28,7 @@ from tenon.disruption.covered_nodes import with_coverage
 from tenon.disruption.history.savings import slowed_pools
 from tenon.disruption.model import ClusterModel, ManagedNode, Situation, model_of, policies_of
 from tenon.disruption.rules.approvals import approvals_of
+from tenon.disruption.scored_zones import with_scores
 from tenon.disruption.search.pods_elsewhere import PodsElsewhere
 from tenon.kube.pod import Pod
 from tenon.messages.disruption import DisruptionCommand, OpenCommand
@@ -66,12 +68,14 @@ class SituationSource:
         repair: RepairSource = no_repair,
         freezes: FreezeSource = no_freezes,
         commitments: CommitmentStore | None = None,
+        spot_scores: SpotScoreStore | None = None,
     ) -> None:
         """``supply``: what the NodePools can buy. ``refusals``: what EC2 refuses, which no replacement is made of.
 
         ``policy``: the operator's settings that affect plans. ``buffers``: where CapacityBuffers keep room.
         ``slowed``: the pools whose moves do not pay. ``repair``: what node repair does. ``freezes``: returns the
         DisruptionFreezes as they are now. ``commitments``: the Reserved Instances and Savings Plans that cover nodes.
+        ``spot_scores``: the Spot placement scores of NodePools that follow them.
         """
         self._view = view
         self._supply = supply
@@ -84,6 +88,7 @@ class SituationSource:
         self._repair = repair
         self._freezes = freezes
         self._commitments = commitments or CommitmentStore()
+        self._spot_scores = spot_scores or SpotScoreStore()
         self._elsewhere = PodsElsewhere()
         self._tables = TypeTables()
         """The index of the instance types, as the last pass left it."""
@@ -125,7 +130,7 @@ class SituationSource:
             of_waves = self._refusals.breakers(self._view.wave_pools())
             coverage = await compute(self._commitments.coverage, list(self._view.all_claims()))
             model = await compute(_model, snapshot, supply, self._policy, reserved, breakers, of_waves, self._tables)
-            model = await compute(with_coverage, model, coverage)
+            model = with_scores(await compute(with_coverage, model, coverage), self._spot_scores.scores_of)
             elsewhere = await compute(self._elsewhere.added_to, nodes, model.details, self._now())
         return replace(self.outline(elsewhere, open_commands), model=model), supply
 

@@ -12,6 +12,7 @@ from activities.provisioning.batching import Batcher
 from activities.provisioning.launch_refusals import LaunchRefusals
 from activities.provisioning.plan_phases import plan_phase
 from activities.provisioning.solving import Solved, Solver
+from activities.provisioning.spot_scores import SpotScoreStore
 from activities.provisioning.warm_starts import WarmStarts
 from activities.tracing import spans
 from activities.tracing.catalogue import Phase
@@ -21,6 +22,7 @@ from tenon.provisioning.overlays import Overlaid
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.problem import problem_of
 from tenon.scheduling.model import Plan, Problem
+from tenon.scheduling.spot_scores import with_spot_scores
 
 
 class BatchSolver:
@@ -35,8 +37,12 @@ class BatchSolver:
         solver: Solver,
         warm: WarmStarts,
         commitments: CommitmentStore,
+        spot_scores: SpotScoreStore,
     ) -> None:
-        """``warm``: the stopped nodes that plans may have started. ``commitments``: what plans use first."""
+        """``warm``: the stopped nodes that plans may have started. ``commitments``: what plans use first.
+
+        ``spot_scores``: the Spot placement scores of NodePools that follow them.
+        """
         self._view = view
         self._batcher = batcher
         self._refusals = refusals
@@ -44,6 +50,7 @@ class BatchSolver:
         self._solver = solver
         self._warm = warm
         self._commitments = commitments
+        self._spot_scores = spot_scores
 
     async def solve(
         self, waiting_pods: Sequence[Pod], overlaid: Overlaid, part: float, refused: Collection[str]
@@ -61,6 +68,7 @@ class BatchSolver:
             )
             coverage = await asyncio.to_thread(self._commitments.coverage, list(self._view.all_claims()))
         problem = with_commitments(self._warm.opened(problem), coverage.remaining)
+        problem = with_spot_scores(problem, self._spot_scores.scores_of)
         if refused:
             problem = replace(problem, nodes=[node for node in problem.nodes if node.name not in refused])
         with spans.phase(Phase.SOLVE):

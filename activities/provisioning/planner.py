@@ -34,6 +34,7 @@ from activities.provisioning.pod_events import PodEvents
 from activities.provisioning.pool_events import publish_missing_types, publish_refused_claims
 from activities.provisioning.refused_launches import RefusedLaunches
 from activities.provisioning.solving import Solver
+from activities.provisioning.spot_scores import SpotScoreStore
 from activities.provisioning.superseded_claims import delete_superseded
 from activities.provisioning.unplaced_pods import UnplacedPods
 from activities.provisioning.waiting_pods import WaitingPods
@@ -71,15 +72,18 @@ class Planner:
         inputs: InputKeeper | None = None,
         warm: WarmStarts | None = None,
         commitments: CommitmentStore | None = None,
+        spot_scores: SpotScoreStore | None = None,
     ) -> None:
         """``policy``: the operator's settings that affect plans. ``buffers``: what CapacityBuffers request.
 
         ``refusals``: what EC2 refuses, kept for other parts of the process. ``decided``: called after each plan with
         the UIDs of the pods that it is for, and of those that it has a place for. ``record``: gets an entry for each
         plan. ``inputs``: keeps what plans are made from. ``warm``: the stopped nodes that plans may have started.
-        ``commitments``: the Reserved Instances and Savings Plans that plans use first.
+        ``commitments``: the Reserved Instances and Savings Plans that plans use first. ``spot_scores``: the Spot
+        placement scores of NodePools that follow them.
         """
         policy, warm, solver = policy or PlanPolicy(), warm or WarmStarts(kube), solver or Solver()
+        commitments, spot_scores = commitments or CommitmentStore(), spot_scores or SpotScoreStore()
         self._warm = warm
         self._decided = decided
         self._refusals = refusals or LaunchRefusals(now=now)
@@ -103,7 +107,7 @@ class Planner:
             self._refusals,
             self._refused_launches,
             policy,
-            BatchSolver(view, batcher, self._refusals, policy, solver, warm, commitments or CommitmentStore()),
+            BatchSolver(view, batcher, self._refusals, policy, solver, warm, commitments, spot_scores),
             self._pauses,
             now,
         )

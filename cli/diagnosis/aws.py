@@ -33,6 +33,10 @@ ATTACH = "attach deploy/iam/controller-policy.json to the worker's role (docs/ek
 ATTACH_COMMITMENTS = (
     "attach deploy/iam/commitments-policy.json to the worker's role too, or turn ENABLE_COMMITMENTS off"
 )
+ATTACH_SCORES = (
+    "attach deploy/iam/spot-scores-policy.json to the worker's role too, or remove the annotation "
+    f"{labels.SPOT_PLACEMENT_SCORES} from the NodePools"
+)
 OF_COMMITMENTS = ("DescribeReservedInstances", "DescribeSavingsPlans", "DescribeSavingsPlanRates")
 NO_SAVINGS_PLAN = "00000000-0000-0000-0000-000000000000"
 """The ID of a Savings Plan that does not exist: what its rates are does not matter, only whether they may be read."""
@@ -41,8 +45,18 @@ MEND = f"allow the call, {GIVE}, or state the prices in a NodeOverlay: instance 
 STATE = f"{GIVE}, or state the prices in a NodeOverlay, if you want nodes of these types"
 
 
-def check_aws(aws: Ec2, settings: Settings, roles: Iterable[str], now: Callable[[], datetime]) -> list[Finding]:
-    """Check the account and region of ``aws``. ``roles``: names of the roles of nodes. Blocks."""
+def check_aws(
+    aws: Ec2, settings: Settings, roles: Iterable[str], now: Callable[[], datetime], *, follows_scores: bool = False
+) -> list[Finding]:
+    """Check the account and region of ``aws``. Blocks.
+
+    Args:
+        aws: the clients.
+        settings: those of the worker.
+        roles: names of the roles of nodes.
+        now: the clock.
+        follows_scores: whether a NodePool follows Spot placement scores.
+    """
     try:
         with translated("DescribeSubnets"):
             answer = aws.ec2.describe_subnets(MaxResults=5)
@@ -52,6 +66,7 @@ def check_aws(aws: Ec2, settings: Settings, roles: Iterable[str], now: Callable[
         return [fault("AWS", f"{error.explained.rstrip('.')}.", ATTACH)]
     findings = [ok("AWS", f"AWS answers in {aws.region}."), *_clock(answer, now())]
     findings += _rights(aws, settings)
+    findings += _scores(aws) if follows_scores else []
     findings += _on_instances(aws, settings.cluster_name)
     findings.append(check_prices(aws, settings, now))
     findings += _queue(aws, settings.interruption_queue)
@@ -105,6 +120,24 @@ def _on_instances(aws: Ec2, cluster: str) -> list[Finding]:
     return [
         _may(check, verb, name, partial(call, InstanceIds=ids[:1], DryRun=True)) for check, verb, name, call in attempts
     ]
+
+
+def _scores(aws: Ec2) -> list[Finding]:
+    """Try out reading Spot placement scores. A dry run is no new configuration, which AWS limits."""
+    check = "spot placement scores"
+    try:
+        with translated("GetSpotPlacementScores"):
+            aws.ec2.get_spot_placement_scores(
+                InstanceTypes=["m5.large", "m5.xlarge", "m5.2xlarge"], TargetCapacity=1, DryRun=True
+            )
+    except EC2Error as error:
+        if error.code == ALLOWED:
+            return [ok(check, "The worker may read Spot placement scores.")]
+        if error.unauthorized:
+            sentence = f"NodePools do not follow Spot placement scores: {error.explained}"
+            return [warning(check, f"{sentence.rstrip('.')}.", ATTACH_SCORES)]
+        return [unknown(check, f"AWS did not say whether Spot placement scores may be read: {error.explained}")]
+    return [unknown(check, "AWS did not say whether Spot placement scores may be read: it answered a dry run")]
 
 
 def _may(check: str, verb: str, operation: str, dry_run: Callable[[], Any]) -> Finding:

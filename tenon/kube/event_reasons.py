@@ -49,6 +49,12 @@ class EventReason(StrEnum):
         "NodePool",
         "no instance type meets the requirements of the NodePool",
     )
+    SPOT_SCORES_UNKNOWN = (
+        "SpotPlacementScoresUnknown",
+        "Warning",
+        "NodePool",
+        "the NodePool follows Spot placement scores, and AWS does not give them, so plans choose zones without them",
+    )
     FAILED_CREATE = ("FailedCreate", "Warning", "NodePool", "the API server refused NodeClaims of the NodePool")
     NODES_NOT_USED = (
         "NodesNotUsed",

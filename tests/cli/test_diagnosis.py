@@ -325,6 +325,21 @@ def test_wrong_credentials_end_the_checks_of_aws(server: Server) -> None:
     assert "check the AWS credentials" in finding.sentence
 
 
+@pytest.mark.refuses("ec2:GetSpotPlacementScores")
+def test_the_right_to_read_scores_is_checked_if_a_nodepool_follows_them(server: Server) -> None:
+    settings = Settings(cluster_name="sandbox")
+
+    def finding(key: str) -> Finding:
+        findings = check_aws(clients(server, key), settings, [], lambda: datetime.now(UTC), follows_scores=True)
+        return next(finding for finding in findings if finding.check == "spot placement scores")
+
+    assert finding(ADMINISTRATOR_KEY).state is State.OK
+    refused = finding(worker_key("sandbox"))
+    assert refused.state is State.WARNING
+    assert "ec2:GetSpotPlacementScores" in refused.sentence
+    assert "deploy/iam/spot-scores-policy.json" in refused.mend
+
+
 def test_another_cluster_name_is_a_warning(server: Server) -> None:
     """The EKS cluster is not needed if endpoint and CA are set."""
     settings = Settings(cluster_name="elsewhere")

@@ -21,6 +21,7 @@ from activities.disruption.calendars import Calendars
 from activities.ec2.account_commitments import AccountCommitmentsReader
 from activities.ec2.account_quotas import AccountQuotas
 from activities.ec2.instance_statuses import failing
+from activities.ec2.spot_scores import SpotScoresReader
 from activities.rollout.advancing import RolloutAdvancer
 from activities.rollout.launchable import VersionTypes
 from worker.cache.cluster import ClusterCache
@@ -59,6 +60,7 @@ from worker.controllers.nodepool.prices import PoolPrices
 from worker.controllers.nodepool.revisions import NodeRevisionController
 from worker.controllers.nodepool.rollouts import NodeRolloutController
 from worker.controllers.nodepool.schedules import NodeScheduleController
+from worker.controllers.nodepool.spot_scores import SpotPlacementScoresController
 from worker.controllers.nodepool.status import NodePoolStatusController
 from worker.controllers.nodepool.temporal_schedules import ScheduleApplier, TemporalScheduleController
 from worker.controllers.observability.cluster_metrics import ClusterMetrics
@@ -142,6 +144,9 @@ def _controllers(settings: Settings, clients: Clients, cache: ClusterCache, plan
         NodeClaimFinalizerController(kube, cache, settings.cluster_name),
         NodeClaimConsistencyController(kube, clients.recorder, cache, settings.cluster_name),
         InstanceStatusController(kube, clients.recorder, cache, settings.cluster_name, partial(failing, clients.aws)),
+        SpotPlacementScoresController(
+            clients.recorder, cache, view, clients.ec2, planning.spot_scores, SpotScoresReader(clients.aws)
+        ),
     ]
     if gates.reserved_capacity:
         controllers.append(ReservedCapacityTypeController(kube, cache, clients.ec2))

@@ -23,6 +23,7 @@ from activities.provisioning.budget_reporting import BudgetReporter
 from activities.provisioning.buffers import BufferRoom
 from activities.provisioning.launch_refusals import LaunchRefusals
 from activities.provisioning.planner import Planner
+from activities.provisioning.spot_scores import SpotScoreStore
 from activities.provisioning.warm_starts import WarmStarts
 from activities.record.decisions import DecisionRecorder
 from tenon.provisioning.planning_policy import PlanPolicy
@@ -54,6 +55,7 @@ class Planning:
     supply: SupplyReader
     repair: RepairSource
     commitments: CommitmentStore
+    spot_scores: SpotScoreStore
     cost: LatestCost = field(default_factory=LatestCost)
 
 
@@ -74,7 +76,7 @@ def plan_parts(
     refusals = LaunchRefusals(refused_otherwise)
     slowed = SlowedPools(lambda pool: cache.changes.publish(Topic.POOL, pool))
     batcher = Batcher(view, buffers=room, window=window, refusals=refusals)
-    commitments = CommitmentStore()
+    commitments, spot_scores = CommitmentStore(), SpotScoreStore()
     planner = Planner(
         view,
         clients.ec2,
@@ -89,6 +91,7 @@ def plan_parts(
         inputs=clients.plan_inputs,
         warm=WarmStarts(clients.kube, view),
         commitments=commitments,
+        spot_scores=spot_scores,
     )
     is_repaired = gates.node_repair and not settings.legacy_node_repair
     reboots = settings.aws_feature_gates.reboot_for_repair
@@ -121,6 +124,7 @@ def plan_parts(
         repair=repair,
         freezes=view.disruption_freezes,
         commitments=commitments,
+        spot_scores=spot_scores,
     )
     moves = MoveFinder(
         view,
@@ -161,4 +165,5 @@ def plan_parts(
         supply,
         repair,
         commitments,
+        spot_scores,
     )

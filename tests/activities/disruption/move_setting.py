@@ -19,6 +19,7 @@ from activities.disruption.supply import SupplyReader
 from activities.provisioning.account_commitments import CommitmentStore
 from activities.provisioning.batching import Batcher
 from activities.provisioning.launch_refusals import LaunchRefusals
+from activities.provisioning.spot_scores import SpotScoreStore
 from tenon.apis.reasons import Reason
 from tenon.disruption.methods.base import Method
 from tenon.disruption.model import (
@@ -80,6 +81,7 @@ class Setting:
         self.recorder = Recorder()
         self.refusals = LaunchRefusals(now=lambda: LATER)
         self.commitments = CommitmentStore()
+        self.spot_scores = SpotScoreStore()
         self.slowed = SlowedPools()
         self.freed: list[threading.Thread] = []
         """The threads in which memory was freed."""
@@ -94,6 +96,7 @@ class Setting:
             now=lambda: LATER,
             repair=repair,
             commitments=self.commitments,
+            spot_scores=self.spot_scores,
         )
         self.finder = MoveFinder(
             self.view,

@@ -12,6 +12,7 @@ from activities.provisioning.batching import Batcher
 from activities.provisioning.launch_refusals import LaunchRefusals
 from activities.provisioning.planner import Planner
 from activities.provisioning.solving import Solver
+from activities.provisioning.spot_scores import SpotScoreStore
 from tenon.apis import labels
 from tenon.kube.pod import Pod
 from tenon.messages.provisioning import PlanInput
@@ -34,6 +35,7 @@ class Setting:
         self.recorder = Recorder()
         self.now = START
         self.commitments = CommitmentStore()
+        self.spot_scores = SpotScoreStore()
         self.restart()
 
     def restart(self, solver: Solver | None = None) -> None:
@@ -51,6 +53,7 @@ class Setting:
             solver=solver,
             refusals=refusals,
             commitments=self.commitments,
+            spot_scores=self.spot_scores,
         )
 
     async def events_written(self) -> None:

@@ -1,0 +1,146 @@
+"""Reads Spot placement scores for the NodePools that follow them, so that plans choose zones by them.
+
+AWS limits how many new configurations an account may have scored in a day. So each is read once an hour, and few are
+new. Without scores a NodePool buys as if it did not follow them, and has an event that says why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from activities.cluster_view.interfaces import Types
+from activities.ec2.errors import EC2Error
+from activities.kubernetes.event_references import pool_reference
+from activities.kubernetes.events import EventPublisher
+from activities.provisioning.offerings import instance_types_by_pool
+from activities.provisioning.spot_scores import SpotScoreStore
+from tenon.apis.nodepool import NodePool
+from tenon.apis.purchase_goals import goals_of
+from tenon.kube.event_reasons import EventReason
+from tenon.provisioning.planning_policy import PlanPolicy
+from tenon.provisioning.problem import scheduling_pools
+from tenon.provisioning.readiness import usable_pools
+from tenon.scheduling.spot_scores import Configuration, configuration_of
+from worker.cache.changes import Change
+from worker.cache.cluster import ClusterCache
+from worker.cache.planning_view import PlanningView
+from worker.controllers.base import Controller
+
+EVERY = 3600.0
+"""Seconds between two reads for a NodePool."""
+AFTER_FAILURE = 600.0
+"""Seconds until the next read if AWS refuses one."""
+DAY = 24 * 3600.0
+MOST_CONFIGURATIONS = 20
+"""How many configurations the worker has scored in a day. AWS does not say its limit, which other users of the account
+share."""
+TOO_MANY = (
+    f"{MOST_CONFIGURATIONS} other configurations were scored in the last 24 hours, and AWS limits them: let fewer "
+    "NodePools follow scores, or give them the same instance types"
+)
+
+
+class Reader(Protocol):
+    """What AWS says, as `activities.ec2.spot_scores.SpotScoresReader` does."""
+
+    def read(self, configuration: Configuration) -> Mapping[str, int]:
+        """Return the score of each zone, by zone ID. Blocking."""
+        ...
+
+
+class SpotPlacementScoresController(Controller):
+    """Keeps the scores in `SpotScoreStore`."""
+
+    name = "spotplacementscores"
+    object_field = "nodepool"
+    topics = ()
+    resync = 15.0
+
+    def __init__(
+        self,
+        recorder: EventPublisher,
+        cache: ClusterCache,
+        view: PlanningView,
+        types: Types,
+        store: SpotScoreStore,
+        reader: Reader,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(cache)
+        self._recorder = recorder
+        self._view = view
+        self._types = types
+        self._store = store
+        self._reader = reader
+        self._clock = clock
+        self._next_reads: dict[str, float] = {}
+        """By NodePool, when its scores are due."""
+        self._scored_at: dict[Configuration, float] = {}
+        """When each configuration of the last day was scored."""
+        self._failures: dict[str, str] = {}
+        """By NodePool, why its last read failed. A log line says each once."""
+
+    async def reconcile(self, changes: Sequence[Change]) -> float | None:  # noqa: ARG002
+        """Read the scores that are due."""
+        pools = {pool.metadata.name: pool for pool in self._view.node_pools() if _follows(pool)}
+        self._store.keep_only(pools.keys())
+        now = self._clock()
+        self._next_reads = {name: due for name, due in self._next_reads.items() if name in pools}
+        self._failures = {name: failure for name, failure in self._failures.items() if name in pools}
+        due_pools = [pool for name, pool in sorted(pools.items()) if self._next_reads.get(name, now) <= now]
+        usable = usable_pools(due_pools, self._view.node_class, self._view)
+        if not usable:
+            return None
+        # Refused offerings count: they come and go, and each set of types is a new configuration.
+        overlaid = await instance_types_by_pool(self._view, self._types, usable)
+        engine_pools = await asyncio.to_thread(
+            scheduling_pools, self._view.snapshot(), overlaid.pools_with_types, PlanPolicy()
+        )
+        scores: dict[Configuration, Mapping[str, int] | str] = {}
+        for (pool, _), engine_pool in zip(overlaid.pools_with_types, engine_pools, strict=True):
+            name, configuration = pool.metadata.name, configuration_of(engine_pool)
+            self._next_reads[name] = now + EVERY
+            if configuration is None:
+                continue
+            if configuration not in scores:
+                scores[configuration] = await self._read(configuration)
+            answer = scores[configuration]
+            if isinstance(answer, str):
+                self._next_reads[name] = now + AFTER_FAILURE
+                await self._report(pool, answer)
+            else:
+                self._failures.pop(name, None)
+                self._store.replace(name, answer)
+        return None
+
+    async def _report(self, pool: NodePool, failure: str) -> None:
+        name = pool.metadata.name
+        if self._failures.get(name) != failure:
+            self._failures[name] = failure
+            self._log.warning(
+                "The worker cannot read Spot placement scores for a NodePool",
+                extra={"nodepool": name, "error": failure},
+            )
+        message = f"Spot placement scores cannot be read, so plans soon choose zones without them: {failure}"
+        await self._recorder.publish(pool_reference(pool), EventReason.SPOT_SCORES_UNKNOWN, message)
+
+    async def _read(self, configuration: Configuration) -> Mapping[str, int] | str:
+        """Return the scores by zone ID, or why there are none."""
+        now = self._clock()
+        self._scored_at = {key: at for key, at in self._scored_at.items() if now < at + DAY}
+        if configuration not in self._scored_at and len(self._scored_at) >= MOST_CONFIGURATIONS:
+            return TOO_MANY
+        try:
+            scores = await asyncio.to_thread(self._reader.read, configuration)
+        except EC2Error as error:
+            return error.explained
+        self._scored_at[configuration] = now
+        return scores
+
+
+def _follows(pool: NodePool) -> bool:
+    goals = goals_of(pool.metadata.annotations)
+    return goals is not None and goals.placement_scores is not None
