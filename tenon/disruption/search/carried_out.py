@@ -16,7 +16,7 @@ from tenon.disruption.search.cost import NODE_BASE, eviction_cost
 from tenon.kube.pod import Pod
 from tenon.resources import subtract
 from tenon.scheduling.hourly_cost import limits_cost, priced_node, with_used
-from tenon.scheduling.model import Node, Plan, PlannedClaim, Pool
+from tenon.scheduling.model import InstanceType, Node, Plan, PlannedClaim, Pool
 from tenon.scheduling.reservations import with_places_taken
 
 
@@ -107,7 +107,18 @@ def new_node(name: str, claim: PlannedClaim, pool: Pool) -> Node:
         host_ports=tuple(port for pod in claim.pods for port in pod.host_ports),
         capacity=kind.capacity,
     )
-    return priced_node(node, claim.price) if limits_cost(pool) else node
+    return priced_node(node, _price_without_commitment(claim, kind)) if limits_cost(pool) else node
+
+
+def _price_without_commitment(claim: PlannedClaim, kind: InstanceType) -> float:
+    """Return what a new node counts against limits on costs, as it does once it is launched."""
+    if not claim.commitment:
+        return claim.price
+    capacity_type, _, zone = claim.offering[:3]
+    return min(
+        (offer.price for offer in kind.offerings if (offer.capacity_type, offer.zone) == (capacity_type, zone)),
+        default=claim.price,
+    )
 
 
 def _detail(name: str, claim: PlannedClaim) -> NodeDetail:

@@ -35,6 +35,8 @@ class Sale:
     type: InstanceType
     cheapest: Offering
     worst: float
+    counted: float
+    """The price of the dearest one that limits on costs count, also while a commitment covers the node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +139,8 @@ class PriceRule:
                 offered = [offering for offering in kind.offerings if allows(requirements, offering)]
                 if offered:
                     cheapest = min(offered, key=lambda offering: (offering.price, offering.zone))
-                    sales.append(Sale(kind, cheapest, max(offering.price for offering in offered)))
+                    worst = max(offering.price for offering in offered)
+                    sales.append(Sale(kind, cheapest, worst, counted=worst))
             sales.sort(key=lambda sale: (sale.cheapest.price, sale.type.name))
             self._sales[key] = {sale.type.name: sale for sale in sales}
         return self._sales[key]
@@ -224,7 +227,7 @@ def _covered(sale: Sale) -> Sale:
 
 def _counted(name: str, sale: Sale) -> int:
     """What a node counts against a limit of its NodePool."""
-    return micro_dollars(sale.worst) if name in COSTS else sale.type.capacity.get(name, 0)
+    return micro_dollars(sale.counted) if name in COSTS else sale.type.capacity.get(name, 0)
 
 
 def allows(requirements: Requirements, offering: Offering) -> bool:

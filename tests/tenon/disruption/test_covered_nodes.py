@@ -13,12 +13,15 @@ from tenon.disruption.covered_nodes import with_coverage
 from tenon.disruption.deciding import decide
 from tenon.disruption.methods.consolidation import Consolidation
 from tenon.disruption.model import Decision, Situation
+from tenon.disruption.search.carried_out import carried_out
 from tenon.ec2.commitments.coverage import Coverage
-from tenon.scheduling.model import Commitment
+from tenon.scheduling.hourly_cost import HOURLY_COST, micro_dollars
+from tenon.scheduling.model import Commitment, Plan
 from tests.tenon.disruption.clusters import Cluster, NodeSpec, PodSpec, PoolSpec, situation
 
 UNITS = {"m5.large": 4, "m5.xlarge": 8, "m5.2xlarge": 16}
 RESERVED = "Reserved Instances of m5"
+PRICES = {"m5.large": 0.096, "m5.xlarge": 0.192, "c5.large": 0.085}
 
 
 def with_left(value: Situation, amount: int, *covered: str) -> Situation:
@@ -67,6 +70,30 @@ def test_pods_move_to_a_covered_node_that_has_room() -> None:
     (command,) = decided(value).commands
     assert [candidate.node.claim for candidate in command.candidates] == ["n1"]
     assert command.replacements == ()
+
+
+def test_covered_replacements_count_with_their_price_against_a_limit_on_costs() -> None:
+    """They do once they are launched, so a decision must not count them as free. The limit is below what both cost."""
+    dear = cluster("r5.large", "r5.large")
+    limit = 0.18
+    dear.pools["default"] = PoolSpec(budgets=[{"nodes": "100%"}], max_hourly_cost=str(limit))
+    commands = decided(with_left(situation(dear), 8)).commands
+    replacements = [planned for command in commands for planned in command.replacements]
+    assert any(planned.commitment for planned in replacements)
+    for planned in replacements:
+        assert planned.largest[HOURLY_COST] == micro_dollars(PRICES[planned.instance_types[0]])
+    assert sum(planned.largest[HOURLY_COST] for planned in replacements) <= micro_dollars(limit)
+
+
+def test_a_covered_node_counts_with_its_price_in_the_cluster_after_a_move() -> None:
+    dear = cluster("r5.large")
+    dear.pools["default"] = PoolSpec(budgets=[{"nodes": "100%"}], max_hourly_cost="0.18")
+    value = with_left(situation(dear), 4)
+    (command,) = decided(value).commands
+    assert value.model is not None
+    after = carried_out(value.model, [(["n0"], Plan(command.replacements, command.destinations))]).model
+    (pool,) = after.problem.pools
+    assert pool.usage[HOURLY_COST] == micro_dollars(PRICES["m5.large"])
 
 
 @settings(max_examples=40, deadline=None)
