@@ -59,4 +59,10 @@ class MoveMessages:
         factor, usual_price = price_factor(pool.metadata.annotations), self._winners.usual_price(planned)
         body["metadata"]["annotations"] |= overlaid.overlay_annotations(planned.pool, planned.instance_types)
         body["metadata"]["annotations"] |= shortage_annotation(planned.price, usual_price, factor)
-        return Replacement(name=name, pool=planned.pool, body=body, price=round(planned.price, 6))
+        return Replacement(
+            name=name,
+            pool=planned.pool,
+            body=body,
+            instance_type=planned.offering.instance_type,
+            price=round(planned.price, 6),
+        )

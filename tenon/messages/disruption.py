@@ -135,8 +135,10 @@ class Replacement(Message):
     pool: str
     body: dict[str, Any]
     """The NodeClaim as it is written to the API server."""
+    instance_type: str = ""
+    """Its cheapest type, for the record. ``body`` lists all types by name."""
     price: float = 0.0
-    """Dollars an hour of its cheapest type, for the record."""
+    """Dollars an hour of that type."""
 
 
 class RepairCause(Message):

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any
 
-from tenon.apis import labels
 from tenon.apis.reasons import camel_case
 from tenon.kube.planned_pods import planned_pods
 from tenon.messages.disruption import Approval, DisruptionCommand, DisruptResult, Replacement
@@ -61,19 +58,11 @@ def _purchase(replacement: Replacement, room: Room) -> Purchase:
     return Purchase(
         claim=replacement.name,
         pool=replacement.pool,
-        instance_type=_cheapest_type(replacement.body),
+        instance_type=replacement.instance_type,
         price=replacement.price,
         pods=room.names(pods),
         pod_count=len(pods),
     )
-
-
-def _cheapest_type(body: Mapping[str, Any]) -> str:
-    """Return the first type that a NodeClaim names: plans list the cheapest first."""
-    for term in (body.get("spec") or {}).get("requirements") or ():
-        if term.get("key") == labels.INSTANCE_TYPE and term.get("values"):
-            return str(term["values"][0])
-    return ""
 
 
 def command_end_entry(

@@ -28,6 +28,8 @@ from tenon.messages.disruption import (
     Replacement,
 )
 from tenon.messages.provisioning import LaunchReport, UnavailableTypes
+from tenon.record.commands import command_entry
+from tenon.record.origin import Origin
 from tenon.scheduling.model import PlannedClaim
 from tests.activities.disruption.counting import PREFIX, counted
 from tests.activities.disruption.move_setting import Setting, command, scripted
@@ -91,6 +93,27 @@ async def test_dis03_a_drift_command_takes_other_replacements_under_its_own_id(m
     ] == [changed_disruption_command.id] * 2
     assert len({replacement.name for replacement in result.instead.replacements}) == 2
     assert counted(name, consolidation_type="") == before
+
+
+async def test_the_record_says_the_cheapest_type_of_a_replacement_whatever_its_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The NodeClaim lists its types by name, and the price is that of the cheapest one."""
+    planned = PlannedClaim(
+        "default",
+        (),
+        ("m5.large", "c5.large"),
+        Requirements(),
+        {},
+        0.05,
+        OfferingKey("on-demand", "m5.large", "us-west-2a"),
+    )
+    other = command("a", reason=Reason.DRIFTED, kind="", replacements=(planned,))
+    monkeypatch.setattr(move_validation, "validated", lambda *_: Validation(instead=other))
+    result = await Setting("a").validator.validate(to_message(command("a", reason=Reason.DRIFTED, kind="")), {})
+    assert result.instead is not None
+    (purchase,) = command_entry(Origin("c", "w", "r"), START, result.instead, "r").replacements
+    assert (purchase.instance_type, purchase.price) == ("m5.large", 0.05)
 
 
 async def test_dis62_no_command_removes_a_node_that_a_command_with_another_plan_moves_pods_to(
