@@ -243,7 +243,7 @@ class DisruptionWorkflow(PlannerCaller):
             parent_close_policy=ParentClosePolicy.ABANDON,
             search_attributes=_attributes(self.cluster, command),
             static_summary=command_page.headline(command),
-            static_details=command_page.static_details(),
+            static_details=command_page.static_details(command),
         )
         self.running.add(command.id)
         child.add_done_callback(partial(self._remember_result, command))

@@ -39,15 +39,17 @@ REFUSE = (
     f"Refuses a command that waits for approval. Its nodes are left alone for {REFUSED_HOURS:.0f} hours, or as many as "
     'the input says: {"by": "ann", "reason": "release in progress", "hours": 48}.'
 )
+_NEEDS_NOTHING = "It needs nothing from you: its signals come from Tenon."
+_NEEDS_APPROVAL = "It waits for approval before it begins: Current Details say what to send to it, and until when."
 _CANCELLATION = (
-    "Its signals come from Tenon, so nothing needs to be sent. Request Cancellation undoes the command after its "
-    "current step, unless its nodes were asked to leave already."
+    "Request Cancellation undoes the command after its current step, unless its nodes were asked to leave already."
 )
 
 
-def static_details() -> str:
+def static_details(command: DisruptionCommand) -> str:
     """Return the static details of a command's workflow."""
-    return f"{ABOUT}\n\n{_CANCELLATION}"
+    needs = _NEEDS_NOTHING if command.approval is None else _NEEDS_APPROVAL
+    return f"{ABOUT}\n\n{needs} {_CANCELLATION}"
 
 
 def first_input(cluster: str, command: DisruptionCommand, plan_queue: str) -> DisruptInput:
@@ -167,8 +169,9 @@ def current_details(
         lines += ["", "#### Timeline (UTC)", "", *(f"- {line}" for line in timeline)]
     lines += ["", "#### What you can send", ""]
     if approve_until is not None:
-        lines += _approval_help(command, approve_until)
-    lines.append(_CANCELLATION)
+        lines += [*_approval_help(command, approve_until), _CANCELLATION]
+    else:
+        lines.append(f"{_NEEDS_NOTHING} {_CANCELLATION}")
     return for_temporal_ui("\n".join(lines))
 
 

@@ -12,6 +12,7 @@ from tenon.disruption.commands import command_page, overview_page
 from tenon.evolve import evolve
 from tenon.messages.disruption import (
     REBOOT,
+    AwaitsApproval,
     DisruptionCandidate,
     DisruptionCommand,
     DisruptResult,
@@ -61,6 +62,20 @@ def test_the_page_of_a_command_says_why_and_what_it_waits_for_without_formulas()
     assert "- `2026-11-21 12:00:00` created web-2" in shown
     assert "Request Cancellation" in shown
     assert "$" not in shown
+
+
+def test_a_page_says_that_nothing_needs_to_be_sent_unless_the_command_waits_for_a_person() -> None:
+    waiting = evolve(MOVE, approval=AwaitsApproval(seconds=86_400.0))
+    shown = command_page.current_details(waiting, [], "waits for approval", NOW + timedelta(days=1))
+    assert "the update `approve`" in shown
+    assert "needs nothing" not in shown
+    assert "Request Cancellation undoes the command" in shown
+    details = command_page.static_details(waiting)
+    assert "It waits for approval before it begins" in details
+    assert "needs nothing" not in details
+    answered = command_page.current_details(waiting, [], "")
+    assert "It needs nothing from you: its signals come from Tenon. Request Cancellation undoes" in answered
+    assert "It needs nothing from you" in command_page.static_details(MOVE)
 
 
 def test_the_page_of_an_ended_command_says_what_it_saves_in_fact() -> None:
