@@ -23,7 +23,9 @@ figure{margin:.6rem 0 1rem} figcaption{color:var(--quiet);font-size:12px;margin-
 .plot svg{width:100%;height:100%;display:block;overflow:visible}
 .plot path,.plot line{vector-effect:non-scaling-stroke}
 .plot rect.hit{fill:transparent}.plot rect.hit:hover{fill:var(--tint)}
-.plot .note{right:0;transform:translateY(-.1rem);color:var(--good);background:var(--page);padding:0 .2rem}
+.bound{color:var(--good);margin-left:1.2rem;white-space:nowrap}
+.bound::before{content:"";display:inline-block;width:1.6rem;border-top:2px dashed;
+vertical-align:middle;margin-right:.35rem}
 .legend{display:flex;gap:1.2rem;font-size:12px;color:var(--quiet);margin:-.6rem 0 1rem 3.4rem}
 .legend i{display:inline-block;width:1.1rem;height:3px;margin-right:.35rem;vertical-align:middle}
 @media (max-width:40rem){.plot .x span:nth-child(even){display:none}}
@@ -46,11 +48,6 @@ class Reference:
     values: Sequence[float | None]
     """None where there is none."""
     label: str
-
-    @property
-    def last(self) -> float:
-        """The last value."""
-        return next((value for value in reversed(self.values) if value is not None), 0.0)
 
 
 @dataclass(slots=True)
@@ -85,7 +82,7 @@ def nice_step(span: float) -> float:
 
 def area_chart(
     axis: Axis,
-    values: Sequence[float],
+    values: Sequence[float | None],
     caption: str,
     value_text: Callable[[float], str],
     titles: Sequence[str],
@@ -95,28 +92,30 @@ def area_chart(
 
     Args:
         axis: the window.
-        values: by bucket.
+        values: by bucket; None where it is not known.
         caption: what the chart shows, in words.
         value_text: formats a value for the labels.
         titles: by bucket, what the pointer shows.
-        reference: values to compare with, such as a lower bound.
+        reference: values to compare with, such as a lower bound. The caption has its label, where it covers no line.
     """
-    compared_values = [value for value in reference.values if value is not None] if reference is not None else []
-    scale = _Scale(0.0, max([*values, *compared_values], default=0.0))
-    line = _steps(axis, scale, values)
+    compared_values = reference.values if reference is not None else []
+    scale = _Scale(0.0, max((value for value in (*values, *compared_values) if value is not None), default=0.0))
     drawn: list[Content] = [
-        tag("path", d=f"{line}V{HEIGHT}H0Z", fill="var(--tint)"),
-        tag("path", d=line, fill="none", stroke="var(--accent)", stroke_width="2", stroke_linejoin="round"),
+        tag("path", d=_areas(axis, scale, values), fill="var(--tint)"),
+        tag(
+            "path",
+            d=_steps(axis, scale, values),
+            fill="none",
+            stroke="var(--accent)",
+            stroke_width="2",
+            stroke_linejoin="round",
+        ),
     ]
     if reference is not None:
         dashes = {"stroke": "var(--good)", "stroke_width": "1.5", "stroke_dasharray": "5 3"}
         drawn.append(tag("path", d=_steps(axis, scale, reference.values), fill="none", **dashes))
-    notes = (
-        tag("span", reference.label, class_="note", style=f"bottom:{100 * scale.share(reference.last):.2f}%")
-        if reference is not None
-        else None
-    )
-    return _chart(axis, scale, caption, value_text, [*drawn, _hits(axis, titles)], notes)
+    label = tag("span", reference.label, class_="bound") if reference is not None else None
+    return _chart(axis, scale, caption, value_text, [*drawn, _hits(axis, titles)], label)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +210,19 @@ def _steps(axis: Axis, scale: _Scale, values: Sequence[float | None]) -> str:
     return "".join(parts)
 
 
+def _areas(axis: Axis, scale: _Scale, values: Sequence[float | None]) -> str:
+    """The path around what is below the line of `_steps`."""
+    width = WIDTH / axis.count
+    parts = []
+    for number, (before, value) in enumerate(zip((None, *values), (*values, None), strict=True)):
+        if before is not None and value is None:
+            parts.append(f"V{HEIGHT}Z")
+        if value is not None:
+            start = f"M{number * width:.2f} {HEIGHT}" if before is None else ""
+            parts.append(f"{start}V{scale.y(value)}H{(number + 1) * width:.2f}")
+    return "".join(parts)
+
+
 def _hits(axis: Axis, titles: Sequence[str]) -> list[Markup]:
     width = WIDTH / axis.count
     return [
@@ -234,7 +246,7 @@ def _chart(
     caption: str,
     value_text: Callable[[float], str],
     drawn: Content,
-    notes: Content = None,
+    label: Content = None,
 ) -> Markup:
     levels = [
         tag("line", x1=0, x2=WIDTH, y1=scale.y(value), y2=scale.y(value), stroke="var(--line)", stroke_width="1")
@@ -255,11 +267,11 @@ def _chart(
     )
     return tag(
         "figure",
-        tag("figcaption", caption),
+        tag("figcaption", caption, label),
         tag(
             "div",
             tag("div", labels, class_="y"),
-            tag("div", drawing, notes),
+            tag("div", drawing),
             tag("div", dates, class_="x"),
             class_="plot",
         ),

@@ -1,4 +1,7 @@
-"""Tables that scroll sideways on a phone, instead of making the whole page wider."""
+"""Tables that scroll sideways on a phone, instead of making the whole page wider.
+
+A shadow at the side says where columns are out of sight.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,15 @@ from collections.abc import Collection, Iterable, Sequence
 from tenon.page.markup import Content, Markup, tag
 
 TABLE_STYLE = """
-.pair>div{min-width:0}.pair table{min-width:100%}
-.table{overflow-x:auto;margin:.4rem 0 1rem} table{border-collapse:collapse;min-width:min(100%,38rem);font-size:13px}
+.table{overflow-x:auto;margin:.4rem 0 1rem;background:linear-gradient(90deg,var(--page) 40%,transparent) left/2rem 100%
+no-repeat local,linear-gradient(-90deg,var(--page) 40%,transparent) right/2rem 100% no-repeat local,
+linear-gradient(90deg,var(--other),transparent) left/.6rem 100% no-repeat,
+linear-gradient(-90deg,var(--other),transparent) right/.6rem 100% no-repeat}
+table{border-collapse:collapse;min-width:min(100%,38rem);font-size:13px}
 th,td{text-align:left;vertical-align:top;padding:.28rem .9rem .28rem 0;border-bottom:1px solid var(--line)}
 th{color:var(--quiet);font-weight:500;white-space:nowrap} td.figure,th.figure{text-align:right;white-space:nowrap;
 font-variant-numeric:tabular-nums} td{min-width:4rem;overflow-wrap:break-word}
-.pair{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,34rem),1fr));gap:0 2.5rem;align-items:start}
+.pair{display:flex;flex-wrap:wrap;gap:0 2.5rem;align-items:flex-start}.pair>div{flex:1 1 max-content;min-width:0}
 @media (max-width:40rem){table{font-size:12px} th,td{padding-right:.5rem}
 th{white-space:normal;overflow-wrap:normal} td{min-width:3rem}}
 """
@@ -20,7 +26,7 @@ MOST = 40
 
 
 def side_by_side(*parts: Content) -> Markup:
-    """Return parts beside each other where the page is wide enough."""
+    """Return parts beside each other where the page is wide enough for the longest lines of both."""
     return tag("div", (tag("div", part) for part in parts if part), class_="pair")
 
 

@@ -15,7 +15,7 @@ from tenon.report.ahead import Ahead, ahead
 from tenon.report.happened import Happened, happened
 from tenon.report.live import LiveCluster
 from tenon.report.obstacles import POD
-from tenon.report.spending import Spending, lower_bounds, spending
+from tenon.report.spending import Spending, first_time, lower_bounds, spending
 
 DAY = timedelta(days=1)
 COST_BUCKETS = 200
@@ -33,8 +33,10 @@ class Past:
     """Its last day."""
     spending: Spending
     cost_axis: Axis
-    an_hour: Sequence[float]
-    """By bucket of `cost_axis`, the mean of dollars an hour."""
+    recorded_since: datetime | None
+    """The first time of the record and of nodes; None if it says nothing. What cost what before is not known."""
+    an_hour: Sequence[float | None]
+    """By bucket of `cost_axis`, the mean of dollars an hour; None before the record begins."""
     lower_bounds: Sequence[float | None]
     """By bucket of `cost_axis`, dollars an hour that nodes for the pods cost at least, as the record says it."""
     event_axis: Axis
@@ -104,12 +106,14 @@ def _past(cluster: LiveCluster, entries: Sequence[Entry], window: timedelta) -> 
     since = now - window
     of_nodes = spending(entries, cluster.nodes)
     cost_axis = axis_of(since, now, COST_BUCKETS)
+    recorded_since = first_time(entries, of_nodes.bill.lifetimes)
     return Past(
         whole=happened(entries, since, now),
         day=happened(entries, max(since, now - DAY), now),
         spending=of_nodes,
         cost_axis=cost_axis,
-        an_hour=of_nodes.an_hour(cost_axis, since, now),
+        recorded_since=recorded_since,
+        an_hour=of_nodes.an_hour(cost_axis, max(since, recorded_since or now), now),
         lower_bounds=lower_bounds(entries, cost_axis),
         by_namespace=of_nodes.by_namespace(entries, since, now),
         event_axis=axis_of(since, now, EVENT_BUCKETS),

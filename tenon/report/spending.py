@@ -55,15 +55,15 @@ class Spending:
             amounts[name] = amounts.get(name, 0) + amount
         return {name: dollars(amounts[name]) for name in sorted(amounts, key=lambda name: (-amounts[name], name))}
 
-    def an_hour(self, axis: Axis, since: datetime, now: datetime) -> list[float]:
-        """Return for each bucket the mean of dollars an hour. The first counts from ``since``, the last until now."""
+    def an_hour(self, axis: Axis, since: datetime, now: datetime) -> list[float | None]:
+        """Return for each bucket the mean of dollars an hour from ``since`` until now; None for other buckets."""
         bounds = [min(max(axis.start_of(number), since), now) for number in range(axis.count + 1)]
         amounts = [0] * axis.count
         for lifetime in self.bill.lifetimes:
             for number in _buckets(axis, lifetime, now):
                 amounts[number] += lifetime.cost(bounds[number], bounds[number + 1])
         hours = [(end - start).total_seconds() / _SECONDS_AN_HOUR for start, end in pairwise(bounds)]
-        return [amount / NANOS / length if length > 0 else 0.0 for amount, length in zip(amounts, hours, strict=True)]
+        return [amount / NANOS / length if length > 0 else None for amount, length in zip(amounts, hours, strict=True)]
 
 
 def spending(entries: Iterable[Entry], nodes: Iterable[LiveNode]) -> Spending:
@@ -90,6 +90,12 @@ def _lifetime(live: LiveNode) -> Lifetime | None:
         launched_at=launched_at,
         ended_at=claim.true_since(INSTANCE_TERMINATING),
     )
+
+
+def first_time(entries: Iterable[Entry], lifetimes: Iterable[Lifetime]) -> datetime | None:
+    """Return the first time that anything is known of; None if nothing is."""
+    times = [entry.since if isinstance(entry, CostEntry) else entry.at for entry in entries]
+    return min([*times, *(lifetime.launched_at for lifetime in lifetimes)], default=None)
 
 
 def _buckets(axis: Axis, lifetime: Lifetime, now: datetime) -> Sequence[int]:

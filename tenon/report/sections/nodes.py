@@ -15,7 +15,6 @@ from tenon.page.packed_bar import Part, amount_text, packed_bar, share_text
 from tenon.page.style import OTHERS
 from tenon.report.drawn_nodes import DrawnNode, PoolGroup, namespace_colors, pool_groups, workload_of
 from tenon.report.live import LiveCluster, LiveNode
-from tenon.report.sections.texts import hourly
 from tenon.resources import CPU, MEMORY, total
 from tenon.sentences import counted, first_few, lasting
 
@@ -26,7 +25,7 @@ details.node summary{cursor:pointer;list-style:none} details.node summary::-webk
 details.node .bar{grid-template-columns:3.2rem 1fr 9.4rem;font-size:12px;margin-top:.15rem}
 details.node .room{height:.95rem} details.node p{font-size:12px;margin:.25rem 0 0}
 .pool{display:flex;flex-wrap:wrap;gap:0 1.2rem;align-items:baseline;margin-top:1.6rem}.pool h3{margin:0;font-size:1rem}
-.chip{border-radius:3px;padding:0 .35rem;background:var(--room);font-size:11px;white-space:nowrap}
+.chip{border-radius:3px;padding:0 .35rem;margin-right:.15rem;background:var(--room);font-size:11px;white-space:nowrap}
 .chip.bad{color:var(--bad);font-weight:600}.chip.new{color:var(--accent)}
 .legend{display:flex;flex-wrap:wrap;gap:.2rem 1rem;font-size:12px;margin:.4rem 0}
 .legend i{display:inline-block;width:.75rem;height:.75rem;border-radius:2px;margin-right:.35rem;vertical-align:-1px}
@@ -114,7 +113,7 @@ def _head(drawn_node: DrawnNode, name: str, now: datetime) -> Markup:
     kind = ", ".join(filter(None, (row.instance_type, row.capacity_type, first_few(zones, 3))))
     ages = sorted(live.row.age_seconds(now) for live in drawn_node.nodes)
     age = _age(ages[0]) if len(ages) == 1 else f"{_age(ages[0])} to {_age(ages[-1])}"
-    price = f"{hourly(row.price)} an hour" if len(ages) == 1 else f"{hourly(row.price)} an hour each"
+    price = "price unknown" if row.price is None else f"{per_hour(row.price)}{' each' if len(ages) > 1 else ''}"
     return tag(
         "div",
         tag("span", tag("b", name), " ", tag("span", kind, class_="quiet")),
@@ -138,11 +137,11 @@ def _chips(live: LiveNode) -> Content:
         chips.append(tag("span", "needs attention", class_="chip bad"))
     is_alarming = row.disruption in _ALARMING
     chips.append(tag("span", row.disruption.value, class_="chip bad" if is_alarming else "chip"))
-    return chips
+    return [joined(chip, " ") for chip in chips]
 
 
 def _why(live: LiveNode) -> Content:
-    return joined(" ", tag("span", live.row.why, class_="why")) if live.row.why else None
+    return tag("span", live.row.why, class_="why") if live.row.why else None
 
 
 def _inside(drawn_node: DrawnNode, now: datetime) -> Content:

@@ -17,7 +17,7 @@ from tenon.record.removals import pod_names
 from tenon.report.happened import Carried, Group, Happened
 from tenon.report.report import Past
 from tenon.report.sections.nodes import legend
-from tenon.report.sections.texts import axis_money, hourly, moment, window_text
+from tenon.report.sections.texts import axis_money, moment, window_text
 from tenon.sentences import counted, first_few, lasting, shortened
 
 LAUNCHED = "var(--accent)"
@@ -32,7 +32,7 @@ def cost_section(past: Past) -> Content:
     now, bound = past.whole.until, past.lower_bound
     axis = past.cost_axis
     titles = [
-        f"{moment(axis.start_of(number))}: {per_hour(value)}{_bound_text(least)}"
+        f"{moment(axis.start_of(number))}: {'no data' if value is None else per_hour(value)}{_bound_text(least)}"
         for number, (value, least) in enumerate(zip(past.an_hour, past.lower_bounds, strict=True))
     ]
     window = window_text(past.whole.length)
@@ -72,6 +72,8 @@ def _by_namespace(past: Past, window: str) -> Content:
 
 def _cost_notes(past: Past) -> Content:
     notes = []
+    if past.recorded_since is not None and past.recorded_since > past.whole.since:
+        notes.append(f"Nothing is recorded from before {moment(past.recorded_since)}")
     if unpriced := past.spending.unpriced:
         notes.append(f"{counted(unpriced, 'node')} without a known price count as free")
     if lost := past.spending.bill.endless:
@@ -163,7 +165,7 @@ def _removed_rows(past: Past) -> list[Sequence[Content]]:
 def _launched_row(group: Group) -> Sequence[Content]:
     pool, capacity_type, instance_type = group.key
     mean = group.dollars / group.count
-    return pool, capacity_type, instance_type, str(group.count), hourly(mean if mean else None)
+    return pool, capacity_type, instance_type, str(group.count), price_text(mean) if mean else "unknown"
 
 
 def _launch_reasons(whole: Happened) -> Content:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from tenon.money import price_text
 from tenon.sentences import counted, lasting
 
 
@@ -22,11 +21,6 @@ def window_text(window: timedelta) -> str:
     if days == 1:
         return "day"
     return counted(int(days), "day") if days.is_integer() and days > 1 else lasting(window)
-
-
-def hourly(dollars: float | None) -> str:
-    """Return the price of a node in an hour; a question mark if it is not known."""
-    return "$?" if dollars is None else price_text(dollars)
 
 
 def axis_money(dollars: float) -> str:

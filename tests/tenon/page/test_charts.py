@@ -68,9 +68,16 @@ def test_a_line_has_a_step_for_each_value_and_ends_at_the_right() -> None:
 
 def test_a_reference_above_all_values_is_in_the_picture() -> None:
     chart = area_chart(FOUR_HOURS, [1, 1, 1, 1], "money", str, [""] * 4, Reference([None, 5, None, 10], "bound"))
-    assert re.search(r'class="note" style="bottom:100.00%">bound<', chart)
+    assert re.search(r'<figcaption>money<span class="bound">bound</span></figcaption>', chart), "no line is below it"
     (line,) = re.findall(r'd="([^"]*)" fill="none" stroke="var\(--good\)"', chart)
     assert line == f"M250.00 {HEIGHT / 2}H500.00M750.00 0.0H1000.00"
+
+
+def test_a_line_has_gaps_where_nothing_is_known() -> None:
+    chart = area_chart(FOUR_HOURS, [None, 10, None, 5], "money", str, [""] * 4)
+    area, line = re.findall(r'<path d="([^"]*)"', chart)
+    assert line == f"M250.00 0.0H500.00M750.00 {HEIGHT / 2}H1000.00"
+    assert area == f"M250.00 {HEIGHT}V0.0H500.00V{HEIGHT}ZM750.00 {HEIGHT}V{HEIGHT / 2}H1000.00V{HEIGHT}Z"
 
 
 def test_columns_go_up_and_down_from_the_same_line() -> None:

@@ -176,6 +176,23 @@ def test_a_window_of_hours_has_no_figures_of_a_day() -> None:
     assert "spent in the last 6h" in page.words
 
 
+def test_a_young_cluster_has_no_data_for_the_days_before_it() -> None:
+    cluster = Cluster()
+    cluster.node("web", age=timedelta(minutes=30))
+    page = page_of(cluster.live(), [])
+    assert "Nothing is recorded from before Mar 9, 11:30." in page.words.replace("\N{NO-BREAK SPACE}", " ")
+    assert "Mar 4, 12:00: no data" in page.words.replace("\N{NO-BREAK SPACE}", " ")
+
+
+def test_the_words_about_a_node_stand_apart() -> None:
+    cluster = Cluster()
+    deleted = {"deletionTimestamp": "2026-03-09T11:58:00Z", "finalizers": ["karpenter.sh/termination"]}
+    cluster.node("web", "r6i.xlarge", capacity="spot", meta=deleted, is_ready=False)
+    page = page_of(cluster.live())
+    assert "price unknown" in page.words
+    assert "not ready leaving" in page.words
+
+
 def test_without_a_record_the_page_says_so() -> None:
     page = page_of(busy_cluster().live())
     assert NO_RECORD in page.words

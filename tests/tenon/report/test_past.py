@@ -113,8 +113,21 @@ def test_the_line_adds_up_to_the_cost_of_the_window(lives: list[tuple[int, int]]
     bounds = [min(max(axis.start_of(number), NOW - WEEK), NOW) for number in range(axis.count + 1)]
     line = costs.an_hour(axis, NOW - WEEK, NOW)
     hours = [(end - start) / HOUR for start, end in pairwise(bounds)]
-    total = sum(value * length for value, length in zip(line, hours, strict=True))
+    total = sum(value * length for value, length in zip(line, hours, strict=True) if value is not None)
     assert total == pytest.approx(costs.cost(NOW - WEEK, NOW), abs=1e-6)
+
+
+def test_before_the_first_node_of_a_young_cluster_the_cost_is_not_known() -> None:
+    cluster = Cluster()
+    cluster.node("web", "m5.xlarge", age=timedelta(minutes=30))
+    past = report_on(cluster.live(), [], WEEK).past
+    assert past is not None
+    assert past.recorded_since == NOW - timedelta(minutes=30)
+    assert set(past.an_hour[:-1]) == {None}, "six days of $0 would be a lie"
+    assert past.an_hour[-1] == pytest.approx(0.192)
+    nothing = report_on(Cluster().live(), [], WEEK).past
+    assert nothing is not None
+    assert set(nothing.an_hour) == {None}
 
 
 def test_removals_are_counted_by_reason_with_their_pods_and_cost() -> None:
