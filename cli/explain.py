@@ -14,8 +14,8 @@ from activities.clock import utc_now
 from cli.application import create_app, examples
 from cli.console import output_console
 from cli.name_completion import node_names, pod_names, pool_names
-from cli.simulate import Given, InputError, Simulation, simulated, simulation_of, stop_at_faults
 from cli.simulating.progress import show_progress
+from cli.simulating.simulation import Given, InputError, Simulation, simulated, simulation_of, stop_at_faults
 from cli.simulating.table import show_node
 from cli.waiting_groups import groups_of
 from tenon.kube.pod_disruption_budgets import selecting

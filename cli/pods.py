@@ -14,9 +14,9 @@ from rich.markup import escape
 from activities.clock import utc_now
 from cli.application import create_app, examples
 from cli.console import output_console
-from cli.simulate import Given, simulation_of, stop_at_faults
 from cli.simulating.progress import show_progress
 from cli.simulating.refusals import read_holds
+from cli.simulating.simulation import Given, simulation_of, stop_at_faults
 from cli.waiting_groups import groups_of
 from tenon.kube.timestamps import format_instant
 from tenon.manifests.faults import one_line

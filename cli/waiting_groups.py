@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cli.simulate import Simulation
+from cli.simulating.simulation import Simulation
 from tenon.kube.timestamps import from_epoch
 from tenon.simulation.waiting_pods import PodGroup, pod_groups
 

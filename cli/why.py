@@ -152,7 +152,7 @@ def _answer_of(sources: NodeSources | PodSources | PoolSources) -> Answer:
 
 def simulate_pod(sources: PodSources) -> tuple[PodSources, Consulted]:
     """Plan the pending pods of the cluster as `tenon simulate --live` does, and add what that says of the pod."""
-    from cli.simulate import Given, InputError, simulated
+    from cli.simulating.simulation import Given, InputError, simulated
 
     try:
         document = simulated(Given([], live=True)).document

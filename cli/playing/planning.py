@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from cli.playing.setup import Setup
-from cli.simulate import Given, InputError, simulation_of
+from cli.simulating.simulation import Given, InputError, simulation_of
 from tenon.simulation.report import Report, report
 
 MAX_FAULTS = 100

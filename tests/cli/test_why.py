@@ -111,7 +111,9 @@ def test_a_pod_of_which_nothing_is_said_is_simulated(
     monkeypatch: pytest.MonkeyPatch, pod: str, question: str, sentence: str
 ) -> None:
     """As while Tenon does not run."""
-    monkeypatch.setattr("cli.simulate.simulated", lambda scope: SimpleNamespace(document=DOCUMENT, live=scope.live))
+    monkeypatch.setattr(
+        "cli.simulating.simulation.simulated", lambda scope: SimpleNamespace(document=DOCUMENT, live=scope.live)
+    )
     sources = replace(PENDING, key=pod)
     assert needs_simulation(sources)
     answer = why_pod(simulate_pod(sources)[0])

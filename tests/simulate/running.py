@@ -10,6 +10,7 @@ from typing import Any
 from unittest.mock import patch
 
 import cli.simulate
+from cli.simulating import simulation
 from cli.simulating.files import read_catalogue_file
 from tenon.manifests.faults import ManifestError
 from tenon.scheduling.model import InstanceType
@@ -69,7 +70,7 @@ def simulate(folder: Path, text: str, *options: str, stdin: str | bytes | None =
 
 def command(*arguments: str, stdin: str | bytes | None = None) -> Answer:
     """Run the command; an exception in it fails the test."""
-    with patch.object(cli.simulate, "read_catalogue_file", catalogue_once):
+    with patch.object(simulation, "read_catalogue_file", catalogue_once):
         result = invoke(cli.simulate.app, arguments, stdin)
     return Answer(result.exit_code, result.stdout, result.stderr)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cli.simulate import Given, InputError, simulation_of
+from cli.simulating.simulation import Given, InputError, simulation_of
 from tenon.simulation.market import MarketChange
 from tests.simulate.running import POOL, catalogue, deployment
 

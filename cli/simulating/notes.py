@@ -1,0 +1,51 @@
+"""What a reader of a simulation must know about its input and its catalogue, a sentence each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+
+from cli.simulating.cluster import FiledCache
+from tenon.apis import labels
+from tenon.kube.offerings import OfferingKey
+from tenon.provisioning.refused_types import refusal_clause
+from tenon.scheduling.model import InstanceType, Pool
+from tenon.simulation.decisions import Decision
+from tenon.simulation.objects import Objects
+
+ONLY_BUILT_IN = "the built-in catalogue knows us-west-2 only: name one of your region with --catalog"
+
+
+def catalogue_notes(
+    decision: Decision, types: Sequence[InstanceType], refused: Mapping[OfferingKey, datetime]
+) -> Iterator[str]:
+    """What the built-in catalogue cannot know of this decision."""
+    if any(claim.offering.capacity_type == labels.SPOT for claim in decision.plan.claims):
+        yield "spot prices of the built-in catalogue are estimates, the same in every zone"
+    for pool in decision.problem.pools:
+        if not pool.instance_types and not refusal_clause(types, pool.requirements, refused):
+            elsewhere = f"; {ONLY_BUILT_IN}" if _is_elsewhere(pool, types) else ""
+            yield f"NodePool {pool.name}: {pool.lacking}{elsewhere}"
+
+
+def _is_elsewhere(pool: Pool, types: Sequence[InstanceType]) -> bool:
+    """Whether the pool's nodes may be in none of the zones or regions that the types are sold in."""
+    zones = {offering.zone for kind in types for offering in kind.offerings}
+    regions = {region for kind in types for region in kind.requirements.get(labels.REGION).values}
+    requirements = pool.requirements
+    if pool.zones and zones.isdisjoint(pool.zones):
+        return True
+    in_zones = any(requirements.get(labels.ZONE).has(zone) for zone in zones)
+    return not (in_zones and any(requirements.get(labels.REGION).has(region) for region in regions))
+
+
+def left_out_notes(cache: FiledCache) -> Iterable[str]:
+    """Yield which NodePools another controller serves."""
+    for name in sorted(cache.pools.left_out):
+        yield f"NodePool {name} is left out: its nodeClassRef names no EC2NodeClass, so another controller serves it"
+
+
+def object_notes(objects: Objects) -> Iterable[str]:
+    """Yield what reading the objects said, each once."""
+    for text, count in objects.notes.items():
+        yield f"{text} ({count} times)" if count > 1 else text

@@ -1,0 +1,304 @@
+"""A simulation: the objects of files or of a cluster, and what Tenon would decide for them as they are."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING
+
+import typer
+
+from activities.clock import utc_now
+from cli.missing_extra import missing, refuse
+from cli.simulating import builtin
+from cli.simulating.cluster import FiledCache, Pending, fill, floor_pods
+from cli.simulating.files import read_catalogue_file, read_files
+from cli.simulating.live_sources import live_coverage, live_open_commands, live_unavailable, reserved_places, scores_for
+from cli.simulating.notes import catalogue_notes, left_out_notes, object_notes
+from tenon.apis.nodeoverlay import NodeOverlay
+from tenon.ec2.commitments.coverage import NO_COVERAGE
+from tenon.ec2.refusals.unavailable import UnavailableOfferings, next_attempt_of
+from tenon.ec2.types.capacity_reservations import without_reservations
+from tenon.ec2.types.instance_types import without
+from tenon.errors import TenonError
+from tenon.kube.node_names import AmbiguousNameError
+from tenon.kube.offerings import OfferingKey
+from tenon.kube.scheduler_config import KIND, NOTHING, DefaultSpread, scheduler_config
+from tenon.manifests.concatenated_json import with_separators
+from tenon.manifests.faults import ManifestError, Source, in_order, one_line
+from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
+from tenon.scheduling.model import InstanceType
+from tenon.scheduling.type_table import TypeTables
+from tenon.simulation import market, stated_scores
+from tenon.simulation.class_types import ClassTypes
+from tenon.simulation.decisions import Decision, Question, decide
+from tenon.simulation.defaults import BEGINNING, fill_in, newest_instant
+from tenon.simulation.document import Document, plan_document
+from tenon.simulation.market import MarketChange
+from tenon.simulation.objects import Objects
+from tenon.simulation.reading import finish, read_text
+from tenon.simulation.report import Report, report
+from tenon.simulation.settings import PlanSettings, read_settings
+from tenon.simulation.unclaimed_nodes import add_node_claims
+from worker.cache.planning_view import PlanningView
+from worker.settings.scheduler_document import default_spread as read_document
+from worker.settings.scheduler_document import scheduler_document
+
+if TYPE_CHECKING:  # a plan without --disruption needs nothing of this
+    from cli.simulating.disrupting import Disruption
+
+UNUSABLE = 2
+MAX_ERRORS = 1000
+"""Maximum number of faults that are printed."""
+
+
+class InputError(TenonError):
+    """The input cannot be used; ``faults`` contains the reasons."""
+
+    def __init__(self, faults: Iterable[ManifestError]) -> None:
+        super().__init__("the input cannot be used")
+        self.faults = list(faults)
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a simulation is asked for, as the options say it."""
+
+    files: list[str]
+    live: bool = False
+    catalog: str | None = None
+    disruption: bool = False
+    now: str | None = None
+    settings: list[str] = field(default_factory=list)
+    node: str | None = None
+    """The only Node or NodeClaim whose disruption is of interest."""
+    texts: Mapping[str, str] = field(default_factory=dict)
+    """Manifests besides those in files, by the name that faults give them."""
+    market_changes: Sequence[MarketChange] = ()
+    spot_scores: Sequence[str] = ()
+    """Spot placement scores, as ``zone=score``."""
+
+
+@contextmanager
+def stop_at_faults() -> Iterator[None]:
+    """Print the faults of an input that cannot be used, and exit."""
+    try:
+        yield
+    except InputError as error:
+        for fault in error.faults[:MAX_ERRORS]:
+            print(fault, file=sys.stderr)
+        if len(error.faults) > MAX_ERRORS:
+            print(f"... and {len(error.faults) - MAX_ERRORS} more", file=sys.stderr)
+        raise typer.Exit(UNUSABLE) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    """A cluster as it was read, what Tenon would do for it now, and what of it was asked."""
+
+    view: PlanningView
+    cache: FiledCache
+    pending: Pending
+    question: Question
+    decision: Decision
+    now: datetime
+    notes: Sequence[str]
+    """What a reader must know about the input and the plan."""
+    unavailable: Mapping[OfferingKey, datetime]
+    """What EC2 refuses, with the time when Tenon asks for it again."""
+    disruption: Disruption | None = None
+
+    @property
+    def document(self) -> Document:
+        """The plan as `-o json` prints it."""
+        types_by_pool = (
+            {pool.metadata.name: types for pool, types in self.decision.pools_with_types} if self.unavailable else {}
+        )
+        overlay, tables = self.disruption, TypeTables()
+        explainer = TypeChoiceExplainer(
+            self.decision.problem, types_by_pool, partial(next_attempt_of, self.unavailable)
+        )
+        return plan_document(
+            self.decision.plan,
+            problem=self.decision.problem,
+            winners=explainer,
+            refused=self.pending.refused,
+            nominated_pods=self.pending.nominated_pods,
+            disruption=overlay.commands if overlay is not None else [],
+            staying=overlay.staying if overlay is not None else None,
+            before_and_after=overlay.totals if overlay is not None else None,
+            forecast=overlay.forecast if overlay is not None else None,
+            rollouts=overlay.rollouts if overlay is not None else (),
+            lower_bounds=_bounds(self.decision, tables),
+            tables=tables,
+            solve_seconds=self.decision.seconds,
+        )
+
+
+def simulated(scope: Given) -> Report:
+    """Return the report of a simulation, and print its notes.
+
+    Raises:
+        InputError: the input cannot be used.
+    """
+    simulation = simulation_of(scope)
+    for note in simulation.notes:
+        print(f"note: {one_line(note)}", file=sys.stderr)
+    return report(simulation.decision, simulation.document)
+
+
+def simulation_of(scope: Given) -> Simulation:
+    """Read what a simulation is asked for, and decide as the worker would.
+
+    Raises:
+        InputError: the input cannot be used.
+    """
+    if scope.live and (package := missing("worker")):
+        refuse("Reading a cluster", "worker", package)
+    simulation_settings, faults, notes = read_settings(scope.settings)
+    live, disruption, catalog = scope.live, scope.disruption, scope.catalog
+    objects = _manifests(scope)
+    if not scope.files and not scope.texts and not live:
+        faults.append(ManifestError(Source("tenon simulate"), "name manifests with -f, or a cluster with --live"))
+    default_spread = _default_spread(simulation_settings.scheduler_config, objects, faults)
+    if live:
+        from cli.simulating.live import add_live_objects
+
+        faults += add_live_objects(objects, simulation_settings.gates(), with_selectors=bool(default_spread))
+    instant = _instant(scope.now, faults)
+    types, catalogue_faults = read_catalogue_file(catalog)
+    instant = instant or (utc_now() if live else newest_instant(objects))
+    finish(objects, instant)
+    _stop_at([*faults, *catalogue_faults, *in_order(objects.faults), *_stated_faults(scope, types)])
+    if not simulation_settings.gates().reserved_capacity:
+        types = without_reservations(types)
+    if disruption and not live:
+        add_node_claims(objects)
+    fill_in(objects, expressions=simulation_settings.aws_gates().node_class_cel)
+    if disruption:
+        from tenon.simulation.drifted_claims import compare_with_pools
+
+        compare_with_pools(objects, instant, simulation_settings.ca_bundle)
+    cache = FiledCache(instant.timestamp(), default_spread)
+    cache.deletion_costs_managed = simulation_settings.gates().pod_deletion_cost_management
+    pending, undecodable = fill(cache, objects, moving=disruption)
+    _stop_at(undecodable)
+    view = PlanningView(cache)
+    pending.pods.extend(floor_pods(view.floors()))
+    unavailable = {
+        **(live_unavailable(notes) if live else {}),
+        **market.unavailable(scope.market_changes, types, utc_now() if instant == BEGINNING else instant),
+    }
+    if unavailable:
+        types = without(types, UnavailableOfferings(unavailable))
+    reserved = reserved_places(view, notes) if live and simulation_settings.gates().reserved_capacity else None
+    notes += [*object_notes(objects), *left_out_notes(cache)]
+    class_types = ClassTypes(types, builtin.descriptions, simulation_settings.node_settings)
+    question = Question(
+        pods=pending.pods,
+        types=types,
+        types_of=class_types.of,
+        policy=simulation_settings.policy(),
+        overlays=[
+            *(NodeOverlay.model_validate(overlay.body) for overlay in objects.of("NodeOverlay")),
+            *market.overlays(scope.market_changes, types),
+        ],
+        reserved=reserved,
+        refused=unavailable,
+        coverage=live_coverage(view, notes, live=live) if simulation_settings.uses_commitments else NO_COVERAGE,
+        scores_of=scores_for(scope.spot_scores, view, notes, live=scope.live),
+    )
+    decision = decide(view, question, time.perf_counter)
+    notes += decision.notes
+    if catalog is None:
+        notes += catalogue_notes(decision, types, unavailable)
+    simulation = Simulation(view, cache, pending, question, decision, instant, notes, unavailable)
+    if not disruption:
+        return simulation
+    return replace(simulation, disruption=_disruption_of(simulation, scope, simulation_settings, notes))
+
+
+def _disruption_of(simulation: Simulation, scope: Given, settings: PlanSettings, notes: list[str]) -> Disruption:
+    from cli.simulating.disrupting import disruption_of
+
+    try:
+        disruption = disruption_of(
+            simulation.view,
+            simulation.cache,
+            simulation.decision.plan,
+            simulation.question,
+            simulation.now,
+            gates=settings.gates(),
+            reboots=settings.aws_gates().reboot_for_repair,
+            only=scope.node,
+            open_commands=live_open_commands(notes) if scope.live else {},
+        )
+    except AmbiguousNameError as error:
+        raise InputError([ManifestError(Source(str(scope.node)), error.problem)]) from None
+    if scope.node is not None and not (disruption.commands or disruption.staying):
+        where = "in the cluster: see kubectl get nodeclaims" if scope.live else "in the input"
+        _stop_at([ManifestError(Source(scope.node), f"is no Node or NodeClaim of a NodePool {where}")])
+    return disruption
+
+
+def _stated_faults(scope: Given, types: Sequence[InstanceType]) -> Iterator[ManifestError]:
+    yield from market.problems(scope.market_changes, types)
+    yield from stated_scores.problems(scope.spot_scores, types)
+
+
+def _manifests(scope: Given) -> Objects:
+    objects = read_files(scope.files)
+    for name, text in scope.texts.items():
+        read_text(objects, name, with_separators(text))
+    return objects
+
+
+def _bounds(decision: Decision, tables: TypeTables) -> tuple[float, float, float]:
+    """Lower bounds for the placed pods: of the price, of the price plus the charge per node, and of the sizing cost."""
+    from tenon.scheduling.bound import lower_bound_of_sizing, lower_bounds  # loads a solver that only this needs
+
+    charges = (0.0, decision.problem.node_charge)
+    price, cost = lower_bounds(decision.problem, charges, left_out=decision.plan.unschedulable, tables=tables)
+    return price, cost, lower_bound_of_sizing(decision.problem, decision.plan, tables)
+
+
+def _default_spread(setting_text: str, objects: Objects, faults: list[ManifestError]) -> DefaultSpread:
+    """Default topology spread of pods without constraints, from the setting or from a document among the manifests."""
+    try:
+        setting = scheduler_document(setting_text)
+    except ValueError as error:
+        faults.append(ManifestError(Source("--set SCHEDULER_CONFIG"), f"cannot be used: {error}"))
+        setting = ""
+    default_spread = NOTHING
+    for number, (body, source) in enumerate(objects.scheduler_configs):
+        if number or setting_text:
+            faults.append(ManifestError(source, "there is another configuration of kube-scheduler: keep one", KIND))
+            continue
+        try:
+            default_spread = scheduler_config(body)
+        except ValueError as error:
+            faults.append(ManifestError(source, str(error), KIND))
+    return read_document(setting) if setting else default_spread
+
+
+def _instant(text: str | None, faults: list[ManifestError]) -> datetime | None:
+    if text is None:
+        return None
+    try:
+        parsed = datetime.fromisoformat(text)
+        if parsed.tzinfo is not None:
+            return parsed
+    except ValueError:
+        pass
+    faults.append(ManifestError(Source("--now"), f"{text!r} is not a time such as 2026-01-31T12:00:00Z"))
+    return None
+
+
+def _stop_at(faults: list[ManifestError]) -> None:
+    if faults:
+        raise InputError(faults)
