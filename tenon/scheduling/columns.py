@@ -119,6 +119,8 @@ class Columns:
         """Start before the first program."""
         self.failures: list[str] = []
         """Why programs failed. Their plans keep the nodes from before."""
+        self.least_unplaced: int | None = None
+        """How many pods of the last problem have no place on new nodes in any plan; None if unknown."""
 
 
 class Master:
@@ -224,7 +226,7 @@ class Master:
             value = value + pods.sum(axis=1) * prices.bonus[rows]
         order = np.argsort(-value / cost, kind="stable")[: 2 * ADDED]
         order = order[value[order] - cost[order] > least_gain]
-        return self.add([self._packing(int(rows[number]), pods[number]) for number in order[:ADDED].tolist()])
+        return self.add([self.packing(int(rows[number]), pods[number]) for number in order[:ADDED].tolist()])
 
     def generate(self, rounds: int, expired: Expired) -> Solution:
         """Add packings. Return the solution of the program."""
@@ -262,7 +264,8 @@ class Master:
         """Do not fill again the options that are far from the best."""
         self.promising[priced.rows[priced.best_ratios() < FIRST_PROMISING * priced.ratio.max()]] = False
 
-    def _packing(self, row: int, pods: Numbers) -> NodePacking:
+    def packing(self, row: int, pods: Numbers) -> NodePacking:
+        """A node of an option, by its row, with these pods."""
         options = self.options
         usage = tuple(options.usage[row].tolist())
         return NodePacking(int(options.types[row]), pods, float(options.price[row]), int(options.sources[row]), usage)

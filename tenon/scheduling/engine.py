@@ -108,6 +108,8 @@ def _complete(
     """
     compared: frozenset[tuple[int, str]] = frozenset()
     while True:
+        if columns is not None:
+            columns.least_unplaced = None
         fleet_plan, missed = _solve(problem, compared, in_turn, expired, tables, last, columns)
         if missed <= compared:
             return fleet_plan
@@ -218,7 +220,7 @@ def _improve(
     improved = False
     try:
         if any(not fleet.limits.unlimited and not is_paid_for(fleet.template.pool) for fleet in fleets):
-            still_unplaced = repack_within_limits(fleets, unplaced, free_classes, accepts)
+            still_unplaced = repack_within_limits(fleets, unplaced, free_classes, accepts, columns)
             if still_unplaced is not None:
                 improved, unplaced = True, still_unplaced
             elif sum(len(fleet.bins) for fleet in fleets) > MAX_NODES:  # too many together, but not each for itself

@@ -160,7 +160,7 @@ class LimitedMaster(Master):
         holds = self.promising & (options.sources == packing.source) & options.allowed[:, pods > 0].all(axis=1)
         holds &= (options.room >= pods @ np.where(options.amounts < 1, 0.0, options.amounts)).all(axis=1)
         rows = np.flatnonzero(holds)
-        return self._packing(int(rows[options.price[rows].argmin()]), pods) if len(rows) else None
+        return self.packing(int(rows[options.price[rows].argmin()]), pods) if len(rows) else None
 
     def _bound(self) -> None:
         """Write what is left into the program."""

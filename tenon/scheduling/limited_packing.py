@@ -10,20 +10,20 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, inf
-from typing import TypeAlias
 
 import numpy as np
 
 from tenon.kube.pod import Pod
 from tenon.scheduling.column_packing import MAX_CLASSES, MAX_NODES
-from tenon.scheduling.columns import NEARLY, ROUNDS, NodePacking
+from tenon.scheduling.columns import NEARLY, ROUNDS, Columns, NodePacking
 from tenon.scheduling.fleet import Fleet
 from tenon.scheduling.limited_columns import LimitedMaster, Rations
-from tenon.scheduling.limited_search import best_nodes
+from tenon.scheduling.limited_search import Level, Rank, best_nodes
 from tenon.scheduling.limits import counts_nodes
 from tenon.scheduling.load_partition import joined_state
 from tenon.scheduling.node_options import NodeOptions, Source
 from tenon.scheduling.packing import Bin, Load
+from tenon.scheduling.place_bound import least_unplaced
 from tenon.scheduling.pod_classes import PodClass, queue_order
 from tenon.scheduling.reservations import is_paid_for
 from tenon.scheduling.type_candidates import Numbers
@@ -37,9 +37,6 @@ STEP = 4.0
 MAX_LEVELS = 4
 """Priorities below the fourth highest of the batch count alike."""
 
-Level: TypeAlias = tuple[bool, int]
-"""Sort key: pods first, then the room that buffers ask for; the highest priority first."""
-
 
 def level(pod: Pod) -> Level:
     """The level of a pod."""
@@ -51,6 +48,7 @@ def repack_within_limits(
     unplaced: Load,
     free_classes: Collection[int],
     accepts: Callable[[], bool],
+    columns: Columns,
 ) -> Load | None:
     """Replace the nodes of the fleets if there are better ones. Return the pods that have no place then; None if not.
 
@@ -59,6 +57,7 @@ def repack_within_limits(
         unplaced: the pods without a place.
         free_classes: the ids of classes without rules about other pods.
         accepts: whether the fleets may stay as they then are.
+        columns: hears how many pods have no place in any plan.
 
     Raises:
         ProgramFailedError: the solver failed. The fleets are as before.
@@ -66,6 +65,7 @@ def repack_within_limits(
     bought = [fleet for fleet in fleets if not is_paid_for(fleet.template.pool)]
     repacking = _Repacking(bought, unplaced, free_classes)
     nodes = repacking.better() if repacking.usable else None
+    columns.least_unplaced = repacking.least_unplaced(nodes) if len(bought) == len(fleets) else None
     if nodes is None:
         return None
     before = [(fleet, fleet.bins, fleet.limits, dict(fleet.limits.remaining)) for fleet in fleets]
@@ -162,19 +162,45 @@ class _Repacking:
         solution = master.generate(ROUNDS, expired)
         least = master.node_cost(solution)
 
-        def rank(packings: Sequence[NodePacking]) -> tuple[int, list[tuple[Level, int]], float]:
+        def rank(packings: Sequence[NodePacking]) -> Rank:
             unplaced = self._counts - np.sum([packing.pods for packing in packings], axis=0, dtype=np.int64)
-            return int(unplaced.sum()), self._levels(unplaced), round(sum(packing.cost for packing in packings), 9)
+            cost = round(sum(packing.cost for packing in packings), 9)
+            return Rank(int(unplaced.sum()), self._levels(unplaced), cost)
 
-        def within(part: float) -> Callable[[tuple[int, list[tuple[Level, int]], float]], bool]:
+        def within(part: float) -> Callable[[Rank], bool]:
             """Whether as many pods have a place as can have one, at this part of the program's cost."""
-            return lambda own: self.least_left is not None and own[0] <= self.least_left and own[2] <= part * least
+            return lambda own: (
+                self.least_left is not None and own.unplaced <= self.least_left and own.cost <= part * least
+            )
 
         fair = FAIR if self._unplaced_counts.any() else inf  # more tries are for pods without a place
-        packings = best_nodes(master, solution, present, rank, within(fair), within(CLOSE), expired)
+        packings = best_nodes(
+            master,
+            solution,
+            present,
+            rank,
+            lambda sized: self._built(sized, sources) is not None,
+            within(FAIR),
+            within(fair),
+            within(CLOSE),
+            expired,
+        )
         nodes = self._built(packings, sources)
         is_better = nodes is not None and self._is_permitted(nodes) and self._rank(nodes) < self._rank(self.free)
         return nodes if is_better else None
+
+    def least_unplaced(self, nodes: Sequence[Sequence[Bin]] | None) -> int | None:
+        """How many pods have no place in any plan; None if unknown, because some pods may not go anywhere."""
+        unplaced = self.left_load(nodes) if nodes is not None else self._unplaced
+        if (
+            not unplaced
+            or any(kind.fleet is not None for kind in self._kinds)
+            or any(_Kind(pod_class, None) not in self._numbers for pod_class, _ in unplaced)
+            or any(len(free) < len(fleet.bins) for free, fleet in zip(self.free, self._fleets, strict=True))
+        ):
+            return None
+        load = [(kind.pod_class, int(count)) for kind, count in zip(self._kinds, self._counts, strict=True)]
+        return least_unplaced(self._fleets, load, self._shared, self._amounts)
 
     def left_load(self, nodes: Sequence[Sequence[Bin]]) -> Load:
         """The pods without a place if the fleets have these nodes."""
@@ -282,10 +308,9 @@ class _Repacking:
                 return None
         return node
 
-    def _rank(self, nodes: Sequence[Sequence[Bin]]) -> tuple[int, list[tuple[Level, int]], float]:
-        """Sort key: pods without a place, those of the highest priority first, and then the cost."""
+    def _rank(self, nodes: Sequence[Sequence[Bin]]) -> Rank:
         unplaced = self._counts - self._placed(nodes).sum(axis=0)
-        return int(unplaced.sum()), self._levels(unplaced), _cost(nodes)[0]
+        return Rank(int(unplaced.sum()), self._levels(unplaced), _cost(nodes)[0])
 
     def _is_permitted(self, nodes: Sequence[Sequence[Bin]]) -> bool:
         """Whether the nodes respect what they must. Other pods may have no place only if they are fewer."""

@@ -1,16 +1,18 @@
-"""Chooses whole nodes where limits may bind: in several orders, and then a few nodes at a time once more."""
+"""Chooses whole nodes where limits may bind: by their sizes, or in several orders, and then a few at a time again."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import inf
 from random import Random
-from typing import Any, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 
 from tenon.scheduling.columns import NodePacking, NoSolutionError, Solution
 from tenon.scheduling.deadline import Expired
 from tenon.scheduling.limited_columns import LimitedMaster
+from tenon.scheduling.limited_sizes import sized_nodes
 
 DIVES = ((), (1,), (0, 1))
 """Which packings come first when nodes are chosen for the whole load (`LimitedMaster.dive`)."""
@@ -25,17 +27,29 @@ TURNS = (0, 0, 1, 2)
 ROUNDS = 2
 """How often packings are added for the pods of these nodes."""
 
-Rank: TypeAlias = Callable[[Sequence[NodePacking]], Any]
-"""Sort key of nodes, the best first."""
+Level = tuple[bool, int]
+"""Sort key: pods first, then the room that buffers ask for; the highest priority first."""
+
+
+class Rank(NamedTuple):
+    """Sort key of nodes, the best first."""
+
+    unplaced: int
+    """Pods without a place."""
+    levels: list[tuple[Level, int]]
+    """How many of each level."""
+    cost: float
 
 
 def best_nodes(
     master: LimitedMaster,
     solution: Solution,
     start: Sequence[NodePacking],
-    rank: Rank,
-    is_fair: Callable[[Any], bool],
-    is_enough: Callable[[Any], bool],
+    rank: Callable[[Sequence[NodePacking]], Rank],
+    is_possible: Callable[[Sequence[NodePacking]], bool],
+    is_close: Callable[[Rank], bool],
+    is_fair: Callable[[Rank], bool],
+    is_enough: Callable[[Rank], bool],
     expired: Expired,
 ) -> list[NodePacking]:
     """Return the best nodes that were found, or those of the ``start``.
@@ -45,11 +59,21 @@ def best_nodes(
         solution: of the program.
         start: nodes for the same pods.
         rank: compares nodes.
+        is_possible: whether nodes can have all of their pods.
+        is_close: whether nodes of this rank are good enough if they were chosen by their sizes.
         is_fair: whether nodes of this rank are not worth many tries.
         is_enough: whether they are worth none.
         expired: whether there is no more time.
     """
     best, best_rank = list(start), rank(start)
+    absent = max(master.rations.forced_in_all, int(master.rations.forced.sum()))
+    most = best_rank.cost if best_rank.unplaced <= absent else inf
+    for sized in sized_nodes(master, master.node_cost(solution), most):
+        if (own := rank(sized)) < best_rank and is_possible(sized):
+            best, best_rank = sized, own
+            if is_close(best_rank):
+                return best
+            break
     for turns in DIVES:
         nodes = master.dive(solution, expired, turns)
         if nodes is not None and (own := rank(nodes)) < best_rank:

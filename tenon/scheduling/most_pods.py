@@ -51,6 +51,9 @@ def _for_most_pods(problem: Problem, expired: Expired, tables: TypeTables, colum
     limited = {pool.name for pool in problem.pools if pool.limits}
     if not (plan.unschedulable and limited) or expired():
         return plan
+    least = columns.least_unplaced if columns.least_unplaced is not None and not plan.placements else 0
+    if _unplaced(plan) <= least:
+        return plan
     if not (plan.placements or any(claim.pool in limited for claim in plan.claims)):
         return plan  # the limits are used up: there is no room that other pods could have instead
     unlimited = replace(problem, pools=[replace(pool, limits=None) for pool in problem.pools])
@@ -69,7 +72,7 @@ def _for_most_pods(problem: Problem, expired: Expired, tables: TypeTables, colum
     for order in _orders(reachable, problem):
         low, high = max(fit, _prefix(best, order)), len(reachable) + 1
         number = low + 1 if fit else (low + high) // 2  # a later order is rarely better: try it once
-        while high - low > 1 and tries > 0 and not expired():
+        while high - low > 1 and tries > 0 and not expired() and _unplaced(best) > least:
             tries -= 1
             last = frozenset(pod.key for pod in order[number:])
             plans = [

@@ -85,6 +85,8 @@ class Template:
         self._daemons = [daemon for daemon in daemons if daemon.pod_class.tolerates(pool.taints)]
         self._within_limits = self.limits.allowed(self.table.every)
         self._deciding = deciding_labels(self._daemons, requirements, table)
+        self.daemons_are_settled = not self._deciding
+        """Whether the same DaemonSets run on a node of each type, whatever its pods require."""
         self._states: dict[Requirements, State] = {}
         self.start = self.state(requirements)
 

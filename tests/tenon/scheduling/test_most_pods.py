@@ -14,6 +14,7 @@ import pytest
 from tenon.kube.pod import Pod
 from tenon.kube.requirements import Requirement, Requirements
 from tenon.scheduling import most_pods
+from tenon.scheduling.columns import Columns
 from tenon.scheduling.engine import solve, solve_by_first_fit
 from tenon.scheduling.first_fit_baseline import Order
 from tenon.scheduling.model import InstanceType, Plan, Problem
@@ -162,6 +163,39 @@ def test_burstable_nodes_hold_more_pods_than_the_program_counts(
     """
     plan = solve_for_most_pods(problem(pods, pool(types=BURSTABLE, limits=limits)))
     assert len(plan.unschedulable) <= unplaced
+
+
+def test_no_plan_has_fewer_unplaced_pods_than_the_bound() -> None:
+    """The search ends at the bound, so that a bound that is too high would cost pods their place."""
+    exact = 0
+    for seed in SEEDS:
+        columns, batch = Columns(), generated(seed)
+        plan = solve(batch, columns=columns)
+        if plan.unschedulable:
+            least = columns.least_unplaced
+            assert least is not None
+            assert least <= len(batch.pods) - most(batch)
+            exact += least == len(batch.pods) - most(batch)
+    assert exact > len(SEEDS) // 3
+
+
+def test_a_plan_with_as_many_pods_as_any_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    solves: list[Problem] = []
+
+    def counting(problem: Problem, *rest: Any, **more: Any) -> Plan:
+        solves.append(problem)
+        return solve(problem, *rest, **more)
+
+    monkeypatch.setattr(most_pods, "solve", counting)
+    plan = solve_for_most_pods(problem(replicas(9, "900m", "1Gi"), pool(types=TYPES, limits={"cpu": "4"})))
+    assert len(plan.unschedulable) == 5
+    assert len(solves) == 1
+
+
+def test_sizes_that_use_up_a_limit_are_chosen_together() -> None:
+    """Nodes that are bought one after another are three, and hold as many pods."""
+    assert len(plan_of(5).unschedulable) == 12
+    assert len(plan_of(5).claims) == 2
 
 
 def test_pods_of_high_priority_come_before_more_pods_of_low_priority() -> None:
