@@ -19,7 +19,7 @@ from temporalio.service import RPCError
 
 from activities.kubernetes.bounded_concurrency import bounded
 from tenon.kube.timestamps import format_instant
-from tenon.messages.disruption import REBOOT, CommandProgress, DisruptInput, DisruptionCommand, DisruptResult
+from tenon.messages.disruption import CommandProgress, DisruptInput, DisruptionCommand, DisruptResult
 from tenon.sentences import counted, first_few
 from workflows import names
 from workflows.disruption_command import DisruptionCommandWorkflow
@@ -98,7 +98,7 @@ async def read_command(
         nodes=[nodes.get(claim, claim) for claim in claims],
         replacements=[nodes.get(item.name, item.name) for item in command.replacements]
         or list(result.replaced_by if result is not None else ()),
-        predicted=_predicted(begin),
+        predicted=command.predicted or None,
         reached=_reached(command, result) if result is not None else None,
         started=execution.start_time,
         ended=execution.close_time,
@@ -116,17 +116,6 @@ def _waits(ident: str, progress: CommandProgress) -> str:
         return progress.waits
     until = format_instant(progress.approve_until)
     return f"waits for approval until {until}: tenon approve {ident}, or tenon refuse {ident}"
-
-
-def _predicted(begin: DisruptInput) -> float | None:
-    """What the command saves as predicted. One for empty nodes saves what they cost."""
-    command = begin.command
-    if command.decision == REBOOT:
-        return None
-    if command.moves_pods:
-        return command.predicted or command.saving or None
-    prices = [candidate.price for candidate in command.candidates]
-    return sum(prices) if all(prices) else None
 
 
 def _reached(command: DisruptionCommand, result: DisruptResult) -> float | None:

@@ -57,7 +57,7 @@ class CommandRun(PlannerCaller):
         self.replacements_changed = False
         """A signal said that a replacement is initialized or leaves, or that a candidate is gone, and no check has
         begun since."""
-        self.saving = begin.command.saving
+        self.saving = begin.command.predicted
         """Dollars an hour by which the command is found."""
         self.reached: float | None = None
         """Dollars an hour that it saves; None before that is known."""

@@ -327,6 +327,6 @@ def _attributes(cluster: str, command: DisruptionCommand) -> TypedSearchAttribut
     pools = {candidate.pool for candidate in command.candidates}
     if len(pools) == 1:
         pairs.append(SearchAttributePair(names.POOL, pools.pop()))
-    if command.saving:
-        pairs.append(SearchAttributePair(names.SAVING, command.saving))
+    if command.predicted:
+        pairs.append(SearchAttributePair(names.SAVING, command.predicted))
     return TypedSearchAttributes(pairs)

@@ -45,7 +45,7 @@ COMMAND_NODES = SearchAttributeKey.for_keyword_list("TenonCommandNodes")
 PRICE = SearchAttributeKey.for_float("TenonPrice")
 """Dollars an hour of a node's instance."""
 SAVING = SearchAttributeKey.for_float("TenonSaving")
-"""Dollars an hour that a disruption command saves: as planned, and once it is known, as reached. 0 if no node left."""
+"""Dollars an hour that a disruption command saves: as predicted; as reached once that is known. 0 if no node left."""
 
 SEARCH_ATTRIBUTES = (
     CLUSTER,

@@ -264,6 +264,6 @@ def _report(decision: Decision, methods: Sequence[Method], situation: Situation)
                 "reason": command.reason,
                 "decision": command.decision,
                 "replacements": len(command.replacements),
-                "saving": round(command.saving, 4),
+                "saving": round(command.expected, 4),
             },
         )

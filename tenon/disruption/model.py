@@ -384,10 +384,11 @@ class Command:
     """The candidates may have pods. The command is validated, and undone if something fails (DIS-60 to DIS-65)."""
     graceful: bool = True
     """The command gives way to a pod that may not be moved, and is validated after a delay (DIS-46)."""
-    saving: float = 0.0
-    """Dollars an hour that the command saves, at least; negative if it costs more, as a drift may."""
     expected: float = 0.0
-    """The same, if every new node is launched as its cheapest type."""
+    """Dollars an hour that the command saves, if every new node is launched as its cheapest type; negative if it costs
+    more, as a drift may. This is the saving that people read of a command."""
+    guaranteed_saving: float = 0.0
+    """What it saves if every new node is launched as its dearest type."""
     explanation: tuple[str, ...] = ()
     """A few lines that say why, for the command's page in the Temporal UI. The first one is also the detail of the
     removal."""

@@ -206,10 +206,8 @@ class DisruptionCommand(Message):
     """Gives way to a pod that may not be moved, and is validated after a delay."""
     consolidation_type: str = ""
     replacements: list[Replacement] = Field(default_factory=list)
-    saving: float = 0.0
-    """Dollars an hour that it saves at least, as planned."""
     predicted: float = 0.0
-    """Dollars an hour that it saves if the cheapest types are launched."""
+    """Dollars an hour that it is to save: what leaves, minus the cheapest types of what comes."""
     pods: int = 0
     """How many pods it moves."""
     surge: list[str] = Field(default_factory=list)

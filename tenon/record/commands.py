@@ -45,7 +45,6 @@ def command_entry(origin: Origin, at: datetime, command: DisruptionCommand, firs
         ],
         replacements=[_purchase(replacement, room) for replacement in command.replacements[:MAX_LISTED]],
         pods=command.pods,
-        saving=command.saving,
         predicted=command.predicted,
         why=shortened("\n".join(command.explanation), _TEXT),
         approve_until=at + timedelta(seconds=command.approval.seconds) if command.approval is not None else None,

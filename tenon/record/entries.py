@@ -141,10 +141,8 @@ class CommandEntry(_Entry):
     """The NodeClaims that it is to create in their place. `command-end` says which ones it created."""
     pods: int = 0
     """How many pods it moves."""
-    saving: float = 0.0
-    """Dollars an hour that it saves at least, as planned."""
     predicted: float = 0.0
-    """Dollars an hour that it saves if the cheapest types are launched."""
+    """Dollars an hour that it is to save: what leaves, minus the cheapest types of what comes."""
     why: Text = ""
     """Why these nodes, and which alternatives were rejected."""
     approve_until: datetime | None = None
@@ -373,7 +371,7 @@ class DecidedCommand(_Part):
     bought: list[str] = Field(default_factory=list)
     """What it buys in their place, as ``m5.large of default``."""
     saving: float = 0.0
-    """Dollars an hour that it saves at least; negative if it costs more."""
+    """Dollars an hour that it is to save; negative if it costs more."""
 
 
 class DisruptionEntry(_Entry):
@@ -396,7 +394,7 @@ class DisruptionEntry(_Entry):
     must_go_count: int = 0
     """How many of these leave for another reason than to save money."""
     saving: float = 0.0
-    """Dollars an hour that all commands save."""
+    """Dollars an hour that all commands are to save."""
     refused: dict[str, Text] = Field(default_factory=dict)
     """By NodeClaim, the rule that keeps its node."""
     refused_count: int = 0

@@ -334,8 +334,8 @@ def _command(entry: CommandEntry, most: int) -> str:
     text = f"reboots {nodes}" if entry.decision == "reboot" else f"removes {nodes}"
     if entry.replacements:
         text += f"; creates {first_few(list(map(_purchase, entry.replacements)), most)}"
-    if entry.predicted or entry.saving:
-        text += f"; is to save {per_hour(entry.predicted or entry.saving)}"
+    if entry.predicted:
+        text += f"; is to save {per_hour(entry.predicted)}"
     if entry.approve_until is not None:
         text += f"; waits for approval until {format_instant(entry.approve_until)}"
     return text

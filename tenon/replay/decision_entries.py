@@ -40,8 +40,8 @@ def claims_of(command: Command) -> list[str]:
 
 
 def saving_of(commands: Sequence[Command]) -> float:
-    """Return how many dollars an hour the commands save at least."""
-    return round(sum(command.saving for command in commands), 6)
+    """Return how many dollars an hour the commands are to save."""
+    return round(sum(command.expected for command in commands), 6)
 
 
 def must_go(commands: Sequence[Command]) -> int:
@@ -100,5 +100,5 @@ def _command(command: Command, room: Room) -> DecidedCommand:
         decision=command.decision,
         claims=room.names(claims_of(command)),
         bought=room.names(f"{planned.offering.instance_type} of {planned.pool}" for planned in command.new_claims),
-        saving=round(command.saving, 6),
+        saving=round(command.expected, 6),
     )

@@ -140,7 +140,7 @@ def command_entry(command: Command, nodes: Mapping[str, str], price: float, firs
         "replacements": [
             claim_entry(claim, f"replacement-{number}") for number, claim in enumerate(command.new_claims, first)
         ],
-        "savingPerHour": round(command.saving if command.moves_pods or reboots else price, _DIGITS),
+        "savingPerHour": round(command.expected if command.moves_pods or reboots else price, _DIGITS),
     }
     if reboots:
         entry["decision"] = command.decision

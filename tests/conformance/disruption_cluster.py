@@ -251,7 +251,8 @@ def _told(decision: Decision) -> list[str]:
         for command in decision.commands
         for number, line in enumerate(
             (
-                f"{command.reason} {_removed(command)} {command.consolidation_type} saving {command.saving:.4f}",
+                f"{command.reason} {_removed(command)} {command.consolidation_type} "
+                f"saving {command.guaranteed_saving:.4f}",
                 *command.explanation,
                 *(f"lists {c.instance_types}" for c in command.replacements),
             )

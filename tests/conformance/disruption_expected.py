@@ -82,8 +82,8 @@ def differences(expected: ExpectedCommand, actual: Command) -> Iterator[str]:
     onto = {node: len(pods) for node, pods in actual.destinations.items()}
     if expected.onto is not None and expected.onto != onto:
         yield f"expected pods onto {expected.onto}, got {onto}"
-    if expected.saving is not None and abs(expected.saving - actual.saving) > 1e-6:
-        yield f"expected a saving of {expected.saving}, got {actual.saving}"
+    if expected.saving is not None and abs(expected.saving - actual.guaranteed_saving) > 1e-6:
+        yield f"expected a saving of {expected.saving}, got {actual.guaranteed_saving}"
     if expected.type is not None and expected.type != actual.consolidation_type:
         yield f"expected the consolidation type {expected.type}, got {actual.consolidation_type}"
     if expected.graceful is not None and expected.graceful != actual.graceful:

@@ -60,7 +60,8 @@ def test_a_cheaper_node_replaces_one_that_is_too_large(tmp_path: Path) -> None:
     (replacement,) = command["replacements"]
     assert (replacement["name"], replacement["pods"]) == ("replacement-1", ["default/a"])
     assert replacement["price"] < 0.384
-    assert command["savingPerHour"] > 0
+    assert command["savingPerHour"] == pytest.approx(0.384 - replacement["price"])
+    assert any(line.startswith(f"Saves ${command['savingPerHour']:.4f} an hour") for line in command["explanation"])
     assert plan["staying"] == []
 
 

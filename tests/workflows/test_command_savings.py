@@ -80,7 +80,7 @@ async def test_wsh02_a_command_that_is_undone_saves_nothing_and_is_not_measured(
 ) -> None:
     steps = FakeSteps()
     steps.refused = {"default-1": "kept", "default-2": "kept"}
-    async with running(temporal, cluster, steps, evolve(command(), saving=0.3)) as handle:
+    async with running(temporal, cluster, steps, command()) as handle:
         result = await handle.result()
         found_by = (await handle.describe()).typed_search_attributes
     assert result.saving is None

@@ -23,7 +23,7 @@ from workflows.disruption_command import DisruptionCommandWorkflow
 pytestmark = pytest.mark.integration
 
 EMPTY = evolve(command(replacements=0), id="empty-1", reason=Reason.EMPTY, moves_pods=False, only_if_empty=True)
-DRIFTED = evolve(command(graceful=False), id="drifted-2", reason=Reason.DRIFTED, saving=0.0)
+DRIFTED = evolve(command(graceful=False), id="drifted-2", reason=Reason.DRIFTED, predicted=0.0)
 
 
 async def page_of(handle: WorkflowHandle[DisruptionWorkflow, None]) -> str:

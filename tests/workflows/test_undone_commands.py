@@ -78,7 +78,7 @@ async def test_dis_65_a_failure_undoes_the_command_once(
     steps = FakeSteps()
     error = ApplicationError("no luck", non_retryable=True)
     steps.fails[step] = "no luck" if by == "answer" else error
-    async with running(temporal, cluster, steps, evolve(command(), saving=0.3)) as handle:
+    async with running(temporal, cluster, steps, command()) as handle:
         result = await handle.result()
         page = await handle.query("__temporal_workflow_metadata", result_type=WorkflowMetadata)
     assert page.current_details.splitlines()[0].endswith("; undone"), "it saves nothing"

@@ -80,7 +80,6 @@ def to_message(
         graceful=command.graceful,
         consolidation_type=command.consolidation_type,
         replacements=list(replacements),
-        saving=round(command.saving, 6),
         predicted=round(command.expected, 6),
         pods=sum(len(moved_pods) for moved_pods in moved.values()),
         surge=sorted(set(surge)),

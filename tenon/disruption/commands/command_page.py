@@ -71,7 +71,7 @@ def headline(command: DisruptionCommand) -> str:
 
 def expected_saving(command: DisruptionCommand) -> str:
     """Say in a clause what the command is to save; empty if it is not done to save, or for an empty node."""
-    return for_temporal_ui(f"is to save {per_hour(command.saving)}") if command.saving else ""
+    return for_temporal_ui(f"is to save {per_hour(command.predicted)}") if command.predicted else ""
 
 
 def action(command: DisruptionCommand) -> str:

@@ -46,7 +46,7 @@ def priced_again(command: DisruptionCommand, plan: Plan, situation: Situation) -
         return _why_not(leaving, plan.claims, max(LEAST_SAVING, least_savings.of(leaving))), None
     if not bill.replacements:
         return "", None
-    move = Move(tuple(details), Plan(bill.replacements, plan.placements), bill.saving, bill.expected)
+    move = Move(tuple(details), Plan(bill.replacements, plan.placements), bill.guaranteed_saving, bill.expected)
     nodes = {node.claim: node for node in situation.nodes}
     candidates = tuple(Candidate(nodes[candidate.claim], candidate.since) for candidate in command.candidates)
     return "", Command(
@@ -57,7 +57,7 @@ def priced_again(command: DisruptionCommand, plan: Plan, situation: Situation) -
         replacements=bill.replacements,
         destinations=dict(plan.placements),
         moves_pods=True,
-        saving=bill.saving,
+        guaranteed_saving=bill.guaranteed_saving,
         expected=bill.expected,
         explanation=explain(move, details, {}),
     )

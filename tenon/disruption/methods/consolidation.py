@@ -131,7 +131,7 @@ class Consolidation:
             replacements=move.plan.claims,
             destinations=dict(move.plan.placements),
             moves_pods=True,
-            saving=move.saving,
+            guaranteed_saving=move.guaranteed_saving,
             expected=move.expected,
             explanation=explain(move, details, balance.scores(details, move.expected)),
         )
@@ -250,8 +250,8 @@ def explain(move: Move, details: Mapping[str, NodeDetail], scores: Mapping[str, 
         moved = sum(hosts.values())
         shown_hosts = first_few(list(hosts), SHOWN)
         lines.append(f"Moves {counted(moved, 'pod')} to {counted(len(hosts), 'existing node')}: {shown_hosts}")
-    most = f", {price_text(move.expected)} if the cheapest types are launched" if plan.claims else ""
-    lines.append(f"Saves at least {per_hour(move.saving)}{most}")
+    at_least = f", at least {price_text(move.guaranteed_saving)} if EC2 launches dearer types" if plan.claims else ""
+    lines.append(f"Saves {per_hour(move.expected)}{at_least}")
     for pool, score in scores.items():
         lines.append(f"NodePool {pool} is Balanced: the move scores {score:.2f} of {LEAST_SCORE:g}")
     return tuple(lines)

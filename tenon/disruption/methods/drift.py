@@ -294,8 +294,8 @@ def _command(
         destinations={name: pods for name, pods in placements.items() if pods},
         moves_pods=True,
         graceful=False,
-        saving=saving,
         expected=saving,
+        guaranteed_saving=saving,
         explanation=tuple(_explanation(drifted_node, claims, placements, since, terminate_first)),
         terminate_first=terminate_first,
     )

@@ -229,8 +229,8 @@ def _replace(sick: _Sick, plan: Plan, situation: Situation, terminate_first: Ter
         destinations={name: pods for name, pods in plan.placements.items() if pods},
         moves_pods=True,
         graceful=False,
-        saving=saving,
         expected=saving,
+        guaranteed_saving=saving,
         explanation=(
             _detail(decision),
             *_bound_lines(decision),

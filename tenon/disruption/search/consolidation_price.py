@@ -44,7 +44,7 @@ class Bill:
     """The replacements of a move with the types that they may launch as, and what the move saves an hour."""
 
     replacements: tuple[PlannedClaim, ...]
-    saving: float
+    guaranteed_saving: float
     """If every replacement is launched as its dearest listed type."""
     expected: float
     """If every replacement is launched as its cheapest type."""

@@ -87,7 +87,7 @@ class Planner:
         more_nodes = len(bill.replacements) - len(claims)
         if bill.expected <= self.model.problem.node_charge * more_nodes:
             return None
-        return Move(claims, Plan(bill.replacements, plan.placements), bill.saving, bill.expected)
+        return Move(claims, Plan(bill.replacements, plan.placements), bill.guaranteed_saving, bill.expected)
 
     def larger(self, planned: PlannedClaim, more: Sequence[Pod]) -> PlannedClaim | None:
         """Return the new node with more pods; None if they do not fit on one, or have rules about other pods.

@@ -20,8 +20,8 @@ class Move:
 
     claims: tuple[str, ...]
     plan: Plan
-    saving: float
-    """Dollars an hour, at least."""
+    guaranteed_saving: float
+    """Dollars an hour, if every new node is launched as its dearest type."""
     expected: float
     """Dollars an hour, if every new node is launched as its cheapest type."""
 

@@ -310,7 +310,7 @@ def _timeline_line(line: str) -> Line:
 
 def _command_lines(command: CommandEntry, end: CommandEndEntry | None, claim: str) -> Iterator[Line]:
     nodes = counted(len(command.candidates), "node")
-    saving = f", to save {dollars(command.saving)}" if command.saving else ""
+    saving = f", to save {dollars(command.predicted)}" if command.predicted else ""
     text = f"command {command.command} decided to {command.decision or 'remove'} {nodes}: {command.reason}{saving}"
     yield Line(text, Source.RECORD, command.at)
     yield from (Line(line, Source.RECORD, command.at) for line in command.why.splitlines() if line)
@@ -325,7 +325,7 @@ def _command_lines(command: CommandEntry, end: CommandEndEntry | None, claim: st
     elif claim in end.refused:
         yield Line(f"the node stayed: {end.refused[claim]}", Source.RECORD, end.at)
     elif end.reached is not None:
-        predicted = f", predicted were {dollars(end.predicted)}" if end.predicted is not None else ""
+        predicted = f", and {dollars(end.predicted)} was predicted" if end.predicted is not None else ""
         yield Line(f"the command saves {dollars(end.reached)}{predicted}", Source.RECORD, end.at)
 
 

@@ -131,6 +131,6 @@ def _commands(entries: Sequence[Entry], pool: str) -> Iterator[Line]:
     commands = [entry for entry in entries if isinstance(entry, CommandEntry)]
     for entry in commands[-MAX_NAMED:]:
         nodes = [item.node or item.claim for item in entry.candidates if item.pool == pool]
-        saving = f", to save {dollars(entry.saving)}" if entry.saving else ""
+        saving = f", to save {dollars(entry.predicted)}" if entry.predicted else ""
         text = f"command {entry.command}: {entry.decision or 'remove'} {first_few(nodes, 3)}, {entry.reason}{saving}"
         yield Line(text, Source.RECORD, entry.at)

@@ -73,7 +73,7 @@ async def test_dis03_a_drift_command_takes_other_replacements_under_its_own_id(m
     launched = PlannedClaim(
         "default", (), ("m5.large",), Requirements(), {}, 0.1, OfferingKey("on-demand", "m5.large", "us-west-2a")
     )
-    other = command("a", reason=Reason.DRIFTED, kind="", replacements=(launched, launched), saving=-0.1)
+    other = command("a", reason=Reason.DRIFTED, kind="", replacements=(launched, launched), expected=-0.1)
     monkeypatch.setattr(move_validation, "validated", lambda *_: Validation(instead=other))
     changed_disruption_command = to_message(command("a", reason=Reason.DRIFTED, kind="")).model_copy(
         update={"leaves_from": START}
@@ -82,7 +82,7 @@ async def test_dis03_a_drift_command_takes_other_replacements_under_its_own_id(m
     result = await at.validator.validate(changed_disruption_command, {})
     assert result.failure == ""
     assert result.instead is not None
-    assert (result.instead.id, result.instead.leaves_from, result.instead.saving) == (
+    assert (result.instead.id, result.instead.leaves_from, result.instead.predicted) == (
         changed_disruption_command.id,
         START,
         -0.1,

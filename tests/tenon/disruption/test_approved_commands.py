@@ -98,7 +98,7 @@ def test_an_approved_consolidation_buys_what_still_saves_money() -> None:
     assert validation.instead is not None
     (planned,) = validation.instead.replacements
     assert planned.instance_types == ("m5.large",)
-    assert validation.instead.saving == pytest.approx(0.15 - 0.096)
+    assert validation.instead.guaranteed_saving == pytest.approx(0.15 - 0.096)
     assert nodes_of(validation.instead) == ["n0"]
 
 

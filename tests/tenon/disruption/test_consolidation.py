@@ -104,7 +104,7 @@ def test_dis34_a_least_saving_is_asked_of_each_command() -> None:
     for least, count in ((0.1, 1), (0.15, 0)):
         decision = decided(situation(cluster), Consolidation(least_saving=least))
         assert len(decision.commands) == count
-        assert all(command.saving >= least for command in decision.commands)
+        assert all(command.guaranteed_saving >= least for command in decision.commands)
 
 
 def test_dis30_a_candidate_is_due_since_the_last_pod_event_and_leaves_now() -> None:
@@ -147,7 +147,7 @@ def test_sch103_the_worst_price_is_that_of_the_capacity_type_that_launches_first
     leaving = NodeDetail("n", "m5.large", "us-west-2a", labels.ON_DEMAND, 0.096, (), 1.0)
     bill = PriceRule(Problem((), pools)).bill([leaving], [claim])
     assert bill is not None
-    assert bill.saving == pytest.approx(0.086)
+    assert bill.guaranteed_saving == pytest.approx(0.086)
     assert bill.replacements[0].requirements[labels.CAPACITY_TYPE].values == (labels.RESERVED,)
 
 

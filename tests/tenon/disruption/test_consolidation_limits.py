@@ -125,7 +125,7 @@ def test_wsh02_a_replacement_must_save_what_its_pool_asks_for(least: str | None,
     commands = decided(replaced(least)).commands
     assert len(commands) == count
     if least == "50%":
-        assert commands[0].saving >= 0.192 / 2
+        assert commands[0].guaranteed_saving >= 0.192 / 2
 
 
 @pytest.mark.parametrize(("least", "count"), [("100%", 1), ("0.096", 1), ("0.0961", 0)])
@@ -155,7 +155,7 @@ def test_wsh02_every_command_saves_what_the_strictest_of_its_pools_asks_for(
     for command in commands:
         cost = sum(model.details[candidate.node.claim].price for candidate in command.candidates)
         for name in {candidate.node.pool for candidate in command.candidates} & texts.keys():
-            assert command.saving >= read_least_saving(texts[name]).of(cost) - 1e-6
+            assert command.guaranteed_saving >= read_least_saving(texts[name]).of(cost) - 1e-6
 
 
 def young(age: str, created_for: str = Reason.UNDERUTILIZED, rest: str = "2h") -> Cluster:

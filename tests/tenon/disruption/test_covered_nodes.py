@@ -55,7 +55,7 @@ def test_a_node_is_replaced_by_one_that_is_covered() -> None:
     (planned,) = command.replacements
     assert (planned.commitment, planned.instance_types) == (RESERVED, ("m5.large",))
     assert planned.requirements[labels.CAPACITY_TYPE].values == (labels.ON_DEMAND,)
-    assert command.saving > 0.12, "all that the node costs"
+    assert command.expected > 0.12, "all that the node costs"
 
 
 def test_a_node_that_is_covered_stays() -> None:
@@ -113,5 +113,5 @@ def test_replacements_never_use_more_than_is_left(
         for planned in command.replacements:
             if planned.commitment:
                 used[planned.commitment] += max(UNITS[name] for name in planned.instance_types)
-        assert command.saving > 0
+        assert command.expected > 0
     assert used[RESERVED] <= amount

@@ -104,7 +104,7 @@ def test_dis03_pods_that_fit_nowhere_else_get_a_replacement() -> None:
     (bought,) = command.replacements
     assert [pod.name for pod in bought.pods] == ["web"]
     assert command.destinations == {}
-    assert command.saving == pytest.approx(0.192 - bought.price)
+    assert command.expected == pytest.approx(0.192 - bought.price)
     assert command.candidates[0].since == NOW - HOUR
     assert command.explanation == (
         "AMIDrift since 2026-11-21T11:00:00Z: the image is an old one",
@@ -121,7 +121,7 @@ def test_dis03_pods_that_fit_on_other_nodes_move_there() -> None:
     assert {name: sorted(pod.name for pod in pods) for name, pods in command.destinations.items()} == {
         "b": ["db", "web"]
     }
-    assert command.saving == pytest.approx(0.192)
+    assert command.expected == pytest.approx(0.192)
     assert command.explanation[1] == "2 pods on 1 existing node"
 
 
@@ -339,7 +339,7 @@ def test_dis02_each_drifted_node_of_a_static_pool_gets_one_like_it() -> None:
         (bought,) = command.replacements
         assert (bought.pool, bought.pods, command.destinations) == ("fixed", (), {})
         assert bought.instance_types[0] == bought.offering.instance_type
-        assert command.saving == pytest.approx(0.192 - bought.price)
+        assert command.expected == pytest.approx(0.192 - bought.price)
 
 
 @pytest.mark.parametrize(("limit", "expected"), [(3, 0), (4, 1), (5, 2), (9, 3)])

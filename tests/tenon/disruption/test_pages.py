@@ -30,8 +30,8 @@ MOVE = DisruptionCommand(
     candidates=[CANDIDATE],
     moves_pods=True,
     replacements=[Replacement(name="web-2", pool="web", body={})],
-    saving=0.1,
-    explanation=["Saves at least $0.1000 an hour"],
+    predicted=0.1,
+    explanation=["Saves $0.1000 an hour"],
 )
 EMPTY = DisruptionCommand(id="empty-1", reason=Reason.EMPTY, candidates=[CANDIDATE], only_if_empty=True)
 OPEN = OpenCommand(command="underutilized-1", reason=Reason.UNDERUTILIZED, pool="web", until=NOW, since=NOW)
@@ -41,9 +41,9 @@ OPEN = OpenCommand(command="underutilized-1", reason=Reason.UNDERUTILIZED, pool=
     ("command", "headline"),
     [
         (MOVE, "Underutilized: replaces 1 node of NodePool web: n1, with web-2; is to save 0.1000 USD/h"),
-        (evolve(MOVE, replacements=[], saving=0.0), "Underutilized: removes 1 node of NodePool web: n1"),
+        (evolve(MOVE, replacements=[], predicted=0.0), "Underutilized: removes 1 node of NodePool web: n1"),
         (EMPTY, "Empty: removes 1 node of NodePool web: n1"),
-        (evolve(MOVE, decision=REBOOT, saving=0.0), "Underutilized: reboots 1 node of NodePool web: n1"),
+        (evolve(MOVE, decision=REBOOT, predicted=0.0), "Underutilized: reboots 1 node of NodePool web: n1"),
     ],
 )
 def test_a_command_says_in_one_line_what_it_does(command: DisruptionCommand, headline: str) -> None:
@@ -58,7 +58,7 @@ def test_the_page_of_a_command_says_why_and_what_it_waits_for_without_formulas()
     assert "**Now:** it waits for its replacements" in shown
     assert "- NodeClaim web-1 of NodePool web, Node n1, 0.2000 USD/h, since 2026-11-21 12:00:00 UTC" in shown
     assert "- NodeClaim web-2 of NodePool web" in shown
-    assert "- Saves at least 0.1000 USD/h" in shown
+    assert "- Saves 0.1000 USD/h" in shown
     assert "- `2026-11-21 12:00:00` created web-2" in shown
     assert "Request Cancellation" in shown
     assert "$" not in shown

@@ -106,8 +106,8 @@ def test_the_last_line_of_a_life_names_who_still_holds_its_objects() -> None:
     ("text", "shown"),
     [
         (
-            "Saves at least $0.0880 an hour, $0.6830 if the cheapest",
-            "Saves at least 0.0880 USD/h, 0.6830 USD if the cheapest",
+            "Saves $0.6830 an hour, at least $0.0880 if EC2 launches",
+            "Saves 0.6830 USD/h, at least 0.0880 USD if EC2 launches",
         ),
         ("planned price: $0.0960 an hour (m5.large)", "planned price: 0.0960 USD/h (m5.large)"),
         ("next is c5.large, at $0.085 an hour; it costs $2.", "next is c5.large, at 0.085 USD/h; it costs 2 USD."),

@@ -136,7 +136,6 @@ COMMAND = CommandEntry(
     candidates=[CommandCandidate(claim=CLAIM, pool="default", node=NODE, price=0.04)],
     replacements=[purchase("default-x4", "shop/web-1")],
     pods=1,
-    saving=0.01,
     predicted=0.02,
     why="one t3.small holds its pod",
 )

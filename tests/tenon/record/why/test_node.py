@@ -112,9 +112,9 @@ def test_a_node_that_is_gone_says_what_its_drain_waited_for() -> None:
 def test_a_node_that_a_command_removes_has_the_command_its_saving_and_its_replacement() -> None:
     answer = why_node(NodeSources(IDENTITY, [*STORY, COMMAND, COMMAND_END]))
     assert texts(answer, REMOVED)[:3] == [
-        "command cmd-1 decided to replace 1 node: Underutilized, to save $0.0100 an hour",
+        "command cmd-1 decided to replace 1 node: Underutilized, to save $0.0200 an hour",
         "one t3.small holds its pod",
-        "the command saves $0.0150 an hour, predicted were $0.0200 an hour",
+        "the command saves $0.0150 an hour, and $0.0200 an hour was predicted",
     ]
     assert texts(answer, REPLACED)[0] == (
         "command cmd-1 created default-x4 (m5.large at $0.0400 an hour) for 1 pod: shop/web-1"

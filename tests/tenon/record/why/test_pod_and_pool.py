@@ -131,7 +131,7 @@ def test_a_node_pool_says_what_was_created_refused_and_lost() -> None:
         "ip-10-0-0-1.ec2.internal left, ForceDrain: the disk is slow (OPS-7), by alice with tenon node",
     ]
     assert texts(answer, COMMANDS) == [
-        "command cmd-1: replace ip-10-0-0-1.ec2.internal, Underutilized, to save $0.0100 an hour"
+        "command cmd-1: replace ip-10-0-0-1.ec2.internal, Underutilized, to save $0.0200 an hour"
     ]
 
 
