@@ -73,8 +73,8 @@ def test_a_page_says_that_nothing_needs_to_be_sent_unless_the_command_waits_for_
     details = command_page.static_details(waiting)
     assert "It waits for approval before it begins" in details
     assert "needs nothing" not in details
-    answered = command_page.current_details(waiting, [], "")
-    assert "It needs nothing from you: its signals come from Tenon. Request Cancellation undoes" in answered
+    approved_page = command_page.current_details(waiting, [], "")
+    assert "It needs nothing from you: its signals come from Tenon. Request Cancellation undoes" in approved_page
     assert "It needs nothing from you" in command_page.static_details(MOVE)
 
 
