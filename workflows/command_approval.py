@@ -27,6 +27,7 @@ with workflow.unsafe.imports_passed_through():
     )
     from tenon.messages.node import Operator, OperatorAnswer
     from workflows.command_run import CommandFailedError, CommandRun
+    from workflows.operator_updates import update
 
 
 class ApprovableCommand(CommandRun):
@@ -38,7 +39,11 @@ class ApprovableCommand(CommandRun):
         self.withdrawn = ""
         """Why nothing asks for the command any more."""
 
-    @workflow.update(description=command_page.APPROVE)
+    @update(
+        description=command_page.APPROVE,
+        hint=command_page.APPROVE_HINT,
+        why_invalid=approval_answers.why_invalid,
+    )
     def approve(self, operator: Operator) -> OperatorAnswer:
         """Approve a command that waits for it. Say who approves, and why."""
         answer = self._answer_to_person()
@@ -46,7 +51,11 @@ class ApprovableCommand(CommandRun):
             self.approval = approval_answers.approved(operator, workflow.now())
         return answer
 
-    @workflow.update(description=command_page.REFUSE)
+    @update(
+        description=command_page.REFUSE,
+        hint=command_page.REFUSE_HINT,
+        why_invalid=approval_answers.why_invalid,
+    )
     def refuse(self, refusal: Refusal) -> OperatorAnswer:
         """Refuse a command that waits for approval. Say who refuses, and why."""
         answer = self._answer_to_person()
@@ -54,16 +63,6 @@ class ApprovableCommand(CommandRun):
             self.approval = approval_answers.refused(refusal, workflow.now())
             self.refused_hours = refusal.hours
         return answer
-
-    @approve.validator
-    def _validate_approval(self, operator: Operator) -> None:
-        if why := approval_answers.why_invalid(operator):
-            raise ValueError(why)
-
-    @refuse.validator
-    def _validate_refusal(self, refusal: Refusal) -> None:
-        if why := approval_answers.why_invalid(refusal):
-            raise ValueError(why)
 
     @workflow.signal(description="Sent by Tenon: nothing asks for the command any more. One that awaits approval ends.")
     def withdraw(self, why: str) -> None:

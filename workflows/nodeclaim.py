@@ -34,6 +34,7 @@ with workflow.unsafe.imports_passed_through():
     from tenon.node.steps import DeadlinePassed, End, Failed, LeaveRequest, Run, Wait
     from tenon.node.timeline import result_of
     from workflows import continuing, names
+    from workflows.operator_updates import update
     from workflows.options import OPTIONS
     from workflows.timer import Timer
 
@@ -285,41 +286,45 @@ class NodeClaimWorkflow:
         """Keep the node at least until the given time: neither disrupt nor expire it before."""
         self.inbox.append(keep)
 
-    @workflow.update(name="drain", description=f"{operator_help.DRAIN} {operator_help.WHO_UPDATE}")
+    @update(
+        name="drain",
+        description=f"{operator_help.DRAIN} {operator_help.WHO_UPDATE}",
+        hint=operator_help.HINT,
+        why_invalid=operator_requests.why_invalid,
+    )
     def ask_drain(self, operator: Operator) -> OperatorAnswer:
         """Cordon, drain and terminate the node, respecting PodDisruptionBudgets. Say who asks, and why."""
         return self._ask(operator_requests.drain(operator))
 
-    @workflow.update(name="force_drain", description=f"{operator_help.FORCE_DRAIN} {operator_help.WHO_UPDATE}")
+    @update(
+        name="force_drain",
+        description=f"{operator_help.FORCE_DRAIN} {operator_help.WHO_UPDATE}",
+        hint=operator_help.HINT,
+        why_invalid=operator_requests.why_invalid,
+    )
     def ask_force_drain(self, operator: Operator) -> OperatorAnswer:
         """Like `drain`, but delete the pods at once, even if something protects them. Say who asks, and why."""
         return self._ask(operator_requests.force_drain(operator))
 
-    @workflow.update(name="expire", description=f"{operator_help.EXPIRE} {operator_help.WHO_UPDATE}")
+    @update(
+        name="expire",
+        description=f"{operator_help.EXPIRE} {operator_help.WHO_UPDATE}",
+        hint=operator_help.HINT,
+        why_invalid=operator_requests.why_invalid,
+    )
     def ask_expire(self, operator: Operator) -> OperatorAnswer:
         """Treat the node as expired now. Say who asks, and why."""
         return self._ask(operator_requests.expire(operator))
 
-    @workflow.update(name="keep", description=f"{operator_help.KEEP} {operator_help.KEEP_UNTIL}")
+    @update(
+        name="keep",
+        description=f"{operator_help.KEEP} {operator_help.KEEP_UNTIL}",
+        hint=operator_help.KEEP_HINT,
+        why_invalid=operator_requests.why_invalid,
+    )
     def ask_keep(self, keep: Keep) -> OperatorAnswer:
         """Keep the node at least until the given time: neither disrupt nor expire it before. Say who asks, and why."""
         return self._ask(keep)
-
-    @ask_drain.validator
-    def _validate_drain(self, operator: Operator) -> None:
-        _validate(operator)
-
-    @ask_force_drain.validator
-    def _validate_force_drain(self, operator: Operator) -> None:
-        _validate(operator)
-
-    @ask_expire.validator
-    def _validate_expire(self, operator: Operator) -> None:
-        _validate(operator)
-
-    @ask_keep.validator
-    def _validate_keep(self, keep: Keep) -> None:
-        _validate(keep)
 
     def _ask(self, request: LeaveRequest | Keep) -> OperatorAnswer:
         answer = operator_requests.answer(self._foreseen(), request, workflow.now())
@@ -334,7 +339,7 @@ class NodeClaimWorkflow:
             state = machine.apply(state, event, workflow.now())
         return state
 
-    @workflow.update(description=operator_help.DISRUPT)
+    @update(description=operator_help.DISRUPT, hint=operator_help.DISRUPT_HINT)
     def disrupt(self, command: Disrupt) -> DisruptAnswer:
         """Ask the node to leave for a disruption command. The answer says whether it accepts."""
         answer = disruption_requests.answer(self._foreseen(), command, workflow.now())
@@ -342,7 +347,7 @@ class NodeClaimWorkflow:
             self.inbox.append(command)
         return answer
 
-    @workflow.update(name=names.REBOOT_UPDATE, description=operator_help.REBOOT)
+    @update(name=names.REBOOT_UPDATE, description=operator_help.REBOOT, hint=operator_help.REBOOT_HINT)
     def reboot(self, request: RebootRequest) -> RebootAnswer:
         """Ask the node to reboot its machine in place. The answer says whether it does."""
         answer = reboot.answer(self._foreseen(), request)
@@ -359,11 +364,6 @@ class NodeClaimWorkflow:
 def _type_of(error: ActivityError) -> str | None:
     """The type of the ApplicationError that an activity raised, or None for other errors, such as a timeout."""
     return error.cause.type if isinstance(error.cause, ApplicationError) else None
-
-
-def _validate(operator: Operator) -> None:
-    if why := operator_requests.why_invalid(operator):
-        raise ValueError(why)
 
 
 def _cancellation(why: str) -> LeaveRequest:

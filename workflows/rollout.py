@@ -29,8 +29,9 @@ with workflow.unsafe.imports_passed_through():
     )
     from tenon.rollout import page
     from tenon.rollout.announcing import announcements
-    from tenon.rollout.requests import RolloutRequestError, requested
+    from tenon.rollout.requests import RolloutRequestError, requested, why_invalid
     from workflows.continuing import continue_as_new, must_continue_as_new
+    from workflows.operator_updates import update
     from workflows.options import OPTIONS
     from workflows.planner_call import PlannerCaller
 
@@ -131,32 +132,32 @@ class RolloutWorkflow(PlannerCaller):
         """How far the rollout of each NodePool is."""
         return self.pools
 
-    @workflow.update(description=f"{page.START} {page.WHO}")
+    @update(description=f"{page.START} {page.WHO}", hint=page.HINT, why_invalid=why_invalid)
     def start(self, operator: RolloutOperator) -> RolloutAnswer:
         """Replace all nodes of a NodePool."""
         return self._request("start", operator)
 
-    @workflow.update(description=f"{page.APPROVE} {page.WHO}")
+    @update(description=f"{page.APPROVE} {page.WHO}", hint=page.HINT, why_invalid=why_invalid)
     def approve(self, operator: RolloutOperator) -> RolloutAnswer:
         """Let the wave begin that waits for an approval."""
         return self._request("approve", operator)
 
-    @workflow.update(description=f"{page.PAUSE} {page.WHO}")
+    @update(description=f"{page.PAUSE} {page.WHO}", hint=page.HINT, why_invalid=why_invalid)
     def pause(self, operator: RolloutOperator) -> RolloutAnswer:
         """Replace no more nodes for now."""
         return self._request("pause", operator)
 
-    @workflow.update(description=f"{page.RESUME} {page.WHO}")
+    @update(description=f"{page.RESUME} {page.WHO}", hint=page.HINT, why_invalid=why_invalid)
     def resume(self, operator: RolloutOperator) -> RolloutAnswer:
         """Continue, or begin again with a version that failed."""
         return self._request("resume", operator)
 
-    @workflow.update(description=f"{page.ABORT} {page.WHO}")
+    @update(description=f"{page.ABORT} {page.WHO}", hint=page.HINT, why_invalid=why_invalid)
     def abort(self, operator: RolloutOperator) -> RolloutAnswer:
         """Stop where the rollout is."""
         return self._request("abort", operator)
 
-    @workflow.update(description=f"{page.ROLLBACK} {page.WHO}")
+    @update(description=f"{page.ROLLBACK} {page.WHO}", hint=page.HINT, why_invalid=why_invalid)
     def rollback(self, operator: RolloutOperator) -> RolloutAnswer:
         """Go back to the last good version."""
         return self._request("rollback", operator)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 _EXAMPLE = '{"by": "ann", "reason": "its disk is slow", "ticket": "OPS-12"}'
+_KEEP_EXAMPLE = '{"until": "2030-01-31T18:00:00Z", "by": "ann", "reason": "a debugger is attached"}'
 _WHO = f"Input: {_EXAMPLE}"
 
 DRAIN = (
@@ -26,7 +27,10 @@ POKE = (
 
 WHO_SIGNAL = f"{_WHO}, or empty."
 WHO_UPDATE = f"{_WHO}. The node answers whether it does it."
-KEEP_UNTIL = 'Input: {"until": "2030-01-31T18:00:00Z", "by": "ann", "reason": "a debugger is attached"}'
+KEEP_UNTIL = f"Input: {_KEEP_EXAMPLE}"
+HINT, KEEP_HINT = f"For example: {_EXAMPLE}.", f"For example: {_KEEP_EXAMPLE}."
+"""What a sentence about a wrong input ends with."""
+REBOOT_HINT, DISRUPT_HINT = "`tenon node reboot` sends it.", "Tenon sends it."
 
 REQUESTS = {"drain": DRAIN, "force_drain": FORCE_DRAIN, "expire": EXPIRE, "keep": KEEP}
 """What an operator may send, by the name of the signal and of the update."""

@@ -22,7 +22,10 @@ PAUSE = "Replaces no more nodes until the rollout is resumed."
 RESUME = "Continues a paused rollout, or begins again with a version that failed."
 ABORT = "Stops the rollout where it is. Nodes with the new version stay."
 ROLLBACK = "Replaces the nodes of the new version by the last good one, and holds the new one."
-WHO = 'Input: `{"pool": "web", "by": "ann", "reason": "why", "ticket": "OPS-1"}`.'
+EXAMPLE = '{"pool": "web", "by": "ann", "reason": "why", "ticket": "OPS-1"}'
+WHO = f"Input: `{EXAMPLE}`."
+HINT = f"For example: {EXAMPLE}."
+"""What a sentence about a wrong input ends with."""
 
 
 def first_input(

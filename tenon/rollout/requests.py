@@ -6,7 +6,8 @@ from datetime import datetime
 
 from tenon.errors import TenonError
 from tenon.evolve import evolve
-from tenon.messages.rollout import PoolProgress, RolloutOperation, RolloutRequest
+from tenon.messages.rollout import PoolProgress, RolloutOperation, RolloutOperator, RolloutRequest
+from tenon.rollout.page import EXAMPLE
 from tenon.rollout.phases import begun, settled, stopped, upcoming_wave
 from tenon.sentences import shortened
 
@@ -18,6 +19,11 @@ MAX_OPERATIONS = 8
 
 class RolloutRequestError(TenonError):
     """An operator asks for something that the rollout cannot do now."""
+
+
+def why_invalid(operator: RolloutOperator) -> str:
+    """Return what a request lacks; empty if it is complete."""
+    return "" if operator.by.strip() else f"Say who asks, for example {EXAMPLE}."
 
 
 def requested(progress: PoolProgress, request: RolloutRequest, now: datetime) -> PoolProgress:

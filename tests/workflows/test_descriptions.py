@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from temporalio import workflow
+from temporalio.exceptions import ApplicationError
 
 from tenon.node import operator_help
 from workflows.disruption import DisruptionWorkflow
@@ -13,6 +16,7 @@ from workflows.node_schedule import NodeScheduleWorkflow
 from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.nodeclass import NodeClassWorkflow
 from workflows.provisioner import ProvisionerWorkflow
+from workflows.rollout import RolloutWorkflow
 from workflows.teardown import TeardownWorkflow
 
 WORKFLOWS = (
@@ -23,7 +27,16 @@ WORKFLOWS = (
     DisruptionCommandWorkflow,
     GarbageCollectionWorkflow,
     NodeScheduleWorkflow,
+    RolloutWorkflow,
     TeardownWorkflow,
+)
+WRONG_INPUTS: tuple[list[object], ...] = (
+    [],
+    [None],
+    [{}, {}],
+    ["ann"],
+    [{"until": 3}],
+    [{"by": " ", "pool": "web"}],
 )
 
 
@@ -36,6 +49,19 @@ def test_every_signal_update_and_query_says_what_it_does(kind: type) -> None:
         *((name, query.description) for name, query in definition.queries.items()),
     ]
     assert [name for name, description in descriptions if not description] == []
+
+
+@pytest.mark.parametrize("kind", WORKFLOWS, ids=lambda kind: kind.__name__)
+def test_every_update_checks_its_input_before_it_is_accepted(kind: type) -> None:
+    """Otherwise the workflow stands still when an update comes without its input: its task fails again and again."""
+    workflow_object = object()
+    for name, update in workflow._Definition.must_from_class(kind).updates.items():
+        assert update.validator is not None, name
+        for inputs in WRONG_INPUTS:
+            with pytest.raises(ApplicationError) as refusal:
+                update.validator(workflow_object, *inputs)
+            assert re.search(r"[Ff]or example:? \{|sends it\.", str(refusal.value)), refusal.value
+            assert "pydantic" not in str(refusal.value)
 
 
 def test_what_an_operator_may_send_has_its_effect_and_an_example_of_its_input() -> None:

@@ -237,8 +237,12 @@ async def test_an_operators_update_is_answered_and_says_who_and_why(
         with pytest.raises(WorkflowUpdateFailedError) as unsigned:
             await handle.execute_update(NodeClaimWorkflow.ask_drain, Operator(reason="no name"))
         assert "Say who asks" in str(unsigned.value.cause)
-        with pytest.raises(WorkflowUpdateFailedError):
+        with pytest.raises(WorkflowUpdateFailedError) as empty:
             await handle.execute_update("drain")
+        assert str(empty.value.cause).startswith('Update drain needs an input. For example: {"by": "ann"')
+        with pytest.raises(WorkflowUpdateFailedError) as incomplete:
+            await handle.execute_update("keep", {"by": "ann"})
+        assert str(incomplete.value.cause).startswith("The input of update keep lacks until. For example: {")
         zoneless = {"by": "ann@example.com", "until": "2020-01-01T00:00:00"}
         answer = await handle.execute_update("keep", zoneless, result_type=OperatorAnswer)
         over = "2020-01-01 00:00:00 UTC is over, and no earlier request keeps it"

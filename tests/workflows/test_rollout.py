@@ -7,6 +7,7 @@ from datetime import timedelta
 from functools import partial
 
 import pytest
+from temporalio.client import WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment
 
 from tenon.messages.rollout import RolloutOperator
@@ -71,6 +72,12 @@ async def test_an_approval_may_take_three_days(temporal: WorkflowEnvironment, cl
 async def test_requests_are_answered_and_refused_in_a_sentence(temporal: WorkflowEnvironment, cluster: str) -> None:
     world = World()
     async with rollout(temporal, cluster, world) as handle:
+        with pytest.raises(WorkflowUpdateFailedError) as empty:
+            await handle.execute_update("start")
+        assert str(empty.value.cause).startswith('Update start needs an input. For example: {"pool": "web"')
+        with pytest.raises(WorkflowUpdateFailedError) as unsigned:
+            await handle.execute_update("start", {"pool": "web", "by": ""})
+        assert str(unsigned.value.cause).startswith("Say who asks, for example {")
         refusal = await handle.execute_update(RolloutWorkflow.pause, ANN)
         assert (refusal.accepted, "only one in progress can pause" in refusal.message) == (False, True)
         other = await handle.execute_update(RolloutWorkflow.pause, RolloutOperator(pool="batch", by="ann"))

@@ -31,14 +31,17 @@ ABOUT = (
 )
 ANSWER = '{"by": "ann", "reason": "seen in staging", "ticket": "OPS-12"}'
 """An input of the updates that answer a command that waits for approval."""
+_REFUSAL = '{"by": "ann", "reason": "release in progress", "hours": 48}'
 APPROVE = (
     "Approves a command that waits for it. It is validated again, and then its nodes leave within the budgets. Input: "
     f"{ANSWER}."
 )
 REFUSE = (
     f"Refuses a command that waits for approval. Its nodes are left alone for {REFUSED_HOURS:.0f} hours, or as many as "
-    'the input says: {"by": "ann", "reason": "release in progress", "hours": 48}.'
+    f"the input says: {_REFUSAL}."
 )
+APPROVE_HINT, REFUSE_HINT = f"For example: {ANSWER}.", f"For example: {_REFUSAL}."
+"""What a sentence about a wrong input ends with."""
 _NEEDS_NOTHING = "It needs nothing from you: its signals come from Tenon."
 _NEEDS_APPROVAL = "It waits for approval before it begins: Current Details say what to send to it, and until when."
 _CANCELLATION = (
