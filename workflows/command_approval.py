@@ -85,7 +85,7 @@ class ApprovableCommand(CommandRun):
             await workflow.wait_condition(
                 lambda: self.approval is not None or self.cancelled or bool(self.withdrawn),
                 timeout=within,
-                timeout_summary="Nobody approved the command: it counts as refused",
+                timeout_summary="If nobody approves by then: refused",
             )
         approval = self.approval or self._unanswered(workflow.now())
         self.approval = evolve(approval, seconds=(approval.at - since).total_seconds())
@@ -139,7 +139,7 @@ class ApprovableCommand(CommandRun):
                 await workflow.wait_condition(
                     lambda: self.cancelled or bool(self.withdrawn),
                     timeout=pause,
-                    timeout_summary="Tenon checks whether the approved command may start",
+                    timeout_summary="Then Tenon checks whether the approved command may start",
                 )
             if self.cancelled or self.withdrawn:
                 return StepResult(failure=self.cancellation() if self.cancelled else self.withdrawn)

@@ -201,7 +201,7 @@ class DisruptionCommandWorkflow(ApprovableCommand):
     async def _prepare(self, command: DisruptionCommand) -> None:
         if command.graceful:
             self.record("waits before it is validated")
-            await self.sleep(VALIDATION_DELAY, "Tenon checks whether the command is still right")
+            await self.sleep(VALIDATION_DELAY, "Then Tenon checks whether the command is still right")
         valid = await self.validate_command()
         if valid.instead is not None:
             self.begin = evolve(self.begin, command=valid.instead)
@@ -229,7 +229,7 @@ class DisruptionCommandWorkflow(ApprovableCommand):
         pause = command.leaves_from - workflow.now()
         if pause > timedelta():
             self.show("waits until other commands that were decided with it keep new pods away too")
-            await self.sleep(pause, "Tenon evicts the pods, together with other commands")
+            await self.sleep(pause, "Then Tenon evicts the pods, together with other commands")
 
     async def _start_new_pods_first(self, command: DisruptionCommand) -> None:
         """Let Deployments that ask for it start their new pods before the old ones stop."""
@@ -266,7 +266,7 @@ class DisruptionCommandWorkflow(ApprovableCommand):
                 await workflow.wait_condition(
                     lambda: self.replacements_changed or self.cancelled,
                     timeout=min(CHECK_AGAIN, until - workflow.now()),
-                    timeout_summary="Tenon looks at the replacements again",
+                    timeout_summary="Then Tenon looks at the replacements again",
                 )
         self.record("all replacements are initialized")
 

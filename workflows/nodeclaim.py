@@ -186,7 +186,7 @@ class NodeClaimWorkflow:
         if step.until is not None and step.until <= self.continues_at:
             await self._wait(step)
             return False
-        summary = "The node has started: its next run begins, with a short history"
+        summary = "Then the workflow continues as new, with a short history"
         over_at = self.timer.serve(self.continues_at, timedelta(), summary)
         await workflow.wait_condition(lambda: bool(self.inbox) or self.timer.is_over())
         return not self.inbox and over_at >= self.continues_at

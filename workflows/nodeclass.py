@@ -51,7 +51,7 @@ class NodeClassWorkflow:
                 await workflow.wait_condition(
                     lambda: self.changed,
                     timeout=_pause(self.result),
-                    timeout_summary="Tenon resolves the EC2NodeClass again",
+                    timeout_summary="Then Tenon resolves the EC2NodeClass again",
                 )
             except TimeoutError:
                 self.changed = True

@@ -75,7 +75,7 @@ class ReplacementWait:
                 await workflow.wait_condition(
                     lambda: run.replacements_changed or run.cancelled,
                     timeout=pause_before(awaited, workflow.now()),
-                    timeout_summary="Tenon looks for the replacement again",
+                    timeout_summary="Then Tenon looks for the replacement again",
                 )
 
     async def _find_replacements(self, awaited: AwaitedReplacement) -> FoundReplacements:

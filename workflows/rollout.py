@@ -119,7 +119,7 @@ class RolloutWorkflow(PlannerCaller):
             await workflow.wait_condition(
                 lambda: self.changed,
                 timeout=pause,
-                timeout_summary="Tenon looks at the nodes of the wave again",
+                timeout_summary="Then Tenon looks at the rollout again",
             )
 
     @workflow.signal(description="Sent by Tenon when a NodePool, its class or the NodeRollout changes. No input.")

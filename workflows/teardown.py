@@ -162,7 +162,7 @@ class TeardownWorkflow:
                 if draining.is_over(workflow.now(), result.claim_count):
                     break
                 self._show("draining", f"waits until nodes have left: {first_few(result.claims, 5)}")
-            await workflow.sleep(draining.pause(workflow.now()), summary="Tenon looks again which nodes are left")
+            await workflow.sleep(draining.pause(workflow.now()), summary="Then Tenon looks again which nodes are left")
             if must_continue_as_new(MAX_HISTORY):
                 self._continue(draining, unmarked, must_repeat=must_repeat)
         self.report = report.with_left(self.report, unmarked)
@@ -254,7 +254,7 @@ class TeardownWorkflow:
             if pause is None:
                 break
             self._show("terminating", f"waits for instances: {waiting}")
-            await workflow.sleep(pause, summary="Tenon looks for instances of the cluster again")
+            await workflow.sleep(pause, summary="Then Tenon looks for instances of the cluster again")
         self.report = report.with_rounds(self.report, self.rounds)
 
     async def _do(self, name: ActivityName, step_input: Message, result_type: type[Answer], summary: str) -> Answer:

@@ -28,15 +28,18 @@ from tenon.sentences import counted
 
 STARTS_WITHIN = timedelta(minutes=2)
 """How soon after its launch a node is usually live. One timer for this time serves all waits until then."""
-NO_NODE_JOINS = "Registration timeout: Tenon terminates the instance unless its Node has joined"
-EXPIRES = "The node expires and leaves"
-ASKS_AGAIN = "Tenon asks again whether the expired node may leave"
+# The UI shows these texts while a timer runs, and after something else came first: so they begin with "If" or "Then".
+STARTS_LATE = "If the node is not live by then: Tenon waits on for it"
+NO_NODE_JOINS = "If its Node has not joined by then: Tenon terminates the instance"
+EXPIRES = "If the node still runs by then: it expires and leaves"
+ASKS_AGAIN = "Then Tenon asks again whether the expired node may leave"
+LEAVES_OVERDUE = "If the node still runs by then: it leaves, as many others that are overdue"
 _AGAIN = {
-    Stage.CORDONING: "Tenon tries again to keep new pods away",
-    Stage.DRAINING: "Tenon tries again to evict the remaining pods",
-    Stage.DETACHING: "Tenon looks again whether the volumes are detached",
-    Stage.TERMINATING: "Tenon looks again whether the instance has ended",
-    Stage.RELEASING: "Tenon tries again to remove the finalizers",
+    Stage.CORDONING: "Then Tenon tries again to keep new pods away",
+    Stage.DRAINING: "Then Tenon tries again to evict the remaining pods",
+    Stage.DETACHING: "Then Tenon looks again whether the volumes are detached",
+    Stage.TERMINATING: "Then Tenon looks again whether the instance has ended",
+    Stage.RELEASING: "Then Tenon tries again to remove the finalizers",
 }
 """What comes after a pause in each stage of a node that leaves."""
 
@@ -51,7 +54,7 @@ def next_step(state: NodeState, now: datetime) -> Step:
         )
     match state.stage:
         case Stage.PREPARING | Stage.LAUNCHING if state.deadline is not None and now < state.deadline:
-            return Wait(state.deadline, "Tenon tries to launch again")
+            return Wait(state.deadline, "Then Tenon tries to launch again")
         case Stage.PREPARING:
             return Run(
                 ActivityName.PREPARE_LAUNCH,
@@ -96,7 +99,7 @@ def next_step(state: NodeState, now: datetime) -> Step:
                     ActivityName.CHECK_EXPIRATION, expiration_input, f"may a node of {state.pool} leave at once?"
                 )
             if state.spread_until is not None:
-                return Wait(state.spread_until, "The node leaves: it is overdue, together with many others")
+                return Wait(state.spread_until, LEAVES_OVERDUE)
             expires_at = next_expiry(state)
             return Wait(expires_at, EXPIRES if expires_at == expiry(state) else ASKS_AGAIN)
         case Stage.REBOOTING if state.reboot is not None:
@@ -110,9 +113,10 @@ def next_step(state: NodeState, now: datetime) -> Step:
             if state.deadline is not None and expires_at is not None and expires_at < state.deadline:
                 return Wait(expires_at, EXPIRES)
             if state.stage is Stage.REGISTERING:
-                return Wait(state.deadline, NO_NODE_JOINS, looks_at=_usual_start(state, now))
+                looks_at = _usual_start(state, now)
+                return Wait(state.deadline, NO_NODE_JOINS if looks_at is None else STARTS_LATE, looks_at=looks_at)
             return Wait(
-                state.deadline, "Tenon checks the node again", slack=timedelta() if state.checks else FIRST_CHECK
+                state.deadline, "Then Tenon checks the node again", slack=timedelta() if state.checks else FIRST_CHECK
             )
 
 

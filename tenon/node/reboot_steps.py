@@ -21,13 +21,13 @@ from tenon.node.state import NodeState, Reboot, RebootPhase
 from tenon.node.steps import Run, Step, Wait
 
 _AWAITED = {
-    RebootPhase.FENCING: "Tenon looks for the Node again",
-    RebootPhase.DRAINING: "Tenon tries again to evict pods before the reboot",
-    RebootPhase.RECORDING: "Tenon looks for the Node again",
-    RebootPhase.ISSUING: "Tenon asks EC2 again to reboot the instance",
-    RebootPhase.SETTLING: "Tenon looks whether the machine reboots",
-    RebootPhase.RECOVERING: "Tenon looks whether the machine has booted",
-    RebootPhase.FAILING: "Tenon tries again to end the failed reboot",
+    RebootPhase.FENCING: "Then Tenon looks for the Node again",
+    RebootPhase.DRAINING: "Then Tenon tries again to evict pods before the reboot",
+    RebootPhase.RECORDING: "Then Tenon looks for the Node again",
+    RebootPhase.ISSUING: "Then Tenon asks EC2 again to reboot the instance",
+    RebootPhase.SETTLING: "Then Tenon looks whether the machine reboots",
+    RebootPhase.RECOVERING: "Then Tenon looks whether the machine has booted",
+    RebootPhase.FAILING: "Then Tenon tries again to end the failed reboot",
 }
 
 
