@@ -28,6 +28,10 @@ MAX_PAGE = 7500
 """The length of the page in a URL: the UI passes it on in one, and proxies refuse those over 8 KB."""
 
 
+_CREATED = "created "
+"""What a batch's line says first if it bought nodes."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Room:
     """How much of what may be long is on the page."""
@@ -62,11 +66,15 @@ def headline(cluster: str, last_batches: Sequence[str]) -> str:
 
 
 def remembered(lines: Sequence[str], plan: PlanResult, batch: int, now: datetime) -> list[str]:
-    """Return the last batches with one that was planned now."""
+    """Return the last batches with one that was planned now.
+
+    Pods that fit nowhere are planned again every few seconds. So a batch that bought nothing takes the place of the one
+    with the same outcome, and of too many lines, those that bought nothing go first.
+    """
     parts = []
     if plan.claims:
         price = for_temporal_ui(per_hour(plan.price))
-        parts.append(f"created {first_few(plan.claims, NAMED_CLAIMS)}, planned at {price}")
+        parts.append(f"{_CREATED}{first_few(plan.claims, NAMED_CLAIMS)}, planned at {price}")
     if plan.placed_on_existing:
         parts.append(f"{counted(plan.placed_on_existing, 'pod')} on nodes that exist or start")
     if plan.unschedulable:
@@ -79,7 +87,17 @@ def remembered(lines: Sequence[str], plan: PlanResult, batch: int, now: datetime
         parts.append(f"{counted(plan.unreached, 'pod')} left to the next batch")
     text = "; ".join(parts) or "nothing to buy"
     line = f"`{now:%Y-%m-%d %H:%M:%S}` batch {batch}, {counted(plan.pods, 'pod')}: {text}"
-    return [*lines, shortened(line, MAX_LINE)][-REMEMBERED:]
+    line = shortened(line, MAX_LINE)
+    earlier = [other for other in lines if plan.claims or _outcome(other) != _outcome(line)]
+    while len(earlier) >= REMEMBERED:
+        earlier.remove(next((other for other in earlier if not _outcome(other)[1].startswith(_CREATED)), earlier[0]))
+    return [*earlier, line]
+
+
+def _outcome(line: str) -> tuple[str, str]:
+    """Return how many pods a batch had, and what became of them, from its line."""
+    pods, _, text = line.partition(" batch ")[2].partition(", ")[2].partition(": ")
+    return pods, text
 
 
 def current_details(

@@ -58,6 +58,32 @@ def test_a_batch_names_its_nodeclaims_its_price_and_the_pods_that_fit_nowhere() 
     assert "last batch: 2026-11-21 12:00:00 batch 7" in page.headline("c", [line])
 
 
+def test_batches_that_buy_nothing_push_no_purchase_off_the_page() -> None:
+    """Pods that fit nowhere are planned again every few seconds."""
+    futile = PlanResult(pods=2, unschedulable=2)
+    lines = page.remembered([], PLAN, 1, NOW)
+    for number in range(2, 32):
+        plan = evolve(futile, pods=2 + number % 15, unschedulable=2 + number % 15)
+        lines = page.remembered(lines, plan, number, NOW + timedelta(minutes=number))
+    assert len(lines) == page.REMEMBERED
+    assert "created web-1" in lines[0]
+    assert "batch 31" in lines[-1], "the last batch is the last line, whatever it did"
+    for number in range(32, 52):
+        lines = page.remembered(lines, PLAN, number, NOW)
+    lines = page.remembered(lines, futile, 52, NOW)
+    assert len(lines) == page.REMEMBERED
+    assert ["created" in line for line in lines] == [True] * (page.REMEMBERED - 1) + [False]
+
+
+def test_a_batch_that_bought_nothing_takes_the_place_of_the_one_with_the_same_outcome() -> None:
+    futile = PlanResult(pods=2, unschedulable=2)
+    lines = page.remembered([], futile, 1, NOW)
+    lines = page.remembered(lines, PLAN, 2, NOW)
+    lines = page.remembered(lines, futile, 3, NOW + timedelta(minutes=1))
+    lines = page.remembered(lines, PLAN, 4, NOW + timedelta(minutes=2))
+    assert [line.partition(",")[0].rpartition("batch ")[2] for line in lines] == ["2", "3", "4"]
+
+
 def test_the_page_says_what_ec2_refuses_until_when_and_which_pods_wait() -> None:
     shown = details(page.remembered([], PLAN, 7, NOW))
     assert "**Now:** it waits for pods" in shown
