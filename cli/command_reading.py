@@ -18,6 +18,8 @@ from temporalio.client import (
 from temporalio.service import RPCError
 
 from activities.kubernetes.bounded_concurrency import bounded
+from tenon.apis.reasons import camel_case
+from tenon.fleet.summary import OpenCommand
 from tenon.kube.timestamps import format_instant
 from tenon.messages.disruption import CommandProgress, DisruptInput, DisruptionCommand, DisruptResult
 from tenon.sentences import counted, first_few
@@ -58,6 +60,20 @@ class CommandView:
     pods: int = 0
     explanation: Sequence[str] = ()
     awaits_approval: bool = False
+
+
+def open_command(view: CommandView) -> OpenCommand:
+    """Return a command under way as views of all nodes have it."""
+    return OpenCommand(
+        id=view.id,
+        reason=camel_case(view.reason),
+        nodes=view.nodes,
+        replacements=view.replacements,
+        saving=view.predicted,
+        waits=view.waits or view.step,
+        started=view.started,
+        awaits_approval=view.awaits_approval,
+    )
 
 
 async def read_command(

@@ -36,6 +36,8 @@ DISRUPTION_STYLES = {
     DisruptionState.IN_COMMAND: "yellow",
     DisruptionState.BLOCKED: "red",
     DisruptionState.PROTECTED: "blue",
+    DisruptionState.ASKED: "yellow",
+    DisruptionState.FROZEN: "blue",
     DisruptionState.DRIFTED: "yellow",
     DisruptionState.EXPIRING: "yellow",
 }

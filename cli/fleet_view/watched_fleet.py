@@ -25,6 +25,7 @@ from tenon.ec2.types.instance_types import Prices
 from tenon.fleet.document import Fleet
 from tenon.fleet.rows import NodeRow, node_row
 from tenon.fleet.summary import OpenCommand, PendingPod, commands_of_workflows, open_commands
+from tenon.fleet.waiting import with_waits
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.decode import decode_node, decode_nodeclaim, decode_object, decode_pod
 from tenon.kube.records import NodeRecord, ObjectRecord, PodRecord
@@ -231,6 +232,7 @@ class WatchedFleet:
             names = {row.claim: row.name for row in rows if row.claim}
             commands = commands_of_workflows(self.commands, commands, names)
         frozen = frozen_pools(self._freezes, self._pools, now)
+        rows = with_waits(rows, commands, frozen)
         scheduled = scheduled_pools(self._schedules, self._pools, now)
         rollouts = open_rollouts(self._rollouts)
         return Fleet(rows, self._pending_pods(), commands, now, notes, frozen, rollouts, scheduled)

@@ -10,7 +10,6 @@ from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import Any
 
-from tenon.apis.reasons import camel_case
 from tenon.errors import TenonError
 from tenon.fleet.summary import OpenCommand
 from tenon.kube.timestamps import format_instant
@@ -62,7 +61,7 @@ class WorkflowControl:
         """
         from temporalio.service import RPCError
 
-        from cli.command_reading import RunningCommands
+        from cli.command_reading import RunningCommands, open_command
 
         client = await self._connected()
         self._commands = self._commands or RunningCommands(self.cluster)
@@ -72,18 +71,7 @@ class WorkflowControl:
         except (RPCError, TimeoutError) as error:
             self._client = None
             raise ControlError(f"Temporal does not answer ({_why(error)})") from None
-        return [
-            OpenCommand(
-                id=view.id,
-                reason=camel_case(view.reason),
-                nodes=view.nodes,
-                replacements=view.replacements,
-                saving=view.predicted,
-                waits=view.waits or view.step,
-                started=view.started,
-            )
-            for view in views
-        ]
+        return [open_command(view) for view in views]
 
     async def details(self, claim: str) -> str:
         """Return what the node's workflow says, as Markdown: state, timeline, what blocks it and what resolves that.

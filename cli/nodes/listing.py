@@ -15,7 +15,7 @@ from temporalio.service import RPCError
 from activities.clock import utc_now
 from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.errors import ApiError, ConfigError
-from cli.command_reading import CommandView, RunningCommands
+from cli.command_reading import CommandView, RunningCommands, open_command
 from cli.context import ContextError
 from cli.fleet_view.reading import FleetError, read_once
 from cli.nodes.workflows import connected
@@ -29,6 +29,7 @@ from cli.refusals import (
 from tenon.fleet.disruption_state import DisruptionState
 from tenon.fleet.document import Fleet
 from tenon.fleet.rows import NodeRow
+from tenon.fleet.waiting import with_waits
 from tenon.messages.provisioning import LaunchReport, PendingPods, PurchasePause
 from tenon.node.state import NodeState, Stage
 from tenon.provisioning.pending_pods import without_times
@@ -103,13 +104,14 @@ async def read_list(
         in_kubernetes = Fleet([], [], [], utc_now())
     rows = [row for row in _joined(in_kubernetes.rows, executions) if selects(row) and (row.is_blocked or not blocked)]
     states = await _states(client, name, [row.claim for row in rows if row.is_blocked])
+    commands = await _waiting_commands(client, name, in_kubernetes.rows)
+    rows = with_waits(rows, map(open_command, commands), in_kubernetes.frozen)
     reasons = {_claim_of(execution): _text(execution, names.REASON.name) for execution in executions}
     if not blocked:
         return NodeList(rows, utc_now(), reasons, states)
     refusals = await _or_nothing(refusals_of(client, name), LaunchReport())
     pauses = await _or_nothing(purchase_pauses_of(client, name), ())
     unplaced = _still_pending(await _or_nothing(unplaced_pods_of(client, name), ()), in_kubernetes)
-    commands = await _waiting_commands(client, name, in_kubernetes.rows)
     return NodeList(rows, utc_now(), reasons, states, refusals, pauses, unplaced, commands)
 
 

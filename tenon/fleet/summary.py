@@ -106,6 +106,8 @@ class OpenCommand:
     """What it waits for; empty if only NodeClaims are known."""
     started: datetime | None = None
     """When its workflow began; None if only NodeClaims are known."""
+    awaits_approval: bool = False
+    """It has done nothing yet, and waits for a person."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,14 @@ terminated is started again with only what its NodeClaim says.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 
 from pydantic import TypeAdapter, ValidationError
 
 from tenon.apis import labels
 from tenon.apis.reasons import Reason, camel_case
 from tenon.evolve import evolve
+from tenon.kube.timestamps import format_instant
 from tenon.messages.node import Removal
 from tenon.money import per_hour
 from tenon.node.state import NodeState
@@ -39,6 +41,13 @@ def deletion(kind: str) -> Removal:
 def command_text(command: str) -> str:
     """Return the actor of what a disruption command does."""
     return f"command {command}"
+
+
+def approval_text(reason: str, command: str, since: datetime | None) -> str:
+    """Return that the removal of a node waits for a person, in a clause. Without ``command`` nobody is asked yet."""
+    clause = f"its removal as {reason} waits for approval"
+    since_text = f" since {format_instant(since)}" if since is not None else ""
+    return f"{clause}{since_text}: `tenon approve {command}`" if command else clause
 
 
 def recorded(annotations: Mapping[str, str]) -> tuple[Removal, ...]:

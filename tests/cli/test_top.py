@@ -231,6 +231,9 @@ def test_freezes_that_hold_and_rollouts_under_way_have_a_line_each(tmp_path: Pat
     lines = plain(fleet, 120)
     frozen = "frozen   NodePool web: by DisruptionFreeze pause-web of ann (INC-1) until it is deleted"
     assert [line for line in lines if line.startswith("frozen")] == [frozen]
+    states = {row.disruption for row in fleet.rows if row.pool == "web" and row.claim}
+    assert "frozen" in states
+    assert not states & {"may move", "resting"}
     rollout = "rollout  NodePool web Paused, wave 2/3, by NodeRollout careful: ann paused it"
     assert [line for line in lines if line.startswith("rollout")] == [rollout]
 

@@ -18,6 +18,7 @@ from tenon.apis.reasons import Reason
 from tenon.disruption.model import AskedApproval, Candidate, Command, ManagedNode, PoolPolicy, Situation
 from tenon.kube.timestamps import format_instant
 from tenon.messages.disruption import OpenCommand
+from tenon.node.leave_text import approval_text
 from tenon.resources import CPU
 
 MAX_WAITING = 10
@@ -150,13 +151,7 @@ def why_asked(node: ManagedNode, situation: Situation) -> str:
     if asked_approval.refused:
         until = f" until {format_instant(asked_approval.until)}" if asked_approval.until is not None else ""
         return f"it is left alone{until}, because {asked_approval.refused} (command {asked_approval.command})"
-    if not asked_approval.command:
-        return f"its removal as {asked_approval.reason.snake_case} waits for approval"
-    since = format_instant(asked_approval.since)
-    return (
-        f"its removal as {asked_approval.reason.snake_case} waits for approval since {since}: "
-        f"`tenon approve {asked_approval.command}`"
-    )
+    return approval_text(asked_approval.reason.snake_case, asked_approval.command, asked_approval.since)
 
 
 def refused_until(node: ManagedNode, situation: Situation) -> datetime | None:

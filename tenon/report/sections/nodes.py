@@ -35,7 +35,9 @@ details.node .bar>:last-child{grid-column:3;font-size:11px}}
 details.node .bar{grid-template-columns:2.9rem 1fr 8rem;font-size:10px}
 details.node .bar>:last-child{grid-column:3;font-size:10px}}
 """
-_ALARMING = frozenset({DisruptionState.BLOCKED, DisruptionState.LEAVING, DisruptionState.DRIFTED})
+_ALARMING = frozenset(
+    {DisruptionState.BLOCKED, DisruptionState.LEAVING, DisruptionState.DRIFTED, DisruptionState.ASKED}
+)
 
 
 def nodes_section(cluster: LiveCluster) -> Content:
