@@ -257,8 +257,8 @@ def _forecast(console: Console, document: Document, node: str = "") -> None:
     looks = document["forecast"]
     if not looks:
         text = (
-            "Next consolidation: none is ahead, because nothing that keeps a node from it ends with time, "
-            "but pauses after commands that failed or saved too little"
+            "Next consolidation: none, unless something changes. Nothing that keeps the nodes ends by itself. "
+            "Pauses after commands that failed or saved too little do, and this forecast does not know their ends"
         )
         console.print(text, highlight=False, soft_wrap=True)
         return
@@ -276,7 +276,8 @@ def _forecast(console: Console, document: Document, node: str = "") -> None:
             console.print(escape(f"  {node} stays; {first_few(others, 3)} would be removed"), highlight=False)
     else:
         text = (
-            f"Next consolidation: none is ahead. What ends with time has ended by {when}, and no move saves money then"
+            f"Next consolidation: none, unless something changes. All waits are over by {when}, and no move saves "
+            "money then"
         )
         console.print(text, highlight=False, soft_wrap=True)
 

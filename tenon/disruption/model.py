@@ -136,6 +136,8 @@ class ManagedNode:
     """Its instance is being terminated. Budgets no longer count the node (DIS-50)."""
     protected_by: str = ""
     """The annotation that protects it, as `tenon.kube.protection.node_protection` says it."""
+    protected_until: datetime | None = None
+    """When that ends; None if time alone does not end it."""
     held_by: str = ""
     """The DaemonSet or static pod of an empty node, and what protects it, that keeps graceful methods away (DIS-13)."""
     drifted: bool = False

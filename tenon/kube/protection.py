@@ -27,12 +27,26 @@ def node_protection(
         keep_until: until when an operator wants to keep it.
         now: the current time.
     """
+    if annotation := _lasting_protection(claim, node):
+        return annotation
+    if keep_until is not None and keep_until > now:
+        return f'the "{labels.KEEP_UNTIL}" annotation of its NodeClaim (until {format_instant(keep_until)})'
+    return ""
+
+
+def node_protected_until(
+    claim: Mapping[str, str], node: Mapping[str, str], keep_until: datetime | None
+) -> datetime | None:
+    """Return when the protection of a node ends; None if time alone does not end it. Parameters as above."""
+    return None if _lasting_protection(claim, node) else keep_until
+
+
+def _lasting_protection(claim: Mapping[str, str], node: Mapping[str, str]) -> str:
+    """Return which annotation protects a node until somebody removes it; empty if none does."""
     for name in (labels.DO_NOT_DISRUPT, labels.DO_NOT_CONSOLIDATE):
         for kind, obj in (("Node", node), ("NodeClaim", claim)):
             if obj.get(name) == "true":
                 return f'the "{name}" annotation of its {kind}'
-    if keep_until is not None and keep_until > now:
-        return f'the "{labels.KEEP_UNTIL}" annotation of its NodeClaim (until {format_instant(keep_until)})'
     return ""
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.simulate.running import Answer
-from tests.simulate.shared_cluster import HOLD, PATIENT, SHARED, TWO, pod
-from tests.simulate.test_disruption import disrupted
+from tests.simulate.shared_cluster import HOLD, PATIENT, SHARED, TWO, node, pod
+from tests.simulate.test_disruption import claimed, disrupted
 
 UNTIL_ONE = SHARED.replace("consolidateAfter: 10m", "consolidateAfter: 13h")
 """The nodes are twelve hours old."""
@@ -63,7 +63,17 @@ def test_consolidation_that_comes_now_or_never_by_itself_has_no_time(tmp_path: P
     assert now.plan["forecast"] == []
     assert "Next consolidation" not in sentences(disrupted(tmp_path, SHARED, form="table"))
     protected = TWO + pod("a", "n1", **HOLD) + pod("b", "n2", **HOLD)
-    assert "Next consolidation: none is ahead" in sentences(disrupted(tmp_path, protected, form="table"))
+    text = sentences(disrupted(tmp_path, protected, form="table"))
+    assert "Next consolidation: none, unless something changes. Nothing that keeps the nodes ends by itself." in text
+
+
+def test_the_forecast_knows_when_a_request_to_keep_a_node_ends(tmp_path: Path) -> None:
+    """`tenon node keep n1 --for 90m`. Until then the other node stays too, because a pod may not be moved."""
+    kept = PATIENT + claimed({"tenon.sh/keep-until": "2026-01-01T13:30:00Z"})
+    kept += node("n2", "m5.xlarge", "3900m") + pod("b", "n2", "300m", **HOLD)
+    assert forecast(tmp_path, kept) == [{"at": "2026-01-01T13:30:00Z", "inSeconds": 5400, "commands": [["n1"]]}]
+    other = sentences(disrupted(tmp_path, kept, "--node", "n2", form="table"))
+    assert "if nothing changes until then: n2 stays; n1 would be removed" in other
 
 
 def test_consolidation_that_would_save_nothing_then_says_so(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from tenon.disruption.model import ManagedNode
 from tenon.disruption.repair.breaker import veto
 from tenon.disruption.rules.held_pods import holder
 from tenon.kube.claim_record import ClaimRecord
-from tenon.kube.protection import node_protection
+from tenon.kube.protection import node_protected_until, node_protection
 from tenon.kube.records import NodeRecord
 from tenon.kube.timestamps import from_epoch
 from tenon.resources import CPU
@@ -110,6 +110,9 @@ def _known(claim: ClaimRecord, node: NodeRecord | None, now: datetime) -> _Known
         leaving=leaving(node, claim),
         empty=False,
         protected_by=protection_of(claim, node, now),
+        protected_until=node_protected_until(
+            claim.annotations, node.annotations if node is not None else {}, claim.keep_until
+        ),
         quiet_since=None,
         node=node.name if node is not None else "",
         terminating=claim.terminating,

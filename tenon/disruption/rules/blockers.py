@@ -213,6 +213,11 @@ def _thaws(find: Callable[[ManagedNode, Situation], Frozen | None]) -> When:
     return ends
 
 
+def _is_protected(node: ManagedNode, situation: Situation) -> bool:
+    """A forecast asks about a later time, at which a keep request may have ended."""
+    return bool(node.protected_by) and (node.protected_until is None or node.protected_until > situation.now)
+
+
 def _is_never(node: ManagedNode, situation: Situation) -> bool:
     policy = situation.policies[node.pool]
     return policy.replicas is not None or policy.consolidate_after is None
@@ -382,8 +387,9 @@ BLOCKERS = (
     Blocker(
         "protected",
         VOLUNTARY,
-        lambda node, _: node.protected_by,
+        _is_protected,
         lambda node, _: f"{node.protected_by} protects it",
+        ends=lambda node, _: node.protected_until,
         reported=True,
     ),
     Blocker(
