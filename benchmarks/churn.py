@@ -17,6 +17,8 @@ TEAMS = 8
 differ by a third. With eight they differ by 6 %."""
 CHANGE_SECONDS = 40.0
 """After so many seconds on average, a Deployment of a team has another number of replicas."""
+ARRIVAL_SECONDS = 20.0
+"""How long after one team the next one comes."""
 KINDS = (
     (Load("web", 0, "900m", "1500Mi"), 60),
     (Load("api", 0, "1700m", "3100Mi"), 24),
@@ -43,13 +45,16 @@ def loads(teams: int) -> list[tuple[Load, int]]:
 
 
 def script(seconds: float, *, teams: int = TEAMS, seed: int = 1) -> Iterator[Change]:
-    """Yield the changes, in their order. All loads begin at half of their most."""
+    """Yield the changes, in their order. Team after team comes with half of its most, and then loads change.
+
+    If all came at once, the pace of kube-scheduler would decide how they are batched, and so what nodes they get.
+    """
     chance = random.Random(seed)
     deployments = loads(teams)
-    for load, most in deployments:
-        yield Change(0.0, load.name, most // 2)
+    for number, (load, most) in enumerate(deployments):
+        yield Change(ARRIVAL_SECONDS * (number // len(KINDS)), load.name, most // 2)
     every = CHANGE_SECONDS / teams
-    at = every
+    at = ARRIVAL_SECONDS * teams
     while at < seconds:
         load, most = chance.choice(deployments)
         yield Change(at, load.name, chance.randint(0, most))

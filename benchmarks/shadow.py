@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from activities.kubernetes.client import Kube
+from activities.kubernetes.errors import ApiError
 from activities.kubernetes.resources import NODECLAIMS
 from benchmarks import bill, churn, cluster
 from benchmarks.beside import READS, Beside, Requests, requests_of
@@ -184,18 +185,22 @@ class Meter:
         """Look every second until canceled."""
         before, rate, nodes = time.monotonic(), 0.0, 0
         while True:
+            await asyncio.sleep(1)
             now = time.monotonic()
             self.dollars += rate * (now - before) / 3600
             self.node_seconds += nodes * (now - before)
             self.seconds += now - before
-            claims = await self._kube.list(NODECLAIMS)
-            rate, nodes, before = bill.price_of(claims, self._kinds), len(claims), now
+            before = now
+            try:
+                claims = await self._kube.list(NODECLAIMS)
+            except ApiError:  # what was true a second ago counts until the API server answers again
+                continue
+            rate, nodes = bill.price_of(claims, self._kinds), len(claims)
             self.leaving.update(
                 (claim["metadata"]["name"], _stated_reason(claim))
                 for claim in claims
                 if "deletionTimestamp" in claim["metadata"]
             )
-            await asyncio.sleep(1)
 
     def truth(self, disturbances: Disturbances) -> Truth:
         """What was paid and disturbed so far."""
@@ -213,10 +218,9 @@ async def _metered(
     sandbox: Sandbox, kube: Kube, kinds: Sequence[InstanceType], seconds: float, teams: int = churn.TEAMS
 ) -> Truth:
     meter = Meter(kube, kinds)
-    measuring = asyncio.create_task(meter.run())
-    try:
+    async with asyncio.TaskGroup() as tasks:
+        measuring = tasks.create_task(meter.run())
         await churn.play(sandbox, kube, seconds, teams)
-    finally:
         measuring.cancel()
     await asyncio.sleep(2 * audit.WRITTEN_WITHIN)
     return meter.truth(await asyncio.to_thread(read_disturbances, sandbox.layout.audit_log))
