@@ -41,8 +41,8 @@ def trade_places(cluster: ModelCluster, deleted: Collection[str], now: float) ->
             neighbours[_on_node(pod)] += 1
     for key, uids in deleted_sets.items():
         order = sorted(pods_of[key], key=lambda pod: _rank(cluster, pod, neighbours[_on_node(pod)], now))
-        chosen = {pod.live.uid for pod in order[: len(uids)]}
-        _trade(cluster, [uid for uid in uids if uid not in chosen], chosen.difference(uids), now)
+        first_uids = {pod.live.uid for pod in order[: len(uids)]}
+        _trade(cluster, [uid for uid in uids if uid not in first_uids], first_uids.difference(uids), now)
 
 
 def _is_chosen(pod: ModelPod) -> bool:
@@ -71,9 +71,9 @@ def _rank(cluster: ModelCluster, pod: ModelPod, neighbours: int, now: float) -> 
     return pod.node != WAITS, runs, pod.live.record.scale_in_cost, -neighbours if runs else 0, age, pod.live.uid
 
 
-def _trade(cluster: ModelCluster, deleted: Iterable[str], chosen: Iterable[str], now: float) -> None:
-    """Give each deleted pod the place of a chosen one, which stays and gets its place."""
-    for uid, other in zip(sorted(deleted), sorted(chosen), strict=True):
+def _trade(cluster: ModelCluster, deleted: Iterable[str], staying: Iterable[str], now: float) -> None:
+    """Let each deleted pod and one that stays, but would be deleted in the model, trade their places."""
+    for uid, other in zip(sorted(deleted), sorted(staying), strict=True):
         places = [(pod.node, pod.since) for pod in (cluster.pods[uid], cluster.pods[other])]
         quiet = {name: cluster.nodes[name].quiet for name, _ in places if name in cluster.nodes}
         for moved, (name, since) in zip((other, uid), places, strict=True):
