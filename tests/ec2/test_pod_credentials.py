@@ -276,7 +276,7 @@ def test_doctor_names_an_agent_without_an_association(pod: pytest.MonkeyPatch, t
     pod.setenv("AWS_REGION", "us-west-2")
     with serving(agent) as address:
         as_pod_identity(pod, token, address)
-        (finding,) = asyncio.run(doctor._check_aws(Settings(cluster_name="sandbox"), []))
+        (finding,) = asyncio.run(doctor._check_aws(Settings(cluster_name="sandbox"), [], follows_scores=False))
     assert finding.state is State.FAULT
     assert "no association for this ServiceAccount" in finding.sentence
     assert "check the Pod Identity association" in finding.mend
