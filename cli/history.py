@@ -33,7 +33,7 @@ from tenon.record.entries import Entry, Kind
 from tenon.record.history import Question, Subject, about, answers, sentence, total_price, why
 from tenon.record.lines import distinct
 from tenon.record.why.mentions import whole_nodes_in
-from tenon.sentences import lasting
+from tenon.sentences import counted, lasting
 
 if TYPE_CHECKING:
     from cli.history_of_workflows import WorkflowHistory
@@ -113,6 +113,9 @@ def history(
     pool: Annotated[
         str, typer.Option("--pool", metavar="NAME", help="Only this NodePool.", autocompletion=pool_names)
     ] = "",
+    unlaunched: Annotated[
+        bool, typer.Option("--unlaunched", help="Also NodeClaims that ended before they had an instance.")
+    ] = False,
     limit: Annotated[int, typer.Option("--limit", min=1, max=100_000, help="The newest so many entries.")] = 1000,
     output: Annotated[
         Literal["table", "wide", "json"], typer.Option("--output", "-o", help="table, wide or json.")
@@ -129,7 +132,7 @@ def history(
     try:
         now = utc_now()
         window = Window(instant_of(since, now), instant_of(until, now) if until else now + timedelta(minutes=1), now)
-        question = Question(name or "", frozenset(kind or ()), reason, pool)
+        question = Question(name or "", frozenset(kind or ()), reason, pool, unlaunched)
         sources, newest = asyncio.run(_collect(question, window, cluster, record, limit))
     except (HistoryError, RecordError, AmbiguousNameError, ValueError) as error:
         print(error, file=sys.stderr)
@@ -183,12 +186,18 @@ async def _collect(
             return await _collect(replace(question, name=name), window, cluster, record, limit)
     await _read_temporal(sources, question, subject, window, context)
     newest: list[tuple[datetime, int, Entry]] = []
-    order, matching = count(), 0
+    order, matching, unlaunched = count(), 0, 0
     for entry in answers(question, sources.entries(window), subject):
+        if question.leaves_out(entry, subject):
+            unlaunched += 1
+            continue
         matching += 1
         heapq.heappush(newest, (entry.at, next(order), entry))
         if len(newest) > limit:
             heapq.heappop(newest)
+    if unlaunched:
+        claims = f"the ends of {counted(unlaunched, 'NodeClaim')} that never had an instance"
+        sources.notes.append(f"Left out are {claims}: --unlaunched shows them")
     if matching > limit:
         sources.notes.append(f"These are the newest {limit} of {matching} entries: --limit shows more")
     if sources.record_begins is not None and sources.record_begins - window.since > LATE:

@@ -270,7 +270,7 @@ class BlockedBy(_Part):
 
 
 class RemovalEntry(_Entry):
-    """A node's life ended."""
+    """A node's life ended, or that of a NodeClaim which never became a node."""
 
     kind: Literal[Kind.REMOVAL] = Kind.REMOVAL
     """``removal``"""
@@ -300,6 +300,11 @@ class RemovalEntry(_Entry):
     """What kept its drain, the longest first; empty if nothing did."""
     timeline: list[str] = Field(default_factory=list)
     """The last lines of its timeline, with their times."""
+
+    @property
+    def had_instance(self) -> bool:
+        """Whether EC2 launched an instance. If not, no node was removed."""
+        return self.launched_at is not None or bool(self.facts.instance)
 
 
 class CostRow(_Part):

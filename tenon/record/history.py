@@ -41,6 +41,17 @@ class Question:
     reason: str = ""
     """Of a command or removal, or the code of a refusal; in any case, and with or without its words joined."""
     pool: str = ""
+    unlaunched: bool = False
+    """Also NodeClaims that ended before they had an instance, whatever they are asked about."""
+
+    def leaves_out(self, entry: Entry, subject: Subject | None) -> bool:
+        """Return whether the entry is the end of a NodeClaim that never had an instance, which the question ignores.
+
+        In a shortage there may be thousands, and no node was removed. The refusals of their launches are entries too.
+        """
+        if self.unlaunched or not isinstance(entry, RemovalEntry) or entry.had_instance:
+            return False
+        return subject is None or entry.facts.claim not in subject.names
 
 
 @dataclass
@@ -365,12 +376,12 @@ def _node(facts: NodeFacts) -> str:
 
 
 def _removal(entry: RemovalEntry) -> str:
-    if entry.launched_at is None:
+    if not entry.had_instance:
         return "ended before it had an instance"
     ended = entry.terminated_at or entry.at
     parts = [
         entry.facts.instance_type,
-        f"ran {lasting(max(timedelta(), ended - entry.launched_at))}",
+        *([f"ran {lasting(max(timedelta(), ended - entry.launched_at))}"] if entry.launched_at is not None else []),
         f"cost {price_text(entry.cost)}",
         f"{counted(entry.pods, 'pod')} evicted",
     ]

@@ -65,6 +65,7 @@ def _happened(happened: Happened) -> dict[str, Any]:
         "plannedPods": happened.planned_pods,
         "launches": len(happened.launches),
         "removals": len(happened.removals),
+        "endedBeforeLaunch": len(happened.unlaunched),
         "launched": _groups(happened.launched, ("nodePool", "capacityType", "instanceType")),
         "removed": _groups(happened.removed, ("reason",)),
         "blockedDrains": [

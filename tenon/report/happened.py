@@ -106,6 +106,9 @@ class Happened:
     planned_pods: int
     launches: Sequence[LaunchEntry]
     removals: Sequence[RemovalEntry]
+    """Of nodes."""
+    unlaunched: Sequence[RemovalEntry]
+    """The ends of NodeClaims that never had an instance: no node was removed."""
     refusals: Sequence[RefusalEntry]
     commands: Sequence[Carried]
     actors: Sequence[Group]
@@ -172,7 +175,9 @@ class Happened:
 
 def happened(entries: Iterable[Entry], since: datetime, until: datetime) -> Happened:
     """Sort the entries of a window."""
-    launches, removals, refusals, plans = [], [], [], []
+    launches, refusals, plans = [], [], []
+    removals: list[RemovalEntry] = []
+    unlaunched: list[RemovalEntry] = []
     starts: dict[str, CommandEntry] = {}
     ends: dict[str, CommandEndEntry] = {}
     actors: Counter[tuple[str, str]] = Counter()
@@ -184,7 +189,7 @@ def happened(entries: Iterable[Entry], since: datetime, until: datetime) -> Happ
             case LaunchEntry():
                 launches.append(entry)
             case RemovalEntry():
-                removals.append(entry)
+                (removals if entry.had_instance else unlaunched).append(entry)
             case RefusalEntry():
                 refusals.append(entry)
             case CommandEntry():
@@ -207,6 +212,7 @@ def happened(entries: Iterable[Entry], since: datetime, until: datetime) -> Happ
         planned_pods=sum(plan.pods for plan in plans),
         launches=sorted(launches, key=lambda entry: entry.at),
         removals=sorted(removals, key=lambda entry: entry.at),
+        unlaunched=sorted(unlaunched, key=lambda entry: entry.at),
         refusals=sorted(refusals, key=lambda entry: entry.at),
         commands=sorted(commands, key=lambda carried: carried.at),
         actors=[Group(deed, count, last_at=last_at[deed]) for deed, count in _most_first(actors)],
@@ -230,7 +236,7 @@ def _deed(entry: Entry) -> str:
         case LaunchEntry():
             return "launch"
         case RemovalEntry():
-            return f"removal: {camel_case(entry.reason)}"
+            return f"{'removal' if entry.had_instance else 'end before launch'}: {camel_case(entry.reason)}"
         case RefusalEntry():
             return f"refused launch: {entry.code}"
         case CommandEntry() | CommandEndEntry():

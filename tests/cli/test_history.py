@@ -103,6 +103,19 @@ def test_entries_are_chosen_by_kind_and_reason(tenon: History, record: str) -> N
     assert kinds(tenon(*SINCE, "--record", record, "--pool", "other", "-o", "json")) == []
 
 
+def test_claims_without_an_instance_are_counted_and_shown_if_asked_for(tenon: History, tmp_path: Path) -> None:
+    path = tmp_path / "record.jsonl"
+    never = evolve(removal(2), launched_at=None, facts=evolve(removal(2).facts, instance="", node=""))
+    path.write_text("".join(f"{line_of(entry)}\n" for entry in (removal(1), never)))
+    question = (*SINCE, "--record", str(path), "--kind", "removal", "-o", "json")
+    answer = tenon(*question)
+    assert [row["id"] for row in json.loads(answer.stdout)] == [removal(1).id]
+    assert "Left out are the ends of 1 NodeClaim that never had an instance: --unlaunched shows them." in answer.stderr
+    whole = tenon(*question, "--unlaunched")
+    assert (len(kinds(whole)), "Left out" in whole.stderr) == (2, False)
+    assert len(kinds(tenon(never.facts.claim, *question))) == 1, "it is asked about"
+
+
 def test_the_newest_entries_are_shown_and_the_command_says_that_there_are_more(tenon: History, record: str) -> None:
     answer = tenon(*SINCE, "--record", record, "--limit", "1", "-o", "json")
     (row,) = json.loads(answer.stdout)

@@ -116,10 +116,13 @@ def _refused(entries: Sequence[Entry]) -> Iterator[Line]:
 
 
 def _removed(entries: Sequence[Entry]) -> Iterator[Line]:
-    removals = [entry for entry in entries if isinstance(entry, RemovalEntry)]
+    ends = [entry for entry in entries if isinstance(entry, RemovalEntry)]
+    removals = [entry for entry in ends if entry.had_instance]
     for reason, count in Counter(entry.reason for entry in removals).most_common(MAX_NAMED):
         cost = sum(entry.cost for entry in removals if entry.reason == reason)
         yield Line(f"{reason}: {counted(count, 'node')}, which cost {price_text(cost)} in all", Source.RECORD)
+    if unlaunched := len(ends) - len(removals):
+        yield Line(f"{counted(unlaunched, 'NodeClaim')} ended before launch, which cost nothing", Source.RECORD)
     for entry in removals[-MAX_NAMED:]:
         node = entry.facts.node or entry.facts.claim
         detail = f": {shortened(entry.detail, MAX_MESSAGE)}" if entry.detail else ""

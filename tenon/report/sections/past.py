@@ -117,9 +117,11 @@ def _summary(happened: Happened, window: str) -> str:
             f"; disruption commands saved {per_hour(happened.reached_saving)} "
             f"({price_text(happened.predicted_saving)} predicted)"
         )
+    claims = happened.unlaunched
+    unlaunched = f", {counted(len(claims), 'NodeClaim')} ended before launch" if claims else ""
     return (
-        f"Last {window}: {counted(len(happened.launches), 'node')} launched, {len(happened.removals)} removed, "
-        f"{counted(len(happened.refusals), 'refusal')}{savings}."
+        f"Last {window}: {counted(len(happened.launches), 'node')} launched, {len(happened.removals)} removed"
+        f"{unlaunched}, {counted(len(happened.refusals), 'refusal')}{savings}."
     )
 
 

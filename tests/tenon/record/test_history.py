@@ -119,6 +119,7 @@ OTHER = RemovalEntry(
     detail="after 30d",
     actor="its workflow",
 )
+UNLAUNCHED = OTHER.model_copy(update={"id": "unlaunched", "facts": NodeFacts(claim="gpu-1", pool="gpu")})
 ENTRIES: list[Entry] = [PLAN, REFUSAL, LAUNCH, COMMAND, END, REMOVAL, OTHER]
 
 
@@ -148,6 +149,24 @@ def ids(question: Question, subject: Subject | None = None) -> list[str]:
 )
 def test_a_question_gets_the_entries_that_answer_it(question: Question, expected: list[str]) -> None:
     assert ids(question) == expected
+
+
+@pytest.mark.parametrize(
+    ("question", "entry", "left_out"),
+    [
+        (Question(), UNLAUNCHED, True),
+        (Question(kinds=frozenset({Kind.REMOVAL})), UNLAUNCHED, True),
+        (Question("gpu"), UNLAUNCHED, True),
+        (Question("gpu-1"), UNLAUNCHED, False),
+        (Question(unlaunched=True), UNLAUNCHED, False),
+        (Question(), REMOVAL, False),
+        (Question(), REFUSAL, False),
+    ],
+)
+def test_a_claim_without_an_instance_is_no_removed_node(question: Question, entry: Entry, left_out: bool) -> None:
+    """In a shortage, each probe of an offering is one."""
+    subject = Subject(question.name) if question.name else None
+    assert question.leaves_out(entry, subject) is left_out
 
 
 @pytest.mark.parametrize("name", ["shop/web-1", "web-1"])
@@ -208,7 +227,7 @@ def test_the_name_of_a_node_is_in_its_last_entry_and_finds_the_first_ones() -> N
             "m5.large, ran 2h30m, cost $0.2400, 4 pods evicted, "
             "its drain waited 3h20m for PodDisruptionBudget shop/web and 1 more",
         ),
-        (OTHER, "", "ended before it had an instance"),
+        (UNLAUNCHED, "", "ended before it had an instance"),
     ],
     ids=lambda value: value.id if isinstance(value, PlanEntry | RemovalEntry) else None,
 )

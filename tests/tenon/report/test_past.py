@@ -16,7 +16,7 @@ from tenon.report.happened import COMMANDS, UNKNOWN_ACTOR, happened
 from tenon.report.report import report_on
 from tenon.report.slimming import slim
 from tenon.report.spending import lower_bounds, spending
-from tests.tenon.report.clusters import NOW, Cluster, command, command_end, launch, refusal, removal, waited
+from tests.tenon.report.clusters import NOW, Cluster, command, command_end, facts, launch, refusal, removal, waited
 from tests.tenon.report.stories import busy_cluster, busy_week
 
 HOUR = timedelta(hours=1)
@@ -142,6 +142,17 @@ def test_removals_are_counted_by_reason_with_their_pods_and_cost() -> None:
     assert day.removed[0].dollars == pytest.approx(12 * 0.096)
     assert day.removed[0].seconds == 12 * 3600
     assert len(happened(entries, NOW - WEEK, NOW).removals) == 4
+
+
+def test_a_claim_that_never_had_an_instance_is_no_removed_node() -> None:
+    """EC2 refused its launch, for example."""
+    without = {"launched_at": None, "facts": facts(2).model_copy(update={"instance": "", "node": ""})}
+    probe = removal(2, NOW - HOUR, NOW, "Deleted").model_copy(update=without)
+    result = happened([removal(1, NOW - DAY, NOW - HOUR), probe], NOW - DAY, NOW)
+    assert [entry.facts.claim for entry in result.removals] == [facts(1).claim]
+    assert [group.key for group in result.removed] == [("Empty",)]
+    assert [entry.facts.claim for entry in result.unlaunched] == [facts(2).claim]
+    assert {group.key[1] for group in result.actors} == {"removal: Empty", "end before launch: Deleted"}
 
 
 def test_drains_that_waited_are_counted_by_what_kept_them() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tenon.record.entries import Entry
+from tenon.record.entries import Entry, NodeFacts
 from tenon.record.room import Room
 from tenon.record.why.answer import Answer, Source
 from tenon.record.why.mentions import mentions_pod, mentions_pool
@@ -10,7 +10,18 @@ from tenon.record.why.node_life import NodeEvent, NodeLife
 from tenon.record.why.pod import PENDING, PLANNED, WAITS, WHERE, PodFacts, PodSources, claims_of, why_pod
 from tenon.record.why.pool import COMMANDS, CREATED, NO_PLACE, REFUSED, REMOVED, STATE, PoolSources, why_pool
 from tenon.scheduling.explanation.waiting import event_message
-from tests.tenon.record.why.stories import CLAIM, COMMAND, COMMAND_END, LAUNCH, NEXT_PLAN, PLAN, REFUSAL, STORY, after
+from tests.tenon.record.why.stories import (
+    CLAIM,
+    COMMAND,
+    COMMAND_END,
+    LAUNCH,
+    NEXT_PLAN,
+    PLAN,
+    REFUSAL,
+    REMOVAL,
+    STORY,
+    after,
+)
 
 PENDING_POD = PodFacts("Pending", created=after(-1), scheduler_message="0/3 nodes are available")
 REASON = PLAN.unschedulable["shop/huge"]
@@ -133,6 +144,17 @@ def test_a_node_pool_says_what_was_created_refused_and_lost() -> None:
     assert texts(answer, COMMANDS) == [
         "command cmd-1: replace ip-10-0-0-1.ec2.internal, Underutilized, to save $0.0200 an hour"
     ]
+
+
+def test_claims_that_never_had_an_instance_are_no_removed_nodes() -> None:
+    without = {"launched_at": None, "facts": NodeFacts(claim="default-x9", pool="default")}
+    entries: list[Entry] = [REMOVAL, REMOVAL.model_copy(update=without)]
+    lines = texts(why_pool(PoolSources("default", exists=True, entries=entries)), REMOVED)
+    assert lines[:2] == [
+        "ForceDrain: 1 node, which cost $0.0400 in all",
+        "1 NodeClaim ended before launch, which cost nothing",
+    ]
+    assert len(lines) == 3
 
 
 def test_a_node_pool_without_nodes_and_entries_is_known_if_it_exists() -> None:
