@@ -26,6 +26,7 @@ from workflows.disruption_command import DisruptionCommandWorkflow
 
 app = create_app()
 
+APPROVED = "approved. It is validated again first, and ends without touching anything if it does not hold any more."
 COMPLETED_WITHIN = 5.0
 """Seconds that Temporal has to name the commands under way to a shell."""
 
@@ -65,13 +66,16 @@ Ticket = Annotated[str, typer.Option("--ticket", metavar="KEY", help="Where the 
     )
 )
 def approve(ids: Ids, by: By = "", reason: Why = None, ticket: Ticket = "", cluster: Cluster = None) -> None:
-    """Approve commands that wait for it: each is validated again, and its nodes leave within the budgets."""
+    """Approve commands that wait for it: each is validated again, and its nodes leave within the budgets.
+
+    A command that does not hold any more, such as after a pod came to its nodes, ends without touching anything.
+    """
     why = asked_reason(reason)
 
     def operator(name: str) -> Operator:
         return Operator(by=by or name, reason=why, ticket=ticket)
 
-    run(answer_all(ids, DisruptionCommandWorkflow.approve, operator, "approved", "tenon approve", cluster))
+    run(answer_all(ids, DisruptionCommandWorkflow.approve, operator, APPROVED, "tenon approve", cluster))
 
 
 async def answer_all(

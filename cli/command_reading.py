@@ -131,7 +131,8 @@ def _waits(ident: str, progress: CommandProgress) -> str:
     if progress.approve_until is None:
         return progress.waits
     until = format_instant(progress.approve_until)
-    return f"waits for approval until {until}: tenon approve {ident}, or tenon refuse {ident}"
+    answers = f"tenon approve {ident}, or tenon refuse {ident}"
+    return f"waits for approval until {until}, and is validated again once approved: {answers}"
 
 
 def _reached(command: DisruptionCommand, result: DisruptResult) -> float | None:

@@ -45,12 +45,18 @@ async def test_a_listed_command_is_approved_by_its_id_and_takes_no_second_answer
 
             await until(is_listed)
             (row,) = json.loads((await asyncio.to_thread(tenon, "disruptions", "-o", "json")).stdout)
-            assert row["waits"].endswith("Z: tenon approve underutilized-1, or tenon refuse underutilized-1")
+            assert row["waits"].endswith(
+                "Z, and is validated again once approved: tenon approve underutilized-1, or tenon refuse "
+                "underutilized-1"
+            )
             assert await asyncio.to_thread(command_ids, "under") == ["underutilized-1"]
             answer = await asyncio.to_thread(
                 tenon, "approve", "underutilized-1", "nothing-1", "--by", "ann", "--reason", "seen in staging"
             )
-            assert answer.stdout == "underutilized-1: approved\n"
+            assert answer.stdout == (
+                "underutilized-1: approved. It is validated again first, and ends without touching anything if it does "
+                "not hold any more.\n"
+            )
             assert answer.exit_code == 2
             assert answer.stderr == ("No command nothing-1 is under way: `tenon disruptions` shows those that wait.\n")
             result = await handle.result()

@@ -180,7 +180,8 @@ def current_details(
 
 def _approval_help(command: DisruptionCommand, until: datetime) -> list[str]:
     return [
-        f"It waits for a person until {until:%Y-%m-%d %H:%M:%S} UTC. Without an answer, it is refused then.",
+        f"It waits for a person until {until:%Y-%m-%d %H:%M:%S} UTC. Without an answer, it is refused then. "
+        "Once approved, it is validated again, and ends without touching anything if it does not hold any more.",
         "",
         f"- `tenon approve {command.id} --reason TEXT`, or the update `approve` with More Actions, Send an Update: "
         f"`{ANSWER}`",
