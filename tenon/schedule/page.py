@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from tenon.messages.node_schedule import NodeScheduleInput, NodeScheduleResult
 
-WHY = "The clock changes what this NodeSchedule asks for"
+WHY = "The clock or a person changes what this NodeSchedule asks for"
 ABOUT = """This workflow tells the worker that the clock changes what a NodeSchedule asks for. A Schedule of Temporal
-with the same name starts it at each of these times. Its result, and Current Details, say what holds then.
+with the same name starts it at each of these times, and when the NodeSchedule is new or changes. Its result and Current
+Details say what holds then.
 
 To suspend the NodeSchedule, pause that Schedule: the NodeSchedule asks for nothing while it is paused. If Temporal is
 away, the worker goes by the clock alone.

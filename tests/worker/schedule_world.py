@@ -131,7 +131,9 @@ class World:
 
     def put_schedule(self, *entries: dict[str, Any], name: str = "hours", **spec: Any) -> None:
         spec = {"timeZone": "Europe/Berlin", "nodePools": [POOL], "entries": list(entries), **spec}
-        self.server.add(NODESCHEDULES, {"metadata": {"name": name, "generation": 1}, "spec": spec})
+        before = self.server.objects.get((NODESCHEDULES.plural, "", name), {"metadata": {"generation": 0}})
+        generation = before["metadata"]["generation"] + 1
+        self.server.add(NODESCHEDULES, {"metadata": {"name": name, "generation": generation}, "spec": spec})
 
     @property
     def status(self) -> dict[str, Any]:

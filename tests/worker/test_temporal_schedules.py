@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
@@ -26,23 +27,24 @@ from workflows.node_schedule import NodeScheduleWorkflow
 
 pytestmark = pytest.mark.integration
 
-CLUSTER = "scheduled"
+ALWAYS: dict[str, Any] = {"from": "00:00", "to": "00:00", "closed": True}
 
 
 class Case:
     """A NodeSchedule in a world whose clock is that of the test's machine, and its Temporal Schedule."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, cluster: str) -> None:
         self.client = client
+        self.cluster = cluster
         self.world = World(datetime.now(UTC))
         self.world.put_schedule(NIGHTS)
         self.controller = TemporalScheduleController(
-            client, cast("Any", self.world.server), self.world.cache, self.world.view, CLUSTER, ensure_schedule
+            client, cast("Any", self.world.server), self.world.cache, self.world.view, cluster, ensure_schedule
         )
 
     @property
     def handle(self) -> Any:
-        return self.client.get_schedule_handle(names.node_schedule_id(CLUSTER, "hours"))
+        return self.client.get_schedule_handle(names.node_schedule_id(self.cluster, "hours"))
 
     async def look(self) -> None:
         await self.controller.reconcile(())
@@ -52,8 +54,8 @@ class Case:
 
 
 @pytest_asyncio.fixture
-async def case(temporal: WorkflowEnvironment) -> AsyncIterator[Case]:
-    result = Case(temporal.client)
+async def case(temporal: WorkflowEnvironment, cluster: str) -> AsyncIterator[Case]:
+    result = Case(temporal.client, cluster)
     await result.look()
     yield result
     result.world.cache.schedules.on_event("hours", None)
@@ -88,35 +90,64 @@ async def test_a_pause_suspends_the_nodeschedule_until_it_is_resumed_and_keeps_t
 async def test_a_nodeschedule_that_is_gone_leaves_no_temporal_schedule_even_if_no_leader_saw_it_go(case: Case) -> None:
     case.world.cache.schedules.on_event("hours", None)
     del case.world.server.objects[NODESCHEDULES.plural, "", "hours"]
-    later = Case(case.client)
+    later = Case(case.client, case.cluster)
     later.world.cache.schedules.on_event("hours", None)
     await later.look()
     with pytest.raises(RPCError):
         await case.handle.describe()
 
 
-async def test_a_run_says_what_holds(case: Case) -> None:
+@asynccontextmanager
+async def working(case: Case) -> AsyncIterator[None]:
+    """Workers that carry out what the Temporal Schedule starts."""
     applier = ScheduleApplier(case.world.cache, case.world.view)
     activities = PlanActivities(None, None, None, None, None, applier, None, None)  # type: ignore[arg-type]
     async with (
-        Worker(case.client, task_queue=names.task_queue(CLUSTER), workflows=[NodeScheduleWorkflow]),
-        Worker(case.client, task_queue=names.plan_queue(CLUSTER), activities=[activities.apply_schedule]),
+        Worker(case.client, task_queue=names.task_queue(case.cluster), workflows=[NodeScheduleWorkflow]),
+        Worker(case.client, task_queue=names.plan_queue(case.cluster), activities=[activities.apply_schedule]),
     ):
-        await case.handle.trigger()
+        yield
 
-        async def done() -> bool:
-            info = (await case.handle.describe()).info
-            return bool(info.recent_actions) and not info.running_actions
 
-        await until(done)
-        action = (await case.handle.describe()).info.recent_actions[-1].action
-        assert isinstance(action, ScheduleActionExecutionStartWorkflow)
-        run = case.client.get_workflow_handle(action.workflow_id, result_type=NodeScheduleResult)
-        result: NodeScheduleResult = await run.result()
+async def run_results(case: Case, count: int) -> list[NodeScheduleResult]:
+    """The results of the runs, the newest last, once there are so many."""
+
+    async def done() -> bool:
+        info = (await case.handle.describe()).info
+        return len(info.recent_actions) == count and not info.running_actions
+
+    await until(done)
+    results = []
+    for taken in (await case.handle.describe()).info.recent_actions:
+        assert isinstance(taken.action, ScheduleActionExecutionStartWorkflow)
+        run = case.client.get_workflow_handle(taken.action.workflow_id, result_type=NodeScheduleResult)
+        results.append(await run.result())
+    return results
+
+
+async def test_a_run_says_what_holds_as_soon_as_the_nodeschedule_exists(case: Case) -> None:
+    async with working(case):
+        (result,) = await run_results(case, 1)
     (pool,) = result.pools
     demand = case.world.view.schedules.now().pools[POOL]
     assert pool == ScheduledPool(name=POOL, holds="off" if demand.off else pool.holds, until=pool.until, nodes=0)
     assert pool.until.endswith("Europe/Berlin")
+
+
+async def test_a_run_says_what_holds_after_the_nodeschedule_changed_or_was_suspended(case: Case) -> None:
+    """Also if no time comes at which something changes, as for a NodePool that is always off."""
+    async with working(case):
+        await run_results(case, 1)
+        case.world.put_schedule(ALWAYS)
+        await case.look()
+        await case.look()
+        (pool,) = (await run_results(case, 2))[-1].pools
+        assert (pool.holds, await case.next_times()) == ("off", [])
+        case.world.put_schedule(ALWAYS, suspend=True)
+        await case.look()
+        assert (await run_results(case, 3))[-1] == NodeScheduleResult(exists=False)
+        await case.look()
+        assert len((await case.handle.describe()).info.recent_actions) == 3
 
 
 def test_a_run_of_a_nodeschedule_that_is_gone_says_so() -> None:

@@ -1,5 +1,8 @@
 """Keeps a Temporal Schedule for each NodeSchedule: it fires when the NodeSchedule changes what holds.
 
+It also fires when the NodeSchedule itself is new or changes, because the newest run says what holds. A NodePool that is
+always off has no time at which that changes.
+
 So people see in Temporal what comes next and what came, and may pause it there: a NodeSchedule asks for nothing while
 its Temporal Schedule is paused. The status of the NodeSchedule remembers the pause, so it holds without Temporal too.
 """
@@ -98,6 +101,8 @@ class TemporalScheduleController(Controller):
         """Whether the Temporal Schedules of NodeSchedules that went away before this leader began are gone."""
         self._present: set[str] = set()
         """The NodeSchedules that have a Temporal Schedule, as far as this leader knows."""
+        self._shown: dict[str, tuple[object, ...]] = {}
+        """By NodeSchedule, for which version of it this leader has started a run that says what holds."""
 
     async def reconcile(self, changes: Sequence[Change]) -> float | None:  # noqa: ARG002 - time changes any of them
         """Look at all NodeSchedules."""
@@ -107,6 +112,7 @@ class TemporalScheduleController(Controller):
         for name in sorted(self._present - set(records)):
             if await self.isolate(name, self._delete(name)):
                 self._present.discard(name)
+                self._shown.pop(name, None)
         for name, record in sorted(records.items()):
             if await self.isolate(name, self._keep(record)):
                 self._present.add(name)
@@ -138,6 +144,15 @@ class TemporalScheduleController(Controller):
                 "The Temporal Schedule of a NodeSchedule was paused or resumed",
                 extra={"nodeschedule": name, "paused": ensured.paused},
             )
+        await self._show(record)
+
+    async def _show(self, record: ObjectRecord) -> None:
+        """Start a run that says what holds, unless the newest run of this leader says so. Again after a pause."""
+        version = (*record.version_of_spec, bool(record.status.get("paused")))
+        if self._shown.get(record.name) != version:
+            handle = self._client.get_schedule_handle(names.node_schedule_id(self._cluster, record.name))
+            await handle.trigger(overlap=ScheduleOverlapPolicy.BUFFER_ONE)
+            self._shown[record.name] = version
 
     def _schedule(self, name: str, times: Iterable[datetime]) -> Schedule:
         return Schedule(
