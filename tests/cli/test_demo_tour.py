@@ -72,6 +72,8 @@ async def test_the_tour_runs_its_commands_and_watches_what_they_begin(monkeypatc
     output = io.StringIO()
     guided, story = tour(run, output)
     await guided.play()
+    assert "More Actions has Send a Signal and Send an Update" in output.getvalue(), "as the UI's menu names them"
+    assert "Request Cancellation drains the node" in output.getvalue()
     assert [" ".join(command[:4]) for command in commands] == [
         "tenon node list",
         "tenon node show default-a",
