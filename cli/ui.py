@@ -72,7 +72,7 @@ def ui(
 ) -> None:
     """Print links into Temporal's UI: a node's or a command's page, lists of them, or all lists.
 
-    Without an argument, each list has one line. Save a list as a view with the button Saved Views in the UI.
+    Without an argument, each list has one line. Save a list as a view with the button Save as New in the UI.
     """
     kinds = [
         kind for kind, is_asked in (("blocked", blocked), ("leaving", leaving), ("commands", commands)) if is_asked
