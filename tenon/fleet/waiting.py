@@ -29,9 +29,9 @@ def with_waits(
         commands: under way; those that wait for approval name the nodes that would leave.
         frozen: the NodePools in which disruption is stopped now.
     """
-    asked = {name: command for command in commands if command.awaits_approval for name in command.nodes}
+    waiting_commands = {name: command for command in commands if command.awaits_approval for name in command.nodes}
     clauses = {pool: item.clause for item in frozen for pool in item.pools}
-    return [_with_wait(row, asked.get(row.name), clauses.get(row.pool, "")) for row in rows]
+    return [_with_wait(row, waiting_commands.get(row.name), clauses.get(row.pool, "")) for row in rows]
 
 
 def _with_wait(row: NodeRow, command: OpenCommand | None, clause: str) -> NodeRow:

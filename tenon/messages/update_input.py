@@ -57,8 +57,8 @@ def _what_is_wrong(error: ValidationError) -> str:
     if absent:
         return f"lacks {' and '.join(absent)}"
     first = problems[0]
-    what = f"{first['msg'][:1].lower()}{first['msg'][1:]}"
-    return f"has {_quoted(first['input'])} as {_field(first['loc'])}: {what}"
+    problem = f"{first['msg'][:1].lower()}{first['msg'][1:]}"
+    return f"has {_quoted(first['input'])} as {_field(first['loc'])}: {problem}"
 
 
 def _field(path: Sequence[int | str]) -> str:

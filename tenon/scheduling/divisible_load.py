@@ -88,7 +88,7 @@ def solved(load: DivisibleLoad, terms: Terms) -> DivisibleNodes:
     """
     sizes, classes = len(load.room), len(load.counts)
     sources, resources = len(load.served), load.room.shape[1]
-    held = sources * classes
+    pairs = sources * classes
     unit = np.maximum(load.counts @ load.requests, 1.0)
     own = load.sources[:, None] == np.arange(sources)
     preferred = np.zeros((0, sources)) if terms.preferred is None else terms.preferred
@@ -102,16 +102,16 @@ def solved(load: DivisibleLoad, terms: Terms) -> DivisibleNodes:
         ]
     )
     every_pod = np.hstack([np.zeros((classes, sizes)), np.tile(np.eye(classes), sources + 1)])
-    limits = np.hstack([load.usage.T, np.zeros((len(terms.limits), held + classes))])
+    limits = np.hstack([load.usage.T, np.zeros((len(terms.limits), pairs + classes))])
     weights = np.hstack(
         [np.zeros((len(least), sizes)), np.repeat(preferred, classes, axis=1), np.zeros((len(least), classes))]
     )
-    in_all = np.concatenate([np.zeros(sizes + held), np.ones(classes)])[None]
+    in_all = np.concatenate([np.zeros(sizes + pairs), np.ones(classes)])[None]
     infinite, free = np.inf, np.zeros(sources * resources)
     solver = dense_program(
-        cost=np.concatenate([terms.price, np.zeros(held), terms.penalty]),
+        cost=np.concatenate([terms.price, np.zeros(pairs), terms.penalty]),
         columns=(
-            np.concatenate([np.zeros(sizes + held), terms.forced]),
+            np.concatenate([np.zeros(sizes + pairs), terms.forced]),
             np.concatenate([np.full(sizes, infinite), load.served.ravel(), np.maximum(terms.optional, terms.forced)]),
         ),
         table=np.vstack([room, every_pod, limits, weights, in_all]),
@@ -125,8 +125,8 @@ def solved(load: DivisibleLoad, terms: Terms) -> DivisibleNodes:
     values = np.array(solution.col_value)
     return DivisibleNodes(
         nodes=values[:sizes],
-        pods=values[sizes : sizes + held].reshape(sources, classes),
-        absent=float(values[sizes + held :].sum()),
+        pods=values[sizes : sizes + pairs].reshape(sources, classes),
+        absent=float(values[sizes + pairs :].sum()),
         excess=np.maximum(np.array(solution.col_dual)[:sizes], 0.0),
         worth=np.maximum(np.array(solution.row_dual)[: len(free)], 0.0).reshape(sources, resources) / unit,
     )

@@ -69,10 +69,10 @@ def test_consolidation_that_comes_now_or_never_by_itself_has_no_time(tmp_path: P
 
 def test_the_forecast_knows_when_a_request_to_keep_a_node_ends(tmp_path: Path) -> None:
     """`tenon node keep n1 --for 90m`. Until then the other node stays too, because a pod may not be moved."""
-    kept = PATIENT + claimed({"tenon.sh/keep-until": "2026-01-01T13:30:00Z"})
-    kept += node("n2", "m5.xlarge", "3900m") + pod("b", "n2", "300m", **HOLD)
-    assert forecast(tmp_path, kept) == [{"at": "2026-01-01T13:30:00Z", "inSeconds": 5400, "commands": [["n1"]]}]
-    other = sentences(disrupted(tmp_path, kept, "--node", "n2", form="table"))
+    cluster = PATIENT + claimed({"tenon.sh/keep-until": "2026-01-01T13:30:00Z"})
+    cluster += node("n2", "m5.xlarge", "3900m") + pod("b", "n2", "300m", **HOLD)
+    assert forecast(tmp_path, cluster) == [{"at": "2026-01-01T13:30:00Z", "inSeconds": 5400, "commands": [["n1"]]}]
+    other = sentences(disrupted(tmp_path, cluster, "--node", "n2", form="table"))
     assert "if nothing changes until then: n2 stays; n1 would be removed" in other
 
 

@@ -118,9 +118,9 @@ async def run_results(case: Case, count: int) -> list[NodeScheduleResult]:
 
     await until(done)
     results = []
-    for taken in (await case.handle.describe()).info.recent_actions:
-        assert isinstance(taken.action, ScheduleActionExecutionStartWorkflow)
-        run = case.client.get_workflow_handle(taken.action.workflow_id, result_type=NodeScheduleResult)
+    for run_action in (await case.handle.describe()).info.recent_actions:
+        assert isinstance(run_action.action, ScheduleActionExecutionStartWorkflow)
+        run = case.client.get_workflow_handle(run_action.action.workflow_id, result_type=NodeScheduleResult)
         results.append(await run.result())
     return results
 
