@@ -111,6 +111,7 @@ MEANINGS: dict[str, str] = {
     "seconds": "how long it took",
     "secret": "the Secret, as namespace/name",
     "service": "the service that does not answer, or the webhook's Service",
+    "signal": "the name of the signal",
     "silent-seconds": "how long the watch has sent nothing",
     "since": "since when it holds",
     "sink": "the sink of the record",

@@ -225,6 +225,20 @@ async def test_evt04_the_result_says_why_the_node_left_and_who_removed_it(
     assert attributes.get(names.REASON) == camel_case(why.reason)
 
 
+async def test_a_signal_without_its_input_does_not_stop_the_workflow(
+    temporal: WorkflowEnvironment, cluster: str
+) -> None:
+    """Temporal keeps signals, so one that a handler fails on would fail every task from then on."""
+    async with node(temporal, cluster, FakeWorld(), skip_time=False):
+        handle = await live(temporal.client, cluster)
+        await handle.signal("keep")
+        await handle.signal("poke")
+        await handle.signal("drain", args=[{"by": "ann"}, "by mistake"])
+        await newest(temporal.client, cluster).execute_update(NodeClaimWorkflow.ask_drain, Operator(by="ann"))
+        life = await handle.result()
+    assert life.actor == "ann"
+
+
 async def test_an_operators_update_is_answered_and_says_who_and_why(
     temporal: WorkflowEnvironment, cluster: str
 ) -> None:

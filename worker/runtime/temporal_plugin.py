@@ -16,6 +16,7 @@ from temporalio.plugin import SimplePlugin
 from temporalio.worker import WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
+from worker.runtime.checked_signals import SignalInterceptor
 from worker.runtime.workflow_runner import TenonWorkflowRunner
 
 
@@ -45,10 +46,12 @@ def converter(codec: PayloadCodec | None) -> DataConverter:
     )
 
 
-def _tracing() -> list[client.Interceptor | worker.Interceptor]:
+def _interceptors(*, tracing: bool) -> list[client.Interceptor | worker.Interceptor]:
+    if not tracing:
+        return [SignalInterceptor()]
     from worker.runtime.trace_interceptor import TraceInterceptor
 
-    return [TraceInterceptor()]
+    return [TraceInterceptor(), SignalInterceptor()]
 
 
 class TenonPlugin(SimplePlugin):
@@ -65,5 +68,5 @@ class TenonPlugin(SimplePlugin):
             "tenon",
             data_converter=converter(codec),
             workflow_runner=partial(_runner, guarded=guarded),
-            interceptors=_tracing() if tracing else None,
+            interceptors=_interceptors(tracing=tracing),
         )
