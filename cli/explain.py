@@ -139,7 +139,8 @@ def _of_waiting(simulation: Simulation, record: PodRecord) -> list[str]:
     sentences = [waiting_text(group.waits_for, group.why) for group in groups]
     if not sentences:
         sentences = [f"It has no node and waits for none (phase {record.phase or 'unknown'})"]
-    return [*sentences, *map(one_line, simulation.notes)]
+    own_notes = [note for note in simulation.notes if note not in simulation.notes_on_others]
+    return [*sentences, *map(one_line, own_notes)]
 
 
 @app.command(epilog=examples("tenon explain nodepool default", "tenon explain nodepool web -f manifests/ -o json"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -112,6 +112,9 @@ class Simulation:
     unavailable: Mapping[OfferingKey, datetime]
     """What EC2 refuses, with the time when Tenon asks for it again."""
     disruption: Disruption | None = None
+    notes_on_others: Collection[str] = ()
+    """Those of the notes that say of no pod why it waits: what EC2 refuses at all, and which NodePools overlap. The
+    reason of a pod names what EC2 refuses that it could use."""
 
     @property
     def document(self) -> Document:
@@ -190,8 +193,11 @@ def simulation_of(scope: Given) -> Simulation:
     _stop_at(undecodable)
     view = PlanningView(cache)
     pending.pods.extend(floor_pods(view.floors()))
+    earlier_notes = len(notes)
+    refused = live_unavailable(notes) if live else {}
+    refusal_notes = notes[earlier_notes:] if refused else []
     unavailable = {
-        **(live_unavailable(notes) if live else {}),
+        **refused,
         **market.unavailable(scope.market_changes, types, utc_now() if instant == BEGINNING else instant),
     }
     if unavailable:
@@ -218,6 +224,7 @@ def simulation_of(scope: Given) -> Simulation:
     if catalog is None:
         notes += catalogue_notes(decision, types, unavailable)
     simulation = Simulation(view, cache, pending, question, decision, instant, notes, unavailable)
+    simulation = replace(simulation, notes_on_others=frozenset((*refusal_notes, *decision.overlaps)))
     if not disruption:
         return simulation
     return replace(simulation, disruption=_disruption_of(simulation, scope, simulation_settings, notes))

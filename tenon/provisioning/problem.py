@@ -12,6 +12,7 @@ from tenon.apis.nodepool import NodePool
 from tenon.kube.node_affinity import accepts_pool
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
+from tenon.kube.pool_reasons import those_that_wait_first
 from tenon.provisioning.cost_limits import Purchase, priced_nodes, with_cost_limits
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.pools import scheduling_pool
@@ -117,6 +118,8 @@ def with_pool_reasons(
 ) -> Plan:
     """Adds, to the reason of each unschedulable pod, why the engine did not consider some NodePools that it accepts.
 
+    NodePools that only wait come first in the reason.
+
     ``left_out``: by name, why a usable pool was left out.
     """
     if not plan.unschedulable:
@@ -129,7 +132,9 @@ def with_pool_reasons(
     unschedulable = {
         key: reason
         if key in hopeless
-        else "; ".join([reason, *(text for name, text in unseen if accepts_pool(terms.get(key, ()), name))])
+        else those_that_wait_first(
+            "; ".join([reason, *(text for name, text in unseen if accepts_pool(terms.get(key, ()), name))])
+        )
         for key, reason in plan.unschedulable.items()
     }
     return replace(plan, unschedulable=unschedulable)

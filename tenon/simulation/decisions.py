@@ -137,6 +137,8 @@ class Decision:
     seconds: float
     notes: Sequence[str] = ()
     """Remarks for the user about how the plan was made."""
+    overlaps: Sequence[str] = ()
+    """Those of the notes that name NodePools which take the same pods."""
     pools_with_types: PoolTypes = ()
     """The NodePools with all types of their classes, among them those that the problem lacks."""
 
@@ -154,11 +156,12 @@ def decide(cluster: Cluster, question: Question, clock: Callable[[], float]) -> 
     )
     seconds = clock() - began
     notes = [f"NodeOverlay {name} is left out: {why}" for name, why in sorted(overlaid.refused.items())]
-    notes += overlap_notes(overlapping([pool for pool, _ in pools_with_types], cluster.node_class))[:MAX_OVERLAP_NOTES]
+    overlaps = overlap_notes(overlapping([pool for pool, _ in pools_with_types], cluster.node_class))
+    notes += overlaps[:MAX_OVERLAP_NOTES]
     placed_keys = {pod.key for pods in (*plan.placements.values(), *(c.pods for c in plan.claims)) for pod in pods}
     lost = [f"pod {key}: {why}" for key, why in lost_disks(problem).items() if key in placed_keys]
     notes += lost[:MAX_LOST_NOTES]
-    return Decision(problem, plan, seconds, notes, overlaid.pools_with_types)
+    return Decision(problem, plan, seconds, notes, overlaps, overlaid.pools_with_types)
 
 
 def _planned(

@@ -11,6 +11,7 @@ import yaml
 from typer.testing import CliRunner
 
 from cli.main import app
+from tenon.kube.pool_reasons import by_pool
 from tests.simulate.api_server import ApiServer
 from tests.simulate.live_server import server
 from tests.simulate.running import POOL, catalogue
@@ -173,3 +174,20 @@ def test_pods_that_wait_are_grouped_by_cause_the_worst_first(server: type[ApiSer
     table = CliRunner().invoke(app, ["pods"]).stdout
     assert table.startswith("No node is bought for 3 pods, the oldest for ")
     assert set(server.methods) == {"GET"}
+
+
+def test_the_nodepool_that_only_waits_is_named_first_and_no_note_is_about_other_things(tmp_path: Path) -> None:
+    overlapping = POOL.replace("name: default", "name: twin", 1)
+    tainted = POOL.replace("name: default", "name: apart", 1).replace(
+        "    spec:\n", "    spec:\n      taints: [{key: own, effect: NoSchedule}]\n", 1
+    )
+    full = overlapping.replace("spec:\n", "spec:\n  limits: {cpu: 0}\n", 1)
+    file = tmp_path / "input.yaml"
+    file.write_text("\n---\n".join([tainted, full, full.replace("twin", "other", 1)]) + waiting("small", "2"))
+    common = ("-f", str(file), "--catalog", str(catalogue(tmp_path)), "--now", NOW, "-o", "json")
+    result = CliRunner().invoke(app, ["explain", "pod", "small", *common])
+    assert result.exit_code == 0, result.output
+    first, *notes = json.loads(result.stdout)["why"]
+    order = [text.partition(":")[0] for text in by_pool(first.partition("the pod: ")[2])]
+    assert order == ["NodePool other", "NodePool twin", "NodePool apart"]
+    assert [note for note in notes if "takes the same pods" in note] == []
