@@ -243,7 +243,8 @@ def layout(
             room -= (more := min(room, max(0, most - widths[column.title])))
             widths[column.title] += more
     bars = [column for column in columns if column.share is not None]
-    longer = min(MAX_BAR - MIN_BAR, room // (2 * len(bars))) if bars else 0
+    wanted = natural["Why"] - widths["Why"] if "Why" in widths else 0  # a reason is worth more than a longer bar
+    longer = max(0, min(MAX_BAR - MIN_BAR, room // (2 * len(bars)), (room - wanted) // len(bars))) if bars else 0
     for column in bars:
         widths[column.title] += longer
         room -= longer
@@ -272,11 +273,12 @@ def _with_full_name(
 ) -> frozenset[str]:
     """Give columns with a short form their full width if there is room, and return those that keep the short form."""
     short_titles = set()
+    reserved = max(WHY_WIDTH, natural["Why"] - widths["Why"]) if "Why" in widths else 0
     for column in columns:
         if column.narrow is None:
             continue
         more = natural[column.title] - widths[column.title]
-        if more <= room - (WHY_WIDTH if any(other.title == "Why" for other in columns) else 0) or more <= 0:
+        if more <= room - reserved or more <= 0:
             widths[column.title] += max(0, more)
             room -= max(0, more)
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from rich.console import Console
 from rich.text import Text
 
 from cli.fleet_view.layout import Layout, append_bar, fit, layout, percent, share_style, short_name
@@ -21,6 +22,10 @@ SHOWN_REASONS = 3
 SHOWN_COMMANDS = 3
 SHOWN_HOLDS = 2
 """How many freezes, and how many rollouts, have a line of their own on a terminal."""
+LABEL = 9
+"""Characters before what a line of the summary says, such as its kind."""
+ONCE_LINES = 12
+"""How many lines each of them takes where nothing scrolls away."""
 KEYS = "c m $ a n p sort  g group  / filter  ↑↓ select  ⏎ show  d drain  k keep  q quit"
 SHORT_KEYS = "c m $ a n p sort  g group  / filter  ⏎ show  d drain  k keep  q quit"
 
@@ -63,12 +68,15 @@ def table_lines(fleet: Fleet, rows: Sequence[NodeRow], group: GroupBy, width: in
             body.append(_group_line(part))
         body += [chosen_layout.line(row, fleet.now) for row in part.rows]
     notes = [Text(f"{note}.", "dim") for note in fleet.notes]
-    lines = [*summary(fleet, rows, width), *body, *notes]
+    lines = [*summary(fleet, rows, width, ONCE_LINES), *body, *notes]
     return [_cut(line, width) if width is not None else line for line in lines]
 
 
-def summary(fleet: Fleet, rows: Sequence[NodeRow], width: int | None) -> list[Text]:
-    """Return totals, what pending pods wait for, commands under way, freezes, schedules and rollouts."""
+def summary(fleet: Fleet, rows: Sequence[NodeRow], width: int | None, most_lines: int = 2) -> list[Text]:
+    """Return totals, what pending pods wait for, commands under way, freezes, schedules and rollouts.
+
+    Each takes at most so many lines of the terminal: what it waits for stands at its end.
+    """
     sums = totals(rows)
     length = 0 if width is None else max(5, min(30, (width - 44) // 2))
     lines = [totals_line(sums, len(fleet.pending_pods)), amounts_line(sums, length)]
@@ -88,7 +96,25 @@ def summary(fleet: Fleet, rows: Sequence[NodeRow], width: int | None) -> list[Te
     lines += _first_lines([_frozen_line(frozen) for frozen in fleet.frozen], width, "more freeze")
     lines += _first_lines([_scheduled_line(item) for item in fleet.scheduled], width, "more scheduled NodePool")
     lines += _first_lines([_rollout_line(rollout) for rollout in fleet.rollouts], width, "more rollout")
+    if width is not None:
+        first, *rest = lines
+        others = [part for line in rest for part in _wrapped(line, width, LABEL, most_lines)]
+        lines = [*_wrapped(first, width, 0, most_lines), *others]
     return [*lines, Text()]
+
+
+def _wrapped(line: Text, width: int, indent: int, most: int) -> list[Text]:
+    """Wrap a line between words. What follows is indented, and cut after so many lines."""
+    if line.cell_len <= width:
+        return [line]
+    label, text = line.divide([indent]) if indent else (Text(), line)
+    parts = list(text.wrap(Console(width=width), width - indent))
+    if len(parts) > most:
+        parts = parts[:most]
+        parts[-1].append(" …")
+    for part in parts:
+        part.rstrip()
+    return [Text.assemble(label if number == 0 else " " * indent, part) for number, part in enumerate(parts)]
 
 
 def _first_lines(lines: Sequence[Text], width: int | None, noun: str) -> list[Text]:

@@ -12,6 +12,8 @@ from tenon.errors import TenonError
 from tenon.fleet.rows import NodeRow
 from tenon.fleet.summary import Totals, totals
 
+_NUMBERS = re.compile(r"([0-9]{1,18})")
+
 
 class SortKey(StrEnum):
     """What rows are sorted by. Figures come with the largest first."""
@@ -53,9 +55,14 @@ _KEYS: dict[SortKey, Callable[[NodeRow], Any]] = {
 }
 
 
+def natural(name: str) -> list[tuple[int, str]]:
+    """Return a sort key in which numbers in a name count as numbers: ip-10-0-0-8 comes before ip-10-0-0-15."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in _NUMBERS.split(name)]
+
+
 def ordered(rows: Iterable[NodeRow], key: SortKey, *, reverse: bool = False) -> list[NodeRow]:
     """Return the rows in order: figures from large to small, ages from old to new, nodes with equal keys by name."""
-    by_name = sorted(rows, key=lambda row: (row.name, row.claim), reverse=reverse and key is SortKey.NAME)
+    by_name = sorted(rows, key=lambda row: (natural(row.name), row.claim), reverse=reverse and key is SortKey.NAME)
     if key is SortKey.NAME:
         return by_name
     return sorted(by_name, key=_KEYS[key], reverse=reverse)

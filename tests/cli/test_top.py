@@ -132,11 +132,12 @@ def test_eighty_columns_have_the_figures_of_each_node_and_the_totals(fleet: Flee
     lines = plain(fleet, 80)
     assert lines[0] == "10 nodes (8 ready)  31 pods  4 pending  $3.2040 an hour  $2,339/month  spot 40%"
     assert lines[1] == "CPU ██████████░░░░░░░░ 53% 37/69   Memory ████████░░░░░░░░░░ 43% 108/250Gi"
-    assert lines[2] == "pending  shop/train-0 and 2 more: 0/9 nodes are available: 9 Insufficient nvidi…"
-    assert lines[4] == "command  Underutilized saves $0.1760 an hour: ip-10-0-1-4 -> ip-10-0-2-5"
+    assert lines[2] == "pending  shop/train-0 and 2 more: 0/9 nodes are available: 9 Insufficient"
+    assert lines[3] == "         nvidia.com/gpu.", "the reason goes on below itself"
+    assert lines[6] == "command  Underutilized saves $0.1760 an hour: ip-10-0-1-4 -> ip-10-0-2-5"
     (row,) = [line for line in lines if line.startswith("ip-10-0-1-1 ")]
     assert row == "ip-10-0-1-1  █████░  91% ████░░  63%   12 0.7680 m5.4xlarge  30h live"
-    stages = {line.split()[0]: line.split()[-1] for line in lines[7:17]}
+    stages = {line.split()[0]: line.split()[-1] for line in lines[9:19]}
     assert {stages[name] for name in ("batch-00009", "ip-10-0-0-6", "ip-10-0-2-5")} == {
         "launching",
         "draining",

@@ -18,10 +18,11 @@ from activities.clock import utc_now
 from activities.kubernetes.client import Kube
 from cli.fleet_view.screen import screen, visible_rows
 from cli.fleet_view.view_state import ViewState
-from cli.fleet_view.watched_fleet import WatchedFleet
+from cli.fleet_view.watched_fleet import Messages, WatchedFleet
 from tenon.ec2.types.instance_types import Prices
 from tenon.fleet.document import Fleet
 from tenon.fleet.order import GroupBy, SortKey
+from tenon.scheduling.explanation.waiting import event_message
 from tests.cli.fleet_api import serving_fleet, varied_fleet
 
 FOLDER = Path(__file__).parents[2] / "docs"
@@ -35,6 +36,16 @@ SCREENS = {
 }
 """By width: height and state."""
 KEPT_NODE = "ip-10-0-0-3.eu-central-1.compute.internal"
+TRAIN = (
+    "NodePool gpu: EC2 refuses 2 on-demand offerings (g4dn.xlarge in eu-central-1a and eu-central-1b): next attempt at "
+    "14:05 UTC; NodePool web: needs nvidia.com/gpu, which none of the types that it allows has"
+)
+FULL = "NodePool web: its limit leaves no room for another node (nodes 5)"
+WAITING = {
+    key: event_message(why, key)
+    for key, why in (*((f"shop/train-{number}", TRAIN) for number in range(3)), ("shop/report-0", FULL))
+}
+"""What Tenon's events say of pods."""
 ON_DEMAND = {"m5.large": 0.115, "m5.4xlarge": 0.92, "c6g.2xlarge": 0.3104, "r6i.xlarge": 0.304}
 SPOT = {"c6g.2xlarge": 0.1253, "r6i.xlarge": 0.1187}
 
@@ -49,6 +60,8 @@ async def read(kubeconfig: Path) -> Fleet:
     watched.blocked = ["batch-00006"]
     watching = asyncio.create_task(watched.run())
     await watched.wait_synced()
+    await watched.events_were_read.wait()
+    watched.messages = Messages(pods=WAITING)
     fleet = watched.fleet()
     watching.cancel()
     await asyncio.gather(watching, return_exceptions=True)

@@ -80,3 +80,9 @@ def test_groups_keep_the_order_and_have_totals() -> None:
 
 def test_the_key_for_groups_goes_through_all_of_them() -> None:
     assert [GroupBy.NONE.following, GroupBy.POOL.following, GroupBy.ZONE.following] == ["pool", "zone", "none"]
+
+
+def test_numbers_in_names_are_sorted_as_numbers() -> None:
+    names = ["ip-10-0-0-15", "ip-10-0-0-8", "ip-10-0-0-8b", "web", "8", "ip-9-0-0-20"]
+    ordered_names = [row.name for row in ordered([a_row(name) for name in names], SortKey.NAME)]
+    assert ordered_names == ["8", "ip-9-0-0-20", "ip-10-0-0-8", "ip-10-0-0-8b", "ip-10-0-0-15", "web"]
