@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
 
 UNLIMITED = 100_000
 
@@ -20,6 +22,11 @@ class _File(Console):
         with self.capture() as printed:
             super().print(*objects, **options)
         self.file.write("\n".join(line.rstrip() for line in printed.get().split("\n")))
+
+
+def indented(text: str | Text) -> Padding:
+    """Return a long sentence of which all lines are indented, also those that a terminal wraps."""
+    return Padding(Text(text) if isinstance(text, str) else text, (0, 0, 0, 2), expand=False)
 
 
 def output_console() -> Console:

@@ -12,7 +12,7 @@ from rich.markup import escape
 
 from activities.clock import utc_now
 from cli.application import create_app, examples
-from cli.console import output_console
+from cli.console import indented, output_console
 from cli.name_completion import node_names, pod_names, pool_names
 from cli.simulating.progress import show_progress
 from cli.simulating.simulation import Given, InputError, Simulation, simulated, simulation_of, stop_at_faults
@@ -187,4 +187,4 @@ def _show(name: str, sentences: Sequence[str]) -> None:
     console = output_console()
     console.print(f"[bold]{escape(name)}[/]:", highlight=False)
     for sentence in sentences:
-        console.print(f"  {escape(sentence)}", highlight=False, soft_wrap=True)
+        console.print(indented(sentence))

@@ -28,7 +28,7 @@ from cli.name_completion import pool_names
 from cli.record_source import RecordError, RecordOption, RecordSource, chosen_record, open_record
 from cli.record_times import SinceOption, UntilOption, instant_of
 from tenon.errors import TenonError
-from tenon.kube.node_names import AmbiguousNameError, may_stand_for, whole_name
+from tenon.kube.node_names import AmbiguousNameError, may_stand_for, whole_name, without_domain
 from tenon.record.entries import Entry, Kind
 from tenon.record.history import Question, Subject, about, answers, sentence, total_price, why
 from tenon.record.lines import distinct
@@ -276,6 +276,7 @@ async def _history_of_workflows(
 def _print(entries: list[Entry], name: str, *, is_wide: bool) -> None:
     console = output_console()
     is_narrow = console.width < NARROW and not is_wide
+    is_file = not console.is_terminal
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in ("Time (UTC)", "Kind"):
         table.add_column(title, no_wrap=True)
@@ -289,7 +290,8 @@ def _print(entries: list[Entry], name: str, *, is_wide: bool) -> None:
         table.add_column("Workflow", overflow="fold")
     for entry in entries:
         text, reason = sentence(entry, name, is_wide=is_wide), why(entry, is_wide=is_wide)
-        row = [f"{entry.at.astimezone(UTC):%Y-%m-%d %H:%M:%S}", entry.kind, about(entry)]
+        subject = about(entry) if is_wide or is_file else without_domain(about(entry))
+        row = [f"{entry.at.astimezone(UTC):%Y-%m-%d %H:%M:%S}", entry.kind, subject]
         if is_narrow:
             by = f" (by {entry.actor})" if entry.actor else ""
             row.append(f"{text}\n{reason}{by}".strip() if reason or by else text)

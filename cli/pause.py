@@ -106,7 +106,7 @@ def _print(freezes: list[DisruptionFreeze], *, as_json: bool) -> None:
         return
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     for title in ("PAUSE", "NODEPOOLS", "UNTIL", "BY", "REASON"):
-        table.add_column(title, overflow="fold")
+        table.add_column(title, overflow="fold", no_wrap=title == "UNTIL")
     for freeze in freezes:
         spec = freeze.spec
         until = format_instant(spec.end_time) if spec.end_time is not None else "resumed"

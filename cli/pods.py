@@ -13,7 +13,7 @@ from rich.markup import escape
 
 from activities.clock import utc_now
 from cli.application import create_app, examples
-from cli.console import output_console
+from cli.console import indented, output_console
 from cli.simulating.progress import show_progress
 from cli.simulating.refusals import read_holds
 from cli.simulating.simulation import Given, simulation_of, stop_at_faults
@@ -78,8 +78,8 @@ def _print(console: Console, groups: Sequence[PodGroup], notes: Sequence[str]) -
         console.print(f"[bold {STYLES[group.waits_for]}]{title}[/]{waited}", highlight=False, soft_wrap=True)
         shown = group.pods[:most]
         more = f" and {len(group.pods) - len(shown)} more" if len(group.pods) > len(shown) else ""
-        console.print(f"  {escape(', '.join(shown))}{more}", highlight=False, soft_wrap=not console.is_terminal)
-        console.print(f"  {escape(group.why)}", highlight=False, soft_wrap=not console.is_terminal)
+        console.print(indented(f"{', '.join(shown)}{more}"))
+        console.print(indented(group.why))
     console.print(f"[dim]One of them, with its notes: {explain_command(groups[0].pods[0])}[/]", highlight=False)
     for note in notes:
         console.print(f"[dim]{escape(note)}[/]", highlight=False, soft_wrap=not console.is_terminal)

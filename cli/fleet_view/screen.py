@@ -111,6 +111,7 @@ def _wrapped(line: Text, width: int, indent: int, most: int) -> list[Text]:
     parts = list(text.wrap(Console(width=width), width - indent))
     if len(parts) > most:
         parts = parts[:most]
+        parts[-1].rstrip()
         parts[-1].append(" …")
     for part in parts:
         part.rstrip()

@@ -57,10 +57,15 @@ def print_list(nodes: NodeList, rows: Sequence[NodeRow], output: ListOutput, *, 
     if rows:
         _print_rows(nodes, rows, output)
     console = Console()
-    for name, state in nodes.states.items():
-        if state.blocked:
-            _print(console, with_remedies(f"**{name}**: {blocked_text(state)}", remedies(state)))
-    for markdown in without_nodes_markdown(nodes, scarce):
+    blocked_nodes = [
+        with_remedies(f"**{name}**: {blocked_text(state)}", remedies(state))
+        for name, state in nodes.states.items()
+        if state.blocked
+    ]
+    texts = [*blocked_nodes, *without_nodes_markdown(nodes, scarce)]
+    if rows and texts and console.is_terminal:
+        console.print()
+    for markdown in texts:
         _print(console, markdown)
 
 

@@ -16,8 +16,9 @@ from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
-from cli.console import output_console
+from cli.console import indented, output_console
 from tenon.apis.reasons import Reason
 from tenon.messages.disruption import REBOOT
 from tenon.money import per_hour, price_text
@@ -206,7 +207,7 @@ def _unschedulable(console: Console, entries: Sequence[Document]) -> None:
     console.print("[bold]Unschedulable[/bold]")
     for reason, pods in list(reasons.items())[:MAX_REASONS]:
         pods_text = pods[0] if len(pods) == 1 else f"{pods[0]} and {len(pods) - 1} more"
-        console.print(f"  [red]{escape(pods_text)}[/red]: {escape(reason)}")
+        console.print(indented(Text.assemble((pods_text, "red"), f": {reason}")))
     if len(reasons) > MAX_REASONS:
         console.print(f"  and {len(reasons) - MAX_REASONS} more reasons: see -o json")
     console.print()
@@ -224,7 +225,7 @@ def _command(console: Console, entry: Document) -> None:
     text = f"{entry['reason']}: {names} {outcome}"
     console.print(escape(text))
     for line in entry.get("explanation", ()):
-        console.print(f"  {escape(line)}", highlight=False, soft_wrap=True)
+        console.print(indented(line))
 
 
 def _staying(console: Console, entries: Sequence[Document]) -> None:
@@ -307,7 +308,7 @@ def show_node(document: Document, name: str) -> None:
     for entry in document["staying"]:
         console.print(escape(f"{name}:"), highlight=False)
         for line in entry["why"]:
-            console.print(f"  {escape(line)}", highlight=False, soft_wrap=True)
+            console.print(indented(line))
         _forecast(console, document, entry["node"])
 
 

@@ -11,6 +11,10 @@ MAX_CANDIDATES = 5
 """How many Nodes an error names."""
 
 
+_DOMAIN = ".internal"
+"""How the names of Nodes of EKS end, such as ip-10-0-0-7.us-west-2.compute.internal."""
+
+
 class AmbiguousNameError(TenonError):
     """A name without its domain that stands for several Nodes. The message is one sentence."""
 
@@ -20,6 +24,11 @@ class AmbiguousNameError(TenonError):
         )
         """The sentence without its subject."""
         super().__init__(f"{name} {self.problem}.")
+
+
+def without_domain(name: str) -> str:
+    """Return the name of a Node of EKS without its domain, for lists in a terminal; other names as they are."""
+    return name.partition(".")[0] if name.endswith(_DOMAIN) else name
 
 
 def may_stand_for(name: str, node: str) -> bool:

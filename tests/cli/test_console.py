@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
+from cli.console import indented
 from cli.main import app
 
 
@@ -19,3 +22,13 @@ def test_a_table_in_a_pipe_is_not_wrapped_and_ends_no_line_with_spaces(command: 
         (line,) = [line for line in lines if line.split()[:1] == [name]]
         assert meaning in line
     assert [line for line in lines if line != line.rstrip()] == []
+
+
+def test_a_sentence_that_a_terminal_wraps_is_indented_in_all_its_lines() -> None:
+    console = Console(file=io.StringIO(), width=40, force_terminal=True)
+    with console.capture() as printed:
+        console.print(indented("NodePool [gpu]: " + "no place " * 12))
+    lines = printed.get().splitlines()
+    assert len(lines) > 2
+    assert all(line.startswith("  ") and not line.startswith("   ") for line in lines)
+    assert lines[0].startswith("  NodePool [gpu]: no place")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -49,3 +50,11 @@ def test_the_list_has_the_pauses_that_have_not_ended(fleet: FakeFleet) -> None:
     names = [entry["name"] for entry in json.loads(run("pause", "--list", "-o", "json").stdout)]
     assert names == ["pause-gpu", "pause"]
     assert run("pause", "--list", "-o", "yaml").exit_code == 2
+
+
+def test_a_narrow_terminal_breaks_no_time(fleet: FakeFleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    pause(fleet, "pause-default", timedelta(hours=2), "default", "batch", "gpu", "web", "etl", "search")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "60")
+    output = run("pause", "--list").stdout
+    assert re.search(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", output)
