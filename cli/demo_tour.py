@@ -112,8 +112,8 @@ class Tour:
             return Step("This sandbox's Temporal has no UI: only the dev server brings one.", [])
         about = (
             f"The same node in Temporal's UI, where you can also drain or keep it:\n[link]{link}[/]\n"
-            "Open it: the tab User Metadata has the details. More Actions has Send a Signal and Send an Update; the button\n"
-            "Request Cancellation drains the node."
+            "Open it: the tab User Metadata has the details. More Actions has Send a Signal and Send an Update;\n"
+            "the button Request Cancellation drains the node."
         )
         return Step(about, [])
 
