@@ -243,8 +243,8 @@ def layout(
             room -= (more := min(room, max(0, most - widths[column.title])))
             widths[column.title] += more
     bars = [column for column in columns if column.share is not None]
-    wanted = natural["Why"] - widths["Why"] if "Why" in widths else 0  # a reason is worth more than a longer bar
-    longer = max(0, min(MAX_BAR - MIN_BAR, room // (2 * len(bars)), (room - wanted) // len(bars))) if bars else 0
+    missing_width = natural["Why"] - widths["Why"] if "Why" in widths else 0  # a reason is worth more than a longer bar
+    longer = max(0, min(MAX_BAR - MIN_BAR, room // (2 * len(bars)), (room - missing_width) // len(bars))) if bars else 0
     for column in bars:
         widths[column.title] += longer
         room -= longer
