@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,6 +14,7 @@ from tenon.ec2.types.instance_types import Prices
 from tenon.fleet.document import Fleet
 from tenon.fleet.rows import node_row
 from tenon.fleet.summary import FrozenPools, OpenCommand, OpenRollout, PendingPod, ScheduledPool, open_commands
+from tenon.fleet.waiting import with_waits
 from tenon.kube.decode import decode_node, decode_nodeclaim, decode_pod
 from tenon.kube.pod_disruption_budgets import PodDisruptionBudget, decode_pdb
 from tenon.kube.records import ObjectRecord
@@ -216,8 +218,9 @@ class Cluster:
             event = self.events.get(claim.name, "")
             row = node_row(claim, node, pods, self._pools.get(claim.pool), PRICES, NOW, event)
             nodes.append(LiveNode(row, claim, node, pods))
-        rows = [live.row for live in nodes]
-        commands = [*self.commands, *open_commands(rows, {})]
+        commands = [*self.commands, *open_commands([live.row for live in nodes], {})]
+        rows = with_waits([live.row for live in nodes], commands, self.frozen)
+        nodes = [replace(live, row=row) for live, row in zip(nodes, rows, strict=True)]
         fleet = Fleet(rows, self.pending_pods, commands, NOW, self.notes, self.frozen, self.rollouts, self.scheduled)
         return LiveCluster(self.name, fleet, nodes, list(self._pools.values()), self.budgets, **fields)
 

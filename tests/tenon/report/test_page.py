@@ -130,7 +130,9 @@ def test_what_waits_and_what_blocks_is_named_with_what_resolves_it(busy_page: Pa
 
 def test_commands_freezes_and_rollouts_are_named_with_what_they_wait_for(busy_page: Page) -> None:
     rows = [" | ".join(row) for row in busy_page.cells]
-    assert "Drifted | ip-10-0-0-3 | no new node | $0.0500 an hour | waits for approval" in rows
+    drifted = "Drifted | ip-10-0-0-3 | no new node | $0.0500 an hour | waits for approval until 2026-03-10T08:00:00Z: "
+    assert any(row.startswith(drifted) for row in rows)
+    assert "to approve its removal as drifted waits for approval since" in busy_page.words
     assert "batch | frozen by DisruptionFreeze pause-batch of ann (INC-1) until it is deleted" in rows
     assert "ci | off until Mon 2026-11-30 at 08:55 UTC, by NodeSchedule hours/nights" in rows
     assert "web | careful | Paused | 2/3 | ann paused it" in rows
