@@ -53,7 +53,7 @@ async def test_a_command_for_empty_nodes_only_asks_them_to_leave(
     steps = FakeSteps()
     steps.refused, steps.prices = refused, {"default-1": 0.1, "default-2": 0.2}
     changed_command = evolve(
-        command(replacements=0), reason=Reason.EMPTY, moves_pods=False, only_if_empty=True, explanation=[]
+        command(replacements=0), reason=Reason.EMPTY, moves_pods=False, only_if_empty=True, explanation=[], predicted=0
     )
     async with running(temporal, cluster, steps, changed_command) as handle:
         result = await handle.result()
