@@ -23,6 +23,7 @@ from tenon.fleet.summary import OpenCommand
 from tenon.kube.timestamps import format_instant
 from tenon.messages.disruption import CommandProgress, DisruptInput, DisruptionCommand, DisruptResult
 from tenon.sentences import counted, first_few
+from worker.runtime.encrypted_payloads import PayloadCodecError
 from workflows import names
 from workflows.disruption_command import DisruptionCommandWorkflow
 
@@ -93,7 +94,7 @@ async def read_command(
     handle = client.get_workflow_handle(execution.id, run_id=execution.run_id)
     begin = begin or await input_of(handle)
     if begin is None:
-        return CommandView(execution.id.rsplit("/", 1)[-1], "", (), started=execution.start_time, step="unreadable")
+        return _unreadable(execution)
     command = begin.command
     claims = [candidate.claim for candidate in command.candidates]
     progress, result = CommandProgress(), None
@@ -126,13 +127,17 @@ async def read_command(
     )
 
 
+def _unreadable(execution: WorkflowExecution) -> CommandView:
+    return CommandView(execution.id.rsplit("/", 1)[-1], "", (), started=execution.start_time, step="unreadable")
+
+
 def _waits(ident: str, progress: CommandProgress) -> str:
     """Return what a command waits for, with what ends the wait if that is up to a person."""
     if progress.approve_until is None:
         return progress.waits
     until = format_instant(progress.approve_until)
     answers = f"tenon approve {ident}, or tenon refuse {ident}"
-    return f"waits for approval until {until}, and is validated again once approved: {answers}"
+    return f"waits for approval until {until}: {answers}; it is validated again then"
 
 
 def _reached(command: DisruptionCommand, result: DisruptResult) -> float | None:
@@ -198,9 +203,12 @@ class RunningCommands:
         )
 
     async def _read(self, client: Client, execution: WorkflowExecution, nodes: Mapping[str, str]) -> CommandView:
-        begin = self._inputs.get(execution.run_id)
-        if begin is None:
-            begin = await input_of(client.get_workflow_handle(execution.id, run_id=execution.run_id))
-            if begin is not None:
-                self._inputs[execution.run_id] = begin
-        return await read_command(client, execution, nodes, begin)
+        try:
+            begin = self._inputs.get(execution.run_id)
+            if begin is None:
+                begin = await input_of(client.get_workflow_handle(execution.id, run_id=execution.run_id))
+                if begin is not None:
+                    self._inputs[execution.run_id] = begin
+            return await read_command(client, execution, nodes, begin)
+        except (PayloadCodecError, ValueError):  # encrypted, and this shell has no key, or of another version
+            return _unreadable(execution)

@@ -83,6 +83,8 @@ class Sources:
     notes: list[str] = field(default_factory=list)
     record_begins: datetime | None = None
     """The time of the oldest entry that the record has in the window."""
+    left_out: int = 0
+    """The ends of NodeClaims without an instance that match, and are not shown."""
 
     def entries(self, window: Window) -> Iterator[Entry]:
         """Yield what is recorded, then what only Temporal has; each once."""
@@ -145,7 +147,7 @@ def history(
             output_console().print(total, highlight=False, soft_wrap=True)
     for note in sources.notes:
         print(f"{note}.", file=sys.stderr)
-    if not newest:
+    if not newest and not sources.left_out:
         topic = f" about {name}" if name else ""
         when = f"{window.since:%Y-%m-%d %H:%M:%S} UTC"
         print(f"Nothing{topic} is known since {when}.", file=sys.stderr)
@@ -197,6 +199,7 @@ async def _collect(
             heapq.heappop(newest)
     if unlaunched:
         claims = f"the ends of {counted(unlaunched, 'NodeClaim')} that never had an instance"
+        sources.left_out = unlaunched
         sources.notes.append(f"Left out are {claims}: --unlaunched shows them")
     if matching > limit:
         sources.notes.append(f"These are the newest {limit} of {matching} entries: --limit shows more")

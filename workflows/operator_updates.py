@@ -50,19 +50,18 @@ def update(
 
         def read(inputs: tuple[Any, ...]) -> Input:
             try:
-                operator_input = cast("Input", read_input(update_name, model, inputs, hint))
+                return cast("Input", read_input(update_name, model, inputs, hint))
             except UpdateInputError as error:
                 raise ApplicationError(str(error), non_retryable=True) from None
-            if why := why_invalid(operator_input):
-                raise ApplicationError(why, non_retryable=True)
-            return operator_input
 
         @wraps(handler)
         def receive(self: Workflow, *inputs: Any) -> Answer:
             return handler(self, read(inputs))
 
+        # A replay does not validate: an update that was accepted once stays so, even if the rules become stricter.
         def validate(self: Workflow, *inputs: Any) -> None:  # noqa: ARG001 - the SDK passes the workflow
-            read(inputs)
+            if why := why_invalid(read(inputs)):
+                raise ApplicationError(why, non_retryable=True)
 
         # The SDK decodes by the handler's types: without one for the input, it is what JSON says.
         del receive.__wrapped__

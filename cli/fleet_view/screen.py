@@ -48,6 +48,8 @@ def screen(fleet: Fleet, state: ViewState, rows: Sequence[NodeRow], width: int, 
         height: of the terminal.
     """
     above = summary(fleet, rows, width)
+    if len(above) > height // 2:  # nodes are what people look for
+        above = summary(fleet, rows, width, most_lines=1)
     below = _footer(fleet, state, rows, width)
     if state.mode is Mode.DETAIL:
         above = [above[0], Text()]
@@ -105,7 +107,7 @@ def summary(fleet: Fleet, rows: Sequence[NodeRow], width: int | None, most_lines
 
 def _wrapped(line: Text, width: int, indent: int, most: int) -> list[Text]:
     """Wrap a line between words. What follows is indented, and cut after so many lines."""
-    if line.cell_len <= width:
+    if line.cell_len <= width or width <= indent + 1:
         return [line]
     label, text = line.divide([indent]) if indent else (Text(), line)
     parts = list(text.wrap(Console(width=width), width - indent))

@@ -93,9 +93,13 @@ def _lifetime(live: LiveNode) -> Lifetime | None:
 
 
 def first_time(entries: Iterable[Entry], lifetimes: Iterable[Lifetime]) -> datetime | None:
-    """Return the first time that anything is known of; None if nothing is."""
+    """Return the time from which on all nodes are known: that of the first entry. None if nothing is known.
+
+    Without a record, it is the first launch of a node that runs now. With one, such a node may be older, but others
+    that ran then are not known.
+    """
     times = [entry.since if isinstance(entry, CostEntry) else entry.at for entry in entries]
-    return min([*times, *(lifetime.launched_at for lifetime in lifetimes)], default=None)
+    return min(times or (lifetime.launched_at for lifetime in lifetimes), default=None)
 
 
 def _buckets(axis: Axis, lifetime: Lifetime, now: datetime) -> Sequence[int]:

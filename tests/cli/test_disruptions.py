@@ -14,6 +14,7 @@ from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 from typer.testing import CliRunner, Result
 
+from cli.command_reading import RunningCommands
 from cli.main import app
 from tenon.evolve import evolve
 from tenon.messages.disruption import DisruptInput, DisruptionCommand, MeasuredSaving
@@ -139,3 +140,20 @@ async def test_without_temporal_the_nodeclaims_say_what_is_under_way(
     assert (row["command"], row["reason"]) == ("underutilized-7f3a", "Underutilized")
     assert row["nodes"] == ["ip-10-0-1-4.eu-central-1.compute.internal"]
     assert answer.stderr.startswith("From NodeClaims alone, without steps and ended commands: ")
+
+
+async def test_a_command_that_cannot_be_read_hides_no_other_one(temporal: WorkflowEnvironment, cluster: str) -> None:
+    """Its input may be encrypted, or of another version."""
+    await temporal.client.start_workflow(
+        "DisruptionCommand",
+        {"command": "of another version"},
+        id=names.command_id(cluster, "empty-1"),
+        task_queue=names.task_queue(cluster),
+        search_attributes=TypedSearchAttributes([SearchAttributePair(names.CLUSTER, cluster)]),
+    )
+    running_commands = RunningCommands(cluster)
+
+    async def is_listed() -> bool:
+        return [view.step for view in await running_commands.read(temporal.client)] == ["unreadable"]
+
+    await until(is_listed)

@@ -114,6 +114,11 @@ def test_claims_without_an_instance_are_counted_and_shown_if_asked_for(tenon: Hi
     whole = tenon(*question, "--unlaunched")
     assert (len(kinds(whole)), "Left out" in whole.stderr) == (2, False)
     assert len(kinds(tenon(never.facts.claim, *question))) == 1, "it is asked about"
+    path.write_text(f"{line_of(never)}\n")
+    alone = tenon(never.facts.pool, *question)
+    assert (alone.exit_code, json.loads(alone.stdout)) == (0, [])
+    assert "Left out" in alone.stderr
+    assert "Nothing" not in alone.stderr
 
 
 def test_the_newest_entries_are_shown_and_the_command_says_that_there_are_more(tenon: History, record: str) -> None:

@@ -40,6 +40,7 @@ from cli.main import app
 from tenon.ec2.types.instance_types import Prices
 from tenon.fleet.document import Fleet
 from tenon.fleet.order import GroupBy, SortKey
+from tenon.fleet.summary import FrozenPools
 from tests.cli.fleet_api import (
     CLAIMS,
     EVENTS,
@@ -104,7 +105,7 @@ def plain(fleet: Fleet, width: int, height: int = 30, **fields: object) -> list[
 # What is shown
 
 
-@pytest.mark.parametrize("width", [80, 100, 120, 160, 200, 250])
+@pytest.mark.parametrize("width", [9, 80, 100, 120, 160, 200, 250])
 @pytest.mark.parametrize("group", list(GroupBy))
 def test_the_screen_is_as_large_as_the_terminal_and_no_line_is_longer(fleet: Fleet, width: int, group: GroupBy) -> None:
     state = ViewState(group=group)
@@ -164,6 +165,14 @@ def test_a_small_terminal_shows_the_rows_around_the_cursor(fleet: Fleet) -> None
     lines = plain(fleet, 80, 13, selected="ip-10-0-2-8.eu-central-1.compute.internal")
     assert len(lines) == 13
     assert [line.split()[0] for line in lines if "c6g" in line or "r6i" in line or "m5." in line][-1] == "ip-10-0-2-8"
+
+
+def test_most_of_a_small_terminal_shows_nodes_although_much_is_said_of_others(fleet: Fleet) -> None:
+    clause = f"frozen by DisruptionFreeze release of ann ({'of the release ' * 9}) until it is deleted"
+    frozen = [FrozenPools(["web"], "release", "ann", "", None, clause)] * 3
+    lines = plain(replace(fleet, frozen=frozen), 80, height=20)
+    shown_nodes = [line.split()[0] for line in lines if "c6g" in line or "r6i" in line or "m5." in line]
+    assert len(shown_nodes) >= 7
 
 
 @pytest.mark.parametrize("height", [1, 3, 8, 10])

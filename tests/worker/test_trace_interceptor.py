@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+
+import pytest
+from temporalio.worker import HandleUpdateInput, WorkflowInterceptorClassInput
 
 from activities.tracing.catalogue import TRACED
 from activities.tracing.context import SpanId, root_of
 from tenon.messages.base import ActivityName
-from worker.runtime.trace_interceptor import HEADER, LONGEST, MAX_LINKS, Operations, Step
+from tenon.messages.node import Disrupt, DisruptAnswer
+from worker.runtime.trace_interceptor import HEADER, LONGEST, MAX_LINKS, Operations, Step, TraceInterceptor
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 CAUSE = SpanId(1, 2).traceparent
@@ -77,3 +82,23 @@ def test_a_header_says_the_same_when_it_is_read() -> None:
     step = Step("run/1", is_first=True, links=(CAUSE,), since=NOW.isoformat())
     assert Step.of({HEADER: step.payload()}) == step
     assert Step.of({}) is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "links"), [(DisruptAnswer(accepted=True), (CAUSE,)), (DisruptAnswer(accepted=False), ())]
+)
+async def test_a_node_that_a_command_asks_to_leave_links_to_the_command(
+    answer: DisruptAnswer, links: tuple[str, ...]
+) -> None:
+    """The workflow gets the input of an update as it was sent, and reads it itself."""
+
+    class Handler:
+        async def handle_update_handler(self, _input: HandleUpdateInput) -> DisruptAnswer:
+            return answer
+
+    inbound = TraceInterceptor().workflow_interceptor_class(cast("WorkflowInterceptorClassInput", None))
+    workflow_inbound = cast("Any", inbound)(Handler())
+    update_input = Disrupt(command="empty-1", reason="Empty", trace=CAUSE).model_dump(mode="json")
+    await workflow_inbound.handle_update_handler(HandleUpdateInput("id", "disrupt", [update_input], {}))
+    (step,) = steps(workflow_inbound.operations, ActivityName.CORDON)
+    assert step.links == links

@@ -36,7 +36,7 @@ from activities.tracing.catalogue import TRACED, Attribute, Operation, Traced
 from activities.tracing.context import SpanId, origin_of, root_of
 from activities.tracing.messages import attributes_of_input, attributes_of_result
 from tenon.messages.disruption import DisruptInput
-from tenon.messages.node import Disrupt, DisruptAnswer, Poke
+from tenon.messages.node import DisruptAnswer, Poke
 from tenon.node.state import NodeClaimInput
 
 HEADER = "tenon-operation"
@@ -133,34 +133,34 @@ class Operations:
 class _Workflow(WorkflowInboundInterceptor):
     def __init__(self, next: WorkflowInboundInterceptor) -> None:
         super().__init__(next)
-        self._operations = Operations()
+        self.operations = Operations()
 
     def init(self, outbound: WorkflowOutboundInterceptor) -> None:
-        super().init(_Outbound(outbound, self._operations))
+        super().init(_Outbound(outbound, self.operations))
 
     async def execute_workflow(self, input: ExecuteWorkflowInput) -> Any:
         earlier = Step.of(input.headers)
         for traceparent in earlier.links if earlier is not None else ():
-            self._operations.link(traceparent)
+            self.operations.link(traceparent)
         for argument in input.args:
             if isinstance(argument, NodeClaimInput) and argument.state is None:
-                self._operations.created_by(argument.origin, workflow.now())
+                self.operations.created_by(argument.origin, workflow.now())
             if isinstance(argument, DisruptInput) and argument.awaited is None:
-                self._operations.link(argument.command.trace)
+                self.operations.link(argument.command.trace)
         return await super().execute_workflow(input)
 
     async def handle_signal(self, input: HandleSignalInput) -> None:
         for message in input.args:
             if isinstance(message, Poke):
                 for removal in message.removals:
-                    self._operations.link(removal.trace)
+                    self.operations.link(removal.trace)
         await super().handle_signal(input)
 
     async def handle_update_handler(self, input: HandleUpdateInput) -> Any:
         answer = await super().handle_update_handler(input)  # of a handler that does not wait, so the node still stays
-        for message in input.args:
-            if isinstance(message, Disrupt) and isinstance(answer, DisruptAnswer) and answer.accepted:
-                self._operations.link(message.trace)
+        if isinstance(answer, DisruptAnswer) and answer.accepted:
+            for message in input.args:  # as it was sent: `workflows.operator_updates` reads it
+                self.operations.link(message.get("trace", ""))
         return answer
 
 

@@ -117,6 +117,16 @@ def test_the_line_adds_up_to_the_cost_of_the_window(lives: list[tuple[int, int]]
     assert total == pytest.approx(costs.cost(NOW - WEEK, NOW), abs=1e-6)
 
 
+def test_before_the_record_begins_the_cost_is_not_known_although_a_node_is_older() -> None:
+    cluster = Cluster()
+    cluster.node("web", "m5.xlarge", age=timedelta(days=30))
+    yesterday = NOW - timedelta(days=1)
+    past = report_on(cluster.live(), [removal(1, yesterday, yesterday)], WEEK).past
+    assert past is not None
+    assert past.recorded_since == yesterday
+    assert past.an_hour[0] is None
+
+
 def test_before_the_first_node_of_a_young_cluster_the_cost_is_not_known() -> None:
     cluster = Cluster()
     cluster.node("web", "m5.xlarge", age=timedelta(minutes=30))

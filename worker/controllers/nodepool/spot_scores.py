@@ -103,7 +103,8 @@ class SpotPlacementScoresController(Controller):
         for (pool, _), engine_pool in zip(overlaid.pools_with_types, engine_pools, strict=True):
             name, configuration = pool.metadata.name, configuration_of(engine_pool)
             self._next_reads[name] = now + EVERY
-            if configuration is None:
+            if configuration is None:  # it allows too few types by now
+                self._store.replace(name, {})
                 continue
             if configuration not in scores:
                 scores[configuration] = await self._read(configuration)
