@@ -59,6 +59,17 @@ def deciding_labels(daemons: Iterable[Daemon], requirements: Requirements, table
     return tuple(key for key in sorted(label_keys) if key in OFFERING_KEYS or _chosen_of_some(key, requirements, table))
 
 
+def may_run_nowhere(daemons: Iterable[Daemon], requirements: Requirements, table: TypeTable) -> bool:
+    """Whether pods may require a label so that a DaemonSet, which would run on a node otherwise, does not run there."""
+    label_keys = {key for daemon in daemons for term in daemon.pod_class.terms for key in term}
+    return any(
+        key in requirements
+        and not table.decides(key)
+        and (requirements[key].complement or len(requirements[key].members) > 1)
+        for key in label_keys
+    )
+
+
 def _chosen_of_some(key: str, requirements: Requirements, table: TypeTable) -> bool:
     """Whether a node gets one of several values that its pool lists."""
     if key not in requirements or table.decides(key):

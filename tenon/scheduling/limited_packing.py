@@ -15,7 +15,7 @@ import numpy as np
 
 from tenon.kube.pod import Pod
 from tenon.scheduling.column_packing import MAX_CLASSES, MAX_NODES
-from tenon.scheduling.columns import NEARLY, ROUNDS, Columns, NodePacking
+from tenon.scheduling.columns import NEARLY, ROUNDS, Columns, NodePacking, ProgramFailedError
 from tenon.scheduling.fleet import Fleet
 from tenon.scheduling.limited_columns import LimitedMaster, Rations
 from tenon.scheduling.limited_search import Level, Rank, best_nodes
@@ -65,7 +65,12 @@ def repack_within_limits(
     bought = [fleet for fleet in fleets if not is_paid_for(fleet.template.pool)]
     repacking = _Repacking(bought, unplaced, free_classes)
     nodes = repacking.better() if repacking.usable else None
-    columns.least_unplaced = repacking.least_unplaced(nodes) if len(bought) == len(fleets) else None
+    columns.least_unplaced = None
+    if len(bought) == len(fleets):
+        try:
+            columns.least_unplaced = repacking.least_unplaced(nodes)
+        except ProgramFailedError as error:  # the nodes are as good without it
+            columns.failures.append(str(error))
     if nodes is None:
         return None
     before = [(fleet, fleet.bins, fleet.limits, dict(fleet.limits.remaining)) for fleet in fleets]
@@ -173,14 +178,22 @@ class _Repacking:
                 self.least_left is not None and own.unplaced <= self.least_left and own.cost <= part * least
             )
 
+        def is_possible(sized: Sequence[NodePacking]) -> bool:
+            built = self._built(sized, sources)
+            return built is not None and self._is_permitted(built)
+
+        def is_close(own: Rank) -> bool:
+            """Whether a search is not worth its time: it may still leave pods of a lower priority without a place."""
+            return within(FAIR)(own) and not any(count for _, count in own.levels[:-1])
+
         fair = FAIR if self._unplaced_counts.any() else inf  # more tries are for pods without a place
         packings = best_nodes(
             master,
             solution,
             present,
             rank,
-            lambda sized: self._built(sized, sources) is not None,
-            within(FAIR),
+            is_possible,
+            is_close,
             within(fair),
             within(CLOSE),
             expired,
@@ -194,6 +207,8 @@ class _Repacking:
         unplaced = self.left_load(nodes) if nodes is not None else self._unplaced
         if (
             not unplaced
+            or len(self._kinds) > MAX_CLASSES
+            or any(fleet.template.expired() or fleet.template.pods_may_avoid_daemons for fleet in self._fleets)
             or any(kind.fleet is not None for kind in self._kinds)
             or any(_Kind(pod_class, None) not in self._numbers for pod_class, _ in unplaced)
             or any(len(free) < len(fleet.bins) for free, fleet in zip(self.free, self._fleets, strict=True))

@@ -52,7 +52,15 @@ def _for_most_pods(problem: Problem, expired: Expired, tables: TypeTables, colum
     if not (plan.unschedulable and limited) or expired():
         return plan
     least = columns.least_unplaced if columns.least_unplaced is not None and not plan.placements else 0
-    if _unplaced(plan) <= least:
+    lowest = max(map(level, problem.pods))
+
+    def has_most_pods(candidate: Plan) -> bool:
+        """Whether no plan places more pods, and those without a place are of the lowest priority."""
+        return _unplaced(candidate) <= least and all(
+            level(pod) == lowest for pod in problem.pods if not _holds(candidate, [pod])
+        )
+
+    if has_most_pods(plan):
         return plan
     if not (plan.placements or any(claim.pool in limited for claim in plan.claims)):
         return plan  # the limits are used up: there is no room that other pods could have instead
@@ -72,7 +80,7 @@ def _for_most_pods(problem: Problem, expired: Expired, tables: TypeTables, colum
     for order in _orders(reachable, problem):
         low, high = max(fit, _prefix(best, order)), len(reachable) + 1
         number = low + 1 if fit else (low + high) // 2  # a later order is rarely better: try it once
-        while high - low > 1 and tries > 0 and not expired() and _unplaced(best) > least:
+        while high - low > 1 and tries > 0 and not expired() and not has_most_pods(best):
             tries -= 1
             last = frozenset(pod.key for pod in order[number:])
             plans = [

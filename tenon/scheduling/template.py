@@ -15,7 +15,14 @@ from tenon.kube.host_ports import HostPort, first_conflict
 from tenon.kube.requirements import IN, Requirement, Requirements
 from tenon.scheduling import burstable
 from tenon.scheduling.blast_radius import BlastRadius
-from tenon.scheduling.daemons import Daemon, deciding_labels, overhead_groups, types_with, types_without
+from tenon.scheduling.daemons import (
+    Daemon,
+    deciding_labels,
+    may_run_nowhere,
+    overhead_groups,
+    types_with,
+    types_without,
+)
 from tenon.scheduling.deadline import Expired, never
 from tenon.scheduling.label_values import possible
 from tenon.scheduling.limits import Limits
@@ -86,7 +93,8 @@ class Template:
         self._within_limits = self.limits.allowed(self.table.every)
         self._deciding = deciding_labels(self._daemons, requirements, table)
         self.daemons_are_settled = not self._deciding
-        """Whether the same DaemonSets run on a node of each type, whatever its pods require."""
+        """Whether the same DaemonSets run on a node of each type, wherever and however it is bought."""
+        self.pods_may_avoid_daemons = may_run_nowhere(self._daemons, requirements, table)
         self._states: dict[Requirements, State] = {}
         self.start = self.state(requirements)
 

@@ -165,6 +165,56 @@ def test_burstable_nodes_hold_more_pods_than_the_program_counts(
     assert len(plan.unschedulable) <= unplaced
 
 
+def unplaced_names(plan: Plan) -> set[str]:
+    return {key.partition("/")[2] for key in (*plan.unschedulable, *plan.unreached)}
+
+
+def test_a_daemonset_that_pods_can_avoid_does_not_end_the_search_for_places() -> None:
+    """Nodes of team b have no DaemonSet, and hold more."""
+    own = pool("default", ON_DEMAND, need("team", "Exists"), types=BURSTABLE, limits={"cpu": "12"})
+    daemon = pod("agent", "3", "1Gi", Requirements.of(need("team", "In", "a")))
+    team = Requirements.of(need("team", "In", "b"))
+    pods = [
+        pod(f"p-{cpu}-{number}", cpu, "1Gi", team)
+        for cpu, count in (("900m", 11), ("500m", 4), ("2500m", 8))
+        for number in range(count)
+    ]
+    plan = solve_for_most_pods(replace(problem(pods, own), daemons=[daemon]))
+    assert len(unplaced_names(plan)) <= 9
+
+
+@pytest.mark.parametrize(
+    ("limits", "high", "low", "most_high"),
+    [
+        ({"nodes": "2"}, [(8, "900m", "1Gi"), (4, "900m", "256Mi")], [(4, "2500m", "256Mi"), (3, "200m", "256Mi")], 0),
+        ({"cpu": "8"}, [(9, "2500m", "256Mi"), (2, "500m", "256Mi")], [(3, "2500m", "1Gi"), (5, "300m", "3Gi")], 7),
+    ],
+)
+def test_the_search_does_not_end_while_a_pod_of_high_priority_waits(
+    limits: dict[str, str], high: list[tuple[int, str, str]], low: list[tuple[int, str, str]], most_high: int
+) -> None:
+    pods = [
+        replica
+        for priority, kinds in ((10, high), (0, low))
+        for number, (count, cpu, memory) in enumerate(kinds)
+        for replica in replicas(count, cpu, memory, prefix=f"{priority}-{number}", priority=priority)
+    ]
+    plan = solve_for_most_pods(problem(pods, pool("default", ON_DEMAND, types=BURSTABLE, limits=limits)))
+    assert sum(name.startswith("10-") for name in unplaced_names(plan)) <= most_high
+
+
+def test_nodes_that_are_chosen_by_their_sizes_leave_no_pod_of_high_priority_waiting() -> None:
+    pods = [
+        replica
+        for priority, count, cpu in ((0, 7, "900m"), (0, 4, "1100m"), (10, 7, "1000m"), (10, 4, "1200m"))
+        for replica in replicas(count, cpu, "512Mi", prefix=f"{priority}-{cpu}", priority=priority)
+    ]
+    own = pool("default", ON_DEMAND, types=[*TYPES, *BURSTABLE], limits={"cpu": "16"})
+    plan = solve_for_most_pods(problem(pods, own))
+    assert len(unplaced_names(plan)) <= 7
+    assert not [name for name in unplaced_names(plan) if name.startswith("10-")]
+
+
 def test_no_plan_has_fewer_unplaced_pods_than_the_bound() -> None:
     """The search ends at the bound, so that a bound that is too high would cost pods their place."""
     exact = 0
