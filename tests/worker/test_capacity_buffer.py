@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any, cast
 
 import pytest
@@ -31,6 +31,16 @@ from worker.cache.planning_view import PlanningView
 from worker.controllers.provisioning.capacity_buffer import RECHECK, RECHECK_SOON, CapacityBufferController
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
+
+@pytest.fixture(autouse=True)
+def in_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Computes in the loop: its clock goes on while a thread works."""
+
+    async def call(function: Callable[..., Any], *arguments: Any) -> Any:
+        return function(*arguments)
+
+    monkeypatch.setattr(asyncio, "to_thread", call)
+
 
 MOMENT = 2.0
 """More than the controller lets changes settle."""
