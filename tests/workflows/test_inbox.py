@@ -114,7 +114,7 @@ async def test_a_run_with_a_long_history_continues_as_new(monkeypatch: pytest.Mo
 
 def answer_to(node: NodeClaimWorkflow, command: Disrupt) -> DisruptAnswer:
     """What the node answers to a command in this moment."""
-    answer: DisruptAnswer = cast("Any", node).disrupt(command)
+    answer: DisruptAnswer = cast("Any", node).disrupt(command.model_dump(mode="json"))
     return answer
 
 
