@@ -32,6 +32,7 @@ from worker.controllers.provisioning.capacity_buffer import RECHECK, RECHECK_SOO
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
 
+
 @pytest.fixture(autouse=True)
 def in_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """Computes in the loop: its clock goes on while a thread works."""
