@@ -29,7 +29,7 @@ from tenon.sentences import counted
 STARTS_WITHIN = timedelta(minutes=2)
 """How soon after its launch a node is usually live. One timer for this time serves all waits until then."""
 # The UI shows these texts while a timer runs, and after something else came first: so they begin with "If" or "Then".
-STARTS_LATE = "If the node is not live by then: Tenon waits on for it"
+STARTS_LATE = "If the node is not live by then: Tenon keeps waiting"
 NO_NODE_JOINS = "If its Node has not joined by then: Tenon terminates the instance"
 EXPIRES = "If the node still runs by then: it expires and leaves"
 ASKS_AGAIN = "Then Tenon asks again whether the expired node may leave"
