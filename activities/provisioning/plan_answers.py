@@ -16,8 +16,8 @@ NOMINATED_FOR = timedelta(seconds=20)
 """How long kube-scheduler has to bind a pod to the node that a plan found for it (CTL-33)."""
 TAINTED_FOR = timedelta(minutes=5)
 """How long after its initialization a node covers its planned pods while a taint that nobody declared keeps them away.
-A CNI that starts slowly sets such a taint, and a second node would wait for it as long as the first. Emptiness leaves
-the node alone for as long (`HELD_SECONDS` in `worker/cache/state.py`)."""
+A slow CNI sets such a taint, and on a second node it would be just as slow. Tenon does not remove the node as empty
+during this time (`HELD_SECONDS` in `worker/cache/state.py`)."""
 
 
 @dataclass(slots=True)
@@ -36,7 +36,7 @@ class PlanOutcome:
     refused_since: datetime | None = None
     """Since when plans have put the pod on nodes that are ready, and kube-scheduler has not."""
     paused: bool = False
-    """The pod was told that no node is bought for it for a while."""
+    """Whether an event on the pod says that Tenon buys no node for it at present."""
     in_shortage: bool = False
     """EC2 refused some offerings when the pod fitted nowhere."""
     launches_after: tuple[str, str] | None = None

@@ -198,8 +198,6 @@ class NodeDetail:
     """The cost of moving its pods (`rescheduling_cost`)."""
     surges: tuple[str, ...] = ()
     """Deployments (``namespace/name``) with a pod on it that asks to start its new pod first."""
-    protected_by: str = ""
-    """The annotation that protects it, as `tenon.kube.protection.node_protection` says it."""
     held_by: str = ""
     """The pod, and what protects it, that keeps graceful methods away from the node (DIS-13); empty if none does."""
     has_grace_period: bool = False

@@ -41,7 +41,9 @@ class Region:
     def __init__(self) -> None:
         self.seconds = 0.0
         self.configurations: list[Configuration] = []
-        self.error: EC2Error | None = None
+        self.error: Exception | None = None
+        self.failing_types: tuple[str, ...] = ()
+        """For these alone an answer cannot be read."""
         self.recorder = Recorder()
         self.store = SpotScoreStore(lambda: self.seconds)
         self.cache = Cache()
@@ -69,6 +71,8 @@ class Region:
         self.configurations.append(configuration)
         if self.error is not None:
             raise self.error
+        if configuration.instance_types == self.failing_types:
+            raise ValueError("not a score")
         return SCORES
 
     async def after(self, seconds: float) -> int:
@@ -138,6 +142,18 @@ async def test_a_missing_right_is_said_on_the_nodepool_and_in_one_log_line(caplo
     assert "ec2:GetSpotPlacementScores" in event[3]
     lines = [record.getMessage() for record in caplog.records if "scores" in record.getMessage()]
     assert lines == ["The worker cannot read Spot placement scores for a NodePool"]
+
+
+async def test_an_answer_that_cannot_be_read_stops_no_other_nodepool_and_is_asked_for_again() -> None:
+    region = Region()
+    region.add_pool("a", types=["m5.large", "m5.xlarge", "m5.2xlarge"])
+    region.add_pool("b")
+    region.failing_types = ("m5.2xlarge", "m5.large", "m5.xlarge")
+    assert await region.after(0) == 2
+    assert (region.scores("a"), region.scores("b")) == ({}, SCORES)
+    region.failing_types = ()
+    assert await region.after(AFTER_FAILURE) == 1
+    assert region.scores("a") == SCORES
 
 
 async def test_new_configurations_of_a_day_are_limited_as_aws_limits_them() -> None:

@@ -101,21 +101,32 @@ class SpotPlacementScoresController(Controller):
         )
         scores: dict[Configuration, Mapping[str, int] | str] = {}
         for (pool, _), engine_pool in zip(overlaid.pools_with_types, engine_pools, strict=True):
-            name, configuration = pool.metadata.name, configuration_of(engine_pool)
-            self._next_reads[name] = now + EVERY
-            if configuration is None:  # it allows too few types by now
-                self._store.replace(name, {})
-                continue
-            if configuration not in scores:
-                scores[configuration] = await self._read(configuration)
-            answer = scores[configuration]
-            if isinstance(answer, str):
-                self._next_reads[name] = now + AFTER_FAILURE
-                await self._report(pool, answer)
-            else:
-                self._failures.pop(name, None)
-                self._store.replace(name, answer)
+            name = pool.metadata.name
+            self._next_reads[name] = now + AFTER_FAILURE
+            if await self.isolate(name, self._refresh(pool, configuration_of(engine_pool), scores)):
+                self._next_reads[name] = now + (AFTER_FAILURE if name in self._failures else EVERY)
         return None
+
+    async def _refresh(
+        self,
+        pool: NodePool,
+        configuration: Configuration | None,
+        scores: dict[Configuration, Mapping[str, int] | str],
+    ) -> None:
+        """Read the scores of a NodePool, or take those that were read for another one with the same types."""
+        name = pool.metadata.name
+        if configuration is None:  # it allows too few types by now
+            self._failures.pop(name, None)
+            self._store.replace(name, {})
+            return
+        if configuration not in scores:
+            scores[configuration] = await self._read(configuration)
+        answer = scores[configuration]
+        if isinstance(answer, str):
+            await self._report(pool, answer)
+        else:
+            self._failures.pop(name, None)
+            self._store.replace(name, answer)
 
     async def _report(self, pool: NodePool, failure: str) -> None:
         name = pool.metadata.name
