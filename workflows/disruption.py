@@ -13,14 +13,14 @@ from typing import Any
 from pydantic import Field
 from temporalio import workflow
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
-from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.exceptions import ActivityError, ApplicationError, WorkflowAlreadyStartedError
 from temporalio.workflow import ParentClosePolicy
 
 from tenon.evolve import evolve
 
 with workflow.unsafe.imports_passed_through():
     from tenon.apis.reasons import camel_case
-    from tenon.disruption.commands import command_page, overview_page
+    from tenon.disruption.commands import command_page, forecast_page, overview_page
     from tenon.disruption.commands.approval_answers import BUDGETS_WITHIN
     from tenon.disruption.commands.open_commands import (
         commands_without,
@@ -45,6 +45,7 @@ with workflow.unsafe.imports_passed_through():
         Postponement,
         SavingReport,
     )
+    from tenon.messages.forecast import ConsolidationForecast, ForecastAnswer, ForecastInput
     from workflows import names
     from workflows.continuing import continue_as_new, is_for_another_version, must_continue_as_new
     from workflows.disruption_command import DisruptionCommandWorkflow
@@ -96,6 +97,8 @@ class DisruptionWorkflow(PlannerCaller):
         self.cursor = begin.cursor
         """Which nodes of a large cluster consolidation looks at next."""
         self.last_commands = begin.last_commands
+        self.forecast: ConsolidationForecast | None = None
+        """The last one that an operator asked for, until a command starts."""
         self.running: set[str] = set()
         """The commands that this run started and whose workflows have not ended."""
         self.input_changed = False
@@ -191,6 +194,7 @@ class DisruptionWorkflow(PlannerCaller):
 
     async def _start(self, command: DisruptionCommand) -> None:
         now = workflow.now()
+        self.forecast = None
         self.by_claim = commands_without(self.by_claim, {candidate.claim for candidate in command.candidates})
         until = now + (MOVE_GRACE if command.moves_pods else COMMAND_GRACE)
         if command.approval is not None:
@@ -203,7 +207,9 @@ class DisruptionWorkflow(PlannerCaller):
 
     def _show(self) -> None:
         """Update the page. Each signal does, because the long poll may go on for an hour."""
-        page = overview_page.current_details(self.cluster, self.by_claim, self.savings, self.last_commands)
+        page = overview_page.current_details(
+            self.cluster, self.by_claim, self.savings, self.last_commands, self.forecast
+        )
         workflow.set_current_details(page)
 
     def _remember_end(self, command: str, end: str) -> None:
@@ -310,6 +316,23 @@ class DisruptionWorkflow(PlannerCaller):
         self.by_claim = commands_without(self.by_claim, claims)
         self.input_changed = True
         self._show()
+
+    @workflow.update(name="forecast", description=forecast_page.FORECAST)
+    async def tell_forecast(self, *_inputs: Any) -> ForecastAnswer:
+        """Ask the planner what consolidation would do next, and show it on the page. An input is ignored."""
+        forecast_input = ForecastInput(cluster=self.cluster, ledger=self.by_claim)
+        try:
+            self.forecast = await self.ask(
+                ActivityName.FORECAST,
+                forecast_input,
+                ConsolidationForecast,
+                "foresees consolidation",
+            )
+        except ActivityError as error:
+            workflow.logger.info("The planner gave no forecast", extra={"error": str(error.cause)})
+            raise ApplicationError(forecast_page.NO_ANSWER, non_retryable=True) from None
+        self._show()
+        return ForecastAnswer(forecast=forecast_page.lines(self.forecast))
 
     @workflow.query(description="The open commands: NodeClaim name to the command that disrupts it.")
     def open_commands(self) -> dict[str, OpenCommand]:

@@ -13,6 +13,7 @@ from temporalio.workflow import ActivityCancellationType
 
 from tenon.messages.base import QUIET_POLL_SECONDS, ActivityName, ErrorType, Message
 from tenon.messages.disruption import DisruptionDecision, DisruptResult, FoundReplacements, MeasureResult, StepResult
+from tenon.messages.forecast import ConsolidationForecast
 from tenon.messages.launch import LaunchResult, PrepareLaunchResult
 from tenon.messages.node import (
     BindResult,
@@ -165,6 +166,10 @@ OPTIONS: dict[ActivityName, Options] = {
     # A change that no leader heard of for so long is an old one: the leader goes by the clock.
     ActivityName.APPLY_SCHEDULE: Options(
         NodeScheduleResult, _seconds(30), _seconds(600), longest_pause=_seconds(10), lane=PLANNING
+    ),
+    # A person waits for the answer, and may ask again.
+    ActivityName.FORECAST: Options(
+        ConsolidationForecast, _seconds(90), _seconds(120), longest_pause=_seconds(5), lane=PLANNING
     ),
     ActivityName.RESOLVE_NODECLASS: Options(NodeClassResult, _seconds(60), longest_pause=_seconds(60)),
     ActivityName.SURVEY_CLUSTER: Options(Survey, _seconds(180), heartbeat=_seconds(60), lane=TEARDOWN, tries=TRIES),

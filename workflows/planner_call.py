@@ -60,17 +60,21 @@ class PlannerCaller:
             )
         return activity_result
 
-    async def _call(
-        self,
-        activity: ActivityName,
-        activity_input: Message,
-        answer: type[Answer],
-        summary: str,
-        outdated: Callable[[], bool],
-    ) -> Answer | None:
-        self.planner_changed = False
+    async def ask(self, activity: ActivityName, activity_input: Message, answer: type[Answer], summary: str) -> Answer:
+        """Call the planner for an operator and return its answer. A call to a leader that is gone fails in time.
+
+        It may run beside a call of `poll` or `call`, whose leader it does not change.
+
+        Raises:
+            ActivityError: the planner failed, or did not answer in time.
+        """
+        return await self._started_call(activity, activity_input, answer, summary)
+
+    def _started_call(
+        self, activity: ActivityName, activity_input: Message, answer: type[Answer], summary: str
+    ) -> workflow.ActivityHandle[Answer]:
         options = OPTIONS[activity]
-        call = workflow.start_activity(
+        return workflow.start_activity(
             activity.value,
             activity_input,
             result_type=answer,
@@ -81,6 +85,17 @@ class PlannerCaller:
             cancellation_type=options.cancellation,
             summary=summary,
         )
+
+    async def _call(
+        self,
+        activity: ActivityName,
+        activity_input: Message,
+        answer: type[Answer],
+        summary: str,
+        outdated: Callable[[], bool],
+    ) -> Answer | None:
+        self.planner_changed = False
+        call = self._started_call(activity, activity_input, answer, summary)
         await workflow.wait_condition(lambda: call.done() or self.planner_changed or outdated())
         if not call.done():
             call.cancel()

@@ -164,6 +164,7 @@ TRACED: dict[str, Traced] = {
     ActivityName.ADVANCE_ROLLOUT: Traced(Operation.UPKEEP),
     ActivityName.WRITE_ROLLOUT: Traced(Operation.UPKEEP),
     ActivityName.APPLY_SCHEDULE: _UPKEEP,
+    ActivityName.FORECAST: _UPKEEP,
     COLLECT_GARBAGE: Traced(Operation.SWEEP, alone=True),
 }
 if without := set(ActivityName) - set(TRACED):

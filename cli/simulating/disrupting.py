@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
 
 from activities.disruption.repair_source import no_repair, repair_now, stated_repair
 from tenon.apis import labels
@@ -17,15 +16,12 @@ from tenon.disruption.commands.open_commands import (
     commands_without,
     hosts_of,
 )
-from tenon.disruption.deciding import decide
-from tenon.disruption.forecast import is_consolidation, next_consolidation
+from tenon.disruption.forecast import forecast
 from tenon.disruption.history.slowed_condition import slowed_by_conditions
-from tenon.disruption.methods import METHODS, moving_methods
-from tenon.disruption.methods.base import Method
-from tenon.disruption.model import Candidate, ClusterModel, Command, ManagedNode, Situation, policies_of
+from tenon.disruption.methods import moving_methods
+from tenon.disruption.model import Candidate, Command, ManagedNode, Situation, policies_of
 from tenon.disruption.rules.approvals import approvals_of
 from tenon.disruption.rules.scheduled_off import off_pool
-from tenon.disruption.search.carried_out import carried_out
 from tenon.disruption.search.pods_elsewhere import PodsElsewhere
 from tenon.disruption.why_stays import WhyStays, why_leaving
 from tenon.kube.claim_record import ClaimRecord
@@ -115,16 +111,11 @@ def disruption_of(
         terminate_first_drift=gates.terminate_first_drift,
         terminate_first_repair=gates.terminate_first_repair,
     )
-    decision = decide(situation, (*METHODS, *methods))
-    for error in decision.failed.values():
-        raise error
-    commands = (*off_commands, *decision.commands)
-    later = _after(situation, commands)
-    acts_now = any(map(is_consolidation, decision.commands))
-    looks = [] if acts_now else next_consolidation(later, partial(_later, methods))
+    foreseen = forecast(situation, methods, off_commands)
+    commands = (*off_commands, *foreseen.decision.commands)
     why = WhyStays(
-        later,
-        blocked=decision.blocked,
+        foreseen.later,
+        blocked=foreseen.decision.blocked,
         spot_to_spot=gates.spot_to_spot_consolidation,
     )
     leaving = {candidate.node.claim for command in commands for candidate in command.candidates}
@@ -149,18 +140,9 @@ def disruption_of(
                 "commands": _commands(look.commands, nodes, question.types, all_claims),
                 **({"atTheLatest": True} if look.is_latest else {}),
             }
-            for look in looks
+            for look in foreseen.looks
         ],
     )
-
-
-def _later(methods: Sequence[Method], situation: Situation) -> tuple[Command, ...]:
-    """Return the commands of the methods that need no model, and of consolidation. An error in one is raised."""
-    consolidation = (method for method in methods if method.reason.traits.is_consolidation)
-    decision = decide(situation, (*METHODS, *consolidation))
-    for error in decision.failed.values():
-        raise error
-    return decision.commands
 
 
 def _scheduled_off(
@@ -215,29 +197,6 @@ def _rollouts(view: PlanningView, cache: ClusterCache) -> Iterator[Document]:
             for wave, claims in foreseen_waves(nodes, strategy)
         ]
         yield {"nodeRollout": rollout.rollout, "nodePool": pool, "phase": rollout.phase.value, "waves": waves}
-
-
-def _after(situation: Situation, commands: Sequence[Command]) -> Situation:
-    """Return the situation once the commands have begun: their nodes are leaving, and their pods have moved."""
-    model = situation.model
-    assert model is not None
-    pool_names = {pool.name for pool in model.problem.pools}
-    moves = [
-        (
-            [candidate.node.claim for candidate in command.candidates if candidate.node.claim in model.details],
-            Plan(tuple(claim for claim in command.new_claims if claim.pool in pool_names), dict(command.destinations)),
-        )
-        for command in commands
-        if command.decision != REBOOT
-    ]
-    later: ClusterModel = carried_out(model, [move for move in moves if move[0]]).model
-    leaving = frozenset(candidate.node.claim for command in commands for candidate in command.candidates)
-    return replace(
-        situation,
-        under_command=situation.under_command | leaving,
-        destinations=frozenset(name for command in commands for name in command.destinations),
-        model=later,
-    )
 
 
 def _commands(

@@ -20,10 +20,11 @@ from rich.text import Text
 
 from cli.console import indented, output_console
 from tenon.apis.reasons import Reason
+from tenon.disruption.commands.forecast_page import NOTHING_ENDS, next_consolidation_text
 from tenon.messages.disruption import REBOOT
 from tenon.money import per_hour, price_text
 from tenon.resources import CPU, MEMORY
-from tenon.sentences import first_few, lasting
+from tenon.sentences import first_few
 from tenon.simulation.document import Document
 from tenon.simulation.report import NodeReport, Report, before_and_after
 
@@ -257,30 +258,23 @@ def _forecast(console: Console, document: Document, node: str = "") -> None:
         return
     looks = document["forecast"]
     if not looks:
-        text = (
-            "Next consolidation: none, unless something changes. Nothing that keeps the nodes ends by itself. "
-            "Pauses after commands that failed or saved too little do, and this forecast does not know their ends"
-        )
-        console.print(text, highlight=False, soft_wrap=True)
+        console.print(NOTHING_ENDS, highlight=False, soft_wrap=True)
         return
     last = looks[-1]
-    when = f"{last['at']} (in {lasting(timedelta(seconds=last['inSeconds']))})"
+    text = next_consolidation_text(
+        last["at"],
+        timedelta(seconds=last["inSeconds"]),
+        acts=bool(last["commands"]),
+        at_the_latest=last.get("atTheLatest", False),
+    )
+    console.print(text, highlight=False, soft_wrap=True)
     if last["commands"]:
-        latest = "at the latest " if last.get("atTheLatest") else ""
-        text = f"Next consolidation: {latest}{when}, if nothing changes until then:"
-        console.print(text, highlight=False, soft_wrap=True)
         own = [entry for entry in last["commands"] if not node or node in entry["candidates"]]
         for entry in own:
             _command(console, entry)
         if not own:
             others = sorted(name for entry in last["commands"] for name in entry["candidates"])
             console.print(escape(f"  {node} stays; {first_few(others, 3)} would be removed"), highlight=False)
-    else:
-        text = (
-            f"Next consolidation: none, unless something changes. All waits are over by {when}, and no move saves "
-            "money then"
-        )
-        console.print(text, highlight=False, soft_wrap=True)
 
 
 def _rollouts(console: Console, entries: Sequence[Document]) -> None:

@@ -81,6 +81,7 @@ class ActivityName(StrEnum):
     ADVANCE_ROLLOUT = "advance rollout"
     WRITE_ROLLOUT = "write rollout status"
     APPLY_SCHEDULE = "apply schedule"
+    FORECAST = "forecast consolidation"
 
 
 class ErrorType(StrEnum):

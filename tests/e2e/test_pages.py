@@ -9,6 +9,7 @@ from temporalio.api.sdk.v1 import WorkflowMetadata
 from temporalio.client import Client
 
 from sandbox.cluster import Sandbox
+from tenon.messages.forecast import ForecastAnswer
 from tests.e2e.conftest import MakePool, Run
 from tests.e2e.pools import NAMESPACE, SMALL
 from tests.workflows.waiting import until
@@ -38,6 +39,10 @@ async def test_a_command_is_foreseen_and_its_end_is_on_the_page_at_once(
         return any(node in entry["candidates"] for look in looks for entry in look["commands"])
 
     await until(is_foreseen)
+    disruption = client.get_workflow_handle(names.disruption_id(sandbox.cluster_name))
+    foreseen = await disruption.execute_update("forecast", result_type=ForecastAnswer)
+    assert any("Empty: removes" in line and node in line for line in foreseen.forecast), foreseen.forecast
+    assert "#### Next consolidation, as asked at" in await page(client, disruption.id)
     await pool.gone(name)
     query = f"WorkflowType = 'DisruptionCommand' AND {names.COMMAND_NODES.name} = '{name}'"
 

@@ -29,6 +29,7 @@ from tenon.messages.disruption import (
     MeasuredSaving,
     Refusal,
 )
+from tenon.messages.forecast import ForecastAnswer
 from tenon.messages.garbage_collection import COLLECT_GARBAGE, GarbageCollectionInput, GarbageCollectionResult
 from tenon.messages.node import Operator
 from tenon.messages.node_schedule import NodeScheduleInput, NodeScheduleResult, ScheduledPool
@@ -421,10 +422,31 @@ async def quiet(temporal: WorkflowEnvironment, cluster: str) -> None:
                 await handle.terminate()
 
 
+async def forecast(temporal: WorkflowEnvironment, cluster: str) -> None:
+    """An operator asks what consolidation would do next, while the planner's poll stays open."""
+    leader = Leader()
+    queue, client = names.task_queue(cluster), temporal.client
+    planning: list[Callable[..., Any]] = [leader.decide, leader.foresee]
+    async with (
+        Worker(client, task_queue=queue, workflows=[DisruptionWorkflow]),
+        Worker(client, task_queue=names.plan_queue(cluster), activities=planning),
+    ):
+        with temporal.with_time_skipping_disabled():
+            disruption = await client.start_workflow(
+                DisruptionWorkflow.run,
+                DisruptionInput(cluster=cluster),
+                id=names.disruption_id(cluster),
+                task_queue=queue,
+            )
+            await disruption.execute_update("forecast", result_type=ForecastAnswer)
+            await disruption.terminate()
+
+
 SCENARIOS = {
     "quiet": quiet,
     "batches": batches,
     "commands": commands,
+    "forecast": forecast,
     "approvals": approvals,
     "node-class": node_class,
     "sweeps": sweeps,

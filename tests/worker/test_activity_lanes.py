@@ -32,7 +32,7 @@ def test_every_activity_is_registered_in_its_lane() -> None:
     """Temporal lets a call wait without an end if no worker has its activity."""
     common = io_activities(Settings(cluster_name="prod"), MagicMock())
     assert (len(common[DRAINING]), len(common[ENDING])) == (3, 1)
-    plan = PlanActivities(*(MagicMock() for _ in range(8)))
+    plan = PlanActivities(*(MagicMock() for _ in range(9)))
     leading = by_lane(plan.all(), {PLANNING})[PLANNING]
     ending = teardown_activities("prod", MagicMock(), MagicMock())
     assert len(leading) + len(ending) + sum(map(len, common.values())) == len(ActivityName)

@@ -101,7 +101,7 @@ async def test_a_nodeschedule_that_is_gone_leaves_no_temporal_schedule_even_if_n
 async def working(case: Case) -> AsyncIterator[None]:
     """Workers that carry out what the Temporal Schedule starts."""
     applier = ScheduleApplier(case.world.cache, case.world.view)
-    activities = PlanActivities(None, None, None, None, None, applier, None, None)  # type: ignore[arg-type]
+    activities = PlanActivities(None, None, None, None, None, None, applier, None, None)  # type: ignore[arg-type]
     async with (
         Worker(case.client, task_queue=names.task_queue(case.cluster), workflows=[NodeScheduleWorkflow]),
         Worker(case.client, task_queue=names.plan_queue(case.cluster), activities=[activities.apply_schedule]),

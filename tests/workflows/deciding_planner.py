@@ -54,7 +54,7 @@ async def deciding(
     planning = Worker(
         temporal.client,
         task_queue=names.plan_queue(cluster),
-        activities=[planner.decide, planner.validate, planner.measure],
+        activities=[planner.decide, planner.validate, planner.measure, planner.foresee],
     )
     with temporal.with_time_skipping_disabled():
         async with common, planning:

@@ -30,6 +30,7 @@ from tenon.messages.disruption import (
     TerminateFirstReason,
     TerminatesFirst,
 )
+from tenon.messages.forecast import ConsolidationForecast, ForecastInput
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -57,6 +58,8 @@ class FakeSteps:
         self.finds: list[FoundReplacements] = [FoundReplacements()]
         """What each check for what replaces a node that left first finds; the last one again and again."""
         self.settled: list[SettleReplacementsInput] = []
+        self.forecast: ConsolidationForecast | Exception = ConsolidationForecast(asked=NOW)
+        """What an operator hears of the next consolidation."""
 
     def _step(self, name: ActivityName) -> StepResult:
         self.calls.append(name.value)
@@ -116,6 +119,13 @@ class FakeSteps:
         self._step(ActivityName.MEASURE_SAVING)
         self.measured.append(measure_input.leaving_claims)
         return MeasureResult(pools=self.savings)
+
+    @activity.defn(name=ActivityName.FORECAST)
+    async def foresee(self, forecast_input: ForecastInput) -> ConsolidationForecast:
+        self._step(ActivityName.FORECAST)
+        if isinstance(self.forecast, Exception):
+            raise self.forecast
+        return self.forecast
 
     @activity.defn(name=ActivityName.FIND_REPLACEMENTS)
     async def find(self, _given_value: FindReplacementsInput) -> FoundReplacements:

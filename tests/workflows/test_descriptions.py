@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 
 import pytest
@@ -51,11 +52,19 @@ def test_every_signal_update_and_query_says_what_it_does(kind: type) -> None:
     assert [name for name, description in descriptions if not description] == []
 
 
+WITHOUT_INPUT = {"forecast"}
+"""Updates that ignore what is sent with them, so that nothing can be wrong with it."""
+
+
 @pytest.mark.parametrize("kind", WORKFLOWS, ids=lambda kind: kind.__name__)
 def test_every_update_checks_its_input_before_it_is_accepted(kind: type) -> None:
     """Otherwise the workflow stands still when an update comes without its input: its task fails again and again."""
     workflow_object = object()
     for name, update in workflow._Definition.must_from_class(kind).updates.items():
+        if name in WITHOUT_INPUT:
+            for inputs in WRONG_INPUTS:
+                inspect.signature(update.fn).bind(workflow_object, *inputs)
+            continue
         assert update.validator is not None, name
         for inputs in WRONG_INPUTS:
             with pytest.raises(ApplicationError) as refusal:

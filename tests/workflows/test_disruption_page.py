@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from temporalio.api.sdk.v1 import WorkflowMetadata
-from temporalio.client import Client, WorkflowHandle
+from temporalio.client import Client, WorkflowHandle, WorkflowUpdateFailedError
+from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 
 from tenon.apis.reasons import Reason
+from tenon.disruption.commands import forecast_page
 from tenon.evolve import evolve
 from tenon.messages.base import ActivityName
 from tenon.messages.disruption import AwaitsApproval, DisruptionCommand, DisruptionDecision
+from tenon.messages.forecast import ConsolidationForecast, ForecastAnswer, ForecastCommand
 from tests.workflows.deciding_planner import Planner, answer, deciding, entry_of
-from tests.workflows.fake_steps import command, leaves_first
+from tests.workflows.fake_steps import NOW, command, leaves_first
 from tests.workflows.waiting import until
 from worker.runtime.temporal_plugin import TenonPlugin
 from workflows import disruption, names
@@ -56,6 +61,57 @@ async def test_a_command_that_has_ended_is_not_under_way_while_the_planner_is_st
         await until(shows_the_end)
         page = await page_of(handle)
     assert page.startswith(f"### Decides which nodes of cluster {cluster} leave\n")
+
+
+WOULD_ACT = ConsolidationForecast(
+    asked=NOW,
+    at=NOW + timedelta(minutes=4),
+    commands=[
+        ForecastCommand(
+            reason=Reason.UNDERUTILIZED, nodes=["node-1"], pools=["default"], saving=0.05, why="Its pods fit elsewhere"
+        )
+    ],
+)
+
+
+async def test_an_operator_sees_on_the_page_what_consolidation_would_do_next_until_a_command_starts(
+    temporal: WorkflowEnvironment, cluster: str
+) -> None:
+    planner = Planner()
+    planner.forecast = WOULD_ACT
+    async with deciding(temporal, cluster, planner) as handle:
+        replies = [
+            await handle.execute_update("forecast", args=inputs, result_type=ForecastAnswer)
+            for inputs in ([], [None], [{"by": "ann"}])  # the dialog of Temporal's UI may send something
+        ]
+        (reply,) = {tuple(reply.forecast) for reply in replies}
+        assert reply[0] == "Next consolidation: 2026-03-01 00:04:00 UTC (in 4m), if nothing changes until then:"
+        page = await page_of(handle)
+        assert "#### Next consolidation, as asked at 2026-03-01 00:00:00 UTC" in page
+        assert all(line in page for line in reply)
+        await answer(handle, planner, DisruptionDecision(commands=[EMPTY]))
+
+        async def is_gone() -> bool:
+            return "as asked at" not in await page_of(handle)
+
+        await until(is_gone)
+
+
+async def test_an_operator_hears_that_the_worker_gives_no_forecast_and_the_workflow_goes_on(
+    temporal: WorkflowEnvironment, cluster: str
+) -> None:
+    planner = Planner()
+    planner.forecast = ApplicationError("a method failed", non_retryable=True)
+    async with deciding(temporal, cluster, planner) as handle:
+        with pytest.raises(WorkflowUpdateFailedError) as failure:
+            await handle.execute_update("forecast", result_type=ForecastAnswer)
+        assert str(failure.value.cause) == forecast_page.NO_ANSWER
+        await answer(handle, planner, DisruptionDecision(commands=[EMPTY]))
+
+        async def started() -> bool:
+            return await entry_of(handle, "default-1") is not None
+
+        await until(started)
 
 
 async def test_nodes_count_for_budgets_after_their_command_has_ended(

@@ -222,6 +222,7 @@ async def _decide(
         planning.batcher,
         planning.planner,
         planning.disruptor,
+        planning.forecaster,
         planning.savings,
         rollouts,
         schedules,

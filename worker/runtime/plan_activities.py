@@ -8,6 +8,7 @@ from typing import Any
 from temporalio import activity
 
 from activities.disruption.disrupting import Disruptor
+from activities.disruption.forecasting import Forecaster
 from activities.disruption.saving_measurement import SavingMeasurement
 from activities.provisioning.batching import Batcher
 from activities.provisioning.planner import Planner
@@ -22,6 +23,7 @@ from tenon.messages.disruption import (
     MeasureResult,
     StepResult,
 )
+from tenon.messages.forecast import ConsolidationForecast, ForecastInput
 from tenon.messages.node_schedule import NodeScheduleInput, NodeScheduleResult
 from tenon.messages.provisioning import AwaitBatchInput, BatchSummary, PlanInput, PlanResult
 from tenon.messages.rollout import AdvanceRolloutInput, RolloutAdvance
@@ -38,6 +40,7 @@ class PlanActivities:
         batcher: Batcher,
         planner: Planner,
         disruptor: Disruptor,
+        forecaster: Forecaster,
         savings: SavingMeasurement,
         rollouts: RolloutAdvancer,
         schedules: ScheduleApplier,
@@ -47,6 +50,7 @@ class PlanActivities:
         self._batcher = batcher
         self._planner = planner
         self._disruptor = disruptor
+        self._forecaster = forecaster
         self._savings = savings
         self._rollouts = rollouts
         self._schedules = schedules
@@ -60,6 +64,7 @@ class PlanActivities:
             self.plan,
             self.await_disruption,
             self.validate_command,
+            self.forecast,
             self.measure_saving,
             self.advance_rollout,
             self.apply_schedule,
@@ -88,6 +93,11 @@ class PlanActivities:
     async def validate_command(self, command_input: DisruptInput) -> StepResult:
         """Check that a disruption command still holds."""
         return await self._disruptor.validate(command_input.command)
+
+    @activity.defn(name=ActivityName.FORECAST)
+    async def forecast(self, forecast_input: ForecastInput) -> ConsolidationForecast:
+        """Say what consolidation would do next."""
+        return await self._forecaster.forecast(forecast_input)
 
     @activity.defn(name=ActivityName.MEASURE_SAVING)
     async def measure_saving(self, measure_input: MeasureInput) -> MeasureResult:

@@ -7,6 +7,7 @@ from functools import partial
 
 from activities.disruption.approval_events import ApprovalEvents
 from activities.disruption.disrupting import Disruptor
+from activities.disruption.forecasting import Forecaster
 from activities.disruption.held_node_events import HeldNodeEvents
 from activities.disruption.move_events import MoveEvents
 from activities.disruption.move_validation import MoveValidator
@@ -51,6 +52,7 @@ class Planning:
     planner: Planner
     moves: MoveFinder
     disruptor: Disruptor
+    forecaster: Forecaster
     savings: SavingMeasurement
     supply: SupplyReader
     repair: RepairSource
@@ -150,6 +152,7 @@ def plan_parts(
         freezes=view.disruption_freezes,
         decisions=decisions,
     )
+    forecaster = Forecaster(view, situations, methods, room, free_memory=return_free_memory)
     savings = SavingMeasurement(view, supply, move_events, commitments)
     return Planning(
         view,
@@ -161,6 +164,7 @@ def plan_parts(
         planner,
         moves,
         disruptor,
+        forecaster,
         savings,
         supply,
         repair,

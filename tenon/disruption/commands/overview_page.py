@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from tenon.apis.reasons import camel_case
+from tenon.disruption.commands import forecast_page
 from tenon.disruption.commands.command_page import ANSWER
 from tenon.messages.disruption import OpenCommand, PoolSavings
+from tenon.messages.forecast import ConsolidationForecast
 from tenon.money import per_hour
 from tenon.sentences import counted, first_few, for_temporal_ui, shortened
 
@@ -28,8 +30,9 @@ WHY = (
 )
 ABOUT = f"""This workflow decides which nodes of the cluster leave. {WHY} Current Details list them.
 
-Its signals come from Tenon. A command that waits for approval needs you: Current Details say what to send to it. If \
-you terminate this workflow, Tenon starts it again within a minute."""
+Its signals come from Tenon. The update `forecast` says what consolidation would do next. A command that waits for \
+approval needs you: Current Details say what to send to it. If you terminate this workflow, Tenon \
+starts it again within a minute."""
 
 
 def headline(cluster: str, open_commands: Mapping[str, OpenCommand]) -> str:
@@ -70,8 +73,9 @@ def current_details(
     open_commands: Mapping[str, OpenCommand],
     savings: Mapping[str, PoolSavings],
     last_commands: Sequence[str],
+    forecast: ConsolidationForecast | None = None,
 ) -> str:
-    """Render the page as Markdown."""
+    """Render the page as Markdown. ``forecast``: what consolidation would do next, if somebody asked."""
     waiting = {claim: entry for claim, entry in open_commands.items() if entry.awaits_approval}
     refused = {claim: entry for claim, entry in open_commands.items() if entry.refused}
     used = {claim: entry for claim, entry in open_commands.items() if _is_used(entry)}
@@ -82,7 +86,12 @@ def current_details(
         f"### {headline(cluster, open_commands)}",
         "",
         f"**Now:** it waits until {'another' if waiting else 'a'} node may leave. `tenon explain node NAME` says what "
-        "keeps a node, and `tenon simulate --live --disruption` what consolidation would do next, and when.",
+        "keeps a node.",
+        "",
+        "**What comes next:** the update `forecast` (More Actions, Send an Update) shows here what consolidation would "
+        "do next, and when. It takes no input and changes nothing. `tenon simulate --live --disruption` says the same, "
+        "and why the other nodes stay.",
+        *_forecast(forecast),
         *_section("Commands that wait for approval", _commands(waiting)),
         *(_answers(cluster) if waiting else []),
         *_section("Commands under way", _commands(under_way)),
@@ -106,6 +115,14 @@ def _answers(cluster: str) -> list[str]:
         f"--reason TEXT`, or open the workflow `disruption-command/{cluster}/ID`, which says until when it waits, and "
         f"send it the update `approve` or `refuse` with More Actions, Send an Update: `{ANSWER}`.",
     ]
+
+
+def _forecast(forecast: ConsolidationForecast | None) -> list[str]:
+    if forecast is None:
+        return []
+    title = f"Next consolidation, as asked at {forecast.asked:%Y-%m-%d %H:%M:%S} UTC"
+    first, *rest = forecast_page.lines(forecast)
+    return ["", f"#### {title}", "", first, "", *rest]
 
 
 def _section(title: str, lines: Sequence[str]) -> list[str]:

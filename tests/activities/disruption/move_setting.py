@@ -87,7 +87,7 @@ class Setting:
         """The threads in which memory was freed."""
         batcher, events = Batcher(self.view, lambda: START), MoveEvents(self.recorder)
         supply = SupplyReader(self.view, FakeTypes(), self.refusals)
-        situations = SituationSource(
+        self.situations = SituationSource(
             self.view,
             supply,
             batcher,
@@ -100,16 +100,19 @@ class Setting:
         )
         self.finder = MoveFinder(
             self.view,
-            situations,
+            self.situations,
             events,
             lambda _: methods,
             PassPace(self.view, batcher, self.refusals),
             self.refusals,
             now=lambda: LATER,
-            free_memory=lambda: self.freed.append(threading.current_thread()),
+            free_memory=self.free_memory,
         )
-        self.validator = MoveValidator(self.view, situations, events, self.refusals, now=lambda: LATER)
+        self.validator = MoveValidator(self.view, self.situations, events, self.refusals, now=lambda: LATER)
         self.savings = SavingMeasurement(self.view, supply, events, self.commitments)
+
+    def free_memory(self) -> None:
+        self.freed.append(threading.current_thread())
 
     async def run_pass(self) -> list[DisruptionCommand]:
         look = self.finder.start(self.view.managed, {})

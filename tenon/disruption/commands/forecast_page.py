@@ -1,0 +1,86 @@
+"""What consolidation would do next, in sentences: for the disruption workflow's page and for `tenon simulate`."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from tenon.apis.reasons import camel_case
+from tenon.messages.forecast import ConsolidationForecast, ForecastCommand, ForecastNode
+from tenon.money import per_hour
+from tenon.sentences import counted, first_few, for_temporal_ui, lasting, shortened
+
+LISTED_NODES = 3
+"""How many new nodes a line names."""
+MAX_WHY = 300
+"""How many letters of the reason a line has."""
+NOTHING_ENDS = (
+    "Next consolidation: none, unless something changes. Nothing that keeps the nodes ends by itself. Pauses after "
+    "commands that failed or saved too little do, and this forecast does not know their ends"
+)
+FORECAST = (
+    "Says what consolidation would do next, and when, if nothing changes until then. It takes no input and changes "
+    "nothing. Current Details show the answer."
+)
+"""The description of the update."""
+NO_ANSWER = (
+    "The worker gave no forecast within two minutes. See whether a worker runs and leads, and send the update again"
+)
+"""What an operator hears if the planner fails."""
+
+
+def next_consolidation_text(at: str, wait: timedelta, *, acts: bool, at_the_latest: bool = False) -> str:
+    """Say when consolidation would act, before a list of what it would do, or when all waits are over without a move.
+
+    Args:
+        at: the time, as text.
+        wait: how long it is until then.
+        acts: whether it would do something.
+        at_the_latest: whether it may act earlier.
+    """
+    when = f"{at} (in {lasting(wait)})"
+    if acts:
+        latest = "at the latest " if at_the_latest else ""
+        return f"Next consolidation: {latest}{when}, if nothing changes until then:"
+    return (
+        f"Next consolidation: none, unless something changes. All waits are over by {when}, and no move saves money "
+        "then"
+    )
+
+
+def lines(forecast: ConsolidationForecast) -> list[str]:
+    """Return the forecast as lines of Markdown."""
+    answered = [_introduction(forecast), *map(_command, forecast.commands)]
+    if forecast.more_commands:
+        answered.append(f"- and {counted(forecast.more_commands, 'more command')}")
+    if forecast.is_cut:
+        answered.append("The search used up its time, so there may be more.")
+    return [for_temporal_ui(line) for line in answered]
+
+
+def _introduction(forecast: ConsolidationForecast) -> str:
+    if forecast.at is None:
+        return f"{NOTHING_ENDS}."
+    if forecast.at == forecast.asked:
+        return "Next consolidation: now, within seconds:"
+    at = f"{forecast.at:%Y-%m-%d %H:%M:%S} UTC"
+    text = next_consolidation_text(
+        at, forecast.at - forecast.asked, acts=bool(forecast.commands), at_the_latest=forecast.at_the_latest
+    )
+    return text if forecast.commands else f"{text}."
+
+
+def _command(command: ForecastCommand) -> str:
+    number = len(command.nodes) + command.more_nodes
+    names = first_few([*command.nodes, *[""] * command.more_nodes], len(command.nodes))
+    nodes = f"{counted(number, 'node')} of NodePool {', '.join(command.pools)}: {names}"
+    does = f"removes {nodes}"
+    if command.replacements:
+        does = f"replaces {nodes}, with {first_few(list(map(_node, command.replacements)), LISTED_NODES)}"
+    money = f"saves {per_hour(command.saving)}" if command.saving >= 0 else f"costs {per_hour(-command.saving)} more"
+    approval = "; it waits for approval first" if command.awaits_approval else ""
+    why = f". {shortened(command.why, MAX_WHY)}" if command.why else ""
+    return f"- {camel_case(command.reason)}: {does}; {money}{approval}{why}"
+
+
+def _node(node: ForecastNode) -> str:
+    return f"{node.instance_type} ({node.capacity_type}, {node.zone}, {per_hour(node.price)})"

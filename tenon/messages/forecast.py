@@ -1,0 +1,67 @@
+"""Messages with what consolidation would do next, which an operator asks the disruption workflow for."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from pydantic import Field
+
+from tenon.messages.base import Message
+from tenon.messages.disruption import OpenCommand
+
+
+class ForecastInput(Message):
+    """The commands that the disruption workflow knows, by NodeClaim."""
+
+    cluster: str
+    ledger: dict[str, OpenCommand] = Field(default_factory=dict)
+
+
+class ForecastNode(Message):
+    """A new node, as the cheapest type that its NodeClaim would allow."""
+
+    pool: str
+    instance_type: str
+    zone: str
+    capacity_type: str
+    price: float
+    """Dollars an hour."""
+
+
+class ForecastCommand(Message):
+    """A command that consolidation would give."""
+
+    reason: str
+    nodes: list[str]
+    """The first Nodes that would leave."""
+    more_nodes: int = 0
+    pools: list[str]
+    replacements: list[ForecastNode] = Field(default_factory=list)
+    saving: float
+    """Dollars an hour."""
+    why: str = ""
+    """In a sentence; empty for empty nodes."""
+    awaits_approval: bool = False
+    """Whether it would wait for a person."""
+
+
+class ConsolidationForecast(Message):
+    """When consolidation would act next if nothing changes until then, and what it would do."""
+
+    asked: datetime
+    at: datetime | None = None
+    """When it would act, or when all waits are over without a command; None if no wait ends with time."""
+    commands: list[ForecastCommand] = Field(default_factory=list)
+    """The first commands; empty for none."""
+    more_commands: int = 0
+    at_the_latest: bool = False
+    """Whether earlier times were left out, at which consolidation may act already."""
+    is_cut: bool = False
+    """Whether the search used up its time, so that there may be more commands."""
+
+
+class ForecastAnswer(Message):
+    """What the operator hears."""
+
+    forecast: list[str]
+    """Lines of text, as the workflow's page has them."""

@@ -1,0 +1,69 @@
+"""What people read of the next consolidation."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tenon.apis.reasons import Reason
+from tenon.disruption.commands import forecast_page
+from tenon.evolve import evolve
+from tenon.messages.forecast import ConsolidationForecast, ForecastCommand, ForecastNode
+
+NOW = datetime(2026, 11, 28, 22, 0, tzinfo=UTC)
+LATER = NOW + timedelta(minutes=90)
+REPLACES = ForecastCommand(
+    reason=Reason.UNDERUTILIZED,
+    nodes=["n1", "n2"],
+    more_nodes=3,
+    pools=["batch", "web"],
+    replacements=[
+        ForecastNode(pool="web", instance_type="m5.large", zone="us-west-2a", capacity_type="spot", price=0.04)
+    ],
+    saving=0.1,
+    why="Saves $0.1000 an hour",
+)
+REMOVES = ForecastCommand(reason=Reason.EMPTY, nodes=["n3"], pools=["web"], saving=0.2)
+
+
+@pytest.mark.parametrize(
+    ("forecast", "introduction"),
+    [
+        (ConsolidationForecast(asked=NOW, at=NOW, commands=[REMOVES]), "Next consolidation: now, within seconds:"),
+        (
+            ConsolidationForecast(asked=NOW, at=LATER, commands=[REMOVES]),
+            "Next consolidation: 2026-11-28 23:30:00 UTC (in 1h30m), if nothing changes until then:",
+        ),
+        (
+            ConsolidationForecast(asked=NOW, at=LATER, commands=[REMOVES], at_the_latest=True),
+            "Next consolidation: at the latest 2026-11-28 23:30:00 UTC (in 1h30m), if nothing changes until then:",
+        ),
+        (
+            ConsolidationForecast(asked=NOW, at=LATER),
+            "Next consolidation: none, unless something changes. All waits are over by 2026-11-28 23:30:00 UTC (in "
+            "1h30m), and no move saves money then.",
+        ),
+        (ConsolidationForecast(asked=NOW), f"{forecast_page.NOTHING_ENDS}."),
+    ],
+    ids=["now", "later", "at the latest", "no move", "never"],
+)
+def test_the_first_line_says_when_consolidation_acts(forecast: ConsolidationForecast, introduction: str) -> None:
+    assert forecast_page.lines(forecast)[0] == introduction
+
+
+def test_each_command_says_which_nodes_leave_what_comes_and_what_it_saves() -> None:
+    forecast = ConsolidationForecast(asked=NOW, at=NOW, commands=[REPLACES, REMOVES], more_commands=1, is_cut=True)
+    assert forecast_page.lines(forecast)[1:] == [
+        "- Underutilized: replaces 5 nodes of NodePool batch, web: n1, n2 and 3 more, with m5.large (spot, us-west-2a, "
+        "0.0400 USD/h); saves 0.1000 USD/h. Saves 0.1000 USD/h",
+        "- Empty: removes 1 node of NodePool web: n3; saves 0.2000 USD/h",
+        "- and 1 more command",
+        "The search used up its time, so there may be more.",
+    ]
+
+
+def test_a_command_that_costs_more_or_needs_a_person_says_so() -> None:
+    command = evolve(REMOVES, saving=-0.2, awaits_approval=True)
+    (_, line) = forecast_page.lines(ConsolidationForecast(asked=NOW, at=NOW, commands=[command]))
+    assert line == ("- Empty: removes 1 node of NodePool web: n3; costs 0.2000 USD/h more; it waits for approval first")
