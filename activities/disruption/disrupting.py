@@ -20,7 +20,8 @@ from activities.disruption.freeze_source import FreezeSource, no_freezes
 from activities.disruption.held_node_events import HeldNodeEvents
 from activities.disruption.move_validation import MoveValidator
 from activities.disruption.moves import MoveFinder
-from activities.disruption.repair_source import RepairSource, no_repair, repair_now
+from activities.disruption.repair_source import RepairSource, no_repair
+from activities.disruption.situation_source import situation_without_model
 from activities.disruption.slowed_pools import SlowedPools
 from activities.disruption.waiting_approvals import WaitingApprovals
 from activities.provisioning.budget_reporting import BudgetReporter
@@ -31,17 +32,15 @@ from activities.tracing.catalogue import Phase
 from tenon.apis.reasons import Reason
 from tenon.disruption.commands.command_messages import command_id, to_message
 from tenon.disruption.commands.open_commands import (
-    awaiting_replacement,
     claims_of,
     claims_of_finished_commands,
     commands_without,
-    hosts_of,
     only_waits,
     opened,
 )
 from tenon.disruption.deciding import decide
 from tenon.disruption.methods import METHODS, has_cause
-from tenon.disruption.model import Command, Decision, ManagedNode, Situation, policies_of
+from tenon.disruption.model import Command, Decision, ManagedNode, Situation
 from tenon.disruption.rules.approvals import approvals_of, no_longer_wanted
 from tenon.disruption.validation import validated_empty
 from tenon.evolve import evolve
@@ -273,17 +272,15 @@ class Disruptor:
 
     def _situation(self, open_commands: Mapping[str, OpenCommand], nodes: Sequence[ManagedNode]) -> Situation:
         """The situation without a model."""
-        return Situation(
-            nodes=nodes,
-            policies=policies_of(self._view.node_pools(), self._freezes()),
-            now=self._now(),
-            under_command=claims_of(open_commands, postponed=False),
-            approvals=approvals_of(open_commands),
-            awaiting_replacement=awaiting_replacement(open_commands),
-            nominated=frozenset(self._nominated_nodes()) | hosts_of(open_commands),
-            buffer_hosts=self._buffers.hosts(),
-            repair=repair_now(self._repair, nodes),
-            rollouts=self._view.rollouts(),
+        return situation_without_model(
+            self._view,
+            nodes,
+            open_commands,
+            self._now(),
+            nominated=self._nominated_nodes(),
+            buffers=self._buffers,
+            repair=self._repair,
+            freezes=self._freezes,
         )
 
 

@@ -5,7 +5,7 @@ A search and a validation must see the same cluster, or a validation ends comman
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Protocol, TypeVar
@@ -50,6 +50,43 @@ class Compute(Protocol):
     async def __call__(self, function: Callable[..., Result], /, *arguments: object) -> Result:
         """Return what the function returns."""
         ...
+
+
+def situation_without_model(
+    view: ClusterView,
+    nodes: Sequence[ManagedNode],
+    open_commands: Mapping[str, OpenCommand],
+    now: datetime,
+    *,
+    nominated: Iterable[str],
+    buffers: BufferRoom,
+    repair: RepairSource,
+    freezes: FreezeSource,
+) -> Situation:
+    """Return what every method decides from. Those that move pods also need what passes know, and the model.
+
+    Args:
+        view: the cluster.
+        nodes: all nodes.
+        open_commands: the open and the failed commands, by NodeClaim.
+        now: the time.
+        nominated: the Nodes and NodeClaims that pods are nominated for.
+        buffers: where CapacityBuffers keep room.
+        repair: what node repair does.
+        freezes: the DisruptionFreezes.
+    """
+    return Situation(
+        nodes=nodes,
+        policies=policies_of(view.node_pools(), freezes()),
+        now=now,
+        under_command=claims_of(open_commands, postponed=False),
+        approvals=approvals_of(open_commands),
+        awaiting_replacement=awaiting_replacement(open_commands),
+        nominated=frozenset(nominated) | hosts_of(open_commands),
+        buffer_hosts=buffers.hosts(),
+        repair=repair_now(repair, nodes),
+        rollouts=view.rollouts(),
+    )
 
 
 class SituationSource:
@@ -102,19 +139,22 @@ class SituationSource:
             nodes: all nodes.
             open_commands: the open and the failed commands, by NodeClaim.
         """
-        return Situation(
-            nodes=nodes,
-            policies=policies_of(self._view.node_pools(), self._freezes()),
-            now=self._now(),
-            under_command=claims_of(open_commands, postponed=False),
-            approvals=approvals_of(open_commands),
-            awaiting_replacement=awaiting_replacement(open_commands),
+        now = self._now()
+        situation = situation_without_model(
+            self._view,
+            nodes,
+            open_commands,
+            now,
+            nominated=self._batcher.nominated_nodes(),
+            buffers=self._buffers,
+            repair=self._repair,
+            freezes=self._freezes,
+        )
+        return replace(
+            situation,
             postponed=claims_of(open_commands, postponed=True),
-            nominated=frozenset(self._batcher.nominated_nodes()) | self._hosts_of(open_commands),
-            buffer_hosts=self._buffers.hosts(),
-            slowed=slowed_pools(self._slowed.savings, open_commands, self._now()),
-            repair=repair_now(self._repair, nodes),
-            rollouts=self._view.rollouts(),
+            nominated=situation.nominated | self._new_hosts_of(open_commands),
+            slowed=slowed_pools(self._slowed.savings, open_commands, now),
         )
 
     async def with_model(
@@ -144,12 +184,10 @@ class SituationSource:
         while len(self._new_hosts) > MAX_REMEMBERED:
             del self._new_hosts[next(iter(self._new_hosts))]
 
-    def _hosts_of(self, open_commands: Mapping[str, OpenCommand]) -> frozenset[str]:
-        """The NodeClaims that open commands move pods to (DIS-62). The workflow does not know the new ones."""
+    def _new_hosts_of(self, open_commands: Mapping[str, OpenCommand]) -> frozenset[str]:
+        """The new NodeClaims that open commands move pods to (DIS-62), which the workflow does not know."""
         still_open = {entry.command for entry in open_commands.values() if not entry.postponed}
-        return hosts_of(open_commands).union(
-            *(self._new_hosts.get(command_id, frozenset()) for command_id in still_open)
-        )
+        return frozenset[str]().union(*(self._new_hosts.get(command_id, frozenset()) for command_id in still_open))
 
 
 def _model(
