@@ -9,7 +9,7 @@ import pytest
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
-from cli.teardown import is_polled
+from cli.tearing_down.serving import is_polled
 from tests.activities.teardown.account import Account, tags_of
 from tests.activities.teardown.conftest import Tenon
 from tests.workflows.waiting import until
