@@ -17,7 +17,7 @@ from cli.application import create_app, examples
 from cli.context import ContextError
 from cli.nodes.requests import ANSWERED_WITHIN, asked_reason
 from cli.nodes.workflows import Cluster, NodeError, connected, refused, run
-from tenon.messages.disruption import Refusal
+from tenon.messages.command_approval import Refusal
 from tenon.messages.node import Operator, OperatorAnswer
 from worker.runtime.encrypted_payloads import PayloadCodecError
 from worker.runtime.temporal_client import TemporalError

@@ -21,7 +21,8 @@ from activities.kubernetes.bounded_concurrency import bounded
 from tenon.apis.reasons import camel_case
 from tenon.fleet.summary import OpenCommand
 from tenon.kube.timestamps import format_instant
-from tenon.messages.disruption import CommandProgress, DisruptInput, DisruptionCommand, DisruptResult
+from tenon.messages.command_steps import CommandProgress, DisruptInput
+from tenon.messages.disruption import DisruptionCommand, DisruptResult
 from tenon.sentences import counted, first_few
 from worker.runtime.encrypted_payloads import PayloadCodecError
 from workflows import names

@@ -14,7 +14,8 @@ from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities.kubernetes.bounded_concurrency import bounded
-from tenon.messages.disruption import DisruptInput, DisruptResult
+from tenon.messages.command_steps import DisruptInput
+from tenon.messages.disruption import DisruptResult
 from tenon.node.ids import NODECLAIM_WORKFLOW, UID_MEMO, nodeclaim_id
 from tenon.node.state import NodeClaimResult
 from tenon.record.commands import command_end_entry, command_entry

@@ -11,7 +11,7 @@ from cli.application import create_app, examples
 from cli.approve import By, Ids, Ticket, Why, answer_all
 from cli.nodes.requests import asked_reason
 from cli.nodes.workflows import Cluster, run
-from tenon.messages.disruption import Refusal
+from tenon.messages.command_approval import Refusal
 from worker.settings import parse_duration
 from workflows.disruption_command import DisruptionCommandWorkflow
 

@@ -15,16 +15,9 @@ with workflow.unsafe.imports_passed_through():
     from tenon.disruption.commands import approval_answers, command_page
     from tenon.evolve import evolve
     from tenon.messages.base import ActivityName
-    from tenon.messages.disruption import (
-        REFUSED_HOURS,
-        Approval,
-        ApprovalAnswer,
-        ApprovedReport,
-        DisruptInput,
-        DisruptResult,
-        Refusal,
-        StepResult,
-    )
+    from tenon.messages.command_approval import REFUSED_HOURS, Approval, ApprovalAnswer, Refusal
+    from tenon.messages.command_steps import DisruptInput
+    from tenon.messages.disruption import ApprovedReport, DisruptResult, StepResult
     from tenon.messages.node import Operator, OperatorAnswer
     from workflows.command_run import CommandFailedError, CommandRun
     from workflows.operator_updates import update

@@ -16,14 +16,9 @@ with workflow.unsafe.imports_passed_through():
     from tenon.disruption.commands import command_page
     from tenon.errors import TenonError
     from tenon.messages.base import ActivityName, Message
-    from tenon.messages.disruption import (
-        Approval,
-        DisruptInput,
-        DisruptResult,
-        FinishInput,
-        Postponement,
-        StepResult,
-    )
+    from tenon.messages.command_approval import Approval
+    from tenon.messages.command_steps import DisruptInput, FinishInput
+    from tenon.messages.disruption import DisruptResult, Postponement, StepResult
     from tenon.money import per_hour
     from tenon.sentences import counted
     from workflows import names

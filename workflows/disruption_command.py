@@ -22,19 +22,21 @@ with workflow.unsafe.imports_passed_through():
     from tenon.disruption.commands.leaving_together import VALIDATION_DELAY
     from tenon.disruption.history.savings import total
     from tenon.evolve import evolve
+    from tenon.messages.awaited_replacements import AwaitedReplacement
     from tenon.messages.base import ActivityName
-    from tenon.messages.disruption import (
-        REBOOT,
-        ApprovalAnswer,
-        AwaitedReplacement,
+    from tenon.messages.command_approval import ApprovalAnswer
+    from tenon.messages.command_steps import (
         CommandProgress,
         DisruptInput,
-        DisruptionCommand,
-        DisruptResult,
-        MeasuredSaving,
         MeasureInput,
         MeasureResult,
         ReplacementsInput,
+    )
+    from tenon.messages.disruption import (
+        REBOOT,
+        DisruptionCommand,
+        DisruptResult,
+        MeasuredSaving,
         SavingReport,
         StepResult,
     )

@@ -11,8 +11,10 @@ from datetime import timedelta
 from temporalio.common import RetryPolicy
 from temporalio.workflow import ActivityCancellationType
 
+from tenon.messages.awaited_replacements import FoundReplacements
 from tenon.messages.base import QUIET_POLL_SECONDS, ActivityName, ErrorType, Message
-from tenon.messages.disruption import DisruptionDecision, DisruptResult, FoundReplacements, MeasureResult, StepResult
+from tenon.messages.command_steps import MeasureResult
+from tenon.messages.disruption import DisruptionDecision, DisruptResult, StepResult
 from tenon.messages.forecast import ConsolidationForecast
 from tenon.messages.launch import LaunchResult, PrepareLaunchResult
 from tenon.messages.node import (

@@ -25,16 +25,14 @@ with workflow.unsafe.imports_passed_through():
         pause_before,
     )
     from tenon.evolve import evolve
-    from tenon.messages.base import ActivityName
-    from tenon.messages.disruption import (
+    from tenon.messages.awaited_replacements import (
         AwaitedReplacement,
-        AwaitedReport,
-        DisruptResult,
         FindReplacementsInput,
         FoundReplacements,
         SettleReplacementsInput,
-        StepResult,
     )
+    from tenon.messages.base import ActivityName
+    from tenon.messages.disruption import AwaitedReport, DisruptResult, StepResult
     from workflows.command_run import CommandRun
 
 

@@ -13,7 +13,8 @@ from activities.tracing import spans
 from tenon.disruption.commands.disrupt_request import disrupt_request
 from tenon.evolve import evolve
 from tenon.messages.base import ActivityName
-from tenon.messages.disruption import DisruptInput, DisruptionCandidate, DisruptionCommand, DisruptResult
+from tenon.messages.command_steps import DisruptInput
+from tenon.messages.disruption import DisruptionCandidate, DisruptionCommand, DisruptResult
 from tenon.messages.node import DisruptAnswer
 from tenon.node.ids import nodeclaim_id
 

@@ -32,15 +32,14 @@ from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.event_reasons import EventReason
 from tenon.kube.structs import Object
 from tenon.kube.timestamps import parse_instant
-from tenon.messages.base import ActivityName, ClaimRef
-from tenon.messages.disruption import (
-    DisruptionCommand,
+from tenon.messages.awaited_replacements import (
     FindReplacementsInput,
     FoundReplacements,
-    IntendedReplacement,
     SettleReplacementsInput,
-    StepResult,
 )
+from tenon.messages.base import ActivityName, ClaimRef
+from tenon.messages.disruption import DisruptionCommand, StepResult
+from tenon.messages.terminate_first import IntendedReplacement
 from tenon.sentences import counted
 
 log = loggers.DISRUPTION

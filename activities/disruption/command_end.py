@@ -31,7 +31,8 @@ from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.event_reasons import EventReason
 from tenon.kube.structs import Object
 from tenon.messages.base import ActivityName, ClaimRef
-from tenon.messages.disruption import DisruptionCommand, FinishInput, Replacement, StepResult
+from tenon.messages.command_steps import FinishInput
+from tenon.messages.disruption import DisruptionCommand, Replacement, StepResult
 from tenon.messages.node import Disrupt, DisruptAnswer, Removal
 from tenon.node.ids import nodeclaim_id
 from tenon.node.leave_text import command_text

@@ -37,12 +37,11 @@ from tenon.kube.conditions import condition
 from tenon.kube.event_reasons import EventReason
 from tenon.kube.structs import Object
 from tenon.messages.base import ActivityName, ClaimRef
+from tenon.messages.command_steps import DisruptInput, ReplacementsInput
 from tenon.messages.disruption import (
-    DisruptInput,
     DisruptionCandidate,
     DisruptionCommand,
     DisruptResult,
-    ReplacementsInput,
     StepResult,
 )
 from tenon.messages.node import NodeInput, RebootRequest

@@ -14,7 +14,8 @@ from activities.provisioning.account_commitments import CommitmentStore
 from tenon.apis.reasons import snake_case, traits_of
 from tenon.disruption.covered_nodes import covered_details
 from tenon.disruption.history.savings import measured
-from tenon.messages.disruption import DisruptionCommand, MeasureInput, MeasureResult
+from tenon.messages.command_steps import MeasureInput, MeasureResult
+from tenon.messages.disruption import DisruptionCommand
 
 
 class SavingMeasurement:

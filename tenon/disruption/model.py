@@ -24,7 +24,8 @@ from tenon.disruption.repair.policies import RepairAction
 from tenon.disruption.repair.pool_policies import PoolRepair
 from tenon.kube.pod import Pod
 from tenon.kube.records import NodeCondition
-from tenon.messages.disruption import REBOOT, PassCursor, TerminateFirstReason
+from tenon.messages.disruption import REBOOT, PassCursor
+from tenon.messages.terminate_first import TerminateFirstReason
 from tenon.rollout.versions import PoolRollout
 from tenon.scheduling.model import PlannedClaim, Pool, Problem
 from tenon.scheduling.type_table import TypeTables

@@ -1,32 +1,18 @@
-"""The messages of the disruption workflow: which nodes leave, and what became of it."""
+"""The messages of the disruption workflow: what it asks for, which commands it starts, and what these report to it."""
 
 from __future__ import annotations
 
 from datetime import datetime
-from enum import StrEnum
 from typing import Any
 
 from pydantic import Field
 
-from tenon.messages.base import POLL_SECONDS, Message, WorkflowInput
-from tenon.messages.node import Operator
+from tenon.messages.base import POLL_SECONDS, Message
+from tenon.messages.command_approval import Approval, AwaitsApproval
+from tenon.messages.terminate_first import TerminatesFirst
 
-REFUSED_HOURS, MAX_REFUSED_HOURS = 24.0, 720.0
-"""How long the nodes of a refused command are left alone, by default and at most."""
 REBOOT = "reboot"
 """The decision of a command that reboots a node, and removes and replaces nothing."""
-
-
-class ApprovalAnswer(StrEnum):
-    """How the wait of a command for a person ended."""
-
-    APPROVED = "approved"
-    REFUSED = "refused"
-    UNANSWERED = "unanswered"
-    STALE = "stale"
-    """What it was decided for does not hold any more."""
-    CANCELLED = "cancelled"
-    """An operator cancelled the command."""
 
 
 class OpenCommand(Message):
@@ -159,39 +145,6 @@ class RepairCause(Message):
         return f"{self.condition} is {self.status}" + (f" ({self.reason})" if self.reason else "")
 
 
-class TerminateFirstReason(StrEnum):
-    """Why a node must leave before its replacement can start; the values of a metric's label."""
-
-    NO_RESERVED_CAPACITY = "no-reserved-capacity"
-    """The replacement needs the place that the node has in a capacity reservation."""
-    STATIC_AT_LIMIT = "static-at-limit"
-    """The node's static NodePool has as many replicas as its ``limits.nodes``."""
-
-
-class IntendedReplacement(Message):
-    """A node that ordinary provisioning buys once the candidate of a command is gone, as planned."""
-
-    pool: str
-    reservation: str = ""
-    """The ID of the capacity reservation that it goes into; empty for none."""
-    workloads: dict[str, int] = Field(default_factory=dict)
-    """By `workload_mark`, how many pods wait for it."""
-
-
-class TerminatesFirst(Message):
-    """Why the candidate of a command leaves before its replacement starts, and what comes in its place."""
-
-    reason: TerminateFirstReason
-    intended: list[IntendedReplacement]
-
-
-class AwaitsApproval(Message):
-    """A command does nothing until a person approves it."""
-
-    seconds: float
-    """How long it waits. Then it counts as refused."""
-
-
 class DisruptionCommand(Message):
     """Nodes to remove together, why, and what comes in their place."""
 
@@ -243,42 +196,6 @@ class DisruptionDecision(Message):
     """Where the next pass goes on; None if no pass has ended since the call began."""
 
 
-class Refusal(Operator):
-    """Refuses a command that waits for approval. People type it in Temporal's UI."""
-
-    hours: float = REFUSED_HOURS
-    """How long its nodes are left alone."""
-
-
-class Approval(Message):
-    """How the wait of a command for a person ended."""
-
-    answer: ApprovalAnswer
-    by: str = ""
-    """Who answered."""
-    reason: str = ""
-    """Why, with the ticket, or why there was no answer."""
-    at: datetime
-    seconds: float = 0.0
-    """How long the command waited."""
-
-    @property
-    def text(self) -> str:
-        """The answer in a clause."""
-        because = f": {self.reason}" if self.reason else ""
-        match self.answer:
-            case ApprovalAnswer.APPROVED:
-                return f"{self.by} approved it{because}"
-            case ApprovalAnswer.REFUSED:
-                return f"{self.by} refused it{because}"
-            case ApprovalAnswer.UNANSWERED:
-                return "nobody approved it in time"
-            case ApprovalAnswer.STALE:
-                return f"it was withdrawn before it was approved{because}"
-            case ApprovalAnswer.CANCELLED:
-                return f"it was cancelled before it was approved{because}"
-
-
 class DisruptResult(Message):
     """Claim names by answer. ``failure``: why the command was undone before any candidate was asked."""
 
@@ -299,46 +216,6 @@ class DisruptResult(Message):
     """How its wait for a person ended; None if it did not wait."""
 
 
-class AwaitedReplacement(Message):
-    """How far a command has come that waits for what replaces a node that left first."""
-
-    since: datetime
-    """When the node was asked to leave. What replaces it is created later."""
-    result: DisruptResult
-    gone_at: datetime | None = None
-    """When the node was seen to be gone."""
-    checks: int = 0
-    """How often the command has looked for the replacement."""
-    idle_since: datetime | None = None
-    """Since when looks have found that no pod waits for the replacement, and nothing is launched for it."""
-    timeline: list[str] = Field(default_factory=list)
-    """What the command has done so far, for its page."""
-
-
-class CommandProgress(Message):
-    """How far a command has come. A query answers it."""
-
-    timeline: list[str] = Field(default_factory=list)
-    """What it has done, a line each, with the time."""
-    waits: str = ""
-    """What it waits for now, in a clause; empty if it acts."""
-    approve_until: datetime | None = None
-    """Set while it waits for a person: when it counts as refused."""
-    approval: Approval | None = None
-    """How that wait ended."""
-
-
-class DisruptInput(WorkflowInput):
-    """Carries out a command: asks each candidate's workflow to leave."""
-
-    cluster: str
-    command: DisruptionCommand
-    plan_queue: str = ""
-    """The task queue of the leader that decided it."""
-    awaited: AwaitedReplacement | None = None
-    """Set if the node has left first, and an earlier run waited for its replacement."""
-
-
 class StepResult(Message):
     """Whether a step of a command succeeded. ``failure`` says why not, in one clause; empty if it did.
 
@@ -351,62 +228,6 @@ class StepResult(Message):
     """The command that starts in the place of the one that was validated, with other replacements."""
 
 
-class ReplacementsInput(Message):
-    """Looks once at what replaces the candidates of a command, which must be ready before ``until``."""
-
-    cluster: str
-    command: DisruptionCommand
-    until: datetime
-
-
-class FinishInput(Message):
-    """Ends a command's claim on its nodes.
-
-    Candidates in ``stay`` lose its taint and condition. With ``undo``, the replacements go unless pods run on them.
-    """
-
-    cluster: str
-    command: DisruptionCommand
-    stay: list[str] = Field(default_factory=list)
-    undo: bool = False
-
-
-class FindReplacementsInput(Message):
-    """Looks once for what replaces a node that left first. ``since``: when the node was asked to leave."""
-
-    cluster: str
-    command: DisruptionCommand
-    since: datetime
-
-
-class FoundReplacements(Message):
-    """What has come in the place of a node that left first."""
-
-    leaving: list[str] = Field(default_factory=list)
-    """The candidates that are still there."""
-    running: list[str] = Field(default_factory=list)
-    """The NodeClaims that replace them and are initialized."""
-    starting: dict[str, str] = Field(default_factory=dict)
-    """Those that are not, with what each waits for."""
-    waiting_pods: int = 0
-    """How many pods of the workloads that left have no node."""
-
-
-class SettleReplacementsInput(Message):
-    """Ends the wait for what replaces a node that left first."""
-
-    cluster: str
-    command: DisruptionCommand
-    outcome: str
-    """A value of `tenon.disruption.commands.awaited_replacements.Outcome`."""
-    text: str
-    """What became of the replacement, in a clause."""
-    claims: list[str]
-    """The NodeClaims that are marked as replacements of the command."""
-    seconds: float
-    """How long the replacement took, from when the node was gone."""
-
-
 class AwaitedReport(Message):
     """Says which nodes leave first, or left, and that budgets count them for so many seconds."""
 
@@ -417,20 +238,6 @@ class AwaitedReport(Message):
     seconds: float
     candidates_gone: bool = False
     """Whether they are gone, so that no pods move to other nodes any more."""
-
-
-class MeasureInput(Message):
-    """Compares what a command saves with what was predicted. ``leaving_claims``: the NodeClaims that leave."""
-
-    cluster: str
-    command: DisruptionCommand
-    leaving_claims: list[str]
-
-
-class MeasureResult(Message):
-    """What the command saves, by NodePool of its candidates. Empty if a price is not known."""
-
-    pools: dict[str, MeasuredSaving] = Field(default_factory=dict)
 
 
 class SavingReport(Message):

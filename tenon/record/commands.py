@@ -6,7 +6,8 @@ from datetime import datetime, timedelta
 
 from tenon.apis.reasons import camel_case
 from tenon.kube.planned_pods import planned_pods
-from tenon.messages.disruption import Approval, DisruptionCommand, DisruptResult, Replacement
+from tenon.messages.command_approval import Approval
+from tenon.messages.disruption import DisruptionCommand, DisruptResult, Replacement
 from tenon.record.entries import (
     MAX_LISTED,
     CommandApproval,

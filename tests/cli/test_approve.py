@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 from cli.approve import command_ids
 from cli.main import app
 from tenon.evolve import evolve
-from tenon.messages.disruption import ApprovalAnswer
+from tenon.messages.command_approval import ApprovalAnswer
 from tests.cli.test_disruptions import running
 from tests.workflows.approvable_command import ASKING, waits
 from tests.workflows.fake_steps import FakeSteps

@@ -17,7 +17,8 @@ from typer.testing import CliRunner, Result
 from cli.command_reading import RunningCommands
 from cli.main import app
 from tenon.evolve import evolve
-from tenon.messages.disruption import DisruptInput, DisruptionCommand, MeasuredSaving
+from tenon.messages.command_steps import DisruptInput
+from tenon.messages.disruption import DisruptionCommand, MeasuredSaving
 from tests.cli.fleet_api import serving_fleet, varied_fleet
 from tests.workflows.fake_steps import FakeSteps, command
 from tests.workflows.running_command import Handle

@@ -17,7 +17,8 @@ from typer.testing import CliRunner, Result
 from cli import history
 from cli.history import app
 from tenon.evolve import evolve
-from tenon.messages.disruption import DisruptInput, MeasuredSaving
+from tenon.messages.command_steps import DisruptInput
+from tenon.messages.disruption import MeasuredSaving
 from tenon.record.entries import Entry
 from tenon.record.lines import line_of
 from tests.activities.record.kept import KeptRecord

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from tenon.apis.reasons import Reason
 from tenon.disruption.model import Command
-from tenon.messages.disruption import TerminateFirstReason
+from tenon.messages.terminate_first import TerminateFirstReason
 from tenon.scheduling.model import PlannedClaim
 from tenon.scheduling.reservations import reservation_of
 from tests.tenon.disruption.clusters import Spec, duration

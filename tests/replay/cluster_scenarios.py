@@ -18,16 +18,15 @@ from temporalio.worker import Worker
 
 from tenon.apis.reasons import Reason
 from tenon.evolve import evolve
+from tenon.messages.awaited_replacements import FoundReplacements
 from tenon.messages.base import ActivityName
+from tenon.messages.command_approval import AwaitsApproval, Refusal
 from tenon.messages.disruption import (
     AwaitDisruptionInput,
-    AwaitsApproval,
     DisruptionCommand,
     DisruptionDecision,
     DisruptResult,
-    FoundReplacements,
     MeasuredSaving,
-    Refusal,
 )
 from tenon.messages.forecast import ForecastAnswer
 from tenon.messages.garbage_collection import COLLECT_GARBAGE, GarbageCollectionInput, GarbageCollectionResult

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tenon.messages.disruption import Refusal
+from tenon.messages.command_approval import Refusal
 from tenon.messages.node import Keep
 from tenon.messages.rollout import RolloutOperator
 from tenon.messages.update_input import UpdateInputError, read_input

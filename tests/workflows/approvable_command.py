@@ -11,11 +11,9 @@ from temporalio.testing import WorkflowEnvironment
 
 from tenon.apis.reasons import Reason
 from tenon.evolve import evolve
-from tenon.messages.disruption import (
-    AwaitsApproval,
-    CommandProgress,
-    DisruptionCommand,
-)
+from tenon.messages.command_approval import AwaitsApproval
+from tenon.messages.command_steps import CommandProgress
+from tenon.messages.disruption import DisruptionCommand
 from tenon.messages.node import Operator
 from tests.workflows import running_command
 from tests.workflows.fake_steps import FakeSteps, command

@@ -9,28 +9,30 @@ from temporalio import activity
 
 from tenon.apis.reasons import Reason
 from tenon.evolve import evolve
+from tenon.messages.awaited_replacements import (
+    FindReplacementsInput,
+    FoundReplacements,
+    SettleReplacementsInput,
+)
 from tenon.messages.base import ActivityName
-from tenon.messages.disruption import (
+from tenon.messages.command_steps import (
     DisruptInput,
+    FinishInput,
+    MeasureInput,
+    MeasureResult,
+    ReplacementsInput,
+)
+from tenon.messages.disruption import (
     DisruptionCandidate,
     DisruptionCommand,
     DisruptResult,
-    FindReplacementsInput,
-    FinishInput,
-    FoundReplacements,
-    IntendedReplacement,
     MeasuredSaving,
-    MeasureInput,
-    MeasureResult,
     RepairCause,
     Replacement,
-    ReplacementsInput,
-    SettleReplacementsInput,
     StepResult,
-    TerminateFirstReason,
-    TerminatesFirst,
 )
 from tenon.messages.forecast import ConsolidationForecast, ForecastInput
+from tenon.messages.terminate_first import IntendedReplacement, TerminateFirstReason, TerminatesFirst
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 

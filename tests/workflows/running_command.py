@@ -11,12 +11,8 @@ from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
-from tenon.messages.disruption import (
-    DisruptInput,
-    DisruptionCommand,
-    DisruptResult,
-    Postponement,
-)
+from tenon.messages.command_steps import DisruptInput
+from tenon.messages.disruption import DisruptionCommand, DisruptResult, Postponement
 from tests.workflows.fake_steps import FakeSteps
 from workflows import names
 from workflows.disruption_command import DisruptionCommandWorkflow

@@ -12,15 +12,9 @@ from temporalio.testing import WorkflowEnvironment
 
 from tenon.evolve import evolve
 from tenon.messages.base import ActivityName
-from tenon.messages.disruption import (
-    ApprovalAnswer,
-    ApprovedReport,
-    DisruptInput,
-    DisruptionCommand,
-    Postponement,
-    Refusal,
-    StepResult,
-)
+from tenon.messages.command_approval import ApprovalAnswer, Refusal
+from tenon.messages.command_steps import DisruptInput
+from tenon.messages.disruption import ApprovedReport, DisruptionCommand, Postponement, StepResult
 from tests.workflows.approvable_command import (
     ANN,
     DAYS,

@@ -11,7 +11,8 @@ import pytest
 
 from tenon.apis.reasons import Reason
 from tenon.messages.base import ClaimRef
-from tenon.messages.disruption import DisruptInput, DisruptionCommand
+from tenon.messages.command_steps import DisruptInput
+from tenon.messages.disruption import DisruptionCommand
 from tenon.node.state import NodeClaimInput, NodeState, Stage
 from tests.activities.node.fake_kube import START
 from workflows import command_approval, command_run, continuing, disruption_command, nodeclaim, planner_call

@@ -15,7 +15,8 @@ from tenon.apis.reasons import Reason
 from tenon.disruption.commands import forecast_page
 from tenon.evolve import evolve
 from tenon.messages.base import ActivityName
-from tenon.messages.disruption import AwaitsApproval, DisruptionCommand, DisruptionDecision
+from tenon.messages.command_approval import AwaitsApproval
+from tenon.messages.disruption import DisruptionCommand, DisruptionDecision
 from tenon.messages.forecast import ConsolidationForecast, ForecastAnswer, ForecastCommand
 from tests.workflows.deciding_planner import Planner, answer, deciding, entry_of
 from tests.workflows.fake_steps import NOW, command, leaves_first

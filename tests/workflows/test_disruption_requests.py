@@ -11,7 +11,8 @@ from temporalio.testing import ActivityEnvironment, WorkflowEnvironment
 
 from activities.disruption.ask_to_leave import disrupt
 from tenon.apis.reasons import Reason
-from tenon.messages.disruption import DisruptInput, DisruptionCandidate, DisruptionCommand, DisruptResult
+from tenon.messages.command_steps import DisruptInput
+from tenon.messages.disruption import DisruptionCandidate, DisruptionCommand, DisruptResult
 from tenon.node.state import Stage
 from tests.workflows.fake_activities import FakeWorld
 from tests.workflows.node_workflow import at, live, newest, node

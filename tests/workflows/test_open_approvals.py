@@ -9,10 +9,8 @@ from temporalio.testing import WorkflowEnvironment
 
 from tenon.evolve import evolve
 from tenon.messages.base import QUIET_POLL_SECONDS
-from tenon.messages.disruption import (
-    DisruptionDecision,
-    Refusal,
-)
+from tenon.messages.command_approval import Refusal
+from tenon.messages.disruption import DisruptionDecision
 from tests.workflows.approvable_command import ANN, ASKING, EMPTY, waits
 from tests.workflows.deciding_planner import Planner, answer, deciding, entry_of
 from tests.workflows.running_command import Handle

@@ -19,9 +19,9 @@ from temporalio.worker import Worker
 
 from tenon.evolve import evolve
 from tenon.messages.base import POLL_SECONDS, QUIET_POLL_SECONDS, ActivityName
+from tenon.messages.command_steps import DisruptInput
 from tenon.messages.disruption import (
     AwaitDisruptionInput,
-    DisruptInput,
     DisruptionCandidate,
     DisruptionCommand,
     DisruptionDecision,

@@ -16,9 +16,9 @@ from temporalio.worker import Worker
 from tenon.apis.reasons import Reason
 from tenon.evolve import evolve
 from tenon.messages.base import ActivityName
+from tenon.messages.command_approval import AwaitsApproval
+from tenon.messages.command_steps import DisruptInput
 from tenon.messages.disruption import (
-    AwaitsApproval,
-    DisruptInput,
     DisruptionCommand,
     DisruptResult,
     MeasuredSaving,

@@ -12,12 +12,9 @@ from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
 from tenon.evolve import evolve
-from tenon.messages.disruption import (
-    AwaitedReport,
-    DisruptInput,
-    DisruptResult,
-    FoundReplacements,
-)
+from tenon.messages.awaited_replacements import FoundReplacements
+from tenon.messages.command_steps import DisruptInput
+from tenon.messages.disruption import AwaitedReport, DisruptResult
 from tests.workflows.fake_steps import NOW, FakeSteps, leaves_first
 from tests.workflows.waiting import until
 from workflows import names

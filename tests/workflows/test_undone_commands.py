@@ -12,10 +12,8 @@ from temporalio.testing import WorkflowEnvironment
 
 from tenon.evolve import evolve
 from tenon.messages.base import ActivityName
-from tenon.messages.disruption import (
-    DisruptInput,
-    StepResult,
-)
+from tenon.messages.command_steps import DisruptInput
+from tenon.messages.disruption import StepResult
 from tests.workflows.fake_steps import FakeSteps, command
 from tests.workflows.running_command import (
     ALL_STEPS,

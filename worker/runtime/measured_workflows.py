@@ -18,7 +18,9 @@ from temporalio.worker import (
 
 from activities import metrics
 from tenon.apis.reasons import snake_case
-from tenon.messages.disruption import Approval, DisruptInput, DisruptionCommand, DisruptResult
+from tenon.messages.command_approval import Approval
+from tenon.messages.command_steps import DisruptInput
+from tenon.messages.disruption import DisruptionCommand, DisruptResult
 
 _MEASURE = "__tenon_measure_approval"
 

@@ -15,14 +15,8 @@ from activities.provisioning.planner import Planner
 from activities.rollout.advancing import RolloutAdvancer
 from tenon.evolve import evolve
 from tenon.messages.base import ActivityName
-from tenon.messages.disruption import (
-    AwaitDisruptionInput,
-    DisruptInput,
-    DisruptionDecision,
-    MeasureInput,
-    MeasureResult,
-    StepResult,
-)
+from tenon.messages.command_steps import DisruptInput, MeasureInput, MeasureResult
+from tenon.messages.disruption import AwaitDisruptionInput, DisruptionDecision, StepResult
 from tenon.messages.forecast import ConsolidationForecast, ForecastInput
 from tenon.messages.node_schedule import NodeScheduleInput, NodeScheduleResult
 from tenon.messages.provisioning import AwaitBatchInput, BatchSummary, PlanInput, PlanResult

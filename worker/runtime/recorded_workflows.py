@@ -21,7 +21,8 @@ from temporalio.worker import (
 )
 
 from activities.record.writer import RecordWriter
-from tenon.messages.disruption import DisruptInput, DisruptionCommand, DisruptResult
+from tenon.messages.command_steps import DisruptInput
+from tenon.messages.disruption import DisruptionCommand, DisruptResult
 from tenon.messages.teardown import TeardownInput, TeardownReport
 from tenon.node.state import NodeClaimInput, NodeClaimResult
 from tenon.record.commands import command_end_entry, command_entry

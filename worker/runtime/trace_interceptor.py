@@ -35,7 +35,7 @@ from activities.tracing import spans
 from activities.tracing.catalogue import TRACED, Attribute, Operation, Traced
 from activities.tracing.context import SpanId, origin_of, root_of
 from activities.tracing.messages import attributes_of_input, attributes_of_result
-from tenon.messages.disruption import DisruptInput
+from tenon.messages.command_steps import DisruptInput
 from tenon.messages.node import DisruptAnswer, Poke
 from tenon.node.state import NodeClaimInput
 

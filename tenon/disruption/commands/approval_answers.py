@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from tenon.messages.disruption import MAX_REFUSED_HOURS, Approval, ApprovalAnswer, Refusal
+from tenon.messages.command_approval import MAX_REFUSED_HOURS, Approval, ApprovalAnswer, Refusal
 from tenon.messages.node import Operator, OperatorAnswer
 from tenon.node import operator_requests
 from tenon.node.operator_requests import actor_of, reason_of

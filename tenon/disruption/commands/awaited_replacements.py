@@ -10,13 +10,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from tenon.messages.disruption import (
-    AwaitedReplacement,
-    DisruptionCommand,
-    FoundReplacements,
-    TerminateFirstReason,
-    TerminatesFirst,
-)
+from tenon.messages.awaited_replacements import AwaitedReplacement, FoundReplacements
+from tenon.messages.disruption import DisruptionCommand
+from tenon.messages.terminate_first import TerminateFirstReason, TerminatesFirst
 from tenon.sentences import counted, first_few, lasting
 
 GIVEN_UP_AFTER = timedelta(minutes=30)

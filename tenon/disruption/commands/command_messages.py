@@ -12,15 +12,14 @@ from tenon.disruption.history.arrivals import arriving, counted, times_moved
 from tenon.disruption.model import ClusterModel, Command
 from tenon.disruption.repair.decision import RepairDecision
 from tenon.kube.pod import Pod
+from tenon.messages.command_approval import AwaitsApproval
 from tenon.messages.disruption import (
-    AwaitsApproval,
     DisruptionCandidate,
     DisruptionCommand,
-    IntendedReplacement,
     RepairCause,
     Replacement,
-    TerminatesFirst,
 )
+from tenon.messages.terminate_first import IntendedReplacement, TerminatesFirst
 from tenon.scheduling.reservations import reservation_of
 
 

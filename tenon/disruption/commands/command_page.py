@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from tenon.apis.reasons import camel_case
+from tenon.messages.command_approval import REFUSED_HOURS
+from tenon.messages.command_steps import DisruptInput
 from tenon.messages.disruption import (
     REBOOT,
-    REFUSED_HOURS,
-    DisruptInput,
     DisruptionCandidate,
     DisruptionCommand,
     DisruptResult,

@@ -16,7 +16,7 @@ from tenon.disruption.model import ClusterModel, ManagedNode, NodeDetail, Situat
 from tenon.disruption.rules.pool_budgets import Members, PoolBudgets, is_counted, members_of
 from tenon.disruption.search.consolidation_price import is_compatible
 from tenon.disruption.search.rescheduling import Rescheduler, is_complete
-from tenon.messages.disruption import TerminateFirstReason
+from tenon.messages.terminate_first import TerminateFirstReason
 from tenon.scheduling.deadline import Expired, never
 from tenon.scheduling.empty_node import NoEmptyNodeError, empty_node_problem, plan_empty_node
 from tenon.scheduling.model import Offering, Plan, PlannedClaim, Pool

@@ -6,12 +6,8 @@ from typing import Any
 
 from activities.disruption.commands import CommandActivities
 from tenon.disruption.commands.pod_mark import pod_mark
-from tenon.messages.disruption import (
-    DisruptInput,
-    DisruptionCandidate,
-    DisruptionCommand,
-    Replacement,
-)
+from tenon.messages.command_steps import DisruptInput
+from tenon.messages.disruption import DisruptionCandidate, DisruptionCommand, Replacement
 from tests.activities.node.fake_kube import START
 from tests.activities.node.world import FINALIZER, REF, World
 

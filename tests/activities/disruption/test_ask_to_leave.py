@@ -13,7 +13,8 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.disruption.ask_to_leave import disrupt
 from tenon.apis.reasons import Reason
-from tenon.messages.disruption import DisruptInput, DisruptionCandidate, DisruptionCommand, DisruptResult
+from tenon.messages.command_steps import DisruptInput
+from tenon.messages.disruption import DisruptionCandidate, DisruptionCommand, DisruptResult
 from tenon.messages.node import DisruptAnswer
 from tenon.node.ids import nodeclaim_id
 from tests.activities.node.fake_kube import START

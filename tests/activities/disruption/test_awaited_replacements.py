@@ -14,16 +14,13 @@ from activities.disruption.awaited_replacements import AwaitedReplacementActivit
 from activities.kubernetes.resources import NODECLAIMS, NODEPOOLS
 from tenon.disruption.history.arrivals import workload_mark
 from tenon.kube.decode import decode_pod
-from tenon.messages.disruption import (
-    DisruptionCandidate,
-    DisruptionCommand,
+from tenon.messages.awaited_replacements import (
     FindReplacementsInput,
     FoundReplacements,
-    IntendedReplacement,
     SettleReplacementsInput,
-    TerminateFirstReason,
-    TerminatesFirst,
 )
+from tenon.messages.disruption import DisruptionCandidate, DisruptionCommand
+from tenon.messages.terminate_first import IntendedReplacement, TerminateFirstReason, TerminatesFirst
 from tests.activities.node.fake_kube import START, stamp
 from tests.activities.node.world import REF, World, condition, pod
 

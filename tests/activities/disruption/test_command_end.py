@@ -15,9 +15,7 @@ from temporalio.testing import ActivityEnvironment
 from activities.disruption.command_end import MAX_ATTEMPTS, OFFERS, CommandEnd
 from activities.kubernetes.resources import NODECLAIMS, PODS
 from tenon.apis.reasons import Reason
-from tenon.messages.disruption import (
-    FinishInput,
-)
+from tenon.messages.command_steps import FinishInput
 from tenon.messages.node import Disrupt, DisruptAnswer
 from tenon.node.ids import nodeclaim_id
 from tenon.node.leave_text import recorded

@@ -14,11 +14,8 @@ from activities.kubernetes.errors import ApiError
 from activities.kubernetes.resources import DEPLOYMENTS, NODECLAIMS, PDBS
 from activities.node.cordon import withdraw
 from tenon.disruption.history.arrivals import Arrival, read_arrivals
-from tenon.messages.disruption import (
-    RepairCause,
-    ReplacementsInput,
-    StepResult,
-)
+from tenon.messages.command_steps import ReplacementsInput
+from tenon.messages.disruption import RepairCause, StepResult
 from tenon.messages.node import RebootAnswer, RebootRequest
 from tests.activities.disruption.command_setting import ID, annotations_of, command, given, replacement, steps
 from tests.activities.node.fake_kube import START

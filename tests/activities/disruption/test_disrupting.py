@@ -17,7 +17,8 @@ from tenon.apis import labels as names
 from tenon.apis.duration import Duration
 from tenon.apis.reasons import Reason
 from tenon.disruption.model import Candidate, Command, TerminateFirst, policy_of
-from tenon.messages.disruption import DisruptionDecision, OpenCommand, TerminateFirstReason
+from tenon.messages.disruption import DisruptionDecision, OpenCommand
+from tenon.messages.terminate_first import TerminateFirstReason
 from tests.activities.disruption.disruption_setting import AFTER_A_MINUTE, QUESTION, Setting, managed
 from tests.activities.provisioning.fake_view import START, node_pool
 

@@ -13,7 +13,8 @@ from activities.kubernetes.resources import PDBS
 from tenon.disruption.rules.held_pods import holder
 from tenon.kube.decode import decode_pod
 from tenon.kube.pod_disruption_budgets import decode_pdb
-from tenon.messages.disruption import DisruptInput, DisruptionCandidate, DisruptionCommand
+from tenon.messages.command_steps import DisruptInput
+from tenon.messages.disruption import DisruptionCandidate, DisruptionCommand
 from tests.activities.node.fake_kube import START, stamp
 from tests.activities.node.world import REF, World, pod
 

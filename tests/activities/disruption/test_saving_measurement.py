@@ -9,12 +9,8 @@ from temporalio.exceptions import ApplicationError
 from tenon.apis.reasons import Reason, snake_case
 from tenon.disruption.commands.command_messages import to_message
 from tenon.ec2.commitments.coverage import Coverage
-from tenon.messages.disruption import (
-    DisruptionCommand,
-    MeasuredSaving,
-    MeasureInput,
-    Replacement,
-)
+from tenon.messages.command_steps import MeasureInput
+from tenon.messages.disruption import DisruptionCommand, MeasuredSaving, Replacement
 from tests.activities.disruption.move_setting import Setting, command
 
 

@@ -13,9 +13,9 @@ from tenon.disruption.commands.command_messages import to_message
 from tenon.disruption.deciding import decide
 from tenon.disruption.model import ManagedNode, PoolPolicy, Situation
 from tenon.disruption.search.size_limits import MAX_BYTES, MAX_NODES, MAX_OPEN, how_many_fit
+from tenon.messages.command_steps import DisruptInput
 from tenon.messages.disruption import (
     AwaitDisruptionInput,
-    DisruptInput,
     DisruptionCandidate,
     DisruptionCommand,
     DisruptionDecision,

@@ -32,12 +32,11 @@ from tenon.disruption.rules.pool_budgets import gone_first
 from tenon.disruption.search.rescheduling import after_commands
 from tenon.disruption.search.terminate_first import full_reservations
 from tenon.evolve import evolve
+from tenon.messages.awaited_replacements import AwaitedReplacement, FoundReplacements
 from tenon.messages.disruption import (
-    AwaitedReplacement,
     AwaitedReport,
     DisruptionCommand,
     DisruptResult,
-    FoundReplacements,
     OpenCommand,
 )
 from tenon.scheduling.model import Pool
