@@ -15,9 +15,9 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
-from cli.cost import CostError, read_window
 from cli.cost_view.report import Report
 from cli.cost_view.table import table
+from cli.cost_view.window import CostError, read_window
 from cli.main import app
 from tenon.cost.rows import Dimension, Grouping, Row
 from tenon.cost.split import Kind
