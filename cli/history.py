@@ -30,7 +30,8 @@ from cli.record_times import SinceOption, UntilOption, instant_of
 from tenon.errors import TenonError
 from tenon.kube.node_names import AmbiguousNameError, may_stand_for, whole_name, without_domain
 from tenon.record.entries import Entry, Kind
-from tenon.record.history import Question, Subject, about, answers, sentence, total_price, why
+from tenon.record.entry_sentences import about, sentence, total_price, why
+from tenon.record.history import Question, Subject, answers
 from tenon.record.lines import distinct
 from tenon.record.why.mentions import whole_nodes_in
 from tenon.sentences import counted, lasting

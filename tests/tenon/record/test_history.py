@@ -24,7 +24,8 @@ from tenon.record.entries import (
     RefusalEntry,
     RemovalEntry,
 )
-from tenon.record.history import Question, Subject, answers, sentence, total_price, why
+from tenon.record.entry_sentences import sentence, total_price, why
+from tenon.record.history import Question, Subject, answers
 
 AT = datetime(2026, 11, 27, 6, 0, tzinfo=UTC)
 
