@@ -19,8 +19,8 @@ from sandbox.cluster import Sandbox
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodepool import NodePool
-from tenon.kube.decode import decode_pod
 from tenon.kube.pod import Pod
+from tenon.kube.pod_decode import decode_pod
 from tenon.provisioning.pools import scheduling_pool
 from tenon.scheduling.bound import lower_bound
 from tenon.scheduling.engine import solve

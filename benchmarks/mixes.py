@@ -12,8 +12,8 @@ from typing import Any
 
 from benchmarks.go_random import GoRandom
 from tenon.apis import labels
-from tenon.kube.decode import decode_pod
 from tenon.kube.pod import Pod
+from tenon.kube.pod_decode import decode_pod
 
 SEED = 42
 CPU = ("100m", "250m", "500m", "1000m", "1500m")

@@ -26,8 +26,8 @@ from tenon.apis import labels
 from tenon.evolve import evolve
 from tenon.kube import object_json
 from tenon.kube.claim_record import ClaimRecord
-from tenon.kube.decode import pod_of
 from tenon.kube.planned_pods import PlannedPod, has_same_controller
+from tenon.kube.pod_decode import pod_of
 from tenon.kube.records import PodRecord
 from tenon.kube.scheduler_config import NOTHING, DefaultSpread
 from tenon.kube.structs import Object

@@ -17,9 +17,9 @@ from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.rate_limit import RequestClass, requests_as
 from activities.kubernetes.resources import PODS
 from tenon.kube.claim_record import ClaimRecord
-from tenon.kube.decode import pod_of
 from tenon.kube.event_reasons import EventReason
 from tenon.kube.planned_pods import PlannedPod, planned_pods
+from tenon.kube.pod_decode import pod_of
 
 log = loggers.EVENTS
 

@@ -7,7 +7,7 @@ import msgspec
 from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import NODES, PDBS, PODS
 from tenon.kube.claim_record import ClaimRecord
-from tenon.kube.decode import pod_record
+from tenon.kube.pod_decode import pod_record
 from tenon.kube.pod_disruption_budgets import PdbObject, PodDisruptionBudget, pdb_record, selecting
 from tenon.kube.records import PodRecord
 from tenon.kube.structs import PodObject

@@ -24,7 +24,8 @@ from tenon.cost.split import Kind, PricedNode, load_of, loads_of
 from tenon.ec2.launch.disk_price import disk_price
 from tenon.fleet.rows import node_row
 from tenon.kube.claim_record import ClaimRecord
-from tenon.kube.decode import decode_node, pod_of
+from tenon.kube.decode import decode_node
+from tenon.kube.pod_decode import pod_of
 from tenon.kube.records import NodeRecord, PodRecord
 from tenon.money import nanos
 

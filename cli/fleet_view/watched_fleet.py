@@ -11,13 +11,12 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-import msgspec
-
 from activities.kubernetes import resources
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ForbiddenError, NotFoundError
 from activities.kubernetes.resources import Resource
 from cli.fleet_view.holds import frozen_pools, open_rollouts, scheduled_pools
+from cli.fleet_view.watched_pod import WatchedPod, decode_watched_pod
 from tenon.apis.json_object import JsonObject
 from tenon.apis.managed import manages_claim, manages_pool
 from tenon.apis.nodeclaim import DISRUPTION_REASON
@@ -27,9 +26,8 @@ from tenon.fleet.rows import NodeRow, node_row
 from tenon.fleet.summary import OpenCommand, PendingPod, commands_of_workflows, open_commands
 from tenon.fleet.waiting import with_waits
 from tenon.kube.claim_record import ClaimRecord
-from tenon.kube.decode import decode_node, decode_nodeclaim, decode_object, decode_pod
+from tenon.kube.decode import decode_node, decode_nodeclaim, decode_object
 from tenon.kube.records import NodeRecord, ObjectRecord, PodRecord
-from tenon.kube.structs import Wire
 from tenon.kube.timestamps import from_epoch, parse_instant, without_next_attempts
 from tenon.report.live import LiveNode
 from tenon.scheduling.explanation.waiting import reason_in
@@ -44,60 +42,6 @@ EVENT_AGE = timedelta(minutes=20)
 ROW_SECONDS = 30
 """Seconds after which a row is made again although nothing changed: what protects a pod may be over."""
 GATED = "it has scheduling gates"
-
-
-class _PodCondition(Wire):
-    type: str = ""
-    status: str = ""
-    message: str = ""
-
-
-class _PodStatus(Wire):
-    conditions: list[_PodCondition] | None = None
-
-
-class _UnscheduledPod(Wire):
-    status: _PodStatus = msgspec.field(default_factory=_PodStatus)
-
-
-_unscheduled_pods = msgspec.json.Decoder(_UnscheduledPod)
-
-
-@dataclass(frozen=True, slots=True)
-class WatchedPod:
-    """A pod, and what kube-scheduler says of it. The record of the worker's cache has no message."""
-
-    record: PodRecord
-    why: str = ""
-
-    @property
-    def key(self) -> str:
-        """``namespace/name``."""
-        return self.record.key
-
-    @property
-    def uid(self) -> str:
-        """The pod's UID."""
-        return self.record.uid
-
-    @property
-    def resource_version(self) -> str:
-        """The resource version that was decoded."""
-        return self.record.resource_version
-
-
-def decode_watched_pod(raw: bytes | msgspec.Raw) -> WatchedPod:
-    """Decode a Pod.
-
-    Raises:
-        ValueError: the bytes are not a Pod, or contain a malformed quantity.
-    """
-    record = decode_pod(raw)
-    if record.node_name or record.terminal:
-        return WatchedPod(record)
-    conditions = _unscheduled_pods.decode(raw).status.conditions or ()
-    messages = [condition.message for condition in conditions if condition.type == "PodScheduled"]
-    return WatchedPod(record, messages[0] if messages else "")
 
 
 @dataclass(slots=True)

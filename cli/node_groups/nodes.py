@@ -11,7 +11,7 @@ from activities.kubernetes.resources import NODES, PODS
 from cli.switching.deployments import APP
 from tenon.apis.json_object import JsonObject, field_at
 from tenon.kube import object_json
-from tenon.kube.decode import pod_of
+from tenon.kube.pod_decode import pod_of
 from tenon.kube.records import PodRecord
 from tenon.migration.group_draining import GroupNode
 from tenon.node.drain import Kind, current_wave, decide, wave

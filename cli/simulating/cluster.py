@@ -11,9 +11,10 @@ import msgspec
 from tenon.apis.labels import NODEPOOL
 from tenon.apis.structural import without_nulls
 from tenon.kube import object_json
-from tenon.kube.decode import decode_daemonset, decode_node, decode_nodeclaim, decode_object, decode_pod
+from tenon.kube.decode import decode_node, decode_nodeclaim, decode_object
 from tenon.kube.limit_ranges import decode_limit_range
 from tenon.kube.pod import Pod
+from tenon.kube.pod_decode import decode_daemonset, decode_pod
 from tenon.kube.pod_disruption_budgets import PodDisruptionBudget, decode_pdb
 from tenon.kube.records import PodRecord, ValueRecord
 from tenon.kube.scheduler_config import NOTHING, DefaultSpread

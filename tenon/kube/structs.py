@@ -6,7 +6,7 @@ neither time nor memory.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -203,6 +203,11 @@ class Condition(Wire):
     status: str = ""
     reason: str | None = None
     last_transition_time: str | None = None
+
+
+def condition_of(conditions: Sequence[Condition] | None, type_: str) -> Condition | None:
+    """Return the condition of this type; None if there is none."""
+    return next((condition for condition in conditions or () if condition.type == type_), None)
 
 
 class ContainerStatus(Wire):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
-from tenon.kube.decode import pod_record
+from tenon.kube.pod_decode import pod_record
 from tenon.kube.records import PodRecord, ValueRecord
 from tenon.kube.requests import effective_requests, units
 from tenon.kube.sharing import share_value

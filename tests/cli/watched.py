@@ -15,7 +15,8 @@ from cli.shadowing.observed import ObservedCluster
 from cli.shadowing.shadow import TICK_SECONDS, Shadow
 from cli.shadowing.store import Store
 from tenon.apis import labels
-from tenon.kube.decode import decode_node, decode_nodeclaim, decode_pod
+from tenon.kube.decode import decode_node, decode_nodeclaim
+from tenon.kube.pod_decode import decode_pod
 from tenon.kube.timestamps import format_instant
 from tests.tenon.scheduling.builders import ordinary_entries
 from tests.tenon.shadow.models import NOW, node_pool

@@ -20,8 +20,9 @@ from activities.ec2.provider import Ec2Provider
 from activities.provisioning.offerings import instance_types_by_pool
 from cli.simulating.cluster import FiledCache
 from tenon.apis.ec2nodeclass import EC2NodeClass
-from tenon.kube.decode import decode_daemonset, decode_node, decode_object, decode_pod
+from tenon.kube.decode import decode_node, decode_object
 from tenon.kube.limit_ranges import decode_limit_range
+from tenon.kube.pod_decode import decode_daemonset, decode_pod
 from tenon.kube.requirements import Requirement
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.problem import problem_of

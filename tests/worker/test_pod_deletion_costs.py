@@ -15,7 +15,8 @@ from activities.kubernetes.errors import ApiError, ForbiddenError
 from activities.kubernetes.resources import PODS, Resource
 from tenon.apis import labels
 from tenon.apis.nodepool import NodePool
-from tenon.kube.decode import decode_object, decode_pod
+from tenon.kube.decode import decode_object
+from tenon.kube.pod_decode import decode_pod
 from tenon.provisioning.overlays import Overlaid
 from tests.activities.node.fake_kube import Clock, FakeKube
 from tests.tenon.apis.case import NODEPOOL, edited

@@ -8,8 +8,8 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from tenon.apis.structural import without_nulls
-from tenon.kube.decode import pod_of
 from tenon.kube.pod import Pod
+from tenon.kube.pod_decode import pod_of
 from tenon.provisioning.buffer_status import Resolved
 from tenon.provisioning.buffers import buffer_of, buffer_pod
 

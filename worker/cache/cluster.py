@@ -11,17 +11,10 @@ from activities import loggers
 from activities.kubernetes import resources
 from tenon.apis import labels
 from tenon.kube.claim_record import ClaimRecord
-from tenon.kube.decode import (
-    decode_daemonset,
-    decode_generation,
-    decode_namespaced,
-    decode_node,
-    decode_nodeclaim,
-    decode_object,
-    decode_pod,
-)
+from tenon.kube.decode import decode_generation, decode_namespaced, decode_node, decode_nodeclaim, decode_object
 from tenon.kube.limit_ranges import decode_limit_range
 from tenon.kube.pod import Pod
+from tenon.kube.pod_decode import decode_daemonset, decode_pod
 from tenon.kube.pod_disruption_budgets import decode_pdb
 from tenon.kube.scheduler_config import NOTHING, DefaultSpread
 from tenon.kube.selector_decode import decode_replication_controller, decode_service, decode_workload

@@ -13,12 +13,8 @@ from temporalio.testing import ActivityEnvironment
 from activities.disruption.awaited_replacements import AwaitedReplacementActivities
 from activities.kubernetes.resources import NODECLAIMS, NODEPOOLS
 from tenon.disruption.history.arrivals import workload_mark
-from tenon.kube.decode import decode_pod
-from tenon.messages.awaited_replacements import (
-    FindReplacementsInput,
-    FoundReplacements,
-    SettleReplacementsInput,
-)
+from tenon.kube.pod_decode import decode_pod
+from tenon.messages.awaited_replacements import FindReplacementsInput, FoundReplacements, SettleReplacementsInput
 from tenon.messages.disruption import DisruptionCandidate, DisruptionCommand
 from tenon.messages.terminate_first import IntendedReplacement, TerminateFirstReason, TerminatesFirst
 from tests.activities.node.fake_kube import START, stamp

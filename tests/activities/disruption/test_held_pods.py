@@ -11,7 +11,7 @@ import pytest
 from activities.disruption.commands import CommandActivities
 from activities.kubernetes.resources import PDBS
 from tenon.disruption.rules.held_pods import holder
-from tenon.kube.decode import decode_pod
+from tenon.kube.pod_decode import decode_pod
 from tenon.kube.pod_disruption_budgets import decode_pdb
 from tenon.messages.command_steps import DisruptInput
 from tenon.messages.disruption import DisruptionCandidate, DisruptionCommand

@@ -10,7 +10,7 @@ import pytest
 
 from tenon.disruption.commands.surging import deployment_key, is_rolled_out, needs_surge, restart, why_cannot_surge
 from tenon.disruption.rules.held_pods import why_held
-from tenon.kube.decode import decode_pod
+from tenon.kube.pod_decode import decode_pod
 from tenon.kube.pod_disruption_budgets import decode_pdb
 from tests.tenon.disruption.clusters import NOW
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from tenon.kube.decode import decode_daemonset, decode_namespaced, decode_node, decode_object, decode_pod
+from tenon.kube.decode import decode_namespaced, decode_node, decode_object
 from tenon.kube.limit_ranges import decode_limit_range
+from tenon.kube.pod_decode import decode_daemonset, decode_pod
 from tenon.kube.pod_disruption_budgets import decode_pdb
 from tenon.kube.selector_decode import decode_service
 from tenon.kube.storage_decode import decode_class, decode_pvc, decode_volume

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tenon.kube import host_ports, node_affinity
-from tenon.kube.decode import pod_of
 from tenon.kube.planned_pods import PlannedPod
+from tenon.kube.pod_decode import pod_of
 from tenon.kube.requirements import Requirements
 from tenon.node.binding import choose, refusal
 

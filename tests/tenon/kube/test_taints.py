@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tenon.kube.decode import pod_of
+from tenon.kube.pod_decode import pod_of
 from tenon.kube.taints import parse_taints, untolerated
 
 

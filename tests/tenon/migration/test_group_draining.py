@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenon.kube.decode import pod_of
+from tenon.kube.pod_decode import pod_of
 from tenon.migration.group_draining import AtOnceError, GroupNode, displaced, moves, number_at_once
 
 

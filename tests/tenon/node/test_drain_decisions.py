@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenon.kube.decode import pod_of
+from tenon.kube.pod_decode import pod_of
 from tenon.kube.pod_disruption_budgets import PdbObject, pdb_record, selecting
 from tenon.kube.protection import node_protection, pod_protection
 from tenon.kube.records import PodRecord

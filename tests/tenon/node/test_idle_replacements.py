@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tenon.kube.decode import pod_of
 from tenon.kube.planned_pods import PlannedPod
+from tenon.kube.pod_decode import pod_of
 from tenon.node.idle_replacements import IdleNode, idle_sentence, is_empty, waits_for
 from tests.activities.node.world import pod
 

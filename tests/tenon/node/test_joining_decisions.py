@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenon.kube.decode import pod_of
 from tenon.kube.planned_pods import PlannedPod, format_planned_pods, parse_planned
 from tenon.kube.pod import Pod
+from tenon.kube.pod_decode import pod_of
 from tenon.kube.requests import effective_requests
 from tenon.kube.scheduler_config import scheduler_config
 from tenon.kube.structs import PodSpec, read

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tenon.kube.decode import pod_of
+from tenon.kube.pod_decode import pod_of
 from tenon.kube.pod_disruption_budgets import PodDisruptionBudget
 from tenon.kube.timestamps import format_instant
 from tenon.messages.base import ClaimRef

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tenon.apis.capacitybuffer import CapacityBuffer
-from tenon.kube.decode import pod_of
+from tenon.kube.pod_decode import pod_of
 from tenon.provisioning.buffers import buffer_pod, buffer_size, unit_requests
 from tests.tenon.apis.case import edited
 from tests.tenon.apis.sample_buffer import BASE

@@ -15,7 +15,8 @@ from tenon.fleet.document import Fleet
 from tenon.fleet.rows import node_row
 from tenon.fleet.summary import FrozenPools, OpenCommand, OpenRollout, PendingPod, ScheduledPool, open_commands
 from tenon.fleet.waiting import with_waits
-from tenon.kube.decode import decode_node, decode_nodeclaim, decode_pod
+from tenon.kube.decode import decode_node, decode_nodeclaim
+from tenon.kube.pod_decode import decode_pod
 from tenon.kube.pod_disruption_budgets import PodDisruptionBudget, decode_pdb
 from tenon.kube.records import ObjectRecord
 from tenon.kube.timestamps import format_instant

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from tenon.kube.claim_record import ClaimRecord
-from tenon.kube.decode import decode_daemonset, decode_node, decode_nodeclaim, decode_pod
+from tenon.kube.decode import decode_node, decode_nodeclaim
+from tenon.kube.pod_decode import decode_daemonset, decode_pod
 from tenon.kube.pod_disruption_budgets import decode_pdb
 from tenon.kube.records import DaemonRecord, NodeRecord, PodRecord
 from tenon.kube.storage_decode import (

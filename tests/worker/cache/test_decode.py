@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tenon.kube.decode import decode_object, decode_pod
+from tenon.kube.decode import decode_object
+from tenon.kube.pod_decode import decode_pod
 from tenon.kube.pod_rules import NO_RULES, PodRules, PodTerm, SpreadRule
 from tenon.kube.requirements import Requirement, Requirements
 from tenon.kube.selectors import LabelSelector
