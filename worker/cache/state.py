@@ -8,9 +8,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from tenon.apis import labels
 from tenon.apis.managed import manages_claim, manages_pool
-from tenon.apis.nodeclaim import CONSOLIDATABLE
 from tenon.disruption.model import NodeDetail
-from tenon.kube.claim_record import LAST_POD_EVENT_TIME, ClaimRecord
+from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.pod import Pod
 from tenon.kube.records import DaemonRecord, NamespacedRecord, NodeRecord, ObjectRecord, PodRecord, ValueRecord
 from tenon.provisioning.buffer_status import BUFFER_TARGETS, named_targets
@@ -24,6 +23,13 @@ from worker.cache.evacuating_pods import EvacuatingPods, leaving
 from worker.cache.node_memo import NodeMemo
 from worker.cache.node_versions import NodeVersions
 from worker.cache.provider_ids import ProviderIds
+from worker.cache.record_changes import (
+    became_sized,
+    only_pod_event_noted,
+    released_protection,
+    schedule_essence,
+    what_matters,
+)
 from worker.cache.storage import Storage
 from worker.cache.table import Table
 from worker.cache.untried_pods import UntriedPods
@@ -307,9 +313,9 @@ class ClusterState:
         for node_name in {pod.node_name for pod in (before, after) if pod and pod.node_name}:
             self._replace_pod(node_name, key, after if after is not None and after.node_name == node_name else None)
             self._note_empty(node_name)
-        if before is not None and before.node_name in self.nodes and _released(before, after):
+        if before is not None and before.node_name in self.nodes and released_protection(before, after):
             self.pods_released[before.node_name] += 1
-        if _matters(before) != _matters(after):
+        if what_matters(before) != what_matters(after):
             self._note_pod_event(before, after)
             concerned = {pod.node_name for pod in (before, after) if pod and pod.node_name}
             for node_name in sorted(concerned | self._note_released(before, after)):
@@ -390,7 +396,7 @@ class ClusterState:
     def _claim_changed(self, key: str, before: ClaimRecord | None, after: ClaimRecord | None) -> None:
         if before is not None and (node := self.node_of(before)) is not None:
             self.kept_details.forget(node.name)  # which would keep the old record in memory
-        if before is not None and after is not None and _only_noted(before, after):
+        if before is not None and after is not None and only_pod_event_noted(before, after):
             self._pod_event_noted(after)
             return
         earlier, later = (record.provider_id if record else "" for record in (before, after))
@@ -398,7 +404,7 @@ class ClusterState:
         self.node_changes += 1
         self.bought.claim_changed(key, after)
         self.versions.refusals.claim_changed(before, after)
-        if before is not None and (after is None or after.uid != before.uid or _sized(before, after)):
+        if before is not None and (after is None or after.uid != before.uid or became_sized(before, after)):
             self.limits_eased[before.pool] += 1
         for provider_id in {earlier, later}:
             for node_name in self._provider_ids.nodes(provider_id):
@@ -457,8 +463,7 @@ class ClusterState:
         return Table(publish)
 
     def _schedule_changed(self, key: str, before: ObjectRecord | None, after: ObjectRecord | None) -> None:
-        """Report what changes what a NodeSchedule asks for: its spec, a pause, and the boot times that it knows."""
-        if _essence(before) != _essence(after):
+        if schedule_essence(before) != schedule_essence(after):
             self.changes.publish(Topic.SCHEDULE, key)
 
     def _spec_listener(self, topic: Topic) -> Callable[[str, ObjectRecord | None, ObjectRecord | None], None]:
@@ -469,14 +474,6 @@ class ClusterState:
                 self.changes.publish(topic, key)
 
         return publish
-
-
-def _essence(schedule: ObjectRecord | None) -> object:
-    if schedule is None:
-        return None
-    rows = schedule.status.get("nodePools") or ()
-    boots = [(row.get("name"), row.get("bootTime")) for row in rows]
-    return schedule.version_of_spec, schedule.status.get("paused"), boots
 
 
 def still_needs(claim: ClaimRecord, pod: PodRecord) -> bool:
@@ -490,40 +487,3 @@ def still_needs(claim: ClaimRecord, pod: PodRecord) -> bool:
 def _awaits_pods(claim: ClaimRecord, now: float) -> bool:
     since = claim.initialized_at  # read once, because this runs for every waiting pod
     return not claim.initialized if since is None else now < since.timestamp() + PLANNED_GRACE_SECONDS
-
-
-def _sized(before: ClaimRecord, after: ClaimRecord) -> bool:
-    """Whether the claim's instance has become known with this change, and with it the claim's usage of limits."""
-    return not before.status.get("capacity") and bool(after.status.get("capacity"))
-
-
-def _only_noted(before: ClaimRecord, after: ClaimRecord) -> bool:
-    """Whether only the time of the last pod event or the condition Consolidatable, which follows from it, changed. A
-    busy cluster writes many of these per second.
-    """
-    if before.spec != after.spec:
-        return False
-    metadata = ({**claim.metadata, "resourceVersion": ""} for claim in (before, after))
-    return next(metadata) == next(metadata) and _lasting_status(before) == _lasting_status(after)
-
-
-def _lasting_status(claim: ClaimRecord) -> dict[str, object]:
-    """The claim's status without what follows from pod events."""
-    conditions = [
-        condition for condition in claim.status.get("conditions") or () if condition.get("type") != CONSOLIDATABLE
-    ]
-    return {**claim.status, LAST_POD_EVENT_TIME: "", "conditions": conditions}
-
-
-def _released(before: PodRecord, after: PodRecord | None) -> bool:
-    """Whether a pod with do-not-disrupt ended, went away or lost the annotation."""
-    if not before.do_not_disrupt or before.terminal:
-        return False
-    return after is None or after.terminal or after.do_not_disrupt != before.do_not_disrupt
-
-
-def _matters(pod: PodRecord | None) -> tuple[object, ...] | None:
-    """The properties of a pod whose change is reported for its node."""
-    if pod is None:
-        return None
-    return (pod.uid, pod.node_name, pod.terminal, pod.deleting, pod.do_not_disrupt)
