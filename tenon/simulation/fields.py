@@ -10,7 +10,8 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
 from tenon.apis.base import ApiModel
-from tenon.apis.validation import FieldError, sentence_of
+from tenon.apis.parse_errors import sentence_of
+from tenon.apis.validation import FieldError
 from tenon.manifests.paths import text_of
 from tenon.resources import parse_quantity
 

@@ -1,0 +1,45 @@
+"""Says in a sentence what pydantic found wrong with a field of a manifest.
+
+Its own messages are about Python's types. Who writes a manifest knows YAML.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from tenon.apis.ec2launch import SIZE_PATTERN
+
+_SENTENCES = {
+    "missing": "is required",
+    "string_type": "is not a string: put it in quotes",
+    "int_type": "is not a whole number: write it without quotes",
+    "bool_type": "is neither true nor false: write it without quotes",
+    "list_type": "is not a list",
+    "dict_type": "is not a mapping",
+    "model_type": "is not a mapping",
+    "model_attributes_type": "is not a mapping",
+    "string_too_short": "is empty",
+    "too_short": "is an empty list",
+}
+_NOT_IN_QUOTES = {"int_type": r"\s*-?[0-9]+\s*", "bool_type": r"(?i)\s*(true|false)\s*"}
+"""What a value in quotes looks like if removing the quotes would make it valid."""
+_SIZE_HINT = "write a whole number with Gi, Ti, G or T, such as 100Gi; the largest is 64T"
+
+
+def sentence_of(fault: Any) -> str:
+    """Return the sentence for an error of pydantic."""
+    kind, value = fault["type"], fault["input"]
+    if kind == "string_pattern_mismatch":
+        if fault["ctx"]["pattern"] == SIZE_PATTERN:
+            return f"{str(value)[:80]!r} is not a volume size: {_SIZE_HINT}"
+        return f"{str(value)[:80]!r} does not match {fault['ctx']['pattern']}"
+    if kind == "literal_error":
+        shown = repr(value[:80]) if isinstance(value, str) else "a value of another kind"
+        return f"{shown} is not one of {fault['ctx']['expected'].replace(' or ', ', ')}"
+    if kind == "string_type" and fault["loc"][-1] == "volumeSize":
+        return f"is not a volume size: {_SIZE_HINT}"
+    if isinstance(value, str) and kind in _NOT_IN_QUOTES and re.fullmatch(_NOT_IN_QUOTES[kind], value) is None:
+        return _SENTENCES[kind].partition(":")[0]
+    message = str(fault["msg"]).removeprefix("Value error, ")
+    return _SENTENCES.get(kind, message.replace("Input should be", "must be"))
