@@ -9,20 +9,19 @@ from __future__ import annotations
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
 from activities import loggers
 from activities.ec2.capacity_reservations import COUNT_SECONDS, CapacityReservations
 from activities.ec2.catalogue import Catalogue
 from activities.ec2.client import Ec2
 from activities.ec2.cluster import service_range
+from activities.ec2.console import console_output
 from activities.ec2.dry_runs import DryRuns
 from activities.ec2.errors import (
     EC2Error,
     InsufficientCapacityError,
     NodeClassNotReadyError,
     NodeClassReadinessUnknownError,
-    translated,
 )
 from activities.ec2.instances import Instances
 from activities.ec2.launch import Launcher
@@ -46,13 +45,7 @@ from tenon.ec2.launch.filters import NoOfferingError, few_types, named_types
 from tenon.ec2.launch.launched_labels import tenancy
 from tenon.ec2.launch.request import plan_launch, without_addresses
 from tenon.ec2.nodeclass.expressions_check import check_expressions
-from tenon.ec2.nodeclass.status import (
-    CheckResult,
-    check_gpu_sharing,
-    not_ready,
-    readiness_unknown,
-    user_data_bytes,
-)
+from tenon.ec2.nodeclass.status import CheckResult, check_gpu_sharing, not_ready, readiness_unknown, user_data_bytes
 from tenon.ec2.refusals.refused_price import cheapest_left_out
 from tenon.ec2.types.instance_types import without
 from tenon.evolve import evolve
@@ -64,33 +57,6 @@ from tenon.messages.reboot import RebootOutcome, RebootReply
 from tenon.messages.teardown import ClusterInstance, ClusterProfile, ClusterTemplate
 from tenon.resources import parse_resources
 from tenon.scheduling.model import InstanceType
-
-if TYPE_CHECKING:
-    from types_boto3_ec2.type_defs import GetConsoleOutputResultTypeDef
-
-NO_LATEST = "UnsupportedOperation"
-"""EC2's code for instance types that show only the output of their last start."""
-
-
-def console_output(clients: Ec2, instance_id: str) -> str:
-    """The latest console output of an instance; empty if EC2 has none yet.
-
-    Raises:
-        EC2Error: the call failed.
-    """
-    try:
-        answer = _ask(clients, instance_id, latest=True)
-    except EC2Error as error:
-        if error.code != NO_LATEST:
-            raise
-        answer = _ask(clients, instance_id, latest=False)
-    return answer.get("Output", "")  # decoded by botocore
-
-
-def _ask(clients: Ec2, instance_id: str, *, latest: bool) -> GetConsoleOutputResultTypeDef:
-    with translated("GetConsoleOutput"):
-        return clients.ec2.get_console_output(InstanceId=instance_id, Latest=latest)
-
 
 log = loggers.NODECLAIM_LIFECYCLE
 

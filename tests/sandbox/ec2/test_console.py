@@ -7,8 +7,8 @@ from typing import Any, cast
 import pytest
 from botocore.exceptions import ClientError
 
+from activities.ec2.console import console_output
 from activities.ec2.errors import EC2Error
-from activities.ec2.provider import console_output
 from tests.sandbox.ec2.conftest import Aws
 
 pytestmark = pytest.mark.integration
