@@ -41,6 +41,13 @@ def first_few(names: Sequence[str], most: int) -> str:
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
+def listed(clauses: Sequence[str]) -> str:
+    """Return the clauses in one: 'a', 'a and b', 'a, b, and c'."""
+    if len(clauses) < 3:
+        return " and ".join(clauses)
+    return f"{', '.join(clauses[:-1])}, and {clauses[-1]}"
+
+
 def lasting(time: timedelta) -> str:
     """Return a duration in its two largest units: '15s', '3m', '2h5m', '3d4h'."""
     seconds = max(0, round(time.total_seconds()))

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from tenon.kube.pod import Pod
 from tenon.scheduling.model import Plan
+from tenon.sentences import counted, listed
 from tenon.shadow.nodes import OfferingPrices
 from tenon.shadow.purchases import unplaced_reasons
 
@@ -240,28 +241,24 @@ def why_different(comparison: Comparison) -> str:
     if ours.unplaced_count != theirs.unplaced_count:
         more, fewer = ("Tenon", "Karpenter") if ours.unplaced_count > theirs.unplaced_count else ("Karpenter", "Tenon")
         difference = abs(ours.unplaced_count - theirs.unplaced_count)
-        pods = "1 pod" if difference == 1 else f"{difference} pods"
-        return f"{more} leaves {pods} without a node that {fewer} places"
+        return f"{more} leaves {counted(difference, 'pod')} without a node that {fewer} places"
     if not comparison.is_fair:
         return "The price of a node is not known, so the two cannot be compared"
     parts = []
     if ours.on_existing:
-        parts.append(f"Tenon puts {ours.on_existing} of {comparison.pods} pods on nodes that exist already")
+        parts.append(f"puts {ours.on_existing} of {counted(comparison.pods, 'pod')} on nodes that exist already")
     if ours.count != theirs.count:
-        parts.append(f"Tenon buys {ours.count} nodes instead of {theirs.count}")
+        parts.append(f"buys {counted(ours.count, 'node') if ours.count else 'no node'} instead of {theirs.count}")
     our_types, their_types = ({bought.instance_type for bought in side.nodes} for side in (ours, theirs))
-    if our_types != their_types:
-        parts.append(
-            f"it takes {_names(our_types)} instead of {_names(their_types)}" if our_types else "it buys nothing"
-        )
+    if our_types != their_types and our_types:
+        parts.append(f"takes {_names(our_types)} instead of {_names(their_types)}")
     our_zones, their_zones = ({bought.zone for bought in side.nodes} for side in (ours, theirs))
     our_capacity, their_capacity = ({bought.capacity_type for bought in side.nodes} for side in (ours, theirs))
     if our_capacity != their_capacity and our_capacity:
-        parts.append(f"it buys {_names(our_capacity)} instead of {_names(their_capacity)}")
+        parts.append(f"buys {_names(our_capacity)} instead of {_names(their_capacity)}")
     elif not parts and our_zones != their_zones:
-        parts.append(f"the zones differ: {_names(our_zones)} instead of {_names(their_zones)}")
-    text = ", ".join(parts) or "Both buy the same"
-    return text[:1].upper() + text[1:]
+        parts.append(f"takes the zones {_names(our_zones)} instead of {_names(their_zones)}")
+    return f"Tenon {listed(parts)}" if parts else "Both buy the same"
 
 
 def _names(names: Iterable[str]) -> str:

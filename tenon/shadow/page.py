@@ -50,11 +50,12 @@ def to_html(report: Document) -> str:
 
 def _tiles(report: Document) -> Markup:
     cost, rates, moves = report["cost"], report["now"], report["disturbance"]
+    saves = "saved" if cost["savedDollars"] >= 0 else "more"
     tiles = [
-        (sum_text(cost["savedDollars"]), "saved so far" if cost["savedDollars"] >= 0 else "more so far"),
+        (sum_text(abs(cost["savedDollars"])), f"{saves} so far"),
         (price_text(rates["karpenterPricePerHour"]), f"Karpenter an hour, {counted(rates['karpenterNodes'], 'node')}"),
         (price_text(rates["tenonPricePerHour"]), f"Tenon an hour, {counted(rates['tenonNodes'], 'node')}"),
-        (sum_text(cost["savedDollarsAMonthAtThisRate"]), "a month at these rates"),
+        (sum_text(abs(cost["savedDollarsAMonth"])), f"{saves} a month, if it goes on like that"),
         (f"{moves['karpenter']['podsMoved']}", "pods moved by Karpenter"),
         (f"{moves['tenon']['podsMoved']}", "pods that Tenon would have moved"),
         (f"{moves['karpenter']['nodesRemoved']}", "nodes removed by Karpenter"),

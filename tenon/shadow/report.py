@@ -57,8 +57,13 @@ class ShadowReport:
 
     @property
     def a_month(self) -> float:
-        """What Tenon would save in a month at the rates of now, in dollars."""
-        return (self.rates.theirs - self.rates.ours) * HOURS_A_MONTH
+        """What Tenon would save in a month if it went on as it did so far, in dollars.
+
+        The prices of this moment would say less: they change with every node, so that their difference may even have
+        the other sign.
+        """
+        ledger = self.totals.ledger
+        return ledger.saved / ledger.seconds * 3600 * HOURS_A_MONTH if ledger.seconds else 0.0
 
     @property
     def assumptions(self) -> Sequence[str]:
@@ -88,7 +93,7 @@ def document(report: ShadowReport) -> Document:
             "tenonDollars": round(ledger.our_dollars, 6),
             "savedDollars": round(ledger.saved, 6),
             "savedShare": None if report.share is None else round(report.share, 4),
-            "savedDollarsAMonthAtThisRate": round(report.a_month, 2),
+            "savedDollarsAMonth": round(report.a_month, 2),
         },
         "disturbance": {"karpenter": _disturbance(totals.theirs), "tenon": _disturbance(totals.ours)},
         "purchases": {

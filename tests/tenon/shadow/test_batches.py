@@ -9,7 +9,7 @@ import pytest
 from tenon.kube.pod import Pod
 from tenon.scheduling.engine import solve
 from tenon.scheduling.model import Plan, Problem
-from tenon.shadow.batches import Batches, Comparison, RealClaim, why_different
+from tenon.shadow.batches import Batches, Bought, Comparison, Purchases, RealClaim, why_different
 from tests.tenon.scheduling.builders import pool, replicas
 from tests.tenon.shadow.models import NOW, PRICES
 
@@ -145,3 +145,16 @@ def test_a_node_without_a_price_makes_a_comparison_unfair() -> None:
     (comparison,) = watch.look()
     assert not comparison.is_fair
     assert "not known" in why_different(comparison)
+
+
+def test_a_purchase_says_in_one_sentence_what_tenon_does_otherwise() -> None:
+    theirs = Purchases([Bought("m5.4xlarge", "a", "on-demand", 3, 2.0)], {}, 0)
+    reuses = Comparison(NOW, 44, ["web"], theirs, Purchases([], {}, 0, on_existing=44))
+    assert why_different(reuses) == (
+        "Tenon puts 44 of 44 pods on nodes that exist already and buys no node instead of 3"
+    )
+    buys = Purchases([Bought("m5.large", "a", "on-demand", 1, 0.1)], {}, 0, on_existing=1)
+    assert why_different(Comparison(NOW, 2, ["web"], theirs, buys)) == (
+        "Tenon puts 1 of 2 pods on nodes that exist already, buys 1 node instead of 3, and takes m5.large instead of "
+        "m5.4xlarge"
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -41,8 +42,14 @@ def test_the_figures_agree_with_each_other() -> None:
     assert cost["savedDollars"] == pytest.approx(cost["karpenterDollars"] - cost["tenonDollars"])
     assert cost["savedDollars"] == pytest.approx(2.0)
     assert cost["savedShare"] == pytest.approx(1 / 3, abs=1e-4)
-    assert cost["savedDollarsAMonthAtThisRate"] == pytest.approx(730.0)
+    assert cost["savedDollarsAMonth"] == pytest.approx(730.0)
     assert report["verdict"] == "In 2h, Tenon would have saved $2.0000 of $6.0000 (33.3%)"
+
+
+def test_a_month_goes_on_as_it_did_so_far_whatever_this_moment_costs() -> None:
+    """The prices of one moment may contradict the verdict above them."""
+    report = document(replace(a_report(), rates=Rates(2.0, 3.0, 4, 3)))
+    assert report["cost"]["savedDollarsAMonth"] == pytest.approx(730.0)
 
 
 def test_a_model_that_is_dearer_is_not_said_to_save() -> None:
