@@ -19,6 +19,7 @@ from temporalio.exceptions import ActivityError
 
 with workflow.unsafe.imports_passed_through():
     from tenon.apis.reasons import traits_of
+    from tenon.disruption.commands import command_page
     from tenon.disruption.commands.leaving_together import VALIDATION_DELAY
     from tenon.disruption.history.savings import total
     from tenon.evolve import evolve
@@ -150,8 +151,8 @@ class DisruptionCommandWorkflow(ApprovableCommand):
         self.record_answers(result)
         if result.refused:
             await self.report("settled", sorted(result.refused))
-        if result.prices:
-            self.show_saving(sum(result.prices.values()))
+        if (saving := command_page.saving_of(self.begin.command, result)) is not None:
+            self.show_saving(saving)
         return result
 
     async def _replace_and_remove(self, command: DisruptionCommand) -> DisruptResult:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from tenon.apis.reasons import camel_case
+from tenon.apis.reasons import camel_case, traits_of
 from tenon.messages.command_approval import REFUSED_HOURS
 from tenon.messages.command_steps import DisruptInput
 from tenon.messages.disruption import (
@@ -100,14 +100,24 @@ def saved(saving: float) -> str:
     return for_temporal_ui(f"saves {per_hour(saving)}") if saving else "saves nothing"
 
 
+def saving_of(command: DisruptionCommand, result: DisruptResult) -> float | None:
+    """Return what a command saves that has asked its nodes to leave, in dollars an hour; None if that is not known.
+
+    Nothing comes in the place of empty nodes. For the pods of expired ones, nodes are bought that nobody has counted.
+    """
+    if result.saving is not None:
+        return result.saving.reached
+    if result.prices and traits_of(command.reason).is_consolidation:
+        return sum(result.prices.values())
+    return None
+
+
 def end_of(command: DisruptionCommand, result: DisruptResult) -> str:
     """Say in a clause how a command ended."""
     if result.failure:
         return f"undone: {result.failure}"
-    if result.saving is not None:
-        return saved(result.saving.reached)
-    if result.prices:
-        return saved(sum(result.prices.values()))
+    if (saving := saving_of(command, result)) is not None:
+        return saved(saving)
     verb = "reboot" if command.decision == REBOOT else "leave"
     return result.replacement or f"asked {counted(len(result.accepted), 'node')} to {verb}"
 

@@ -101,6 +101,14 @@ def test_the_last_commands_say_how_they_ended_in_place_of_what_they_were_to_save
     ]
 
 
+def test_a_removal_of_empty_nodes_saves_their_price_and_one_of_expired_nodes_claims_nothing() -> None:
+    """Nodes are bought for the pods of expired ones, by another workflow."""
+    result = DisruptResult(accepted=["web-1"], prices={"web-1": 0.2})
+    assert command_page.end_of(EMPTY, result) == "saves 0.2000 USD/h"
+    expired = evolve(EMPTY, reason=Reason.EXPIRED, only_if_empty=False)
+    assert command_page.end_of(expired, result) == "asked 1 node to leave"
+
+
 def test_a_command_for_an_empty_node_says_since_when_it_is_empty() -> None:
     assert command_page.why(EMPTY) == "It has no pods that need another node, since 2026-11-21 12:00:00 UTC"
 
