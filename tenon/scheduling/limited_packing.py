@@ -64,13 +64,13 @@ def repack_within_limits(
     """
     bought = [fleet for fleet in fleets if not is_paid_for(fleet.template.pool)]
     repacking = _Repacking(bought, unplaced, free_classes)
-    nodes = repacking.better() if repacking.usable else None
     columns.least_unplaced = None
     if len(bought) == len(fleets):
         try:
-            columns.least_unplaced = repacking.least_unplaced(nodes)
+            columns.least_unplaced = repacking.least_unplaced()
         except ProgramFailedError as error:  # the nodes are as good without it
             columns.failures.append(str(error))
+    nodes = repacking.better(columns.least_unplaced or 0) if repacking.usable else None
     if nodes is None:
         return None
     before = [(fleet, fleet.bins, fleet.limits, dict(fleet.limits.remaining)) for fleet in fleets]
@@ -134,8 +134,8 @@ class _Repacking:
             and not any(fleet.template.expired() for fleet in fleets)
         )
 
-    def better(self) -> list[list[Bin]] | None:
-        """Return better nodes for each fleet; None if there are none."""
+    def better(self, bound: int) -> list[list[Bin]] | None:
+        """Return better nodes for each fleet; None if there are none. ``bound``: pods without a place in any plan."""
         sources = [self._source(number) for number in range(len(self._fleets))]
         load = [(kind.pod_class, int(count)) for kind, count in zip(self._kinds, self._counts, strict=True)]
         options = NodeOptions(sources, load, self._amounts)
@@ -149,7 +149,7 @@ class _Repacking:
         expired = self._fleets[0].template.expired
         master.converge(ROUNDS, expired)
         master.generate(ROUNDS, expired)
-        self.least_left = least = ceil(float(master.left().sum()) - NEARLY)
+        self.least_left = least = max(bound, ceil(float(master.left().sum()) - NEARLY))
         nodes = None
         if least < self._unplaced_counts.sum():
             master.change(replace(rations, forced_in_all=least))
@@ -202,20 +202,20 @@ class _Repacking:
         is_better = nodes is not None and self._is_permitted(nodes) and self._rank(nodes) < self._rank(self.free)
         return nodes if is_better else None
 
-    def least_unplaced(self, nodes: Sequence[Sequence[Bin]] | None) -> int | None:
+    def least_unplaced(self) -> int | None:
         """How many pods have no place in any plan; None if unknown, because some pods may not go anywhere."""
-        unplaced = self.left_load(nodes) if nodes is not None else self._unplaced
         if (
-            not unplaced
+            not self._unplaced
             or len(self._kinds) > MAX_CLASSES
             or any(fleet.template.expired() or fleet.template.pods_may_avoid_daemons for fleet in self._fleets)
             or any(kind.fleet is not None for kind in self._kinds)
-            or any(_Kind(pod_class, None) not in self._numbers for pod_class, _ in unplaced)
+            or any(_Kind(pod_class, None) not in self._numbers for pod_class, _ in self._unplaced)
             or any(len(free) < len(fleet.bins) for free, fleet in zip(self.free, self._fleets, strict=True))
         ):
             return None
         load = [(kind.pod_class, int(count)) for kind, count in zip(self._kinds, self._counts, strict=True)]
-        return least_unplaced(self._fleets, load, self._shared, self._amounts)
+        reached = sum(count for _, count in self._unplaced)
+        return least_unplaced(self._fleets, load, self._shared, self._amounts, reached)
 
     def left_load(self, nodes: Sequence[Sequence[Bin]]) -> Load:
         """The pods without a place if the fleets have these nodes."""

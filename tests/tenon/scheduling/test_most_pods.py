@@ -226,10 +226,11 @@ def test_no_plan_has_fewer_unplaced_pods_than_the_bound() -> None:
             assert least is not None
             assert least <= len(batch.pods) - most(batch)
             exact += least == len(batch.pods) - most(batch)
-    assert exact > len(SEEDS) // 3
+    assert exact > len(SEEDS) // 2
 
 
-def test_a_plan_with_as_many_pods_as_any_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("cores", ["4", "5"])  # of 5 cores, two and a half nodes would hold a pod more
+def test_a_plan_with_as_many_pods_as_any_is_made_once(cores: str, monkeypatch: pytest.MonkeyPatch) -> None:
     solves: list[Problem] = []
 
     def counting(problem: Problem, *rest: Any, **more: Any) -> Plan:
@@ -237,7 +238,7 @@ def test_a_plan_with_as_many_pods_as_any_is_made_once(monkeypatch: pytest.Monkey
         return solve(problem, *rest, **more)
 
     monkeypatch.setattr(most_pods, "solve", counting)
-    plan = solve_for_most_pods(problem(replicas(9, "900m", "1Gi"), pool(types=TYPES, limits={"cpu": "4"})))
+    plan = solve_for_most_pods(problem(replicas(9, "900m", "1Gi"), pool(types=TYPES, limits={"cpu": cores})))
     assert len(plan.unschedulable) == 5
     assert len(solves) == 1
 
