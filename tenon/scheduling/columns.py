@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -332,13 +333,17 @@ def trimmed(options: NodeOptions, table: Numbers) -> list[NodePacking]:
     ]
 
 
-def buy(master: Master, rounds: int, expired: Expired) -> list[NodePacking] | None:
-    """Buy whole packings until every pod has a place. None if there is no time for that."""
+def buy(master: Master, rounds: int, expired: Expired, most: float = inf) -> list[NodePacking] | None:
+    """Buy whole packings until every pod has a place.
+
+    None if there is no time for that, or if the program says on the way that they will cost ``most`` or more.
+    """
     nodes: list[NodePacking] = []
-    bought = master.generate(rounds, expired).bought
+    spent, solution = 0.0, master.generate(rounds, expired)
     while master.remaining.any():
-        if expired():
+        if expired() or spent + solution.cost >= most - NEARLY:
             return None
+        bought = solution.bought
         times = np.floor(bought + NEARLY).astype(np.int64)
         if not times.any():
             times[int(bought.argmax())] = 1
@@ -348,11 +353,12 @@ def buy(master: Master, rounds: int, expired: Expired) -> list[NodePacking] | No
             for _ in range(int(times[number])):
                 if (packing.pods <= master.remaining - bought_pods).all():
                     nodes.append(packing)
+                    spent += packing.cost
                     bought_pods = bought_pods + packing.pods
         if not bought_pods.any():
             return None
         master.take(bought_pods, bought)
         if master.remaining.any():
             master.add(trimmed(master.options, master.remaining[None]))
-            bought = master.generate(LATER_ROUNDS, expired).bought
+            solution = master.generate(LATER_ROUNDS, expired)
     return nodes

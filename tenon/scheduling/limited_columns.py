@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import inf
 
 import numpy as np
 
@@ -71,6 +72,11 @@ class LimitedMaster(Master):
         unplaced: Floats = np.array(self.solver.getSolution().col_value)[: len(self.remaining)]
         return unplaced
 
+    def cost_of(self, nodes: Sequence[NodePacking]) -> float:
+        """What nodes cost, and the pods that have no place on them."""
+        unplaced = self.remaining - np.sum([node.pods for node in nodes], axis=0, dtype=np.int64)
+        return float(sum(node.cost for node in nodes) + unplaced @ self.rations.penalty)
+
     def node_cost(self, solution: Solution) -> float:
         """What the nodes of a solution cost."""
         return float(solution.bought @ np.array([packing.cost for packing in self.packings]))
@@ -104,18 +110,23 @@ class LimitedMaster(Master):
         self.rations = rations
         self._bound()
 
-    def dive(self, solution: Solution, expired: Expired, turns: Sequence[int] = ()) -> list[NodePacking] | None:
+    def dive(
+        self, solution: Solution, expired: Expired, turns: Sequence[int] = (), most: float = inf
+    ) -> list[NodePacking] | None:
         """Buy whole packings one after another, and generate more for what is left. None if that fails.
 
         Args:
             solution: of this program, which stays as it is.
             expired: whether there is no more time.
             turns: of each choice among packings that are bought in part, which is taken, the largest part first.
+            most: the dive ends as soon as the program says that nodes and pods without a place will cost as much.
         """
         rest = LimitedMaster(self.options, self.remaining, self.rations)
         rest.add(self.packings)  # in the same order
-        bought, nodes, choices = solution.bought, list[NodePacking](), iter(turns)
-        while (bought > NEARLY).any():
+        spent, nodes, choices = 0.0, list[NodePacking](), iter(turns)
+        while ((bought := solution.bought) > NEARLY).any():
+            if spent + solution.cost >= most - NEARLY:
+                return None
             numbers = np.repeat(np.arange(len(bought)), np.floor(bought + NEARLY).astype(np.int64)).tolist()
             if not numbers:
                 order = np.argsort(-bought, kind="stable")[: int((bought > NEARLY).sum())].tolist()
@@ -124,9 +135,10 @@ class LimitedMaster(Master):
             if expired() or not packings:
                 return None
             nodes += packings
+            spent += sum(packing.cost for packing in packings)
             rest.replace(bought)
             try:
-                bought = rest.generate(DIVE_ROUNDS, expired).bought
+                solution = rest.generate(DIVE_ROUNDS, expired)
             except NoSolutionError:
                 return None
         return nodes

@@ -117,6 +117,6 @@ def _chosen_again(
     fits = (master.table <= counts).all(axis=1)
     part.add([master.packings[number] for number in np.flatnonzero(fits).tolist()])
     try:
-        return part.dive(part.generate(ROUNDS, expired), expired, turns)
+        return part.dive(part.generate(ROUNDS, expired), expired, turns, part.cost_of(parts))
     except NoSolutionError:
         return None

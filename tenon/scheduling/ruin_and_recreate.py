@@ -100,7 +100,7 @@ def _recreated(
     part = Master(master.options, counts, master.promising)
     part.add([NodePacking(node.bin.cheapest(), node.pods, node.cost) for node in parts])
     part.add([master.packings[number] for number in np.flatnonzero((pool <= counts).all(axis=1)).tolist()])
-    bought = buy(part, ROUNDS, expired)
+    bought = buy(part, ROUNDS, expired, cost)
     if bought is None or sum(packing.cost for packing in bought) >= cost - NEARLY:
         return []
     built = [node for packing in bought if (node := build(packing)) is not None]
