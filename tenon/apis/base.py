@@ -4,8 +4,6 @@ A rule is CEL. The API server evaluates it from the CRD, and `tenon.apis.cel_rul
 validated, such as files given to the command line or objects stored before the rule existed.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ Other autoscalers share this kind and own its CRD.
 
 # ruff: noqa: RUF012 - pydantic copies the defaults of fields
 
-from __future__ import annotations
-
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field

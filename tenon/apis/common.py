@@ -2,8 +2,6 @@
 
 # ruff: noqa: RUF012 - pydantic copies the defaults of fields
 
-from __future__ import annotations
-
 import re
 from datetime import datetime
 from typing import Annotated, ClassVar, Literal

@@ -6,8 +6,6 @@ person can stop all NodePools before a release, or for an hour, and take that ba
 
 # ruff: noqa: RUF012 - pydantic copies the defaults of fields
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal

@@ -1,7 +1,5 @@
 """How an EC2NodeClass configures the instance: volumes, network interfaces, metadata service, connection tracking."""
 
-from __future__ import annotations
-
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field

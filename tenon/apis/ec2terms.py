@@ -5,8 +5,6 @@ The terms of a list are alternatives. All tags of one term must match, and the v
 
 # ruff: noqa: RUF012 - pydantic copies the defaults of fields
 
-from __future__ import annotations
-
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field

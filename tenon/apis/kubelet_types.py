@@ -4,8 +4,6 @@ A node whose kubelet does not know a setting, or cannot read it, never joins. So
 class, before instances are launched.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Annotated, Any, Literal

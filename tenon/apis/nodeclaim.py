@@ -6,8 +6,6 @@ NodeClaim uses `tenon.kube.claim_record`.
 
 # ruff: noqa: RUF012 - pydantic copies the defaults of fields
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal
 
 from pydantic import Field

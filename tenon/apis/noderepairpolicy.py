@@ -6,8 +6,6 @@ built-in policies are one of them, and users write others for some NodePools.
 
 # ruff: noqa: RUF012 - pydantic copies the defaults of fields
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal

@@ -6,8 +6,6 @@ Karpenter. With one, nodes are replaced in waves, each wave must pass gates, and
 
 # ruff: noqa: RUF012 - pydantic copies the defaults of fields
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, Literal

@@ -6,8 +6,6 @@ a time zone, how much a NodePool may or must have.
 
 # ruff: noqa: RUF012 - pydantic copies the defaults of fields
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Annotated, ClassVar, Literal
 

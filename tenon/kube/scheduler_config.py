@@ -7,12 +7,10 @@ uses some other configuration.
 
 # ruff: noqa: RUF012 - pydantic copies the defaults of fields
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
@@ -85,7 +83,7 @@ class Defaults(ApiModel):
     defaulting_type: Literal["", "List", "System"] = ""
 
     @model_validator(mode="after")
-    def _makes_sense(self) -> Defaults:
+    def _makes_sense(self) -> Self:
         kinds = [(constraint.topology_key, constraint.when_unsatisfiable) for constraint in self.default_constraints]
         for key, action in kinds:
             if kinds.count((key, action)) > 1:

@@ -1,7 +1,5 @@
 """What all messages share: their base class, and the names of activities and errors. None of them may be renamed."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict

@@ -1,7 +1,5 @@
 """The messages of the disruption workflow: what it asks for, which commands it starts, and what these report to it."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Any
 

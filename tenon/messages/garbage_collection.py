@@ -1,7 +1,5 @@
 """Messages of the sweep. A result stays small however much was found."""
 
-from __future__ import annotations
-
 from datetime import datetime
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """The messages about the launch of one instance."""
 
-from __future__ import annotations
-
 from datetime import datetime
 
 from pydantic import Field
@@ -22,7 +20,7 @@ class OfferingRef(Message):
     scope_name: str = ""
 
     @classmethod
-    def of(cls, key: OfferingKey) -> OfferingRef:
+    def of(cls, key: OfferingKey) -> "OfferingRef":
         """Return the key as a part of a message."""
         return cls(**key._asdict())
 

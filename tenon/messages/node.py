@@ -1,7 +1,5 @@
 """The messages between a node's workflow, its activities and the controllers: steps, pokes and commands."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -27,7 +25,7 @@ class Removal(Message):
     """The span that asked for it, as a traceparent; empty if that was not traced."""
 
     @property
-    def plain(self) -> Removal:
+    def plain(self) -> "Removal":
         """The same without what a subclass adds."""
         return Removal(reason=self.reason, detail=self.detail, actor=self.actor, trace=self.trace)
 
@@ -80,7 +78,7 @@ class InitializeResult(Message):
     initialized: bool = False
     reason: str = ""
     message: str = ""
-    binding: BindResult | None = None
+    binding: "BindResult | None" = None
     """What binding the planned pods did; None if that failed or was not asked for."""
 
 
@@ -111,7 +109,7 @@ class CordonInput(NodeInput):
     """The same with since when it holds, for events."""
     life: str = ""
     """What the node was and how long it lived, for events."""
-    drain: DrainInput | None = None
+    drain: "DrainInput | None" = None
     """How to drain the node at once if no pod has to leave, which saves an activity of its own."""
 
 
@@ -124,7 +122,7 @@ class CordonResult(Message):
     force_at: datetime | None = None
     claim_exists: bool = True
     node_exists: bool = True
-    drained: DrainResult | None = None
+    drained: "DrainResult | None" = None
     """What the drain did, if no pod had to leave; None if it has not begun."""
 
 
@@ -208,7 +206,7 @@ class TerminateInput(Message):
     """Without an ID, an instance may still appear until this time, so the search goes on if it finds none."""
     shown: bool = False
     """EC2 has described the instance before. If EC2 does not know it now, it is gone, not just slow to appear."""
-    release: ReleaseInput | None = None
+    release: "ReleaseInput | None" = None
     """How to release Node and NodeClaim once the instance is gone, which saves an activity of its own."""
 
 
@@ -217,7 +215,7 @@ class TerminateResult(Message):
 
     terminated: bool = False
     state: str = ""
-    released: ReleaseResult | None = None
+    released: "ReleaseResult | None" = None
     """What the release did; None if it failed or was not asked for."""
     asked_at: datetime | None = None
     """When EC2 was first asked to terminate it; None if that was not recorded."""

@@ -1,7 +1,5 @@
 """The messages of the workflow of an EC2NodeClass."""
 
-from __future__ import annotations
-
 from tenon.messages.base import Message, WorkflowInput
 
 

@@ -1,7 +1,5 @@
 """The messages of the provisioner's workflow: batches, plans, and what EC2 refuses."""
 
-from __future__ import annotations
-
 from datetime import datetime
 
 from pydantic import Field

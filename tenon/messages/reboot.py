@@ -1,7 +1,5 @@
 """The steps of a reboot: fence, drain, record the boot ID, ask EC2, watch the new boot, and end what failed."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from enum import StrEnum
 

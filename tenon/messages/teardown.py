@@ -1,7 +1,5 @@
 """Messages of the teardown of a cluster. Lists are bounded, so that a result stays small; the counts are complete."""
 
-from __future__ import annotations
-
 from datetime import datetime
 
 from pydantic import Field

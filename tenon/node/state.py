@@ -3,8 +3,6 @@
 The state is the argument of every continue-as-new, so from release 0.1.0 on, only add fields, with defaults.
 """
 
-from __future__ import annotations
-
 from datetime import datetime
 from enum import StrEnum
 
@@ -34,7 +32,7 @@ class Stage(StrEnum):
     ENDED = "ended"
 
     @classmethod
-    def _missing_(cls, value: object) -> Stage:  # noqa: ARG003 - its signature
+    def _missing_(cls, value: object) -> "Stage":  # noqa: ARG003 - its signature
         """Map an unknown stage to PREPARING: after a rollback, the workflow resumes from claim and instance."""
         return cls.PREPARING
 

@@ -1,7 +1,5 @@
 """What a node's workflow can do next: run one activity, wait, or end."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 

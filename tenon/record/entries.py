@@ -4,8 +4,6 @@ From release 0.1.0 on, only add optional fields, because an archive keeps lines 
 holds a secret: it repeats what NodeClaims, events and timelines say. Texts are bounded, and so are lists: `MAX_LISTED`.
 """
 
-from __future__ import annotations
-
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Literal

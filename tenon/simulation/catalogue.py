@@ -2,10 +2,8 @@
 
 # ruff: noqa: RUF012 - pydantic copies the defaults of fields
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -32,7 +30,7 @@ class OfferingEntry(ApiModel):
     interruptible: bool = False
 
     @model_validator(mode="after")
-    def _names_its_reservation(self) -> OfferingEntry:
+    def _names_its_reservation(self) -> Self:
         if self.capacity_type == RESERVED and not self.reservation_id:
             raise ValueError("is reserved and names no reservationId: nothing could be bought from it")
         return self

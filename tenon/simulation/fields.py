@@ -2,8 +2,6 @@
 
 # ruff: noqa: RUF012 - pydantic copies the defaults of fields
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Annotated, Any
 

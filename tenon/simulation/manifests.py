@@ -5,9 +5,7 @@ The API server has not validated manifests from files. Without these checks, a f
 
 # ruff: noqa: RUF012 - pydantic copies the defaults of fields
 
-from __future__ import annotations
-
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -150,7 +148,7 @@ class WorkloadSpec(ApiModel):
     volume_claim_templates: list[StoredTemplate] = []
 
     @model_validator(mode="after")
-    def _selects_its_pods(self) -> WorkloadSpec:
+    def _selects_its_pods(self) -> Self:
         if self.selector is None:
             return self
         if not self.selector.match_labels and not self.selector.match_expressions:
@@ -177,7 +175,7 @@ class Workload(ApiModel):
     status: WorkloadStatus = WorkloadStatus()
 
     @model_validator(mode="after")
-    def _indexes_are_counted(self) -> Workload:
+    def _indexes_are_counted(self) -> Self:
         if self.spec.completion_mode == "Indexed" and self.spec.completions is None:
             raise ValueError("an Indexed Job needs spec.completions")
         return self

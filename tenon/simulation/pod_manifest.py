@@ -2,8 +2,6 @@
 
 # ruff: noqa: RUF012 - pydantic copies the defaults of fields
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self
 
@@ -46,7 +44,7 @@ class Needs(ApiModel):
     limits: Amounts = {}
 
     @model_validator(mode="after")
-    def _whole_devices(self) -> Needs:
+    def _whole_devices(self) -> Self:
         for amounts in (self.requests, self.limits):
             for name, amount in amounts.items():
                 if _is_device(name) and parse_quantity(amount) % 1:
@@ -61,7 +59,7 @@ class Needs(ApiModel):
         return self
 
     @model_validator(mode="after")
-    def _ordered(self) -> Needs:
+    def _ordered(self) -> Self:
         for name, requested in self.requests.items():
             if name in self.limits and parse_quantity(requested) > parse_quantity(self.limits[name]):
                 raise ValueError(f"requests of {name} ({requested}) are above its limit ({self.limits[name]})")
@@ -150,7 +148,7 @@ class PodTerm(ApiModel):
     mismatch_label_keys: list[LabelKey] = []
 
     @model_validator(mode="after")
-    def _keys_join_a_selector(self) -> PodTerm:
+    def _keys_join_a_selector(self) -> Self:
         _joins_a_selector("matchLabelKeys", self.match_label_keys, self.label_selector)
         _joins_a_selector("mismatchLabelKeys", self.mismatch_label_keys, self.label_selector)
         return self
@@ -185,7 +183,7 @@ class Toleration(ApiModel):
     toleration_seconds: int | None = None
 
     @model_validator(mode="after")
-    def _makes_sense(self) -> Toleration:
+    def _makes_sense(self) -> Self:
         if self.toleration_seconds is not None and self.effect != "NoExecute":
             raise ValueError("tolerationSeconds needs effect NoExecute: no other effect evicts pods")
         if not self.key and self.operator != "Exists":
@@ -212,7 +210,7 @@ class Spread(ApiModel):
     node_taints_policy: Literal["Honor", "Ignore"] = "Ignore"
 
     @model_validator(mode="after")
-    def _makes_sense(self) -> Spread:
+    def _makes_sense(self) -> Self:
         if self.min_domains is not None and self.when_unsatisfiable != "DoNotSchedule":
             raise ValueError("minDomains requires whenUnsatisfiable DoNotSchedule")
         _joins_a_selector("matchLabelKeys", self.match_label_keys, self.label_selector)

@@ -4,8 +4,6 @@ Names and defaults are Karpenter's where Karpenter has the setting. Temporal's o
 TEMPORAL_NAMESPACE, TLS, API key) come from Temporal's standard environment configuration, not from here.
 """
 
-from __future__ import annotations
-
 from datetime import timedelta
 from typing import Annotated, Any, Literal
 

@@ -5,8 +5,6 @@ What EC2 can confirm must be confirmed (`is_confirmed`). A body that is not such
 `MalformedNoticeError`, and an event that Tenon does not know is `Kind.NO_OP`.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta

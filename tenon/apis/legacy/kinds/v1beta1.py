@@ -5,8 +5,6 @@ They have the status of v1, so that the API server does not prune the status fie
 
 # ruff: noqa: RUF012 - pydantic copies the defaults of fields
 
-from __future__ import annotations
-
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
