@@ -18,10 +18,14 @@ class Group(TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the list of subcommands."""
-        commands = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
-        rows = [(name, command.get_short_help_str(limit=1000)) for name, command in commands if command is not None]
         with formatter.section("Commands"):
-            formatter.write_dl(rows)
+            formatter.write_dl([(name, self.sentence(ctx, name)) for name in self.list_commands(ctx)])
+
+    def sentence(self, ctx: Any, name: str) -> str:
+        """Return what the list of subcommands says about one."""
+        command = self.get_command(ctx, name)
+        assert command is not None  # it is in the list
+        return str(command.get_short_help_str(limit=1000))
 
 
 def examples(*lines: str) -> str:

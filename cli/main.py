@@ -122,6 +122,57 @@ EXTRAS = {
     "worker": "worker",
 }
 """The extra that each command needs. The others run with the plain wheel, as long as they read only files."""
+SENTENCES = {
+    "approve": "Approve commands that wait for it: each is validated again, and its nodes leave within the budgets.",
+    "codec-server": "Decrypt payloads for Temporal's UI, until Ctrl-C.",
+    "completion": "Print a script that completes commands, options and names of objects in bash, zsh or fish.",
+    "convert": "Convert Karpenter's manifests of any version to v1, or node groups.",
+    "cost": "Show what the cluster costs, now or in a window, and who causes it.",
+    "demo": "Start the sandbox and a worker, scale a Deployment up and down, and show what happens to its nodes.",
+    "disruptions": "Show the commands that remove nodes: why, what for, what they save, and what they wait for.",
+    "doctor": "Check settings, Temporal, Kubernetes and AWS with the worker's environment, and say what to do.",
+    "drain-node-group": (
+        "Move the pods of a node group to nodes of Tenon, a few nodes at a time, and make the group smaller."
+    ),
+    "explain": "Explain decisions about an object, from the cluster or from files.",
+    "handback": "Move the cluster from Tenon to Karpenter: the same nodes, and no pod moves.",
+    "history": "Show what happened, why and by whom: plans, launches, refusals, commands and removals.",
+    "node": "Watch and control nodes through their workflows.",
+    "pause": "Pause disruption: no node is consolidated, replaced for drift, or removed because it is empty.",
+    "playground": (
+        "Serve a page on this machine: plan for manifests, change them or prices, and see what differs, until Ctrl-C."
+    ),
+    "pods": (
+        "Show the pods that wait for a node, by cause: what each NodePool lacks, what is bought, and the next attempt."
+    ),
+    "prices": "Print a table of a region's list prices, for the worker's setting PRICE_TABLE.",
+    "refuse": "Refuse commands that wait for approval: they touch nothing, and their nodes are left alone for a time.",
+    "replay": (
+        "Replay past plans and disruptions with today's engine, and show which decisions change and what that costs."
+    ),
+    "report": "Write one page about a cluster: nodes, cost, the last days, what comes, advice.",
+    "resume": "Lift pauses, so that nodes are disrupted again.",
+    "rollout": "Show how far new versions of nodes are, and start, approve, pause or end their rollouts.",
+    "sandbox": "Run Temporal, Kubernetes and EC2 on this machine, to try Tenon.",
+    "schedule": "Show what NodeSchedules ask for.",
+    "settings": "Show a worker's settings for this environment and these flags, and where each comes from.",
+    "shadow": "Watch a cluster of Karpenter's, and report what Tenon would do and save.",
+    "simulate": "Show which nodes Tenon would launch for the pods in these manifests, and what they cost.",
+    "takeover": "Move the cluster from Karpenter to Tenon: the same nodes, and no pod moves.",
+    "teardown": "End all that Tenon has bought and made for a cluster.",
+    "top": "Show nodes live: use, price, stage, what keeps them; with keys to show, drain and keep.",
+    "ui": "Print links into Temporal's UI: a node's or a command's page, lists of them, or all lists.",
+    "validate": "Check Karpenter's manifests of any version as the API server and the worker would, without a cluster.",
+    "why": "Say why, on one page: why a node was bought and who removed it, or why a pod is pending.",
+    "worker": "Run the worker: workflows and activities, cluster cache and planning.",
+}
+"""The first sentence of each command's help, so that the list of commands loads no command's module."""
+
+
+def _missing_package(command: str) -> str:
+    """Return a package that the command needs and that is not installed; empty if it can run."""
+    extra = EXTRAS.get(command, "")
+    return missing(extra) if extra else ""
 
 
 class Commands(Group):
@@ -131,13 +182,16 @@ class Commands(Group):
         """Return all command names."""
         return list(COMMANDS)
 
+    def sentence(self, ctx: Any, name: str) -> str:
+        """Return what the list of commands says about one."""
+        return super().sentence(ctx, name) if _missing_package(name) else SENTENCES[name]
+
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 - click's signature
         """Return the command with this name, or None if it does not exist."""
         if cmd_name not in COMMANDS:
             return None
-        extra = EXTRAS.get(cmd_name, "")
-        if extra and (package := missing(extra)):
-            return stand_in(cmd_name, extra, package)
+        if package := _missing_package(cmd_name):
+            return stand_in(cmd_name, EXTRAS[cmd_name], package)
         command = get_command(import_module(COMMANDS[cmd_name]).app)
         command.name = cmd_name
         return command

@@ -22,6 +22,14 @@ for name in {absent!r}:
 from cli.main import main
 main()
 """
+LOADING = """
+import sys
+for name in {absent!r}:
+    sys.modules[name] = None
+from cli.main import COMMANDS, Commands
+for name in COMMANDS:
+    Commands(name="tenon").get_command(None, name)
+"""
 
 
 def tenon(*arguments: str, absent: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
@@ -32,10 +40,16 @@ def tenon(*arguments: str, absent: tuple[str, ...]) -> subprocess.CompletedProce
 
 @pytest.mark.parametrize("absent", [OF_THE_SANDBOX, OF_BOTH])
 def test_the_help_names_every_command(absent: tuple[str, ...]) -> None:
-    """It loads the module of each of them."""
     done = tenon("--help", absent=absent)
     assert (done.returncode, done.stderr) == (0, "")
     assert all(f" {command} " in done.stdout for command in COMMANDS)
+
+
+@pytest.mark.parametrize("absent", [OF_THE_SANDBOX, OF_BOTH])
+def test_every_command_can_be_loaded(absent: tuple[str, ...]) -> None:
+    program = [sys.executable, "-c", LOADING.format(absent=absent)]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize(
