@@ -9,6 +9,7 @@ pytest_plugins = [
     "tests.file_order",
     "tests.audit",
     "tests.costs",
+    "tests.collector",
     "tests.isolation",
     "tests.own_log_lines",
 ]

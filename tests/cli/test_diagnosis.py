@@ -21,10 +21,10 @@ from cli.diagnosis.aws import check_aws
 from cli.diagnosis.finding import Finding, State
 from cli.diagnosis.rights import RIGHTS, Right
 from sandbox.ec2.authorization.identities import ADMINISTRATOR_KEY, POLICY, environment, worker_key
-from tenon.apis.crd import custom_resource_definitions
 from tenon.node.registration import NOT_JOINED
 from tests.activities.node.fake_kube import Clock, FakeKube
 from tests.ec2.few_types import offer_few_types
+from tests.tenon.apis.generated import DEFINITIONS
 from worker.settings import Settings
 
 if TYPE_CHECKING:
@@ -55,9 +55,6 @@ def test_the_rights_are_those_of_the_cluster_role() -> None:
         for name in rule.get("resourceNames", [""])
     }
     assert set(RIGHTS) == granted
-
-
-DEFINITIONS = custom_resource_definitions()
 
 
 @pytest.fixture

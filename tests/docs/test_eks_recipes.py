@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import jsonschema  # type: ignore[import-untyped]
 import pytest
 import yaml
 
@@ -69,6 +68,8 @@ def temporal_values() -> dict[str, Any]:
 
 
 def test_the_stores_of_temporal_have_what_its_server_and_schema_job_require(temporal_values: dict[str, Any]) -> None:
+    import jsonschema  # type: ignore[import-untyped]  # takes four seconds, in each process that collects this file
+
     persistence = temporal_values["server"]["config"]["persistence"]
     jsonschema.validate(persistence, PERSISTENCE)
     stores = persistence["datastores"]

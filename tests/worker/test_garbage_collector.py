@@ -16,9 +16,10 @@ from worker.runtime.memory import GC_THRESHOLDS, free, freeze_cache_records
 def collector() -> Iterator[None]:
     """The collector is afterwards as it was."""
     before = gc.get_threshold()
-    yield
     gc.unfreeze()
+    yield
     gc.set_threshold(*before)
+    gc.freeze()  # what the test run holds: tests/collector.py
 
 
 @pytest.mark.usefixtures("collector")

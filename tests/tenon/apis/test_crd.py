@@ -10,12 +10,11 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from tenon.apis.crd import custom_resource_definitions
 from tenon.apis.structural import structural
+from tests.tenon.apis.generated import DEFINITIONS as CRDS
 from tools.generate import HEADER, app, crd_texts
 
 ROOT = Path(__file__).parents[3]
-CRDS = custom_resource_definitions()
 SCHEMA_WORDS = {
     "type", "format", "description", "default", "enum", "pattern", "minimum", "maximum", "minLength", "maxLength",
     "minItems", "maxItems", "minProperties", "maxProperties", "items", "properties", "additionalProperties", "required",

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from tenon.apis.crd import custom_resource_definitions
 from tenon.apis.versions.definitions import NAMES, conversion_patch, is_to_be_migrated
+from tests.tenon.apis.generated import DEFINITIONS
 
 SERVICE = {"service": {"namespace": "tenon", "name": "tenon", "path": "/convert", "port": 8443}}
 URL = {"url": "https://127.0.0.1:1/convert"}
-MADE: dict[str, Any] = {manifest["metadata"]["name"]: manifest for manifest in custom_resource_definitions().values()}
+MADE: dict[str, Any] = {manifest["metadata"]["name"]: manifest for manifest in DEFINITIONS.values()}
 
 
 def patched(definition: Any, patch: Any) -> Any:

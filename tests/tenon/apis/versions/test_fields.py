@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tenon.apis.crd import custom_resource_definitions
 from tenon.apis.versions import nodeclasses, pools_and_claims
 from tenon.apis.versions.definitions import NAMES
 from tenon.apis.versions.parts import Part, Path
+from tests.tenon.apis.generated import DEFINITIONS
 
 PARTS = dict(
     zip(
@@ -21,7 +21,7 @@ PARTS = dict(
 )
 SCHEMAS: dict[str, dict[str, Any]] = {
     manifest["metadata"]["name"]: {v["name"]: v["schema"]["openAPIV3Schema"] for v in manifest["spec"]["versions"]}
-    for manifest in custom_resource_definitions().values()
+    for manifest in DEFINITIONS.values()
 }
 
 
