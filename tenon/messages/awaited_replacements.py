@@ -3,8 +3,6 @@
 Ordinary provisioning buys the replacement, so the command can only look for it, again and again.
 """
 
-from __future__ import annotations
-
 from datetime import datetime
 
 from pydantic import Field

@@ -3,8 +3,6 @@
 People answer in Temporal's UI, with `tenon approve` or with `tenon refuse`, and all three send these messages.
 """
 
-from __future__ import annotations
-
 from datetime import datetime
 from enum import StrEnum
 

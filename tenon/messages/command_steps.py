@@ -1,7 +1,5 @@
 """The workflow of one disruption command: its input, its progress, and the inputs of its steps."""
 
-from __future__ import annotations
-
 from datetime import datetime
 
 from pydantic import Field

@@ -1,7 +1,5 @@
 """Messages with what consolidation would do next, which an operator asks the disruption workflow for."""
 
-from __future__ import annotations
-
 from datetime import datetime
 
 from pydantic import Field

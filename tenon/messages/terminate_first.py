@@ -1,7 +1,5 @@
 """Why a node leaves before its replacement starts, and what comes in its place."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 
 from pydantic import Field
