@@ -41,16 +41,10 @@ class InitializedNode:
     node: Object
 
 
-async def initialize(kube: Kube, node_input: NodeInput, now: Clock, learn: Learn | None = None) -> InitializeResult:
-    """Label the Node as initialized and set the claim's condition, or report what is still missing."""
-    outcome = await initialized_node(kube, node_input, now, learn)
-    return outcome if isinstance(outcome, InitializeResult) else InitializeResult(initialized=True)
-
-
 async def initialized_node(
     kube: Kube, node_input: NodeInput, now: Clock, learn: Learn | None = None
 ) -> InitializedNode | InitializeResult:
-    """Like `initialize`, but return the initialized claim and Node instead of the result that says so."""
+    """Label the Node as initialized and set the claim's condition, and return both; or report what is still missing."""
     claim = await read_claim(kube, node_input.claim)
     if claim is None:
         return InitializeResult(reason="NodeClaimGone", message=f"NodeClaim {node_input.claim.name} is gone")

@@ -26,7 +26,6 @@ from tenon.simulation.reading import finish
 from tenon.simulation.settings import PlanSettings, read_settings
 from worker.settings.scheduler_document import default_spread, scheduler_document
 
-BUILT_IN_PRICES = "Prices are us-west-2's list prices of the built-in catalogue; spot prices are estimates"
 FROM_FILES = (NODEPOOLS, EC2NODECLASSES)
 """What files replace: if they have any of these, none is read from the cluster."""
 

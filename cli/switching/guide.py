@@ -16,7 +16,7 @@ from cli.switching.deployments import Workload
 from cli.switching.memory import Memory
 from cli.switching.observing import Watcher
 from tenon.migration.node_states import Difference, difference, instances
-from tenon.migration.switch import Direction, Kind, Phase, Step, decide, waiting
+from tenon.migration.switch import Direction, Kind, Step, decide, waiting
 from worker.runtime.temporal_client import TemporalError
 
 LOOK_SECONDS = 1.0
@@ -122,8 +122,3 @@ class Guide:
     def _successor(self) -> Workload:
         is_takeover = self.memory.switch.direction is Direction.TAKEOVER
         return self.watcher.tenon if is_takeover else self.watcher.karpenter
-
-
-def went_back(memory: Memory) -> bool:
-    """Whether the leaver of an ended switch leads again."""
-    return memory.switch.phase is Phase.RETURNED

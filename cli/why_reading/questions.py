@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TypeVar
 
 from cli.why_reading.kubernetes import KubernetesReader
 from cli.why_reading.record import RecordReader
@@ -28,7 +27,6 @@ from tenon.record.why.pool import PoolSources
 
 MAX_LIVES = 3
 """How many NodeClaims of a pod are asked for their state."""
-_T = TypeVar("_T")
 
 
 class Sources:

@@ -15,7 +15,7 @@ from moto.ec2.exceptions import EC2ClientError
 from sandbox.ec2.market import Market
 
 UNITS = ("vcpu", "memory-mib", "units")
-HIGHEST, LOWEST = 10, 1
+LOWEST = 1
 USUAL = 9
 """The score of a zone that has capacity of all types."""
 FEW_TYPES = 3

@@ -22,7 +22,6 @@ from tenon.cost.bill import Lifetime
 from tenon.cost.split import Consumer, Kind
 from tenon.money import decimal_text
 
-FOCUS_VERSION = "1.2"
 AWS = "AWS"
 _UNITS = "Hours"
 _QUANTITY_DIGITS = Decimal("1e-15")

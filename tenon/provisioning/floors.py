@@ -44,12 +44,6 @@ def floors(pool: NodePool, demand: PoolDemand) -> dict[str, Resolved]:
     return result
 
 
-def pool_of_floor(key: str) -> str:
-    """Return the NodePool of the key of a floor; empty for that of a CapacityBuffer."""
-    namespace, _, name = key.partition("/")
-    return name.rpartition("-")[0] if namespace == NAMESPACE else ""
-
-
 def _parts(spare: Mapping[str, int]) -> int:
     parts = max((-(-units // _PART[name]) for name, units in spare.items() if name in _PART), default=1)
     whole_things = [units for name, units in spare.items() if name not in _PART and units > 0]

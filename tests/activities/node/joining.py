@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from activities.kubernetes.nodeclaims import Clock
 from activities.kubernetes.resources import NODECLAIMS, NODES
-from tenon.messages.node import NodeInput
+from activities.node.initialization import Learn, initialized_node
+from tenon.messages.node import InitializeResult, NodeInput
 from tests.activities.node.world import PROVIDER_ID, REF, World, claim, node
 
 WANTED = NodeInput(claim=REF, provider_id=PROVIDER_ID, node_name="node-1")
@@ -14,6 +18,11 @@ def joined(*taints: dict[str, str], **spec: object) -> World:
     world.kube.add(NODECLAIMS, claim(**spec))
     world.kube.add(NODES, node(*taints))
     return world
+
+
+async def initialize(kube: Any, node_input: NodeInput, now: Clock, learn: Learn | None = None) -> InitializeResult:
+    outcome = await initialized_node(kube, node_input, now, learn)
+    return outcome if isinstance(outcome, InitializeResult) else InitializeResult(initialized=True)
 
 
 async def at_once() -> None:

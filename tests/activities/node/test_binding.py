@@ -9,10 +9,10 @@ import pytest
 
 from activities.node import binding
 from activities.node.binding import bind
-from activities.node.initialization import InitializedNode, initialize, initialized_node
+from activities.node.initialization import InitializedNode, initialized_node
 from activities.node.registration import register
 from activities.node.startup_cordon import remove_startup_cordon
-from tests.activities.node.joining import WANTED, at_once, joined, planned
+from tests.activities.node.joining import WANTED, at_once, initialize, joined, planned
 from tests.activities.node.world import DISRUPTED, UNREGISTERED, World, pod
 from tests.workflows.waiting import until
 

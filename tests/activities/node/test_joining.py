@@ -7,11 +7,10 @@ from typing import Any, cast
 import pytest
 
 from activities.kubernetes.resources import NODECLAIMS, NODES
-from activities.node.initialization import initialize
 from activities.node.nodeclaim_lifecycle import NodeActivities
 from activities.node.registration import register
 from tenon.messages.launch import Instance
-from tests.activities.node.joining import WANTED, joined
+from tests.activities.node.joining import WANTED, initialize, joined
 from tests.activities.node.world import REF, UNREGISTERED, Ec2, World, claim, node
 
 STARTUP = {"key": "cni", "effect": "NoSchedule"}

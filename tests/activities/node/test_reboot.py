@@ -13,7 +13,6 @@ from activities.kubernetes.client import EvictionAnswer
 from activities.kubernetes.nodeclaims import view_of
 from activities.node import rebooting
 from activities.node.cordon import withdraw
-from activities.node.initialization import initialize
 from activities.node.reboot_activities import RebootActivities
 from activities.node.reboot_drain import drain_for_reboot
 from tenon.apis import labels
@@ -34,6 +33,7 @@ from tenon.messages.reboot import (
 )
 from tenon.node.reboot_record import operation_id
 from tests.activities.node.fake_kube import START, stamp
+from tests.activities.node.joining import initialize
 from tests.activities.node.world import PROVIDER_ID, REF, World, pod
 
 FENCE = {"key": "karpenter.sh/rebooting", "effect": "NoSchedule"}

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from activities.node.binding import bind
-from activities.node.initialization import initialize
 from activities.node.registration import register
 from activities.node.startup_cordon import remove_startup_cordon_by_name
-from tests.activities.node.joining import WANTED, at_once, joined, planned
+from tests.activities.node.joining import WANTED, at_once, initialize, joined, planned
 from tests.activities.node.world import UNREGISTERED, pod
 
 CORDON = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule", "timeAdded": "t"}

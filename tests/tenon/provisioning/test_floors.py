@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenon.provisioning.buffers import unit_requests
-from tenon.provisioning.floors import MAX_PARTS, floors, pool_of_floor
+from tenon.provisioning.floors import MAX_PARTS, floors
 from tenon.resources import parse_resources
 from tenon.schedule.desired import NOTHING, PoolDemand
 from tests.activities.provisioning.fake_view import node_pool
@@ -53,9 +53,3 @@ def test_only_nodes_of_the_nodepool_can_hold_its_floor_also_tainted_ones() -> No
     spec = nodes.template["spec"]
     assert spec["nodeSelector"] == {"karpenter.sh/nodepool": "ci"}
     assert spec["tolerations"] == [{"key": "team", "operator": "Exists", "effect": "NoSchedule"}]
-
-
-def test_the_key_of_a_floor_names_its_nodepool_and_that_of_a_buffer_names_none() -> None:
-    keys = floors(node_pool("a-b"), PoolDemand(floor_nodes=1, floor_spare={"cpu": 1}))
-    assert [pool_of_floor(key) for key in keys] == ["a-b", "a-b"]
-    assert pool_of_floor("default/web") == ""
