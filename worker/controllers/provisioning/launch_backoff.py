@@ -7,8 +7,9 @@ ends as soon as a node of the pool is launched or the pool is changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
+from tenon.apis.nodepool import NodePool
 from tenon.provisioning.static_capacity import MAX_CHANGES, StaticClaim
 
 PAUSES = (30.0, 60.0, 120.0, 180.0)
@@ -81,3 +82,23 @@ class LaunchBackoff:
         if self._failed:
             return 0 if self._awaited else 1
         return MAX_CHANGES
+
+
+class LaunchBackoffs:
+    """The backoff of each NodePool that buys nodes without pods, in the newest generation of its spec seen so far."""
+
+    def __init__(self) -> None:
+        self._of_pools: dict[str, LaunchBackoff] = {}
+        """By UID."""
+
+    def of(self, pool: NodePool) -> LaunchBackoff:
+        """Return the backoff of a pool, which ends with a newer generation. ``pool`` may be an older one."""
+        uid, generation = pool.metadata.uid or "", pool.metadata.generation or 0
+        backoff = self._of_pools.get(uid)
+        if backoff is None or backoff.generation < generation:
+            backoff = self._of_pools[uid] = LaunchBackoff(generation)
+        return backoff
+
+    def forget_all_but(self, uids: Collection[str]) -> None:
+        """Forget the pools that no longer exist, or that no longer need a backoff."""
+        self._of_pools = {uid: backoff for uid, backoff in self._of_pools.items() if uid in uids}

@@ -54,7 +54,7 @@ from worker.cache.changes import Change, Topic
 from worker.cache.cluster import ClusterCache
 from worker.cache.planning_view import PlanningView
 from worker.controllers.base import Controller
-from worker.controllers.provisioning.launch_backoff import LaunchBackoff
+from worker.controllers.provisioning.launch_backoff import LaunchBackoff, LaunchBackoffs
 from worker.controllers.provisioning.purchase_turns import PurchaseTurns
 from worker.controllers.provisioning.static_nodeclaims import claims_by_pool, static_claim, with_eviction_cost
 
@@ -88,13 +88,12 @@ class StaticNodePoolController(Controller):
         self._policy = policy
         self._turns = turns
         self._refusals = refusals
-        self._backoffs: dict[str, LaunchBackoff] = {}
-        """The backoffs, by UID of the NodePool."""
+        self._backoffs = LaunchBackoffs()
 
     async def reconcile(self, changes: Sequence[Change]) -> float | None:  # noqa: ARG002
         """Check all static pools, because the cache cannot tell which of them a deleted claim belonged to."""
         static = [record for record in self._cache.pools if record.spec.get("replicas") is not None]
-        self._forget_all_but({record.uid for record in static})
+        self._backoffs.forget_all_but({record.uid for record in static})
         claims = claims_by_pool(self._cache, {record.name for record in static})
         unfinished: set[str] = set()
 
@@ -112,7 +111,7 @@ class StaticNodePoolController(Controller):
 
     def _is_out_of_date(self, pool: NodePool, cached: list[StaticClaim]) -> bool:
         """Whether the cache shows something to do, so that it is worth reading from the API server."""
-        backoff = self._backoff_of(pool)
+        backoff = self._backoffs.of(pool)
         backoff.launched(claim.name for claim in cached if claim.launched)
         balance = _balance(pool, cached)
         if balance.held_back:
@@ -132,7 +131,7 @@ class StaticNodePoolController(Controller):
         bodies = await self._kube.list(NODECLAIMS, label_selector=selector)
         listed = [ClaimRecord.of(body) for body in bodies if manages_claim(body)]
         static_claims = [static_claim(self._cache, claim) for claim in listed]
-        backoff = self._backoff_of(pool)
+        backoff = self._backoffs.of(pool)
         backoff.read(static_claims, asyncio.get_running_loop().time())
         balance = _balance(pool, static_claims)
         if balance.surplus:
@@ -262,17 +261,6 @@ class StaticNodePoolController(Controller):
                 return
             except ConflictError:
                 current_pool = await self._read_pool(name, uid)
-
-    def _backoff_of(self, pool: NodePool) -> LaunchBackoff:
-        """The backoff of the newest generation of the pool seen so far, even if ``pool`` is an older one."""
-        uid, generation = pool.metadata.uid or "", pool.metadata.generation or 0
-        backoff = self._backoffs.get(uid)
-        if backoff is None or backoff.generation < generation:
-            backoff = self._backoffs[uid] = LaunchBackoff(generation)
-        return backoff
-
-    def _forget_all_but(self, uids: set[str]) -> None:
-        self._backoffs = {uid: backoff for uid, backoff in self._backoffs.items() if uid in uids}
 
     def _log_reason(self, pool: str, why: str) -> None:
         if self._log_limiter.count((pool, why[:40])) is not None:

@@ -27,7 +27,6 @@ from activities.kubernetes.nodeclaim_deletion import delete_with_finalizer
 from activities.kubernetes.resources import NODECLAIMS, NODES
 from tenon.apis import labels
 from tenon.apis.managed import manages_claim
-from tenon.apis.nodepool import NodePool
 from tenon.apis.reasons import Reason
 from tenon.apis.warm import FILLING, STARTING, STATES, STOPPED, warm_count
 from tenon.kube import object_json
@@ -45,7 +44,7 @@ from worker.cache.cluster import ClusterCache
 from worker.cache.evacuating_pods import leaving
 from worker.cache.planning_view import PlanningView
 from worker.controllers.base import Controller
-from worker.controllers.provisioning.launch_backoff import LaunchBackoff
+from worker.controllers.provisioning.launch_backoff import LaunchBackoffs
 from worker.controllers.provisioning.purchase_turns import PurchaseTurns
 from worker.controllers.provisioning.warm_purchases import WarmPurchases
 
@@ -112,8 +111,7 @@ class WarmNodeController(Controller):
         """How often in a row EC2 has refused to stop the instance of a NodeClaim, by its UID."""
         self._buy_from: dict[str, float] = {}
         """When a NodePool whose warm nodes EC2 does not stop may get another one, by UID."""
-        self._backoffs: dict[str, LaunchBackoff] = {}
-        """By UID of the NodePool."""
+        self._backoffs = LaunchBackoffs()
 
     async def reconcile(self, changes: Sequence[Change]) -> float | None:  # noqa: ARG002
         """Look at all warm nodes, and at all NodePools that keep some."""
@@ -328,7 +326,7 @@ class WarmNodeController(Controller):
             return
         pool = self._view.launching(spec)
         cached_nodes = [self._warm_node(claim) for claim in self._cache.claims if claim.pool == record.name]
-        backoff = self._backoff_of(pool)
+        backoff = self._backoffs.of(pool)
         clock = asyncio.get_running_loop().time
         needed = refill(pool, [node for node in cached_nodes if node.claim.warm])
         if not needed.missing and not needed.delete:
@@ -349,13 +347,6 @@ class WarmNodeController(Controller):
             if not await self._purchases.buy(pool, backoff):
                 return
 
-    def _backoff_of(self, pool: NodePool) -> LaunchBackoff:
-        uid, generation = pool.metadata.uid or "", pool.metadata.generation or 0
-        backoff = self._backoffs.get(uid)
-        if backoff is None or backoff.generation < generation:
-            backoff = self._backoffs[uid] = LaunchBackoff(generation)
-        return backoff
-
     def _count(self, by_pool: Mapping[str, Sequence[WarmNode]]) -> None:
         self._pools.update(by_pool)
         for pool in self._pools:
@@ -367,4 +358,4 @@ class WarmNodeController(Controller):
         self._ask_at = {key: at for key, at in self._ask_at.items() if key[0] in claims}
         self._refusals = {uid: count for uid, count in self._refusals.items() if uid in claims}
         self._buy_from = {uid: at for uid, at in self._buy_from.items() if uid in pools}
-        self._backoffs = {uid: backoff for uid, backoff in self._backoffs.items() if uid in pools}
+        self._backoffs.forget_all_but(pools)
