@@ -71,7 +71,7 @@ def measure(case: Case, seed: int, catalogue: Path | None) -> Figures:
         bound=lower_bound(problem, left_out=plan.unschedulable),
         seconds=statistics.median(times),
         megabytes=peak,
-        reason=next(iter(plan.unschedulable.values()), ""),
+        reason=next(map(str, plan.unschedulable.values()), ""),
     )
 
 

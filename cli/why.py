@@ -153,6 +153,7 @@ def _answer_of(sources: NodeSources | PodSources | PoolSources) -> Answer:
 def simulate_pod(sources: PodSources) -> tuple[PodSources, Consulted]:
     """Plan the pending pods of the cluster as `tenon simulate --live` does, and add what that says of the pod."""
     from cli.simulating.simulation import Given, InputError, simulated
+    from tenon.simulation.document import reason_of
 
     try:
         document = simulated(Given([], live=True)).document
@@ -161,14 +162,14 @@ def simulate_pod(sources: PodSources) -> tuple[PodSources, Consulted]:
     outcome = Consulted(Source.SIMULATION, "the pending pods were planned, because no other source says why")
     for entry in document["unschedulable"]:
         if entry["pod"] == sources.key:
-            return replace(sources, simulated=entry["reason"]), outcome
+            return replace(sources, simulated_reason=reason_of(entry)), outcome
     for entry in document["nodeClaims"]:
         if sources.key in entry["pods"]:
             node = f"{entry['offering']['instanceType']} of NodePool {entry['nodePool']} would be bought for it"
-            return replace(sources, simulated=node, has_place=True), outcome
+            return replace(sources, simulated_place=node), outcome
     for entry in document["existingNodes"]:
         if sources.key in entry["pods"]:
-            return replace(sources, simulated=f"it has room on {entry['name']}", has_place=True), outcome
+            return replace(sources, simulated_place=f"it has room on {entry['name']}"), outcome
     return sources, outcome
 
 

@@ -8,13 +8,16 @@ import itertools
 import json
 import textwrap
 from collections.abc import Iterator
+from dataclasses import MISSING, is_dataclass
+from dataclasses import fields as dataclass_fields
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, cast, get_args, get_type_hints
 
 from pydantic import BaseModel
 
 from tenon.apis.base import RULES_KEY
 from tenon.apis.crd import custom_resource_definitions
+from tenon.kube import pool_reasons
 from tenon.kube.event_reasons import EventReason
 from tenon.provisioning.gates import AWS_GATES, MEANINGS
 from tenon.record import entries
@@ -81,6 +84,9 @@ begins with what you see, and says what to do.
 When a condition of a NodePool, an EC2NodeClass or an object of an older API says that something is wrong, an event has
 the reason of the condition. When a condition of an EC2NodeClass changes, an event has its type as the reason.
 
+FailedScheduling on a pod for which no node is bought has the annotation `tenon.sh/no-place`: what the message says, as
+JSON, with a clause for each NodePool. Its fields are those of a [reason](record-fields.md#inside-reason) in the record.
+
 | reason | type | on | means |
 |---|---|---|---|
 """
@@ -99,16 +105,19 @@ the record goes and how to read it.
 - From release 0.1.0 on, entries only gain fields. Ignore fields that you do not know.
 """
 
-_RECORD_PARTS = {
-    "Purchase": "purchase",
-    "CommandCandidate": "candidate",
-    "CommandApproval": "approval",
-    "NodeFacts": "node",
-    "BlockedBy": "wait",
-    "CostRow": "row",
-    "DecidedCommand": "decided command",
+_RECORD_PARTS: dict[type, str] = {
+    entries.Purchase: "purchase",
+    pool_reasons.NoPlace: "reason",
+    pool_reasons.Clause: "clause",
+    pool_reasons.Obstacle: "obstacle",
+    entries.CommandCandidate: "candidate",
+    entries.CommandApproval: "approval",
+    entries.NodeFacts: "node",
+    entries.BlockedBy: "wait",
+    entries.CostRow: "row",
+    entries.DecidedCommand: "decided command",
 }
-"""Models that entries have inside, with what the page calls them."""
+"""What entries have inside, with what the page calls it."""
 
 
 def page_texts() -> dict[Path, str]:
@@ -147,9 +156,8 @@ def record_page() -> str:
     for model in record_kinds():
         kind = str(model.model_fields["kind"].default)
         parts.append(_record_section(f"`{kind}`", str(model.__doc__), model, tuple(common.model_fields)))
-    for name, title in _RECORD_PARTS.items():
-        model = getattr(entries, name)
-        parts.append(_record_section(f"Inside: {title}", str(model.__doc__), model, ()))
+    for part, title in _RECORD_PARTS.items():
+        parts.append(_record_section(f"Inside: {title}", str(part.__doc__), part, ()))
     return "".join(parts)
 
 
@@ -159,17 +167,26 @@ def record_kinds() -> tuple[type[BaseModel], ...]:
     return kinds
 
 
-def _record_section(title: str, about: str, model: type[BaseModel], inherited: tuple[str, ...]) -> str:
+def _record_section(title: str, about: str, model: type, inherited: tuple[str, ...]) -> str:
     meanings = _attribute_docstrings(model)
     rows = []
-    for name, field in model.model_fields.items():
+    for name, (annotation, is_required) in _record_fields(model).items():
         if name not in inherited:
-            shown = f"**`{name}`**" if field.is_required() or name == "kind" else f"`{name}`"
-            rows.append(f"| {shown} | {_record_type(str(field.annotation))} | {_plain(meanings[name])} |\n")
+            shown = f"**`{name}`**" if is_required or name == "kind" else f"`{name}`"
+            rows.append(f"| {shown} | {_record_type(annotation)} | {_plain(meanings[name])} |\n")
     return f"\n## {title}\n\n{_plain(about)}\n\n| field | type | meaning |\n|---|---|---|\n{''.join(rows)}"
 
 
-def _attribute_docstrings(model: type[BaseModel]) -> dict[str, str]:
+def _record_fields(model: type) -> dict[str, tuple[str, bool]]:
+    """Return the annotation of each field, and whether it is always there. ``model``: or a dataclass."""
+    if issubclass(model, BaseModel):
+        return {name: (str(field.annotation), field.is_required()) for name, field in model.model_fields.items()}
+    assert is_dataclass(model)
+    hints = get_type_hints(model)
+    return {field.name: (str(hints[field.name]), field.default is MISSING) for field in dataclass_fields(model)}
+
+
+def _attribute_docstrings(model: type) -> dict[str, str]:
     """The docstring of each field: pydantic keeps none unless every start of a worker parses the source.
 
     Raises:
@@ -187,16 +204,21 @@ def _attribute_docstrings(model: type[BaseModel]) -> dict[str, str]:
     return docstrings
 
 
+def _is_list(annotation: str) -> bool:
+    return annotation.startswith(("list", "tuple"))
+
+
 def _record_type(annotation: str) -> str:
     """The type of a field as readers of JSON know it."""
     for part, title in _RECORD_PARTS.items():
-        if f".{part}" in annotation:
-            return f"list of {title}s" if annotation.startswith("list") else title
+        if f".{part.__name__}" in annotation:
+            is_map = annotation.startswith("dict")
+            return f"map of {title}s" if is_map else f"list of {title}s" if _is_list(annotation) else title
     if annotation.startswith("dict"):
         return "map of lists" if "list[" in annotation else "map"
     if annotation.startswith("list"):
         return "list of texts"
-    for name, word in (("datetime", "time"), ("float", "number"), ("int", "whole number")):
+    for name, word in (("datetime", "time"), ("float", "number"), ("bool", "true or false"), ("int", "whole number")):
         if name in annotation:
             return word
     return "text"

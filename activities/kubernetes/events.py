@@ -24,8 +24,8 @@ from tenon.apis.json_object import JsonObject
 from tenon.ec2.instances.interruption import EVENTS as EVENTS_OF_NOTICES
 from tenon.ec2.instances.interruption import LEAVES
 from tenon.kube.event_reasons import EventReason, EventType, Published
-from tenon.kube.pool_reasons import shortened_by_pool
 from tenon.kube.timestamps import format_instant
+from tenon.sentences import shortened
 
 log = loggers.EVENTS
 
@@ -67,10 +67,11 @@ class EventPublisher(Protocol):
         reason: Published,
         message: str,
         type_: EventType | None = None,
+        annotations: Mapping[str, str] | None = None,
     ) -> bool:
         """Publish an event about an object or a reference to one. Return whether it was published.
 
-        ``type_``: if it is not that of the reason.
+        ``type_``: if it is not that of the reason. ``annotations``: what the message says, for programs.
         """
         ...
 
@@ -99,11 +100,12 @@ class EventRecorder:
         reason: Published,
         message: str,
         type_: EventType | None = None,
+        annotations: Mapping[str, str] | None = None,
     ) -> bool:
         """Write an event about an object or a reference to one. Return False if it was suppressed or failed."""
         event_type = type_ or reason.type
         reference = _reference(regarding)
-        message = shortened_by_pool(message, _MESSAGE_LENGTH)
+        message = shortened(message, _MESSAGE_LENGTH)
         key = hashlib.sha256(
             "\0".join([*(reference[field] for field in sorted(reference)), event_type, reason, message]).encode()
         ).hexdigest()[:16]
@@ -115,7 +117,11 @@ class EventRecorder:
         name = f"{reference['name'][:200]}.{key}"
         stamp = format_instant(self._now())
         event: JsonObject = {
-            "metadata": {"name": name, "namespace": namespace},
+            "metadata": {
+                "name": name,
+                "namespace": namespace,
+                **({"annotations": dict(annotations)} if annotations else {}),
+            },
             "involvedObject": reference,
             "reason": str(reason),
             "message": message,

@@ -69,7 +69,7 @@ class BufferRoom:
                 requests[name] = add(requests.get(name, {}), *(pod.requests for pod in pods))
         without = plan.unschedulable.keys() | plan.unreached
         lacking = [pod for pod in self._pods.values() if pod.key in without]
-        refused = {pod.buffer: plan.unschedulable[pod.key] for pod in lacking if pod.key in plan.unschedulable}
+        refused = {pod.buffer: str(plan.unschedulable[pod.key]) for pod in lacking if pod.key in plan.unschedulable}
         if not bought:
             refused = {key: self._rooms[key].refused for key in refused if key in self._rooms}
         self._rooms = {

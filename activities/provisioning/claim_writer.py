@@ -29,6 +29,7 @@ from tenon.apis.nodepool import NodePool
 from tenon.apis.shortage_price import price_factor, shortage_annotation
 from tenon.kube import object_json
 from tenon.kube.offerings import OfferingKey
+from tenon.kube.pool_reasons import NoPlace, Obstacle, ObstacleKind
 from tenon.provisioning import launch_groups
 from tenon.provisioning.claims import claim_body, claim_name
 from tenon.provisioning.overlays import Overlaid
@@ -80,15 +81,16 @@ class ClaimWrite:
         return None if self.error is None or _is_transient(self.error) else self.error
 
     @property
-    def sentence(self) -> str:
+    def reason(self) -> NoPlace:
         """The explanation of the error for the events of its pods."""
-        where = f"NodePool {self.planned.pool}: its NodeClaim"
         if self.refusal is not None:
-            return (
-                f"{where} was refused by the API server: {self.refusal.message}; change the policy that refuses it, "
-                "or the NodePool. Tenon retries with growing pauses"
+            text = (
+                f"its NodeClaim was refused by the API server: {self.refusal.message}; change the policy that refuses "
+                "it, or the NodePool. Tenon retries with growing pauses"
             )
-        return f"{where} could not be written: {self.error}; Tenon retries at once"
+        else:
+            text = f"its NodeClaim could not be written: {self.error}; Tenon retries at once"
+        return NoPlace.in_pool(self.planned.pool, Obstacle(ObstacleKind.LAUNCHES, text))
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ from tenon.ec2.refusals.known_quotas import within_quotas
 from tenon.ec2.refusals.unavailable import next_attempt_of
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
+from tenon.kube.pool_reasons import Obstacle, ObstacleKind
 from tenon.messages.provisioning import ShortageWait
 from tenon.node.breaker import sentence
 from tenon.provisioning.launch_breakers import next_probe, only_probes, pools_for_plans, probed, without_held_types
@@ -122,7 +123,7 @@ class PlanDecider:
         winners = TypeChoiceExplainer(problem, types_by_pool, attempted_at)
         engine_plan = solved.plan
         solved, waits = await self._wait_for_cheaper(waiting_pods, solved, overlaid, winners, part, refused)
-        left_out = {name: sentence(breakers[name]) for name in closed}
+        left_out = {name: Obstacle(ObstacleKind.LAUNCHES, sentence(breakers[name])) for name in closed}
         explained = await asyncio.to_thread(
             with_refused_offerings,
             solved.plan,
@@ -149,7 +150,7 @@ class PlanDecider:
         in_flight = frozenset(node.name for node in problem.nodes if node.requirements is not None)
         with plan_phase("explain", Phase.EXPLAIN):
             why, usual_prices = await asyncio.to_thread(_explained, plan, winners, probes)
-        without_types = {pool.name: pool.lacking for pool in problem.pools if pool.lacking}
+        without_types = {pool.name: pool.why_lacking for pool in problem.pools if pool.lacking}
         return PlanDecision(
             plan,
             [*waiting_pods, *waiting],

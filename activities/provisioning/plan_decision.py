@@ -14,6 +14,7 @@ from tenon.apis.nodepool import NodePool
 from tenon.apis.shortage_price import is_far_dearer, price_factor
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
+from tenon.kube.pool_reasons import NoPlace
 from tenon.messages.provisioning import ShortageWait
 from tenon.provisioning.overlays import Overlaid
 from tenon.scheduling.model import Plan, PlannedClaim, Problem
@@ -84,8 +85,9 @@ class PlanDecision:
 
     def as_written(self, written: Written) -> Plan:
         """The plan with only the written NodeClaims. Pods of the others, and failed pods, become unschedulable."""
-        why = {pod.key: unwritten.sentence for unwritten in written.unwritten for pod in unwritten.planned.pods}
-        unschedulable = {**self.plan.unschedulable, **why, **self.failed, **self.paused}
+        why = {pod.key: unwritten.reason for unwritten in written.unwritten for pod in unwritten.planned.pods}
+        others = {key: NoPlace.of(text) for key, text in {**self.failed, **self.paused}.items()}
+        unschedulable = {**self.plan.unschedulable, **why, **others}
         return replace(self.plan, claims=written.claims, unschedulable=unschedulable)
 
 

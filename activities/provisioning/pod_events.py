@@ -14,8 +14,11 @@ from dataclasses import dataclass
 from activities import loggers
 from activities.kubernetes.event_references import pod_reference
 from activities.kubernetes.events import EventPublisher
+from tenon.apis import labels
 from tenon.kube.event_reasons import EventReason
 from tenon.kube.pod import Pod
+from tenon.kube.pool_reason_json import encode
+from tenon.kube.pool_reasons import NoPlace
 from tenon.scheduling.explanation.waiting import event_message
 from tenon.scheduling.model import Plan
 
@@ -36,6 +39,8 @@ class _PodEvent:
     pod: Pod
     reason: EventReason
     message: str
+    why: NoPlace | None = None
+    """What the message says, if it says why no node is bought for the pod."""
 
 
 class PodEvents:
@@ -102,7 +107,11 @@ class PodEvents:
         self._reported.move_to_end(event.pod.uid)
         while len(self._reported) > _REMEMBERED:
             self._reported.popitem(last=False)
-        return await self._recorder.publish(pod_reference(event.pod), event.reason, event.message)
+        reference = pod_reference(event.pod)
+        if event.why is None:
+            return await self._recorder.publish(reference, event.reason, event.message)
+        annotations = {labels.NO_PLACE: encode(event.why)}
+        return await self._recorder.publish(reference, event.reason, event.message, annotations=annotations)
 
 
 def _events(
@@ -115,7 +124,8 @@ def _events(
 ) -> Iterable[_PodEvent]:
     for key, why in plan.unschedulable.items():
         if key in waiting:
-            yield _PodEvent(waiting[key], EventReason.FAILED_SCHEDULING, event_message(why, key))
+            message, part = event_message(why, key)
+            yield _PodEvent(waiting[key], EventReason.FAILED_SCHEDULING, message, part)
     for key in lacking.keys() & waiting.keys():
         yield _PodEvent(waiting[key], EventReason.FAILED_SCHEDULING, lacking[key])
     for key in sorted(plan.unreached & waiting.keys()):

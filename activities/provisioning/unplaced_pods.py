@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from tenon.kube.pod import Pod
+from tenon.kube.pool_reasons import NoPlace
 from tenon.messages.provisioning import PendingPods
 from tenon.provisioning.pending_pods import without_place
 
@@ -13,9 +14,9 @@ class UnplacedPods:
     """The pods for which no node is bought, by UID."""
 
     def __init__(self) -> None:
-        self._reasons: dict[str, tuple[str, str]] = {}
+        self._reasons: dict[str, tuple[str, NoPlace]] = {}
 
-    def planned(self, pods: Iterable[Pod], unschedulable: Mapping[str, str], elsewhere: Collection[str]) -> None:
+    def planned(self, pods: Iterable[Pod], unschedulable: Mapping[str, NoPlace], elsewhere: Collection[str]) -> None:
         """Record a plan for these pods.
 
         Args:

@@ -42,4 +42,4 @@ class VersionTypes:
         except EC2Error:
             return ""
         (engine_pool,) = scheduling_pools(self._view, overlaid.pools_with_types, PlanPolicy())
-        return engine_pool.lacking
+        return engine_pool.why_lacking

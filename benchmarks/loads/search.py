@@ -16,6 +16,7 @@ import numpy as np
 from benchmarks.judges import catalogue_of
 from benchmarks.loads.cases import Load
 from benchmarks.random_cases import Case
+from tenon.kube.pool_reasons import NoPlace, ObstacleKind
 from tenon.scheduling.claim_builder import claims_of
 from tenon.scheduling.column_packing import better_nodes, merged_load, packings_of
 from tenon.scheduling.columns import Master, NodePacking, trimmed
@@ -235,7 +236,8 @@ def _plan(problem: Problem, fleets: Sequence[Fleet]) -> Plan:
     handed_out: dict[int, int] = {}
     claims = tuple(claim for fleet in fleets for claim in claims_of(fleet, handed_out))
     placed = {pod.key for claim in claims for pod in claim.pods}
-    return Plan(claims, {}, {pod.key: "the limits leave no room" for pod in problem.pods if pod.key not in placed})
+    full = NoPlace.of("the limits leave no room", ObstacleKind.LIMITS)
+    return Plan(claims, {}, {pod.key: full for pod in problem.pods if pod.key not in placed})
 
 
 def violations(load: Load, problem: Problem, plan: Plan) -> int:

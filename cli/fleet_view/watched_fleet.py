@@ -17,6 +17,7 @@ from activities.kubernetes.errors import ApiError, ForbiddenError, NotFoundError
 from activities.kubernetes.resources import Resource
 from cli.fleet_view.holds import frozen_pools, open_rollouts, scheduled_pools
 from cli.fleet_view.watched_pod import WatchedPod, decode_watched_pod
+from tenon.apis import labels
 from tenon.apis.json_object import JsonObject
 from tenon.apis.managed import manages_claim, manages_pool
 from tenon.apis.nodeclaim import DISRUPTION_REASON
@@ -25,12 +26,12 @@ from tenon.fleet.document import Fleet
 from tenon.fleet.rows import NodeRow, node_row
 from tenon.fleet.summary import OpenCommand, PendingPod, commands_of_workflows, open_commands
 from tenon.fleet.waiting import with_waits
+from tenon.kube import object_json, pool_reason_json
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.decode import decode_node, decode_nodeclaim, decode_object
 from tenon.kube.records import NodeRecord, ObjectRecord, PodRecord
-from tenon.kube.timestamps import from_epoch, parse_instant, without_next_attempts
+from tenon.kube.timestamps import from_epoch, parse_instant
 from tenon.report.live import LiveNode
-from tenon.scheduling.explanation.waiting import reason_in
 from worker.cache.provider_ids import ProviderIds
 from worker.cache.reflector import Reflector
 from worker.cache.table import Table
@@ -54,7 +55,7 @@ class _Kept:
 
 @dataclass(slots=True)
 class Messages:
-    """The newest messages of Tenon's events, by the name or the key of the object."""
+    """What Tenon's newest events say, by the name or the key of the object."""
 
     blocked: Mapping[str, str] = field(default_factory=dict)
     """What keeps a node, by NodeClaim or Node."""
@@ -230,8 +231,7 @@ class WatchedFleet:
             PendingPod(
                 key=pod.key,
                 since=from_epoch(pod.record.pod.created),
-                why=without_next_attempts(reason_in(self.messages.pods.get(pod.key, "")))
-                or (GATED if pod.record.gated else pod.why),
+                why=self.messages.pods.get(pod.key, "") or (GATED if pod.record.gated else pod.why),
                 claim=bought.get(pod.uid, ""),
             )
             for pod in sorted(self._unbound.values(), key=lambda pod: pod.key)
@@ -241,8 +241,10 @@ class WatchedFleet:
         """Read what Tenon says about nodes that it cannot disrupt, and about pods that wait."""
         while True:
             try:
-                blocked = await self._messages("DisruptionBlocked")
-                pods = await self._messages("FailedScheduling") if self._unbound else {}
+                events = await self._newest("DisruptionBlocked")
+                blocked = {key: str(event.get("message") or "") for key, event in events.items()}
+                events = await self._newest("FailedScheduling") if self._unbound else {}
+                pods = {key: why_waiting(event) for key, event in events.items()}
             except ApiError:  # a person may not be allowed to read events, and the view is useful without them
                 pass
             else:
@@ -252,18 +254,18 @@ class WatchedFleet:
             self.events_were_read.set()
             await asyncio.sleep(EVENT_SECONDS)
 
-    async def _messages(self, reason: str) -> dict[str, str]:
+    async def _newest(self, reason: str) -> dict[str, JsonObject]:
         events = await self._kube.list(resources.EVENTS, field_selector=f"reason={reason},source=karpenter")
         oldest = self._clock() - EVENT_AGE
-        newest: dict[str, tuple[datetime, str]] = {}
+        newest: dict[str, tuple[datetime, JsonObject]] = {}
         for event in events:
             written_at = parse_instant(event.get("lastTimestamp"))
             if written_at is None or written_at < oldest:
                 continue
             key = _subject(event)
             if key not in newest or newest[key][0] <= written_at:
-                newest[key] = (written_at, str(event.get("message") or ""))
-        return {key: message for key, (_, message) in newest.items()}
+                newest[key] = (written_at, event)
+        return {key: event for key, (_, event) in newest.items()}
 
     def _changed(self, _key: str, _before: object, _after: object) -> None:
         self.changes.set()
@@ -296,6 +298,12 @@ def _are_same(before: tuple[object, ...], after: tuple[object, ...]) -> bool:
     return all(
         old is new or (isinstance(new, str | int) and old == new) for old, new in zip(before, after, strict=True)
     )
+
+
+def why_waiting(event: JsonObject) -> str:
+    """Return why no node was bought for a pod, without times that may be over by now, as an event about it says."""
+    reason = pool_reason_json.decode(object_json.annotations(event).get(labels.NO_PLACE))
+    return str(reason.without_times) if reason is not None else str(event.get("message") or "")
 
 
 def _subject(event: JsonObject) -> str:

@@ -32,7 +32,6 @@ from tenon.fleet.rows import NodeRow
 from tenon.fleet.waiting import with_waits
 from tenon.messages.provisioning import LaunchReport, PendingPods, PurchasePause
 from tenon.node.state import NodeState, Stage
-from tenon.provisioning.pending_pods import without_times
 from worker.runtime.temporal_client import TemporalError
 from workflows import names
 from workflows.nodeclaim import NodeClaimWorkflow
@@ -125,7 +124,7 @@ def _still_pending(groups: Sequence[PendingPods], fleet: Fleet) -> list[PendingP
     Without an answer of Kubernetes all groups stay.
     """
     keys = {pod.key for pod in fleet.pending_pods}
-    return without_times([group for group in groups if not fleet.rows or not keys.isdisjoint(group.pods)])
+    return [group for group in groups if not fleet.rows or not keys.isdisjoint(group.pods)]
 
 
 async def _waiting_commands(client: Client, cluster: str, rows: Sequence[NodeRow]) -> list[CommandView]:

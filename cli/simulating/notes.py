@@ -8,7 +8,7 @@ from datetime import datetime
 from cli.simulating.cluster import FiledCache
 from tenon.apis import labels
 from tenon.kube.offerings import OfferingKey
-from tenon.provisioning.refused_types import refusal_clause
+from tenon.provisioning.refused_types import refusals_among
 from tenon.scheduling.model import InstanceType, Pool
 from tenon.simulation.decisions import Decision
 from tenon.simulation.objects import Objects
@@ -23,9 +23,9 @@ def catalogue_notes(
     if any(claim.offering.capacity_type == labels.SPOT for claim in decision.plan.claims):
         yield "spot prices of the built-in catalogue are estimates, the same in every zone"
     for pool in decision.problem.pools:
-        if not pool.instance_types and not refusal_clause(types, pool.requirements, refused):
+        if not pool.instance_types and not refusals_among(types, pool.requirements, refused):
             elsewhere = f"; {ONLY_BUILT_IN}" if _is_elsewhere(pool, types) else ""
-            yield f"NodePool {pool.name}: {pool.lacking}{elsewhere}"
+            yield f"NodePool {pool.name}: {pool.why_lacking}{elsewhere}"
 
 
 def _is_elsewhere(pool: Pool, types: Sequence[InstanceType]) -> bool:

@@ -8,9 +8,12 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ConfigError
 from activities.kubernetes.resources import EVENTS, NODECLAIMS, NODEPOOLS, PODS
 from cli.nodes.workflows import claim_named
+from tenon.apis import labels
 from tenon.apis.json_object import JsonObject
+from tenon.kube import object_json
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.conditions import condition
+from tenon.kube.pool_reason_json import decode
 from tenon.kube.timestamps import parse_instant
 from tenon.record.why.answer import Consulted, Source
 from tenon.record.why.node_life import NodeEvent
@@ -134,7 +137,8 @@ def _event(body: JsonObject) -> NodeEvent | None:
     at = parse_instant(body.get("lastTimestamp") or body.get("eventTime") or body.get("firstTimestamp"))
     if component not in COMPONENTS or at is None:
         return None
-    return NodeEvent(at, str(body.get("reason") or ""), str(body.get("message") or ""))
+    no_place = decode(object_json.annotations(body).get(labels.NO_PLACE))
+    return NodeEvent(at, str(body.get("reason") or ""), str(body.get("message") or ""), no_place)
 
 
 def _condition_text(item: JsonObject) -> str:

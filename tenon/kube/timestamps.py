@@ -4,10 +4,7 @@ sentences.
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime
-
-_NEXT_ATTEMPT = re.compile(r"[:;,] next attempt at \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 
 def parse_instant(text: object) -> datetime | None:
@@ -42,11 +39,6 @@ def format_instant(instant: datetime) -> str:
 def next_attempt(at: datetime) -> str:
     """Say when Tenon tries again what was refused. All outputs say it in these words, of the same time."""
     return f"next attempt at {format_instant(at)}"
-
-
-def without_next_attempts(text: str) -> str:
-    """Return a text that was written earlier without the times of next attempts in it, which may be over by now."""
-    return _NEXT_ATTEMPT.sub("", text)
 
 
 def spoken(at: datetime) -> str:

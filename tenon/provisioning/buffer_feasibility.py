@@ -35,7 +35,7 @@ def infeasible(problem: Problem, pods: Sequence[Pod], expired: Expired = never) 
     """
     unlimited = replace(problem, pods=pods, pools=[_unlimited(pool) for pool in problem.pools])
     plan = solve_with_buffers(unlimited, expired)
-    return {pod.buffer: plan.unschedulable[pod.key] for pod in pods if pod.key in plan.unschedulable}
+    return {pod.buffer: str(plan.unschedulable[pod.key]) for pod in pods if pod.key in plan.unschedulable}
 
 
 def _unlimited(pool: Pool) -> Pool:

@@ -19,10 +19,11 @@ from tenon.apis.nodepool import NODE_LAUNCH_HEALTHY, NodePool
 from tenon.ec2.refusals.errors import PROFILE_INVALID
 from tenon.evolve import evolve
 from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.pool_reasons import NoPlace, Obstacle, ObstacleKind
 from tenon.messages.provisioning import LaunchBreaker
 from tenon.node.breaker import holds_back, key_of, keys_of, sentence
 from tenon.rollout.revisions import class_key
-from tenon.scheduling.model import InstanceType, Plan
+from tenon.scheduling.model import InstanceType, Plan, PlannedClaim
 
 PROFILE_APPEARS_WITHIN = timedelta(minutes=1)
 """How long EC2 may refuse an instance profile until its EC2NodeClass counts as faulty. IAM tells EC2 of a new profile
@@ -143,11 +144,12 @@ def only_probes(plan: Plan, breakers: OpenBreakers, turn: int = 0) -> Plan:
             held_ordinals.setdefault(_subject(breaker), []).append(number)
     probes = {numbers[turn % len(numbers)] for numbers in held_ordinals.values()}
     waits = {number for numbers in held_ordinals.values() for number in numbers} - probes
-    kept_claims, waiting = [], {}
+    kept_claims: list[PlannedClaim] = []
+    waiting: dict[str, NoPlace] = {}
     for number, claim in enumerate(plan.claims):
         if number in waits:
-            why = f"NodePool {claim.pool}: {sentence(breakers[claim.pool])}"
-            waiting.update({pod.key: why for pod in claim.pods})
+            obstacle = Obstacle(ObstacleKind.LAUNCHES, sentence(breakers[claim.pool]))
+            waiting.update(dict.fromkeys((pod.key for pod in claim.pods), NoPlace.in_pool(claim.pool, obstacle)))
             continue
         kept_claims.append(claim)
     if not waiting:

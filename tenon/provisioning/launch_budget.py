@@ -16,6 +16,7 @@ from tenon.apis import labels
 from tenon.ec2.refusals.known_quotas import capacity_types
 from tenon.ec2.refusals.vcpu_quotas import STANDARD, quota_of
 from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.pool_reasons import NoPlace, Obstacle, ObstacleKind
 from tenon.scheduling.model import Plan, PlannedClaim
 from tenon.scheduling.zone_turns import zones_in_turn
 
@@ -109,14 +110,16 @@ def within_budget(
         kept_claims[position] = claim
     if not waits:
         return plan, waits
-    why = {key: wait_sentence(*subject) for key, subject in waits.items()}
+    reasons = {subject: NoPlace.in_pool(subject[0], turn_obstacle(subject[1])) for subject in set(waits.values())}
+    why = {key: reasons[subject] for key, subject in waits.items()}
     claims = tuple(kept_claims[position] for position in sorted(kept_claims))
     return replace(plan, claims=claims, unschedulable={**plan.unschedulable, **why}), waits
 
 
-def wait_sentence(pool: str, capacity_type: str) -> str:
+def turn_obstacle(capacity_type: str) -> Obstacle:
     """Say on a pod why its node is not launched yet."""
-    return (
-        f"NodePool {pool} launches {START} nodes of scarce {capacity_type} types at once, and one more for each that "
-        "EC2 launches; the node of this pod follows"
+    return Obstacle(
+        ObstacleKind.LAUNCHES,
+        f"it launches {START} nodes of scarce {capacity_type} types at once, and one more for each that "
+        "EC2 launches; the node of this pod follows",
     )

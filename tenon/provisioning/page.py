@@ -13,7 +13,7 @@ from tenon.messages.provisioning import ClusterCost, LaunchBreaker, PlanResult, 
 from tenon.money import per_hour
 from tenon.node import breaker
 from tenon.provisioning.cost_section import MORE, cost_section
-from tenon.provisioning.pending_pods import pending_sentence, without_times
+from tenon.provisioning.pending_pods import pending_sentence
 from tenon.provisioning.shortage_sentences import still_waiting, waiting_sentence
 from tenon.sentences import counted, first_few, for_temporal_ui, shortened
 
@@ -155,7 +155,7 @@ def current_details(
 
 def _pending(plan: PlanResult, longest: int) -> list[str]:
     at = f" at {plan.planned_at:%Y-%m-%d %H:%M:%S} UTC" if plan.planned_at is not None else ""
-    lines = _section(f"Pods without a node{at}", list(map(pending_sentence, without_times(plan.pending))), longest)
+    lines = _section(f"Pods without a node{at}", list(map(pending_sentence, plan.pending)), longest)
     if plan.pending_left_out:
         lines.append(f"- and {counted(plan.pending_left_out, 'pod')} for other reasons: `tenon pods --pending`")
     return lines

@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from tenon.evolve import evolve
 from tenon.kube.pod import Pod
-from tenon.kube.pool_reasons import shortened_by_pool
-from tenon.kube.timestamps import without_next_attempts
+from tenon.kube.pool_reasons import NoPlace
 from tenon.messages.provisioning import PendingPods, PlanResult
 from tenon.scheduling.explanation.waiting import WaitsFor, waiting_text
 from tenon.scheduling.model import Plan
-from tenon.sentences import counted
+from tenon.sentences import counted, shortened
 
 MOST_GROUPS = 10
 NAMED_PODS = 3
@@ -19,11 +18,18 @@ MAX_WHY = 1000
 """How long the reason of a group may be. A reason has a clause for each NodePool."""
 
 
-def without_place(reasons: Mapping[str, str]) -> list[PendingPods]:
-    """Group pods for which no node is bought. ``reasons``: why, by the key of the pod."""
+def without_place(reasons: Mapping[str, NoPlace]) -> list[PendingPods]:
+    """Group pods for which no node is bought. ``reasons``: why, by the key of the pod.
+
+    Pods that wait for the same at other times are one group: pages and lists name the time of each attempt once, with
+    what EC2 refuses by now.
+    """
+    texts: dict[int, str] = {}  # pods share reasons: each is formatted once
     groups: dict[str, list[str]] = {}
     for key, why in reasons.items():
-        groups.setdefault(shortened_by_pool(why, MAX_WHY), []).append(key)
+        if id(why) not in texts:
+            texts[id(why)] = shortened(str(why.without_times.shortened(MAX_WHY)), MAX_WHY)
+        groups.setdefault(texts[id(why)], []).append(key)
     return [_group(why, keys, has_place=False) for why, keys in groups.items()]
 
 
@@ -39,21 +45,6 @@ def with_place(plan: Plan, claims: Sequence[str]) -> list[PendingPods]:
         for why, pods in places
         if (keys := [pod.key for pod in pods if not pod.buffer and not pod.node_name])
     ]
-
-
-def without_times(groups: Sequence[PendingPods]) -> list[PendingPods]:
-    """Return groups of an earlier plan without the times of next attempts, those that wait for the same as one.
-
-    Pages and lists name the time of each attempt once, with what EC2 refuses by now.
-    """
-    merged: dict[tuple[str, bool], PendingPods] = {}
-    for group in groups:
-        why = without_next_attempts(group.why)
-        before = merged.get((why, group.has_place))
-        pods = [*(before.pods if before is not None else ()), *group.pods][:NAMED_PODS]
-        count = group.count + (before.count if before is not None else 0)
-        merged[why, group.has_place] = evolve(group, why=why, pods=pods, count=count)
-    return list(merged.values())
 
 
 def bounded(groups: Sequence[PendingPods]) -> tuple[list[PendingPods], int]:

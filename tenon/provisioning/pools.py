@@ -13,9 +13,10 @@ from tenon.apis.nodepool import NodePool
 from tenon.apis.purchase_goals import goals_of
 from tenon.ec2.launch.launched_labels import tenancy
 from tenon.kube.offerings import OfferingKey
+from tenon.kube.pool_reasons import Obstacle, ObstacleKind
 from tenon.kube.requirements import IN, Requirement, Requirements
 from tenon.kube.taints import of_model
-from tenon.provisioning.refused_types import NOTHING_REFUSED, refusal_clause
+from tenon.provisioning.refused_types import NOTHING_REFUSED, refusals_among
 from tenon.resources import Resources, parse_resources
 from tenon.scheduling.explanation.label_values_text import beyond_subnets, format_values, listed
 from tenon.scheduling.model import InstanceType, Offering, Pool
@@ -66,10 +67,10 @@ def scheduling_pool(
     requirements = template_requirements(pool)
     spec = pool.spec.template.spec
     allowed = [kind for kind in instance_types if is_available(kind, requirements)]
-    lacking = ""
+    lacking: tuple[Obstacle, ...] = ()
     if not allowed:
-        refusals = refusal_clause(instance_types, requirements, refused)
-        lacking = refusals or why_no_type(requirements, instance_types, zones)
+        refusals = refusals_among(instance_types, requirements, refused)
+        lacking = refusals or (Obstacle(ObstacleKind.REQUIREMENTS, why_no_type(requirements, instance_types, zones)),)
     return Pool(
         name=pool.metadata.name,
         requirements=requirements,

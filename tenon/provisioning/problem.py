@@ -12,11 +12,11 @@ from tenon.apis.nodepool import NodePool
 from tenon.kube.node_affinity import accepts_pool
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
-from tenon.kube.pool_reasons import those_that_wait_first
+from tenon.kube.pool_reasons import Clause, NoPlace, Obstacle
 from tenon.provisioning.cost_limits import Purchase, priced_nodes, with_cost_limits
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.pools import scheduling_pool
-from tenon.provisioning.readiness import FRESH, Checks, why_unusable
+from tenon.provisioning.readiness import FRESH, Checks, what_makes_unusable
 from tenon.provisioning.refused_types import NOTHING_REFUSED
 from tenon.resources import Resources
 from tenon.rollout.revisions import class_key
@@ -113,7 +113,7 @@ def with_pool_reasons(
     plan: Plan,
     cluster: Cluster,
     pods: Sequence[Pod],
-    left_out: Mapping[str, str] | None = None,
+    left_out: Mapping[str, Obstacle] | None = None,
     checks: Checks = FRESH,
 ) -> Plan:
     """Adds, to the reason of each unschedulable pod, why the engine did not consider some NodePools that it accepts.
@@ -124,20 +124,26 @@ def with_pool_reasons(
     """
     if not plan.unschedulable:
         return plan
-    reasons = {pool.metadata.name: why_unusable(pool, cluster.node_class, checks) for pool in cluster.node_pools()}
-    reasons = {name: why or (left_out or {}).get(name, "") for name, why in reasons.items()}
-    unseen = [(name, f"NodePool {name}: {why}") for name, why in sorted(reasons.items()) if why]
+    obstacles = {
+        pool.metadata.name: what_makes_unusable(pool, cluster.node_class, checks)
+        or (left_out or {}).get(pool.metadata.name)
+        for pool in cluster.node_pools()
+    }
+    unseen = [Clause(name, (obstacle,)) for name, obstacle in sorted(obstacles.items()) if obstacle is not None]
     hopeless = {pod.key for pod in pods if pod.unsupported}
     terms = {pod.key: pod.required_terms for pod in pods}
-    unschedulable = {
-        key: reason
-        if key in hopeless
-        else those_that_wait_first(
-            "; ".join([reason, *(text for name, text in unseen if accepts_pool(terms.get(key, ()), name))])
-        )
-        for key, reason in plan.unschedulable.items()
-    }
-    return replace(plan, unschedulable=unschedulable)
+    completed: dict[tuple[int, tuple[str, ...]], NoPlace] = {}  # pods share reasons: each is completed once
+
+    def complete(key: str, reason: NoPlace) -> NoPlace:
+        if key in hopeless:
+            return reason
+        more = [clause for clause in unseen if accepts_pool(terms.get(key, ()), clause.pool)]
+        case = id(reason), tuple(clause.pool for clause in more)
+        if case not in completed:
+            completed[case] = reason.with_clauses(more)
+        return completed[case]
+
+    return replace(plan, unschedulable={key: complete(key, reason) for key, reason in plan.unschedulable.items()})
 
 
 def _zones_of(pool: NodePool, cluster: Cluster) -> frozenset[str]:

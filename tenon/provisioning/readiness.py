@@ -16,6 +16,7 @@ from tenon.apis.nodeschedule import why_closed
 from tenon.apis.teardown import WHY, is_torn_down
 from tenon.apis.validation import FieldError, check_nodepool
 from tenon.ec2.families.own_kubelet import own_kubelet_errors
+from tenon.kube.pool_reasons import Obstacle, ObstacleKind
 from tenon.rollout.revisions import class_key
 
 NodeClasses = Callable[[str], EC2NodeClass | None]
@@ -56,16 +57,24 @@ def usable_pools(pools: Sequence[NodePool], node_class: NodeClasses, checks: Che
 
 def why_unusable(pool: NodePool, node_class: NodeClasses, checks: Checks = FRESH) -> str:
     """Say why a NodePool launches no nodes for pods; empty if it does."""
+    obstacle = what_makes_unusable(pool, node_class, checks)
+    return str(obstacle) if obstacle is not None else ""
+
+
+def what_makes_unusable(pool: NodePool, node_class: NodeClasses, checks: Checks = FRESH) -> Obstacle | None:
+    """Return what keeps a NodePool from launching nodes for pods; None if it does."""
     if pool.metadata.deletion_timestamp is not None:
-        return "it is being deleted"
+        return Obstacle(ObstacleKind.NODEPOOL, "it is being deleted")
     if is_torn_down(pool.metadata.annotations):
-        return WHY
+        return Obstacle(ObstacleKind.NODEPOOL, WHY)
     if pool.spec.replicas is not None:
-        return "it is static (spec.replicas is set) and gets no nodes for pods"
+        text = "it is static (spec.replicas is set) and gets no nodes for pods"
+        return Obstacle(ObstacleKind.NODEPOOL, text)
     if closed := why_closed(pool.metadata.annotations):
-        return closed
+        return Obstacle(ObstacleKind.SCHEDULE, closed)
     faults = checks.pool_faults(pool)
-    return str(faults[0]) if faults else why_class_unready(pool, node_class, checks)
+    why = str(faults[0]) if faults else why_class_unready(pool, node_class, checks)
+    return Obstacle(ObstacleKind.NODEPOOL, why) if why else None
 
 
 def why_class_unready(pool: NodePool, node_class: NodeClasses, checks: Checks = FRESH) -> str:

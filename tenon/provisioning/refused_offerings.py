@@ -12,9 +12,10 @@ from tenon.apis import labels
 from tenon.kube.node_affinity import accepts_pool
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
+from tenon.kube.pool_reasons import Obstacle
 from tenon.kube.requirements import Requirements
 from tenon.kube.taints import untolerated
-from tenon.provisioning.refused_types import Refused, RefusedType, clause_of, refused_types_of
+from tenon.provisioning.refused_types import Refused, RefusedType, obstacles_of, refused_types_of
 from tenon.resources import fits
 from tenon.scheduling.engine import solve
 from tenon.scheduling.hourly_cost import COSTS
@@ -24,11 +25,6 @@ from tenon.scheduling.model import OFFERING_KEYS, InstanceType, Plan, Pool, Prob
 MAX_KINDS = 50
 """For how many kinds of pods a plan looks up what EC2 refuses: each takes milliseconds for each NodePool."""
 _ANYTHING = Requirements({})
-
-
-def _with_refusal(clause: str, why: str) -> str:
-    """Join what EC2 refuses, which may be empty, and what is wrong with the offerings that are left."""
-    return f"{clause}; without these: {why}" if clause else why
 
 
 def with_refused_offerings(
@@ -64,25 +60,28 @@ def with_refused_offerings(
     for pod, kind in waiting:
         if len(kinds) < MAX_KINDS:
             kinds.setdefault(kind, pod)
-    clauses: dict[object, dict[str, str]] = {kind: {} for kind in kinds}
-    obstacles: dict[object, dict[str, str]] = {kind: {} for kind in kinds}
+    refusals: dict[object, dict[str, tuple[Obstacle, ...]]] = {kind: {} for kind in kinds}
+    obstacles: dict[object, dict[str, tuple[Obstacle, ...]]] = {kind: {} for kind in kinds}
     for market in markets:
         accepted = {kind: pod for kind, pod in kinds.items() if accepts_pool(pod.required_terms, market.pool.name)}
-        own_clauses = {kind: clause_of(market.refusals(pod), refused) for kind, pod in accepted.items()}
+        own_refusals = {kind: obstacles_of(market.refusals(pod), refused) for kind, pod in accepted.items()}
         if not market.pool.lacking:
-            for kind, clause in own_clauses.items():
-                clauses[kind][market.pool.name] = clause
+            for kind, own in own_refusals.items():
+                refusals[kind][market.pool.name] = own
         else:
-            kept_off = {pod.key: kind for kind, pod in accepted.items() if not own_clauses[kind]}
-            for key, obstacle in market.obstacles([accepted[kind] for kind in kept_off.values()]).items():
-                obstacles[kept_off[key]][market.pool.name] = obstacle
+            kept_off = {pod.key: kind for kind, pod in accepted.items() if not own_refusals[kind]}
+            for key, own in market.obstacles([accepted[kind] for kind in kept_off.values()]).items():
+                obstacles[kept_off[key]][market.pool.name] = own
     lacking = {market.pool.name: market.pool.lacking for market in markets}
     unschedulable = dict(plan.unschedulable)
     for pod, kind in waiting:
-        for name, clause in clauses.get(kind, {}).items():
-            unschedulable[pod.key] = _inserted(unschedulable[pod.key], name, clause)
-        for name, obstacle in obstacles.get(kind, {}).items():
-            unschedulable[pod.key] = _replaced(unschedulable[pod.key], name, lacking[name], obstacle)
+        for name, own in refusals.get(kind, {}).items():
+            if (clause := unschedulable[pod.key].clause_of(name)) is not None:
+                unschedulable[pod.key] = unschedulable[pod.key].with_clause(replace(clause, refused=own))
+        for name, own in obstacles.get(kind, {}).items():
+            clause = unschedulable[pod.key].clause_of(name)
+            if clause is not None and set(lacking[name]) <= set(clause.obstacles):
+                unschedulable[pod.key] = unschedulable[pod.key].with_clause(replace(clause, obstacles=own))
     return replace(plan, unschedulable=unschedulable)
 
 
@@ -159,7 +158,7 @@ class _Market:
     def _is_within_limits(self, kind: InstanceType) -> bool:
         return all(kind.capacity.get(name, 0) <= room for name, room in self._room.items())
 
-    def obstacles(self, pods: Sequence[Pod]) -> dict[str, str]:
+    def obstacles(self, pods: Sequence[Pod]) -> dict[str, tuple[Obstacle, ...]]:
         """Say why nodes of the pool could not take the pods even if EC2 refused nothing, by the key of the pod.
 
         A pod that the engine would place then is left out.
@@ -171,19 +170,6 @@ class _Market:
         allowed = [kind for kind in kinds if kind.requirements.intersects(self.pool.requirements)]
         if not pods or not allowed:
             return {}
-        plan = solve(Problem(pods=pods, pools=[replace(self.pool, instance_types=allowed, lacking="")]))
-        title = f"NodePool {self.pool.name}: "
-        return {key: why.removeprefix(title) for key, why in plan.unschedulable.items() if why.startswith(title)}
-
-
-def _inserted(reason: str, pool: str, clause: str) -> str:
-    """Put the clause before what a reason says of the NodePool. A reason that is not about it stays as it is."""
-    before, title, why = reason.partition(f"NodePool {pool}: ")
-    return f"{before}{title}{_with_refusal(clause, why)}" if title and clause else reason
-
-
-def _replaced(reason: str, pool: str, lacking: str, obstacle: str) -> str:
-    """Put what keeps the pod off the NodePool in any case in the place of what the pool lacks now."""
-    before, title, why = reason.partition(f"NodePool {pool}: ")
-    _, lacks, after = why.partition(lacking)
-    return f"{before}{title}{obstacle}{after}" if title and lacks else reason
+        plan = solve(Problem(pods=pods, pools=[replace(self.pool, instance_types=allowed, lacking=())]))
+        clauses = {key: reason.clause_of(self.pool.name) for key, reason in plan.unschedulable.items()}
+        return {key: clause.obstacles for key, clause in clauses.items() if clause is not None}

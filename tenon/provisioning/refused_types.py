@@ -1,4 +1,4 @@
-"""The instance types of which EC2 refuses something, and the sentence about that.
+"""The instance types of which EC2 refuses something, and what is said about that.
 
 It knows nothing of the scheduling engine, which not every process of a worker loads.
 """
@@ -15,6 +15,7 @@ from tenon.apis import labels
 from tenon.ec2.refusals.unavailable import refusals_of, shortages_of
 from tenon.ec2.types import placement_groups
 from tenon.kube.offerings import OfferingKey
+from tenon.kube.pool_reasons import Obstacle, ObstacleKind
 from tenon.kube.requirements import Requirements
 from tenon.resources import Resources
 from tenon.scheduling.model import InstanceType, Offering
@@ -42,10 +43,10 @@ class RefusedType:
                 yield from keys
 
 
-def refusal_clause(types: Iterable[InstanceType], requirements: Requirements, refused: Refused) -> str:
+def refusals_among(types: Iterable[InstanceType], requirements: Requirements, refused: Refused) -> tuple[Obstacle, ...]:
     """Say what EC2 refuses of the types that these requirements allow, with the next attempt; empty for nothing."""
     refused_types = refused_types_of(types, refused) if refused else []
-    return clause_of((key for own in refused_types for key in own.refusals(requirements)), refused)
+    return obstacles_of((key for own in refused_types for key in own.refusals(requirements)), refused)
 
 
 def refused_types_of(types: Iterable[InstanceType], refused: Refused) -> list[RefusedType]:
@@ -74,7 +75,7 @@ def _refusals(kind: InstanceType, offering: Offering, refused: Refused) -> list[
     return [key for key in in_group if key in refused] if group else []
 
 
-def clause_of(keys: Iterable[OfferingKey], refused: Refused) -> str:
+def obstacles_of(keys: Iterable[OfferingKey], refused: Refused) -> tuple[Obstacle, ...]:
     """Say what these refusals are about, with the next attempt; empty for none."""
     shortages = shortages_of({key: refused[key] for key in keys})
-    return ", and ".join(shortage.sentence for shortage in shortages)
+    return tuple(Obstacle(ObstacleKind.CAPACITY, shortage.text, shortage.next_attempt) for shortage in shortages)

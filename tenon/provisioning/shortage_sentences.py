@@ -13,17 +13,21 @@ from tenon.ec2.refusals.backoff import Backoff
 from tenon.ec2.refusals.unavailable import concerns_types
 from tenon.evolve import evolve
 from tenon.kube.offerings import OfferingKey
+from tenon.kube.pool_reasons import Obstacle, ObstacleKind
 from tenon.kube.timestamps import next_attempt
 from tenon.messages.provisioning import ShortageWait
 from tenon.money import per_hour, price_text
 from tenon.sentences import counted
 
 
-def wait_sentence(wait: ShortageWait) -> str:
+def price_obstacle(wait: ShortageWait) -> Obstacle:
     """Say on a pod what it waits for, and how it can stop."""
-    return (
-        f"{_prices(wait)}: {next_attempt(wait.until)}; the pod waits because {labels.SHORTAGE_POLICY} of the NodePool "
-        f"is Wait; annotate the pod with {labels.SHORTAGE_POLICY}=Buy to get the node now"
+    return Obstacle(
+        ObstacleKind.CAPACITY,
+        _prices(wait),
+        wait.until,
+        f"the pod waits because {labels.SHORTAGE_POLICY} of the NodePool is Wait; annotate the pod with "
+        f"{labels.SHORTAGE_POLICY}=Buy to get the node now",
     )
 
 
@@ -32,7 +36,8 @@ def waiting_sentence(wait: ShortageWait) -> str:
     example = f", such as {wait.pod}," if wait.pods > 1 else f" ({wait.pod})"
     verb = "wait" if wait.pods > 1 else "waits"
     return (
-        f"{counted(wait.pods, 'pod')}{example} {verb} for a cheaper node: {_prices(wait)}: {next_attempt(wait.until)}"
+        f"{counted(wait.pods, 'pod')}{example} {verb} for a cheaper node: NodePool {wait.pool}: {_prices(wait)}: "
+        f"{next_attempt(wait.until)}"
     )
 
 
@@ -54,6 +59,6 @@ def still_waiting(
 def _prices(wait: ShortageWait) -> str:
     nodes = f"{wait.usual_count} nodes {wait.usual_type}" if wait.usual_count > 1 else wait.usual_type
     return (
-        f"NodePool {wait.pool}: EC2 refused {nodes} at {per_hour(wait.usual_price)}, and the cheapest node left is "
+        f"EC2 refused {nodes} at {per_hour(wait.usual_price)}, and the cheapest node left is "
         f"{wait.instance_type} at {price_text(wait.price)}"
     )

@@ -14,9 +14,10 @@ from tenon.apis.nodepool import NodePool
 from tenon.apis.shortage_price import is_far_dearer, price_factor, waits_in_shortage
 from tenon.evolve import evolve
 from tenon.kube.pod import Pod
+from tenon.kube.pool_reasons import NoPlace
 from tenon.kube.requirements import Requirement, Requirements
 from tenon.messages.provisioning import ShortageWait
-from tenon.provisioning.shortage_sentences import wait_sentence
+from tenon.provisioning.shortage_sentences import price_obstacle
 from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
 from tenon.scheduling.model import Plan, PlannedClaim
 
@@ -85,7 +86,7 @@ def held_back(
             waiting |= {pod.key: waits.get(pod.key, again[pod.key]) for pod in claim.pods}
         else:
             claims.append(replace(claim, pods=tuple(original.get(pod.uid, pod) for pod in claim.pods)))
-    why = {key: wait_sentence(wait) for key, wait in waiting.items()}
+    why = {key: NoPlace.in_pool(wait.pool, price_obstacle(wait)) for key, wait in waiting.items()}
     placements = {node: tuple(original.get(pod.uid, pod) for pod in placed) for node, placed in plan.placements.items()}
     unschedulable = {**plan.unschedulable, **why}
     return replace(plan, claims=tuple(claims), placements=placements, unschedulable=unschedulable), waiting

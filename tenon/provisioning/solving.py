@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from tenon.apis import labels
 from tenon.kube.pod import Pod
+from tenon.kube.pool_reasons import NoPlace
 from tenon.kube.requirements import Requirements
 from tenon.scheduling.columns import Columns
 from tenon.scheduling.deadline import Expired, never
@@ -20,7 +21,7 @@ from tenon.scheduling.model import Plan, PlannedClaim, Problem
 from tenon.scheduling.most_pods import solve_for_most_pods
 from tenon.scheduling.type_table import TypeTables
 
-NO_ROOM = "there is no room for it in addition to the waiting pods"
+NO_ROOM = NoPlace.of("there is no room for it in addition to the waiting pods")
 
 
 class BatchSolver:
@@ -128,6 +129,6 @@ def _merge_pods(first: Plan, second: Plan) -> Mapping[str, tuple[Pod, ...]]:
     return {name: (*first.placements.get(name, ()), *second.placements.get(name, ())) for name in names}
 
 
-def _merge_reasons(first: Plan, second: Plan) -> Mapping[str, str]:
+def _merge_reasons(first: Plan, second: Plan) -> Mapping[str, NoPlace]:
     reasons = {**first.unschedulable, **second.unschedulable}
     return {key: reasons[key] for key in sorted(reasons)}

@@ -171,7 +171,7 @@ def warm_node(
     requirements = bought_from.requirements.with_(on_demand)
     allowed = [kind for kind in bought_from.instance_types if is_available(kind, requirements)]
     if not allowed:
-        lacking = bought_from.lacking or "none of its instance types is on sale as on-demand"
+        lacking = bought_from.why_lacking or "none of its instance types is on sale as on-demand"
         raise NoEmptyNodeError(f"NodePool {pool.metadata.name}: {lacking}")
     bought_from = replace(bought_from, requirements=requirements, instance_types=allowed)
     problem = replace(empty_node_problem(cluster, bought_from), pools=[bought_from])  # with its limits

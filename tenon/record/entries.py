@@ -10,6 +10,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
+from tenon.kube.pool_reasons import NoPlace
+
 MAX_LISTED = 1000
 """The most pods, nodes or reasons that one list of an entry names. The counts beside it are complete."""
 
@@ -95,7 +97,7 @@ class PlanEntry(_Entry):
     """By Node or NodeClaim that existed, the pods that it gets."""
     purchases: list[Purchase] = Field(default_factory=list)
     """The NodeClaims that it creates."""
-    unschedulable: dict[str, Text] = Field(default_factory=dict)
+    unschedulable: dict[str, NoPlace] = Field(default_factory=dict)
     """By pod, as ``namespace/name``, why it fits nowhere."""
     unschedulable_count: int = 0
     """How many pods fit nowhere."""

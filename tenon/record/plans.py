@@ -73,7 +73,7 @@ def plan_entry(
             node: names for node, keys in islice(on_existing.items(), MAX_LISTED) if (names := room.names(keys))
         },
         purchases=purchases,
-        unschedulable=room.reasons(plan.unschedulable),
+        unschedulable=room.pool_reasons(plan.unschedulable),
         unschedulable_count=len(plan.unschedulable),
         purchase_count=len(plan.claims),
         placed_count=sum(len(keys) for keys in on_existing.values()),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import islice
 
-from tenon.kube.pool_reasons import shortened_by_pool
+from tenon.kube.pool_reason_json import encode
+from tenon.kube.pool_reasons import NoPlace
 from tenon.record.entries import MAX_LISTED
 from tenon.sentences import shortened
 
@@ -35,10 +37,20 @@ class Room:
         """Return the first names with their sentences for which there is room, at most `MAX_LISTED`."""
         fitting: dict[str, str] = {}
         for name, reason in reasons.items():
-            text = shortened_by_pool(reason, MAX_REASON)
+            text = shortened(reason, MAX_REASON)
             if len(fitting) == MAX_LISTED or not self._take(name, text):
                 break
             fitting[name] = text
+        return fitting
+
+    def pool_reasons(self, reasons: Mapping[str, NoPlace]) -> dict[str, NoPlace]:
+        """Return the first pods with the reasons for which there is room, at most `MAX_LISTED`."""
+        fitting: dict[str, NoPlace] = {}
+        for name, reason in islice(reasons.items(), MAX_LISTED):
+            short = reason.shortened(MAX_REASON)
+            if not self._take(name, encode(short)):
+                break
+            fitting[name] = short
         return fitting
 
     def text(self, text: str, most: int = 2 * MAX_REASON) -> str:

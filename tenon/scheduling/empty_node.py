@@ -38,7 +38,7 @@ def plan_empty_node(problem: Problem) -> PlannedClaim:
     """
     plan = solve_within_costs(problem, solve)
     if not plan.claims:
-        raise NoEmptyNodeError("; ".join(plan.unschedulable.values()))
+        raise NoEmptyNodeError("; ".join(map(str, plan.unschedulable.values())))
     (planned,) = plan.claims
     requests = {name: units for name, units in subtract(planned.requests, _PLACEHOLDER_POD.requests).items() if units}
     return replace(planned, pods=(), requests=requests)

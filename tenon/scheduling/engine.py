@@ -13,6 +13,7 @@ from dataclasses import replace
 from itertools import chain
 
 from tenon.kube.pod import Pod
+from tenon.kube.pool_reasons import Clause, NoPlace
 from tenon.kube.taints import Taint
 from tenon.scheduling import existing_nodes
 from tenon.scheduling.blast_radius import BlastRadius
@@ -131,7 +132,9 @@ def _solve(
 
     With ``in_turn``, pods are placed one after another in queue order and stay where they are: plain first-fit.
     """
-    refusal_reasons = {pod.key: reason for pod in problem.pods if (reason := pod.unsupported or _unknown(pod, problem))}
+    refusal_reasons = {
+        pod.key: NoPlace.of(reason) for pod in problem.pods if (reason := pod.unsupported or _unknown(pod, problem))
+    }
     pods = [pod for pod in problem.pods if pod.key not in refusal_reasons] if refusal_reasons else list(problem.pods)
     names = resource_names([*pods, *problem.daemons])
     topology = Topology(problem)
@@ -241,10 +244,10 @@ def _repack_each(fleets: Sequence[Fleet], accepts: Callable[[], bool]) -> bool:
 
 
 def _verdicts(
-    unplaced: Load, expired: Expired, why: Callable[[PodClass], str]
-) -> tuple[dict[str, str], frozenset[str]]:
+    unplaced: Load, expired: Expired, why: Callable[[PodClass], NoPlace]
+) -> tuple[dict[str, NoPlace], frozenset[str]]:
     """Return why pods have no place, by key, and the keys of pods that may not have been tried in time."""
-    hopeless: dict[str, str] = {}
+    hopeless: dict[str, NoPlace] = {}
     unreached: set[str] = set()
     for pod_class, count in unplaced:
         keys = [pod.key for pod in pod_class.pods[len(pod_class.pods) - count :]]
@@ -338,7 +341,7 @@ def templates_of(
     return templates
 
 
-def _reason(pod_class: PodClass, fleets: Sequence[Fleet], why: str) -> str:
+def _reason(pod_class: PodClass, fleets: Sequence[Fleet], why: str) -> NoPlace:
     """Why pods have no place. Names reservations if the pods may use nothing else of a pool."""
     reserved = used_up(pod_class, fleets)
     unreserved_fleets = [fleet for fleet in fleets if not is_paid_for(fleet.template.pool)]
@@ -347,8 +350,10 @@ def _reason(pod_class: PodClass, fleets: Sequence[Fleet], why: str) -> str:
         for fleet in one_of_each(pod_class, unreserved_fleets)
         if fleet.template.pool.name not in reserved
     ]
-    explained = [explain(pod_class, templates_and_limits, why)] if templates_and_limits or not reserved else []
-    return "; ".join([*reserved.values(), *explained])
+    full_reservations = tuple(Clause(name, (obstacle,)) for name, obstacle in reserved.items())
+    if reserved and not templates_and_limits:
+        return NoPlace(full_reservations)
+    return NoPlace((*full_reservations, *explain(pod_class, templates_and_limits, why).clauses))
 
 
 def _soft_taints(problem: Problem) -> list[Taint]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from tenon.kube.pod import Pod
+from tenon.kube.pool_reasons import NoPlace
 from tenon.scheduling.deadline import Expired
 from tenon.scheduling.model import Plan, Problem
 
@@ -20,7 +21,7 @@ MAX_TURNS = 4
 class _Wait:
     holder: str
     """The key of the pod that has the claim, or gets it first."""
-    reason: str
+    reason: NoPlace
 
 
 def in_turns(problem: Problem, plan_of: Callable[[Problem], Plan], expired: Expired) -> Plan:
@@ -30,7 +31,7 @@ def in_turns(problem: Problem, plan_of: Callable[[Problem], Plan], expired: Expi
     """
     if not any(pod.exclusive for pod in problem.pods):
         return plan_of(problem)
-    hopeless: dict[str, str] = {}
+    hopeless: dict[str, NoPlace] = {}
     for _ in range(MAX_TURNS):
         waits = _waits(problem, hopeless)
         apart = hopeless | {key: wait.reason for key, wait in waits.items()}
@@ -42,7 +43,7 @@ def in_turns(problem: Problem, plan_of: Callable[[Problem], Plan], expired: Expi
     return replace(plan, unschedulable=dict(sorted((apart | dict(plan.unschedulable)).items())))
 
 
-def _waits(problem: Problem, hopeless: Mapping[str, str]) -> dict[str, _Wait]:
+def _waits(problem: Problem, hopeless: Mapping[str, NoPlace]) -> dict[str, _Wait]:
     """By key, the pods that must wait for another one to release a claim. ``hopeless`` pods keep no claim."""
     users = {claim: pod.key for node in problem.nodes for pod in node.pods for claim in pod.exclusive}
     running = frozenset(users)
@@ -58,9 +59,8 @@ def _waits(problem: Problem, hopeless: Mapping[str, str]) -> dict[str, _Wait]:
         use = (
             f"in use by pod {holder}" if used_claim in running else f"pod {holder}, which is placed first, uses it too"
         )
-        waits[pod.key] = _Wait(
-            holder, f"its volume claim {used_claim} is ReadWriteOncePod and {use}: stop that pod first"
-        )
+        reason = f"its volume claim {used_claim} is ReadWriteOncePod and {use}: stop that pod first"
+        waits[pod.key] = _Wait(holder, NoPlace.of(reason))
     return waits
 
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from tenon.apis import labels
 from tenon.kube.pod import LocalDisk, Pod
+from tenon.kube.pool_reasons import NoPlace
 from tenon.kube.requirements import IN, Requirement, Requirements
 from tenon.scheduling.model import Node, Plan, Problem
 from tenon.scheduling.pod_classes import combined
@@ -59,9 +60,9 @@ def _held(pod: Pod, hosts: frozenset[str]) -> Pod:
     return replace(pod, volume_terms=combined(pod.volume_terms or (Requirements(),), (only,)))
 
 
-def _reason(pod: Pod, hosts: frozenset[str]) -> str:
+def _reason(pod: Pod, hosts: frozenset[str]) -> NoPlace:
     disk = _disks_there(pod, hosts)[0]
-    return (
+    return NoPlace.of(
         f"{_where(disk, disk.hosts & hosts)}, which cannot take the pod now: make room there, or delete the claim "
         f"{disk.claim} and create it again if the data may be lost"
     )

@@ -13,6 +13,7 @@ from tenon.apis.purchase_goals import Goals
 from tenon.kube.host_ports import HostPort
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
+from tenon.kube.pool_reasons import NoPlace, Obstacle, text_of
 from tenon.kube.requirements import Requirements
 from tenon.kube.taints import Taint
 from tenon.resources import MEMORY, Resources, subtract, total
@@ -136,10 +137,16 @@ class Pool:
     """Zones in which the pool's node class has subnets; empty if unknown."""
     goals: Goals | None = None
     """What its nodes should be, where several would do."""
-    lacking: str = ""
+    lacking: tuple[Obstacle, ...] = ()
     """Why the pool has no instance type, in words that follow the pool's name; empty if it has one."""
     commitments: tuple[Commitment, ...] = ()
     """What is left of the account's commitments, in the order in which AWS uses them. Pools share them."""
+
+    @property
+    def why_lacking(self) -> str:
+        """Why it has no instance type, in one clause; empty if it has one."""
+        return text_of(self.lacking)
+
     spot_scores: Mapping[str, int] = field(default_factory=dict)
     """Spot placement scores for its instance types, from 1 to 10, by zone ID or zone; empty if none are known."""
 
@@ -260,7 +267,7 @@ class Plan:
     claims: tuple[PlannedClaim, ...] = ()
     placements: Mapping[str, tuple[Pod, ...]] = field(default_factory=dict)
     """Existing or in-flight node name -> pods newly planned onto it."""
-    unschedulable: Mapping[str, str] = field(default_factory=dict)
-    """Pod key -> why the pod cannot be scheduled, per NodePool, in one sentence that says what to change."""
+    unschedulable: Mapping[str, NoPlace] = field(default_factory=dict)
+    """Pod key -> why the pod cannot be scheduled, per NodePool, with what to change."""
     unreached: frozenset[str] = frozenset()
     """Keys of pods without a verdict, because the solve ended before it reached them."""

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from tenon.apis import labels
+from tenon.kube.pool_reasons import Obstacle, ObstacleKind
 from tenon.kube.requirements import IN, NOT_IN, Requirement, Requirements
 from tenon.resources import add, subtract
 from tenon.scheduling.fleet import Fleet
@@ -145,7 +146,7 @@ def share_limits(fleets: Sequence[Fleet]) -> None:
         ]
 
 
-def used_up(pod_class: PodClass, fleets: Iterable[Fleet]) -> dict[str, str]:
+def used_up(pod_class: PodClass, fleets: Iterable[Fleet]) -> dict[str, Obstacle]:
     """Map a pool's name to why pods that may use only its reservations have no place there."""
     pools_by_reservation: dict[str, list[str]] = {}
     bought = set()
@@ -156,7 +157,9 @@ def used_up(pod_class: PodClass, fleets: Iterable[Fleet]) -> dict[str, str]:
             pools_by_reservation.setdefault(pool.name, []).extend(names)
             if not names:
                 bought.add(pool.name)
-    text = "NodePool {}: no free place that fits it is left in capacity reservation {}"
+    text = "no free place that fits it is left in capacity reservation {}"
     return {
-        name: text.format(name, ", ".join(names)) for name, names in pools_by_reservation.items() if name not in bought
+        name: Obstacle(ObstacleKind.RESERVATIONS, text.format(", ".join(names)))
+        for name, names in pools_by_reservation.items()
+        if name not in bought
     }

@@ -78,7 +78,8 @@ def add_claims(
 
 def unplaced_reasons(plan: Plan) -> dict[str, str]:
     """Return why the plan does not place pods, by key."""
-    return {**plan.unschedulable, **dict.fromkeys(plan.unreached, "the plan did not reach it")}
+    reasons = {key: str(reason) for key, reason in plan.unschedulable.items()}
+    return {**reasons, **dict.fromkeys(plan.unreached, "the plan did not reach it")}
 
 
 def _place_on_existing(view: ModelView, decision: Decision) -> None:

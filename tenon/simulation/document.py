@@ -9,6 +9,7 @@ from typing import Any
 
 from tenon.disruption.model import Command
 from tenon.kube.pod import Pod
+from tenon.kube.pool_reasons import Clause, NoPlace, Obstacle, ObstacleKind
 from tenon.messages.disruption import REBOOT
 from tenon.resources import format_resources
 from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
@@ -73,7 +74,7 @@ def plan_document(
     for claim in plan.claims:
         numbers[claim.pool] += 1
         claims.append(claim_entry(claim, f"{claim.pool}-{numbers[claim.pool]}", winners.why(claim)))
-    unschedulable = {**plan.unschedulable, **refused}
+    unschedulable = {**plan.unschedulable, **{key: NoPlace.of(text) for key, text in refused.items()}}
     pods_by_node = {
         node: [*nominated_pods.get(node, ()), *plan.placements.get(node, ())]
         for node in sorted({*nominated_pods, *plan.placements})
@@ -83,7 +84,7 @@ def plan_document(
     return {
         "nodeClaims": claims,
         "existingNodes": [{"name": node, "pods": pods} for node, pods in placed.items()],
-        "unschedulable": [{"pod": key, "reason": unschedulable[key]} for key in sorted(unschedulable)],
+        "unschedulable": [no_place_entry(key, unschedulable[key]) for key in sorted(unschedulable)],
         "disruption": list(disruption),
         **({} if staying is None else {"staying": list(staying)}),
         **({} if forecast is None else {"forecast": list(forecast)}),
@@ -121,6 +122,29 @@ def claim_entry(claim: PlannedClaim, name: str, why: str = "") -> Document:
         "requests": format_resources(claim.requests),
         "pods": [pod.key for pod in claim.pods],
     }
+
+
+def no_place_entry(pod: str, reason: NoPlace) -> Document:
+    """Format why a pod has no place: in a sentence, and for each NodePool, or for none, what is in its way."""
+    clauses = [
+        {
+            "nodePool": clause.pool,
+            "obstacles": list(dict.fromkeys(obstacle.kind.value for obstacle in (*clause.refused, *clause.obstacles))),
+            "why": clause.why,
+        }
+        for clause in reason.clauses
+    ]
+    return {"pod": pod, "reason": str(reason), "clauses": clauses}
+
+
+def reason_of(entry: Document) -> NoPlace:
+    """Return the reason in what `no_place_entry` formatted. Each clause is one obstacle, of the first kind."""
+    return NoPlace(
+        tuple(
+            Clause(clause["nodePool"], (Obstacle(ObstacleKind(clause["obstacles"][0]), clause["why"]),))
+            for clause in entry["clauses"]
+        )
+    )
 
 
 def command_entry(command: Command, nodes: Mapping[str, str], price: float, first: int) -> Document:

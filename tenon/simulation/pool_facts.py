@@ -88,7 +88,7 @@ def _buys(pool: NodePool, unusable: str, engine_pool: Pool | None, plan: Documen
     if unusable:
         return [f"It buys no nodes for pods: {unusable}"]
     if engine_pool is not None and engine_pool.lacking:
-        return [f"It buys no nodes: {engine_pool.lacking}"]
+        return [f"It buys no nodes: {engine_pool.why_lacking}"]
     name = pool.metadata.name
     new = [entry for entry in plan["nodeClaims"] if entry["nodePool"] == name]
     sentences = []
@@ -97,21 +97,16 @@ def _buys(pool: NodePool, unusable: str, engine_pool: Pool | None, plan: Documen
         sentences.append(
             f"It buys {counted(len(new), 'node')} now, for {counted(count, 'pending pod')}: {per_hour(price)}"
         )
-    waiting = [entry for entry in plan["unschedulable"] if f"NodePool {name}:" in entry["reason"]]
     reasons: dict[str, list[str]] = {}
-    for entry in waiting:
-        reasons.setdefault(_own_part(entry["reason"], name), []).append(entry["pod"])
+    for entry in plan["unschedulable"]:
+        for clause in entry["clauses"]:
+            if clause["nodePool"] == name:
+                reasons.setdefault(clause["why"], []).append(entry["pod"])
     for why, pods in sorted(reasons.items(), key=lambda item: -len(item[1]))[:SHOWN]:
         sentences.append(f"It buys nothing for {first_few(pods, 1)}: {why}")
     if not sentences:
         sentences.append("It may buy nodes; no pending pod needs one of them now")
     return sentences
-
-
-def _own_part(reason: str, name: str) -> str:
-    """What a reason says of this NodePool. Reasons of several NodePools are joined with semicolons."""
-    own = reason.partition(f"NodePool {name}: ")[2]
-    return own.partition("; NodePool ")[0] or reason
 
 
 def _schedule(name: str, schedules_ask: Desired) -> list[str]:

@@ -17,7 +17,7 @@ import sys
 import termios
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from time import monotonic
 
@@ -37,10 +37,14 @@ from cli.fleet_view.screen import screen, visible_rows
 from cli.fleet_view.view_state import Mode, Verb, ViewState, Wish, press
 from cli.fleet_view.watched_fleet import WatchedFleet
 from cli.main import app
+from tenon.apis import labels
 from tenon.ec2.types.instance_types import Prices
 from tenon.fleet.document import Fleet
 from tenon.fleet.order import GroupBy, SortKey
 from tenon.fleet.summary import FrozenPools
+from tenon.kube.pool_reason_json import encode
+from tenon.kube.pool_reasons import NoPlace, Obstacle, ObstacleKind
+from tenon.scheduling.explanation.waiting import event_message
 from tests.cli.fleet_api import (
     CLAIMS,
     EVENTS,
@@ -206,18 +210,27 @@ def test_a_filter_without_a_match_says_how_to_see_all(fleet: Fleet) -> None:
 
 
 def test_what_tenon_said_in_events_is_why(tmp_path: Path) -> None:
+    """Without the times of next attempts, which may be over, and without the name of another command."""
     fake = varied_fleet()
+    again = datetime(2026, 3, 1, 12, 5, tzinfo=UTC)
+    refused = Obstacle(ObstacleKind.CAPACITY, "EC2 refuses all spot capacity", again)
+    message, reason_of_pod = event_message(NoPlace.in_pool("web", refused), "shop/report-0")
+    assert "next attempt at" in message
     for kind, name, reason, why in (
         ("NodeClaim", "web-00001", "DisruptionBlocked", "a budget allows no disruption"),
-        ("Pod", "report-0", "FailedScheduling", "NodePool web: no instance type has a GPU"),
+        ("Pod", "report-0", "FailedScheduling", message),
     ):
         about = {"kind": kind, "name": name, **({"namespace": "shop"} if kind == "Pod" else {})}
-        event = {"metadata": {"name": name}, "involvedObject": about, "reason": reason, "message": why}
+        annotations = {labels.NO_PLACE: encode(reason_of_pod)} if kind == "Pod" else {}
+        metadata = {"name": name, "annotations": annotations}
+        event = {"metadata": metadata, "involvedObject": about, "reason": reason, "message": why}
         fake.add(EVENTS, {**event, "lastTimestamp": stamp(timedelta())})
     with serving_fleet(fake, tmp_path) as path:
         explained = asyncio.run(read(path, events=True))
     (row,) = [row for row in explained.rows if row.claim == "web-00001"]
     assert (row.disruption, row.why) == ("blocked", "a budget allows no disruption")
+    (waiting,) = [pod for pod in explained.pending_pods if pod.key == "shop/report-0"]
+    assert waiting.why == "NodePool web: EC2 refuses all spot capacity"
 
 
 def test_freezes_that_hold_and_rollouts_under_way_have_a_line_each(tmp_path: Path) -> None:

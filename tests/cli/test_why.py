@@ -12,10 +12,12 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from cli.why import app, simulate_pod
+from tenon.kube.pool_reasons import NoPlace, Obstacle, ObstacleKind
 from tenon.record.lines import line_of
 from tenon.record.why.answer import Source
 from tenon.record.why.node_life import NodeEvent
 from tenon.record.why.pod import PodFacts, PodSources, needs_simulation, why_pod
+from tenon.simulation.document import no_place_entry
 from tests.tenon.record.why.stories import CLAIM, COMMAND, COMMAND_END, INSTANCE, NODE, STORY, after
 
 Tenon = Callable[..., Result]
@@ -91,7 +93,9 @@ def test_a_record_that_cannot_be_read_is_a_note(alone: None, tmp_path: Path) -> 
 
 PENDING = PodSources("shop/new", PodFacts("Pending"))
 DOCUMENT = {
-    "unschedulable": [{"pod": "shop/huge", "reason": "NodePool default: no type has 5000 CPU"}],
+    "unschedulable": [
+        no_place_entry("shop/huge", NoPlace.in_pool("default", Obstacle(ObstacleKind.REQUESTS, "no type has 5000 CPU")))
+    ],
     "nodeClaims": [
         {"nodePool": "default", "offering": {"instanceType": "m5.large"}, "pods": ["shop/new"]},
     ],

@@ -22,7 +22,6 @@ from cli.fleet_view.watched_fleet import Messages, WatchedFleet
 from tenon.ec2.types.instance_types import Prices
 from tenon.fleet.document import Fleet
 from tenon.fleet.order import GroupBy, SortKey
-from tenon.scheduling.explanation.waiting import event_message
 from tests.cli.fleet_api import serving_fleet, varied_fleet
 
 FOLDER = Path(__file__).parents[2] / "docs"
@@ -41,10 +40,7 @@ TRAIN = (
     "14:05 UTC; NodePool web: needs nvidia.com/gpu, which none of the types that it allows has"
 )
 FULL = "NodePool web: its limit leaves no room for another node (nodes 5)"
-WAITING = {
-    key: event_message(why, key)
-    for key, why in (*((f"shop/train-{number}", TRAIN) for number in range(3)), ("shop/report-0", FULL))
-}
+WAITING = {**{f"shop/train-{number}": TRAIN for number in range(3)}, "shop/report-0": FULL}
 """What Tenon's events say of pods."""
 ON_DEMAND = {"m5.large": 0.115, "m5.4xlarge": 0.92, "c6g.2xlarge": 0.3104, "r6i.xlarge": 0.304}
 SPOT = {"c6g.2xlarge": 0.1253, "r6i.xlarge": 0.1187}

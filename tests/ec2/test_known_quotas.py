@@ -89,7 +89,7 @@ def test_a_plan_asks_only_for_what_the_quota_has_room_for(limit: int, count: int
 
 def test_a_pod_says_which_quota_has_no_room_and_what_to_do() -> None:
     plan, _ = within_quotas(Plan(claims=(claim(0),)), gpus(64, 62))
-    assert plan.unschedulable["default/p0"] == (
+    assert str(plan.unschedulable["default/p0"]) == (
         "NodePool gpu: its node needs 4 vCPUs, and of the 64 vCPUs of the account's on-demand quota G and VT, 62 are "
         "used: ask AWS for a larger quota, or remove instances"
     )
@@ -108,7 +108,8 @@ def test_nodes_that_a_full_spot_quota_has_no_room_for_are_bought_on_demand() -> 
     assert second.requirements.labels() == {labels.CAPACITY_TYPE: labels.ON_DEMAND}
     assert (second.offering.capacity_type, second.price) == (labels.ON_DEMAND, 0.1)
     assert without_room == {"default/p2"}
-    assert "of the 8 vCPUs of the account's spot quota Standard, 5 are used and 2 planned:" in str(plan.unschedulable)
+    why = str(plan.unschedulable["default/p2"])
+    assert "of the 8 vCPUs of the account's spot quota Standard, 5 are used and 2 planned:" in why
     cut, _ = within_quotas(Plan(claims=tuple(claims)), KnownQuotas(NOW, quotas, VCPUS))
     assert cut.claims == (claims[0],), "a claim whose types are not known stays what it is"
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, is_dataclass
+
 import pytest
 from pydantic import BaseModel
 
+from tenon.kube import pool_reasons
 from tenon.record import entries
 from tools import reference_pages
 from tools.reference_pages import record_kinds, record_page
 
 OF_EVERY_ENTRY = ("id", "at", "cluster", "workflow", "run", "actor")
-INSIDE: dict[str, type[BaseModel]] = {
+INSIDE: dict[str, type] = {
     "Inside: purchase": entries.Purchase,
+    "Inside: reason": pool_reasons.NoPlace,
+    "Inside: clause": pool_reasons.Clause,
+    "Inside: obstacle": pool_reasons.Obstacle,
     "Inside: candidate": entries.CommandCandidate,
     "Inside: approval": entries.CommandApproval,
     "Inside: node": entries.NodeFacts,
@@ -31,9 +37,16 @@ def rows_by_section() -> dict[str, dict[str, str]]:
     return result
 
 
+def field_names(model: type) -> set[str]:
+    if issubclass(model, BaseModel):
+        return set(model.model_fields)
+    assert is_dataclass(model)
+    return {field.name for field in fields(model)}
+
+
 def test_each_field_of_each_entry_is_there_with_its_meaning() -> None:
     sections = rows_by_section()
-    expected = {heading: set(model.model_fields) for heading, model in INSIDE.items()}
+    expected = {heading: field_names(model) for heading, model in INSIDE.items()}
     expected["Every entry"] = set(OF_EVERY_ENTRY)
     for model in record_kinds():
         kind = model.model_fields["kind"].default

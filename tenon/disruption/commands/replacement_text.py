@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from tenon.kube.pod import Pod
+from tenon.kube.pool_reasons import NoPlace
 from tenon.money import per_hour
 from tenon.scheduling.model import PlannedClaim
 from tenon.sentences import counted
@@ -28,7 +29,7 @@ def replacement_lines(claims: Sequence[PlannedClaim], placements: Mapping[str, S
         yield "no pod needs another node, so nothing is bought"
 
 
-def without_place(unschedulable: Mapping[str, str]) -> str:
+def without_place(unschedulable: Mapping[str, NoPlace]) -> str:
     """Return that a pod has no other place, and why, in a clause. ``unschedulable``: by pod, why; not empty."""
     key = min(unschedulable)
     others = len(unschedulable) - 1

@@ -17,6 +17,7 @@ from tenon.apis import labels
 from tenon.ec2.refusals.vcpu_quotas import STANDARD, quota_of
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.offerings import OfferingKey
+from tenon.kube.pool_reasons import NoPlace, Obstacle, ObstacleKind
 from tenon.kube.requirements import IN, Requirement, Requirements
 from tenon.scheduling.model import InstanceType, Plan, PlannedClaim
 from tenon.scheduling.zone_turns import zones_in_turn
@@ -180,7 +181,7 @@ def within_quotas(
         return True
 
     allowed: dict[int, PlannedClaim] = {}
-    why: dict[str, str] = {}
+    why: dict[str, NoPlace] = {}
     for position in zones_in_turn(plan.claims):
         claim = plan.claims[position]
         if takes(claim):
@@ -189,8 +190,8 @@ def within_quotas(
             allowed[position] = other
         else:
             bucket, vcpus = _use_of(claim, account_quotas)
-            sentence = quota_sentence(claim.pool, vcpus, bucket, account_quotas.quotas[bucket], planned[bucket])
-            why.update((pod.key, sentence) for pod in claim.pods)
+            obstacle = quota_obstacle(vcpus, bucket, account_quotas.quotas[bucket], planned[bucket])
+            why.update(dict.fromkeys((pod.key for pod in claim.pods), NoPlace.in_pool(claim.pool, obstacle)))
     claims = tuple(allowed[position] for position in sorted(allowed))
     if len(claims) == len(plan.claims) and all(map(operator.is_, claims, plan.claims)):
         return plan, frozenset()
@@ -237,12 +238,13 @@ def _as_other_capacity_types(claim: PlannedClaim, types: Iterable[InstanceType])
             )
 
 
-def quota_sentence(pool: str, vcpus: int, bucket: Bucket, quota: VcpuQuota, planned: int = 0) -> str:
+def quota_obstacle(vcpus: int, bucket: Bucket, quota: VcpuQuota, planned: int = 0) -> Obstacle:
     """Say on a pod which quota has no room for its node, and what to do. ``planned``: vCPUs of nodes bought now."""
     capacity_type, name = bucket
     planned_part = f" and {planned} planned" if planned else ""
-    return (
-        f"NodePool {pool}: its node needs {vcpus} vCPUs, and of the {quota.limit} vCPUs of the account's "
+    return Obstacle(
+        ObstacleKind.CAPACITY,
+        f"its node needs {vcpus} vCPUs, and of the {quota.limit} vCPUs of the account's "
         f"{capacity_type} quota {name}, {quota.used} are used{planned_part}: ask AWS for a larger quota, or remove "
-        "instances"
+        "instances",
     )

@@ -127,10 +127,18 @@ def reason_of(key: OfferingKey) -> str:
 class Shortage:
     """What EC2 refuses now of one capacity type or vCPU quota."""
 
-    sentence: str
-    """It names the first offerings only, and says how many others there are."""
+    text: str
+    """What EC2 refuses. It names the first offerings only, and says how many others there are."""
+    next_attempt: datetime | None
+    """When Tenon asks EC2 for the first of these again; None for an attempt that is due and waits for pods."""
     backoffs: Mapping[OfferingKey, Backoff]
     """All refused offerings, with how long each is left alone."""
+
+    @property
+    def sentence(self) -> str:
+        """The text with the time of the next attempt."""
+        at = self.next_attempt
+        return f"{self.text}: {next_attempt(at) if at is not None else 'next attempt as soon as pods need them'}"
 
 
 def shortages(groups: Iterable[UnavailableTypes], now: datetime) -> list[Shortage]:
@@ -156,7 +164,9 @@ def _shortages(
 
     def add(subject: str, keys: Sequence[OfferingKey]) -> None:
         own = {key: backoffs[key] for key in keys}
-        all_shortages.append(Shortage(f"{subject}{_in_a_row(own.values())}: {_next_attempt(own.values(), now)}", own))
+        first = min(backoff.probe_at for backoff in own.values())
+        later = first if now is None or now < first else None
+        all_shortages.append(Shortage(f"{subject}{_in_a_row(own.values())}", later, own))
 
     for key in sorted(backoffs):
         if key.scope == QUOTA:
@@ -192,12 +202,6 @@ def _in_a_row(backoffs: Collection[Backoff]) -> str:
     """How often EC2 refused these offerings, if that was not the first time."""
     most = max(backoff.refusals for backoff in backoffs)
     return f", {'up to ' if len(backoffs) > 1 else ''}{most} times in a row so far" if most > 1 else ""
-
-
-def _next_attempt(backoffs: Collection[Backoff], now: datetime | None) -> str:
-    """When Tenon asks EC2 for the first of these offerings again. An attempt that is due waits for pods."""
-    first = min(backoff.probe_at for backoff in backoffs)
-    return next_attempt(first) if now is None or now < first else "next attempt as soon as pods need them"
 
 
 def by_offering(groups: Iterable[UnavailableTypes], now: datetime) -> dict[OfferingKey, datetime]:

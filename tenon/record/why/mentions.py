@@ -85,7 +85,7 @@ def mentions_pool(entry: Entry, pool: str) -> bool:
     match entry:
         case PlanEntry():
             return any(purchase.pool == pool for purchase in entry.purchases) or any(
-                f"NodePool {pool}:" in reason for reason in entry.unschedulable.values()
+                reason.clause_of(pool) is not None for reason in entry.unschedulable.values()
             )
         case CommandEntry():
             return any(candidate.pool == pool for candidate in entry.candidates)

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from tenon.apis.reasons import camel_case
 from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.pool_reasons import NoPlace
 from tenon.messages.node import Removal
 from tenon.node.state import NodeClaimResult, NodeState
 from tenon.node.timeline import why_blocked
@@ -96,6 +97,8 @@ class NodeEvent:
     at: datetime
     reason: str
     message: str
+    no_place: NoPlace | None = None
+    """What the message says, if it says why no node is bought for a pod."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,16 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from tenon.kube.pool_reasons import by_pool, shortened_by_pool
+from tenon.kube.pool_reasons import NoPlace
 from tenon.record.entries import CommandEntry, Entry, PlanEntry
 from tenon.record.why.answer import Answer, Line, Source, clock, dollars, sections_of
 from tenon.record.why.mentions import mentions_pod
 from tenon.record.why.node_life import NodeEvent, NodeLife
-from tenon.scheduling.explanation.waiting import WaitsFor, beginning, explain_command, reason_in, waiting_text
+from tenon.scheduling.explanation.waiting import WaitsFor, beginning, explain_command
 
 MAX_PLANS = 10
-CUT = "…"
-"""What `tenon.sentences.shortened` puts in place of what it leaves out."""
 MAX_REASON = 300
 WHERE = "Where is it?"
 PLANNED = "When was it planned, and for which node?"
@@ -55,10 +53,10 @@ class PodSources:
     """By NodeClaim, what the workflows of its nodes say."""
     waits: Sequence[str] = ()
     """What the provisioner's workflow says about it: sentences."""
-    simulated: str = ""
-    """Why a simulation finds no place for it, or the node that it would buy; empty without a simulation."""
-    has_place: bool = False
-    """The simulation finds a place for it."""
+    simulated_place: str = ""
+    """The node that a simulation would buy or use for it; empty if there is none, and without a simulation."""
+    simulated_reason: NoPlace | None = None
+    """Why a simulation finds no place for it; None if there is one, and without a simulation."""
     kubernetes_answered: bool = True
     """Otherwise it is not known whether the pod exists."""
 
@@ -147,26 +145,28 @@ class _Pod:
         failures = [event for event in self._sources.events if event.reason == "FailedScheduling"]
         event = max(failures, key=lambda failure: failure.at, default=None)
         plan = self._last_plan()
-        planned_reason = plan.unschedulable.get(self._sources.key, "") if plan is not None else ""
-        if event is not None and (plan is None or event.at >= plan.at or not planned_reason):
-            yield from self._reason(event.message, Source.KUBERNETES, event.at)
-        elif plan is not None and planned_reason:
-            yield from self._reason(waiting_text(WaitsFor.NOTHING_FITS, planned_reason), Source.RECORD, plan.at)
-        elif self._sources.simulated and not self._sources.has_place:
-            yield from self._reason(waiting_text(WaitsFor.NOTHING_FITS, self._sources.simulated), Source.SIMULATION)
+        planned_reason = plan.unschedulable.get(self._sources.key) if plan is not None else None
+        simulated_reason = self._sources.simulated_reason
+        if event is not None and (plan is None or event.at >= plan.at or planned_reason is None):
+            if event.no_place is not None:
+                yield from self._reason(event.no_place, Source.KUBERNETES, event.at)
+            else:
+                yield Line(event.message, Source.KUBERNETES, event.at)
+        elif plan is not None and planned_reason is not None:
+            yield from self._reason(planned_reason, Source.RECORD, plan.at)
+        elif simulated_reason is not None:
+            yield from self._reason(simulated_reason, Source.SIMULATION)
         if pod.scheduler_message:
             yield Line(f"kube-scheduler: {pod.scheduler_message}", Source.KUBERNETES)
 
-    def _reason(self, sentence: str, source: Source, at: datetime | None = None) -> Iterator[Line]:
+    def _reason(self, reason: NoPlace, source: Source, at: datetime | None = None) -> Iterator[Line]:
         """The beginning of the sentence that no node is bought for the pod, and below it a line for each NodePool.
 
-        Events and the record shorten long reasons. An event may say something else, which has no such beginning.
+        Events and the record shorten long reasons.
         """
-        reason = reason_in(sentence)
-        if reason != sentence:
-            yield Line(f"{beginning(WaitsFor.NOTHING_FITS)}:", source, at)
-        yield from (Line(text, source, at) for text in by_pool(reason))
-        if CUT in reason or "more NodePool" in reason:
+        yield Line(f"{beginning(WaitsFor.NOTHING_FITS)}:", source, at)
+        yield from (Line(text, source, at) for text in reason.sentences)
+        if reason.is_shortened:
             yield Line(f"the reason is shortened: `{explain_command(self._sources.key)}` says all of it now", source)
 
     def _last_plan(self) -> PlanEntry | None:
@@ -186,8 +186,8 @@ class _Pod:
             last = life.timeline[-1][1] if life.timeline else ""
             text = f"NodeClaim {claim} is {life.stage}" + (f": {life.blocked or last}" if life.blocked or last else "")
             yield Line(text, Source.TEMPORAL)
-        if self._sources.has_place and self._sources.simulated:
-            yield Line(f"the next plan: {self._sources.simulated}", Source.SIMULATION)
+        if self._sources.simulated_place:
+            yield Line(f"the next plan: {self._sources.simulated_place}", Source.SIMULATION)
 
 
 def _plan_lines(entry: Entry, key: str) -> Iterator[Line]:
@@ -201,7 +201,7 @@ def _plan_lines(entry: Entry, key: str) -> Iterator[Line]:
             if key in pods:
                 yield Line(f"batch {entry.batch} placed it on {node}, which existed", Source.RECORD, entry.at)
         if key in entry.unschedulable:
-            why = shortened_by_pool(entry.unschedulable[key], MAX_REASON)
+            why = entry.unschedulable[key].shortened(MAX_REASON)
             yield Line(f"batch {entry.batch} had no place for it: {why}", Source.RECORD, entry.at)
     elif isinstance(entry, CommandEntry):
         for purchase in entry.replacements:

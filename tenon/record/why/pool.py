@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tenon.kube.pool_reasons import by_pool
 from tenon.money import price_text
 from tenon.record.entries import CommandEntry, Entry, LaunchEntry, PlanEntry, RefusalEntry, RemovalEntry
 from tenon.record.why.answer import Answer, Line, Source, dollars, sections_of
@@ -99,10 +98,9 @@ def _no_place(entries: Sequence[Entry], pool: str) -> Iterator[Line]:
     newest: dict[str, Line] = {}
     for entry in entries:
         for key, reason in entry.unschedulable.items() if isinstance(entry, PlanEntry) else ():
-            parts = [part for part in by_pool(reason) if part.startswith(f"NodePool {pool}:")]
-            if parts:
+            if (clause := reason.clause_of(pool)) is not None:
                 newest.pop(key, None)
-                newest[key] = Line(f"{key}: {parts[0]}", Source.RECORD, entry.at)
+                newest[key] = Line(f"{key}: {clause}", Source.RECORD, entry.at)
     yield from list(newest.values())[-MAX_NAMED:]
 
 

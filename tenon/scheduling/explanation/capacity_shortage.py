@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tenon.kube.pool_reasons import Obstacle, ObstacleKind
 from tenon.resources import CPU, PODS, binary_unit, format_quantity
 from tenon.scheduling.hourly_cost import COSTS, lacking_text, limit_text
 from tenon.scheduling.limits import NODES, Limits
@@ -22,24 +23,25 @@ _UNLIKELY_CPU = 1_000_000_000
 
 
 def shortage(
-    pod_class: PodClass, template: Template, states: Sequence[State], limits: Limits, obstacle: str = ""
-) -> str:
+    pod_class: PodClass, template: Template, states: Sequence[State], limits: Limits, rule: Obstacle | None = None
+) -> tuple[Obstacle, ...]:
     """Why no node of the template could take the pod, given the states that the pod may use; empty if one could.
 
-    ``limits`` is what is left of the pool's limits. ``obstacle`` is the rule between pods that prevents placement; it
-    is the reason if there is no simpler one.
+    ``limits`` is what is left of the pool's limits. ``rule`` is what prevents placement otherwise; it is the reason if
+    there is no simpler one. The text about requests that are too large has the pod as its subject, and does not name
+    it.
     """
     if text := _too_large(pod_class, template, states):
         allowed = [(state, state.types) for state in states]
-        return ", and ".join(clause for clause in (text, _beyond_limits(template, allowed, limits)) if clause)
+        return (Obstacle(ObstacleKind.REQUESTS, text), *_beyond_limits(template, allowed, limits))
     state_types = [(state, template.fitting(state, pod_class.amounts)) for state in states]
     if not any(types for _, types in state_types):
-        return _not_at_once(pod_class, template, states)
+        return (Obstacle(ObstacleKind.ROOM, _not_at_once(pod_class, template, states)),)
     if pod_class.ports and not any(types & ~template.blocked(state, pod_class.ports) for state, types in state_types):
-        return "a DaemonSet takes the pod's host port on every type"
+        return (Obstacle(ObstacleKind.ROOM, "a DaemonSet takes the pod's host port on every type"),)
     if not any(types and template.diverse(state, types) for state, types in state_types):
-        return _too_uniform(template, state_types)
-    return _beyond_limits(template, state_types, limits) or obstacle
+        return (Obstacle(ObstacleKind.MIN_VALUES, _too_uniform(template, state_types)),)
+    return _beyond_limits(template, state_types, limits) or ((rule,) if rule is not None else ())
 
 
 def _too_large(pod_class: PodClass, template: Template, states: Sequence[State]) -> str:
@@ -99,19 +101,19 @@ def _too_uniform(template: Template, state_types: StateCounts) -> str:
     return f"the types that hold the pod do not offer the minValues of the pool ({'; '.join(min_values_texts)})"
 
 
-def _beyond_limits(template: Template, state_types: StateCounts, limits: Limits) -> str:
+def _beyond_limits(template: Template, state_types: StateCounts, limits: Limits) -> tuple[Obstacle, ...]:
     types = 0
     for _, state_holds in state_types:
         types |= state_holds
     if limits.allowed(types):
-        return ""
+        return ()
     pool_limits = template.pool.limits or {}
     least_amounts = {name: 1 if name == NODES else _least_capacity(template, name, types) for name in pool_limits}
     reached = [name for name in sorted(pool_limits) if limits.remaining.get(name, 0) < least_amounts[name]] or sorted(
         pool_limits
     )
     if not reached:
-        return ""
+        return ()
     text = ", ".join(
         limit_text(name, pool_limits[name]) if name in COSTS else f"{name} {format_quantity(name, pool_limits[name])}"
         for name in reached
@@ -124,7 +126,8 @@ def _beyond_limits(template: Template, state_types: StateCounts, limits: Limits)
         for name in reached
         if name != NODES
     ]
-    return "; ".join([f"its limit leaves no room for another node ({text})", *lacking])
+    sentence = "; ".join([f"its limit leaves no room for another node ({text})", *lacking])
+    return (Obstacle(ObstacleKind.LIMITS, sentence),)
 
 
 def _least_capacity(template: Template, name: str, types: int) -> int:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from tenon.apis import labels
 from tenon.apis.restricted import restricted_reason
 from tenon.kube.node_affinity import accepts_pool
+from tenon.kube.pool_reasons import Clause, NoPlace, Obstacle, ObstacleKind, text_of
 from tenon.kube.requirements import EXISTS, Requirement, Requirements, hint
 from tenon.kube.taints import Taint
 from tenon.scheduling.explanation.capacity_shortage import shortage
@@ -21,32 +22,35 @@ from tenon.scheduling.template import State, Template
 
 _TERMS_SHOWN = 4
 """How many of a pod's alternatives a reason names."""
-_AND = ", and "
-"""Joins obstacles that must all go."""
+_NO_TYPE = Obstacle(ObstacleKind.REQUIREMENTS, "no available instance type meets its requirements")
 
 
-def explain(pod_class: PodClass, templates: Sequence[tuple[Template, Limits]], obstacle: str = "") -> str:
-    """Return one sentence per NodePool that the pod accepts, in the order in which pools are tried, or one for all.
+def explain(pod_class: PodClass, templates: Sequence[tuple[Template, Limits]], rule: str = "") -> NoPlace:
+    """Return a clause per NodePool that the pod accepts, in the order in which pools are tried, or one for all.
 
-    ``obstacle`` is the rule between pods that prevents placement; it is the reason if there is no simpler one.
+    ``rule`` is the rule between pods that prevents placement; it is the reason if there is no simpler one.
     """
     if not templates:
-        return "no NodePool is ready to launch nodes, and no existing node has room"
+        text = "no NodePool is ready to launch nodes, and no existing node has room"
+        return NoPlace.of(text, ObstacleKind.NODEPOOL)
     if all(_contradiction(term) for term in pod_class.terms):
         key = _contradiction(pod_class.terms[0])
-        return f"the pod's own requirements on label {key} contradict each other, so no node can ever meet them"
+        return NoPlace.of(
+            f"the pod's own requirements on label {key} contradict each other, so no node can ever meet them"
+        )
     if all(map(impossible, pod_class.terms)):
-        return impossible(pod_class.terms[0])
+        return NoPlace.of(impossible(pod_class.terms[0]))
     undefined = _undefined_everywhere(pod_class, [template for template, _ in templates])
     if undefined:
         known_keys = {key for template, _ in templates for key in (*template.known_labels, *template.requirements)}
-        return (restricted_reason(undefined) or f"no NodePool defines label {undefined}") + hint(undefined, known_keys)
+        text = (restricted_reason(undefined) or f"no NodePool defines label {undefined}") + hint(undefined, known_keys)
+        return NoPlace.of(text, ObstacleKind.REQUIREMENTS)
     accepted_templates = [(t, limits) for t, limits in templates if accepts_pool(pod_class.terms, t.pool.name)]
     if not accepted_templates:
         pool_names = " or ".join(dict.fromkeys(str(term[labels.NODEPOOL]) for term in pod_class.terms))
-        return f"no NodePool that can launch nodes meets {pool_names}"
-    return "; ".join(
-        f"NodePool {t.pool.name}: {_reason(pod_class, t, limits, obstacle)}" for t, limits in accepted_templates
+        return NoPlace.of(f"no NodePool that can launch nodes meets {pool_names}", ObstacleKind.REQUIREMENTS)
+    return NoPlace(
+        tuple(Clause(t.pool.name, _obstacles(pod_class, t, limits, rule)) for t, limits in accepted_templates)
     )
 
 
@@ -68,23 +72,29 @@ def _undefined_everywhere(pod_class: PodClass, templates: Sequence[Template]) ->
     return missing_keys[0] if missing_keys else ""
 
 
-def _reason(pod_class: PodClass, template: Template, limits: Limits, obstacle: str) -> str:
+def _obstacles(pod_class: PodClass, template: Template, limits: Limits, rule: str) -> tuple[Obstacle, ...]:
     """Everything that must change for the pool to take the pod, as far as that is known now."""
     if template.contradiction:
-        return f"its own requirements and labels contradict each other on {template.contradiction}"
+        text = f"its own requirements and labels contradict each other on {template.contradiction}"
+        return (Obstacle(ObstacleKind.NODEPOOL, text),)
     taints = [taint for taint in template.pool.taints if pod_class.untolerated((taint,))]
-    kept_off = [f"its {_named('taint', map(_shown, taints))} not tolerated"] if taints else []
+    taints_text = f"its {_named('taint', map(_shown, taints))} not tolerated" if taints else ""
+    kept_off = (Obstacle(ObstacleKind.TAINTS, taints_text),) if taints else ()
     if not template.start.types:
-        return _AND.join([*kept_off, template.pool.lacking or "no available instance type meets its requirements"])
+        return (*kept_off, *(template.pool.lacking or (_NO_TYPE,)))
     states = template.successors(template.start, pod_class)
     if not states and (daemons := _daemons_to_avoid(pod_class, template)):
-        return _AND.join([*kept_off, f"pod anti-affinity keeps the pod off its nodes, because {daemons} runs there"])
+        text = f"pod anti-affinity keeps the pod off its nodes, because {daemons} runs there"
+        return (*kept_off, Obstacle(ObstacleKind.PODS, text))
     if not states:
-        return _AND.join([*kept_off, _alternatives(pod_class, template, limits)])
+        return (*kept_off, *_alternatives(pod_class, template, limits))
     if kept_off:
-        return _AND.join([*kept_off, *_shortage(pod_class, template, states, limits)])
-    obstacle = single_values(pod_class, template.least) or obstacle
-    return shortage(pod_class, template, states, limits, obstacle) or obstacle or "no node of it could take the pod"
+        return (*kept_off, *_shortage_of_pod(pod_class, template, states, limits))
+    if own_rule := single_values(pod_class, template.least):
+        obstacle = Obstacle(ObstacleKind.MIN_VALUES, own_rule)
+    else:
+        obstacle = Obstacle(ObstacleKind.PODS, rule or "no node of it could take the pod")
+    return shortage(pod_class, template, states, limits, obstacle) or (obstacle,)
 
 
 def _daemons_to_avoid(pod_class: PodClass, template: Template) -> str:
@@ -96,28 +106,38 @@ def _daemons_to_avoid(pod_class: PodClass, template: Template) -> str:
     return " or ".join(f"DaemonSet {name}" for name in daemon_names[:_TERMS_SHOWN])
 
 
-def _alternatives(pod_class: PodClass, template: Template, limits: Limits) -> str:
-    """What prevents each of the terms, and what prevents the pod once these terms are met."""
-    texts = dict.fromkeys(_against(pod_class, template, term, limits) for term in pod_class.terms)
-    shown = list(texts)[:_TERMS_SHOWN]
-    hidden_text = f" or {len(texts) - len(shown)} other alternatives fail" if len(texts) > len(shown) else ""
-    return f"{' or '.join(shown)}{hidden_text}"
+def _alternatives(pod_class: PodClass, template: Template, limits: Limits) -> Sequence[Obstacle]:
+    """What prevents each of the terms, and what prevents the pod once these terms are met.
+
+    One of several alternatives must be met, so they are one obstacle.
+    """
+    alternatives = list(dict.fromkeys(_against(pod_class, template, term, limits) for term in pod_class.terms))
+    if len(alternatives) == 1:
+        return alternatives[0]
+    shown = [text_of(obstacles) for obstacles in alternatives[:_TERMS_SHOWN]]
+    hidden_count = len(alternatives) - len(shown)
+    hidden_text = f" or {hidden_count} other alternatives fail" if hidden_count else ""
+    return [Obstacle(ObstacleKind.REQUIREMENTS, f"{' or '.join(shown)}{hidden_text}")]
 
 
-def _against(pod_class: PodClass, template: Template, term: Requirements, limits: Limits) -> str:
+def _against(pod_class: PodClass, template: Template, term: Requirements, limits: Limits) -> tuple[Obstacle, ...]:
     texts, met = conflicts(template, term)
     if texts:
         texts[-1] += _by_volumes(pod_class, template)
+    obstacles = [Obstacle(ObstacleKind.REQUIREMENTS, text) for text in texts]
     if states := template.successors(template.start, pod_class.narrowed((met,))):
-        texts += _shortage(pod_class, template, states, limits)
-    return _AND.join(texts)
+        obstacles += _shortage_of_pod(pod_class, template, states, limits)
+    return tuple(obstacles)
 
 
-def _shortage(pod_class: PodClass, template: Template, states: Sequence[State], limits: Limits) -> list[str]:
-    text = shortage(pod_class, template, states, limits)
-    if not text:
-        return []
-    return [f"the pod {text}" if text.startswith("needs") else text]
+def _shortage_of_pod(
+    pod_class: PodClass, template: Template, states: Sequence[State], limits: Limits
+) -> list[Obstacle]:
+    """The shortage, in words that follow those about something else."""
+    return [
+        replace(obstacle, text=f"the pod {obstacle.text}") if obstacle.kind is ObstacleKind.REQUESTS else obstacle
+        for obstacle in shortage(pod_class, template, states, limits)
+    ]
 
 
 def _shown(taint: Taint) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from tenon.kube.pool_reasons import shortened_by_pool
+from tenon.kube.pool_reasons import NoPlace
+from tenon.sentences import shortened
 
 MAX_EVENT = 1024
 """The longest message of an event. A reason with many NodePools is cut, not the command that shows all of it."""
@@ -34,24 +35,20 @@ def beginning(waits_for: WaitsFor, pods: str = "the pod") -> str:
     return f"{text[0].upper()}{text[1:]}"
 
 
-def waiting_text(waits_for: WaitsFor, why: str, pods: str = "the pod") -> str:
+def waiting_text(waits_for: WaitsFor, why: NoPlace | str, pods: str = "the pod") -> str:
     """Return the whole sentence, without a period. ``why``: with a clause for each NodePool, if nothing fits."""
     return f"{beginning(waits_for, pods)}: {why}"
 
 
-def event_message(why: str, key: str) -> str:
-    """Return the message of the event about a pod, ``namespace/name``, for which no node is bought."""
+def event_message(why: NoPlace, key: str) -> tuple[str, NoPlace]:
+    """Return the message of the event about a pod, ``namespace/name``, for which no node is bought.
+
+    Also the part of the reason that the message says.
+    """
     more = f"; `{explain_command(key)}` says more"
-    text = shortened_by_pool(waiting_text(WaitsFor.NOTHING_FITS, why), MAX_EVENT - len(more))
-    return text + more
-
-
-def reason_in(message: str) -> str:
-    """Return the reason in the message of such an event; other messages as they are."""
-    start = f"{beginning(WaitsFor.NOTHING_FITS)}: "
-    if not message.startswith(start):
-        return message
-    return message.removeprefix(start).rpartition("; `tenon explain pod ")[0] or message.removeprefix(start)
+    room = MAX_EVENT - len(more) - len(waiting_text(WaitsFor.NOTHING_FITS, ""))
+    fitting = why.shortened(room)
+    return waiting_text(WaitsFor.NOTHING_FITS, shortened(str(fitting), room)) + more, fitting
 
 
 def explain_command(key: str) -> str:

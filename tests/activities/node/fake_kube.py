@@ -17,7 +17,10 @@ from activities.kubernetes.client import EvictionAnswer
 from activities.kubernetes.errors import ApiError, ConflictError, ForbiddenError
 from activities.kubernetes.resources import PODS, Resource
 from activities.kubernetes.shared_list import Shape
+from tenon.apis import labels
 from tenon.kube.event_reasons import EventType, Published
+from tenon.kube.pool_reason_json import decode
+from tenon.kube.pool_reasons import NoPlace
 
 Object = dict[str, Any]
 START = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
@@ -52,11 +55,21 @@ class Recorder:
 
     def __init__(self) -> None:
         self.events: list[tuple[str, str, str, str]] = []
+        self.no_place: dict[str, NoPlace] = {}
+        """By the name of a pod, what its last event says for programs of why no node is bought for it."""
 
     async def publish(
-        self, regarding: Mapping[str, Any], reason: Published, message: str, type_: EventType | None = None
+        self,
+        regarding: Mapping[str, Any],
+        reason: Published,
+        message: str,
+        type_: EventType | None = None,
+        annotations: Mapping[str, str] | None = None,
     ) -> bool:
-        self.events.append((regarding["kind"], regarding["metadata"]["name"], reason, message))
+        name = regarding["metadata"]["name"]
+        self.events.append((regarding["kind"], name, reason, message))
+        if (why := decode((annotations or {}).get(labels.NO_PLACE))) is not None:
+            self.no_place[name] = why
         return True
 
     def reasons(self) -> list[str]:

@@ -16,6 +16,7 @@ from activities.provisioning.buffers import BufferRoom
 from activities.provisioning.planner import Planner
 from tenon.apis import labels
 from tenon.kube.pod import Pod
+from tenon.kube.pool_reasons import NoPlace
 from tenon.messages.disruption import AwaitDisruptionInput
 from tenon.messages.provisioning import AwaitBatchInput, PlanInput
 from tenon.provisioning.buffer_status import Room
@@ -65,7 +66,10 @@ class Setting:
         """The controller has looked for room: these pods have none, the others have it on a node that is ready."""
         others = tuple(pod for pod in self.room.pods() if pod not in lacking)
         self.room.simulated(
-            Plan(placements={on: others} if on else {}, unschedulable=dict.fromkeys((p.key for p in lacking), "full")),
+            Plan(
+                placements={on: others} if on else {},
+                unschedulable=dict.fromkeys((p.key for p in lacking), NoPlace.of("full")),
+            ),
             {on},
         )
 
@@ -175,10 +179,10 @@ def test_a_pass_does_not_overwrite_why_a_plan_could_not_buy() -> None:
     room = BufferRoom(awaited=True)
     pods = standing(2)
     room.keep(pods)
-    none = Plan(unschedulable=dict.fromkeys((pod.key for pod in pods), "no NodePool is ready"))
+    none = Plan(unschedulable=dict.fromkeys((pod.key for pod in pods), NoPlace.of("no NodePool is ready")))
     room.simulated(none, (), bought=False)
     assert room.rooms() == {BUFFER: Room()}, "no plan has tried yet"
-    room.simulated(Plan(unschedulable={pod.key: "its limit leaves no room" for pod in pods}), ())
+    room.simulated(Plan(unschedulable={pod.key: NoPlace.of("its limit leaves no room") for pod in pods}), ())
     room.simulated(none, (), bought=False)
     assert room.rooms() == {BUFFER: Room(refused="its limit leaves no room")}
     assert room.lacking() == pods

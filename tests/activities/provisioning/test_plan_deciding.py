@@ -15,7 +15,6 @@ from tenon.kube.selectors import LabelSelector
 from tenon.messages.provisioning import UnavailableTypes
 from tenon.provisioning.claims import largest_capacity
 from tenon.provisioning.planning_policy import PlanPolicy
-from tenon.scheduling.explanation.waiting import reason_in
 from tenon.scheduling.model import Node
 from tests.activities.provisioning.fake_view import START, UNREADY, FakeView, node_class, node_pool
 from tests.activities.provisioning.setting import BATCH, Setting
@@ -167,7 +166,8 @@ async def test_a_pod_whose_volume_is_made_at_last_is_planned_at_once() -> None:
     at = Setting(pod("a", unsupported="its volume claim default/a does not exist: create it"))
     assert (await at.planner.plan(BATCH)).unschedulable == 1
     ((_, _, reason, message),) = at.recorder.events
-    assert (reason, reason_in(message)) == ("FailedScheduling", "its volume claim default/a does not exist: create it")
+    assert reason == "FailedScheduling"
+    assert "for the pod: its volume claim default/a does not exist: create it; `tenon explain" in message
     assert at.batcher.undecided() == []
     at.view.pods = [pod("a", volume_terms=(Requirements.of(need(labels.ZONE, "In", "us-west-2b")),))]
     assert len((await at.planner.plan(BATCH.model_copy(update={"batch": 42}))).claims) == 1

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from tenon.apis import labels
 from tenon.kube.requirements import Requirements
-from tenon.scheduling.explanation.waiting import reason_in
 from tests.activities.provisioning.fake_view import UNREADY, node_class, node_pool
 from tests.activities.provisioning.setting import BATCH, Setting
 from tests.tenon.scheduling.builders import node, pod
@@ -32,7 +31,10 @@ async def test_pods_that_fit_nowhere_hear_of_the_pools_that_launch_nothing() -> 
     events = {event[1]: event[3] for event in at.recorder.events}
     assert "NodePool default: " in events["a"]
     assert "NodePool other: EC2NodeClass unready is not ready" in events["a"]
-    assert reason_in(events["b"]) == claim, "no pool could change that"
+    assert events["b"].startswith(f"No node is bought for the pod: {claim}; `"), "no pool could change that"
+    reason = at.recorder.no_place["a"]
+    assert [clause.pool for clause in reason.clauses] == ["default", "other"]
+    assert str(reason) in events["a"], "programs get the same as people"
 
 
 async def test_no_pool_at_all_leaves_every_pod_with_a_reason() -> None:

@@ -69,7 +69,7 @@ async def test_a_plan_is_recorded_with_pods_on_nodes_that_exist_and_with_pods_th
     await at.recorded()
     assert at.entry.on_existing == {"n1": ["default/a"]}
     assert (at.entry.placed_count, at.entry.unschedulable_count) == (1, 1)
-    assert "default" in at.entry.unschedulable["default/huge"]
+    assert at.entry.unschedulable["default/huge"].clause_of("default") is not None
     assert at.entry.purchases == []
 
 

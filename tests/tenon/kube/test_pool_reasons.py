@@ -1,53 +1,96 @@
-"""Shortening why a pod fits nowhere: each NodePool keeps a clause."""
+"""Why a pod has no place: its order, its sentence, and the shortened forms in which each NodePool keeps a clause."""
 
 from __future__ import annotations
+
+from datetime import UTC, datetime
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenon.kube.pool_reasons import by_pool, shortened_by_pool, those_that_wait_first
+from tenon.kube.pool_reason_json import decode, encode
+from tenon.kube.pool_reasons import Clause, NoPlace, Obstacle, ObstacleKind
 
 LONG = "needs 5000 CPU; the largest type has 192; " * 20
+TAINT = Obstacle(ObstacleKind.TAINTS, "its taint gpu:NoSchedule is not tolerated")
+REFUSED = Obstacle(
+    ObstacleKind.CAPACITY, "EC2 refuses 1 spot offering (m5.large)", datetime(2026, 3, 1, 12, 5, tzinfo=UTC)
+)
+
+
+def clause(pool: str, *obstacles: Obstacle | str, refused: tuple[Obstacle, ...] = ()) -> Clause:
+    return Clause(
+        pool,
+        tuple(item if isinstance(item, Obstacle) else Obstacle(ObstacleKind.REQUESTS, item) for item in obstacles),
+        refused,
+    )
+
+
+def test_the_sentence_has_a_clause_for_each_nodepool() -> None:
+    reason = NoPlace((clause("a", TAINT, "needs 5 CPU"), clause("b", "needs 6 CPU", refused=(REFUSED,))))
+    assert str(reason) == (
+        "NodePool a: its taint gpu:NoSchedule is not tolerated, and needs 5 CPU; NodePool b: EC2 refuses 1 spot "
+        "offering (m5.large): next attempt at 2026-03-01T12:05:00Z; without these: needs 6 CPU"
+    )
+    assert reason.without_times.sentences[1] == (
+        "NodePool b: EC2 refuses 1 spot offering (m5.large); without these: needs 6 CPU"
+    )
 
 
 def test_a_reason_that_is_cut_keeps_a_clause_for_each_nodepool() -> None:
-    reason = f"NodePool a: {LONG}; NodePool b: the pod does not tolerate gpu; NodePool c: {LONG}"
-    text = shortened_by_pool(reason, 500)
-    first, second, third = by_pool(text)
-    assert second == "NodePool b: the pod does not tolerate gpu", "a short clause is kept whole"
+    reason = NoPlace((clause("a", LONG), clause("b", TAINT), clause("c", LONG)))
+    short = reason.shortened(500)
+    first, second, third = short.sentences
+    assert second == "NodePool b: its taint gpu:NoSchedule is not tolerated", "a short clause is kept whole"
     assert first.startswith("NodePool a: needs 5000 CPU; the largest")
     assert third.startswith("NodePool c: needs 5000 CPU; the largest")
     assert first.endswith("…")
-    assert 420 < len(text) <= 500
+    assert 420 < len(str(short)) <= 500
+    assert short.is_shortened
+    assert [part.pool for part in short.clauses] == ["a", "b", "c"]
+    assert [part.obstacles[0].kind for part in short.clauses][1:] == [ObstacleKind.TAINTS, ObstacleKind.REQUESTS]
+
+
+def test_a_clause_that_is_cut_loses_the_time_of_the_next_attempt_first() -> None:
+    reason = NoPlace((clause("a", REFUSED), clause("b", TAINT)))
+    short = reason.shortened(len(str(reason)) - 1)
+    assert short.sentences == ["NodePool a: EC2 refuses 1 spot offering (m5.large)", f"NodePool b: {TAINT}"]
 
 
 def test_a_reason_with_too_many_nodepools_counts_the_others() -> None:
-    text = shortened_by_pool("; ".join(f"NodePool {number}: {LONG}" for number in range(30)), 500)
-    *clauses, rest = by_pool(text)
-    assert all(clause.startswith("NodePool ") for clause in clauses)
-    assert rest == f"and {30 - len(clauses)} more NodePools"
+    short = NoPlace(tuple(clause(str(number), LONG) for number in range(30))).shortened(500)
+    assert short.left_out == 30 - len(short.clauses)
+    assert short.sentences[-1] == f"and {short.left_out} more NodePools"
+    assert len(str(short)) <= 500
+    again = short.shortened(300)
+    assert again.left_out + len(again.clauses) == 30
+    assert len(str(again)) <= 300
 
 
 @given(st.lists(st.integers(1, 300), min_size=1, max_size=40), st.integers(60, 2000))
 def test_a_shortened_reason_never_is_too_long_and_accounts_for_each_nodepool(lengths: list[int], most: int) -> None:
-    reason = "; ".join(f"NodePool p{place}: {'word ' * length}end" for place, length in enumerate(lengths))
-    text = shortened_by_pool(reason, most)
-    assert len(text) <= most
-    if most >= 200:
-        clauses = by_pool(text)
-        rest = clauses[-1] if clauses[-1].startswith("and ") else ""
-        left_out = int(rest.split()[1]) if rest else 0
-        assert len(clauses) - bool(rest) + left_out == len(lengths)
+    reason = NoPlace(tuple(clause(f"p{place}", f"{'word ' * length}end") for place, length in enumerate(lengths)))
+    short = reason.shortened(most)
+    assert len(str(short)) <= most
+    assert len(short.clauses) + short.left_out == len(lengths)
+    assert short.is_shortened is (len(str(reason)) > most)
 
 
 def test_nodepools_that_only_wait_come_before_those_that_never_fit() -> None:
-    never = "NodePool a: its taint gpu:NoSchedule is not tolerated; NodePool b: needs 5000 CPU; the largest has 192"
+    never = clause("b", "needs 5000 CPU; the largest has 192")
+    kept_off = clause("f", TAINT, REFUSED)
     waiting = (
-        "NodePool c: EC2 refuses 2 spot offerings (m5.large in us-west-2a): next attempt at 12:05; without these: x",
-        "NodePool d: its limit leaves no room for another node (nodes 3)",
-        "NodePool e: it is off until Mon 2026-11-30 at 08:55 UTC by NodeSchedule hours/nights",
+        clause("c", "needs 90 CPU", refused=(REFUSED,)),
+        clause("d", Obstacle(ObstacleKind.LIMITS, "its limit leaves no room for another node (nodes 3)")),
+        clause("e", Obstacle(ObstacleKind.SCHEDULE, "it is off until Mon by NodeSchedule hours/nights")),
+        clause("g", REFUSED),
     )
-    kept_off = "NodePool f: its taint x:NoExecute is not tolerated, and EC2 refuses 1 offering (m5.large)"
-    reason = "; ".join([never, waiting[0], kept_off, *waiting[1:]])
-    assert those_that_wait_first(reason) == "; ".join([*waiting, never, kept_off])
-    assert those_that_wait_first("no NodePool is ready to launch nodes") == "no NodePool is ready to launch nodes"
+    reason = NoPlace((never, waiting[0], kept_off, waiting[1]))
+    assert reason.with_clauses(waiting[2:]).clauses == (*waiting, never, kept_off)
+    of_all = NoPlace.of("no NodePool is ready to launch nodes", ObstacleKind.NODEPOOL)
+    assert of_all.with_clauses([never, waiting[1]]).clauses == (waiting[1], *of_all.clauses, never)
+
+
+def test_a_reason_is_read_from_json_as_it_was_and_other_texts_are_none() -> None:
+    reason = NoPlace((clause("a", TAINT, REFUSED), clause("", "needs 5 CPU", refused=(REFUSED,)))).shortened(150)
+    assert decode(encode(reason)) == reason
+    assert [decode(text) for text in ("", "NodePool a: no", '{"clauses": 3}', None)] == [None] * 4

@@ -96,7 +96,7 @@ def test_nodes_are_bought_until_the_limit_and_the_pods_hear_of_it() -> None:
     pods = replicas(5, "1500m")
     plan = planned(pods, limited("default", "0.30", capacity_types("on-demand")), types=ONLY_LARGE)
     assert len(plan.claims) == 3
-    assert set(plan.unschedulable.values()) == {
+    assert set(map(str, plan.unschedulable.values())) == {
         "NodePool default: its limit leaves no room for another node (tenon.sh/max-hourly-cost $0.30); "
         "$0.0000 an hour is left, and the smallest node for the pod may cost $0.1000"
     }
@@ -148,7 +148,7 @@ def test_on_demand_nodes_are_bought_where_there_is_no_spot_capacity() -> None:
 
 def test_pods_that_need_on_demand_nodes_are_told_what_those_cost() -> None:
     plan = planned([asking("p", ON_DEMAND, cpu="1500m")], limited(cost="0.09"), types=ONLY_LARGE)
-    assert plan.unschedulable["default/p"].endswith(
+    assert str(plan.unschedulable["default/p"]).endswith(
         "$0.0900 an hour is left, and the smallest node for the pod may cost $0.1000"
     )
 
@@ -200,7 +200,7 @@ def test_the_limit_of_all_nodepools_is_shared() -> None:
     elsewhere = Purchase("unusable", "m5.large", "us-west-2a", labels.ON_DEMAND, launch_price=0.2)
     plan = planned(picky, *pools, types=ONLY_LARGE, bought=[elsewhere], total=0.5)
     assert len(plan.claims) == 3
-    (why,) = {reason.partition(": ")[2] for reason in plan.unschedulable.values()}
+    (why,) = {str(reason).partition(": ")[2] for reason in plan.unschedulable.values()}
     assert why == (
         "its limit leaves no room for another node (MAX_HOURLY_COST $0.50); $0.0000 an hour is left for all NodePools, "
         "and the smallest node for the pod may cost $0.1000"

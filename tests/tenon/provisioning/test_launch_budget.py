@@ -128,7 +128,8 @@ def test_a_plan_keeps_all_ordinary_nodes_and_as_many_scarce_ones_as_are_free(kin
     placed = {item.key for claim_of_plan in limited.claims for item in claim_of_plan.pods}
     assert placed.isdisjoint(waits)
     assert all(
-        "NodePool gpu launches 20 nodes of scarce spot types at once" in why for why in limited.unschedulable.values()
+        "NodePool gpu: it launches 20 nodes of scarce spot types at once" in str(why)
+        for why in limited.unschedulable.values()
     )
 
 

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from urllib.parse import quote
 
 from tenon.evolve import evolve
+from tenon.kube.pool_reasons import Clause, NoPlace, Obstacle, ObstacleKind
 from tenon.messages.provisioning import (
     ClusterCost,
     CostPart,
@@ -18,7 +19,7 @@ from tenon.messages.provisioning import (
 )
 from tenon.provisioning import page
 from tenon.provisioning.cost_section import with_planned
-from tenon.provisioning.pending_pods import without_placed_pods
+from tenon.provisioning.pending_pods import without_place, without_placed_pods
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 LATER = NOW + timedelta(minutes=3)
@@ -123,12 +124,18 @@ def test_all_refused_offerings_are_named_as_far_as_they_fit() -> None:
 
 def test_pods_of_one_cause_are_one_line_without_times_of_an_earlier_plan() -> None:
     """They may have been planned at different times. What EC2 refuses has the time of the next attempt by now."""
-    why = "NodePool web: EC2 refuses all spot capacity: next attempt at {}; NodePool gpu: its taint a is not tolerated"
-    times = ("2026-11-21T11:59:00Z", "2026-11-21T12:00:30Z")
-    pending = [PendingPods(why=why.format(at), pods=[f"shop/{n}"], count=2) for n, at in enumerate(times)]
+    taint = Clause("gpu", (Obstacle(ObstacleKind.TAINTS, "its taint a is not tolerated"),))
+    reasons = {
+        f"shop/{minute}-{number}": NoPlace(
+            (Clause("web", (Obstacle(ObstacleKind.CAPACITY, "EC2 refuses all spot capacity", again),)), taint)
+        )
+        for minute, again in enumerate((NOW - timedelta(minutes=1), NOW + timedelta(seconds=30)))
+        for number in range(2)
+    }
+    pending = without_place(reasons)
     shown = page.current_details("c", "waits", [], [], [], PlanResult(pending=pending), [], NOW)
-    line = "- No node is bought for 4 pods (shop/0, shop/1 and 2 more): NodePool web: EC2 refuses all spot capacity"
-    assert f"{line}; NodePool gpu: its taint" in shown
+    line = "- No node is bought for 4 pods (shop/0-0, shop/0-1, shop/1-0 and 1 more): NodePool web: "
+    assert f"{line}EC2 refuses all spot capacity; NodePool gpu: its taint" in shown
     assert "next attempt" not in shown
 
 

@@ -64,7 +64,7 @@ def test_a_type_without_an_available_offering_is_left_out() -> None:
 
 
 def lacking(*terms: dict[str, Any], zones: frozenset[str] = frozenset()) -> str:
-    return scheduling_pool(node_pool(edits={REQUIREMENTS: list(terms)}), CATALOG, {}, zones).lacking
+    return scheduling_pool(node_pool(edits={REQUIREMENTS: list(terms)}), CATALOG, {}, zones).why_lacking
 
 
 def test_a_pool_that_no_type_meets_says_which_requirement_to_change() -> None:
@@ -82,7 +82,7 @@ def test_a_pool_that_no_type_meets_says_which_requirement_to_change() -> None:
     place = frozenset({"us-west-2a"})
     text = lacking(term(labels.ZONE, "In", "us-west-2d"), zones=place)
     assert text == "zone us-west-2d is in no subnet of its EC2NodeClass (there is us-west-2a)"
-    removal = scheduling_pool(node_pool(), [], {}, place).lacking
+    removal = scheduling_pool(node_pool(), [], {}, place).why_lacking
     assert removal == "no instance type is on sale in the zones of its subnets (us-west-2a)"
 
 

@@ -44,14 +44,15 @@ def reason(waiting: Pod, refused: Refused, **edits: Any) -> str:
     """Why the pod has no place."""
     pool, types = market(refused, **edits)
     plan = solve(problem([waiting], pool))
-    return with_refused_offerings(plan, [waiting], [pool], {pool.name: types}, refused).unschedulable[waiting.key]
+    completed = with_refused_offerings(plan, [waiting], [pool], {pool.name: types}, refused)
+    return str(completed.unschedulable[waiting.key])
 
 
 def test_a_nodepool_of_which_ec2_refuses_all_types_says_so() -> None:
     pool, _ = market(every("spot"), **{REQUIREMENTS: SPOT_ONLY})
-    assert pool.lacking.startswith(f"EC2 refuses {len(every('spot'))} spot offerings (c5.16xlarge in 3 zones, ")
-    assert pool.lacking.endswith(f" more): {AGAIN}"), "nothing but capacity is missing"
-    assert reason(pod("a"), every("spot"), **{REQUIREMENTS: SPOT_ONLY}) == f"NodePool default: {pool.lacking}"
+    assert pool.why_lacking.startswith(f"EC2 refuses {len(every('spot'))} spot offerings (c5.16xlarge in 3 zones, ")
+    assert pool.why_lacking.endswith(f" more): {AGAIN}"), "nothing but capacity is missing"
+    assert reason(pod("a"), every("spot"), **{REQUIREMENTS: SPOT_ONLY}) == f"NodePool default: {pool.why_lacking}"
 
 
 @pytest.mark.parametrize(
@@ -63,13 +64,13 @@ def test_a_nodepool_of_which_ec2_refuses_all_types_says_so() -> None:
 )
 def test_a_quota_and_a_capacity_type_are_named_as_such(key: OfferingKey, sentence: str) -> None:
     pool, _ = market({key: UNTIL}, **{REQUIREMENTS: SPOT_ONLY})
-    assert pool.lacking.startswith(f"{sentence}: {AGAIN}")
+    assert pool.why_lacking.startswith(f"{sentence}: {AGAIN}")
 
 
 def test_a_nodepool_that_lacks_types_for_another_reason_names_no_refusal() -> None:
     terms = [{"key": labels.ARCH, "operator": "In", "values": ["riscv64"]}]
     pool, _ = market(every("spot"), **{REQUIREMENTS: terms})
-    assert pool.lacking.startswith("no available instance type meets")
+    assert pool.why_lacking.startswith("no available instance type meets")
 
 
 def test_a_pod_that_only_refused_types_could_hold_names_them() -> None:
@@ -135,7 +136,7 @@ def test_of_two_nodepools_without_capacity_only_the_one_that_would_serve_a_pod_n
     waiting = pod("a", extra={"nvidia.com/gpu": "1"})
     by_pool = {pool.name: types for pool in pools}
     plan = solve(problem([waiting], *pools))
-    text = with_refused_offerings(plan, [waiting], pools, by_pool, refused).unschedulable[waiting.key]
+    text = str(with_refused_offerings(plan, [waiting], pools, by_pool, refused).unschedulable[waiting.key])
     assert text.startswith(
         "NodePool default: needs nvidia.com/gpu, which none of the types that it allows has; NodePool"
     )

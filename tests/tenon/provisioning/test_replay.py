@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from tenon.kube.pool_reasons import NoPlace
 from tenon.provisioning.plan_digest import plan_digest
 from tenon.provisioning.plan_inputs import PlanInputDecoder, PlanInputEncoder, PlanInputs
 from tenon.provisioning.replay import Replay, Verdict, compare, document, failure, headline, sentence
@@ -97,7 +98,7 @@ def test_each_difference_has_its_verdict() -> None:
     assert verdict(before, Plan((bought("ab", "c5.large", 0.085),))) is Verdict.CHEAPER
     assert verdict(before, Plan((bought("ab", "r5.large", 0.126),))) is Verdict.DEARER
     assert verdict(before, Plan((bought("ab", "m5a.large"),))) is Verdict.OTHER_NODES
-    assert verdict(before, Plan((bought("a"),), unschedulable={"default/b": "no"})) is Verdict.FEWER_PODS
+    assert verdict(before, Plan((bought("a"),), unschedulable={"default/b": NoPlace.of("no")})) is Verdict.FEWER_PODS
     assert verdict(before, Plan((bought("abc"),))) is Verdict.MORE_PODS
     assert verdict(before, Plan((bought("ac"),))) is Verdict.OTHER_PLACES
     assert verdict(before, Plan((bought("a"),), unreached=frozenset({"default/b"}))) is Verdict.UNFINISHED
@@ -117,7 +118,7 @@ def test_the_worst_come_first_and_only_what_is_worse_is_a_regression() -> None:
     plans = [
         Plan((bought("ab", "c5.large", 0.085),)),
         Plan((bought("ab", "r5.large", 0.126),)),
-        Plan((bought("a"),), unschedulable={"default/b": "no"}),
+        Plan((bought("a"),), unschedulable={"default/b": NoPlace.of("no")}),
         Plan((bought("ab"),)),
     ]
     replay = Replay([compare(entry, plan) for entry, plan in zip(entries, plans, strict=True)], {"gone": 2})

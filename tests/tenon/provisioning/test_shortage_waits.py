@@ -15,7 +15,7 @@ from tenon.ec2.types.instance_types import without
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
 from tenon.messages.provisioning import ShortageWait
-from tenon.provisioning.shortage_sentences import still_waiting, wait_sentence, waiting_sentence
+from tenon.provisioning.shortage_sentences import price_obstacle, still_waiting, waiting_sentence
 from tenon.provisioning.shortage_waits import (
     MAX_GROUPS,
     dear_nodes,
@@ -86,7 +86,7 @@ def default(types: Iterable[InstanceType] = TYPES) -> Pool:
 def test_pods_wait_for_the_offering_that_they_would_usually_get() -> None:
     outcome = planned([pod("a")], default(), default=policy())
     assert outcome.bought == []
-    assert outcome.plan.unschedulable["default/a"] == (
+    assert str(outcome.plan.unschedulable["default/a"]) == (
         "NodePool default: EC2 refused c5.large at $0.0850 an hour, and the cheapest node left is m5.16xlarge at "
         "$3.0720: next attempt at 2026-03-01T09:59:10Z; the pod waits because tenon.sh/shortage-policy of the "
         "NodePool is Wait; annotate the pod with tenon.sh/shortage-policy=Buy to get the node now"
@@ -123,7 +123,7 @@ def test_many_pods_wait_if_several_small_nodes_would_cost_far_less() -> None:
     pods = [pod(f"p-{n}") for n in range(5)]
     outcome = planned(pods, default(), default=policy())
     assert outcome.bought == []
-    assert "EC2 refused 5 nodes c5.large at $0.4250 an hour" in outcome.plan.unschedulable["default/p-0"]
+    assert "EC2 refused 5 nodes c5.large at $0.4250 an hour" in str(outcome.plan.unschedulable["default/p-0"])
     many = [pod(f"p-{n}") for n in range(40)]
     assert [kind for _, kind, _ in planned(many, default(), default=policy()).bought] == ["m5.16xlarge"]
 
@@ -210,4 +210,6 @@ def test_the_rows_are_bounded() -> None:
 
 
 def test_a_pod_says_how_it_stops_waiting() -> None:
-    assert wait_sentence(wait()).endswith("annotate the pod with tenon.sh/shortage-policy=Buy to get the node now")
+    assert str(price_obstacle(wait())).endswith(
+        "annotate the pod with tenon.sh/shortage-policy=Buy to get the node now"
+    )

@@ -57,7 +57,7 @@ def test_new_nodes_are_sized_for_pods_and_buffers_together() -> None:
 def test_limits_that_leave_room_for_the_pod_alone_keep_the_buffer_waiting() -> None:
     plan = solve_with_buffers(problem([pod("a", cpu="3"), *standing(2, cpu="3")], pool(limits={"cpu": "4"})))
     assert [pod.key for claim in plan.claims for pod in claim.pods] == ["default/a"]
-    assert all("limit leaves no room" in why for why in plan.unschedulable.values())
+    assert all("limit leaves no room" in str(why) for why in plan.unschedulable.values())
     assert len(plan.unschedulable) == 2
 
 
@@ -67,7 +67,7 @@ def test_a_pod_is_never_unschedulable_because_of_a_buffer() -> None:
     plan = solve_with_buffers(problem([*standing(4, cpu="3"), *waiting], pool(limits={"cpu": "8"})))
     assert {pod.key for claim in plan.claims for pod in claim.pods} == {item.key for item in waiting}
     assert plan.unschedulable.keys() == {pod.key for pod in standing(4)}
-    assert all("its limit leaves no room" in why for why in plan.unschedulable.values())
+    assert all("its limit leaves no room" in str(why) for why in plan.unschedulable.values())
 
 
 def test_a_pod_that_fits_nowhere_and_a_buffer_that_does_are_distinguished() -> None:

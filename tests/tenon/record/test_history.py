@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from tenon.kube.pool_reasons import NoPlace, Obstacle, ObstacleKind
 from tenon.kube.timestamps import format_instant
 from tenon.record.entries import (
     BlockedBy,
@@ -62,7 +63,9 @@ PLAN = PlanEntry(
     purchase_count=1,
     on_existing={"ip-9": ["shop/web-2"]},
     placed_count=1,
-    unschedulable={"shop/gpu": "NodePool default: no type has nvidia.com/gpu"},
+    unschedulable={
+        "shop/gpu": NoPlace.in_pool("default", Obstacle(ObstacleKind.REQUESTS, "no type has nvidia.com/gpu"))
+    },
     unschedulable_count=1,
 )
 REFUSAL = RefusalEntry(

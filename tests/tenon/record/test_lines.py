@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from tenon.kube.pool_reasons import NoPlace
 from tenon.record.entries import (
     CommandCandidate,
     CommandEndEntry,
@@ -36,7 +37,7 @@ ENTRIES: list[Entry] = [
         batch=1,
         pods=2,
         purchases=[Purchase(claim="default-1", pool="default", instance_type="m5.large", price=0.096, pods=["a/b"])],
-        unschedulable={"a/c": "no NodePool allows it"},
+        unschedulable={"a/c": NoPlace.of("no NodePool allows it")},
     ),
     CommandEntry(
         id="command/1",

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
+from tenon.kube.pool_reasons import Clause, NoPlace, Obstacle, ObstacleKind
 from tenon.kube.requirements import Requirements
 from tenon.record.entries import MAX_LISTED
 from tenon.record.lines import MAX_LINE, line_of
@@ -25,7 +26,8 @@ def planned(pods: list[Pod]) -> PlannedClaim:
 
 def test_the_entry_of_a_plan_for_a_hundred_thousand_pods_is_short_and_its_counts_are_complete() -> None:
     claims = [planned(replicas(40, prefix=f"{'long-name-' * 8}{number}")) for number in range(2000)]
-    unschedulable = {f"default/{'u' * 200}-{number}": "no NodePool fits: " + "x" * 3000 for number in range(20_000)}
+    reason = NoPlace(tuple(Clause(f"pool-{n}", (Obstacle(ObstacleKind.REQUESTS, "x" * 3000),)) for n in range(6)))
+    unschedulable = {f"default/{'u' * 200}-{number}": reason for number in range(20_000)}
     placements = {f"node-{number}": tuple(replicas(10, prefix=f"p{number}")) for number in range(2000)}
     entry = plan_entry(
         Origin("prod"),

@@ -51,7 +51,7 @@ def test_sch063_a_daemon_set_that_does_not_tolerate_the_pool_is_no_help(key: str
     pods = web(1, near(key, "cache"), tolerations=(Toleration("x", "Exists", "", ""),))
     plan = solve(problem(pods, tainted, daemons=[cache()]))
     assert not plan.claims
-    assert "matching pod" in plan.unschedulable["default/web-0"]
+    assert "matching pod" in str(plan.unschedulable["default/web-0"])
 
 
 @KEYS
@@ -71,7 +71,7 @@ def test_sch063_several_rules_hold_next_to_a_daemon_set() -> None:
 def test_sch064_anti_affinity_to_the_pods_of_a_daemon_set_on_every_node_buys_nothing(key: str) -> None:
     plan = solve(problem(web(2, away(key, "cache")), pool(), daemons=[cache()]))
     assert not plan.claims
-    assert set(plan.unschedulable.values()) == {
+    assert set(map(str, plan.unschedulable.values())) == {
         "NodePool default: pod anti-affinity keeps the pod off its nodes, because DaemonSet default/cache runs there"
     }
 
@@ -80,7 +80,7 @@ def test_sch064_anti_affinity_to_the_pods_of_a_daemon_set_on_every_node_buys_not
 def test_sch065_anti_affinity_of_a_daemon_set_keeps_pods_off_its_nodes(key: str) -> None:
     plan = solve(problem(web(2, PodRules()), pool(), daemons=[cache(rules=away(key, "web"))]))
     assert not plan.claims
-    assert all("because DaemonSet default/cache runs there" in reason for reason in plan.unschedulable.values())
+    assert all("because DaemonSet default/cache runs there" in str(reason) for reason in plan.unschedulable.values())
 
 
 def test_sch065_a_daemon_set_that_keeps_away_from_its_own_pods_keeps_no_others_off() -> None:

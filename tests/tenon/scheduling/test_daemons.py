@@ -65,7 +65,7 @@ def test_pods_that_fit_next_to_the_daemon_leave_the_zone_open() -> None:
 
 def test_where_the_daemon_runs_everywhere_the_pod_has_no_place() -> None:
     plan = solve(problem([pod("p", HUGE)], pool(), daemons=[daemon(need(labels.ZONE, "In", *ZONES))]))
-    assert "DaemonSets" in plan.unschedulable["default/p"]
+    assert "DaemonSets" in str(plan.unschedulable["default/p"])
 
 
 def test_of_the_zones_without_the_daemon_the_cheapest_is_taken() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tenon.kube.pod import Pod
+from tenon.kube.pool_reasons import NoPlace
 from tenon.scheduling.engine import solve
 from tenon.scheduling.model import Plan
 from tests.tenon.scheduling.builders import node, pod, pool, problem
@@ -24,8 +25,8 @@ def placed(plan: Plan) -> set[str]:
     return {pod.name for pods in on_nodes for pod in pods}
 
 
-def waits(claim: str, holder: str) -> str:
-    return (
+def waits(claim: str, holder: str) -> NoPlace:
+    return NoPlace.of(
         f"its volume claim default/{claim} is ReadWriteOncePod and pod default/{holder}, which is placed first, "
         "uses it too: stop that pod first"
     )
@@ -36,8 +37,9 @@ def test_sch070_a_pod_waits_for_the_pod_that_uses_its_claim_of_one_pod_at_a_time
     plan = solve(problem(pods, pool(), nodes=[node("n", pods=(using("old"),))]))
     assert [result.name for result in plan.placements["n"]] == ["other"]
     assert plan.unschedulable == {
-        "default/new": "its volume claim default/token is ReadWriteOncePod and in use by pod default/old: "
-        "stop that pod first"
+        "default/new": NoPlace.of(
+            "its volume claim default/token is ReadWriteOncePod and in use by pod default/old: stop that pod first"
+        )
     }
 
 
@@ -64,7 +66,7 @@ def test_sch070_a_pod_that_fits_nowhere_does_not_keep_the_claim_from_the_next() 
     pods = [using("broken", created=1.0, extra=GPU), using("mended", created=2.0), using("third", created=3.0)]
     plan = solve(problem(pods, pool()))
     assert placed(plan) == {"mended"}
-    assert "nvidia.com/gpu" in plan.unschedulable["default/broken"]
+    assert "nvidia.com/gpu" in str(plan.unschedulable["default/broken"])
     assert plan.unschedulable["default/third"] == waits("token", "mended")
 
 

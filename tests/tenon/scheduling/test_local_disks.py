@@ -89,7 +89,7 @@ def test_sch070_nothing_is_bought_while_the_node_with_the_disk_is_there(
 ) -> None:
     plan = solve(problem([pod], pool(), nodes=nodes))
     assert not places(plan)
-    assert reason in plan.unschedulable["default/p"]
+    assert reason in str(plan.unschedulable["default/p"])
 
 
 def test_sch070_a_disk_on_a_machine_that_is_gone_is_named() -> None:

@@ -281,7 +281,7 @@ def test_many_small_pods_come_before_a_large_one_of_the_same_priority() -> None:
     one_node = pool(types=catalog(entry("m5.large", 2, 8, 0.1)), limits={"nodes": 1})
     plan = solve_for_most_pods(problem([*small, *large], one_node))
     assert list(plan.unschedulable) == ["default/large-0"]
-    assert "nodes 1" in plan.unschedulable["default/large-0"]
+    assert "nodes 1" in str(plan.unschedulable["default/large-0"])
 
 
 def test_a_costlier_type_that_uses_less_of_the_limit_is_bought_to_place_more_pods() -> None:

@@ -32,7 +32,7 @@ def test_sch063_a_group_that_wants_itself_gets_one_node() -> None:
 def test_sch063_what_does_not_fit_on_the_one_node_is_left_over_and_says_so() -> None:
     plan = solve(problem(web(4, near(HOST), cpu="40"), pool()))
     assert on_each(plan) == [2]
-    assert "needs a node with a matching pod, and no such node has room" in plan.unschedulable["default/web-3"]
+    assert "needs a node with a matching pod, and no such node has room" in str(plan.unschedulable["default/web-3"])
 
 
 def test_sch063_pods_go_where_the_pods_that_they_ask_for_run() -> None:
@@ -63,9 +63,11 @@ def test_sch063_a_chain_of_groups_is_planned_in_one_batch() -> None:
 
 def test_sch063_no_matching_pod_is_reported() -> None:
     plan = solve(problem(web(1, near(HOST, "db")), pool()))
-    assert "finds no matching pod" in plan.unschedulable["default/web-0"]
+    assert "finds no matching pod" in str(plan.unschedulable["default/web-0"])
     plan = solve(problem(web(1, near(app="db")), pool()))
-    assert "pod affinity over topology.kubernetes.io/zone rules out us-west-2a" in plan.unschedulable["default/web-0"]
+    assert "pod affinity over topology.kubernetes.io/zone rules out us-west-2a" in str(
+        plan.unschedulable["default/web-0"]
+    )
 
 
 def test_sch063_a_group_does_not_start_again_if_it_is_already_elsewhere() -> None:
@@ -79,7 +81,8 @@ def test_sch063_sch067_one_pod_must_meet_all_terms() -> None:
     pod_rules = PodRules(affinity=(PodTerm(labels.ZONE, chosen(app="db")), PodTerm(HOST, chosen(tier="data"))))
     pair = pod("db", labels={"app": "db", "tier": "data"})
     halves = (pod("db", labels=DB), pod("other", labels={"tier": "data"}))
-    (apart,) = solve(problem(web(1, pod_rules), pool(), nodes=[node("n", cpu="8", pods=halves)])).unschedulable.values()
+    plan = solve(problem(web(1, pod_rules), pool(), nodes=[node("n", cpu="8", pods=halves)]))
+    (apart,) = map(str, plan.unschedulable.values())
     assert "its pod affinity over kubernetes.io/hostname finds no matching pod" in apart
     plan = solve(problem(web(1, pod_rules), pool(), nodes=[node("m", cpu="8"), node("n", cpu="8", pods=(pair,))]))
     assert list(plan.placements) == ["n"]
@@ -103,7 +106,7 @@ def test_sch063_terms_about_different_namespaces_are_met_by_pods_in_all_of_them(
 def test_sch064_each_zone_takes_one_and_each_claim_is_settled() -> None:
     plan = solve(problem(web(4, away()), pool()))
     assert domains(plan) == {A: 1, B: 1, C: 1}
-    (reason,) = plan.unschedulable.values()
+    (reason,) = map(str, plan.unschedulable.values())
     assert "pod anti-affinity over topology.kubernetes.io/zone rules out us-west-2a, us-west-2b, us-west-2c" in reason
 
 
@@ -162,7 +165,7 @@ def test_sch066_namespaces() -> None:
 
 def test_sch066_labels_of_namespaces_that_are_not_known_are_not_guessed() -> None:
     rules = away(namespace_selector=LabelSelector((("env", "In", ("prod",)),)))
-    (reason,) = solve(problem(web(1, rules), pool())).unschedulable.values()
+    (reason,) = map(str, solve(problem(web(1, rules), pool())).unschedulable.values())
     assert "labels of namespaces are not known" in reason
 
 

@@ -73,14 +73,14 @@ def test_sch094_pods_that_insist_wait_for_a_place() -> None:
     pods = [asking(f"p-{n}", RESERVED, cpu="1500m") for n in range(3)]
     plan = solve(problem(pods, pool(types=types(("cr-1", ZONES[0], 2)))))
     assert markets(plan.claims) == {"reserved": 2}
-    (reason,) = plan.unschedulable.values()
+    (reason,) = map(str, plan.unschedulable.values())
     assert "cr-1" in reason
 
 
 def test_a_pool_of_reservations_alone_buys_nothing() -> None:
     plan = solve(problem(replicas(3, "1500m"), pool("default", RESERVED, types=types(("cr-1", ZONES[0], 2)))))
     assert markets(plan.claims) == {"reserved": 2}
-    (reason,) = plan.unschedulable.values()
+    (reason,) = map(str, plan.unschedulable.values())
     assert "cr-1" in reason
 
 

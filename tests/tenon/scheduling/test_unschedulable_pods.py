@@ -20,7 +20,7 @@ from tests.tenon.scheduling.builders import DEDICATED, ZONES, asking, need, pod,
 def reason(pod: Pod, *pools: Pool, daemons: tuple[Pod, ...] = ()) -> str:
     plan = solve(problem([pod], *pools, daemons=daemons))
     assert plan.claims == ()
-    return plan.unschedulable[pod.key]
+    return str(plan.unschedulable[pod.key])
 
 
 def test_too_large_for_every_type() -> None:
@@ -238,7 +238,7 @@ def test_sch031_min_values_of_a_label_that_a_rule_between_pods_settles(rules: Po
     pods = web(2, rules)
     two = pool("default", need(labels.ZONE, "Exists", least=2))
     plan = solve(problem(pods, two))
-    assert set(plan.unschedulable.values()) == {
+    assert set(map(str, plan.unschedulable.values())) == {
         f"NodePool default: {rule} puts each node into one topology.kubernetes.io/zone, but the minValues of the pool "
         "ask for 2 values of it: lower them to 1, or set MIN_VALUES_POLICY to BestEffort"
     }

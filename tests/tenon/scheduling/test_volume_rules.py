@@ -44,7 +44,7 @@ def test_sch072_volumes_do_not_narrow_the_zones_with_nodes_that_spread_compares(
     pods = web(2, spread(), volume_terms=reachable(A))
     plan = solve(problem(pods, pool(), nodes=[node("n", labels={labels.ZONE: B}, closed=True)]))
     assert domains(plan) == {A: 1}
-    (reason,) = plan.unschedulable.values()
+    (reason,) = map(str, plan.unschedulable.values())
     assert "topology spread over topology.kubernetes.io/zone (maxSkew 1) rules out us-west-2a" in reason
 
 

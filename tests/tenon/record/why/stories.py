@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+from tenon.kube.pool_reasons import Clause, NoPlace, Obstacle, ObstacleKind
 from tenon.record.entries import (
     CommandCandidate,
     CommandEndEntry,
@@ -62,8 +63,12 @@ PLAN = PlanEntry(
     pods=3,
     purchases=[purchase(CLAIM, "shop/web-1", "shop/web-2")],
     unschedulable={
-        "shop/huge": "NodePool default: needs 5000 CPU; the largest type has 192; "
-        "NodePool gpu: the pod does not tolerate nvidia.com/gpu"
+        "shop/huge": NoPlace(
+            (
+                Clause("default", (Obstacle(ObstacleKind.REQUESTS, "needs 5000 CPU; the largest type has 192"),)),
+                Clause("gpu", (Obstacle(ObstacleKind.TAINTS, "the pod does not tolerate nvidia.com/gpu"),)),
+            )
+        )
     },
     unschedulable_count=1,
     purchase_count=1,

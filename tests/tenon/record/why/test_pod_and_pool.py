@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tenon.kube.pool_reasons import Clause, NoPlace, Obstacle, ObstacleKind
 from tenon.record.entries import Entry, NodeFacts
 from tenon.record.room import Room
 from tenon.record.why.answer import Answer, Source
@@ -36,7 +37,7 @@ def line_sources(answer: Answer, question: str) -> list[Source]:
 
 
 def test_a_pending_pod_that_fits_nowhere_has_a_sentence_for_each_node_pool() -> None:
-    event = NodeEvent(after(5), "FailedScheduling", event_message(REASON, "shop/huge"))
+    event = NodeEvent(after(5), "FailedScheduling", *event_message(REASON, "shop/huge"))
     expected = [
         "No node is bought for the pod:",
         "NodePool default: needs 5000 CPU; the largest type has 192",
@@ -51,20 +52,29 @@ def test_a_pending_pod_that_fits_nowhere_has_a_sentence_for_each_node_pool() -> 
     by_record = why_pod(PodSources("shop/huge", PENDING_POD, [PLAN]))
     assert texts(by_record, PENDING) == expected
     assert line_sources(by_record, PENDING)[0] is Source.RECORD
-    by_simulation = why_pod(PodSources("shop/huge", PENDING_POD, simulated=REASON))
+    by_simulation = why_pod(PodSources("shop/huge", PENDING_POD, simulated_reason=REASON))
     assert texts(by_simulation, PENDING) == expected
     assert line_sources(by_simulation, PENDING)[0] is Source.SIMULATION
 
 
 def test_a_reason_that_the_record_shortens_keeps_every_node_pool_and_says_where_all_of_it_is() -> None:
-    pools = [f"NodePool pool-{number}: {'needs 5000 CPU; the largest type has 192; ' * 10}" for number in range(4)]
-    plan = PLAN.model_copy(update={"unschedulable": Room().reasons({"shop/huge": "; ".join(pools)})})
+    size = Obstacle(ObstacleKind.REQUESTS, "needs 5000 CPU; the largest type has 192; " * 10)
+    reason = NoPlace(tuple(Clause(f"pool-{number}", (size,)) for number in range(4)))
+    plan = PLAN.model_copy(update={"unschedulable": Room().pool_reasons({"shop/huge": reason})})
     beginning, *lines = texts(why_pod(PodSources("shop/huge", PENDING_POD, [plan])), PENDING)
     assert beginning == "No node is bought for the pod:"
     assert [line.partition(":")[0] for line in lines[:4]] == [f"NodePool pool-{number}" for number in range(4)]
     assert lines[4] == "the reason is shortened: `tenon explain pod shop/huge` says all of it now"
     (planned,) = texts(why_pod(PodSources("shop/huge", entries=[plan])), PLANNED)
     assert all(f"NodePool pool-{number}: " in planned for number in range(4))
+
+
+def test_an_event_about_something_else_is_said_as_it_is() -> None:
+    message = "EC2 has no spot capacity at all (c6g.large first); 2 NodeClaims found no capacity"
+    lines = texts(
+        why_pod(PodSources("a/b", PENDING_POD, [], [NodeEvent(after(5), "FailedScheduling", message)])), PENDING
+    )
+    assert lines == [message, "kube-scheduler: 0/3 nodes are available"]
 
 
 def test_a_pending_pod_with_a_node_under_way_waits_for_it() -> None:
@@ -91,7 +101,7 @@ def test_a_blocked_node_and_what_the_provisioner_says_are_what_a_pod_waits_for()
 
 
 def test_a_simulation_that_finds_a_place_says_what_comes_next() -> None:
-    answer = why_pod(PodSources("shop/new", PENDING_POD, simulated="buys m5.large of default", has_place=True))
+    answer = why_pod(PodSources("shop/new", PENDING_POD, simulated_place="buys m5.large of default"))
     assert texts(answer, WAITS) == ["the next plan: buys m5.large of default"]
 
 
@@ -165,7 +175,7 @@ def test_a_node_pool_without_nodes_and_entries_is_known_if_it_exists() -> None:
 def test_without_kubernetes_nothing_is_said_to_be_gone() -> None:
     answer = why_pod(PodSources("shop/huge", entries=[PLAN], kubernetes_answered=False))
     assert answer.headline == "Kubernetes did not answer, so it is not known whether pod shop/huge exists"
-    assert any(REASON in line.text for section in answer.sections for line in section.lines), (
+    assert any(str(REASON) in line.text for section in answer.sections for line in section.lines), (
         "the record has the reason"
     )
     pool = why_pool(PoolSources("default", entries=[PLAN], kubernetes_answered=False))
