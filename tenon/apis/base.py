@@ -8,6 +8,7 @@ import math
 import re
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from functools import cache
 from typing import Annotated, Any, ClassVar, Final, Literal
 
@@ -44,17 +45,41 @@ def kubernetes_name(field: str) -> str:
     return first + "".join(_CAPITALS.get(word, word.capitalize()) for word in rest)
 
 
+class FaultKind(StrEnum):
+    """What is wrong with a field, for code that does more about it than say so."""
+
+    OTHER = ""
+    MISSING = "missing"
+    """The field is required."""
+    UNKNOWN = "unknown"
+    """The model has no such field."""
+    UNKNOWN_SETTING = "unknown-setting"
+    """The kubelet has no such setting."""
+    NO_LIST = "no-list"
+    """The field must hold a list."""
+    VALUE = "value"
+    """The value itself is refused, whatever other fields have."""
+    TAGS = "tags"
+    """The tags of an EC2NodeClass, or of one of its terms, break a rule."""
+    RESERVED_LABELS = "labels"
+    """Some of the labels are reserved. The value is the name of the field in the object at the path."""
+    RESERVED_REQUIREMENTS = "requirements"
+    """Some of the requirements are about reserved labels. The value is the name of their field, as above."""
+
+
 @dataclass(frozen=True)
 class Rule:
     """A cross-field rule of one model.
 
     `enforced_by` is `SERVER` for a transition rule, which compares with the stored object that only the API server has,
-    and for a rule that `tenon.apis.validation` checks with a more precise message.
+    and for a rule that `tenon.apis.validation` checks with a more precise message. `kind` is that of an object that
+    breaks it.
     """
 
     cel: str
     sentence: str
     enforced_by: Literal["server", "both"] = "both"
+    kind: FaultKind = FaultKind.OTHER
 
 
 def exactly_one(first: str, other: str, sentence: str) -> Rule:

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from tenon.apis import labels
 from tenon.apis.ami_families import CUSTOM, AMIFamily
-from tenon.apis.base import ApiModel, Rule, Timestamp, exactly_one
+from tenon.apis.base import ApiModel, FaultKind, Rule, Timestamp, exactly_one
 from tenon.apis.common import Conditions, ObjectMeta, SelectorRequirement
 from tenon.apis.ec2launch import (
     BlockDeviceMapping,
@@ -62,6 +62,7 @@ EITHER_ROLE_OR_PROFILE = exactly_one(
 NO_EMPTY_TAG_KEY = Rule(
     "!has(self.tags) || self.tags.all(key, key != '')",
     "tags must not have an empty key",
+    kind=FaultKind.TAGS,
 )
 
 
@@ -70,6 +71,7 @@ def without_own_tags(own: Sequence[str]) -> Rule:
     return Rule(
         f"!has(self.tags) || self.tags.all(key, !(key in {cel_list(own)}) && !key.startsWith('{CLUSTER_TAG_PREFIX}'))",
         f"tags must not set {', '.join(own)} or {CLUSTER_TAG_PREFIX}*",
+        kind=FaultKind.TAGS,
     )
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from tenon.apis.ami_families import FAMILY_OF_ALIAS, AMIFamily
-from tenon.apis.base import ApiModel, Rule, exactly_one
+from tenon.apis.base import ApiModel, FaultKind, Rule, exactly_one
 
 TAGS_CEL = "(has(self.tags) && self.tags.size() > 0)"
 Tags = Annotated[dict[str, str], Field(max_length=20)]
@@ -20,6 +20,7 @@ _ALIAS_FAMILIES = "|".join(FAMILY_OF_ALIAS)
 NO_EMPTY_TAGS = Rule(
     "!has(self.tags) || self.tags.all(key, key != '' && self.tags[key] != '')",
     "tags must not have an empty key or value",
+    kind=FaultKind.TAGS,
 )
 
 

@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from tenon.apis.base import SERVER, ApiModel, ResourceList, Rule, Timestamp
+from tenon.apis.base import SERVER, ApiModel, FaultKind, ResourceList, Rule, Timestamp
 from tenon.apis.common import Conditions, NodeResources, NodeSpec, ObjectMeta
 from tenon.apis.restricted import cel_allowed
 
@@ -41,6 +41,7 @@ class NodeClaimSpec(NodeSpec):
         Rule(
             f"self.requirements.all(term, {cel_allowed('term.key')})",
             "requirements must not use a reserved label",
+            kind=FaultKind.RESERVED_REQUIREMENTS,
         ),
     )
 

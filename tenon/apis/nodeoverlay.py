@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from tenon.apis.base import Amounts, ApiModel, Rule, not_both
+from tenon.apis.base import Amounts, ApiModel, FaultKind, Rule, not_both
 from tenon.apis.common import (
     BOUNDS,
     KEY_PATTERN,
@@ -43,6 +43,7 @@ class OverlayRequirement(ApiModel):
         Rule(
             cel_allowed("self.key"),
             "requirements must not use a reserved label",
+            kind=FaultKind.RESERVED_REQUIREMENTS,
         ),
         Rule(
             f"self.key.matches(r'{NAME_LENGTHS}')",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import Field
 
 from tenon.apis import labels
-from tenon.apis.base import SERVER, ApiModel, ResourceList, Rule, not_both
+from tenon.apis.base import SERVER, ApiModel, FaultKind, ResourceList, Rule, not_both
 from tenon.apis.common import KEY_PATTERN, Conditions, LabelValue, NodeSpec, ObjectMeta
 from tenon.apis.duration import BudgetDuration, Duration
 from tenon.apis.reasons import BUDGETED
@@ -71,6 +71,7 @@ class TemplateMetadata(ApiModel):
         Rule(
             f"!has(self.labels) || self.labels.all(key, key != '{labels.NODEPOOL}' && {cel_allowed('key')})",
             "labels must not use a reserved label",
+            kind=FaultKind.RESERVED_LABELS,
         ),
         Rule(
             f"!has(self.labels) || self.labels.all(key, key.matches(r'{KEY_PATTERN}'))",
@@ -100,6 +101,7 @@ class TemplateSpec(NodeSpec):
         Rule(
             f"self.requirements.all(term, term.key != '{labels.NODEPOOL}' && {cel_allowed('term.key')})",
             "requirements must not use a reserved label",
+            kind=FaultKind.RESERVED_REQUIREMENTS,
         ),
     )
 

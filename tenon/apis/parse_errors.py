@@ -8,13 +8,14 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from tenon.apis.base import FaultKind
 from tenon.apis.ec2launch import SIZE_PATTERN
 
 _SENTENCES = {
     "missing": "is required",
-    "string_type": "is not a string: put it in quotes",
-    "int_type": "is not a whole number: write it without quotes",
-    "bool_type": "is neither true nor false: write it without quotes",
+    "string_type": "is not a string",
+    "int_type": "is not a whole number",
+    "bool_type": "is neither true nor false",
     "list_type": "is not a list",
     "dict_type": "is not a mapping",
     "model_type": "is not a mapping",
@@ -22,6 +23,19 @@ _SENTENCES = {
     "string_too_short": "is empty",
     "too_short": "is an empty list",
 }
+_QUOTES = {
+    "string_type": ": put it in quotes",
+    "int_type": ": write it without quotes",
+    "bool_type": ": write it without quotes",
+}
+"""What to do about it, if quotes are the cause."""
+_KINDS = {
+    "missing": FaultKind.MISSING,
+    "extra_forbidden": FaultKind.UNKNOWN,
+    "list_type": FaultKind.NO_LIST,
+    **dict.fromkeys(("literal_error", "string_pattern_mismatch", "value_error"), FaultKind.VALUE),
+}
+"""By the type of pydantic's error."""
 _NOT_IN_QUOTES = {"int_type": r"\s*-?[0-9]+\s*", "bool_type": r"(?i)\s*(true|false)\s*"}
 """What a value in quotes looks like if removing the quotes would make it valid."""
 _SIZE_HINT = "write a whole number with Gi, Ti, G or T, such as 100Gi; the largest is 64T"
@@ -39,7 +53,13 @@ def sentence_of(fault: Any) -> str:
         return f"{shown} is not one of {fault['ctx']['expected'].replace(' or ', ', ')}"
     if kind == "string_type" and fault["loc"][-1] == "volumeSize":
         return f"is not a volume size: {_SIZE_HINT}"
-    if isinstance(value, str) and kind in _NOT_IN_QUOTES and re.fullmatch(_NOT_IN_QUOTES[kind], value) is None:
-        return _SENTENCES[kind].partition(":")[0]
-    message = str(fault["msg"]).removeprefix("Value error, ")
-    return _SENTENCES.get(kind, message.replace("Input should be", "must be"))
+    if kind in _SENTENCES:
+        is_text = isinstance(value, str) and kind in _NOT_IN_QUOTES
+        advises = not is_text or re.fullmatch(_NOT_IN_QUOTES[kind], value) is not None
+        return f"{_SENTENCES[kind]}{_QUOTES.get(kind, '') if advises else ''}"
+    return str(fault["msg"]).removeprefix("Value error, ").replace("Input should be", "must be")
+
+
+def kind_of(fault: Any) -> FaultKind:
+    """Return the kind of an error of pydantic."""
+    return _KINDS.get(fault["type"], FaultKind.OTHER)

@@ -18,7 +18,7 @@ from tenon import resources
 from tenon.apis import expressions, labels
 from tenon.apis.ami_families import KUBELET, WITH_UNLISTED_SETTINGS
 from tenon.apis.approvals import read_approval_rules, read_approve_within
-from tenon.apis.base import ApiModel
+from tenon.apis.base import ApiModel, FaultKind
 from tenon.apis.boolean_annotations import read_boolean
 from tenon.apis.cel_rules import broken_rules
 from tenon.apis.common import SelectorRequirement, Taint, is_label_name, is_label_value
@@ -35,7 +35,7 @@ from tenon.apis.nodepool import SCHEDULE_PATTERN, Budget, NodePool, TemplateSpec
 from tenon.apis.noderepairpolicy import NodeRepairPolicy, RepairBudget, rule_problems
 from tenon.apis.noderollout import NodeRollout, rollout_problems
 from tenon.apis.nodeschedule import NodeSchedule, schedule_problems
-from tenon.apis.parse_errors import sentence_of
+from tenon.apis.parse_errors import kind_of, sentence_of
 from tenon.apis.purchase_goals import read_premium, read_spot_share
 from tenon.apis.restricted import KNOWN_VALUES, restricted_reason
 from tenon.apis.shortage_price import read_price_factor, read_shortage_policy
@@ -73,6 +73,7 @@ class FieldError(NamedTuple):
 
     path: str
     sentence: str
+    kind: FaultKind = FaultKind.OTHER
 
     def __str__(self) -> str:
         return f"{self.path}: {self.sentence}" if self.path else self.sentence
@@ -83,7 +84,7 @@ def parse(model: type[ModelT], manifest: Mapping[str, Any]) -> tuple[ModelT | No
     try:
         parsed = model.model_validate(dict(manifest))
     except ValidationError as error:
-        faults = [FieldError(_path(fault["loc"]), sentence_of(fault)) for fault in error.errors()]
+        faults = [FieldError(_path(fault["loc"]), sentence_of(fault), kind_of(fault)) for fault in error.errors()]
         return None, [*faults, *_unread_kubelet_settings(model, manifest)]
     return parsed, check(parsed)
 
@@ -104,7 +105,7 @@ def unreadable_fields(model: type[ApiModel], manifest: Mapping[str, Any], fields
         model.model_validate(dict(manifest))
     except ValidationError as error:
         return [
-            FieldError(_path(place), sentence_of(fault))
+            FieldError(_path(place), sentence_of(fault), kind_of(fault))
             for fault in error.errors()
             if any(_leads_to(place := fault["loc"], field) for field in field_paths)
         ]
@@ -207,9 +208,11 @@ def _kubelet_types(settings: Mapping[str, Any]) -> Iterable[FieldError]:
     """Yield what the kubelet could not read of its settings, by their names in a manifest."""
     error = type_errors(settings)
     for fault in error.errors() if error is not None else ():
-        unknown = fault["type"] == "extra_forbidden"
-        sentence = unknown_setting(fault["loc"]) if unknown else sentence_of(fault)
-        yield FieldError(_path(("spec", "kubelet", *fault["loc"])), sentence)
+        path, kind = _path(("spec", "kubelet", *fault["loc"])), kind_of(fault)
+        if kind is FaultKind.UNKNOWN:
+            yield FieldError(path, unknown_setting(fault["loc"]), FaultKind.UNKNOWN_SETTING)
+        else:
+            yield FieldError(path, sentence_of(fault), kind)
     reclaim = settings.get("evictionMinimumReclaim")
     for signal, amount in reclaim.items() if isinstance(reclaim, Mapping) else ():
         path = f"spec.kubelet.evictionMinimumReclaim[{signal}]"
@@ -262,7 +265,7 @@ def unreadable_expressions(kubelet: KubeletConfiguration) -> list[FieldError]:
 
 
 def _broken_rules(model: ApiModel) -> list[FieldError]:
-    return [FieldError(path, rule.sentence) for path, rule in broken_rules(model)]
+    return [FieldError(path, rule.sentence, rule.kind) for path, rule in broken_rules(model)]
 
 
 def _labels(labels_: Mapping[str, str], path: str) -> Iterable[FieldError]:
@@ -273,7 +276,7 @@ def _labels(labels_: Mapping[str, str], path: str) -> Iterable[FieldError]:
         yield from _key(key, f"{path}[{key}]")
         allowed_values = KNOWN_VALUES.get(key)
         if allowed_values is not None and value not in allowed_values:
-            yield FieldError(f"{path}[{key}]", _not_a_value(value, allowed_values))
+            yield FieldError(f"{path}[{key}]", _not_a_value(value, allowed_values), FaultKind.VALUE)
 
 
 def _key(key: str, path: str) -> Iterable[FieldError]:
@@ -294,13 +297,13 @@ def _requirements(terms: Sequence[SelectorRequirement], path: str, closed: Seque
         yield from _key(term.key, f"{term_path}.key")
         for value in term.values:
             if not is_label_value(value):
-                yield FieldError(f"{term_path}.values", f"{value[:80]!r} is not a label value")
+                yield FieldError(f"{term_path}.values", f"{value[:80]!r} is not a label value", FaultKind.VALUE)
         allowed_values = KNOWN_VALUES.get(term.key)
         if allowed_values is not None and term.operator == "In" and term.values:
             valid = set(term.values).intersection(allowed_values)
             if not valid:
                 for value in term.values:
-                    yield FieldError(f"{term_path}.values", _not_a_value(value, allowed_values))
+                    yield FieldError(f"{term_path}.values", _not_a_value(value, allowed_values), FaultKind.VALUE)
             elif len(valid) < (term.min_values or 0):
                 allowed = _list(allowed_values)
                 reason = f"minValues is {term.min_values}, and too few values are known: this label has {allowed}"

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from tenon.apis import labels
-from tenon.apis.base import ApiModel
+from tenon.apis.base import ApiModel, FaultKind
 from tenon.apis.common import KEY_PATTERN
 from tenon.apis.validation import FieldError, parse
 from tenon.kube.pod_rules import SpreadRule
@@ -182,5 +182,5 @@ def _read(model: type[ModelT], body: Mapping[str, Any], path: str = "") -> Model
 
 
 def _sentence_of(path: str, problem: FieldError) -> str:
-    sentence = "is unknown" if problem.sentence.startswith("Extra inputs") else problem.sentence
+    sentence = "is unknown" if problem.kind is FaultKind.UNKNOWN else problem.sentence
     return str(FieldError(".".join(filter(None, (path, problem.path))), sentence))

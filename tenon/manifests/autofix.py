@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tenon.apis.base import FaultKind
 from tenon.apis.duration import NEVER_TEXT
 from tenon.apis.validation import FieldError
 from tenon.manifests.documents import Item
@@ -16,8 +17,6 @@ from tenon.manifests.schemas import Schema, choices_at
 from tenon.manifests.yaml_writer import as_yaml
 from tenon.sentences import nearest
 
-NO_LIST = "is not a list"
-"""Sentence for a field that must hold a list."""
 RENAMED = {"WhenUnderutilized": "WhenEmptyOrUnderutilized", "Balance": "Balanced"}
 """Values renamed in v1."""
 _SIGNS = {"=": "In", "==": "In", "!=": "NotIn", ">": "Gt", "<": "Lt", ">=": "Gte", "<=": "Lte"}
@@ -34,7 +33,7 @@ _COUNTS_SECONDS = ("ttlSecondsAfterEmpty", "ttlSecondsUntilExpired", "evictionMa
 """Fields that hold a number of seconds."""
 
 
-def candidates(name: str, value: Any, written: str, choices: Sequence[str], sentence: str) -> Iterator[Any]:
+def candidates(name: str, value: Any, written: str, choices: Sequence[str], kind: FaultKind) -> Iterator[Any]:
     """Yield possible replacements for a value, most likely first.
 
     Args:
@@ -42,15 +41,15 @@ def candidates(name: str, value: Any, written: str, choices: Sequence[str], sent
         value: the refused value.
         written: the value's source text, if it is unquoted; otherwise empty.
         choices: the strings that the field accepts; empty if it accepts any.
-        sentence: the sentence that refuses the value. Some guesses fit only certain faults.
+        kind: what is wrong with the value. Some guesses fit only certain faults.
     """
     if isinstance(value, (bool, int, float)):
         yield from _for_single(name, value, written)
-        if sentence == NO_LIST:
+        if kind is FaultKind.NO_LIST:
             yield [written or _own(value)]
         return
     if not isinstance(value, str) or len(value) > 400:
-        if isinstance(value, dict) and value and sentence == NO_LIST:
+        if isinstance(value, dict) and value and kind is FaultKind.NO_LIST:
             yield [value]
         return
     text = value.strip()
@@ -72,9 +71,9 @@ def candidates(name: str, value: Any, written: str, choices: Sequence[str], sent
     yield from _durations(text)
     if name in _COUNTS_SECONDS and (seconds := _seconds(text)) is not None:
         yield seconds
-    if sentence.startswith(repr(value[:80])) and text.lower() != text:
+    if kind is FaultKind.VALUE and text.lower() != text:
         yield text.lower()
-    if sentence == NO_LIST:
+    if kind is FaultKind.NO_LIST:
         yield [value]
 
 
@@ -158,7 +157,7 @@ def find_fixes(
     tried = 0
     for problem in problems:
         path = path_of(problem.path, item.body)
-        for mend in _guesses(item, path, schema, unknown, problem.sentence):
+        for mend in _guesses(item, path, schema, unknown, problem.kind):
             if tried >= MAX_TRIES:
                 return fixes_by_error, solved
             tried += 1
@@ -187,7 +186,7 @@ def applied(body: dict[str, Any], mend: Fix) -> dict[str, Any]:
     return result
 
 
-def _guesses(item: Item, path: Path, schema: Schema, unknown: Known, sentence: str) -> Iterator[Fix]:
+def _guesses(item: Item, path: Path, schema: Schema, unknown: Known, kind: FaultKind) -> Iterator[Fix]:
     if not path or not has(item.body, path):
         return
     value, name = value_at(item.body, path), str(path[-1])
@@ -201,7 +200,7 @@ def _guesses(item: Item, path: Path, schema: Schema, unknown: Known, sentence: s
         return
     if isinstance(value, dict) and name.strip() != name:
         yield Fix(path, value, name.strip())
-    for guess in candidates(name, value, _written(item, path), choices_at(schema, path), sentence):
+    for guess in candidates(name, value, _written(item, path), choices_at(schema, path), kind):
         yield Fix(path, guess)
 
 

@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tenon.apis import labels
-from tenon.apis.base import ApiModel
+from tenon.apis.base import ApiModel, FaultKind
 from tenon.apis.common import is_label_name, is_label_value
 from tenon.apis.ec2nodeclass import EC2NodeClass
-from tenon.apis.kubelet_types import NOT_A_SETTING, settings_at
+from tenon.apis.kubelet_types import settings_at
 from tenon.apis.legacy.conversion import Converted
 from tenon.apis.legacy.global_settings import convert_settings
 from tenon.apis.legacy.kinds.closed import closed_reason
@@ -45,26 +45,26 @@ def metadata_problems(body: Mapping[str, Any]) -> Iterator[FieldError]:
     """Return what the API server would refuse about an object's metadata, in addition to its model's checks."""
     metadata = body.get("metadata")
     if metadata is None:
-        yield FieldError("metadata.name", "is required")
+        yield FieldError("metadata.name", "is required", FaultKind.MISSING)
     if not isinstance(metadata, dict):
         return
     name = metadata.get("name")
     if name in (None, "") and not metadata.get("generateName"):
-        yield FieldError("metadata.name", "is required")
+        yield FieldError("metadata.name", "is required", FaultKind.MISSING)
     for field in ("name", "generateName"):
         metadata_value = metadata.get(field)
         text = metadata_value if isinstance(metadata_value, str) else ""
         stem = text.rstrip("-.") if field == "generateName" else text
         if stem and (len(stem) > _MAX_NAME_LENGTH or _NAME.fullmatch(stem) is None):
             sentence = "is not the name of an object: use lower case letters, digits, - and ."
-            yield FieldError(f"metadata.{field}", f"{text[:80]!r} {sentence}")
+            yield FieldError(f"metadata.{field}", f"{text[:80]!r} {sentence}", FaultKind.VALUE)
     for field in ("labels", "annotations"):
         metadata_value = metadata.get(field)
         for key, value in metadata_value.items() if isinstance(metadata_value, dict) else ():
             if not is_label_name(key if field == "labels" else key.lower()):  # as the API server does
                 yield FieldError(f"metadata.{field}[{key}]", "is not a name: write name or domain/name")
             if field == "labels" and isinstance(value, str) and not is_label_value(value):
-                yield FieldError(f"metadata.labels[{key}]", f"{value[:80]!r} is not a label value")
+                yield FieldError(f"metadata.labels[{key}]", f"{value[:80]!r} is not a label value", FaultKind.VALUE)
     annotations = metadata.get("annotations")
     if isinstance(annotations, dict) and sum(len(f"{k}{v}".encode()) for k, v in annotations.items()) > _MAX_BYTES:
         yield FieldError("metadata.annotations", f"are more than {_MAX_BYTES // 1024} KiB together")
@@ -105,10 +105,7 @@ def _of_texts(body: Mapping[str, Any]) -> Iterator[tuple[Path, dict[str, Any]]]:
         waiting += reversed(inner)
 
 
-ABSENT = "is required"
-"""Sentence for a missing field."""
-_OF_LABELS = "labels must not use a reserved label"
-_OF_REQUIREMENTS = "requirements must not use a reserved label"
+_RESERVED = (FaultKind.RESERVED_LABELS, FaultKind.RESERVED_REQUIREMENTS)
 _OWN = "is set from the NodePool's name and may not be given"
 _IAM_NAME = re.compile(r"[A-Za-z0-9_+=,.@-]+")
 _ANY_CLUSTER = Cluster(
@@ -131,7 +128,7 @@ def findings_of(item: Item, converted: Converted | None) -> list[Diagnostic]:
 
 def _unknown_kubelet_settings(body: Mapping[str, Any], problems: Sequence[FieldError]) -> Known:
     """Return the place of each kubelet setting that the kubelet does not have, with those that it has there."""
-    paths = [path_of(problem.path, body) for problem in problems if problem.sentence.startswith(NOT_A_SETTING)]
+    paths = [path_of(problem.path, body) for problem in problems if problem.kind is FaultKind.UNKNOWN_SETTING]
     return {path: settings_at(path[len(KUBELET) : -1]) for path in paths}
 
 
@@ -215,10 +212,10 @@ def problems_of_older(item: Item, converted: Converted) -> Iterator[FieldError]:
         moves = moves_of(item.kind, item.api_version, manifest["kind"])
         for problem in problems:
             path = old_path(path_of(problem.path, manifest), moves)
-            absent = 1 if problem.sentence == ABSENT else 0
+            absent = 1 if problem.kind is FaultKind.MISSING else 0
             while path and not has(item.body, path[: len(path) - absent]):
                 path = path[:-1]
-            yield FieldError(text_of(path), problem.sentence)
+            yield problem._replace(path=text_of(path))
 
 
 def by_label(body: Mapping[str, Any], problems: Sequence[FieldError]) -> Iterator[FieldError]:
@@ -229,15 +226,14 @@ def by_label(body: Mapping[str, Any], problems: Sequence[FieldError]) -> Iterato
 
 
 def _by_key(body: Mapping[str, Any], problem: FieldError) -> Iterator[FieldError]:
-    if problem.sentence not in (_OF_LABELS, _OF_REQUIREMENTS):
+    if problem.kind not in _RESERVED:
         return
     reason_of = closed_reason if str(body.get("apiVersion")).endswith("/v1beta1") else restricted_reason
-    field = problem.sentence.partition(" ")[0]
-    path = (*path_of(problem.path, body), field)
+    path = (*path_of(problem.path, body), problem.kind.value)
     if not has(body, path):
         return
     value = value_at(body, path)
-    if problem.sentence == _OF_LABELS:
+    if problem.kind is FaultKind.RESERVED_LABELS:
         for key in value:
             if reason := _OWN if key == labels.NODEPOOL else reason_of(key):
                 yield FieldError(f"{text_of(path)}[{key}]", reason)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
 from tenon.apis.base import ApiModel
-from tenon.apis.parse_errors import sentence_of
+from tenon.apis.parse_errors import kind_of, sentence_of
 from tenon.apis.validation import FieldError
 from tenon.manifests.paths import text_of
 from tenon.resources import parse_quantity
@@ -72,4 +72,4 @@ class Condition(ApiModel):
 
 def located(error: ValidationError) -> list[FieldError]:
     """Convert a model's validation errors to problems with field paths."""
-    return [FieldError(text_of(fault["loc"]), sentence_of(fault)) for fault in error.errors()]
+    return [FieldError(text_of(fault["loc"]), sentence_of(fault), kind_of(fault)) for fault in error.errors()]

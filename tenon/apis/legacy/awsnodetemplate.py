@@ -8,6 +8,7 @@ from itertools import product
 from typing import Any
 
 from tenon.apis import labels
+from tenon.apis.base import FaultKind
 from tenon.apis.ec2nodeclass import MAX_TAGS
 from tenon.apis.json_object import JsonObject
 from tenon.apis.legacy.amis import OldFamily, convert_family, family_problem, incompatible_status
@@ -72,7 +73,7 @@ def convert_provider(name: str, provider: Mapping[str, Any], defaults: Defaults 
     """Convert the inline provider of the Provisioner ``name`` to an EC2NodeClass of that name."""
     manifest = {"metadata": {"name": name}, "spec": dict(provider)}
     converted_class = _converted(manifest, defaults or Defaults(), is_template=False)
-    problems = (FieldError(p.path.replace("spec", "spec.provider", 1), p.sentence) for p in converted_class.problems)
+    problems = (p._replace(path=p.path.replace("spec", "spec.provider", 1)) for p in converted_class.problems)
     return dataclasses.replace(converted_class, problems=tuple(problems))
 
 
@@ -148,7 +149,7 @@ def _tags(spec: Mapping[str, Any], defaults: Defaults, notes: list[str]) -> dict
 def _missing(spec: Mapping[str, Any]) -> Iterable[FieldError]:
     for field, without in (("subnetSelector", False), ("securityGroupSelector", bool(spec.get("launchTemplate")))):
         if not spec.get(field) and not without:
-            yield FieldError(f"spec.{field}", "is required")
+            yield FieldError(f"spec.{field}", "is required", FaultKind.MISSING)
 
 
 def _problems(spec: Mapping[str, Any], options: Mapping[str, Any], defaults: Defaults) -> Iterable[FieldError]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tenon.apis import labels
-from tenon.apis.base import ApiModel, as_stored
+from tenon.apis.base import ApiModel, FaultKind, as_stored
 from tenon.apis.json_object import JsonObject, field_at
 from tenon.apis.managed import KIND
 from tenon.apis.validation import FieldError, unreadable_fields
@@ -71,7 +71,7 @@ def stored(
     """
     problems = unreadable_fields(model, manifest, (*_COMMON, *fields))
     if "spec" in model.model_fields and manifest.get("spec") is None and not problems:
-        problems = [FieldError("spec", "is required")]
+        problems = [FieldError("spec", "is required", FaultKind.MISSING)]
     return (_without_nulls(manifest) if not problems else {}), problems
 
 

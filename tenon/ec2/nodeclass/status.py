@@ -9,6 +9,7 @@ from datetime import datetime
 from tenon.apis import conditions as condition_list
 from tenon.apis import ec2nodeclass as api
 from tenon.apis import labels
+from tenon.apis.base import FaultKind
 from tenon.apis.common import Condition, ConditionStatus, SelectorRequirement
 from tenon.apis.ec2nodeclass import (
     AMI,
@@ -208,7 +209,7 @@ def _reason_of(fault: FieldError) -> str:
         return "NVIDIAConsumableCapacityInvalid"
     if fault.path.startswith("spec.kubelet"):
         return "InvalidKubeletConfiguration"
-    return "TagValidationFailed" if fault.sentence.startswith("tags ") else "ValidationFailed"
+    return "TagValidationFailed" if fault.kind is FaultKind.TAGS else "ValidationFailed"
 
 
 def unparsable_conditions(raw: JsonObject, faults: Sequence[FieldError], now: datetime) -> list[Condition]:

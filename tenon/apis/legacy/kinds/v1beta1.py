@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from tenon.apis import labels
-from tenon.apis.base import SERVER, Amounts, ApiModel, Rule
+from tenon.apis.base import SERVER, Amounts, ApiModel, FaultKind, Rule
 from tenon.apis.common import MAX_REQUIREMENTS, MIN_VALUES_LISTED, NodeResources, ObjectMeta, Taint
 from tenon.apis.duration import BudgetDuration, Duration
 from tenon.apis.legacy.kinds.closed import cel_open
@@ -62,6 +62,7 @@ class NodeSpec(ApiModel):
         Rule(
             f"self.requirements.all(term, {cel_open('term.key')})",
             "requirements must not use a reserved label",
+            kind=FaultKind.RESERVED_REQUIREMENTS,
         ),
     )
 
@@ -106,6 +107,7 @@ class TemplateMetadata(TemplateMetadataV1):
         Rule(
             f"!has(self.labels) || self.labels.all(key, key != '{labels.NODEPOOL}' && {cel_open('key')})",
             "labels must not use a reserved label",
+            kind=FaultKind.RESERVED_LABELS,
         ),
     )
 
