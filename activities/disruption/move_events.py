@@ -80,9 +80,10 @@ class MoveEvents:
 
 def _blocked(decision: Decision, nodes: Mapping[str, ManagedNode]) -> Iterator[Event]:
     """Yield why each node cannot leave although it should (DIS-15)."""
-    for claim, why in decision.blocked.items():
+    for claim, blocked in decision.blocked.items():
         if claim in nodes:
-            yield claim_reference(claim, nodes[claim].uid), EventReason.DISRUPTION_BLOCKED, why_stays(nodes[claim], why)
+            text = why_stays(nodes[claim], str(blocked))
+            yield claim_reference(claim, nodes[claim].uid), EventReason.DISRUPTION_BLOCKED, text
 
 
 def _stopped_repairs(situation: Situation, pools: Mapping[str, NodePool]) -> Iterator[Event]:

@@ -32,7 +32,7 @@ from tenon.disruption.commands.leaving_together import leaving_together
 from tenon.disruption.deciding import decide
 from tenon.disruption.methods import moving_methods
 from tenon.disruption.methods.base import Method
-from tenon.disruption.model import Command, Decision, ManagedNode, Situation
+from tenon.disruption.model import Blocked, Command, Decision, ManagedNode, Situation
 from tenon.disruption.search.size_limits import MAX_OPEN, how_many_fit
 from tenon.disruption.validation import still_allowed
 from tenon.messages.disruption import DisruptionCommand, OpenCommand, PassCursor
@@ -139,7 +139,7 @@ class MoveFinder:
         """Where the next pass goes on, for the workflow, which keeps it; None until `resume` says it."""
         return self._memory.cursor
 
-    def why_blocked(self) -> Mapping[str, str]:
+    def why_blocked(self) -> Mapping[str, Blocked]:
         """By NodeClaim, why it cannot leave although it should, each in a clause."""
         return self._memory.why_blocked
 

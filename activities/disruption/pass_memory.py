@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from activities import loggers
-from tenon.disruption.model import Decision, ManagedNode, Situation
+from tenon.disruption.model import Blocked, Decision, ManagedNode, Situation
 from tenon.messages.disruption import PassCursor
 
 log = loggers.DISRUPTION
@@ -19,7 +19,7 @@ class PassMemory:
     def __init__(self) -> None:
         self.cursor: PassCursor | None = None
         """Where the next pass goes on; None until it is known. The workflow keeps it for the next leader."""
-        self.why_blocked: Mapping[str, str] = {}
+        self.why_blocked: Mapping[str, Blocked] = {}
         """By NodeClaim, why it could not leave in the last pass that reached it."""
         self._blocked_at: dict[str, datetime] = {}
         """By NodeClaim, when a method last found that it cannot leave."""
@@ -44,5 +44,5 @@ class PassMemory:
         self.why_blocked = {**(earlier if decision.is_cut else {}), **decision.blocked}
         for claim, why in decision.blocked.items():
             if claim not in self._blocked_at:
-                log.info("A node cannot leave although it should", extra={"nodeclaim": claim, "error": why})
+                log.info("A node cannot leave although it should", extra={"nodeclaim": claim, "error": str(why)})
             self._blocked_at[claim] = now

@@ -12,7 +12,7 @@ from tenon.apis.reasons import Reason
 from tenon.disruption.methods import METHODS
 from tenon.disruption.methods.base import Method
 from tenon.disruption.methods.drift import BLOCKED_AFTER
-from tenon.disruption.model import Command, Decision, ManagedNode, Proposal, Situation, Verdict
+from tenon.disruption.model import Blocked, Command, Decision, ManagedNode, Proposal, Situation, Verdict
 from tenon.disruption.rules.approvals import with_approvals, with_asked
 from tenon.disruption.rules.blockers import free_at, holds, is_free, may_be_reported, reported
 from tenon.disruption.rules.pool_budgets import PoolBudgets
@@ -45,7 +45,7 @@ def decide(situation: Situation, methods: Sequence[Method] = METHODS, around: Ar
     next_passes: list[datetime] = []
     failed: dict[str, Exception] = {}
     counts: Counter[Reason] = Counter()
-    blocked: dict[str, str] = {}
+    blocked: dict[str, Blocked] = {}
     unconsolidatable: dict[str, str] = {}
     verdicts: list[Verdict] = []
     cursor: PassCursor | None = None
@@ -126,7 +126,7 @@ def _proposal(method: Method, situation: Situation) -> tuple[Proposal, int]:
     """Return what a method proposes, with what the table says of the other nodes; and how many nodes it chose from."""
     allowed: list[ManagedNode] = []
     later: list[datetime] = []
-    blocked: dict[str, str] = {}
+    blocked: dict[str, Blocked] = {}
     unconsolidatable: dict[str, str] = {}
     moves_pods = method.reason.traits.moves_pods
     for node in sorted(situation.nodes, key=lambda node: node.claim):
@@ -141,7 +141,7 @@ def _proposal(method: Method, situation: Situation) -> tuple[Proposal, int]:
         if not moves_pods or (first := reported(holds(node, situation, method.reason))) is None:
             continue  # `why_held` says it of empty nodes
         if not method.reason.traits.is_consolidation:
-            blocked[node.claim] = f"{cause}, but {first.event}"
+            blocked[node.claim] = Blocked(cause, first.event)
             later.append(situation.now + BLOCKED_AFTER)
         elif not first.blocker.is_about_node:  # `why_held` says it
             unconsolidatable[node.claim] = first.event

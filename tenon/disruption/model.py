@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from math import inf
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from tenon.apis import labels
 from tenon.apis.approvals import DEFAULT_WITHIN, EVERY_REASON, ApprovalRule, read_approval_rules, read_approve_within
@@ -433,14 +433,27 @@ class Verdict:
     """Whether the move is made: every Balanced NodePool with a node in it must approve it (DIS-44)."""
 
 
+class Blocked(NamedTuple):
+    """Why a node cannot leave although a method wants it to."""
+
+    cause: str
+    """Why it should leave, in a clause."""
+    why: str
+    """What is in the way, in a clause."""
+
+    def __str__(self) -> str:
+        """Return both, in a sentence for an event."""
+        return f"{self.cause}, but {self.why}"
+
+
 @dataclass(frozen=True, slots=True)
 class Proposal:
     """A method's answer: its commands, and when to run it again if nothing changes (None: only on a change)."""
 
     commands: tuple[Command, ...] = ()
     next_pass: datetime | None = None
-    blocked: Mapping[str, str] = field(default_factory=dict)
-    """By NodeClaim, why it cannot leave although the method's reason holds, in a sentence for an event (DIS-15)."""
+    blocked: Mapping[str, Blocked] = field(default_factory=dict)
+    """By NodeClaim, why it cannot leave although the method's reason holds (DIS-15)."""
     unconsolidatable: Mapping[str, str] = field(default_factory=dict)
     """By NodeClaim, why consolidation leaves its node as it is, in a sentence for an event (EVT-02)."""
     verdicts: tuple[Verdict, ...] = ()
@@ -464,8 +477,8 @@ class Decision:
     """By method name, the exception it raised. Other methods are not affected."""
     eligible: Mapping[Reason, int] = field(default_factory=dict)
     """By reason, how many nodes the methods would disrupt now if the budgets had no limit (MET-32)."""
-    blocked: Mapping[str, str] = field(default_factory=dict)
-    """By NodeClaim, why it cannot leave although a method's reason holds; the sentence of the first such method."""
+    blocked: Mapping[str, Blocked] = field(default_factory=dict)
+    """By NodeClaim, why it cannot leave although a method's reason holds, by the first such method."""
     unconsolidatable: Mapping[str, str] = field(default_factory=dict)
     """By NodeClaim, why consolidation leaves its node as it is."""
     verdicts: tuple[Verdict, ...] = ()

@@ -12,7 +12,7 @@ from tenon.apis.reasons import Reason
 from tenon.disruption.methods import moving_methods
 from tenon.disruption.methods.balanced import LEAST_SCORE, Balance, approved
 from tenon.disruption.methods.consolidation import closed_nodes, nodes_within_consolidate_after
-from tenon.disruption.model import ManagedNode, NodeDetail, Situation
+from tenon.disruption.model import Blocked, ManagedNode, NodeDetail, Situation
 from tenon.disruption.rules.approvals import is_asked_for, why_asked
 from tenon.disruption.rules.blockers import Hold, holds, is_free
 from tenon.disruption.rules.budgets import binding, opens_at
@@ -43,7 +43,7 @@ class WhyStays:
         self,
         situation: Situation,
         *,
-        blocked: Mapping[str, str] | None = None,
+        blocked: Mapping[str, Blocked] | None = None,
         spot_to_spot: bool = False,
     ) -> None:
         """Prepare the simulations.
@@ -102,7 +102,7 @@ class WhyStays:
             if not cause or method.reason.traits.is_consolidation:
                 continue
             if why := self._blocked.get(node.claim):
-                yield from (_capitalized(why), *self._of_budgets(node, method.reason))
+                yield from (_capitalized(str(why)), *self._of_budgets(node, method.reason))
                 continue
             if is_asked_for(node, self._situation, method.reason):
                 yield f"{_capitalized(cause)}, but {why_asked(node, self._situation)}"

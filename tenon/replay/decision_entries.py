@@ -59,7 +59,8 @@ def refused(decision: Decision, situation: Situation) -> dict[str, str]:
         if node.claim in decision.unconsolidatable and not is_free(node, situation, Reason.UNDERUTILIZED)
     }
     chosen_claims = {claim for command in decision.commands for claim in claims_of(command)}
-    reasons = {**why_held(situation), **refusals, **decision.blocked}
+    blocked = {claim: str(why) for claim, why in decision.blocked.items()}
+    reasons = {**why_held(situation), **refusals, **blocked}
     return {claim: why for claim, why in sorted(reasons.items()) if claim not in chosen_claims}
 
 

@@ -11,6 +11,7 @@ from tenon.apis import labels
 from tenon.apis.nodepool import NodePool
 from tenon.apis.nodeschedule import why_closed
 from tenon.disruption.freezes.freeze import freezes_for, frozen_now
+from tenon.disruption.model import Blocked
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.records import NodeRecord, PodRecord
 from tenon.rollout.gates import WaitingPod
@@ -31,7 +32,7 @@ class RolloutView:
         cache: ClusterCache,
         view: PlanningView,
         now: Callable[[], datetime] = utc_now,
-        why_blocked: Callable[[], Mapping[str, str]] = dict,
+        why_blocked: Callable[[], Mapping[str, Blocked]] = dict,
     ) -> None:
         """``why_blocked`` returns, by NodeClaim, why drift cannot remove it."""
         self._cache = cache
@@ -79,7 +80,7 @@ class RolloutView:
         """The NodeClaims of a NodePool."""
         why_blocked = self._why_blocked()
         return [
-            self._observed(claim, why_blocked.get(claim.name, "")) for claim in self._cache.claims if claim.pool == pool
+            self._observed(claim, why_blocked.get(claim.name)) for claim in self._cache.claims if claim.pool == pool
         ]
 
     def refusal(self, pool: str, version: str) -> str:
@@ -101,7 +102,7 @@ class RolloutView:
         frozen = frozen_now(freezes, self._now())
         return frozen.clause if frozen is not None else ""
 
-    def _observed(self, claim: ClaimRecord, blocked: str) -> ObservedNode:
+    def _observed(self, claim: ClaimRecord, blocked: Blocked | None) -> ObservedNode:
         node = self._cache.node_of(claim)
         pool_node = PoolNode(
             claim=claim.name,
@@ -113,7 +114,7 @@ class RolloutView:
             drifted=claim.is_true("Drifted"),
             under_command=bool(claim.disrupted_by),
             leaving_since=claim.deleted_at,
-            blocked=blocked.partition(", but ")[2] or blocked,  # it begins with the rollout's own wish
+            blocked=blocked.why if blocked is not None else "",  # the cause is the rollout's own wish
         )
         if node is None:
             return ObservedNode(pool_node)

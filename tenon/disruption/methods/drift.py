@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from tenon.apis.reasons import Reason
 from tenon.disruption.commands.replacement_text import replacement_lines, without_place
 from tenon.disruption.model import (
+    Blocked,
     Candidate,
     ClusterModel,
     Command,
@@ -69,7 +70,7 @@ class _Pass:
 
     def __init__(self, eligible: Sequence[ManagedNode], situation: Situation, model: ClusterModel) -> None:
         self.commands: list[Command] = []
-        self.blocked: dict[str, str] = {}
+        self.blocked: dict[str, Blocked] = {}
         self.is_cut = False
         """Whether it ended before it had tried every candidate."""
         self.failed: Exception | None = None
@@ -100,7 +101,7 @@ class _Pass:
     def block(self, drifted_node: _Drifted, why: str) -> None:
         """Record why a node cannot leave."""
         text = _text(drifted_node.detail, drifted_node.rollout)
-        self.blocked[drifted_node.node.claim] = f"{text}, but {why}"
+        self.blocked[drifted_node.node.claim] = Blocked(text, why)
 
     def proposal(self) -> Proposal:
         """Return what the pass decided."""

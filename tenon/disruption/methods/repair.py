@@ -13,6 +13,7 @@ from datetime import timedelta
 from tenon.apis.reasons import Reason
 from tenon.disruption.commands.replacement_text import replacement_lines, without_place
 from tenon.disruption.model import (
+    Blocked,
     Candidate,
     ClusterModel,
     Command,
@@ -129,7 +130,7 @@ class _Pass:
         *,
         terminate_first: bool,
     ) -> None:
-        self.blocked: dict[str, str] = {}
+        self.blocked: dict[str, Blocked] = {}
         self.failed: Exception | None = None
         """The first exception of the engine."""
         self._situation = situation
@@ -152,7 +153,7 @@ class _Pass:
 
     def block(self, sick: _Sick, why: str) -> None:
         """Record why a node is not repaired now."""
-        self.blocked[sick.node.claim] = f"{_text(sick.decision)}, but {why}"
+        self.blocked[sick.node.claim] = Blocked(_text(sick.decision), why)
 
     def _replacement(self, sick: _Sick) -> tuple[Plan, TerminateFirst | None] | str:
         """Return where the pods of the node go, and how it leaves first if it must; or why it must stay."""

@@ -9,6 +9,7 @@ from datetime import timedelta
 from activities.disruption.move_events import TASK
 from activities.disruption.repair_source import RepairPolicies, no_repair, stated_repair
 from tenon.disruption.model import (
+    Blocked,
     Verdict,
 )
 from tenon.kube.records import NodeCondition
@@ -45,7 +46,7 @@ async def test_evt02_a_node_that_consolidation_leaves_says_why() -> None:
 
 
 async def test_evt02_a_node_bought_in_a_shortage_says_so_when_it_cannot_leave() -> None:
-    pod_holds_it = "pod default/web: annotation karpenter.sh/do-not-disrupt protects it"
+    pod_holds_it = Blocked("its node drifted", "pod default/web: annotation karpenter.sh/do-not-disrupt protects it")
     at = Setting("a", "b", methods=[scripted(blocked={"a": pod_holds_it}, unconsolidatable={"b": "it is cheap"})])
     at.view.managed[0] = replace(at.view.managed[0], bought_in_shortage=True)
     text = f"It was bought in a capacity shortage, and Tenon cannot replace it: {pod_holds_it}"

@@ -9,7 +9,7 @@ from datetime import timedelta
 from activities.record.decisions import REFUSALS_APART, UNFINISHED, DecisionRecorder
 from activities.record.plan_inputs import KeptInputs
 from tenon.disruption.deciding import decide
-from tenon.disruption.model import Decision, Situation
+from tenon.disruption.model import Blocked, Decision, Situation
 from tenon.record.entries import DisruptionEntry
 from tenon.replay.decision_inputs import DecisionGates, DecisionInputs
 from tenon.scheduling.deadline import never
@@ -75,7 +75,7 @@ async def test_a_refusal_is_kept_once_until_other_nodes_are_refused() -> None:
     (entry,) = at.entries
     assert entry.commands == []
     assert "do-not-disrupt protects it" in entry.refused["a"]
-    other = replace(decision, blocked={"b": "Its pod may not be evicted"})
+    other = replace(decision, blocked={"b": Blocked("It drifted", "its pod may not be evicted")})
     await at.decided(replace(value, now=value.now + REFUSALS_APART / 2), other)
     assert len(at.entries) == 1
     await at.decided(replace(value, now=value.now + REFUSALS_APART), other)

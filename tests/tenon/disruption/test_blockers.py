@@ -12,7 +12,7 @@ from tenon.apis.reasons import EVERY_BUDGETED, Reason
 from tenon.disruption.commands.command_messages import to_message
 from tenon.disruption.deciding import decide, eligible, why_held
 from tenon.disruption.methods import METHODS, moving_methods
-from tenon.disruption.model import ManagedNode, PoolPolicy, Situation
+from tenon.disruption.model import Blocked, ManagedNode, PoolPolicy, Situation
 from tenon.disruption.pass_facts import pass_facts
 from tenon.disruption.rules import blockers
 from tenon.disruption.rules.blockers import BLOCKERS, DISRUPTIONS, VOLUNTARY, Blocker, applying, holds, is_free
@@ -114,9 +114,8 @@ def test_a_new_blocker_is_known_to_every_reader(drifted: str, request: pytest.Fi
     assert not pass_facts(facts, {}, {}, 0).nodes["spare"].reasons
     assert why_held(replace(state, model=None))["empty"] == "Disruption is blocked: the market is open"
     decision = decide(state, moving_methods(never))
-    assert decision.blocked.get("spare") == (
-        f"its node drifted ({drifted}), but the market is open" if drifted else None
-    )
+    cause = Blocked(f"its node drifted ({drifted})", "the market is open")
+    assert decision.blocked.get("spare") == (cause if drifted else None)
     (spare,) = (node for node in state.nodes if node.claim == "spare")
     assert WhyStays(state).sentences(spare) == ("The market is open",)
 

@@ -14,7 +14,16 @@ from tenon.apis.nodepool import Budget
 from tenon.apis.reasons import Reason
 from tenon.disruption.deciding import decide
 from tenon.disruption.methods.drift import BLOCKED_AFTER, MORE_AFTER, Drift, StaticDrift
-from tenon.disruption.model import ClusterModel, Command, Decision, ManagedNode, NodeDetail, PoolPolicy, Situation
+from tenon.disruption.model import (
+    Blocked,
+    ClusterModel,
+    Command,
+    Decision,
+    ManagedNode,
+    NodeDetail,
+    PoolPolicy,
+    Situation,
+)
 from tenon.disruption.search.rescheduling import Rescheduler
 from tenon.kube.pod import Pod
 from tenon.scheduling.model import Node, Plan, Pool, Problem
@@ -140,9 +149,8 @@ def test_a_node_on_which_the_engine_fails_does_not_keep_others_from_leaving(monk
         cluster.add(name, pod(f"web-{name}", "3"))
     decision = decide(cluster.situation(), [Drift()])
     assert names(decision) == ["a", "c"]
-    assert decision.blocked == {
-        "b": "its node drifted (AMIDrift), but the search for a place for its pods failed (ZeroDivisionError)"
-    }
+    failed = "the search for a place for its pods failed (ZeroDivisionError)"
+    assert decision.blocked == {"b": Blocked("its node drifted (AMIDrift)", failed)}
     assert isinstance(decision.failed["drift"], ZeroDivisionError)
     assert decision.next_pass == NOW + BLOCKED_AFTER
 
@@ -174,7 +182,9 @@ def test_dis76_dis15_a_node_whose_pods_have_no_other_place_is_skipped_and_named(
     decision = cluster.decide()
     assert names(decision) == ["free"]
     assert decision.blocked.keys() == {"stuck"}
-    assert decision.blocked["stuck"].startswith("its node drifted (AMIDrift), but pod default/odd has no other place: ")
+    assert str(decision.blocked["stuck"]).startswith(
+        "its node drifted (AMIDrift), but pod default/odd has no other place: "
+    )
     assert decision.next_pass == NOW + BLOCKED_AFTER
 
 
@@ -223,9 +233,8 @@ def test_a_simulation_that_never_ends_in_time_comes_last_in_the_next_pass() -> N
     cluster.add("small", pod("web", "3"))
     slow = cluster.decide(Drift(deadline=expired_after_one_answer))
     assert (names(slow), slow.next_pass) == ([], NOW + MORE_AFTER)
-    assert slow.blocked == {
-        "huge": "its node drifted (AMIDrift), but the simulation of where its pods would go did not end in time"
-    }
+    late = "the simulation of where its pods would go did not end in time"
+    assert slow.blocked == {"huge": Blocked("its node drifted (AMIDrift)", late)}
     assert names(cluster.decide(blocked_at={"huge": NOW})) == ["small", "huge"]
 
 
@@ -243,7 +252,7 @@ def test_dis13_dis14_what_protects_pods_holds_drift_unless_there_is_a_grace_peri
     cluster.add("c", held_by="pod kube-system/agent: it has karpenter.sh/do-not-disrupt")
     decision = cluster.decide()
     assert names(decision) == ["b"]
-    assert decision.blocked == {
+    assert {claim: str(why) for claim, why in decision.blocked.items()} == {
         "a": "its node drifted (AMIDrift), but pod default/db: PodDisruptionBudget db allows no eviction",
         "c": "its node drifted (AMIDrift), but pod kube-system/agent: it has karpenter.sh/do-not-disrupt",
     }
@@ -373,13 +382,13 @@ def test_dis02_a_node_waits_for_its_budgets_and_not_for_another_command(budget: 
 def test_dis02_a_pool_that_is_scaled_down_replaces_nothing() -> None:
     decision = static(2, 3).decide(StaticDrift())
     assert decision.commands == ()
-    assert "more nodes than replicas" in decision.blocked["s-0"]
+    assert "more nodes than replicas" in decision.blocked["s-0"].why
 
 
 def test_dis02_a_pool_for_which_nothing_can_be_bought_says_so() -> None:
     decision = static(1, 1, types=[]).decide(StaticDrift())
     assert decision.commands == ()
-    assert decision.blocked["s-0"].startswith("its node drifted (AMIDrift), but no replacement can be bought: ")
+    assert str(decision.blocked["s-0"]).startswith("its node drifted (AMIDrift), but no replacement can be bought: ")
 
 
 def test_dis02_dis76_budgets_and_order_hold_for_static_pools_too() -> None:

@@ -96,7 +96,7 @@ def test_n15_198_a_node_with_pods_that_must_surge_does_not_leave_first() -> None
         [Drift(terminate_first=True)],
     )
     assert decision.commands == ()
-    assert "Deployment shop/db asks to start its new pod first" in decision.blocked["a"]
+    assert "Deployment shop/db asks to start its new pod first" in decision.blocked["a"].why
 
 
 @pytest.mark.parametrize(("on_demand", "expected"), [(None, frozenset({"cr-1"})), (True, None), (False, None)])

@@ -10,7 +10,7 @@ import pytest
 
 from tenon.apis.disruption_windows import read_windows
 from tenon.disruption.history.arrivals import Arrival, arriving
-from tenon.disruption.model import Situation
+from tenon.disruption.model import Blocked, Situation
 from tenon.disruption.why_stays import WhyStays
 from tests.tenon.disruption.clusters import NOW, Cluster, situation
 
@@ -234,7 +234,9 @@ def test_a_drifted_node_says_why_it_cannot_leave() -> None:
     detail = replace(situation.model.details["n1"], drifted="AMIDrift", drift_message="the image changed")
     drifted = replace(situation, model=replace(situation.model, details={"n1": detail}))
     assert sentences(drifted)[:2] == ("Its node drifted (AMIDrift): the image changed", "A later check replaces it")
-    blocked = {"n1": "its node drifted (AMIDrift), but pod default/web: PodDisruptionBudget web allows no eviction"}
+    blocked = {
+        "n1": Blocked("its node drifted (AMIDrift)", "pod default/web: PodDisruptionBudget web allows no eviction")
+    }
     assert sentences(drifted, blocked=blocked)[0] == (
         "Its node drifted (AMIDrift), but pod default/web: PodDisruptionBudget web allows no eviction"
     )
