@@ -28,7 +28,7 @@ def announcements(before: Sequence[PoolProgress], after: Sequence[PoolProgress])
 def _of_pool(before: PoolProgress, after: PoolProgress) -> Iterator[tuple[EventReason, str]]:
     version = f"NodePool {after.pool}, version {after.target or before.target or after.current}"
     ended = [wave for wave in after.history if wave not in before.history]
-    passed = [wave for wave in ended if wave.outcome.startswith("passed")]
+    passed = [wave for wave in ended if wave.passed]
     for wave in passed:
         yield EventReason.ROLLOUT_WAVE_PASSED, f"{version}: {wave.name} {wave.outcome}"
     if passed and not before.passed and (after.passed or after.phase == "Settled"):

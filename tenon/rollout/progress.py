@@ -158,7 +158,7 @@ def _advance_waves(progress: PoolProgress, spec: NodeRolloutSpec, observed: Obse
     if progress.soaking_since and now - progress.soaking_since < timedelta(seconds=spec.strategy.soak.seconds or 0):
         return evolve(progress, message=f"{_name(progress)} is replaced; the gates must hold for {spec.strategy.soak}")
     ended = evolve(
-        _record(progress, observed, now, f"passed{held_text(progress)}"),
+        _record(progress, observed, now, f"passed{held_text(progress)}", passed=True),
         began=None,
         replaced_at=None,
         soaking_since=None,
@@ -279,12 +279,15 @@ def _as_rollout_node(progress: PoolProgress, node: PoolNode, *, lingers: bool = 
     return RolloutNode(node.claim, node.zone, node.created, outdated, node.initialized, node.leaving, lingers)
 
 
-def _record(progress: PoolProgress, observed: Observation, now: datetime, outcome: str) -> PoolProgress:
+def _record(
+    progress: PoolProgress, observed: Observation, now: datetime, outcome: str, *, passed: bool = False
+) -> PoolProgress:
     record = WaveRecord(
         name=_name(progress),
         began=progress.began or now,
         ended=now,
         outcome=outcome,
+        passed=passed,
         evidence=[
             shortened(f"{result.gate}: {result.verdict}, {result.evidence}", MAX_EVIDENCE) for result in observed.gates
         ],
