@@ -36,7 +36,7 @@ def frozen_pools(freezes: Iterable[ObjectRecord], pools: Iterable[ObjectRecord],
             by=frozen.freeze.by,
             reason=frozen.freeze.reason,
             until=None if frozen.until == NEVER else frozen.until,
-            clause=frozen.clause,
+            cause=frozen.cause,
         )
         for frozen, pool_names in groups.values()
     ]

@@ -129,7 +129,7 @@ def _first_lines(lines: Sequence[Text], width: int | None, noun: str) -> list[Te
 def _frozen_line(frozen: FrozenPools) -> Text:
     line = Text("frozen   ", "blue")
     line.append(f"NodePool {first_few(frozen.pools, 2)}", "bold")
-    line.append(f": {frozen.clause.removeprefix('frozen ')}")
+    line.append(f": {frozen.cause}")
     return line
 
 

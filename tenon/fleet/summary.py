@@ -120,8 +120,13 @@ class FrozenPools:
     reason: str
     until: datetime | None
     """None if time alone does not end it."""
-    clause: str
-    """All of it, as the end of a sentence."""
+    cause: str
+    """By what, whom, why and until when, as the end of a sentence."""
+
+    @property
+    def clause(self) -> str:
+        """All of it, as the end of a sentence."""
+        return f"frozen {self.cause}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -172,8 +172,8 @@ def test_a_small_terminal_shows_the_rows_around_the_cursor(fleet: Fleet) -> None
 
 
 def test_most_of_a_small_terminal_shows_nodes_although_much_is_said_of_others(fleet: Fleet) -> None:
-    clause = f"frozen by DisruptionFreeze release of ann ({'of the release ' * 9}) until it is deleted"
-    frozen = [FrozenPools(["web"], "release", "ann", "", None, clause)] * 3
+    cause = f"by DisruptionFreeze release of ann ({'of the release ' * 9}) until it is deleted"
+    frozen = [FrozenPools(["web"], "release", "ann", "", None, cause)] * 3
     lines = plain(replace(fleet, frozen=frozen), 80, height=20)
     shown_nodes = [line.split()[0] for line in lines if "c6g" in line or "r6i" in line or "m5." in line]
     assert len(shown_nodes) >= 7

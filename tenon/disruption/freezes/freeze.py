@@ -94,11 +94,16 @@ class Frozen(NamedTuple):
     @property
     def clause(self) -> str:
         """That the NodePool is frozen, by whom, why and until when, as the end of a sentence."""
+        return f"frozen {self.cause}"
+
+    @property
+    def cause(self) -> str:
+        """By whom, why and until when, as the end of a sentence."""
         freeze = self.freeze
         by = f" of {freeze.by}" if freeze.by else ""
         why = f" ({freeze.reason})" if freeze.reason else ""
         until = "until it is deleted" if self.until == NEVER else f"until {spoken(self.until)}"
-        return f"frozen by DisruptionFreeze {freeze.name}{by}{why} {until}"
+        return f"by DisruptionFreeze {freeze.name}{by}{why} {until}"
 
 
 def freeze_of(model: DisruptionFreeze) -> Freeze:

@@ -91,7 +91,7 @@ def test_json_has_commands_freezes_and_rollouts() -> None:
         [],
         [OpenCommand("c1", "Drifted", ["a"], [], None, "waits for approval", NOW)],
         NOW,
-        frozen=[FrozenPools(["web"], "pause-web", "ann", "INC-1", None, "frozen by ...")],
+        frozen=[FrozenPools(["web"], "pause-web", "ann", "INC-1", None, "by ...")],
         rollouts=[OpenRollout("careful", "web", "Paused", "2/3", "v2", "ann paused it")],
         scheduled=[ScheduledPool("ci", "off", ["hours/nights"], NOW)],
     )

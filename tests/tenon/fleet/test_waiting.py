@@ -10,7 +10,7 @@ from tenon.fleet.waiting import with_waits
 from tests.tenon.fleet.cluster import NOW, a_row
 
 ASKS = OpenCommand("c1", "Underutilized", ["n"], [], 0.1, started=NOW, awaits_approval=True)
-FROZEN = FrozenPools(["web"], "pause", "ann", "INC-1", None, "frozen by DisruptionFreeze pause until it is deleted")
+FROZEN = FrozenPools(["web"], "pause", "ann", "INC-1", None, "by DisruptionFreeze pause until it is deleted")
 
 
 @pytest.mark.parametrize("state", ["may move", "resting", "drifted", "blocked", "never", "in use"])

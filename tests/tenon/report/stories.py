@@ -94,8 +94,8 @@ def busy_cluster() -> Cluster:
     waits = "waits for approval until 2026-03-10T08:00:00Z: tenon approve drifted-1, or tenon refuse drifted-1"
     moves = OpenCommand("drifted-1", "Drifted", ["ip-10-0-0-3"], [], 0.05, waits, NOW, awaits_approval=True)
     cluster.commands.append(moves)
-    clause = "frozen by DisruptionFreeze pause-batch of ann (INC-1) until it is deleted"
-    cluster.frozen.append(FrozenPools(["batch"], "pause-batch", "ann", "INC-1", None, clause))
+    cause = "by DisruptionFreeze pause-batch of ann (INC-1) until it is deleted"
+    cluster.frozen.append(FrozenPools(["batch"], "pause-batch", "ann", "INC-1", None, cause))
     cluster.scheduled.append(ScheduledPool("ci", "off", ["hours/nights"], datetime(2026, 11, 30, 8, 55, tzinfo=UTC)))
     cluster.rollouts.append(OpenRollout("careful", "web", "Paused", "2/3", "v2", "ann paused it"))
     return cluster
