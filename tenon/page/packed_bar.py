@@ -8,6 +8,8 @@ from typing import NamedTuple
 from tenon.page.markup import Markup, tag
 from tenon.resources import CPU, MEMORY
 
+_UNITS = {CPU: " CPU", MEMORY: "Gi"}
+
 
 class Part(NamedTuple):
     """What requests some of a resource."""
@@ -45,10 +47,15 @@ def packed_bar(resource: str, parts: Iterable[Part], room: int, figures: str) ->
 
 def amount_text(resource: str, units: int) -> str:
     """Return an amount in the same units as the explanations of instance types."""
+    return f"{figure_text(resource, units)}{_UNITS.get(resource, '')}"
+
+
+def figure_text(resource: str, units: int) -> str:
+    """Return an amount without its unit, which the text around it names."""
     if resource == CPU:
-        return f"{round(units / 1000, 2):g} CPU"
+        return f"{round(units / 1000, 2):g}"
     if resource == MEMORY:
-        return f"{units / 2**30:.1f}".removesuffix(".0") + "Gi"
+        return f"{units / 2**30:.1f}".removesuffix(".0")
     return f"{units:g}"
 
 

@@ -11,7 +11,7 @@ from tenon.kube.records import PodRecord
 from tenon.money import per_hour
 from tenon.node.state import Stage
 from tenon.page.markup import Content, Markup, joined, tag
-from tenon.page.packed_bar import Part, amount_text, packed_bar, share_text
+from tenon.page.packed_bar import Part, amount_text, figure_text, packed_bar, share_text
 from tenon.page.style import OTHERS
 from tenon.report.drawn_nodes import DrawnNode, PoolGroup, namespace_colors, pool_groups, workload_of
 from tenon.report.live import LiveCluster, LiveNode
@@ -105,8 +105,7 @@ def _card(drawn_node: DrawnNode, colors: Mapping[str, str], now: datetime) -> Ma
 
 def _figures(resource: str, requested: int, room: int) -> str:
     """The figures of a narrow bar, which names their unit once."""
-    bare = amount_text(resource, requested).removesuffix(" CPU").removesuffix("Gi")
-    return f"{bare} of {amount_text(resource, room)} ({share_text(requested, room)})"
+    return f"{figure_text(resource, requested)} of {amount_text(resource, room)} ({share_text(requested, room)})"
 
 
 def _head(drawn_node: DrawnNode, name: str, now: datetime) -> Markup:
