@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from tenon.node.reboot import FAILED
 from tenon.node.state import NodeState, Stage
 
 
@@ -36,6 +35,6 @@ def reboot(state: NodeState | None, asked_at: datetime) -> Outcome | None:
         return Outcome("the reboot has ended, because the node leaves: `tenon node show` says why", failed=True)
     if state.reboot is not None or asked_at not in state.reboots:
         return None
-    if any(entry.at >= asked_at and entry.text.startswith(FAILED) for entry in state.timeline):
+    if state.failed_reboot == asked_at:
         return Outcome("the reboot failed, and the node stays as it was", failed=True)
     return Outcome("rebooted")

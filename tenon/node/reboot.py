@@ -46,8 +46,6 @@ SETTLES_WITHIN = timedelta(minutes=2)
 """How long a machine that may have been asked to reboot is watched. A Node whose kubelet stopped is not Ready then."""
 REFUSED_RETRY, MAX_REFUSED_RETRY = timedelta(seconds=5), timedelta(seconds=40)
 """How soon EC2 is asked again after a refusal. The pause doubles from the first value up to the second."""
-FAILED = "the reboot failed"
-"""The beginning of the timeline's line about a failure."""
 REBOOTS_IN = frozenset({Stage.INITIALIZING, Stage.BINDING, Stage.LIVE})
 
 
@@ -317,7 +315,8 @@ def _failing(
     reboot = _of(state)
     untouched = has_node and reboot.issued_at is None and not reboot.request.repairs
     failing = _next(state, RebootPhase.FAILING, result=result, message=message, stays=stays or untouched)
-    return record(failing, now, f"{FAILED}: {message}")
+    failing = evolve(failing, failed_reboot=reboot.request.requested_at)
+    return record(failing, now, f"the reboot failed: {message}")
 
 
 def _not_issued(why: str) -> str:

@@ -213,6 +213,8 @@ class NodeState(Message):
     reboot: Reboot | None = None
     reboots: tuple[datetime, ...] = ()
     """When the reboots of the last 24 hours were requested, the oldest first."""
+    failed_reboot: datetime | None = None
+    """When the last of its reboots that failed was requested; None if none has failed."""
     pods_were_bound: bool = False
     """Its planned pods were bound once. After a reboot they are not bound again."""
     terminated_at: datetime | None = None
