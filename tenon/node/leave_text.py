@@ -38,9 +38,17 @@ def deletion(kind: str) -> Removal:
     return Removal(reason=Reason.DELETED, detail=f"the {kind} was deleted", actor=SOMEBODY)
 
 
+_COMMAND = "command "
+
+
 def command_text(command: str) -> str:
     """Return the actor of what a disruption command does."""
-    return f"command {command}"
+    return f"{_COMMAND}{command}"
+
+
+def command_of(actor: str) -> str:
+    """Return the disruption command that an actor is; empty for another actor."""
+    return actor.removeprefix(_COMMAND) if actor.startswith(_COMMAND) else ""
 
 
 def approval_text(reason: str, command: str, since: datetime | None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from tenon.node.leave_text import command_of
 from tenon.record.entries import (
     CommandEndEntry,
     CommandEntry,
@@ -121,7 +122,7 @@ def _names(entry: Entry) -> set[str]:
             names |= {entry.command, *entry.accepted, *entry.refused, *entry.replacements}
         case LaunchEntry() | RemovalEntry():
             names |= {entry.facts.claim, entry.facts.node, entry.facts.instance}
-            names.add(entry.actor.removeprefix("command "))
+            names.add(command_of(entry.actor) or entry.actor)
         case RefusalEntry():
             names.add(entry.claim)
         case DisruptionEntry():

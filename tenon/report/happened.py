@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from tenon.apis.reasons import camel_case
 from tenon.ec2.instances.interruption import Kind as Notice
-from tenon.node.leave_text import command_text
+from tenon.node.leave_text import command_of
 from tenon.record.entries import (
     BlockedBy,
     CommandEndEntry,
@@ -226,7 +226,7 @@ def _run_of(entry: CommandEntry | CommandEndEntry) -> str:
 
 def _actor(entry: Entry) -> str:
     """Who did it. Each disruption command is an actor of its own, which people do not want to tell apart."""
-    if entry.actor.startswith(command_text("")):
+    if command_of(entry.actor):
         return COMMANDS
     return entry.actor or UNKNOWN_ACTOR
 
