@@ -19,6 +19,7 @@ from croniter import CroniterBadDateError, croniter
 from tenon.apis.duration import HOURS_AND_MINUTES, Duration
 from tenon.apis.nodepool import SCHEDULE_PATTERN
 from tenon.apis.reasons import BUDGETED, Reason
+from tenon.errors import TenonError
 
 REASONS = tuple(reason.value for reason in BUDGETED)
 """The reasons that windows may name: those that budgets limit."""
@@ -30,6 +31,16 @@ _LONGEST_CHANGE = timedelta(hours=3)
 """More than the clocks of any zone go back at once."""
 _MINUTE = timedelta(minutes=1)
 _SOME_DAY = datetime(2000, 1, 1, tzinfo=UTC)
+
+
+class WindowError(TenonError, ValueError):
+    """A field of a window cannot be used. The message says which and why."""
+
+    def __init__(self, index: int, field: str, sentence: str) -> None:
+        """``index``: of the window in its list. ``sentence``: why, about the field."""
+        super().__init__(f"[{index}].{field}: {sentence}")
+        self.field = field
+        self.sentence = sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,18 +150,18 @@ def read_windows(text: str) -> tuple[DisruptionWindow, ...]:
         raise ValueError('is not a list of windows in JSON, such as [{"schedule": "0 2 * * 6", "duration": "3h"}]')
     if not 0 < len(entries) <= MAX_WINDOWS:
         raise ValueError(f"has {len(entries)} windows: write 1 to {MAX_WINDOWS}, or remove the annotation")
-    return tuple(_window(entry, f"[{index}]") for index, entry in enumerate(entries))
+    return tuple(_window(entry, index) for index, entry in enumerate(entries))
 
 
-def _window(entry: dict[str, Any], place: str) -> DisruptionWindow:
+def _window(entry: dict[str, Any], index: int) -> DisruptionWindow:
     if unknown := sorted(entry.keys() - set(_KEYS)):
-        raise ValueError(f"{place}.{unknown[0][:80]!s} does not exist: a window has {', '.join(_KEYS)}")
+        raise WindowError(index, unknown[0][:80], f"does not exist: a window has {', '.join(_KEYS)}")
     schedule, zone = entry.get("schedule"), entry.get("timezone", "UTC")
     if problem := cron_problem(schedule):
-        raise ValueError(f"{place}.schedule: {problem}")
+        raise WindowError(index, "schedule", problem)
     if problem := zone_problem(zone):
-        raise ValueError(f"{place}.timezone: {problem}")
-    return DisruptionWindow(str(schedule), _duration(entry.get("duration"), place), str(zone), _reasons(entry, place))
+        raise WindowError(index, "timezone", problem)
+    return DisruptionWindow(str(schedule), _duration(entry.get("duration"), index), str(zone), _reasons(entry, index))
 
 
 def zone_problem(name: object) -> str:
@@ -160,24 +171,23 @@ def zone_problem(name: object) -> str:
     return f"{_shown(name)} is not an IANA time zone: write one such as 'Europe/Berlin', or leave it out for UTC"
 
 
-def _duration(value: Any, place: str) -> timedelta:
+def _duration(value: Any, index: int) -> timedelta:
     if not isinstance(value, str) or not re.fullmatch(HOURS_AND_MINUTES, value) or len(value) > 64:
-        raise ValueError(f"{place}.duration: {_shown(value)} is not a duration in hours and minutes, such as 1h30m")
+        raise WindowError(index, "duration", f"{_shown(value)} is not a duration in hours and minutes, such as 1h30m")
     length = timedelta(seconds=Duration(value).seconds or 0)
     if not length:
-        raise ValueError(f"{place}.duration: {_shown(value)} is not a time, so the window can never open")
+        raise WindowError(index, "duration", f"{_shown(value)} is not a time, so the window can never open")
     return length
 
 
-def _reasons(entry: dict[str, Any], place: str) -> tuple[str, ...]:
+def _reasons(entry: dict[str, Any], index: int) -> tuple[str, ...]:
     reasons = entry.get("reasons", list(REASONS_BY_DEFAULT))
     if not isinstance(reasons, list) or not reasons:
-        raise ValueError(
-            f"{place}.reasons is not a list of reasons: leave it out for all of {', '.join(REASONS_BY_DEFAULT)}"
-        )
+        all_reasons = ", ".join(REASONS_BY_DEFAULT)
+        raise WindowError(index, "reasons", f"is not a list of reasons: leave it out for all of {all_reasons}")
     for reason in reasons:
         if reason not in REASONS:
-            raise ValueError(f"{place}.reasons: {_shown(reason)} is not one of {', '.join(REASONS)}")
+            raise WindowError(index, "reasons", f"{_shown(reason)} is not one of {', '.join(REASONS)}")
     return tuple(reasons)
 
 

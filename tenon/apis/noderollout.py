@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field
 
 from tenon.apis.base import ApiModel, Rule
 from tenon.apis.common import Conditions, ObjectMeta
-from tenon.apis.disruption_windows import read_windows
+from tenon.apis.disruption_windows import WindowError, read_windows
 from tenon.apis.duration import BudgetDuration, Duration, PlainDuration
 from tenon.apis.nodepool import BUDGET_NODES_PATTERN, SCHEDULE_PATTERN
 from tenon.apis.noderepairpolicy import NodePoolSelector
@@ -179,9 +179,8 @@ def rollout_problems(spec: NodeRolloutSpec) -> Iterator[tuple[str, str]]:
         # The same reader as that of the annotation of NodePools, so that both accept the same windows.
         try:
             read_windows(json.dumps([window.to_dict()]))
-        except ValueError as error:
-            field, _, sentence = str(error).removeprefix("[0].").partition(": ")
-            yield f"spec.windows[{index}].{field}", sentence
+        except WindowError as error:
+            yield f"spec.windows[{index}].{error.field}", error.sentence
     for index, gate in enumerate(spec.gates.prometheus):
         path = f"spec.gates.prometheus[{index}]"
         if gate.min is not None and gate.max is not None and float(gate.min) > float(gate.max):

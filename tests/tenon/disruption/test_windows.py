@@ -184,7 +184,7 @@ BROKEN: list[tuple[Any, str]] = [
     ([{**SATURDAYS, "duration": "0h"}], "can never open"),
     ([{**SATURDAYS, "duration": "90s"}], "is not a duration in hours and minutes"),
     ([{"schedule": "@daily"}], "[0].duration: nothing is not a duration"),
-    ([{**SATURDAYS, "zone": "UTC"}], "[0].zone does not exist"),
+    ([{**SATURDAYS, "zone": "UTC"}], "[0].zone: does not exist: a window has schedule, duration, timezone, reasons"),
 ]
 
 
