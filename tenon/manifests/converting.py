@@ -9,7 +9,7 @@ from textwrap import wrap
 from typing import Any
 
 from tenon.apis.json_object import JsonObject
-from tenon.apis.legacy.conversion import Converted
+from tenon.apis.legacy.conversion import Converted, Renamed
 from tenon.apis.legacy.global_settings import convert_settings, is_settings
 from tenon.apis.validation import FieldError
 from tenon.manifests.batch_conversion import convert_batch, is_older
@@ -53,8 +53,8 @@ def settings_block(item: Item) -> tuple[str, Sequence[str]]:
     lines = [f"was ConfigMap {name}: settings are environment variables of the worker now"]
     came_from: dict[str, list[str]] = {}
     for note in settings.notes:
-        old, _, rest = note.partition(" is ")
-        came_from.setdefault(rest.partition(" now")[0], []).append(old)
+        if isinstance(note, Renamed):
+            came_from.setdefault(note.variable, []).append(note.old)
     if settings.values:
         lines.append("env:")
         for variable, value in settings.values.items():
@@ -62,7 +62,7 @@ def settings_block(item: Item) -> tuple[str, Sequence[str]]:
             lines += [f"    {line}" for line in as_yaml({"value": value}).splitlines()]
         lines.append("or, in the values of the chart:")
         lines += as_yaml(_chart_values(settings.values)).splitlines()
-    dropped = [note for note in settings.notes if note.partition(" is ")[2].partition(" now")[0] not in settings.values]
+    dropped = [note for note in settings.notes if not isinstance(note, Renamed) or note.variable not in settings.values]
     for note in dropped:
         lines += wrap(note, _MAX_NOTE_WIDTH, break_long_words=False, break_on_hyphens=False)
     return "\n" + "".join(f"# {comment_line(line)}".rstrip() + "\n" for line in lines), settings.notes

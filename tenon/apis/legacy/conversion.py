@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from tenon.apis import labels
 from tenon.apis.base import ApiModel, FaultKind, as_stored
@@ -39,10 +39,26 @@ class Note(str):
     __slots__ = ("path",)
     path: str
 
-    def __new__(cls, sentence: str, path: str = "") -> Note:
+    def __new__(cls, sentence: str, path: str = "") -> Self:
         """``path`` is empty if the note concerns the whole object."""
         note = super().__new__(cls, sentence)
         note.path = path
+        return note
+
+
+class Renamed(Note):
+    """A note that a setting has another name now."""
+
+    __slots__ = ("old", "variable")
+    old: str
+    """The setting of before."""
+    variable: str
+    """The environment variable that it is now."""
+
+    def __new__(cls, old: str, variable: str) -> Self:
+        """Return the note about a setting."""
+        note = super().__new__(cls, f"{old} is {variable} now")
+        note.old, note.variable = old, variable
         return note
 
 

@@ -11,7 +11,7 @@ from tenon.apis.base import ApiModel
 from tenon.apis.common import ObjectMeta
 from tenon.apis.json_object import field_at, parse_json_object
 from tenon.apis.legacy.awsnodetemplate import Defaults
-from tenon.apis.legacy.conversion import Note, stored
+from tenon.apis.legacy.conversion import Note, Renamed, stored
 from tenon.apis.legacy.global_tags import DEFAULT_TAGS, is_tag_setting, tags_of
 from tenon.apis.validation import FieldError
 
@@ -52,7 +52,7 @@ class Settings:
     defaults: Defaults = field(default_factory=Defaults)
     """The defaults that the settings provide for node classes."""
     notes: tuple[str, ...] = ()
-    """One sentence each. A note on a value that cannot be used is a `Note` with its path."""
+    """One sentence each: a `Renamed` on a new name, and a `Note` with its path on a value that cannot be used."""
     problems: tuple[FieldError, ...] = ()
 
 
@@ -82,7 +82,7 @@ def convert_settings(manifest: Mapping[str, Any]) -> Settings:
     for key, value in data.items():
         if key in RENAMED:
             values[RENAMED[key]] = value
-            notes.append(f"{key} is {RENAMED[key]} now")
+            notes.append(Renamed(key, RENAMED[key]))
         elif key == "zap-logger-config":
             own = "loglevel.controller" in data  # it overrides the level of the logger
             values |= {name: text for name, text in _logger(value, notes).items() if not own or name != "LOG_LEVEL"}
@@ -132,5 +132,5 @@ def _logger(text: str, notes: list[str]) -> dict[str, str]:
             value = ",".join(map(str, value))
         if isinstance(value, str) and value:
             values[name] = value
-            notes.append(f"{key} of zap-logger-config is {name} now")
+            notes.append(Renamed(f"{key} of zap-logger-config", name))
     return values

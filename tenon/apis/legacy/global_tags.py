@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from tenon.apis.ec2nodeclass import CLUSTER_TAG_PREFIX, MAX_TAGS, OWN_TAGS
 from tenon.apis.json_object import parse_json_object
 from tenon.apis.legacy.awsnodetemplate import RESTRICTED_TAGS
-from tenon.apis.legacy.conversion import Note
+from tenon.apis.legacy.conversion import Note, Renamed
 
 SETTING = "aws.tags"
 _EACH = f"{SETTING}."
@@ -43,7 +43,7 @@ def tags_of(data: Mapping[str, str]) -> tuple[dict[str, str], list[Note]]:
         if len(refused) == len(values):
             notes.append(Note(f"{key} contains no usable tag"))
         else:
-            used.append(Note(f"{key} is {DEFAULT_TAGS} now"))
+            used.append(Renamed(key, DEFAULT_TAGS))
         notes += [Note(f"the tag {tag!r} of {SETTING} is left out: {why}", path) for tag, why in refused.items()]
         tags |= {tag: value for tag, value in values.items() if tag not in refused}
     if len(tags) > MAX_TAGS:
