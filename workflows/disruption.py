@@ -43,6 +43,7 @@ with workflow.unsafe.imports_passed_through():
         PassCursor,
         PoolSavings,
         Postponement,
+        RecentCommand,
         SavingReport,
     )
     from tenon.messages.forecast import ConsolidationForecast, ForecastAnswer, ForecastInput
@@ -71,8 +72,8 @@ class DisruptionInput(WorkflowInput):
     savings: dict[str, PoolSavings] = Field(default_factory=dict)
     cursor: PassCursor = Field(default_factory=PassCursor)
     plan_queue: str = ""
-    last_commands: list[str] = Field(default_factory=list)
-    """A line for each of the last commands, for the page."""
+    recent_commands: list[RecentCommand] = Field(default_factory=list)
+    """The last commands, for the page."""
 
 
 def first_input(cluster: str, plan_queue: str) -> DisruptionInput:
@@ -96,7 +97,7 @@ class DisruptionWorkflow(PlannerCaller):
         """By NodePool, the last consolidation commands if they saved less than predicted."""
         self.cursor = begin.cursor
         """Which nodes of a large cluster consolidation looks at next."""
-        self.last_commands = begin.last_commands
+        self.recent_commands = begin.recent_commands
         self.forecast: ConsolidationForecast | None = None
         """The last one that an operator asked for, until a command starts."""
         self.running: set[str] = set()
@@ -128,7 +129,7 @@ class DisruptionWorkflow(PlannerCaller):
                         begin,
                         headline=overview_page.headline(self.cluster, self.by_claim),
                         why=overview_page.WHY,
-                        last_commands=self.last_commands,
+                        recent_commands=self.recent_commands,
                         ledger=self.by_claim,
                         savings=self.savings,
                         cursor=self.cursor,
@@ -208,14 +209,14 @@ class DisruptionWorkflow(PlannerCaller):
     def _show(self) -> None:
         """Update the page. Each signal does, because the long poll may go on for an hour."""
         page = overview_page.current_details(
-            self.cluster, self.by_claim, self.savings, self.last_commands, self.forecast
+            self.cluster, self.by_claim, self.savings, self.recent_commands, self.forecast
         )
         workflow.set_current_details(page)
 
     def _remember_end(self, command: str, end: str) -> None:
         """Say on the page how one of the last commands ended."""
         workflow_id = names.command_id(self.cluster, command)
-        self.last_commands = overview_page.with_end(self.last_commands, workflow_id, end)
+        self.recent_commands = overview_page.with_end(self.recent_commands, workflow_id, end)
         self._show()
 
     def _remember_result(self, command: DisruptionCommand, child: asyncio.Future[DisruptResult]) -> None:
@@ -235,8 +236,8 @@ class DisruptionWorkflow(PlannerCaller):
 
     async def _start_child(self, command: DisruptionCommand) -> None:
         workflow_id = names.command_id(self.cluster, command.id)
-        self.last_commands = overview_page.remembered(
-            self.last_commands,
+        self.recent_commands = overview_page.remembered(
+            self.recent_commands,
             workflow.now(),
             command_page.action(command),
             workflow_id,

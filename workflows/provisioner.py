@@ -26,6 +26,7 @@ with workflow.unsafe.imports_passed_through():
     from tenon.messages.base import POLL_SECONDS, QUIET_POLL_SECONDS, ActivityName, WorkflowInput
     from tenon.messages.provisioning import (
         AwaitBatchInput,
+        BatchOutcome,
         BatchSummary,
         ClusterCost,
         LaunchBreaker,
@@ -61,8 +62,8 @@ class ProvisionerInput(WorkflowInput):
     pauses: list[PurchasePause] = Field(default_factory=list)
     last_plan: PlanResult | None = None
     plan_queue: str = ""
-    last_batches: list[str] = Field(default_factory=list)
-    """A line for each of the last batches that were planned, for the page."""
+    last_batches: list[BatchOutcome] = Field(default_factory=list)
+    """What became of the last batches that were planned, for the page."""
     cost: ClusterCost | None = None
     """What the cluster cost when the planner last answered, for the page."""
 

@@ -53,6 +53,16 @@ class MeasuredSaving(Message):
     """What left, minus what was launched in its place."""
 
 
+class RecentCommand(Message):
+    """A command that started or ended a short time ago, for a line of the page."""
+
+    text: str
+    """When it started and what it does."""
+    workflow_id: str
+    outcome: str = ""
+    """How it ended, or before that what it is to save, in a clause."""
+
+
 class PoolSavings(Message):
     """The last consolidation commands of a NodePool, which all saved clearly less than predicted."""
 

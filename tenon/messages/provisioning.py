@@ -128,6 +128,18 @@ class PendingPods(Message):
     """Whether a node was bought for them, or has room."""
 
 
+class BatchOutcome(Message):
+    """What became of one batch, for a line of the page."""
+
+    at: datetime
+    batch: int
+    pods: int
+    text: str
+    """What was bought, and what the other pods wait for, in clauses."""
+    bought: bool = False
+    """Whether NodeClaims were created."""
+
+
 class PlanResult(Message):
     """What a plan did, in figures and names."""
 

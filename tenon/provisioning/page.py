@@ -9,7 +9,14 @@ from urllib.parse import quote
 
 from tenon.ec2.refusals.unavailable import backoffs_of, by_offering, shortages_of
 from tenon.kube.timestamps import next_attempt
-from tenon.messages.provisioning import ClusterCost, LaunchBreaker, PlanResult, PurchasePause, UnavailableTypes
+from tenon.messages.provisioning import (
+    BatchOutcome,
+    ClusterCost,
+    LaunchBreaker,
+    PlanResult,
+    PurchasePause,
+    UnavailableTypes,
+)
 from tenon.money import per_hour
 from tenon.node import breaker
 from tenon.provisioning.cost_section import MORE, cost_section
@@ -26,10 +33,6 @@ LISTED = 5
 MAX_LINE = 250
 MAX_PAGE = 7500
 """The length of the page in a URL: the UI passes it on in one, and proxies refuse those over 8 KB."""
-
-
-_CREATED = "created "
-"""What a batch's line says first if it bought nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +62,19 @@ Each NodeClaim has a workflow of its own. Current Details show the last batches 
 It needs nothing from you: its signals come from Tenon. If you terminate it, Tenon starts it again within a minute."""
 
 
-def headline(cluster: str, last_batches: Sequence[str]) -> str:
+def headline(cluster: str, last_batches: Sequence[BatchOutcome]) -> str:
     """Say in one line what the workflow does, and its last batch."""
-    last = f"; last batch: {last_batches[-1].replace('`', '')}" if last_batches else ""
+    last = f"; last batch: {batch_line(last_batches[-1]).replace('`', '')}" if last_batches else ""
     return f"Buys nodes for pods that fit on no node of cluster {cluster}{last}"
 
 
-def remembered(lines: Sequence[str], plan: PlanResult, batch: int, now: datetime) -> list[str]:
+def batch_line(outcome: BatchOutcome) -> str:
+    """Return the line about a batch, in Markdown."""
+    line = f"`{outcome.at:%Y-%m-%d %H:%M:%S}` batch {outcome.batch}, {counted(outcome.pods, 'pod')}: {outcome.text}"
+    return shortened(line, MAX_LINE)
+
+
+def remembered(outcomes: Sequence[BatchOutcome], plan: PlanResult, batch: int, now: datetime) -> list[BatchOutcome]:
     """Return the last batches with one that was planned now.
 
     Pods that fit nowhere are planned again every few seconds. So a batch that bought nothing takes the place of the one
@@ -74,7 +83,7 @@ def remembered(lines: Sequence[str], plan: PlanResult, batch: int, now: datetime
     parts = []
     if plan.claims:
         price = for_temporal_ui(per_hour(plan.price))
-        parts.append(f"{_CREATED}{first_few(plan.claims, NAMED_CLAIMS)}, planned at {price}")
+        parts.append(f"created {first_few(plan.claims, NAMED_CLAIMS)}, planned at {price}")
     if plan.placed_on_existing:
         parts.append(f"{counted(plan.placed_on_existing, 'pod')} on nodes that exist or start")
     if plan.unschedulable:
@@ -85,25 +94,18 @@ def remembered(lines: Sequence[str], plan: PlanResult, batch: int, now: datetime
         parts.append(f"the API server rejected {counted(plan.refused, 'NodeClaim')}")
     if plan.unreached:
         parts.append(f"{counted(plan.unreached, 'pod')} left to the next batch")
-    text = "; ".join(parts) or "nothing to buy"
-    line = f"`{now:%Y-%m-%d %H:%M:%S}` batch {batch}, {counted(plan.pods, 'pod')}: {text}"
-    line = shortened(line, MAX_LINE)
-    earlier = [other for other in lines if plan.claims or _outcome(other) != _outcome(line)]
+    text = shortened("; ".join(parts) or "nothing to buy", MAX_LINE)
+    outcome = BatchOutcome(at=now, batch=batch, pods=plan.pods, text=text, bought=bool(plan.claims))
+    earlier = [other for other in outcomes if plan.claims or (other.pods, other.text) != (plan.pods, text)]
     while len(earlier) >= REMEMBERED:
-        earlier.remove(next((other for other in earlier if not _outcome(other)[1].startswith(_CREATED)), earlier[0]))
-    return [*earlier, line]
-
-
-def _outcome(line: str) -> tuple[str, str]:
-    """Return how many pods a batch had, and what became of them, from its line."""
-    pods, _, text = line.partition(" batch ")[2].partition(", ")[2].partition(": ")
-    return pods, text
+        earlier.remove(next((other for other in earlier if not other.bought), earlier[0]))
+    return [*earlier, outcome]
 
 
 def current_details(
     cluster: str,
     action: str,
-    last_batches: Sequence[str],
+    last_batches: Sequence[BatchOutcome],
     unavailable: Sequence[UnavailableTypes],
     breakers: Iterable[LaunchBreaker],
     plan: PlanResult | None,
@@ -116,7 +118,7 @@ def current_details(
     Args:
         cluster: the name of the cluster.
         action: what the workflow does now, a clause.
-        last_batches: a line for each.
+        last_batches: what became of each.
         unavailable: what EC2 refuses.
         breakers: the launches that are held back.
         plan: the last one.
@@ -142,7 +144,9 @@ def current_details(
             *_section("Launches that are held back", held_back, room.line),
             *_section("Pods that wait for cheaper capacity", waits, room.line),
             *_section("Pods for which no more nodes are bought", paused, room.line),
-            *_section("Last batches (UTC)", list(reversed(last_batches)), room.line, REMEMBERED),
+            *_section(
+                "Last batches (UTC)", [batch_line(outcome) for outcome in reversed(last_batches)], room.line, REMEMBERED
+            ),
             *cost_section(cost, room.costs),
             "",
             MORE,

@@ -9,7 +9,8 @@ from datetime import datetime
 from tenon.apis.reasons import camel_case
 from tenon.disruption.commands import forecast_page
 from tenon.disruption.commands.command_page import ANSWER
-from tenon.messages.disruption import OpenCommand, PoolSavings
+from tenon.evolve import evolve
+from tenon.messages.disruption import OpenCommand, PoolSavings, RecentCommand
 from tenon.messages.forecast import ConsolidationForecast
 from tenon.money import per_hour
 from tenon.sentences import counted, first_few, for_temporal_ui, shortened
@@ -46,21 +47,23 @@ def headline(cluster: str, open_commands: Mapping[str, OpenCommand]) -> str:
     return f"Decides which nodes of cluster {cluster} leave{': ' if parts else ''}{', '.join(parts)}"
 
 
-def remembered(lines: Sequence[str], now: datetime, action: str, workflow_id: str, expected: str = "") -> list[str]:
+def remembered(
+    commands: Sequence[RecentCommand], now: datetime, action: str, workflow_id: str, expected: str = ""
+) -> list[RecentCommand]:
     """Return the last commands with one that starts now. ``expected``: what it is to save, in a clause."""
-    line = f"`{now:%Y-%m-%d %H:%M:%S}` {action}"
-    line = f"{shortened(line, MAX_ACTION)}{_workflow(workflow_id)}"
-    return [*lines, f"{line}: {expected}" if expected else line][-REMEMBERED:]
+    text = shortened(f"`{now:%Y-%m-%d %H:%M:%S}` {action}", MAX_ACTION)
+    return [*commands, RecentCommand(text=text, workflow_id=workflow_id, outcome=expected)][-REMEMBERED:]
 
 
-def with_end(lines: Sequence[str], workflow_id: str, end: str) -> list[str]:
+def with_end(commands: Sequence[RecentCommand], workflow_id: str, end: str) -> list[RecentCommand]:
     """Return the last commands, with how one of them ended in place of what it was to save."""
-    own = _workflow(workflow_id)
-    return [f"{line.partition(own)[0]}{own}: {shortened(end, MAX_END)}" if own in line else line for line in lines]
+    outcome = shortened(end, MAX_END)
+    return [evolve(command, outcome=outcome) if command.workflow_id == workflow_id else command for command in commands]
 
 
-def _workflow(workflow_id: str) -> str:
-    return f" (workflow {workflow_id})"
+def _command_line(command: RecentCommand) -> str:
+    outcome = f": {command.outcome}" if command.outcome else ""
+    return f"- {command.text} (workflow {command.workflow_id}){outcome}"
 
 
 def _is_used(entry: OpenCommand) -> bool:
@@ -72,7 +75,7 @@ def current_details(
     cluster: str,
     open_commands: Mapping[str, OpenCommand],
     savings: Mapping[str, PoolSavings],
-    last_commands: Sequence[str],
+    recent_commands: Sequence[RecentCommand],
     forecast: ConsolidationForecast | None = None,
 ) -> str:
     """Render the page as Markdown. ``forecast``: what consolidation would do next, if somebody asked."""
@@ -100,7 +103,7 @@ def current_details(
         *_section("Nodes whose command failed, and until when they are left alone", _later(postponed)),
         *_section("Nodes whose command was refused, and until when they are left alone", _refused(refused)),
         *_section("NodePools whose consolidation saves less than predicted", _slowed(savings)),
-        *_section("Last commands (UTC)", [f"- {line}" for line in reversed(last_commands)]),
+        *_section("Last commands (UTC)", list(map(_command_line, reversed(recent_commands)))),
     ]
     if not under_way and not waiting:
         lines += ["", "No command is under way."]

@@ -19,6 +19,7 @@ from tenon.messages.disruption import (
     MeasuredSaving,
     OpenCommand,
     PoolSavings,
+    RecentCommand,
     Replacement,
 )
 
@@ -90,14 +91,15 @@ def test_the_page_of_an_ended_command_says_what_it_saves_in_fact() -> None:
 
 
 def test_the_last_commands_say_how_they_ended_in_place_of_what_they_were_to_save() -> None:
-    lines: list[str] = []
+    lines: list[RecentCommand] = []
     for number in (1, 11):
         action = "Underutilized: removes " + "a-long-name " * 30
         lines = overview_page.remembered(lines, NOW, action, f"disruption-command/c/{number}", "is to save 0.1 USD/h")
     lines = overview_page.with_end(lines, "disruption-command/c/1", "undone: a pod came or went")
-    assert [line.partition("(workflow ")[2] for line in lines] == [
-        "disruption-command/c/1): undone: a pod came or went",
+    shown = overview_page.current_details("c", {}, {}, lines)
+    assert [line.partition("(workflow ")[2] for line in shown.splitlines() if "(workflow " in line] == [
         "disruption-command/c/11): is to save 0.1 USD/h",
+        "disruption-command/c/1): undone: a pod came or went",
     ]
 
 
@@ -186,7 +188,7 @@ def test_the_disruption_workflow_says_how_a_person_answers_commands_that_wait() 
 
 
 def test_the_disruption_workflow_says_that_nothing_is_under_way_and_remembers_the_last_commands_only() -> None:
-    lines: list[str] = []
+    lines: list[RecentCommand] = []
     for number in range(30):
         lines = overview_page.remembered(lines, NOW, f"command {number}", "x" * 400)
     assert len(lines) == overview_page.REMEMBERED

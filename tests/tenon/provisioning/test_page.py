@@ -8,6 +8,7 @@ from urllib.parse import quote
 from tenon.evolve import evolve
 from tenon.kube.pool_reasons import Clause, NoPlace, Obstacle, ObstacleKind
 from tenon.messages.provisioning import (
+    BatchOutcome,
     ClusterCost,
     CostPart,
     LaunchBreaker,
@@ -26,7 +27,7 @@ LATER = NOW + timedelta(minutes=3)
 PLAN = PlanResult(batch=7, pods=5, claims=["web-1", "web-2"], price=0.25, placed_on_existing=1, unschedulable=2)
 
 
-def details(lines: list[str], *, full: bool = False) -> str:
+def details(lines: list[BatchOutcome], *, full: bool = False) -> str:
     number = 200 if full else 1
     refused = [
         UnavailableTypes(capacity_type="spot", zone="us-west-2a", instance_types=[f"m{5 + n}.large"], until=LATER)
@@ -51,12 +52,13 @@ def details(lines: list[str], *, full: bool = False) -> str:
 
 
 def test_a_batch_names_its_nodeclaims_its_price_and_the_pods_that_fit_nowhere() -> None:
-    (line,) = page.remembered([], PLAN, 7, NOW)
+    (outcome,) = page.remembered([], PLAN, 7, NOW)
+    line = page.batch_line(outcome)
     assert line.startswith(
         "`2026-11-21 12:00:00` batch 7, 5 pods: created web-1, web-2, planned at 0.2500 USD/h; 1 pod on nodes"
     )
     assert "2 pods fit nowhere" in line
-    assert "last batch: 2026-11-21 12:00:00 batch 7" in page.headline("c", [line])
+    assert "last batch: 2026-11-21 12:00:00 batch 7" in page.headline("c", [outcome])
 
 
 def test_batches_that_buy_nothing_push_no_purchase_off_the_page() -> None:
@@ -67,13 +69,13 @@ def test_batches_that_buy_nothing_push_no_purchase_off_the_page() -> None:
         plan = evolve(futile, pods=2 + number % 15, unschedulable=2 + number % 15)
         lines = page.remembered(lines, plan, number, NOW + timedelta(minutes=number))
     assert len(lines) == page.REMEMBERED
-    assert "created web-1" in lines[0]
-    assert "batch 31" in lines[-1], "the last batch is the last line, whatever it did"
+    assert "created web-1" in lines[0].text
+    assert lines[-1].batch == 31, "the last batch is the last line, whatever it did"
     for number in range(32, 52):
         lines = page.remembered(lines, PLAN, number, NOW)
     lines = page.remembered(lines, futile, 52, NOW)
     assert len(lines) == page.REMEMBERED
-    assert ["created" in line for line in lines] == [True] * (page.REMEMBERED - 1) + [False]
+    assert [line.bought for line in lines] == [True] * (page.REMEMBERED - 1) + [False]
 
 
 def test_a_batch_that_bought_nothing_takes_the_place_of_the_one_with_the_same_outcome() -> None:
@@ -82,7 +84,7 @@ def test_a_batch_that_bought_nothing_takes_the_place_of_the_one_with_the_same_ou
     lines = page.remembered(lines, PLAN, 2, NOW)
     lines = page.remembered(lines, futile, 3, NOW + timedelta(minutes=1))
     lines = page.remembered(lines, PLAN, 4, NOW + timedelta(minutes=2))
-    assert [line.partition(",")[0].rpartition("batch ")[2] for line in lines] == ["2", "3", "4"]
+    assert [line.batch for line in lines] == [2, 3, 4]
 
 
 def test_the_page_says_what_ec2_refuses_until_when_and_which_pods_wait() -> None:
@@ -101,7 +103,7 @@ def test_the_page_says_what_ec2_refuses_until_when_and_which_pods_wait() -> None
 
 
 def test_the_page_fits_into_a_url_in_a_great_shortage() -> None:
-    lines: list[str] = []
+    lines: list[BatchOutcome] = []
     for number in range(20):
         lines = page.remembered(lines, PLAN, number, NOW)
     shown = details(lines, full=True)
