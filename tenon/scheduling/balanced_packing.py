@@ -91,10 +91,11 @@ def _table(price: Floats, capacity: Numbers, need: int) -> tuple[Floats, Numbers
     """For each amount up to ``need``, the least cost of nodes that hold it, and the last of these nodes."""
     cost = np.zeros(need + 1)
     pick = np.zeros(need + 1, dtype=np.int64)
+    rest = np.maximum(np.arange(need + 1)[:, None] - capacity, 0)  # of each amount, after a node of each size
     for amount in range(1, need + 1):
-        ways = cost[np.maximum(amount - capacity, 0)] + price
-        pick[amount] = ways.argmin()
-        cost[amount] = ways[pick[amount]]
+        ways = cost[rest[amount]] + price
+        last = pick[amount] = int(ways.argmin())
+        cost[amount] = ways[last]
     return cost, pick
 
 

@@ -247,7 +247,7 @@ class Placer:
     def _on_emptiest(self, choices: Sequence[DomainCandidate]) -> bool:
         """Put one pod on the node with the fewest pods that takes it. Return whether such a node exists."""
         candidates = [
-            (sum(count for _, count in fleet.bins[position].load), number, position, rank, form)
+            (fleet.bins[position].pods, number, position, rank, form)
             for rank, choice in enumerate(choices)
             for form in self._joining(choice.pods)
             for number, fleet in enumerate(self._fleets)

@@ -57,21 +57,24 @@ def fill(
         size = (weight / room[:, : options.resources]) @ amounts[:, : options.resources].T
         orders.append(np.argsort(-value / (size + 1e-12), axis=1, kind="stable"))
     order = np.vstack(orders)
-    most = np.tile(most, (len(weights), 1))
-    free = np.tile(room.T, (1, len(weights)))
-    pods = np.zeros((len(order), len(useful)), dtype=np.int64)
+    # by place in the order (rows) and node (columns), so that a step reads and writes whole rows
+    most = np.take_along_axis(np.tile(most, (len(weights), 1)), order, axis=1).T.astype(np.float64)
+    requests = np.ascontiguousarray(amounts_by_resource[:, order.T].swapaxes(0, 1))
+    free = np.maximum(np.tile(room.T, (1, len(weights))), 0.0)
+    placed = np.zeros((len(useful), len(order)))
     every = np.arange(len(order))
     conflicts = options.conflicts[np.ix_(useful, useful)] if options.conflicts is not None else None
-    barred = np.zeros_like(pods, dtype=bool) if conflicts is not None else None
+    barred = np.zeros(order.shape, dtype=bool) if conflicts is not None else None
     for place in range(len(useful)):
-        classes = order[:, place]
-        requests = amounts_by_resource[:, classes]
-        added = np.minimum(np.maximum((free / requests).min(axis=0), 0.0), most[every, classes]).astype(np.int64)
+        added = np.floor(np.minimum((free / requests[place]).min(axis=0), most[place]))
         if barred is not None and conflicts is not None:
+            classes = order[:, place]
             added[barred[every, classes]] = 0
             barred |= conflicts[classes] & (added > 0)[:, None]
-        free -= added * requests
-        pods[every, classes] = added
+        free -= added * requests[place]
+        placed[place] = added
+    pods = np.zeros(order.shape, dtype=np.int64)
+    np.put_along_axis(pods, order, placed.T.astype(np.int64), axis=1)
     table = np.zeros((len(order), len(worth)), dtype=np.int64)
     table[:, useful] = pods
     total = pods @ worth[useful]

@@ -21,8 +21,8 @@ class Bin:
     """A node to buy. ``types`` are those that hold all of its pods; at least one of ``requested`` stays among them."""
 
     __slots__ = (
-        "_ceiling", "amounts", "hosts", "load", "permitted", "ports", "requested", "spot_floor", "state", "template",
-        "types",
+        "_ceiling", "amounts", "hosts", "load", "permitted", "pods", "ports", "requested", "spot_floor", "state",
+        "template", "types",
     )  # fmt: skip
 
     def __init__(self, template: Template, permitted: int, requested: int) -> None:
@@ -34,6 +34,8 @@ class Bin:
         self.types = self.state.types & permitted
         self.amounts: list[int] = [0] * len(template.table.names)
         self.load: Load = []
+        self.pods = 0
+        """How many pods the load has."""
         self.ports: list[HostPort] = []
         self.hosts: Counts = {}
         self.spot_floor = 0
@@ -70,6 +72,7 @@ class Bin:
             self.spot_floor = self._floor(pod_class, state)
         self.amounts = [a + count * b for a, b in zip(self.amounts, pod_class.amounts, strict=True)]
         self.load.append((pod_class, count))
+        self.pods += count
         self.ports.extend(pod_class.ports)
         if pod_class.host is not None:
             pod_class.host.put(self.hosts, count)
@@ -108,7 +111,7 @@ class Bin:
         if not self.admits(state, types, floor):
             return False
         self.state, self.types, self.amounts, self.load, self.hosts = state, types, amounts, list(load), hosts
-        self.spot_floor = floor
+        self.pods, self.spot_floor = sum(counts), floor
         self._ceiling = None
         return True
 
@@ -117,6 +120,7 @@ class Bin:
         twin = Bin(self.template, self.permitted, self.requested)
         twin.state, twin.types, twin.amounts = self.state, self.types, self.amounts
         twin.load, twin.ports, twin.spot_floor = list(self.load), list(self.ports), self.spot_floor
+        twin.pods = self.pods
         twin.hosts = dict(self.hosts)
         return twin
 

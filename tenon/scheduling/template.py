@@ -28,11 +28,13 @@ from tenon.scheduling.label_values import possible
 from tenon.scheduling.limits import Limits
 from tenon.scheduling.model import NODE_CHARGE, OFFERING_KEYS, Pool
 from tenon.scheduling.pod_classes import Amounts, PodClass
-from tenon.scheduling.type_table import Market, TypeTable, members
+from tenon.scheduling.type_table import Market, OrderedBlock, TypeTable, members
 
 SPOT_FLEXIBILITY = 15
 """Number of types that a spot node should leave open, if that many fit. Fewer types make interruptions more likely."""
 
+BLOCK = 32
+"""How many types are passed over at once."""
 MAX_VARIANTS = 64
 """How many variants of a state to try in which other DaemonSets, or fewer of them, run next to a pod."""
 
@@ -50,7 +52,7 @@ class State:
         self.groups: list[tuple[int, Amounts]] = []
         self.successors: dict[tuple[Requirements, ...], tuple[State, ...]] = {}
         self.apart: dict[PodClass, tuple[State, ...]] = {}
-        self._order: tuple[int, ...] | None = None
+        self._order: tuple[OrderedBlock, ...] | None = None
         self._targets: tuple[int, ...] | None = None
 
 
@@ -275,11 +277,11 @@ class Template:
 
     def by_price(self, state: State, types: int) -> list[int]:
         """The types by the price of their best offering, cheapest first. Ties are broken by name."""
-        return [number for number in self._order(state) if types >> number & 1]
+        return list(self._ordered(state, types))
 
     def cheapest(self, state: State, types: int) -> int:
         """The cheapest of the types."""
-        return next(number for number in self._order(state) if types >> number & 1)
+        return next(self._ordered(state, types))
 
     def price(self, state: State, types: int) -> float:
         """The price of the cheapest of the types."""
@@ -287,18 +289,26 @@ class Template:
 
     def sizing_price(self, state: State, types: int, cpu: int) -> float:
         """Price of a node for ``cpu`` millicores of steady load. Burstable types must cover it with their baseline."""
-        for number in self._order(state):
-            if types >> number & 1 and (
-                not self.burstable >> number & 1 or cpu <= burstable.baseline_millicores(self.table.types[number])
-            ):
+        for number in self._ordered(state, types):
+            if not self.burstable >> number & 1 or cpu <= burstable.baseline_millicores(self.table.types[number]):
                 return state.market.best[number][0]
         return self.price(state, types)
 
-    def _order(self, state: State) -> tuple[int, ...]:
+    def _ordered(self, state: State, types: int) -> Iterator[int]:
+        """Yield the types by price. Blocks without any of them are passed over at once."""
+        for block, numbers in self._order(state):
+            if block & types:
+                for number in numbers:
+                    if types >> number & 1:
+                        yield number
+
+    def _order(self, state: State) -> tuple[OrderedBlock, ...]:
         if state._order is None:
             orders = state.market.orders
             if state.types not in orders:
-                orders[state.types] = tuple(sorted(members(state.types), key=state.market.best.__getitem__))
+                ordered = sorted(members(state.types), key=state.market.best.__getitem__)
+                blocks = (tuple(ordered[first : first + BLOCK]) for first in range(0, len(ordered), BLOCK))
+                orders[state.types] = tuple((sum(1 << number for number in block), block) for block in blocks)
             state._order = orders[state.types]
         return state._order
 

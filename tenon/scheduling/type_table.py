@@ -31,6 +31,8 @@ TYPE_KEYS = frozenset(
 MAX_ANSWERS = 20_000
 """How many answers a table may remember to be used again for a later problem."""
 
+OrderedBlock = tuple[int, tuple[int, ...]]
+"""Some types as a set, and by price. An order of hundreds of types consists of blocks: a look-up passes over most."""
 _Members = tuple[tuple[str, ...], tuple[int, ...]]
 """Resource names, and the ids of instance types."""
 
@@ -60,7 +62,7 @@ class Market:
     """The cheapest sale of each type."""
     by_offer: dict[int, int]
     """The types sold on each offer (a zone and capacity type), by the offer's number."""
-    orders: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    orders: dict[int, tuple[OrderedBlock, ...]] = field(default_factory=dict)
     """Sets of types by price, as far as they were asked for."""
     targets: dict[int, tuple[int, ...]] = field(default_factory=dict)
     """Of a set of types, those worth filling (`Template.targets`), as far as they were asked for."""
