@@ -1,7 +1,9 @@
 """Writes Kubernetes events about what happened to an object and why.
 
 Events only inform. If one cannot be written, the recorder logs that and the work continues. The recorder limits how
-often it writes the same message on the same object. Repetitions increase the count of one Event object.
+often it writes the same message on the same object. Repetitions increase the count of one Event object. Of reasons that
+say what is so now, an object has one Event with the last message, so that those of a pod that waits for hours do not
+pile up.
 """
 
 from __future__ import annotations
@@ -43,6 +45,9 @@ WINDOWS: dict[str, float] = {
     EventReason.ZONAL_SHIFT_UNKNOWN: 1800.0,
 }
 """Reason to the seconds during which repetitions are not written."""
+
+STATES = frozenset({EventReason.FAILED_SCHEDULING})
+"""Reasons that say what is so now, such as when EC2 is asked again: a new message replaces the one before it."""
 
 INTERRUPTIONS = (10.0, 100.0)
 """A wave of interruptions must not delay the taints of its own nodes: all requests share one limit."""
@@ -91,7 +96,8 @@ class EventRecorder:
         self._component = component
         self._clock = clock
         self._now = now
-        self._silent_until: OrderedDict[str, float] = OrderedDict()
+        self._silent: OrderedDict[str, tuple[float, str]] = OrderedDict()
+        """By name of an event, until when it is not written again, and the digest of what it says."""
         self._rates = {reason: EventRate(*rate) for reason, rate in RATES.items()}
 
     async def publish(
@@ -106,13 +112,14 @@ class EventRecorder:
         event_type = type_ or reason.type
         reference = _reference(regarding)
         message = shortened(message, _MESSAGE_LENGTH)
-        key = hashlib.sha256(
-            "\0".join([*(reference[field] for field in sorted(reference)), event_type, reason, message]).encode()
-        ).hexdigest()[:16]
+        about = [*(reference[field] for field in sorted(reference)), event_type, reason]
+        text = _digest(*about, message)
+        key = _digest(*about) if reason in STATES else text
         instant = self._clock()
-        if self._silent_until.get(key, instant) > instant or not self._within_rate(reason, instant):
+        until, last_text = self._silent.get(key, (instant, text))
+        if (until > instant and text == last_text) or not self._within_rate(reason, instant):
             return False
-        self._remember(key, instant + WINDOWS.get(reason, DEFAULT_WINDOW))
+        self._remember(key, instant + WINDOWS.get(reason, DEFAULT_WINDOW), text)
         namespace = reference.get("namespace") or "default"
         name = f"{reference['name'][:200]}.{key}"
         stamp = format_instant(self._now())
@@ -137,7 +144,7 @@ class EventRecorder:
                 await self._write(name, namespace, event)
         except ApiError as error:
             if not 400 <= error.status < 500:  # an outage: the next attempt may succeed
-                self._silent_until.pop(key, None)
+                self._silent.pop(key, None)
             log.warning(
                 "The worker failed to write an Event",
                 extra={"kind": reference["kind"], "object": reference["name"], "reason": reason, "error": str(error)},
@@ -150,17 +157,26 @@ class EventRecorder:
             await self._kube.create(EVENTS, event, namespace)
         except ConflictError:
             earlier = await self._kube.get(EVENTS, name, namespace) or {}
-            again = {"count": int(earlier.get("count") or 1) + 1, "lastTimestamp": event["lastTimestamp"]}
+            again: JsonObject = {
+                "count": int(earlier.get("count") or 1) + 1,
+                "lastTimestamp": event["lastTimestamp"],
+                "message": event["message"],
+                "metadata": {"annotations": event["metadata"].get("annotations")},
+            }
             await self._kube.patch(EVENTS, name, again, namespace=namespace)
 
-    def _remember(self, key: str, until: float) -> None:
-        self._silent_until[key] = until
-        self._silent_until.move_to_end(key)
-        while len(self._silent_until) > _REMEMBERED:
-            self._silent_until.popitem(last=False)
+    def _remember(self, key: str, until: float, text: str) -> None:
+        self._silent[key] = until, text
+        self._silent.move_to_end(key)
+        while len(self._silent) > _REMEMBERED:
+            self._silent.popitem(last=False)
 
     def _within_rate(self, reason: str, instant: float) -> bool:
         return reason not in self._rates or self._rates[reason].allows(instant)
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
 def _reference(regarding: Mapping[str, Any]) -> dict[str, str]:

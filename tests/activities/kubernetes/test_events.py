@@ -32,7 +32,8 @@ class Api:
         return self.events[name]
 
     async def patch(self, resource: Any, name: str, patch: dict[str, Any], **_: Any) -> dict[str, Any]:
-        self.events[name] = {**self.events[name], **patch}
+        metadata = {**self.events[name]["metadata"], **patch.get("metadata", {})}
+        self.events[name] = {**self.events[name], **patch, "metadata": metadata}
         return self.events[name]
 
     def recorder(self) -> EventRecorder:
@@ -43,7 +44,6 @@ class Api:
     ("reason", "seconds"),
     [
         (EventReason.DISRUPTED, 120),
-        (EventReason.FAILED_SCHEDULING, 300),
         (EventReason.UNCONSOLIDATABLE, 900),
         (EventReason.NO_COMPATIBLE_INSTANCE_TYPES, 60),
     ],
@@ -58,6 +58,24 @@ async def test_a_repetition_is_silent_for_its_window_and_then_counts(reason: Eve
     api.time += 1
     assert await recorder.publish(NODE, reason, "so it is")
     assert sorted(event["count"] for event in api.events.values()) == [1, 2]
+
+
+async def test_a_pod_has_one_event_with_what_it_waits_for_now() -> None:
+    """A message names the next attempt, so it changes for hours. `kubectl describe pod` showed all of them."""
+    api = Api()
+    recorder = api.recorder()
+
+    def shown() -> list[tuple[str, int, object]]:
+        return [(event["message"], event["count"], event["metadata"]["annotations"]) for event in api.events.values()]
+
+    for number, message in enumerate(["at ten", "at eleven", "at ten"], start=1):
+        annotations = {"says": message}
+        assert await recorder.publish(NODE, EventReason.FAILED_SCHEDULING, message, annotations=annotations)
+        assert shown() == [(message, number, annotations)]
+        assert not await recorder.publish(NODE, EventReason.FAILED_SCHEDULING, message, annotations=annotations)
+    api.time += 300
+    assert await recorder.publish(NODE, EventReason.FAILED_SCHEDULING, "at ten")
+    assert shown() == [("at ten", 4, None)]
 
 
 async def test_another_replica_continues_the_count() -> None:
