@@ -19,7 +19,7 @@ from activities.ec2.network import Network
 from activities.ec2.profiles import ProfileLimitError, ProfileNotFoundError, Profiles, UnreachableIamError
 from activities.ec2.ttl_cache import DEFAULT, Refresh, TtlCache
 from tenon.apis import ec2nodeclass as api
-from tenon.apis.conditions import READY, get_condition, is_true
+from tenon.apis.conditions import READY, VALIDATION_SUCCEEDED, get_condition, is_true
 from tenon.apis.ec2nodeclass import AMI, EC2NodeClass, EC2NodeClassStatus, PlacementGroup, SecurityGroup, Subnet
 from tenon.ec2.families.amis import UnsupportedAliasError
 from tenon.ec2.families.cluster import Cluster
@@ -82,7 +82,7 @@ _REASONS = {
     api.INSTANCE_PROFILE_READY: "InstanceProfileResolutionFailed",
     api.PLACEMENT_GROUP_READY: "PlacementGroupResolutionFailed",
     api.CAPACITY_RESERVATIONS_READY: "CapacityReservationResolutionFailed",
-    api.VALIDATION_SUCCEEDED: "InstanceTypeResolutionFailed",
+    VALIDATION_SUCCEEDED: "InstanceTypeResolutionFailed",
 }
 
 
@@ -208,11 +208,11 @@ class NodeClassResolver:
             old.capacity_reservations,
         )
         cluster, cluster_refused = lookup.part(
-            api.VALIDATION_SUCCEEDED, lambda: self._cluster(node_class), None, "ClusterCIDRResolutionFailed"
+            VALIDATION_SUCCEEDED, lambda: self._cluster(node_class), None, "ClusterCIDRResolutionFailed"
         )
-        _, types_refused = lookup.part(api.VALIDATION_SUCCEEDED, self._check_types, None)
+        _, types_refused = lookup.part(VALIDATION_SUCCEEDED, self._check_types, None)
         expressions_result, expressions_refused = lookup.part(
-            api.VALIDATION_SUCCEEDED, lambda: self._check_gated(node_class), PASSED
+            VALIDATION_SUCCEEDED, lambda: self._check_gated(node_class), PASSED
         )
         resolved = Resolved(
             subnets=subnets,
@@ -235,7 +235,7 @@ class NodeClassResolver:
         status = new_status(node_class, resolved, cluster, self._now())
         if (dry_run := self._dry_run) is not None and is_true(status.conditions, READY):
             with_status = node_class.model_copy(update={"status": status})
-            result, refused = lookup.part(api.VALIDATION_SUCCEEDED, lambda: dry_run(with_status), PASSED)
+            result, refused = lookup.part(VALIDATION_SUCCEEDED, lambda: dry_run(with_status), PASSED)
             resolved = replace(resolved, dry_runs_result=refused if refused.reason else result)
             status = new_status(node_class, resolved, cluster, self._now())
         if lookup.unanswered:

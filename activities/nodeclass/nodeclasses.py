@@ -21,8 +21,8 @@ from activities.nodeclass.cluster_version import ClusterVersion
 from activities.nodeclass.warnings import publish_warnings
 from tenon.apis import labels
 from tenon.apis.common import Condition
-from tenon.apis.conditions import READY, get_condition, transitions
-from tenon.apis.ec2nodeclass import VALIDATION_SUCCEEDED, EC2NodeClass
+from tenon.apis.conditions import READY, VALIDATION_SUCCEEDED, get_condition, transitions
+from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.hashing import EC2NODECLASS_VERSION, ec2nodeclass_hashes, migrated_hashes
 from tenon.apis.json_object import JsonObject
 from tenon.apis.managed import manages_claim

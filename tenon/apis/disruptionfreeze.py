@@ -27,7 +27,6 @@ MAX_URL = 2048
 MAX_EVENTS = 100
 CALENDAR_URL = r"^https?://([a-zA-Z0-9._-]+|\[[0-9a-fA-F:.]+\])(:[0-9]{1,5})?([/?#][!-~]*)?$"
 """A URL without a user. Only the worker's settings say whether it may be one of plain HTTP."""
-VALIDATION_SUCCEEDED = "ValidationSucceeded"
 
 
 def _calendar_url(text: str) -> str:

@@ -33,7 +33,6 @@ AMIS_READY = "AMIsReady"
 SUBNETS_READY = "SubnetsReady"
 SECURITY_GROUPS_READY = "SecurityGroupsReady"
 INSTANCE_PROFILE_READY = "InstanceProfileReady"
-VALIDATION_SUCCEEDED = "ValidationSucceeded"
 PLACEMENT_GROUP_READY = "PlacementGroupReady"
 CAPACITY_RESERVATIONS_READY = "CapacityReservationsReady"
 

@@ -26,7 +26,6 @@ ADJUSTMENT_PATTERN = r"^(\+[0-9]*\.?[0-9]+%?|-[0-9]*\.?[0-9]+|-([0-9]{1,2}(\.[0-
 NOT_OVERLAID = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
 """Resources that an overlay cannot change, because EC2 reports them."""
 
-VALIDATION_SUCCEEDED = "ValidationSucceeded"
 CONFLICT = "Conflict"
 """A reason of ValidationSucceeded=False: another overlay of the same weight changes the same value."""
 

@@ -9,6 +9,7 @@ from pydantic import Field
 from tenon.apis import labels
 from tenon.apis.base import SERVER, ApiModel, FaultKind, ResourceList, Rule, not_both
 from tenon.apis.common import KEY_PATTERN, Conditions, LabelValue, NodeSpec, ObjectMeta
+from tenon.apis.conditions import VALIDATION_SUCCEEDED
 from tenon.apis.duration import BudgetDuration, Duration
 from tenon.apis.reasons import BUDGETED
 from tenon.apis.restricted import KNOWN_VALUES, cel_allowed, cel_list
@@ -47,7 +48,6 @@ _CRON = r"[ \t]+".join(
 SCHEDULE_PATTERN = rf"^(@(annually|yearly|monthly|weekly|daily|midnight|hourly)|{_CRON})$"
 """Standard cron, without the random, last-day and nth-weekday letters that only some programs support."""
 
-VALIDATION_SUCCEEDED = "ValidationSucceeded"
 NODECLASS_READY = "NodeClassReady"
 NODE_LAUNCH_HEALTHY = "NodeLaunchHealthy"
 """False while EC2 refuses to launch its nodes. Set only after the first refusal; not one of READY_DEPENDENTS."""

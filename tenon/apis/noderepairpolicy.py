@@ -21,7 +21,6 @@ Action = Literal["Wait", "RebootNode", "ReplaceNode"]
 
 BUILT_IN = "built-in"
 """The name of the object that shows the built-in policies. The worker keeps it as they are."""
-VALIDATION_SUCCEEDED = "ValidationSucceeded"
 MAX_FAULTS = 100
 MAX_STEPS = 10
 MAX_EXPRESSION = 256

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from tenon.apis.common import Condition
-from tenon.apis.conditions import set_condition, set_root
-from tenon.apis.nodeoverlay import CONFLICT, VALIDATION_SUCCEEDED
+from tenon.apis.conditions import VALIDATION_SUCCEEDED, set_condition, set_root
+from tenon.apis.nodeoverlay import CONFLICT
 from tenon.provisioning.overlays import Overlaid
 
 RUNTIME_VALIDATION = "RuntimeValidation"

@@ -8,10 +8,10 @@ from typing import Final, Protocol
 
 from tenon.apis import labels
 from tenon.apis.common import Condition
-from tenon.apis.conditions import READY, is_true, set_condition, set_root
+from tenon.apis.conditions import READY, VALIDATION_SUCCEEDED, is_true, set_condition, set_root
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.managed import is_managed
-from tenon.apis.nodepool import NODECLASS_READY, READY_DEPENDENTS, VALIDATION_SUCCEEDED, NodePool
+from tenon.apis.nodepool import NODECLASS_READY, READY_DEPENDENTS, NodePool
 from tenon.apis.nodeschedule import why_closed
 from tenon.apis.teardown import WHY, is_torn_down
 from tenon.apis.validation import FieldError, check_nodepool

@@ -110,7 +110,7 @@ def new_status(
         ),
         api.INSTANCE_PROFILE_READY: resolved.profile_result,
         api.PLACEMENT_GROUP_READY: resolved.placement_result,
-        api.VALIDATION_SUCCEEDED: _first(
+        condition_list.VALIDATION_SUCCEEDED: _first(
             resolved.cluster_result,
             resolved.types_result,
             resolved.expressions_result,
@@ -123,10 +123,12 @@ def new_status(
         findings[api.CAPACITY_RESERVATIONS_READY] = resolved.reservations_result
     else:
         conditions = condition_list.clear_condition(conditions, api.CAPACITY_RESERVATIONS_READY)
-    findings[api.VALIDATION_SUCCEEDED] = _first(findings[api.VALIDATION_SUCCEEDED], _awaited(findings))
+    findings[condition_list.VALIDATION_SUCCEEDED] = _first(
+        findings[condition_list.VALIDATION_SUCCEEDED], _awaited(findings)
+    )
     generation = node_class.metadata.generation
     for type_, finding in findings.items():
-        untried = type_ == api.VALIDATION_SUCCEEDED and finding == PASSED and not resolved.dry_runs
+        untried = type_ == condition_list.VALIDATION_SUCCEEDED and finding == PASSED and not resolved.dry_runs
         dry_run = DRY_RUN_DISABLED if untried else finding
         conditions = condition_list.set_condition(
             conditions,
@@ -222,14 +224,16 @@ def unparsable_conditions(raw: JsonObject, faults: Sequence[FieldError], now: da
     generation = raw["metadata"].get("generation")
     conditions = condition_list.set_condition(
         conditions,
-        api.VALIDATION_SUCCEEDED,
+        condition_list.VALIDATION_SUCCEEDED,
         "False",
         now=now,
         reason=_reason_of(faults[0]),
         message="; ".join(str(fault) for fault in faults),
         observed_generation=generation,
     )
-    return condition_list.set_root(conditions, (api.VALIDATION_SUCCEEDED,), now=now, observed_generation=generation)
+    return condition_list.set_root(
+        conditions, (condition_list.VALIDATION_SUCCEEDED,), now=now, observed_generation=generation
+    )
 
 
 def not_ready(node_class: EC2NodeClass) -> str:

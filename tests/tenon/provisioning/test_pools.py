@@ -9,8 +9,8 @@ import pytest
 
 from tenon.apis import labels
 from tenon.apis.common import Condition
-from tenon.apis.conditions import READY, get_condition
-from tenon.apis.nodepool import NODECLASS_READY, VALIDATION_SUCCEEDED, NodePool
+from tenon.apis.conditions import READY, VALIDATION_SUCCEEDED, get_condition
+from tenon.apis.nodepool import NODECLASS_READY, NodePool
 from tenon.kube.taints import Taint
 from tenon.provisioning.pools import scheduling_pool
 from tenon.provisioning.readiness import pool_conditions, usable_pools, why_class_unready

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenon.apis import labels
+from tenon.apis.conditions import VALIDATION_SUCCEEDED
 from tenon.apis.hashing import nodepool_hash
 from tenon.apis.nodeclaim import DISRUPTION_REASON, NodeClaim
-from tenon.apis.nodepool import VALIDATION_SUCCEEDED, NodePool
+from tenon.apis.nodepool import NodePool
 from tenon.apis.validation import check
 from tenon.disruption.search.cost import eviction_cost, rescheduling_cost
 from tenon.kube.claim_record import ClaimRecord
