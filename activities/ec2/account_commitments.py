@@ -9,7 +9,8 @@ from typing import Any
 
 from activities.ec2.client import Ec2
 from activities.ec2.errors import translated
-from tenon.ec2.commitments.coverage import CLUSTER_TAG, AccountCommitments, Running, allowed_commitments
+from tenon.apis import labels
+from tenon.ec2.commitments.coverage import AccountCommitments, Running, allowed_commitments
 from tenon.ec2.commitments.purchases import ACTIVE, LINUX, PLAN_KINDS, reserved_instances, savings_plan
 from tenon.scheduling.model import Commitment
 
@@ -116,7 +117,11 @@ class AccountCommitmentsReader:
             for page in pages:
                 for instance in (item for reservation in page["Reservations"] for item in reservation["Instances"]):
                     tags = (tag["Key"] for tag in instance.get("Tags", ()))
-                    clusters = (key.removeprefix(CLUSTER_TAG) for key in tags if key.startswith(CLUSTER_TAG))
+                    clusters = (
+                        key.removeprefix(labels.TAG_OWNED_PREFIX)
+                        for key in tags
+                        if key.startswith(labels.TAG_OWNED_PREFIX)
+                    )
                     yield Running(
                         instance["InstanceId"],
                         instance["InstanceType"],

@@ -11,6 +11,7 @@ from textwrap import wrap
 from typing import Any
 
 from tenon.apis.json_object import JsonObject
+from tenon.apis.labels import owned_tag
 from tenon.errors import TenonError
 from tenon.manifests.checking import check
 from tenon.manifests.faults import ManifestError, Source
@@ -19,8 +20,6 @@ from tenon.migration.node_group_manifests import Account, ConvertedGroup
 from tenon.migration.node_groups import of_auto_scaling, of_managed
 
 NOTE_WIDTH = 100
-OWNED = "kubernetes.io/cluster/"
-"""Tag of the Auto Scaling groups of a cluster."""
 MANAGED = "eks:nodegroup-name"
 """Tag of the Auto Scaling groups that EKS makes for managed node groups."""
 SEPARATOR = re.compile("^---", re.MULTILINE)
@@ -170,7 +169,7 @@ def read_account(cluster: str, region: str | None) -> Described:
 
 def _is_own(group: JsonObject, cluster: str) -> bool:
     tags = {tag["Key"]: tag.get("Value") for tag in group.get("Tags") or ()}
-    return f"{OWNED}{cluster}" in tags and MANAGED not in tags
+    return owned_tag(cluster) in tags and MANAGED not in tags
 
 
 def _references(described: Described) -> list[JsonObject]:

@@ -285,6 +285,8 @@ NODECLASS_FINALIZER = "karpenter.k8s.aws/termination"
 
 # EC2 tags
 TAG_CLUSTER = "eks:eks-cluster-name"
+TAG_OWNED_PREFIX = "kubernetes.io/cluster/"
+"""The rest of the key is the name of a cluster. The value says whether the cluster owns the object."""
 TAG_NODEPOOL = NODEPOOL
 TAG_NODECLAIM = "karpenter.sh/nodeclaim"
 TAG_NODECLASS = EC2NODECLASS
@@ -301,3 +303,8 @@ def is_ephemeral_taint(key: str, effect: str) -> bool:
 def is_reboot_taint(key: str, effect: str) -> bool:
     """Whether the taint of a node that reboots goes once it has booted: the fence, and that of a silent kubelet."""
     return (key, effect) == REBOOTING_TAINT or key == "node.kubernetes.io/unreachable"
+
+
+def owned_tag(cluster: str) -> str:
+    """Return the key of the tag of what belongs to a cluster."""
+    return f"{TAG_OWNED_PREFIX}{cluster}"

@@ -19,7 +19,7 @@ def owns(tags: Mapping[str, str], cluster: str) -> bool:
     return (
         bool(cluster)
         and tags.get(labels.TAG_CLUSTER) == cluster
-        and tags.get(f"kubernetes.io/cluster/{cluster}") == "owned"
+        and tags.get(labels.owned_tag(cluster)) == "owned"
         and bool(tags.get(labels.TAG_NODEPOOL))
     )
 

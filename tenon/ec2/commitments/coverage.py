@@ -24,9 +24,6 @@ from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.requirements import Requirements
 from tenon.scheduling.model import Commitment
 
-CLUSTER_TAG = "kubernetes.io/cluster/"
-"""Prefix of the tag that says to which cluster an instance belongs."""
-
 
 @dataclass(frozen=True, slots=True)
 class Running:

@@ -13,7 +13,7 @@ def shared_tags(cluster: str, node_class: EC2NodeClass, pool: str) -> dict[str, 
     """Return the class's own tags, and the tags that all nodes of a pool and class share."""
     return {
         **node_class.spec.tags,
-        f"kubernetes.io/cluster/{cluster}": "owned",
+        labels.owned_tag(cluster): "owned",
         labels.TAG_CLUSTER: cluster,
         labels.TAG_NODEPOOL: pool,
         labels.TAG_NODECLASS: node_class.metadata.name,
@@ -45,7 +45,7 @@ def profile_tags(cluster: str, region: str, node_class: EC2NodeClass) -> dict[st
     """Return the tags of a managed instance profile."""
     return {
         **node_class.spec.tags,
-        f"kubernetes.io/cluster/{cluster}": "owned",
+        labels.owned_tag(cluster): "owned",
         labels.TAG_CLUSTER: cluster,
         labels.TAG_NODECLASS: node_class.metadata.name,
         labels.REGION: region,
