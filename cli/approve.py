@@ -16,7 +16,8 @@ from cli.actor import user_of_command
 from cli.application import create_app, examples
 from cli.context import ContextError
 from cli.nodes.requests import ANSWERED_WITHIN, asked_reason
-from cli.nodes.workflows import Cluster, NodeError, connected, refused, run
+from cli.nodes.workflows import NodeError, connected, refused, run
+from cli.options import Cluster, Ticket
 from tenon.messages.command_approval import Refusal
 from tenon.messages.node import Operator, OperatorAnswer
 from worker.runtime.encrypted_payloads import PayloadCodecError
@@ -56,7 +57,6 @@ Why = Annotated[
     str | None,
     typer.Option("--reason", metavar="TEXT", help="Why, for the timeline. A terminal is asked if it is missing."),
 ]
-Ticket = Annotated[str, typer.Option("--ticket", metavar="KEY", help="Where the reason is written down.")]
 
 
 @app.command(

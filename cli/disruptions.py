@@ -10,7 +10,7 @@ import json
 import sys
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -27,7 +27,8 @@ from cli.console import output_console
 from cli.context import ContextError
 from cli.fleet_view.reading import FleetError, read_once
 from cli.nodes.requests import asked_reason
-from cli.nodes.workflows import Cluster, NodeError, connected, refused, run
+from cli.nodes.workflows import NodeError, connected, refused, run
+from cli.options import Cluster, Output
 from tenon.fleet.document import Fleet
 from tenon.kube.timestamps import format_instant
 from tenon.money import per_hour
@@ -57,7 +58,7 @@ def disruptions(
     ctx: typer.Context,
     all_: Annotated[bool, typer.Option("--all", help="Also the last ended commands.")] = False,
     limit: Annotated[int, typer.Option(metavar="N", min=1, max=1000, help="How many ended ones --all shows.")] = ENDED,
-    output: Annotated[Literal["table", "json"], typer.Option("--output", "-o", help="table or json.")] = "table",
+    output: Output = "table",
     cluster: Cluster = None,
 ) -> None:
     """Show the commands that remove nodes: why, what for, what they save, and what they wait for."""

@@ -10,7 +10,7 @@ import sys
 from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -29,6 +29,7 @@ from cli.diagnosis.finding import Finding, State, fault, ok
 from cli.diagnosis.kubernetes import check_kubernetes
 from cli.diagnosis.table import findings_table
 from cli.diagnosis.temporal import check_temporal, check_worker_versions
+from cli.options import Output
 from cli.setting_flags import FAULTS, SettingsCommand, with_setting_flags
 from cli.simulating.progress import show_progress
 from cli.switching import before_migrating
@@ -56,7 +57,7 @@ app = create_app()
 def doctor(
     ctx: typer.Context,
     flags: dict[str, object],
-    output: Annotated[Literal["table", "json"], typer.Option("--output", "-o", help="table or json.")] = "table",
+    output: Output = "table",
     kubeconfig: Annotated[str | None, typer.Option(metavar="FILE", help="The cluster to check.")] = None,
     is_before_migrating: Annotated[
         bool,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 from rich.markup import escape
@@ -14,6 +14,7 @@ from activities.clock import utc_now
 from cli.application import create_app, examples
 from cli.console import indented, output_console
 from cli.name_completion import node_names, pod_names, pool_names
+from cli.options import Output
 from cli.simulating.progress import show_progress
 from cli.simulating.simulation import Given, InputError, Simulation, simulated, simulation_of, stop_at_faults
 from cli.simulating.table import show_node
@@ -46,7 +47,6 @@ Filenames = Annotated[
 Catalog = Annotated[
     str | None, typer.Option(metavar="FILE", help="Instance types to use instead of the built-in ones.")
 ]
-Output = Annotated[Literal["table", "json"], typer.Option("-o", "--output", help="table or json.")]
 Now = Annotated[
     str | None,
     typer.Option(

@@ -19,6 +19,7 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ConfigError
 from cli.application import create_app, examples
 from cli.context import ContextError, resolve
+from cli.options import Cluster, Output
 from cli.switching.clearing import StillLeadsError, clear, wait_until_lease_free
 from cli.switching.command import (
     REFUSED,
@@ -26,7 +27,6 @@ from cli.switching.command import (
     GoBack,
     KarpenterName,
     Options,
-    Output,
     Settle,
     SwitchError,
     TenonName,
@@ -42,9 +42,6 @@ from worker.runtime.lease import LEASE_NAME
 from worker.runtime.temporal_client import TemporalError, connect
 
 app = create_app()
-Cluster = Annotated[
-    str | None, typer.Option("--cluster", metavar="NAME", envvar="CLUSTER_NAME", help="Name of the cluster.")
-]
 Lease = Annotated[
     str, typer.Option("--lease", metavar="NAME", envvar="LEADER_ELECTION_NAME", help="Name of the workers' Lease.")
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 from rich.markdown import Markdown
@@ -23,7 +23,6 @@ from cli.nodes.control import (
     Pool,
     Reason,
     Selector,
-    Ticket,
     Timeout,
     Wait,
     Yes,
@@ -34,7 +33,8 @@ from cli.nodes.details import read_details
 from cli.nodes.listing import NodeList, read_list
 from cli.nodes.printed_list import ListOutput, print_list
 from cli.nodes.requests import DRAIN, EXPIRE, FORCE_DRAIN, KEEP, asking, asking_to_reboot
-from cli.nodes.workflows import Cluster, run
+from cli.nodes.workflows import run
+from cli.options import Cluster, Output, Ticket
 from tenon.fleet.choice import Choice
 from tenon.fleet.order import SortKey, ordered
 from tenon.kube.selector_text import SelectorError
@@ -47,7 +47,6 @@ app = create_app(no_args_is_help=True, help="Watch and control nodes through the
 Name = Annotated[
     str, typer.Argument(metavar="NAME", help="A NodeClaim, its Node or its instance.", autocompletion=node_names)
 ]
-Output = Annotated[Literal["table", "json"], typer.Option("--output", "-o", help="table or json.")]
 Blocked = Annotated[bool, typer.Option("--blocked", help="Only blocked nodes, and what else waits for you.")]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -14,6 +14,7 @@ from rich.markup import escape
 from activities.clock import utc_now
 from cli.application import create_app, examples
 from cli.console import indented, output_console
+from cli.options import Output
 from cli.simulating.progress import show_progress
 from cli.simulating.refusals import read_holds
 from cli.simulating.simulation import Given, simulation_of, stop_at_faults
@@ -39,7 +40,7 @@ def pods(
     namespace: Annotated[
         str, typer.Option("--namespace", "-n", metavar="NAME", help="Only pods of this namespace.")
     ] = "",
-    output: Annotated[Literal["table", "json"], typer.Option("--output", "-o", help="table or json.")] = "table",
+    output: Output = "table",
     setting: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting of the worker; repeatable.")
     ] = None,

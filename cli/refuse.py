@@ -8,9 +8,10 @@ from typing import Annotated
 import typer
 
 from cli.application import create_app, examples
-from cli.approve import By, Ids, Ticket, Why, answer_all
+from cli.approve import By, Ids, Why, answer_all
 from cli.nodes.requests import asked_reason
-from cli.nodes.workflows import Cluster, run
+from cli.nodes.workflows import run
+from cli.options import Cluster, Ticket
 from tenon.messages.command_approval import Refusal
 from worker.settings import parse_duration
 from workflows.disruption_command import DisruptionCommandWorkflow

@@ -10,7 +10,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cache
-from typing import Annotated, Literal, NoReturn, TypeVar
+from typing import Annotated, NoReturn, TypeVar
 
 import typer
 
@@ -20,6 +20,7 @@ from activities.record.plan_inputs import PlanInputStore
 from cli.application import create_app
 from cli.console import output_console
 from cli.context import resolve_if_known
+from cli.options import Output
 from cli.record_source import STANDARD_INPUT, RecordError, RecordOption, chosen_record, open_record
 from cli.record_times import SinceOption, UntilOption, instant_of
 from cli.simulating.progress import show_progress
@@ -90,7 +91,7 @@ def replay(
     tolerance: Annotated[
         float, typer.Option(metavar="DOLLARS", min=0, help="By how much an hour a decision may be dearer.")
     ] = TOLERANCE,
-    output: Annotated[Literal["table", "json"], typer.Option("-o", "--output", help="table or json.")] = "table",
+    output: Output = "table",
 ) -> None:
     """Replay past plans and disruptions with today's engine, and show which decisions change and what that costs.
 

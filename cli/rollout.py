@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
@@ -12,7 +12,8 @@ from cli.application import create_app, examples
 from cli.console import output_console
 from cli.name_completion import pool_names, rollout_names
 from cli.nodes.requests import asked_reason
-from cli.nodes.workflows import Cluster, run
+from cli.nodes.workflows import run
+from cli.options import Cluster, Output, Ticket
 from cli.rollout_view.reading import read_rollout, read_rollouts
 from cli.rollout_view.requests import ask
 from cli.rollout_view.tables import list_document, print_list, print_rollout, show_document
@@ -22,7 +23,6 @@ from workflows.rollout import RolloutWorkflow
 
 app = create_app(help="Show how far new versions of nodes are, and start, approve, pause or end their rollouts.")
 
-Output = Annotated[Literal["table", "json"], typer.Option("--output", "-o", help="table or json.")]
 Pool = Annotated[
     str, typer.Argument(metavar="NODEPOOL", help="The NodePool that is rolled out.", autocompletion=pool_names)
 ]
@@ -31,7 +31,6 @@ Why = Annotated[
     str | None,
     typer.Option("--reason", metavar="TEXT", help="Why, for the status. A terminal is asked if it is missing."),
 ]
-Ticket = Annotated[str, typer.Option("--ticket", metavar="KEY", help="Where the reason is written down.")]
 
 
 @app.command("list", epilog=examples("tenon rollout list", "tenon rollout list -o json"))

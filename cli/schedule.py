@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
@@ -27,6 +27,7 @@ from cli.application import create_app, examples
 from cli.connection import connected
 from cli.console import output_console
 from cli.cost_view.current_nodes import priced_nodes, prices_of, read_cluster
+from cli.options import Output
 from cli.schedule_view.week import Week, print_weeks, week_document, weeks_of
 from cli.simulating.files import Filenames, read_files
 from tenon.apis.nodeschedule import NodeSchedule
@@ -41,7 +42,6 @@ from tenon.schedule.week import Running
 
 app = create_app(help="Show what NodeSchedules ask for.")
 
-Output = Annotated[Literal["table", "json"], typer.Option("--output", "-o", help="table or json.")]
 At = Annotated[
     str | None, typer.Option("--at", metavar="TIME", help="The time to show, such as 2026-03-29; without it, now.")
 ]

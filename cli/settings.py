@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import sys
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 from rich import box
@@ -16,6 +16,7 @@ from rich.table import Table
 from activities.kubernetes.errors import ApiError
 from cli.application import create_app, examples
 from cli.console import output_console
+from cli.options import Output
 from cli.setting_flags import FAULTS, SettingsCommand, refuse, with_setting_flags
 from tenon.provisioning.gates import AWS_GATES, MEANINGS
 from worker.runtime.child_processes import EXIT_UNUSABLE
@@ -47,7 +48,7 @@ Row = dict[str, Any]
 def settings(
     ctx: typer.Context,
     flags: dict[str, Any],
-    output: Annotated[Literal["table", "json"], typer.Option("--output", "-o", help="table or json.")] = "table",
+    output: Output = "table",
     kubeconfig: Annotated[
         str | None, typer.Option(metavar="FILE", help="The cluster whose old ConfigMaps to read.")
     ] = None,

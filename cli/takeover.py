@@ -11,13 +11,13 @@ import typer
 from activities.kubernetes.errors import ApiError, ConfigError
 from cli.application import create_app, examples
 from cli.connection import connected
+from cli.options import Output
 from cli.switching.command import (
     REFUSED,
     DryRun,
     GoBack,
     KarpenterName,
     Options,
-    Output,
     Settle,
     SwitchError,
     TenonName,

@@ -12,7 +12,7 @@ import os
 import sys
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 from temporalio.service import RPCError
@@ -22,8 +22,9 @@ from cli.actor import user_of_command
 from cli.application import create_app, examples
 from cli.console import output_console
 from cli.context import ContextError, resolve, worker_of_sandbox
-from cli.nodes.control import Reason, Ticket
+from cli.nodes.control import Reason
 from cli.nodes.requests import asked_reason, is_interactive
+from cli.options import Output, Ticket
 from cli.tearing_down import workflow
 from cli.tearing_down.serving import served
 from cli.tearing_down.survey_table import print_survey
@@ -85,7 +86,7 @@ def teardown(
         typer.Option("--report", metavar="FILE", help="Write the report there: as JSON if it ends in .json."),
     ] = None,
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Follow it until it ends.")] = True,
-    output: Annotated[Literal["table", "json"], typer.Option("--output", "-o", help="table or json.")] = "table",
+    output: Output = "table",
 ) -> None:
     """End all that Tenon has bought and made for a cluster.
 

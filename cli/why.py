@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -16,6 +16,7 @@ from cli.application import create_app
 from cli.console import output_console
 from cli.context import resolve_if_known
 from cli.name_completion import node_names
+from cli.options import Output
 from cli.record_source import RecordOption, chosen_record
 from cli.record_times import SinceOption, instant_of
 from cli.simulating.progress import show_progress
@@ -69,7 +70,7 @@ def why(
     cluster: Annotated[
         str | None, typer.Option("--cluster", metavar="NAME", envvar="CLUSTER_NAME", help="Name of the cluster.")
     ] = None,
-    output: Annotated[Literal["table", "json"], typer.Option("-o", "--output", help="table or json.")] = "table",
+    output: Output = "table",
 ) -> None:
     """Say why, on one page: why a node was bought and who removed it, or why a pod is pending.
 

@@ -70,7 +70,6 @@ Reason = Annotated[
     str | None,
     typer.Option("--reason", metavar="TEXT", help="Why, for the timeline. A terminal is asked if it is missing."),
 ]
-Ticket = Annotated[str, typer.Option("--ticket", metavar="KEY", help="Where the reason is written down.")]
 
 
 @dataclass(frozen=True, slots=True)

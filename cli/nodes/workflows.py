@@ -6,7 +6,7 @@ import asyncio
 import re
 import sys
 from collections.abc import Coroutine, Sequence
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
 import typer
 from temporalio.client import Client, WorkflowHandle, WorkflowQueryFailedError
@@ -30,10 +30,6 @@ from workflows import names
 
 T = TypeVar("T")
 _NAME = re.compile(r"[A-Za-z0-9.-]+")
-
-Cluster = Annotated[
-    str | None, typer.Option("--cluster", metavar="NAME", envvar="CLUSTER_NAME", help="Name of the cluster.")
-]
 
 
 class NodeError(TenonError):

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 from temporalio.service import RPCError
@@ -60,7 +60,6 @@ Settle = Annotated[
     str, typer.Option("--settle", metavar="DURATION", help="How long to wait for nodes that are starting.")
 ]
 GoBack = Annotated[bool, typer.Option("--go-back", help="Undo one that has not ended, instead of going on.")]
-Output = Annotated[Literal["table", "json"], typer.Option("--output", "-o", help="table or json.")]
 
 
 class SwitchError(TenonError):
