@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tenon.apis.reasons import Reason
 from tenon.disruption.model import ManagedNode, Situation
-from tenon.disruption.rules.blockers import BLOCKERS, is_free
+from tenon.disruption.rules.blockers import BLOCKERS, CONSOLIDATION_OFF, is_free
 from tenon.disruption.rules.pool_budgets import PoolBudgets
 from tenon.kube.owners import DAEMONSET
 from tenon.kube.records import PodRecord
@@ -25,7 +25,8 @@ _UNPINNED_OWNERS = frozenset({"ReplicaSet", "Job", DAEMONSET})
 _KEEPERS = tuple(
     blocker
     for blocker in BLOCKERS
-    if Reason.UNDERUTILIZED in blocker.reasons and (Reason.DRIFTED in blocker.reasons or blocker.name == "never")
+    if Reason.UNDERUTILIZED in blocker.reasons
+    and (Reason.DRIFTED in blocker.reasons or blocker.name == CONSOLIDATION_OFF)
 )
 """What keeps a node from consolidation for longer than its pods come and go."""
 

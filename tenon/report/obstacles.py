@@ -17,7 +17,7 @@ from tenon.apis.nodeclaim import DRIFTED
 from tenon.apis.nodepool import NodePool
 from tenon.apis.reasons import Reason
 from tenon.disruption.model import ClusterModel, ManagedNode, NodeDetail, PoolPolicy, Situation, policy_of
-from tenon.disruption.rules.blockers import Hold, holds
+from tenon.disruption.rules.blockers import POD, Hold, Outlook, holds
 from tenon.disruption.rules.held_pods import why_held
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.pod_disruption_budgets import PodDisruptionBudget, selecting
@@ -26,16 +26,7 @@ from tenon.kube.records import PodRecord
 from tenon.report.live import LiveCluster, LiveNode
 from tenon.scheduling.model import Problem
 
-MOVING = frozenset({"leaving", "NodePool", "rebooting", "initialized", "command", "replacement", "CapacityBuffer"})
-"""Blockers of nodes that something happens to already, or that cannot be judged: no advice is about them."""
-_UNKNOWN = frozenset({"launches", "types for repair", "price", "slowed"})
-"""Blockers that ask for the catalogue or for what commands saved, which a report does not read."""
-_PASSING = frozenset(
-    {"consolidateAfter", "rest", "pods rest", "nominated", "postponed", "destination", "destination of an approval"}
-)
-"""Blockers that time alone ends."""
-POD = "pod"
-"""The blocker of nodes with a pod that may not be evicted."""
+_LASTING = frozenset({Outlook.LASTS, Outlook.MOVES})
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +63,8 @@ class Obstacles:
 
     @property
     def is_moving(self) -> bool:
-        """Whether something happens to the node already."""
-        return not self.names.isdisjoint(MOVING)
+        """Whether something happens to the node already, or nothing can be said about it: no advice is about it."""
+        return any(hold.blocker.outlook is Outlook.MOVES for hold in self.holds)
 
 
 class Judge:
@@ -189,7 +180,7 @@ def read_pools(cluster: LiveCluster) -> dict[str, NodePool]:
 
 
 def _lasting(keeping: Iterable[Hold]) -> frozenset[str]:
-    return frozenset(hold.blocker.name for hold in keeping) - _PASSING - _UNKNOWN
+    return frozenset(hold.blocker.name for hold in keeping if hold.blocker.outlook in _LASTING)
 
 
 def _reason(node: ManagedNode) -> Reason:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from tenon.disruption.rules.blockers import POD
 from tenon.fleet.disruption_state import DisruptionState
 from tenon.page.time_axis import Axis, axis_of
 from tenon.record.entries import Entry
@@ -14,7 +15,6 @@ from tenon.report.advice.rules import advice_on
 from tenon.report.ahead import Ahead, ahead
 from tenon.report.happened import Happened, happened
 from tenon.report.live import LiveCluster
-from tenon.report.obstacles import POD
 from tenon.report.spending import Spending, first_time, lower_bounds, spending
 
 DAY = timedelta(days=1)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from enum import Enum, auto
 from typing import NamedTuple
 
 from tenon.apis import labels
@@ -48,6 +49,19 @@ CONSOLIDATION = frozenset(reason for reason in Reason if reason.traits.is_consol
 SAVINGS = frozenset(reason for reason in Reason if reason.traits.counts_savings)
 
 
+class Outlook(Enum):
+    """What becomes of a blocker, for advice: only about what lasts is it worth giving."""
+
+    LASTS = auto()
+    """It lasts until somebody changes something."""
+    PASSES = auto()
+    """Time alone ends it, or pods that come and go."""
+    MOVES = auto()
+    """Something happens to the node already, or nothing can be said about it."""
+    UNREAD = auto()
+    """Only instance types and prices say it, or what commands saved, which a report does not read."""
+
+
 @dataclass(frozen=True, slots=True)
 class Blocker:
     """One thing that may keep a node."""
@@ -71,6 +85,7 @@ class Blocker:
     """Only a model of the cluster can say it. Without one, the node counts as free, and a later check has a model."""
     is_final: bool = False
     """Nothing else matters while it holds."""
+    outlook: Outlook = Outlook.LASTS
 
     @property
     def is_about_node(self) -> bool:
@@ -350,18 +365,37 @@ def _version_is_missing(node: ManagedNode, situation: Situation) -> bool:
 
 FROZEN = "frozen"
 """The name of the blocker that a DisruptionFreeze is, which ends by itself or by the hand that made it."""
+PROTECTED = "protected"
+"""The name of the blocker that an annotation of the node is."""
+POD = "pod"
+"""The name of the blocker of nodes with a pod that may not be evicted."""
+CONSOLIDATION_OFF = "never"
+"""The name of the blocker that ``consolidateAfter: Never`` is."""
+CONSOLIDATION_POLICY = "consolidationPolicy"
+"""The name of the blocker that ``consolidationPolicy: WhenEmpty`` is."""
 
 BLOCKERS = (
-    Blocker("leaving", EVERY, lambda node, _: node.leaving, "it is already leaving", is_final=True),
+    Blocker(
+        "leaving", EVERY, lambda node, _: node.leaving, "it is already leaving", is_final=True, outlook=Outlook.MOVES
+    ),
     Blocker(
         "NodePool",
         EVERY,
         lambda node, situation: node.pool not in situation.policies,
         lambda node, _: f"NodePool {node.pool} does not exist or cannot be read",
         is_final=True,
+        outlook=Outlook.MOVES,
     ),
-    Blocker("rebooting", EVERY, lambda node, _: node.rebooting, "node is rebooting", reported=True),
-    Blocker("initialized", EVERY - REPAIR, lambda node, _: not node.initialized, "its NodeClaim is not initialized"),
+    Blocker(
+        "rebooting", EVERY, lambda node, _: node.rebooting, "node is rebooting", reported=True, outlook=Outlook.MOVES
+    ),
+    Blocker(
+        "initialized",
+        EVERY - REPAIR,
+        lambda node, _: not node.initialized,
+        "its NodeClaim is not initialized",
+        outlook=Outlook.MOVES,
+    ),
     Blocker(
         "registered",
         REPAIR,
@@ -374,6 +408,7 @@ BLOCKERS = (
         EVERY,
         lambda node, situation: node.disrupted_by or node.claim in situation.under_command,
         _command,
+        outlook=Outlook.MOVES,
     ),
     Blocker("expiry", frozenset({Reason.EXPIRED}), _is_early, _expiry, ends=lambda node, _: node.expires_at),
     Blocker(FROZEN, FROZEN_REASONS, _is_frozen, _says(_frozen), ends=_thaws(_frozen)),
@@ -385,7 +420,7 @@ BLOCKERS = (
         ends=_thaws(_frozen_expiry),
     ),
     Blocker(
-        "protected",
+        PROTECTED,
         VOLUNTARY,
         _is_protected,
         lambda node, _: f"{node.protected_by} protects it",
@@ -397,12 +432,14 @@ BLOCKERS = (
         DISRUPTIONS,
         lambda node, _: node.replacement_for,
         lambda node, _: f"it was created for disruption command {node.replacement_for}, which has not ended",
+        outlook=Outlook.MOVES,
     ),
     Blocker(
         "postponed",
         DISRUPTIONS,
         lambda node, situation: node.claim in situation.postponed,
         "a disruption command failed to remove it, so it is left alone for some minutes",
+        outlook=Outlook.PASSES,
     ),
     # An empty or unhealthy node is another question than the one that waits or was refused, with its own answer. Events
     # of their own say these three, because a node that events of passes name gets a pass every minute.
@@ -433,6 +470,7 @@ BLOCKERS = (
         # An unhealthy node that is not initialized may never run them (N15-122).
         lambda node, situation: situation.nominated and node.initialized and node.named_in(situation.nominated),
         "pods that have no node yet are expected to run on it",
+        outlook=Outlook.PASSES,
     ),
     Blocker(
         "do-not-repair",
@@ -455,11 +493,12 @@ BLOCKERS = (
         lambda node, _: f"NodePool {node.pool} can launch no nodes now, so its nodes are not repaired",
         reported=True,
         needs_model=True,
+        outlook=Outlook.UNREAD,
     ),
     Blocker("warm", CONSOLIDATION, lambda node, _: node.warm, "its NodePool keeps it as a warm node for pods to come"),
-    Blocker("never", CONSOLIDATION, _is_never, _never, is_final=True),
+    Blocker(CONSOLIDATION_OFF, CONSOLIDATION, _is_never, _never, is_final=True),
     Blocker(
-        "consolidationPolicy",
+        CONSOLIDATION_POLICY,
         SAVINGS,
         lambda node, situation: not node.empty and situation.policies[node.pool].keeps_nodes_with_pods,
         _keeps_pods,
@@ -482,16 +521,24 @@ BLOCKERS = (
         reported=True,
         needs_model=True,
     ),
-    Blocker("pod", VOLUNTARY, _pod, _pod, reported=True, graceful_only=True),
+    Blocker(POD, VOLUNTARY, _pod, _pod, reported=True, graceful_only=True),
     Blocker(
         "CapacityBuffer",
         CONSOLIDATION,
         lambda node, situation: situation.buffer_hosts and node.named_in(situation.buffer_hosts),
         "a CapacityBuffer or the floor of a NodeSchedule keeps room on it",
         reported=True,
+        outlook=Outlook.MOVES,
     ),
-    Blocker("consolidateAfter", CONSOLIDATION, _is_restless, _consolidate_after, ends=_consolidate_after_ends),
-    Blocker("rest", SAVINGS, _rests, _rest, ends=_rest_ends, needs_model=True),
+    Blocker(
+        "consolidateAfter",
+        CONSOLIDATION,
+        _is_restless,
+        _consolidate_after,
+        ends=_consolidate_after_ends,
+        outlook=Outlook.PASSES,
+    ),
+    Blocker("rest", SAVINGS, _rests, _rest, ends=_rest_ends, needs_model=True, outlook=Outlook.PASSES),
     Blocker(
         "slowed",
         SAVINGS,
@@ -501,6 +548,7 @@ BLOCKERS = (
         event=lambda node, _: (
             f"NodePool {node.pool} is slowed down: the last consolidation commands saved less than predicted"
         ),
+        outlook=Outlook.UNREAD,
     ),
     Blocker(
         "pods rest",
@@ -511,12 +559,14 @@ BLOCKERS = (
         reported=True,
         event="disruption commands moved pods of it not long ago, so consolidation lets them rest",
         needs_model=True,
+        outlook=Outlook.PASSES,
     ),
     Blocker(
         "destination",
         SAVINGS,
         lambda node, situation: situation.destinations and node.named_in(situation.destinations),
         "pods of other nodes are about to move to it",
+        outlook=Outlook.PASSES,
     ),
     Blocker(
         "destination of an approval",
@@ -524,6 +574,7 @@ BLOCKERS = (
         lambda node, situation: situation.approvals and stays_for_waiting(node, situation),
         "pods of other nodes move to it if a person approves a command that waits",
         reported=True,
+        outlook=Outlook.PASSES,
     ),
     Blocker(
         "launches",
@@ -532,8 +583,9 @@ BLOCKERS = (
         lambda node, _: f"NodePool {node.pool} can launch no nodes now, so its nodes are not consolidated",
         reported=True,
         needs_model=True,
+        outlook=Outlook.UNREAD,
     ),
-    Blocker("price", SAVINGS, _has_no_price, _price, reported=True, needs_model=True),
+    Blocker("price", SAVINGS, _has_no_price, _price, reported=True, needs_model=True, outlook=Outlook.UNREAD),
 )
 
 

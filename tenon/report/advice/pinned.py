@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from tenon.apis import labels
+from tenon.disruption.rules.blockers import PROTECTED
 from tenon.kube.protection import protecting_annotation
 from tenon.report.advice.base import Advice, Question, cost_text, use_figures, use_text
 from tenon.report.advice.budget_texts import budget_action, budget_names, refusal_text
@@ -73,7 +74,7 @@ def protected_nodes(question: Question) -> Iterator[Advice]:
     """Return which nodes only an annotation of their own keeps, which somebody may have forgotten."""
     groups: dict[str, list[LiveNode]] = defaultdict(list)
     for obstacles in question.settled:
-        if obstacles.names == {"protected"} and labels.KEEP_UNTIL not in obstacles.managed.protected_by:
+        if obstacles.names == {PROTECTED} and labels.KEEP_UNTIL not in obstacles.managed.protected_by:
             groups[obstacles.managed.protected_by].append(obstacles.live)
     for annotation, nodes in sorted(groups.items()):
         yield Advice(

@@ -8,6 +8,7 @@ from datetime import timedelta
 
 from tenon.apis.reasons import Reason
 from tenon.disruption.model import PoolPolicy
+from tenon.disruption.rules.blockers import CONSOLIDATION_OFF, CONSOLIDATION_POLICY
 from tenon.disruption.rules.budgets import allowed, opens_at
 from tenon.kube.timestamps import from_epoch
 from tenon.node.state import Stage
@@ -19,7 +20,7 @@ from tenon.sentences import counted, lasting
 LOW_USE = 0.2
 """A node is hardly used if less than this part of its CPU, of its memory and of its devices is requested."""
 NOT_READY_FOR = timedelta(minutes=15)
-_OFF = frozenset({"never", "consolidationPolicy"})
+_OFF = frozenset({CONSOLIDATION_OFF, CONSOLIDATION_POLICY})
 
 
 def consolidation_is_off(question: Question) -> Iterator[Advice]:
