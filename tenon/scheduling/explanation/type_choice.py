@@ -9,6 +9,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import NamedTuple
 
 from tenon.apis import labels
 from tenon.kube.offerings import OfferingKey
@@ -307,7 +308,8 @@ def _too_small(claim: PlannedClaim, market: _Market) -> str:
         missing_text = "" if sale.name in listed else _missing(claim.requests, sale.room)
         if missing_text and sale.room.get(missing_text):
             have, need = _distinct_amounts(missing_text, sale.room.get(missing_text, 0), claim.requests[missing_text])
-            return f"{sale.name} is cheaper but has {have}, {need} {'is' if need.startswith('1 ') else 'are'} needed"
+            verb = "is" if need.is_one else "are"
+            return f"{sale.name} is cheaper but has {have}, {need} {verb} needed"
     return ""
 
 
@@ -356,10 +358,26 @@ def _missing(requests: Mapping[str, int], allocatable: Resources) -> str:
 def _amounts(requests: Mapping[str, int]) -> list[str]:
     """Format requests for people, without the number of pods and ephemeral storage."""
     shown = [CPU, MEMORY, *sorted(set(requests) - {CPU, MEMORY, PODS, EPHEMERAL_STORAGE})]
-    return [_amount(name, requests[name]) for name in shown if requests.get(name)]
+    return [str(_amount(name, requests[name])) for name in shown if requests.get(name)]
 
 
-def _distinct_amounts(name: str, have: int, need: int) -> tuple[str, str]:
+class _Amount(NamedTuple):
+    """An amount as people read it: '7.5 CPU', '12Gi', '2 nvidia.com/gpu' or '58 pods'."""
+
+    figure: str
+    unit: str
+    """With the space before it, if there is one."""
+
+    @property
+    def is_one(self) -> bool:
+        """Whether it is one piece of something."""
+        return self.figure == "1" and self.unit.startswith(" ")
+
+    def __str__(self) -> str:
+        return f"{self.figure}{self.unit}"
+
+
+def _distinct_amounts(name: str, have: int, need: int) -> tuple[_Amount, _Amount]:
     """Format two amounts with as many digits as needed to show that they differ."""
     for digits in range(1, 7):
         pair = _amount(name, have, digits), _amount(name, need, digits)
@@ -368,15 +386,14 @@ def _distinct_amounts(name: str, have: int, need: int) -> tuple[str, str]:
     return pair
 
 
-def _amount(name: str, units: int, digits: int = 1) -> str:
-    """Format an amount: '7.5 CPU', '12Gi', '2 nvidia.com/gpu' or '58 pods'."""
+def _amount(name: str, units: int, digits: int = 1) -> _Amount:
     if name == CPU:
-        return f"{round(units / 1000, max(digits, 2)):g} CPU"
+        return _Amount(f"{round(units / 1000, max(digits, 2)):g}", " CPU")
     if name in (MEMORY, EPHEMERAL_STORAGE) or name.startswith("hugepages-"):
         plain = "" if name == MEMORY else f" {name}"
         size, suffix = binary_unit(units)
-        return f"{f'{units / size:.{digits}f}'.removesuffix('.0')}{suffix}{plain}"
-    return f"{units} {name}"
+        return _Amount(f"{units / size:.{digits}f}".removesuffix(".0"), f"{suffix}{plain}")
+    return _Amount(f"{units}", f" {name}")
 
 
 def _price_difference(price: float, than: float) -> str:
