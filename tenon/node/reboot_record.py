@@ -20,6 +20,7 @@ HISTORY = timedelta(hours=24)
 MAX_REBOOTS = 20
 """How many reboots a NodeClaim records. Operators may reboot a node as often as they like."""
 REBOOTING_FOR = "rebooting for "
+"""How the message of the condition begins, in Karpenter too. Both read the reason of a reboot that the other began."""
 
 
 def operation_id(uid: str, requested_at: datetime) -> str:

@@ -8,6 +8,7 @@ import pytest
 
 from activities.kubernetes.errors import ApiError, ConflictError, ForbiddenError
 from activities.kubernetes.events import EventRecorder
+from tenon.apis import labels
 from tenon.kube.event_reasons import EventReason
 
 NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n", "uid": "u", "labels": {"a": "b"}}}
@@ -96,6 +97,15 @@ async def test_n15_311_an_event_refers_to_its_object_and_lives_in_its_namespace(
     assert pod_event["metadata"]["namespace"] == "ns"
     assert len(pod_event["message"]) == 1024
     assert pod_event["source"] == {"component": "karpenter"}
+
+
+async def test_what_a_message_says_for_programs_is_in_annotations_and_no_event_has_empty_ones() -> None:
+    api = Api()
+    await api.recorder().publish(NODE, EventReason.FAILED_SCHEDULING, "so it is", annotations={labels.NO_PLACE: "{}"})
+    await api.recorder().publish(NODE, EventReason.DISRUPTED, "so it is")
+    with_parts, without = (event["metadata"] for event in api.events.values())
+    assert with_parts["annotations"] == {labels.NO_PLACE: "{}"}
+    assert "annotations" not in without
 
 
 async def test_nominations_are_limited_to_a_burst_of_ten_and_five_a_second() -> None:
