@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tenon.apis.nodepool import NODES
+from tenon.disruption.search.pods_elsewhere import PodsElsewhere
 from tenon.resources import Resources, add
 from tenon.shadow.nodes import ModelNode, OfferingPrices
 from tenon.shadow.pods import OUTSIDE, WAITS, LivePod, ModelPod
@@ -49,6 +50,8 @@ class ModelCluster:
     """By UID of a pod that is gone, until when its place stays free for its successor."""
     commands: list[WaitingCommand] = field(default_factory=list)
     """Disruption commands that wait for their validation. A restart forgets them, and they are decided again."""
+    pods_elsewhere: PodsElsewhere = field(default_factory=PodsElsewhere)
+    """Which pods kube-scheduler put elsewhere than a command planned. A restart forgets some of them."""
     _waiting: set[str] = field(default_factory=set)
 
     def add_pod(self, live: LivePod, now: float) -> None:

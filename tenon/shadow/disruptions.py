@@ -23,6 +23,7 @@ from tenon.provisioning.gates import FeatureGates
 from tenon.scheduling.deadline import Expired
 from tenon.scheduling.model import Plan
 from tenon.shadow.cluster import ModelCluster
+from tenon.shadow.kube_scheduling import bind, is_plain
 from tenon.shadow.nodes import ModelNode, OfferingPrices
 from tenon.shadow.pods import WAITS
 from tenon.shadow.purchases import add_claims
@@ -95,7 +96,7 @@ def look_for_moves(
         terminate_first_drift=gates.terminate_first_drift,
         terminate_first_repair=gates.terminate_first_repair,
     )
-    situation = replace(_situation(view, rules), model=model, cursor=cursor or PassCursor())
+    situation = replace(_situation_with(model, view, rules), cursor=cursor or PassCursor())
     return _decided(view, situation, methods, rules)
 
 
@@ -106,7 +107,7 @@ def carry_out_due(view: ModelView, question: Question, rules: Rules) -> Sequence
     for due in due_commands(cluster.commands, view.now):
         cluster.commands.remove(due)
         model = model_after(Plan(), view, question, view.node_details(rules.facts))
-        validation = validated(due.message, replace(_situation(view, rules), model=model), rules.expired)
+        validation = validated(due.message, _situation_with(model, view, rules), rules.expired)
         if validation.instead is not None or not validation.why:
             carried_out.append(_carry_out(view, validation.instead or due.command, model, rules))
     return carried_out
@@ -123,6 +124,13 @@ def _situation(view: ModelView, rules: Rules) -> Situation:
         under_command=leaving | claims_of(view.cluster.commands),
         nominated=frozenset(name for name, node in nodes.items() if node.awaits_pods_until > view.now),
     )
+
+
+def _situation_with(model: ClusterModel, view: ModelView, rules: Rules) -> Situation:
+    """Return the situation with a model, which says where the pods are that kube-scheduler put on other nodes."""
+    situation = _situation(view, rules)
+    nodes = view.cluster.pods_elsewhere.added_to(situation.nodes, model.details, situation.now)
+    return replace(situation, nodes=nodes, model=model)
 
 
 def _decided(
@@ -174,8 +182,9 @@ def _carry_out(view: ModelView, command: Command, model: ClusterModel | None, ru
     ]
     for name, arriving in places:
         if (host := cluster.nodes.get(name)) is not None:
-            _move(cluster, host, arriving, arrivals.get(name, {}), now)
+            _move(cluster, host, arriving, arrivals.get(name, {}), now, is_new=host in new_nodes)
             host.awaits_pods_until = leave_at
+    bind(cluster, now)
     for node in new_nodes:
         node.created_for, node.quiet = str(command.reason), node.ready
     return ModelCommand(
@@ -189,16 +198,19 @@ def _carry_out(view: ModelView, command: Command, model: ClusterModel | None, ru
     )
 
 
-def _move(cluster: ModelCluster, node: ModelNode, pods: Iterable[Pod], times: Mapping[str, int], now: float) -> None:
+def _move(
+    cluster: ModelCluster, node: ModelNode, pods: Iterable[Pod], times: Mapping[str, int], now: float, *, is_new: bool
+) -> None:
     """Put pods on a node. They are new pods there, whose creation is when they were moved.
 
-    A pod for which the node has no room any more waits for another one.
+    A pod for which the node has no room any more waits for another one. So do those that kube-scheduler puts on the
+    emptiest node, which need not be the planned one; a new node is the emptiest.
     """
     moved = [pod for pod in pods if (present := cluster.pods.get(pod.uid)) is not None and present.node == WAITS]
     for pod in moved:
         model_pod = cluster.pods[pod.uid]
         model_pod.live = replace(model_pod.live, pod=replace(model_pod.live.pod, created=now))
-        if node.has_room(pod, now):
+        if (is_new or not is_plain(pod)) and node.has_room(pod, now):
             cluster.place(pod.uid, node.name, now)
     if moved and times:
         at = situation_time(now)

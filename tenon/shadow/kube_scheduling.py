@@ -39,13 +39,13 @@ def bind(cluster: ModelCluster, now: float) -> int:
 
 
 def _unbound(cluster: ModelCluster, now: float) -> Iterator[ModelPod]:
-    yield from (pod for pod in cluster.waiting() if _is_plain(pod.live.pod))
+    yield from (pod for pod in cluster.waiting() if is_plain(pod.live.pod))
     for node in cluster.nodes.values():
         if node.stays and now < node.ready and not node.created_for:
-            yield from (cluster.pods[uid] for uid, pod in node.pods.items() if _is_plain(pod))
+            yield from (cluster.pods[uid] for uid, pod in node.pods.items() if is_plain(pod))
 
 
-def _is_plain(pod: Pod) -> bool:
+def is_plain(pod: Pod) -> bool:
     """Whether resources, taints and node affinity are all that limits where the pod runs."""
     return not (pod.rules or pod.volume_terms or pod.attachments or pod.exclusive or pod.local_disks or pod.host_ports)
 

@@ -71,6 +71,27 @@ def test_consolidation_moves_pods_and_counts_them() -> None:
     assert not steps.cluster.faults()
 
 
+def test_kube_scheduler_puts_moved_pods_on_the_emptiest_node_which_need_not_be_the_planned_one() -> None:
+    """Otherwise the model would fill its nodes better than a cluster does, and would find more to move afterwards."""
+    steps = Steps()
+    for name in ("web-0", "web-1"):  # a node for each
+        steps.feed(live(name, cpu="1500m"))
+        for _ in range(2):
+            steps.pass_time(BOOT)
+    steps.feed(live("small", cpu="200m"), ended=["uid-web-0"])
+    bind(steps.cluster, steps.now)
+    steps.pass_time(600)
+    steps.disrupt()
+    (waiting,) = steps.cluster.commands
+    ((planned, (moved,)),) = waiting.command.destinations.items()
+    steps.cluster.add_node(replace(steps.cluster.nodes[planned], name="emptiest", pods={}))
+    steps.pass_time(15)
+    (command,) = steps.disrupt()
+    assert command.pods == 1
+    assert steps.cluster.pods[moved.uid].node == "emptiest"
+    assert not steps.cluster.faults()
+
+
 def test_dis046_a_pod_that_comes_while_a_command_waits_keeps_its_node() -> None:
     steps = with_pods(12, cpu="1800m")
     steps.pass_time(BOOT)
