@@ -95,7 +95,7 @@ def _message(foreseen: Forecast, situation: Situation, *, is_cut: bool) -> Conso
     else:
         at, commands, at_the_latest = None, (), False
     return ConsolidationForecast(
-        asked=situation.now,
+        asked_at=situation.now,
         at=at,
         commands=[_command(command, situation) for command in commands[:LISTED_COMMANDS]],
         more_commands=max(0, len(commands) - LISTED_COMMANDS),

@@ -46,7 +46,7 @@ class ForecastCommand(Message):
 class ConsolidationForecast(Message):
     """When consolidation would act next if nothing changes until then, and what it would do."""
 
-    asked: datetime
+    asked_at: datetime
     at: datetime | None = None
     """When it would act, or when all waits are over without a command; None if no wait ends with time."""
     commands: list[ForecastCommand] = Field(default_factory=list)

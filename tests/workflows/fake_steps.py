@@ -60,7 +60,7 @@ class FakeSteps:
         self.finds: list[FoundReplacements] = [FoundReplacements()]
         """What each check for what replaces a node that left first finds; the last one again and again."""
         self.settled: list[SettleReplacementsInput] = []
-        self.forecast: ConsolidationForecast | Exception = ConsolidationForecast(asked=NOW)
+        self.forecast: ConsolidationForecast | Exception = ConsolidationForecast(asked_at=NOW)
         """What an operator hears of the next consolidation."""
 
     def _step(self, name: ActivityName) -> StepResult:

@@ -65,7 +65,7 @@ async def test_a_command_that_has_ended_is_not_under_way_while_the_planner_is_st
 
 
 WOULD_ACT = ConsolidationForecast(
-    asked=NOW,
+    asked_at=NOW,
     at=NOW + timedelta(minutes=4),
     commands=[
         ForecastCommand(

@@ -49,22 +49,22 @@ def next_consolidation_text(at: str, wait: timedelta, *, acts: bool, at_the_late
 
 def lines(forecast: ConsolidationForecast) -> list[str]:
     """Return the forecast as lines of Markdown."""
-    answered = [_introduction(forecast), *map(_command, forecast.commands)]
+    text_lines = [_introduction(forecast), *map(_command, forecast.commands)]
     if forecast.more_commands:
-        answered.append(f"- and {counted(forecast.more_commands, 'more command')}")
+        text_lines.append(f"- and {counted(forecast.more_commands, 'more command')}")
     if forecast.is_cut:
-        answered.append("The search used up its time, so there may be more.")
-    return [for_temporal_ui(line) for line in answered]
+        text_lines.append("The search used up its time, so there may be more.")
+    return [for_temporal_ui(line) for line in text_lines]
 
 
 def _introduction(forecast: ConsolidationForecast) -> str:
     if forecast.at is None:
         return f"{NOTHING_ENDS}."
-    if forecast.at == forecast.asked:
+    if forecast.at == forecast.asked_at:
         return "Next consolidation: now, within seconds:"
     at = f"{forecast.at:%Y-%m-%d %H:%M:%S} UTC"
     text = next_consolidation_text(
-        at, forecast.at - forecast.asked, acts=bool(forecast.commands), at_the_latest=forecast.at_the_latest
+        at, forecast.at - forecast.asked_at, acts=bool(forecast.commands), at_the_latest=forecast.at_the_latest
     )
     return text if forecast.commands else f"{text}."
 

@@ -31,7 +31,7 @@ async def test_a_forecast_names_the_commands_of_now_with_their_savings_and_bound
     commands = [command(name, expected=0.05, explanation=("Its pods fit elsewhere",)) for name in names]
     at = Setting(*names)
     forecast = await forecaster(at, scripted(*commands)).forecast(ForecastInput(cluster="c"))
-    assert (forecast.asked, forecast.at, forecast.more_commands) == (LATER, LATER, 2)
+    assert (forecast.asked_at, forecast.at, forecast.more_commands) == (LATER, LATER, 2)
     assert [entry.nodes for entry in forecast.commands] == [[name] for name in names[:LISTED_COMMANDS]]
     first = forecast.commands[0]
     assert (first.reason, first.saving, first.pools) == (Reason.UNDERUTILIZED, 0.05, ["default"])

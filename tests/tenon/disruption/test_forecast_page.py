@@ -30,21 +30,21 @@ REMOVES = ForecastCommand(reason=Reason.EMPTY, nodes=["n3"], pools=["web"], savi
 @pytest.mark.parametrize(
     ("forecast", "introduction"),
     [
-        (ConsolidationForecast(asked=NOW, at=NOW, commands=[REMOVES]), "Next consolidation: now, within seconds:"),
+        (ConsolidationForecast(asked_at=NOW, at=NOW, commands=[REMOVES]), "Next consolidation: now, within seconds:"),
         (
-            ConsolidationForecast(asked=NOW, at=LATER, commands=[REMOVES]),
+            ConsolidationForecast(asked_at=NOW, at=LATER, commands=[REMOVES]),
             "Next consolidation: 2026-11-28 23:30:00 UTC (in 1h30m), if nothing changes until then:",
         ),
         (
-            ConsolidationForecast(asked=NOW, at=LATER, commands=[REMOVES], at_the_latest=True),
+            ConsolidationForecast(asked_at=NOW, at=LATER, commands=[REMOVES], at_the_latest=True),
             "Next consolidation: at the latest 2026-11-28 23:30:00 UTC (in 1h30m), if nothing changes until then:",
         ),
         (
-            ConsolidationForecast(asked=NOW, at=LATER),
+            ConsolidationForecast(asked_at=NOW, at=LATER),
             "Next consolidation: none, unless something changes. All waits are over by 2026-11-28 23:30:00 UTC (in "
             "1h30m), and no move saves money then.",
         ),
-        (ConsolidationForecast(asked=NOW), f"{forecast_page.NOTHING_ENDS}."),
+        (ConsolidationForecast(asked_at=NOW), f"{forecast_page.NOTHING_ENDS}."),
     ],
     ids=["now", "later", "at the latest", "no move", "never"],
 )
@@ -53,7 +53,7 @@ def test_the_first_line_says_when_consolidation_acts(forecast: ConsolidationFore
 
 
 def test_each_command_says_which_nodes_leave_what_comes_and_what_it_saves() -> None:
-    forecast = ConsolidationForecast(asked=NOW, at=NOW, commands=[REPLACES, REMOVES], more_commands=1, is_cut=True)
+    forecast = ConsolidationForecast(asked_at=NOW, at=NOW, commands=[REPLACES, REMOVES], more_commands=1, is_cut=True)
     assert forecast_page.lines(forecast)[1:] == [
         "- Underutilized: replaces 5 nodes of NodePool batch, web: n1, n2 and 3 more, with m5.large (spot, us-west-2a, "
         "0.0400 USD/h); saves 0.1000 USD/h. Saves 0.1000 USD/h",
@@ -65,5 +65,5 @@ def test_each_command_says_which_nodes_leave_what_comes_and_what_it_saves() -> N
 
 def test_a_command_that_costs_more_or_needs_a_person_says_so() -> None:
     command = evolve(REMOVES, saving=-0.2, awaits_approval=True)
-    (_, line) = forecast_page.lines(ConsolidationForecast(asked=NOW, at=NOW, commands=[command]))
+    (_, line) = forecast_page.lines(ConsolidationForecast(asked_at=NOW, at=NOW, commands=[command]))
     assert line == ("- Empty: removes 1 node of NodePool web: n3; costs 0.2000 USD/h more; it waits for approval first")
