@@ -12,16 +12,8 @@ import pytest
 import pytest_asyncio
 from temporalio.testing import TimeSkippingConfig, WorkflowEnvironment
 
-from sandbox.temporal import DYNAMIC_CONFIG
 from worker.runtime.temporal_plugin import TenonPlugin
 from workflows.names import SEARCH_ATTRIBUTES
-
-SERVER_CONFIG = (
-    *DYNAMIC_CONFIG,
-    # By default a timer that is due within a second fires at the end of that second, in case the clocks of servers
-    # differ. With it each skip of time takes a second, and here is only one server.
-    'history.timerProcessorMaxTimeShift="10ms"',
-)
 
 
 def temporal_binary() -> str:
@@ -32,11 +24,6 @@ def temporal_binary() -> str:
     return result
 
 
-def server_arguments() -> list[str]:
-    """The arguments that configure the server."""
-    return [f"--dynamic-config-value={value}" for value in SERVER_CONFIG]
-
-
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def temporal() -> AsyncIterator[WorkflowEnvironment]:
     """A server whose workflows skip time while nothing else is open in them."""
@@ -44,7 +31,7 @@ async def temporal() -> AsyncIterator[WorkflowEnvironment]:
         ts_config=TimeSkippingConfig(),
         dev_server_existing_path=temporal_binary(),
         search_attributes=list(SEARCH_ATTRIBUTES),
-        dev_server_extra_args=server_arguments(),
+        dev_server_extra_args=["--dynamic-config-value", "frontend.WorkflowTimeSkippingEnabled=true"],
         plugins=[TenonPlugin(guarded=True)],
     )
     async with environment:

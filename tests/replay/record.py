@@ -20,7 +20,7 @@ from temporalio.client import Client
 from temporalio.testing import TimeSkippingConfig, WorkflowEnvironment
 
 from tests.replay import cluster_scenarios, node_scenarios, rollout_scenario, teardown_scenario
-from tests.temporal_fixture import server_arguments, temporal_binary
+from tests.temporal_fixture import temporal_binary
 from tests.workflows.waiting import until
 from worker.runtime.temporal_plugin import TenonPlugin
 from workflows import names
@@ -72,7 +72,7 @@ async def record(names: Sequence[str]) -> None:
         ts_config=TimeSkippingConfig(),
         dev_server_existing_path=temporal_binary(),
         search_attributes=list(SEARCH_ATTRIBUTES),
-        dev_server_extra_args=server_arguments(),
+        dev_server_extra_args=["--dynamic-config-value", "frontend.WorkflowTimeSkippingEnabled=true"],
         plugins=[TenonPlugin()],
     )
     async with environment:
