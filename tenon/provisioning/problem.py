@@ -24,12 +24,8 @@ from tenon.scheduling.hourly_cost import limits_cost
 from tenon.scheduling.model import InstanceType, Node, Plan, Pool, Problem
 
 
-class Cluster(Protocol):
-    """What a plan needs to know of a cluster. The worker's view of its cache implements it."""
-
-    def nodes(self) -> Sequence[Node]:
-        """Existing and in-flight capacity."""
-        ...
+class Surroundings(Protocol):
+    """What surrounds the nodes of NodePools and the pods on them. `tenon shadow` has it from the real cluster."""
 
     def daemons(self) -> Sequence[Pod]:
         """One template pod for each DaemonSet."""
@@ -45,6 +41,14 @@ class Cluster(Protocol):
 
     def node_class(self, name: str) -> EC2NodeClass | None:
         """The EC2NodeClass with this name, if it exists and can be parsed."""
+        ...
+
+
+class Cluster(Surroundings, Protocol):
+    """What a plan needs to know of a cluster. The worker's view of its cache implements it."""
+
+    def nodes(self) -> Sequence[Node]:
+        """Existing and in-flight capacity."""
         ...
 
     def pool_usage(self, pool: str) -> Resources:

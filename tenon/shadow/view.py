@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
 
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodepool import NodePool
@@ -18,31 +17,12 @@ from tenon.kube.pod_disruption_budgets import PodDisruptionBudget
 from tenon.kube.records import PodRecord
 from tenon.kube.timestamps import from_epoch
 from tenon.provisioning.cost_limits import Purchase
+from tenon.provisioning.problem import Surroundings
 from tenon.resources import CPU, Resources
 from tenon.rollout.revisions import class_key
 from tenon.scheduling.model import InstanceType, Node
 from tenon.shadow.cluster import ModelCluster
 from tenon.shadow.nodes import ModelNode, version_of
-
-
-class Surroundings(Protocol):
-    """What the model shares with the cluster: everything but nodes of NodePools and the pods on them."""
-
-    def daemons(self) -> Sequence[Pod]:
-        """One template pod for each DaemonSet."""
-        ...
-
-    def namespaces(self) -> Mapping[str, Mapping[str, str]]:
-        """The labels of every namespace."""
-        ...
-
-    def node_pools(self) -> Sequence[NodePool]:
-        """The NodePools that can be parsed."""
-        ...
-
-    def node_class(self, name: str) -> EC2NodeClass | None:
-        """The EC2NodeClass with this name, if it exists and can be parsed."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
