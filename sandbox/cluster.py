@@ -61,9 +61,9 @@ class Sandbox:
         self.kubeconfig = layout.kubeconfig
         """The administrator's kubeconfig."""
         self.worker_kubeconfig = layout.worker_kubeconfig
+        """Tenon's kubeconfig: the ServiceAccount tenon/tenon with only its own permissions."""
         self.record = layout.record
         """The file with the record of its workers."""
-        """Tenon's kubeconfig: the ServiceAccount tenon/tenon with only its own permissions."""
         self.logs = layout.logs
         self.kubernetes_endpoint = addresses.kubernetes
         self.temporal_address = addresses.temporal
