@@ -37,10 +37,10 @@ from cli.switching.command import KarpenterName
 from tenon.apis.json_object import field_at
 from tenon.apis.purchase_goals import goals_of
 from tenon.kube import object_json
+from worker.own_namespace import own_namespace
 from worker.runtime.assembly import region_of_environment
 from worker.settings import Settings, SettingsError, load_all
 from worker.settings.configmaps import read_cluster
-from worker.settings.namespace import own_namespace
 
 app = create_app()
 

@@ -19,13 +19,13 @@ from cli.console import output_console
 from cli.options import Output
 from cli.setting_flags import FAULTS, SettingsCommand, refuse, with_setting_flags
 from tenon.provisioning.gates import AWS_GATES, MEANINGS
+from worker.own_namespace import own_namespace
 from worker.runtime.child_processes import EXIT_UNUSABLE
 from worker.settings import Loaded, Settings, SettingsError, flag_of, load_all
 from worker.settings.configmaps import ConfigMapSettings, read_cluster
 from worker.settings.effects import gate_values, why_none
 from worker.settings.loading import gather
 from worker.settings.model import text
-from worker.settings.namespace import own_namespace
 
 app = create_app()
 

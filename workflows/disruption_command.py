@@ -24,7 +24,7 @@ with workflow.unsafe.imports_passed_through():
     from tenon.disruption.history.savings import total
     from tenon.evolve import evolve
     from tenon.messages.awaited_replacements import AwaitedReplacement
-    from tenon.messages.base import ActivityName
+    from tenon.messages.base import REBOOT, ActivityName
     from tenon.messages.command_approval import ApprovalAnswer
     from tenon.messages.command_steps import (
         CommandProgress,
@@ -34,7 +34,6 @@ with workflow.unsafe.imports_passed_through():
         ReplacementsInput,
     )
     from tenon.messages.disruption import (
-        REBOOT,
         DisruptionCommand,
         DisruptResult,
         MeasuredSaving,

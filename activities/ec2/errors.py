@@ -11,7 +11,7 @@ from activities import loggers
 from activities.gate import StandingByError
 from tenon.ec2.refusals import errors as codes
 from tenon.errors import TenonError
-from tenon.messages.launch import OfferingRef
+from tenon.messages.offerings import OfferingRef
 
 log = loggers.RIGHTS
 

@@ -26,7 +26,7 @@ from tenon.ec2.refusals.unavailable import (
 from tenon.evolve import evolve
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.offerings import OfferingKey
-from tenon.messages.launch import OfferingRef
+from tenon.messages.offerings import OfferingRef
 from tenon.messages.provisioning import LaunchBreaker, LaunchReport
 from tenon.node import breaker as rules
 from tenon.provisioning.unavailable_offerings import unavailable_offerings

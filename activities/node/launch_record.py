@@ -8,7 +8,8 @@ from datetime import datetime
 from activities.record.writer import RecordWriter, origin_of_activity, step_of_activity
 from tenon.kube.claim_record import ClaimRecord
 from tenon.messages.base import ClaimRef
-from tenon.messages.launch import Instance, LaunchRequest, OfferingRef, PrepareLaunchResult
+from tenon.messages.launch import Instance, LaunchRequest, PrepareLaunchResult
+from tenon.messages.offerings import OfferingRef
 from tenon.record.entries import Entry
 from tenon.record.launches import launch_entry, refusal_entry, refuses
 

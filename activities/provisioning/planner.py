@@ -43,7 +43,7 @@ from activities.record.plan_inputs import InputKeeper
 from activities.record.writer import NO_RECORD, RecordWriter
 from activities.tracing.catalogue import Phase
 from tenon.ec2.refusals.unavailable import UnavailableOfferings, backoffs_of, grouped
-from tenon.messages.launch import OfferingRef
+from tenon.messages.offerings import OfferingRef
 from tenon.messages.provisioning import PendingPods, PlanInput, PlanResult
 from tenon.provisioning.pending_pods import bounded, with_place
 from tenon.provisioning.plan_digest import plan_digest

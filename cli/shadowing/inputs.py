@@ -24,7 +24,7 @@ from tenon.simulation.defaults import fill_in
 from tenon.simulation.objects import Objects
 from tenon.simulation.reading import finish
 from tenon.simulation.settings import PlanSettings, read_settings
-from worker.settings.scheduler_document import default_spread, scheduler_document
+from worker.scheduler_document import default_spread, scheduler_document
 
 FROM_FILES = (NODEPOOLS, EC2NODECLASSES)
 """What files replace: if they have any of these, none is read from the cluster."""

@@ -28,7 +28,8 @@ from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.node_names import whole_name
 from tenon.kube.records import NodeRecord
 from tenon.kube.timestamps import format_instant
-from tenon.messages.disruption import REBOOT, OpenCommand
+from tenon.messages.base import REBOOT
+from tenon.messages.disruption import OpenCommand
 from tenon.provisioning.gates import FeatureGates
 from tenon.rollout.waves import RolloutNode, foreseen_waves
 from tenon.schedule.node_pools import closed_clause

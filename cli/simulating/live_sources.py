@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.ec2.commitments.coverage import NO_COVERAGE, Coverage
 from tenon.kube.offerings import OfferingKey
-from tenon.messages.disruption import OpenCommand
 from tenon.rollout.revisions import class_key
 from tenon.scheduling.spot_scores import ScoresOf
 from tenon.simulation import stated_scores
 from tenon.simulation.decisions import Reserved
 from worker.cache.planning_view import PlanningView
+
+if TYPE_CHECKING:  # a plan from files needs no message
+    from tenon.messages.disruption import OpenCommand
 
 
 def reserved_places(view: PlanningView, notes: list[str]) -> Reserved:

@@ -46,8 +46,8 @@ from tenon.simulation.report import Report, report
 from tenon.simulation.settings import PlanSettings, read_settings
 from tenon.simulation.unclaimed_nodes import add_node_claims
 from worker.cache.planning_view import PlanningView
-from worker.settings.scheduler_document import default_spread as read_document
-from worker.settings.scheduler_document import scheduler_document
+from worker.scheduler_document import default_spread as read_document
+from worker.scheduler_document import scheduler_document
 
 if TYPE_CHECKING:  # a plan without --disruption needs nothing of this
     from cli.simulating.disrupting import Disruption

@@ -20,8 +20,7 @@ from rich.text import Text
 
 from cli.console import indented, output_console
 from tenon.apis.reasons import Reason
-from tenon.disruption.commands.forecast_page import NOTHING_ENDS, next_consolidation_text
-from tenon.messages.disruption import REBOOT
+from tenon.messages.base import REBOOT
 from tenon.money import per_hour, price_text
 from tenon.resources import CPU, MEMORY
 from tenon.sentences import first_few
@@ -256,6 +255,8 @@ def _forecast(console: Console, document: Document, node: str = "") -> None:
     """
     if "forecast" not in document or _acts_now(document):
         return
+    from tenon.disruption.commands.forecast_page import NOTHING_ENDS, next_consolidation_text  # only disruption has one
+
     looks = document["forecast"]
     if not looks:
         console.print(NOTHING_ENDS, highlight=False, soft_wrap=True)

@@ -12,7 +12,6 @@ from pydantic import Field
 from tenon.apis.base import Amounts, ApiModel, Rule, exactly_one
 from tenon.apis.common import Conditions, ObjectMeta
 
-GROUP = "autoscaling.x-k8s.io"
 ACTIVE_CAPACITY = "buffer.x-k8s.io/active-capacity"
 """The only strategy that Tenon supports: it creates nodes before the pods exist."""
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 
 from tenon.apis import labels
 from tenon.apis.base import ApiModel
-from tenon.apis.capacitybuffer import GROUP as BUFFER_GROUP
 from tenon.apis.capacitybuffer import CapacityBuffer
 from tenon.apis.disruptionfreeze import DisruptionFreeze
 from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.apis.kinds import BUFFER_GROUP
 from tenon.apis.legacy.kinds import v1alpha1, v1alpha5, v1beta1, v1beta1_ec2nodeclass
 from tenon.apis.nodeclaim import NodeClaim
 from tenon.apis.nodeoverlay import NodeOverlay

@@ -17,7 +17,7 @@ from tenon.disruption.rules.budgets import opens_at
 from tenon.disruption.rules.pool_budgets import Members, gone_first, members_of, unavailable_nodes
 from tenon.disruption.rules.windows import opening_of
 from tenon.disruption.search.carried_out import carried_out
-from tenon.messages.disruption import REBOOT
+from tenon.messages.base import REBOOT
 from tenon.scheduling.model import Plan
 
 LOOKS = 4

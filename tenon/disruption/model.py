@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from math import inf
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from tenon.apis import labels
 from tenon.apis.approvals import DEFAULT_WITHIN, EVERY_REASON, ApprovalRule, read_approval_rules, read_approve_within
@@ -24,11 +24,14 @@ from tenon.disruption.repair.policies import RepairAction
 from tenon.disruption.repair.pool_policies import PoolRepair
 from tenon.kube.pod import Pod
 from tenon.kube.records import NodeCondition
-from tenon.messages.disruption import REBOOT, PassCursor
-from tenon.messages.terminate_first import TerminateFirstReason
+from tenon.messages.base import REBOOT
 from tenon.rollout.versions import PoolRollout
 from tenon.scheduling.model import PlannedClaim, Pool, Problem
 from tenon.scheduling.type_table import TypeTables
+
+if TYPE_CHECKING:  # plans for pending pods use some of this, and no message
+    from tenon.messages.disruption import PassCursor
+    from tenon.messages.terminate_first import TerminateFirstReason
 
 ValueT = TypeVar("ValueT")
 AbsentT = TypeVar("AbsentT")

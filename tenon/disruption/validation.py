@@ -26,7 +26,8 @@ from tenon.disruption.rules.repair import repair_of
 from tenon.disruption.search.rescheduling import Rescheduler, is_complete, nodes_in_commands
 from tenon.disruption.search.terminate_first import StaticReplacements, plan_after_leaving
 from tenon.kube.requirements import Requirements
-from tenon.messages.disruption import REBOOT, DisruptionCandidate, DisruptionCommand, Replacement
+from tenon.messages.base import REBOOT
+from tenon.messages.disruption import DisruptionCandidate, DisruptionCommand, Replacement
 from tenon.resources import Resources, add
 from tenon.scheduling.deadline import Expired, never
 from tenon.scheduling.model import Plan, PlannedClaim

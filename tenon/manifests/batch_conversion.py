@@ -8,8 +8,9 @@ from typing import Any
 from tenon.apis import labels
 from tenon.apis.json_object import JsonObject
 from tenon.apis.legacy.awsnodetemplate import convert_template
+from tenon.apis.legacy.config_maps import is_settings
 from tenon.apis.legacy.conversion import Converted, Note, name_of
-from tenon.apis.legacy.global_settings import convert_settings, is_settings, merged
+from tenon.apis.legacy.global_settings import convert_settings, merged
 from tenon.apis.legacy.kubelets import class_of, move_kubelets
 from tenon.apis.legacy.provider_classes import chosen_by_others, made_from, provider_class
 from tenon.apis.legacy.v1alpha5 import convert_machine, convert_provisioner

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tenon.apis.legacy.config_maps import is_settings
 from tenon.apis.legacy.conversion import Converted
-from tenon.apis.legacy.global_settings import is_settings
 from tenon.apis.validation import FieldError
 from tenon.manifests.autofix import Fix, fixed_line
 from tenon.manifests.batch_conversion import convert_batch

@@ -9,8 +9,9 @@ from textwrap import wrap
 from typing import Any
 
 from tenon.apis.json_object import JsonObject
+from tenon.apis.legacy.config_maps import is_settings
 from tenon.apis.legacy.conversion import Converted, Renamed
-from tenon.apis.legacy.global_settings import convert_settings, is_settings
+from tenon.apis.legacy.global_settings import convert_settings
 from tenon.apis.validation import FieldError
 from tenon.manifests.batch_conversion import convert_batch, is_older
 from tenon.manifests.changes import explain

@@ -13,8 +13,9 @@ from croniter import CroniterBadDateError, croniter
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.kubelet import expressions_in
+from tenon.apis.legacy.config_maps import is_settings
 from tenon.apis.legacy.conversion import PROVISIONER_NAME, Note
-from tenon.apis.legacy.global_settings import convert_settings, is_settings
+from tenon.apis.legacy.global_settings import convert_settings
 from tenon.apis.managed import manages_pool
 from tenon.apis.nodepool import NodePool
 from tenon.apis.validation import parse, unknown_values

@@ -10,6 +10,9 @@ POLL_SECONDS, QUIET_POLL_SECONDS = 600.0, 3600.0
 """How long a call of the planner may wait for something to do; the second if the workflow has nothing that ends with
 time, so that no call is needed to hear of that. Temporal Cloud bills each call."""
 
+REBOOT = "reboot"
+"""The decision of a command that reboots a node, and removes and replaces nothing."""
+
 
 class Message(BaseModel):
     """Base of all messages. Instances are immutable, and decoding ignores fields that a newer version added."""

@@ -9,9 +9,6 @@ from tenon.messages.base import POLL_SECONDS, Message
 from tenon.messages.command_approval import Approval, AwaitsApproval
 from tenon.messages.terminate_first import TerminatesFirst
 
-REBOOT = "reboot"
-"""The decision of a command that reboots a node, and removes and replaces nothing."""
-
 
 class OpenCommand(Message):
     """One node that leaves because of a command that has not finished."""

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from tenon.kube.offerings import Scope
 from tenon.messages.base import POLL_SECONDS, Message
-from tenon.messages.launch import OfferingRef
+from tenon.messages.offerings import OfferingRef
 
 
 class UnavailableTypes(Message):

@@ -8,7 +8,8 @@ from datetime import datetime
 from tenon.apis import labels
 from tenon.apis.reasons import Reason, camel_case
 from tenon.kube.claim_record import ClaimRecord
-from tenon.messages.launch import Instance, LaunchRequest, OfferingRef, PrepareLaunchResult
+from tenon.messages.launch import Instance, LaunchRequest, PrepareLaunchResult
+from tenon.messages.offerings import OfferingRef
 from tenon.node.leave_text import command_text
 from tenon.record.entries import LaunchEntry, NodeFacts, RefusalEntry
 from tenon.record.origin import Origin

@@ -18,7 +18,8 @@ from tenon.disruption.methods.base import Method
 from tenon.disruption.model import ClusterModel, Command, PoolPolicy, Situation
 from tenon.disruption.validation import validated
 from tenon.kube.pod import Pod
-from tenon.messages.disruption import REBOOT, PassCursor
+from tenon.messages.base import REBOOT
+from tenon.messages.disruption import PassCursor
 from tenon.provisioning.gates import FeatureGates
 from tenon.scheduling.deadline import Expired
 from tenon.scheduling.model import Plan

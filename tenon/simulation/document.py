@@ -10,7 +10,7 @@ from typing import Any
 from tenon.disruption.model import Command
 from tenon.kube.pod import Pod
 from tenon.kube.pool_reasons import Clause, NoPlace, Obstacle, ObstacleKind
-from tenon.messages.disruption import REBOOT
+from tenon.messages.base import REBOOT
 from tenon.resources import format_resources
 from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
 from tenon.scheduling.model import Plan, PlannedClaim, Problem

@@ -7,19 +7,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tenon.apis import capacitybuffer
-from tenon.apis.crd_kinds import RESOURCES
 from tenon.apis.json_object import JsonObject
-from tenon.apis.legacy.global_settings import is_settings
+from tenon.apis.kinds import BUFFER_GROUP, KINDS
+from tenon.apis.legacy.config_maps import is_settings
 from tenon.kube import scheduler_config
 from tenon.kube.structs import DEFAULT_NAMESPACE, object_key
 from tenon.manifests.faults import ManifestError, Source
 
 CORE, APPS, STORAGE = "", "apps", "storage.k8s.io"
 
-_OWN = [resource for resource in RESOURCES if resource.scope == "Cluster"]
 CLUSTER_WIDE: Mapping[str, str] = {
-    **{resource.kind: resource.group for resource in _OWN},
+    **{kind.name: kind.group for kind in KINDS if kind.scope == "Cluster"},
     "Node": CORE,
     "Namespace": CORE,
     "PersistentVolume": CORE,
@@ -35,7 +33,7 @@ NAMESPACED: Mapping[str, str] = {
     "ConfigMap": CORE,
     "PodTemplate": CORE,
     "LimitRange": CORE,
-    "CapacityBuffer": capacitybuffer.GROUP,
+    "CapacityBuffer": BUFFER_GROUP,
     "PersistentVolumeClaim": CORE,
     "Service": CORE,
     "ReplicationController": CORE,
@@ -48,7 +46,7 @@ NAMESPACED: Mapping[str, str] = {
     "ControllerRevision": APPS,
 }
 GROUPS: Mapping[str, str] = {**CLUSTER_WIDE, **NAMESPACED}
-VERSIONS = {resource.kind: tuple(version.name for version in resource.versions) for resource in RESOURCES}
+VERSIONS = {kind.name: kind.versions for kind in KINDS}
 """Supported versions of the kinds that have several."""
 
 _PART = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"

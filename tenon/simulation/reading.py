@@ -11,14 +11,12 @@ from tenon.apis.capacitybuffer import CapacityBuffer
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.json_object import JsonObject, field_at
 from tenon.apis.legacy.conversion import Converted, name_of
-from tenon.apis.legacy.global_settings import convert_settings
 from tenon.apis.legacy.pods_and_nodes import convert_node, convert_pod
 from tenon.apis.nodeclaim import NodeClaim
 from tenon.apis.nodeoverlay import NodeOverlay
 from tenon.apis.nodepool import NodePool
 from tenon.apis.nodeschedule import NodeSchedule
 from tenon.apis.validation import FieldError, parse
-from tenon.manifests.batch_conversion import convert_batch
 from tenon.manifests.faults import ManifestError, Source
 from tenon.manifests.yaml_scalars import UnreadableError
 from tenon.manifests.yaml_values import read_documents
@@ -35,6 +33,8 @@ def convert(objects: Objects) -> None:
     older = list(_take_older(objects))
     if not older:
         return
+    from tenon.manifests.batch_conversion import convert_batch  # loads the models of the versions before v1
+
     _settings(objects, older)
     today = [item for kind in ("NodePool", "EC2NodeClass") for item in objects.of(kind)]
     for number, result in convert_batch([item.body for item in (*older, *today)]).items():
@@ -57,6 +57,8 @@ def _take_older(objects: Objects) -> Iterable[Found]:
 
 
 def _settings(objects: Objects, older: Iterable[Found]) -> None:
+    from tenon.apis.legacy.global_settings import convert_settings  # as above
+
     for item in older:
         if item.kind == "ConfigMap":
             settings = convert_settings(item.body)

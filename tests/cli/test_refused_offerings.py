@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from cli.main import app
 from tenon.apis import labels
-from tenon.messages.launch import OfferingRef
+from tenon.messages.offerings import OfferingRef
 from tests.simulate.api_server import ApiServer, api_server
 from tests.simulate.running import POOL, Answer, catalogue, command
 from tests.tenon.scheduling.builders import CATALOG, ZONES

@@ -15,7 +15,8 @@ from tenon.ec2.refusals.unavailable import UnavailableOfferings
 from tenon.evolve import evolve
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.requirements import Requirements
-from tenon.messages.launch import FleetOverride, FleetTemplate, Instance, LaunchRequest, OfferingRef
+from tenon.messages.launch import FleetOverride, FleetTemplate, Instance, LaunchRequest
+from tenon.messages.offerings import OfferingRef
 from tenon.resources import parse_resources
 from tests.ec2.samples import node_claim
 from tests.tenon.scheduling.builders import AMD64, CATALOG, ZONES

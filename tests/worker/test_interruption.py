@@ -24,8 +24,8 @@ from tenon.ec2.instances.interruption import Kind, Notice
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.decode import decode_object
 from tenon.kube.offerings import OfferingKey
-from tenon.messages.launch import OfferingRef
 from tenon.messages.node import Removal
+from tenon.messages.offerings import OfferingRef
 from tenon.node.leave_text import recorded
 from tests.activities.node.fake_kube import START, Clock, FakeKube, Recorder, stamp
 from tests.ec2.interruption_events import HEALTH, HOSTILE, INTERRUPTIBLE, REBALANCE, RESERVATION, SPOT, state

@@ -6,7 +6,7 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
-from tenon.messages.launch import OfferingRef
+from tenon.messages.offerings import OfferingRef
 from tenon.messages.provisioning import LaunchReport
 from tests.worker.background import in_background
 from tests.worker.fake_temporal import UNAVAILABLE, FakeTemporal

@@ -14,7 +14,7 @@ from temporalio.worker import Worker
 
 from activities.node.launch_breakers import LaunchBreakers
 from tenon.messages.base import ActivityName
-from tenon.messages.launch import OfferingRef
+from tenon.messages.offerings import OfferingRef
 from tenon.messages.provisioning import (
     AwaitBatchInput,
     BatchSummary,

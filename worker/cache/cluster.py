@@ -39,7 +39,7 @@ from worker.cache.state import ClusterState
 from worker.cache.table import Table
 from worker.cache.usage import pool_usages
 from worker.log_rate_limit import LogRateLimiter
-from worker.settings.namespace import DEFAULT_NAMESPACE
+from worker.own_namespace import DEFAULT_NAMESPACE
 
 if TYPE_CHECKING:  # plans from files use this cache without the client's libraries
     from activities.kubernetes.client import Kube

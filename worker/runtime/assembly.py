@@ -41,6 +41,7 @@ from activities.record.plan_inputs import PlanInputStore
 from activities.rollout.statuses import RolloutStatuses
 from tenon import __version__
 from tenon.ec2.families.cluster import Cluster
+from worker.own_namespace import own_namespace
 from worker.record.plan_inputs import open_plan_inputs
 from worker.record.record import Record, open_record
 from worker.runtime.activity_lanes import Activity, by_lane
@@ -51,7 +52,6 @@ from worker.runtime.recorded_workflows import RecordInterceptor
 from worker.runtime.teardown_worker import teardown_worker
 from worker.runtime.worker_versions import deployment_config, errors_that_end_runs
 from worker.settings import Settings, SettingsError
-from worker.settings.namespace import own_namespace
 from workflows import names
 from workflows.disruption import DisruptionWorkflow
 from workflows.disruption_command import DisruptionCommandWorkflow

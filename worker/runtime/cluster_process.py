@@ -24,6 +24,7 @@ from worker.cache.cluster import ClusterCache
 from worker.controllers.interruption.confirmation import InstanceReader
 from worker.controllers.interruption.notices import InterruptionController
 from worker.controllers.node.startup_cordon import StartupCordonController
+from worker.own_namespace import own_namespace
 from worker.runtime import leader
 from worker.runtime.assembly import Clients, connect, connect_for_leases, warm_up
 from worker.runtime.leader_conflict import LeaderConflict
@@ -37,7 +38,6 @@ from worker.runtime.temporal_connection import Connection, connected
 from worker.runtime.temporal_isolation import TemporalIsolation
 from worker.runtime.tracing import tracing_wanted
 from worker.settings import Settings
-from worker.settings.namespace import own_namespace
 from worker.webhook.definitions import reconcile_definitions
 
 TURN = 0.001

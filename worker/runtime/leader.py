@@ -69,6 +69,7 @@ from worker.controllers.provisioning.node_overlay import NodeOverlayController
 from worker.controllers.provisioning.purchase_turns import PurchaseTurns
 from worker.controllers.provisioning.static_nodepool import StaticNodePoolController
 from worker.controllers.provisioning.warm_nodes import WarmNodeController
+from worker.own_namespace import own_namespace
 from worker.runtime.activity_lanes import by_lane
 from worker.runtime.activity_retries import RetryAfterInterceptor
 from worker.runtime.assembly import BUILD_ID, Clients
@@ -83,7 +84,6 @@ from worker.runtime.planning import Planning, plan_parts
 from worker.runtime.temporal_connection import Connection
 from worker.runtime.temporal_schedules import ensure_schedule
 from worker.settings import Settings
-from worker.settings.namespace import own_namespace
 from worker.settings.record_sinks import parse_record_sinks
 from workflows import names
 from workflows.options import PLANNING

@@ -18,7 +18,7 @@ from activities.clock import utc_now
 from tenon.ec2.refusals.backoff import Backoff
 from tenon.ec2.refusals.unavailable import UNAVAILABLE_OFFERINGS_TTL, grouped
 from tenon.kube.offerings import OfferingKey
-from tenon.messages.launch import OfferingRef
+from tenon.messages.offerings import OfferingRef
 from tenon.messages.provisioning import LaunchReport
 from workflows import names
 from workflows.provisioner import ProvisionerWorkflow

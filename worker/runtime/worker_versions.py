@@ -36,10 +36,10 @@ from tenon.apis.json_object import JsonObject, field_at
 from tenon.messages.node import Poke
 from tenon.messages.provisioning import LaunchReport
 from worker.log_rate_limit import LogRateLimiter
+from worker.own_namespace import own_namespace
 from worker.runtime.version_routing import UNVERSIONED, Routing, VersionRouting, own_version
 from worker.runtime.workflow_runner import TASK_FAILURES
 from worker.settings import Settings
-from worker.settings.namespace import own_namespace
 from workflows import names
 
 log = loggers.TEMPORAL

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ConfigError, ForbiddenError
 from activities.kubernetes.resources import CONFIGMAPS
-from tenon.apis.legacy.global_settings import LOGGING, SETTINGS, Settings, convert_settings, merged
+from tenon.apis.legacy.config_maps import LOGGING, SETTINGS
+from tenon.apis.legacy.global_settings import Settings, convert_settings, merged
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from pydantic import AfterValidator, BeforeValidator
 
 from tenon.apis.legacy.global_tags import default_tags
 from tenon.provisioning.gates import AwsFeatureGates, FeatureGates, parse_aws_feature_gates, parse_feature_gates
+from worker.scheduler_document import scheduler_document
 from worker.settings.record_sinks import checked_record_sinks
-from worker.settings.scheduler_document import scheduler_document
 
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}

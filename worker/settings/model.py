@@ -14,6 +14,8 @@ from tenon.kube.scheduler_config import DefaultSpread
 from tenon.provisioning.gates import AwsFeatureGates, FeatureGates
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.scheduling.model import NODE_CHARGE
+from worker.own_namespace import own_namespace
+from worker.scheduler_document import default_spread
 from worker.settings.kinds import (
     NEVER,
     AwsGates,
@@ -31,8 +33,6 @@ from worker.settings.kinds import (
     between,
     duration_text,
 )
-from worker.settings.namespace import own_namespace
-from worker.settings.scheduler_document import default_spread
 
 Port = Annotated[int, Field(ge=0, le=65535)]
 

@@ -27,8 +27,8 @@ from tenon.apis.versions.definitions import (
 )
 from tenon.apis.versions.objects import V1
 from worker.log_rate_limit import LogRateLimiter
+from worker.own_namespace import own_namespace
 from worker.settings import Settings
-from worker.settings.namespace import own_namespace
 from worker.webhook.secret import SECRET, CertificateSecret
 from worker.webhook.server import PATH
 from worker.webhook.serving import service

@@ -24,8 +24,8 @@ from tenon.apis.json_object import field_at
 from tenon.apis.versions.definitions import NAMES, trusted_authorities
 from tenon.apis.versions.objects import DEFAULT_EXPIRY
 from worker.log_rate_limit import LogRateLimiter
+from worker.own_namespace import own_namespace
 from worker.settings import Settings, SettingsError
-from worker.settings.namespace import own_namespace
 from worker.webhook.certificates import Served, may_replace
 from worker.webhook.secret import SECRET, CertificateSecret
 from worker.webhook.server import WebhookServer

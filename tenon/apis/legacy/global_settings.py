@@ -9,14 +9,11 @@ from typing import Any
 
 from tenon.apis.base import ApiModel
 from tenon.apis.common import ObjectMeta
-from tenon.apis.json_object import field_at, parse_json_object
+from tenon.apis.json_object import parse_json_object
 from tenon.apis.legacy.awsnodetemplate import Defaults
 from tenon.apis.legacy.conversion import Note, Renamed, stored
 from tenon.apis.legacy.global_tags import DEFAULT_TAGS, is_tag_setting, tags_of
 from tenon.apis.validation import FieldError
-
-SETTINGS = "karpenter-global-settings"
-LOGGING = "config-logging"
 
 RENAMED: Mapping[str, str] = {
     "batchMaxDuration": "BATCH_MAX_DURATION",
@@ -59,16 +56,6 @@ class Settings:
 class ConfigMap(ApiModel):
     metadata: ObjectMeta = ObjectMeta()
     data: dict[str, str] = {}
-
-
-def is_settings(manifest: Mapping[str, Any]) -> bool:
-    """Whether an object is one of the ConfigMaps that held settings."""
-    cluster_name = field_at(manifest, "metadata", "name")
-    return (
-        manifest.get("kind") == "ConfigMap"
-        and manifest.get("apiVersion") == "v1"
-        and cluster_name in (SETTINGS, LOGGING)
-    )
 
 
 def convert_settings(manifest: Mapping[str, Any]) -> Settings:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from tenon.apis.reasons import camel_case, traits_of
+from tenon.messages.base import REBOOT
 from tenon.messages.command_approval import REFUSED_HOURS
 from tenon.messages.command_steps import DisruptInput
 from tenon.messages.disruption import (
-    REBOOT,
     DisruptionCandidate,
     DisruptionCommand,
     DisruptResult,

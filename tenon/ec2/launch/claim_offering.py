@@ -5,7 +5,7 @@ from __future__ import annotations
 from tenon.apis import labels
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.offerings import OfferingKey
-from tenon.messages.launch import OfferingRef
+from tenon.messages.offerings import OfferingRef
 
 
 def offering_of(claim: ClaimRecord) -> list[OfferingRef]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tenon.apis import labels
 from tenon.ec2.types.placement_groups import PLACEMENT_GROUP_LABELS
 from tenon.kube.requirements import Requirements
-from tenon.messages.launch import Instance
 from tenon.scheduling.model import InstanceType
+
+if TYPE_CHECKING:  # plans ask for the tenancy, and need no message
+    from tenon.messages.launch import Instance
 
 
 def tenancy(requirements: Requirements) -> str:

@@ -24,7 +24,8 @@ from tenon.ec2.types.settings import kubelet_map
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.requirements import Requirements
 from tenon.kube.taints import of_model
-from tenon.messages.launch import FleetOverride, FleetTemplate, LaunchRequest, OfferingRef
+from tenon.messages.launch import FleetOverride, FleetTemplate, LaunchRequest
+from tenon.messages.offerings import OfferingRef
 from tenon.resources import PODS, parse_resources
 from tenon.scheduling.model import InstanceType, Offering
 

@@ -15,7 +15,7 @@ from tenon.ec2.refusals.vcpu_quotas import quota_of
 from tenon.ec2.types.placement_groups import SPREAD
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.timestamps import format_instant, next_attempt
-from tenon.messages.launch import OfferingRef
+from tenon.messages.offerings import OfferingRef
 from tenon.sentences import lasting
 
 INSUFFICIENT_CAPACITY = frozenset(

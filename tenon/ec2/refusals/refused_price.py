@@ -13,7 +13,8 @@ from tenon.ec2.launch.filters import compatible
 from tenon.ec2.refusals.unavailable import UnavailableOfferings
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.requirements import Requirements
-from tenon.messages.launch import FleetOverride, Instance, LaunchRequest, OfferingRef
+from tenon.messages.launch import FleetOverride, Instance, LaunchRequest
+from tenon.messages.offerings import OfferingRef
 from tenon.resources import Resources
 from tenon.scheduling.model import InstanceType
 

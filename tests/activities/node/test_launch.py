@@ -16,7 +16,8 @@ from tenon.apis.hashing import ec2nodeclass_hashes
 from tenon.apis.validation import parse
 from tenon.ec2.refusals.unavailable import UNAVAILABLE_OFFERINGS_TTL
 from tenon.kube.offerings import OfferingKey
-from tenon.messages.launch import LaunchInput, LaunchRequest, OfferingRef, PrepareLaunchInput
+from tenon.messages.launch import LaunchInput, LaunchRequest, PrepareLaunchInput
+from tenon.messages.offerings import OfferingRef
 from tests.activities.node.fake_kube import stamp
 from tests.activities.node.seller import Seller, node_class
 from tests.activities.node.world import FINALIZER, REF, World, claim

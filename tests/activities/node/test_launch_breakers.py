@@ -8,7 +8,7 @@ from datetime import timedelta
 from activities.node.launch_breakers import FIRST_LAUNCHES, ROTATION, TURN, UNANSWERED, LaunchBreakers
 from tenon.ec2.refusals.backoff import FIRST_PROBE_PAUSE
 from tenon.kube.offerings import OfferingKey
-from tenon.messages.launch import OfferingRef
+from tenon.messages.offerings import OfferingRef
 from tenon.messages.provisioning import LaunchReport
 from tenon.node.breaker import by_key, merged
 from tests.activities.node.fake_kube import Clock

@@ -26,7 +26,7 @@ from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
 from tenon.kube.timestamps import format_instant
-from tenon.messages.launch import OfferingRef
+from tenon.messages.offerings import OfferingRef
 from tenon.messages.provisioning import PlanInput
 from tenon.provisioning.launch_budget import START
 from tenon.scheduling.model import InstanceType

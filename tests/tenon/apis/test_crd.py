@@ -10,6 +10,8 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from tenon.apis.crd_kinds import RESOURCES
+from tenon.apis.kinds import KINDS, Kind
 from tenon.apis.structural import structural
 from tests.tenon.apis.generated import DEFINITIONS as CRDS
 from tools.generate import HEADER, app, crd_texts
@@ -188,3 +190,13 @@ def test_generate_writes_and_check_names_stale_files(tmp_path: Path) -> None:
 def test_generated_text_is_yaml_of_the_definition() -> None:
     for name, text in crd_texts().items():
         assert yaml.safe_load(text) == CRDS[name]
+
+
+def test_the_names_of_kinds_are_those_of_their_definitions() -> None:
+    assert (
+        tuple(
+            Kind(resource.kind, resource.group, tuple(version.name for version in resource.versions), resource.scope)
+            for resource in RESOURCES
+        )
+        == KINDS
+    )

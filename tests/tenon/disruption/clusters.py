@@ -36,7 +36,7 @@ from tenon.kube.records import NodeCondition, PodRecord
 from tenon.kube.requirements import Requirements
 from tenon.kube.taints import Taint
 from tenon.kube.timestamps import format_instant
-from tenon.messages.disruption import REBOOT
+from tenon.messages.base import REBOOT
 from tenon.provisioning.cost_limits import Purchase, priced_nodes, with_cost_limits
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.resources import parse_resources, total

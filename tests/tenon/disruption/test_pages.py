@@ -10,9 +10,9 @@ import pytest
 from tenon.apis.reasons import Reason
 from tenon.disruption.commands import command_page, overview_page
 from tenon.evolve import evolve
+from tenon.messages.base import REBOOT
 from tenon.messages.command_approval import AwaitsApproval
 from tenon.messages.disruption import (
-    REBOOT,
     DisruptionCandidate,
     DisruptionCommand,
     DisruptResult,

@@ -19,7 +19,7 @@ from sandbox.bootstrap import DEPLOY
 from tenon.apis.versions.definitions import NAMES
 from tests.worker.webhook.conftest import Served
 from tests.workflows.waiting import until
-from worker.settings.namespace import own_namespace
+from worker.own_namespace import own_namespace
 from worker.webhook.secret import SECRET, CertificateSecret
 
 Object = dict[str, Any]

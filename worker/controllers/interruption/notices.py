@@ -45,7 +45,7 @@ from tenon.ec2.launch.claim_offering import offering_of
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.event_reasons import EventReason
 from tenon.kube.records import NodeRecord
-from tenon.messages.launch import OfferingRef
+from tenon.messages.offerings import OfferingRef
 from worker.cache.changes import Change, Topic
 from worker.cache.cluster import ClusterCache
 from worker.cache.managed_nodes import protection_of

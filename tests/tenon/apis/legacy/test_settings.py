@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from tenon.apis.legacy.config_maps import is_settings
 from tenon.apis.legacy.conversion import Note
-from tenon.apis.legacy.global_settings import Settings, convert_settings, is_settings, merged
+from tenon.apis.legacy.global_settings import Settings, convert_settings, merged
 
 
 def settings(name: str = "karpenter-global-settings", **data: Any) -> Settings:
