@@ -214,9 +214,10 @@ def complete_for_kubectl() -> None:
     completion.answer_kubectl(lambda: app(prog_name="tenon"), sys.argv[1:])
 
 
-GC_THRESHOLDS = (50_000, 50, 100)
-"""New objects before the youngest generation is collected, and collections before one of the older ones. A catalogue of
-instance types is 200,000 objects without cycles, and Python's own thresholds spend a tenth of a small plan on them.
+GC_THRESHOLDS = (250_000, 50, 100)
+"""New objects before the youngest generation is collected, and collections before one of the older ones. The modules
+and the catalogue of a plan are 200,000 objects without cycles, and Python's own thresholds spend a tenth of a small
+plan on them. The processes of a worker have thresholds of their own (`worker.runtime.memory`).
 """
 
 

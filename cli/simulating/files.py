@@ -6,7 +6,6 @@ import json
 import sys
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterable, Iterator
-from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,7 +14,6 @@ import typer
 from cli.simulating import builtin
 from tenon.manifests.concatenated_json import with_separators
 from tenon.manifests.faults import ManifestError, Source
-from tenon.scheduling.catalog import parse_catalog
 from tenon.scheduling.model import InstanceType
 from tenon.simulation.catalogue import read_catalogue
 from tenon.simulation.objects import Objects
@@ -65,7 +63,7 @@ def read_named_texts(names: Iterable[str], faults: list[ManifestError]) -> Itera
 def read_catalogue_file(name: str | None) -> tuple[list[InstanceType], list[ManifestError]]:
     """Return the instance types of a file, or the built-in ones."""
     if name is None:
-        return list(_built_in()), []
+        return list(builtin.types()), []
     faults: list[ManifestError] = []
     text = _text(name, faults)
     if text is None:
@@ -77,15 +75,6 @@ def read_catalogue_file(name: str | None) -> tuple[list[InstanceType], list[Mani
     except RecursionError:
         return [], [ManifestError(Source(name), "is not a catalogue: its lists nest too deeply")]
     return read_catalogue(document, Source(name))
-
-
-@cache
-def _built_in() -> list[InstanceType]:
-    """Return the built-in instance types, which one process may plan with many times.
-
-    A test validates them, because to do it in each simulation would take a tenth of a second.
-    """
-    return parse_catalog(builtin.load())
 
 
 def _files(name: str, faults: list[ManifestError]) -> Iterator[str]:

@@ -112,10 +112,13 @@ def to_buy(
         opened = _opened(pool, own, table, demand.choices)
         daemons = [daemon for daemon in problem.daemons if _constraints(daemon).tolerates(pool.taints)]
         for number, instance_type in enumerate(table.types):
+            is_covered = may_be_covered(pool, instance_type)
             rooms: dict[Amounts, Amounts] = {}  # by what DaemonSets take: offerings of a type seldom differ in it
             for offering in instance_type.offerings:
                 by_choice = opened[offering.values] if offering.available else ()
-                open_to = sum(1 << choice for choice, types in by_choice if types >> number & 1)
+                open_to = 0
+                for choice, types in by_choice:
+                    open_to |= (types >> number & 1) << choice
                 if not open_to:
                     continue
                 daemon_requests = _daemon_requests(own, instance_type, offering, daemons, demand.names)
@@ -132,8 +135,9 @@ def to_buy(
                 if reservation:
                     places[reservation] = max(places.get(reservation, 0), offering.reservation_capacity)
                 key = (room, open_to, reservation)
-                price = _least_price(pool, instance_type, offering)
-                cheapest[key] = min(price, cheapest.get(key, price))
+                price = _least_price(offering, is_covered)
+                if key not in cheapest or price < cheapest[key]:
+                    cheapest[key] = price
     columns = [
         Column(room, open_to, price, column_reservation)
         for (room, open_to, column_reservation), price in sorted(cheapest.items(), key=repr)
@@ -141,10 +145,10 @@ def to_buy(
     return [column for column in columns if min(column.room, default=0) >= 0], places
 
 
-def _least_price(pool: Pool, kind: InstanceType, offering: Offering) -> float:
+def _least_price(offering: Offering, is_covered: bool) -> float:
     """Return the least that a node may cost. How much is left of a commitment does not matter to a bound."""
-    is_covered = offering.capacity_type == labels.ON_DEMAND and may_be_covered(pool, kind)
-    return covered_price(offering.price) if is_covered else offering.price
+    is_paid_for = is_covered and offering.capacity_type == labels.ON_DEMAND
+    return covered_price(offering.price) if is_paid_for else offering.price
 
 
 def existing(problem: Problem, demand: Demand) -> list[Column]:

@@ -247,7 +247,8 @@ class TypeTable:
                     offer_and_sales = sales_by_offer[key] = (_Offer(offering), {})
                 sales = offer_and_sales[1]
                 sale = Sale(offering.price, instance_type.name, offering.zone, offering.capacity_type)
-                sales[number] = min(sale, sales.get(number, sale))
+                if number not in sales or sale < sales[number]:
+                    sales[number] = sale
         return [sales_by_offer[key] for key in sorted(sales_by_offer)]
 
 

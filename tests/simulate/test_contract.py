@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from cli.simulating import builtin
+from cli.simulating import builtin, ready_types
 from cli.simulating.files import read_catalogue_file
 from tenon.manifests.faults import Source
+from tenon.scheduling.catalog import parse_catalog
 from tenon.simulation.catalogue import read_catalogue
 from tests.simulate.running import POOL, catalogue, command, deployment, node, simulate
 
@@ -210,9 +213,25 @@ def test_the_built_in_catalogue_is_packed_the_same_each_time() -> None:
 
 
 def test_the_built_in_catalogue_is_valid() -> None:
-    types, faults = read_catalogue(builtin.load(), Source("built-in catalogue"))
+    _, faults = read_catalogue(builtin.load(), Source("built-in catalogue"))
     assert not faults
-    assert types == read_catalogue_file(None)[0]
+
+
+def test_the_types_that_are_ready_to_read_are_those_of_the_built_in_catalogue() -> None:
+    """`python -m cli.simulating.builtin` writes both files."""
+    types = parse_catalog(builtin.load())
+    assert read_catalogue_file(None)[0] == types
+    assert gzip.decompress(builtin.READY.read_bytes()) == ready_types.encoded(types)
+
+
+def test_ready_types_keep_reservations_and_what_is_unavailable() -> None:
+    """The built-in catalogue has neither."""
+    (kind, *_) = parse_catalog(builtin.load())
+    reserved = replace(
+        kind.offerings[0], capacity_type="reserved", reservation_id="cr-1", reservation_capacity=2, available=False
+    )
+    types = [replace(kind, offerings=(*kind.offerings, reserved))]
+    assert ready_types.decoded(ready_types.encoded(types)) == types
 
 
 def test_settings_and_time_are_checked(tmp_path: Path) -> None:

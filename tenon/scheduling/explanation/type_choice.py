@@ -24,9 +24,8 @@ _ALIKE = 0.005
 """Prices whose relative difference is below this are reported as the same."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Sale:
-    """A way to buy a type."""
+class _Sale(NamedTuple):
+    """A way to buy a type. A catalogue has ten thousand, which are made for one sentence."""
 
     price: float
     name: str
@@ -62,6 +61,8 @@ class _PoolTypes:
     """Labels that types or their offerings determine."""
     sales: Sequence[_Sale]
     """Every offering of the pool, including those unavailable, cheapest first."""
+    offers: Mapping[tuple[str, ...], Offering]
+    """An offering for each combination of what offerings determine, which decides whether requirements refuse it."""
     markets: dict[Requirements, _Market] = field(default_factory=dict)
 
 
@@ -236,7 +237,8 @@ class TypeChoiceExplainer:
             own = Requirements(
                 {key: requirement for key, requirement in pool.requirements.items() if key in known_keys}
             )
-            self._shelves[name] = _PoolTypes(kinds, own, frozenset(known_keys), ordered)
+            offers = {offering.values: offering for kind in kinds for offering in kind.offerings}
+            self._shelves[name] = _PoolTypes(kinds, own, frozenset(known_keys), ordered, offers)
         return self._shelves[name]
 
 
@@ -270,14 +272,17 @@ def _market(shelf: _PoolTypes, requirements: Requirements) -> _Market:
         return shelf.markets[requirements]
     forbidding = {kind.name: _forbidding(kind, requirements) for kind in shelf.kinds}
     closed = {kind.name for kind in shelf.kinds if _forbidding(kind, shelf.own)}
+    refusing = {values: _refusing(offering, requirements) for values, offering in shelf.offers.items()}
+    refused_by_pool = {values for values, offering in shelf.offers.items() if _refusing(offering, shelf.own)}
     best: dict[str, _Sale] = {}
     unavailable: list[_Sale] = []
     other_sales: list[tuple[_Sale, str]] = []
     for sale in shelf.sales:
-        forbidding_requirement = forbidding[sale.name] or _refusing(sale.offering, requirements)
+        values = sale.offering.values
+        forbidding_requirement = forbidding[sale.name] or refusing[values]
         if forbidding_requirement is None and sale.offering.launchable:
             best.setdefault(sale.name, sale)
-        elif sale.name not in closed and not _refusing(sale.offering, shelf.own):
+        elif sale.name not in closed and values not in refused_by_pool:
             name = sale.offering.reservation_id
             if forbidding_requirement is None and not name:
                 unavailable.append(sale)
