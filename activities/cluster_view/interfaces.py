@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodeoverlay import NodeOverlay
 from tenon.apis.nodepool import NodePool
-from tenon.disruption.model import ManagedNode, NodeDetail
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
@@ -19,6 +18,9 @@ from tenon.provisioning.readiness import Checks
 from tenon.resources import Resources
 from tenon.rollout.versions import PoolRollout
 from tenon.scheduling.model import InstanceType
+
+if TYPE_CHECKING:
+    from tenon.disruption.model import ManagedNode, NodeDetail
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
+from activities.disruption.repair_policies import RepairPolicies
 from tenon.apis.nodepool import NodePool
-from tenon.apis.noderepairpolicy import NodeRepairPolicy
 from tenon.disruption.model import ManagedNode
 from tenon.disruption.repair.policies import built_in
 from tenon.disruption.repair.pool_policies import PoolRepair
@@ -19,15 +18,6 @@ RepairSource = Callable[[], PoolRepair | None]
 
 def no_repair() -> None:
     """Node repair is off."""
-
-
-@dataclass(frozen=True, slots=True)
-class RepairPolicies:
-    """The NodeRepairPolicies of the cluster that users wrote."""
-
-    policies: Sequence[NodeRepairPolicy]
-    invalid: Collection[str] = ()
-    """The names of those that have problems."""
 
 
 def stated_repair(

@@ -35,7 +35,8 @@ from tenon.shadow.saved import VERSION, Totals, restored
 from tenon.shadow.theirs import Theirs
 from tenon.shadow.view import ModelView, PodFacts
 from tenon.shadow.waiting_commands import due_commands
-from tenon.simulation.decisions import decide, model_after
+from tenon.simulation.decisions import decide
+from tenon.simulation.model_after import model_after
 from worker.cache.snapshot import Snapshot
 
 log = loggers.CACHE

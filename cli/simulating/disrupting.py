@@ -35,8 +35,9 @@ from tenon.rollout.waves import RolloutNode, foreseen_waves
 from tenon.schedule.node_pools import closed_clause
 from tenon.scheduling.deadline import never
 from tenon.scheduling.model import InstanceType, Plan
-from tenon.simulation.decisions import Question, model_after, price_of
+from tenon.simulation.decisions import Question, price_of
 from tenon.simulation.document import Document, command_entry
+from tenon.simulation.model_after import model_after
 from worker.cache.cluster import ClusterCache
 from worker.cache.planning_view import PlanningView
 

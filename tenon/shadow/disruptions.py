@@ -30,7 +30,8 @@ from tenon.shadow.pods import WAITS
 from tenon.shadow.purchases import add_claims
 from tenon.shadow.view import ModelView, PodFacts
 from tenon.shadow.waiting_commands import claims_of, due_commands, waiting
-from tenon.simulation.decisions import Question, model_after
+from tenon.simulation.decisions import Question
+from tenon.simulation.model_after import model_after
 
 VALIDATION_SECONDS = VALIDATION_DELAY.total_seconds()
 DRAIN_SECONDS = 30.0

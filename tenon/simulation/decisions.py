@@ -15,10 +15,7 @@ from functools import partial
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodeoverlay import NodeOverlay
-from tenon.apis.nodepool import NODES, NodePool
-from tenon.disruption.covered_nodes import with_coverage
-from tenon.disruption.model import ClusterModel, NodeDetail, model_of
-from tenon.disruption.scored_zones import with_scores
+from tenon.apis.nodepool import NodePool
 from tenon.ec2.commitments.coverage import NO_COVERAGE, Coverage
 from tenon.ec2.commitments.pools import with_commitments
 from tenon.ec2.families.own_kubelet import with_own_kubelet
@@ -31,21 +28,17 @@ from tenon.provisioning.overlays import PoolTypes, apply_overlays
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.pool_overlap import notes as overlap_notes
 from tenon.provisioning.pool_overlap import overlapping
-from tenon.provisioning.problem import Cluster, problem_of, scheduling_pools, with_pool_reasons
+from tenon.provisioning.problem import Cluster, problem_of, with_pool_reasons
 from tenon.provisioning.readiness import usable_pools
 from tenon.provisioning.refused_offerings import with_refused_offerings
 from tenon.provisioning.shortage_waits import dear_nodes, elsewhere, held_back, without_dear_types
 from tenon.provisioning.solving import solve_with_buffers
-from tenon.provisioning.static_capacity import usable_static_pools
-from tenon.resources import add
 from tenon.rollout.revisions import class_key
 from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
-from tenon.scheduling.hourly_cost import with_used
 from tenon.scheduling.local_disks import lost_disks
 from tenon.scheduling.model import InstanceType, Plan, Problem
 from tenon.scheduling.most_pods import solve_for_most_pods
 from tenon.scheduling.relaxation import without_preferences
-from tenon.scheduling.reservations import with_places_taken
 from tenon.scheduling.spot_scores import ScoresOf, no_scores, with_spot_scores
 
 Placements = Mapping[str, tuple[Pod, ...]]
@@ -91,10 +84,6 @@ MAX_LOST_NOTES = 5
 """Maximum number of notes about pods whose local volume is on a machine that is gone."""
 MAX_OVERLAP_NOTES = 5
 """Maximum number of notes about NodePools that accept the same pods."""
-
-
-NodeDetails = Callable[[Mapping[str, Sequence[InstanceType]]], Mapping[str, NodeDetail]]
-"""Returns the details of all initialized nodes, by NodeClaim, from the instance types of each NodePool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +134,7 @@ class Decision:
 
 def decide(cluster: Cluster, question: Question, clock: Callable[[], float]) -> Decision:
     """Plan for the pods. ``clock`` measures the duration."""
-    pools_with_types = _sold(usable_pools(cluster.node_pools(), cluster.node_class), cluster, question)
+    pools_with_types = sold(usable_pools(cluster.node_pools(), cluster.node_class), cluster, question)
     began = clock()
     overlaid = apply_overlays(pools_with_types, question.overlays)
     problem = problem_of(cluster, question.pods, overlaid.pools_with_types, question.policy, refused=question.refused)
@@ -194,35 +183,8 @@ def _with_waits(problem: Problem, question: Question, pools_with_types: PoolType
     return without_dear_types(plan, pools, prices)
 
 
-def model_after(
-    plan: Plan, cluster: Cluster, question: Question, node_details: NodeDetails, wave_pools: Sequence[NodePool] = ()
-) -> ClusterModel:
-    """Return the cluster for methods that move pods, once a plan is carried out.
-
-    The plan's pods are on the existing nodes that it chose, and its new nodes use the limits of their pools.
-    ``wave_pools``: the NodePools of which a rollout replaces nodes, in the version that those nodes get.
-    """
-    pools, find_class = cluster.node_pools(), cluster.node_class
-    static = usable_static_pools(pools, find_class)
-    pools_with_types = _sold([*usable_pools(pools, find_class), *static], cluster, question)
-    overlaid = apply_overlays(pools_with_types, question.overlays)
-    problem = problem_of(cluster, [], overlaid.pools_with_types, question.policy, plan.placements)
-    used = {pool.name: pool for pool in problem.pools}
-    for claim in plan.claims:
-        used = with_used(used, claim.pool, add(claim.largest, {NODES: 1}))
-    remaining_pools = with_places_taken(used.values(), plan.claims)
-    details = node_details(overlaid.types_by_pool())
-    model = model_of(replace(problem, pools=remaining_pools), details, {pool.metadata.name for pool in static})
-    if not wave_pools:
-        return with_scores(with_coverage(model, question.coverage), question.scores_of)
-    usable = [*usable_pools(wave_pools, find_class), *usable_static_pools(wave_pools, find_class)]
-    waves = apply_overlays(_sold(usable, cluster, question), question.overlays)
-    in_version = scheduling_pools(cluster, waves.pools_with_types, question.policy)
-    model = replace(model, wave_pools={pool.name: pool for pool in in_version})
-    return with_scores(with_coverage(model, question.coverage), question.scores_of)
-
-
-def _sold(pools: Sequence[NodePool], cluster: Cluster, question: Question) -> PoolTypes:
+def sold(pools: Sequence[NodePool], cluster: Cluster, question: Question) -> PoolTypes:
+    """Return the NodePools with the instance types that their classes can have."""
     return [(pool, _types_of(_class_of(pool, cluster), question)) for pool in pools]
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tenon.disruption.model import Command
 from tenon.kube.pod import Pod
 from tenon.kube.pool_reasons import Clause, NoPlace, Obstacle, ObstacleKind
 from tenon.messages.base import REBOOT
@@ -17,6 +16,9 @@ from tenon.scheduling.model import Plan, PlannedClaim, Problem
 from tenon.scheduling.sizing_rules import sizing_cost
 from tenon.scheduling.type_table import TypeTables
 from tenon.simulation.hourly_costs import hourly_costs
+
+if TYPE_CHECKING:
+    from tenon.disruption.model import Command
 
 Document = dict[str, Any]
 

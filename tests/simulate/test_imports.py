@@ -22,6 +22,7 @@ finally:
 """
 CLIENTS = {"temporalio", "kubernetes", "boto3", "botocore", "aiohttp", "opentelemetry", "prometheus_client", "grpc"}
 DISRUPTION = {"cli.simulating.disrupting", "tenon.disruption.deciding", "tenon.disruption.search.move_planner"}
+OF_DISRUPTION = {"tenon.disruption", "activities.disruption.repair_source", "worker.cache.managed_nodes"}
 MESSAGES = {"tenon.messages.disruption", "tenon.messages.launch", "tenon.messages.node"}
 OLD_VERSIONS = {"tenon.apis.legacy.kinds", "tenon.apis.crd_kinds", "tenon.manifests.batch_conversion"}
 SETTINGS = {"worker.settings"}
@@ -44,7 +45,7 @@ def loaded_modules(folder: Path, *options: str) -> set[str]:
 def test_a_plan_from_files_loads_only_what_it_uses(tmp_path: Path) -> None:
     modules = loaded_modules(tmp_path)
     assert "tenon.scheduling.engine" in modules
-    assert modules.isdisjoint(CLIENTS | DISRUPTION | MESSAGES | OLD_VERSIONS | SETTINGS)
+    assert modules.isdisjoint(CLIENTS | DISRUPTION | OF_DISRUPTION | MESSAGES | OLD_VERSIONS | SETTINGS)
 
 
 def test_disruption_from_files_loads_no_client(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from tenon.disruption.rules.held_pods import holder
 from tenon.disruption.search.cost import rescheduling_cost
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.records import NodeRecord
-from tenon.kube.timestamps import from_epoch
 from tenon.scheduling.model import InstanceType
+from worker.cache.quiet_nodes import quiet_since
 from worker.cache.state import ClusterState
 
 _Prices = Mapping[tuple[str, str, str, str], float]
@@ -120,10 +120,3 @@ def _prices(
         if instance_type.name in type_names
         for offering in instance_type.offerings
     }
-
-
-def quiet_since(state: ClusterState, claim: ClaimRecord, node: NodeRecord) -> datetime | None:
-    """Return when the last pod came to a node or left it, or when it was initialized if that is later."""
-    last_event = state.last_pod_event(node.name)
-    times = (claim.initialized_at, claim.last_pod_event, from_epoch(last_event))
-    return max((time for time in times if time is not None), default=None)

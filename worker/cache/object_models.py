@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from activities.disruption.repair_source import RepairPolicies
+from activities.disruption.repair_policies import RepairPolicies
 from tenon.apis.base import ApiModel
 from tenon.apis.disruptionfreeze import DisruptionFreeze
 from tenon.apis.nodeoverlay import NodeOverlay

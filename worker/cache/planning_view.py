@@ -6,12 +6,13 @@ import asyncio
 import contextlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from datetime import datetime
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from activities import loggers
 from activities.cluster_view.interfaces import Fingerprint
 from activities.kubernetes.resources import NODECLAIMS, PODS
 from tenon.apis import labels
-from tenon.disruption.model import ManagedNode
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.pod import Pod
 from tenon.provisioning.cost_limits import Purchase
@@ -23,14 +24,17 @@ from tenon.scheduling.model import Node
 from worker.cache.changes import Topic
 from worker.cache.cluster import ClusterCache
 from worker.cache.evacuating_pods import leaving
-from worker.cache.managed_nodes import ManagedNodes
 from worker.cache.new_nodes import is_unused, undeclared_taint
-from worker.cache.node_details import quiet_since
 from worker.cache.node_pool_view import NodePoolView
 from worker.cache.purchases import purchases
-from worker.cache.snapshot import Snapshot
+from worker.cache.quiet_nodes import quiet_since
 from worker.cache.state import still_needs
 from worker.cache.supply_fingerprints import SupplyFingerprints
+
+if TYPE_CHECKING:
+    from tenon.disruption.model import ManagedNode
+    from worker.cache.managed_nodes import ManagedNodes
+    from worker.cache.snapshot import Snapshot
 
 log = loggers.CACHE
 
@@ -76,8 +80,13 @@ class PlanningView(NodePoolView):
     def __init__(self, cache: ClusterCache, *, limits_total_cost: bool = False) -> None:
         """``limits_total_cost``: whether a limit on costs applies to all NodePools together."""
         super().__init__(cache)
-        self._managed = ManagedNodes(cache)
         self._fingerprints = SupplyFingerprints(cache, self, limits_total_cost=limits_total_cost)
+
+    @cached_property
+    def _managed(self) -> ManagedNodes:
+        from worker.cache.managed_nodes import ManagedNodes  # only for disruption, which a plan from files does without
+
+        return ManagedNodes(self._cache)
 
     def synced(self) -> bool:
         """Whether every resource has been read completely once."""
@@ -89,6 +98,8 @@ class PlanningView(NodePoolView):
 
     def snapshot(self) -> Snapshot:
         """A snapshot of the cluster for use in another thread."""
+        from worker.cache.snapshot import Snapshot  # as above
+
         pools = self.node_pools()
         keys = {record.name for record in self._cache.nodeclasses}
         keys |= {class_key(pool) for pool in (*pools, *self.wave_pools())}

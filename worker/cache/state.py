@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from tenon.apis import labels
 from tenon.apis.managed import manages_claim, manages_pool
-from tenon.disruption.model import NodeDetail
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.pod import Pod
 from tenon.kube.records import DaemonRecord, NamespacedRecord, NodeRecord, ObjectRecord, PodRecord, ValueRecord
@@ -34,6 +34,9 @@ from worker.cache.storage import Storage
 from worker.cache.table import Table
 from worker.cache.untried_pods import UntriedPods
 from worker.cache.vpa_predictions import VpaPredictions
+
+if TYPE_CHECKING:
+    from tenon.disruption.model import NodeDetail
 
 PLANNED_GRACE_SECONDS = 60.0
 """Seconds after a node's initialization during which its planned pods may still be on their way."""

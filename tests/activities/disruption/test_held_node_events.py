@@ -8,7 +8,8 @@ from datetime import timedelta
 import pytest
 
 from activities.disruption.held_node_events import MOST, REPEAT_SECONDS, REPORT_SECONDS
-from activities.disruption.repair_source import RepairPolicies, no_repair, stated_repair
+from activities.disruption.repair_policies import RepairPolicies
+from activities.disruption.repair_source import no_repair, stated_repair
 from tenon.kube.records import NodeCondition
 from tenon.messages.disruption import AwaitDisruptionInput
 from tests.activities.disruption.disruption_setting import Setting, managed

@@ -7,7 +7,8 @@ from dataclasses import replace
 from datetime import timedelta
 
 from activities.disruption.move_events import TASK
-from activities.disruption.repair_source import RepairPolicies, no_repair, stated_repair
+from activities.disruption.repair_policies import RepairPolicies
+from activities.disruption.repair_source import no_repair, stated_repair
 from tenon.disruption.model import (
     Blocked,
     Verdict,

@@ -13,7 +13,8 @@ from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.offerings import OfferingKey
 from tenon.messages.provisioning import PlanInput
 from tenon.scheduling.model import InstanceType
-from tenon.simulation.decisions import Question, decide, model_after
+from tenon.simulation.decisions import Question, decide
+from tenon.simulation.model_after import model_after
 from tests.activities.provisioning.fake_view import START, FakeTypes, node_class
 from tests.activities.provisioning.setting import BATCH, Setting
 from tests.tenon.scheduling.builders import ZONES, asking, catalog, entry, need, pod
