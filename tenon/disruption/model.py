@@ -26,6 +26,7 @@ from tenon.kube.pod import Pod
 from tenon.kube.records import NodeCondition
 from tenon.messages.base import REBOOT
 from tenon.rollout.versions import PoolRollout
+from tenon.scheduling.cluster_facts import ClusterFacts
 from tenon.scheduling.model import PlannedClaim, Pool, Problem
 from tenon.scheduling.type_table import TypeTables
 
@@ -230,6 +231,8 @@ class ClusterModel:
     """By name, the NodePools of which a rollout replaces nodes now, in the version that those nodes get."""
     tables: TypeTables = field(default_factory=TypeTables, compare=False, repr=False)
     """The index of the instance types, which all simulations share."""
+    facts: ClusterFacts = field(default_factory=ClusterFacts, compare=False, repr=False)
+    """What all simulations know of the nodes and NodePools."""
     launching: frozenset[str] = field(init=False, compare=False)
     """The NodePools of which the instance types are known (DIS-12)."""
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from tenon.kube.pod import Pod
 from tenon.scheduling.blast_radius import BlastRadius
+from tenon.scheduling.cluster_facts import ClusterFacts
 from tenon.scheduling.deadline import never
 from tenon.scheduling.domain_candidates import DomainCandidates
 from tenon.scheduling.domains import Domains, counts_node, value_on_node
@@ -22,6 +23,7 @@ from tenon.scheduling.fleet import Fleet
 from tenon.scheduling.model import Problem
 from tenon.scheduling.pod_classes import PodClass, group, resource_names
 from tenon.scheduling.relaxation import without_preferences
+from tenon.scheduling.running_counts import RunningCounts, possible_on
 from tenon.scheduling.topology import AreaRules, Topology
 from tenon.scheduling.topology_counts import TopologyCounts
 from tenon.scheduling.topology_groups import HOSTNAME, topology_key
@@ -35,15 +37,21 @@ def depends_on_domains(pod: Pod) -> bool:
     return any(topology_key(key) != HOSTNAME for key in keys)
 
 
-def admits(problem: Problem, placements: Mapping[str, Sequence[Pod]], tables: TypeTables | None = None) -> bool:
+def admits(
+    problem: Problem,
+    placements: Mapping[str, Sequence[Pod]],
+    tables: TypeTables | None = None,
+    facts: ClusterFacts | None = None,
+) -> bool:
     """Return whether rules over domains let all these pods onto these nodes, in some order.
 
     Args:
         problem: the cluster without these pods. Its nodes include those that are still to be launched.
         placements: the pods by the name of their node.
         tables: of the lists of instance types, as for `solve`.
+        facts: of the cluster, as for `solve`.
     """
-    return _Admission(problem, placements, tables or TypeTables()).admits_all()
+    return _Admission(problem, placements, tables or TypeTables(), facts or ClusterFacts()).admits_all()
 
 
 @dataclass(slots=True, eq=False)
@@ -64,7 +72,9 @@ class _Arrival:
 class _Admission:
     """The counts of pods in each domain, and the pods that wait."""
 
-    def __init__(self, problem: Problem, placements: Mapping[str, Sequence[Pod]], tables: TypeTables) -> None:
+    def __init__(
+        self, problem: Problem, placements: Mapping[str, Sequence[Pod]], tables: TypeTables, facts: ClusterFacts
+    ) -> None:
         node_of = {pod.key: name for name, pods in placements.items() for pod in pods}
         pods = [
             replace(pod, rules=without_preferences(pod.rules)) if pod.rules else pod
@@ -73,12 +83,14 @@ class _Admission:
         ]
         problem = replace(problem, pods=pods)
         names = resource_names([*pods, *problem.daemons])
-        topology = Topology(problem)
+        topology = Topology(problem, facts.nodes)
         classes = group(pods, names, topology)
-        rooms = rooms_of(problem.nodes, problem.pools, names)
+        rooms = rooms_of(problem.nodes, problem.pools, names, facts=facts.nodes)
         domains = Domains(rooms)
-        domains.templates = templates_of(problem, names, topology, BlastRadius(), never, tables)
-        self._counts = TopologyCounts(topology, domains, rooms, classes=classes)
+        domains.templates = templates_of(problem, names, topology, BlastRadius(), never, tables, facts)
+        self._counts = TopologyCounts(
+            topology, domains, rooms, RunningCounts(topology, rooms, classes), classes=classes
+        )
         self._counts.reaches = DomainCandidates(
             rooms, [Fleet(template) for template in domains.templates], domains
         ).holds_in
@@ -133,7 +145,7 @@ class _Admission:
             arrival.pod_class,
             pods,
             arrival.domain_values,
-            lambda key: self._counts.possible_on(arrival.room, key),
+            lambda key: possible_on(arrival.room, key),
             lambda nodes: counts_node(arrival.room, nodes),
         )
 

@@ -20,6 +20,8 @@ from tenon.scheduling.group_starts import Follower, GroupStarts, shared_node
 from tenon.scheduling.hostname_rules import HostRules
 from tenon.scheduling.packing import Bin
 from tenon.scheduling.pod_classes import PodClass
+from tenon.scheduling.room_index import RoomIndex
+from tenon.scheduling.running_counts import possible_on
 from tenon.scheduling.topology import AreaRules, AreaSpread
 from tenon.scheduling.topology_counts import TopologyCounts
 from tenon.scheduling.topology_groups import HOSTNAME, NodeFilter
@@ -46,6 +48,7 @@ class Placer:
         self._evenly = evenly
         self._expired = expired
         self._rooms = [room for room in rooms if room.open]
+        self._index = RoomIndex(self._rooms)
         self._fleets = fleets
         self._counts = counts
         self._choices = DomainCandidates(self._rooms, fleets, domains)
@@ -68,6 +71,7 @@ class Placer:
     def forget_nodes(self) -> None:
         """Consider all nodes again, because they changed."""
         self._choices.forget_nodes()
+        self._index.read()
 
     def missed_domains(self) -> frozenset[tuple[int, str]]:
         """(group, domain) of new nodes that a spread constraint counts but did not compare: they were added later.
@@ -180,10 +184,14 @@ class Placer:
             is_reached = self._reached[pod_class, key, value] = any(
                 choice.domain_values.get(key, value) == value
                 and self._counts.quota(pod_class, choice.domain_values, rules)
-                and (choice.price < inf or any(room.room_for(choice.pods, 1) for room in self._rooms))
+                and (choice.price < inf or self._on_some_room(choice.pods))
                 for choice in self.choices(pod_class)
             )
         return is_reached
+
+    def _on_some_room(self, pod_class: PodClass) -> bool:
+        """Whether an existing node has room for one of the pods."""
+        return any(self._rooms[number].room_for(pod_class, 1) for number in self._index.candidates(pod_class))
 
     @staticmethod
     def _amounts(pod_class: PodClass, options: Sequence[tuple[object, ...]]) -> list[int]:
@@ -209,20 +217,21 @@ class Placer:
         if not self._rooms:
             return 0
         for form in self._joining(choice.pods):
-            rooms = self._rooms
-            start = choice.next_room if not form.near else 0
-            for number in range(start, len(rooms)):
-                room = rooms[number]
+            origin = id(form.origin)
+            for number in self._index.candidates(form, 0 if form.near else choice.next_room):
+                room = self._rooms[number]
                 if not all(room.room_for(member, 1) for member in company):
                     continue
-                origin = id(form.origin)
                 placed_pods = room.take(form, self.handed_out.get(origin, 0), count)
                 if placed_pods:
+                    self._index.update(number)
                     self.handed_out[origin] = self.handed_out.get(origin, 0) + placed_pods
-                    self._record(form, placed_pods, choice.domain_values, _RoomView(room, self._counts))
+                    self._record(form, placed_pods, choice.domain_values, _RoomView(room))
+                    if not form.near:
+                        choice.next_room = number
                     return placed_pods
-                if not form.near:
-                    choice.next_room = number + 1
+            if not form.near:
+                choice.next_room = len(self._rooms)
         return 0
 
     def _on_bins(self, choice: DomainCandidate, count: int, company: Sequence[PodClass] = ()) -> int:
@@ -321,8 +330,8 @@ class _View:
 class _RoomView(_View):
     """An existing node."""
 
-    def __init__(self, room: Room, counts: TopologyCounts) -> None:
-        self.open_to = lambda key: counts.possible_on(room, key)
+    def __init__(self, room: Room) -> None:
+        self.open_to = lambda key: possible_on(room, key)
         self.counted_by = lambda nodes: counts_node(room, nodes)
 
 

@@ -80,6 +80,7 @@ class DomainCandidates:
         self._options: dict[tuple[object, ...], list[tuple[Chosen, Terms]]] = {}
         self._shared: dict[Terms, Terms] = {}
         self._prices: dict[tuple[object, ...], float] = {}
+        self._present: dict[str, frozenset[str]] = {}
         self._boundless: set[tuple[object, ...]] = set()
 
     def has_too_many(self, pod_class: PodClass) -> bool:
@@ -173,8 +174,15 @@ class DomainCandidates:
         if terms is not None:
             reachable_values = self._domains.reachable(terms, key)
             new = new if ANY in reachable_values else new & reachable_values
-        present = (value for room in self._rooms if (value := value_on_node(room, key)) is not None)
-        return sorted(new.union(present) - {ANY})
+        return sorted(new.union(self._on_rooms(key)) - {ANY})
+
+    def _on_rooms(self, key: str) -> frozenset[str]:
+        """The domains of the nodes that may be used."""
+        present = self._present.get(key)
+        if present is None:
+            values = (value_on_node(room, key) for room in self._rooms)
+            present = self._present[key] = frozenset(value for value in values if value is not None)
+        return present
 
     def _price(self, pod_class: PodClass, terms: Terms) -> float:
         """Price of the cheapest new node for one of the pods in these domains; infinite if there is none."""

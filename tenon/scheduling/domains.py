@@ -55,8 +55,7 @@ def value_on_new_node(node: Bin, key: str) -> str | None:
 
 def value_on_node(room: Room, key: str) -> str | None:
     """The value of ``key`` on an existing node; None if it has none, or may still get one of several."""
-    values = room.values.get(key)
-    return None if values.complement or len(values.members) != 1 else values.values[0]
+    return room.labels.domain(key)
 
 
 def counts_node(room: Room, nodes: NodeFilter) -> bool:

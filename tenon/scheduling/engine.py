@@ -14,10 +14,11 @@ from itertools import chain
 
 from tenon.kube.pod import Pod
 from tenon.kube.pool_reasons import Clause, NoPlace
-from tenon.kube.taints import Taint
 from tenon.scheduling import existing_nodes
+from tenon.scheduling.batch import Batch
 from tenon.scheduling.blast_radius import BlastRadius
 from tenon.scheduling.claim_builder import claims_of
+from tenon.scheduling.cluster_facts import ClusterFacts
 from tenon.scheduling.column_packing import MAX_NODES, repack_by_columns
 from tenon.scheduling.columns import Columns, ProgramFailedError
 from tenon.scheduling.commitments import by_commitment, commitment_of
@@ -36,8 +37,8 @@ from tenon.scheduling.limited_packing import repack_within_limits
 from tenon.scheduling.local_disks import on_their_hosts
 from tenon.scheduling.model import Plan, Problem
 from tenon.scheduling.packing import Load
-from tenon.scheduling.pod_classes import PodClass, group, resource_names
-from tenon.scheduling.relaxation import forms, without_preferences
+from tenon.scheduling.pod_classes import PodClass
+from tenon.scheduling.relaxation import without_preferences
 from tenon.scheduling.reservations import drop_far_limits, is_paid_for, share_limits, split, used_up
 from tenon.scheduling.sizing import repack
 from tenon.scheduling.template import Template
@@ -54,20 +55,23 @@ def solve(
     last: frozenset[str] = frozenset(),
     *,
     columns: Columns | None = None,
+    facts: ClusterFacts | None = None,
 ) -> Plan:
     """Return the plan for one batch. Each pod is in exactly one part of it. Pods are identified by namespace and name.
 
     Once the time has ``expired``, the plan is what the engine has found so far. A caller that solves many problems with
     the same lists of instance types passes the same ``tables``, so that each list is indexed once. The pods with the
     keys in ``last`` are placed after all others. With ``columns``, the new nodes are packed again by column generation,
-    which takes longer and never makes them dearer.
+    which takes longer and never makes them dearer. A caller that solves many problems of the same cluster passes the
+    same ``facts``.
     """
-    type_tables = tables or TypeTables()
+    type_tables, cluster_facts = tables or TypeTables(), facts or ClusterFacts()
     relaxed_problem = _without_ignored_preferences(problem)
 
     def plan_of(subproblem: Problem) -> Plan:
         return on_their_hosts(
-            subproblem, lambda held_problem: _best_plan(held_problem, expired, type_tables, last, columns)
+            subproblem,
+            lambda held_problem: _best_plan(held_problem, expired, type_tables, last, columns, cluster_facts),
         )
 
     return in_turns(relaxed_problem, plan_of, expired)
@@ -77,41 +81,45 @@ def solve_by_first_fit(problem: Problem, order: Order, tables: TypeTables | None
     """Return the plan of plain first-fit for the same problem: the baseline for the plans of `solve`."""
     type_tables = tables or TypeTables()
     relaxed_problem = _without_ignored_preferences(problem)
-    return in_turns(relaxed_problem, lambda subproblem: _complete(subproblem, never, type_tables, order).plan, never)
+    return in_turns(
+        relaxed_problem, lambda subproblem: _complete(Batch(subproblem), never, type_tables, order).plan, never
+    )
 
 
 def fleets_of(problem: Problem, tables: TypeTables | None = None) -> Sequence[Fleet]:
     """Return the new nodes of the plan, with the pods on each, for a search that starts from them."""
-    return _complete(problem, never, tables or TypeTables(), columns=Columns()).fleets
+    return _complete(Batch(problem), never, tables or TypeTables(), columns=Columns()).fleets
 
 
 def _best_plan(
-    problem: Problem, expired: Expired, tables: TypeTables, last: frozenset[str], columns: Columns | None
+    problem: Problem,
+    expired: Expired,
+    tables: TypeTables,
+    last: frozenset[str],
+    columns: Columns | None,
+    facts: ClusterFacts,
 ) -> Plan:
     """Return the engine's plan, or that of plain first-fit if it is cheaper."""
-    fleet_plan = _complete(problem, expired, tables, last=last, columns=columns)
+    batch = Batch(problem, last, facts)
+    fleet_plan = _complete(batch, expired, tables, columns=columns)
     if fleet_plan.comparable and not expired() and not last:
-        fleet_plan = best(fleet_plan, [_complete(problem, expired, tables, order) for order in Order])
+        fleet_plan = best(fleet_plan, [_complete(batch, expired, tables, order) for order in Order])
     return fleet_plan.plan
 
 
 def _complete(
-    problem: Problem,
+    batch: Batch,
     expired: Expired,
     tables: TypeTables,
     in_turn: Order | None = None,
-    last: frozenset[str] = frozenset(),
     columns: Columns | None = None,
 ) -> FleetPlan:
-    """Return a plan whose spread constraints compared every domain that they should.
-
-    ``last``: keys of pods that are placed after all others.
-    """
+    """Return a plan whose spread constraints compared every domain that they should."""
     compared: frozenset[tuple[int, str]] = frozenset()
     while True:
         if columns is not None:
             columns.least_unplaced = None
-        fleet_plan, missed = _solve(problem, compared, in_turn, expired, tables, last, columns)
+        fleet_plan, missed = _solve(batch, compared, in_turn, expired, tables, columns)
         if missed <= compared:
             return fleet_plan
         if expired():
@@ -120,31 +128,21 @@ def _complete(
 
 
 def _solve(
-    problem: Problem,
+    batch: Batch,
     compared: frozenset[tuple[int, str]],
     in_turn: Order | None,
     expired: Expired,
     tables: TypeTables,
-    last: frozenset[str],
     columns: Columns | None,
 ) -> tuple[FleetPlan, frozenset[tuple[int, str]]]:
     """Return a plan, and the (group, domain) pairs beyond ``compared`` that spread constraints should have compared.
 
     With ``in_turn``, pods are placed one after another in queue order and stay where they are: plain first-fit.
     """
-    refusal_reasons = {
-        pod.key: NoPlace.of(reason) for pod in problem.pods if (reason := pod.unsupported or _unknown(pod, problem))
-    }
-    pods = [pod for pod in problem.pods if pod.key not in refusal_reasons] if refusal_reasons else list(problem.pods)
-    names = resource_names([*pods, *problem.daemons])
-    topology = Topology(problem)
-    shares = BlastRadius(problem.most_pods_share, problem.pods, problem.nodes)
-    classes = group([pod for pod in pods if pod.key not in last], names, topology, by_workload=shares.limited)
-    later = group([pod for pod in pods if pod.key in last], names, topology, by_workload=shares.limited)
-    rooms = existing_nodes.rooms_of(problem.nodes, problem.pools, names, shares)
-
-    soft = _soft_taints(problem)
-    ways = {id(pod_class): forms(pod_class, topology, soft) for pod_class in chain(classes, later)}
+    problem, topology, names, ways = batch.problem, batch.topology, batch.names, batch.ways
+    classes, later = batch.classes, batch.later
+    shares = batch.shares()
+    rooms = batch.rooms(shares)
     stepwise = [
         pod_class
         for pod_class in classes
@@ -154,12 +152,12 @@ def _solve(
     bulk = [pod_class for pod_class in classes if id(pod_class) not in stepwise_ids]
 
     domains = Domains(rooms)
-    counts = TopologyCounts(topology, domains, rooms, compared, chain(classes, later))
+    counts = TopologyCounts(topology, domains, rooms, batch.running(rooms), compared, batch.all_classes())
     placed_counts = [] if stepwise else existing_nodes.place(bulk, rooms, expired)
     fleets: list[Fleet] = []
-    if stepwise or sum(placed_counts) < len(pods):
-        domains.templates = templates_of(problem, names, topology, shares, expired, tables)
-        drop_far_limits(domains.templates, len(pods))
+    if stepwise or sum(placed_counts) < batch.size:
+        domains.templates = templates_of(problem, names, topology, shares, expired, tables, batch.facts)
+        drop_far_limits(domains.templates, batch.size)
         fleets = [Fleet(template) for template in domains.templates]
         share_limits(fleets)
     starts = GroupStarts(ways[id(pod_class)][-1] for pod_class in chain(stepwise, later))
@@ -197,9 +195,9 @@ def _solve(
         expired,
         lambda unplaced_class: _reason(unplaced_class, fleets, obstacle(ways[id(unplaced_class)][-1], placer, counts)),
     )
-    refusal_reasons |= hopeless
-    plan = Plan(tuple(claims), placements, {key: refusal_reasons[key] for key in sorted(refusal_reasons)}, unreached)
-    comparable = bool(stepwise) and is_worthwhile(len(pods), len(classes), len(claims))
+    reasons = batch.refusal_reasons | hopeless
+    plan = Plan(tuple(claims), placements, {key: reasons[key] for key in sorted(reasons)}, unreached)
+    comparable = bool(stepwise) and is_worthwhile(batch.size, len(classes), len(claims))
     return FleetPlan(plan, fleets, comparable), placer.missed_domains()
 
 
@@ -316,6 +314,7 @@ def templates_of(
     shares: BlastRadius,
     expired: Expired,
     tables: TypeTables,
+    facts: ClusterFacts,
 ) -> list[Template]:
     """The pools in the order in which they are tried."""
     daemons = read_daemons(problem.daemons, names, topology)
@@ -327,15 +326,7 @@ def templates_of(
         is_kept = id(split_pool.instance_types) in pool_type_ids or bool(commitment_of(split_pool))
         lists = tables if is_kept else own
         templates += [
-            Template(
-                pool,
-                daemons,
-                lists.of(pool.instance_types, names),
-                problem.min_values_best_effort,
-                node_charge=problem.node_charge,
-                shares=shares,
-                expired=expired,
-            )
+            facts.template(problem, pool, lists.of(pool.instance_types, names), topology, daemons, shares, expired)
             for pool in by_capacity_type(split_pool, lists)
         ]
     return templates
@@ -354,22 +345,6 @@ def _reason(pod_class: PodClass, fleets: Sequence[Fleet], why: str) -> NoPlace:
     if reserved and not templates_and_limits:
         return NoPlace(full_reservations)
     return NoPlace((*full_reservations, *explain(pod_class, templates_and_limits, why).clauses))
-
-
-def _soft_taints(problem: Problem) -> list[Taint]:
-    taints = dict.fromkeys(taint for pool in problem.pools for taint in pool.taints)
-    return [taint for taint in taints if taint.effect == "PreferNoSchedule"]
-
-
-def _unknown(pod: Pod, problem: Problem) -> str:
-    """Why a pod's rules cannot be evaluated; empty if they can."""
-    if problem.namespaces is None and pod.rules:
-        for term in pod.rules.terms:
-            if term.namespace_selector is not None and term.namespace_selector.expressions:
-                return (
-                    f"a term over {term.key} chooses namespaces by label, and labels of namespaces are not known here"
-                )
-    return ""
 
 
 def _without_ignored_preferences(problem: Problem) -> Problem:

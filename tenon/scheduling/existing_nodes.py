@@ -9,46 +9,55 @@ from itertools import chain
 from tenon.apis import labels
 from tenon.kube.host_ports import HostPort, first_conflict
 from tenon.kube.pod import Pod
-from tenon.kube.requirements import Requirement, Requirements
+from tenon.kube.requirements import Requirements
 from tenon.kube.taints import Taint
 from tenon.scheduling.blast_radius import BlastRadius, WorkloadKey
 from tenon.scheduling.deadline import Expired, never
 from tenon.scheduling.hostname_rules import Counts
 from tenon.scheduling.model import Node, Pool
+from tenon.scheduling.node_facts import NodeFacts
 from tenon.scheduling.pod_classes import Amounts, PodClass, workload_key
+
+_NOTHING: Counter[WorkloadKey] = Counter()
+"""What nodes carry of workloads if the batch does not limit that."""
 
 
 class Room:
     """What a node has left for pods."""
 
     __slots__ = (
-        "_attached", "_carried", "_limits", "_shares", "_suits", "free", "hosts", "name", "open", "placed", "ports",
-        "running", "settled", "stopped", "taints", "values",
+        "_attached", "_carried", "_limits", "_shares", "_suits", "free", "hosts", "kinds", "labels", "name", "open",
+        "placed", "ports", "settled", "stopped", "taints", "values",
     )  # fmt: skip
 
     def __init__(
-        self, node: Node, names: tuple[str, ...], startup_taints: Iterable[Taint], shares: BlastRadius
+        self,
+        node: Node,
+        names: tuple[str, ...],
+        startup_taints: Iterable[Taint],
+        shares: BlastRadius,
+        facts: NodeFacts,
     ) -> None:
         self.name = node.name
-        self.free = [node.allocatable.get(name, 0) - node.used.get(name, 0) for name in names]
+        self.free: Sequence[int] = facts.free_on(node, names)
         self.ports: list[HostPort] = list(node.host_ports)
         self.taints = lasting_taints(node, startup_taints)
-        node_labels = {labels.ALIASES.get(key, key): value for key, value in node.labels.items()}
-        self.values = Requirements.from_labels(node_labels)
-        if node.requirements is not None:
-            self.values = node.requirements.with_(self.values)
-        self.settled = node.requirements is None
+        self.labels = facts.labels_of(node)
+        self.values, self.settled = self.labels.values, self.labels.settled
         self.placed: list[Pod] = []
-        self.running = node.pods
+        self.kinds = facts.kinds_on(node)
+        """The kinds of the pods that run on the node or are promised to it, and how many of each."""
         self.hosts: Counts = {}
         self.stopped = node.stopped
         self.open = not node.closed and min(self.free) >= 0
         """Whether the node takes pods at all."""
         self._limits = node.volume_limits
-        self._attached = {volume for pod in node.pods for volume in pod.attachments} if node.volume_limits else set()
+        self._attached: set[tuple[str, str]] = set()
+        if node.volume_limits:
+            self._attached.update(volume for pod in node.pods for volume in pod.attachments)
         self._suits: dict[tuple[object, ...], bool] = {}
         self._shares = shares
-        self._carried: Counter[WorkloadKey] = Counter(map(workload_key, node.pods) if shares.limited else ())
+        self._carried = Counter[WorkloadKey](map(workload_key, node.pods)) if shares.limited else _NOTHING
 
     def room_for(self, pod_class: PodClass, limit: int) -> int:
         """How many of ``limit`` pods of the class fit."""
@@ -111,22 +120,7 @@ class Room:
 
     def meets(self, term: Requirements) -> bool:
         """Whether the node certainly meets a term."""
-        return all(self._is_certain(requirement) for requirement in term.values())
-
-    def _is_certain(self, requirement: Requirement) -> bool:
-        """Whether the requirement holds, whatever values the labels get that are not settled yet."""
-        if requirement.key not in self.values:
-            return requirement.may_be_absent and (self.settled or requirement.key not in labels.WELL_KNOWN)
-        mine = self.values[requirement.key]
-        if not mine.complement:
-            return all(map(requirement.has, mine.members)) and (bool(mine.members) or requirement.may_be_absent)
-        narrowed = mine.intersection(requirement)
-        return (narrowed.complement, narrowed.members, narrowed.gte, narrowed.lte) == (
-            mine.complement,
-            mine.members,
-            mine.gte,
-            mine.lte,
-        )
+        return self.labels.meet(term)
 
 
 def lasting_taints(node: Node, startup_taints: Iterable[Taint]) -> tuple[Taint, ...]:
@@ -142,13 +136,17 @@ def lasting_taints(node: Node, startup_taints: Iterable[Taint]) -> tuple[Taint, 
 
 
 def rooms_of(
-    nodes: Iterable[Node], pools: Iterable[Pool], names: tuple[str, ...], shares: BlastRadius | None = None
+    nodes: Iterable[Node],
+    pools: Iterable[Pool],
+    names: tuple[str, ...],
+    shares: BlastRadius | None = None,
+    facts: NodeFacts | None = None,
 ) -> list[Room]:
     """All nodes, including those that take no pods, in the order in which they are filled."""
     startup = {pool.name: pool.startup_taints for pool in pools}
     ordered = sorted(nodes, key=lambda node: (not node.initialized, node.stopped, node.start_price, node.name))
-    shares = shares or BlastRadius()
-    return [Room(node, names, startup.get(node.labels.get(labels.NODEPOOL, ""), ()), shares) for node in ordered]
+    shares, facts = shares or BlastRadius(), facts or NodeFacts()
+    return [Room(node, names, startup.get(node.labels.get(labels.NODEPOOL, ""), ()), shares, facts) for node in ordered]
 
 
 def place(classes: Sequence[PodClass], rooms: Sequence[Room], expired: Expired = never) -> list[int]:

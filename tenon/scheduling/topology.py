@@ -6,8 +6,8 @@ in the same groups in the same way are one class, whatever their labels are.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import chain
 
 from tenon.kube.pod import Pod
 from tenon.kube.pod_rules import PodRules, PodTerm, SpreadRule
@@ -15,6 +15,7 @@ from tenon.kube.requirements import Requirements
 from tenon.kube.taints import Toleration
 from tenon.scheduling.hostname_rules import DaemonRules, HostRules
 from tenon.scheduling.model import Problem
+from tenon.scheduling.node_facts import NodeFacts, PodKind
 from tenon.scheduling.topology_groups import (
     AFFINITY,
     ANTI_AFFINITY,
@@ -90,8 +91,9 @@ Compiled = tuple[HostRules | None, tuple[HostAffinity, ...], AreaRules | None, D
 class Topology:
     """The groups of a batch, and how each pod takes part in them."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, facts: NodeFacts | None = None) -> None:
         """Find the groups of all pods, including running ones. A running pod's preferences do not matter any more."""
+        node_facts = facts or NodeFacts()
         self.groups = Groups(problem.namespaces)
         self._parts: dict[tuple[object, ...], Part] = {}
         self._rules_keys: set[tuple[object, ...]] = set()
@@ -99,9 +101,15 @@ class Topology:
         for pod in problem.pods:
             if pod.rules:
                 self._register(pod)
-        for pod in chain(problem.daemons, *(node.pods for node in problem.nodes)):
-            if pod.rules.anti_affinity:
-                self.held(pod)
+        own = len(self.groups)
+        self._groups_held: dict[PodKind, tuple[int, ...]] = {}
+        for pod in problem.daemons:
+            self._avoided(pod.rules.anti_affinity, pod.namespace)
+        for node in problem.nodes:
+            for kind, _ in node_facts.kinds_on(node):
+                if kind.anti_affinity:
+                    self.held(kind)
+        self._of_others = frozenset(range(own + 1, len(self.groups) + 1))
         by_daemons = [self.on_daemon(pod) for pod in problem.daemons] if len(self.groups) else []
         self.of_daemons = frozenset[int]().union(*by_daemons)
         """The groups that DaemonSets' pods take part in, as in `DaemonRules`."""
@@ -118,13 +126,26 @@ class Topology:
             part = self._parts[key] = Part(pod.rules, pod.namespace, counted, matched)
         return part
 
-    def held(self, pod: Pod) -> tuple[int, ...]:
-        """The groups that a pod's required anti-affinity is about."""
-        return tuple(self._term(ANTI_AFFINITY, term, pod.namespace) for term in pod.rules.anti_affinity)
+    def held(self, kind: PodKind) -> tuple[int, ...]:
+        """The groups that the required anti-affinity of running pods is about."""
+        if not kind.anti_affinity:
+            return ()
+        numbers = self._groups_held.get(kind)
+        if numbers is None:
+            numbers = self._groups_held[kind] = self._avoided(kind.anti_affinity, kind.namespace)
+        return numbers
+
+    def idle(self, parts: Iterable[Part | None]) -> frozenset[int]:
+        """The groups that only the anti-affinity of running pods is about, and that count none of these parts."""
+        return self._of_others.difference(*(part.counted for part in parts if part is not None))
+
+    def _avoided(self, anti_affinity: Iterable[PodTerm], namespace: str) -> tuple[int, ...]:
+        return tuple(self._term(ANTI_AFFINITY, term, namespace) for term in anti_affinity)
 
     def on_daemon(self, pod: Pod) -> frozenset[int]:
         """The groups that a DaemonSet's pod takes part in, as in `DaemonRules`."""
-        return frozenset((*self.groups.counting(pod.namespace, pod.labels), *(~group for group in self.held(pod))))
+        avoided = self._avoided(pod.rules.anti_affinity, pod.namespace)
+        return frozenset((*self.groups.counting(pod.namespace, pod.labels), *(~group for group in avoided)))
 
     def compile(
         self, part: Part, rules: PodRules, terms: tuple[Requirements, ...], tolerations: tuple[Toleration, ...]

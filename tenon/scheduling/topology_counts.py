@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from tenon.kube.pod import Pod
-from tenon.scheduling.domains import ANY, Domains, counts_node, value_on_node
+from tenon.scheduling.domains import ANY, Domains
 from tenon.scheduling.existing_nodes import Room
 from tenon.scheduling.hostname_rules import UNBOUNDED
 from tenon.scheduling.pod_classes import PodClass
+from tenon.scheduling.running_counts import RunningCounts, Tally, add
 from tenon.scheduling.topology import AreaRules, AreaSpread, Topology
-from tenon.scheduling.topology_groups import ANTI_AFFINITY, HOSTNAME, SPREAD, NodeFilter
-
-Tally = dict[str, int]
+from tenon.scheduling.topology_groups import SPREAD, NodeFilter
 
 
 class TopologyCounts:
@@ -27,13 +25,19 @@ class TopologyCounts:
         topology: Topology,
         domains: Domains,
         rooms: Sequence[Room],
+        running: RunningCounts,
         planned_domains: frozenset[tuple[int, str]] = frozenset(),
         classes: Iterable[PodClass] = (),
     ) -> None:
-        """Count the pods that run or are promised to nodes. ``planned_domains`` are extra (group, domain) pairs to
-        compare.
+        """Start with the pods that run or are promised to nodes, also on the nodes themselves.
 
-        ``classes`` are the pods of the batch.
+        Args:
+            topology: the groups.
+            domains: of the nodes.
+            rooms: the nodes.
+            running: the counts of their pods.
+            planned_domains: extra (group, domain) pairs to compare.
+            classes: the pods of the batch.
         """
         self._groups = topology.groups
         self._more = planned_domains
@@ -46,17 +50,15 @@ class TopologyCounts:
         self.compared: dict[tuple[PodClass, AreaSpread], frozenset[str]] = {}
         """The domains that each spread constraint compared."""
         self._domains = domains
-        self._counts: dict[int, Tally] = {}
-        self._possible: dict[int, Tally] = {}
-        self._holders: dict[int, Tally] = {}
+        self._counts = _copied(running.counts)
+        self._possible = _copied(running.possible)
+        self._holders = _copied(running.holders)
         self._least: dict[tuple[PodClass, AreaSpread], int] = {}
         """Valid until more pods are placed."""
-        self.totals: dict[int, int] = {}
+        self.totals = dict(running.totals)
         """The number of pods that each group counts, in any domain."""
-        if len(self._groups):
-            for room in rooms:
-                for pod in room.running:
-                    self._count_running(room, pod, topology)
+        for room, hosts in zip(rooms, running.on_hosts, strict=True):
+            room.hosts = dict(hosts)
 
     def by_daemons(self, pod_class: PodClass, domain_values: Mapping[str, str | None]) -> frozenset[int]:
         """The affinity groups without a pod in these domains that a new node's DaemonSets would give one."""
@@ -215,13 +217,13 @@ class TopologyCounts:
         for group, key in rules.counted:
             domain = domain_values.get(key)
             if domain is not None and (group in own or counted_by(self._groups[group].nodes)):
-                _add(self._counts, group, domain, pods)
+                add(self._counts, group, domain, pods)
             for value in (domain,) if domain is not None else () if key in domain_values else open_to(key):
-                _add(self._possible, group, value, pods)
+                add(self._possible, group, value, pods)
         for group, key in rules.holds:
             domain = domain_values.get(key)
             for value in (domain,) if domain is not None else () if key in domain_values else open_to(key):
-                _add(self._holders, group, value, pods)
+                add(self._holders, group, value, pods)
 
     def may_start_group(self, pod_class: PodClass) -> bool:
         """True if no pod matches any affinity term yet and the pods match their own, so they may start the group."""
@@ -229,37 +231,6 @@ class TopologyCounts:
         groups = [(term.group, term.counts_itself) for term in area]
         groups += [(term.group, term.counts_itself) for term in pod_class.near]
         return all(itself and not self.totals.get(group) for group, itself in groups)
-
-    def _count_running(self, room: Room, pod: Pod, topology: Topology) -> None:
-        for group in self._groups.counting(pod.namespace, pod.labels):
-            topology_group = self._groups[group]
-            if topology_group.key == HOSTNAME:
-                room.hosts[group] = room.hosts.get(group, 0) + 1
-                self.totals[group] = self.totals.get(group, 0) + 1
-                continue
-            domain = value_on_node(room, topology_group.key)
-            if domain is not None and counts_node(room, topology_group.nodes):
-                _add(self._counts, group, domain, 1)
-            values = room.values.get(topology_group.key)
-            if topology_group.kind != SPREAD and not (values.may_be_absent and values.complement):
-                self.totals[group] = self.totals.get(group, 0) + 1
-            if topology_group.kind == ANTI_AFFINITY:
-                for value in self.possible_on(room, topology_group.key):
-                    _add(self._possible, group, value, 1)
-        for group in topology.held(pod):
-            key = self._groups[group].key
-            if key == HOSTNAME:
-                room.hosts[~group] = room.hosts.get(~group, 0) + 1
-            else:
-                for value in self.possible_on(room, key):
-                    _add(self._holders, group, value, 1)
-
-    def possible_on(self, room: Room, key: str) -> Iterable[str]:
-        """The domains that an existing or in-flight node may be in."""
-        values = room.values.get(key)
-        if not values.complement:
-            return values.values
-        return () if room.settled else (ANY,)
 
 
 def _anywhere(pod_class: PodClass, key: str, domain: str) -> bool:  # noqa: ARG001
@@ -273,6 +244,5 @@ def _is_allowed(tallies: Mapping[int, Tally], group: int, domain: str) -> bool:
     return tally is not None and bool(tally.get(domain) or tally.get(ANY))
 
 
-def _add(tallies: dict[int, Tally], group: int, domain: str, pods: int) -> None:
-    tally = tallies.setdefault(group, {})
-    tally[domain] = tally.get(domain, 0) + pods
+def _copied(tallies: Mapping[int, Tally]) -> dict[int, Tally]:
+    return {group: dict(tally) for group, tally in tallies.items()}

@@ -39,7 +39,7 @@ def stand_together(model: ClusterModel, moves: Sequence[Move]) -> bool:
                 node = _empty(new_name(move.claims, number), planned, pools[planned.pool])
                 nodes.append(node)
                 placements[node.name] = planned.pods
-    return admits(replace(model.problem, nodes=nodes), placements, model.tables)
+    return admits(replace(model.problem, nodes=nodes), placements, model.tables, model.facts)
 
 
 def _moved(move: Move) -> list[Pod]:

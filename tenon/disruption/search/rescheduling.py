@@ -37,6 +37,7 @@ class Rescheduler:
             closed: names of more Nodes that must take no pods.
         """
         self._tables = model.tables
+        self._facts = model.facts
         self._details = model.details
         shut = frozenset(closed)
         self._nodes = {
@@ -45,6 +46,8 @@ class Rescheduler:
         }
         self._pools = {pool.name: pool for pool in model.problem.pools}
         self._problem = model.problem
+        self._plans: dict[tuple[tuple[str, ...], bool, frozenset[str]], Plan] = {}
+        """What `simulate` returned since the last removal. A search asks several times about the same nodes."""
 
     def detail(self, claim: str) -> NodeDetail | None:
         """Return what is known of a NodeClaim's node; None if it cannot be simulated."""
@@ -82,6 +85,26 @@ class Rescheduler:
         Returns:
             The plan. The nodes can leave only if every pod has a place in it (`is_complete`).
         """
+        names = tuple(claims)
+        if extra_places or versions:
+            return self._plan(names, buys, closed, extra_places, versions, expired)
+        key = (names, buys, frozenset(closed))
+        plan = self._plans.get(key)
+        if plan is None:
+            plan = self._plan(names, buys, closed, None, None, expired)
+            if not expired():
+                self._plans[key] = plan
+        return plan
+
+    def _plan(
+        self,
+        claims: Iterable[str],
+        buys: bool,
+        closed: Collection[str],
+        extra_places: Mapping[str, int] | None,
+        versions: Mapping[str, Pool] | None,
+        expired: Expired,
+    ) -> Plan:
         leaving = [self._details[claim] for claim in claims]
         pods = tuple(pod for detail in leaving for pod in detail.pods)
         problem = self._without(leaving, pods=pods, buys=buys)
@@ -95,7 +118,7 @@ class Rescheduler:
                 nodes=[replace(node, closed=True) if node.name in closed else node for node in problem.nodes],
             )
         small = replace(problem, nodes=_that_matter(problem))
-        plan = solve_within_costs(small, lambda limited: solve(limited, expired, self._tables))
+        plan = solve_within_costs(small, lambda limited: solve(limited, expired, self._tables, facts=self._facts))
         return follow_goals(plan, problem)
 
     def accept(self, claims: Iterable[str], plan: Plan, extra_places: Mapping[str, int] | None = None) -> None:
@@ -104,6 +127,7 @@ class Rescheduler:
         ``extra_places``: those that the plan was made with.
         """
         names = list(claims)
+        self._plans.clear()
         remaining = self._without([self._details[claim] for claim in names], pods=(), buys=True)
         self._nodes = {node.name: node.with_pods(plan.placements.get(node.name, ())) for node in remaining.nodes}
         pools = with_places_credited(remaining.pools, extra_places or {})
