@@ -190,14 +190,11 @@ class DomainCandidates:
         price = self._prices.get(cache_key)
         if price is None:
             narrowed = pod_class.narrowed(terms)
-            prices = []
-            for fleet in self._fleets:
-                template = fleet.template
-                if pod_class.tolerates(template.pool.taints):
-                    for state in template.successors(template.start, narrowed):
-                        types = template.fitting(state, pod_class.amounts)
-                        if types:
-                            prices.append(template.price(state, types))
+            prices = (
+                fleet.template.price_of_one(narrowed)
+                for fleet in self._fleets
+                if pod_class.tolerates(fleet.template.pool.taints)
+            )
             price = self._prices[cache_key] = min(prices, default=inf)
         return price
 

@@ -98,6 +98,7 @@ class Template:
         """Whether the same DaemonSets run on a node of each type, wherever and however it is bought."""
         self.pods_may_avoid_daemons = may_run_nowhere(self._daemons, requirements, table)
         self._states: dict[Requirements, State] = {}
+        self._prices_of_one: dict[tuple[tuple[Requirements, ...], Amounts], float] = {}
         self.start = self.state(requirements)
 
     def state(self, requirements: Requirements) -> State:
@@ -199,6 +200,20 @@ class Template:
                 variants = (*(after for _, after in better), *states)
             state.apart[pod_class] = variants
         return variants
+
+    def price_of_one(self, pod_class: PodClass) -> float:
+        """Price of the cheapest new node with room for one pod of the class; infinite if no type has it."""
+        if pod_class.daemons is not None or self._deciding:
+            return self._price_of_one(pod_class)
+        key = (pod_class.terms, pod_class.amounts)
+        price = self._prices_of_one.get(key)
+        if price is None:
+            price = self._prices_of_one[key] = self._price_of_one(pod_class)
+        return price
+
+    def _price_of_one(self, pod_class: PodClass) -> float:
+        fitting = ((state, self.fitting(state, pod_class.amounts)) for state in self.successors(self.start, pod_class))
+        return min((self.price(state, types) for state, types in fitting if types), default=inf)
 
     def _price_alone(self, state: State, pod_class: PodClass) -> float:
         """Price of the cheapest node in this state that holds one pod of the class; infinite if no type does."""
