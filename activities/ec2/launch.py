@@ -26,8 +26,8 @@ from tenon.messages.launch import (
     LaunchRequest,
     LaunchResult,
     LaunchWait,
-    OfferingRef,
 )
+from tenon.messages.offerings import OfferingRef
 from tenon.provisioning.launch_groups import group_token
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from tenon.messages.launch import (
     LaunchInput,
     LaunchRequest,
     LaunchResult,
-    OfferingRef,
 )
+from tenon.messages.offerings import OfferingRef
 from tests.activities.node.seller import Seller, node_class
 from tests.activities.node.world import REF, World, claim
 

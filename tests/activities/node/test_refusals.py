@@ -34,9 +34,9 @@ from tenon.messages.launch import (
     LaunchRequest,
     LaunchResult,
     LaunchWait,
-    OfferingRef,
     PrepareLaunchInput,
 )
+from tenon.messages.offerings import OfferingRef
 from tenon.node import machine
 from tenon.node.launch_retry import LAUNCH_TIMEOUT
 from tenon.node.state import NodeState

@@ -19,9 +19,9 @@ from tenon.messages.launch import (
     LaunchRequest,
     LaunchResult,
     LaunchWait,
-    OfferingRef,
     PrepareLaunchInput,
 )
+from tenon.messages.offerings import OfferingRef
 from tenon.record.entries import LaunchEntry, RefusalEntry
 from tests.activities.node.seller import Seller, node_class
 from tests.activities.node.world import REF, World, claim
