@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 
 from tenon.kube.pod import Pod
@@ -30,7 +31,15 @@ from tenon.scheduling.domains import Domains
 from tenon.scheduling.exclusive_claims import in_turns
 from tenon.scheduling.explanation.topology_conflicts import obstacle
 from tenon.scheduling.explanation.unschedulable_pods import explain
-from tenon.scheduling.first_fit_baseline import FleetPlan, Order, best, is_worthwhile
+from tenon.scheduling.first_fit_baseline import (
+    FleetPlan,
+    IsBeaten,
+    Order,
+    best,
+    is_never_beaten,
+    is_no_better,
+    is_worthwhile,
+)
 from tenon.scheduling.fleet import Fleet
 from tenon.scheduling.group_starts import GroupStarts
 from tenon.scheduling.limited_packing import repack_within_limits
@@ -46,6 +55,9 @@ from tenon.scheduling.topology import Topology
 from tenon.scheduling.topology_counts import TopologyCounts
 from tenon.scheduling.topology_groups import AFFINITY
 from tenon.scheduling.type_table import TypeTables
+
+CLASSES_BETWEEN = 5
+"""After how many classes of pods a first-fit is compared with the plan that it must beat."""
 
 
 def solve(
@@ -103,7 +115,9 @@ def _best_plan(
     batch = Batch(problem, last, facts)
     fleet_plan = _complete(batch, expired, tables, columns=columns)
     if fleet_plan.comparable and not expired() and not last:
-        fleet_plan = best(fleet_plan, [_complete(batch, expired, tables, order) for order in Order])
+        is_beaten = partial(is_no_better, than=fleet_plan)
+        first_fits = [_complete(batch, expired, tables, order, is_beaten=is_beaten) for order in Order]
+        fleet_plan = best(fleet_plan, [plan for plan in first_fits if not plan.is_beaten])
     return fleet_plan.plan
 
 
@@ -113,14 +127,18 @@ def _complete(
     tables: TypeTables,
     in_turn: Order | None = None,
     columns: Columns | None = None,
+    is_beaten: IsBeaten = is_never_beaten,
 ) -> FleetPlan:
-    """Return a plan whose spread constraints compared every domain that they should."""
+    """Return a plan whose spread constraints compared every domain that they should.
+
+    With ``is_beaten``, the plan is incomplete if its nodes are beaten on the way.
+    """
     compared: frozenset[tuple[int, str]] = frozenset()
     while True:
         if columns is not None:
             columns.least_unplaced = None
-        fleet_plan, missed = _solve(batch, compared, in_turn, expired, tables, columns)
-        if missed <= compared:
+        fleet_plan, missed = _solve(batch, compared, in_turn, expired, tables, columns, is_beaten)
+        if missed <= compared or fleet_plan.is_beaten:
             return fleet_plan
         if expired():
             return replace(fleet_plan, plan=without_rules(fleet_plan.plan))
@@ -134,6 +152,7 @@ def _solve(
     expired: Expired,
     tables: TypeTables,
     columns: Columns | None,
+    is_beaten: IsBeaten,
 ) -> tuple[FleetPlan, frozenset[tuple[int, str]]]:
     """Return a plan, and the (group, domain) pairs beyond ``compared`` that spread constraints should have compared.
 
@@ -164,7 +183,11 @@ def _solve(
     placer = Placer(rooms, fleets, counts, domains, starts=starts, evenly=in_turn is Order.EMPTIEST, expired=expired)
 
     stepwise = _in_order(stepwise, ways)
-    unplaced = _place_all(placer, [(pod_class, len(pod_class.pods)) for pod_class in stepwise], ways)
+    unplaced = _place_all(
+        placer, [(pod_class, len(pod_class.pods)) for pod_class in stepwise], ways, lambda: is_beaten(fleets)
+    )
+    if is_beaten(fleets):
+        return FleetPlan(Plan(), fleets, comparable=False, is_beaten=True), frozenset()
     placed_counts = placed_counts or existing_nodes.place(bulk, rooms, expired)
     placer.handed_out.update({id(c): placed_count for c, placed_count in zip(bulk, placed_counts, strict=True)})
     waiting_load: Load = [
@@ -256,12 +279,19 @@ def _verdicts(
     return hopeless, frozenset(unreached)
 
 
-def _place_all(placer: Placer, load: Load, ways: dict[int, list[PodClass]]) -> Load:
-    """Place pods one class after another, and repeat until nothing changes. Return the pods left over."""
+def _place_all(
+    placer: Placer, load: Load, ways: dict[int, list[PodClass]], is_over: Callable[[], bool] = lambda: False
+) -> Load:
+    """Place pods one class after another, and repeat until nothing changes. Return the pods left over.
+
+    It also ends when it ``is_over``, which is asked now and then.
+    """
     progress = bool(load)
     while progress:
         progress, unplaced = False, []
-        for pod_class, total in load:
+        for number, (pod_class, total) in enumerate(load):
+            if number % CLASSES_BETWEEN == CLASSES_BETWEEN - 1 and is_over():
+                return load
             count = total
             for form in ways[id(pod_class)]:
                 if count:

@@ -8,7 +8,7 @@ loads are compared, each with two kinds of first-fit.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -36,19 +36,20 @@ class FleetPlan:
     fleets: Sequence[Fleet]
     comparable: bool
     """Whether first-fit for the same pods is fast enough to be worth comparing."""
+    is_beaten: bool = False
+    """Whether it is incomplete, because its nodes already cost more than another plan."""
 
     def cost(self) -> tuple[int, float]:
         """Pods without a place, then the price with the charge per node. Burstable types count at their baseline."""
-        steady = sum(
-            fleet.template.sizing_price(node.state, node.types, node.amounts[0]) + fleet.template.node_charge
-            for fleet in self.fleets
-            for node in fleet.bins
-        )
-        return self._unplaced(), round(steady, 9)
+        return self._unplaced(), _cost(self.fleets)
 
     def price(self) -> tuple[int, float]:
         """Pods without a place, then the price without charges."""
         return self._unplaced(), round(sum(claim.price for claim in self.plan.claims), 9)
+
+    def places_all(self) -> bool:
+        """Whether every pod has a place."""
+        return not self._unplaced()
 
     def _unplaced(self) -> int:
         return len(self.plan.unschedulable) + len(self.plan.unreached)
@@ -59,9 +60,39 @@ def is_worthwhile(pods: int, kinds: int, nodes: int) -> bool:
     return nodes > 0 and pods * nodes <= EFFORT and kinds <= MAX_CLASSES
 
 
+IsBeaten = Callable[[Sequence[Fleet]], bool]
+"""Whether a plan with these nodes, and whichever follow, is not worth completing."""
+
+
+def is_never_beaten(_: Sequence[Fleet]) -> bool:
+    """For plans that are not compared."""
+    return False
+
+
+def is_no_better(fleets: Sequence[Fleet], than: FleetPlan) -> bool:
+    """Whether the nodes of an incomplete first-fit already have a higher price than a plan, and cost as much.
+
+    More pods never make a node cheaper, so the complete first-fit would not replace the plan.
+    """
+    return than.places_all() and _cost(fleets) >= _cost(than.fleets) and _price(fleets) > _price(than.fleets)
+
+
+def _cost(fleets: Sequence[Fleet]) -> float:
+    steady = sum(
+        fleet.template.sizing_price(node.state, node.types, node.amounts[0]) + fleet.template.node_charge
+        for fleet in fleets
+        for node in fleet.bins
+    )
+    return round(steady, 9)
+
+
+def _price(fleets: Sequence[Fleet]) -> float:
+    return round(sum(fleet.template.price(node.state, node.types) for fleet in fleets for node in fleet.bins), 9)
+
+
 def best(packed: FleetPlan, first_fits: Sequence[FleetPlan]) -> FleetPlan:
     """Return the plan with the least cost among those whose price is at most that of every first-fit."""
-    lowest_price = min(fleet_plan.price() for fleet_plan in first_fits)
+    lowest_price = min((fleet_plan.price() for fleet_plan in first_fits), default=packed.price())
     return min(
         (fleet_plan for fleet_plan in (packed, *first_fits) if fleet_plan.price() <= lowest_price), key=FleetPlan.cost
     )

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
 
 from tenon.apis import labels
 from tenon.kube.pod_rules import PodRules, PodTerm, SpreadRule
 from tenon.kube.selectors import LabelSelector
+from tenon.scheduling import engine
 from tenon.scheduling.engine import solve
 from tenon.scheduling.first_fit_baseline import EFFORT, MAX_CLASSES, is_worthwhile
 from tenon.scheduling.model import Problem
 from tests.tenon.scheduling.builders import AMD64, ON_DEMAND, catalog, entry, pool, price, problem, replicas
+from tests.tenon.scheduling.random_problems import problems
 
 SIZES = (("8xlarge", 32), ("12xlarge", 48))
 FAMILIES = (("c5", 2, 0.0425), ("m5", 4, 0.048), ("r5", 8, 0.063))
@@ -50,6 +53,17 @@ def test_zones_are_chosen_with_a_pass_at_prices() -> None:
         ("r5.8xlarge", 8),
     ]
     assert price(plan) == pytest.approx(8.352)
+
+
+@given(problems())
+@settings(max_examples=30)
+def test_a_first_fit_that_ends_early_changes_no_plan(drawn: Problem) -> None:
+    """It ends as soon as its nodes cost more than the plan that it is compared with."""
+    for item in (drawn, batch()):
+        plan = solve(item)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(engine, "is_no_better", lambda *_, **__: False)
+            assert solve(item) == plan
 
 
 def test_the_order_of_the_pods_does_not_matter() -> None:
