@@ -26,6 +26,7 @@ from cli.shadowing.inputs import Inputs, InputsError, read_inputs
 from cli.shadowing.metrics import ShadowMetrics
 from cli.shadowing.observed import ObservedCluster, read_only_client
 from cli.shadowing.pricing import REFRESH_SECONDS, priced, region_and_zones
+from cli.shadowing.readable import UnreadableError, require_readable
 from cli.shadowing.reporting import Reporter
 from cli.shadowing.shadow import TICK_SECONDS, Shadow
 from cli.shadowing.store import Store, StoreError
@@ -110,7 +111,16 @@ def shadow(
         for fault in error.faults:
             print(fault, file=sys.stderr)
         raise typer.Exit(UNUSABLE) from None
-    except (ApiError, ConfigError, PriceTableError, StoreError, ShadowError, ValueError, OSError) as error:
+    except (
+        ApiError,
+        ConfigError,
+        PriceTableError,
+        StoreError,
+        ShadowError,
+        UnreadableError,
+        ValueError,
+        OSError,
+    ) as error:
         print(error, file=sys.stderr)
         raise typer.Exit(UNUSABLE) from None
     _print(report, output)
@@ -155,11 +165,14 @@ async def _watch(inputs: Inputs, state: Path, options: _Options) -> ShadowReport
     Raises:
         ApiError: the cluster cannot be read.
         ShadowError: a resource cannot be watched.
+        UnreadableError: it has no Karpenter that can be followed, or the user may not read it.
     """
     store = Store(state)
     kube = await read_only_client()
     try:
+        print("Reading the cluster ...", file=sys.stderr)
         observed = ObservedCluster(kube, inputs, time.time)
+        await require_readable(kube, observed.cache.required_resources)
         running = Shadow(observed, inputs, store, await _cluster_uid(kube))
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
@@ -190,7 +203,6 @@ async def _cluster_uid(kube: Kube) -> str:
 
 
 async def _until_synced(observed: ObservedCluster) -> None:
-    print("Reading the cluster ...", file=sys.stderr)
     try:
         async with asyncio.timeout(SYNC_SECONDS):
             await observed.cache.wait_synced()

@@ -9,7 +9,7 @@ from statistics import median
 
 from activities.gate import Gate
 from activities.kubernetes.client import Kube
-from activities.kubernetes.resources import EC2NODECLASSES, NODEPOOLS
+from activities.kubernetes.resources import DISRUPTIONFREEZES, EC2NODECLASSES, NODEPOOLS, NODESCHEDULES
 from cli.shadowing.inputs import Inputs
 from tenon.apis import labels
 from tenon.kube.claim_record import ClaimRecord
@@ -69,6 +69,7 @@ class ObservedCluster:
             default_spread=inputs.spread,
             every_claim=True,
             without=inputs.replaced,
+            may_lack=(DISRUPTIONFREEZES, NODESCHEDULES),
         )
         self.cache.deletion_costs_managed = gates.pod_deletion_cost_management
         for resource, table in ((NODEPOOLS, self.cache.pools), (EC2NODECLASSES, self.cache.nodeclasses)):

@@ -61,6 +61,7 @@ class ClusterCache(ClusterState):
         namespace: str = DEFAULT_NAMESPACE,
         every_claim: bool = False,
         without: Collection[resources.Resource] = (),
+        may_lack: Collection[resources.Resource] = (),
     ) -> None:
         """Create the reflectors.
 
@@ -71,6 +72,7 @@ class ClusterCache(ClusterState):
             namespace: the namespace of Tenon, where the versions of NodePools are recorded.
             every_claim: as in `ClusterState`.
             without: resources that are not read, because the caller fills their tables.
+            may_lack: resources of whose missing CRDs no warning is logged, because another controller runs the cluster.
         """
         super().__init__(clock, every_claim=every_claim)
 
@@ -147,6 +149,7 @@ class ClusterCache(ClusterState):
             ]
         plurals = {resource.plural for resource in without}
         self._reflectors = [reflector for reflector in self._reflectors if reflector.plural not in plurals]
+        self._may_lack = may_lack
         self._kube = kube
         self._by_plural = {reflector.plural: reflector for reflector in self._reflectors}
         self._synced_at = 0.0
@@ -165,7 +168,8 @@ class ClusterCache(ClusterState):
             await self._first_rollout()
         resource, log_limiter = self._gated.get(reflector.plural), LogRateLimiter()
         while resource is not None and not await served(self._kube, resource, log_limiter):
-            if not reflector.synced.is_set() and reflector is not self._rollouts:  # no feature gate asks for these
+            # No feature gate asks for NodeRollouts.
+            if not reflector.synced.is_set() and reflector is not self._rollouts and resource not in self._may_lack:
                 log.warning(
                     "The API server does not serve a resource, so objects of it have no effect: apply its "
                     "CustomResourceDefinition",
@@ -187,6 +191,15 @@ class ClusterCache(ClusterState):
     def synced(self) -> bool:
         """Whether every resource has been read completely once."""
         return all(reflector.synced.is_set() for reflector in self._reflectors)
+
+    @property
+    def required_resources(self) -> list[resources.Resource]:
+        """The resources in all namespaces without which the cache never becomes complete."""
+        return [
+            reflector.resource
+            for reflector in self._reflectors
+            if reflector.plural not in self._gated and reflector is not self._revisions
+        ]
 
     @property
     def unsynced_resources(self) -> list[str]:

@@ -140,7 +140,7 @@ class Reflector(Generic[R]):
         self._selector = {"labelSelector": label_selector} if label_selector else {}
         self._path = resource.path(namespace=namespace)
         self._kube = kube
-        self._resource = resource
+        self.resource = resource
         self._decode = decode
         self._store = store
         self._watch_list = watch_list
@@ -162,7 +162,7 @@ class Reflector(Generic[R]):
     @property
     def plural(self) -> str:
         """The plural name of the resource in the API."""
-        return self._resource.plural
+        return self.resource.plural
 
     def silent_for(self) -> float:
         """Seconds since the API server last sent an event, a bookmark or a copy. Infinite before the first."""
@@ -230,7 +230,7 @@ class Reflector(Generic[R]):
             except ApiError as error:
                 if error.status not in (400, 422):
                     raise
-                log.info("The API server cannot begin a watch with a list", extra={"resource": self._resource.plural})
+                log.info("The API server cannot begin a watch with a list", extra={"resource": self.resource.plural})
                 self._watch_list = False
         else:
             await self._list()
@@ -332,23 +332,23 @@ class Reflector(Generic[R]):
             key, _, version = _name_of(raw)
             log.warning(
                 "An object cannot be read and is left out",
-                extra={"kind": self._resource.kind, "object": key, "error": str(error)},
+                extra={"kind": self.resource.kind, "object": key, "error": str(error)},
             )
             return key, None, version
         return record.key, record, record.resource_version
 
     def _answered(self) -> None:
         if self._complaint:
-            log.info("The watch of a resource works again", extra={"resource": self._resource.plural})
+            log.info("The watch of a resource works again", extra={"resource": self.resource.plural})
             self._complaint = ""
 
     def _log_failure(self, failure: ApiError) -> None:
-        sentence = f"{self._resource.plural}: {failure}"
+        sentence = f"{self.resource.plural}: {failure}"
         level = logging.DEBUG if sentence == self._complaint else logging.WARNING
         log.log(
             level,
             "The watch of a resource failed and is retried",
-            extra={"resource": self._resource.plural, "error": str(failure)},
+            extra={"resource": self.resource.plural, "error": str(failure)},
         )
         self._complaint = sentence
 

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from activities.kubernetes.errors import NotFoundError
+from activities.kubernetes.resources import DISRUPTIONFREEZES, NODECLAIMS, NODEPOOLS, NODESCHEDULES, PODS
 from tenon.kube.pod import Pod
 from tenon.provisioning.gates import FeatureGates
 from tests.activities.kubernetes.fake_api import FakeApi
@@ -360,4 +361,20 @@ async def test_a_gate_whose_definition_is_missing_stops_nothing_else(caplog: pyt
     api.served = True
     await asyncio.sleep(2 * RECHECK_SECONDS)
     assert cache.overlays.get("o") is not None
+    task.cancel()
+
+
+@pytest.mark.asyncio(loop_scope="function")
+@pytest.mark.looptime
+async def test_missing_definitions_are_no_news_where_another_controller_runs_the_cluster(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """`tenon shadow` would else ask users of Karpenter to apply Tenon's CRDs (NO-01)."""
+    cache = ClusterCache(cast("Any", Partial()), may_lack=(DISRUPTIONFREEZES, NODESCHEDULES))
+    task = asyncio.create_task(cache.run())
+    async with asyncio.timeout(5):
+        await cache.wait_synced()
+    assert [record for record in caplog.records if "not serve" in record.message] == []
+    assert DISRUPTIONFREEZES not in cache.required_resources
+    assert {PODS, NODECLAIMS, NODEPOOLS} <= set(cache.required_resources)
     task.cancel()
