@@ -30,7 +30,7 @@ from cli.shadowing.readable import UnreadableError, require_readable
 from cli.shadowing.reporting import Reporter
 from cli.shadowing.shadow import TICK_SECONDS, Shadow
 from cli.shadowing.store import Store, StoreError
-from cli.shadowing.table import rendered, show
+from cli.shadowing.table import fitting, show
 from cli.shadowing.warning_lines import shown_warnings
 from cli.simulating.files import Filenames
 from tenon.errors import TenonError
@@ -244,7 +244,7 @@ async def _follow(running: Shadow, stop: asyncio.Event, options: _Options, where
                 _keep(running, reporter)
             if live is not None and passed - drawn_at >= DRAWN_SECONDS:
                 drawn_at = passed
-                live.update(rendered(document(reporter.report(time.time()))), refresh=True)
+                live.update(fitting(document(reporter.report(time.time())), console), refresh=True)
             if metrics is not None and passed - measured_at >= DRAWN_SECONDS:
                 measured_at = passed
                 metrics.update(document(reporter.report(time.time())))

@@ -13,7 +13,7 @@ from tenon.page.style import STYLE
 from tenon.page.table import TABLE_STYLE, table
 from tenon.page.time_axis import Axis
 from tenon.sentences import counted
-from tenon.shadow.report import Document, nodes_text
+from tenon.shadow.report import Document, nodes_text, types_text
 
 BUCKETS = 240
 KARPENTER, TENON, BOUND = "var(--bad)", "var(--accent)", "var(--good)"
@@ -122,17 +122,18 @@ def _both(report: Document) -> Markup:
 def _purchases(purchases: Document) -> Content:
     if not purchases["compared"]:
         return None
+    unlike = purchases["notComparable"]
     line = (
         f"{counted(purchases['compared'], 'purchase')} for {counted(purchases['pods'], 'pod')} compared: Karpenter "
-        f"{per_hour(purchases['karpenterPricePerHour'])}, Tenon {price_text(purchases['tenonPricePerHour'])}. "
-        f"{purchases['notComparable']} of them cannot be compared by price."
+        f"{per_hour(purchases['karpenterPricePerHour'])}, Tenon {per_hour(purchases['tenonPricePerHour'])}."
+        + (f" {unlike} of them cannot be compared by price." if unlike else "")
     )
     return tag("p", line, class_="quiet"), [_purchase(entry) for entry in purchases["differMost"]]
 
 
 def _purchase(entry: Document) -> Markup:
     saving = entry["savedPricePerHour"]
-    head = "not comparable" if saving is None else f"{per_hour(saving)}"
+    head = "not comparable" if saving is None else _saved(saving)
     rows = [
         (name, nodes_text(side), price_text(side["pricePerHour"]), f"{side['unplacedCount']}")
         for name, side in (("Karpenter", entry["karpenter"]), ("Tenon", entry["tenon"]))
@@ -148,9 +149,13 @@ def _purchase(entry: Document) -> Markup:
 
 
 def _command(entry: Document) -> Markup:
-    removed, bought = (", ".join(entry[side]) or "nothing" for side in ("removed", "bought"))
-    text = f"{entry['at']}, {entry['reason']}: {removed} for {bought}, {per_hour(entry['savedPricePerHour'])}"
+    removed, bought = (types_text(entry[side]) for side in ("removed", "bought"))
+    text = f"{entry['at']}, {entry['reason']}: {removed} for {bought}, {_saved(entry['savedPricePerHour'])}"
     return tag("details", tag("summary", f"{text}, {counted(entry['pods'], 'pod')} moved"), _list(entry["explanation"]))
+
+
+def _saved(price: float) -> str:
+    return f"saves {per_hour(price)}" if price >= 0 else f"costs {price_text(-price)} more an hour"
 
 
 def _risks(risks: Document) -> Content:

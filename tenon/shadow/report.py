@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
@@ -140,6 +141,11 @@ def nodes_text(purchases: Document) -> str:
     if purchases["onExistingNodes"]:
         texts.append(f"{counted(purchases['onExistingNodes'], 'pod')} on existing nodes")
     return ", ".join(texts) or "nothing"
+
+
+def types_text(names: Sequence[str]) -> str:
+    """Return instance types with their numbers: '2 m5.xlarge, 1 c5.large'."""
+    return ", ".join(f"{count} {name}" for name, count in Counter(names).items()) or "nothing"
 
 
 def verdict(report: ShadowReport) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,14 +17,14 @@ from cli.shadow import app
 from cli.shadowing.inputs import InputsError, read_inputs
 from cli.shadowing.metrics import ShadowMetrics
 from cli.shadowing.store import Store, StoreError
-from cli.shadowing.table import show
+from cli.shadowing.table import fitting, show
 from cli.shadowing.warning_lines import shown_warnings
 from tenon.shadow.cluster import Disturbance
 from tenon.shadow.ledger import Ledger, Rates
-from tenon.shadow.report import document
+from tenon.shadow.report import Risks, document
 from tenon.shadow.saved import VERSION, Totals, node_text, places_of
 from tests.tenon.shadow.models import NOW, Steps, live, node_pool
-from tests.tenon.shadow.test_report import a_report
+from tests.tenon.shadow.test_report import TWO, a_report, comparison
 
 PAGE = Path(__file__).parents[2] / "docs" / "shadow.md"
 
@@ -113,6 +114,33 @@ def test_the_table_has_both_and_what_differs() -> None:
     text = printed.get()
     for part in ("Karpenter", "Tenon", "lower bound", "m5.4xlarge", "Underutilized", "would have saved $2.0000"):
         assert part in text
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (80, 40), (120, 60), (200, 24)])
+def test_the_live_report_fits_the_screen_and_says_what_it_leaves_out(width: int, height: int) -> None:
+    """Risks and notes are at its end, which the screen would cut off."""
+    shadow_report = a_report(risks=Risks({}, [], ["NodePool a: left out"]))
+    for number in range(12):
+        shadow_report.totals.compared(comparison(ours=replace(TWO, price=0.1 + number / 100)))
+    report = document(shadow_report)
+    console = Console(width=width, height=height, force_terminal=False)
+    with console.capture() as printed:
+        console.print(fitting(report, console))
+    lines = printed.get().splitlines()
+    assert len(lines) < height
+    assert "- NodePool a: left out" in lines
+    _, _, time = report["purchases"]["differMost"][0]["at"].partition("T")
+    assert ("more purchase" in printed.get()) == (printed.get().count(time) < 10)
+
+
+def test_times_of_the_same_day_stay_on_one_line() -> None:
+    report = document(a_report())
+    console = Console(width=80, force_terminal=False)
+    with console.capture() as printed:
+        show(report, console)
+    day, _, time = report["purchases"]["differMost"][0]["at"].partition("T")
+    assert f" {time} " in printed.get()
+    assert day not in printed.get()
 
 
 def test_files_that_cannot_be_used_are_named(tmp_path: Path) -> None:
