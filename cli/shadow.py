@@ -7,8 +7,9 @@ import json
 import signal
 import sys
 import time
-from contextlib import nullcontext, suppress
+from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -34,6 +35,7 @@ from cli.shadowing.table import fitting, show
 from cli.shadowing.warning_lines import shown_warnings
 from cli.simulating.files import Filenames
 from tenon.errors import TenonError
+from tenon.sentences import lasting
 from tenon.shadow.report import Document, ShadowReport, document
 from worker.settings import parse_duration
 
@@ -167,33 +169,39 @@ async def _watch(inputs: Inputs, state: Path, options: _Options) -> ShadowReport
         ShadowError: a resource cannot be watched.
         UnreadableError: it has no Karpenter that can be followed, or the user may not read it.
     """
-    store = Store(state)
     kube = await read_only_client()
     try:
         print("Reading the cluster ...", file=sys.stderr)
         observed = ObservedCluster(kube, inputs, time.time)
         await require_readable(kube, observed.cache.required_resources)
-        running = Shadow(observed, inputs, store, await _cluster_uid(kube))
-        stop = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, stop.set)
-        with observed.following(), shown_warnings():
-            watches = asyncio.create_task(observed.cache.run())
-            try:
-                await _until_synced(observed)
-                where = await _price(running, options)
-                if why := running.begin():
-                    print(f"{state} is begun again, because {why}", file=sys.stderr)
-                print("Watching; Ctrl-C ends it with a report", file=sys.stderr)
-                return await _follow(running, stop, options, where)
-            finally:
-                watches.cancel()
-                with suppress(asyncio.CancelledError):
-                    await watches
+        # Not before, so that no file is left if nothing can be read.
+        with closing(Store(state, exclusive=True)) as store:
+            return await _run(Shadow(observed, inputs, store, await _cluster_uid(kube)), options)
     finally:
         await kube.close()
-        store.close()
+
+
+async def _run(running: Shadow, options: _Options) -> ShadowReport:
+    state, observed = running.store.path, running.observed
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    with observed.following(), shown_warnings():
+        watches = asyncio.create_task(observed.cache.run())
+        try:
+            await _until_synced(observed)
+            where = await _price(running, options)
+            if why := running.begin():
+                print(f"{state} is begun again, because {why}", file=sys.stderr)
+            elif seconds := running.totals.ledger.seconds:
+                print(f"{state} goes on after {lasting(timedelta(seconds=seconds))}", file=sys.stderr)
+            print(f"Watching; Ctrl-C ends it with a report, and the next start goes on from {state}", file=sys.stderr)
+            return await _follow(running, stop, options, where)
+        finally:
+            watches.cancel()
+            with suppress(asyncio.CancelledError):
+                await watches
 
 
 async def _cluster_uid(kube: Kube) -> str:

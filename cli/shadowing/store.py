@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import sqlite3
 from pathlib import Path
+from typing import IO
 
 from tenon.errors import TenonError
 from tenon.provisioning.problem_json import decode, encode
@@ -25,15 +27,20 @@ class StoreError(TenonError):
 class Store:
     """The file. Use it in one thread at a time."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, exclusive: bool = False) -> None:
         """Open the file, or create it.
 
+        ``exclusive`` is for the process that watches, because two would spoil each other's model.
+
         Raises:
-            StoreError: it cannot be opened, or is no such file.
+            StoreError: it cannot be opened, is no such file, or another process watches with it.
         """
         self.path = path
+        self._lock: IO[bytes] | None = None
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            if exclusive:
+                self._lock = _locked(path)
             self._database = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
             self._database.execute("PRAGMA journal_mode=WAL")
             self._database.executescript(TABLES)
@@ -45,6 +52,8 @@ class Store:
     def close(self) -> None:
         """Close the file."""
         self._database.close()
+        if self._lock is not None:
+            self._lock.close()
 
     def totals(self) -> Totals | None:
         """Return the totals; None in a new file.
@@ -114,3 +123,21 @@ class Store:
         """Return the newest report; None if there is none."""
         row = self._database.execute("SELECT body FROM report").fetchone()
         return None if row is None else str(row[0])
+
+
+def _locked(path: Path) -> IO[bytes]:
+    """Lock a file next to the database, because SQLite has locks of its own on the database.
+
+    Raises:
+        OSError: the file cannot be written.
+        StoreError: another process has the lock.
+    """
+    lock = path.with_name(f"{path.name}-lock").open("ab")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        raise StoreError(
+            f"Another tenon shadow watches with {path}: print its report with --last, or name another file with --state"
+        ) from None
+    return lock

@@ -80,6 +80,17 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
         Store(file)
 
 
+def test_a_second_shadow_does_not_begin_the_file_of_the_first_again(tmp_path: Path) -> None:
+    """It would clear the sums of hours, and both would write their models into one file."""
+    file = tmp_path / "shadow.db"
+    first = Store(file, exclusive=True)
+    with pytest.raises(StoreError, match=r"Another tenon shadow watches with .*shadow\.db: .* --last"):
+        Store(file, exclusive=True)
+    Store(file).close()
+    first.close()
+    Store(file, exclusive=True).close()
+
+
 def test_a_failed_write_leaves_the_file_as_it_was(tmp_path: Path) -> None:
     steps = a_model()
     store = Store(tmp_path / "shadow.db")
