@@ -6,6 +6,8 @@ BIN := $(VENV)/bin
 # Uses uv from PATH. If PATH has none, installs it into its own environment in .uv.
 UV := $(shell command -v uv 2>/dev/null || echo .uv/bin/uv)
 SYNCED := $(VENV)/.synced
+# What `tenon playground` and `tenon shadow` need is a quarter of all packages. If all are there, they are not touched.
+WORKER_SYNCED := $(if $(wildcard $(SYNCED)),$(SYNCED),$(VENV)/.synced-worker)
 # A test run starts hundreds of Python processes. Without byte code each compiles everything again, which costs seconds.
 unexport PYTHONDONTWRITEBYTECODE
 # The tests of a file run in one process, in order. Tests that need no sandbox mostly compute, and some wait for a server, so
@@ -30,6 +32,11 @@ help:  ## List the targets
 $(SYNCED): pyproject.toml uv.lock | $(filter .uv/bin/uv,$(UV))
 	@echo "Installing the Python packages of uv.lock ..."
 	@$(UV) sync --locked --quiet --extra sandbox --compile-bytecode
+	@touch $@
+
+$(VENV)/.synced-worker: pyproject.toml uv.lock | $(filter .uv/bin/uv,$(UV))
+	@echo "Installing the Python packages that the worker and its commands need ..."
+	@$(UV) sync --locked --quiet --inexact --no-default-groups --extra worker --compile-bytecode
 	@touch $@
 
 setup: $(SYNCED)  ## Python environment and the sandbox's control plane (built once, then cached)
@@ -63,10 +70,10 @@ fuzz: $(SYNCED)  ## Run hypothesis tests with new random inputs; TIMES=20 as man
 demo: setup  ## Scale a Deployment up and down on real components; KEEP=1 leaves the sandbox running, TOUR=1 goes on with a tour
 	$(BIN)/tenon demo $(if $(KEEP),--keep) $(if $(TOUR),--tour)
 
-playground: $(SYNCED)  ## Serve a page on which manifests and prices can be changed, until Ctrl-C: docs/playground.md
+playground: $(WORKER_SYNCED)  ## Serve a page on which manifests and prices can be changed, until Ctrl-C: docs/playground.md
 	$(BIN)/tenon playground
 
-shadow: $(SYNCED)  ## Watch the cluster of the current kubeconfig, which Karpenter runs, and report what Tenon would save; ARGS="--for 30m"
+shadow: $(WORKER_SYNCED)  ## Watch the cluster of the current kubeconfig, which Karpenter runs, and report what Tenon would save; ARGS="--for 30m"
 	$(BIN)/tenon shadow $(ARGS)
 
 generate: $(SYNCED)  ## Generate files from the models
