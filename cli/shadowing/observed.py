@@ -15,7 +15,7 @@ from tenon.apis import labels
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.pod import Pod
 from tenon.kube.records import PodRecord
-from tenon.resources import subtract, total
+from tenon.resources import PODS, subtract, total
 from tenon.scheduling.model import Node
 from tenon.shadow.batches import RealClaim
 from tenon.shadow.nodes import ModelNode, without_pods_of_model
@@ -235,4 +235,12 @@ class ObservedCluster:
 
 def _real(claim: ClaimRecord) -> RealClaim:
     created = claim.created_at
-    return RealClaim(claim.name, claim.pool, created.timestamp() if created is not None else 0.0, offering_of(claim))
+    requests = (claim.spec.get("resources") or {}).get("requests") or {}
+    pods = str(requests.get(PODS) or "")
+    return RealClaim(
+        claim.name,
+        claim.pool,
+        created.timestamp() if created is not None else 0.0,
+        offering_of(claim),
+        int(pods) if pods.isdecimal() else 0,
+    )

@@ -67,7 +67,7 @@ class Reporter:
         for name in sorted(cache.pools.left_out):
             yield (
                 f"NodePool {name}: its nodeClassRef names no {KIND}, so its nodes and pods do not count; "
-                "-f names a NodePool that takes its place"
+                f"-f must name a file that has this NodePool with an {KIND}"
             )
 
     def _refused(self) -> Sequence[str]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tenon.kube.pod import Pod
+from tenon.resources import PODS
 from tenon.scheduling.model import Plan
 from tenon.sentences import counted, listed
 from tenon.shadow.nodes import OfferingPrices
@@ -33,6 +34,8 @@ class RealClaim:
     created: float
     offering: tuple[str, str, str]
     """Instance type, zone and capacity type; empty texts before the launch."""
+    requested_pods: int = 0
+    """How many pods it was created for, with those of DaemonSets; 0 if it does not say."""
 
     @property
     def launched(self) -> bool:
@@ -90,6 +93,8 @@ class Comparison:
     """The workloads of the pods with their number, such as ``shop/Deployment/web x12``."""
     theirs: Purchases
     ours: Purchases
+    other_pods: int = 0
+    """Pods that the other controller's nodes are for and that did not wait: it moves them from nodes that leave."""
 
     @property
     def difference(self) -> float:
@@ -98,9 +103,9 @@ class Comparison:
 
     @property
     def is_fair(self) -> bool:
-        """Whether the prices can be compared: all are known, and both placed as many pods."""
+        """Whether the prices can be compared: all are known, and both bought for the same pods and placed as many."""
         same = self.theirs.unplaced_count == self.ours.unplaced_count
-        return same and self.theirs.is_priced and self.ours.is_priced
+        return same and not self.other_pods and self.theirs.is_priced and self.ours.is_priced
 
 
 @dataclass(slots=True)
@@ -110,6 +115,8 @@ class _Open:
     claims: dict[str, RealClaim] = field(default_factory=dict)
     pods: dict[str, Pod] = field(default_factory=dict)
     ours: Purchases | None = None
+    daemon_pods: int | None = None
+    """Pods of DaemonSets on a new node; None if Tenon buys none."""
 
 
 PlaceOf = Callable[[str], str | None]
@@ -185,7 +192,9 @@ class Batches:
             return
         pods = list(batch.pods.values())
         unsettled = {name for other in (*self._settling, batch) for name in other.claims}
-        batch.ours = _ours(plan(pods, frozenset(unsettled)))
+        answer = plan(pods, frozenset(unsettled))
+        batch.ours = _ours(answer)
+        batch.daemon_pods = max((claim.requests[PODS] - len(claim.pods) for claim in answer.claims), default=None)
         self.served |= batch.pods.keys()
         for uid in batch.pods:
             self._recent.pop(uid, None)
@@ -232,7 +241,18 @@ def _compared(batch: _Open, claims: Mapping[str, RealClaim], place_of: PlaceOf, 
     assert batch.ours is not None  # it was planned when the batch ended
     workloads = Counter(f"{pod.namespace}/{pod.workload or pod.name}" for pod in batch.pods.values())
     texts = [f"{name} x{count}" if count > 1 else name for name, count in workloads.most_common(MAX_NAMES)]
-    return Comparison(batch.begun, len(batch.pods), texts, theirs, batch.ours)
+    return Comparison(batch.begun, len(batch.pods), texts, theirs, batch.ours, _other_pods(batch))
+
+
+def _other_pods(batch: _Open) -> int:
+    """Return for how many more pods than those of the batch its NodeClaims were created, as far as they say it.
+
+    A claim that replaces a node has no mark, and one for pods that wait may have room for pods of nodes that leave too.
+    """
+    requested = [claim.requested_pods for claim in batch.claims.values()]
+    if batch.daemon_pods is None or not all(requested):
+        return 0
+    return max(0, sum(requested) - batch.daemon_pods * len(requested) - len(batch.pods))
 
 
 def why_different(comparison: Comparison) -> str:
@@ -242,6 +262,11 @@ def why_different(comparison: Comparison) -> str:
         more, fewer = ("Tenon", "Karpenter") if ours.unplaced_count > theirs.unplaced_count else ("Karpenter", "Tenon")
         difference = abs(ours.unplaced_count - theirs.unplaced_count)
         return f"{more} leaves {counted(difference, 'pod')} without a node that {fewer} places"
+    if comparison.other_pods:
+        return (
+            f"Karpenter's nodes are also for {counted(comparison.other_pods, 'pod')} of nodes that leave, so the two "
+            "cannot be compared"
+        )
     if not comparison.is_fair:
         return "The price of a node is not known, so the two cannot be compared"
     parts = []

@@ -20,8 +20,8 @@ def planned(pods: Sequence[Pod], _without: frozenset[str]) -> Plan:
     return solve(Problem(pods, [pool()]))
 
 
-def claim(name: str, offering: tuple[str, str, str] = LARGE) -> RealClaim:
-    return RealClaim(name, "default", NOW, offering)
+def claim(name: str, offering: tuple[str, str, str] = LARGE, pods: int = 0) -> RealClaim:
+    return RealClaim(name, "default", NOW, offering, pods)
 
 
 class Watch:
@@ -158,3 +158,19 @@ def test_a_purchase_says_in_one_sentence_what_tenon_does_otherwise() -> None:
         "Tenon puts 1 of 2 pods on nodes that exist already, buys 1 node instead of 3, and takes m5.large instead of "
         "m5.4xlarge"
     )
+
+
+@pytest.mark.parametrize(("requested", "others"), [((0, 3), 0), ((1, 3), 0), ((4, 4), 4), ((4, 0), 0)])
+def test_a_purchase_with_a_replacement_in_it_is_not_compared(requested: tuple[int, int], others: int) -> None:
+    """A node for pods that move would count as bought for those that wait, and Tenon would seem to save its price."""
+    watch = Watch()
+    watch.pending = replicas(4)
+    watch.look()
+    watch.claims |= {name: claim(name, pods=pods) for name, pods in zip("ab", requested, strict=True)}
+    watch.look()
+    watch.look(11)
+    watch.bind()
+    (comparison,) = watch.look()
+    assert comparison.other_pods == others
+    assert comparison.is_fair == (not others)
+    assert ("also for 4 pods of nodes that leave" in why_different(comparison)) == bool(others)
