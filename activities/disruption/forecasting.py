@@ -6,8 +6,9 @@ It decides as a pass for moves does, at the times at which waits end. Nothing co
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime
+from itertools import islice
 from typing import TypeVar
 
 from temporalio.exceptions import ApplicationError
@@ -20,6 +21,7 @@ from activities.provisioning.buffers import BufferRoom
 from activities.provisioning.solving import Limit
 from tenon.disruption.commands.open_commands import claims_of_finished_commands, commands_without
 from tenon.disruption.forecast import Forecast, forecast, is_consolidation
+from tenon.disruption.freezes.freeze import frozen_now
 from tenon.disruption.model import Command, Situation
 from tenon.messages.forecast import ConsolidationForecast, ForecastCommand, ForecastInput, ForecastNode
 
@@ -29,6 +31,8 @@ LISTED_COMMANDS = 10
 """How many commands an answer has."""
 LISTED_NODES = 5
 """How many nodes and replacements a command of an answer has."""
+LISTED_POOLS = 20
+"""How many frozen NodePools an answer names."""
 
 Result = TypeVar("Result")
 
@@ -101,7 +105,16 @@ def _message(foreseen: Forecast, situation: Situation, *, is_cut: bool) -> Conso
         more_commands=max(0, len(commands) - LISTED_COMMANDS),
         at_the_latest=at_the_latest,
         is_cut=is_cut,
+        frozen=dict(islice(_frozen(situation), LISTED_POOLS)),
     )
+
+
+def _frozen(situation: Situation) -> Iterator[tuple[str, str]]:
+    """Yield each NodePool that a DisruptionFreeze stops, with its clause."""
+    for pool, policy in sorted(situation.policies.items()):
+        frozen = frozen_now(policy.freezes, situation.now)
+        if frozen is not None:
+            yield pool, frozen.clause
 
 
 def _command(command: Command, situation: Situation) -> ForecastCommand:

@@ -15,6 +15,8 @@ from tenon.sentences import counted, shortened
 
 SHORTEST_CLAUSE = 60
 """Characters that a clause keeps at least. If there is not so much room for each, the last ones are counted."""
+SHORTEST_TEXT = 30
+"""Characters that its text keeps at least beside the time of the next attempt."""
 _BETWEEN = "; "
 _AND = ", and "
 """Joins obstacles that must all go."""
@@ -105,14 +107,16 @@ class Clause:
         return f"{self._title}{self.why}"
 
     def shortened(self, most: int) -> Clause:
-        """Return the clause with at most so many characters. It loses the times first, then its end."""
+        """Return the clause with at most so many characters. It keeps when Tenon asks EC2 again, and loses its end."""
         if len(str(self)) <= most:
             return self
-        bare = self.without_times
-        if len(str(bare)) <= most:
-            return bare
-        kind = (*self.refused, *self.obstacles)[0].kind
-        return Clause(self.pool, (Obstacle(kind, shortened(bare.why, max(1, most - len(self._title)))),))
+        obstacles = (*self.refused, *self.obstacles)
+        at = min((obstacle.next_attempt for obstacle in obstacles if obstacle.next_attempt is not None), default=None)
+        last = Obstacle(obstacles[0].kind, "", at)
+        room = most - len(self._title) - len(str(last))
+        if room < SHORTEST_TEXT:
+            last, room = replace(last, next_attempt=None), most - len(self._title)
+        return Clause(self.pool, (replace(last, text=shortened(self.without_times.why, max(1, room))),))
 
     @property
     def _title(self) -> str:

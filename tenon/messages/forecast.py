@@ -56,6 +56,8 @@ class ConsolidationForecast(Message):
     """Whether earlier times were left out, at which consolidation may act already."""
     is_cut: bool = False
     """Whether the search used up its time, so that there may be more commands."""
+    frozen: dict[str, str] = Field(default_factory=dict)
+    """The first NodePools that a DisruptionFreeze stops, and by whom, why and until when, each in a clause."""
 
 
 class ForecastAnswer(Message):

@@ -137,7 +137,7 @@ class ClusterScenario(DescribedScenario):
                     f"{name}: {fragment!r} is not in:\n{text}" for fragment in fragments if fragment not in text
                 )
         for event, expectation, result in (
-            ("blocked", self.blocked, decision.blocked),
+            ("blocked", self.blocked, {claim: str(blocked) for claim, blocked in decision.blocked.items()}),
             ("unconsolidatable", self.unconsolidatable, decision.unconsolidatable),
         ):
             if expectation is not None:

@@ -18,8 +18,8 @@ NOTHING_ENDS = (
     "commands that failed or saved too little do, and this forecast does not know their ends"
 )
 FORECAST = (
-    "Says what consolidation would do next, and when, if nothing changes until then. It takes no input and changes "
-    "nothing. Current Details show the answer."
+    "Says what consolidation would do next, and when, if nothing changes until then, and which NodePools are frozen, "
+    "by whom and until when. It takes no input and changes nothing. Current Details show the answer."
 )
 """The description of the update."""
 NO_ANSWER = (
@@ -54,6 +54,7 @@ def lines(forecast: ConsolidationForecast) -> list[str]:
         text_lines.append(f"- and {counted(forecast.more_commands, 'more command')}")
     if forecast.is_cut:
         text_lines.append("The search used up its time, so there may be more.")
+    text_lines += [f"- NodePool {pool} is {clause}" for pool, clause in forecast.frozen.items()]
     return [for_temporal_ui(line) for line in text_lines]
 
 

@@ -92,8 +92,8 @@ def current_details(
         "keeps a node.",
         "",
         "**What comes next:** the update `forecast` (More Actions, Send an Update) shows here what consolidation would "
-        "do next, and when. It takes no input and changes nothing. `tenon simulate --live --disruption` says the same, "
-        "and why the other nodes stay.",
+        "do next, and when, and which NodePools are frozen. It takes no input and changes nothing. "
+        "`tenon simulate --live --disruption` says the same, and why the other nodes stay.",
         *_forecast(forecast),
         *_section("Commands that wait for approval", _commands(waiting)),
         *(_answers(cluster) if waiting else []),

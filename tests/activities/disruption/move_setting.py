@@ -20,6 +20,7 @@ from activities.provisioning.account_commitments import CommitmentStore
 from activities.provisioning.batching import Batcher
 from activities.provisioning.launch_refusals import LaunchRefusals
 from activities.provisioning.spot_scores import SpotScoreStore
+from tenon.apis.disruptionfreeze import DisruptionFreeze
 from tenon.apis.reasons import Reason
 from tenon.disruption.methods.base import Method
 from tenon.disruption.model import (
@@ -83,6 +84,7 @@ class Setting:
         self.commitments = CommitmentStore()
         self.spot_scores = SpotScoreStore()
         self.slowed = SlowedPools()
+        self.freezes: list[DisruptionFreeze] = []
         self.freed: list[threading.Thread] = []
         """The threads in which memory was freed."""
         batcher, events = Batcher(self.view, lambda: START), MoveEvents(self.recorder)
@@ -95,6 +97,7 @@ class Setting:
             slowed=self.slowed,
             now=lambda: LATER,
             repair=repair,
+            freezes=lambda: self.freezes,
             commitments=self.commitments,
             spot_scores=self.spot_scores,
         )

@@ -7,6 +7,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.disruption.forecasting import LISTED_COMMANDS, LISTED_NODES, Forecaster
 from activities.provisioning.buffers import BufferRoom
+from tenon.apis.disruptionfreeze import DisruptionFreeze
 from tenon.apis.reasons import Reason
 from tenon.disruption.methods.base import Method
 from tenon.messages.disruption import OpenCommand
@@ -69,3 +70,13 @@ async def test_a_worker_that_has_not_seen_the_cluster_yet_is_asked_again(monkeyp
     with pytest.raises(ApplicationError, match="not synced yet") as error:
         await forecaster(at).forecast(ForecastInput(cluster="c"))
     assert not error.value.non_retryable
+
+
+async def test_a_forecast_names_frozen_nodepools() -> None:
+    freeze = DisruptionFreeze.model_validate(
+        {"metadata": {"name": "release"}, "spec": {"requestedBy": "ann", "reason": "release"}}
+    )
+    at = Setting("a")
+    at.freezes.append(freeze)
+    forecast = await forecaster(at).forecast(ForecastInput(cluster="c"))
+    assert forecast.frozen == {"default": "frozen by DisruptionFreeze release of ann (release) until it is deleted"}
