@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import Field
 from temporalio import workflow
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
-from temporalio.exceptions import ActivityError, ApplicationError, WorkflowAlreadyStartedError
+from temporalio.exceptions import ActivityError, WorkflowAlreadyStartedError
 from temporalio.workflow import ParentClosePolicy
 
 from tenon.evolve import evolve
@@ -50,6 +50,7 @@ with workflow.unsafe.imports_passed_through():
     from workflows import names
     from workflows.continuing import continue_as_new, is_for_another_version, must_continue_as_new
     from workflows.disruption_command import DisruptionCommandWorkflow
+    from workflows.operator_updates import UpdateRefusedError
     from workflows.planner_call import PlannerCaller
 
 MAX_HISTORY, MAX_HISTORY_WITH_COMMANDS = 500, 2000
@@ -331,7 +332,7 @@ class DisruptionWorkflow(PlannerCaller):
             )
         except ActivityError as error:
             workflow.logger.info("The planner gave no forecast", extra={"error": str(error.cause)})
-            raise ApplicationError(forecast_page.NO_ANSWER, non_retryable=True) from None
+            raise UpdateRefusedError(forecast_page.NO_ANSWER) from None
         self._show()
         return ForecastAnswer(forecast=forecast_page.lines(self.forecast))
 

@@ -14,12 +14,20 @@ from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
 with workflow.unsafe.imports_passed_through():
+    from tenon.errors import TenonError
     from tenon.messages.base import Message
     from tenon.messages.update_input import UpdateInputError, read_input
 
 Workflow = TypeVar("Workflow")
 Input = TypeVar("Input", bound=Message)
 Answer = TypeVar("Answer")
+
+
+class UpdateRefusedError(TenonError, ApplicationError):
+    """The answer to an update that is not carried out. Its message is for the sender, who needs no stack."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, non_retryable=True)
 
 
 def _is_valid(_input: object) -> str:
@@ -52,7 +60,7 @@ def update(
             try:
                 return cast("Input", read_input(update_name, model, inputs, hint))
             except UpdateInputError as error:
-                raise ApplicationError(str(error), non_retryable=True) from None
+                raise UpdateRefusedError(str(error)) from None
 
         @wraps(handler)
         def receive(self: Workflow, *inputs: Any) -> Answer:
@@ -61,7 +69,7 @@ def update(
         # A replay does not validate: an update that was accepted once stays so, even if the rules become stricter.
         def validate(self: Workflow, *inputs: Any) -> None:  # noqa: ARG001 - the SDK passes the workflow
             if why := why_invalid(read(inputs)):
-                raise ApplicationError(why, non_retryable=True)
+                raise UpdateRefusedError(why)
 
         # The SDK decodes by the handler's types: without one for the input, it is what JSON says.
         del receive.__wrapped__

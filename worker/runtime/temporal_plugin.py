@@ -11,12 +11,13 @@ from functools import partial
 
 from temporalio import client, worker
 from temporalio.contrib.pydantic import pydantic_data_converter
-from temporalio.converter import DataConverter, DefaultFailureConverterWithEncodedAttributes, PayloadCodec
+from temporalio.converter import DataConverter, PayloadCodec
 from temporalio.plugin import SimplePlugin
 from temporalio.worker import WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 from worker.runtime.checked_signals import SignalInterceptor
+from worker.runtime.failures import EncodedFailureConverter, FailureConverter
 from worker.runtime.workflow_runner import TenonWorkflowRunner
 
 
@@ -37,12 +38,10 @@ def _runner(runner: WorkflowRunner | None, *, guarded: bool) -> WorkflowRunner:
 
 def converter(codec: PayloadCodec | None) -> DataConverter:
     """The converter. With a codec, it also encodes the messages of errors, which name pods and nodes."""
-    if codec is None:
-        return pydantic_data_converter
     return dataclasses.replace(
         pydantic_data_converter,
         payload_codec=codec,
-        failure_converter_class=DefaultFailureConverterWithEncodedAttributes,
+        failure_converter_class=FailureConverter if codec is None else EncodedFailureConverter,
     )
 
 
