@@ -25,6 +25,7 @@ LINE_OVERHEAD = 25
 KEPT_LINES = 8
 """How many lines of its timeline a long page keeps."""
 ABOUT = "This workflow is the life of one node, from its launch until its instance is terminated."
+_KEPT = "This page stays as long as Temporal keeps the history."
 _NOW = {
     Stage.PREPARING: "It chooses instance types and prepares the request to EC2.",
     Stage.LAUNCHING: "It asks EC2 for an instance.",
@@ -38,7 +39,7 @@ _NOW = {
     Stage.DETACHING: "It leaves: its pods are gone, and it waits until their volumes are detached.",
     Stage.TERMINATING: "It leaves: Tenon terminates its instance.",
     Stage.RELEASING: "Its instance is gone. Tenon removes the finalizers of Node and NodeClaim.",
-    Stage.ENDED: "The node is gone. This page stays as long as Temporal keeps the history.",
+    Stage.ENDED: f"The node is gone. {_KEPT}",
 }
 """What happens in each stage."""
 
@@ -132,6 +133,8 @@ def _now(state: NodeState) -> str:
             return f"It runs pods. It has expired, and waits: NodePool {state.pool} is {state.expiry_waits_for}."
         waits = f"until the disruption budgets of NodePool {state.pool} let it leave"
         return f"It runs pods. It has expired, and waits {waits}."
+    if state.stage is Stage.ENDED and state.instance is None:
+        return f"No node came of this NodeClaim. {_KEPT}"
     return _NOW[state.stage]
 
 

@@ -85,7 +85,7 @@ def _pods_row(state: NodeState) -> str:
         own = f"when it became live, {pods_text(state)}"
         if state.stage.leaving:
             own = own.replace(" runs here", " ran here").replace(" run here", " ran here")
-    return f"{own}, {state.evicted_pods} evicted" if state.evicted_pods else own
+    return f"{own}; {state.evicted_pods} evicted" if state.evicted_pods else own
 
 
 def _instance_text(instance: Instance | None) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from urllib.parse import quote
 
-from tenon.ec2.refusals.unavailable import backoffs_of, by_offering, shortages_of
+from tenon.ec2.refusals.unavailable import backoffs_of, by_offering, shortages
 from tenon.kube.timestamps import next_attempt
 from tenon.messages.provisioning import (
     BatchOutcome,
@@ -134,7 +134,7 @@ def current_details(
     paused = [_pause(pause) for pause in pauses if pause.until is not None and pause.until > now]
     text = ""
     for room in _ROOMS:
-        refusals = [shortage.sentence for shortage in shortages_of(refused, room.offerings)]
+        refusals = [shortage.sentence for shortage in shortages(unavailable, now, room.offerings)]
         lines = [
             f"### Buys nodes for pods that fit on no node of cluster {cluster}",
             "",

@@ -42,6 +42,7 @@ REFUSE = (
 )
 APPROVE_HINT, REFUSE_HINT = f"For example: {ANSWER}.", f"For example: {_REFUSAL}."
 """What a sentence about a wrong input ends with."""
+_SENT = "#### What you can send"
 _NEEDS_NOTHING = "It needs nothing from you: its signals come from Tenon."
 _NEEDS_APPROVAL = "It waits for approval before it begins: Current Details say what to send to it, and until when."
 _CANCELLATION = (
@@ -180,11 +181,10 @@ def current_details(
     lines += ["", "#### Why", "", *(f"- {line}" for line in command.explanation or [why(command)] if line)]
     if timeline:
         lines += ["", "#### Timeline (UTC)", "", *(f"- {line}" for line in timeline)]
-    lines += ["", "#### What you can send", ""]
     if approve_until is not None:
-        lines += [*_approval_help(command, approve_until), _CANCELLATION]
-    else:
-        lines.append(f"{_NEEDS_NOTHING} {_CANCELLATION}")
+        lines += ["", _SENT, "", *_approval_help(command, approve_until), _CANCELLATION]
+    elif not undone and saving is None:
+        lines += ["", _SENT, "", f"{_NEEDS_NOTHING} {_CANCELLATION}"]
     return for_temporal_ui("\n".join(lines))
 
 

@@ -141,19 +141,20 @@ class Shortage:
         return f"{self.text}: {next_attempt(at) if at is not None else 'next attempt as soon as pods need them'}"
 
 
-def shortages(groups: Iterable[UnavailableTypes], now: datetime) -> list[Shortage]:
-    """Return what EC2 refuses now: capacity types, vCPU quotas that are used up, and offerings."""
-    return _shortages(_active(groups, now), now)
-
-
-def shortages_of(next_attempts: Mapping[OfferingKey, datetime], most: int = NAMED_OFFERINGS) -> list[Shortage]:
-    """Return what EC2 refuses.
+def shortages(groups: Iterable[UnavailableTypes], now: datetime, most: int = NAMED_OFFERINGS) -> list[Shortage]:
+    """Return what EC2 refuses now: capacity types, vCPU quotas that are used up, and offerings.
 
     Args:
-        next_attempts: all of it, with the time when Tenon asks EC2 for each again.
+        groups: all of it, as messages carry it.
+        now: the current time.
         most: how many instance types a sentence names.
     """
-    return _shortages({key: Backoff(at) for key, at in next_attempts.items()}, None, most)
+    return _shortages(_active(groups, now), now, most)
+
+
+def shortages_of(next_attempts: Mapping[OfferingKey, datetime]) -> list[Shortage]:
+    """Return what EC2 refuses. ``next_attempts``: all of it, with the time when Tenon asks EC2 for each again."""
+    return _shortages({key: Backoff(at) for key, at in next_attempts.items()}, None)
 
 
 def _shortages(

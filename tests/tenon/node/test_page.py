@@ -80,3 +80,10 @@ def test_the_page_of_a_node_that_leaves_does_not_say_that_pods_run_there() -> No
     live = evolve(at_live(), initialized=True, planned_pods=2, bound_pods=2, running_pods=2)
     assert "2 pods run here" in page.current_details(live)
     assert "2 pods ran here" in page.current_details(evolve(live, stage=Stage.ENDED))
+
+
+def test_the_page_of_a_nodeclaim_whose_launch_ec2_refused_does_not_say_that_a_node_is_gone() -> None:
+    refused = NodeState(claim=ClaimRef(cluster="c", name="a", uid="u"), stage=Stage.ENDED)
+    assert "**Now:** No node came of this NodeClaim. This page stays" in page.current_details(refused)
+    ended = evolve(at_live(), stage=Stage.ENDED)
+    assert "**Now:** The node is gone. This page stays" in page.current_details(ended)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from urllib.parse import quote
 
+from tenon.ec2.refusals.unavailable import shortages
 from tenon.evolve import evolve
 from tenon.kube.pool_reasons import Clause, NoPlace, Obstacle, ObstacleKind
 from tenon.messages.provisioning import (
@@ -122,6 +123,22 @@ def test_all_refused_offerings_are_named_as_far_as_they_fit() -> None:
     many = page.current_details("c", "waits", [], refused, [], None, [], NOW)
     assert many.count(".large") == 150
     assert " in us-west-2a and 100 more): next attempt at" in many
+
+
+def test_the_page_and_the_list_of_blocked_nodes_say_the_same_of_an_attempt_that_is_due() -> None:
+    """Not the time at which the page was written, which is in the past for its reader."""
+    refused = UnavailableTypes(
+        capacity_type="spot",
+        zone="us-west-2a",
+        instance_types=["m5.large"],
+        until=LATER,
+        refused_at=NOW - timedelta(minutes=4),
+        refusals=2,
+    )
+    (in_list,) = shortages([refused], NOW)
+    shown = page.current_details("c", "waits", [], [refused], [], None, [], NOW)
+    assert f"- {in_list.sentence}\n" in shown
+    assert in_list.sentence.endswith(", 2 times in a row so far: next attempt as soon as pods need them")
 
 
 def test_pods_of_one_cause_are_one_line_without_times_of_an_earlier_plan() -> None:
