@@ -138,7 +138,7 @@ async def test_a_planted_regression_is_found(archive: Archive, tenon: Tenon, mon
 
 async def test_an_engine_that_fails_is_found(archive: Archive, tenon: Tenon, monkeypatch: pytest.MonkeyPatch) -> None:
     await archive.plan(PROBLEMS[0])
-    monkeypatch.setattr(engine, "group", lambda *_arguments, **_options: 1 / 0)
+    monkeypatch.setattr(engine, "in_turns", lambda *_arguments, **_options: 1 / 0)
     done = tenon()
     assert done.exit_code == 1
     assert "batch 1: today's engine fails: ZeroDivisionError" in done.stdout
