@@ -35,9 +35,11 @@ with workflow.unsafe.imports_passed_through():
         PlanResult,
         PurchasePause,
         UnavailableTypes,
+        UnlaunchedClaims,
     )
     from tenon.node import breaker
     from tenon.provisioning import page
+    from tenon.provisioning.batch_lines import remembered, with_unlaunched
     from tenon.provisioning.cost_section import with_planned
     from tenon.provisioning.pending_pods import without_placed_pods
     from tenon.provisioning.shortage_sentences import still_waiting
@@ -92,6 +94,8 @@ class ProvisionerWorkflow(PlannerCaller):
         self.breakers_changed = False
         self.last_plan = begin.last_plan
         self.last_batches = begin.last_batches
+        self.unlaunched: list[UnlaunchedClaims] = []
+        """NodeClaims of the batch that is being planned, of which EC2 may refuse the first before the plan returns."""
         self.cost = begin.cost
         self.action = WAITS
         """What the page says that the workflow does now."""
@@ -160,7 +164,8 @@ class ProvisionerWorkflow(PlannerCaller):
                 self.unavailable[key] = backoff.launched(self.unavailable[key], workflow.now())
         for key, used_up in backoffs_of(planned.over_quota).items():
             self.unavailable[key] = backoff.merged(self.unavailable.get(key), used_up)
-        self.last_batches = page.remembered(self.last_batches, planned, self.batch, workflow.now())
+        last_batches = remembered(self.last_batches, planned, self.batch, workflow.now())
+        self.last_batches, self.unlaunched = with_unlaunched(last_batches, self.unlaunched), []
 
     def _show(self, action: str) -> None:
         """Update the page."""
@@ -188,6 +193,8 @@ class ProvisionerWorkflow(PlannerCaller):
         self._forget()
         for key, reported in backoffs_of(report.unavailable).items():
             self.unavailable[key] = backoff.merged(self.unavailable.get(key), reported)
+        self.unlaunched += [group for group in report.unlaunched if group.batch == self.batch]
+        self.last_batches = with_unlaunched(self.last_batches, report.unlaunched)
         before = self._refusals()
         self.breakers = breaker.merged(self.breakers, report, now)
         if self._refusals() != before:

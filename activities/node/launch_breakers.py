@@ -14,6 +14,7 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable
 from datetime import datetime, timedelta
 
+from activities.node.unlaunched_claims import UnreportedClaims
 from tenon.apis import labels
 from tenon.ec2.refusals.backoff import FIRST_PROBE_PAUSE, Backoff
 from tenon.ec2.refusals.unavailable import (
@@ -72,6 +73,7 @@ class LaunchBreakers:
         """Key of a breaker, then claim, to when it last held the claim back."""
         self._probed: dict[str, dict[str, datetime]] = {}
         """Key of a breaker, then claim, to when it last probed."""
+        self._unlaunched = UnreportedClaims()
         self._changed = asyncio.Event()
         self.news = asyncio.Event()
         """Set while there is something to report to the provisioner workflow."""
@@ -112,6 +114,11 @@ class LaunchBreakers:
         now = self._now()
         for offering in offerings:
             self._backoffs[offering.key] = refused_now(offering.key, now)
+            self.news.set()
+
+    def gave_up(self, claim: ClaimRecord, reason: str) -> None:
+        """Record that a NodeClaim is deleted without an instance."""
+        if self._unlaunched.add(claim, reason):
             self.news.set()
 
     # --- launches ---
@@ -246,11 +253,13 @@ class LaunchBreakers:
                 if key not in self._foreign | self._reported
             ],
             closed=sorted(self._closed),
+            unlaunched=self._unlaunched.report(),
         )
 
     def acknowledge(self, report: LaunchReport) -> None:
         """Acknowledge that the provisioner workflow received this report."""
         self._closed -= set(report.closed)
+        self._unlaunched.acknowledge(report.unlaunched)
         reported_breakers = rules.by_key(report.breakers)
         self._reported |= {key for key, breaker in reported_breakers.items() if self._open.get(key) is breaker}
         if self._reported:

@@ -144,6 +144,7 @@ class LaunchRetry:
 
     async def _delete(self, claim: ClaimRecord, ref: ClaimRef, reason: str, message: str) -> None:
         await nodeclaims.mark_launch_failed(self._kube, ref, reason, message, self._now)
+        self._breakers.gave_up(claim, reason)
         existed = await nodeclaim_deletion.delete_claim(self._kube, self._recorder, ref, reason, message)
         if existed and Reason.of(reason) is Reason.INSUFFICIENT_CAPACITY:
             await self._capacity_events.publish(claim, message)

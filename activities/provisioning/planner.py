@@ -193,6 +193,7 @@ class Planner:
             over_quota=grouped(self._refusals.used_up_quotas(decision.lacked_quotas)),
             postponed=len(decision.postponed),
             price=round(sum(claim.price for claim in plan.claims), 6),
+            claim_prices=[round(claim.price, 6) for claim in written.claims],
             digest=plan_digest(decision.plan),
             solve_seconds=round(decision.took, 4),
         )

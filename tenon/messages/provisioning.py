@@ -75,6 +75,15 @@ class ShortageWait(Message):
     """When Tenon asks EC2 for it again."""
 
 
+class UnlaunchedClaims(Message):
+    """NodeClaims of one batch that were deleted without an instance, for the same reason."""
+
+    batch: int
+    reason: str
+    """That of the deletion, such as ``insufficient_capacity``."""
+    claims: list[str]
+
+
 class LaunchReport(Message):
     """What one io process, or all of them, know about EC2's refusals."""
 
@@ -84,6 +93,9 @@ class LaunchReport(Message):
     """NodePools whose launches succeed again, and the keys of EC2NodeClasses (`tenon.node.breaker.key_of`)."""
     waits: list[ShortageWait] = Field(default_factory=list)
     """Only the provisioner knows them."""
+    unlaunched: list[UnlaunchedClaims] = Field(default_factory=list)
+    """NodeClaims that got no instance, in the report of an io process. Each is reported once, or again if it may be
+    that the workflow did not receive it."""
     kept_by: str = ""
     """The first run of the provisioner's workflow, in its own answers. Another one was started without the memory of
     the one before."""
@@ -128,16 +140,39 @@ class PendingPods(Message):
     """Whether a node was bought for them, or has room."""
 
 
+class PlannedPrice(Message):
+    """A NodeClaim that a batch created, and what it costs as planned."""
+
+    name: str
+    price: float | None = None
+    """Dollars an hour; None if an earlier version of Tenon planned it."""
+
+
 class BatchOutcome(Message):
     """What became of one batch, for a line of the page."""
 
     at: datetime
     batch: int
     pods: int
-    text: str
-    """What was bought, and what the other pods wait for, in clauses."""
+    text: str = ""
+    """All of it in clauses, if an earlier version of Tenon planned the batch. The other figures are then 0."""
     bought: bool = False
     """Whether NodeClaims were created."""
+    claims: list[PlannedPrice] = Field(default_factory=list)
+    """The first of the NodeClaims."""
+    claim_count: int = 0
+    """How many NodeClaims were created."""
+    price: float = 0.0
+    """What all of them cost an hour as planned, in dollars."""
+    unlaunched: list[UnlaunchedClaims] = Field(default_factory=list)
+    """Those of the NodeClaims that got no instance."""
+    placed_on_existing: int = 0
+    unschedulable: int = 0
+    waiting: int = 0
+    """How many pods wait for cheaper capacity."""
+    rejected: int = 0
+    """How many NodeClaims the API server rejected."""
+    unreached: int = 0
 
 
 class PlanResult(Message):
@@ -155,6 +190,8 @@ class PlanResult(Message):
     nominated: list[str] = Field(default_factory=list)
     """UIDs of pods for which a plan has already decided."""
     price: float = 0.0
+    claim_prices: list[float] = Field(default_factory=list)
+    """What each of `claims` costs an hour as planned, in dollars."""
     digest: str = ""
     solve_seconds: float = 0.0
     pauses: list[PurchasePause] = Field(default_factory=list)

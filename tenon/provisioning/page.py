@@ -17,17 +17,13 @@ from tenon.messages.provisioning import (
     PurchasePause,
     UnavailableTypes,
 )
-from tenon.money import per_hour
 from tenon.node import breaker
+from tenon.provisioning.batch_lines import REMEMBERED, batch_line
 from tenon.provisioning.cost_section import MORE, cost_section
 from tenon.provisioning.pending_pods import pending_sentence
 from tenon.provisioning.shortage_sentences import still_waiting, waiting_sentence
-from tenon.sentences import counted, first_few, for_temporal_ui, shortened
+from tenon.sentences import counted, for_temporal_ui, shortened
 
-REMEMBERED = 10
-"""How many of the last batches the workflow remembers."""
-NAMED_CLAIMS = 5
-"""How many NodeClaims of a batch a line names."""
 LISTED = 5
 """How many lines a section of the page has."""
 MAX_LINE = 250
@@ -66,40 +62,6 @@ def headline(cluster: str, last_batches: Sequence[BatchOutcome]) -> str:
     """Say in one line what the workflow does, and its last batch."""
     last = f"; last batch: {batch_line(last_batches[-1]).replace('`', '')}" if last_batches else ""
     return f"Buys nodes for pods that fit on no node of cluster {cluster}{last}"
-
-
-def batch_line(outcome: BatchOutcome) -> str:
-    """Return the line about a batch, in Markdown."""
-    line = f"`{outcome.at:%Y-%m-%d %H:%M:%S}` batch {outcome.batch}, {counted(outcome.pods, 'pod')}: {outcome.text}"
-    return shortened(line, MAX_LINE)
-
-
-def remembered(outcomes: Sequence[BatchOutcome], plan: PlanResult, batch: int, now: datetime) -> list[BatchOutcome]:
-    """Return the last batches with one that was planned now.
-
-    Pods that fit nowhere are planned again every few seconds. So a batch that bought nothing takes the place of the one
-    with the same outcome, and of too many lines, those that bought nothing go first.
-    """
-    parts = []
-    if plan.claims:
-        price = for_temporal_ui(per_hour(plan.price))
-        parts.append(f"created {first_few(plan.claims, NAMED_CLAIMS)}, planned at {price}")
-    if plan.placed_on_existing:
-        parts.append(f"{counted(plan.placed_on_existing, 'pod')} on nodes that exist or start")
-    if plan.unschedulable:
-        parts.append(f"{counted(plan.unschedulable, 'pod')} fit nowhere: `tenon pods --pending` says why")
-    if plan.waits:
-        parts.append(f"{counted(sum(wait.pods for wait in plan.waits), 'pod')} wait for cheaper capacity")
-    if plan.refused:
-        parts.append(f"the API server rejected {counted(plan.refused, 'NodeClaim')}")
-    if plan.unreached:
-        parts.append(f"{counted(plan.unreached, 'pod')} left to the next batch")
-    text = shortened("; ".join(parts) or "nothing to buy", MAX_LINE)
-    outcome = BatchOutcome(at=now, batch=batch, pods=plan.pods, text=text, bought=bool(plan.claims))
-    earlier = [other for other in outcomes if plan.claims or (other.pods, other.text) != (plan.pods, text)]
-    while len(earlier) >= REMEMBERED:
-        earlier.remove(next((other for other in earlier if not other.bought), earlier[0]))
-    return [*earlier, outcome]
 
 
 def current_details(

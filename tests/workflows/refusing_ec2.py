@@ -42,6 +42,8 @@ class Planning:
         """What plans report of pods that wait for cheaper capacity."""
         self.pending: list[PendingPods] = []
         """What plans report of pods without a node."""
+        self.claims: list[str] = []
+        """The NodeClaims that each plan creates."""
         self.reopened: list[OfferingRef] = []
         """The refused offerings of which the next plan sees instances."""
         self.pods = asyncio.Event()
@@ -63,6 +65,8 @@ class Planning:
         reopened, self.reopened = self.reopened, []
         return PlanResult(
             batch=plan_input.batch,
+            pods=1,
+            claims=self.claims,
             pauses=self.pauses,
             waits=self.waits,
             pending=self.pending,

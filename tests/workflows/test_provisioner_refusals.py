@@ -7,14 +7,16 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import pytest
+from temporalio.api.sdk.v1 import WorkflowMetadata
 from temporalio.testing import WorkflowEnvironment
 
 from activities.node.launch_breakers import LaunchBreakers
+from tenon.apis.reasons import Reason
 from tenon.ec2.refusals.backoff import FIRST_PAUSE, Backoff
 from tenon.ec2.refusals.unavailable import grouped
 from tenon.evolve import evolve
 from tenon.messages.base import POLL_SECONDS, QUIET_POLL_SECONDS
-from tenon.messages.provisioning import LaunchReport, PurchasePause
+from tenon.messages.provisioning import LaunchReport, PurchasePause, UnlaunchedClaims
 from tenon.node.breaker import FIRST_BOOT_PAUSE
 from tests.workflows.refusing_ec2 import SPOT, Planning, begin, provisioner, refusing
 from tests.workflows.waiting import until
@@ -66,6 +68,30 @@ async def test_the_planner_hears_that_a_probe_of_an_ec2nodeclass_was_refused_aga
         assert first is not None
         assert second is not None
         assert first < second
+
+
+async def test_the_page_says_which_nodeclaims_ec2_refused_also_those_of_a_plan_that_has_not_returned(
+    temporal: WorkflowEnvironment, cluster: str
+) -> None:
+    """The first launches of a batch may be refused while the planner still writes its last NodeClaims."""
+    planning = Planning()
+    planning.claims = ["web-1", "web-2"]
+    planning.solves.clear()
+    async with provisioner(temporal, cluster, planning) as handle:
+        planning.pods.set()
+        await until(lambda: planned(planning, 1))
+        batch = planning.planned[0].batch
+        for name in planning.claims:
+            claims = UnlaunchedClaims(batch=batch, reason=Reason.INSUFFICIENT_CAPACITY, claims=[name])
+            await handle.signal(ProvisionerWorkflow.launches_reported, LaunchReport(unlaunched=[claims]))
+            planning.solves.set()
+            await until(lambda: asked(planning, 2))
+
+        async def both_are_refused() -> bool:
+            shown = await handle.query("__temporal_workflow_metadata", result_type=WorkflowMetadata)
+            return "1 pod: refused: no capacity for web-1, web-2" in shown.current_details
+
+        await until(both_are_refused)
 
 
 async def test_m4_many_reports_fold_the_run_and_nothing_is_forgotten(

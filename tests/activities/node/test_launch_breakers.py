@@ -6,7 +6,10 @@ import asyncio
 from datetime import timedelta
 
 from activities.node.launch_breakers import FIRST_LAUNCHES, ROTATION, TURN, UNANSWERED, LaunchBreakers
+from tenon.apis import labels
+from tenon.apis.reasons import Reason
 from tenon.ec2.refusals.backoff import FIRST_PROBE_PAUSE
+from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.offerings import OfferingKey
 from tenon.messages.offerings import OfferingRef
 from tenon.messages.provisioning import LaunchReport
@@ -313,3 +316,24 @@ async def test_a_nodeclaim_that_probes_may_ask_for_what_ec2_refused_half_a_minut
     clock.instant += timedelta(seconds=1)
     assert SPOT.key not in breakers.unavailable()
     assert [group.instance_types for group in breakers.report().unavailable] == [["m5.large"]]
+
+
+def a_claim(name: str, **own_labels: str) -> ClaimRecord:
+    return ClaimRecord.of({"metadata": {"name": name, "labels": own_labels}})
+
+
+def test_a_nodeclaim_without_an_instance_is_reported_until_the_workflow_has_heard_of_it() -> None:
+    """Not one of a static NodePool: no batch names it."""
+    breakers = LaunchBreakers(Clock())
+    breakers.gave_up(a_claim("static-1"), Reason.INSUFFICIENT_CAPACITY)
+    assert not breakers.news.is_set()
+    of_batch = {labels.BATCH: "7"}
+    for name in ("web-1", "web-2"):
+        breakers.gave_up(a_claim(name, **of_batch), Reason.INSUFFICIENT_CAPACITY)
+    assert breakers.news.is_set()
+    report = breakers.report()
+    assert [(group.batch, group.claims) for group in report.unlaunched] == [(7, ["web-1", "web-2"])]
+    breakers.gave_up(a_claim("web-3", **of_batch), Reason.INSUFFICIENT_CAPACITY)
+    breakers.acknowledge(report)
+    (group,) = breakers.report().unlaunched
+    assert group.claims == ["web-3"]

@@ -20,6 +20,7 @@ from activities.node.launch_breakers import LaunchBreakers
 from activities.node.launch_failure import TRIES_IN_PLACE
 from activities.node.launch_preparation import RESUMED_AFTER
 from activities.node.launching import Launching
+from tenon.apis import labels
 from tenon.apis.reasons import Reason
 from tenon.ec2.refusals.class_faults import ClassFault
 from tenon.evolve import evolve
@@ -108,10 +109,13 @@ async def test_aws042_a_missing_spot_role_has_an_event_that_says_what_to_do() ->
     every_spot = OfferingRef(capacity_type="spot", instance_type="", zone="")
     message = "AuthFailure.ServiceLinkedRoleCreationNotPermitted: CreateFleet: no"
     world, launching = waiting(
-        Refuser(launch=LaunchResult(reason="SpotSLRCreationFailed", message=message, unavailable=[every_spot]))
+        Refuser(launch=LaunchResult(reason="SpotSLRCreationFailed", message=message, unavailable=[every_spot])),
+        labels={labels.NODEPOOL: "web", labels.BATCH: "7"},
     )
     result = await launching.launch(LaunchInput(claim=REF, request=REQUEST))
     assert result.reason == Reason.INSUFFICIENT_CAPACITY
+    (group,) = launching.parts.breakers.report().unlaunched
+    assert (group.batch, group.reason, group.claims) == (7, Reason.INSUFFICIENT_CAPACITY, [REF.name])
     (event,) = [event for event in world.recorder.events if event[2] == "SpotSLRCreationFailed"]
     assert "aws iam create-service-linked-role --aws-service-name spot.amazonaws.com" in event[3]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from urllib.parse import quote
 
+from tenon.apis.reasons import Reason
 from tenon.ec2.refusals.unavailable import shortages
 from tenon.evolve import evolve
 from tenon.kube.pool_reasons import Clause, NoPlace, Obstacle, ObstacleKind
@@ -18,8 +19,9 @@ from tenon.messages.provisioning import (
     PurchasePause,
     ShortageWait,
     UnavailableTypes,
+    UnlaunchedClaims,
 )
-from tenon.provisioning import page
+from tenon.provisioning import batch_lines, page
 from tenon.provisioning.cost_section import with_planned
 from tenon.provisioning.pending_pods import without_place, without_placed_pods
 
@@ -53,43 +55,83 @@ def details(lines: list[BatchOutcome], *, full: bool = False) -> str:
 
 
 def test_a_batch_names_its_nodeclaims_its_price_and_the_pods_that_fit_nowhere() -> None:
-    (outcome,) = page.remembered([], PLAN, 7, NOW)
-    line = page.batch_line(outcome)
+    (outcome,) = batch_lines.remembered([], PLAN, 7, NOW)
+    line = batch_lines.batch_line(outcome)
     assert line.startswith(
-        "`2026-11-21 12:00:00` batch 7, 5 pods: created web-1, web-2, planned at 0.2500 USD/h; 1 pod on nodes"
+        "`2026-11-21 12:00:00`, 5 pods: created web-1, web-2, planned at 0.2500 USD/h; 1 pod on nodes"
     )
-    assert "2 pods fit nowhere" in line
-    assert "last batch: 2026-11-21 12:00:00 batch 7" in page.headline("c", [outcome])
+    assert line.endswith("2 pods fit nowhere")
+    assert "last batch: 2026-11-21 12:00:00, 5 pods: created web-1" in page.headline("c", [outcome])
+
+
+def refused(*claims: str, batch: int = 7, reason: str = Reason.INSUFFICIENT_CAPACITY) -> UnlaunchedClaims:
+    return UnlaunchedClaims(batch=batch, reason=reason, claims=list(claims))
+
+
+def test_a_batch_does_not_count_nodeclaims_that_ec2_refused_as_bought() -> None:
+    """Also if the same refusal is reported again."""
+    plan = evolve(PLAN, claims=["web-1", "web-2", "web-3"], claim_prices=[0.15, 0.1, 0.05], price=0.3, unschedulable=0)
+    other = batch_lines.remembered([], PLAN, 6, NOW)
+    outcomes = batch_lines.remembered(other, plan, 7, NOW)
+    for _ in range(2):
+        outcomes = batch_lines.with_unlaunched(outcomes, [refused("web-1"), refused("web-3", reason="launch_timeout")])
+    first, last = map(batch_lines.batch_line, outcomes)
+    assert last.endswith(
+        ": created web-2, planned at 0.1000 USD/h; refused: no capacity for web-1; no instance for web-3: "
+        "LaunchTimeout; 1 pod on nodes that exist or start"
+    )
+    assert "refused" not in first
+    (_, outcome) = batch_lines.with_unlaunched(outcomes, [refused("web-2")])
+    line = batch_lines.batch_line(outcome)
+    assert "5 pods: refused: no capacity for web-1, web-2; no instance" in line
+    assert "created" not in line
+
+
+def test_the_price_of_a_large_batch_with_refusals_says_what_it_includes() -> None:
+    """The workflow remembers the prices of the first NodeClaims only."""
+    names = [f"web-{number}" for number in range(batch_lines.REMEMBERED_CLAIMS + 1)]
+    plan = PlanResult(pods=101, claims=names, claim_prices=[0.1] * len(names), price=10.1)
+    outcomes = batch_lines.remembered([], plan, 7, NOW)
+    (outcome,) = batch_lines.with_unlaunched(outcomes, [refused("web-0", names[-1])])
+    line = batch_lines.batch_line(outcome)
+    assert "created web-1, web-2, web-3, web-4, web-5 and 94 more, planned at 10.1000 USD/h with those that" in line
+    (outcome,) = batch_lines.with_unlaunched(outcomes, [refused("web-0")])
+    assert "web-5 and 95 more, planned at 10.0000 USD/h; refused" in batch_lines.batch_line(outcome)
+
+
+def test_a_batch_that_an_earlier_version_planned_keeps_its_line() -> None:
+    outcome = BatchOutcome(at=NOW, batch=1, pods=2, text="created web-1, planned at 0.1000 USD/h", bought=True)
+    assert batch_lines.batch_line(outcome) == "`2026-11-21 12:00:00`, 2 pods: created web-1, planned at 0.1000 USD/h"
 
 
 def test_batches_that_buy_nothing_push_no_purchase_off_the_page() -> None:
     """Pods that fit nowhere are planned again every few seconds."""
     futile = PlanResult(pods=2, unschedulable=2)
-    lines = page.remembered([], PLAN, 1, NOW)
+    lines = batch_lines.remembered([], PLAN, 1, NOW)
     for number in range(2, 32):
         plan = evolve(futile, pods=2 + number % 15, unschedulable=2 + number % 15)
-        lines = page.remembered(lines, plan, number, NOW + timedelta(minutes=number))
-    assert len(lines) == page.REMEMBERED
-    assert "created web-1" in lines[0].text
+        lines = batch_lines.remembered(lines, plan, number, NOW + timedelta(minutes=number))
+    assert len(lines) == batch_lines.REMEMBERED
+    assert "created web-1" in batch_lines.batch_line(lines[0])
     assert lines[-1].batch == 31, "the last batch is the last line, whatever it did"
     for number in range(32, 52):
-        lines = page.remembered(lines, PLAN, number, NOW)
-    lines = page.remembered(lines, futile, 52, NOW)
-    assert len(lines) == page.REMEMBERED
-    assert [line.bought for line in lines] == [True] * (page.REMEMBERED - 1) + [False]
+        lines = batch_lines.remembered(lines, PLAN, number, NOW)
+    lines = batch_lines.remembered(lines, futile, 52, NOW)
+    assert len(lines) == batch_lines.REMEMBERED
+    assert [line.bought for line in lines] == [True] * (batch_lines.REMEMBERED - 1) + [False]
 
 
 def test_a_batch_that_bought_nothing_takes_the_place_of_the_one_with_the_same_outcome() -> None:
     futile = PlanResult(pods=2, unschedulable=2)
-    lines = page.remembered([], futile, 1, NOW)
-    lines = page.remembered(lines, PLAN, 2, NOW)
-    lines = page.remembered(lines, futile, 3, NOW + timedelta(minutes=1))
-    lines = page.remembered(lines, PLAN, 4, NOW + timedelta(minutes=2))
+    lines = batch_lines.remembered([], futile, 1, NOW)
+    lines = batch_lines.remembered(lines, PLAN, 2, NOW)
+    lines = batch_lines.remembered(lines, futile, 3, NOW + timedelta(minutes=1))
+    lines = batch_lines.remembered(lines, PLAN, 4, NOW + timedelta(minutes=2))
     assert [line.batch for line in lines] == [2, 3, 4]
 
 
 def test_the_page_says_what_ec2_refuses_until_when_and_which_pods_wait() -> None:
-    shown = details(page.remembered([], PLAN, 7, NOW))
+    shown = details(batch_lines.remembered([], PLAN, 7, NOW))
     assert "**Now:** it waits for pods" in shown
     assert "#### Pods without a node\n\n- No node is bought for 1 pod (shop/web-1): NodePool web: EC2" in shown
     assert "for other reasons" not in shown
@@ -99,14 +141,14 @@ def test_the_page_says_what_ec2_refuses_until_when_and_which_pods_wait() -> None
     assert "wait for a cheaper node: NodePool web: EC2 refused m5.large at 0.1000 USD/h, and the cheapest" in shown
     assert "node left is m5.24xlarge at 4.0000 USD: next attempt at 2026-11-21T12:03:00Z" in shown
     assert "1 pod (shop/db-0) until 2026-11-21 12:03:00 UTC" in shown
-    assert "batch 7" in shown
+    assert "#### Last batches (UTC)\n\n- `2026-11-21 12:00:00`, 5 pods: created web-1" in shown
     assert "$" not in shown
 
 
 def test_the_page_fits_into_a_url_in_a_great_shortage() -> None:
     lines: list[BatchOutcome] = []
     for number in range(20):
-        lines = page.remembered(lines, PLAN, number, NOW)
+        lines = batch_lines.remembered(lines, PLAN, number, NOW)
     shown = details(lines, full=True)
     assert "- and 195 more" in shown
     assert "- and 5 more\n- and 199 pods for other reasons: `tenon pods --pending`" in shown

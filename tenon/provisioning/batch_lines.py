@@ -1,0 +1,123 @@
+"""The last batches of the provisioner, as its workflow remembers them and as its page shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from itertools import islice, zip_longest
+
+from tenon.apis.reasons import Reason, camel_case
+from tenon.evolve import evolve
+from tenon.messages.provisioning import BatchOutcome, PlannedPrice, PlanResult, UnlaunchedClaims
+from tenon.money import per_hour
+from tenon.sentences import counted, first_few, for_temporal_ui, shortened
+
+REMEMBERED = 10
+"""How many of the last batches the workflow remembers."""
+REMEMBERED_CLAIMS = 100
+"""How many NodeClaims of a batch the workflow remembers with their prices."""
+NAMED_CLAIMS = 5
+"""How many NodeClaims a line names of those that were created, and of those that got no instance."""
+MAX_LINE = 250
+
+
+def batch_line(outcome: BatchOutcome) -> str:
+    """Return the line about a batch, in Markdown."""
+    line = f"`{outcome.at:%Y-%m-%d %H:%M:%S}`, {counted(outcome.pods, 'pod')}: {_text(outcome)}"
+    return shortened(line, MAX_LINE)
+
+
+def remembered(outcomes: Sequence[BatchOutcome], plan: PlanResult, batch: int, now: datetime) -> list[BatchOutcome]:
+    """Return the last batches with one that was planned now.
+
+    Pods that fit nowhere are planned again every few seconds. So a batch that bought nothing takes the place of the one
+    with the same outcome, and of too many lines, those that bought nothing go first.
+    """
+    outcome = BatchOutcome(
+        at=now,
+        batch=batch,
+        pods=plan.pods,
+        bought=bool(plan.claims),
+        claims=[
+            PlannedPrice(name=name, price=price)
+            for name, price in islice(zip_longest(plan.claims, plan.claim_prices), REMEMBERED_CLAIMS)
+        ],
+        claim_count=len(plan.claims),
+        price=plan.price,
+        placed_on_existing=plan.placed_on_existing,
+        unschedulable=plan.unschedulable,
+        waiting=sum(wait.pods for wait in plan.waits),
+        rejected=plan.refused,
+        unreached=plan.unreached,
+    )
+    same = outcome.pods, _text(outcome)
+    earlier = [other for other in outcomes if plan.claims or (other.pods, _text(other)) != same]
+    while len(earlier) >= REMEMBERED:
+        earlier.remove(next((other for other in earlier if not other.bought), earlier[0]))
+    return [*earlier, outcome]
+
+
+def with_unlaunched(outcomes: Iterable[BatchOutcome], groups: Iterable[UnlaunchedClaims]) -> list[BatchOutcome]:
+    """Return the batches with those of their NodeClaims that got no instance. What was known already counts once."""
+    by_batch: dict[int, list[UnlaunchedClaims]] = {}
+    for group in groups:
+        by_batch.setdefault(group.batch, []).append(group)
+    return [
+        evolve(outcome, unlaunched=_merged(outcome.batch, [*outcome.unlaunched, *by_batch[outcome.batch]]))
+        if outcome.batch in by_batch
+        else outcome
+        for outcome in outcomes
+    ]
+
+
+def _merged(batch: int, groups: Iterable[UnlaunchedClaims]) -> list[UnlaunchedClaims]:
+    reasons: dict[str, str] = {}
+    for group in groups:
+        reasons |= dict.fromkeys(group.claims, group.reason)
+    return [
+        UnlaunchedClaims(batch=batch, reason=reason, claims=[name for name in reasons if reasons[name] == reason])
+        for reason in dict.fromkeys(reasons.values())
+    ]
+
+
+def _text(outcome: BatchOutcome) -> str:
+    """What was bought, what got no instance, and what the other pods wait for, in clauses."""
+    if outcome.text:
+        return outcome.text
+    parts = [*_purchases(outcome), *map(_unlaunched_text, outcome.unlaunched)]
+    if outcome.placed_on_existing:
+        parts.append(f"{counted(outcome.placed_on_existing, 'pod')} on nodes that exist or start")
+    if outcome.unschedulable:
+        parts.append(f"{counted(outcome.unschedulable, 'pod')} fit nowhere")
+    if outcome.waiting:
+        parts.append(f"{counted(outcome.waiting, 'pod')} wait for cheaper capacity")
+    if outcome.rejected:
+        parts.append(f"the API server rejected {counted(outcome.rejected, 'NodeClaim')}")
+    if outcome.unreached:
+        parts.append(f"{counted(outcome.unreached, 'pod')} left to the next batch")
+    return shortened("; ".join(parts) or "nothing to buy", MAX_LINE)
+
+
+def _purchases(outcome: BatchOutcome) -> list[str]:
+    """Name the NodeClaims without those that got no instance, with what they cost."""
+    prices = {claim.name: claim.price for claim in outcome.claims if claim.price is not None}
+    unlaunched = {name for group in outcome.unlaunched for name in group.claims}
+    names = [claim.name for claim in outcome.claims if claim.name not in unlaunched]
+    number = outcome.claim_count - len(unlaunched)
+    if number <= 0:
+        return []
+    shown = names[:NAMED_CLAIMS]
+    more = f" and {number - len(shown)} more" if number > len(shown) else ""
+    if unlaunched <= prices.keys():
+        price = outcome.price - sum(prices[name] for name in unlaunched)
+        planned = f"planned at {per_hour(price)}"
+    else:
+        planned = f"planned at {per_hour(outcome.price)} with those that got no instance"
+    return [for_temporal_ui(f"created {', '.join(shown)}{more}, {planned}")]
+
+
+def _unlaunched_text(group: UnlaunchedClaims) -> str:
+    names = first_few(group.claims, NAMED_CLAIMS)
+    if Reason.of(group.reason) is Reason.INSUFFICIENT_CAPACITY:
+        return f"refused: no capacity for {names}"
+    return f"no instance for {names}: {camel_case(group.reason)}"
