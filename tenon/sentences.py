@@ -9,6 +9,7 @@ from difflib import get_close_matches
 
 _FIGURE = r"-?[0-9]+(?:,[0-9]{3})*(?:\.[0-9]+)?"
 _AN_HOUR = re.compile(rf"\$({_FIGURE}) an hour|({_FIGURE}) \$/h")
+_BRACKETS = re.compile(r"\[([^\[\]]*)\] \(")
 _AMOUNT = re.compile(rf"\$({_FIGURE})")
 
 
@@ -24,9 +25,9 @@ def for_temporal_ui(text: str) -> str:
     """Return the text as Temporal's UI shows it in whole.
 
     It takes what two $ enclose for a formula, so it gets '0.12 USD/h' for '$0.12 an hour'; and brackets before a
-    parenthesis for a link, so there is a comma between the two.
+    parenthesis for a link, so they are left out: 'In a, b (available: c)'.
     """
-    text = text.replace("] (", "], (")
+    text = _BRACKETS.sub(r"\1 (", text)
     return _AMOUNT.sub(r"\1 USD", _AN_HOUR.sub(lambda match: f"{match[1] or match[2]} USD/h", text))
 
 

@@ -133,6 +133,8 @@ class PendingPods(Message):
 
     why: str
     """What they wait for, or why no node is bought for them, in a clause."""
+    clauses: list[str] = Field(default_factory=list)
+    """Why no node is bought for them, as `why`, with a text for each NodePool; empty for pods with a place."""
     pods: list[str]
     """The first of them, as ``namespace/name``."""
     count: int

@@ -13,6 +13,7 @@ from tenon.messages.provisioning import (
     BatchOutcome,
     ClusterCost,
     LaunchBreaker,
+    PendingPods,
     PlanResult,
     PurchasePause,
     UnavailableTypes,
@@ -20,13 +21,16 @@ from tenon.messages.provisioning import (
 from tenon.node import breaker
 from tenon.provisioning.batch_lines import REMEMBERED, batch_line
 from tenon.provisioning.cost_section import MORE, cost_section
-from tenon.provisioning.pending_pods import pending_sentence
+from tenon.provisioning.pending_pods import pending_sentence, pending_title
+from tenon.provisioning.remedies import for_unplaced
 from tenon.provisioning.shortage_sentences import still_waiting, waiting_sentence
 from tenon.sentences import counted, for_temporal_ui, shortened
 
 LISTED = 5
 """How many lines a section of the page has."""
 MAX_LINE = 250
+SHORT_CLAUSE = 70
+"""Characters of a clause about a NodePool, in the middle: a list has as many clauses as fit with this length."""
 MAX_PAGE = 7500
 """The length of the page in a URL: the UI passes it on in one, and proxies refuse those over 8 KB."""
 
@@ -38,17 +42,19 @@ class _Room:
     offerings: int
     """How many refused offerings a line names."""
     pods: int
-    """The length of a line about pods, whose reason has a clause for each NodePool."""
+    """The length of what is said about a group of pods, whose reason has a clause for each NodePool."""
     line: int = MAX_LINE
     """The length of the other lines."""
     costs: int = 5
     """How many NodePools and namespaces have their cost."""
+    pools: bool = True
+    """Whether pods without a node have an item for each NodePool, and a line that says what resolves it."""
 
 
 _ROOMS = (
     *(_Room(offerings, 600) for offerings in (300, 150, 80)),
     *(_Room(offerings, 400) for offerings in (40, 20, 10)),
-    _Room(3, 140, 140, 1),
+    _Room(3, 140, 140, 1, pools=False),
 )
 """From the largest to the one that always fits."""
 WHY = "kube-scheduler finds no place for some pods: this workflow collects them in batches and buys nodes for them"
@@ -101,7 +107,7 @@ def current_details(
             f"### Buys nodes for pods that fit on no node of cluster {cluster}",
             "",
             f"**Now:** it {action}",
-            *_pending(plan, room.pods),
+            *_pending(plan, room),
             *_section("What EC2 refuses", refusals, MAX_PAGE),
             *_section("Launches that are held back", held_back, room.line),
             *_section("Pods that wait for cheaper capacity", waits, room.line),
@@ -119,19 +125,36 @@ def current_details(
     return text
 
 
-def _pending(plan: PlanResult, longest: int) -> list[str]:
+def _pending(plan: PlanResult, room: _Room) -> list[str]:
     at = f" at {plan.planned_at:%Y-%m-%d %H:%M:%S} UTC" if plan.planned_at is not None else ""
-    lines = _section(f"Pods without a node{at}", list(map(pending_sentence, plan.pending)), longest)
+    lines = _items(f"Pods without a node{at}", [_pending_item(group, room) for group in plan.pending], LISTED)
     if plan.pending_left_out:
         lines.append(f"- and {counted(plan.pending_left_out, 'pod')} for other reasons: `tenon pods --pending`")
+    unplaced = next((group for group in plan.pending if not group.has_place), None)
+    if unplaced is not None and room.pools:
+        lines += ["", f"What resolves it: {'; '.join(for_unplaced(unplaced))}"]
     return lines
 
 
+def _pending_item(group: PendingPods, room: _Room) -> str:
+    """Return what the list says of these pods. If several NodePools do not take them, each has an item below."""
+    if len(group.clauses) < 2 or not room.pools:
+        return shortened(pending_sentence(group), room.pods)
+    shown = group.clauses[: room.pods // SHORT_CLAUSE]
+    more = ["and more: `tenon pods --pending`"] if len(group.clauses) > len(shown) else []
+    clauses = [*(shortened(clause, room.pods // 2) for clause in shown), *more]
+    return "\n".join([shortened(pending_title(group), room.pods), *(f"  - {clause}" for clause in clauses)])
+
+
 def _section(title: str, sentences: Sequence[str], longest: int, most: int = LISTED) -> list[str]:
-    if not sentences:
+    return _items(title, [shortened(sentence, longest) for sentence in sentences], most)
+
+
+def _items(title: str, items: Sequence[str], most: int) -> list[str]:
+    if not items:
         return []
-    lines = [f"- {shortened(sentence, longest)}" for sentence in sentences[:most]]
-    more = [f"- and {len(sentences) - most} more"] if len(sentences) > most else []
+    lines = [f"- {item}" for item in items[:most]]
+    more = [f"- and {len(items) - most} more"] if len(items) > most else []
     return ["", f"#### {title}", "", *lines, *more]
 
 

@@ -8,7 +8,7 @@ from tenon.evolve import evolve
 from tenon.kube.pod import Pod
 from tenon.kube.pool_reasons import NoPlace
 from tenon.messages.provisioning import PendingPods, PlanResult
-from tenon.scheduling.explanation.waiting import WaitsFor, waiting_text
+from tenon.scheduling.explanation.waiting import WaitsFor, beginning, waiting_text
 from tenon.scheduling.model import Plan
 from tenon.sentences import counted, shortened
 
@@ -24,13 +24,13 @@ def without_place(reasons: Mapping[str, NoPlace]) -> list[PendingPods]:
     Pods that wait for the same at other times are one group: pages and lists name the time of each attempt once, with
     what EC2 refuses by now.
     """
-    texts: dict[int, str] = {}  # pods share reasons: each is formatted once
-    groups: dict[str, list[str]] = {}
+    fitting_reasons: dict[int, NoPlace] = {}  # pods share reasons: each is formatted once
+    groups: dict[NoPlace, list[str]] = {}
     for key, why in reasons.items():
-        if id(why) not in texts:
-            texts[id(why)] = shortened(str(why.without_times.shortened(MAX_WHY)), MAX_WHY)
-        groups.setdefault(texts[id(why)], []).append(key)
-    return [_group(why, keys, has_place=False) for why, keys in groups.items()]
+        if id(why) not in fitting_reasons:
+            fitting_reasons[id(why)] = why.without_times.shortened(MAX_WHY)
+        groups.setdefault(fitting_reasons[id(why)], []).append(key)
+    return [_group(shortened(str(why), MAX_WHY), keys, why.sentences, has_place=False) for why, keys in groups.items()]
 
 
 def with_place(plan: Plan, claims: Sequence[str]) -> list[PendingPods]:
@@ -63,15 +63,27 @@ def without_placed_pods(plan: PlanResult) -> PlanResult:
 
 def pending_sentence(group: PendingPods) -> str:
     """Say which pods wait, and why."""
+    return waiting_text(_waits_for(group), group.why, _names(group))
+
+
+def pending_title(group: PendingPods) -> str:
+    """Say which pods wait, as the beginning of that sentence, which a list of its clauses follows."""
+    return f"{beginning(_waits_for(group), _names(group))}:"
+
+
+def _waits_for(group: PendingPods) -> WaitsFor:
+    return WaitsFor.NODE if group.has_place else WaitsFor.NOTHING_FITS
+
+
+def _names(group: PendingPods) -> str:
     more = group.count - len(group.pods)
-    names = ", ".join(group.pods) + (f" and {more} more" if more else "")
-    waits_for = WaitsFor.NODE if group.has_place else WaitsFor.NOTHING_FITS
-    return waiting_text(waits_for, group.why, f"{counted(group.count, 'pod')} ({names})")
+    return f"{counted(group.count, 'pod')} ({', '.join(group.pods)}{f' and {more} more' if more else ''})"
 
 
 def _them(pods: Sequence[Pod]) -> str:
     return "it" if len(pods) == 1 else "them"
 
 
-def _group(why: str, keys: Sequence[str], *, has_place: bool) -> PendingPods:
-    return PendingPods(why=why, pods=sorted(keys)[:NAMED_PODS], count=len(keys), has_place=has_place)
+def _group(why: str, keys: Sequence[str], clauses: Sequence[str] = (), *, has_place: bool) -> PendingPods:
+    pods = sorted(keys)[:NAMED_PODS]
+    return PendingPods(why=why, clauses=list(clauses), pods=pods, count=len(keys), has_place=has_place)

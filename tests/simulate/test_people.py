@@ -232,7 +232,7 @@ status:
 """
     away = deployment(replicas=1, nodeSelector={"topology.kubernetes.io/zone": "us-west-2b"})
     (entry,) = simulate(tmp_path, POOL + node_class + away).plan["unschedulable"]
-    text = "zone us-west-2b is in no subnet of its EC2NodeClass (there is us-west-2a)"
+    text = "zone us-west-2b is in no subnet of its EC2NodeClass (its subnets are in us-west-2a)"
     assert entry["reason"] == f"NodePool default: {text}"
 
 

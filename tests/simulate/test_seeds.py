@@ -208,7 +208,7 @@ def test_without_a_catalogue_of_its_region_a_note_names_the_option() -> None:
     answer = command("-f", str(SEEDS / "003-web-load.yaml"), "-o", "json")
     (reason,) = {entry["reason"] for entry in answer.plan["unschedulable"]}
     assert "meets its requirement topology.kubernetes.io/zone In [ap-northeast-1" in reason
-    assert "(there is us-west-2a, us-west-2b" in reason
+    assert "(available: us-west-2a, us-west-2b" in reason
     assert "knows us-west-2 only: name one of your region with --catalog" in answer.err
 
 

@@ -19,13 +19,13 @@ def beyond_subnets(requirement: Requirement, zones: frozenset[str]) -> str:
         return ""
     values_text = listed(requirement.values)
     verb = "zones {} are" if len(requirement.values) > 1 else "zone {} is"
-    return f"{verb.format(values_text)} in no subnet of its EC2NodeClass (there is {listed(zones)})"
+    return f"{verb.format(values_text)} in no subnet of its EC2NodeClass (its subnets are in {listed(zones)})"
 
 
 def format_values(values: Iterable[str]) -> str:
     """Format the values that a label has, in parentheses."""
     text = listed(values)
-    return f" (there is {text})" if text else " (none has that label)"
+    return f" (available: {text})" if text else " (none has that label)"
 
 
 def listed(values: Iterable[str]) -> str:

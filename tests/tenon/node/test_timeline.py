@@ -113,7 +113,7 @@ def test_the_last_line_of_a_life_names_who_still_holds_its_objects() -> None:
         ("next is c5.large, at $0.085 an hour; it costs $2.", "next is c5.large, at 0.085 USD/h; it costs 2 USD."),
         ("for $1,234.5000 an hour.", "for 1,234.5000 USD/h."),
         ("costs $-0.5 an hour, and $HOME stays", "costs -0.5 USD/h, and $HOME stays"),
-        ("gpu-name In [h100] (none has that label)", "gpu-name In [h100], (none has that label)"),
+        ("gpu-name In [h100] (none has that label)", "gpu-name In h100 (none has that label)"),
     ],
 )
 def test_no_text_looks_like_a_formula_or_a_link_in_the_temporal_ui(text: str, shown: str) -> None:

@@ -43,9 +43,10 @@ def details(lines: list[BatchOutcome], *, full: bool = False) -> str:
         pool="web", pods=3, instance_type="m5.24xlarge", price=4.0, usual_type="m5.large", usual_price=0.1, until=LATER
     )
     pause = PurchasePause(group="g", nodes=2, until=LATER, pods=["shop/db-0"], waiting=1, refusal="no " * 100)
-    why = "NodePool web: EC2 refuses 3 spot offerings (c1.large in us-west-2a); " * (9 if full else 1)
+    clauses = ["NodePool web: EC2 refuses 3 spot offerings (c1.large in us-west-2a)"] * (9 if full else 1)
     pods = [f"a-namespace-with-a-name/a-pod-with-a-long-name-{n}" for n in range(3)] if full else ["shop/web-1"]
-    pending = [PendingPods(why=f"{n}: {why}" if n else why, pods=pods, count=len(pods)) for n in range(min(number, 10))]
+    why = "; ".join(clauses)
+    pending = [PendingPods(why=why, clauses=clauses, pods=pods, count=len(pods)) for _ in range(min(number, 10))]
     plan = PlanResult(waits=[wait] * number, pending=pending, pending_left_out=number - 1)
     part = CostPart(name="a-name-of-a-nodepool-or-namespace-" + "x" * 29, price=0.1)
     cost = evolve(COST, pools=[part] * 5, namespaces=[part] * 5) if full else None
@@ -195,9 +196,37 @@ def test_pods_of_one_cause_are_one_line_without_times_of_an_earlier_plan() -> No
     }
     pending = without_place(reasons)
     shown = page.current_details("c", "waits", [], [], [], PlanResult(pending=pending), [], NOW)
-    line = "- No node is bought for 4 pods (shop/0-0, shop/0-1, shop/1-0 and 1 more): NodePool web: "
-    assert f"{line}EC2 refuses all spot capacity; NodePool gpu: its taint" in shown
+    assert (
+        "- No node is bought for 4 pods (shop/0-0, shop/0-1, shop/1-0 and 1 more):\n"
+        "  - NodePool web: EC2 refuses all spot capacity\n"
+        "  - NodePool gpu: its taint a is not tolerated\n"
+        "\n"
+        "What resolves it: change the pods or a NodePool that should take them: `tenon explain pod shop/0-0` says what"
+    ) in shown
     assert "next attempt" not in shown
+
+
+def test_a_list_of_nodepools_has_as_many_as_fit_and_no_bracket_that_looks_like_a_link() -> None:
+    text = (
+        "no available instance type of the pool meets node.kubernetes.io/instance-type In [p9.huge] (available: a, b)"
+    )
+    obstacle = Obstacle(ObstacleKind.REQUIREMENTS, text)
+    few = without_place({"shop/a": NoPlace(tuple(Clause(f"web-{n}", (obstacle,)) for n in range(2)))})
+    shown = page.current_details("c", "waits", [], [], [], PlanResult(pending=few), [], NOW)
+    line = text.replace("[p9.huge]", "p9.huge")
+    assert f"  - NodePool web-0: {line}\n  - NodePool web-1: {line}\n\nWhat" in shown
+    many = without_place({"shop/a": NoPlace(tuple(Clause(f"web-{n}", (obstacle,)) for n in range(30)))})
+    shown = page.current_details("c", "waits", [], [], [], PlanResult(pending=many), [], NOW)
+    assert "  - NodePool web-7: " in shown
+    assert "  - NodePool web-8: " not in shown
+    assert "  - and more: `tenon pods --pending`\n\nWhat" in shown
+
+
+def test_pods_that_have_a_place_need_no_remedy() -> None:
+    placed = PendingPods(why="web-1 (m5.large) was created for it", pods=["shop/a"], count=1, has_place=True)
+    shown = page.current_details("c", "waits", [], [], [], PlanResult(pending=[placed]), [], NOW)
+    assert "- A node is there or on its way for 1 pod (shop/a): web-1" in shown
+    assert "What resolves it" not in shown
 
 
 def test_what_is_over_is_not_shown() -> None:

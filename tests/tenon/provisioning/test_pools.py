@@ -73,7 +73,7 @@ def test_a_pool_that_no_type_meets_says_which_requirement_to_change() -> None:
     text = lacking(term(labels.ZONE, "In", "ap-northeast-1a"), term(labels.ARCH, "In", "arm64"))
     assert text == (
         "no available instance type meets its requirement topology.kubernetes.io/zone In [ap-northeast-1a] "
-        "(there is us-west-2a, us-west-2b, us-west-2c)"
+        "(available: us-west-2a, us-west-2b, us-west-2c)"
     )
     text = lacking(term(labels.ARCH, "In", "arm64"), term("karpenter.k8s.aws/instance-family", "In", "c5"))
     assert text.endswith("karpenter.k8s.aws/instance-family In [c5], kubernetes.io/arch In [arm64] at once")
@@ -81,7 +81,7 @@ def test_a_pool_that_no_type_meets_says_which_requirement_to_change() -> None:
     assert pair.count("meets its requirement") == 2
     place = frozenset({"us-west-2a"})
     text = lacking(term(labels.ZONE, "In", "us-west-2d"), zones=place)
-    assert text == "zone us-west-2d is in no subnet of its EC2NodeClass (there is us-west-2a)"
+    assert text == "zone us-west-2d is in no subnet of its EC2NodeClass (its subnets are in us-west-2a)"
     removal = scheduling_pool(node_pool(), [], {}, place).why_lacking
     assert removal == "no instance type is on sale in the zones of its subnets (us-west-2a)"
 

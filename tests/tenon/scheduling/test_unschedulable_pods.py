@@ -75,11 +75,11 @@ def test_of_two_resources_the_one_that_lacks_least_is_reported() -> None:
 
 def test_the_available_values_of_a_label_are_reported() -> None:
     text = reason(asking("p", need(labels.ARCH, "In", "s390x")), pool())
-    assert text.endswith("of the pool meets kubernetes.io/arch In [s390x] (there is amd64, arm64)")
+    assert text.endswith("of the pool meets kubernetes.io/arch In [s390x] (available: amd64, arm64)")
     text = reason(asking("p", need(labels.ZONE, "In", "us-west-2d")), pool("default", need(labels.ZONE, "NotIn", "b")))
-    assert text.endswith("(there is us-west-2a, us-west-2b, us-west-2c)")
+    assert text.endswith("(available: us-west-2a, us-west-2b, us-west-2c)")
     text = reason(asking("p", need("karpenter.k8s.aws/instance-cpu", "In", "1")), pool())
-    assert text.endswith("(there is 2, 4, 8, 16, 32 and 2 others)")
+    assert text.endswith("(available: 2, 4, 8, 16, 32 and 2 others)")
     text = reason(asking("p", need("karpenter.k8s.aws/instance-gpu-name", "In", "t4")), pool())
     assert text.endswith("(none has that label)")
 
@@ -118,7 +118,7 @@ def test_sch108_all_that_must_change_is_reported() -> None:
     )
     elsewheres = (elsewhere, need(labels.ARCH, "In", "s390x"))
     text = reason(asking("p", *elsewheres), pool("default", limits={"nodes": 0}))
-    assert "kubernetes.io/arch In [s390x] (there is amd64, arm64), and no available" in text
+    assert "kubernetes.io/arch In [s390x] (available: amd64, arm64), and no available" in text
     assert text.endswith("us-west-2c), and its limit leaves no room for another node (nodes 0)")
     text = reason(pod("p", "200", "9000Gi"), pool("default", limits={"nodes": 0}))
     assert "95.9 CPU, and needs 8.8Ti memory; the largest" in text
@@ -129,13 +129,15 @@ def test_sch108_what_would_fit_is_not_reported() -> None:
     """A pod that only a taint keeps off is told of the taint alone, and one that fits in another zone of the zone."""
     assert reason(pod(), pool("default", taints=(DEDICATED,))).endswith("is not tolerated")
     text = reason(asking("p", need(labels.ZONE, "In", "mars")), pool("default", limits={"nodes": 1, "cpu": 100}))
-    assert text.endswith("(there is us-west-2a, us-west-2b, us-west-2c)")
+    assert text.endswith("(available: us-west-2a, us-west-2b, us-west-2c)")
 
 
 def test_a_zone_without_subnet_is_reported_as_such() -> None:
     changed_pool = replace(pool(), zones=frozenset(ZONES[:1]))
     text = reason(asking("p", need(labels.ZONE, "In", "us-west-2d")), changed_pool)
-    assert text == "NodePool default: zone us-west-2d is in no subnet of its EC2NodeClass (there is us-west-2a)"
+    assert (
+        text == "NodePool default: zone us-west-2d is in no subnet of its EC2NodeClass (its subnets are in us-west-2a)"
+    )
     text = reason(asking("p", need(labels.ZONE, "In", "us-west-2d", "us-west-2e")), changed_pool)
     assert "zones us-west-2d, us-west-2e are in no subnet of its EC2NodeClass" in text
 
