@@ -14,6 +14,8 @@ RESERVATION: Final = "reservation"
 FULL_RESERVATION: Final = "full-reservation"
 """The reservation has no place left, and is healthy."""
 PLACEMENT_GROUP: Final = "placement-group"
+EVERY_ZONE: Final = "every zone"
+"""How sentences name the zone of a key that is about all of them."""
 QUOTA: Final = "quota"
 
 
@@ -70,7 +72,7 @@ class OfferingKey(NamedTuple):
 
     def __str__(self) -> str:
         """What the key is about, without its capacity type, as sentences name it."""
-        where = self.zone or "every zone"
+        where = self.zone or EVERY_ZONE
         if self.scope in (RESERVATION, FULL_RESERVATION):
             return f"capacity reservation {self.scope_name} in {where}"
         if self.scope == PLACEMENT_GROUP:

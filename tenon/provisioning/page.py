@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from urllib.parse import quote
 
-from tenon.ec2.refusals.unavailable import backoffs_of, by_offering, shortages
+from tenon.ec2.refusals.unavailable import Shortage, backoffs_of, by_offering, shortages
 from tenon.kube.timestamps import next_attempt
 from tenon.messages.provisioning import (
     BatchOutcome,
@@ -39,23 +39,17 @@ MAX_PAGE = 7500
 class _Room:
     """How much of what may be long is on the page."""
 
-    offerings: int
-    """How many refused offerings a line names."""
     pods: int
     """The length of what is said about a group of pods, whose reason has a clause for each NodePool."""
     line: int = MAX_LINE
     """The length of the other lines."""
     costs: int = 5
     """How many NodePools and namespaces have their cost."""
-    pools: bool = True
-    """Whether pods without a node have an item for each NodePool, and a line that says what resolves it."""
+    details: bool = True
+    """Whether there are items for each NodePool and zone, and a line that says what resolves it."""
 
 
-_ROOMS = (
-    *(_Room(offerings, 600) for offerings in (300, 150, 80)),
-    *(_Room(offerings, 400) for offerings in (40, 20, 10)),
-    _Room(3, 140, 140, 1, pools=False),
-)
+_ROOMS = (_Room(600), _Room(400), _Room(140, 140, 1, details=False))
 """From the largest to the one that always fits."""
 WHY = "kube-scheduler finds no place for some pods: this workflow collects them in batches and buys nodes for them"
 ABOUT = """This workflow buys nodes: it collects pods that fit on no node, plans them together, and creates NodeClaims.
@@ -95,20 +89,19 @@ def current_details(
         cost: what the cluster cost when the leader last answered.
     """
     plan = plan or PlanResult()
-    refused = by_offering(unavailable, now)
+    refused, refusals = by_offering(unavailable, now), shortages(unavailable, now)
     held_back = list(map(_breaker, breakers))
     avoided = {key: backoff for key, backoff in backoffs_of(unavailable).items() if key in refused}
     waits = list(map(waiting_sentence, still_waiting(plan.waits, avoided, now)))
     paused = [_pause(pause) for pause in pauses if pause.until is not None and pause.until > now]
     text = ""
     for room in _ROOMS:
-        refusals = [shortage.sentence for shortage in shortages(unavailable, now, room.offerings)]
         lines = [
             f"### Buys nodes for pods that fit on no node of cluster {cluster}",
             "",
             f"**Now:** it {action}",
             *_pending(plan, room),
-            *_section("What EC2 refuses", refusals, MAX_PAGE),
+            *_items("What EC2 refuses", [_refusal_item(shortage, room) for shortage in refusals], LISTED),
             *_section("Launches that are held back", held_back, room.line),
             *_section("Pods that wait for cheaper capacity", waits, room.line),
             *_section("Pods for which no more nodes are bought", paused, room.line),
@@ -131,19 +124,32 @@ def _pending(plan: PlanResult, room: _Room) -> list[str]:
     if plan.pending_left_out:
         lines.append(f"- and {counted(plan.pending_left_out, 'pod')} for other reasons: `tenon pods --pending`")
     unplaced = next((group for group in plan.pending if not group.has_place), None)
-    if unplaced is not None and room.pools:
+    if unplaced is not None and room.details:
         lines += ["", f"What resolves it: {'; '.join(for_unplaced(unplaced))}"]
     return lines
 
 
 def _pending_item(group: PendingPods, room: _Room) -> str:
     """Return what the list says of these pods. If several NodePools do not take them, each has an item below."""
-    if len(group.clauses) < 2 or not room.pools:
+    if len(group.clauses) < 2 or not room.details:
         return shortened(pending_sentence(group), room.pods)
     shown = group.clauses[: room.pods // SHORT_CLAUSE]
     more = ["and more: `tenon pods --pending`"] if len(group.clauses) > len(shown) else []
     clauses = [*(shortened(clause, room.pods // 2) for clause in shown), *more]
-    return "\n".join([shortened(pending_title(group), room.pods), *(f"  - {clause}" for clause in clauses)])
+    return _with_items(shortened(pending_title(group), room.pods), clauses)
+
+
+def _refusal_item(shortage: Shortage, room: _Room) -> str:
+    """Return what the list says of a capacity type or quota, with an item for each zone if it is much."""
+    zones = shortage.zones if room.details else []
+    if not zones:
+        return shortage.sentence
+    more = [f"and {counted(len(zones) - LISTED, 'more zone')}"] if len(zones) > LISTED else []
+    return _with_items(shortage.title, [*zones[:LISTED], *more])
+
+
+def _with_items(title: str, items: Iterable[str]) -> str:
+    return "\n".join([title, *(f"  - {item}" for item in items)])
 
 
 def _section(title: str, sentences: Sequence[str], longest: int, most: int = LISTED) -> list[str]:

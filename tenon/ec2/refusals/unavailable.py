@@ -9,10 +9,10 @@ from datetime import datetime, timedelta
 from tenon.apis import labels
 from tenon.ec2.refusals.backoff import FIRST_PAUSE, Backoff, in_whole_seconds
 from tenon.ec2.refusals.vcpu_quotas import quota_of
-from tenon.kube.offerings import FULL_RESERVATION, QUOTA, OfferingKey
+from tenon.kube.offerings import EVERY_ZONE, FULL_RESERVATION, QUOTA, OfferingKey
 from tenon.kube.timestamps import next_attempt
 from tenon.messages.provisioning import UnavailableTypes
-from tenon.sentences import counted
+from tenon.sentences import counted, first_few, listed
 
 UNAVAILABLE_OFFERINGS_TTL = FIRST_PAUSE
 """How long plans avoid an offering after EC2 refused it once, or took an instance of it back (AWS-033)."""
@@ -127,29 +127,61 @@ def reason_of(key: OfferingKey) -> str:
 class Shortage:
     """What EC2 refuses now of one capacity type or vCPU quota."""
 
-    text: str
-    """What EC2 refuses. It names the first offerings only, and says how many others there are."""
+    subject: str
+    """What EC2 refuses, such as '3 spot offerings', without their names."""
+    names: str
+    """The first of the offerings and how many others there are; empty if it is not about offerings."""
     next_attempt: datetime | None
     """When Tenon asks EC2 for the first of these again; None for an attempt that is due and waits for pods."""
     backoffs: Mapping[OfferingKey, Backoff]
     """All refused offerings, with how long each is left alone."""
 
     @property
+    def text(self) -> str:
+        """What EC2 refuses. It names the first offerings only, and says how many others there are."""
+        return f"{self.subject}{f' ({self.names})' if self.names else ''}{_in_a_row(self.backoffs.values())}"
+
+    @property
     def sentence(self) -> str:
         """The text with the time of the next attempt."""
+        return f"{self.text}: {self._next_attempt}"
+
+    @property
+    def title(self) -> str:
+        """The sentence without names, for a list of `zones` below it."""
+        return f"{self.subject}{_in_a_row(self.backoffs.values())}: {self._next_attempt}"
+
+    @property
+    def zones(self) -> list[str]:
+        """What EC2 refuses in each zone, if there is more than a sentence names: the first types and their number.
+
+        Zones in which it refuses the same are one item.
+        """
+        by_zone: dict[str, list[str]] = {}
+        for key in self.backoffs:
+            where = key.zone or EVERY_ZONE
+            by_zone.setdefault(where, []).append(str(key).removesuffix(f" in {where}"))
+        if len({name for names in by_zone.values() for name in names}) <= NAMED_OFFERINGS:
+            return []
+        zones_of: dict[tuple[str, ...], list[str]] = {}
+        for zone in sorted(by_zone):
+            zones_of.setdefault(tuple(by_zone[zone]), []).append(zone)
+        return [f"in {listed(zones)}: {first_few(names, NAMED_OFFERINGS)}" for names, zones in zones_of.items()]
+
+    @property
+    def _next_attempt(self) -> str:
         at = self.next_attempt
-        return f"{self.text}: {next_attempt(at) if at is not None else 'next attempt as soon as pods need them'}"
+        return next_attempt(at) if at is not None else "next attempt as soon as pods need them"
 
 
-def shortages(groups: Iterable[UnavailableTypes], now: datetime, most: int = NAMED_OFFERINGS) -> list[Shortage]:
+def shortages(groups: Iterable[UnavailableTypes], now: datetime) -> list[Shortage]:
     """Return what EC2 refuses now: capacity types, vCPU quotas that are used up, and offerings.
 
     Args:
         groups: all of it, as messages carry it.
         now: the current time.
-        most: how many instance types a sentence names.
     """
-    return _shortages(_active(groups, now), now, most)
+    return _shortages(_active(groups, now), now)
 
 
 def shortages_of(next_attempts: Mapping[OfferingKey, datetime]) -> list[Shortage]:
@@ -157,17 +189,15 @@ def shortages_of(next_attempts: Mapping[OfferingKey, datetime]) -> list[Shortage
     return _shortages({key: Backoff(at) for key, at in next_attempts.items()}, None)
 
 
-def _shortages(
-    backoffs: Mapping[OfferingKey, Backoff], now: datetime | None, most: int = NAMED_OFFERINGS
-) -> list[Shortage]:
+def _shortages(backoffs: Mapping[OfferingKey, Backoff], now: datetime | None) -> list[Shortage]:
     all_shortages: list[Shortage] = []
     offerings: dict[str, list[OfferingKey]] = {}
 
-    def add(subject: str, keys: Sequence[OfferingKey]) -> None:
+    def add(subject: str, keys: Sequence[OfferingKey], names: str = "") -> None:
         own = {key: backoffs[key] for key in keys}
         first = min(backoff.probe_at for backoff in own.values())
         later = first if now is None or now < first else None
-        all_shortages.append(Shortage(f"{subject}{_in_a_row(own.values())}", later, own))
+        all_shortages.append(Shortage(subject, names, later, own))
 
     for key in sorted(backoffs):
         if key.scope == QUOTA:
@@ -178,16 +208,16 @@ def _shortages(
             offerings.setdefault(key.capacity_type, []).append(key)
     for capacity_type, keys in offerings.items():
         refused = counted(len(keys), f"{capacity_type} offering")
-        add(f"EC2 refuses {refused} ({_named(keys, most)})", keys)
+        add(f"EC2 refuses {refused}", keys, _named(keys))
     return all_shortages
 
 
-def _named(keys: Sequence[OfferingKey], most: int) -> str:
+def _named(keys: Sequence[OfferingKey]) -> str:
     """Name the first of these offerings, all zones of an instance type at once, and say how many others there are."""
     by_type: dict[OfferingKey, list[OfferingKey]] = {}
     for key in keys:
         by_type.setdefault(key.in_all_zones, []).append(key)
-    shown = list(by_type.values())[:most]
+    shown = list(by_type.values())[:NAMED_OFFERINGS]
     more = len(keys) - sum(map(len, shown))
     return ", ".join(map(_in_zones, shown)) + (f" and {more} more" if more else "")
 
@@ -195,8 +225,8 @@ def _named(keys: Sequence[OfferingKey], most: int) -> str:
 def _in_zones(keys: Sequence[OfferingKey]) -> str:
     """Name one instance type, or one reservation or placement group, in its zones."""
     if len(keys) < MANY_ZONES:
-        return str(keys[0]) + "".join(f" and {key.zone or 'every zone'}" for key in keys[1:])
-    return f"{str(keys[0]).removesuffix(keys[0].zone or 'every zone')}{len(keys)} zones"
+        return str(keys[0]) + "".join(f" and {key.zone or EVERY_ZONE}" for key in keys[1:])
+    return f"{str(keys[0]).removesuffix(keys[0].zone or EVERY_ZONE)}{len(keys)} zones"
 
 
 def _in_a_row(backoffs: Collection[Backoff]) -> str:

@@ -156,16 +156,27 @@ def test_the_page_fits_into_a_url_in_a_great_shortage() -> None:
     assert len(quote(shown)) < 8000
 
 
-def test_all_refused_offerings_are_named_as_far_as_they_fit() -> None:
-    refused = [
-        UnavailableTypes(capacity_type="spot", zone="us-west-2a", instance_types=[f"c{n}.large"], until=LATER)
-        for n in range(250)
-    ]
-    few = page.current_details("c", "waits", [], refused[:60], [], None, [], NOW)
-    assert all(f"c{n}.large in us-west-2a" in few for n in range(60))
-    many = page.current_details("c", "waits", [], refused, [], None, [], NOW)
-    assert many.count(".large") == 150
-    assert " in us-west-2a and 100 more): next attempt at" in many
+def of_zone(zone: str, number: int, capacity_type: str = "spot") -> UnavailableTypes:
+    names = [f"c{n}.large" for n in range(number)]
+    return UnavailableTypes(capacity_type=capacity_type, zone=zone, instance_types=names, until=LATER)
+
+
+def test_much_that_ec2_refuses_is_listed_by_zone_with_the_first_types() -> None:
+    refused = [of_zone("us-west-2a", 61), of_zone("us-west-2b", 61), of_zone("us-west-2c", 4)]
+    shown = page.current_details("c", "waits", [], refused, [], None, [], NOW)
+    assert (
+        "#### What EC2 refuses\n\n"
+        "- EC2 refuses 126 spot offerings: next attempt at 2026-11-21T12:03:00Z\n"
+        "  - in us-west-2a and us-west-2b: c0.large, c1.large, c10.large and 58 more\n"
+        "  - in us-west-2c: c0.large, c1.large, c2.large and 1 more\n"
+    ) in shown
+
+
+def test_few_instance_types_in_many_zones_are_one_sentence() -> None:
+    refused = [of_zone(f"us-west-2{zone}", 3) for zone in "abcdefgh"]
+    shown = page.current_details("c", "waits", [], [*refused, of_zone("", 4, "on-demand")], [], None, [], NOW)
+    assert "- EC2 refuses 24 spot offerings (c0.large in 8 zones, c1.large in 8 zones, c2.large in 8 zones): " in shown
+    assert "- EC2 refuses 4 on-demand offerings: next attempt at 2026-11-21T12:03:00Z\n  - in every zone: c0" in shown
 
 
 def test_the_page_and_the_list_of_blocked_nodes_say_the_same_of_an_attempt_that_is_due() -> None:
