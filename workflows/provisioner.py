@@ -185,9 +185,9 @@ class ProvisionerWorkflow(PlannerCaller):
             )
         )
 
-    @workflow.signal(description="Sent by Tenon: what EC2 refuses. Plans avoid it for a while.")
+    @workflow.signal(description="Sent by Tenon: what EC2 refuses. It is unavailable to plans for a while.")
     def launches_reported(self, report: LaunchReport) -> None:
-        """Receive what EC2 refuses from an io process. Plans avoid it for a while."""
+        """Receive what EC2 refuses from an io process. It is unavailable to plans for a while."""
         self.reports += 1
         now = workflow.now()
         self._forget()

@@ -27,7 +27,7 @@ ANSWERS_WITHIN = timedelta(seconds=5)
 
 
 def read_unavailable(notes: list[str]) -> Mapping[OfferingKey, datetime]:
-    """Return the offerings that the cluster's provisioner avoids, each with the time when it asks EC2 again.
+    """Return the offerings that are unavailable, each with the time when the cluster's provisioner asks EC2 again.
 
     Notes say what that is, or why it is not known.
     """
@@ -39,8 +39,11 @@ def read_unavailable(notes: list[str]) -> Mapping[OfferingKey, datetime]:
         return {}
     now = utc_now()
     unavailable = by_offering(report.unavailable, now)
-    action = f"avoids {counted(len(unavailable), 'offering')} that EC2 refused" if unavailable else "avoids no offering"
-    notes.append(f"the provisioner of cluster {cluster} {action}, and so does this plan")
+    if unavailable:
+        leaves_out = f"leaves out {counted(len(unavailable), 'offering')} that EC2 refused"
+    else:
+        leaves_out = "leaves out no offering"
+    notes.append(f"the provisioner of cluster {cluster} {leaves_out}, and so does this plan")
     notes.extend(shortage.sentence for shortage in shortages(report.unavailable, now))
     notes.extend(
         f"{subject(breaker)}: {sentence(breaker)}; this plan uses it all the same" for breaker in report.breakers

@@ -72,11 +72,13 @@ class KubernetesReader:
         if body is None:
             return None, ""
         spec, status, metadata = body.get("spec") or {}, body.get("status") or {}, body["metadata"]
+        scheduled = condition(body, "PodScheduled")
         facts = PodFacts(
             phase=str(status.get("phase") or "Pending"),
             node=str(spec.get("nodeName") or ""),
             created=parse_instant(metadata.get("creationTimestamp")),
-            scheduler_message=str(condition(body, "PodScheduled").get("message") or ""),
+            bound=parse_instant(scheduled.get("lastTransitionTime")) if scheduled.get("status") == "True" else None,
+            scheduler_message=str(scheduled.get("message") or ""),
             gated=bool(spec.get("schedulingGates")),
             deleting=bool(metadata.get("deletionTimestamp")),
         )

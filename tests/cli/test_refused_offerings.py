@@ -1,4 +1,4 @@
-"""``tenon simulate --live`` leaves out what the cluster's provisioner avoids, and plans without its answer too."""
+"""``tenon simulate --live`` leaves out what EC2 refuses, as the provisioner does, and plans without its answer too."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def test_the_plan_buys_what_is_left_and_stderr_says_what_is_avoided(
     monkeypatch.setenv("TEMPORAL_ADDRESS", temporal.client.service_client.config.target_host)
     async with provisioner(temporal, cluster, Planning()) as handle:
         before = await asyncio.to_thread(live, tmp_path)
-        assert f"the provisioner of cluster {cluster} avoids no offering, and so does this plan" in before.err
+        assert f"the provisioner of cluster {cluster} leaves out no offering, and so does this plan" in before.err
         (claim,) = before.plan["nodeClaims"]
         cheapest = claim["instanceTypes"][0]
 
@@ -65,7 +65,7 @@ async def test_the_plan_buys_what_is_left_and_stderr_says_what_is_avoided(
         )
         await handle.signal(ProvisionerWorkflow.launches_reported, breakers.report())
         after = await asyncio.to_thread(live, tmp_path)
-        assert f"the provisioner of cluster {cluster} avoids 4 offerings that EC2 refused, and so does" in after.err
+        assert f"the provisioner of cluster {cluster} leaves out 4 offerings that EC2 refused, and so does" in after.err
         assert f"EC2 refuses 3 on-demand offerings ({cheapest} in 3 zones" in after.err
         assert "NodePool web: its launches are held back" in after.err
         (claim,) = after.plan["nodeClaims"]

@@ -5,19 +5,25 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from typer.testing import CliRunner, Result
 
+from activities.kubernetes.client import Kube
+from activities.kubernetes.resources import PODS
 from cli.why import app, simulate_pod
+from cli.why_reading.kubernetes import KubernetesReader
 from tenon.kube.pool_reasons import NoPlace, Obstacle, ObstacleKind
 from tenon.record.lines import line_of
 from tenon.record.why.answer import Source
 from tenon.record.why.node_life import NodeEvent
 from tenon.record.why.pod import PodFacts, PodSources, needs_simulation, why_pod
 from tenon.simulation.document import no_place_entry
+from tests.activities.node.fake_kube import Clock, FakeKube, stamp
 from tests.tenon.record.why.stories import CLAIM, COMMAND, COMMAND_END, INSTANCE, NODE, STORY, after
 
 Tenon = Callable[..., Result]
@@ -134,3 +140,14 @@ def test_a_pod_of_which_something_is_said_is_not_simulated() -> None:
     assert not needs_simulation(replace(PENDING, pod=PodFacts("Pending", gated=True)))
     assert not needs_simulation(replace(PENDING, pod=PodFacts("Running", node="n1")))
     assert not needs_simulation(replace(PENDING, pod=None))
+
+
+@pytest.mark.parametrize(("status", "bound"), [("True", after(90)), ("False", None)])
+async def test_the_time_at_which_a_pod_was_bound_is_read(status: str, bound: datetime | None) -> None:
+    """Not that of the last attempt of kube-scheduler that failed."""
+    kube = FakeKube(Clock())
+    condition = {"type": "PodScheduled", "status": status, "lastTransitionTime": stamp(after(90))}
+    kube.add(PODS, {"metadata": {"name": "web-1", "namespace": "shop"}, "status": {"conditions": [condition]}})
+    facts, _ = await KubernetesReader(cast("Kube", kube)).pod("shop", "web-1")
+    assert facts is not None
+    assert facts.bound == bound

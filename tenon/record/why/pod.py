@@ -30,6 +30,8 @@ class PodFacts:
     phase: str
     node: str = ""
     created: datetime | None = None
+    bound: datetime | None = None
+    """When it got its node; None if it has none."""
     scheduler_message: str = ""
     """The message of its condition PodScheduled."""
     gated: bool = False
@@ -121,8 +123,12 @@ class _Pod:
         """What Kubernetes says."""
         pod = self._sources.pod
         if pod is not None:
+            if pod.created is not None:
+                yield Line("created", Source.KUBERNETES, pod.created)
+            if pod.node and pod.bound is not None:
+                yield Line(f"bound to {pod.node}", Source.KUBERNETES, pod.bound)
             place = f"on {pod.node}" if pod.node else "without a node"
-            yield Line(f"{pod.phase}, {place}", Source.KUBERNETES, pod.created)
+            yield Line(f"now {pod.phase}, {place}", Source.KUBERNETES)
 
     def plans(self) -> Iterator[Line]:
         """Its last places in plans and commands."""

@@ -111,10 +111,12 @@ def test_a_gated_pod_waits_for_its_gates() -> None:
 
 
 def test_a_running_pod_has_a_place_and_no_reason_to_wait() -> None:
-    pod = PodFacts("Running", node="other", created=after(60))
+    pod = PodFacts("Running", node="other", created=after(60), bound=after(90))
     answer = why_pod(PodSources("shop/web-4", pod, [NEXT_PLAN], [NodeEvent(after(1), "FailedScheduling", "old")]))
     assert answer.headline == "Pod shop/web-4 is Running on other"
-    assert texts(answer, WHERE) == ["Running, on other"]
+    assert texts(answer, WHERE) == ["created", "bound to other", "now Running, on other"]
+    (where, *_) = answer.sections
+    assert [line.at for line in where.lines] == [after(60), after(90), None], "it may run since much later"
     assert texts(answer, PLANNED) == ["batch 2 placed it on other, which existed"]
     assert texts(answer, PENDING) == texts(answer, WAITS) == []
 
