@@ -5,7 +5,14 @@ from __future__ import annotations
 from temporalio.common import SearchAttributeKey
 
 from tenon.node import ids
-from tenon.node.ids import REBOOT_UPDATE, UID_MEMO, blocked_nodeclaims_query, nodeclaim_id, open_nodeclaims_query
+from tenon.node.ids import (
+    REBOOT_UPDATE,
+    UID_MEMO,
+    blocked_nodeclaims_query,
+    command_id,
+    nodeclaim_id,
+    open_nodeclaims_query,
+)
 
 __all__ = [
     "REBOOT_UPDATE",
@@ -74,11 +81,6 @@ def provisioner_id(cluster: str) -> str:
 def disruption_id(cluster: str) -> str:
     """The id of the workflow that decides which nodes to disrupt."""
     return f"disruption/{cluster}"
-
-
-def command_id(cluster: str, command: str) -> str:
-    """The id of the workflow of one disruption command."""
-    return f"disruption-command/{cluster}/{command}"
 
 
 def nodeclass_id(cluster: str, name: str) -> str:

@@ -168,6 +168,8 @@ class DisruptionCommand(Message):
     """Dollars an hour that it is to save: what leaves, minus the cheapest types of what comes."""
     pods: int = 0
     """How many pods it moves."""
+    existing_nodes: int = 0
+    """How many existing nodes get pods of it."""
     surge: list[str] = Field(default_factory=list)
     """Deployments (``namespace/name``) with a pod on a candidate that asks to start its new pod first."""
     explanation: list[str] = Field(default_factory=list)

@@ -18,6 +18,11 @@ def nodeclaim_id(cluster: str, claim: str) -> str:
     return f"nodeclaim/{cluster}/{claim}"
 
 
+def command_id(cluster: str, command: str) -> str:
+    """Return the workflow ID of a disruption command."""
+    return f"disruption-command/{cluster}/{command}"
+
+
 def open_nodeclaims_query(cluster: str) -> str:
     """Return the visibility query for the running NodeClaim workflows of a cluster."""
     return (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from tenon.evolve import evolve
 from tenon.messages.base import ClaimRef
 from tenon.money import per_hour
-from tenon.node.leave_text import removal_text
+from tenon.node.leave_text import removal_on_page
 from tenon.node.operator_help import help_lines
 from tenon.node.remedies import report
 from tenon.node.state import NodeClaimInput, NodeState, Stage, expiry
@@ -72,7 +72,7 @@ def next_input(begin: NodeClaimInput, state: NodeState) -> NodeClaimInput:
     why = " ".join(state.explanation[:1])
     why = f"It was {'bought' if state.instance else 'created'} for {why}" if why else begin.why
     if state.leave is not None:
-        why = f"It leaves because of {removal_text(state.leave)}"
+        why = f"It leaves because of {removal_on_page(state.leave, state.claim.cluster)}"
     return evolve(begin, headline=_sentence(headline(state)), why=_sentence(why), state=state)
 
 

@@ -10,7 +10,7 @@ from tenon.messages.launch import Instance
 from tenon.money import dollars, instance_charge, nanos, per_hour
 from tenon.node.drain_blockers import sentence
 from tenon.node.drain_history import ended_block
-from tenon.node.leave_text import removal_text
+from tenon.node.leave_text import removal_on_page
 from tenon.node.reboot_record import request_text
 from tenon.node.state import NodeClaimResult, NodeState, Stage, TimelineEntry, expiry
 from tenon.sentences import counted, shortened
@@ -117,7 +117,8 @@ def facts(state: NodeState) -> list[str]:
         rows.append(("Reboots in 24 h", ", ".join(map(clock, state.reboots))))
     if state.leave:
         label = "Left" if state.stage is Stage.ENDED else "Leaving"
-        rows.append((label, "; ".join(map(removal_text, (state.leave, *state.leave.later)))))
+        removals = (state.leave, *state.leave.later)
+        rows.append((label, "; ".join(removal_on_page(removal, state.claim.cluster) for removal in removals)))
     if state.force_at:
         rows.append(("Forced from", clock(state.force_at)))
     if state.blocked:

@@ -81,6 +81,7 @@ def to_message(
         replacements=list(replacements),
         predicted=round(command.expected, 6),
         pods=sum(len(moved_pods) for moved_pods in moved.values()),
+        existing_nodes=sum(map(bool, command.destinations.values())),
         surge=sorted(set(surge)),
         explanation=list(command.explanation),
         arrivals={claim: dict(times) for claim, times in (arrivals or {}).items()},

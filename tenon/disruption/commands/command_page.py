@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from tenon.apis.reasons import camel_case, traits_of
+from tenon.disruption.commands import cheaper_place
 from tenon.messages.base import REBOOT
 from tenon.messages.command_approval import REFUSED_HOURS
 from tenon.messages.command_steps import DisruptInput
@@ -125,6 +126,8 @@ def end_of(command: DisruptionCommand, result: DisruptResult) -> str:
 
 def why(command: DisruptionCommand) -> str:
     """Say why the command was decided."""
+    if cheaper_place.moves_to_save(command):
+        return cheaper_place.of_command(command)
     if command.explanation:
         return command.explanation[0]
     if not (command.only_if_empty and command.candidates):

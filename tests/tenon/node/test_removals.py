@@ -140,7 +140,8 @@ def test_evt04_each_way_to_leave_says_why_and_who(state: NodeState, event: Messa
     assert remainder.stage is Stage.CORDONING
     text = f"{why.reason}{': ' if why.detail else ''}{why.detail} ({why.actor})"
     assert f"leaving: {text}" in [entry.text for entry in remainder.timeline]
-    assert f"- Leaving: {text}" in details(remainder)
+    workflow = text.replace("(command ", "(workflow disruption-command/c/")
+    assert f"- Leaving: {workflow}" in details(remainder)
     result = result_of(remainder, LATE)
     assert (result.reason, result.detail, result.actor) == (why.reason, why.detail, why.actor)
     step = machine.next_step(remainder, NOW)
