@@ -83,7 +83,8 @@ class FileSink:
             source = self._path if number == 1 else rotated(self._path, number - 1)
             if source.exists():
                 source.replace(rotated(self._path, number))
-        self._path.unlink(missing_ok=True)  # if only one file is kept
+        if self._files == 1:  # otherwise the path is another writer's new file by now
+            self._path.unlink()
 
 
 def rotated(path: Path, number: int) -> Path:

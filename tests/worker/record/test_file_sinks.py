@@ -69,6 +69,24 @@ def test_two_writers_of_one_file_lose_nothing_and_mix_no_lines(tmp_path: Path) -
     assert idents == {launch(first + number).id for first in (0, 1000) for number in range(100)}
 
 
+def test_a_line_that_comes_while_another_writer_rotates_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "record.jsonl"
+    rotating, other = (FileSink(str(path), size=1_000, files=3) for _ in range(2))
+    rotating.write([launch(1, why="y" * 700)])
+    rename = Path.replace
+
+    def rename_before_the_other_writes(source: Path, target: Path) -> Path:
+        renamed = rename(source, target)
+        other.write([launch(2)])
+        return renamed
+
+    monkeypatch.setattr(Path, "replace", rename_before_the_other_writes)
+    rotating.write([launch(3, why="y" * 700)])
+    assert {ident for file in tmp_path.iterdir() for ident in ids(file)} == {launch(n).id for n in (1, 2, 3)}
+
+
 def test_a_full_disk_leaves_no_half_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "record.jsonl"
     sink = FileSink(str(path), size=SIZE, files=3)
