@@ -22,8 +22,8 @@ from activities.provisioning.solving import Limit
 from tenon.disruption.commands.open_commands import claims_of_finished_commands, commands_without
 from tenon.disruption.forecast import Forecast, forecast, is_consolidation
 from tenon.disruption.freezes.freeze import frozen_now
-from tenon.disruption.model import Command, Situation
-from tenon.messages.forecast import ConsolidationForecast, ForecastCommand, ForecastInput, ForecastNode
+from tenon.disruption.model import Command, NodeDetail, Situation
+from tenon.messages.forecast import ConsolidationForecast, ForecastCommand, ForecastInput, ForecastNode, LeavingNode
 
 MAX_SECONDS = 30.0
 """Seconds after which the search gives what it has found."""
@@ -125,6 +125,11 @@ def _command(command: Command, situation: Situation) -> ForecastCommand:
     return ForecastCommand(
         reason=command.reason.value,
         nodes=[node.node or node.claim for node in nodes[:LISTED_NODES]],
+        leaving={
+            node.node or node.claim: _leaving(details[node.claim])
+            for node in nodes[:LISTED_NODES]
+            if node.claim in details
+        },
         more_nodes=max(0, len(nodes) - LISTED_NODES),
         pools=sorted({node.pool for node in nodes}),
         replacements=[
@@ -138,6 +143,15 @@ def _command(command: Command, situation: Situation) -> ForecastCommand:
             for claim in command.new_claims[:LISTED_NODES]
         ],
         saving=command.expected if command.moves_pods else sum(prices),
-        why=command.explanation[0] if command.explanation else "",
         awaits_approval=command.approve_within is not None,
+    )
+
+
+def _leaving(detail: NodeDetail) -> LeavingNode:
+    return LeavingNode(
+        instance_type=detail.instance_type,
+        zone=detail.zone,
+        capacity_type=detail.capacity_type,
+        price=detail.price,
+        pods=len(detail.pods),
     )

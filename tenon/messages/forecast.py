@@ -15,6 +15,18 @@ class ForecastInput(Message):
     ledger: dict[str, OpenCommand] = Field(default_factory=dict)
 
 
+class LeavingNode(Message):
+    """A node that would leave."""
+
+    instance_type: str
+    zone: str
+    capacity_type: str
+    price: float
+    """Dollars an hour; 0 if it is not known."""
+    pods: int
+    """How many pods need another node then."""
+
+
 class ForecastNode(Message):
     """A new node, as the cheapest type that its NodeClaim would allow."""
 
@@ -32,13 +44,13 @@ class ForecastCommand(Message):
     reason: str
     nodes: list[str]
     """The first Nodes that would leave."""
+    leaving: dict[str, LeavingNode] = Field(default_factory=dict)
+    """By the name of one of these Nodes, what it is, if that is known."""
     more_nodes: int = 0
     pools: list[str]
     replacements: list[ForecastNode] = Field(default_factory=list)
     saving: float
     """Dollars an hour."""
-    why: str = ""
-    """In a sentence; empty for empty nodes."""
     awaits_approval: bool = False
     """Whether it would wait for a person."""
 

@@ -42,7 +42,7 @@ async def test_a_command_is_foreseen_and_its_end_is_on_the_page_at_once(
     disruption = client.get_workflow_handle(names.disruption_id(sandbox.cluster_name))
     foreseen = await disruption.execute_update("forecast", result_type=ForecastAnswer)
     assert any("Empty: removes" in line and node in line for line in foreseen.forecast), foreseen.forecast
-    assert "#### Next consolidation, as asked at" in await page(client, disruption.id)
+    assert "#### Forecast, as asked at" in await page(client, disruption.id)
     await pool.gone(name)
     query = f"WorkflowType = 'DisruptionCommand' AND {names.COMMAND_NODES.name} = '{name}'"
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 from datetime import timedelta
 
 from tenon.apis.reasons import camel_case
-from tenon.messages.forecast import ConsolidationForecast, ForecastCommand, ForecastNode
+from tenon.messages.forecast import ConsolidationForecast, ForecastCommand, ForecastNode, LeavingNode
 from tenon.money import per_hour
-from tenon.sentences import counted, first_few, for_temporal_ui, lasting, shortened
+from tenon.sentences import counted, first_few, for_temporal_ui, lasting
 
 LISTED_NODES = 3
 """How many new nodes a line names."""
-MAX_WHY = 300
-"""How many letters of the reason a line has."""
 NOTHING_ENDS = (
     "Next consolidation: none, unless something changes. Nothing that keeps the nodes ends by itself. Pauses after "
     "commands that failed or saved too little do, and this forecast does not know their ends"
@@ -72,15 +70,22 @@ def _introduction(forecast: ConsolidationForecast) -> str:
 
 def _command(command: ForecastCommand) -> str:
     number = len(command.nodes) + command.more_nodes
-    names = first_few([*command.nodes, *[""] * command.more_nodes], len(command.nodes))
+    named_nodes = [_leaving(name, command.leaving.get(name)) for name in command.nodes]
+    names = first_few([*named_nodes, *[""] * command.more_nodes], len(named_nodes))
     nodes = f"{counted(number, 'node')} of NodePool {', '.join(command.pools)}: {names}"
     does = f"removes {nodes}"
     if command.replacements:
         does = f"replaces {nodes}, with {first_few(list(map(_node, command.replacements)), LISTED_NODES)}"
     money = f"saves {per_hour(command.saving)}" if command.saving >= 0 else f"costs {per_hour(-command.saving)} more"
     approval = "; it waits for approval first" if command.awaits_approval else ""
-    why = f". {shortened(command.why, MAX_WHY)}" if command.why else ""
-    return f"- {camel_case(command.reason)}: {does}; {money}{approval}{why}"
+    return f"- {camel_case(command.reason)}: {does}; {money}{approval}"
+
+
+def _leaving(name: str, node: LeavingNode | None) -> str:
+    if node is None:
+        return name
+    price = f"{per_hour(node.price)}, " if node.price else ""
+    return f"{name} ({node.instance_type}, {node.capacity_type}, {node.zone}, {price}{counted(node.pods, 'pod')})"
 
 
 def _node(node: ForecastNode) -> str:

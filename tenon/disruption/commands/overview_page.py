@@ -124,7 +124,7 @@ def _answers(cluster: str) -> list[str]:
 def _forecast(forecast: ConsolidationForecast | None) -> list[str]:
     if forecast is None:
         return []
-    title = f"Next consolidation, as asked at {forecast.asked_at:%Y-%m-%d %H:%M:%S} UTC"
+    title = f"Forecast, as asked at {forecast.asked_at:%Y-%m-%d %H:%M:%S} UTC"
     first, *rest = forecast_page.lines(forecast)
     return ["", f"#### {title}", "", first, "", *rest]
 

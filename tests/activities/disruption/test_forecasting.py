@@ -29,14 +29,14 @@ def forecaster(at: Setting, *methods: Method) -> Forecaster:
 
 async def test_a_forecast_names_the_commands_of_now_with_their_savings_and_bounds_them() -> None:
     names = [f"n{number}" for number in range(LISTED_COMMANDS + 2)]
-    commands = [command(name, expected=0.05, explanation=("Its pods fit elsewhere",)) for name in names]
+    commands = [command(name, expected=0.05) for name in names]
     at = Setting(*names)
     forecast = await forecaster(at, scripted(*commands)).forecast(ForecastInput(cluster="c"))
     assert (forecast.asked_at, forecast.at, forecast.more_commands) == (LATER, LATER, 2)
     assert [entry.nodes for entry in forecast.commands] == [[name] for name in names[:LISTED_COMMANDS]]
     first = forecast.commands[0]
     assert (first.reason, first.saving, first.pools) == (Reason.UNDERUTILIZED, 0.05, ["default"])
-    assert first.why == "Its pods fit elsewhere"
+    assert first.leaving["n0"].price == pytest.approx(0.1)
     assert len(at.freed) == 1
 
 

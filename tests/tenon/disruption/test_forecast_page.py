@@ -9,20 +9,22 @@ import pytest
 from tenon.apis.reasons import Reason
 from tenon.disruption.commands import forecast_page
 from tenon.evolve import evolve
-from tenon.messages.forecast import ConsolidationForecast, ForecastCommand, ForecastNode
+from tenon.messages.forecast import ConsolidationForecast, ForecastCommand, ForecastNode, LeavingNode
 
 NOW = datetime(2026, 11, 28, 22, 0, tzinfo=UTC)
 LATER = NOW + timedelta(minutes=90)
 REPLACES = ForecastCommand(
     reason=Reason.UNDERUTILIZED,
     nodes=["n1", "n2"],
+    leaving={
+        "n1": LeavingNode(instance_type="m5.xlarge", zone="us-west-2a", capacity_type="on-demand", price=0.192, pods=1)
+    },
     more_nodes=3,
     pools=["batch", "web"],
     replacements=[
         ForecastNode(pool="web", instance_type="m5.large", zone="us-west-2a", capacity_type="spot", price=0.04)
     ],
     saving=0.1,
-    why="Saves $0.1000 an hour",
 )
 REMOVES = ForecastCommand(reason=Reason.EMPTY, nodes=["n3"], pools=["web"], saving=0.2)
 
@@ -55,8 +57,8 @@ def test_the_first_line_says_when_consolidation_acts(forecast: ConsolidationFore
 def test_each_command_says_which_nodes_leave_what_comes_and_what_it_saves() -> None:
     forecast = ConsolidationForecast(asked_at=NOW, at=NOW, commands=[REPLACES, REMOVES], more_commands=1, is_cut=True)
     assert forecast_page.lines(forecast)[1:] == [
-        "- Underutilized: replaces 5 nodes of NodePool batch, web: n1, n2 and 3 more, with m5.large (spot, us-west-2a, "
-        "0.0400 USD/h); saves 0.1000 USD/h. Saves 0.1000 USD/h",
+        "- Underutilized: replaces 5 nodes of NodePool batch, web: n1 (m5.xlarge, on-demand, us-west-2a, 0.1920 USD/h, "
+        "1 pod), n2 and 3 more, with m5.large (spot, us-west-2a, 0.0400 USD/h); saves 0.1000 USD/h",
         "- Empty: removes 1 node of NodePool web: n3; saves 0.2000 USD/h",
         "- and 1 more command",
         "The search used up its time, so there may be more.",
