@@ -273,6 +273,8 @@ def list_nodes(
 ) -> None:
     """List nodes with their use, price, age, stage and expiry, and what blocks the blocked ones.
 
+    Prices are list prices, and what spot nodes cost at launch; tenon cost asks AWS for those of now.
+
     With --blocked also pods that no node is bought for, commands that wait for approval, and what EC2 refuses.
     """
     choice = _choice(None, selector, pool)

@@ -28,6 +28,7 @@ from tenon.ec2.launch.network_annotations import network_annotations
 from tenon.kube.claim_record import ClaimRecord
 from tenon.messages.base import ClaimRef
 from tenon.messages.launch import Instance
+from tenon.money import decimal_text, nanos
 
 log = loggers.NODECLAIM_LIFECYCLE
 
@@ -102,7 +103,7 @@ class LaunchedClaims:
                 **self._asked_for(made_from, node_class),
                 **({} if in_group(claim) else nodeclaims.TAGGED),
                 **network_annotations(instance.subnet_id, instance.security_group_ids),
-                **({labels.LAUNCH_PRICE: f"{instance.price:.4f}"} if instance.price else {}),
+                **({labels.LAUNCH_PRICE: decimal_text(nanos(instance.price))} if instance.price else {}),
                 **(in_shortage or {}),
             },
             read_object=claim.body,

@@ -15,8 +15,9 @@ from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.hashing import ec2nodeclass_hashes
 from tenon.apis.validation import parse
 from tenon.ec2.refusals.unavailable import UNAVAILABLE_OFFERINGS_TTL
+from tenon.evolve import evolve
 from tenon.kube.offerings import OfferingKey
-from tenon.messages.launch import LaunchInput, LaunchRequest, PrepareLaunchInput
+from tenon.messages.launch import LaunchInput, LaunchRequest, LaunchResult, PrepareLaunchInput
 from tenon.messages.offerings import OfferingRef
 from tests.activities.node.fake_kube import stamp
 from tests.activities.node.seller import Seller, node_class
@@ -52,6 +53,23 @@ async def test_a_class_edited_during_the_launch_leaves_the_hash_of_the_request()
     assert hashes(node_class()) != hashes(edited)
     assert hashes(node_class()).items() <= annotations.items()
     assert annotations[PROFILE] == "profile-of-nodes"
+
+
+async def test_a_claim_says_the_whole_price_of_its_instance() -> None:
+    """Of four digits, `tenon node list` made another sum for a month than `tenon cost`."""
+
+    class SpotSeller(Seller):
+        def launch(self, request: LaunchRequest) -> LaunchResult:
+            instance = super().launch(request).instance
+            assert instance is not None
+            return LaunchResult(instance=evolve(instance, price=0.059353))
+
+    world, _ = unlaunched()
+    launching = Launching(world.kube, world.recorder, cast("Any", SpotSeller()), world.clock)
+    prepared = await launching.prepare(PrepareLaunchInput(claim=REF, attempt=1))
+    assert prepared.request is not None
+    await launching.launch(LaunchInput(claim=REF, request=prepared.request))
+    assert world.claim["metadata"]["annotations"][labels.LAUNCH_PRICE] == "0.059353"
 
 
 async def test_ecs10_the_hash_on_a_claim_covers_the_ca_bundle_that_its_node_got() -> None:
