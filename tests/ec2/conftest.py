@@ -120,7 +120,10 @@ def ready_class(provider: Ec2Provider) -> EC2NodeClass:
     """A class as a user writes it, resolved."""
     empty: dict[str, object] = {"subnets": [], "securityGroups": [], "amis": [], "instanceProfile": None}
     written = node_class(empty, role="KarpenterNodeRole-sandbox")
-    return written.model_copy(update={"status": provider.resolve_node_class(written)})
+    status = provider.resolve_node_class(written)
+    unmet = [condition for condition in status.conditions if condition.status != "True"]
+    assert not unmet, unmet
+    return written.model_copy(update={"status": status})
 
 
 @pytest.fixture(autouse=True)
