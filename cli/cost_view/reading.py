@@ -45,7 +45,7 @@ from tenon.sentences import counted
 RECENT = timedelta(hours=2)
 """How old the entry may be that says what headroom there is now, and what the lower bound is."""
 BOUND_SHARE = 0.95
-"""The part of a window for which its lower bound must be known: the cost of the rest has none to compare with."""
+"""The part of a window whose lower bound must be known, from 0 to 1. With less, the two sums are not comparable."""
 NO_BOUND = "The lower bound is not known: the leader records it in intervals (setting COST_INTERVAL), and {record}"
 NO_RECORD = "No record is named: --record says where the worker's setting RECORD_SINKS writes it."
 
