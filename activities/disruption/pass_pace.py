@@ -8,39 +8,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from activities.cluster_view.interfaces import ClusterView
 from activities.provisioning.batching import Batcher
 from activities.provisioning.launch_refusals import LaunchRefusals
+from tenon.disruption import pass_pauses
 from tenon.disruption.model import Situation
 from tenon.disruption.pass_facts import PassFacts, pass_facts
 from tenon.disruption.rules.consolidatable import moves_from, settles_at
 from tenon.disruption.rules.repair import repair_of
-
-PASS_SECONDS = 10.0
-"""Seconds between two passes, as in Karpenter."""
-BUSY_PAUSE_FACTOR = 10.0
-"""A pass is followed by a pause of this many times its CPU time: passes may use 10 % of a core."""
-PAUSE_FACTOR = 100.0
-"""After a round of passes that found nothing, the same until something changes that may let a pass find more (DIS-39).
-Passes over a cluster at rest use 1 % of a core.
-"""
-MAX_PAUSE = 300.0
-SETTLE_STEP = timedelta(seconds=30)
-"""A round waits while more nodes become due within so short a time of each other (`settles_at`)."""
-MAX_SETTLE = 60.0
-"""Seconds after which a round begins although more nodes become due: in a busy cluster, that never ends."""
-
-
-def pause_after(computed: float) -> float:
-    """Return the seconds from the end of a pass, which took this CPU time, to the next one."""
-    return min(MAX_PAUSE, max(PASS_SECONDS, BUSY_PAUSE_FACTOR * computed))
-
-
-def rest_after(computed: float) -> float:
-    """Return the seconds that passes rest after a round that found nothing and took this CPU time (DIS-39)."""
-    return min(MAX_PAUSE, max(PASS_SECONDS, PAUSE_FACTOR * computed))
 
 
 class PassPace:
@@ -94,7 +71,7 @@ class PassPace:
             replace(outline, quiet_since=quiet), used, released, evictions_allowed, unavailable, self._last_facts
         )
         if now < self._rests_until and self._last_facts is not None and not facts.offer_more_than(self._last_facts):
-            self._due = min(self._rests_until, now + PASS_SECONDS)
+            self._due = min(self._rests_until, now + pass_pauses.PASS_SECONDS)
             self._ready_since = None
             return False
         if new_round:
@@ -110,8 +87,8 @@ class PassPace:
             return 0.0
         if self._ready_since is None:
             self._ready_since = clock
-        settled = settles_at(situation.nodes, situation.policies, quiet_since, situation.now, SETTLE_STEP)
-        wait = min((settled - situation.now).total_seconds(), self._ready_since + MAX_SETTLE - clock)
+        settled = settles_at(situation.nodes, situation.policies, quiet_since, situation.now, pass_pauses.SETTLE_STEP)
+        wait = min((settled - situation.now).total_seconds(), self._ready_since + pass_pauses.MAX_SETTLE - clock)
         if wait <= 0:
             self._ready_since = None
         return wait
@@ -136,22 +113,25 @@ class PassPace:
         """
         self._found_moves |= found_moves
         rests = ends_round and not self._found_moves
-        self._pause(pause_after(self._computed - self._computed_before), rest_after(self._computed) if rests else None)
+        self._pause(
+            pass_pauses.pause_after(self._computed - self._computed_before),
+            pass_pauses.rest_after(self._computed) if rests else None,
+        )
         if at_once:
             self._due = self._rests_until = _clock()  # the other unhealthy nodes are no news to a look
 
     def pass_failed(self) -> None:
         """Set when the next pass is due after one that raised an error: soon, and whatever has changed."""
-        self._pause(pause_after(0.0))
+        self._pause(pass_pauses.pause_after(0.0))
 
     def retry_soon(self) -> None:
         """Set when the next pass is due after one whose result could not be used."""
-        self._due = _clock() + PASS_SECONDS
+        self._due = _clock() + pass_pauses.PASS_SECONDS
 
     def _pause(self, seconds: float, rest: float | None = None) -> None:
         now = _clock()
         self._due = now + seconds
-        self._rests_until = now + (pause_after(0.0) if rest is None else rest)
+        self._rests_until = now + (pass_pauses.pause_after(0.0) if rest is None else rest)
 
 
 def _clock() -> float:
@@ -164,8 +144,8 @@ def _idle_for(situation: Situation, quiet_since: Mapping[str, datetime]) -> floa
         return 0.0
     due = moves_from(situation.nodes, situation.policies, quiet_since)
     if due is None:
-        return PASS_SECONDS
-    return min(PASS_SECONDS, max(0.0, (due - situation.now).total_seconds()))
+        return pass_pauses.PASS_SECONDS
+    return min(pass_pauses.PASS_SECONDS, max(0.0, (due - situation.now).total_seconds()))
 
 
 def _is_urgent(situation: Situation) -> bool:

@@ -16,6 +16,7 @@ from cli.shadowing.store import Store
 from tenon.apis import labels
 from tenon.apis.nodepool import NODES
 from tenon.disruption.model import PoolPolicy, policies_of
+from tenon.disruption.pass_pauses import PASS_SECONDS
 from tenon.kube.pod import Pod
 from tenon.kube.pod_disruption_budgets import PodDisruptionBudget, selecting
 from tenon.kube.records import PodRecord
@@ -29,7 +30,7 @@ from tenon.shadow.disruptions import Rules, carry_out_due, expire, interrupt, lo
 from tenon.shadow.feeding import feed
 from tenon.shadow.kube_scheduling import bind
 from tenon.shadow.ledger import Ledger, Rates
-from tenon.shadow.pace import PASS_SECONDS, Pace
+from tenon.shadow.pace import Pace
 from tenon.shadow.purchases import buy, is_due
 from tenon.shadow.saved import VERSION, Totals, restored
 from tenon.shadow.theirs import Theirs

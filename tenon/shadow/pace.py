@@ -4,21 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from tenon.disruption.model import ManagedNode, PoolPolicy
+from tenon.disruption.pass_pauses import MAX_SETTLE, SETTLE_STEP, pause_after
 from tenon.disruption.rules.consolidatable import moves_from, settles_at
 from tenon.messages.disruption import PassCursor
 from tenon.shadow.view import ModelView
 from tenon.shadow.waiting_commands import claims_of
-
-PASS_SECONDS = 10.0
-"""Seconds between two passes."""
-BUSY_FACTOR = 10.0
-"""A pass is followed by a pause of so many times its CPU time, as in the worker."""
-MAX_PAUSE = 300.0
-SETTLE_STEP, MAX_SETTLE = timedelta(seconds=30), 60.0
-"""A round waits while more nodes become due within the first of each other, for at most the second in seconds."""
 
 
 @dataclass(slots=True)
@@ -72,5 +65,5 @@ class Pace:
             computed: the CPU seconds that it took.
             cursor: where the next one goes on.
         """
-        self.due = now + min(MAX_PAUSE, max(PASS_SECONDS, BUSY_FACTOR * computed))
+        self.due = now + pause_after(computed)
         self.cursor = cursor or self.cursor or PassCursor()

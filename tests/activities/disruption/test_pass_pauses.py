@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from activities.disruption import moves, pass_pace
+from activities.disruption import moves
 from activities.disruption.disrupting import Disruptor
 from tenon.apis.reasons import Reason
+from tenon.disruption import pass_pauses
 from tenon.disruption.commands.command_messages import to_message
 from tenon.disruption.methods.base import Method
 from tenon.disruption.model import (
@@ -49,15 +50,15 @@ async def test_the_pause_after_a_pass_does_not_count_the_wait_for_ec2(monkeypatc
     monkeypatch.setattr(FakeTypes, "instance_types", slow)
     asyncio.get_running_loop().call_later(0.5, event.set)
     assert await at.run_pass() == []
-    assert at.finder.due_in() <= pass_pace.PASS_SECONDS
+    assert at.finder.due_in() <= pass_pauses.PASS_SECONDS
 
 
 @pytest.fixture
 def resting(monkeypatch: pytest.MonkeyPatch) -> None:
     """The pause after a round that found nothing does not end, and other pauses are over at once."""
-    monkeypatch.setattr(pass_pace, "PAUSE_FACTOR", 1e9)
-    monkeypatch.setattr(pass_pace, "BUSY_PAUSE_FACTOR", 0.0)
-    monkeypatch.setattr(pass_pace, "PASS_SECONDS", 0.0)
+    monkeypatch.setattr(pass_pauses, "PAUSE_FACTOR", 1e9)
+    monkeypatch.setattr(pass_pauses, "BUSY_PAUSE_FACTOR", 0.0)
+    monkeypatch.setattr(pass_pauses, "PASS_SECONDS", 0.0)
 
 
 ONE_A_TIME = {"disruption/budgets": [{"nodes": "1"}], "disruption/consolidateAfter": "60s"}
@@ -231,15 +232,9 @@ async def test_dis39_a_pod_that_may_be_evicted_now_gives_only_its_own_node_a_new
     assert at.finder.start(at.view.managed, {}) is not None
 
 
-def test_dis39_looks_use_a_tenth_of_a_core_and_at_rest_a_hundredth_for_five_minutes_at_most() -> None:
-    seconds = [10.0, 10.0, 50.0, 300.0, 300.0]
-    assert list(map(pass_pace.pause_after, (0.0, 1.0, 5.0, 30.0, 60.0))) == seconds
-    assert list(map(pass_pace.rest_after, (0.0, 0.1, 0.5, 3.0, 60.0))) == seconds
-
-
 @pytest.mark.usefixtures("resting")
 async def test_dis39_looks_do_not_rest_for_longer_than_five_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pass_pace, "MAX_PAUSE", 0.0)
+    monkeypatch.setattr(pass_pauses, "MAX_PAUSE", 0.0)
     at = Setting("a")
     assert await at.run_pass() == []
     assert at.finder.start(at.view.managed, {}) is not None
@@ -268,7 +263,7 @@ async def test_wsh01_a_round_waits_for_nodes_that_are_due_in_a_moment() -> None:
 
 async def test_wsh01_a_round_does_not_wait_forever(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a busy cluster some node always becomes due in a moment."""
-    monkeypatch.setattr(pass_pace, "MAX_SETTLE", 0.0)
+    monkeypatch.setattr(pass_pauses, "MAX_SETTLE", 0.0)
     at = resting_setting()
     is_due_in_five_seconds(at)
     assert at.finder.start(at.view.managed, {}) is not None
@@ -285,12 +280,12 @@ async def test_a_pass_that_follows_a_change_waits_ten_times_the_cpu_time_of_the_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """So looks at a cluster that changes all the time use 10 % of a core at most."""
-    monkeypatch.setattr(pass_pace, "BUSY_PAUSE_FACTOR", 1e9)
+    monkeypatch.setattr(pass_pauses, "BUSY_PAUSE_FACTOR", 1e9)
     at = Setting("a")
     assert await at.run_pass() == []
     drifts(at)
     assert at.finder.start(at.view.managed, {}) is None
-    assert pass_pace.PASS_SECONDS < at.finder.due_in() <= pass_pace.MAX_PAUSE
+    assert pass_pauses.PASS_SECONDS < at.finder.due_in() <= pass_pauses.MAX_PAUSE
 
 
 @pytest.mark.usefixtures("resting")
@@ -366,8 +361,8 @@ async def test_the_pause_after_a_pass_does_not_count_validations(monkeypatch: py
             return self._proposal
 
     monkeypatch.setattr(time, "thread_time", thread_time)
-    monkeypatch.setattr(pass_pace, "BUSY_PAUSE_FACTOR", 1e6)
-    monkeypatch.setattr(pass_pace, "MAX_PAUSE", inf)
+    monkeypatch.setattr(pass_pauses, "BUSY_PAUSE_FACTOR", 1e6)
+    monkeypatch.setattr(pass_pauses, "MAX_PAUSE", inf)
     pauses = []
     for validations in (0, 2):
         at = Setting("a", methods=[Waiting(Proposal(), Reason.UNDERUTILIZED, "multi")])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tenon.disruption.model import policies_of
-from tenon.shadow.pace import MAX_SETTLE, Pace
+from tenon.disruption.pass_pauses import MAX_SETTLE
+from tenon.shadow.pace import Pace
 from tests.tenon.shadow.models import BOOT, Steps, live
 
 
