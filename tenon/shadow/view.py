@@ -10,6 +10,7 @@ from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodepool import NodePool
 from tenon.disruption.commands.surging import deployment_key
 from tenon.disruption.model import ManagedNode, NodeDetail
+from tenon.disruption.pool_prices import PoolPrices, pool_prices
 from tenon.disruption.rules.held_pods import holder
 from tenon.disruption.search.cost import rescheduling_cost
 from tenon.kube.pod import Pod
@@ -100,7 +101,7 @@ class ModelView:
         }
 
         def details(types: Mapping[str, Sequence[InstanceType]]) -> dict[str, NodeDetail]:
-            prices = _prices(types, {node.offering[0] for node in self.cluster.nodes.values()})
+            prices = pool_prices(types, {node.offering[0] for node in self.cluster.nodes.values()})
             return {
                 name: self._detail(node, prices, facts, versions, graceful)
                 for name, node in self.cluster.nodes.items()
@@ -132,7 +133,7 @@ class ModelView:
     def _detail(
         self,
         node: ModelNode,
-        prices: Mapping[tuple[str, str, str, str], float],
+        prices: PoolPrices,
         facts: PodFacts,
         versions: Mapping[str, str],
         graceful: Collection[str],
@@ -166,13 +167,3 @@ def _instant(seconds: float) -> datetime:
     instant = from_epoch(seconds)
     assert instant is not None  # no time of a node is 0
     return instant
-
-
-def _prices(types: Mapping[str, Sequence[InstanceType]], names: set[str]) -> dict[tuple[str, str, str, str], float]:
-    return {
-        (pool, kind.name, offering.zone, offering.capacity_type): offering.price
-        for pool, pool_types in types.items()
-        for kind in pool_types
-        if kind.name in names
-        for offering in kind.offerings
-    }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -10,6 +10,7 @@ from tenon.apis import labels
 from tenon.apis.nodeclaim import DRIFTED
 from tenon.disruption.commands.surging import deployment_key
 from tenon.disruption.model import NodeDetail
+from tenon.disruption.pool_prices import PoolPrices, pool_prices
 from tenon.disruption.rules.held_pods import holder
 from tenon.disruption.search.cost import rescheduling_cost
 from tenon.kube.claim_record import ClaimRecord
@@ -17,8 +18,6 @@ from tenon.kube.records import NodeRecord
 from tenon.scheduling.model import InstanceType
 from worker.cache.quiet_nodes import quiet_since
 from worker.cache.state import ClusterState
-
-_Prices = Mapping[tuple[str, str, str, str], float]
 
 
 def node_details(state: ClusterState, now: float, types: Mapping[str, Sequence[InstanceType]]) -> dict[str, NodeDetail]:
@@ -33,7 +32,7 @@ def node_details(state: ClusterState, now: float, types: Mapping[str, Sequence[I
     """
     of_pools = [(claim, state.node_of(claim)) for claim in state.claims if claim.pool]
     type_names = {(node or claim).labels.get(labels.INSTANCE_TYPE, "") for claim, node in of_pools}
-    prices = _prices(types, type_names)
+    prices = pool_prices(types, type_names)
     details: dict[str, NodeDetail] = {}
     for claim, node in of_pools:
         if node is not None:
@@ -44,7 +43,9 @@ def node_details(state: ClusterState, now: float, types: Mapping[str, Sequence[I
     return details
 
 
-def _kept_detail(state: ClusterState, claim: ClaimRecord, node: NodeRecord, now: float, prices: _Prices) -> NodeDetail:
+def _kept_detail(
+    state: ClusterState, claim: ClaimRecord, node: NodeRecord, now: float, prices: PoolPrices
+) -> NodeDetail:
     """The detail of a node, which is computed again only if something has changed that it is computed from."""
     pods = state.pods_by_key(node.name)
     price = prices.get((claim.pool, *_offering(node.labels)), 0.0)
@@ -67,7 +68,7 @@ def _kept_detail(state: ClusterState, claim: ClaimRecord, node: NodeRecord, now:
     return detail
 
 
-def _starting(claim: ClaimRecord, prices: _Prices) -> NodeDetail:
+def _starting(claim: ClaimRecord, prices: PoolPrices) -> NodeDetail:
     """Return the detail of an instance that has no Node yet, and so no pods."""
     instance_type, zone, capacity_type = _offering(claim.labels)
     return NodeDetail(
@@ -107,16 +108,3 @@ def _detail(state: ClusterState, claim: ClaimRecord, node: NodeRecord, now: floa
         quiet_since=quiet_since(state, claim, node),
         created_at=claim.created_at,
     )
-
-
-def _prices(
-    types: Mapping[str, Sequence[InstanceType]], type_names: Collection[str]
-) -> dict[tuple[str, str, str, str], float]:
-    """The price of every offering of the instance types with these names."""
-    return {
-        (pool, instance_type.name, offering.zone, offering.capacity_type): offering.price
-        for pool, pool_types in types.items()
-        for instance_type in pool_types
-        if instance_type.name in type_names
-        for offering in instance_type.offerings
-    }
