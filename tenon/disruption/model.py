@@ -273,6 +273,11 @@ def model_of(
     )
 
 
+def details_only(details: Mapping[str, NodeDetail]) -> ClusterModel:
+    """Return a model that knows no more than the details of nodes, for questions that place no pods."""
+    return ClusterModel(Problem(pods=(), pools=()), details)
+
+
 def at_limit(pool: Pool) -> Pool:
     """Return the pool at its limit. It launches nothing, but its zones still count for spread constraints."""
     return replace(pool, limits={NODES: 0}, usage={})

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from tenon.apis.nodeclaim import DRIFTED
 from tenon.apis.nodepool import NodePool
 from tenon.apis.reasons import Reason
-from tenon.disruption.model import ClusterModel, ManagedNode, NodeDetail, PoolPolicy, Situation, policy_of
+from tenon.disruption.model import ManagedNode, NodeDetail, PoolPolicy, Situation, details_only, policy_of
 from tenon.disruption.rules.blockers import POD, Hold, Outlook, holds
 from tenon.disruption.rules.held_pods import why_held
 from tenon.kube.claim_record import ClaimRecord
@@ -24,7 +24,6 @@ from tenon.kube.pod_disruption_budgets import PodDisruptionBudget, selecting
 from tenon.kube.protection import node_protection, pod_protection
 from tenon.kube.records import PodRecord
 from tenon.report.live import LiveCluster, LiveNode
-from tenon.scheduling.model import Problem
 
 _LASTING = frozenset({Outlook.LASTS, Outlook.MOVES})
 
@@ -138,7 +137,7 @@ class Judge:
 
     def _situation(self, nodes: Sequence[ManagedNode], policies: Mapping[str, PoolPolicy]) -> Situation:
         details = {name: self._detail(live, self._held_pods[name]) for name, live in self._live.items()}
-        model = ClusterModel(Problem(pods=[], nodes=[], pools=[]), details)
+        model = details_only(details)
         quiet_since = {
             name: since
             for name, live in self._live.items()

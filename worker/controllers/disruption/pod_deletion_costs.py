@@ -18,10 +18,10 @@ from activities.disruption.pod_deletion_costs import write_deletion_cost
 from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ForbiddenError
-from tenon.disruption.model import ClusterModel, Situation, policies_of
+from tenon.disruption.model import Situation, details_only, policies_of
 from tenon.disruption.pod_deletion_costs import CostWrite, NodeWrites, of_one_cycle, pending_writes
 from tenon.provisioning.overlays import Overlaid
-from tenon.scheduling.model import InstanceType, Problem
+from tenon.scheduling.model import InstanceType
 from worker.cache.changes import Change, Topic
 from worker.cache.cluster import ClusterCache
 from worker.cache.planning_view import PlanningView
@@ -105,5 +105,5 @@ class PodDeletionCostController(Controller):
 
 
 def _pending(snapshot: Snapshot, situation: Situation, types: Mapping[str, Sequence[InstanceType]]) -> list[NodeWrites]:
-    model = ClusterModel(Problem(pods=(), pools=()), snapshot.node_details(types))
+    model = details_only(snapshot.node_details(types))
     return pending_writes(replace(situation, model=model), snapshot.pods_by_claim())
