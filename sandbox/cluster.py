@@ -26,7 +26,7 @@ from sandbox.kubelet.machine import too_deep, unable
 from sandbox.layout import CLUSTER_NAME, NAMESPACE, Layout
 from sandbox.metrics.usage import parse_load
 from sandbox.nodeadm import NODEADM
-from sandbox.ports import free_ports
+from sandbox.ports import LOOPBACK, free_ports
 from sandbox.progress import OnProgress, Progress, silent
 from sandbox.status import Addresses, State, Status, kill, read
 from sandbox.temporal import TemporalKind, UnknownTemporalError, chosen
@@ -293,7 +293,7 @@ class Sandbox:
             "METRICS_PORT": str(metrics),
             "HEALTH_PROBE_PORT": str(health),
             "WEBHOOK_PORT": str(webhook),
-            "WEBHOOK_URL": f"https://127.0.0.1:{webhook}",
+            "WEBHOOK_URL": f"https://{LOOPBACK}:{webhook}",
             "RECORD_SINKS": f"stdout,{self.record.as_uri()}?megabytes=20&files=3",
         }
 

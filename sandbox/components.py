@@ -15,14 +15,13 @@ from sandbox.layout import CLUSTER_NAME, SERVICE_CIDR, Layout
 from sandbox.metrics import API_SERVICE
 from sandbox.metrics import COMPONENT as METRICS
 from sandbox.metrics import MODULE as METRICS_MODULE
-from sandbox.ports import free_ports
+from sandbox.ports import LOOPBACK, free_ports
 from sandbox.temporal import COMPONENT as TEMPORAL
 from sandbox.temporal import DATABASE_COMPONENT, DYNAMIC_CONFIG, TemporalKind
 from workflows.names import SEARCH_ATTRIBUTES
 
 API_SERVER = "kube-apiserver"
 BOOTSTRAP = "bootstrap"
-LOOPBACK = "127.0.0.1"
 EC2_MODULE = "sandbox.ec2.server"
 
 CLIENT_RATE = ("--kube-api-qps=1000", "--kube-api-burst=2000")

@@ -7,9 +7,9 @@ from sandbox.certificates import Authority, private_key_pem, write_private
 from sandbox.kubeconfig import with_certificate
 from sandbox.layout import SERVICE_IP, Layout
 from sandbox.metrics import SERVICE_NAME
+from sandbox.ports import LOOPBACK
 
 ADMINISTRATORS = "system:masters"
-LOOPBACK = "127.0.0.1"
 
 COMPONENTS: dict[str, tuple[str, ...]] = {
     "kube-controller-manager": ("system:kube-controller-manager",),

@@ -11,6 +11,7 @@ import os
 import random
 import socket
 
+LOOPBACK = "127.0.0.1"
 RANGE = range(20_000, 32_000)
 OWN_RANGE = "TENON_SANDBOX_PORTS"
 
@@ -31,11 +32,11 @@ def port_range() -> range:
 
 
 def is_free(port: int) -> bool:
-    """Whether a server could listen on 127.0.0.1:``port`` now."""
+    """Whether a server could listen on this port of loopback now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind(("127.0.0.1", port))
+            probe.bind((LOOPBACK, port))
         except OSError:
             return False
     return True
@@ -54,4 +55,4 @@ def free_ports(count: int) -> list[int]:
             numbers.append(port)
         if len(numbers) == count:
             return numbers
-    raise OSError(f"only {len(numbers)} of {count} ports are free on 127.0.0.1 in {among.start}-{among.stop - 1}")
+    raise OSError(f"only {len(numbers)} of {count} ports are free on {LOOPBACK} in {among.start}-{among.stop - 1}")

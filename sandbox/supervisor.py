@@ -25,12 +25,13 @@ import aiohttp
 import psutil
 
 from sandbox import audit, bootstrap, credentials, kubelet, kwok
-from sandbox.components import API_SERVER, BOOTSTRAP, LOOPBACK, Component, Options, Ports, components, has_ec2
+from sandbox.components import API_SERVER, BOOTSTRAP, Component, Options, Ports, components, has_ec2
 from sandbox.control import serve_control
 from sandbox.kubectl import KubectlError, kubectl
 from sandbox.kubelet.api_server import egress
 from sandbox.layout import CLUSTER_NAME, Layout
 from sandbox.parent_death import dying_with_parent
+from sandbox.ports import LOOPBACK
 from sandbox.status import Addresses, ComponentStatus, Process, State, Status, kill, read
 from sandbox.temporal import TemporalKind
 from sandbox.tools import MissingToolError, tool

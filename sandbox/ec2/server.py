@@ -21,6 +21,7 @@ from sandbox.ec2.prices import read_prices
 from sandbox.ec2.region import REGION, UnknownRegionError, check_region
 from sandbox.ec2.world import ClusterFacts, World
 from sandbox.ec2.wsgi import Front
+from sandbox.ports import LOOPBACK
 from worker.runtime.log_lines import TenonFormatter
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def start(
     boot_delay: float = 8.0,
     world: World | None = None,
 ) -> Server:
-    """Start serving on 127.0.0.1; port 0 means a free port. With a kubeconfig and nodeadm, instances become nodes.
+    """Start serving on loopback; port 0 means a free port. With a kubeconfig and nodeadm, instances become nodes.
 
     Raises:
         OSError: the port is taken or the state folder cannot be written.
@@ -100,7 +101,7 @@ def start(
 
     reset()
     admin = AdminApi(place, boot, reset)
-    http = make_server("127.0.0.1", port, Front(place, application, admin), threaded=True, request_handler=Handler)
+    http = make_server(LOOPBACK, port, Front(place, application, admin), threaded=True, request_handler=Handler)
     joiner = None
     if kubeconfig is not None and nodeadm is not None:
         from sandbox.ec2.kube import KubeClient
@@ -113,7 +114,7 @@ def start(
         joiner.start()
     thread = threading.Thread(target=http.serve_forever, name="ec2-http", daemon=True)
     thread.start()
-    return Server(f"http://127.0.0.1:{http.server_port}", place, boot, http, thread, joiner)
+    return Server(f"http://{LOOPBACK}:{http.server_port}", place, boot, http, thread, joiner)
 
 
 def cluster_facts(name: str, kubeconfig: Path | None) -> ClusterFacts:

@@ -26,8 +26,8 @@ from sandbox.certificates import write_private
 from sandbox.cluster import Sandbox, SandboxError
 from sandbox.faults.proxy_rules import ProxyRules
 from sandbox.faults.proxy_server import ADMIN, ApiServerProxy
+from sandbox.ports import LOOPBACK
 
-LOOPBACK = "127.0.0.1"
 TIMEOUT = 30.0
 SHUTDOWN_SECONDS = 0.5
 """Seconds that running requests may take to finish when the proxy is stopped."""

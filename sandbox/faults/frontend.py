@@ -19,8 +19,8 @@ from temporalio.service import TLSConfig
 from sandbox.certificates import Authority, write_private
 from sandbox.cluster import Sandbox, SandboxError
 from sandbox.parent_death import dying_with_parent
-from sandbox.ports import free_ports
-from sandbox.temporal import LOOPBACK, namespaces, programs
+from sandbox.ports import LOOPBACK, free_ports
+from sandbox.temporal import namespaces, programs
 from sandbox.temporal.configuration import FRONTEND
 from sandbox.temporal.server import CONFIGURATION
 

@@ -13,7 +13,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Self
 
-LOOPBACK = "127.0.0.1"
+from sandbox.ports import LOOPBACK
+
 CHUNK = 65536
 
 

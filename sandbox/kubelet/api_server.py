@@ -5,6 +5,7 @@ from __future__ import annotations
 import yaml
 
 from sandbox.layout import Layout
+from sandbox.ports import LOOPBACK
 
 
 def node_flags(layout: Layout) -> tuple[str, ...]:
@@ -26,7 +27,7 @@ def egress(layout: Layout, proxy: int) -> str:
         "clientCert": str(layout.pki / "kubelet-client.crt"),
         "clientKey": str(layout.pki / "kubelet-client.key"),
     }
-    transport = {"tcp": {"url": f"https://127.0.0.1:{proxy}", "tlsConfig": tls}}
+    transport = {"tcp": {"url": f"https://{LOOPBACK}:{proxy}", "tlsConfig": tls}}
     cluster = {"name": "cluster", "connection": {"proxyProtocol": "HTTPConnect", "transport": transport}}
     return yaml.safe_dump(
         {

@@ -15,9 +15,9 @@ from sandbox.kubectl import KubectlError
 from sandbox.kubelet import COMPONENT, services
 from sandbox.kubelet.namespaces import Network
 from sandbox.layout import Layout
+from sandbox.ports import LOOPBACK
 
 CHUNK = 65536
-LOOPBACK = "127.0.0.1"
 
 Reader = asyncio.StreamReader
 Writer = asyncio.StreamWriter

@@ -22,6 +22,7 @@ from sandbox.kubelet.cleaning import clean
 from sandbox.kubelet.configuration import Files
 from sandbox.kubelet.namespaces import Namespaces
 from sandbox.layout import SERVICE_IP, Layout
+from sandbox.ports import LOOPBACK
 from sandbox.status import Process
 
 READY_SECONDS = 240
@@ -92,7 +93,7 @@ async def serve_when_ready(layout: Layout, port: int) -> None:
     app.router.add_get("/readyz", answer)
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
-    await web.TCPSite(runner, forwarders.LOOPBACK, port).start()
+    await web.TCPSite(runner, LOOPBACK, port).start()
 
 
 async def answer(_: web.Request) -> web.Response:

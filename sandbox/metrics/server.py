@@ -25,6 +25,7 @@ from activities.kubernetes.errors import ApiError
 from activities.kubernetes.resources import DEPLOYMENTS, NODES, PODS, REPLICASETS, SERVICES, Resource
 from sandbox.metrics import API_SERVICE, GROUP_VERSION, SERVICE, SERVICE_NAMESPACE
 from sandbox.metrics.usage import Use, usage
+from sandbox.ports import LOOPBACK
 from tenon.kube.structs import Object
 
 Document = dict[str, Any]
@@ -212,7 +213,7 @@ async def serve(port: int, kubeconfig: Path, pki: Path) -> None:
     runner = web.AppRunner(metrics.application(), access_log=None)
     try:
         await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", port, ssl_context=trust).start()
+        await web.TCPSite(runner, LOOPBACK, port, ssl_context=trust).start()
         for document in registration(port, (pki / "ca.crt").read_bytes()):
             resource = API_SERVICES if document["kind"] == "APIService" else SERVICES
             metadata = document["metadata"]

@@ -15,7 +15,6 @@ from tenon.errors import TenonError
 VARIABLE = "TENON_SANDBOX_TEMPORAL"
 COMPONENT = "temporal"
 DATABASE_COMPONENT = "postgresql"
-LOOPBACK = "127.0.0.1"
 NAMESPACE = "default"
 RETENTION_HOURS = 72
 """How long closed workflows stay readable. It is what `temporal operator namespace create` sets."""

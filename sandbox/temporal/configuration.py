@@ -9,7 +9,8 @@ from typing import Any
 
 import yaml
 
-from sandbox.temporal import DYNAMIC_CONFIG, LOOPBACK
+from sandbox.ports import LOOPBACK
+from sandbox.temporal import DYNAMIC_CONFIG
 from sandbox.temporal.postgresql import USER
 
 FRONTEND = "frontend"

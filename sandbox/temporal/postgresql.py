@@ -23,7 +23,8 @@ from typing import Any
 import psutil
 
 from sandbox.parent_death import die_with
-from sandbox.temporal import LOOPBACK, programs, readiness
+from sandbox.ports import LOOPBACK
+from sandbox.temporal import programs, readiness
 from tenon.errors import TenonError
 
 USER = "temporal"

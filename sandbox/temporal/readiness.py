@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
-from sandbox.temporal import LOOPBACK
+from sandbox.ports import LOOPBACK
 
 
 async def run(

@@ -19,7 +19,8 @@ import yaml
 from sandbox.build import BuildError
 from sandbox.certificates import write_private
 from sandbox.parent_death import dying_with_parent
-from sandbox.temporal import LOOPBACK, NAMESPACE, namespaces, programs, readiness
+from sandbox.ports import LOOPBACK
+from sandbox.temporal import NAMESPACE, namespaces, programs, readiness
 from sandbox.temporal.configuration import DATABASES, PLUGIN, SERVICES, Listener, configuration, dynamic_config
 from sandbox.temporal.postgresql import PASSWORD, USER
 from sandbox.tools import MissingToolError
