@@ -17,6 +17,7 @@ from typer.main import get_command
 
 from cli import completion
 from cli.application import Group, create_app
+from cli.commands import COMMANDS, module_of
 from cli.missing_extra import missing, stand_in
 from tenon import __version__
 
@@ -54,124 +55,9 @@ def report_unwritable_output() -> Iterator[None]:
         raise SystemExit(1) from None
 
 
-COMMANDS = {
-    "approve": "cli.approve",
-    "codec-server": "cli.codec_server",
-    "completion": "cli.completion",
-    "convert": "cli.convert",
-    "cost": "cli.cost",
-    "demo": "cli.demo",
-    "disruptions": "cli.disruptions",
-    "doctor": "cli.doctor",
-    "drain-node-group": "cli.drain_node_group",
-    "explain": "cli.explain",
-    "handback": "cli.handback",
-    "history": "cli.history",
-    "node": "cli.node",
-    "pause": "cli.pause",
-    "playground": "cli.playground",
-    "pods": "cli.pods",
-    "prices": "cli.prices",
-    "refuse": "cli.refuse",
-    "replay": "cli.replay",
-    "report": "cli.report",
-    "resume": "cli.resume",
-    "rollout": "cli.rollout",
-    "sandbox": "cli.sandbox",
-    "schedule": "cli.schedule",
-    "settings": "cli.settings",
-    "shadow": "cli.shadow",
-    "simulate": "cli.simulate",
-    "takeover": "cli.takeover",
-    "teardown": "cli.teardown",
-    "top": "cli.top",
-    "ui": "cli.ui",
-    "validate": "cli.validate",
-    "why": "cli.why",
-    "worker": "cli.worker",
-}
-"""Module that contains the ``app`` of each command."""
-EXTRAS = {
-    "approve": "worker",
-    "codec-server": "worker",
-    "cost": "worker",
-    "demo": "sandbox",
-    "disruptions": "worker",
-    "doctor": "worker",
-    "drain-node-group": "worker",
-    "handback": "worker",
-    "node": "worker",
-    "pause": "worker",
-    "playground": "worker",
-    "pods": "worker",
-    "prices": "worker",
-    "refuse": "worker",
-    "replay": "worker",
-    "report": "worker",
-    "resume": "worker",
-    "rollout": "worker",
-    "sandbox": "sandbox",
-    "schedule": "worker",
-    "settings": "worker",
-    "shadow": "worker",
-    "takeover": "worker",
-    "teardown": "worker",
-    "top": "worker",
-    "ui": "worker",
-    "why": "worker",
-    "worker": "worker",
-}
-"""The extra that each command needs. The others run with the plain wheel, as long as they read only files."""
-SENTENCES = {
-    "approve": "Approve commands that wait for it: each is validated again, and its nodes leave within the budgets.",
-    "codec-server": "Decrypt payloads for Temporal's UI, until Ctrl-C.",
-    "completion": "Print a script that completes commands, options and names of objects in bash, zsh or fish.",
-    "convert": "Convert Karpenter's manifests of any version to v1, or node groups.",
-    "cost": "Show what the cluster costs, now or in a window, and who causes it.",
-    "demo": "Start the sandbox and a worker, scale a Deployment up and down, and show what happens to its nodes.",
-    "disruptions": "Show the commands that remove nodes: why, what for, what they save, and what they wait for.",
-    "doctor": "Check settings, Temporal, Kubernetes and AWS with the worker's environment, and say what to do.",
-    "drain-node-group": (
-        "Move the pods of a node group to nodes of Tenon, a few nodes at a time, and make the group smaller."
-    ),
-    "explain": "Explain decisions about an object, from the cluster or from files.",
-    "handback": "Move the cluster from Tenon to Karpenter: the same nodes, and no pod moves.",
-    "history": "Show what happened, why and by whom: plans, launches, refusals, commands and removals.",
-    "node": "Watch and control nodes through their workflows.",
-    "pause": "Pause disruption: no node is consolidated, replaced for drift, or removed because it is empty.",
-    "playground": (
-        "Serve a page on this machine: plan for manifests, change them or prices, and see what differs, until Ctrl-C."
-    ),
-    "pods": (
-        "Show the pods that wait for a node, by cause: what each NodePool lacks, what is bought, and the next attempt."
-    ),
-    "prices": "Print a table of a region's list prices, for the worker's setting PRICE_TABLE.",
-    "refuse": "Refuse commands that wait for approval: they touch nothing, and their nodes are left alone for a time.",
-    "replay": (
-        "Replay past plans and disruptions with today's engine, and show which decisions change and what that costs."
-    ),
-    "report": "Write one page about a cluster: nodes, cost, the last days, what comes, advice.",
-    "resume": "Lift pauses, so that nodes are disrupted again.",
-    "rollout": "Show how far new versions of nodes are, and start, approve, pause or end their rollouts.",
-    "sandbox": "Run Temporal, Kubernetes and EC2 on this machine, to try Tenon.",
-    "schedule": "Show what NodeSchedules ask for.",
-    "settings": "Show a worker's settings for this environment and these flags, and where each comes from.",
-    "shadow": "Watch a cluster of Karpenter's, and report what Tenon would do and save.",
-    "simulate": "Show which nodes Tenon would launch for the pods in these manifests, and what they cost.",
-    "takeover": "Move the cluster from Karpenter to Tenon: the same nodes, and no pod moves.",
-    "teardown": "End all that Tenon has bought and made for a cluster.",
-    "top": "Show nodes live: use, price, stage, what keeps them; with keys to show, drain and keep.",
-    "ui": "Print links into Temporal's UI: a node's or a command's page, lists of them, or all lists.",
-    "validate": "Check Karpenter's manifests of any version as the API server and the worker would, without a cluster.",
-    "why": "Say why, on one page: why a node was bought and who removed it, or why a pod is pending.",
-    "worker": "Run the worker: workflows and activities, cluster cache and planning.",
-}
-"""The first sentence of each command's help, so that the list of commands loads no command's module."""
-
-
 def _missing_package(command: str) -> str:
     """Return a package that the command needs and that is not installed; empty if it can run."""
-    extra = EXTRAS.get(command, "")
+    extra = COMMANDS[command].extra
     return missing(extra) if extra else ""
 
 
@@ -184,15 +70,15 @@ class Commands(Group):
 
     def sentence(self, ctx: Any, name: str) -> str:
         """Return what the list of commands says about one."""
-        return super().sentence(ctx, name) if _missing_package(name) else SENTENCES[name]
+        return super().sentence(ctx, name) if _missing_package(name) else COMMANDS[name].sentence
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 - click's signature
         """Return the command with this name, or None if it does not exist."""
         if cmd_name not in COMMANDS:
             return None
         if package := _missing_package(cmd_name):
-            return stand_in(cmd_name, EXTRAS[cmd_name], package)
-        command = get_command(import_module(COMMANDS[cmd_name]).app)
+            return stand_in(cmd_name, COMMANDS[cmd_name].extra, package)
+        command = get_command(import_module(module_of(cmd_name)).app)
         command.name = cmd_name
         return command
 

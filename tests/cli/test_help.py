@@ -12,7 +12,8 @@ from typer.core import TyperGroup
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from cli.main import SENTENCES, app
+from cli.commands import COMMANDS
+from cli.main import app
 from cli.missing_extra import DISTRIBUTION
 
 NARROW = {"COLUMNS": "80"}
@@ -42,7 +43,7 @@ def test_help_names_every_flag_and_cuts_nothing(path: tuple[str, ...]) -> None:
 
 def test_the_list_of_commands_has_the_first_sentence_of_each() -> None:
     commands_help = {path[0]: command.get_short_help_str(limit=1000) for path, command in ALL.items() if len(path) == 1}
-    assert commands_help == SENTENCES
+    assert commands_help == {name: command.sentence for name, command in COMMANDS.items()}
 
 
 LEAVES = [path for path, command in ALL.items() if not isinstance(command, TyperGroup)]

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from cli.main import COMMANDS
+from cli.commands import COMMANDS
 from cli.missing_extra import PACKAGES
 
 pytestmark = pytest.mark.integration
@@ -26,7 +26,8 @@ LOADING = """
 import sys
 for name in {absent!r}:
     sys.modules[name] = None
-from cli.main import COMMANDS, Commands
+from cli.commands import COMMANDS
+from cli.main import Commands
 for name in COMMANDS:
     Commands(name="tenon").get_command(None, name)
 """

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from cli.main import COMMANDS
+from cli.commands import COMMANDS
 from deploy.image.debian import PYTHON
 from deploy.image.wheels import SITE
 from tests.image.container import ARCHIVE, ROOT, SHARED, Container, unable
